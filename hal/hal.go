@@ -1,0 +1,54 @@
+// Package hal opens a device and gives apertures onto it: loads and stores of
+// one, two, four and eight bytes, and block copies, each exactly as wide as it
+// was asked for.
+//
+// A BAR is not memory. The Go compiler merges and deletes plain stores, and
+// copy uses overlapping unaligned pairs, so every access to mapped device
+// memory is one instruction in assembly, and no []byte of a BAR leaves this
+// package. access_generic.go is the oracle the assembly is tested against.
+package hal
+
+import "lightmetal/fbs"
+
+// Identity is what a device says of itself.
+type Identity struct {
+	Name           string // the name it was opened by
+	Vendor, Device uint16 // PCI ids
+	Bars           [6]uint64
+}
+
+// Device is one PCIe function, or a stand-in for one. Map is called while an
+// image is loaded; after that nothing is mapped, opened or reserved.
+type Device interface {
+	Identity() Identity
+
+	// Map makes a window of an image accessible. The device keeps nothing of
+	// w. For a Tlb window it reserves a hardware window of at least w.Size:
+	// w.Slot where that is free, else any. For a Bar window the range must lie
+	// inside the BAR.
+	Map(w fbs.Window) (Aperture, error)
+
+	// Point aims the hardware window behind a, which Map made from a Tlb
+	// window, at an address of a tile. The address is a multiple of the size
+	// of the hardware window.
+	Point(a *Aperture, t fbs.Target, address uint64) Code
+
+	// Alive tells whether the device still answers: its PCI vendor id reads
+	// back and memory decoding is on. Only asked after a failure.
+	Alive() bool
+
+	// Now is a monotonic clock in nanoseconds. Sleep lets at least that much
+	// of the device's time pass. A stand-in's clock may be virtual.
+	Now() int64
+	Sleep(nanoseconds int64)
+
+	Close() error
+}
+
+// Port carries single accesses to a device that is not mapped memory: a mock,
+// a simulator, PCI configuration space. Offsets are from the start of the
+// aperture the port belongs to. A store is complete when Store returns.
+type Port interface {
+	Load(offset uint64, width uint8) (uint64, Code)
+	Store(offset uint64, width uint8, value uint64) Code
+}
