@@ -65,9 +65,9 @@ type Sequence struct {
 	Commands []Command
 }
 
-// Command is one command. Fields of fbs.Command that refer to something by
-// number are filled by Encode where the reference is here: the payload offset
-// of CopyIn and Compare from Data, the name of a Mark from Name.
+// Command is one command. Fields of fbs.Command that refer by number to what
+// is here in full are filled by Encode and zero in a decoded image: the payload
+// offset of CopyIn and Compare (Data), the name of a Mark (Name).
 type Command struct {
 	fbs.Command
 	Data []byte // payload of a CopyIn from payload, golden bytes of a Compare

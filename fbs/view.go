@@ -1,0 +1,275 @@
+package fbs
+
+import (
+	"hash/crc32"
+
+	"lightmetal/fbs/gen"
+
+	flatbuffers "github.com/google/flatbuffers/go"
+)
+
+// castagnoli is built by the first call of Verify and not at start-up.
+var castagnoli *crc32.Table
+
+// Checksum is the CRC-32C of data.
+func Checksum(data []byte) uint32 {
+	if castagnoli == nil {
+		castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	}
+	return crc32.Checksum(data, castagnoli)
+}
+
+// View is a verified image. Commands, Windows and Segments are the file's own
+// bytes; everything is read-only.
+type View struct {
+	Reservation Reservation
+	Origin      Origin
+	Targets     []Identity
+	Windows     []Window
+	Names       []string
+	Sequences   []Sequence
+	Tensors     []Tensor
+	Segments    []Segment
+	Commands    []Command
+	Payload     []byte // the payload area: all segments and the gaps between
+}
+
+// Origin says where an image comes from.
+type Origin struct {
+	Tool, Source, Git string
+	Time              uint64 // seconds since 1970, 0: not recorded
+}
+
+// Sequence is a named run of commands: Commands[First : First+Count], the last
+// of them End.
+type Sequence struct {
+	Name         string
+	First, Count uint32
+}
+
+// Tensor is a named input or output.
+type Tensor struct {
+	Name           string
+	Role           gen.Role
+	DType          gen.DType
+	Recorded       bool // the payload holds Size bytes of default or golden data
+	Shape          []uint32
+	Size           uint64 // bytes
+	ArenaOffset    uint64
+	RecordedOffset uint64 // bytes into Payload
+}
+
+// Data is the tensor's recorded data, nil if there is none.
+func (v *View) Data(t *Tensor) []byte {
+	if !t.Recorded {
+		return nil
+	}
+	return v.Payload[t.RecordedOffset : t.RecordedOffset+t.Size]
+}
+
+// SequenceByName gives the index of a sequence, -1 if there is none.
+func (v *View) SequenceByName(name string) int {
+	for i := range v.Sequences {
+		if v.Sequences[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// TensorByName gives the index of a tensor, -1 if there is none.
+func (v *View) TensorByName(name string) int {
+	for i := range v.Tensors {
+		if v.Tensors[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Verify checks every byte of a file and gives the view of it. The view refers
+// to data, which must not change and must start at a multiple of 8 (a mapped
+// file does). The error is an *Error.
+func Verify(data []byte) (*View, error) {
+	envelope, err := verifyPreamble(data)
+	if err != nil {
+		return nil, err
+	}
+	f := &flat{data: envelope}
+	v := f.image()
+	if f.err != nil {
+		return nil, f.err
+	}
+	if err := v.verifyCounts(); err != nil {
+		return nil, err
+	}
+	if err := v.verifySegments(data, uint64(len(envelope))); err != nil {
+		return nil, err
+	}
+	if err := v.verifyTables(); err != nil {
+		return nil, err
+	}
+	if err := v.verifyCommands(); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// verifyPreamble gives the envelope of a file, its checksum verified.
+func verifyPreamble(data []byte) ([]byte, error) {
+	bad := func(reason string) ([]byte, error) { return nil, &Error{"preamble", reason} }
+	size := uint64(len(data))
+	switch {
+	case size == 0:
+		return bad("the file is empty")
+	case size < preambleEnd:
+		return bad("the file has " + decimal(size) + " bytes, an image has more than " + decimal(preambleEnd))
+	case string(data[4:8]) != Identifier:
+		return bad("no identifier " + Identifier + " at byte 4: not a Light Metal image")
+	case !aligned(data):
+		return bad("the file lies in memory at an address that is not a multiple of 8")
+	}
+	major, minor := flatbuffers.GetUint16(data[preambleMajor:]), flatbuffers.GetUint16(data[preambleMinor:])
+	schema := flatbuffers.GetUint64(data[preambleSchema:])
+	file, envelope := flatbuffers.GetUint64(data[preambleFile:]), flatbuffers.GetUint64(data[preambleEnvelope:])
+	switch {
+	case major != FormatMajor || minor > FormatMinor:
+		return bad("format " + decimal(uint64(major)) + "." + decimal(uint64(minor)) + ", this program reads 1.0")
+	case schema != SchemaHash:
+		return bad("schema hash " + hex(schema) + ", this program has " + hex(SchemaHash) + ": made by another version")
+	case file != size:
+		return bad("the file has " + decimal(size) + " bytes and should have " + decimal(file))
+	case envelope < preambleEnd || envelope > size:
+		return bad("envelope of " + decimal(envelope) + " bytes in a file of " + decimal(size))
+	}
+	for _, b := range data[preambleReserved:preambleEnd] {
+		if b != 0 {
+			return bad("reserved bytes are not zero")
+		}
+	}
+	want := flatbuffers.GetUint32(data[preambleChecksum:])
+	if got := EnvelopeChecksum(data[:envelope]); got != want {
+		return bad("envelope checksum is " + hex(uint64(got)) + " and should be " + hex(uint64(want)))
+	}
+	return data[:envelope], nil
+}
+
+// EnvelopeChecksum is the CRC-32C of an envelope with the checksum's own four
+// bytes taken as zero.
+func EnvelopeChecksum(envelope []byte) uint32 {
+	c := Checksum(envelope[:preambleChecksum])
+	c = crc32.Update(c, castagnoli, make([]byte, 4))
+	return crc32.Update(c, castagnoli, envelope[preambleChecksum+4:])
+}
+
+// Fields of the tables of image.fbs, in the order of their declaration.
+const (
+	imageOrigin = iota
+	imageReservation
+	imageTargets
+	imageWindows
+	imageNames
+	imageSequences
+	imageTensors
+	imageSegments
+	imageCommands
+	imageFields
+)
+
+// image reads the root table and everything below it.
+func (f *flat) image() *View {
+	root := f.table(uint64(flatbuffers.GetUOffsetT(f.data)), imageFields, "image")
+	v := &View{
+		Windows:  structs[Window](&root, imageWindows, WindowsMax, "windows"),
+		Segments: structs[Segment](&root, imageSegments, SegmentsMax, "segments"),
+		Commands: structs[Command](&root, imageCommands, CommandsMax, "commands"),
+	}
+	if root.field(imageReservation, reservationSize, 8) == 0 {
+		f.fail("image", "has no reservation")
+	}
+	v.Reservation = structure[Reservation](&root, imageReservation)
+	v.Origin = f.origin(&root)
+	v.Targets = tables(&root, imageTargets, TargetsMax, "target", 4, (*flat).target)
+	v.Sequences = tables(&root, imageSequences, SequencesMax, "sequence", 3, (*flat).sequence)
+	v.Tensors = tables(&root, imageTensors, TensorsMax, "tensor", 8, (*flat).tensor)
+	first, count := root.vector(imageNames, 4, 4, NamesMax, "names")
+	v.Names = make([]string, count)
+	for i := range v.Names {
+		v.Names[i] = f.stringAt(f.reference(first+4*uint64(i)), "name "+decimal(uint64(i)))
+	}
+	return v
+}
+
+// tables reads a vector of tables.
+func tables[T any](root *table, id int, countMax uint64, what string, fields int, read func(*flat, table) T) []T {
+	first, count := root.vector(id, 4, 4, countMax, what+"s")
+	list := make([]T, count)
+	for i := range list {
+		place := what + " " + decimal(uint64(i))
+		list[i] = read(root.f, root.f.table(root.f.reference(first+4*uint64(i)), fields, place))
+	}
+	return list
+}
+
+func (f *flat) origin(root *table) Origin {
+	t := root.child(imageOrigin, 4, "origin")
+	if t.vtable == nil {
+		f.fail("image", "has no origin")
+	}
+	return Origin{
+		Tool:   t.text(0, "origin tool"),
+		Source: t.text(1, "origin source"),
+		Time:   t.number(2, 8),
+		Git:    t.text(3, "origin git"),
+	}
+}
+
+// Identity is what an image asks of a device it is for.
+type Identity struct {
+	Board          string
+	Vendor, Device uint16
+	Bars           [6]uint64 // least size in bytes, 0: not used
+}
+
+func (f *flat) target(t table) Identity {
+	target := Identity{
+		Board:  t.text(0, t.place+" board"),
+		Vendor: uint16(t.number(1, 2)),
+		Device: uint16(t.number(2, 2)),
+	}
+	first, count := t.vector(3, 8, 8, uint64(len(target.Bars)), t.place+" bars")
+	for i := range count {
+		target.Bars[i] = flatbuffers.GetUint64(f.data[first+8*i:])
+	}
+	return target
+}
+
+func (f *flat) sequence(t table) Sequence {
+	return Sequence{
+		Name:  t.text(0, t.place+" name"),
+		First: uint32(t.number(1, 4)),
+		Count: uint32(t.number(2, 4)),
+	}
+}
+
+func (f *flat) tensor(t table) Tensor {
+	tensor := Tensor{
+		Name:           t.text(0, t.place+" name"),
+		Role:           gen.Role(t.number(1, 1)),
+		DType:          gen.DType(t.number(2, 1)),
+		Size:           t.number(4, 8),
+		ArenaOffset:    t.number(5, 8),
+		RecordedOffset: t.number(7, 8),
+	}
+	recorded := t.number(6, 1)
+	if recorded > 1 {
+		f.fail(t.place, "recorded is "+decimal(recorded)+" and should be 0 or 1")
+	}
+	tensor.Recorded = recorded == 1
+	first, count := t.vector(3, 4, 4, DimsMax, t.place+" shape")
+	tensor.Shape = make([]uint32, count)
+	for i := range tensor.Shape {
+		tensor.Shape[i] = flatbuffers.GetUint32(f.data[first+4*uint64(i):])
+	}
+	return tensor
+}

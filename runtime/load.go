@@ -1,0 +1,150 @@
+package runtime
+
+import (
+	"strconv"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
+)
+
+// Load checks that a verified image is for these devices, one for each target
+// in order, and takes everything a run needs: windows, and one arena of the
+// size that the image reserves. Nothing has been stored to a device when it
+// returns. The error is a *hal.Fault.
+func Load(view *fbs.View, devices ...hal.Device) (*Replay, error) {
+	if err := checkIdentity(view, devices); err != nil {
+		return nil, err
+	}
+	for i := range view.Targets {
+		// A device of no known board has no rules beyond the format's own.
+		if board := boards.ByID(view.Targets[i].Vendor, view.Targets[i].Device); board != nil {
+			if err := CheckRules(view, i, board); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r := &Replay{view: view, devices: devices, safe: view.SequenceByName("safe")}
+	if err := r.reserve(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// checkIdentity holds the image's targets against the devices.
+func checkIdentity(view *fbs.View, devices []hal.Device) error {
+	if len(devices) != len(view.Targets) {
+		return &hal.Fault{Code: hal.Usage, Reason: "the image is for " + strconv.Itoa(len(view.Targets)) +
+			" devices, " + strconv.Itoa(len(devices)) + " given"}
+	}
+	for i, device := range devices {
+		want, got := &view.Targets[i], device.Identity()
+		if got.Vendor != want.Vendor || got.Device != want.Device {
+			return &hal.Fault{Code: hal.WrongDevice, Reason: "the image is for " + want.Board + " (" + pciID(want.Vendor, want.Device) +
+				"), " + got.Name + " is " + pciID(got.Vendor, got.Device)}
+		}
+		for bar := range want.Bars {
+			if got.Bars[bar] < want.Bars[bar] {
+				return &hal.Fault{Code: hal.WrongDevice, Reason: "the image needs " + hexText(want.Bars[bar]) + " bytes of BAR " +
+					strconv.Itoa(bar) + ", " + got.Name + " has " + hexText(got.Bars[bar])}
+			}
+		}
+	}
+	return nil
+}
+
+// reserve takes the arena and the windows.
+func (r *Replay) reserve() error {
+	if err := r.reserveArena(); err != nil {
+		return err
+	}
+	r.apertures = make([]hal.Aperture, len(r.view.Windows))
+	r.scopes = make([]Scope, len(r.view.Names))
+	r.supplied = make([]bool, len(r.view.Tensors))
+	for i, w := range r.view.Windows {
+		aperture, err := r.devices[w.Device].Map(w)
+		if err != nil {
+			return err
+		}
+		r.apertures[i] = aperture
+	}
+	return r.checkBusAddresses()
+}
+
+func (r *Replay) reserveArena() error {
+	size := r.view.Reservation.ArenaBytes
+	if size == 0 {
+		return nil
+	}
+	var system unix.Sysinfo_t
+	if err := unix.Sysinfo(&system); err == nil && size > uint64(system.Totalram)*uint64(system.Unit) {
+		return &hal.Fault{Code: hal.BadImage, Reason: "the image reserves " + strconv.FormatUint(size, 10) +
+			" bytes for tensors, the machine has " + strconv.FormatUint(uint64(system.Totalram)*uint64(system.Unit), 10)}
+	}
+	arena, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return &hal.Fault{Code: hal.BadImage, Reason: "reserving " + strconv.FormatUint(size, 10) + " bytes for tensors: " + err.Error()}
+	}
+	r.arena = arena
+	return nil
+}
+
+// checkBusAddresses refuses relocations that the device side cannot express,
+// which is known only now that every window has its bus address.
+func (r *Replay) checkBusAddresses() error {
+	for i := range r.view.Commands {
+		c := &r.view.Commands[i]
+		if c.Opcode != gen.OpcodeWrite || gen.Source(c.Mode) != gen.SourceBusAddress {
+			continue
+		}
+		bus := r.apertures[c.Index].Bus
+		if bus == 0 {
+			return &hal.Fault{Code: hal.NoDevice, Reason: command(i) + "window " + strconv.Itoa(int(c.Index)) + " has no bus address on this device"}
+		}
+		if sum := bus + c.Value; sum < bus || sum&^fbs.WidthMask(c.Width) != 0 {
+			return &hal.Fault{Code: hal.WrongDevice, Reason: command(i) + "bus address " + hexText(sum) + " does not fit the register"}
+		}
+	}
+	return nil
+}
+
+// DeviceNames gives the name of a device for each target of an image, by its
+// PCI ids: "pci:1e52:401e".
+func DeviceNames(view *fbs.View) []string {
+	names := make([]string, len(view.Targets))
+	for i := range view.Targets {
+		names[i] = "pci:" + pciID(view.Targets[i].Vendor, view.Targets[i].Device)
+	}
+	return names
+}
+
+// Close gives the arena back. It leaves devices and file alone.
+func (r *Replay) Close() error {
+	r.disabled = true
+	if r.arena == nil {
+		return nil
+	}
+	arena := r.arena
+	r.arena = nil
+	return unix.Munmap(arena)
+}
+
+func command(index int) string { return "command " + strconv.Itoa(index) + ": " }
+func hexText(n uint64) string  { return "0x" + strconv.FormatUint(n, 16) }
+
+func pciID(vendor, device uint16) string {
+	const digits = "0123456789abcdef"
+	id := make([]byte, 0, 9)
+	for shift := 12; shift >= 0; shift -= 4 {
+		id = append(id, digits[vendor>>shift&15])
+	}
+	id = append(id, ':')
+	for shift := 12; shift >= 0; shift -= 4 {
+		id = append(id, digits[device>>shift&15])
+	}
+	return string(id)
+}

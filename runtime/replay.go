@@ -1,0 +1,296 @@
+package runtime
+
+import (
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+)
+
+// Replay is a loaded image on its devices. The zero value is of no use; Load
+// makes one.
+type Replay struct {
+	view      *fbs.View
+	devices   []hal.Device
+	apertures []hal.Aperture // one a window
+	arena     []byte         // all tensors
+	supplied  []bool         // tensors whose arena holds the caller's data
+	scopes    []Scope        // one a name
+	safe      int            // sequence that brings the device to rest, or -1
+	disabled  bool           // after a failure, until loaded anew
+	deferred  Result         // first failure of policy Defer in this run
+	at        int32          // command being carried out
+	ignored   uint32         // failures of policy Ignore in this run
+	detail    Result         // what the failing command saw
+	chunk     [256]byte      // device side of a Compare
+}
+
+// Result says how a run ended. Everything but Code is zero after a good one.
+type Result struct {
+	Code    hal.Code
+	Safe    hal.Code // how the sequence "safe" ended, where it ran
+	SafeRan bool
+	Command int32  // index of the command that failed, -1: none was carried out
+	Got     uint64 // what a Poll or Expect loaded last, or Compare at Element
+	Want    uint64
+	Mask    uint64
+	Element uint64 // Compare: the first element that differs
+	Ignored uint32 // failures that policy Ignore passed over, good run or not
+}
+
+// Scope is what Mark commands of one name saw, in nanoseconds of the first
+// device's clock. A Point counts and leaves the time alone.
+type Scope struct {
+	Count   uint64
+	Total   int64 // between Begin and End
+	Longest int64
+	began   int64
+}
+
+// View is the verified image.
+func (r *Replay) View() *fbs.View { return r.view }
+
+// Scopes has one element for each of the image's names.
+func (r *Replay) Scopes() []Scope { return r.scopes }
+
+// Window gives the aperture of a window, for reports.
+func (r *Replay) Window(index int) *hal.Aperture { return &r.apertures[index] }
+
+// Input is the arena of an input tensor, for the caller to fill before Run.
+// The first call puts the recorded default there, if there is one; from then
+// on runs take the arena's bytes.
+func (r *Replay) Input(tensor int) []byte {
+	t := &r.view.Tensors[tensor]
+	data := r.arena[t.ArenaOffset : t.ArenaOffset+t.Size]
+	if !r.supplied[tensor] {
+		r.supplied[tensor] = true
+		copy(data, r.view.Data(t))
+	}
+	return data
+}
+
+// Output is the arena of an output tensor, filled by Run.
+func (r *Replay) Output(tensor int) []byte {
+	t := &r.view.Tensors[tensor]
+	return r.arena[t.ArenaOffset : t.ArenaOffset+t.Size]
+}
+
+// Run carries out a sequence. It allocates nothing and, on mapped devices,
+// makes no system call but for waiting. After a failure the sequence "safe"
+// runs, if the image has one, and the Replay stays disabled.
+func (r *Replay) Run(sequence int) Result {
+	if r.disabled {
+		return Result{Code: hal.Disabled, Command: -1}
+	}
+	if !r.inputsReady() {
+		return Result{Code: hal.InputMissing, Command: -1}
+	}
+	r.deferred, r.detail, r.ignored = Result{}, Result{}, 0
+	code := r.guarded(sequence)
+	if code == hal.OK && r.deferred.Code == hal.OK {
+		return Result{Ignored: r.ignored}
+	}
+	result := r.deferred
+	if code != hal.OK {
+		result = r.detail
+		result.Code, result.Command = code, r.at
+	}
+	result.Ignored = r.ignored
+	r.disabled = true
+	if r.safe >= 0 && r.safe != sequence {
+		result.Safe, result.SafeRan = r.guarded(r.safe), true
+	}
+	return result
+}
+
+func (r *Replay) inputsReady() bool {
+	for i := range r.view.Tensors {
+		t := &r.view.Tensors[i]
+		if t.Role == gen.RoleInput && !t.Recorded && !r.supplied[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// execute is the loop: it carries out the commands of one sequence. Everything
+// about them has been verified; only the device is still unknown.
+func (r *Replay) execute(sequence int) hal.Code {
+	s := &r.view.Sequences[sequence]
+	commands := r.view.Commands[s.First : s.First+s.Count]
+	done := uint64(0)
+	for i := range commands {
+		c := &commands[i]
+		r.at = int32(s.First) + int32(i)
+		r.detail = Result{}
+		code := hal.OK
+		switch c.Opcode {
+		case gen.OpcodeWrite:
+			code = r.write(c)
+		case gen.OpcodeCopyIn:
+			code = r.copyIn(c)
+		case gen.OpcodeCopyOut:
+			code = r.copyOut(c)
+		case gen.OpcodePoll:
+			code = r.settle(c, r.poll(c))
+		case gen.OpcodeExpect:
+			code = r.settle(c, r.expect(c))
+		case gen.OpcodeCompare:
+			code = r.settle(c, r.compare(c))
+		case gen.OpcodePoint:
+			target, _ := fbs.UnpackTarget(c.Mask)
+			code = r.device(c).Point(&r.apertures[c.Window], target, c.Value)
+		case gen.OpcodeFence:
+			hal.FenceStores()
+			if gen.FenceMode(c.Mode) == gen.FenceModeReadBack {
+				_, code = r.apertures[c.Window].Load(uint64(c.Offset), c.Width)
+			}
+		case gen.OpcodeDelay:
+			r.devices[0].Sleep(int64(c.Amount) * 1000)
+		case gen.OpcodeCall:
+			code = r.execute(int(c.Index))
+			if code == hal.OK {
+				r.at = int32(s.First) + int32(i)
+			}
+		case gen.OpcodeMark:
+			r.mark(c)
+		case gen.OpcodeEnd:
+			if done != c.Value {
+				code = hal.Internal
+			}
+		default:
+			code = hal.Internal
+		}
+		if code != hal.OK {
+			return code
+		}
+		done++
+	}
+	return hal.OK
+}
+
+func (r *Replay) device(c *fbs.Command) hal.Device {
+	return r.devices[r.view.Windows[c.Window].Device]
+}
+
+func (r *Replay) write(c *fbs.Command) hal.Code {
+	a, value := &r.apertures[c.Window], c.Value
+	if gen.Source(c.Mode) == gen.SourceBusAddress {
+		value += r.apertures[c.Index].Bus
+	} else if c.Mask != fbs.WidthMask(c.Width) {
+		loaded, code := a.Load(uint64(c.Offset), c.Width)
+		if code != hal.OK {
+			return code
+		}
+		value |= loaded &^ c.Mask
+	}
+	return a.Store(uint64(c.Offset), c.Width, value)
+}
+
+func (r *Replay) copyIn(c *fbs.Command) hal.Code {
+	a, offset, access := &r.apertures[c.Window], uint64(c.Offset), gen.Access(c.Option)
+	switch gen.Source(c.Mode) {
+	case gen.SourcePayload:
+		return a.CopyIn(offset, c.Width, access, r.view.Payload[c.Value:c.Value+uint64(c.Amount)])
+	case gen.SourceTensor:
+		return a.CopyIn(offset, c.Width, access, r.input(int(c.Index))[c.Value:c.Value+uint64(c.Amount)])
+	}
+	return a.Fill(offset, c.Width, access, c.Value, uint64(c.Amount))
+}
+
+// input is what runs take for an input: the caller's data or the recorded.
+func (r *Replay) input(tensor int) []byte {
+	if t := &r.view.Tensors[tensor]; !r.supplied[tensor] {
+		return r.view.Data(t)
+	}
+	return r.Input(tensor)
+}
+
+func (r *Replay) copyOut(c *fbs.Command) hal.Code {
+	data := r.Output(int(c.Index))[c.Value : c.Value+uint64(c.Amount)]
+	code := r.apertures[c.Window].CopyOut(uint64(c.Offset), c.Width, gen.Access(c.Option), data)
+	// A device that is gone reads all ones, which are also data.
+	if code == hal.OK && data[len(data)-1] == 0xff && !r.device(c).Alive() {
+		return hal.DeviceGone
+	}
+	return code
+}
+
+// poll loads until the condition holds. The last load comes after the
+// deadline, so that a reader that was kept off the processor still looks once.
+func (r *Replay) poll(c *fbs.Command) hal.Code {
+	a, device := &r.apertures[c.Window], r.device(c)
+	loaded, code := a.Load(uint64(c.Offset), c.Width)
+	if code != hal.OK || fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
+		return code
+	}
+	deadline := device.Now() + int64(c.Amount)*1000
+	for {
+		if c.Index != 0 {
+			device.Sleep(int64(c.Index) * 1000)
+		}
+		late := device.Now() >= deadline
+		loaded, code = a.Load(uint64(c.Offset), c.Width)
+		if code != hal.OK || fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
+			return code
+		}
+		if late {
+			r.saw(c, loaded)
+			return hal.DeadlinePassed
+		}
+	}
+}
+
+func (r *Replay) expect(c *fbs.Command) hal.Code {
+	loaded, code := r.apertures[c.Window].Load(uint64(c.Offset), c.Width)
+	if code == hal.OK && !fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
+		r.saw(c, loaded)
+		return hal.ExpectFailed
+	}
+	return code
+}
+
+// saw keeps what a failing Poll or Expect loaded.
+func (r *Replay) saw(c *fbs.Command, loaded uint64) {
+	r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
+}
+
+// settle applies the policy of a Poll, Expect or Compare to how it ended.
+// Only a condition that does not hold can be passed over, never a device that
+// fails.
+func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
+	switch code {
+	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed:
+	default:
+		return code
+	}
+	if !r.device(c).Alive() {
+		return hal.DeviceGone
+	}
+	switch gen.Policy(c.Option) {
+	case gen.PolicyIgnore:
+		r.ignored++
+		return hal.OK
+	case gen.PolicyDefer:
+		if r.deferred.Code == hal.OK {
+			r.deferred = r.detail
+			r.deferred.Code, r.deferred.Command = code, r.at
+		}
+		return hal.OK
+	}
+	return code
+}
+
+func (r *Replay) mark(c *fbs.Command) {
+	s := &r.scopes[c.Index]
+	switch gen.MarkKind(c.Mode) {
+	case gen.MarkKindPoint:
+		s.Count++
+	case gen.MarkKindBegin:
+		s.began = r.devices[0].Now()
+	case gen.MarkKindEnd:
+		took := r.devices[0].Now() - s.began
+		s.Count++
+		s.Total += took
+		s.Longest = max(s.Longest, took)
+	}
+}

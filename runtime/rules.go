@@ -1,0 +1,66 @@
+package runtime
+
+import (
+	"strconv"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+)
+
+// CheckRules holds every access of an image to one of its targets against what
+// that target's board accepts. The error is a *hal.Fault.
+func CheckRules(view *fbs.View, target int, board *boards.Board) error {
+	for i := range view.Commands {
+		c := &view.Commands[i]
+		if !touchesWindow(c) || view.Windows[c.Window].Device != uint8(target) {
+			continue
+		}
+		w := &view.Windows[c.Window]
+		if w.Kind != gen.WindowKindBar {
+			continue
+		}
+		if reason := ruleReason(board, w, c); reason != "" {
+			return &hal.Fault{Code: hal.BadImage, Reason: command(i) + reason}
+		}
+	}
+	return nil
+}
+
+// touchesWindow tells whether a command loads or stores through its window.
+func touchesWindow(c *fbs.Command) bool {
+	switch c.Opcode {
+	case gen.OpcodeWrite, gen.OpcodeCopyIn, gen.OpcodeCopyOut, gen.OpcodePoll, gen.OpcodeExpect, gen.OpcodeCompare:
+		return true
+	case gen.OpcodeFence:
+		return gen.FenceMode(c.Mode) == gen.FenceModeReadBack
+	}
+	return false
+}
+
+// ruleReason says what a board has against an access, empty if nothing.
+func ruleReason(board *boards.Board, w *fbs.Window, c *fbs.Command) string {
+	size, bulk := uint64(c.Width), false
+	switch c.Opcode {
+	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
+		if gen.Access(c.Option) != gen.AccessFixed {
+			size = uint64(c.Amount)
+		}
+		bulk = gen.Access(c.Option) == gen.AccessBulk
+	case gen.OpcodeCompare:
+		size = uint64(c.Amount)
+	}
+	offset := w.Offset + uint64(c.Offset)
+	rule := board.Rule(w.Bar, offset, size)
+	place := " " + board.Name + " BAR " + strconv.Itoa(int(w.Bar)) + " at " + hexText(offset)
+	switch {
+	case rule == nil:
+		return strconv.FormatUint(size, 10) + " bytes are more than one register of" + place
+	case rule.Widths&c.Width == 0:
+		return "width " + strconv.Itoa(int(c.Width)) + " is not accepted by" + place + " (" + rule.Name + ")"
+	case bulk && !rule.Memory:
+		return "bulk access is for memory, and there is none in" + place + " (" + rule.Name + ")"
+	}
+	return ""
+}

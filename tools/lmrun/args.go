@@ -1,0 +1,132 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"lightmetal/hal"
+)
+
+const usage = `lmrun replays a Light Metal binary on a device.
+
+usage: lmrun [flags] IMAGE.lmb
+
+  -device DEVICE      pci:VVVV:DDDD or pci:DDDD:BB:DD.F; once for each target of the
+                      image, in order; default: by the PCI ids in the image
+  -sequence NAME      sequence to run; default: main
+  -input NAME=FILE    raw bytes of an input tensor; default: what was recorded
+  -output NAME=FILE   where to write an output tensor, raw bytes
+  -loop N             run N times; default: 1
+  -window N           hardware window to use for every TLB window
+  -seal               forbid every system call that could allocate, map or open
+  -json               one JSON object on standard output, on failure too
+  -help               this text
+
+exit status: 0 done; 64 usage; 65 bad image or tensor data; 66 no such file; 69 device
+unavailable; 70 internal or access refused; 71 device gone or bus fault; 74 I/O; 75 poll
+deadline passed; 76 golden mismatch or expect failed; 77 not permitted; 78 image is for
+another device
+`
+
+// options is what the command line says.
+type options struct {
+	image    string
+	devices  []string
+	sequence string
+	inputs   []binding
+	outputs  []binding
+	loop     uint64
+	window   int // -1: the image's choice
+	seal     bool
+	json     bool
+	help     bool
+}
+
+// binding is one NAME=FILE.
+type binding struct{ name, path string }
+
+// parse reads a command line without the program's name. What it understood
+// so far is in the options even when it fails, so that -json is obeyed.
+func parse(args []string) (options, error) {
+	o := options{sequence: "main", loop: 1, window: -1}
+	for len(args) > 0 {
+		flag, rest := args[0], args[1:]
+		if !strings.HasPrefix(flag, "-") || flag == "-" {
+			if o.image != "" {
+				return o, bad("one image at a time: " + o.image + " or " + flag)
+			}
+			o.image, args = flag, rest
+			continue
+		}
+		name, value, inline := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(flag, "-"), "-"), "=")
+		if o.toggle(name) && !inline {
+			args = rest
+			continue
+		}
+		if !inline {
+			if len(rest) == 0 {
+				return o, bad(flag + " needs a value, or is unknown; lmrun -help lists the flags")
+			}
+			value, rest = rest[0], rest[1:]
+		}
+		if err := o.set(name, value); err != nil {
+			return o, err
+		}
+		args = rest
+	}
+	if o.image == "" && !o.help {
+		return o, bad("no image given; lmrun -help tells more")
+	}
+	return o, nil
+}
+
+// toggle sets a flag without a value; false where there is none of that name.
+func (o *options) toggle(name string) bool {
+	switch name {
+	case "seal":
+		o.seal = true
+	case "json":
+		o.json = true
+	case "help", "h":
+		o.help = true
+	default:
+		return false
+	}
+	return true
+}
+
+func (o *options) set(name, value string) error {
+	switch name {
+	case "device":
+		o.devices = append(o.devices, value)
+	case "sequence":
+		o.sequence = value
+	case "input", "output":
+		tensor, path, ok := strings.Cut(value, "=")
+		if !ok || tensor == "" || path == "" {
+			return bad("-" + name + " takes NAME=FILE, not " + value)
+		}
+		if name == "input" {
+			o.inputs = append(o.inputs, binding{tensor, path})
+		} else {
+			o.outputs = append(o.outputs, binding{tensor, path})
+		}
+	case "loop":
+		n, err := strconv.ParseUint(value, 10, 64)
+		if err != nil || n == 0 {
+			return bad("-loop takes a number from 1 on, not " + value)
+		}
+		o.loop = n
+	case "window":
+		n, err := strconv.ParseUint(value, 10, 16)
+		if err != nil {
+			return bad("-window takes the number of a hardware window, not " + value)
+		}
+		o.window = int(n)
+	default:
+		return bad("unknown flag -" + name + "; lmrun -help lists the flags")
+	}
+	return nil
+}
+
+func bad(reason string) error { return &hal.Fault{Code: hal.Usage, Reason: reason} }

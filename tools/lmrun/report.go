@@ -1,0 +1,95 @@
+package main
+
+import (
+	"strconv"
+
+	"lightmetal/hal"
+)
+
+// report prints how it ended, as a line for people or as one JSON object, and
+// gives the exit status. After the seal it only writes.
+func report(o options, end outcome) int {
+	code := hal.CodeOf(end.err)
+	if code == hal.OK {
+		code = end.result.Code
+	}
+	if o.json {
+		print(1, jsonText(o, end, code))
+	} else if code == hal.OK {
+		print(1, "lmrun: done: "+o.sequence+" of "+o.image+", "+decimal(end.runs)+" times, "+timing(end)+"\n")
+	} else {
+		print(2, "lmrun: "+reason(end)+"\n")
+	}
+	return code.Exit()
+}
+
+func timing(end outcome) string {
+	mean := end.total / int64(end.runs)
+	return "us: least " + micros(end.least) + ", mean " + micros(mean) + ", most " + micros(end.most)
+}
+
+// reason says what failed, where, and what was seen.
+func reason(end outcome) string {
+	if end.err != nil {
+		return end.err.Error()
+	}
+	text := end.result.Code.Error() + ": " + end.place
+	switch end.result.Code {
+	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed, hal.DeviceGone:
+		text += ": got " + hex(end.result.Got) + ", wanted " + hex(end.result.Want) + " under mask " + hex(end.result.Mask)
+	case hal.InputMissing:
+		text = end.result.Code.Error() + ": an input without recorded data needs -input NAME=FILE"
+	}
+	if end.result.SafeRan {
+		text += "; sequence safe: " + end.result.Safe.Error()
+	}
+	return text
+}
+
+// jsonText is the one object of -json; its fields are the same on success and
+// on failure.
+func jsonText(o options, end outcome, code hal.Code) string {
+	text := `{"exit":` + strconv.Itoa(code.Exit()) +
+		`,"code":` + quote(code.Error()) +
+		`,"image":` + quote(o.image) +
+		`,"sequence":` + quote(o.sequence) +
+		`,"runs":` + decimal(end.runs) +
+		`,"ignored":` + decimal(uint64(end.result.Ignored))
+	if code != hal.OK {
+		text += `,"reason":` + quote(reason(end)) + `,"command":` + strconv.Itoa(int(end.result.Command)) +
+			`,"got":` + decimal(end.result.Got) + `,"want":` + decimal(end.result.Want) + `,"mask":` + decimal(end.result.Mask) +
+			`,"element":` + decimal(end.result.Element)
+		if end.result.SafeRan {
+			text += `,"safe":` + quote(end.result.Safe.Error())
+		}
+	}
+	if end.runs > 0 {
+		text += `,"least_ns":` + strconv.FormatInt(end.least, 10) +
+			`,"mean_ns":` + strconv.FormatInt(end.total/int64(end.runs), 10) +
+			`,"most_ns":` + strconv.FormatInt(end.most, 10)
+	}
+	return text + "}\n"
+}
+
+// quote is a JSON string; bytes that are not ASCII text become \u00XX.
+func quote(text string) string {
+	const digits = "0123456789abcdef"
+	quoted := []byte{'"'}
+	for i := range len(text) {
+		switch b := text[i]; {
+		case b == '"' || b == '\\':
+			quoted = append(quoted, '\\', b)
+		case b < ' ' || b >= 0x7f:
+			quoted = append(quoted, '\\', 'u', '0', '0', digits[b>>4], digits[b&15])
+		default:
+			quoted = append(quoted, b)
+		}
+	}
+	return string(append(quoted, '"'))
+}
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+func hex(n uint64) string     { return "0x" + strconv.FormatUint(n, 16) }
+func micros(ns int64) string {
+	return strconv.FormatInt(ns/1000, 10) + "." + strconv.FormatInt(ns%1000/100, 10)
+}

@@ -1,0 +1,59 @@
+package npy
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// What numpy.save writes for numpy.array([[1, 2, 3]], dtype="<i2"), NumPy 1.24.
+var saved = "\x93NUMPY\x01\x00\x76\x00{'descr': '<i2', 'fortran_order': False, 'shape': (1, 3), }" +
+	strings.Repeat(" ", 58) + "\n\x01\x00\x02\x00\x03\x00"
+
+func TestFileThatNumPyWroteIsReadAndWrittenBack(t *testing.T) {
+	a, err := Parse([]byte(saved))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Type != "<i2" || len(a.Shape) != 2 || a.Shape[0] != 1 || a.Shape[1] != 3 || string(a.Data) != "\x01\x00\x02\x00\x03\x00" {
+		t.Errorf("got %+v", a)
+	}
+	if again := Format(a); len(again)%64 != 6 {
+		t.Errorf("data are not aligned to 64 bytes: file of %d", len(again))
+	} else if b, err := Parse(again); err != nil || !bytes.Equal(b.Data, a.Data) || b.Type != a.Type {
+		t.Errorf("written and read back: %+v, %v", b, err)
+	}
+}
+
+func TestBadFilesAreRefusedWithAReason(t *testing.T) {
+	for _, test := range []struct{ file, want string }{
+		{"", "not a .npy file"},
+		{"\x93NUMPY\x01\x00", "file ends in the header"},
+		{strings.Replace(saved, "\x01\x00\x76", "\x09\x00\x76", 1), "version 9"},
+		{strings.Replace(saved, "\x76\x00{", "\xff\xff{", 1), "header of 65535 bytes"},
+		{strings.Replace(saved, "False", "True ", 1), "Fortran order"},
+		{strings.Replace(saved, "<i2", ">i2", 1), "not little endian"},
+		{strings.Replace(saved, "(1, 3)", "(1, 4)", 1), "6 bytes of data, shape [1 4] of <i2 needs 8"},
+		{strings.Replace(saved, "(1, 3)", "(1, -)", 1), "header is not"},
+		{strings.Replace(saved, "'shape'", "'shapf'", 1), "header is not"},
+		{saved[:len(saved)-1], "5 bytes of data"},
+		{saved + "x", "7 bytes of data"},
+	} {
+		if _, err := Parse([]byte(test.file)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %q", test.file, err, test.want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(saved))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		a, err := Parse(file)
+		if err != nil {
+			return
+		}
+		if b, err := Parse(Format(a)); err != nil || !bytes.Equal(a.Data, b.Data) {
+			t.Errorf("%q: %v", file, err)
+		}
+	})
+}
