@@ -3,14 +3,12 @@
 // source. There is one file a board, all with the same order of things.
 package boards
 
-import "lightmetal/fbs"
-
 // Board is one kind of PCIe device.
 type Board struct {
 	Name           string    // as it stands in images and after "mock:"
 	Title          string    // for people
 	Vendor, Device uint16    // PCI ids
-	Bars           [6]uint64 // size in bytes of each BAR an image may use, 0: none
+	Bars           [6]uint64 // usual size in bytes of each BAR an image may use, 0: none
 
 	// Rules says which accesses a BAR accepts. The first rule that covers an
 	// access decides; what none covers is refused.
@@ -22,6 +20,15 @@ type Board struct {
 
 	// TLB describes movable windows; nil where the device has none.
 	TLB *TLB
+
+	// Aliases lists BARs that show a part of another BAR.
+	Aliases []Alias
+
+	// Grid describes the tiles behind the windows; nil where there are none.
+	Grid *Grid
+
+	// Products lists the cards that carry the chip.
+	Products []Product
 }
 
 // Rule covers the bytes First..Last of a BAR.
@@ -39,6 +46,21 @@ type Status struct {
 	Offset uint64
 	Mask   uint64 // the bits to poll; the rest may be anything
 	Name   string
+}
+
+// Alias says that a BAR shows a part of another one, from its first byte on.
+type Alias struct {
+	Bar    uint8
+	Size   uint64
+	Of     uint8  // the other BAR
+	Offset uint64 // bytes into it
+}
+
+// Product is a card as its maker numbers it: bits 36 and up of the 64-bit
+// board id that the chip's firmware reports.
+type Product struct {
+	ID   uint32
+	Name string
 }
 
 // TLB is the layout of a device's movable windows and of the registers that
@@ -114,44 +136,4 @@ func (b *Board) Rule(bar uint8, offset, size uint64) *Rule {
 		}
 	}
 	return nil
-}
-
-// Words is the configuration of one window, as ConfigWords stores of
-// ConfigWidth bytes hold it.
-type Words [3]uint64
-
-// Encode gives the configuration that points a window of group g at address in
-// the target. ok is false where the device cannot express it.
-func (l *TLB) Encode(g *Group, t fbs.Target, address uint64) (w Words, ok bool) {
-	panic("todo")
-}
-
-// Decode is the inverse of Encode: what a configuration points at. ok is false
-// where it sets bits that no target sets (linked, reserved).
-func (l *TLB) Decode(g *Group, w Words) (t fbs.Target, address uint64, ok bool) {
-	panic("todo")
-}
-
-// Group gives the group that a window belongs to, nil for no such window.
-func (l *TLB) Group(slot int) *Group {
-	for i := range l.Groups {
-		g := &l.Groups[i]
-		if slot >= g.First && slot < g.First+g.Count {
-			return g
-		}
-	}
-	return nil
-}
-
-// Slot gives the window that covers an offset in a BAR, and the offset inside
-// it; ok is false where no window lies.
-func (l *TLB) Slot(bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
-	for i := range l.Groups {
-		g := &l.Groups[i]
-		if g.Bar != bar || offset < g.Offset || offset-g.Offset >= uint64(g.Count)*g.Size {
-			continue
-		}
-		return g.First + int((offset-g.Offset)/g.Size), (offset - g.Offset) % g.Size, true
-	}
-	return 0, 0, false
 }

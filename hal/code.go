@@ -22,6 +22,7 @@ const (
 	Denied              // not permitted, or a bad signature
 	WrongDevice         // the image is for another device
 	Refused             // the device, or a stricter stand-in for it, rejects the access
+	BadTensor           // tensor data do not have the size or type the image wants
 	InputMissing        // an input tensor has neither data nor a recorded default
 	Disabled            // an earlier failure disabled the replay; load the image again
 	codeCount
@@ -48,6 +49,7 @@ var codeTable = [codeCount]struct {
 	Denied:         {77, "not permitted"},
 	WrongDevice:    {78, "image is for another device"},
 	Refused:        {70, "device refused the access"},
+	BadTensor:      {65, "tensor data do not fit"},
 	InputMissing:   {64, "input has no data"},
 	Disabled:       {70, "replay is disabled after a failure"},
 }

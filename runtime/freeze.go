@@ -10,13 +10,10 @@ import (
 )
 
 // Freeze makes the process ready for runs that allocate nothing: the arena is
-// touched and locked into memory, the collector is off, GOMAXPROCS is fixed (a
+// locked into memory, every page of it present and private, the collector is off, GOMAXPROCS is fixed (a
 // fixed value ends Go's periodic look at the CPU limits, which opens files),
 // and the calling goroutine stays on its thread. The error is a *hal.Fault.
 func (r *Replay) Freeze() error {
-	for i := 0; i < len(r.arena); i += 4096 {
-		r.arena[i] = r.arena[i] // a write, so that the page is there and private
-	}
 	if len(r.arena) > 0 {
 		if err := unix.Mlock(r.arena); err != nil {
 			return &hal.Fault{Code: hal.Denied, Reason: "locking the arena into memory: " + err.Error() + "; raise RLIMIT_MEMLOCK (ulimit -l)"}

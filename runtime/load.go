@@ -11,11 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// AnySlot leaves the choice of hardware windows to image and device.
+const AnySlot = -1
+
 // Load checks that a verified image is for these devices, one for each target
 // in order, and takes everything a run needs: windows, and one arena of the
 // size that the image reserves. Nothing has been stored to a device when it
 // returns. The error is a *hal.Fault.
-func Load(view *fbs.View, devices ...hal.Device) (*Replay, error) {
+//
+// slot is the hardware window that the first TLB window must sit in, further
+// ones in those after it, or AnySlot.
+func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	if err := checkIdentity(view, devices); err != nil {
 		return nil, err
 	}
@@ -28,7 +34,7 @@ func Load(view *fbs.View, devices ...hal.Device) (*Replay, error) {
 		}
 	}
 	r := &Replay{view: view, devices: devices, safe: view.SequenceByName("safe")}
-	if err := r.reserve(); err != nil {
+	if err := r.reserve(slot); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -58,7 +64,7 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 }
 
 // reserve takes the arena and the windows.
-func (r *Replay) reserve() error {
+func (r *Replay) reserve(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
 	}
@@ -66,9 +72,18 @@ func (r *Replay) reserve() error {
 	r.scopes = make([]Scope, len(r.view.Names))
 	r.supplied = make([]bool, len(r.view.Tensors))
 	for i, w := range r.view.Windows {
+		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
+		if forced {
+			w.Slot = uint16(slot)
+			slot++
+		}
 		aperture, err := r.devices[w.Device].Map(w)
 		if err != nil {
 			return err
+		}
+		if forced && aperture.Slot() != int(w.Slot) {
+			return &hal.Fault{Code: hal.NoDevice, Reason: "hardware window " + strconv.Itoa(int(w.Slot)) +
+				" is too small, in use, or belongs to the kernel driver"}
 		}
 		r.apertures[i] = aperture
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lightmetal/hal"
+	"lightmetal/runtime"
 )
 
 const usage = `lmrun replays a Light Metal binary on a device.
@@ -36,7 +37,7 @@ type options struct {
 	inputs   []binding
 	outputs  []binding
 	loop     uint64
-	window   int // -1: the image's choice
+	window   int // runtime.AnySlot: the choice of image and device
 	seal     bool
 	json     bool
 	help     bool
@@ -48,7 +49,7 @@ type binding struct{ name, path string }
 // parse reads a command line without the program's name. What it understood
 // so far is in the options even when it fails, so that -json is obeyed.
 func parse(args []string) (options, error) {
-	o := options{sequence: "main", loop: 1, window: -1}
+	o := options{sequence: "main", loop: 1, window: runtime.AnySlot}
 	for len(args) > 0 {
 		flag, rest := args[0], args[1:]
 		if !strings.HasPrefix(flag, "-") || flag == "-" {

@@ -66,7 +66,7 @@ func replay(o options) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	r, err := runtime.Load(view, devices...)
+	r, err := runtime.Load(view, o.window, devices...)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -110,7 +110,7 @@ func open(o options, view *fbs.View) ([]hal.Device, error) {
 	}
 	devices := make([]hal.Device, len(names))
 	for i, name := range names {
-		device, err := hal.Open(name, hal.Options{Slot: o.window})
+		device, err := hal.Open(name, hal.Options{Slot: -1})
 		if err != nil {
 			return nil, err
 		}

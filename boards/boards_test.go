@@ -1,0 +1,268 @@
+package boards
+
+import "testing"
+
+func TestBoardIsFoundByItsNameAndByItsID(t *testing.T) {
+	for _, b := range All {
+		if ByName(b.Name) != b {
+			t.Errorf("%s: not found by name", b.Name)
+		}
+		if ByID(b.Vendor, b.Device) != b {
+			t.Errorf("%s: not found by %04x:%04x", b.Name, b.Vendor, b.Device)
+		}
+	}
+	if ByName("") != nil || ByName("grayskull") != nil || ByID(0, 0) != nil || ByID(0x1e52, 0xfaca) != nil {
+		t.Error("found a board that is not there")
+	}
+}
+
+func TestRuleCoversWholeAccessesOnly(t *testing.T) {
+	for _, c := range []struct {
+		board        *Board
+		bar          uint8
+		offset, size uint64
+		want         string // name of the rule, empty: none
+	}{
+		{&Edu, 0, 0x00, 4, "registers"},
+		{&Edu, 0, 0x7c, 4, "registers"},
+		{&Edu, 0, 0x7c, 8, ""}, // half in each
+		{&Edu, 0, 0x80, 8, "DMA registers"},
+		{&Edu, 0, 0xffffc, 4, "DMA registers"},
+		{&Edu, 0, 0xffffc, 8, ""}, // over the end
+		{&Edu, 0, 0x100000, 4, ""},
+		{&Edu, 1, 0, 4, ""},
+		{&Edu, 0, 0, 0, ""}, // nothing is no access
+		{&Edu, 0, ^uint64(0), 4, ""},
+		{&Ivshmem, 2, 1 << 40, 8, "shared memory"},
+		{&Nvme, 0, 0x1000, 4, "doorbells"},
+		{&Nvme, 0, 0xffc, 8, ""},
+		{&Wormhole, 0, 0x1effffff, 1, "windows"},
+		{&Wormhole, 0, 0x1f000000, 4, ""},
+		{&Wormhole, 0, 0x1fc005c8, 8, "window configuration"},
+		{&Wormhole, 0, 0x1fc005d0, 8, ""},
+		{&Wormhole, 4, 0x01c00000, 8, "window configuration"},
+		{&Wormhole, 2, 0x11fc, 4, ""},
+		{&Blackhole, 0, 0x193fffff, 1, "windows"},
+		{&Blackhole, 0, 0x19400000, 1, ""},
+		{&Blackhole, 0, 0x1fc009d4, 4, "window configuration"},
+		{&Blackhole, 0, 0x1fc009d8, 4, ""}, // strided multicast
+		{&Blackhole, 4, 32<<30 - 8, 8, "windows"},
+	} {
+		got := ""
+		if r := c.board.Rule(c.bar, c.offset, c.size); r != nil {
+			got = r.Name
+		}
+		if got != c.want {
+			t.Errorf("%s BAR %d + %#x, %d bytes: want rule %q, got %q", c.board.Name, c.bar, c.offset, c.size, c.want, got)
+		}
+	}
+}
+
+func TestRulesStatusAndAliasesLieInTheirBars(t *testing.T) {
+	for _, b := range All {
+		for i, r := range b.Rules {
+			if r.First > r.Last || r.Widths == 0 || r.Widths > 15 || b.Bars[r.Bar] == 0 {
+				t.Errorf("%s: rule %s makes no sense", b.Name, r.Name)
+			}
+			if r.Last >= b.Bars[r.Bar] && b != &Ivshmem {
+				t.Errorf("%s: rule %s ends outside BAR %d", b.Name, r.Name, r.Bar)
+			}
+			for _, o := range b.Rules[:i] {
+				if o.Bar == r.Bar && o.First <= r.Last && r.First <= o.Last {
+					t.Errorf("%s: rules %s and %s overlap", b.Name, o.Name, r.Name)
+				}
+			}
+		}
+		for _, s := range b.Status {
+			if b.Rule(s.Bar, s.Offset, 4) == nil || s.Mask == 0 {
+				t.Errorf("%s: status %s cannot be polled", b.Name, s.Name)
+			}
+		}
+		for _, a := range b.Aliases {
+			if a.Size != b.Bars[a.Bar] || a.Offset+a.Size > b.Bars[a.Of] {
+				t.Errorf("%s: BAR %d shows what BAR %d does not have", b.Name, a.Bar, a.Of)
+			}
+		}
+	}
+}
+
+// An access must be judged the same whichever of its two names it goes by.
+func TestAliasHasTheRulesOfTheBarItShows(t *testing.T) {
+	for _, b := range All {
+		for _, a := range b.Aliases {
+			for offset := uint64(0); offset < a.Size; offset += 0x80 {
+				r, o := b.Rule(a.Bar, offset, 4), b.Rule(a.Of, a.Offset+offset, 4)
+				if (r == nil) != (o == nil) || r != nil && (r.Widths != o.Widths || r.Name != o.Name) {
+					t.Fatalf("%s: BAR %d + %#x has the rule %+v, what it shows %+v", b.Name, a.Bar, offset, r, o)
+				}
+			}
+		}
+	}
+}
+
+func TestGridIsWhole(t *testing.T) {
+	for _, c := range []struct {
+		board         *Board
+		width, height int
+		tiles         map[Kind]int
+	}{
+		{&Wormhole, 10, 12, map[Kind]int{Tensix: 80, DRAM: 18, Ethernet: 16, ARC: 1, PCIe: 1, Router: 4}},
+		{&Blackhole, 17, 12, map[Kind]int{Tensix: 140, DRAM: 24, Ethernet: 14, ARC: 1, PCIe: 2, L2CPU: 4, Security: 1, Router: 18}},
+	} {
+		g := c.board.Grid
+		if len(g.Rows) != c.height {
+			t.Fatalf("%s: %d rows", c.board.Name, len(g.Rows))
+		}
+		tiles, names := map[Kind]int{}, map[string]bool{}
+		for y, row := range g.Rows {
+			if len(row) != c.width {
+				t.Errorf("%s: row %d has %d tiles", c.board.Name, y, len(row))
+			}
+			for x := range row {
+				kind := g.Kind(Tile{uint8(x), uint8(y)})
+				tiles[kind]++
+				names[kind.String()] = true
+			}
+		}
+		if len(names) != len(c.tiles) {
+			t.Errorf("%s: two kinds of tiles have one name: %v", c.board.Name, names)
+		}
+		for k, n := range c.tiles {
+			if tiles[k] != n {
+				t.Errorf("%s: want %d tiles %c, got %d", c.board.Name, n, k, tiles[k])
+			}
+			delete(tiles, k)
+		}
+		if len(tiles) != 0 {
+			t.Errorf("%s: tiles of no kind: %v", c.board.Name, tiles)
+		}
+	}
+}
+
+func TestEveryDRAMTileIsInOneBank(t *testing.T) {
+	for _, b := range []*Board{&Wormhole, &Blackhole} {
+		seen := map[Tile]bool{}
+		for _, bank := range b.Grid.Banks {
+			for _, tile := range bank {
+				if seen[tile] || b.Grid.Kind(tile) != DRAM {
+					t.Errorf("%s: bank tile %v is in two banks or no DRAM", b.Name, tile)
+				}
+				seen[tile] = true
+				if b.Grid.Home(tile) != bank[0] {
+					t.Errorf("%s: home of %v is %v", b.Name, tile, b.Grid.Home(tile))
+				}
+			}
+		}
+		for y, row := range b.Grid.Rows {
+			for x := range row {
+				tile := Tile{uint8(x), uint8(y)}
+				if b.Grid.Kind(tile) == DRAM && !seen[tile] {
+					t.Errorf("%s: %v is in no bank", b.Name, tile)
+				}
+				if b.Grid.Kind(tile) != DRAM && b.Grid.Home(tile) != tile {
+					t.Errorf("%s: %v is not at home in itself", b.Name, tile)
+				}
+			}
+		}
+	}
+}
+
+func TestTranslatedCoordinates(t *testing.T) {
+	for _, c := range []struct {
+		board *Board
+		x, y  uint8
+		want  Tile
+		ok    bool
+	}{
+		{&Wormhole, 1, 1, Tile{1, 1}, true},
+		{&Wormhole, 9, 11, Tile{9, 11}, true},
+		{&Wormhole, 18, 18, Tile{1, 1}, true},
+		{&Wormhole, 25, 27, Tile{9, 11}, true},
+		{&Wormhole, 22, 17, Tile{6, 6}, true},
+		{&Wormhole, 18, 16, Tile{1, 0}, true},
+		{&Wormhole, 17, 16, Tile{5, 0}, true},
+		{&Wormhole, 18, 1, Tile{1, 1}, true}, // axis by axis
+		{&Wormhole, 10, 1, Tile{}, false},
+		{&Wormhole, 1, 12, Tile{}, false},
+		{&Wormhole, 26, 18, Tile{}, false},
+		{&Wormhole, 18, 28, Tile{}, false},
+		{&Blackhole, 16, 11, Tile{16, 11}, true},
+		{&Blackhole, 17, 12, Tile{9, 0}, true},
+		{&Blackhole, 18, 23, Tile{0, 8}, true},
+		{&Blackhole, 31, 25, Tile{11, 1}, true},
+		{&Blackhole, 19, 24, Tile{2, 0}, true},
+		{&Blackhole, 17, 1, Tile{}, false},
+		{&Blackhole, 1, 12, Tile{}, false},
+		{&Blackhole, 63, 63, Tile{}, false},
+	} {
+		got, ok := c.board.Grid.NoC0(c.x, c.y)
+		if ok != c.ok || ok && got != c.want {
+			t.Errorf("%s (%d,%d): want %v %v, got %v %v", c.board.Name, c.x, c.y, c.want, c.ok, got, ok)
+		}
+	}
+}
+
+// Two translated names for one tile would make two places of one.
+func TestTranslationKeepsTilesApart(t *testing.T) {
+	for _, b := range []*Board{&Wormhole, &Blackhole} {
+		g := b.Grid
+		seen := map[Tile]bool{}
+		for y := uint8(len(g.Rows)); y < 64; y++ {
+			for x := uint8(len(g.Rows[0])); x < 64; x++ {
+				tile, ok := g.NoC0(x, y)
+				if !ok {
+					continue
+				}
+				if seen[tile] {
+					t.Errorf("%s: (%d,%d) is a second name for %v", b.Name, x, y, tile)
+				}
+				seen[tile] = true
+			}
+		}
+	}
+}
+
+func TestTileMemoriesAndRegisters(t *testing.T) {
+	wh, bh := Wormhole.Grid, Blackhole.Grid
+	for _, c := range []struct {
+		name string
+		got  bool
+		want bool
+	}{
+		{"first word of Wormhole L1", wh.Memory(Tensix, 0, 4) != nil, true},
+		{"last word of Wormhole L1", wh.Memory(Tensix, 0x16dffc, 4) != nil, true},
+		{"word over the end of Wormhole L1", wh.Memory(Tensix, 0x16dffc, 8) != nil, false},
+		{"last word of Blackhole L1", bh.Memory(Tensix, 0x17fff8, 8) != nil, true},
+		{"past Blackhole L1", bh.Memory(Tensix, 0x180000, 1) != nil, false},
+		{"last byte of Wormhole DRAM", wh.Memory(DRAM, 1<<31-1, 1) != nil, true},
+		{"past Wormhole DRAM", wh.Memory(DRAM, 1<<31, 1) != nil, false},
+		{"past the end of the address space", wh.Memory(DRAM, ^uint64(0), 4) != nil, false},
+		{"a router has no memory", wh.Memory(Router, 0, 4) != nil, false},
+		{"last TRISC PC", bh.Register(Tensix, 0xffb12230) != nil, true},
+		{"between registers", bh.Register(Tensix, 0xffb12232) != nil, false},
+		{"before the first", bh.Register(Tensix, 0xffb12224) != nil, false},
+		{"PC register on Wormhole", wh.Register(Tensix, 0xffb12228) != nil, false},
+		{"last scratch", wh.Register(ARC, 0x88003007c) != nil, true},
+		{"past the last scratch", wh.Register(ARC, 0x880030080) != nil, false},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: want %v", c.name, c.want)
+		}
+	}
+}
+
+func TestCoresAreTheBitsOfTheResetMask(t *testing.T) {
+	for _, b := range []*Board{&Wormhole, &Blackhole} {
+		r := &b.Grid.Reset
+		mask := uint32(0)
+		for _, c := range r.Cores {
+			mask |= 1 << c.Bit
+			if c.PCRegister != 0 && (b.Grid.Register(Tensix, c.PCRegister) == nil || b.Grid.Register(Tensix, c.OverrideRegister) == nil) {
+				t.Errorf("%s %s: start address register is none", b.Name, c.Name)
+			}
+		}
+		if mask != r.Mask || r.Mask&r.Ignored != 0 || r.Initial&^r.Mask != 0 || len(r.Cores) != 5 {
+			t.Errorf("%s: mask %#x, cores %#x", b.Name, r.Mask, mask)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package hal
+
+import "unsafe"
+
+// The oracle: what the assembly does, in plain Go. It may drive a device only
+// where there is no assembly: the compiler promises nothing about the accesses
+// it makes.
+
+func loadGeneric(device uintptr, width uint8) uint64 {
+	switch p := pointer(device); width {
+	case 1:
+		return uint64(*(*uint8)(p))
+	case 2:
+		return uint64(*(*uint16)(p))
+	case 4:
+		return uint64(*(*uint32)(p))
+	default:
+		return *(*uint64)(p)
+	}
+}
+
+func storeGeneric(device uintptr, width uint8, value uint64) {
+	switch p := pointer(device); width {
+	case 1:
+		*(*uint8)(p) = uint8(value)
+	case 2:
+		*(*uint16)(p) = uint16(value)
+	case 4:
+		*(*uint32)(p) = uint32(value)
+	case 8:
+		*(*uint64)(p) = value
+	}
+}
+
+func copyInGeneric(device, step uintptr, width uint8, data []byte) {
+	for ; len(data) > 0; data = data[width:] {
+		storeGeneric(device, width, get(data[:width]))
+		device += step
+	}
+}
+
+func copyOutGeneric(device, step uintptr, width uint8, data []byte) {
+	for ; len(data) > 0; data = data[width:] {
+		put(data[:width], loadGeneric(device, width))
+		device += step
+	}
+}
+
+func fillGeneric(device, step uintptr, width uint8, value, count uint64) {
+	for ; count > 0; count-- {
+		storeGeneric(device, width, value)
+		device += step
+	}
+}
+
+func bulkInGeneric(device uintptr, data []byte) {
+	for len(data) > 0 {
+		width := fit(uint64(device), uint64(len(data)), 8)
+		storeGeneric(device, width, get(data[:width]))
+		device += uintptr(width)
+		data = data[width:]
+	}
+}
+
+func bulkOutGeneric(device uintptr, data []byte) {
+	for len(data) > 0 {
+		width := fit(uint64(device), uint64(len(data)), 8)
+		put(data[:width], loadGeneric(device, width))
+		device += uintptr(width)
+		data = data[width:]
+	}
+}
+
+// pointer makes an address of mapped memory a pointer. Vet takes the plain
+// conversion for a mistake, which it is for memory that Go manages.
+func pointer(address uintptr) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}
+
+// addressOf gives the address of the first byte of mem. It is called through a
+// variable, so that mem escapes: a buffer on a stack would move.
+var addressOf = func(mem []byte) uintptr {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+}

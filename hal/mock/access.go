@@ -1,0 +1,272 @@
+package mock
+
+import (
+	"fmt"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+)
+
+// configSize is that of the configuration space of a PCI Express function.
+const configSize = 4096
+
+// Op is what an access does.
+type Op uint8
+
+const (
+	Load  Op = 1
+	Store Op = 2
+	point Op = 3 // only in refusals
+)
+
+func (o Op) String() string {
+	return [...]string{Load: "load", Store: "store", point: "point"}[o]
+}
+
+// access is one load or store as it comes to the front of the device.
+type access struct {
+	op      Op
+	width   uint8
+	bar     uint8
+	offset  uint64 // in the BAR
+	outside bool   // not inside the aperture it came through
+}
+
+// port is an aperture's way to the device.
+type port struct {
+	d    *Device
+	bar  uint8
+	base uint64 // of the aperture in the BAR
+	size uint64
+}
+
+func (p *port) Load(offset uint64, width uint8) (uint64, hal.Code) {
+	return p.d.load(p.access(Load, offset, width))
+}
+
+func (p *port) Store(offset uint64, width uint8, value uint64) hal.Code {
+	return p.d.store(p.access(Store, offset, width), value)
+}
+
+func (p *port) access(op Op, offset uint64, width uint8) access {
+	outside := uint64(width) > p.size || offset > p.size-uint64(width)
+	return access{op: op, bar: p.bar, offset: p.base + offset, width: width, outside: outside}
+}
+
+func (d *Device) load(at access) (uint64, hal.Code) {
+	if c := d.begin(at); c != hal.OK {
+		return 0, c
+	}
+	if d.gone {
+		return fbs.WidthMask(at.width), hal.OK
+	}
+	place, c := d.locate(at)
+	if c != hal.OK {
+		return 0, c
+	}
+	value, c := d.behind(place).Load(place, at.width)
+	if c != hal.OK {
+		return 0, d.explain(c)
+	}
+	value = d.stick(place, at.width, value)
+	d.record(Access{Load, place, at.width, value})
+	return value, hal.OK
+}
+
+// locate is where a load goes. Configuration registers cannot be read: the
+// simulator has no loads of them (ttsim v1.10.0 src/libttsim.cpp,
+// pci_mem_rd_cur). Neither can a rectangle of tiles.
+func (d *Device) locate(at access) (Place, hal.Code) {
+	if c := d.check(at); c != hal.OK {
+		return Place{}, c
+	}
+	bar, offset := d.unalias(at)
+	if l := d.board.TLB; l != nil && bar != ConfigSpace {
+		if slot, _, ok := l.Config(bar, offset); ok {
+			return Place{}, d.refuse("the configuration of window %d cannot be read", slot)
+		}
+		if slot, inside, ok := l.Slot(bar, offset); ok {
+			w, c := d.aim(slot)
+			if c != hal.OK {
+				return Place{}, c
+			}
+			if w.target.Multicast {
+				return Place{}, d.refuse("window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
+					slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
+			}
+			return d.tilePlace(w.last, w.address+inside, at, 0)
+		}
+	}
+	return Place{Bar: bar, Address: offset}, hal.OK
+}
+
+func (d *Device) store(at access, value uint64) hal.Code {
+	if c := d.begin(at); c != hal.OK || d.gone {
+		return c
+	}
+	if c := d.check(at); c != hal.OK {
+		return c
+	}
+	value &= fbs.WidthMask(at.width)
+	bar, offset := d.unalias(at)
+	if l := d.board.TLB; l != nil && bar != ConfigSpace {
+		if slot, inside, ok := l.Config(bar, offset); ok {
+			return d.configure(slot, inside, at.width, value)
+		}
+		if slot, inside, ok := l.Slot(bar, offset); ok {
+			return d.storeTiles(slot, inside, at, value)
+		}
+	}
+	return d.storeAt(Place{Bar: bar, Address: offset}, at.width, value)
+}
+
+// storeTiles stores to each tile a window points at. A multicast leaves out
+// the tiles in its rectangle that are not Tensix (ttsim v1.10.0
+// src/libttsim.cpp, tlb_window_write).
+func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) hal.Code {
+	w, c := d.aim(slot)
+	if c != hal.OK {
+		return c
+	}
+	for y := w.first.Y; y <= w.last.Y; y++ {
+		for x := w.first.X; x <= w.last.X; x++ {
+			tile := boards.Tile{X: x, Y: y}
+			if w.target.Multicast && d.board.Grid.Kind(tile) != boards.Tensix {
+				continue
+			}
+			place, c := d.tilePlace(tile, w.address+inside, at, value)
+			if c != hal.OK {
+				return c
+			}
+			if c := d.storeAt(place, at.width, value); c != hal.OK {
+				return c
+			}
+		}
+	}
+	return hal.OK
+}
+
+func (d *Device) storeAt(place Place, width uint8, value uint64) hal.Code {
+	if c := d.behind(place).Store(place, width, value); c != hal.OK {
+		return d.explain(c)
+	}
+	d.record(Access{Store, place, width, value})
+	return hal.OK
+}
+
+// behind is what answers at a place: the device's own configuration space, or
+// the model.
+func (d *Device) behind(place Place) Model {
+	if !place.Tile && place.Bar == ConfigSpace {
+		return d.config
+	}
+	return d.model
+}
+
+// begin counts an operation, lets its time pass and has it fail if that is its
+// fate.
+func (d *Device) begin(at access) hal.Code {
+	d.at = at
+	d.operations++
+	d.Sleep(accessNs)
+	for i := range d.faults {
+		switch f := &d.faults[i]; {
+		case f.Kind == AllOnes && d.operations >= f.Operation:
+			d.gone = true
+		case f.Kind == BusFault && d.operations == f.Operation:
+			return hal.BusFault
+		}
+	}
+	return hal.OK
+}
+
+// check holds an access against everything that does not depend on where the
+// windows point.
+func (d *Device) check(at access) hal.Code {
+	width := uint64(at.width)
+	switch {
+	case d.closed:
+		return d.refuse("the device is closed")
+	case width != 1 && width != 2 && width != 4 && width != 8:
+		return d.refuse("a width of %d bytes does not exist", width)
+	case at.outside:
+		return d.refuse("outside the aperture")
+	case at.bar == ConfigSpace:
+		return d.checkWidth(at, 1|2|4, "configuration space")
+	case at.bar == hostMemory:
+		return d.checkWidth(at, 1|2|4|8, "host memory")
+	}
+	r := d.board.Rule(at.bar, at.offset, width)
+	if r == nil {
+		return d.refuse("no rule of board %s covers it", d.board.Name)
+	}
+	if c := d.checkCrossing(at); c != hal.OK {
+		return c
+	}
+	return d.checkWidth(at, r.Widths, r.Name)
+}
+
+func (d *Device) checkCrossing(at access) hal.Code {
+	if d.board.TLB == nil {
+		return hal.OK
+	}
+	bar, offset := d.unalias(at)
+	slot, inside, ok := d.board.TLB.Slot(bar, offset)
+	if ok && inside+uint64(at.width) > d.board.TLB.Group(slot).Size {
+		return d.refuse("it crosses the end of window %d", slot)
+	}
+	return hal.OK
+}
+
+func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
+	if widths&at.width == 0 {
+		return d.refuse("%s: accesses of %d bytes are not allowed", name, at.width)
+	}
+	if at.offset%uint64(at.width) != 0 {
+		return d.refuse("%s: misaligned", name)
+	}
+	return hal.OK
+}
+
+// unalias gives the BAR and offset that an access means where its own BAR only
+// shows another.
+func (d *Device) unalias(at access) (bar uint8, offset uint64) {
+	for _, a := range d.board.Aliases {
+		if a.Bar == at.bar {
+			return a.Of, a.Offset + at.offset
+		}
+	}
+	return at.bar, at.offset
+}
+
+// refuse keeps the reason of the first refusal.
+func (d *Device) refuse(format string, args ...any) hal.Code {
+	if d.refusal == "" {
+		d.refusal = fmt.Sprintf("operation %d: %s: %s", d.operations, d.at, fmt.Sprintf(format, args...))
+	}
+	return hal.Refused
+}
+
+// explain passes on what a model answered, with its reason if it refused.
+func (d *Device) explain(c hal.Code) hal.Code {
+	if c != hal.Refused {
+		return c
+	}
+	if e, ok := d.model.(Explainer); ok {
+		return d.refuse("%s", e.Reason())
+	}
+	return d.refuse("the model refuses it")
+}
+
+func (a access) String() string {
+	switch {
+	case a.op == point:
+		return "point"
+	case a.bar == ConfigSpace:
+		return fmt.Sprintf("%s of %d bytes at configuration space + %#x", a.op, a.width, a.offset)
+	case a.bar == hostMemory:
+		return fmt.Sprintf("%s of %d bytes at bus address %#x", a.op, a.width, a.offset)
+	}
+	return fmt.Sprintf("%s of %d bytes at BAR %d + %#x", a.op, a.width, a.bar, a.offset)
+}

@@ -1,0 +1,206 @@
+package mock
+
+import (
+	"fmt"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+)
+
+// accessNs is how long one access takes on the virtual clock. It is not zero,
+// so that a poll without an interval meets its deadline.
+const accessNs = 100
+
+// barBus is where BAR n would be seen by other devices: n times barBusStride
+// further.
+const (
+	barBus       = 0x80_0000_0000
+	barBusStride = 0x10_0000_0000
+)
+
+// Device is a stand-in for one PCIe function. It implements hal.Device.
+type Device struct {
+	board   *boards.Board
+	model   Model
+	clock   Clocked // model, where it is one
+	bars    [6]uint64
+	windows []window
+	host    Host
+	config  *Memory // configuration space
+
+	at         access // the operation under way
+	operations int
+	now        int64
+	gone       bool
+	closed     bool
+	refusal    string
+
+	faults    []Fault
+	recording bool
+	journal   []Access
+}
+
+// New gives a device of the board with the model that suits it.
+func New(b *boards.Board) *Device { return NewWith(b, modelOf(b)) }
+
+// NewWith gives a device of the board with a model of the caller's.
+func NewWith(b *boards.Board, m Model) *Device {
+	d := &Device{board: b, model: m, bars: b.Bars}
+	d.clock, _ = m.(Clocked)
+	if b.TLB != nil {
+		last := b.TLB.Groups[len(b.TLB.Groups)-1]
+		d.windows = make([]window, last.First+last.Count)
+	}
+	if master, ok := m.(Master); ok {
+		master.Connect(&d.host)
+	}
+	d.config = &Memory{}
+	d.config.Store(Place{Bar: ConfigSpace, Address: 0}, 2, uint64(b.Vendor))
+	d.config.Store(Place{Bar: ConfigSpace, Address: 2}, 2, uint64(b.Device))
+	d.config.Store(Place{Bar: ConfigSpace, Address: 4}, 2, 6) // memory decoding and bus master on
+	return d
+}
+
+// Resize gives a BAR another size than the board's, 0 takes it away. It comes
+// before the first Map.
+func (d *Device) Resize(bar uint8, size uint64) { d.bars[bar] = size }
+
+// Identity implements hal.Device.
+func (d *Device) Identity() hal.Identity {
+	return hal.Identity{Name: "mock:" + d.board.Name, Vendor: d.board.Vendor, Device: d.board.Device, Bars: d.bars}
+}
+
+// Map implements hal.Device.
+func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
+	if d.closed {
+		return hal.Aperture{}, d.fault(hal.NoDevice, "it is closed")
+	}
+	switch w.Kind {
+	case gen.WindowKindBar:
+		return d.mapBar(w)
+	case gen.WindowKindTlb:
+		return d.mapTLB(w)
+	case gen.WindowKindHost:
+		return d.mapHost(w)
+	case gen.WindowKindConfig:
+		if w.Size > configSize {
+			return hal.Aperture{}, d.fault(hal.WrongDevice, "configuration space has %d bytes, not %d", configSize, w.Size)
+		}
+		return hal.NewAperture(&port{d: d, bar: ConfigSpace, size: w.Size}, w.Size, -1), nil
+	}
+	return hal.Aperture{}, d.fault(hal.Usage, "window kind %d cannot be mapped", w.Kind)
+}
+
+func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
+	if int(w.Bar) >= len(d.bars) || w.Offset > d.bars[w.Bar] || w.Size > d.bars[w.Bar]-w.Offset {
+		return hal.Aperture{}, d.fault(hal.WrongDevice, "%d bytes at %#x are not in BAR %d", w.Size, w.Offset, w.Bar)
+	}
+	a := hal.NewAperture(&port{d: d, bar: w.Bar, base: w.Offset, size: w.Size}, w.Size, -1)
+	a.Bus = barBus + uint64(w.Bar)*barBusStride + w.Offset
+	return a, nil
+}
+
+func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
+	if d.board.TLB == nil {
+		return hal.Aperture{}, d.fault(hal.WrongDevice, "it has no movable windows")
+	}
+	slot := d.freeWindow(w)
+	if slot < 0 {
+		return hal.Aperture{}, d.fault(hal.NoDevice, "no window of %d bytes is free", w.Size)
+	}
+	d.windows[slot].taken = true
+	g := d.board.TLB.Group(slot)
+	return hal.NewAperture(&port{d: d, bar: g.Bar, base: g.Start(slot), size: w.Size}, w.Size, slot), nil
+}
+
+// freeWindow is the window w asks for if it can have it, else the first free
+// one of the smallest size that will do, else -1.
+func (d *Device) freeWindow(w fbs.Window) int {
+	if int(w.Slot) < len(d.windows) && d.isFree(int(w.Slot), w.Size) {
+		return int(w.Slot)
+	}
+	best := -1
+	for slot := range d.windows {
+		if d.isFree(slot, w.Size) && (best < 0 || d.board.TLB.Group(slot).Size < d.board.TLB.Group(best).Size) {
+			best = slot
+		}
+	}
+	return best
+}
+
+func (d *Device) isFree(slot int, size uint64) bool {
+	g := d.board.TLB.Group(slot)
+	return !d.windows[slot].taken && !g.Kernel(slot) && g.Size >= size && g.Start(slot)+g.Size <= d.bars[g.Bar]
+}
+
+func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
+	p := d.host.reserve(d, w.Size)
+	a := hal.NewAperture(p, w.Size, -1)
+	a.Bus = p.bus
+	return a, nil
+}
+
+// Point implements hal.Device. It makes the stores that a client without a
+// driver would make, and they count as operations.
+func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
+	slot := a.Slot()
+	if slot < 0 || slot >= len(d.windows) || !d.windows[slot].taken {
+		d.at = access{op: point}
+		return d.refuse("aperture of window %d was not mapped from a Tlb window of this device", slot)
+	}
+	l := d.board.TLB
+	words, ok := l.Encode(l.Group(slot), t, address)
+	if !ok {
+		d.at = access{op: point}
+		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, l.Group(slot).Size, t, address)
+	}
+	first := l.ConfigOffset + uint64(slot)*l.ConfigStride
+	for i := range l.ConfigWords {
+		at := access{op: Store, bar: l.ConfigBar, offset: first + uint64(i)*uint64(l.ConfigWidth), width: l.ConfigWidth}
+		if c := d.store(at, words[i]); c != hal.OK {
+			return c
+		}
+	}
+	if d.gone {
+		return hal.OK // the stores went nowhere
+	}
+	_, c := d.aim(slot)
+	return c
+}
+
+// Alive implements hal.Device.
+func (d *Device) Alive() bool { return !d.gone && !d.closed }
+
+// Now implements hal.Device: virtual nanoseconds since the device was made.
+func (d *Device) Now() int64 { return d.now }
+
+// Sleep implements hal.Device. It returns at once.
+func (d *Device) Sleep(nanoseconds int64) {
+	if nanoseconds <= 0 {
+		return
+	}
+	d.now += nanoseconds
+	if d.clock != nil {
+		d.clock.Advance(nanoseconds)
+	}
+}
+
+// Close implements hal.Device. Apertures refuse every access afterwards.
+func (d *Device) Close() error {
+	d.closed = true
+	return nil
+}
+
+// Operations is the number of loads and stores so far that went to the device,
+// those of Point among them. Host memory is not the device.
+func (d *Device) Operations() int { return d.operations }
+
+// Refusal says why the device answered hal.Refused for the first time, empty
+// if it never did. Later refusals are mostly consequences.
+func (d *Device) Refusal() string { return d.refusal }
+
+func (d *Device) fault(c hal.Code, format string, args ...any) error {
+	return &hal.Fault{Code: c, Reason: "mock:" + d.board.Name + ": " + fmt.Sprintf(format, args...)}
+}

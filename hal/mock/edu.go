@@ -1,0 +1,271 @@
+package mock
+
+import (
+	"fmt"
+
+	"lightmetal/fbs"
+	"lightmetal/hal"
+)
+
+// Registers of edu: docs/specs/edu.rst and hw/misc/edu.c of QEMU 7.2.
+const (
+	eduIdentification = 0x00 // load
+	eduLiveness       = 0x04 // load gives the inverse of the last store
+	eduFactorial      = 0x08 // store starts the computation of n!, load gives the result
+	eduStatus         = 0x20
+	eduIRQStatus      = 0x24 // load
+	eduIRQRaise       = 0x60 // store
+	eduIRQAcknowledge = 0x64 // store
+	eduDMASource      = 0x80
+	eduDMATarget      = 0x88
+	eduDMACount       = 0x90
+	eduDMACommand     = 0x98
+)
+
+const (
+	eduID = 0x010000ed
+
+	eduStatusComputing = 0x01 // load
+	eduStatusIRQ       = 0x80 // raise eduIRQFactorial at the end of a computation
+
+	eduDMARun    = 0x1
+	eduDMAToHost = 0x2
+	eduDMAIRQ    = 0x4 // raise eduIRQDMA at the end of a transfer
+
+	eduIRQFactorial = 0x001
+	eduIRQDMA       = 0x100
+
+	eduBufferStart = 0x40000 // of the device's own memory, as DMA sees it
+	eduBufferSize  = 4096
+
+	eduWorkNs = 100_000_000 // a transfer's time in QEMU
+)
+
+// Edu is a Model of QEMU's edu device. Unlike QEMU's it refuses registers that
+// do not exist, and transfers that would end the virtual machine or that reach
+// memory nobody mapped.
+type Edu struct {
+	// BusyLoads is how many loads of the status, or of the DMA command, still
+	// show a computation or transfer under way. 100 ms end it in any case. A
+	// transfer happens at its end.
+	BusyLoads int
+
+	liveness, factorial, irq uint32
+	irqWanted                bool // eduStatusIRQ
+	computing, transferring  work
+
+	source, target, count, command uint64
+	buffer                         [eduBufferSize]byte
+	host                           *Host
+	reason                         string
+}
+
+// work is something that takes the device time.
+type work struct {
+	loads int   // that still show it under way, 0: it is not
+	ns    int64 // until it ends by itself
+}
+
+// start tells whether the work is done at once.
+func (w *work) start(loads int) bool {
+	*w = work{loads, eduWorkNs}
+	return loads == 0
+}
+
+// load tells whether a load shows the work under way, and is the last to.
+func (w *work) load() (underWay, last bool) {
+	if w.loads == 0 {
+		return false, false
+	}
+	w.loads--
+	return true, w.loads == 0
+}
+
+// advance tells whether the work ended while time went by.
+func (w *work) advance(nanoseconds int64) bool {
+	w.ns -= nanoseconds
+	if w.loads == 0 || w.ns > 0 {
+		return false
+	}
+	w.loads = 0
+	return true
+}
+
+// NewEdu gives an Edu that is busy for three loads.
+func NewEdu() *Edu { return &Edu{BusyLoads: 3, host: &Host{}} }
+
+// Connect implements Master.
+func (e *Edu) Connect(host *Host) { e.host = host }
+
+// Advance implements Clocked.
+func (e *Edu) Advance(nanoseconds int64) {
+	if e.computing.advance(nanoseconds) {
+		e.finish()
+	}
+	if e.transferring.advance(nanoseconds) {
+		e.transfer()
+	}
+}
+
+// Reason implements Explainer.
+func (e *Edu) Reason() string { return e.reason }
+
+// Load implements Model. Registers are loaded whole or, from eduDMASource on,
+// by their lower half.
+func (e *Edu) Load(at Place, width uint8) (value uint64, c hal.Code) {
+	switch at.Address {
+	case eduIdentification:
+		value = eduID
+	case eduLiveness:
+		value = uint64(^e.liveness)
+	case eduFactorial:
+		value = uint64(e.factorial)
+	case eduStatus:
+		value = e.status()
+	case eduIRQStatus:
+		value = uint64(e.irq)
+	case eduDMASource:
+		value = e.source
+	case eduDMATarget:
+		value = e.target
+	case eduDMACount:
+		value = e.count
+	case eduDMACommand:
+		return e.dmaCommand(width)
+	default:
+		return 0, e.refuse("there is no register to load at %#x", at.Address)
+	}
+	return value & fbs.WidthMask(width), hal.OK
+}
+
+// Store implements Model. A 4-byte store to a DMA register replaces all of it.
+func (e *Edu) Store(at Place, width uint8, value uint64) hal.Code {
+	switch at.Address {
+	case eduLiveness:
+		e.liveness = uint32(value)
+	case eduFactorial:
+		e.compute(uint32(value))
+	case eduStatus:
+		e.irqWanted = value&eduStatusIRQ != 0
+	case eduIRQRaise:
+		e.irq |= uint32(value)
+	case eduIRQAcknowledge:
+		e.irq &^= uint32(value)
+	case eduDMASource, eduDMATarget, eduDMACount, eduDMACommand:
+		return e.storeDMA(at.Address, value)
+	default:
+		return e.refuse("there is no register to store to at %#x", at.Address)
+	}
+	return hal.OK
+}
+
+// compute starts a computation; one under way goes on instead.
+func (e *Edu) compute(n uint32) {
+	if e.computing.loads > 0 {
+		return
+	}
+	e.factorial = n
+	if e.computing.start(e.BusyLoads) {
+		e.finish()
+	}
+}
+
+// finish gives n! modulo 2^32, which is 0 from 34! on.
+func (e *Edu) finish() {
+	result := uint32(1)
+	for n := e.factorial; n > 0 && result != 0; n-- {
+		result *= n
+	}
+	e.factorial = result
+	if e.irqWanted {
+		e.irq |= eduIRQFactorial
+	}
+}
+
+func (e *Edu) status() uint64 {
+	value := uint64(0)
+	if e.irqWanted {
+		value = eduStatusIRQ
+	}
+	underWay, last := e.computing.load()
+	if last {
+		e.finish()
+	}
+	if underWay {
+		value |= eduStatusComputing
+	}
+	return value
+}
+
+// storeDMA ignores stores while a transfer is under way, as the device does.
+func (e *Edu) storeDMA(register, value uint64) hal.Code {
+	if e.transferring.loads > 0 {
+		return hal.OK
+	}
+	switch register {
+	case eduDMASource:
+		e.source = value
+	case eduDMATarget:
+		e.target = value
+	case eduDMACount:
+		e.count = value
+	case eduDMACommand:
+		e.command = value
+		if value&eduDMARun == 0 {
+			return hal.OK
+		}
+		if _, _, c := e.ends(); c != hal.OK {
+			return c
+		}
+		if e.transferring.start(e.BusyLoads) {
+			e.transfer()
+		}
+	}
+	return hal.OK
+}
+
+// dmaCommand loads the command register. Its run bit falls at the end of the
+// transfer.
+func (e *Edu) dmaCommand(width uint8) (uint64, hal.Code) {
+	value := e.command
+	if _, last := e.transferring.load(); last {
+		e.transfer()
+	}
+	return value & fbs.WidthMask(width), hal.OK
+}
+
+func (e *Edu) transfer() {
+	if to, from, c := e.ends(); c == hal.OK {
+		copy(to, from)
+	}
+	e.command &^= eduDMARun
+	if e.command&eduDMAIRQ != 0 {
+		e.irq |= eduIRQDMA
+	}
+}
+
+// ends gives what a transfer copies. QEMU 7.2 takes a range that ends with the
+// buffer for one that is out of bounds, and stops the machine.
+func (e *Edu) ends() (to, from []byte, c hal.Code) {
+	device, bus := e.target, e.source
+	if e.command&eduDMAToHost != 0 {
+		device, bus = bus, device
+	}
+	inside := device - eduBufferStart
+	if e.count == 0 || inside >= eduBufferSize || e.count >= eduBufferSize-inside {
+		return nil, nil, e.refuse("a transfer of %d bytes at %#x of the device is out of bounds", e.count, device)
+	}
+	own, host := e.buffer[inside:][:e.count], e.host.Bytes(bus, e.count)
+	if host == nil {
+		return nil, nil, e.refuse("a transfer of %d bytes reaches host memory at %#x that is not mapped", e.count, bus)
+	}
+	if e.command&eduDMAToHost != 0 {
+		return host, own, hal.OK
+	}
+	return own, host, hal.OK
+}
+
+func (e *Edu) refuse(format string, args ...any) hal.Code {
+	e.reason = fmt.Sprintf(format, args...)
+	return hal.Refused
+}

@@ -1,0 +1,162 @@
+package mock
+
+import (
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+)
+
+// What QEMU 7.2 answered: testdata/captures/edu.qemutrace and runs beside it.
+func TestEduIdentifiesItselfAndInverts(t *testing.T) {
+	d := New(&boards.Edu)
+	a := bar(t, d, 0)
+	expect(t, d, &a, 0x00, 4, 0x010000ed)
+	for _, v := range []uint64{0x12345678, 0xdeadbeef, 0} {
+		store(t, d, &a, 0x04, 4, v)
+		expect(t, d, &a, 0x04, 4, v^0xffffffff)
+	}
+}
+
+func TestEduComputesFactorials(t *testing.T) {
+	for n, want := range map[uint64]uint64{0: 1, 1: 1, 5: 120, 6: 720, 10: 3628800, 12: 479001600, 13: 1932053504, 34: 0, 0xffffffff: 0} {
+		d := New(&boards.Edu)
+		a := bar(t, d, 0)
+		store(t, d, &a, 0x08, 4, n)
+		for load(t, d, &a, 0x20, 4)&1 != 0 {
+			if d.Operations() > 100 {
+				t.Fatal("it never ends")
+			}
+		}
+		expect(t, d, &a, 0x08, 4, want)
+	}
+}
+
+func TestEduIsBusyForTheGivenNumberOfLoads(t *testing.T) {
+	for _, loads := range []int{0, 1, 7} {
+		e := NewEdu()
+		e.BusyLoads = loads
+		d := NewWith(&boards.Edu, e)
+		a := bar(t, d, 0)
+		store(t, d, &a, 0x08, 4, 5)
+		for range loads {
+			store(t, d, &a, 0x08, 4, 6) // has no effect on a computation under way
+			expect(t, d, &a, 0x08, 4, 5)
+			expect(t, d, &a, 0x20, 4, 1)
+		}
+		expect(t, d, &a, 0x20, 4, 0)
+		expect(t, d, &a, 0x08, 4, 120)
+	}
+}
+
+func TestEduEndsItsWorkInTimeIfNobodyLooks(t *testing.T) {
+	d := New(&boards.Edu)
+	a := bar(t, d, 0)
+	store(t, d, &a, 0x08, 4, 5)
+	d.Sleep(99_000_000)
+	expect(t, d, &a, 0x08, 4, 5)
+	d.Sleep(1_000_000)
+	expect(t, d, &a, 0x08, 4, 120)
+	expect(t, d, &a, 0x20, 4, 0)
+}
+
+func TestEduInterruptStatus(t *testing.T) {
+	d := New(&boards.Edu)
+	a := bar(t, d, 0)
+	store(t, d, &a, 0x60, 4, 5)
+	expect(t, d, &a, 0x24, 4, 5)
+	store(t, d, &a, 0x64, 4, 4)
+	expect(t, d, &a, 0x24, 4, 1)
+	store(t, d, &a, 0x64, 4, 1)
+	expect(t, d, &a, 0x24, 4, 0)
+
+	store(t, d, &a, 0x20, 4, 0xffffffff) // bit 7 alone can be stored
+	expect(t, d, &a, 0x20, 4, 0x80)
+	store(t, d, &a, 0x08, 4, 3)
+	for load(t, d, &a, 0x20, 4) != 0x80 {
+	}
+	expect(t, d, &a, 0x24, 4, 1)
+	store(t, d, &a, 0x20, 4, 0)
+	expect(t, d, &a, 0x20, 4, 0)
+}
+
+func TestEduDMARegistersKeepWhatIsStored(t *testing.T) {
+	d := New(&boards.Edu)
+	a := bar(t, d, 0)
+	for _, offset := range []uint64{0x80, 0x88, 0x90} {
+		store(t, d, &a, offset, 8, 0x1122334455667788)
+		expect(t, d, &a, offset, 8, 0x1122334455667788)
+		expect(t, d, &a, offset, 4, 0x55667788)
+		store(t, d, &a, offset, 4, 0xdeadbeef) // replaces the whole register
+		expect(t, d, &a, offset, 8, 0xdeadbeef)
+	}
+	store(t, d, &a, 0x98, 8, 6) // does not run
+	expect(t, d, &a, 0x98, 8, 6)
+}
+
+// dma starts a transfer and waits for its end.
+func dma(t *testing.T, d *Device, a *hal.Aperture, source, target, count, command uint64) {
+	t.Helper()
+	store(t, d, a, 0x80, 8, source)
+	store(t, d, a, 0x88, 8, target)
+	store(t, d, a, 0x90, 8, count)
+	store(t, d, a, 0x98, 8, command)
+	store(t, d, a, 0x90, 8, 1) // has no effect on a transfer under way
+	for load(t, d, a, 0x98, 8)&1 != 0 {
+	}
+	expect(t, d, a, 0x90, 8, count)
+	expect(t, d, a, 0x98, 8, command&^1)
+}
+
+func TestEduCopiesFromAndToHostMemory(t *testing.T) {
+	d := New(&boards.Edu)
+	a := bar(t, d, 0)
+	from := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+	to := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+	store(t, d, &from, 8, 8, 0x1122334455667788)
+	dma(t, d, &a, from.Bus+8, 0x40010, 8, 1)
+	expect(t, d, &a, 0x24, 4, 0)
+	dma(t, d, &a, 0x40010, to.Bus+16, 4, 7)
+	expect(t, d, &to, 16, 8, 0x55667788)
+	expect(t, d, &a, 0x24, 4, 0x100)
+}
+
+func TestEduRefusesTransfersThatWouldGoWrong(t *testing.T) {
+	for _, c := range []struct {
+		name                           string
+		source, target, count, command uint64 // 0 in place of a host address: that of a mapped page
+		reason                         string
+	}{
+		{"up to the end of the buffer", 0, 0x40000, 4096, 1, "out of bounds"},
+		{"below the buffer", 0, 0x3ffff, 4, 1, "out of bounds"},
+		{"above the buffer", 0, 0x41000, 1, 1, "out of bounds"},
+		{"wrapping", 0, 0x40001, ^uint64(0), 1, "out of bounds"},
+		{"of nothing", 0, 0x40000, 0, 1, "a transfer of 0 bytes"},
+		{"from the buffer's end", 0x40ffc, 0, 4, 3, "out of bounds"},
+		{"from no memory", 4096, 0x40000, 4, 1, "host memory at 0x1000 that is not mapped"},
+		{"past the end of a page", hostBus + 4094, 0x40000, 4, 1, "not mapped"},
+	} {
+		d := New(&boards.Edu)
+		a := bar(t, d, 0)
+		h := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+		host := func(address uint64) uint64 {
+			if address == 0 {
+				return h.Bus
+			}
+			return address
+		}
+		store(t, d, &a, 0x80, 8, host(c.source))
+		store(t, d, &a, 0x88, 8, host(c.target))
+		store(t, d, &a, 0x90, 8, c.count)
+		if code := a.Store(0x98, 8, c.command); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
+			t.Errorf("%s: %v, %s", c.name, code, d.Refusal())
+		}
+	}
+	d := New(&boards.Edu)
+	a := bar(t, d, 0)
+	h := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+	dma(t, d, &a, h.Bus, 0x40000, 4095, 1) // the longest there is
+}

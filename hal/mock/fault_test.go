@@ -1,0 +1,141 @@
+package mock
+
+import (
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+)
+
+func TestStuckBitsStayAsTheyAre(t *testing.T) {
+	d := New(&boards.Ivshmem)
+	a := bar(t, d, 2)
+	d.Inject(Fault{Kind: Stuck, Place: Place{Bar: 2, Address: 0x10}, Mask: 0xf0, Value: 0x50})
+	expect(t, d, &a, 0x10, 4, 0x50)
+	store(t, d, &a, 0x10, 4, 0xffffffff)
+	for range 3 {
+		expect(t, d, &a, 0x10, 4, 0xffffff5f)
+	}
+	expect(t, d, &a, 0x11, 1, 0xff)
+	expect(t, d, &a, 0x14, 4, 0)
+}
+
+// The bits are in memory, not in an access: every access that covers them sees
+// them.
+func TestStuckBitsAreSeenByEveryWidth(t *testing.T) {
+	for _, c := range []struct {
+		offset uint64
+		width  uint8
+		want   uint64
+	}{
+		{0x10, 8, 0x0000ff0000000000}, {0x14, 4, 0xff00}, {0x14, 2, 0xff00}, {0x15, 1, 0xff},
+		{0x10, 4, 0}, {0x16, 2, 0}, {0x14, 1, 0}, {0x18, 8, 0}, {0x08, 8, 0},
+	} {
+		for address := uint64(0x0e); address <= 0x15; address++ { // one byte, named from eight addresses
+			d := New(&boards.Ivshmem)
+			a := bar(t, d, 2)
+			mask := uint64(0xff) << (8 * (0x15 - address))
+			d.Inject(Fault{Kind: Stuck, Place: Place{Bar: 2, Address: address}, Mask: mask, Value: mask})
+			if got := load(t, d, &a, c.offset, c.width); got != c.want {
+				t.Errorf("mask %#x at %#x, %d bytes at %#x: want %#x, got %#x", mask, address, c.width, c.offset, c.want, got)
+			}
+		}
+	}
+}
+
+func TestStuckBitsOfATileAreNotThoseOfAnother(t *testing.T) {
+	d := New(&boards.Wormhole)
+	d.Inject(Fault{Kind: Stuck, Place: Place{Tile: true, X: 1, Y: 1, Address: 0x100}, Mask: 1, Value: 1})
+	here, there := tlb(t, d, 0, 1<<20, tile(18, 18), 0), tlb(t, d, 1, 1<<20, tile(2, 1), 0)
+	expect(t, d, &here, 0x100, 4, 1)
+	expect(t, d, &there, 0x100, 4, 0)
+}
+
+func TestLateBitsChangeAfterTheGivenNumberOfLoads(t *testing.T) {
+	d := New(&boards.Ivshmem)
+	a := bar(t, d, 2)
+	d.Inject(Fault{Kind: Late, Place: Place{Bar: 2, Address: 0}, Mask: 0xff, Value: 0, Loads: 3})
+	for range 10 { // as long as nothing has changed there is nothing to be late
+		expect(t, d, &a, 0, 4, 0)
+	}
+	store(t, d, &a, 0, 4, 0x600df00d)
+	for range 3 {
+		expect(t, d, &a, 0, 4, 0x600df000)
+	}
+	for range 3 {
+		expect(t, d, &a, 0, 4, 0x600df00d)
+	}
+}
+
+func TestDeviceGoneGivesAllOnesAndLosesStores(t *testing.T) {
+	d := New(&boards.Wormhole)
+	a := tlb(t, d, 0, 1<<20, tile(1, 1), 0) // operation 1
+	d.Inject(Fault{Kind: AllOnes, Operation: 4})
+	store(t, d, &a, 0, 4, 1)  // 2
+	expect(t, d, &a, 0, 4, 1) // 3
+	if !d.Alive() {
+		t.Error("gone too early")
+	}
+	store(t, d, &a, 0, 4, 2) // 4
+	if d.Alive() {
+		t.Error("alive after the operation that killed it")
+	}
+	expect(t, d, &a, 0, 4, 0xffffffff)
+	expect(t, d, &a, 0, 8, ^uint64(0))
+	expect(t, d, &a, 0, 1, 0xff)
+	must(t, d, d.Point(&a, *tile(2, 2), 0))
+	if d.Refusal() != "" {
+		t.Errorf("a device that is gone refuses: %s", d.Refusal())
+	}
+	if v, _ := d.model.Load(Place{Tile: true, X: 1, Y: 1}, 4); v != 1 {
+		t.Errorf("a lost store arrived: %#x", v)
+	}
+}
+
+// A run is made to fail at each of its operations in turn: each of them must
+// be reached, and what comes before it must have happened.
+func TestBusFaultStrikesExactlyItsOperation(t *testing.T) {
+	run := func(d *Device) (done int, c hal.Code) {
+		a := bar(t, d, 2)
+		for i := range uint64(5) {
+			if c := a.Store(8*i, 8, i+1); c != hal.OK {
+				return done, c
+			}
+			done++
+			if _, c := a.Load(8*i, 8); c != hal.OK {
+				return done, c
+			}
+			done++
+		}
+		return done, hal.OK
+	}
+	d := New(&boards.Ivshmem)
+	if done, c := run(d); c != hal.OK || d.Operations() != done {
+		t.Fatal(done, c)
+	}
+	for n := 1; n <= d.Operations(); n++ {
+		faulty := New(&boards.Ivshmem)
+		faulty.Inject(Fault{Kind: BusFault, Operation: n})
+		done, c := run(faulty)
+		if c != hal.BusFault || done != n-1 || faulty.Operations() != n {
+			t.Errorf("fault at %d: %d operations done, %v", n, done, c)
+		}
+		a := bar(t, faulty, 2)
+		want := uint64(0) // of the store that failed
+		if n%2 == 0 {
+			want = uint64(n / 2)
+		}
+		expect(t, faulty, &a, 8*uint64((n-1)/2), 8, want)
+	}
+}
+
+func TestPointFailsWithTheFaultOfItsStore(t *testing.T) {
+	for n := 1; n <= 3; n++ {
+		d := New(&boards.Blackhole)
+		a := tlb(t, d, 0, 2<<20, nil, 0)
+		d.Inject(Fault{Kind: BusFault, Operation: n})
+		if c := d.Point(&a, *tile(1, 2), 0); c != hal.BusFault || d.Operations() != n {
+			t.Errorf("fault at store %d: %v after %d", n, c, d.Operations())
+		}
+	}
+}

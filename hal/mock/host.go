@@ -1,0 +1,73 @@
+package mock
+
+import "lightmetal/hal"
+
+// hostBus is the bus address of the first host buffer: within the 28 bits that
+// edu reaches unless told otherwise.
+const hostBus = 0x0100_0000
+
+// hostMemory is the access.bar of host memory.
+const hostMemory = 8
+
+// Host is the host memory that a device can reach: the Host windows of an
+// image, each at a bus address of its own.
+type Host struct {
+	buffers []*hostPort
+}
+
+// hostPort is a host buffer and an aperture's way to it.
+type hostPort struct {
+	d    *Device
+	bus  uint64
+	data []byte
+}
+
+// reserve adds a buffer. A page stays free after each, so that running over
+// the end of one hits none.
+func (h *Host) reserve(d *Device, size uint64) *hostPort {
+	p := &hostPort{d: d, bus: hostBus, data: make([]byte, size)}
+	if n := len(h.buffers); n > 0 {
+		before := h.buffers[n-1]
+		p.bus = before.bus + (uint64(len(before.data))+2*pageSize-1)/pageSize*pageSize
+	}
+	h.buffers = append(h.buffers, p)
+	return p
+}
+
+// Bytes is host memory at a bus address, nil where the device cannot reach
+// size bytes there.
+func (h *Host) Bytes(bus, size uint64) []byte {
+	for _, p := range h.buffers {
+		length := uint64(len(p.data))
+		if bus >= p.bus && bus-p.bus <= length && size <= length-(bus-p.bus) {
+			return p.data[bus-p.bus:][:size]
+		}
+	}
+	return nil
+}
+
+// Host accesses take time, so that polls of host memory end, but they are no
+// operations of the device.
+func (p *hostPort) Load(offset uint64, width uint8) (uint64, hal.Code) {
+	p.d.Sleep(accessNs)
+	if c := p.check(Load, offset, width); c != hal.OK {
+		return 0, c
+	}
+	return get(p.data[offset:], width), hal.OK
+}
+
+func (p *hostPort) Store(offset uint64, width uint8, value uint64) hal.Code {
+	p.d.Sleep(accessNs)
+	if c := p.check(Store, offset, width); c != hal.OK {
+		return c
+	}
+	put(p.data[offset:], width, value)
+	return hal.OK
+}
+
+func (p *hostPort) check(op Op, offset uint64, width uint8) hal.Code {
+	size := uint64(len(p.data))
+	outside := uint64(width) > size || offset > size-uint64(width)
+	p.d.at = access{op: op, bar: hostMemory, offset: p.bus + offset, width: width, outside: outside}
+	return p.d.check(p.d.at)
+}

@@ -1,0 +1,398 @@
+package mock
+
+import (
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+)
+
+var _ hal.Device = (*Device)(nil)
+
+// mapped maps a window and fails the test if that fails.
+func mapped(t *testing.T, d *Device, w fbs.Window) hal.Aperture {
+	t.Helper()
+	a, err := d.Map(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// bar maps a whole BAR.
+func bar(t *testing.T, d *Device, n uint8) hal.Aperture {
+	t.Helper()
+	return mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: n, Slot: fbs.NoSlot, Size: d.bars[n]})
+}
+
+// tlb maps a movable window, and points it if target is not nil.
+func tlb(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.Target, address uint64) hal.Aperture {
+	t.Helper()
+	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
+	if target != nil {
+		must(t, d, d.Point(&a, *target, address))
+	}
+	return a
+}
+
+func must(t *testing.T, d *Device, c hal.Code) {
+	t.Helper()
+	if c != hal.OK {
+		t.Fatalf("%v: %s", c, d.Refusal())
+	}
+}
+
+func store(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8, value uint64) {
+	t.Helper()
+	must(t, d, a.Store(offset, width, value))
+}
+
+func load(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8) uint64 {
+	t.Helper()
+	v, c := a.Load(offset, width)
+	must(t, d, c)
+	return v
+}
+
+func expect(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8, want uint64) {
+	t.Helper()
+	if got := load(t, d, a, offset, width); got != want {
+		t.Fatalf("%d bytes at %#x: want %#x, got %#x", width, offset, want, got)
+	}
+}
+
+func tile(x, y uint8) *fbs.Target { return &fbs.Target{X: x, Y: y, Ordering: gen.OrderingDefault} }
+
+func TestDeviceSaysWhatItIs(t *testing.T) {
+	for _, b := range boards.All {
+		id := New(b).Identity()
+		if id.Name != "mock:"+b.Name || id.Vendor != b.Vendor || id.Device != b.Device || id.Bars != b.Bars {
+			t.Errorf("%s: %+v", b.Name, id)
+		}
+	}
+	d := New(&boards.Ivshmem)
+	d.Resize(2, 64<<20)
+	if got := d.Identity().Bars[2]; got != 64<<20 {
+		t.Errorf("resized BAR has %d bytes", got)
+	}
+	a := bar(t, d, 2)
+	store(t, d, &a, 64<<20-8, 8, 7)
+	expect(t, d, &a, 64<<20-8, 8, 7)
+}
+
+func TestStoreOfEveryWidthReachesItsBytes(t *testing.T) {
+	d := New(&boards.Ivshmem)
+	a := bar(t, d, 2)
+	store(t, d, &a, 0xff8, 8, 0x1122334455667788)
+	store(t, d, &a, 0xffc, 4, 0xaabbccdd)
+	store(t, d, &a, 0xffa, 2, 0xeeff)
+	store(t, d, &a, 0xff8, 1, 0x99)
+	expect(t, d, &a, 0xff8, 8, 0xaabbccddeeff7799)
+	expect(t, d, &a, 0xff9, 1, 0x77)
+	expect(t, d, &a, 0xffa, 2, 0xeeff)
+	expect(t, d, &a, 0xffc, 4, 0xaabbccdd)
+	expect(t, d, &a, 0x1000, 8, 0)
+	store(t, d, &a, 0x1000, 1, 0xfff) // hal: bits above the width are ignored
+	expect(t, d, &a, 0x1000, 2, 0xff)
+}
+
+func TestWindowsLeadToTheirTiles(t *testing.T) {
+	for _, c := range []struct {
+		board        *boards.Board
+		slot         uint16
+		size         uint64
+		plain, other *fbs.Target // two names of one tile
+	}{
+		{&boards.Wormhole, 0, 1 << 20, tile(1, 1), tile(18, 18)},
+		{&boards.Wormhole, 156, 2 << 20, tile(9, 11), tile(25, 27)},
+		{&boards.Wormhole, 166, 16 << 20, tile(5, 11), tile(5, 0)}, // one DRAM bank
+		{&boards.Blackhole, 0, 2 << 20, tile(9, 0), tile(17, 12)},
+		{&boards.Blackhole, 200, 2 << 20, tile(1, 1), tile(20, 25)},
+		{&boards.Blackhole, 202, 4 << 30, tile(16, 11), tile(16, 11)},
+	} {
+		d := New(c.board)
+		first := tlb(t, d, c.slot, c.size, c.plain, 0)
+		second := tlb(t, d, fbs.NoSlot, c.size, c.other, 0)
+		if first.Slot() != int(c.slot) || second.Slot() == first.Slot() {
+			t.Errorf("%s: windows %d and %d", c.board.Name, first.Slot(), second.Slot())
+		}
+		store(t, d, &first, 0x1000, 4, 0x600df00d)
+		expect(t, d, &second, 0x1000, 4, 0x600df00d)
+		elsewhere := tlb(t, d, fbs.NoSlot, c.size, tile(2, 2), 0)
+		expect(t, d, &elsewhere, 0x1000, 4, 0)
+	}
+}
+
+func TestPointMovesAWindow(t *testing.T) {
+	d := New(&boards.Wormhole)
+	a := tlb(t, d, 0, 1<<20, tile(0, 0), 0)
+	store(t, d, &a, 8, 8, 1)
+	must(t, d, d.Point(&a, *tile(0, 0), 1<<20))
+	expect(t, d, &a, 8, 8, 0)
+	store(t, d, &a, 8, 8, 2)
+	must(t, d, d.Point(&a, *tile(0, 0), 0))
+	expect(t, d, &a, 8, 8, 1)
+	all := tlb(t, d, 166, 16<<20, tile(0, 11), 0)
+	expect(t, d, &all, 1<<20+8, 8, 2)
+}
+
+// A raw client points windows by storing to their registers itself.
+func TestStoresToConfigurationRegistersPointAWindow(t *testing.T) {
+	wh := New(&boards.Wormhole)
+	a := bar(t, wh, 0)
+	store(t, wh, &a, 0x1fc00530, 8, 0x40000410ff)
+	expect(t, wh, &a, 0x0bb121b0, 4, 0x47800)
+	store(t, wh, &a, 0x1fc00530, 4, 0x41000) // by halves
+	store(t, wh, &a, 0x1fc00534, 4, 0)
+	store(t, wh, &a, 0x0b000000, 8, 5)
+	b4 := bar(t, wh, 4) // shows the top of BAR 0
+	store(t, wh, &b4, 0x01c00530, 8, 0x82000)
+	expect(t, wh, &a, 0x0b000000, 8, 0)
+	store(t, wh, &b4, 0x01c00530, 8, 0x41000)
+	expect(t, wh, &a, 0x0b000000, 8, 5)
+
+	bh := New(&boards.Blackhole)
+	a = bar(t, bh, 0)
+	for i, v := range []uint64{0x7fd, 0x40800, 0x40} {
+		store(t, bh, &a, 0x1fc00000+4*uint64(i), 4, v)
+	}
+	expect(t, bh, &a, 0x001121b0, 4, 0x47800)
+	store(t, bh, &a, 0x1fc00000, 4, 0) // one word of three is enough to move on
+	store(t, bh, &a, 0, 4, 5)
+	expect(t, bh, &a, 0, 4, 5)
+}
+
+func TestMulticastStoresToEveryTensixTileOfItsRectangle(t *testing.T) {
+	for _, c := range []struct {
+		board          *boards.Board
+		start, end     boards.Tile
+		tensix         int
+		inside, beyond boards.Tile
+	}{
+		{&boards.Wormhole, boards.Tile{X: 1, Y: 1}, boards.Tile{X: 9, Y: 11}, 80, boards.Tile{X: 6, Y: 7}, boards.Tile{X: 6, Y: 6}},
+		{&boards.Wormhole, boards.Tile{X: 18, Y: 18}, boards.Tile{X: 19, Y: 19}, 4, boards.Tile{X: 2, Y: 2}, boards.Tile{X: 3, Y: 2}},
+		{&boards.Blackhole, boards.Tile{X: 1, Y: 2}, boards.Tile{X: 16, Y: 11}, 140, boards.Tile{X: 10, Y: 3}, boards.Tile{X: 10, Y: 1}},
+	} {
+		d := New(c.board)
+		d.Record(true)
+		target := &fbs.Target{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y, Multicast: true, Ordering: gen.OrderingDefault}
+		a := tlb(t, d, 0, 1<<20, target, 0)
+		before := d.Operations()
+		store(t, d, &a, 0x100, 4, 42)
+		if n := len(d.Journal()); n != c.tensix || d.Operations() != before+1 {
+			t.Errorf("%s: one store reached %d tiles in %d operations", c.board.Name, n, d.Operations()-before)
+		}
+		in := tlb(t, d, fbs.NoSlot, 1<<20, tile(c.inside.X, c.inside.Y), 0)
+		expect(t, d, &in, 0x100, 4, 42)
+		out := tlb(t, d, fbs.NoSlot, 1<<20, tile(c.beyond.X, c.beyond.Y), 0)
+		expect(t, d, &out, 0x100, 4, 0)
+	}
+}
+
+func TestResetRegisterKeepsTheBitsOfItsMask(t *testing.T) {
+	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
+		d := New(b)
+		size := b.TLB.Group(0).Size
+		offset := 0xffb121b0 % size
+		a := tlb(t, d, 0, size, tile(1, 2), 0xffb121b0-offset)
+		expect(t, d, &a, offset, 4, 0x47800)
+		store(t, d, &a, offset, 4, 0x47000)
+		expect(t, d, &a, offset, 4, 0x47000)
+		store(t, d, &a, offset, 4, 0x80047800) // staggered start
+		expect(t, d, &a, offset, 4, 0x47800)
+	}
+}
+
+func TestMapPrefersTheWindowAskedFor(t *testing.T) {
+	d := New(&boards.Wormhole)
+	for _, c := range []struct {
+		name string
+		slot uint16
+		size uint64
+		want int
+	}{
+		{"asked for and free", 170, 16 << 20, 170},
+		{"asked for and taken", 170, 16 << 20, 166},
+		{"asked for and larger than needed", 171, 1 << 20, 171},
+		{"the kernel driver's", 185, 16 << 20, 167},
+		{"asked for and too small", 0, 2 << 20, 156},
+		{"no such window", 500, 1 << 20, 0},
+		{"any", fbs.NoSlot, 1 << 20, 1},
+		{"any of an odd size", fbs.NoSlot, 4096, 2},
+	} {
+		a := tlb(t, d, c.slot, c.size, nil, 0)
+		if a.Slot() != c.want || a.Size() != c.size {
+			t.Errorf("%s: want window %d, got %d of %d bytes", c.name, c.want, a.Slot(), a.Size())
+		}
+	}
+}
+
+func TestMapRefusesWhatTheDeviceDoesNotHave(t *testing.T) {
+	small := New(&boards.Blackhole)
+	small.Resize(4, 8<<30)
+	closed := New(&boards.Edu)
+	closed.Close()
+	for _, c := range []struct {
+		name   string
+		device *Device
+		window fbs.Window
+		code   hal.Code
+		reason string
+	}{
+		{"BAR too small", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Size: 1<<20 + 1}, hal.WrongDevice, "not in BAR 0"},
+		{"range past the end", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Offset: 1 << 19, Size: 1<<19 + 4}, hal.WrongDevice, "not in BAR 0"},
+		{"offset that wraps", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Offset: ^uint64(0), Size: 8}, hal.WrongDevice, "not in BAR 0"},
+		{"no such BAR", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Bar: 1, Size: 4}, hal.WrongDevice, "not in BAR 1"},
+		{"BAR 6", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindBar, Bar: 6, Size: 4}, hal.WrongDevice, "not in BAR 6"},
+		{"no windows", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindTlb, Size: 4096}, hal.WrongDevice, "no movable windows"},
+		{"window too large", New(&boards.Wormhole), fbs.Window{Kind: gen.WindowKindTlb, Size: 32 << 20}, hal.NoDevice, "no window of 33554432 bytes"},
+		{"window outside a small BAR", small, fbs.Window{Kind: gen.WindowKindTlb, Slot: 204, Size: 8 << 30}, hal.NoDevice, "no window"},
+		{"configuration space too large", New(&boards.Edu), fbs.Window{Kind: gen.WindowKindConfig, Size: 8192}, hal.WrongDevice, "4096 bytes"},
+		{"no kind", New(&boards.Edu), fbs.Window{Size: 4}, hal.Usage, "kind 0"},
+		{"closed", closed, fbs.Window{Kind: gen.WindowKindBar, Size: 4}, hal.NoDevice, "closed"},
+	} {
+		_, err := c.device.Map(c.window)
+		if hal.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.reason) {
+			t.Errorf("%s: want %v, %q, got %v", c.name, c.code, c.reason, err)
+		}
+	}
+}
+
+func TestWindowsRunOut(t *testing.T) {
+	d := New(&boards.Wormhole)
+	for range 19 { // the twentieth is the kernel driver's
+		tlb(t, d, fbs.NoSlot, 16<<20, nil, 0)
+	}
+	if _, err := d.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 16 << 20}); hal.CodeOf(err) != hal.NoDevice {
+		t.Errorf("a twentieth large window: %v", err)
+	}
+	small := New(&boards.Blackhole)
+	small.Resize(4, 8<<30)
+	tlb(t, small, fbs.NoSlot, 4<<30, nil, 0)
+	tlb(t, small, fbs.NoSlot, 4<<30, nil, 0)
+	if _, err := small.Map(fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 4 << 30}); hal.CodeOf(err) != hal.NoDevice {
+		t.Errorf("a third window in 8 GiB: %v", err)
+	}
+}
+
+func TestClockMovesByAccessesAndSleepOnly(t *testing.T) {
+	d := New(&boards.Wormhole)
+	if d.Now() != 0 {
+		t.Errorf("starts at %d", d.Now())
+	}
+	d.Sleep(12345)
+	d.Sleep(-5)
+	if d.Now() != 12345 {
+		t.Errorf("slept to %d", d.Now())
+	}
+	a := tlb(t, d, 0, 1<<20, tile(0, 0), 0) // one store
+	store(t, d, &a, 0, 4, 1)
+	load(t, d, &a, 0, 4)
+	if want := int64(12345 + 3*accessNs); d.Now() != want || d.Operations() != 3 {
+		t.Errorf("after 3 accesses: %d ns, %d operations", d.Now(), d.Operations())
+	}
+	h := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 64})
+	load(t, d, &h, 0, 8)
+	if want := int64(12345 + 4*accessNs); d.Now() != want || d.Operations() != 3 {
+		t.Errorf("after a load of host memory: %d ns, %d operations", d.Now(), d.Operations())
+	}
+}
+
+func TestConfigurationSpaceHoldsTheIDs(t *testing.T) {
+	d := New(&boards.Nvme)
+	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
+	expect(t, d, &a, 0, 4, 0x00101b36)
+	expect(t, d, &a, 4, 2, 6)
+	store(t, d, &a, 4, 2, 2)
+	expect(t, d, &a, 4, 2, 2)
+}
+
+func TestHostMemoryHasBusAddressesThatDoNotMeet(t *testing.T) {
+	d := New(&boards.Edu)
+	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+	b := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
+	if a.Bus == 0 || a.Bus%4096 != 0 || b.Bus%4096 != 0 || b.Bus <= a.Bus+4096 {
+		t.Errorf("bus addresses %#x and %#x", a.Bus, b.Bus)
+	}
+	store(t, d, &a, 4088, 8, 1)
+	store(t, d, &b, 96, 4, 2)
+	expect(t, d, &a, 4088, 8, 1)
+	expect(t, d, &b, 96, 4, 2)
+	if got := d.host.Bytes(b.Bus+96, 4); len(got) != 4 || got[0] != 2 {
+		t.Errorf("host memory at %#x: %v", b.Bus+96, got)
+	}
+	for _, c := range []struct{ bus, size uint64 }{{0, 1}, {a.Bus - 1, 1}, {a.Bus + 4090, 8}, {a.Bus + 4096, 1}, {a.Bus, ^uint64(0)}, {b.Bus + 100, 1}} {
+		if d.host.Bytes(c.bus, c.size) != nil {
+			t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
+		}
+	}
+}
+
+func TestBarsHaveBusAddressesThatDoNotMeet(t *testing.T) {
+	d := New(&boards.Blackhole)
+	a, b := bar(t, d, 0), bar(t, d, 4)
+	if a.Bus == 0 || b.Bus == 0 || a.Bus < b.Bus+b.Size() && b.Bus < a.Bus+a.Size() {
+		t.Errorf("BAR 0 at %#x, BAR 4 at %#x", a.Bus, b.Bus)
+	}
+	part := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1000, Size: 16})
+	if part.Bus != a.Bus+0x1000 {
+		t.Errorf("BAR 0 + 0x1000 at %#x", part.Bus)
+	}
+}
+
+func TestAccessesDoNotAllocate(t *testing.T) {
+	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
+		d := New(b)
+		d.Inject(Fault{Kind: Stuck, Place: Place{Tile: true, X: 1, Y: 2, Address: 64}, Mask: 1, Value: 1})
+		a := tlb(t, d, 0, 1<<20, tile(1, 2), 0)
+		far := tlb(t, d, 1, 1<<20, tile(2, 2), 0)
+		allocs := testing.AllocsPerRun(100, func() {
+			d.Point(&a, *tile(1, 2), 0)
+			a.Store(0, 4, 1)
+			a.Store(0x5000, 8, 1)
+			far.Store(0, 1, 1)
+			far.Load(0, 1)
+			a.Load(0x5000, 8)
+		})
+		if allocs != 0 || d.Refusal() != "" {
+			t.Errorf("%s: %v allocations a run, %s", b.Name, allocs, d.Refusal())
+		}
+	}
+	d := New(&boards.Edu)
+	a := bar(t, d, 0)
+	if allocs := testing.AllocsPerRun(100, func() { a.Store(4, 4, 1); a.Load(4, 4); a.Load(0x20, 4) }); allocs != 0 {
+		t.Errorf("edu: %v allocations a run", allocs)
+	}
+}
+
+// clocked is a Model that counts the time it was told of.
+type clocked struct {
+	Memory
+	ns int64
+}
+
+func (c *clocked) Advance(nanoseconds int64) { c.ns += nanoseconds }
+
+func TestModelIsToldOfTime(t *testing.T) {
+	m := &clocked{}
+	d := NewWith(&boards.Ivshmem, m)
+	a := bar(t, d, 2)
+	store(t, d, &a, 0, 4, 1)
+	d.Sleep(1000)
+	if m.ns != 1000+accessNs || m.ns != d.Now() {
+		t.Errorf("model at %d ns, device at %d", m.ns, d.Now())
+	}
+}
+
+func TestClosedDeviceIsNotAlive(t *testing.T) {
+	d := New(&boards.Edu)
+	if !d.Alive() {
+		t.Error("not alive at first")
+	}
+	if d.Close() != nil || d.Alive() {
+		t.Error("alive after Close")
+	}
+}

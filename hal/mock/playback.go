@@ -1,0 +1,98 @@
+package mock
+
+import (
+	"fmt"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+)
+
+// playback is a Model that expects given accesses, in order and no others, and
+// answers loads with what was recorded.
+type playback struct {
+	want   []Access
+	next   int
+	reason string
+}
+
+// Playback gives a device that expects exactly these accesses: the same width
+// and place each, and of stores the same value. Translate makes them of the
+// recording of a BAR. How the windows are configured is up to the client, as
+// long as they lead to the right places.
+func Playback(b *boards.Board, accesses []Access) *Device {
+	return NewWith(b, &playback{want: accesses})
+}
+
+// Left is the number of accesses a playback still waits for; 0 of any other
+// device.
+func (d *Device) Left() int {
+	if p, ok := d.model.(*playback); ok {
+		return len(p.want) - p.next
+	}
+	return 0
+}
+
+func (p *playback) Load(at Place, width uint8) (uint64, hal.Code) {
+	if p.next == len(p.want) {
+		return 0, p.refuse(fmt.Sprintf("load of %d bytes at %s", width, at))
+	}
+	want := &p.want[p.next]
+	if want.Op != Load || want.Place != at || want.Width != width {
+		return 0, p.refuse(fmt.Sprintf("load of %d bytes at %s", width, at))
+	}
+	p.next++
+	return want.Value, hal.OK
+}
+
+func (p *playback) Store(at Place, width uint8, value uint64) hal.Code {
+	got := Access{Store, at, width, value}
+	if p.next == len(p.want) || p.want[p.next] != got {
+		return p.refuse(got.String())
+	}
+	p.next++
+	return hal.OK
+}
+
+func (p *playback) refuse(got string) hal.Code {
+	if p.next == len(p.want) {
+		p.reason = fmt.Sprintf("got a %s, want nothing after the %d recorded accesses", got, p.next)
+	} else {
+		p.reason = fmt.Sprintf("got a %s, want access %d of %d: %s", got, p.next+1, len(p.want), p.want[p.next])
+	}
+	return hal.Refused
+}
+
+func (p *playback) Reason() string { return p.reason }
+
+// Translate gives the places that the accesses of a raw recording, all of them
+// to BARs, arrive at: windows are followed, the stores that configure them
+// disappear, and a multicast becomes one store a tile. A recording that the
+// device would refuse is an error.
+func Translate(b *boards.Board, raw []Access) ([]Access, error) {
+	t := &tape{}
+	d := NewWith(b, t)
+	d.Record(true)
+	for i, a := range raw {
+		if a.Place.Tile || a.Op != Load && a.Op != Store {
+			return nil, fmt.Errorf("access %d of %d is no load or store of a BAR", i+1, len(raw))
+		}
+		t.value = a.Value
+		at := access{op: a.Op, width: a.Width, bar: a.Place.Bar, offset: a.Place.Address}
+		var c hal.Code
+		if a.Op == Load {
+			_, c = d.load(at)
+		} else {
+			c = d.store(at, a.Value)
+		}
+		if c != hal.OK {
+			return nil, fmt.Errorf("access %d of %d: %s", i+1, len(raw), d.Refusal())
+		}
+	}
+	return d.Journal(), nil
+}
+
+// tape is a Model that gives back one value and takes everything.
+type tape struct{ value uint64 }
+
+func (t *tape) Load(Place, uint8) (uint64, hal.Code) { return t.value, hal.OK }
+func (t *tape) Store(Place, uint8, uint64) hal.Code  { return hal.OK }

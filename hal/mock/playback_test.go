@@ -1,0 +1,281 @@
+package mock
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+)
+
+// recording reads the accesses of a real recording in the format of Linux's
+// mmiotrace, with BAR 0 at 4 GiB.
+func recording(t *testing.T, name string) []Access {
+	t.Helper()
+	text, err := os.ReadFile("../../testdata/captures/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accesses []Access
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if f[0] != "R" && f[0] != "W" {
+			continue
+		}
+		width, err1 := strconv.ParseUint(f[1], 10, 8)
+		address, err2 := strconv.ParseUint(f[4], 0, 64)
+		value, err3 := strconv.ParseUint(f[5], 0, 64)
+		if err1 != nil || err2 != nil || err3 != nil {
+			t.Fatalf("%s: %s", name, line)
+		}
+		op := map[string]Op{"R": Load, "W": Store}[f[0]]
+		accesses = append(accesses, Access{Op: op, Place: Place{Address: address - 1<<32}, Width: uint8(width), Value: value})
+	}
+	return accesses
+}
+
+func translated(t *testing.T, b *boards.Board, name string) []Access {
+	t.Helper()
+	accesses, err := Translate(b, recording(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return accesses
+}
+
+func TestTranslateLeadsRecordingsToTheirTiles(t *testing.T) {
+	for _, c := range []struct {
+		board *boards.Board
+		name  string
+		y     uint8
+	}{{&boards.Wormhole, "wh.twoop.mmiotrace", 1}, {&boards.Blackhole, "bh.twoop.mmiotrace", 2}, {&boards.Wormhole, "wh.mlp.mmiotrace", 1}} {
+		accesses := translated(t, c.board, c.name)
+		reset := Place{Tile: true, X: 1, Y: c.y, Address: 0xffb121b0}
+		first, last := accesses[0], accesses[len(accesses)-1]
+		if first != (Access{Load, reset, 4, 0x47800}) || last != (Access{Store, reset, 4, 0x47800}) {
+			t.Errorf("%s: starts with %v, ends with %v", c.name, first, last)
+		}
+		for _, a := range accesses {
+			if !a.Place.Tile || a.Place.X != 1 || a.Place.Y != c.y {
+				t.Errorf("%s: %v", c.name, a)
+			}
+		}
+	}
+}
+
+// The two recordings are of one program on one set of data: once windows and
+// tiles are out of the way nothing but the number of polls may differ.
+func TestTranslationsOfOneProgramOnTwoBoardsAgree(t *testing.T) {
+	plain := func(b *boards.Board, name string) []Access {
+		accesses := translated(t, b, name)
+		for i := range accesses {
+			accesses[i].Place.Y = 0
+		}
+		return slices.Compact(accesses)
+	}
+	a, b := plain(&boards.Wormhole, "wh.twoop.mmiotrace"), plain(&boards.Blackhole, "bh.twoop.mmiotrace")
+	if !slices.Equal(a, b) {
+		t.Errorf("%d and %d accesses, not the same", len(a), len(b))
+	}
+}
+
+// replay makes the accesses again, as a client with windows of its own.
+func replay(t *testing.T, d *Device, accesses []Access, slot uint16, size uint64) {
+	t.Helper()
+	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
+	for _, want := range accesses {
+		inside := want.Place.Address % size
+		target := fbs.Target{X: want.Place.X, Y: want.Place.Y, Ordering: gen.OrderingPosted}
+		must(t, d, d.Point(&a, target, want.Place.Address-inside))
+		if want.Op == Store {
+			store(t, d, &a, inside, want.Width, want.Value)
+		} else {
+			expect(t, d, &a, inside, want.Width, want.Value)
+		}
+	}
+}
+
+func TestPlaybackTakesTheSameAccessesThroughAnyWindow(t *testing.T) {
+	for _, c := range []struct {
+		board *boards.Board
+		name  string
+		slot  uint16
+		size  uint64
+	}{
+		{&boards.Wormhole, "wh.twoop.mmiotrace", 166, 16 << 20},
+		{&boards.Wormhole, "wh.twoop.mmiotrace", 3, 1 << 20},
+		{&boards.Wormhole, "wh.mlp.mmiotrace", 160, 2 << 20},
+		{&boards.Blackhole, "bh.twoop.mmiotrace", 0, 2 << 20},
+		{&boards.Blackhole, "bh.twoop.mmiotrace", 205, 4 << 30},
+	} {
+		accesses := translated(t, c.board, c.name)
+		d := Playback(c.board, accesses)
+		d.Record(true)
+		if d.Left() != len(accesses) {
+			t.Errorf("%s: %d of %d left at first", c.name, d.Left(), len(accesses))
+		}
+		replay(t, d, accesses, c.slot, c.size)
+		if d.Left() != 0 {
+			t.Errorf("%s: %d accesses left", c.name, d.Left())
+		}
+		if !slices.Equal(d.Journal(), accesses) {
+			t.Errorf("%s: the journal is not what was played", c.name)
+		}
+	}
+}
+
+// The recorded stores of the configuration registers themselves play as well.
+func TestPlaybackTakesTheRecordingItself(t *testing.T) {
+	raw := recording(t, "bh.twoop.mmiotrace")
+	d := Playback(&boards.Blackhole, translated(t, &boards.Blackhole, "bh.twoop.mmiotrace"))
+	a := bar(t, d, 0)
+	for _, want := range raw {
+		if want.Op == Store {
+			store(t, d, &a, want.Place.Address, want.Width, want.Value)
+		} else {
+			expect(t, d, &a, want.Place.Address, want.Width, want.Value)
+		}
+	}
+	if d.Left() != 0 {
+		t.Errorf("%d accesses left", d.Left())
+	}
+}
+
+func TestPlaybackRefusesEverythingElse(t *testing.T) {
+	want := []Access{st(2, 0, 4, 1), ld(2, 8, 8), st(2, 16, 2, 3)}
+	want[1].Value = 7
+	for _, c := range []struct {
+		name     string
+		accesses []Access
+		reason   string
+		left     int
+	}{
+		{"another value", []Access{st(2, 0, 4, 2)}, "got a store of 4 bytes at BAR 2 + 0x0 = 0x2, want access 1 of 3: store of 4 bytes at BAR 2 + 0x0 = 0x1", 3},
+		{"another width", []Access{st(2, 0, 8, 1)}, "got a store of 8 bytes", 3},
+		{"another place", []Access{st(2, 4, 4, 1)}, "got a store of 4 bytes at BAR 2 + 0x4", 3},
+		{"a load for a store", []Access{ld(2, 0, 4)}, "got a load of 4 bytes at BAR 2 + 0x0, want access 1 of 3: store", 3},
+		{"a store for a load", []Access{want[0], st(2, 8, 8, 7)}, "want access 2 of 3: load of 8 bytes at BAR 2 + 0x8 = 0x7", 2},
+		{"another width of a load", []Access{want[0], ld(2, 8, 4)}, "got a load of 4 bytes", 2},
+		{"another place of a load", []Access{want[0], ld(2, 0, 8)}, "got a load of 8 bytes at BAR 2 + 0x0", 2},
+		{"out of order", []Access{want[0], want[2]}, "got a store of 2 bytes at BAR 2 + 0x10 = 0x3, want access 2 of 3", 2},
+		{"a store more", append(slices.Clone(want), want[2]), "want nothing after the 3 recorded accesses", 0},
+		{"a load more", append(slices.Clone(want), want[1]), "want nothing after the 3 recorded accesses", 0},
+	} {
+		d := Playback(&boards.Ivshmem, want)
+		last := len(c.accesses) - 1
+		if code := raw(d, c.accesses[:last]...); code != hal.OK {
+			t.Fatalf("%s: refused too early: %s", c.name, d.Refusal())
+		}
+		if code := raw(d, c.accesses[last]); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
+			t.Errorf("%s: %v, want %q, got %q", c.name, code, c.reason, d.Refusal())
+		}
+		if d.Left() != c.left {
+			t.Errorf("%s: want %d left, got %d", c.name, c.left, d.Left())
+		}
+	}
+}
+
+func TestTranslateExpandsMulticastAndDropsConfiguration(t *testing.T) {
+	got, err := Translate(&boards.Wormhole, []Access{
+		wh(2<<16 | 2<<22 | 1<<28 | 1<<34 | 1<<41), // (1,1) to (2,2)
+		st(0, 0x10, 4, 5),
+		wh(18<<16 | 18<<22), // (18,18) is (1,1)
+		wh(18<<16 | 18<<22),
+		ld(0, 0x10, 4),
+		wh(7 << 22), // DRAM (0,7) is that of (0,5)
+		st(0, 0x20, 8, 6),
+		st(2, 0x1200, 4, 7), // no window
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(op Op, x, y uint8, address uint64, width uint8, value uint64) Access {
+		return Access{op, Place{Tile: true, X: x, Y: y, Address: address}, width, value}
+	}
+	want := []Access{
+		in(Store, 1, 1, 0x10, 4, 5), in(Store, 2, 1, 0x10, 4, 5), in(Store, 1, 2, 0x10, 4, 5), in(Store, 2, 2, 0x10, 4, 5),
+		in(Load, 1, 1, 0x10, 4, 0),
+		in(Store, 0, 5, 0x20, 8, 6),
+		st(2, 0x1200, 4, 7),
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("want %v\ngot %v", want, got)
+	}
+}
+
+func TestTranslateRefusesWhatTheDeviceWould(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		accesses []Access
+		reason   string
+	}{
+		{"bad access", []Access{ld(0, 0, 4)}, "access 1 of 1: operation 1: load of 4 bytes at BAR 0 + 0x0: window 0 is not pointed"},
+		{"tile", []Access{{Op: Load, Place: Place{Tile: true}, Width: 4}}, "access 1 of 1 is no load or store of a BAR"},
+		{"no operation", []Access{{Width: 4}}, "is no load or store"},
+	} {
+		if _, err := Translate(&boards.Wormhole, c.accesses); err == nil || !strings.Contains(err.Error(), c.reason) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestJournalIsOffUntilAskedFor(t *testing.T) {
+	d := New(&boards.Edu)
+	a := bar(t, d, 0)
+	store(t, d, &a, 4, 4, 1)
+	d.Record(true)
+	store(t, d, &a, 4, 4, 2)
+	load(t, d, &a, 4, 4)
+	raw(d, ld(0, 0, 1)) // refused: not in it
+	d.Record(false)
+	store(t, d, &a, 4, 4, 3)
+	want := []Access{st(0, 4, 4, 2), {Load, Place{Address: 4}, 4, 0xfffffffd}}
+	if !slices.Equal(d.Journal(), want) {
+		t.Errorf("want %v, got %v", want, d.Journal())
+	}
+}
+
+// The factorial program of testdata/captures/edu.qemutrace, from its first
+// access on: the model must answer as QEMU did, apart from the number of polls.
+func TestEduAnswersAsQEMUDid(t *testing.T) {
+	text, err := os.ReadFile("../../testdata/captures/edu.qemutrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(&boards.Edu)
+	a := bar(t, d, 0)
+	checked := 0
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 13 || f[12] != "'edu-mmio'" {
+			continue
+		}
+		address, _ := strconv.ParseUint(f[6], 0, 64)
+		value, _ := strconv.ParseUint(f[8], 0, 64)
+		offset := address - 0x10000000
+		switch {
+		case f[0] == "memory_region_ops_write":
+			store(t, d, &a, offset, 4, value)
+		case offset == 0x20 && value == 1:
+			// busy as often as the host's threads had it
+		case offset == 0x20:
+			for load(t, d, &a, 0x20, 4) == 1 {
+				if d.Operations() > 1000 {
+					t.Fatal("it never ends")
+				}
+			}
+			checked++
+		default:
+			expect(t, d, &a, offset, 4, value)
+			checked++
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d loads checked", checked)
+	}
+}

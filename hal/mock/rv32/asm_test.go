@@ -1,0 +1,150 @@
+package rv32
+
+// A small assembler: one function a format of section 2.2 of the manual, and a
+// table of the instructions by name.
+
+func rType(opcode, funct3, funct7, rd, rs1, rs2 uint32) uint32 {
+	return funct7<<25 | rs2<<20 | rs1<<15 | funct3<<12 | rd<<7 | opcode
+}
+
+func iType(opcode, funct3, rd, rs1 uint32, imm int32) uint32 {
+	return uint32(imm)<<20 | rs1<<15 | funct3<<12 | rd<<7 | opcode
+}
+
+func sType(funct3, rs1, rs2 uint32, imm int32) uint32 {
+	u := uint32(imm)
+	return u>>5<<25 | rs2<<20 | rs1<<15 | funct3<<12 | u&0x1f<<7 | opStore
+}
+
+func bType(funct3, rs1, rs2 uint32, offset int32) uint32 {
+	u := uint32(offset)
+	return u>>12&1<<31 | u>>5&0x3f<<25 | rs2<<20 | rs1<<15 | funct3<<12 | u>>1&0xf<<8 | u>>11&1<<7 | opBranch
+}
+
+func uType(opcode, rd, imm uint32) uint32 { return imm&^0xfff | rd<<7 | opcode }
+
+func jType(rd uint32, offset int32) uint32 {
+	u := uint32(offset)
+	return u>>20&1<<31 | u>>1&0x3ff<<21 | u>>11&1<<20 | u>>12&0xff<<12 | rd<<7 | opJal
+}
+
+func addi(rd, rs1 uint32, imm int32) uint32 { return iType(opImm, 0, rd, rs1, imm) }
+func lui(rd, imm uint32) uint32             { return uType(opLui, rd, imm) }
+
+// li is lui and addi, always both.
+func li(rd, value uint32) []uint32 {
+	low := int32(value<<20) >> 20
+	return []uint32{lui(rd, value-uint32(low)), addi(rd, rd, low)}
+}
+
+const (
+	ecall  = 0x00000073
+	ebreak = 0x00100073
+)
+
+// op names one instruction of a format by its funct fields.
+type op struct {
+	name           string
+	funct3, funct7 uint32
+}
+
+var (
+	regOps = []op{
+		{"add", 0, 0}, {"sub", 0, 0x20}, {"sll", 1, 0}, {"slt", 2, 0}, {"sltu", 3, 0},
+		{"xor", 4, 0}, {"srl", 5, 0}, {"sra", 5, 0x20}, {"or", 6, 0}, {"and", 7, 0},
+		{"mul", 0, 1}, {"mulh", 1, 1}, {"mulhsu", 2, 1}, {"mulhu", 3, 1},
+		{"div", 4, 1}, {"divu", 5, 1}, {"rem", 6, 1}, {"remu", 7, 1},
+	}
+	immOps = []op{
+		{"addi", 0, 0}, {"slti", 2, 0}, {"sltiu", 3, 0}, {"xori", 4, 0}, {"ori", 6, 0}, {"andi", 7, 0},
+	}
+	shiftOps  = []op{{"slli", 1, 0}, {"srli", 5, 0}, {"srai", 5, 0x20}}
+	branchOps = []op{
+		{"beq", 0, 0}, {"bne", 1, 0}, {"blt", 4, 0}, {"bge", 5, 0}, {"bltu", 6, 0}, {"bgeu", 7, 0},
+	}
+	loadOps  = []op{{"lb", 0, 0}, {"lh", 1, 0}, {"lw", 2, 0}, {"lbu", 4, 0}, {"lhu", 5, 0}}
+	storeOps = []op{{"sb", 0, 0}, {"sh", 1, 0}, {"sw", 2, 0}}
+
+	bitRegOps = []op{
+		{"pack", 4, 4}, {"min", 4, 5}, {"minu", 5, 5}, {"max", 6, 5}, {"maxu", 7, 5},
+		{"sh1add", 2, 0x10}, {"sh2add", 4, 0x10}, {"sh3add", 6, 0x10},
+		{"xnor", 4, 0x20}, {"orn", 6, 0x20}, {"andn", 7, 0x20}, {"rol", 1, 0x30}, {"ror", 5, 0x30},
+	}
+	// funct7 holds the whole 12-bit immediate.
+	bitImmOps = []op{
+		{"clz", 1, 0x600}, {"ctz", 1, 0x601}, {"cpop", 1, 0x602}, {"sext.b", 1, 0x604}, {"sext.h", 1, 0x605},
+		{"orc.b", 5, 0x287}, {"brev8", 5, 0x687}, {"rev8", 5, 0x698}, {"rori", 5, 0x600}, {"rori", 5, 0x61f},
+	}
+	amoOps = []op{
+		{"amoadd.w", 2, 0x00 << 2}, {"amoswap.w", 2, 0x01 << 2}, {"amoxor.w", 2, 0x04 << 2},
+		{"amoor.w", 2, 0x08 << 2}, {"amoand.w", 2, 0x0c << 2}, {"amomin.w", 2, 0x10 << 2},
+		{"amomax.w", 2, 0x14 << 2}, {"amominu.w", 2, 0x18 << 2}, {"amomaxu.w", 2, 0x1c << 2},
+	}
+)
+
+// encode gives the instruction of that name from rd, rs1 and rs2 or imm,
+// whichever its format has.
+func encode(name string, rd, rs1, rs2 uint32, imm int32) uint32 {
+	formats := []struct {
+		ops    []op
+		encode func(o op) uint32
+	}{
+		{regOps, func(o op) uint32 { return rType(opReg, o.funct3, o.funct7, rd, rs1, rs2) }},
+		{bitRegOps, func(o op) uint32 { return rType(opReg, o.funct3, o.funct7, rd, rs1, rs2) }},
+		{amoOps, func(o op) uint32 { return rType(opAmo, o.funct3, o.funct7, rd, rs1, rs2) }},
+		{immOps, func(o op) uint32 { return iType(opImm, o.funct3, rd, rs1, imm) }},
+		{shiftOps, func(o op) uint32 { return iType(opImm, o.funct3, rd, rs1, imm&31|int32(o.funct7)<<5) }},
+		{bitImmOps, func(o op) uint32 { return iType(opImm, o.funct3, rd, rs1, int32(o.funct7)) }},
+		{branchOps, func(o op) uint32 { return bType(o.funct3, rs1, rs2, imm) }},
+		{loadOps, func(o op) uint32 { return iType(opLoad, o.funct3, rd, rs1, imm) }},
+		{storeOps, func(o op) uint32 { return sType(o.funct3, rs1, rs2, imm) }},
+	}
+	for _, f := range formats {
+		for _, o := range f.ops {
+			if o.name == name {
+				return f.encode(o)
+			}
+		}
+	}
+	panic("no instruction " + name)
+}
+
+// ram is a Bus: memory from base on, everything else refused.
+type ram struct {
+	base uint32
+	data []byte
+}
+
+func newRAM(base uint32, size int, code ...uint32) *ram {
+	m := &ram{base: base, data: make([]byte, size)}
+	for i, w := range code {
+		m.Store(base+uint32(4*i), 4, w)
+	}
+	return m
+}
+
+func (m *ram) span(address uint32, width uint8) ([]byte, bool) {
+	o := uint64(address) - uint64(m.base)
+	if address < m.base || o+uint64(width) > uint64(len(m.data)) {
+		return nil, false
+	}
+	return m.data[o : o+uint64(width)], true
+}
+
+func (m *ram) Fetch(address uint32) (uint32, bool) { return m.Load(address, 4) }
+
+func (m *ram) Load(address uint32, width uint8) (value uint32, ok bool) {
+	b, ok := m.span(address, width)
+	for i, v := range b {
+		value |= uint32(v) << (8 * i)
+	}
+	return value, ok
+}
+
+func (m *ram) Store(address uint32, width uint8, value uint32) bool {
+	b, ok := m.span(address, width)
+	for i := range b {
+		b[i] = byte(value >> (8 * i))
+	}
+	return ok
+}

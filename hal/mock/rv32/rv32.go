@@ -1,0 +1,225 @@
+// Package rv32 interprets the RISC-V base integer instruction set RV32I with
+// the M extension, as the data-movement cores of Tenstorrent's Tensix tiles
+// run it.
+//
+// Source: The RISC-V Instruction Set Manual, Volume I, version 20191213,
+// chapters 2 (RV32I) and 7 (M). Where the manual leaves a choice to the
+// implementation, and for everything beyond RV32IM, a core does what ttsim
+// v1.10.0 does (src/riscv_impl.h): what ttsim refuses stops the core.
+//
+// There are no caches, no interrupts and no traps. Every instruction takes one
+// step and is complete before the next begins. A step allocates nothing.
+package rv32
+
+// Bus is what a core reaches. ok is false where nothing answers, or not to
+// that width; the core then stops. The core checks alignment itself.
+type Bus interface {
+	Fetch(address uint32) (instruction uint32, ok bool)
+	Load(address uint32, width uint8) (value uint32, ok bool)
+	Store(address uint32, width uint8, value uint32) (ok bool)
+}
+
+// Config says what a core has beyond RV32IM.
+type Config struct {
+	// Extensions adds what Blackhole's cores have: fence, Zba, Zbb, pack and
+	// brev8 of Zbkb, and Zaamo. Wormhole's have none of it (fence decodes there
+	// but orders nothing, so ttsim refuses it).
+	Extensions bool
+
+	// AtomicsBelow is the end of the memory that Zaamo works on.
+	AtomicsBelow uint32
+}
+
+// Core is one hart. The zero value with a Bus starts at address 0.
+type Core struct {
+	Config
+	Bus  Bus
+	X    [32]uint32 // X[0] is always 0
+	PC   uint32     // of the next instruction, or of the one that stopped the core
+	Stop Stop       // why the core stopped; zero while it runs
+}
+
+// Reset makes the core go on at pc. Registers keep their values, as in ttsim.
+func (c *Core) Reset(pc uint32) {
+	c.PC, c.Stop = pc, Stop{}
+}
+
+// Step carries out up to n instructions. It reports whether the core still
+// runs.
+func (c *Core) Step(n int) bool {
+	for ; n > 0 && c.Stop.Reason == Running; n-- {
+		c.step()
+	}
+	return c.Stop.Reason == Running
+}
+
+// step carries out one instruction. One that stops the core changes no
+// register, no memory and leaves PC at itself.
+func (c *Core) step() {
+	in, ok := c.Bus.Fetch(c.PC)
+	if !ok {
+		c.halt(FetchRefused, 0, c.PC)
+		return
+	}
+	i := instruction(in)
+	rd, value, next := c.execute(i)
+	if c.Stop.Reason != Running {
+		return
+	}
+	if next&3 != 0 {
+		c.halt(JumpMisaligned, i, next)
+		return
+	}
+	c.X[rd] = value
+	c.X[0] = 0
+	c.PC = next
+}
+
+// Major opcodes (table 24.1 of the manual, inst[1:0] = 3 included).
+const (
+	opLoad    = 0x03
+	opMiscMem = 0x0f
+	opImm     = 0x13
+	opAuipc   = 0x17
+	opStore   = 0x23
+	opAmo     = 0x2f
+	opReg     = 0x33
+	opLui     = 0x37
+	opBranch  = 0x63
+	opJalr    = 0x67
+	opJal     = 0x6f
+	opSystem  = 0x73
+)
+
+// execute gives what i writes, to which register (x0 for none), and where
+// execution goes on. It touches memory and Stop only.
+func (c *Core) execute(i instruction) (rd, value, next uint32) {
+	a, b := c.X[i.rs1()], c.X[i.rs2()]
+	rd, next = i.rd(), c.PC+4
+	ok := true
+	switch i.opcode() {
+	case opLui:
+		value = i.immU()
+	case opAuipc:
+		value = c.PC + i.immU()
+	case opJal:
+		value, next = next, c.PC+i.immJ()
+	case opJalr:
+		value, next, ok = next, (a+i.immI())&^1, i.funct3() == 0
+	case opBranch:
+		var taken bool
+		if taken, ok = compare(i.funct3(), a, b); taken {
+			next = c.PC + i.immB()
+		}
+		rd = 0
+	case opLoad:
+		value, ok = c.load(i, a+i.immI())
+	case opStore:
+		ok = c.store(i, a+i.immS(), b)
+		rd = 0
+	case opAmo:
+		value, ok = c.atomic(i, a, b)
+	case opImm:
+		if value, ok = aluImm(i, a); !ok && c.Extensions {
+			value, ok = bitImm(i, a)
+		}
+	case opReg:
+		if value, ok = alu(i, a, b); !ok && c.Extensions {
+			value, ok = bitReg(i, a, b)
+		}
+	case opMiscMem:
+		ok = c.fence(i)
+		rd = 0
+	case opSystem:
+		c.system(i)
+	default:
+		ok = false
+	}
+	if !ok && c.Stop.Reason == Running {
+		c.halt(illegal(i), i, c.PC)
+	}
+	return rd, value, next
+}
+
+// compare decides a branch; ok is false for the two reserved funct3.
+func compare(funct3, a, b uint32) (taken, ok bool) {
+	switch funct3 {
+	case 0: // beq
+		return a == b, true
+	case 1: // bne
+		return a != b, true
+	case 4: // blt
+		return int32(a) < int32(b), true
+	case 5: // bge
+		return int32(a) >= int32(b), true
+	case 6: // bltu
+		return a < b, true
+	case 7: // bgeu
+		return a >= b, true
+	}
+	return false, false
+}
+
+// load carries out lb, lh, lw, lbu and lhu. ok is false for other funct3; where
+// the access itself fails the core is stopped.
+func (c *Core) load(i instruction, address uint32) (value uint32, ok bool) {
+	f := i.funct3()
+	if f&3 == 3 || f == 6 {
+		return 0, false
+	}
+	value, ok = c.read(i, address, 1<<(f&3))
+	switch f {
+	case 0: // lb
+		value = uint32(int8(value))
+	case 1: // lh
+		value = uint32(int16(value))
+	}
+	return value, ok
+}
+
+// store carries out sb, sh and sw.
+func (c *Core) store(i instruction, address, value uint32) (ok bool) {
+	f := i.funct3()
+	return f <= 2 && c.write(i, address, 1<<f, value)
+}
+
+// read loads width bytes, or stops the core.
+func (c *Core) read(i instruction, address uint32, width uint8) (value uint32, ok bool) {
+	if address&uint32(width-1) != 0 {
+		c.halt(LoadMisaligned, i, address)
+		return 0, false
+	}
+	if value, ok = c.Bus.Load(address, width); !ok {
+		c.halt(LoadRefused, i, address)
+	}
+	return value, ok
+}
+
+// write stores the low width bytes of value, or stops the core.
+func (c *Core) write(i instruction, address uint32, width uint8, value uint32) (ok bool) {
+	if address&uint32(width-1) != 0 {
+		c.halt(StoreMisaligned, i, address)
+		return false
+	}
+	if ok = c.Bus.Store(address, width, value); !ok {
+		c.halt(StoreRefused, i, address)
+	}
+	return ok
+}
+
+// system stops the core: there is no semihosting and no debugger, and neither
+// chip's Zicsr reaches anything that a program needs.
+func (c *Core) system(i instruction) {
+	switch i {
+	case 0x00000073:
+		c.halt(EnvironmentCall, i, c.PC)
+	case 0x00100073:
+		c.halt(Breakpoint, i, c.PC)
+	default:
+		c.halt(Illegal, i, c.PC)
+	}
+}
+
+func (c *Core) halt(r Reason, i instruction, address uint32) {
+	c.Stop = Stop{Reason: r, PC: c.PC, Instruction: uint32(i), Address: address}
+}

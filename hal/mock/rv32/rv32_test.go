@@ -1,0 +1,463 @@
+package rv32
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestEncodings holds the assembler of these tests against GNU as 2.40: rd x1,
+// rs1 x2, rs2 x31, immediates -1365 (shifts 19), branch offset -2732.
+func TestEncodings(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want uint32
+	}{
+		{"add", 0x01f100b3},
+		{"sub", 0x41f100b3},
+		{"sll", 0x01f110b3},
+		{"slt", 0x01f120b3},
+		{"sltu", 0x01f130b3},
+		{"xor", 0x01f140b3},
+		{"srl", 0x01f150b3},
+		{"sra", 0x41f150b3},
+		{"or", 0x01f160b3},
+		{"and", 0x01f170b3},
+		{"mul", 0x03f100b3},
+		{"mulh", 0x03f110b3},
+		{"mulhsu", 0x03f120b3},
+		{"mulhu", 0x03f130b3},
+		{"div", 0x03f140b3},
+		{"divu", 0x03f150b3},
+		{"rem", 0x03f160b3},
+		{"remu", 0x03f170b3},
+		{"pack", 0x09f140b3},
+		{"min", 0x0bf140b3},
+		{"minu", 0x0bf150b3},
+		{"max", 0x0bf160b3},
+		{"maxu", 0x0bf170b3},
+		{"sh1add", 0x21f120b3},
+		{"sh2add", 0x21f140b3},
+		{"sh3add", 0x21f160b3},
+		{"xnor", 0x41f140b3},
+		{"orn", 0x41f160b3},
+		{"andn", 0x41f170b3},
+		{"rol", 0x61f110b3},
+		{"ror", 0x61f150b3},
+		{"addi", 0xaab10093},
+		{"slti", 0xaab12093},
+		{"sltiu", 0xaab13093},
+		{"xori", 0xaab14093},
+		{"ori", 0xaab16093},
+		{"andi", 0xaab17093},
+		{"slli", 0x01311093},
+		{"srli", 0x01315093},
+		{"srai", 0x41315093},
+		{"clz", 0x60011093},
+		{"ctz", 0x60111093},
+		{"cpop", 0x60211093},
+		{"sext.b", 0x60411093},
+		{"sext.h", 0x60511093},
+		{"orc.b", 0x28715093},
+		{"brev8", 0x68715093},
+		{"rev8", 0x69815093},
+		{"lb", 0xaab10083},
+		{"lh", 0xaab11083},
+		{"lw", 0xaab12083},
+		{"lbu", 0xaab14083},
+		{"lhu", 0xaab15083},
+		{"sb", 0xabf105a3},
+		{"sh", 0xabf115a3},
+		{"sw", 0xabf125a3},
+		{"amoadd.w", 0x01f120af},
+		{"amoswap.w", 0x09f120af},
+		{"amoxor.w", 0x21f120af},
+		{"amoor.w", 0x41f120af},
+		{"amoand.w", 0x61f120af},
+		{"amomin.w", 0x81f120af},
+		{"amomax.w", 0xa1f120af},
+		{"amominu.w", 0xc1f120af},
+		{"amomaxu.w", 0xe1f120af},
+		{"beq", 0xd5f10a63},
+		{"bne", 0xd5f11a63},
+		{"blt", 0xd5f14a63},
+		{"bge", 0xd5f15a63},
+		{"bltu", 0xd5f16a63},
+		{"bgeu", 0xd5f17a63},
+	} {
+		imm := int32(-1365)
+		switch c.name[0] {
+		case 'b':
+			imm = -2732
+		case 's':
+			if strings.HasPrefix(c.name, "sl") || strings.HasPrefix(c.name, "sr") {
+				imm = 19
+			}
+		}
+		if strings.HasPrefix(c.name, "slti") {
+			imm = -1365
+		}
+		if got := encode(c.name, 1, 2, 31, imm); got != c.want {
+			t.Errorf("%s: %#08x, as gives %#08x", c.name, got, c.want)
+		}
+	}
+	for name, c := range map[string][2]uint32{
+		"jal":   {jType(1, -699052), 0xd54550ef},
+		"jalr":  {iType(opJalr, 0, 1, 2, -1365), 0xaab100e7},
+		"lui":   {lui(1, 0xabcde000), 0xabcde0b7},
+		"auipc": {uType(opAuipc, 1, 0xabcde000), 0xabcde097},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("%s: %#08x, as gives %#08x", name, c[0], c[1])
+		}
+	}
+}
+
+const (
+	minInt = 0x80000000
+	maxInt = 0x7fffffff
+	minus1 = 0xffffffff
+)
+
+// run steps a core with every extension through code at 0x1000, one step an
+// instruction, after x2 and x3 are set.
+func run(t *testing.T, steps int, x2, x3 uint32, code ...uint32) (*Core, *ram) {
+	t.Helper()
+	m := newRAM(0x1000, 0x1000, code...)
+	c := &Core{Config: Config{Extensions: true, AtomicsBelow: 0x2000}, Bus: m, PC: 0x1000}
+	c.X[2], c.X[3] = x2, x3
+	c.Step(steps)
+	return c, m
+}
+
+// TestRegisterInstructions: chapters 2.4 and 7; tables 7.1 and the extension's
+// own definitions.
+func TestRegisterInstructions(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		a, b, want uint32
+	}{
+		{"add", 1, 2, 3}, {"add", minus1, 1, 0}, {"add", maxInt, 1, minInt},
+		{"sub", 1, 2, minus1}, {"sub", minInt, 1, maxInt}, {"sub", 5, 5, 0},
+		{"sll", 1, 31, minInt}, {"sll", 1, 32, 1}, {"sll", 3, 0xffffffe1, 6},
+		{"slt", minus1, 0, 1}, {"slt", 0, minus1, 0}, {"slt", minInt, maxInt, 1}, {"slt", 7, 7, 0},
+		{"sltu", minus1, 0, 0}, {"sltu", 0, minus1, 1}, {"sltu", maxInt, minInt, 1}, {"sltu", 7, 7, 0},
+		{"xor", 0xff00ff00, 0x0ff00ff0, 0xf0f0f0f0},
+		{"or", 0xff00ff00, 0x0ff00ff0, 0xfff0fff0},
+		{"and", 0xff00ff00, 0x0ff00ff0, 0x0f000f00},
+		{"srl", minInt, 31, 1}, {"srl", minInt, 32, minInt}, {"srl", minus1, 4, 0x0fffffff},
+		{"sra", minInt, 31, minus1}, {"sra", minInt, 32, minInt}, {"sra", 0x40000000, 4, 0x04000000},
+
+		{"mul", 3, minus1, 0xfffffffd}, {"mul", 0x10000, 0x10000, 0}, {"mul", minInt, minInt, 0}, {"mul", minInt, minus1, minInt},
+		{"mulh", minInt, minInt, 0x40000000}, {"mulh", minus1, minus1, 0}, {"mulh", minus1, 1, minus1}, {"mulh", maxInt, maxInt, 0x3fffffff}, {"mulh", minInt, maxInt, 0xc0000000},
+		{"mulhsu", minus1, minus1, minus1}, {"mulhsu", minInt, minus1, minInt}, {"mulhsu", 1, minus1, 0}, {"mulhsu", maxInt, minus1, 0x7ffffffe}, {"mulhsu", minus1, 1, minus1},
+		{"mulhu", minus1, minus1, 0xfffffffe}, {"mulhu", minInt, 2, 1}, {"mulhu", minInt, minInt, 0x40000000},
+		{"div", 20, 6, 3}, {"div", 0xffffffec, 6, 0xfffffffd}, {"div", 20, 0xfffffffa, 0xfffffffd}, {"div", 0xffffffec, 0xfffffffa, 3},
+		{"div", 1, 0, minus1}, {"div", minInt, 0, minus1}, {"div", 0, 0, minus1}, {"div", minInt, minus1, minInt}, {"div", minInt, 1, minInt},
+		{"divu", 20, 6, 3}, {"divu", minus1, 2, maxInt}, {"divu", minInt, minus1, 0}, {"divu", 1, 0, minus1}, {"divu", 0, 0, minus1},
+		{"rem", 20, 6, 2}, {"rem", 0xffffffec, 6, 0xfffffffe}, {"rem", 20, 0xfffffffa, 2}, {"rem", 0xffffffec, 0xfffffffa, 0xfffffffe},
+		{"rem", 7, 0, 7}, {"rem", minInt, 0, minInt}, {"rem", minInt, minus1, 0},
+		{"remu", 20, 6, 2}, {"remu", minus1, 10, 5}, {"remu", minInt, minus1, minInt}, {"remu", 7, 0, 7},
+
+		{"pack", 0x1111aaaa, 0x2222bbbb, 0xbbbbaaaa}, {"pack", 0x1111aaaa, 0, 0xaaaa},
+		{"min", minus1, 1, minus1}, {"minu", minus1, 1, 1}, {"max", minus1, 1, 1}, {"maxu", minus1, 1, minus1},
+		{"sh1add", minInt + 3, 5, 11}, {"sh2add", 3, 5, 17}, {"sh3add", 3, minus1, 23},
+		{"xnor", 0xff00ff00, 0x0ff00ff0, 0x0f0f0f0f}, {"orn", 0xf0, 0xffffff00, 0xff}, {"andn", 0xff, 0x0f, 0xf0},
+		{"rol", 0x80000001, 1, 3}, {"rol", 0x80000001, 32, 0x80000001}, {"ror", 3, 1, 0x80000001}, {"ror", 3, 33, 0x80000001},
+	} {
+		core, _ := run(t, 1, c.a, c.b, encode(c.name, 1, 2, 3, 0))
+		if core.Stop.Reason != Running || core.X[1] != c.want {
+			t.Errorf("%s %#x, %#x: %#x, want %#x (%v)", c.name, c.a, c.b, core.X[1], c.want, core.Stop)
+		}
+	}
+}
+
+// TestImmediateInstructions: chapter 2.4.
+func TestImmediateInstructions(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		a    uint32
+		imm  int32
+		want uint32
+	}{
+		{"addi", 0, -2048, 0xfffff800}, {"addi", 1, 2047, 2048}, {"addi", maxInt, 1, minInt},
+		{"slti", minus1, 0, 1}, {"slti", 0, -1, 0}, {"slti", minInt, -2048, 1}, {"slti", 5, 5, 0},
+		{"sltiu", 0, 1, 1}, {"sltiu", 1, -1, 1}, {"sltiu", minus1, -1, 0}, {"sltiu", 0xfffff7ff, -2048, 1},
+		{"xori", 0x0f0f0f0f, -1, 0xf0f0f0f0}, {"xori", 5, 3, 6},
+		{"ori", 0x100, -2048, 0xfffff900}, {"ori", 5, 3, 7},
+		{"andi", minus1, -2048, 0xfffff800}, {"andi", 5, 3, 1},
+		{"slli", 1, 31, minInt}, {"slli", 5, 0, 5},
+		{"srli", minInt, 31, 1}, {"srli", minus1, 1, maxInt}, {"srli", 5, 0, 5},
+		{"srai", minInt, 31, minus1}, {"srai", maxInt, 30, 1}, {"srai", minInt, 0, minInt},
+
+		{"clz", 0, 0, 32}, {"clz", 1, 0, 31}, {"clz", minInt, 0, 0},
+		{"ctz", 0, 0, 32}, {"ctz", 8, 0, 3}, {"ctz", minInt, 0, 31},
+		{"cpop", 0, 0, 0}, {"cpop", minus1, 0, 32}, {"cpop", 0x10101, 0, 3},
+		{"sext.b", 0x180, 0, 0xffffff80}, {"sext.b", 0x17f, 0, 0x7f},
+		{"sext.h", 0x18000, 0, 0xffff8000}, {"sext.h", 0x17fff, 0, 0x7fff},
+		{"orc.b", 0x01000080, 0, 0xff0000ff}, {"orc.b", 0x00100800, 0, 0x00ffff00},
+		{"brev8", 0x01020304, 0, 0x8040c020}, {"rev8", 0x01020304, 0, 0x04030201},
+	} {
+		core, _ := run(t, 1, c.a, 0, encode(c.name, 1, 2, 0, c.imm))
+		if core.Stop.Reason != Running || core.X[1] != c.want {
+			t.Errorf("%s %#x, %d: %#x, want %#x (%v)", c.name, c.a, c.imm, core.X[1], c.want, core.Stop)
+		}
+	}
+}
+
+// TestRotateByImmediate: rori has its amount in the immediate.
+func TestRotateByImmediate(t *testing.T) {
+	for amount, want := range map[int32]uint32{0: 0x80000003, 1: 0xc0000001, 31: 7} {
+		if core, _ := run(t, 1, 0x80000003, 0, iType(opImm, 5, 1, 2, 0x600|amount)); core.X[1] != want {
+			t.Errorf("rori %d: %#x, want %#x", amount, core.X[1], want)
+		}
+	}
+}
+
+// TestUpperImmediates: lui and auipc, chapter 2.4.
+func TestUpperImmediates(t *testing.T) {
+	core, _ := run(t, 2, 0, 0, lui(1, 0xfffff000), uType(opAuipc, 4, 0xfffff000))
+	if core.X[1] != 0xfffff000 || core.X[4] != 0x4 {
+		t.Errorf("lui %#x, auipc %#x; want 0xfffff000, 0x4", core.X[1], core.X[4])
+	}
+}
+
+// TestBranches: chapter 2.5, both ways, forwards and backwards.
+func TestBranches(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		a, b  uint32
+		taken bool
+	}{
+		{"beq", 5, 5, true}, {"beq", 5, 6, false},
+		{"bne", 5, 5, false}, {"bne", 5, 6, true},
+		{"blt", minus1, 0, true}, {"blt", 0, minus1, false}, {"blt", 5, 5, false}, {"blt", minInt, maxInt, true},
+		{"bge", minus1, 0, false}, {"bge", 0, minus1, true}, {"bge", 5, 5, true}, {"bge", minInt, maxInt, false},
+		{"bltu", minus1, 0, false}, {"bltu", 0, minus1, true}, {"bltu", 5, 5, false}, {"bltu", minInt, maxInt, false},
+		{"bgeu", minus1, 0, true}, {"bgeu", 0, minus1, false}, {"bgeu", 5, 5, true}, {"bgeu", minInt, maxInt, true},
+	} {
+		for _, offset := range []int32{8, 4094 &^ 3, -4, -4096} {
+			core, _ := run(t, 1, c.a, c.b, encode(c.name, 0, 2, 3, offset))
+			want := uint32(0x1004)
+			if c.taken {
+				want = 0x1000 + uint32(offset)
+			}
+			if core.PC != want || core.X[1] != 0 {
+				t.Errorf("%s %#x, %#x, %d: pc %#x, want %#x", c.name, c.a, c.b, offset, core.PC, want)
+			}
+		}
+	}
+}
+
+// TestJumps: jal and jalr, chapter 2.5: the link is the next instruction, jalr
+// clears bit 0 and may use one register for both.
+func TestJumps(t *testing.T) {
+	core, _ := run(t, 1, 0, 0, jType(1, 0x7fff0))
+	if core.X[1] != 0x1004 || core.PC != 0x80ff0 {
+		t.Errorf("jal forwards: x1 %#x, pc %#x", core.X[1], core.PC)
+	}
+	core, _ = run(t, 1, 0, 0, jType(1, -0x1000))
+	if core.X[1] != 0x1004 || core.PC != 0 {
+		t.Errorf("jal backwards: x1 %#x, pc %#x", core.X[1], core.PC)
+	}
+	core, _ = run(t, 1, 0x2003, 0, iType(opJalr, 0, 2, 2, -2))
+	if core.X[2] != 0x1004 || core.PC != 0x2000 {
+		t.Errorf("jalr: x2 %#x, pc %#x", core.X[2], core.PC)
+	}
+}
+
+// TestLoads: chapter 2.6, little endian, sign and zero extension.
+func TestLoads(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		imm  int32
+		want uint32
+	}{
+		{"lb", 0, 0xffffff80}, {"lb", 1, 0x7f}, {"lbu", 0, 0x80}, {"lbu", 3, 0xff},
+		{"lh", 0, 0x7f80}, {"lh", 2, 0xffffff01}, {"lhu", 2, 0xff01},
+		{"lw", 0, 0xff017f80}, {"lw", -4, 0x11223344},
+	} {
+		core, _ := run(t, 1, 0x1010, 0, encode(c.name, 1, 2, 0, c.imm), 0, 0, 0x11223344, 0xff017f80)
+		if core.Stop.Reason != Running || core.X[1] != c.want {
+			t.Errorf("%s %d: %#x, want %#x (%v)", c.name, c.imm, core.X[1], c.want, core.Stop)
+		}
+	}
+}
+
+// TestStores: chapter 2.6, only the bytes of the width change.
+func TestStores(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		imm  int32
+		want uint32
+	}{
+		{"sb", 0, 0x111111d4}, {"sb", 3, 0xd4111111}, {"sh", 0, 0x1111c3d4}, {"sh", 2, 0xc3d41111}, {"sw", 0, 0xa1b2c3d4},
+	} {
+		core, m := run(t, 1, 0x1010, 0xa1b2c3d4, encode(c.name, 0, 2, 3, c.imm), 0, 0, 0x22222222, 0x11111111, 0x22222222)
+		got, _ := m.Load(0x1010, 4)
+		before, _ := m.Load(0x100c, 4)
+		after, _ := m.Load(0x1014, 4)
+		if core.Stop.Reason != Running || got != c.want || before != 0x22222222 || after != before {
+			t.Errorf("%s %d: %#x, want %#x (%v)", c.name, c.imm, got, c.want, core.Stop)
+		}
+	}
+	core, m := run(t, 1, 0x1810, 7, encode("sw", 0, 2, 3, -2048))
+	if got, _ := m.Load(0x1010, 4); got != 7 {
+		t.Errorf("sw at a negative offset did not reach its word: %v", core.Stop)
+	}
+}
+
+// TestAtomics: Zaamo, chapter 8.4: rd gets the old value.
+func TestAtomics(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		old, b, want uint32
+	}{
+		{"amoadd.w", maxInt, 1, minInt}, {"amoswap.w", 1, 2, 2}, {"amoxor.w", 6, 3, 5}, {"amoor.w", 6, 3, 7}, {"amoand.w", 6, 3, 2},
+		{"amomin.w", minus1, 1, minus1}, {"amomax.w", minus1, 1, 1}, {"amominu.w", minus1, 1, 1}, {"amomaxu.w", minus1, 1, minus1},
+	} {
+		core, m := run(t, 1, 0x1004, c.b, encode(c.name, 1, 2, 3, 0), c.old)
+		if got, _ := m.Load(0x1004, 4); core.X[1] != c.old || got != c.want {
+			t.Errorf("%s %#x, %#x: memory %#x, rd %#x; want %#x", c.name, c.old, c.b, got, core.X[1], c.want)
+		}
+	}
+}
+
+// TestX0StaysZero: writes to x0 are dropped, whatever makes them.
+func TestX0StaysZero(t *testing.T) {
+	for _, in := range []uint32{
+		addi(0, 2, 5), lui(0, 0x1000), uType(opAuipc, 0, 0x1000), encode("mul", 0, 2, 3, 0),
+		encode("lw", 0, 2, 0, 0), jType(0, 8), iType(opJalr, 0, 0, 2, 0), encode("amoadd.w", 0, 2, 3, 0),
+	} {
+		if core, _ := run(t, 1, 0x1000, 7, in); core.X[0] != 0 || core.Stop.Reason != Running {
+			t.Errorf("%#08x: x0 %#x, %v", in, core.X[0], core.Stop)
+		}
+	}
+}
+
+// TestStops: what stops a core leaves pc, registers and memory as they were,
+// and says what and where.
+func TestStops(t *testing.T) {
+	fenceI := iType(opMiscMem, 1, 0, 0, 0)
+	for _, c := range []struct {
+		in     uint32
+		x2     uint32
+		reason Reason
+		text   string
+	}{
+		{0x00000000, 0, Coprocessor, "pc 0x00001000: Tensix coprocessor instruction, which is not modelled, instruction 0x00000000"},
+		{0xffffffff, 0, Illegal, "pc 0x00001000: illegal instruction, instruction 0xffffffff"},
+		{0x00004501, 0, Coprocessor, ""},
+		{ecall, 0, EnvironmentCall, "pc 0x00001000: ecall, and there is no semihosting, instruction 0x00000073"},
+		{ebreak, 0, Breakpoint, ""},
+		{0x30200073, 0, Illegal, ""},                            // mret
+		{iType(opSystem, 1, 0, 1, 0x7c0), 0, Illegal, ""},       // csrrw
+		{fenceI, 0, FenceRefused, ""},                           // fence.i
+		{iType(opMiscMem, 0, 0, 0, 0x010), 0, FenceRefused, ""}, // pause
+		{iType(opMiscMem, 2, 0, 0, 0), 0, Illegal, ""},          // reserved
+		{iType(opJalr, 1, 1, 2, 0), 0x1000, Illegal, ""},        // reserved funct3
+		{bType(2, 2, 3, 8), 0, Illegal, ""}, {bType(3, 2, 3, 8), 0, Illegal, ""},
+		{iType(opLoad, 3, 1, 2, 0), 0x1000, Illegal, ""}, {iType(opLoad, 6, 1, 2, 0), 0x1000, Illegal, ""}, {iType(opLoad, 7, 1, 2, 0), 0x1000, Illegal, ""},
+		{sType(3, 2, 3, 0), 0x1000, Illegal, ""}, {sType(4, 2, 3, 0), 0x1000, Illegal, ""},
+		{iType(opImm, 1, 1, 2, 0x20), 0, Illegal, ""},    // slli of 32, RV64 only
+		{iType(opImm, 5, 1, 2, 0x420), 0, Illegal, ""},   // srai of 32
+		{rType(opReg, 1, 0x20, 1, 2, 3), 0, Illegal, ""}, // funct7 without meaning
+		{rType(opReg, 0, 0x02, 1, 2, 3), 0, Illegal, ""},
+		{rType(opAmo, 2, 0x02<<2, 1, 2, 0), 0x1000, Illegal, ""}, // lr.w
+		{rType(opAmo, 2, 0x03<<2, 1, 2, 3), 0x1000, Illegal, ""}, // sc.w
+		{rType(opAmo, 2, 0x05<<2, 1, 2, 3), 0x1000, Illegal, ""},
+		{rType(opAmo, 3, 0, 1, 2, 3), 0x1000, Illegal, ""}, // amoadd.d
+		{encode("amoadd.w", 1, 2, 3, 0), 0x1002, LoadMisaligned, ""},
+		{encode("amoadd.w", 1, 2, 3, 0), 0x2000, LoadRefused, ""}, // beyond AtomicsBelow
+		{encode("lh", 1, 2, 0, 1), 0x1000, LoadMisaligned, "pc 0x00001000: misaligned load, address 0x00001001, instruction 0x00111083"},
+		{encode("lhu", 1, 2, 0, 1), 0x1000, LoadMisaligned, ""},
+		{encode("lw", 1, 2, 0, 2), 0x1000, LoadMisaligned, ""},
+		{encode("sh", 0, 2, 3, 1), 0x1000, StoreMisaligned, ""},
+		{encode("sw", 0, 2, 3, 2), 0x1000, StoreMisaligned, ""},
+		{encode("lb", 1, 2, 0, -1), 0x1000, LoadRefused, "pc 0x00001000: load refused, address 0x00000fff, instruction 0xfff10083"},
+		{encode("sw", 0, 2, 3, 0), 0x2000, StoreRefused, ""},
+		{encode("lw", 1, 2, 0, 0), 0xfffffffc, LoadRefused, ""},
+		{jType(1, 2), 0, JumpMisaligned, "pc 0x00001000: jump to a misaligned address, address 0x00001002, instruction 0x002000ef"},
+		{iType(opJalr, 0, 1, 2, 2), 0x1000, JumpMisaligned, ""},
+		{bType(0, 2, 2, 6), 0, JumpMisaligned, ""},
+	} {
+		core, m := run(t, 5, c.x2, 0xa1b2c3d4, c.in)
+		if core.Stop.Reason != c.reason || core.Stop.PC != 0x1000 || core.PC != 0x1000 || core.Stop.Instruction != c.in {
+			t.Errorf("%#08x: %v; want %s", c.in, core.Stop, reasonText[c.reason])
+		}
+		if c.text != "" && core.Stop.String() != c.text {
+			t.Errorf("%#08x says %q,\nwant %q", c.in, core.Stop, c.text)
+		}
+		if core.X[1] != 0 || core.X[2] != c.x2 {
+			t.Errorf("%#08x changed a register", c.in)
+		}
+		if got, _ := m.Load(0x1000, 4); got != c.in {
+			t.Errorf("%#08x changed memory", c.in)
+		}
+		if core.Step(1) {
+			t.Errorf("%#08x: a stopped core goes on", c.in)
+		}
+	}
+}
+
+// TestFetchOutsideMemoryStops: a jump goes through, the fetch there does not.
+func TestFetchOutsideMemoryStops(t *testing.T) {
+	core, _ := run(t, 2, 0, 0, jType(1, 0x2000))
+	if s := core.Stop.String(); s != "pc 0x00003000: no instruction can be fetched from here" {
+		t.Error(s)
+	}
+}
+
+// TestBranchNotTakenToMisalignedTargetGoesOn: only a taken branch raises
+// (chapter 2.5).
+func TestBranchNotTakenToMisalignedTargetGoesOn(t *testing.T) {
+	if core, _ := run(t, 1, 1, 1, bType(1, 2, 3, 6)); core.PC != 0x1004 || core.Stop.Reason != Running {
+		t.Error(core.PC, core.Stop)
+	}
+}
+
+// TestWormholeHasNoExtensions: what Blackhole's cores add stops Wormhole's.
+func TestWormholeHasNoExtensions(t *testing.T) {
+	words := map[uint32]Reason{}
+	for _, ops := range [][]op{bitRegOps, bitImmOps, amoOps} {
+		for _, o := range ops {
+			words[encode(o.name, 1, 2, 3, 0)] = Illegal
+		}
+	}
+	for _, mode := range []int32{0x023, 0x031, 0x033, 0x0ff} {
+		words[iType(opMiscMem, 0, 0, 0, mode)] = FenceRefused
+	}
+	for in, reason := range words {
+		if core, _ := run(t, 1, 0x1000, 0, in); core.Stop.Reason != Running || core.PC != 0x1004 {
+			t.Errorf("%#08x with extensions: %v", in, core.Stop)
+		}
+		core := Core{Bus: newRAM(0, 8, in)}
+		if core.Step(1) || core.Stop.Reason != reason {
+			t.Errorf("%#08x without: %v", in, core.Stop)
+		}
+	}
+}
+
+// TestResetGoesOnWithTheRegistersKept as ttsim does.
+func TestResetGoesOnWithTheRegistersKept(t *testing.T) {
+	core, _ := run(t, 9, 77, 0, addi(1, 2, 1), ebreak)
+	core.Reset(0x1000)
+	if core.X[1] != 78 || core.Stop.Reason != Running || !core.Step(1) || core.PC != 0x1004 {
+		t.Error(core.X[1], core.PC, core.Stop)
+	}
+}
+
+// TestStepAllocatesNothing over a loop of loads, stores and arithmetic, and
+// when it stops.
+func TestStepAllocatesNothing(t *testing.T) {
+	m := newRAM(0, 0x100, encode("lw", 1, 0, 0, 0x40), addi(1, 1, 1), encode("sw", 0, 0, 1, 0x40), encode("mul", 2, 1, 1, 0), jType(0, -16))
+	core := &Core{Bus: m}
+	if n := testing.AllocsPerRun(100, func() { core.Step(100); core.Reset(0x80); core.Step(1); core.Reset(0) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkStep(b *testing.B) {
+	m := newRAM(0, 0x100, encode("lw", 1, 0, 0, 0x40), addi(1, 1, 1), encode("sw", 0, 0, 1, 0x40), encode("mul", 2, 1, 1, 0), jType(0, -16))
+	core := &Core{Bus: m}
+	core.Step(b.N)
+}

@@ -1,0 +1,71 @@
+package rv32
+
+import "fmt"
+
+// Reason says why a core does not run.
+type Reason uint8
+
+const (
+	Running Reason = iota
+	Illegal
+	Coprocessor
+	FenceRefused
+	FetchRefused
+	LoadRefused
+	StoreRefused
+	LoadMisaligned
+	StoreMisaligned
+	JumpMisaligned
+	EnvironmentCall
+	Breakpoint
+)
+
+var reasonText = [...]string{
+	Running:         "running",
+	Illegal:         "illegal instruction",
+	Coprocessor:     "Tensix coprocessor instruction, which is not modelled",
+	FenceRefused:    "fence that does not do on this core what the manual says",
+	FetchRefused:    "no instruction can be fetched from here",
+	LoadRefused:     "load refused",
+	StoreRefused:    "store refused",
+	LoadMisaligned:  "misaligned load",
+	StoreMisaligned: "misaligned store",
+	JumpMisaligned:  "jump to a misaligned address",
+	EnvironmentCall: "ecall, and there is no semihosting",
+	Breakpoint:      "ebreak, and there is no debugger",
+}
+
+// illegal tells apart why i is not carried out. Words whose low two bits are
+// not both set are for the Tensix coprocessor. Fences exist, but Wormhole's
+// order nothing and fence.i leaves the instruction cache as it is on either
+// chip (all ttsim v1.10.0 src/riscv_impl.h).
+func illegal(i instruction) Reason {
+	switch {
+	case i&3 != 3:
+		return Coprocessor
+	case i.opcode() == opMiscMem && i.funct3() <= 1:
+		return FenceRefused
+	}
+	return Illegal
+}
+
+// Stop is why and where a core stopped.
+type Stop struct {
+	Reason      Reason
+	PC          uint32
+	Instruction uint32
+	Address     uint32 // that was loaded from, stored to or jumped to; else PC
+}
+
+// String is a line for people, such as
+// "pc 0x00000024: misaligned load, address 0x00010011, instruction 0x00052503".
+func (s Stop) String() string {
+	text := fmt.Sprintf("pc %#08x: %s", s.PC, reasonText[s.Reason])
+	if s.Address != s.PC {
+		text += fmt.Sprintf(", address %#08x", s.Address)
+	}
+	if s.Reason != FetchRefused {
+		text += fmt.Sprintf(", instruction %#08x", s.Instruction)
+	}
+	return text
+}

@@ -1,0 +1,106 @@
+package mock
+
+import (
+	"fmt"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+)
+
+// instructionNs is how long a core takes for an instruction. On silicon it
+// depends: the clock has 1 ns, a load from L1 takes several. Ten keep a wait for
+// a program that never ends bearable.
+const instructionNs = 10
+
+// Tiles is the Model of a Wormhole or Blackhole: Tensix tiles with RISC-V cores
+// that run, as strict as ttsim v1.10.0, and a Memory for everything else. A
+// core that does something it cannot stops, and the next access of the host to
+// its tile is refused, once, with the reason.
+//
+// Cores run while the device's clock moves and at no other time, so that
+// everything is deterministic.
+type Tiles struct {
+	*Memory
+	grid   *boards.Grid
+	traits *coreTraits
+	tensix map[boards.Tile]*tensix
+	order  []*tensix // as they were first accessed, in which order they run too
+	clock  int64     // nanoseconds since power-up, which are cycles of the wall clock
+	ran    int64     // of these, what the cores have had
+	reason string    // of the last refusal
+}
+
+// NewTiles gives the tiles of Wormhole or Blackhole as after power-up: all
+// cores in reset, all memory zero.
+func NewTiles(b *boards.Board) *Tiles {
+	return &Tiles{Memory: NewMemory(b), grid: b.Grid, traits: coreTraitsOf[b.Name], tensix: map[boards.Tile]*tensix{}}
+}
+
+// Advance implements Clocked.
+func (g *Tiles) Advance(nanoseconds int64) {
+	g.clock += nanoseconds
+	instructions := (g.clock - g.ran) / instructionNs
+	g.ran += instructions * instructionNs
+	for _, t := range g.order {
+		t.run(instructions)
+	}
+}
+
+// Reason implements Explainer.
+func (g *Tiles) Reason() string { return g.reason }
+
+// Load implements Model.
+func (g *Tiles) Load(at Place, width uint8) (uint64, hal.Code) {
+	t := g.find(at)
+	switch {
+	case t == nil:
+		return g.Memory.Load(at, width)
+	case t.takeFault():
+		return 0, hal.Refused
+	case t.l1.covers(at.Address):
+		return t.l1.load(at.Address, width), hal.OK
+	}
+	if value, ok := t.loadRegister(at.Address); ok && width == 4 {
+		return uint64(value), hal.OK
+	}
+	return 0, g.refuse(at, "a %d-byte load", width)
+}
+
+// Store implements Model.
+func (g *Tiles) Store(at Place, width uint8, value uint64) hal.Code {
+	t := g.find(at)
+	switch {
+	case t == nil:
+		return g.Memory.Store(at, width, value)
+	case t.takeFault():
+		return hal.Refused
+	case t.l1.covers(at.Address):
+		t.l1.store(at.Address, width, value)
+		return hal.OK
+	}
+	if width == 4 && t.storeRegister(at.Address, uint32(value)) {
+		return hal.OK
+	}
+	return g.refuse(at, "a %d-byte store of %#x", width, value)
+}
+
+// find gives the Tensix tile at a place, nil if it is none. Tiles come into
+// being when they are first accessed.
+func (g *Tiles) find(at Place) *tensix {
+	c := boards.Tile{X: at.X, Y: at.Y}
+	if !at.Tile || g.grid.Kind(c) != boards.Tensix {
+		return nil
+	}
+	t := g.tensix[c]
+	if t == nil {
+		t = newTensix(g, c)
+		g.tensix[c] = t
+		g.order = append(g.order, t)
+	}
+	return t
+}
+
+func (g *Tiles) refuse(at Place, format string, args ...any) hal.Code {
+	g.reason = fmt.Sprintf("%s does not take "+format, append([]any{at}, args...)...)
+	return hal.Refused
+}

@@ -1,0 +1,271 @@
+package mock
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+)
+
+// The recordings in testdata/captures were made on ttsim. Fed to the mock
+// access by access they must give what ttsim gave, and with other inputs what
+// the kernels' sources say.
+
+// barAccess is one line of a recording: an access to BAR 0.
+type barAccess struct {
+	op     Op
+	width  uint8
+	offset uint64
+	value  uint64
+	output bool // after the mark "read output" and before the next
+}
+
+// mmiotrace reads an mmiotrace: MAP says where BAR 0 was, then W and R lines
+// hold width, time, map, address and value.
+func mmiotrace(t testing.TB, name string) (trace []barAccess) {
+	t.Helper()
+	data, err := os.ReadFile("../../testdata/captures/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var base uint64
+	output := false
+	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
+		f := strings.Fields(s.Text())
+		switch f[0] {
+		case "MAP":
+			base = number(t, f[3])
+		case "MARK":
+			output = strings.HasSuffix(s.Text(), "read output")
+		case "R", "W":
+			a := barAccess{Load, uint8(number(t, f[1])), number(t, f[4]) - base, number(t, f[5]), output}
+			if f[0] == "W" {
+				a.op = Store
+			}
+			trace = append(trace, a)
+		}
+	}
+	return trace
+}
+
+func number(t testing.TB, s string) uint64 {
+	v, err := strconv.ParseUint(s, 0, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// feed makes the accesses of a recording on the device, and gives the bytes of
+// the output. Where one address is loaded again and again, as many loads as it
+// takes to the last value will do; every other load outside the output must
+// give what was recorded.
+func feed(d *Device, trace []barAccess) (output []byte, err error) {
+	bar, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 512 << 20})
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range trace {
+		if a.op == Store {
+			if c := bar.Store(a.offset, a.width, a.value); c != hal.OK {
+				return nil, fmt.Errorf("access %d: %v: %s", i, c, d.Refusal())
+			}
+			continue
+		}
+		again := func(b barAccess) bool { return b.op == Load && b.offset == a.offset }
+		if i+1 < len(trace) && again(trace[i+1]) {
+			continue
+		}
+		loads := 1
+		if i > 0 && again(trace[i-1]) {
+			loads = 100_000
+		}
+		value, c := bar.Load(a.offset, a.width)
+		for ; value != a.value && c == hal.OK && loads > 1; loads-- {
+			value, c = bar.Load(a.offset, a.width)
+		}
+		switch {
+		case c != hal.OK:
+			return nil, fmt.Errorf("access %d: %v: %s", i, c, d.Refusal())
+		case a.output:
+			output = binary.LittleEndian.AppendUint64(output, value)[:len(output)+int(a.width)]
+		case value != a.value:
+			return nil, fmt.Errorf("access %d: load at %#x gave %#x, recorded was %#x", i, a.offset, value, a.value)
+		}
+	}
+	return output, nil
+}
+
+// recorded gives the output as the recording has it.
+func recorded(trace []barAccess) (output []byte) {
+	for _, a := range trace {
+		if a.output {
+			output = binary.LittleEndian.AppendUint64(output, a.value)[:len(output)+int(a.width)]
+		}
+	}
+	return output
+}
+
+// stored gives size bytes that a recording stores from an offset on.
+func stored(trace []barAccess, offset uint64, size int) []byte {
+	data := make([]byte, size+8)
+	for _, a := range trace {
+		if a.op == Store && a.offset >= offset && a.offset < offset+uint64(size) {
+			put(data[a.offset-offset:], a.width, a.value)
+		}
+	}
+	return data[:size]
+}
+
+// replace gives the recording with other data stored from an offset on.
+func replace(trace []barAccess, offset uint64, data []byte) []barAccess {
+	trace = append([]barAccess(nil), trace...)
+	for i := range trace {
+		if a := &trace[i]; a.op == Store && a.offset >= offset && a.offset < offset+uint64(len(data)) {
+			a.value = get(data[a.offset-offset:], a.width)
+		}
+	}
+	return trace
+}
+
+// capture is a recording and what it computes.
+type capture struct {
+	name    string
+	board   *boards.Board
+	l1      uint64    // offset of the window onto L1 in BAR 0
+	inputs  []l1Range // of these, random data change some
+	random  int       // that many of the inputs
+	compute func(inputs [][]byte) []byte
+}
+
+// l1Range is a range of L1.
+type l1Range struct {
+	address uint64
+	size    int
+}
+
+var (
+	twoopInputs = []l1Range{{0x20000, 1024}, {0x21000, 1024}}                                              // a, b
+	mlpInputs   = []l1Range{{0x20000, 64}, {0x21000, 2048}, {0x22000, 128}, {0x23000, 320}, {0x24000, 40}} // x, w1, b1, w2, b2
+
+	captures = []capture{
+		{"wh.twoop.mmiotrace", &boards.Wormhole, 0x0b000000, twoopInputs, 2, twoop},
+		{"bh.twoop.mmiotrace", &boards.Blackhole, 0, twoopInputs, 2, twoop},
+		{"wh.mlp.mmiotrace", &boards.Wormhole, 0x0b000000, mlpInputs, 1, mlp},
+	}
+)
+
+// twoop is d = relu(a + b - 100), wrapping.
+func twoop(in [][]byte) (output []byte) {
+	for i := 0; i < len(in[0]); i += 4 {
+		d := int32(word(in[0][i:])+word(in[1][i:])) - 100
+		output = binary.LittleEndian.AppendUint32(output, uint32(max(d, 0)))
+	}
+	return output
+}
+
+// mlp is an int8 network 64 -> 32, shifted by 7 and clamped to 0..127, -> 10.
+func mlp(in [][]byte) (output []byte) {
+	layer := func(x, w, b []byte, outputs int) (y []int32) {
+		for o := range outputs {
+			s := int32(word(b[4*o:]))
+			for i := range x {
+				s += int32(int8(x[i])) * int32(int8(w[o*len(x)+i]))
+			}
+			y = append(y, s)
+		}
+		return y
+	}
+	var hidden []byte
+	for _, s := range layer(in[0], in[1], in[2], 32) {
+		hidden = append(hidden, byte(min(max(s>>7, 0), 127)))
+	}
+	for _, s := range layer(hidden, in[3], in[4], 10) {
+		output = binary.LittleEndian.AppendUint32(output, uint32(s))
+	}
+	return output
+}
+
+func word(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
+
+// TestRecordingsGiveWhatTtsimGave: every load outside the polls, to the bit.
+func TestRecordingsGiveWhatTtsimGave(t *testing.T) {
+	for _, c := range captures {
+		trace := mmiotrace(t, c.name)
+		output, err := feed(NewWith(c.board, NewTiles(c.board)), trace)
+		if want := recorded(trace); err != nil || len(want) == 0 || !bytes.Equal(output, want) {
+			t.Errorf("%s: %v\n%x, recorded\n%x", c.name, err, output, want)
+		}
+	}
+}
+
+// TestRecordingsComputeWithOtherInputs: 1,000 random inputs each, one after the
+// other on one device, against a computation of the same in Go.
+func TestRecordingsComputeWithOtherInputs(t *testing.T) {
+	for _, c := range captures {
+		random := rand.New(rand.NewPCG(1, 2))
+		original := mmiotrace(t, c.name)
+		d := NewWith(c.board, NewTiles(c.board))
+		for run := range 1000 {
+			trace := original
+			var inputs [][]byte
+			for i, in := range c.inputs {
+				if i < c.random {
+					trace = replace(trace, c.l1+in.address, randomBytes(random, in.size))
+				}
+				inputs = append(inputs, stored(trace, c.l1+in.address, in.size))
+			}
+			want := c.compute(inputs)
+			output, err := feed(d, trace)
+			if err != nil || !bytes.Equal(output, want) {
+				t.Fatalf("%s, run %d: %v\n%x, want\n%x", c.name, run, err, output, want)
+			}
+		}
+	}
+}
+
+// randomBytes gives words that are random in all bits, or small.
+func randomBytes(r *rand.Rand, size int) []byte {
+	b := make([]byte, size)
+	for i := 0; i < size; i += 4 {
+		binary.LittleEndian.PutUint32(b[i:], uint32(int32(r.Uint32())>>(8*r.UintN(4))))
+	}
+	return b
+}
+
+// TestRecordedPollsEndAfterAsManyLoadsEveryTime: cores and clock are
+// deterministic.
+func TestRecordedPollsEndAfterAsManyLoadsEveryTime(t *testing.T) {
+	trace := mmiotrace(t, "wh.mlp.mmiotrace")
+	operations := 0
+	for range 3 {
+		d := NewWith(&boards.Wormhole, NewTiles(&boards.Wormhole))
+		if _, err := feed(d, trace); err != nil {
+			t.Fatal(err)
+		}
+		if operations != 0 && d.Operations() != operations {
+			t.Errorf("%d operations, before %d", d.Operations(), operations)
+		}
+		operations = d.Operations()
+	}
+}
+
+func BenchmarkRecordingOfMLP(b *testing.B) {
+	trace := mmiotrace(b, "wh.mlp.mmiotrace")
+	d := NewWith(&boards.Wormhole, NewTiles(&boards.Wormhole))
+	for b.Loop() {
+		if _, err := feed(d, trace); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package mock
+
+import (
+	"fmt"
+	"slices"
+
+	"lightmetal/boards"
+	"lightmetal/hal/mock/rv32"
+)
+
+// Addresses in a Tensix tile beside those that boards knows: ttsim v1.10.0
+// data/{wh,bh}/tile_regs.json. The host reaches all but localRAM.
+const (
+	localRAM = 0xffb00000 // a core's own
+
+	wallClock0   = 0xffb121f0 // cycles of 1 ns, low word
+	wallClock1   = 0xffb121f4 // high word
+	wallClock1At = 0xffb121f8 // high word; latched with the low one on silicon, not in ttsim
+
+	niu0, niu1 = 0xffb20000, 0xffb30000 // network interfaces, 64 KiB each
+)
+
+// coreTraits is what the cores of a chip have (ttsim v1.10.0 src/config.h,
+// src/riscv_impl.h) and how they see the network (src/tile.cpp, noc_node_id
+// and NOC_ID_LOGICAL).
+type coreTraits struct {
+	extensions bool     // see rv32.Config
+	local      []uint64 // bytes at localRAM, in the order of boards.Reset.Cores
+	nodeID     uint64   // offset of NOC_NODE_ID in a network interface
+	logicalID  uint64   // offset of NOC_ID_LOGICAL
+}
+
+var coreTraitsOf = map[string]*coreTraits{
+	boards.Wormhole.Name:  {local: []uint64{4096, 2048, 2048, 2048, 4096}, nodeID: 0x2c, logicalID: 0x138},
+	boards.Blackhole.Name: {local: []uint64{8192, 4096, 4096, 4096, 8192}, nodeID: 0x44, logicalID: 0x148, extensions: true},
+}
+
+// tensix is one Tensix tile. The coprocessor, the mailboxes and what the
+// network interfaces move are not modelled.
+type tensix struct {
+	tiles     *Tiles
+	at        boards.Tile
+	l1        ram
+	softReset uint32            // SOFT_RESET_0
+	registers map[uint64]uint32 // the board's others, by address
+	cores     []core
+	fault     string // why a core stopped, until the host is told
+}
+
+// core is one core and what it sees.
+type core struct {
+	hart  rv32.Core
+	reset boards.Core
+	tile  *tensix
+	local ram
+}
+
+func newTensix(g *Tiles, at boards.Tile) *tensix {
+	reset, l1 := &g.grid.Reset, g.grid.Memory(boards.Tensix, 0, 1)
+	t := &tensix{tiles: g, at: at, l1: ram{size: l1.Last + 1}, softReset: reset.Initial, registers: map[uint64]uint32{}}
+	t.cores = make([]core, len(reset.Cores))
+	for i := range t.cores {
+		c := &t.cores[i]
+		config := rv32.Config{Extensions: g.traits.extensions, AtomicsBelow: uint32(t.l1.size)}
+		*c = core{hart: rv32.Core{Config: config, Bus: c}, reset: reset.Cores[i], tile: t, local: ram{size: g.traits.local[i]}}
+	}
+	return t
+}
+
+// held tells whether a value of SOFT_RESET_0 keeps the core in reset.
+func (c *core) held(softReset uint32) bool { return softReset>>c.reset.Bit&1 != 0 }
+
+// run has every core that is out of reset carry out n instructions, in turn.
+// Once all of them jump to themselves nothing more can happen, and the rest is
+// skipped.
+func (t *tensix) run(n int64) {
+	for idle := false; n > 0 && !idle; n-- {
+		idle = true
+		for i := range t.cores {
+			c := &t.cores[i]
+			if c.held(t.softReset) || c.hart.Stop.Reason != rv32.Running {
+				continue
+			}
+			pc := c.hart.PC
+			if !c.hart.Step(1) && t.fault == "" {
+				t.fault = fmt.Sprintf("tile (%d,%d): %s stopped at %v", t.at.X, t.at.Y, c.reset.Name, c.hart.Stop)
+			}
+			idle = idle && c.hart.PC == pc
+		}
+	}
+}
+
+// takeFault tells, once, that a core has stopped.
+func (t *tensix) takeFault() bool {
+	if t.fault == "" {
+		return false
+	}
+	t.tiles.reason, t.fault = t.fault, ""
+	return true
+}
+
+// Fetch is from L1 only: Wormhole's instruction RAM of NCRISC is not modelled.
+func (c *core) Fetch(address uint32) (uint32, bool) {
+	if !c.tile.l1.covers(uint64(address)) {
+		return 0, false
+	}
+	return uint32(c.tile.l1.load(uint64(address), 4)), true
+}
+
+// Load reaches L1, the core's own RAM and, 32 bits wide, the registers.
+func (c *core) Load(address uint32, width uint8) (uint32, bool) {
+	if m, offset := c.memory(address); m != nil {
+		return uint32(m.load(offset, width)), true
+	}
+	if width != 4 {
+		return 0, false
+	}
+	return c.tile.loadRegister(uint64(address))
+}
+
+// Store is as Load.
+func (c *core) Store(address uint32, width uint8, value uint32) bool {
+	if m, offset := c.memory(address); m != nil {
+		m.store(offset, width, uint64(value))
+		return true
+	}
+	return width == 4 && c.tile.storeRegister(uint64(address), value)
+}
+
+func (c *core) memory(address uint32) (m *ram, offset uint64) {
+	if c.tile.l1.covers(uint64(address)) {
+		return &c.tile.l1, uint64(address)
+	}
+	if offset = uint64(address - localRAM); address >= localRAM && c.local.covers(offset) {
+		return &c.local, offset
+	}
+	return nil, 0
+}
+
+// loadRegister is a 32-bit load of a register, by the host or a core.
+func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
+	switch address {
+	case t.tiles.grid.Reset.Address:
+		return t.softReset, true
+	case wallClock0:
+		return uint32(t.tiles.clock), true
+	case wallClock1, wallClock1At:
+		return uint32(t.tiles.clock >> 32), true
+	}
+	if address >= niu0 && address < niu1+0x10000 {
+		return t.loadNIU(address >= niu1, address&0xffff)
+	}
+	r := t.tiles.grid.Register(boards.Tensix, address)
+	return t.registers[address], r != nil && !r.StoreOnly
+}
+
+// loadNIU tells who the tile is in the network: x and y, 6 bits each, and in
+// NOC_NODE_ID the size of the grid, 7 bits each, and whether packets travel
+// right and down. NoC 1 counts from the opposite corner.
+func (t *tensix) loadNIU(second bool, offset uint64) (value uint32, ok bool) {
+	grid, at := t.tiles.grid, t.at
+	columns, rows := uint8(len(grid.Rows[0])), uint8(len(grid.Rows))
+	switch offset {
+	case t.tiles.traits.nodeID:
+		if second {
+			at = boards.Tile{X: columns - 1 - at.X, Y: rows - 1 - at.Y}
+		} else {
+			value = 1 << 28
+		}
+		return value | uint32(columns)<<12 | uint32(rows)<<19 | uint32(at.Y)<<6 | uint32(at.X), true
+	case t.tiles.traits.logicalID:
+		at = logicalTile(grid, at)
+		return uint32(at.Y)<<6 | uint32(at.X), true
+	}
+	return 0, false
+}
+
+// logicalTile gives the translated coordinate of a Tensix tile, which is its own
+// where a grid has none for it.
+func logicalTile(g *boards.Grid, t boards.Tile) boards.Tile {
+	if x := slices.Index(g.Columns, t.X); x >= 0 {
+		t.X = g.First + uint8(x)
+	}
+	if y := slices.Index(g.Lines, t.Y); y >= 0 {
+		t.Y = g.First + uint8(y)
+	}
+	return t
+}
+
+// storeRegister is a 32-bit store to a register, by the host or a core.
+func (t *tensix) storeRegister(address uint64, value uint32) (ok bool) {
+	if address == t.tiles.grid.Reset.Address {
+		return t.setSoftReset(value)
+	}
+	if t.tiles.grid.Register(boards.Tensix, address) == nil {
+		return false
+	}
+	t.registers[address] = value
+	return true
+}
+
+// setSoftReset stops the cores whose bits are set and starts those whose bits
+// become clear.
+func (t *tensix) setSoftReset(value uint32) (ok bool) {
+	reset := &t.tiles.grid.Reset
+	value &^= reset.Ignored
+	if value&^reset.Mask != 0 {
+		return false
+	}
+	for i := range t.cores {
+		if c := &t.cores[i]; c.held(t.softReset) && !c.held(value) {
+			c.hart.Reset(t.start(&c.reset))
+		}
+	}
+	t.softReset = value
+	return true
+}
+
+// start is the address a core starts at.
+func (t *tensix) start(c *boards.Core) uint32 {
+	if t.registers[c.OverrideRegister]>>c.OverrideBit&1 != 0 {
+		return t.registers[c.PCRegister]
+	}
+	return c.PC
+}

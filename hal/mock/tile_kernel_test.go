@@ -1,0 +1,288 @@
+package mock
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+)
+
+// The kernels in testdata/kernels, run as a host without a driver would: through
+// a movable window.
+
+const (
+	flagAddress = 0x10000
+	argsAddress = 0x10010
+	flagDone    = 0x600df00d
+
+	allHeld       = 0x47800
+	briscReleased = 0x47000
+)
+
+// kernel gives the program in an ELF file, which is linked at 0.
+func kernel(t testing.TB, name string) []byte {
+	t.Helper()
+	f, err := elf.Open("../../testdata/kernels/" + name + ".elf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Vaddr == 0 {
+			program, err := io.ReadAll(p.Open())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return program
+		}
+	}
+	t.Fatalf("%s has nothing to load at 0", name)
+	return nil
+}
+
+// rig is a device and a window onto its tiles.
+type rig struct {
+	testing.TB
+	*Device
+	window hal.Aperture
+	target fbs.Target
+}
+
+func newRig(t testing.TB, b *boards.Board) *rig {
+	t.Helper()
+	r := &rig{TB: t, Device: NewWith(b, NewTiles(b))}
+	var err error
+	if r.window, err = r.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 1 << 21, Slot: fbs.NoSlot}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// at chooses the tile that what follows is about.
+func (r *rig) at(tile boards.Tile) *rig {
+	r.target = fbs.Target{X: tile.X, Y: tile.Y, Ordering: gen.OrderingDefault}
+	return r
+}
+
+// rectangle chooses all Tensix tiles in a rectangle.
+func (r *rig) rectangle(first, last boards.Tile) *rig {
+	r.target = fbs.Target{X: last.X, Y: last.Y, XStart: first.X, YStart: first.Y, Multicast: true, Ordering: gen.OrderingDefault}
+	return r
+}
+
+// reach points the window at an address and gives the offset of it.
+func (r *rig) reach(address uint64) uint64 {
+	r.Helper()
+	inside := address % (1 << 21)
+	if c := r.Point(&r.window, r.target, address-inside); c != hal.OK {
+		r.Fatal(c, r.Refusal())
+	}
+	return inside
+}
+
+func (r *rig) write(address uint64, data []byte) {
+	r.Helper()
+	if c := r.window.CopyIn(r.reach(address), 4, gen.AccessExact, data); c != hal.OK {
+		r.Fatal(c, r.Refusal())
+	}
+}
+
+func (r *rig) writeWords(address uint64, words ...uint32) {
+	r.Helper()
+	r.write(address, wordBytes(words...))
+}
+
+func (r *rig) read(address uint64, size int) []byte {
+	r.Helper()
+	data := make([]byte, size)
+	if c := r.window.CopyOut(r.reach(address), 4, gen.AccessExact, data); c != hal.OK {
+		r.Fatal(c, r.Refusal())
+	}
+	return data
+}
+
+func (r *rig) readWord(address uint64) uint32 {
+	r.Helper()
+	return word(r.read(address, 4))
+}
+
+func (r *rig) reset(value uint32) {
+	r.Helper()
+	r.writeWords(r.board.Grid.Reset.Address, value)
+}
+
+// wait polls the flag.
+func (r *rig) wait() {
+	r.Helper()
+	for range 100_000 {
+		if r.readWord(flagAddress) == flagDone {
+			return
+		}
+	}
+	r.Fatal("the kernel does not end")
+}
+
+func wordBytes(words ...uint32) (b []byte) {
+	for _, w := range words {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	return b
+}
+
+// run runs a kernel that is loaded, with arguments, to its end.
+func (r *rig) run(args ...uint32) {
+	r.Helper()
+	r.writeWords(argsAddress, args...)
+	r.writeWords(flagAddress, 0)
+	r.reset(briscReleased)
+	r.wait()
+	r.reset(allHeld)
+}
+
+// places gives a Tensix tile in the middle of each board, and its last.
+var places = []struct {
+	board *boards.Board
+	tile  boards.Tile
+}{
+	{&boards.Wormhole, boards.Tile{X: 6, Y: 7}},
+	{&boards.Wormhole, boards.Tile{X: 25, Y: 27}}, // translated: (9,11)
+	{&boards.Blackhole, boards.Tile{X: 10, Y: 5}},
+	{&boards.Blackhole, boards.Tile{X: 16, Y: 11}},
+}
+
+// TestKernelsAreTheRecordedPrograms: the ELF files of the recordings' sources
+// hold what the recordings load at 0.
+func TestKernelsAreTheRecordedPrograms(t *testing.T) {
+	for name, recordings := range map[string][]capture{"twoop": captures[:2], "mlp": captures[2:]} {
+		program := kernel(t, name)
+		for _, c := range recordings {
+			if got := stored(mmiotrace(t, c.name), c.l1, (len(program)+7)&^7); !bytes.Equal(got[:len(program)], program) {
+				t.Errorf("%s.elf is not what %s loads", name, c.name)
+			}
+		}
+	}
+}
+
+// TestKernelsCompute: each kernel with random arguments and data against the
+// same in Go, on every place.
+func TestKernelsCompute(t *testing.T) {
+	const a, b, c = 0x20000, 0x28000, 0x30000
+	for _, k := range []struct {
+		name string
+		run  func(r *rig, random *rand.Rand) (got, want []byte)
+	}{
+		{"sum", func(r *rig, random *rand.Rand) (got, want []byte) {
+			in := randomBytes(random, 4*random.IntN(300))
+			r.write(a, in)
+			r.run(uint32(len(in)/4), a, c)
+			sum := uint32(0)
+			for i := 0; i < len(in); i += 4 {
+				sum += word(in[i:])
+			}
+			return r.read(c, 4), wordBytes(sum)
+		}},
+		{"copy", func(r *rig, random *rand.Rand) (got, want []byte) {
+			in, before := randomBytes(random, 1024), randomBytes(random, 1040)
+			size, from, to := random.IntN(1000), random.IntN(20), random.IntN(20)
+			r.write(a, in)
+			r.write(b, before)
+			r.run(uint32(size), uint32(a+from), uint32(b+to))
+			copy(before[to:], in[from:from+size])
+			return r.read(b, len(before)), before
+		}},
+		{"matmul", func(r *rig, random *rand.Rand) (got, want []byte) {
+			x, y := randomBytes(random, 256), randomBytes(random, 256)
+			r.write(a, x)
+			r.write(b, y)
+			r.run(a, b, c)
+			for i := range 64 {
+				sum := uint32(0)
+				for k := range 8 {
+					sum += word(x[4*(i/8*8+k):]) * word(y[4*(8*k+i%8):])
+				}
+				want = append(want, wordBytes(sum)...)
+			}
+			return r.read(c, 256), want
+		}},
+		{"saxpy", func(r *rig, random *rand.Rand) (got, want []byte) {
+			x, y, alpha := randomBytes(random, 400), randomBytes(random, 400), word(randomBytes(random, 4))
+			r.write(a, x)
+			r.write(b, y)
+			r.run(100, alpha, a, b)
+			for i := 0; i < 400; i += 4 {
+				product := int64(int32(alpha)) * int64(int32(word(x[i:])))
+				want = append(want, wordBytes(word(y[i:])+uint32(product>>16))...)
+			}
+			return r.read(b, 400), want
+		}},
+		{"mcast", func(r *rig, random *rand.Rand) (got, want []byte) {
+			w, x := randomBytes(random, 400), randomBytes(random, 400)
+			r.write(a, w)
+			r.write(b, x)
+			r.run(100, a, b, c)
+			return r.read(c, 400), products(w, x)
+		}},
+	} {
+		for _, p := range places {
+			random := rand.New(rand.NewPCG(3, 4))
+			r := newRig(t, p.board).at(p.tile)
+			r.write(0, kernel(t, k.name))
+			for run := range 20 {
+				if got, want := k.run(r, random); !bytes.Equal(got, want) {
+					t.Fatalf("%s on %s %v, run %d:\n%x, want\n%x", k.name, p.board.Name, p.tile, run, got, want)
+				}
+			}
+		}
+	}
+}
+
+func products(w, x []byte) (y []byte) {
+	for i := 0; i < len(x); i += 4 {
+		y = append(y, wordBytes(word(w[i:])*word(x[i:]))...)
+	}
+	return y
+}
+
+// TestMulticastKernelRunsOnFourTiles: program, arguments and weights go to four
+// tiles at once, and so does the release from reset; each has an input of its
+// own. The rectangle lies across the column of DRAM in the middle.
+func TestMulticastKernelRunsOnFourTiles(t *testing.T) {
+	const w, x, y = 0x20000, 0x21000, 0x22000
+	for _, p := range []struct {
+		board       *boards.Board
+		first, last boards.Tile
+		tiles       []boards.Tile
+	}{
+		{&boards.Wormhole, boards.Tile{X: 4, Y: 5}, boards.Tile{X: 6, Y: 7}, []boards.Tile{{X: 4, Y: 5}, {X: 6, Y: 5}, {X: 4, Y: 7}, {X: 6, Y: 7}}},
+		{&boards.Blackhole, boards.Tile{X: 7, Y: 2}, boards.Tile{X: 10, Y: 3}, []boards.Tile{{X: 7, Y: 2}, {X: 10, Y: 2}, {X: 7, Y: 3}, {X: 10, Y: 3}}},
+	} {
+		random := rand.New(rand.NewPCG(5, 6))
+		r := newRig(t, p.board)
+		weights := randomBytes(random, 400)
+		r.rectangle(p.first, p.last)
+		r.write(0, kernel(t, "mcast"))
+		r.writeWords(argsAddress, 100, w, x, y)
+		r.writeWords(flagAddress, 0)
+		r.write(w, weights)
+		var inputs [][]byte
+		for _, tile := range p.tiles {
+			in := randomBytes(random, 400)
+			inputs = append(inputs, in)
+			r.at(tile).write(x, in)
+		}
+		r.rectangle(p.first, p.last).reset(briscReleased)
+		for i, tile := range p.tiles {
+			r.at(tile).wait()
+			if got, want := r.read(y, 400), products(weights, inputs[i]); !bytes.Equal(got, want) {
+				t.Errorf("%s %v:\n%x, want\n%x", p.board.Name, tile, got, want)
+			}
+		}
+	}
+}

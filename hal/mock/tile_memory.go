@@ -1,0 +1,31 @@
+package mock
+
+// ram is the memory of a tile or core. Unlike Memory it is fast where accesses
+// jump about, as those of a core do. Pages come into being when they are
+// stored to.
+type ram struct {
+	size  uint64
+	pages []*page
+}
+
+// covers tells whether an aligned access at an address is inside.
+func (m *ram) covers(address uint64) bool { return address < m.size }
+
+func (m *ram) load(address uint64, width uint8) uint64 {
+	n := address / pageSize
+	if n >= uint64(len(m.pages)) || m.pages[n] == nil {
+		return 0
+	}
+	return get(m.pages[n][address%pageSize:], width)
+}
+
+func (m *ram) store(address uint64, width uint8, value uint64) {
+	if m.pages == nil {
+		m.pages = make([]*page, (m.size+pageSize-1)/pageSize)
+	}
+	p := &m.pages[address/pageSize]
+	if *p == nil {
+		*p = new(page)
+	}
+	put((*p)[address%pageSize:], width, value)
+}

@@ -1,0 +1,138 @@
+package mock
+
+import (
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+)
+
+// window is the state of one hardware window.
+type window struct {
+	taken   bool // by Map
+	words   boards.Words
+	written uint8 // one bit for each 4 bytes of words that were ever stored
+
+	// What words means, while known is set.
+	known       bool
+	target      fbs.Target
+	address     uint64
+	first, last boards.Tile // corners in NoC 0 coordinates; the same tile of a unicast
+}
+
+// configure stores to a configuration register. Registers are judged when the
+// window is used: between the stores of one configuration they make no sense.
+func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) hal.Code {
+	l := d.board.TLB
+	if l.Group(slot).Kernel(slot) {
+		return d.refuse("window %d belongs to the kernel driver", slot)
+	}
+	w := &d.windows[slot]
+	word, shift := inside/uint64(l.ConfigWidth), 8*(inside%uint64(l.ConfigWidth))
+	w.words[word] = w.words[word]&^(fbs.WidthMask(width)<<shift) | value<<shift
+	for i := inside / 4; i < (inside+uint64(width))/4; i++ {
+		w.written |= 1 << i
+	}
+	w.known = false
+	return hal.OK
+}
+
+// aim gives the window as it is pointed, if it is, and in a way that the
+// maker's simulator accepts (ttsim v1.10.0 src/libttsim.cpp, tlb_translate and
+// tlb_translate_bar4).
+func (d *Device) aim(slot int) (*window, hal.Code) {
+	w := &d.windows[slot]
+	if w.known {
+		return w, hal.OK
+	}
+	l := d.board.TLB
+	g := l.Group(slot)
+	f := &g.Fields
+	if w.written != 1<<(l.ConfigStride/4)-1 {
+		return w, d.refuse("window %d is not pointed", slot)
+	}
+	if l.Extract(w.words, f.Linked) != 0 {
+		return w, d.refuse("window %d is linked", slot)
+	}
+	if l.Extract(w.words, f.Ordering) == 3 {
+		return w, d.refuse("window %d has ordering 3", slot)
+	}
+	xStart, yStart := l.Extract(w.words, f.XStart), l.Extract(w.words, f.YStart)
+	if l.Extract(w.words, f.Multicast) == 0 && xStart|yStart != 0 {
+		return w, d.refuse("window %d is a unicast with the start corner (%d,%d)", slot, xStart, yStart)
+	}
+	target, address, ok := l.Decode(g, w.words)
+	if !ok {
+		return w, d.refuse("window %d has the configuration %#x, with bits that mean nothing", slot, w.words)
+	}
+	w.target, w.address = target, address
+	if c := d.checkTarget(slot, g, target); c != hal.OK {
+		return w, c
+	}
+	w.known = true
+	return w, hal.OK
+}
+
+// checkTarget refuses targets that the registers can express and the simulator
+// does not follow, or that are not there, and finds the tiles of the rest.
+func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.Target) hal.Code {
+	w, grid := &d.windows[slot], d.board.Grid
+	switch {
+	case t.NoC != 0:
+		return d.refuse("window %d goes over NoC %d, which the simulator does not have for windows", slot, t.NoC)
+	case t.StaticVC != 0 && g.Fields.UseStaticVC.Bits != 0:
+		return d.refuse("window %d has a static virtual channel, which the simulator does not have on this board", slot)
+	case t.Multicast && g.Size == 4<<30:
+		return d.refuse("window %d of 4 GiB is a multicast, which the simulator does not have", slot)
+	}
+	var ok bool
+	if w.last, ok = grid.NoC0(t.X, t.Y); !ok || grid.Kind(w.last) == boards.Router {
+		return d.refuse("window %d points at (%d,%d), where there is no tile", slot, t.X, t.Y)
+	}
+	if !t.Multicast {
+		w.first = w.last
+		return hal.OK
+	}
+	if w.first, ok = grid.NoC0(t.XStart, t.YStart); !ok {
+		return d.refuse("window %d starts at (%d,%d), where there is no tile", slot, t.XStart, t.YStart)
+	}
+	if w.first.X > w.last.X || w.first.Y > w.last.Y {
+		return d.refuse("window %d is a multicast whose start (%d,%d) is past its end (%d,%d)", slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
+	}
+	if grid.Kind(w.first) != boards.Tensix || grid.Kind(w.last) != boards.Tensix {
+		return d.refuse("window %d is a multicast with a corner that is no Tensix tile", slot)
+	}
+	return hal.OK
+}
+
+// tilePlace is the place of an address in a tile, if something is there that
+// takes the access.
+func (d *Device) tilePlace(tile boards.Tile, address uint64, at access, value uint64) (Place, hal.Code) {
+	grid := d.board.Grid
+	home := grid.Home(tile)
+	place := Place{Tile: true, X: home.X, Y: home.Y, Address: address}
+	kind := grid.Kind(tile)
+	if grid.Memory(kind, address, uint64(at.width)) != nil {
+		return place, hal.OK
+	}
+	return place, d.checkRegister(kind, place, at, value)
+}
+
+func (d *Device) checkRegister(kind boards.Kind, place Place, at access, value uint64) hal.Code {
+	reset := &d.board.Grid.Reset
+	r := d.board.Grid.Register(kind, place.Address)
+	isReset := hasReset(kind) && place.Address == reset.Address
+	switch {
+	case r == nil && !isReset:
+		return d.refuse("the %s (%d,%d) has nothing at %#x", kind, place.X, place.Y, place.Address)
+	case at.width != 4:
+		return d.refuse("register %#x of the %s (%d,%d): accesses of %d bytes are not allowed", place.Address, kind, place.X, place.Y, at.width)
+	case isReset && value&^uint64(reset.Mask|reset.Ignored) != 0:
+		return d.refuse("reset register of the %s (%d,%d): %#x has bits outside %#x", kind, place.X, place.Y, value, reset.Mask)
+	case r != nil && r.StoreOnly && at.op == Load:
+		return d.refuse("%s of the %s (%d,%d) cannot be read", r.Name, kind, place.X, place.Y)
+	}
+	return hal.OK
+}
+
+// hasReset tells whether tiles of a kind have the reset register.
+func hasReset(k boards.Kind) bool { return k == boards.Tensix || k == boards.Ethernet }

@@ -1,0 +1,238 @@
+package hal
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options changes how a device is opened. The zero value is not the default:
+// slot 0 is a hardware window.
+type Options struct {
+	// Slot is the hardware window of the first Tlb window that is mapped,
+	// instead of the image's choice; each further one takes the next. -1: the
+	// image's choice.
+	Slot int
+}
+
+// Open opens a device by name: "pci:VVVV:DDDD" is the only function with that
+// vendor and device id, "pci:DDDD:BB:DD.F" the one at that address, all in hex.
+// It switches memory decoding on and refuses a function that a kernel driver
+// owns. The error is a *Fault whose reason says what to do next.
+func Open(name string, options Options) (Device, error) {
+	const usage = "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex"
+	kind, rest := cut(name, ':')
+	if kind != "pci" {
+		return nil, &Fault{Usage, name + ": no such kind of device" + usage}
+	}
+	n, ok := parsePCI(rest)
+	if !ok {
+		return nil, &Fault{Usage, name + ": not a PCI device name" + usage}
+	}
+	return openPCI(name, n, options)
+}
+
+// pciName is what follows "pci:": an address, or ids where that is empty.
+type pciName struct {
+	address        string
+	vendor, device uint16
+}
+
+func parsePCI(s string) (n pciName, ok bool) {
+	first, rest := cut(s, ':')
+	second, third := cut(rest, ':')
+	if third == "" {
+		vendor, ok1 := parseHex(first, 4, 4)
+		device, ok2 := parseHex(second, 4, 4)
+		return pciName{vendor: uint16(vendor), device: uint16(device)}, ok1 && ok2 && len(s) == 9
+	}
+	slot, function := cut(third, '.')
+	_, ok1 := parseHex(first, 4, 8) // Intel VMD numbers its domains from 0x10000
+	_, ok2 := parseHex(second, 2, 2)
+	d, ok3 := parseHex(slot, 2, 2)
+	f, ok4 := parseHex(function, 1, 1)
+	return pciName{address: lower(s)}, ok1 && ok2 && ok3 && ok4 && d < 32 && f < 8
+}
+
+// findPCI gives the address of the function that a name means.
+func findPCI(name string, n pciName) (string, error) {
+	const none = ": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again"
+	if n.address != "" {
+		fd, err := unix.Open(sysfs+"/"+n.address, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return "", &Fault{NoDevice, name + none}
+		}
+		unix.Close(fd)
+		return n.address, nil
+	}
+	addresses, err := listFolder(sysfs)
+	if err != nil {
+		return "", err
+	}
+	found, list := addresses[:0], ""
+	for _, address := range addresses {
+		vendor, device, err := readIDs(sysfs + "/" + address)
+		if err != nil {
+			return "", err
+		}
+		if vendor == n.vendor && device == n.device {
+			found = append(found, address)
+			list += " pci:" + address
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", &Fault{NoDevice, name + none}
+	case 1:
+		return found[0], nil
+	}
+	return "", &Fault{Usage, name + ": " + strconv.Itoa(len(found)) + " devices have these ids; name one by its address:" + list}
+}
+
+func readIDs(folder string) (vendor, device uint16, err error) {
+	v, err := readNumber(folder + "/vendor")
+	if err != nil {
+		return 0, 0, err
+	}
+	d, err := readNumber(folder + "/device")
+	return uint16(v), uint16(d), err
+}
+
+// readNumber reads a file that holds one number and a newline.
+func readNumber(path string) (uint64, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return 0, err
+	}
+	digits, _ := cut(text, '\n')
+	v, ok := parse0x(digits)
+	if !ok {
+		return 0, &Fault{NoDevice, path + ": not a number"}
+	}
+	return v, nil
+}
+
+// parseHex parses a number of lenMin to lenMax hex digits and nothing else.
+// strconv's errors quote what they could not parse, for 5 KB of program.
+func parseHex(s string, lenMin, lenMax int) (v uint64, ok bool) {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		v = v<<4 | uint64(c)
+	}
+	return v, len(s) >= lenMin && len(s) <= lenMax
+}
+
+// parse0x parses a number as sysfs writes it: 0x and up to 16 hex digits.
+func parse0x(s string) (uint64, bool) {
+	if len(s) < 2 || s[:2] != "0x" {
+		return 0, false
+	}
+	return parseHex(s[2:], 1, 16)
+}
+
+// cut splits s at the first separator; after is empty where there is none.
+func cut(s string, separator byte) (before, after string) {
+	for i := range len(s) {
+		if s[i] == separator {
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
+}
+
+// lower folds hex digits to the case of sysfs.
+func lower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if c >= 'A' && c <= 'F' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// hex formats v with the digits of sysfs, at least four.
+func hex(v uint64) string {
+	s := strconv.FormatUint(v, 16)
+	return "0000"[min(len(s), 4):] + s
+}
+
+// failed turns a failed system call on a path into a fault.
+func failed(call, path string, err error) *Fault {
+	reason := call + " " + path + ": "
+	errno, _ := err.(unix.Errno)
+	switch errno {
+	case unix.EACCES, unix.EPERM:
+		return &Fault{Denied, reason + unix.ErrnoName(errno) + "; run as root, or give this user access to the file (kernel lockdown forbids it to everyone)"}
+	case 0:
+		return &Fault{Internal, reason + "no reason given"}
+	}
+	return &Fault{NoDevice, reason + unix.ErrnoName(errno)}
+}
+
+// readFile reads a small file whole.
+func readFile(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", failed("open", path, err)
+	}
+	defer unix.Close(fd)
+	buffer := make([]byte, 4096) // a sysfs attribute is one page at most
+	n, err := unix.Read(fd, buffer)
+	if err != nil {
+		return "", failed("read", path, err)
+	}
+	return string(buffer[:n]), nil
+}
+
+// writeFile writes text to a file that exists.
+func writeFile(path, text string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return failed("open", path, err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte(text)); err != nil {
+		return failed("write", path, err)
+	}
+	return nil
+}
+
+// listFolder gives the names in a folder in order.
+func listFolder(path string) (names []string, err error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, failed("open", path, err)
+	}
+	defer unix.Close(fd)
+	buffer := make([]byte, 8192)
+	for {
+		n, err := unix.Getdents(fd, buffer)
+		if err != nil {
+			return nil, failed("getdents", path, err)
+		}
+		if n == 0 {
+			return sorted(names), nil
+		}
+		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
+	}
+}
+
+func sorted(names []string) []string {
+	for i := range names {
+		for j := i; j > 0 && names[j] < names[j-1]; j-- {
+			names[j], names[j-1] = names[j-1], names[j]
+		}
+	}
+	return names
+}

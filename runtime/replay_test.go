@@ -1,0 +1,403 @@
+package runtime_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+)
+
+// view assembles and verifies a listing.
+func view(t testing.TB, source string) *fbs.View {
+	t.Helper()
+	image, err := listing.Parse("test.lms", []byte(source), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+const ivshmem = `lightmetal 1
+target ivshmem 1af4:1110 bar2 0x100000
+window m bar2 offset 0x0 size 0x100000
+`
+
+// on loads a listing for ivshmem, which is plain memory, on a mock.
+func on(t testing.TB, source string) (*runtime.Replay, *mock.Device) {
+	t.Helper()
+	device := mock.New(&boards.Ivshmem)
+	replay, err := runtime.Load(view(t, ivshmem+source), runtime.AnySlot, device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { replay.Close() })
+	return replay, device
+}
+
+// memory loads a range of the mock's shared memory by an aperture of its own.
+func memory(t testing.TB, device *mock.Device, offset, size uint64) []byte {
+	t.Helper()
+	a, err := device.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, size)
+	if code := a.CopyOut(offset, 1, gen.AccessExact, data); code != hal.OK {
+		t.Fatal(code)
+	}
+	return data
+}
+
+func run(t testing.TB, r *runtime.Replay, want hal.Code) runtime.Result {
+	t.Helper()
+	result := r.Run(0)
+	if result.Code != want {
+		t.Fatalf("ended with %v at command %d, want %v", result.Code, result.Command, want)
+	}
+	return result
+}
+
+func TestStoresOfEveryWidthReachTheDevice(t *testing.T) {
+	r, device := on(t, `
+main:
+  write.1 m+0x0 0x11
+  write.2 m+0x2 0x2222
+  write.4 m+0x4 0x44444444
+  write.8 m+0x8 0x8888888888888888
+  write.4 m+0x4 0x00ff0000 mask 0x00ff0000
+`)
+	run(t, r, hal.OK)
+	want := []byte{0x11, 0, 0x22, 0x22, 0x44, 0x44, 0xff, 0x44, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88}
+	if got := memory(t, device, 0, 16); !bytes.Equal(got, want) {
+		t.Errorf("device has % x, want % x", got, want)
+	}
+}
+
+func TestInputGoesInAndOutputComesBack(t *testing.T) {
+	r, _ := on(t, `
+tensor a input int32[4] = int32 1 2 3 4
+tensor d output int32[4]
+main:
+  copy.4 m+0x100 <- a[0:16]
+  copy.4 d[0:8] <- m+0x108
+  copy.4 d[8:16] <- m+0x100
+`)
+	words := func(data []byte) (list [4]int32) {
+		for i := range list {
+			list[i] = int32(binary.LittleEndian.Uint32(data[4*i:]))
+		}
+		return list
+	}
+	run(t, r, hal.OK)
+	if got := words(r.Output(1)); got != [4]int32{3, 4, 1, 2} {
+		t.Errorf("recorded input gives %v", got)
+	}
+	input := r.Input(0)
+	if got := words(input); got != [4]int32{1, 2, 3, 4} {
+		t.Errorf("an input that is taken over starts as %v, not as recorded", got)
+	}
+	binary.LittleEndian.PutUint32(input[4:], 99)
+	run(t, r, hal.OK)
+	if got := words(r.Output(1)); got != [4]int32{3, 4, 1, 99} {
+		t.Errorf("new input gives %v", got)
+	}
+}
+
+func TestInputWithoutDataIsRefusedBeforeTheFirstStore(t *testing.T) {
+	r, device := on(t, `
+tensor a input int32[1]
+main:
+  write.4 m+0x0 0x1
+  copy.4 m+0x100 <- a[0:4]
+`)
+	before := device.Operations()
+	run(t, r, hal.InputMissing)
+	if device.Operations() != before {
+		t.Error("the device was touched")
+	}
+	r.Input(0)
+	run(t, r, hal.OK)
+}
+
+func TestFailureRunsSafeAndDisables(t *testing.T) {
+	r, device := on(t, `
+main:
+  write.4 m+0x0 0x7
+  expect.4 m+0x0 & 0xf == 0x8
+  write.4 m+0x4 0x1
+safe:
+  write.4 m+0x8 0x5afe
+`)
+	result := run(t, r, hal.ExpectFailed)
+	if result.Command != 1 || result.Got != 7 || result.Want != 8 || result.Mask != 0xf || !result.SafeRan || result.Safe != hal.OK {
+		t.Errorf("%+v", result)
+	}
+	if got := memory(t, device, 0, 12); !bytes.Equal(got, []byte{7, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0x5a, 0, 0}) {
+		t.Errorf("device has % x", got)
+	}
+	before := device.Operations()
+	run(t, r, hal.Disabled)
+	if device.Operations() != before {
+		t.Error("a disabled replay touched the device")
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	r, device := on(t, `
+main:
+  expect.4 m+0x0 == 0x1 else ignore
+  expect.4 m+0x0 == 0x2 else defer
+  expect.4 m+0x0 == 0x3 else defer
+  write.4 m+0x4 0x9
+`)
+	result := run(t, r, hal.ExpectFailed)
+	if result.Command != 1 || result.Want != 2 || result.Ignored != 1 {
+		t.Errorf("%+v, want the first deferred failure and one ignored", result)
+	}
+	if got := memory(t, device, 4, 1)[0]; got != 9 {
+		t.Error("a deferred failure stopped the run")
+	}
+}
+
+func TestEveryConditionIsCheckedBothWays(t *testing.T) {
+	for _, test := range []struct {
+		condition string
+		holds     bool
+	}{
+		{"& 0xff == 0x5a", true}, {"& 0xff == 0x5b", false},
+		{"& 0xff != 0x5b", true}, {"& 0xff != 0x5a", false},
+		{"any-set 0x12", true}, {"any-set 0x21", false},
+		{"any-clear 0x20", true}, {"any-clear 0x5a", false},
+	} {
+		want := hal.ExpectFailed
+		if test.holds {
+			want = hal.OK
+		}
+		r, _ := on(t, "main:\n  write.4 m+0x0 0x1115a\n  expect.4 m+0x0 "+test.condition+"\n")
+		run(t, r, want)
+	}
+}
+
+func TestPollWaitsUntilItsDeadline(t *testing.T) {
+	const listing = "main:\n  poll.4 m+0x0 == 0x1 within 1ms every 100us\n"
+	r, device := on(t, listing)
+	result := run(t, r, hal.DeadlinePassed)
+	if result.Got != 0 || result.Want != 1 {
+		t.Errorf("%+v", result)
+	}
+	// 1 ms at 100 us apart: a load before, one after each interval, and the
+	// loads themselves take a little time.
+	if n := device.Operations(); n < 10 || n > 12 {
+		t.Errorf("%d loads", n)
+	}
+}
+
+func TestPollSeesALateBit(t *testing.T) {
+	r, device := on(t, "main:\n  write.4 m+0x0 0x1\n  poll.4 m+0x0 & 0x1 == 0x1 within 1ms\n")
+	device.Inject(mock.Fault{Kind: mock.Late, Place: mock.Place{Bar: 2}, Mask: 1, Loads: 20})
+	run(t, r, hal.OK)
+	if n := device.Operations(); n < 21 {
+		t.Errorf("%d operations: the bit was not late", n)
+	}
+}
+
+func TestDeviceThatIsGoneIsReported(t *testing.T) {
+	for _, body := range []string{
+		"  expect.4 m+0x0 == 0x0\n",
+		"  poll.4 m+0x0 == 0x0 within 1ms\n",
+		"  copy.4 d[0:4] <- m+0x0\n",
+		"  compare.4 m+0x0 uint32 == hex 00000000\n",
+	} {
+		r, device := on(t, "tensor d output uint32[1]\nmain:\n"+body+"  copy.4 d[0:4] <- m+0x0\n")
+		device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
+		if result := r.Run(0); result.Code != hal.DeviceGone {
+			t.Errorf("%q ends with %v", body, result.Code)
+		}
+	}
+}
+
+func TestBusFaultIsReportedWithItsCommand(t *testing.T) {
+	r, device := on(t, "main:\n  write.4 m+0x0 0x1\n  write.4 m+0x4 0x1\n")
+	device.Inject(mock.Fault{Kind: mock.BusFault, Operation: 2})
+	if result := run(t, r, hal.BusFault); result.Command != 1 {
+		t.Errorf("%+v", result)
+	}
+}
+
+func TestCalledSequenceRunsInPlace(t *testing.T) {
+	r, device := on(t, `
+main:
+  write.1 m+0x0 0x1
+  call sub
+  write.1 m+0x2 0x3
+sub:
+  write.1 m+0x1 0x2
+`)
+	device.Record(true)
+	run(t, r, hal.OK)
+	var order []uint64
+	for _, a := range device.Journal() {
+		order = append(order, a.Place.Address)
+	}
+	if len(order) != 3 || order[0] != 0 || order[1] != 1 || order[2] != 2 {
+		t.Errorf("stores at %v", order)
+	}
+}
+
+func TestFailureInsideACalleeNamesTheCalleesCommand(t *testing.T) {
+	r, _ := on(t, "main:\n  call sub\nsub:\n  write.1 m+0x0 0x1\n  expect.1 m+0x0 == 0x2\n")
+	if result := run(t, r, hal.ExpectFailed); result.Command != 3 {
+		t.Errorf("command %d, want 3", result.Command)
+	}
+}
+
+func TestMarksMeasureScopes(t *testing.T) {
+	v := view(t, ivshmem+"main:\n  begin \"s\"\n  delay 5ms\n  end \"s\"\n  mark \"p\"\n")
+	r, err := runtime.Load(v, runtime.AnySlot, mock.New(&boards.Ivshmem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	run(t, r, hal.OK)
+	run(t, r, hal.OK)
+	for i, name := range v.Names {
+		s := r.Scopes()[i]
+		if name == "s" && (s.Count != 2 || s.Total != 10_000_000 || s.Longest != 5_000_000) {
+			t.Errorf("scope: %+v", s)
+		}
+		if name == "p" && (s.Count != 2 || s.Total != 0) {
+			t.Errorf("point: %+v", s)
+		}
+	}
+}
+
+func TestCompareModes(t *testing.T) {
+	floats := func(list ...float32) string {
+		text := ""
+		for _, f := range list {
+			var b [4]byte
+			binary.LittleEndian.PutUint32(b[:], math.Float32bits(f))
+			for _, x := range b {
+				text += string("0123456789abcdef"[x>>4]) + string("0123456789abcdef"[x&15])
+			}
+		}
+		return text
+	}
+	device := floats(1, 2, 3, -4)
+	for _, test := range []struct {
+		compare string
+		golden  string
+		want    hal.Code
+		element uint64
+	}{
+		{"", floats(1, 2, 3, -4), hal.OK, 0},
+		{"", floats(1, 2, 3.0000002, -4), hal.CompareFailed, 2},
+		{"absolute 0.1 relative 0", floats(1.05, 2, 3, -4), hal.OK, 0},
+		{"absolute 0.1 relative 0", floats(1.2, 2, 3, -4), hal.CompareFailed, 0},
+		{"absolute 0 relative 0.1", floats(1, 2, 3, -4.3), hal.OK, 0},
+		{"absolute 0 relative 0.1", floats(1, 2, 3, -4.5), hal.CompareFailed, 3},
+		{"absolute 1 relative 1", floats(1, float32(math.NaN()), 3, -4), hal.CompareFailed, 1},
+		{"correlation 0.99", floats(10, 20, 30, -40), hal.OK, 0},
+		{"correlation 0.99", floats(10, 20, 30, 40), hal.CompareFailed, 0},
+	} {
+		r, _ := on(t, "main:\n  copy.4 m+0x0 <- hex "+device+"\n  compare.4 m+0x0 float32 == hex "+test.golden+" "+test.compare+"\n")
+		if result := r.Run(0); result.Code != test.want || result.Element != test.element {
+			t.Errorf("%s: %v at element %d, want %v at %d", test.compare, result.Code, result.Element, test.want, test.element)
+		}
+	}
+}
+
+func TestElementTypesOfCompare(t *testing.T) {
+	for _, test := range []struct{ dtype, near, far, got string }{
+		{"int8", "fe", "02", "ff"},           // -1 near -2
+		{"uint8", "fe", "02", "ff"},          // 255 near 254
+		{"int16", "feff", "0200", "ffff"},    // -1 near -2
+		{"float16", "003c", "0044", "013c"},  // 1.001 near 1, not 4
+		{"bfloat16", "803f", "8040", "813f"}, // 1.0078 near 1, not 4
+		{"int64", "feffffffffffffff", "0200000000000000", "ffffffffffffffff"},
+		{"float64", "000000000000f03f", "0000000000001040", "010000000000f03f"},
+	} {
+		for golden, want := range map[string]hal.Code{test.near: hal.OK, test.far: hal.CompareFailed} {
+			r, _ := on(t, "main:\n  copy.1 m+0x0 <- hex "+test.got+"\n  compare.1 m+0x0 "+test.dtype+" == hex "+golden+" absolute 1 relative 0\n")
+			if result := r.Run(0); result.Code != want {
+				t.Errorf("%s: %s against %s ends with %v, want %v", test.dtype, test.got, golden, result.Code, want)
+			}
+		}
+	}
+}
+
+func TestImageForAnotherDeviceIsRefused(t *testing.T) {
+	v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\n")
+	load := func(devices ...hal.Device) error {
+		_, err := runtime.Load(v, runtime.AnySlot, devices...)
+		return err
+	}
+	small := mock.New(&boards.Ivshmem)
+	small.Resize(2, 1<<16)
+	for _, test := range []struct {
+		err  error
+		code hal.Code
+		want string
+	}{
+		{load(mock.New(&boards.Edu)), hal.WrongDevice, "the image is for ivshmem (1af4:1110), mock:edu is 1234:11e8"},
+		{load(small), hal.WrongDevice, "needs 0x100000 bytes of BAR 2, mock:ivshmem has 0x10000"},
+		{load(), hal.Usage, "the image is for 1 devices, 0 given"},
+	} {
+		if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
+			t.Errorf("%v, want %q", test.err, test.want)
+		}
+	}
+}
+
+func TestAccessThatTheBoardRefusesIsRefusedAtLoad(t *testing.T) {
+	const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 0x100000\nwindow r bar0 offset 0x0 size 0x100000\nmain:\n"
+	for _, test := range []struct{ body, want string }{
+		{"  write.8 r+0x8 0x1\n", "command 0: width 8 is not accepted by edu BAR 0 at 0x8"},
+		{"  write.4 r+0x0 0x1\n  write.2 r+0x8 0x1\n", "command 1: width 2 is not accepted"},
+		{"  fill.4 r+0x100 <- 0x1 size 64 bulk\n", "bulk access is for memory"},
+		{"  fill.4 r+0x7c <- 0x1 size 8\n", "8 bytes are more than one register"},
+	} {
+		_, err := runtime.Load(view(t, edu+test.body), runtime.AnySlot, mock.New(&boards.Edu))
+		if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %q", test.body, err, test.want)
+		}
+	}
+}
+
+func TestArenaLargerThanTheMachineIsRefused(t *testing.T) {
+	v := view(t, ivshmem+"tensor a input uint8[1048576x1048576]\nmain:\n  write.1 m+0x0 0x1\n")
+	_, err := runtime.Load(v, runtime.AnySlot, mock.New(&boards.Ivshmem))
+	if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "the machine has") {
+		t.Error(err)
+	}
+}
+
+func TestRelocationAddsTheBusAddress(t *testing.T) {
+	r, device := on(t, "main:\n  write.8 m+0x0 bus(m)+0x40\n")
+	run(t, r, hal.OK)
+	if got := binary.LittleEndian.Uint64(memory(t, device, 0, 8)); got != r.Window(0).Bus+0x40 || r.Window(0).Bus == 0 {
+		t.Errorf("stored 0x%x, bus address 0x%x", got, r.Window(0).Bus)
+	}
+	_, err := runtime.Load(view(t, ivshmem+"main:\n  write.4 m+0x0 bus(m)+0x0\n"), runtime.AnySlot, device)
+	if hal.CodeOf(err) != hal.WrongDevice {
+		t.Errorf("a bus address that does not fit: %v", err)
+	}
+}

@@ -1,0 +1,197 @@
+package importer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// stores are n stores of one width from an offset on, with the values 1, 2, ...
+func stores(n, width int, offset uint64) (list []string) {
+	for i := range n {
+		list = append(list, access("W", width, offset+uint64(i*width), uint64(i+1)))
+	}
+	return list
+}
+
+// l1 is a trace of a Wormhole with window 166 on L1 of tile (1,1).
+func l1(list ...string) string {
+	return lines(whDevice, append([]string{whPoint(wh166Config, 1, 1, 0)}, list...)...)
+}
+
+func TestStoresToMemoryBecomeBulkCopies(t *testing.T) {
+	text := l1(
+		access("W", 8, wh166+0x10, 0x0807060504030201), access("W", 8, wh166+0x18, 0x100f0e0d0c0b0a09), access("W", 4, wh166+0x20, 0x14131211),
+		access("W", 1, wh166+0x24, 0x15),
+		access("W", 4, wh166+0x40, 0x5), // alone
+		access("W", 4, wh166+0x3c, 0x6), // backwards
+	)
+	image, report := mustImport(t, text, Options{})
+	commands(t, image, `
+point tlb0 (1,1) 0x0
+copyin bulk tlb0+0x10 w8 0102030405060708090a0b0c0d0e0f101112131415
+fence
+write tlb0+0x40 w4 0x5
+write tlb0+0x3c w4 0x6
+`)
+	if got := did(report, "coalesce"); got != "2 writes, 1 copy of 4 stores, 0 polls, 0 expects" {
+		t.Errorf("coalesce: %s", got)
+	}
+	if got := did(report, "fence"); got != "1 store fence behind bulk copies" {
+		t.Errorf("fence: %s", got)
+	}
+}
+
+func TestStoresToRegistersKeepWidthOrderAndCount(t *testing.T) {
+	image, _ := mustImport(t, lines(eduDevice, stores(7, 4, 0x40)...), Options{})
+	if got := show(image); strings.Count(got, "write") != 7 {
+		t.Errorf("a few stores stay as they are:\n%s", got)
+	}
+	image, _ = mustImport(t, lines(eduDevice, stores(8, 4, 0x40)...), Options{})
+	commands(t, image, "\ncopyin exact bar0+0x40 w4 32 bytes\n")
+	// 8 stores of 4 bytes, then 8 of 8: two copies, for the widths must stay.
+	image, _ = mustImport(t, lines(eduDevice, append(stores(8, 4, 0x100), stores(8, 8, 0x120)...)...), Options{})
+	commands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\ncopyin exact bar0+0x120 w8 64 bytes\n")
+}
+
+// A loader holds each command against one rule of the board.
+func TestCopyStaysInsideOneRule(t *testing.T) {
+	device := "PCIDEV 0020 1b360010 b 100000000 0 0 0 0 0 0 4000 0 0 0 0 0 0 nvme"
+	image, _ := mustImport(t, lines(device, stores(16, 4, 0xfe0)...), Options{})
+	commands(t, image, "\ncopyin exact bar0+0xfe0 w4 32 bytes\ncopyin exact bar0+0x1000 w4 32 bytes\n")
+}
+
+func TestMarkAndPointAndLoadBreakARun(t *testing.T) {
+	text := l1(
+		access("W", 4, wh166+0, 1), access("W", 4, wh166+4, 2), "MARK 1.5 here", access("W", 4, wh166+8, 3), access("W", 4, wh166+12, 4),
+		access("R", 4, wh166+0x100, 9),
+		access("W", 4, wh166+16, 5),
+		whPoint(wh166Config, 2, 2, 0),
+		access("W", 4, wh166+20, 6),
+	)
+	image, _ := mustImport(t, text, Options{})
+	commands(t, image, `
+point tlb0 (1,1) 0x0
+copyin bulk tlb0+0x0 w4 0100000002000000
+mark here
+copyin bulk tlb0+0x8 w4 0300000004000000
+fence
+expect tlb0+0x100 w4 0x9 mask 0xffffffff
+write tlb0+0x10 w4 0x5
+point tlb0 (2,2) 0x0
+write tlb0+0x14 w4 0x6
+`)
+}
+
+func TestFenceStandsBeforeWhateverMayDependOnACopy(t *testing.T) {
+	pair := []string{access("W", 4, wh166, 1), access("W", 4, wh166+4, 2)}
+	for _, c := range []struct{ name, next, want string }{
+		{"reset release", whPoint(wh166Config, 1, 1, 0xff000000) + "\n" + access("W", 4, wh166+0xb121b0, 0x47000),
+			"fence\npoint tlb0 (1,1) 0xff000000\nwrite tlb0+0xb121b0 w4 0x47000\n"},
+		{"flag in memory", access("W", 4, wh166+0x100, 1), "fence\nwrite tlb0+0x100 w4 0x1\n"},
+		{"read back", access("R", 4, wh166, 1), "fence\nexpect tlb0+0x0 w4 0x1 mask 0xffffffff\n"},
+		{"register of the BAR", "W 4 0x1ff30060 0x1", "fence\nwrite bar0+0x1ff30060 w4 0x1\n"},
+		{"another copy", access("W", 4, wh166+0x100, 3) + "\n" + access("W", 4, wh166+0x104, 4),
+			"copyin bulk tlb0+0x100 w4 0300000004000000\nfence\n"},
+		{"mark, then a store", "MARK 1.5 go\n" + access("W", 4, wh166+0x100, 1), "mark go\nfence\nwrite tlb0+0x100 w4 0x1\n"},
+		{"nothing", "MARK 1.5 end", "mark end\nfence\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := l1(append(pair, strings.Split(c.next, "\n")...)...)
+			image, _ := mustImport(t, text, Options{})
+			commands(t, image, "point tlb0 (1,1) 0x0\ncopyin bulk tlb0+0x0 w4 0100000002000000\n"+c.want)
+			image, _ = mustImport(t, text, Options{Without: []string{"fence"}})
+			if strings.Contains(show(image), "fence") {
+				t.Error("a fence without the pass")
+			}
+		})
+	}
+}
+
+func TestLoadsFromMemoryBecomeACompare(t *testing.T) {
+	text := l1(
+		access("R", 2, wh166+0, 1), access("R", 2, wh166+2, 2), access("R", 2, wh166+4, 3),
+		access("R", 4, wh166+8, 4), access("R", 8, wh166+16, 5), access("R", 8, wh166+24, 6),
+		whPoint(wh166Config, 1, 1, 0xff000000),
+		access("R", 4, wh166+0xb121b0, 7), access("R", 4, wh166+0xb121b4, 8),
+	)
+	image, report := mustImport(t, text, Options{})
+	commands(t, image, `
+point tlb0 (1,1) 0x0
+compare tlb0+0x0 w2 010002000300
+expect tlb0+0x8 w4 0x4 mask 0xffffffff
+compare tlb0+0x10 w8 05000000000000000600000000000000
+point tlb0 (1,1) 0xff000000
+expect tlb0+0xb121b0 w4 0x7 mask 0xffffffff
+expect tlb0+0xb121b4 w4 0x8 mask 0xffffffff
+`)
+	if got := did(report, "coalesce"); got != "0 writes, 0 copies of 0 stores, 0 polls, 3 expects, 2 compares and 0 output copies of 5 loads" {
+		t.Errorf("coalesce: %s", got)
+	}
+}
+
+func TestEqualStoresBecomeAFillWhereThatIsShorter(t *testing.T) {
+	same := func(n, width int, offset, value uint64) (list []string) {
+		for i := range n {
+			list = append(list, access("W", width, wh166+offset+uint64(i*width), value))
+		}
+		return list
+	}
+	join := func(lists ...[]string) (all []string) {
+		for _, l := range lists {
+			all = append(all, l...)
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name  string
+		trace []string
+		want  string
+	}{
+		{"8 are not enough", same(8, 4, 0, 7), "copyin bulk tlb0+0x0 w4 32 bytes\nfence\n"},
+		{"9 are", same(9, 4, 0, 7), "fill bulk tlb0+0x0 w4 36 bytes 0x7\nfence\n"},
+		{"one differs", join(same(9, 4, 0, 7), same(1, 4, 36, 8)), "copyin bulk tlb0+0x0 w4 40 bytes\nfence\n"},
+		{"many, then others", join(same(64, 4, 0, 7), same(1, 4, 256, 8), same(1, 4, 260, 9)),
+			"fill bulk tlb0+0x0 w4 256 bytes 0x7\ncopyin bulk tlb0+0x100 w4 0800000009000000\nfence\n"},
+		{"others, then many", join(same(1, 4, 0, 8), same(1, 4, 4, 9), same(64, 4, 8, 7)),
+			"copyin bulk tlb0+0x0 w4 0800000009000000\nfill bulk tlb0+0x8 w4 256 bytes 0x7\nfence\n"},
+		{"other widths are other values", join(same(9, 8, 0, 0), same(1, 4, 72, 0)), "copyin bulk tlb0+0x0 w8 76 bytes\nfence\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			image, _ := mustImport(t, l1(c.trace...), Options{})
+			commands(t, image, "point tlb0 (1,1) 0x0\n"+c.want)
+		})
+	}
+}
+
+func TestLongRunWithManyFillsTakesLinearTime(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(l1())
+	for i := range 200_000 {
+		value := 0
+		if i%64 < 20 {
+			value = i
+		}
+		fmt.Fprintf(&b, "W 8 1.000000 1 0x%x 0x%x 0x0 0\n", 0x100000000+wh166+8*i, value)
+	}
+	text := strings.ReplaceAll(b.String(), "0x41000 ", "0x0 ") // DRAM: large enough
+	image, _ := mustImport(t, text, Options{})
+	if n := strings.Count(show(image), "fill"); n != 200_000/64 {
+		t.Errorf("%d fills", n)
+	}
+}
+
+func TestWithoutCoalesceEveryAccessIsACommand(t *testing.T) {
+	text := l1(access("W", 4, wh166, 1), access("W", 4, wh166+4, 2), access("R", 4, wh166+8, 3), access("R", 4, wh166+12, 4))
+	image, report := mustImport(t, text, Options{Without: []string{"coalesce"}})
+	commands(t, image, `
+point tlb0 (1,1) 0x0
+write tlb0+0x0 w4 0x1
+write tlb0+0x4 w4 0x2
+expect tlb0+0x8 w4 0x3 mask 0xffffffff
+expect tlb0+0xc w4 0x4 mask 0xffffffff
+`)
+	if got := did(report, "coalesce"); got != "off: 2 writes, 0 copies of 0 stores, 0 polls, 2 expects" {
+		t.Errorf("coalesce: %s", got)
+	}
+}

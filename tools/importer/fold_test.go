@@ -1,0 +1,174 @@
+package importer
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+const eduPoll = " mask 0xffffffff for 1000000 us\n"
+
+func TestFold(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		trace []string
+		want  string
+	}{
+		{"a loop", []string{"R 4 0x40 0x0", "R 4 0x40 0x0", "R 4 0x40 0x1"},
+			"poll bar0+0x40 w4 0x1" + eduPoll},
+		{"a loop with steps in between", []string{"R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x40 0x2", "R 4 0x40 0x3"},
+			"poll bar0+0x40 w4 0x3" + eduPoll},
+		{"what is left behind the final value is a run again", []string{"R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x40 0x1"},
+			"poll bar0+0x40 w4 0x1" + eduPoll + "poll bar0+0x40 w4 0x1" + eduPoll + "poll bar0+0x40 w4 0x1" + eduPoll},
+		{"the final value came first", []string{"R 4 0x40 0x1", "R 4 0x40 0x0", "R 4 0x40 0x1"},
+			"poll bar0+0x40 w4 0x1" + eduPoll + "poll bar0+0x40 w4 0x1" + eduPoll},
+		{"equal loads of a quiet register stay single", []string{"R 4 0x40 0x1", "R 4 0x40 0x1"},
+			"expect bar0+0x40 w4 0x1 mask 0xffffffff\nexpect bar0+0x40 w4 0x1 mask 0xffffffff\n"},
+		{"a store ends a run", []string{"R 4 0x40 0x0", "W 4 0x44 0x1", "R 4 0x40 0x1"},
+			"expect bar0+0x40 w4 0x0 mask 0xffffffff\nwrite bar0+0x44 w4 0x1\nexpect bar0+0x40 w4 0x1 mask 0xffffffff\n"},
+		{"what changed once is volatile, before and after", []string{"R 4 0x40 0x5", "W 4 0x44 0x1", "R 4 0x40 0x0", "R 4 0x40 0x1", "W 4 0x44 0x2", "R 4 0x40 0x7"},
+			"poll bar0+0x40 w4 0x5" + eduPoll + "write bar0+0x44 w4 0x1\npoll bar0+0x40 w4 0x1" + eduPoll +
+				"write bar0+0x44 w4 0x2\npoll bar0+0x40 w4 0x7" + eduPoll},
+		{"another width is another loop", []string{"R 4 0x80 0x0", "R 8 0x80 0x1"},
+			"expect bar0+0x80 w4 0x0 mask 0xffffffff\nexpect bar0+0x80 w8 0x1 mask 0xffffffffffffffff\n"},
+		{"two registers watched in turn", []string{"R 4 0x40 0x0", "R 4 0x50 0x0", "R 4 0x40 0x1", "R 4 0x50 0x0", "R 4 0x50 0x1"},
+			"poll bar0+0x40 w4 0x1" + eduPoll + "poll bar0+0x50 w4 0x1" + eduPoll},
+		{"a quiet register beside a loop", []string{"R 4 0x40 0x0", "R 4 0x50 0x9", "R 4 0x40 0x1", "R 4 0x50 0x9"},
+			"expect bar0+0x50 w4 0x9 mask 0xffffffff\npoll bar0+0x40 w4 0x1" + eduPoll + "expect bar0+0x50 w4 0x9 mask 0xffffffff\n"},
+		{"a mark does not end a loop", []string{"R 4 0x40 0x0", "MARK 1.5 still waiting", "R 4 0x40 0x1"},
+			"mark still waiting\npoll bar0+0x40 w4 0x1" + eduPoll},
+		{"a status register is polled, by its bits", []string{"W 4 0x8 0x5", "R 4 0x20 0x81", "R 4 0x20 0x80", "W 4 0x8 0x6", "R 4 0x20 0x80"},
+			"write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\nwrite bar0+0x8 w4 0x6\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n"},
+		{"bits of no meaning do not make a loop", []string{"R 4 0x20 0x81", "R 4 0x20 0x1"},
+			"poll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n"},
+		{"a status register inside a wider load", []string{"R 8 0x98 0x1", "R 8 0x98 0x6"},
+			"poll bar0+0x98 w8 0x0 mask 0x1 for 1000000 us\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			image, _ := mustImport(t, lines(eduDevice, c.trace...), Options{})
+			commands(t, image, c.want)
+		})
+	}
+}
+
+func TestFoldReports(t *testing.T) {
+	_, report := mustImport(t, lines(eduDevice, "R 4 0x40 0x0", "R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x20 0x0", "R 4 0x0 0x10000ed"), Options{})
+	if got := did(report, "fold"); got != "3 loads in 1 loop became 1 poll; 1 single load of registers that change by themselves became 1 poll" {
+		t.Errorf("fold: %s", got)
+	}
+	if got := did(report, "expect"); got != "1 load must give what they gave when recorded" {
+		t.Errorf("expect: %s", got)
+	}
+}
+
+// The window a register is read through is not what it is.
+func TestLoopIsKnownByTileAndAddress(t *testing.T) {
+	text := lines(whDevice,
+		whPoint(wh166Config, 1, 1, 0), whPoint(wh167Config, 1, 1, 0),
+		access("R", 4, wh166+0x40, 0), access("R", 4, wh167+0x40, 1),
+		access("W", 4, wh166, 1),
+		whPoint(wh166Config, 2, 2, 0),
+		access("R", 4, wh166+0x40, 0),
+		access("W", 4, wh166, 1),
+		whPoint(wh167Config, 1, 1, 0x1000000),
+		access("R", 4, wh167+0x40, 0),
+	)
+	image, _ := mustImport(t, text, Options{})
+	commands(t, image, `
+point tlb0 (1,1) 0x0
+point tlb1 (1,1) 0x0
+poll tlb1+0x40 w4 0x1 mask 0xffffffff for 1000000 us
+write tlb0+0x0 w4 0x1
+point tlb0 (2,2) 0x0
+expect tlb0+0x40 w4 0x0 mask 0xffffffff
+write tlb0+0x0 w4 0x1
+point tlb1 (1,1) 0x1000000
+expect tlb1+0x40 w4 0x0 mask 0xffffffff
+`)
+}
+
+func TestUserNamesWhatChangesByItself(t *testing.T) {
+	text := lines(whDevice, whPoint(wh166Config, 1, 1, 0), access("R", 4, wh166+0x40, 7), access("R", 4, wh166+0x44, 7),
+		whPoint(wh166Config, 1, 2, 0), access("R", 4, wh166+0x40, 7), access("R", 4, wh166+0x48, 9))
+	image, report := mustImport(t, text, Options{Poll: []Range{mustRange(t, "1,1,0x42-0x43")}, Ignore: []Range{mustRange(t, "1,2,0x48")}})
+	commands(t, image, `
+point tlb0 (1,1) 0x0
+poll tlb0+0x40 w4 0x7 mask 0xffffffff for 1000000 us
+expect tlb0+0x44 w4 0x7 mask 0xffffffff
+point tlb0 (1,2) 0x0
+expect tlb0+0x40 w4 0x7 mask 0xffffffff
+expect tlb0+0x48 w4 0x0 mask 0x0
+`)
+	if got := did(report, "tensors"); got != "the value of 1 load is ignored" {
+		t.Errorf("tensors: %s", got)
+	}
+	image, _ = mustImport(t, lines(eduDevice, "R 4 0x40 0x5"), Options{Poll: []Range{mustRange(t, "0x40")}})
+	commands(t, image, "poll bar0+0x40 w4 0x5"+eduPoll)
+	image, _ = mustImport(t, lines(eduDevice, "R 4 0x40 0x5"), Options{Poll: []Range{mustRange(t, "0x40")}, Bar: 2})
+	commands(t, image, "expect bar0+0x40 w4 0x5 mask 0xffffffff\n")
+}
+
+func TestDeadlineIsTenTimesWhatTheLoopTook(t *testing.T) {
+	loop := func(store, first, last string) string {
+		return lines(eduDevice, "@"+store+" W 4 0x8 0x5", "@"+first+" R 4 0x40 0x0", "@"+last+" R 4 0x40 0x1")
+	}
+	for _, c := range []struct {
+		name, text string
+		deadlineUs uint32
+		want       string
+	}{
+		{"fast", loop("1.0", "1.001", "1.002"), 0, "1000000 us"},
+		{"slow", loop("1.0", "1.0", "3.5"), 0, "25000000 us"},
+		{"the program slept before it looked", loop("1.0", "3.4", "3.5"), 0, "25000000 us"},
+		{"longer than the format can say", loop("1.0", "1.0", "9999.0"), 0, "4294967295 us"},
+		{"time goes back", loop("5.0", "5.0", "2.0"), 0, "1000000 us"},
+		{"as the user says", loop("1.0", "1.0", "3.5"), 77, "77 us"},
+	} {
+		image, _ := mustImport(t, c.text, Options{DeadlineUs: c.deadlineUs})
+		if got := show(image); !strings.HasSuffix(got, "for "+c.want+"\n") {
+			t.Errorf("%s: want %s:\n%s", c.name, c.want, got)
+		}
+	}
+	if math.MaxUint32 != 4294967295 {
+		t.Error("a deadline has 32 bits")
+	}
+}
+
+// A trace of QEMU without -msg timestamp=on has no times at all.
+func TestDeadlineWithoutTimesIsASecond(t *testing.T) {
+	image, _ := mustImport(t, ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0"), edu(Options{Base: eduBase}))
+	commands(t, image, "\nwrite bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n")
+}
+
+func TestWithoutFoldAndExpect(t *testing.T) {
+	text := lines(eduDevice, "R 4 0x40 0x0", "R 4 0x40 0x1", "R 4 0x20 0x0")
+	image, _ := mustImport(t, text, Options{Without: []string{"fold"}})
+	commands(t, image, `
+expect bar0+0x40 w4 0x0 mask 0xffffffff
+expect bar0+0x40 w4 0x1 mask 0xffffffff
+expect bar0+0x20 w4 0x0 mask 0xffffffff
+`)
+	image, report := mustImport(t, text, Options{Without: []string{"fold", "expect"}})
+	commands(t, image, `
+expect bar0+0x40 w4 0x0 mask 0x0
+expect bar0+0x40 w4 0x0 mask 0x0
+expect bar0+0x20 w4 0x0 mask 0x0
+`)
+	if got := did(report, "expect"); got != "off: the value of 3 loads is ignored" {
+		t.Errorf("expect: %s", got)
+	}
+}
+
+func TestMarks(t *testing.T) {
+	text := lines(eduDevice, "MARK 1.0   load  program\t", "MARK 1.0 ", "MARK 1.0 a\x00b\xffc", "W 4 0x4 0x1", "MARK 1.0 "+strings.Repeat("é", 200))
+	image, report := mustImport(t, text, Options{})
+	commands(t, image, "\nmark load  program\nmark a b\uFFFDc\nwrite bar0+0x4 w4 0x1\nmark "+strings.Repeat("é", 127)+"\n")
+	if got := did(report, "mark"); got != "3 marks; 1 without text dropped" {
+		t.Errorf("mark: %s", got)
+	}
+	image, report = mustImport(t, text, Options{Without: []string{"mark"}})
+	commands(t, image, "\nwrite bar0+0x4 w4 0x1\n")
+	if got := did(report, "mark"); got != "" {
+		t.Errorf("mark: %s", got)
+	}
+}

@@ -1,0 +1,397 @@
+package importer
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+)
+
+// Region is a memory region of QEMU's that is one BAR of the device.
+//
+// Name is the region's name as QEMU writes it between quotes, Base the
+// guest-physical address of the BAR. Where the trace has no names (older
+// QEMU), and where Name is empty, the BAR's range from Base on decides. For
+// vfio_region events Name is the device (0000:01:00.0, all its BARs) or one
+// region of it (0000:01:00.0:region0), and Base and Bar are not used.
+type Region struct {
+	Name string
+	Base uint64
+	Bar  uint8
+}
+
+// qemuEvents are the trace events that hold an access (QEMU,
+// system/trace-events and hw/vfio/trace-events).
+var qemuEvents = map[string]func(*qemu, fields, int64) error{
+	"memory_region_ops_read":  (*qemu).opsRead,
+	"memory_region_ops_write": (*qemu).opsWrite,
+	"vfio_region_read":        (*qemu).vfioRead,
+	"vfio_region_write":       (*qemu).vfioWrite,
+}
+
+// unnamed is how a summary calls what QEMU gave no name.
+const unnamed = "(no name)"
+
+// otherEventsMax bounds the names that are counted apart; the rest is one.
+const otherEventsMax = 256
+
+// qemu reads the output of QEMU's log trace backend.
+type qemu struct {
+	*lineReader
+	o        Options
+	regions  []Region // that make up the device
+	seen     map[string]*RegionSummary
+	other    map[string]int // lines of other events
+	baseless string         // a chosen region whose base is not known
+	outside  int            // accesses of regions that were not chosen
+	accesses []Access
+}
+
+func newQemu(r io.Reader, o Options) *qemu {
+	q := &qemu{
+		lineReader: newLineReader(r, o.Progress), o: o,
+		seen: map[string]*RegionSummary{}, other: map[string]int{},
+	}
+	if o.Region != "" || o.Base != 0 {
+		q.regions = append(q.regions, Region{o.Region, o.Base, o.Bar})
+	}
+	q.regions = append(q.regions, o.Also...)
+	return q
+}
+
+func readQemu(r io.Reader, o Options) (*Trace, error) {
+	if o.Board == nil {
+		return nil, usage("a trace of QEMU does not say which device it is of: name the board; boards: %s", boardList())
+	}
+	q := newQemu(r, o)
+	if err := q.checkRegions(); err != nil {
+		return nil, err
+	}
+	if err := q.read(); err != nil {
+		return nil, err
+	}
+	return q.trace()
+}
+
+func (q *qemu) checkRegions() error {
+	for _, r := range q.regions {
+		if int(r.Bar) >= len(q.o.Board.Bars) || q.o.Board.Bars[r.Bar] == 0 {
+			return usage("board %s has no BAR %d", q.o.Board.Name, r.Bar)
+		}
+		if r.Base%16 != 0 || r.Base > math.MaxUint64-q.o.Board.Bars[r.Bar] {
+			return usage("base 0x%x is not the address of a BAR", r.Base)
+		}
+	}
+	return nil
+}
+
+func (q *qemu) read() error {
+	for {
+		text, err := q.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := q.record(text); err != nil {
+			return err
+		}
+	}
+}
+
+func (q *qemu) record(text []byte) error {
+	rest, at := q.timestamp(text)
+	f := fields{rest}
+	event := f.next()
+	if record := qemuEvents[string(event)]; record != nil {
+		return record(q, f, at)
+	}
+	// Anything else may not hide an access: neither one that is cut, nor one
+	// that another writer's text has got in front of.
+	if i := bytes.Index(text, []byte("memory_region_ops_")); i >= 0 {
+		return refuse(q.line, "%s looks like a memory_region_ops event and is none", shown(text[i:]))
+	}
+	q.count(event)
+	return nil
+}
+
+// timestamp takes off the TID@SECONDS.MICROSECONDS: that -msg timestamp=on
+// puts in front.
+func (q *qemu) timestamp(text []byte) (rest []byte, ns int64) {
+	tid, rest, ok := bytes.Cut(text, []byte("@"))
+	if _, number := decimal(tid); !ok || !number {
+		return text, 0
+	}
+	at, rest, ok := bytes.Cut(rest, []byte(":"))
+	ns, number := seconds(at)
+	if !ok || !number {
+		return text, 0
+	}
+	return rest, ns
+}
+
+func (q *qemu) count(event []byte) {
+	for _, c := range event {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			event = nil
+			break
+		}
+	}
+	name := string(event)
+	if _, ok := q.other[name]; name == "" || !ok && len(q.other) >= otherEventsMax {
+		name = "other text"
+	}
+	q.other[name]++
+}
+
+func (q *qemu) opsRead(f fields, at int64) error  { return q.ops(OpLoad, f, at) }
+func (q *qemu) opsWrite(f fields, at int64) error { return q.ops(OpStore, f, at) }
+
+// ops reads `cpu 0 mr 0x55b6bee1c320 addr 0x10000000 value 0x10000ed size 4
+// name 'edu-mmio'`; addr is guest-physical.
+func (q *qemu) ops(op Op, f fields, at int64) error {
+	var v [5]uint64
+	for i, c := range [...]column{{"cpu", formSigned}, {"mr", formHex}, {"addr", formHex}, {"value", formHex}, {"size", formDecimal}} {
+		key, text := f.next(), f.next()
+		n, ok := c.form.parse(text)
+		if string(key) != c.name || !ok {
+			return refuse(q.line, "memory_region_ops event: %q expected with its number, not %s: the line is cut or of an unknown form",
+				c.name, shown(bytes.TrimSpace(append(append(key[:len(key):len(key)], ' '), text...))))
+		}
+		v[i] = n
+	}
+	name, err := q.name(f.rest)
+	if err != nil {
+		return err
+	}
+	return q.access(op, name, v[2], v[3], v[4], at)
+}
+
+// name reads the rest of a memory_region_ops event: nothing, or the region's
+// name between quotes.
+func (q *qemu) name(rest []byte) (string, error) {
+	rest = bytes.TrimSpace(rest)
+	if len(rest) == 0 {
+		return "", nil
+	}
+	quoted, ok := bytes.CutPrefix(rest, []byte("name '"))
+	if !ok || len(quoted) < 1 || quoted[len(quoted)-1] != '\'' {
+		return "", refuse(q.line, "memory_region_ops event: %s is no region's name: the line is cut or of an unknown form", shown(rest))
+	}
+	return string(quoted[:len(quoted)-1]), nil
+}
+
+func (q *qemu) access(op Op, name string, address, value, size uint64, at int64) error {
+	if op == OpLoad && size < 8 {
+		value &= fbs.WidthMask(uint8(max(size, 1))) // QEMU prints what the device's function returned, not what the guest saw
+	}
+	if reason := checkAccess(size, address, value); reason != "" {
+		return refuse(q.line, "%s", reason)
+	}
+	a := Access{Line: q.line, Op: op, Width: uint8(size), Offset: address, Value: value, Time: at}
+	q.stats(name).count(a)
+	r := q.chosen(name, address)
+	switch {
+	case r == nil:
+		q.outside++
+		return nil
+	case r.Base == 0:
+		q.baseless = r.Name
+		q.accesses = append(q.accesses, a) // for a summary; trace refuses
+		return nil
+	case address < r.Base:
+		return refuse(q.line, "address 0x%x lies before the base 0x%x of region %q", address, r.Base, name)
+	}
+	a.Bar, a.Offset = r.Bar, address-r.Base
+	if a.Offset >= q.o.Board.Bars[r.Bar] && q.o.Board.Rule(r.Bar, a.Offset, size) == nil {
+		return refuse(q.line, "address 0x%x lies outside BAR %d of %s, 0x%x bytes from 0x%x on: is the base right?",
+			address, r.Bar, q.o.Board.Name, q.o.Board.Bars[r.Bar], r.Base)
+	}
+	q.accesses = append(q.accesses, a)
+	return nil
+}
+
+// chosen gives the region of the device that an access belongs to.
+func (q *qemu) chosen(name string, address uint64) *Region {
+	for i := range q.regions {
+		r := &q.regions[i]
+		if name != "" && r.Name != "" {
+			if name == r.Name {
+				return r
+			}
+			continue
+		}
+		if r.Base != 0 && address-r.Base < q.o.Board.Bars[r.Bar] {
+			return r
+		}
+	}
+	return nil
+}
+
+func (q *qemu) stats(name string) *RegionSummary {
+	s := q.seen[name]
+	if s == nil {
+		s = &RegionSummary{Name: cmp.Or(name, unnamed)}
+		q.seen[name] = s
+	}
+	return s
+}
+
+// vfioWrite reads ` (0000:01:00.0:region0+0x1000, 0x1, 4)`.
+func (q *qemu) vfioWrite(f fields, at int64) error {
+	return q.vfio(OpStore, bytes.TrimSpace(f.rest), at)
+}
+
+// vfioRead reads ` (0000:01:00.0:region0+0x1000, 4) = 0x1`.
+func (q *qemu) vfioRead(f fields, at int64) error {
+	return q.vfio(OpLoad, bytes.TrimSpace(f.rest), at)
+}
+
+func (q *qemu) vfio(op Op, text []byte, at int64) error {
+	place, number, offset, value, size, ok := vfioFields(op, text)
+	if !ok {
+		return refuse(q.line, "vfio_region event: %s is cut or of an unknown form", shown(text))
+	}
+	if op == OpLoad && size < 8 {
+		value &= fbs.WidthMask(uint8(max(size, 1)))
+	}
+	if reason := checkAccess(size, offset, value); reason != "" {
+		return refuse(q.line, "%s", reason)
+	}
+	name := fmt.Sprintf("%s:region%d", place, number)
+	a := Access{Line: q.line, Op: op, Width: uint8(size), Bar: uint8(number), Offset: offset, Value: value, Time: at}
+	q.stats(name).count(a)
+	if !slices.ContainsFunc(q.regions, func(r Region) bool { return r.Name == name || r.Name == place }) {
+		q.outside++
+		return nil
+	}
+	if number > 5 || q.o.Board.Bars[number] == 0 {
+		return refuse(q.line, "region %d is no BAR of board %s", number, q.o.Board.Name)
+	}
+	q.accesses = append(q.accesses, a)
+	return nil
+}
+
+func vfioFields(op Op, text []byte) (place string, number, offset, value, size uint64, ok bool) {
+	inner, result, found := bytes.Cut(text, []byte(")"))
+	inner, open := bytes.CutPrefix(inner, []byte("("))
+	parts := bytes.Split(inner, []byte(", "))
+	at := bytes.LastIndex(parts[0], []byte(":region"))
+	if !found || !open || at < 0 {
+		return
+	}
+	place = string(parts[0][:at])
+	region, off, _ := bytes.Cut(parts[0][at+len(":region"):], []byte("+"))
+	number, ok1 := decimal(region)
+	offset, ok2 := hex(off)
+	var ok3, ok4 bool
+	switch {
+	case op == OpStore && len(parts) == 3 && len(result) == 0:
+		value, ok3 = hex(parts[1])
+		size, ok4 = decimal(parts[2])
+	case op == OpLoad && len(parts) == 2 && bytes.HasPrefix(result, []byte(" = ")):
+		size, ok3 = decimal(parts[1])
+		value, ok4 = hex(result[3:])
+	}
+	return place, number, offset, value, size, ok1 && ok2 && ok3 && ok4 && number <= 255
+}
+
+// trace gives the accesses of the chosen regions.
+func (q *qemu) trace() (*Trace, error) {
+	switch {
+	case len(q.seen) == 0:
+		return nil, refuse(0, "the trace holds no memory_region_ops or vfio_region event (QEMU writes them with -trace 'memory_region_ops_*')")
+	case len(q.regions) == 0:
+		return nil, usage("choose the device's region by name and base; regions: %s", q.list())
+	case q.baseless != "":
+		return nil, usage("region %q needs the guest-physical address of its BAR as base%s; regions: %s",
+			q.baseless, q.baseHint(q.baseless), q.list())
+	case len(q.accesses) == 0:
+		return nil, usage("no access to region %s; regions: %s", q.wantedList(), q.list())
+	}
+	t := &Trace{Accesses: q.accesses, Board: q.o.Board, Lines: q.line}
+	if q.outside > 0 {
+		t.Ignored = append(t.Ignored, Count{"accesses to other regions", q.outside})
+	}
+	t.Ignored = append(t.Ignored, q.otherList()...)
+	if q.other["memory_region_ram_device_read"]+q.other["memory_region_ram_device_write"] > 0 {
+		t.Warnings = append(t.Warnings, Warning{0, "the trace has memory_region_ram_device events, which are left out: " +
+			"a BAR that QEMU maps into the guest cannot be traced whole (x-no-mmap=on stops that)"})
+	}
+	return t, nil
+}
+
+// baseHint works out where the BAR of a region lies: it is aligned to its own
+// size, so the address of any access tells.
+func (q *qemu) baseHint(name string) string {
+	if base := q.baseOf(name); base != 0 {
+		return fmt.Sprintf(" (0x%x, if it is BAR %d of %s)", base, q.o.Bar, q.o.Board.Name)
+	}
+	return ""
+}
+
+func (q *qemu) baseOf(name string) uint64 {
+	s := q.seen[name]
+	if s == nil || q.o.Board == nil || int(q.o.Bar) >= len(q.o.Board.Bars) {
+		return 0
+	}
+	size := q.o.Board.Bars[q.o.Bar]
+	base := s.First &^ (size - 1)
+	if size == 0 || s.Last-base >= size {
+		return 0
+	}
+	return base
+}
+
+func (q *qemu) regionList() []RegionSummary {
+	var list []RegionSummary
+	for _, s := range q.seen {
+		list = append(list, *s)
+	}
+	slices.SortFunc(list, func(a, b RegionSummary) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (q *qemu) list() string {
+	var list []string
+	for _, s := range q.regionList() {
+		list = append(list, s.String())
+	}
+	return strings.Join(list, "; ")
+}
+
+func (q *qemu) wantedList() string {
+	var list []string
+	for _, r := range q.regions {
+		if r.Name == "" {
+			list = append(list, fmt.Sprintf("at 0x%x", r.Base))
+			continue
+		}
+		list = append(list, fmt.Sprintf("%q", r.Name))
+	}
+	return strings.Join(list, " or ")
+}
+
+func (q *qemu) otherList() []Count {
+	var list []Count
+	for name, n := range q.other {
+		list = append(list, Count{"lines of " + name, n})
+	}
+	slices.SortFunc(list, func(a, b Count) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func boardList() string {
+	var list []string
+	for _, b := range boards.All {
+		list = append(list, fmt.Sprintf("%s (%04x:%04x)", b.Name, b.Vendor, b.Device))
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,218 @@
+package importer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+)
+
+const eduBase = 0x10000000
+
+// ops writes memory_region_ops lines of edu: `r OFFSET SIZE VALUE`.
+func ops(list ...string) string {
+	var b strings.Builder
+	for _, line := range list {
+		f := strings.Fields(line)
+		event := map[string]string{"r": "read", "w": "write"}[f[0]]
+		b.WriteString("memory_region_ops_" + event + " cpu 0 mr 0x55b6bee1c320 addr 0x100000" + f[1] +
+			" value " + f[3] + " size " + f[2] + " name 'edu-mmio'\n")
+	}
+	return b.String()
+}
+
+func TestQemuGivesEveryFieldOfAnAccess(t *testing.T) {
+	text := "memory_region_ops_read cpu 0 mr 0x55b6bee1c320 addr 0x8000004 value 0x8 size 4 name 'gic_dist'\n" +
+		"memory_region_ops_write cpu -1 mr 0x55b6bee1c320 addr 0x10000080 value 0x1122334455667788 size 8 name 'edu-mmio'\n" +
+		"719585@1608130130.441190:memory_region_ops_read cpu 1 mr 0x7f addr 0x10000000 value 0xFFFFFFFFffffffff size 4 name 'edu-mmio'\n" +
+		"pci_nvme_mmio_write addr 0x1000 data 0x1 size 4\n" +
+		"\n" +
+		"[    0.000000] Booting Linux\n" +
+		"memory_region_ops_read cpu 1 mr 0x7f addr 0x10000020 value 0x0 size 4\n" +
+		"memory_region_ops_read cpu 1 mr 0x7f addr 0x9000000 value 0x0 size 1\n"
+	trace, err := Read(strings.NewReader(text), edu(Options{Region: "edu-mmio", Base: eduBase}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Access{
+		{Line: 2, Op: OpStore, Width: 8, Offset: 0x80, Value: 0x1122334455667788},
+		{Line: 3, Op: OpLoad, Width: 4, Offset: 0, Value: 0xffffffff, Time: 1608130130_441190000},
+		{Line: 7, Op: OpLoad, Width: 4, Offset: 0x20},
+	}
+	if !slices.Equal(trace.Accesses, want) {
+		t.Errorf("got  %+v\nwant %+v", trace.Accesses, want)
+	}
+	wantIgnored := []Count{{"accesses to other regions", 2}, {"lines of other text", 2}, {"lines of pci_nvme_mmio_write", 1}}
+	if !slices.Equal(trace.Ignored, wantIgnored) {
+		t.Errorf("ignored %+v, want %+v", trace.Ignored, wantIgnored)
+	}
+}
+
+func TestQemuRefusesWithTheLine(t *testing.T) {
+	const good = "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x10000ed size 4 name 'edu-mmio'\n"
+	o := edu(Options{Region: "edu-mmio", Base: eduBase})
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "the trace holds no memory_region_ops or vfio_region event (QEMU writes them with -trace 'memory_region_ops_*')"},
+		{"other events only", "pci_nvme_mmio_write addr 0x1000 data 0x1 size 4\n",
+			"the trace holds no memory_region_ops or vfio_region event (QEMU writes them with -trace 'memory_region_ops_*')"},
+		{"cut in the name", good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 4 name 'edu-\n",
+			`line 2: memory_region_ops event: "name 'edu-" is no region's name: the line is cut or of an unknown form`},
+		{"cut in the size", good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size\n",
+			`line 2: memory_region_ops event: "size" expected with its number, not "size": the line is cut or of an unknown form`},
+		{"cut in the value", good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 val\n",
+			`line 2: memory_region_ops event: "value" expected with its number, not "val": the line is cut or of an unknown form`},
+		{"cut in the event", good + "memory_region_ops_re\n",
+			`line 2: "memory_region_ops_re" looks like a memory_region_ops event and is none`},
+		{"cut and joined", good + "pci_nvme_mmio_read addr 0x1c simemory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 4 name 'edu-mmio'\n",
+			`line 2: "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0"... looks like a memory_region_ops event and is none`},
+		{"no number", good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x1000000q value 0x1 size 4 name 'edu-mmio'\n",
+			`line 2: memory_region_ops event: "addr" expected with its number, not "addr 0x1000000q": the line is cut or of an unknown form`},
+		{"no newline", strings.TrimSuffix(good, "\n"),
+			"line 1: the last line has no newline: the trace was cut here (if it is whole, end it with a newline)"},
+		{"width 3", good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 3 name 'edu-mmio'\n",
+			"line 2: width 3 is not 1, 2, 4 or 8"},
+		{"width 0", good + "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x1 size 0 name 'edu-mmio'\n",
+			"line 2: width 0 is not 1, 2, 4 or 8"},
+		{"wide store", good + "memory_region_ops_write cpu 0 mr 0x7f addr 0x10000000 value 0x123456789 size 4 name 'edu-mmio'\n",
+			"line 2: value 0x123456789 is wider than 4 bytes"},
+		{"misaligned", good + "memory_region_ops_write cpu 0 mr 0x7f addr 0x10000002 value 0x1 size 4 name 'edu-mmio'\n",
+			"line 2: address 0x10000002 is not a multiple of the width 4"},
+		{"before the base", good + "memory_region_ops_write cpu 0 mr 0x7f addr 0xffffffc value 0x1 size 4 name 'edu-mmio'\n",
+			`line 2: address 0xffffffc lies before the base 0x10000000 of region "edu-mmio"`},
+		{"behind the BAR", good + "memory_region_ops_write cpu 0 mr 0x7f addr 0x10100000 value 0x1 size 4 name 'edu-mmio'\n",
+			"line 2: address 0x10100000 lies outside BAR 0 of edu, 0x100000 bytes from 0x10000000 on: is the base right?"},
+		{"host memory", good + ops("w 88 8 0x40000", "w 80 8 0x0", "w 80 8 0x4196e000"),
+			"line 4: store of 0x4196e000 to the DMA source address: a replay needs host memory there, and the trace does not hold it"},
+	} {
+		t.Run(c.name, func(t *testing.T) { refused(t, c.text, o, c.want) })
+	}
+}
+
+const eduRegions = `"edu-mmio" at 0x10000000..0x10000023 (2 loads, 0 stores); "gic_dist" at 0x8000000..0x8000003 (0 loads, 1 stores)`
+
+func TestQemuWithoutAChoiceNamesWhatIsThere(t *testing.T) {
+	text := "memory_region_ops_write cpu 0 mr 0x7f addr 0x8000000 value 0x0 size 4 name 'gic_dist'\n" + ops("r 00 4 0x10000ed", "r 20 4 0x0")
+	for _, c := range []struct {
+		name string
+		o    Options
+		want string
+	}{
+		{"no board", Options{From: FromQemu, Region: "edu-mmio", Base: eduBase},
+			"a trace of QEMU does not say which device it is of: name the board; boards: " +
+				"edu (1234:11e8), ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), blackhole (1e52:b140)"},
+		{"no region", edu(Options{}), "choose the device's region by name and base; regions: " + eduRegions},
+		{"no base", edu(Options{Region: "edu-mmio"}),
+			`region "edu-mmio" needs the guest-physical address of its BAR as base (0x10000000, if it is BAR 0 of edu); regions: ` + eduRegions},
+		{"no such region", edu(Options{Region: "edu", Base: eduBase}), `no access to region "edu"; regions: ` + eduRegions},
+		{"nothing in the range", edu(Options{Base: 0x20000000}), `no access to region at 0x20000000; regions: ` + eduRegions},
+		{"no such BAR", edu(Options{Region: "edu-mmio", Base: eduBase, Bar: 2}), "board edu has no BAR 2"},
+		{"no BAR at all", edu(Options{Region: "edu-mmio", Base: eduBase, Bar: 255}), "board edu has no BAR 255"},
+		{"odd base", edu(Options{Region: "edu-mmio", Base: eduBase + 1}), "base 0x10000001 is not the address of a BAR"},
+		{"base at the end of the world", edu(Options{Region: "edu-mmio", Base: ^uint64(15)}), "base 0xfffffffffffffff0 is not the address of a BAR"},
+	} {
+		t.Run(c.name, func(t *testing.T) { refused(t, text, c.o, c.want) })
+	}
+}
+
+func TestQemuRangeDecidesWhereThereIsNoName(t *testing.T) {
+	text := ops("r 00 4 0x10000ed", "w 04 4 0x1") +
+		"memory_region_ops_write cpu 0 mr 0x7f addr 0x10100000 value 0x7 size 4 name 'edu-mmio'\n" // a second one
+	want := "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\nwrite bar0+0x4 w4 0x1\n"
+	image, report := mustImport(t, text, edu(Options{Base: eduBase}))
+	commands(t, image, want)
+	if got := did(report, "read"); got != "3 lines: 1 load, 1 store; left out 1 accesses to other regions" {
+		t.Errorf("read: %s", got)
+	}
+	nameless := strings.ReplaceAll(text, " name 'edu-mmio'", "")
+	image, _ = mustImport(t, nameless, edu(Options{Region: "edu-mmio", Base: eduBase}))
+	commands(t, image, want)
+}
+
+func TestQemuDeviceMayHaveSeveralRegions(t *testing.T) {
+	text := "memory_region_ops_read cpu 0 mr 0x1 addr 0x10000008 value 0x0 size 4 name 'ivshmem-mmio'\n" +
+		"memory_region_ops_write cpu 0 mr 0x2 addr 0x8000400010 value 0x5 size 8 name 'mem'\n"
+	image, _ := mustImport(t, text, Options{From: FromQemu, Board: &boards.Ivshmem, Region: "ivshmem-mmio", Base: 0x10000000,
+		Also: []Region{{Name: "mem", Base: 0x8000400000, Bar: 2}}})
+	commands(t, image, `
+expect bar0+0x8 w4 0x0 mask 0xffffffff
+write bar2+0x10 w8 0x5
+`)
+	if bars := image.Targets[0].Bars; bars != [6]uint64{0: 256, 2: 4 << 20} {
+		t.Errorf("bars %v", bars)
+	}
+}
+
+func TestVfioRegionsAreBars(t *testing.T) {
+	text := "vfio_region_write  (0000:01:00.0:region0+0x4, 0x12345678, 4)\n" +
+		"7@1.5:vfio_region_read  (0000:01:00.0:region0+0x4, 4) = 0xffffffffedcba987\n" +
+		"vfio_region_write  (0000:02:00.0:region0+0x4, 0x1, 4)\n" +
+		"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x12345678 size 4 name '0000:01:00.0 BAR 0'\n"
+	for _, region := range []string{"0000:01:00.0", "0000:01:00.0:region0"} {
+		image, report := mustImport(t, text, edu(Options{Region: region}))
+		commands(t, image, `
+write bar0+0x4 w4 0x12345678
+expect bar0+0x4 w4 0xedcba987 mask 0xffffffff
+`)
+		if got := did(report, "read"); got != "4 lines: 1 load, 1 store; left out 2 accesses to other regions" {
+			t.Errorf("read: %s", got)
+		}
+	}
+}
+
+func TestVfioRegionRefusesWithTheLine(t *testing.T) {
+	o := edu(Options{Region: "0000:01:00.0"})
+	for _, line := range []string{
+		"vfio_region_write  (0000:01:00.0:region0+0x4, 0x12345678",
+		"vfio_region_write  (0000:01:00.0:region0+0x4, 0x12345678, 4) = 0x1",
+		"vfio_region_write  (0000:01:00.0:region0, 0x1, 4)",
+		"vfio_region_write  (0000:01:00.0:regionx+0x4, 0x1, 4)",
+		"vfio_region_write  (0000:01:00.0+0x4, 0x1, 4)",
+		"vfio_region_write",
+		"vfio_region_read  (0000:01:00.0:region0+0x4, 4)",
+		"vfio_region_read  (0000:01:00.0:region0+0x4, 0x1, 4)",
+		"vfio_region_read  0000:01:00.0:region0+0x4, 4) = 0x1",
+	} {
+		text := strings.TrimSpace(line[strings.IndexAny(line+" ", " "):])
+		refused(t, line+"\n", o, "line 1: vfio_region event: "+shown([]byte(text))+" is cut or of an unknown form")
+	}
+	refused(t, "vfio_region_write  (0000:01:00.0:region0+0x4, 0x123456789, 4)\n", o, "line 1: value 0x123456789 is wider than 4 bytes")
+	refused(t, "vfio_region_write  (0000:01:00.0:region7+0x4, 0x1, 4)\n", o, "line 1: region 7 is no BAR of board edu")
+	refused(t, "vfio_region_write  (0000:01:00.0:region256+0x4, 0x1, 4)\n", o,
+		`line 1: vfio_region event: "(0000:01:00.0:region256+0x4, 0x1, 4)" is cut or of an unknown form`)
+}
+
+func TestRamDeviceEventsAreWarnedOf(t *testing.T) {
+	text := ops("r 00 4 0x10000ed") + "memory_region_ram_device_write cpu 0 mr 0x7f addr 0x0 value 0x1 size 4\n"
+	_, report := mustImport(t, text, edu(Options{Base: eduBase}))
+	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0].Text, "x-no-mmap=on") {
+		t.Errorf("warnings %v", report.Warnings)
+	}
+}
+
+func TestManyEventsOfOtherKindsAreCountedInBoundedSpace(t *testing.T) {
+	var b strings.Builder
+	for i := range 1000 {
+		b.WriteString("event_" + strings.Repeat("x", i) + "\n")
+	}
+	summary, err := Summarize(strings.NewReader(b.String()), Options{From: FromQemu})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, c := range summary.Other {
+		n += c.N
+	}
+	if len(summary.Other) > otherEventsMax+1 || n != 1000 {
+		t.Errorf("%d kinds, %d lines", len(summary.Other), n)
+	}
+}
+
+func TestUnknownFormatAndPassAreUsage(t *testing.T) {
+	refused(t, "", Options{From: "strace"}, `unknown format "strace": mmiotrace or qemu`)
+	refused(t, "", Options{Without: []string{"folding"}}, `no pass "folding"; passes: lift, fold, expect, drop, coalesce, fence, mark`)
+	refused(t, "", Options{Poll: []Range{{First: 2, Last: 1}}}, "range 0x2-0x1 ends before it starts")
+	if _, err := Summarize(strings.NewReader(""), Options{From: "strace"}); err == nil {
+		t.Error("summary of an unknown format")
+	}
+}

@@ -1,0 +1,202 @@
+package importer
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// Place is a range of addresses: in a tile, or in the BAR Options.Bar of a
+// device without tiles.
+type Place struct {
+	Tile bool
+	X, Y uint8 // of the tile, as the recorded program numbered it
+}
+
+func (p Place) String() string {
+	if p.Tile {
+		return fmt.Sprintf("(%d,%d) ", p.X, p.Y)
+	}
+	return ""
+}
+
+// TensorSpec says where a named input or output lies in the device.
+//
+// Stores through a multicast window count for every tile of the rectangle, so
+// a tensor that was multicast is named by any one of them.
+type TensorSpec struct {
+	Name string
+	Place
+	Address uint64 // in the tile or the BAR
+	DType   gen.DType
+	Shape   []uint32
+}
+
+// Size is the number of bytes of the tensor's elements.
+func (t *TensorSpec) Size() uint64 {
+	size := uint64(fbs.DTypeSize(t.DType))
+	for _, n := range t.Shape {
+		size *= uint64(n)
+	}
+	return size
+}
+
+// tensorSizeMax bounds one tensor: an offset in a window has 32 bits.
+const tensorSizeMax = 1 << 32
+
+const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,256 or w=1,1,0x21000,int8,32x64; " +
+	"without X,Y where the device has no tiles"
+
+// ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, for devices without tiles,
+// NAME=ADDRESS,DTYPE,SHAPE.
+func ParseTensor(spec string) (TensorSpec, error) {
+	t, reason := parseTensor(spec)
+	if reason != "" {
+		return TensorSpec{}, usage("tensor %q: %s (the form is %s)", spec, reason, tensorForm)
+	}
+	return t, nil
+}
+
+func parseTensor(spec string) (t TensorSpec, reason string) {
+	name, rest, ok := strings.Cut(spec, "=")
+	if !ok {
+		return t, "there is no ="
+	}
+	if reason := nameReason(name); reason != "" {
+		return t, reason
+	}
+	t.Name = name
+	parts := strings.Split(rest, ",")
+	switch len(parts) {
+	case 5:
+		if t.Place, reason = parseTile(parts[0], parts[1]); reason != "" {
+			return t, reason
+		}
+		parts = parts[2:]
+	case 3:
+	default:
+		return t, fmt.Sprintf("behind the = there are %d parts, not 5 or 3", len(parts))
+	}
+	if t.Address, ok = parseNumber(parts[0]); !ok {
+		return t, fmt.Sprintf("address %q is no number", parts[0])
+	}
+	if t.DType, ok = dtypes[parts[1]]; !ok {
+		return t, fmt.Sprintf("element type %q is none of %s", parts[1], dtypeList())
+	}
+	if t.Shape, reason = parseShape(parts[2]); reason != "" {
+		return t, reason
+	}
+	size := uint64(fbs.DTypeSize(t.DType))
+	for _, n := range t.Shape {
+		if size *= uint64(n); size > tensorSizeMax {
+			return t, "more than 4 GiB"
+		}
+	}
+	if t.Address > math.MaxUint64-size {
+		return t, fmt.Sprintf("%d bytes at 0x%x reach beyond 64-bit addresses", size, t.Address)
+	}
+	return t, ""
+}
+
+func nameReason(name string) string {
+	switch {
+	case name == "":
+		return "the name is empty"
+	case len(name) > fbs.NameMax:
+		return fmt.Sprintf("the name is longer than %d bytes", fbs.NameMax)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool {
+		return !unicode.IsGraphic(c) || unicode.IsSpace(c) || c == ','
+	}):
+		return "the name has blanks, commas or control characters"
+	}
+	return ""
+}
+
+func parseTile(x, y string) (p Place, reason string) {
+	nx, ok1 := parseNumber(x)
+	ny, ok2 := parseNumber(y)
+	if !ok1 || !ok2 || nx > math.MaxUint8 || ny > math.MaxUint8 {
+		return p, fmt.Sprintf("tile %q,%q is no pair of numbers up to 255", x, y)
+	}
+	return Place{Tile: true, X: uint8(nx), Y: uint8(ny)}, ""
+}
+
+// parseNumber reads a decimal number, or a hexadecimal one with 0x.
+func parseNumber(s string) (uint64, bool) {
+	base := 10
+	if digits, ok := strings.CutPrefix(strings.ToLower(s), "0x"); ok {
+		s, base = digits, 16
+	}
+	n, err := strconv.ParseUint(s, base, 64)
+	return n, err == nil
+}
+
+func parseShape(s string) (shape []uint32, reason string) {
+	for part := range strings.SplitSeq(s, "x") {
+		n, err := strconv.ParseUint(part, 10, 32)
+		if err != nil || n == 0 {
+			return nil, fmt.Sprintf("shape %q is not one or more numbers above 0 with x between them", s)
+		}
+		shape = append(shape, uint32(n))
+	}
+	if len(shape) > fbs.DimsMax {
+		return nil, fmt.Sprintf("shape %q has more than %d dimensions", s, fbs.DimsMax)
+	}
+	return shape, ""
+}
+
+// dtypes are the element types by the names users write.
+var dtypes = func() map[string]gen.DType {
+	m := map[string]gen.DType{}
+	for d, name := range gen.EnumNamesDType {
+		if d != gen.DTypeInvalid {
+			m[strings.ToLower(name)] = d
+		}
+	}
+	return m
+}()
+
+func dtypeList() string {
+	var list []string
+	for d := gen.DTypeInvalid + 1; gen.EnumNamesDType[d] != ""; d++ {
+		list = append(list, strings.ToLower(gen.EnumNamesDType[d]))
+	}
+	return strings.Join(list, ", ")
+}
+
+// Range is where registers lie, from the first byte to the last.
+type Range struct {
+	Place
+	First, Last uint64
+}
+
+// ParseRange reads X,Y,FIRST[-LAST] or, for devices without tiles,
+// FIRST[-LAST]. Without LAST the range is the one register at FIRST.
+func ParseRange(spec string) (Range, error) {
+	r, ok := Range{}, true
+	addresses := spec
+	if parts := strings.Split(spec, ","); len(parts) == 3 {
+		var reason string
+		if r.Place, reason = parseTile(parts[0], parts[1]); reason != "" {
+			return Range{}, usage("range %q: %s", spec, reason)
+		}
+		addresses = parts[2]
+	}
+	first, last, pair := strings.Cut(addresses, "-")
+	if r.First, ok = parseNumber(first); !ok {
+		return Range{}, usage("range %q: the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or FIRST-LAST where the device has no tiles", spec)
+	}
+	r.Last = r.First
+	if pair {
+		if r.Last, ok = parseNumber(last); !ok || r.Last < r.First {
+			return Range{}, usage("range %q: %q is no address at or behind the first", spec, last)
+		}
+	}
+	return r, nil
+}

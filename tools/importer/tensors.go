@@ -1,0 +1,361 @@
+package importer
+
+import (
+	"fmt"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// tensor is a named input or output and what the trace holds of it.
+type tensor struct {
+	TensorSpec
+	role    gen.Role
+	size    uint64
+	data    []byte
+	have    []uint64 // one bit a byte: stored, or loaded
+	missing uint64   // bytes that are not
+	changed bool     // a warning has been given for it
+	uses    int      // accesses
+}
+
+// sureSizeMax is the size up to which memory is reserved for a tensor whatever
+// the trace holds of it.
+const sureSizeMax = 64 << 20
+
+func (t *tensor) kind() string { return [...]string{"", "input", "output"}[t.role] }
+
+// verb is what the trace must do with each byte of the tensor.
+func (t *tensor) verb() string { return [...]string{"", "stored", "read"}[t.role] }
+
+func (t *tensor) last() uint64 { return t.Address + t.size - 1 }
+
+// span is the tensor's place for people.
+func (t *tensor) span() string {
+	return fmt.Sprintf("%s0x%x..0x%x", t.Place, t.Address, t.last())
+}
+
+// tensorPass makes copies of the stores to inputs and of the loads from
+// outputs. Loads from an input, and from the ranges to ignore, lose their
+// value: it follows what the replay is given.
+func (p *plan) tensorPass() (string, error) {
+	if err := p.addTensors(); err != nil {
+		return "", err
+	}
+	if len(p.tensors) == 0 && len(p.o.Ignore) == 0 {
+		return "", nil
+	}
+	steps, split, ignored := p.steps, 0, 0
+	out := make([]step, 0, len(steps))
+	for i := range steps {
+		before := len(out)
+		var err error
+		if out, err = p.assign(out, steps[i]); err != nil {
+			return "", err
+		}
+		if len(out) > before+1 {
+			split++
+		}
+		if out[before].op == stepIgnore {
+			ignored++
+		}
+	}
+	p.steps = out
+	if err := p.checkComplete(); err != nil {
+		return "", err
+	}
+	return p.tensorText(split, ignored), nil
+}
+
+func (p *plan) tensorText(split, ignored int) string {
+	var list []string
+	for i := range p.tensors {
+		t := &p.tensors[i]
+		thing := "store"
+		if t.role == gen.RoleOutput {
+			thing = "load"
+		}
+		list = append(list, fmt.Sprintf("%s %s of %d bytes from %s", t.kind(), t.Name, t.size, counted(t.uses, thing)))
+	}
+	if split > 0 {
+		list = append(list, fmt.Sprintf("%s split at an edge", counted(split, "access")))
+	}
+	if ignored > 0 {
+		list = append(list, fmt.Sprintf("the value of %s is ignored", counted(ignored, "load")))
+	}
+	return strings.Join(list, "; ")
+}
+
+// addTensors checks the inputs and outputs that are asked for.
+func (p *plan) addTensors() error {
+	for _, s := range p.o.Inputs {
+		p.tensors = append(p.tensors, tensor{TensorSpec: s, role: gen.RoleInput})
+	}
+	for _, s := range p.o.Outputs {
+		p.tensors = append(p.tensors, tensor{TensorSpec: s, role: gen.RoleOutput})
+	}
+	if len(p.tensors) > fbs.TensorsMax {
+		return usage("%d tensors are more than an image holds (%d)", len(p.tensors), fbs.TensorsMax)
+	}
+	for i := range p.tensors {
+		t := &p.tensors[i]
+		if err := p.checkSpec(t); err != nil {
+			return err
+		}
+		for j := range i {
+			if err := distinct(&p.tensors[j], t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *plan) checkSpec(t *tensor) error {
+	t.size = t.Size()
+	t.missing = t.size
+	switch {
+	case nameReason(t.Name) != "":
+		return usage("%s %q: %s", t.kind(), t.Name, nameReason(t.Name))
+	case t.size == 0 || t.size > tensorSizeMax || len(t.Shape) == 0 || len(t.Shape) > fbs.DimsMax || t.last() < t.Address:
+		return usage("%s %s: no element type, no shape, or more than 4 GiB", t.kind(), t.Name)
+	case t.Tile && p.board.TLB == nil:
+		return usage("%s %s names tile %s, and board %s has no tiles: write NAME=ADDRESS,DTYPE,SHAPE", t.kind(), t.Name, strings.TrimSpace(t.Place.String()), p.board.Name)
+	case t.Tile && !p.with("lift"):
+		return usage("%s %s names tile %s, which only the lift pass finds", t.kind(), t.Name, strings.TrimSpace(t.Place.String()))
+	}
+	return nil
+}
+
+func distinct(a, b *tensor) error {
+	switch {
+	case a.Name == b.Name:
+		return usage("two tensors are called %s", a.Name)
+	case a.Place == b.Place && a.Address <= b.last() && b.Address <= a.last():
+		return usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(), b.kind(), b.Name, b.span())
+	}
+	return nil
+}
+
+// at gives the address that a step accesses in a place; ok is false where it
+// accesses another.
+func (p *plan) at(s *step, place Place) (address uint64, ok bool) {
+	if s.aim >= 0 {
+		a := &p.aims[s.aim]
+		return a.address + s.offset, place.Tile && a.has(place.X, place.Y)
+	}
+	w := &p.windows[s.window]
+	return w.base + s.offset, !place.Tile && w.bar == p.o.Bar
+}
+
+// assign appends a step to out, or the parts of it that belong to different
+// tensors.
+func (p *plan) assign(out []step, s step) ([]step, error) {
+	if s.op != stepStore && s.op != stepLoad {
+		return append(out, s), nil
+	}
+	index, whole, err := p.tensorOf(&s)
+	if err != nil {
+		return nil, err
+	}
+	if !whole {
+		return p.halve(out, s, &p.tensors[index])
+	}
+	if index >= 0 {
+		return p.use(out, s, index)
+	}
+	if s.op == stepLoad && p.inRange(&s, p.o.Ignore) {
+		s.op = stepIgnore
+	}
+	return append(out, s), nil
+}
+
+// tensorOf finds the tensor that a step belongs to, -1 if there is none. whole
+// is false where some of the step's bytes belong to the tensor and some do not.
+func (p *plan) tensorOf(s *step) (index int, whole bool, err error) {
+	index, whole = -1, true
+	for i := range p.tensors {
+		t := &p.tensors[i]
+		if s.op == stepStore && t.role != gen.RoleInput {
+			continue
+		}
+		address, ok := p.at(s, t.Place)
+		last := address + uint64(s.width) - 1
+		if !ok || address > t.last() || last < t.Address {
+			continue
+		}
+		if address < t.Address || last > t.last() {
+			return i, false, nil
+		}
+		if index >= 0 {
+			return 0, false, refuse(s.line, "the store reaches several tiles, and with them both input %s and input %s; name one of the two",
+				p.tensors[index].Name, t.Name)
+		}
+		index = i
+	}
+	return index, whole, nil
+}
+
+func (p *plan) inRange(s *step, ranges []Range) bool {
+	for _, r := range ranges {
+		if address, ok := p.at(s, r.Place); ok && address <= r.Last && address+uint64(s.width)-1 >= r.First {
+			return true
+		}
+	}
+	return false
+}
+
+// halve splits a step at the edge of a tensor, if the device cannot tell.
+func (p *plan) halve(out []step, s step, t *tensor) ([]step, error) {
+	if s.width == 1 || !s.memory || s.rule.Widths&(s.width/2) == 0 {
+		return nil, refuse(s.line, "%d bytes lie half in %s %s (%s), and such an access cannot be split there", s.width, t.kind(), t.Name, t.span())
+	}
+	low, high := s, s
+	low.width /= 2
+	high.width /= 2
+	high.offset += uint64(low.width)
+	low.value &= fbs.WidthMask(low.width)
+	high.value >>= 8 * low.width
+	out, err := p.assign(out, low)
+	if err != nil {
+		return nil, err
+	}
+	return p.assign(out, high)
+}
+
+// use appends a step that lies in a tensor, and takes its bytes into the
+// tensor.
+func (p *plan) use(out []step, s step, index int) ([]step, error) {
+	t := &p.tensors[index]
+	if s.op == stepLoad && t.role == gen.RoleInput {
+		s.op = stepIgnore
+		return append(out, s), nil
+	}
+	if t.data == nil {
+		// A tensor larger than what the trace moves cannot be complete; if it
+		// is very large, memory is not reserved to say which bytes are missing.
+		if t.size > max(sureSizeMax, 8*uint64(len(p.steps))) {
+			return nil, usage("%s %s has %d bytes, more than the whole trace moves", t.kind(), t.Name, t.size)
+		}
+		t.data, t.have = make([]byte, t.size), make([]uint64, (t.size+63)/64)
+	}
+	address, _ := p.at(&s, t.Place)
+	offset := address - t.Address
+	for i := range uint64(s.width) {
+		if err := p.take(out, t, &s, index, offset+i, byte(s.value>>(8*i))); err != nil {
+			return nil, err
+		}
+	}
+	t.uses++
+	s.tensor, s.value = int16(index), offset
+	return append(out, s), nil
+}
+
+// take takes one byte into a tensor. An input is stored anew in every pass of
+// a workload, but then with the same data, or it is no input of the whole. Of
+// an output the last load counts: that is also what a replay gives.
+func (p *plan) take(out []step, t *tensor, s *step, index int, offset uint64, value byte) error {
+	word, bit := offset/64, uint64(1)<<(offset%64)
+	if t.have[word]&bit == 0 {
+		t.have[word] |= bit
+		t.missing--
+	} else if t.data[offset] != value {
+		before := lineBefore(out, index, offset)
+		if t.role == gen.RoleInput {
+			return refuse(s.line, "byte %d of input %s is stored with other data than in line %d: an input has one value a run", offset, t.Name, before)
+		}
+		if !t.changed {
+			p.warn(s.line, "output %s is read with other data than in line %d: the last counts", t.Name, before)
+		}
+		t.changed = true
+	}
+	t.data[offset] = value
+	return nil
+}
+
+// lineBefore finds the last step that used a byte of a tensor.
+func lineBefore(steps []step, index int, offset uint64) int {
+	for i := len(steps) - 1; i >= 0; i-- {
+		if s := &steps[i]; int(s.tensor) == index && s.value <= offset && offset < s.value+uint64(s.width) {
+			return s.line
+		}
+	}
+	return 0
+}
+
+// checkComplete refuses a tensor that the trace does not use as a whole.
+func (p *plan) checkComplete() error {
+	for i := range p.tensors {
+		t := &p.tensors[i]
+		switch {
+		case t.missing == 0:
+		case t.missing == t.size:
+			return refuse(0, "%s %s: nothing at %s is %s in this capture%s", t.kind(), t.Name, t.span(), t.verb(), p.placesHint(t))
+		default:
+			return refuse(0, "%s %s: bytes %s are never %s in this capture", t.kind(), t.Name, t.missingRanges(), t.verb())
+		}
+	}
+	return nil
+}
+
+// missingRanges lists the first ranges of bytes that the trace does not hold.
+func (t *tensor) missingRanges() string {
+	var list []string
+	has := func(i uint64) bool { return t.have[i/64]>>(i%64)&1 != 0 }
+	for i := uint64(0); i < t.size; i++ {
+		if has(i) {
+			continue
+		}
+		first := i
+		for i+1 < t.size && !has(i+1) {
+			i++
+		}
+		if len(list) == 4 {
+			return strings.Join(list, ", ") + " and more"
+		}
+		list = append(list, fmt.Sprintf("%d..%d", first, i))
+	}
+	return strings.Join(list, ", ")
+}
+
+// placesHint names where else the trace stores or loads, for those who took
+// the wrong tile.
+func (p *plan) placesHint(t *tensor) string {
+	want := stepStore
+	if t.role == gen.RoleOutput {
+		want = stepLoad
+	}
+	var list []string
+	seen := map[string]bool{}
+	for i := range p.steps {
+		s := &p.steps[i]
+		if s.op != want || s.aim < 0 {
+			continue
+		}
+		a := &p.aims[s.aim]
+		text := fmt.Sprintf("(%d,%d)", a.x0, a.y0)
+		if a.target.Multicast {
+			text += fmt.Sprintf("-(%d,%d)", a.x1, a.y1)
+		}
+		if !seen[text] && len(list) < 16 {
+			list = append(list, text)
+		}
+		seen[text] = true
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return "; tiles that are: " + strings.Join(list, " ")
+}
+
+// imageTensors gives the tensors with the recorded data: the default of an
+// input, the golden data of an output.
+func (p *plan) imageTensors() (list []lmb.Tensor) {
+	for i := range p.tensors {
+		t := &p.tensors[i]
+		list = append(list, lmb.Tensor{Name: t.Name, Role: t.role, DType: t.DType, Shape: t.Shape, Data: t.data})
+	}
+	return list
+}

@@ -1,0 +1,534 @@
+package listing
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// mnemonic is the word a command starts with; sized ones carry a width, as in
+// write.4.
+type mnemonic struct {
+	sized bool
+	parse func(*parser, *lmb.Command)
+}
+
+var commands = map[string]mnemonic{
+	"write":   {true, (*parser).write},
+	"copy":    {true, (*parser).copy},
+	"fill":    {true, (*parser).fill},
+	"poll":    {true, (*parser).poll},
+	"expect":  {true, (*parser).expectation},
+	"read":    {true, (*parser).readIgnored},
+	"compare": {true, (*parser).compare},
+	"flush":   {true, (*parser).flush},
+	"fence":   {false, (*parser).fence},
+	"point":   {false, (*parser).point},
+	"delay":   {false, (*parser).delay},
+	"call":    {false, (*parser).call},
+	"mark":    {false, (*parser).mark},
+	"begin":   {false, (*parser).mark},
+	"end":     {false, (*parser).mark},
+}
+
+var commandWords = slices.Sorted(maps.Keys(commands))
+
+// command reads one command into the sequence at hand. One with a mistake is
+// kept too, so that the numbers of the ones after it stay right.
+func (p *parser) command() {
+	name, width, dotted := strings.Cut(p.tok.text, ".")
+	m, known := commands[name]
+	var c lmb.Command
+	switch {
+	case !known || p.tok.kind != tokenWord:
+		p.unknownCommand(name)
+	case m.sized:
+		c.Width = p.width(name, width)
+	case dotted:
+		p.fail(p.tok, "%s has no width; write %s", name, name)
+	}
+	if !p.failed {
+		p.advance()
+		m.parse(p, &c)
+	}
+	s := &p.image.Sequences[len(p.image.Sequences)-1]
+	s.Commands = append(s.Commands, c)
+}
+
+func (p *parser) unknownCommand(name string) {
+	if declarations[name] != nil {
+		p.fail(p.tok, "%s stands before the first sequence", name)
+	}
+	p.fail(p.tok, "expected a command, found %s%s", p.tok, hint(name, commandWords))
+}
+
+func (p *parser) width(name, text string) uint8 {
+	switch text {
+	case "1", "2", "4", "8":
+		return text[0] - '0'
+	}
+	p.fail(p.tok, "%s says how many bytes an access has: %s.1, .2, .4 or .8", name, name)
+	return 0
+}
+
+// place remembers where the operands of an access stand.
+type place struct {
+	window *lmb.Window
+	at     token // the offset
+}
+
+// reference consumes window+offset.
+func (p *parser) reference(c *lmb.Command) place {
+	c.Window = p.windowIndex()
+	if p.failed {
+		return place{}
+	}
+	w := &p.image.Windows[c.Window]
+	p.expect("+")
+	at := p.tok
+	offset := p.size("an offset")
+	if !p.failed && offset >= w.Size {
+		p.fail(at, "offset 0x%x is outside the window, which has %s", offset, bytesText(w.Size))
+	}
+	c.Offset = uint32(offset)
+	return place{w, at}
+}
+
+// windowIndex consumes a window by name or by number.
+func (p *parser) windowIndex() uint16 {
+	t := p.tok
+	if t.kind == tokenWord && windowNumber.MatchString(t.text) && !p.failed {
+		n, _ := strconv.Atoi(t.text[1:])
+		if n >= len(p.image.Windows) {
+			p.fail(t, "there is no window %s; %d windows are declared, and the first is w0", t.text, len(p.image.Windows))
+			return 0
+		}
+		p.advance()
+		return p.declared(n)
+	}
+	name := p.name("a window")
+	found := p.windows[name]
+	switch {
+	case p.failed:
+	case len(found) > 1:
+		p.fail(t, "%d windows are named %s; write %s", len(found), name, oneOf(numbered(found)))
+	case len(found) == 1:
+		return p.declared(found[0])
+	case p.isTensor(name):
+		p.fail(t, "%s is a tensor and not a window; a copy names all of it as %s[:]", name, name)
+	default:
+		p.fail(t, "there is no window %s%s", name, hint(name, slices.Sorted(maps.Keys(p.windows))))
+	}
+	return 0
+}
+
+func numbered(windows []int) (words []string) {
+	for _, n := range windows {
+		words = append(words, fmt.Sprintf("w%d", n))
+	}
+	return words
+}
+
+func (p *parser) isTensor(name string) bool { _, ok := p.tensors[name]; return ok }
+
+// declared ends the line without a word where the window's declaration was
+// wrong: that has been reported.
+func (p *parser) declared(window int) uint16 {
+	if p.image.Windows[window].Size == 0 {
+		p.failed = true
+	}
+	return uint16(window)
+}
+
+// spans checks that an access to amount bytes, in units of unit bytes, is
+// aligned and inside the window.
+func (p *parser) spans(a place, c *lmb.Command, amount, unit uint64, amountAt token) {
+	switch offset := uint64(c.Offset); {
+	case p.failed:
+	case offset%unit != 0:
+		p.fail(a.at, "offset 0x%x is not a multiple of %d", offset, unit)
+	case unit > 1 && a.window.Offset%unit != 0:
+		p.fail(a.at, "the window starts at 0x%x of its BAR, which is not a multiple of %d", a.window.Offset, unit)
+	case amount == 0:
+		p.fail(amountAt, "0 bytes are nothing to do")
+	case amount%unit != 0:
+		p.fail(amountAt, "%d bytes are not a multiple of %d", amount, unit)
+	case amount > a.window.Size-offset:
+		p.fail(amountAt, "%s at offset 0x%x reach outside the window, which has %s",
+			bytesText(amount), offset, bytesText(a.window.Size))
+	}
+}
+
+func (p *parser) write(c *lmb.Command) {
+	c.Opcode, c.Mode, c.Mask = gen.OpcodeWrite, uint8(gen.SourceImmediate), fbs.WidthMask(c.Width)
+	a := p.reference(c)
+	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	if p.tok.isWord("bus") {
+		p.busAddress(c)
+		return
+	}
+	at := p.tok
+	c.Value = p.value("a value or bus(window)", c.Width)
+	if p.option("mask") == "" {
+		return
+	}
+	maskAt := p.tok
+	c.Mask = p.value("a mask", c.Width)
+	switch {
+	case p.failed:
+	case c.Mask == 0:
+		p.fail(maskAt, "a mask of 0 writes nothing")
+	case c.Value&^c.Mask != 0:
+		p.fail(at, "0x%x has bits outside the mask 0x%x", c.Value, c.Mask)
+	}
+}
+
+// busAddress consumes bus(window)+addend.
+func (p *parser) busAddress(c *lmb.Command) {
+	if c.Width < 4 {
+		p.fail(p.tok, "a bus address is written with 4 or 8 bytes")
+	}
+	c.Mode = uint8(gen.SourceBusAddress)
+	p.expect("bus")
+	p.expect("(")
+	c.Index = p.windowIndex()
+	p.expect(")")
+	if p.accept("+") {
+		c.Value = p.value("a number", c.Width)
+	}
+}
+
+// copy goes to the device, or from it if its destination is a tensor.
+func (p *parser) copy(c *lmb.Command) {
+	if p.ahead.is("[") {
+		c.Opcode = gen.OpcodeCopyOut
+		amountAt := p.slice(c, gen.RoleOutput)
+		p.expect("<-")
+		p.access(c, p.reference(c), amountAt, 1)
+		return
+	}
+	c.Opcode = gen.OpcodeCopyIn
+	a := p.reference(c)
+	p.expect("<-")
+	at := p.tok
+	if p.ahead.is("[") {
+		p.slice(c, gen.RoleInput)
+	} else {
+		c.Mode = uint8(gen.SourcePayload)
+		c.Data = p.data()
+		c.Amount = p.amount(at, uint64(len(c.Data)))
+	}
+	p.access(c, a, at, 1)
+}
+
+func (p *parser) fill(c *lmb.Command) {
+	c.Opcode, c.Mode = gen.OpcodeCopyIn, uint8(gen.SourceImmediate)
+	a := p.reference(c)
+	p.expect("<-")
+	c.Value = p.value("a value", c.Width)
+	p.expect("size")
+	at := p.tok
+	c.Amount = p.amount(at, p.size("a size"))
+	p.access(c, a, at, uint64(c.Width))
+}
+
+// amount is a number of bytes as a command holds it.
+func (p *parser) amount(at token, n uint64) uint32 {
+	if n > math.MaxUint32 {
+		p.fail(at, "a command moves less than 4GiB")
+	}
+	return uint32(n)
+}
+
+// access consumes fifo or bulk and checks the device side of a copy. A bulk
+// access needs offset and size in units of bulkUnit only.
+func (p *parser) access(c *lmb.Command, a place, amountAt token, bulkUnit uint64) {
+	c.Option = uint8(gen.AccessExact)
+	if word := p.option("fifo", "bulk"); word != "" {
+		c.Option = uint8(slices.Index(accessWords, word))
+	}
+	switch width := uint64(c.Width); gen.Access(c.Option) {
+	case gen.AccessBulk:
+		p.spans(a, c, uint64(c.Amount), bulkUnit, amountAt)
+	case gen.AccessFixed:
+		p.spans(a, c, width, width, a.at)
+		if c.Amount == 0 || uint64(c.Amount)%width != 0 {
+			p.fail(amountAt, "%d bytes are no whole number of accesses of %d", c.Amount, width)
+		}
+	default:
+		p.spans(a, c, uint64(c.Amount), width, amountAt)
+	}
+}
+
+// slice consumes tensor[first:end], in bytes, and gives the tensor's token.
+func (p *parser) slice(c *lmb.Command, role gen.Role) token {
+	at := p.tok
+	c.Mode = uint8(gen.SourceTensor)
+	name := p.name("a tensor")
+	index, ok := p.tensors[name]
+	if !ok {
+		p.fail(at, "there is no tensor %s%s", name, hint(name, slices.Sorted(maps.Keys(p.tensors))))
+	}
+	if p.failed {
+		return at
+	}
+	t := &p.image.Tensors[index]
+	switch t.Role {
+	case role:
+	case gen.RoleInput:
+		p.fail(at, "%s is an input; only an output takes bytes from the device", name)
+	case gen.RoleOutput:
+		p.fail(at, "%s is an output; only an input gives bytes to the device", name)
+	default:
+		p.failed = true // its declaration was wrong, and that has been reported
+	}
+	first, end := uint64(0), t.Size()
+	p.expect("[")
+	if !p.tok.is(":") {
+		first = p.size("the first byte")
+	}
+	p.expect(":")
+	endAt := p.tok
+	if !p.tok.is("]") {
+		end = p.size("the byte after the last")
+	}
+	p.expect("]")
+	if end > t.Size() || first > end {
+		p.fail(endAt, "[%d:%d] is not a range of bytes of %s, which has %s", first, end, name, bytesText(t.Size()))
+	}
+	c.Index, c.Value, c.Amount = uint16(index), first, p.amount(endAt, end-first)
+	return at
+}
+
+func (p *parser) poll(c *lmb.Command) {
+	c.Opcode, c.Option = gen.OpcodePoll, uint8(gen.PolicyFail)
+	a := p.reference(c)
+	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	p.condition(c)
+	for {
+		at := p.tok
+		switch p.option("within", "every", "else") {
+		case "within":
+			at = p.tok
+			c.Amount = uint32(p.duration("a deadline", math.MaxUint32))
+			if c.Amount == 0 {
+				p.fail(at, "a deadline is not 0")
+			}
+		case "every":
+			c.Index = uint16(p.duration("an interval", math.MaxUint16))
+		case "else":
+			p.policy(c)
+		default:
+			if c.Amount == 0 {
+				p.fail(at, "a poll has a deadline; add one, as in within 10ms")
+			}
+			return
+		}
+	}
+}
+
+func (p *parser) policy(c *lmb.Command) {
+	c.Option = uint8(p.word("ignore, defer or fail", policyWords))
+}
+
+// condition consumes what a loaded value is held against.
+func (p *parser) condition(c *lmb.Command) {
+	switch {
+	case p.accept("any-set"):
+		c.Mode = uint8(gen.ConditionAnySet)
+		c.Mask = p.mask(c.Width)
+		return
+	case p.accept("any-clear"):
+		c.Mode = uint8(gen.ConditionAnyClear)
+		c.Mask = p.mask(c.Width)
+		return
+	}
+	c.Mask = fbs.WidthMask(c.Width)
+	if p.accept("&") {
+		c.Mask = p.mask(c.Width)
+	}
+	switch {
+	case p.accept("=="):
+		c.Mode = uint8(gen.ConditionEqual)
+	case p.accept("!="):
+		c.Mode = uint8(gen.ConditionNotEqual)
+	default:
+		p.fail(p.tok, "expected a condition (== 1, != 1, & 1 == 0, any-set 6 or any-clear 6), found %s", p.tok)
+	}
+	at := p.tok
+	c.Value = p.value("a value", c.Width)
+	if c.Value&^c.Mask != 0 {
+		p.fail(at, "0x%x has bits outside the mask 0x%x, so the outcome is always the same", c.Value, c.Mask)
+	}
+}
+
+func (p *parser) mask(width uint8) uint64 {
+	at := p.tok
+	mask := p.value("a mask", width)
+	if mask == 0 {
+		p.fail(at, "a mask of 0 tests nothing; read.%d loads without a test", width)
+	}
+	return mask
+}
+
+func (p *parser) expectation(c *lmb.Command) {
+	c.Opcode = gen.OpcodeExpect
+	a := p.reference(c)
+	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	p.condition(c)
+	p.policyOption(c)
+}
+
+// readIgnored is the Expect that holds for every value.
+func (p *parser) readIgnored(c *lmb.Command) {
+	c.Opcode, c.Mode = gen.OpcodeExpect, uint8(gen.ConditionEqual)
+	a := p.reference(c)
+	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	p.policyOption(c)
+}
+
+func (p *parser) policyOption(c *lmb.Command) {
+	c.Option = uint8(gen.PolicyFail)
+	if p.option("else") != "" {
+		p.policy(c)
+	}
+}
+
+func (p *parser) compare(c *lmb.Command) {
+	c.Opcode, c.Mode, c.Option = gen.OpcodeCompare, uint8(gen.CompareModeExact), uint8(gen.PolicyFail)
+	a := p.reference(c)
+	c.Index = uint16(p.word("a type such as float32", dtypeWords))
+	p.expect("==")
+	at := p.tok
+	c.Data = p.data()
+	c.Amount = p.amount(at, uint64(len(c.Data)))
+	unit := max(c.Width, fbs.DTypeSize(gen.DType(c.Index)))
+	p.spans(a, c, uint64(c.Amount), uint64(unit), at)
+	p.compareOptions(c)
+}
+
+func (p *parser) compareOptions(c *lmb.Command) {
+	for {
+		at := p.tok
+		switch p.option("absolute", "relative", "correlation", "else") {
+		case "absolute":
+			p.compareMode(c, gen.CompareModeTolerance, at)
+			c.Mask |= uint64(p.float32Bits("a finite tolerance of 0 or more", 0, math.MaxFloat32))
+		case "relative":
+			p.compareMode(c, gen.CompareModeTolerance, at)
+			c.Mask |= uint64(p.float32Bits("a finite tolerance of 0 or more", 0, math.MaxFloat32)) << 32
+		case "correlation":
+			p.compareMode(c, gen.CompareModeCorrelation, at)
+			c.Mask |= uint64(p.float32Bits("a correlation from -1 to 1", -1, 1))
+		case "else":
+			p.policy(c)
+		default:
+			return
+		}
+	}
+}
+
+func (p *parser) compareMode(c *lmb.Command, mode gen.CompareMode, at token) {
+	if now := gen.CompareMode(c.Mode); now != gen.CompareModeExact && now != mode {
+		p.fail(at, "a compare has tolerances or a correlation, not both")
+	}
+	c.Mode = uint8(mode)
+}
+
+func (p *parser) flush(c *lmb.Command) {
+	c.Opcode, c.Mode = gen.OpcodeFence, uint8(gen.FenceModeReadBack)
+	a := p.reference(c)
+	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+}
+
+func (p *parser) fence(c *lmb.Command) {
+	c.Opcode, c.Mode = gen.OpcodeFence, uint8(gen.FenceModeStore)
+}
+
+func (p *parser) point(c *lmb.Command) {
+	c.Opcode = gen.OpcodePoint
+	at := p.tok
+	c.Window = p.windowIndex()
+	if p.failed {
+		return
+	}
+	w := &p.image.Windows[c.Window]
+	if w.Kind != gen.WindowKindTlb {
+		p.fail(at, "only a tlb window can be pointed")
+	}
+	t := fbs.Target{Ordering: gen.OrderingDefault}
+	p.tiles(&t)
+	p.expect("address")
+	at = p.tok
+	c.Value = p.size("an address in the tile")
+	if c.Value%w.Size != 0 {
+		p.fail(at, "address 0x%x is not a multiple of the window's %s", c.Value, bytesText(w.Size))
+	}
+	for {
+		switch p.option("ordering", "noc", "vc") {
+		case "ordering":
+			t.Ordering = gen.Ordering(p.word("default, strict or posted", orderingWords))
+		case "noc":
+			t.NoC = uint8(p.numberTo("a noc", 1))
+		case "vc":
+			t.StaticVC = 1 + uint8(p.numberTo("a virtual channel", 7))
+		default:
+			c.Mask = t.Pack()
+			return
+		}
+	}
+}
+
+// tiles consumes tile x,y or tiles x,y to x,y.
+func (p *parser) tiles(t *fbs.Target) {
+	if p.accept("tiles") {
+		t.Multicast = true
+		t.XStart, t.YStart = p.coordinates()
+		p.expect("to")
+	} else if !p.accept("tile") {
+		p.fail(p.tok, "expected tile x,y or tiles x,y to x,y, found %s", p.tok)
+	}
+	t.X, t.Y = p.coordinates()
+}
+
+func (p *parser) coordinates() (x, y uint8) {
+	x = uint8(p.numberTo("a coordinate", math.MaxUint8))
+	p.expect(",")
+	y = uint8(p.numberTo("a coordinate", math.MaxUint8))
+	return x, y
+}
+
+func (p *parser) delay(c *lmb.Command) {
+	c.Opcode = gen.OpcodeDelay
+	at := p.tok
+	c.Amount = uint32(p.duration("a delay", fbs.DelayMaxUs))
+	if c.Amount == 0 {
+		p.fail(at, "a delay is not 0")
+	}
+}
+
+func (p *parser) call(c *lmb.Command) {
+	c.Opcode = gen.OpcodeCall
+	at := p.tok
+	name := p.name("a sequence")
+	if !p.failed {
+		from := len(p.image.Sequences) - 1
+		p.calls = append(p.calls, call{at, name, from, len(p.image.Sequences[from].Commands)})
+	}
+}
+
+func (p *parser) mark(c *lmb.Command) {
+	c.Opcode, c.Mode = gen.OpcodeMark, uint8(slices.Index(markWords, p.head.text))
+	at := p.tok
+	c.Name = p.text("a name")
+	if !p.failed && (c.Name == "" || len(c.Name) > fbs.NameMax) {
+		p.fail(at, "a name has 1 to %d bytes, this one has %d", fbs.NameMax, len(c.Name))
+	}
+}

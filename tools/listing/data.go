@@ -1,0 +1,222 @@
+package listing
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"strconv"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// patternMax bounds the bytes that all patterns of one listing make, so that a
+// short text cannot ask for all memory.
+const patternMax = 64 << 20
+
+// data consumes a source of bytes.
+func (p *parser) data() []byte {
+	at := p.tok
+	switch {
+	case p.failed:
+		return nil
+	case p.accept("hex"):
+		return p.hexBytes()
+	case p.accept("file"):
+		return p.fileBytes()
+	case p.accept("pattern"):
+		return p.patternBytes()
+	case at.kind == tokenWord && p.isTensor(at.text):
+		p.fail(at, "%s is a tensor; write %s[:] for all of it", at.text, at.text)
+		return nil
+	}
+	words := append([]string{"hex", "file", "pattern"}, spoken(dtypeWords)...)
+	for dtype, word := range dtypeWords {
+		if word != "" && p.accept(word) {
+			return p.elements(gen.DType(dtype))
+		}
+	}
+	p.fail(at, "expected hex, file, pattern or a type such as int32, found %s%s", at, hint(at.text, words))
+	return nil
+}
+
+// items calls each for every word that belongs to a list: all of a block in
+// braces, or the words of the line that belong to it.
+func (p *parser) items(what string, belongs func(string) bool, each func(token)) {
+	block, count := p.accept("{"), 0
+	for ; !p.failed && p.tok.kind == tokenWord && belongs(p.tok.text); count++ {
+		each(p.tok)
+		p.advance()
+	}
+	switch {
+	case block:
+		if !p.accept("}") {
+			p.fail(p.tok, "expected %s or }, found %s", what, p.tok)
+		}
+	case count == 0 || p.tok.kind == tokenWord && isDigit(p.tok.text[0]):
+		p.fail(p.tok, "expected %s, found %s", what, p.tok)
+	}
+}
+
+func isHex(text string) bool { return strings.Trim(text, "0123456789abcdefABCDEF") == "" }
+
+func (p *parser) hexBytes() []byte {
+	data := []byte{}
+	p.items("bytes in hex", isHex, func(t token) {
+		var err error
+		if data, err = hex.AppendDecode(data, []byte(t.text)); err != nil {
+			p.fail(t, "%s is an odd number of hex digits", t.text)
+		}
+	})
+	return data
+}
+
+func (p *parser) fileBytes() []byte {
+	at := p.tok
+	path := p.text("the path of a file")
+	if p.failed {
+		return nil
+	}
+	if p.read == nil {
+		p.fail(at, "this listing may not open files")
+		return nil
+	}
+	data, err := p.read(path)
+	if err != nil {
+		p.fail(at, "%v", err)
+		return nil
+	}
+	from, size := uint64(0), uint64(len(data))
+	if p.accept("from") {
+		from = p.size("the first byte")
+		size -= min(from, size)
+	}
+	if p.accept("size") {
+		size = p.size("a size")
+	}
+	if length := uint64(len(data)); !p.failed && (from > length || size > length-from) {
+		p.fail(at, "%s has %d bytes, %d from byte %d are not in it", path, length, size, from)
+	}
+	if p.failed {
+		return nil
+	}
+	return data[from : from+size]
+}
+
+func (p *parser) patternBytes() []byte {
+	at := p.tok
+	seed := p.numberTo("a seed", math.MaxUint32)
+	if seed == 0 {
+		p.fail(at, "a seed is not 0")
+	}
+	p.expect("size")
+	at = p.tok
+	size := p.size("a size")
+	if size > p.patternLeft {
+		p.fail(at, "all patterns of a listing have at most %s", sizeText(patternMax))
+	}
+	if p.failed {
+		return nil
+	}
+	p.patternLeft -= size
+	return Pattern(uint32(seed), int(size))
+}
+
+// Pattern is the data of `pattern seed size n`: the numbers of Marsaglia's
+// xorshift32 (13, 17, 5) that follow seed, little endian.
+func Pattern(seed uint32, size int) []byte {
+	data := make([]byte, 0, size+3)
+	for len(data) < size {
+		seed ^= seed << 13
+		seed ^= seed >> 17
+		seed ^= seed << 5
+		data = binary.LittleEndian.AppendUint32(data, seed)
+	}
+	return data[:size]
+}
+
+func isElement(text string) bool {
+	return isDigit(text[0]) || text[0] == '-' || text[0] == '.' || text == "nan" || text == "inf"
+}
+
+// elements consumes the values of one type.
+func (p *parser) elements(dtype gen.DType) []byte {
+	data := []byte{}
+	size := int(fbs.DTypeSize(dtype))
+	p.items("values", isElement, func(t token) {
+		bits, ok := elementBits(dtype, t.text)
+		if !ok {
+			p.fail(t, "%s is not of type %s", t.text, wordOf(dtypeWords, dtype))
+		}
+		data = append(data, binary.LittleEndian.AppendUint64(nil, bits)[:size]...)
+	})
+	return data
+}
+
+// elementBits gives the bits of one value. A hex or binary number gives the
+// bits themselves.
+func elementBits(dtype gen.DType, text string) (bits uint64, ok bool) {
+	size := 8 * int(fbs.DTypeSize(dtype))
+	if len(text) > 1 && text[0] == '0' && strings.ContainsRune("xXbB", rune(text[1])) {
+		bits, err := strconv.ParseUint(text, 0, size)
+		return bits, err == nil
+	}
+	switch dtype {
+	case gen.DTypeFloat16:
+		return narrowFloat(text, 5, 10)
+	case gen.DTypeBfloat16:
+		return narrowFloat(text, 8, 7)
+	case gen.DTypeFloat32:
+		x, err := strconv.ParseFloat(text, 32)
+		return uint64(math.Float32bits(float32(x))), err == nil
+	case gen.DTypeFloat64:
+		x, err := strconv.ParseFloat(text, 64)
+		return math.Float64bits(x), err == nil
+	}
+	return integerBits(dtype, text, size)
+}
+
+func integerBits(dtype gen.DType, text string, size int) (bits uint64, ok bool) {
+	if digits := strings.TrimPrefix(text, "-"); len(digits) > 1 && digits[0] == '0' {
+		return 0, false // strconv would read it as octal
+	}
+	switch dtype {
+	case gen.DTypeUint8, gen.DTypeUint16, gen.DTypeUint32, gen.DTypeUint64:
+		bits, err := strconv.ParseUint(text, 0, size)
+		return bits, err == nil
+	}
+	n, err := strconv.ParseInt(text, 0, size)
+	return uint64(n), err == nil
+}
+
+// narrowFloat rounds a decimal to the nearest IEEE number with this many bits
+// of exponent and mantissa, ties to even. One that is too large is not ok.
+func narrowFloat(text string, exponent, mantissa int) (bits uint64, ok bool) {
+	x, err := strconv.ParseFloat(text, 64)
+	infinity := (uint64(1)<<exponent - 1) << mantissa
+	switch {
+	case err != nil:
+		return 0, false
+	case x != x:
+		return infinity | 1<<(mantissa-1), true
+	case math.IsInf(x, 0):
+		bits, ok = infinity, true
+	case x == 0:
+		ok = true
+	default:
+		// Below the smallest normal number the unit in the last place stays the same.
+		bias := 1<<(exponent-1) - 1
+		_, e := math.Frexp(x) // 2^(e-1) <= |x| < 2^e
+		e = max(e-1, 1-bias)
+		units := uint64(math.RoundToEven(math.Ldexp(math.Abs(x), mantissa-e)))
+		// units has its leading one in bit `mantissa`, and adding lets that one,
+		// or a carry from rounding, count the exponent up.
+		bits = uint64(e+bias-1)<<mantissa + units
+		ok = bits < infinity
+	}
+	if math.Signbit(x) {
+		bits |= 1 << (exponent + mantissa)
+	}
+	return bits, ok
+}

@@ -1,0 +1,113 @@
+package listing
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lightmetal/fbs/gen"
+)
+
+// The words of the enums that a listing spells out. An empty word cannot be
+// written: it is the meaning of writing nothing.
+var (
+	roleWords     = []string{gen.RoleInput: "input", gen.RoleOutput: "output"}
+	accessWords   = []string{gen.AccessFixed: "fifo", gen.AccessBulk: "bulk"}
+	policyWords   = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore", gen.PolicyDefer: "defer"}
+	orderingWords = []string{gen.OrderingDefault: "default", gen.OrderingStrict: "strict", gen.OrderingPosted: "posted"}
+	markWords     = []string{gen.MarkKindPoint: "mark", gen.MarkKindBegin: "begin", gen.MarkKindEnd: "end"}
+	dtypeWords    = []string{
+		gen.DTypeInt8: "int8", gen.DTypeUint8: "uint8", gen.DTypeInt16: "int16", gen.DTypeUint16: "uint16",
+		gen.DTypeInt32: "int32", gen.DTypeUint32: "uint32", gen.DTypeInt64: "int64", gen.DTypeUint64: "uint64",
+		gen.DTypeFloat16: "float16", gen.DTypeBfloat16: "bfloat16", gen.DTypeFloat32: "float32", gen.DTypeFloat64: "float64",
+	}
+	kindWords = []string{gen.WindowKindTlb: "tlb", gen.WindowKindHost: "host", gen.WindowKindConfig: "config"}
+)
+
+// wordOf is the word of an enum's value. A value without one gives text that
+// no listing can hold.
+func wordOf[T ~uint8 | ~uint16](words []string, value T) string {
+	if int(value) < len(words) && words[value] != "" {
+		return words[value]
+	}
+	return unknown(int(value))
+}
+
+// unknown stands for a value that the language has no text for. The question
+// mark belongs to no token, so it never parses.
+func unknown(value int) string { return "?" + strconv.Itoa(value) }
+
+// spoken are the words that can be written.
+func spoken(words []string) []string {
+	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
+}
+
+var (
+	identifier   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+	windowNumber = regexp.MustCompile(`^w(0|[1-9][0-9]{0,3})$`)
+)
+
+// oneOf lists words for an error: a, b or c.
+func oneOf(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// closest suggests the candidate that a misspelt word is near to, if any.
+func closest(word string, candidates []string) string {
+	best, distance := "", max(1, len(word)/3)+1
+	for _, c := range candidates {
+		if d := editDistance(word, c); d < distance {
+			best, distance = c, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// hint suggests a candidate, or lists all where none is near and they are few.
+func hint(word string, candidates []string) string {
+	near := closest(word, candidates)
+	switch {
+	case near != "" || len(candidates) > 8:
+		return near
+	case len(candidates) == 0:
+		return "; there is none"
+	}
+	return "; expected " + oneOf(candidates)
+}
+
+// editDistance counts the letters to insert, delete, replace or swap with a
+// neighbour to turn a into b.
+func editDistance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replace := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replace++
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, replace)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/tools/ttsim"
+)
+
+const deviceHelp = `Devices:
+  mock:BOARD                     a strict stand-in, in this process (` + "%s" + `)
+  pci:VVVV:DDDD, pci:DDDD:BB:DD.F  a PCIe device, by ids or by address (root)
+  ttsim:/path/libttsim.so        Tenstorrent's simulator`
+
+// openDevice opens a device by its name.
+func openDevice(name string) (hal.Device, error) {
+	switch kind, rest, _ := strings.Cut(name, ":"); kind {
+	case "mock":
+		board := boards.ByName(rest)
+		if board == nil {
+			return nil, usage("%s: no board %q; boards: %s", name, rest, boardNames())
+		}
+		return mock.New(board), nil
+	case "ttsim":
+		return ttsim.Open(name, hal.Options{Slot: -1})
+	default:
+		return hal.Open(name, hal.Options{Slot: -1})
+	}
+}
+
+// refusal is why a device refused an access, in its own words.
+func refusal(devices []hal.Device) string {
+	for _, device := range devices {
+		if d, ok := device.(interface{ Refusal() string }); ok && d.Refusal() != "" {
+			return d.Refusal()
+		}
+	}
+	return ""
+}

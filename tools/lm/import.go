@@ -1,0 +1,229 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+	"lightmetal/tools/importer"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+)
+
+// importFlags are the flags of lm import as they are typed.
+type importFlags struct {
+	from, board, device, out string
+	regions, bases           []string
+	bar                      uint8
+	deadline                 string
+	poll, ignore             []string
+	inputs, outputs          []string
+	without                  []string
+	summary, json            bool
+}
+
+func importCommand() *cobra.Command {
+	var f importFlags
+	c := &cobra.Command{
+		Use:   "import TRACE",
+		Short: "make an image of a capture",
+		Long: `Import reads what others write while they watch a driver at work, and gives it
+back the meaning it had: windows onto tiles instead of BAR offsets, polls with
+deadlines instead of read loops, expects instead of other reads, block copies
+instead of runs of stores. It says what each pass did.
+
+  mmiotrace   Linux's tracer of that name (VERSION 20070824)
+  qemu        QEMU's -trace memory_region_ops_read/write; --region names the
+              device's memory region and --base says where the guest had it
+
+A capture that is incomplete, or that no image can express, is refused with the
+line in which that shows; --summary tells what is in it all the same.
+
+Boards: ` + boardNames() + `
+Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
+		Example: `  lm import --from qemu --region edu-mmio --base 0x10000000 --board edu edu.qemutrace -o edu.lmb
+  lm import --from mmiotrace --input a=1,1,0x20000,int32,256 --output d=1,1,0x23000,int32,256 wh.mmiotrace -o wh.lmb`,
+		Args: one("trace"),
+		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.from, "from", "", "format of the trace: mmiotrace or qemu")
+	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: TRACE with .lmb)")
+	flags.StringVar(&f.board, "board", "", "board of the device (default: by the PCI ids in the trace)")
+	flags.StringVar(&f.device, "device", "", "mmiotrace: VVVV:DDDD or BB:DD.F where the trace has several devices")
+	flags.StringSliceVar(&f.regions, "region", nil, "qemu: name of the memory region of the device; several: NAME=BAR")
+	flags.StringSliceVar(&f.bases, "base", nil, "qemu: address of each region in the guest, in the same order")
+	flags.Uint8Var(&f.bar, "bar", 0, "qemu: BAR that the region is")
+	flags.StringVar(&f.deadline, "deadline", "", "deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
+	flags.StringSliceVar(&f.poll, "poll", nil, "treat every load of ADDRESS or FIRST-LAST as a poll (x,y,ADDRESS in a tile)")
+	flags.StringSliceVar(&f.ignore, "ignore", nil, "carry out loads from there, whatever they give")
+	flags.StringArrayVar(&f.inputs, "input", nil, "input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE (no X,Y without tiles)")
+	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, likewise")
+	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
+	flags.BoolVar(&f.summary, "summary", false, "only tell what is in the trace")
+	flags.BoolVar(&f.json, "json", false, "report as JSON")
+	return c
+}
+
+func boardNames() string {
+	names := make([]string, len(boards.All))
+	for i, b := range boards.All {
+		names[i] = b.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+func (f *importFlags) run(path string) error {
+	o, err := f.options(path)
+	if err != nil {
+		return err
+	}
+	trace, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer trace.Close()
+	done := progress(trace, &o)
+	if f.summary {
+		summary, err := importer.Summarize(trace, o)
+		done()
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		printJSON(os.Stdout, summary)
+		return nil
+	}
+	image, report, err := importer.Import(trace, o)
+	done()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := encode(image, f.out, path, filepath.Ext(path)); err != nil {
+		return err
+	}
+	if f.json {
+		printJSON(os.Stdout, report)
+	} else {
+		fmt.Print(report)
+	}
+	return nil
+}
+
+// progress shows how much of a trace is read, on a terminal only. The function
+// it gives takes the bar away.
+func progress(trace *os.File, o *importer.Options) func() {
+	terminal, err := os.Stderr.Stat()
+	size, serr := trace.Stat()
+	if err != nil || serr != nil || terminal.Mode()&os.ModeCharDevice == 0 {
+		return func() {}
+	}
+	bar := progressbar.NewOptions64(size.Size(), progressbar.OptionSetWriter(io.Writer(os.Stderr)),
+		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription("reading"))
+	o.Progress = func(bytes int64) { _ = bar.Set64(bytes) }
+	return func() { _ = bar.Finish() }
+}
+
+func (f *importFlags) options(path string) (importer.Options, error) {
+	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar}
+	if f.from == "" {
+		return o, usage("--from says which format the trace has: %s or %s", importer.FromMmiotrace, importer.FromQemu)
+	}
+	if f.board != "" {
+		if o.Board = boards.ByName(f.board); o.Board == nil {
+			return o, usage("no board %q; boards: %s", f.board, boardNames())
+		}
+	}
+	if err := f.setRegions(&o); err != nil {
+		return o, err
+	}
+	if err := f.setTensors(&o); err != nil {
+		return o, err
+	}
+	return o, f.setTimes(&o)
+}
+
+// setRegions pairs --region with --base. The first is the device's main one.
+func (f *importFlags) setRegions(o *importer.Options) error {
+	if len(f.bases) > len(f.regions) {
+		return usage("--base without its --region")
+	}
+	for i, name := range f.regions {
+		region := importer.Region{Name: name, Bar: f.bar}
+		if before, bar, ok := strings.Cut(name, "="); ok {
+			n, err := strconv.ParseUint(bar, 0, 8)
+			if err != nil || n > 5 {
+				return usage("--region %s: a BAR is 0 to 5", name)
+			}
+			region.Name, region.Bar = before, uint8(n)
+		}
+		if i < len(f.bases) {
+			base, err := strconv.ParseUint(f.bases[i], 0, 64)
+			if err != nil {
+				return usage("--base %s is not an address", f.bases[i])
+			}
+			region.Base = base
+		}
+		if i == 0 {
+			o.Region, o.Base, o.Bar = region.Name, region.Base, region.Bar
+		} else {
+			o.Also = append(o.Also, region)
+		}
+	}
+	return nil
+}
+
+func (f *importFlags) setTensors(o *importer.Options) error {
+	for _, list := range []struct {
+		specs []string
+		to    *[]importer.TensorSpec
+	}{{f.inputs, &o.Inputs}, {f.outputs, &o.Outputs}} {
+		for _, spec := range list.specs {
+			tensor, err := importer.ParseTensor(spec)
+			if err != nil {
+				return wrong(hal.Usage, "%v", err)
+			}
+			*list.to = append(*list.to, tensor)
+		}
+	}
+	return nil
+}
+
+func (f *importFlags) setTimes(o *importer.Options) error {
+	if f.deadline != "" {
+		us, err := deadlineUs(f.deadline)
+		if err != nil {
+			return err
+		}
+		o.DeadlineUs = us
+	}
+	for _, list := range []struct {
+		specs []string
+		to    *[]importer.Range
+	}{{f.poll, &o.Poll}, {f.ignore, &o.Ignore}} {
+		for _, spec := range list.specs {
+			r, err := importer.ParseRange(spec)
+			if err != nil {
+				return wrong(hal.Usage, "%v", err)
+			}
+			*list.to = append(*list.to, r)
+		}
+	}
+	return nil
+}
+
+func deadlineUs(text string) (uint32, error) {
+	d, err := time.ParseDuration(text)
+	us := d.Microseconds()
+	if err != nil || us < 1 || us > math.MaxUint32 {
+		return 0, usage("--deadline takes a duration such as 500ms, up to %v, not %q", math.MaxUint32*time.Microsecond, text)
+	}
+	return uint32(us), nil
+}

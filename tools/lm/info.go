@@ -1,0 +1,284 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+
+	"github.com/spf13/cobra"
+)
+
+// imageInfo is what lm info tells; its JSON is stable.
+type imageInfo struct {
+	Format      string          `json:"format"`
+	Bytes       int             `json:"bytes"`
+	Origin      originInfo      `json:"origin"`
+	Targets     []targetInfo    `json:"targets"`
+	Reservation reservationInfo `json:"reservation"`
+	Windows     []windowInfo    `json:"windows"`
+	Tensors     []tensorInfo    `json:"tensors"`
+	Sequences   []sequenceInfo  `json:"sequences"`
+}
+
+type originInfo struct {
+	Tool   string `json:"tool"`
+	Source string `json:"source"`
+	Time   uint64 `json:"time"`
+	Git    string `json:"git"`
+}
+
+type targetInfo struct {
+	Board  string    `json:"board"`
+	Vendor string    `json:"vendor"`
+	Device string    `json:"device"`
+	Bars   [6]uint64 `json:"bars"`
+}
+
+type reservationInfo struct {
+	ArenaBytes   uint64 `json:"arena_bytes"`
+	HostBytes    uint64 `json:"host_bytes"`
+	PayloadBytes uint64 `json:"payload_bytes"`
+	Commands     uint32 `json:"commands"`
+}
+
+type windowInfo struct {
+	Name   string `json:"name"`
+	Kind   string `json:"kind"`
+	Target uint8  `json:"target"`
+	Bar    uint8  `json:"bar"`
+	Offset uint64 `json:"offset"`
+	Size   uint64 `json:"size"`
+	Slot   int    `json:"slot"`
+}
+
+type tensorInfo struct {
+	Name     string   `json:"name"`
+	Role     string   `json:"role"`
+	DType    string   `json:"dtype"`
+	Shape    []uint32 `json:"shape"`
+	Bytes    uint64   `json:"bytes"`
+	Recorded bool     `json:"recorded"`
+}
+
+type sequenceInfo struct {
+	Name     string         `json:"name"`
+	Commands uint32         `json:"commands"`
+	Opcodes  map[string]int `json:"opcodes"`
+	BytesIn  uint64         `json:"bytes_in"`
+	BytesOut uint64         `json:"bytes_out"`
+	WaitUs   uint64         `json:"wait_max_us"` // sum of all deadlines and delays, calls included
+}
+
+func infoCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "info IMAGE.lmb",
+		Short: "tell what an image is, needs and does",
+		Args:  one("image"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, view, err := verified(args[0])
+			if err != nil {
+				return err
+			}
+			info := describe(view, len(file.Bytes()))
+			if asJSON {
+				printJSON(os.Stdout, info)
+			} else {
+				fmt.Print(info)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return c
+}
+
+func verified(path string) (*runtime.File, *fbs.View, error) {
+	file, err := runtime.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	view, err := file.Verify()
+	return file, view, err
+}
+
+func describe(view *fbs.View, size int) *imageInfo {
+	r := view.Reservation
+	info := &imageInfo{
+		Format:      fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor),
+		Bytes:       size,
+		Origin:      originInfo{view.Origin.Tool, view.Origin.Source, view.Origin.Time, view.Origin.Git},
+		Reservation: reservationInfo{r.ArenaBytes, r.HostBytes, r.PayloadBytes, r.Commands},
+		Tensors:     []tensorInfo{},
+	}
+	for _, t := range view.Targets {
+		info.Targets = append(info.Targets, targetInfo{t.Board, fmt.Sprintf("%04x", t.Vendor), fmt.Sprintf("%04x", t.Device), t.Bars})
+	}
+	for _, w := range view.Windows {
+		window := windowInfo{Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: w.Device, Bar: w.Bar, Offset: w.Offset, Size: w.Size, Slot: -1}
+		if w.Name != fbs.NoName {
+			window.Name = view.Names[w.Name]
+		}
+		if w.Slot != fbs.NoSlot {
+			window.Slot = int(w.Slot)
+		}
+		info.Windows = append(info.Windows, window)
+	}
+	for _, t := range view.Tensors {
+		info.Tensors = append(info.Tensors, tensorInfo{t.Name, lower(gen.EnumNamesRole[t.Role]), lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size, t.Recorded})
+	}
+	for i := range view.Sequences {
+		info.Sequences = append(info.Sequences, describeSequence(view, i))
+	}
+	return info
+}
+
+func describeSequence(view *fbs.View, index int) sequenceInfo {
+	s := &view.Sequences[index]
+	info := sequenceInfo{Name: s.Name, Commands: s.Count, Opcodes: map[string]int{}}
+	for _, c := range view.Commands[s.First : s.First+s.Count] {
+		info.Opcodes[lower(gen.EnumNamesOpcode[c.Opcode])]++
+		switch c.Opcode {
+		case gen.OpcodeWrite:
+			info.BytesIn += uint64(c.Width)
+		case gen.OpcodeCopyIn:
+			info.BytesIn += uint64(c.Amount)
+		case gen.OpcodeCopyOut, gen.OpcodeCompare:
+			info.BytesOut += uint64(c.Amount)
+		case gen.OpcodePoll, gen.OpcodeDelay:
+			info.WaitUs += uint64(c.Amount)
+		case gen.OpcodeCall:
+			info.WaitUs += describeSequence(view, int(c.Index)).WaitUs
+		}
+	}
+	return info
+}
+
+func lower(name string) string { return strings.ToLower(name) }
+
+// String is the text for people.
+func (i *imageInfo) String() string {
+	var b strings.Builder
+	line := func(name, format string, a ...any) {
+		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, a...))
+	}
+	line("image", "format %s, %d bytes, %d of them payload", i.Format, i.Bytes, i.Reservation.PayloadBytes)
+	made := ""
+	if i.Origin.Time != 0 {
+		made = ", " + time.Unix(int64(i.Origin.Time), 0).UTC().Format(time.RFC3339)
+	}
+	line("origin", "%s from %s%s %s", i.Origin.Tool, i.Origin.Source, made, i.Origin.Git)
+	for _, t := range i.Targets {
+		line("target", "%s, PCI %s:%s%s", t.Board, t.Vendor, t.Device, barText(t.Bars))
+	}
+	line("reserves", "%d bytes of arena, %d of host memory, at load and never after", i.Reservation.ArenaBytes, i.Reservation.HostBytes)
+	for _, w := range i.Windows {
+		line("window", "%s", w)
+	}
+	for _, t := range i.Tensors {
+		line(t.Role, "%s: %s %v, %d bytes%s", t.Name, t.DType, t.Shape, t.Bytes, map[bool]string{true: ", recorded data in the image"}[t.Recorded])
+	}
+	for _, s := range i.Sequences {
+		line("sequence", "%s: %d commands (%s), %d bytes in, %d out, waits at most %v", s.Name, s.Commands, opcodeText(s.Opcodes),
+			s.BytesIn, s.BytesOut, time.Duration(s.WaitUs)*time.Microsecond)
+	}
+	return b.String()
+}
+
+func (w windowInfo) String() string {
+	text := w.Name + ": "
+	if w.Name == "" {
+		text = ""
+	}
+	switch w.Kind {
+	case "bar":
+		return text + fmt.Sprintf("BAR %d from 0x%x, %d bytes", w.Bar, w.Offset, w.Size)
+	case "tlb":
+		if w.Slot >= 0 {
+			return text + fmt.Sprintf("movable, %d bytes, recorded as hardware window %d", w.Size, w.Slot)
+		}
+		return text + fmt.Sprintf("movable, %d bytes", w.Size)
+	}
+	return text + fmt.Sprintf("%s, %d bytes", w.Kind, w.Size)
+}
+
+func barText(bars [6]uint64) string {
+	text := ""
+	for i, size := range bars {
+		if size != 0 {
+			text += fmt.Sprintf(", BAR %d of at least %d bytes", i, size)
+		}
+	}
+	return text
+}
+
+// opcodeText counts opcodes in the order of the schema.
+func opcodeText(counts map[string]int) string {
+	var parts []string
+	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
+		if n := counts[lower(gen.EnumNamesOpcode[op])]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, lower(gen.EnumNamesOpcode[op])))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func verifyCommand() *cobra.Command {
+	var asJSON bool
+	var name string
+	c := &cobra.Command{
+		Use:   "verify IMAGE.lmb",
+		Short: "check an image as a target would before its first store",
+		Long: `Verify checks every byte of an image: sizes, checksums, references, every
+command; then every access against what the board accepts. Nothing is opened.`,
+		Args: one("image"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, view, err := verified(args[0])
+			if err != nil {
+				return err
+			}
+			if err := checkBoards(view, name); err != nil {
+				return err
+			}
+			if asJSON {
+				printJSON(os.Stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": args[0], "commands": view.Reservation.Commands})
+			} else {
+				fmt.Printf("%s: whole and valid, %d commands\n", args[0], view.Reservation.Commands)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	c.Flags().StringVar(&name, "board", "", "the board it must be for (default: the one in the image)")
+	return c
+}
+
+// checkBoards holds an image against the boards it is for.
+func checkBoards(view *fbs.View, name string) error {
+	for i, t := range view.Targets {
+		board := boards.ByID(t.Vendor, t.Device)
+		if name != "" {
+			if board = boards.ByName(name); board == nil {
+				return usage("no board %q; boards: %s", name, boardNames())
+			}
+			if board.Vendor != t.Vendor || board.Device != t.Device {
+				return wrong(hal.WrongDevice, "the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
+					t.Board, t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
+			}
+		}
+		if board == nil {
+			continue
+		}
+		if err := runtime.CheckRules(view, i, board); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+// Lm is the host tool of lightmetal: it assembles, imports, prints, checks and
+// replays Light Metal binaries.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/tools/ttsim"
+
+	"github.com/spf13/cobra"
+)
+
+// version stands in the origin of every image that lm writes.
+const version = "lm 0.1"
+
+const exitCodes = `Exit status:
+  0 done; 64 usage; 65 bad image, capture, listing or tensor; 66 no such file;
+  69 device unavailable; 70 internal or access refused; 71 device gone or bus fault;
+  74 I/O; 75 poll deadline passed; 76 golden mismatch or expect failed;
+  77 not permitted; 78 image is for another device
+`
+
+func main() {
+	ttsim.ChildMain()
+	os.Exit(run(os.Args[1:]))
+}
+
+// run is a whole invocation; it gives the exit status.
+func run(args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	command, err := root.ExecuteC()
+	if err == nil {
+		return 0
+	}
+	code := codeOf(err)
+	var already reported
+	if errors.As(err, &already) {
+		return code.Exit()
+	}
+	if asked, _ := command.Flags().GetBool("json"); asked {
+		printJSON(os.Stdout, failure{code.Exit(), code.Error(), err.Error()})
+	} else {
+		fmt.Fprintln(os.Stderr, "lm: "+err.Error())
+	}
+	return code.Exit()
+}
+
+// failure is what --json prints when a command fails.
+type failure struct {
+	Exit   int    `json:"exit"`
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lm",
+		Short: "make, check and replay Light Metal binaries (.lmb)",
+		Long: `lm turns captures of accelerator traffic into Light Metal binaries, which a tiny
+runtime replays through a PCIe BAR, and tells what is in them.
+
+  lm import --from mmiotrace trace.txt -o model.lmb     from a capture
+  lm asm listing.lms -o model.lmb                       from a listing written by hand
+  lm info model.lmb                                     what it is
+  lm dump model.lmb                                     every command, as a listing
+  lm replay --device mock:edu model.lmb                 run it
+
+` + exitCodes,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage("%v; lm %s --help tells more", err, c.Name())
+	})
+	root.AddCommand(asmCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand())
+	return root
+}
+
+// one is a command's argument check: exactly one file.
+func one(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usage("%s takes one %s, %d given; lm %s --help tells more", c.Name(), what, len(args), c.Name())
+		}
+		return nil
+	}
+}
+
+func usage(format string, a ...any) error {
+	return &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf(format, a...)}
+}
+
+// codeOf gives the code that stands for an error. Errors of cobra and of the
+// standard library have none of ours.
+func codeOf(err error) hal.Code {
+	var code hal.Code
+	var image *fbs.Error
+	switch {
+	case errors.As(err, &code):
+		return code
+	case errors.As(err, &image):
+		return hal.BadImage
+	case errors.Is(err, fs.ErrNotExist):
+		return hal.NoFile
+	case errors.Is(err, fs.ErrPermission):
+		return hal.Denied
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return hal.IO
+	}
+	return hal.Usage
+}
+
+func printJSON(w *os.File, value any) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // a value of our own that JSON cannot hold
+	}
+	fmt.Fprintf(w, "%s\n", text)
+}
+
+// wrong makes an error of a code whose text stands alone.
+func wrong(code hal.Code, format string, a ...any) error {
+	return &hal.Fault{Code: code, Reason: fmt.Sprintf(format, a...)}
+}
+
+// writeFile puts a file in place whole or not at all.
+func writeFile(path string, data []byte) error {
+	temporary := path + ".part"
+	if err := os.WriteFile(temporary, data, 0o644); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,410 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+	"lightmetal/tools/npy"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+)
+
+// replayFlags are the flags of lm replay as they are typed.
+type replayFlags struct {
+	devices         []string
+	sequence        string
+	inputs, outputs []string
+	loop            int
+	window          int
+	checkGolden     bool
+	json            bool
+}
+
+func replayCommand() *cobra.Command {
+	var f replayFlags
+	c := &cobra.Command{
+		Use:   "replay IMAGE.lmb",
+		Short: "replay an image on a device",
+		Long: `Replay runs one sequence of an image. Inputs come from .npy files (or raw
+bytes, from files with any other ending) or are those recorded in the image;
+outputs are written likewise.
+
+` + fmt.Sprintf(deviceHelp, boardNames()) + "\n\n" + exitCodes,
+		Example: `  lm replay --device mock:edu edu.lmb
+  lm replay --device mock:wormhole --input a=a.npy --output d=d.npy wh.lmb`,
+		Args: one("image"),
+		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
+	}
+	flags := c.Flags()
+	flags.StringArrayVar(&f.devices, "device", nil, "device; once for each target of the image, in order")
+	flags.StringVar(&f.sequence, "sequence", "main", "sequence to run")
+	flags.StringArrayVar(&f.inputs, "input", nil, "NAME=FILE: data of an input tensor")
+	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: where to put an output tensor")
+	flags.IntVar(&f.loop, "loop", 1, "run this many times")
+	flags.IntVar(&f.window, "window", runtime.AnySlot, "hardware window for the first TLB window (default: the recorded one, if free)")
+	flags.BoolVar(&f.checkGolden, "check-golden", false, "hold every output against what was recorded")
+	flags.BoolVar(&f.json, "json", false, "result as JSON, on failure too")
+	return c
+}
+
+// outcome is what lm replay --json prints.
+type outcome struct {
+	Exit     int            `json:"exit"`
+	Code     string         `json:"code"`
+	Reason   string         `json:"reason,omitempty"`
+	Image    string         `json:"image"`
+	Sequence string         `json:"sequence"`
+	Runs     int            `json:"runs"`
+	Ignored  uint32         `json:"ignored"`
+	Command  int32          `json:"command"` // that failed, -1: none
+	Got      uint64         `json:"got"`
+	Want     uint64         `json:"want"`
+	Mask     uint64         `json:"mask"`
+	Element  uint64         `json:"element"`
+	Safe     string         `json:"safe,omitempty"` // how the sequence "safe" ended
+	LeastNs  int64          `json:"least_ns"`
+	MeanNs   int64          `json:"mean_ns"`
+	MostNs   int64          `json:"most_ns"`
+	Scopes   []scopeOutcome `json:"scopes,omitempty"`
+}
+
+type scopeOutcome struct {
+	Name      string `json:"name"`
+	Count     uint64 `json:"count"`
+	TotalNs   int64  `json:"total_ns"`
+	LongestNs int64  `json:"longest_ns"`
+}
+
+// session is an image loaded on its devices.
+type session struct {
+	path    string
+	image   *lmb.Image
+	devices []hal.Device
+	replay  *runtime.Replay
+	index   int // of the sequence
+}
+
+func (f *replayFlags) run(path string) error {
+	s, err := f.load(path)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	end, err := f.loopRuns(s)
+	if err == nil {
+		err = f.finish(s)
+	}
+	if err != nil {
+		if f.json {
+			code := codeOf(err)
+			end.Exit, end.Code, end.Reason = code.Exit(), code.Error(), err.Error()
+			printJSON(os.Stdout, end)
+			return reported{code}
+		}
+		return err
+	}
+	if f.json {
+		printJSON(os.Stdout, end)
+	} else {
+		fmt.Print(end)
+	}
+	return nil
+}
+
+// reported is an error that has been printed.
+type reported struct{ code hal.Code }
+
+func (r reported) Error() string { return r.code.Error() }
+func (r reported) Unwrap() error { return r.code }
+
+// load does everything that comes before the first store.
+func (f *replayFlags) load(path string) (*session, error) {
+	if f.loop < 1 {
+		return nil, usage("--loop %d: at least once", f.loop)
+	}
+	_, view, err := verified(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.devices) == 0 {
+		return nil, usage("--device says where to replay: mock:%s, %s; lm replay --help lists them", view.Targets[0].Board, runtime.DeviceNames(view)[0])
+	}
+	s := &session{path: path, image: lmb.FromView(view)}
+	if err := f.open(s, view); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (f *replayFlags) open(s *session, view *fbs.View) (err error) {
+	for _, name := range f.devices {
+		device, err := openDevice(name)
+		if err != nil {
+			return err
+		}
+		s.devices = append(s.devices, device)
+	}
+	if s.replay, err = runtime.Load(view, f.window, s.devices...); err != nil {
+		return fmt.Errorf("%s: %w", s.path, err)
+	}
+	if s.index = view.SequenceByName(f.sequence); s.index < 0 {
+		return usage("no sequence %q in %s; it has %s", f.sequence, s.path, sequenceNames(view))
+	}
+	for _, spec := range f.inputs {
+		if err := s.readInput(spec); err != nil {
+			return err
+		}
+	}
+	for _, spec := range f.outputs {
+		if _, _, err := s.tensor(spec, gen.RoleOutput, "--output"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) close() {
+	if s.replay != nil {
+		s.replay.Close()
+	}
+	for _, device := range s.devices {
+		device.Close()
+	}
+}
+
+func sequenceNames(view *fbs.View) string {
+	var names []string
+	for i := range view.Sequences {
+		names = append(names, view.Sequences[i].Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// tensor splits NAME=FILE and finds the tensor.
+func (s *session) tensor(spec string, role gen.Role, flag string) (index int, path string, err error) {
+	name, path, ok := strings.Cut(spec, "=")
+	if !ok || name == "" || path == "" {
+		return 0, "", usage("%s takes NAME=FILE, not %q", flag, spec)
+	}
+	var known []string
+	for i, t := range s.replay.View().Tensors {
+		if t.Role == role && t.Name == name {
+			return i, path, nil
+		}
+		if t.Role == role {
+			known = append(known, t.Name)
+		}
+	}
+	list := "it has none"
+	if known != nil {
+		list = "it has " + strings.Join(known, ", ")
+	}
+	return 0, "", usage("%s: no %s %q in %s; %s", flag, lower(gen.EnumNamesRole[role]), name, s.path, list)
+}
+
+func isNpy(path string) bool { return filepath.Ext(path) == ".npy" }
+
+// readInput fills an input tensor; type and shape of a .npy file must be right.
+func (s *session) readInput(spec string) error {
+	index, path, err := s.tensor(spec, gen.RoleInput, "--input")
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	t := &s.replay.View().Tensors[index]
+	if isNpy(path) {
+		array, err := npy.Parse(data)
+		if err != nil {
+			return wrong(hal.BadTensor, "%s: %v", path, err)
+		}
+		if !npy.Same(array.Type, npy.TypeOf(t.DType)) || !slices.Equal(array.Shape, t.Shape) {
+			return wrong(hal.BadTensor, "%s holds %s %v, input %s is %s %v (%s in NumPy)", path, array.Type, array.Shape, t.Name,
+				lower(gen.EnumNamesDType[t.DType]), t.Shape, npy.TypeOf(t.DType))
+		}
+		data = array.Data
+	}
+	if uint64(len(data)) != t.Size {
+		return wrong(hal.BadTensor, "%s has %d bytes, input %s has %d", path, len(data), t.Name, t.Size)
+	}
+	copy(s.replay.Input(index), data)
+	return nil
+}
+
+// loopRuns runs the sequence as often as asked, with progress on a terminal.
+func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
+	end := &outcome{Code: hal.OK.Error(), Image: s.path, Sequence: f.sequence, Command: -1}
+	bar := f.progress()
+	total := int64(0)
+	for end.Runs < f.loop {
+		began := s.devices[0].Now()
+		result := s.replay.Run(s.index)
+		took := s.devices[0].Now() - began
+		end.Ignored += result.Ignored
+		if result.Code != hal.OK {
+			end.Command, end.Got, end.Want, end.Mask, end.Element = result.Command, result.Got, result.Want, result.Mask, result.Element
+			if result.SafeRan {
+				end.Safe = result.Safe.Error()
+			}
+			return end, s.failed(result)
+		}
+		if end.Runs == 0 {
+			end.LeastNs = took
+		}
+		end.Runs++
+		total += took
+		end.LeastNs, end.MostNs, end.MeanNs = min(end.LeastNs, took), max(end.MostNs, took), total/int64(end.Runs)
+		if f.checkGolden {
+			if err := s.checkGolden(); err != nil {
+				return end, err
+			}
+		}
+		bar(end.Runs)
+	}
+	end.Scopes = s.scopes()
+	return end, nil
+}
+
+func (f *replayFlags) progress() func(int) {
+	terminal, err := os.Stderr.Stat()
+	if err != nil || terminal.Mode()&os.ModeCharDevice == 0 || f.loop < 1000 {
+		return func(int) {}
+	}
+	bar := progressbar.NewOptions(f.loop, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetDescription("runs"), progressbar.OptionThrottle(100*time.Millisecond))
+	return func(n int) { _ = bar.Set(n) }
+}
+
+// failed says which command failed, as the listing has it, and what was seen.
+func (s *session) failed(r runtime.Result) error {
+	text := fmt.Sprintf("%s: command %d", s.path, r.Command)
+	if r.Command < 0 {
+		text = s.path
+	} else if c := s.command(int(r.Command)); c != nil {
+		text += " (" + strings.Join(strings.Fields(listing.CommandText(s.image, c)), " ") + ")"
+	}
+	switch r.Code {
+	case hal.DeadlinePassed, hal.ExpectFailed, hal.DeviceGone:
+		text += fmt.Sprintf(": got 0x%x, wanted 0x%x under mask 0x%x", r.Got, r.Want, r.Mask)
+	case hal.CompareFailed:
+		text += fmt.Sprintf(": element %d is 0x%x, golden 0x%x", r.Element, r.Got, r.Want)
+	case hal.Refused, hal.BusFault:
+		if why := refusal(s.devices); why != "" {
+			text += ": " + why
+		}
+	case hal.InputMissing:
+		text += ": an input without recorded data needs --input NAME=FILE"
+	}
+	if r.SafeRan {
+		text += "; sequence safe: " + r.Safe.Error()
+	}
+	return wrong(r.Code, "%s", text)
+}
+
+// command finds a command of the host model by its index in the image, in
+// which every sequence has an End that the model has not.
+func (s *session) command(index int) *lmb.Command {
+	for i := range s.image.Sequences {
+		commands := s.image.Sequences[i].Commands
+		if index < len(commands) {
+			return &commands[index]
+		}
+		index -= len(commands) + 1
+	}
+	return nil
+}
+
+// checkGolden holds every output against its recorded data.
+func (s *session) checkGolden() error {
+	checked := 0
+	view := s.replay.View()
+	for i := range view.Tensors {
+		t := &view.Tensors[i]
+		golden := view.Data(t)
+		if t.Role != gen.RoleOutput || golden == nil {
+			continue
+		}
+		checked++
+		got := s.replay.Output(i)
+		if at := firstDifference(got, golden); at >= 0 {
+			size := int(fbs.DTypeSize(t.DType))
+			element := at / size
+			return wrong(hal.CompareFailed, "output %s: element %d is %x, recorded %x (bytes in memory order)",
+				t.Name, element, got[element*size:][:size], golden[element*size:][:size])
+		}
+	}
+	if checked == 0 {
+		return usage("--check-golden: %s has no output with recorded data", s.path)
+	}
+	return nil
+}
+
+func firstDifference(a, b []byte) int {
+	if bytes.Equal(a, b) {
+		return -1
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+func (s *session) scopes() (list []scopeOutcome) {
+	view := s.replay.View()
+	for i, scope := range s.replay.Scopes() {
+		if scope.Total != 0 {
+			list = append(list, scopeOutcome{view.Names[i], scope.Count, scope.Total, scope.Longest})
+		}
+	}
+	return list
+}
+
+// finish writes the outputs.
+func (f *replayFlags) finish(s *session) error {
+	for _, spec := range f.outputs {
+		index, path, err := s.tensor(spec, gen.RoleOutput, "--output")
+		if err != nil {
+			return err
+		}
+		t := &s.replay.View().Tensors[index]
+		data := s.replay.Output(index)
+		if isNpy(path) {
+			data = npy.Format(&npy.Array{Type: npy.TypeOf(t.DType), Shape: t.Shape, Data: data})
+		}
+		if err := writeFile(path, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// String is the text for people.
+func (o *outcome) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s of %s, %d times; device time least %v, mean %v, most %v\n", o.Code, o.Sequence, o.Image, o.Runs,
+		time.Duration(o.LeastNs), time.Duration(o.MeanNs), time.Duration(o.MostNs))
+	if o.Ignored > 0 {
+		fmt.Fprintf(&b, "%d checks failed and were to be ignored\n", o.Ignored)
+	}
+	for _, s := range o.Scopes {
+		fmt.Fprintf(&b, "  %-24s %6d times, %v in all, longest %v\n", s.Name, s.Count, time.Duration(s.TotalNs), time.Duration(s.LongestNs))
+	}
+	return b.String()
+}
