@@ -145,7 +145,7 @@ func UnpackTarget(p uint64) (t Target, ok bool) {
 		NoC: uint8(p >> 32), Ordering: gen.Ordering(p >> 40), StaticVC: uint8(p >> 48),
 		Multicast: p>>56 == 1,
 	}
-	ok = p>>56 <= 1 && t.NoC <= 1 && t.Ordering >= gen.OrderingDefault && t.Ordering <= gen.OrderingPosted &&
+	ok = p>>56 <= 1 && t.NoC <= 1 && t.Ordering >= gen.OrderingDefault && t.Ordering <= gen.OrderingPosted && t.StaticVC <= 8 &&
 		(t.Multicast || t.XStart == 0 && t.YStart == 0)
 	return t, ok
 }

@@ -43,5 +43,8 @@ func modelOf(b *boards.Board) Model {
 	if b == &boards.Edu {
 		return NewEdu()
 	}
+	if b.Grid != nil {
+		return NewTiles(b)
+	}
 	return NewMemory(b)
 }

@@ -131,7 +131,7 @@ func (c *core) memory(address uint32) (m *ram, offset uint64) {
 	if c.tile.l1.covers(uint64(address)) {
 		return &c.tile.l1, uint64(address)
 	}
-	if offset = uint64(address - localRAM); address >= localRAM && c.local.covers(offset) {
+	if offset = uint64(address - localRAM); c.local.covers(offset) { // below localRAM it wraps round to far beyond
 		return &c.local, offset
 	}
 	return nil, 0

@@ -13,7 +13,7 @@ func (m *ram) covers(address uint64) bool { return address < m.size }
 
 func (m *ram) load(address uint64, width uint8) uint64 {
 	n := address / pageSize
-	if n >= uint64(len(m.pages)) || m.pages[n] == nil {
+	if m.pages == nil || m.pages[n] == nil {
 		return 0
 	}
 	return get(m.pages[n][address%pageSize:], width)

@@ -59,7 +59,8 @@ func (r *rig) runProgram(program []uint32, list ...uint32) {
 }
 
 // TestCoreSeesItsTile: L1, its own RAM at both ends, the reset register and who
-// the tile is on both networks; first and last tile of each board.
+// the tile is on both networks, as ttsim v1.10.0 says it; first and last tile of
+// each board.
 func TestCoreSeesItsTile(t *testing.T) {
 	const node, logical = 0, 1
 	wormholeNIU, blackholeNIU := [2]uint32{0x2c, 0x138}, [2]uint32{0x44, 0x148}
@@ -154,12 +155,28 @@ func TestCoreThatGoesAstrayStops(t *testing.T) {
 	}
 }
 
-// TestBlackholeCoreAcceptsAFence that Wormhole's does not.
-func TestBlackholeCoreAcceptsAFence(t *testing.T) {
+// TestBlackholeCoreHasFenceAndAtomics that Wormhole's has not, atomics in L1.
+func TestBlackholeCoreHasFenceAndAtomics(t *testing.T) {
 	r := newRig(t, &boards.Blackhole).at(boards.Tile{X: 1, Y: 2})
-	r.runProgram(append([]uint32{0x0330000f}, 0x06400293, 0x10502023, 0x0000006f)) // li t0,100; sw t0,0x100(zero); j .
-	if r.readWord(0x100) != 100 {
+	r.runProgram([]uint32{
+		0x0330000f, // fence rw,rw
+		0x10000293, // li t0,0x100
+		0x0052a02f, // amoadd.w zero,t0,(t0)
+		0x0052a02f, // amoadd.w zero,t0,(t0)
+		0x0000006f, // j .
+	})
+	if r.readWord(0x100) != 0x200 {
 		t.Error(r.Refusal())
+	}
+}
+
+// TestHostHearsOfTheFirstCoreThatStopped where two do.
+func TestHostHearsOfTheFirstCoreThatStopped(t *testing.T) {
+	g := NewTiles(&boards.Wormhole)
+	g.Store(Place{Tile: true, X: 1, Y: 1, Address: 0xffb121b0}, 4, allHeld&^0x1800) // BRISC and TRISC0, into zeros
+	g.Advance(100)
+	if _, code := g.Load(Place{Tile: true, X: 1, Y: 1}, 4); code != hal.Refused || !strings.Contains(g.Reason(), "BRISC") {
+		t.Error(code, g.Reason())
 	}
 }
 
@@ -258,18 +275,25 @@ func TestCoresOfATileStartWhereTheyShould(t *testing.T) {
 }
 
 // TestCoresOfATileTakeTurns: two cores that count in one word both load it
-// before either stores, so that half of their counts are lost.
+// before either stores, so that half of their counts are lost. One that idles
+// does not keep the other from counting.
 func TestCoresOfATileTakeTurns(t *testing.T) {
-	g := NewTiles(&boards.Wormhole)
-	at := func(address uint64) Place { return Place{Tile: true, X: 1, Y: 1, Address: address} }
-	for i, w := range count {
-		g.Store(at(uint64(4*i)), 4, uint64(w))
-		g.Store(at(0x6000+uint64(4*i)), 4, uint64(w))
-	}
-	g.Store(at(0xffb121b0), 4, allHeld&^0x1800) // BRISC and TRISC0
-	g.Advance(4000)
-	if v, _ := g.Load(at(0x100), 4); v != 100 {
-		t.Errorf("counted to %d, want 100", v)
+	for what, trisc0 := range map[string][]uint32{"count": count, "idle": {0x0000006f}} {
+		g := NewTiles(&boards.Wormhole)
+		store := func(address int, w uint32) {
+			g.Store(Place{Tile: true, X: 1, Y: 1, Address: uint64(address)}, 4, uint64(w))
+		}
+		for i, w := range count {
+			store(4*i, w)
+		}
+		for i, w := range trisc0 {
+			store(0x6000+4*i, w)
+		}
+		store(0xffb121b0, allHeld&^0x1800) // BRISC and TRISC0
+		g.Advance(4000)
+		if v, _ := g.Load(Place{Tile: true, X: 1, Y: 1, Address: 0x100}, 4); v != 100 {
+			t.Errorf("%s: counted to %d, want 100", what, v)
+		}
 	}
 }
 
@@ -297,6 +321,10 @@ func TestHostSeesATile(t *testing.T) {
 			if _, code := g.Load(at(0xffb121b0), width); (code == hal.OK) != (width == 4) {
 				t.Errorf("SOFT_RESET_0, load of %d bytes: %v", width, code)
 			}
+			if code := g.Store(at(0xffb121b0), width, 0); width != 4 && code != hal.Refused {
+				t.Errorf("SOFT_RESET_0, store of %d bytes: %v", width, code)
+			}
+			g.Store(at(0xffb121b0), 4, allHeld)
 		}
 		if v, _ := g.Load(at(0xffb121b0), 4); v != allHeld {
 			t.Errorf("SOFT_RESET_0 is %#x after power-up", v)

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"lightmetal/fbs"
@@ -104,8 +103,7 @@ func (p *parser) reference(c *lmb.Command) place {
 // windowIndex consumes a window by name or by number.
 func (p *parser) windowIndex() uint16 {
 	t := p.tok
-	if t.kind == tokenWord && windowNumber.MatchString(t.text) && !p.failed {
-		n, _ := strconv.Atoi(t.text[1:])
+	if n, ok := windowNumber(t.text); ok && t.kind == tokenWord && !p.failed {
 		if n >= len(p.image.Windows) {
 			p.fail(t, "there is no window %s; %d windows are declared, and the first is w0", t.text, len(p.image.Windows))
 			return 0

@@ -149,14 +149,14 @@ func TestEveryMistakeIsReportedUpToTwenty(t *testing.T) {
 func TestOneMistakeInADeclarationIsReportedOnce(t *testing.T) {
 	_, err := Parse("x.lms", []byte(`lightmetal 1
 target edu 1234:11e8 bar0 1MiB
-window regs bar0 offset 0x0 size 4PiB
+window regs bar0 offset 0x0 size 2MiB
 tensor a input int23[4]
 main:
   write.4 regs+0x0 1
   copy.4 regs+0x0 <- a[:]
-  write.4 w0+0x0 1
+  write.4 w0+0x300000 1
 `), nil)
-	want := "x.lms:3:34: expected a size, found \"4PiB\"\nx.lms:4:16: expected a type such as float32, found \"int23\"; did you mean int32?"
+	want := "x.lms:3:34: 2MiB at 0x0 reach outside bar0 of edu, which has 1MiB\nx.lms:4:16: expected a type such as float32, found \"int23\"; did you mean int32?"
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
@@ -224,7 +224,7 @@ func TestFieldsOfEveryCommand(t *testing.T) {
 		{"copy.1 d[:5] <- l1+1KiB", c{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: 3, Option: 1, Window: 2, Index: 1, Offset: 1024, Amount: 5}},
 		{"fill.2 regs+0x8 <- 0xbeef size 32", c{Opcode: gen.OpcodeCopyIn, Width: 2, Mode: 1, Option: 1, Offset: 8, Amount: 32, Value: 0xbeef}},
 		{"compare.4 regs+0x0 float32 == file \"bytes.bin\" from 4 size 8 relative 1", c{Opcode: gen.OpcodeCompare, Width: 4, Mode: 2, Option: 1, Index: 11, Amount: 8, Mask: 0x3f80000000000000}},
-		{"compare.4 regs+0x0 float16 == float16 1 2 correlation -1", c{Opcode: gen.OpcodeCompare, Width: 4, Mode: 3, Option: 1, Index: 9, Amount: 4, Mask: 0xbf800000}},
+		{"compare.4 regs+0x0 float16 == float16 1e+0 2 correlation -1e+0", c{Opcode: gen.OpcodeCompare, Width: 4, Mode: 3, Option: 1, Index: 9, Amount: 4, Mask: 0xbf800000}},
 		{"point l1 tiles 1,2 to 3,4 address 0x100000 vc 0 noc 1 ordering posted", c{Opcode: gen.OpcodePoint, Window: 2, Value: 1 << 20, Mask: 0x0101030102010403}},
 		{"fence", c{Opcode: gen.OpcodeFence, Mode: 1}},
 		{"flush.4 regs+0xc", c{Opcode: gen.OpcodeFence, Width: 4, Mode: 2, Offset: 12}},
@@ -322,6 +322,32 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 		if err := Print(&bytes.Buffer{}, image); err == nil || err.Error() != test.want {
 			t.Errorf("%s: got  %v\nwant %s", test.name, err, test.want)
 		}
+	}
+}
+
+func TestLimitsOfTheFormatAreReported(t *testing.T) {
+	for _, test := range []struct{ line, want string }{
+		{"target edu%d 1234:11e8 bar0 1MiB\n", "x.lms:18:1: more than 8 targets"},
+		{"window n%d host size 4\n", "x.lms:4101:1: more than 4096 windows"},
+		{"tensor t%d input int8[]\n", "x.lms:4105:1: more than 4096 tensors"},
+		{"s%d:\n", "x.lms:4107:1: more than 4096 sequences"},
+	} {
+		var source strings.Builder
+		source.WriteString(context)
+		for i := range 4097 {
+			fmt.Fprintf(&source, test.line, i)
+		}
+		_, err := Parse("x.lms", []byte(source.String()), nil)
+		if err == nil || !strings.HasPrefix(err.Error()+"\n", test.want+"\n") {
+			t.Errorf("got  %.80v\nwant %s", err, test.want)
+		}
+	}
+}
+
+func TestListingWithoutAReaderOpensNoFile(t *testing.T) {
+	_, err := Parse("x.lms", []byte(context+"main:\n  copy.4 regs+0x0 <- file \"bytes.bin\"\n"), nil)
+	if want := "x.lms:12:27: this listing may not open files"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

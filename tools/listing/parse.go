@@ -186,7 +186,7 @@ func (p *parser) name(what string) string {
 	switch {
 	case p.failed:
 		return ""
-	case t.kind != tokenString && (t.kind != tokenWord || !identifier.MatchString(t.text)):
+	case t.kind != tokenString && (t.kind != tokenWord || !isName(t.text)):
 		p.fail(t, "expected the name of %s, found %s", what, t)
 		return ""
 	case t.text == "" || len(t.text) > fbs.NameMax:
@@ -327,15 +327,16 @@ func (p *parser) window() {
 // windowName is the name a window is declared with: its number, as in w0,
 // leaves it without one.
 func (p *parser) windowName() string {
-	bare, number := p.tok.kind == tokenWord, fmt.Sprintf("w%d", len(p.image.Windows))
+	own := len(p.image.Windows)
+	n, numbered := windowNumber(p.tok.text)
 	switch {
-	case bare && p.tok.text == number:
-		p.advance()
-		return ""
-	case bare && windowNumber.MatchString(p.tok.text):
-		p.fail(p.tok, "w and a number stands for a window without a name, and this one is %s", number)
+	case !numbered || p.tok.kind != tokenWord:
+		return p.name("a window")
+	case n != own:
+		p.fail(p.tok, "w and a number stands for a window without a name, and this one is w%d", own)
 	}
-	return p.name("a window")
+	p.accept(p.tok.text)
+	return ""
 }
 
 var windowKinds = slices.Concat(barWords, spoken(kindWords))

@@ -90,10 +90,10 @@ func newPrinter(image *lmb.Image) *printer {
 
 // nameText is a name, in quotes if it could be taken for something else.
 func nameText(name string) string {
-	if identifier.MatchString(name) && !windowNumber.MatchString(name) {
-		return name
+	if _, numbered := windowNumber(name); numbered || !isName(name) {
+		return strconv.Quote(name)
 	}
-	return strconv.Quote(name)
+	return name
 }
 
 func (p *printer) printf(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }

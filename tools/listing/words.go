@@ -1,7 +1,6 @@
 package listing
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,10 +42,25 @@ func spoken(words []string) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
 }
 
-var (
-	identifier   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
-	windowNumber = regexp.MustCompile(`^w(0|[1-9][0-9]{0,3})$`)
-)
+// isName tells whether a name can be written without quotes.
+func isName(text string) bool {
+	for i := range len(text) {
+		if !isWordByte(text[i]) {
+			return false
+		}
+	}
+	return text != "" && isLetter(text[0])
+}
+
+// windowNumber reads w0, w1 and so on. No other text names a window by number.
+func windowNumber(text string) (n int, ok bool) {
+	digits, ok := strings.CutPrefix(text, "w")
+	if !ok || len(digits) > 4 {
+		return 0, false
+	}
+	n, err := strconv.Atoi(digits)
+	return n, err == nil && strconv.Itoa(n) == digits
+}
 
 // oneOf lists words for an error: a, b or c.
 func oneOf(words []string) string {

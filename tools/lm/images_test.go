@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"runtime/metrics"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+)
+
+var update = flag.Bool("update", false, "write testdata/images, testdata/bad and golden files anew")
+
+const testdata = "../../testdata"
+
+// recipes say how each image in testdata/images is made: arguments of lm, with
+// paths below testdata.
+var recipes = map[string][]string{
+	"edu.lmb":           {"import", "--from", "qemu", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu", "captures/edu.qemutrace"},
+	"edu-factorial.lmb": {"asm", "listings/edu-factorial.lms"},
+	"wh.twoop.lmb": {"import", "--from", "mmiotrace", "--input", "a=1,1,0x20000,int32,256", "--input", "b=1,1,0x21000,int32,256",
+		"--output", "d=1,1,0x23000,int32,256", "captures/wh.twoop.mmiotrace"},
+	"bh.twoop.lmb": {"import", "--from", "mmiotrace", "--input", "a=1,2,0x20000,int32,256", "--input", "b=1,2,0x21000,int32,256",
+		"--output", "d=1,2,0x23000,int32,256", "captures/bh.twoop.mmiotrace"},
+	"wh.mlp.lmb": {"import", "--from", "mmiotrace", "--input", "x=1,1,0x20000,int8,64", "--output", "y=1,1,0x25000,int32,10",
+		"captures/wh.mlp.mmiotrace"},
+}
+
+// silently runs lm with its output thrown away.
+func silently(t *testing.T, args ...string) int {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	stdout, stderr := os.Stdout, os.Stderr
+	os.Stdout, os.Stderr = null, null
+	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
+	return run(args)
+}
+
+func TestImagesAreWhatTheirRecipesMake(t *testing.T) {
+	for name, recipe := range recipes {
+		out := filepath.Join(t.TempDir(), name)
+		args := append([]string{}, recipe...)
+		args[len(args)-1] = filepath.Join(testdata, args[len(args)-1])
+		if exit := silently(t, append(args, "-o", out)...); exit != 0 {
+			t.Errorf("%s: lm %v exits %d", name, args, exit)
+			continue
+		}
+		got, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(testdata, "images", name)
+		if *update {
+			if err := os.WriteFile(path, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what its recipe makes (%v); go test ./tools/lm -update writes it anew", path, err)
+		}
+	}
+}
+
+// images gives every image in testdata.
+func images(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(testdata, "images", "*.lmb"))
+	if err != nil || len(paths) < len(recipes) {
+		t.Fatalf("%d images, %v", len(paths), err)
+	}
+	return paths
+}
+
+func TestAssemblingADumpGivesTheSameBytes(t *testing.T) {
+	for _, path := range images(t) {
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := lmb.Decode(file)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		var text bytes.Buffer
+		if err := listing.Print(&text, image); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		again, err := listing.Parse(path, text.Bytes(), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if got, err := lmb.Encode(again); err != nil || !bytes.Equal(got, file) {
+			t.Errorf("%s: dumped and assembled again it differs (%v)", path, err)
+		}
+	}
+}
+
+// onMock loads an image on the mock of its board.
+func onMock(t *testing.T, path string) *runtime.Replay {
+	t.Helper()
+	file, err := runtime.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := file.Verify()
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := mock.New(boards.ByName(view.Targets[0].Board))
+	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	t.Cleanup(func() {
+		replay.Close()
+		file.Close()
+	})
+	return replay
+}
+
+// heapCounters are the runtime's own, which count what AllocsPerRun may not
+// attribute: every object, every byte, every collection.
+var heapCounters = []metrics.Sample{
+	{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/tiny/allocs:objects"},
+	{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/memory/classes/total:bytes"},
+}
+
+func readCounters() (values [5]uint64) {
+	metrics.Read(heapCounters)
+	for i := range heapCounters {
+		values[i] = heapCounters[i].Value.Uint64()
+	}
+	return values
+}
+
+func TestRunningAnImageAllocatesNothing(t *testing.T) {
+	for _, path := range images(t) {
+		replay := onMock(t, path)
+		index := replay.View().SequenceByName("main")
+		code := hal.OK
+		runOnce := func() {
+			if result := replay.Run(index); result.Code != hal.OK {
+				code = result.Code
+			}
+		}
+		runOnce() // the mock takes its pages at the first touch
+		if n := testing.AllocsPerRun(20, runOnce); n != 0 {
+			t.Errorf("%s: %v allocations a run", path, n)
+		}
+		goruntime.GC()
+		readCounters()
+		before := readCounters()
+		for range 20 {
+			runOnce()
+		}
+		if after := readCounters(); after != before {
+			t.Errorf("%s: counters %v before, %v after", path, before, after)
+		}
+		if code != hal.OK {
+			t.Errorf("%s: %v", path, code)
+		}
+	}
+}
+
+func TestEveryTruncationOfEveryImageIsRefused(t *testing.T) {
+	for _, path := range images(t) {
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for size := range len(file) {
+			if _, err := fbs.Verify(file[:size:size]); err == nil {
+				t.Fatalf("%s: the first %d bytes are accepted", path, size)
+			}
+		}
+	}
+}
+
+// wound gives a file of testdata/bad: what is wrong with it and how it is made
+// from a good image of edu.
+type wound struct {
+	want string // part of the message
+	make func(t *testing.T) []byte
+}
+
+var wounds = map[string]wound{
+	"empty.lmb":        {"the file is empty", func(*testing.T) []byte { return nil }},
+	"short.lmb":        {"the file has 60 bytes", func(t *testing.T) []byte { return good(t)[:60] }},
+	"truncated.lmb":    {"and should have", func(t *testing.T) []byte { file := good(t); return file[:len(file)-1] }},
+	"random.lmb":       {"not a Light Metal image", randomBytes},
+	"flipped-bit.lmb":  {"envelope checksum is", func(t *testing.T) []byte { file := good(t); file[500] ^= 4; return file }},
+	"wrong-schema.lmb": {"made by another version", func(t *testing.T) []byte { file := good(t); file[16]++; return file }},
+	"newer-format.lmb": {"format 2.0, this program reads 1.0", func(t *testing.T) []byte { file := good(t); file[8]++; return file }},
+
+	"unknown-opcode.lmb": {"command 1: unknown opcode 99", func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Opcode = 99 }) }},
+	"outside-window.lmb": {"command 1: 4 bytes at 0x100000 reach outside the window", func(t *testing.T) []byte {
+		return patched(t, func(c *fbs.Command) { c.Offset = 0x100000 })
+	}},
+	"misaligned.lmb": {"command 1: 4 bytes at 0x6 are not aligned", func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Offset = 6 }) }},
+	"poll-without-deadline.lmb": {"command 1: poll has no deadline", func(t *testing.T) []byte {
+		return patched(t, func(c *fbs.Command) {
+			*c = fbs.Command{Opcode: gen.OpcodePoll, Width: 4, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Mask: 1}
+		})
+	}},
+	"payload-outside-segment.lmb": {"command 1: 64 bytes at payload offset 0x1000 lie outside every segment", func(t *testing.T) []byte {
+		return patched(t, func(c *fbs.Command) {
+			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.SourcePayload), Option: uint8(gen.AccessExact), Amount: 64, Value: 0x1000}
+		})
+	}},
+	"width-not-of-the-board.lmb": {"command 1: width 8 is not accepted by edu BAR 0 at 0x8", func(t *testing.T) []byte {
+		return assembled(t, "main:\n  expect.4 r+0x0 == 0x010000ed\n  write.8 r+0x8 0x5\n")
+	}},
+	"too-many-commands.lmb": {"commands: count 4294967295 is over the limit", func(t *testing.T) []byte {
+		return patchedCount(t, 0xffffffff)
+	}},
+	"reservation-of-another.lmb": {"commands, the image has", func(t *testing.T) []byte {
+		return patchedReservation(t, 24, 77)
+	}},
+	"arena-overflow.lmb": {"arena bytes, the tensors need", func(t *testing.T) []byte { return patchedReservation(t, 7, 0xff) }},
+	"larger-than-the-machine.lmb": {"the machine has", func(t *testing.T) []byte {
+		return assembled(t, "tensor a input uint8[1048576x1048576]\nmain:\n  write.4 r+0x4 0x1\n")
+	}},
+}
+
+func assembled(t *testing.T, body string) []byte {
+	t.Helper()
+	image, err := listing.Parse("bad.lms", []byte("lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+body), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func good(t *testing.T) []byte {
+	return assembled(t, "main:\n  expect.4 r+0x0 == 0x010000ed\n  write.4 r+0x4 0x1\n  expect.4 r+0x4 == 0xfffffffe\n")
+}
+
+func randomBytes(*testing.T) []byte {
+	data := make([]byte, 5000)
+	rand.New(rand.NewSource(1)).Read(data)
+	return data
+}
+
+// patched changes command 1 of the good image and mends the checksum.
+func patched(t *testing.T, change func(*fbs.Command)) []byte {
+	file := good(t)
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(&view.Commands[1]) // the view lies over the file
+	lmb.Stamp(file, uint64(len(file)))
+	return file
+}
+
+// patchedCount changes the count of the command vector.
+func patchedCount(t *testing.T, count uint32) []byte {
+	file := good(t)
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := binary.LittleEndian.AppendUint64(nil, view.Commands[0].Value|view.Commands[0].Mask<<32)
+	at := bytes.Index(file, first[:4]) - 16 - 4 // value is at byte 16 of a command, the count in front of it
+	binary.LittleEndian.PutUint32(file[at:], count)
+	lmb.Stamp(file, uint64(len(file)))
+	return file
+}
+
+// patchedReservation changes one byte of the reservation.
+func patchedReservation(t *testing.T, offset int, value byte) []byte {
+	file := good(t)
+	position := gen.GetRootAsImage(file, 0).Reservation(nil).Table().Pos
+	file[int(position)+offset] = value
+	lmb.Stamp(file, uint64(len(file)))
+	return file
+}
+
+// TestBadImagesAreRefusedBeforeTheFirstAccess also makes the files.
+func TestBadImagesAreRefusedBeforeTheFirstAccess(t *testing.T) {
+	for name, w := range wounds {
+		path := filepath.Join(testdata, "bad", name)
+		if *update {
+			if err := os.WriteFile(path, w.make(t), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		device := mock.New(&boards.Edu)
+		err := replayFile(path, device)
+		if codeOf(err) != hal.BadImage || !strings.Contains(fmt.Sprint(err), w.want) {
+			t.Errorf("%s: %v, want %q", name, err, w.want)
+		}
+		if n := device.Operations(); n != 0 {
+			t.Errorf("%s: %d accesses to the device", name, n)
+		}
+		if exit := silently(t, "replay", "--device", "mock:edu", path); exit != 65 {
+			t.Errorf("%s: lm replay exits %d", name, exit)
+		}
+	}
+}
+
+func replayFile(path string, device hal.Device) error {
+	file, err := runtime.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	view, err := file.Verify()
+	if err != nil {
+		return err
+	}
+	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	if err != nil {
+		return err
+	}
+	defer replay.Close()
+	if result := replay.Run(0); result.Code != hal.OK {
+		return result.Code
+	}
+	return nil
+}
