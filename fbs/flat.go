@@ -1,7 +1,6 @@
 package fbs
 
 import (
-	"strconv"
 	"unicode/utf8"
 	"unsafe"
 
@@ -39,9 +38,9 @@ func (f *flat) inside(pos, size, align uint64, place string) bool {
 	switch {
 	case f.err != nil:
 	case pos < preambleEnd || pos > uint64(len(f.data)) || size > uint64(len(f.data))-pos:
-		f.fail(place, "offset "+hex(pos)+" with "+decimal(size)+" bytes is outside the envelope of "+decimal(uint64(len(f.data)))+" bytes")
+		f.fail(place, Text("offset %x with %d bytes is outside the envelope of %d bytes", pos, size, uint64(len(f.data))))
 	case pos%align != 0:
-		f.fail(place, "offset "+hex(pos)+" is not a multiple of "+decimal(align))
+		f.fail(place, Text("offset %x is not a multiple of %d", pos, align))
 	default:
 		return true
 	}
@@ -71,9 +70,9 @@ func (f *flat) table(pos uint64, fields int, place string) table {
 	t.size = uint64(flatbuffers.GetVOffsetT(f.data[vtable+2:]))
 	switch {
 	case size < 4 || size%2 != 0 || t.size < 4:
-		f.fail(place, "vtable has impossible sizes "+decimal(size)+" and "+decimal(t.size))
+		f.fail(place, Text("vtable has impossible sizes %d and %d", size, t.size))
 	case (size-4)/2 > uint64(fields):
-		f.fail(place, "has "+decimal((size-4)/2)+" fields, the schema has "+decimal(uint64(fields)))
+		f.fail(place, Text("has %d fields, the schema has %d", (size-4)/2, uint64(fields)))
 	case f.inside(vtable, size, 2, place+" vtable") && f.inside(pos, t.size, 4, place):
 		t.vtable = f.data[vtable+4 : vtable+size]
 	}
@@ -90,7 +89,7 @@ func (t *table) field(id int, size, align uint64) uint64 {
 		return 0
 	}
 	if offset < 4 || offset > t.size || size > t.size-offset {
-		t.f.fail(t.place, "field "+decimal(uint64(id))+" lies outside the table")
+		t.f.fail(t.place, Text("field %d lies outside the table", uint64(id)))
 		return 0
 	}
 	if !t.f.inside(t.pos+offset, size, align, t.place) {
@@ -143,7 +142,7 @@ func (t *table) vector(id int, size, align uint64, countMax uint64, what string)
 	}
 	count = uint64(flatbuffers.GetUint32(t.f.data[pos:]))
 	if count > countMax {
-		t.f.fail(what, "count "+decimal(count)+" is over the limit of "+decimal(countMax))
+		t.f.fail(what, Text("count %d is over the limit of %d", count, countMax))
 		return 0, 0
 	}
 	if !t.f.inside(pos+4, count*size, 1, what) || count > 0 && !t.f.inside(pos+4, 1, align, what) {
@@ -203,6 +202,3 @@ func structure[T any](t *table, id int) (value T) {
 func aligned(data []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 == 0
 }
-
-func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
-func hex(n uint64) string     { return "0x" + strconv.FormatUint(n, 16) }

@@ -1,8 +1,6 @@
 package fbs
 
 import (
-	"strconv"
-
 	"lightmetal/fbs/gen"
 )
 
@@ -22,7 +20,7 @@ func (v *View) verifyCounts() error {
 		{"commands", len(v.Commands), r.Commands},
 	} {
 		if uint64(c.got) != uint64(c.reserved) {
-			return &Error{"reservation", decimal(uint64(c.reserved)) + " " + c.name + ", the image has " + decimal(uint64(c.got))}
+			return &Error{"reservation", Text("%d ", uint64(c.reserved)) + c.name + Text(", the image has %d", uint64(c.got))}
 		}
 	}
 	switch {
@@ -43,13 +41,13 @@ func (v *View) verifySegments(data []byte, end uint64) error {
 	envelope, sum := end, uint64(0)
 	for i := range v.Segments {
 		s := &v.Segments[i]
-		place := "segment " + strconv.Itoa(i)
+		place := Text("segment %d", uint64(i))
 		start := roundUp(end, SegmentAlign)
 		switch {
 		case s.Offset != start:
-			return &Error{place, "offset is " + hex(s.Offset) + " and should be " + hex(start)}
+			return &Error{place, Text("offset is %x and should be %x", s.Offset, start)}
 		case s.Size == 0 || start > size || s.Size > size-start:
-			return &Error{place, decimal(s.Size) + " bytes at " + hex(s.Offset) + " do not fit a file of " + decimal(size)}
+			return &Error{place, Text("%d bytes at %x do not fit a file of %d", s.Size, s.Offset, size)}
 		case s.Reserved != 0:
 			return &Error{place, "reserved field is not zero"}
 		}
@@ -61,14 +59,14 @@ func (v *View) verifySegments(data []byte, end uint64) error {
 		end = start + s.Size
 		sum += s.Size
 		if got := Checksum(data[start:end]); got != s.CRC32C {
-			return &Error{place, "checksum is " + hex(uint64(got)) + " and should be " + hex(uint64(s.CRC32C))}
+			return &Error{place, Text("checksum is %x and should be %x", uint64(got), uint64(s.CRC32C))}
 		}
 	}
 	if end != size {
-		return &Error{"segments", "end at " + hex(end) + ", the file at " + hex(size)}
+		return &Error{"segments", Text("end at %x, the file at %x", end, size)}
 	}
 	if sum != v.Reservation.PayloadBytes {
-		return &Error{"reservation", decimal(v.Reservation.PayloadBytes) + " payload bytes, the segments have " + decimal(sum)}
+		return &Error{"reservation", Text("%d payload bytes, the segments have %d", v.Reservation.PayloadBytes, sum)}
 	}
 	if len(v.Segments) > 0 {
 		v.Payload = data[roundUp(envelope, SegmentAlign):]
@@ -102,14 +100,14 @@ func (v *View) verifyTables() error {
 	host := uint64(0)
 	for i := range v.Windows {
 		if reason := v.windowReason(&v.Windows[i]); reason != "" {
-			return &Error{"window " + strconv.Itoa(i), reason}
+			return &Error{Text("window %d", uint64(i)), reason}
 		}
 		if v.Windows[i].Kind == gen.WindowKindHost {
 			host += roundUp(v.Windows[i].Size, SegmentAlign)
 		}
 	}
 	if host != v.Reservation.HostBytes {
-		return &Error{"reservation", decimal(v.Reservation.HostBytes) + " host bytes, the windows need " + decimal(host)}
+		return &Error{"reservation", Text("%d host bytes, the windows need %d", v.Reservation.HostBytes, host)}
 	}
 	if err := v.verifySequences(); err != nil {
 		return err
@@ -119,7 +117,7 @@ func (v *View) verifyTables() error {
 
 func verifyName(name, what string, index int) error {
 	if len(name) == 0 || len(name) > NameMax {
-		return &Error{what + " " + strconv.Itoa(index), "name has " + strconv.Itoa(len(name)) + " bytes and should have 1 to 255"}
+		return &Error{what + Text(" %d", uint64(index)), Text("name has %d bytes and should have 1 to 255", uint64(len(name)))}
 	}
 	return nil
 }
@@ -128,15 +126,15 @@ func verifyName(name, what string, index int) error {
 func (v *View) windowReason(w *Window) string {
 	switch {
 	case w.Kind == gen.WindowKindInvalid || w.Kind > gen.WindowKindConfig:
-		return "unknown kind " + decimal(uint64(w.Kind))
+		return Text("unknown kind %d", uint64(w.Kind))
 	case int(w.Device) >= len(v.Targets):
-		return "target " + decimal(uint64(w.Device)) + " does not exist"
+		return Text("target %d does not exist", uint64(w.Device))
 	case w.Flags&^FlagWriteCombining != 0:
-		return "unknown flags " + hex(uint64(w.Flags))
+		return Text("unknown flags %x", uint64(w.Flags))
 	case w.Name != NoName && int(w.Name) >= len(v.Names):
-		return "name " + decimal(uint64(w.Name)) + " does not exist"
+		return Text("name %d does not exist", uint64(w.Name))
 	case w.Size == 0 || w.Size > WindowMax:
-		return "size " + hex(w.Size) + " is not between 1 byte and 4 GiB"
+		return Text("size %x is not between 1 byte and 4 GiB", w.Size)
 	case w.Kind != gen.WindowKindTlb && w.Slot != NoSlot:
 		return "only a TLB window has a slot"
 	case w.Kind != gen.WindowKindBar && (w.Bar != 0 || w.Offset != 0):
@@ -145,19 +143,19 @@ func (v *View) windowReason(w *Window) string {
 	switch w.Kind {
 	case gen.WindowKindBar:
 		if w.Bar >= 6 {
-			return "BAR " + decimal(uint64(w.Bar)) + " does not exist"
+			return Text("BAR %d does not exist", uint64(w.Bar))
 		}
 		bar := v.Targets[w.Device].Bars[w.Bar]
 		if w.Offset > bar || w.Size > bar-w.Offset {
-			return hex(w.Size) + " bytes at " + hex(w.Offset) + " do not fit BAR " + decimal(uint64(w.Bar)) + " of " + hex(bar)
+			return Text("%x bytes at %x do not fit BAR %d of %x", w.Size, w.Offset, uint64(w.Bar), bar)
 		}
 	case gen.WindowKindTlb:
 		if w.Size&(w.Size-1) != 0 {
-			return "size " + hex(w.Size) + " of a TLB window is not a power of two"
+			return Text("size %x of a TLB window is not a power of two", w.Size)
 		}
 	case gen.WindowKindConfig:
 		if w.Size != 256 && w.Size != 4096 {
-			return "configuration space has 256 or 4096 bytes, not " + decimal(w.Size)
+			return Text("configuration space has 256 or 4096 bytes, not %d", w.Size)
 		}
 	}
 	return ""
@@ -173,16 +171,15 @@ func (v *View) verifySequences() error {
 			return err
 		}
 		if v.SequenceByName(s.Name) != i {
-			return &Error{"sequence " + strconv.Itoa(i), "the name " + strconv.Quote(s.Name) + " is taken"}
+			return &Error{Text("sequence %d", uint64(i)), "the name " + Quote(s.Name) + " is taken"}
 		}
 		if uint64(s.First) != next || s.Count == 0 || uint64(s.Count) > uint64(len(v.Commands))-next {
-			return &Error{"sequence " + strconv.Quote(s.Name), decimal(uint64(s.Count)) + " commands from " + decimal(uint64(s.First)) +
-				" do not continue at command " + decimal(next) + " of " + strconv.Itoa(len(v.Commands))}
+			return &Error{"sequence " + Quote(s.Name), Text("%d commands from %d do not continue at command %d of %d", uint64(s.Count), uint64(s.First), next, uint64(len(v.Commands)))}
 		}
 		next += uint64(s.Count)
 	}
 	if next != uint64(len(v.Commands)) {
-		return &Error{"sequences", "cover " + decimal(next) + " of " + strconv.Itoa(len(v.Commands)) + " commands"}
+		return &Error{"sequences", Text("cover %d of %d commands", next, uint64(len(v.Commands)))}
 	}
 	return nil
 }
@@ -196,15 +193,15 @@ func (v *View) verifyTensors() error {
 			return err
 		}
 		if v.TensorByName(t.Name) != i {
-			return &Error{"tensor " + strconv.Itoa(i), "the name " + strconv.Quote(t.Name) + " is taken"}
+			return &Error{Text("tensor %d", uint64(i)), "the name " + Quote(t.Name) + " is taken"}
 		}
 		if reason := v.tensorReason(t, end); reason != "" {
-			return &Error{"tensor " + strconv.Quote(t.Name), reason}
+			return &Error{"tensor " + Quote(t.Name), reason}
 		}
 		end = roundUp(end+t.Size, ArenaAlign)
 	}
 	if end != v.Reservation.ArenaBytes {
-		return &Error{"reservation", decimal(v.Reservation.ArenaBytes) + " arena bytes, the tensors need " + decimal(end)}
+		return &Error{"reservation", Text("%d arena bytes, the tensors need %d", v.Reservation.ArenaBytes, end)}
 	}
 	return nil
 }
@@ -215,9 +212,9 @@ func (v *View) tensorReason(t *Tensor, start uint64) string {
 	element := uint64(DTypeSize(t.DType))
 	switch {
 	case t.Role != gen.RoleInput && t.Role != gen.RoleOutput:
-		return "unknown role " + decimal(uint64(t.Role))
+		return Text("unknown role %d", uint64(t.Role))
 	case element == 0:
-		return "unknown element type " + decimal(uint64(t.DType))
+		return Text("unknown element type %d", uint64(t.DType))
 	}
 	size := element
 	for _, n := range t.Shape {
@@ -228,11 +225,11 @@ func (v *View) tensorReason(t *Tensor, start uint64) string {
 	}
 	switch {
 	case t.Size != size:
-		return "size is " + decimal(t.Size) + ", shape and element type make " + decimal(size)
+		return Text("size is %d, shape and element type make %d", t.Size, size)
 	case t.ArenaOffset != start || start > BytesMax:
-		return "arena offset is " + hex(t.ArenaOffset) + " and should be " + hex(start)
+		return Text("arena offset is %x and should be %x", t.ArenaOffset, start)
 	case t.Recorded && !v.payloadHas(t.RecordedOffset, t.Size):
-		return "recorded data at payload offset " + hex(t.RecordedOffset) + " lie outside every segment"
+		return Text("recorded data at payload offset %x lie outside every segment", t.RecordedOffset)
 	case !t.Recorded && t.RecordedOffset != 0:
 		return "has an offset of recorded data and no recorded data"
 	}

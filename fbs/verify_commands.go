@@ -2,7 +2,6 @@ package fbs
 
 import (
 	"math"
-	"strconv"
 	"unsafe"
 
 	"lightmetal/fbs/gen"
@@ -42,7 +41,7 @@ func (v *View) verifyCommands() error {
 	}
 	for i := range v.Tensors {
 		if v.Tensors[i].Role == gen.RoleOutput && !c.filled[i] {
-			return &Error{"tensor " + strconv.Quote(v.Tensors[i].Name), "is an output that no CopyOut fills"}
+			return &Error{"tensor " + Quote(v.Tensors[i].Name), "is an output that no CopyOut fills"}
 		}
 	}
 	return nil
@@ -67,7 +66,7 @@ func (c *checker) verifySequence(index int) error {
 			reason = c.reason(&commands[i])
 		}
 		if reason != "" {
-			return &Error{"command " + strconv.Itoa(int(c.view.Sequences[index].First)+i), reason}
+			return &Error{Text("command %d", uint64(c.view.Sequences[index].First)+uint64(i)), reason}
 		}
 	}
 	return nil
@@ -103,14 +102,14 @@ func (c *checker) reason(m *Command) string {
 			return stray
 		}
 		if m.Amount == 0 || m.Amount > DelayMaxUs {
-			return "delay of " + decimal(uint64(m.Amount)) + " us is not between 1 and 10000000"
+			return Text("delay of %d us is not between 1 and 10000000", uint64(m.Amount))
 		}
 	case gen.OpcodeCall:
 		return c.callReason(m)
 	case gen.OpcodeMark:
 		return c.markReason(m)
 	default:
-		return "unknown opcode " + decimal(uint64(m.Opcode))
+		return Text("unknown opcode %d", uint64(m.Opcode))
 	}
 	return ""
 }
@@ -121,10 +120,10 @@ const stray = "a field that this command does not use is not zero"
 // naturally aligned accesses of m.Width, or of any width where bulk is set.
 func (c *checker) access(m *Command, size uint64, bulk bool) string {
 	if m.Width > 8 || m.Width == 0 || m.Width&(m.Width-1) != 0 {
-		return "width " + decimal(uint64(m.Width)) + " is not 1, 2, 4 or 8"
+		return Text("width %d is not 1, 2, 4 or 8", uint64(m.Width))
 	}
 	if int(m.Window) >= len(c.view.Windows) {
-		return "window " + decimal(uint64(m.Window)) + " does not exist"
+		return Text("window %d does not exist", uint64(m.Window))
 	}
 	w := &c.view.Windows[m.Window]
 	width, offset := uint64(m.Width), uint64(m.Offset)
@@ -132,13 +131,13 @@ func (c *checker) access(m *Command, size uint64, bulk bool) string {
 	case size == 0:
 		return "moves no bytes"
 	case offset > w.Size || size > w.Size-offset:
-		return decimal(size) + " bytes at " + hex(offset) + " reach outside the window of " + hex(w.Size) + " bytes"
+		return Text("%d bytes at %x reach outside the window of %x bytes", size, offset, w.Size)
 	case !bulk && (offset|size)&(width-1) != 0:
-		return decimal(size) + " bytes at " + hex(offset) + " are not aligned to the width " + decimal(width)
+		return Text("%d bytes at %x are not aligned to the width %d", size, offset, width)
 	case !bulk && w.Offset&(width-1) != 0:
-		return "the window starts at " + hex(w.Offset) + ", which is not aligned to the width " + decimal(width)
+		return Text("the window starts at %x, which is not aligned to the width %d", w.Offset, width)
 	case w.Kind == gen.WindowKindTlb && !c.pointed[m.Window]:
-		return "window " + decimal(uint64(m.Window)) + " is used before it is pointed in this sequence"
+		return Text("window %d is used before it is pointed in this sequence", uint64(m.Window))
 	case w.Kind == gen.WindowKindConfig && !configAllows(m):
 		return "configuration space takes only Write, Poll and Expect of 1, 2 or 4 bytes"
 	case w.Kind == gen.WindowKindHost && m.Opcode == gen.OpcodeFence:
@@ -162,7 +161,7 @@ func (c *checker) writeReason(m *Command) string {
 	case m.Option != 0 || m.Amount != 0:
 		return stray
 	case outside(m, m.Value) || outside(m, m.Mask):
-		return "value " + hex(m.Value) + " or mask " + hex(m.Mask) + " is wider than " + decimal(uint64(m.Width)) + " bytes"
+		return Text("value %x or mask %x is wider than %d bytes", m.Value, m.Mask, uint64(m.Width))
 	case m.Mask == 0:
 		return "mask is zero: nothing would be written"
 	}
@@ -172,20 +171,20 @@ func (c *checker) writeReason(m *Command) string {
 			return stray
 		}
 		if m.Value&^m.Mask != 0 {
-			return "value " + hex(m.Value) + " has bits outside the mask " + hex(m.Mask)
+			return Text("value %x has bits outside the mask %x", m.Value, m.Mask)
 		}
 	case gen.SourceBusAddress:
 		if m.Width < 4 || m.Mask != WidthMask(m.Width) {
 			return "a bus address is written whole, with 4 or 8 bytes"
 		}
 		if int(m.Index) >= len(c.view.Windows) {
-			return "window " + decimal(uint64(m.Index)) + " does not exist"
+			return Text("window %d does not exist", uint64(m.Index))
 		}
 		if kind := c.view.Windows[m.Index].Kind; kind != gen.WindowKindBar && kind != gen.WindowKindHost {
 			return "only BAR and host windows have a bus address"
 		}
 	default:
-		return "source " + decimal(uint64(m.Mode)) + " is not one of Write"
+		return Text("source %d is not one of Write", uint64(m.Mode))
 	}
 	return ""
 }
@@ -197,11 +196,11 @@ func (c *checker) span(m *Command) string {
 		return c.access(m, uint64(m.Amount), gen.Access(m.Option) == gen.AccessBulk)
 	case gen.AccessFixed:
 		if m.Width != 0 && m.Amount%uint32(m.Width) != 0 || m.Amount == 0 {
-			return decimal(uint64(m.Amount)) + " bytes are no whole number of accesses"
+			return Text("%d bytes are no whole number of accesses", uint64(m.Amount))
 		}
 		return c.access(m, uint64(m.Width), false)
 	}
-	return "unknown access " + decimal(uint64(m.Option))
+	return Text("unknown access %d", uint64(m.Option))
 }
 
 func (c *checker) copyInReason(m *Command) string {
@@ -214,7 +213,7 @@ func (c *checker) copyInReason(m *Command) string {
 			return stray
 		}
 		if !c.view.payloadHas(m.Value, uint64(m.Amount)) {
-			return decimal(uint64(m.Amount)) + " bytes at payload offset " + hex(m.Value) + " lie outside every segment"
+			return Text("%d bytes at payload offset %x lie outside every segment", uint64(m.Amount), m.Value)
 		}
 	case gen.SourceTensor:
 		return c.tensorSide(m, gen.RoleInput)
@@ -223,13 +222,13 @@ func (c *checker) copyInReason(m *Command) string {
 			return stray
 		}
 		if outside(m, m.Value) {
-			return "value " + hex(m.Value) + " is wider than " + decimal(uint64(m.Width)) + " bytes"
+			return Text("value %x is wider than %d bytes", m.Value, uint64(m.Width))
 		}
 		if m.Amount%uint32(m.Width) != 0 || m.Offset%uint32(m.Width) != 0 {
 			return "a fill is a whole number of aligned values"
 		}
 	default:
-		return "source " + decimal(uint64(m.Mode)) + " is not one of CopyIn"
+		return Text("source %d is not one of CopyIn", uint64(m.Mode))
 	}
 	return ""
 }
@@ -239,7 +238,7 @@ func (c *checker) copyOutReason(m *Command) string {
 		return reason
 	}
 	if gen.Source(m.Mode) != gen.SourceTensor {
-		return "CopyOut goes to a tensor, not to source " + decimal(uint64(m.Mode))
+		return Text("CopyOut goes to a tensor, not to source %d", uint64(m.Mode))
 	}
 	if reason := c.tensorSide(m, gen.RoleOutput); reason != "" {
 		return reason
@@ -254,21 +253,21 @@ func (c *checker) tensorSide(m *Command, role gen.Role) string {
 		return stray
 	}
 	if int(m.Index) >= len(c.view.Tensors) {
-		return "tensor " + decimal(uint64(m.Index)) + " does not exist"
+		return Text("tensor %d does not exist", uint64(m.Index))
 	}
 	t := &c.view.Tensors[m.Index]
 	if t.Role != role {
-		return "tensor " + strconv.Quote(t.Name) + " is on the wrong side: CopyIn takes inputs, CopyOut fills outputs"
+		return "tensor " + Quote(t.Name) + " is on the wrong side: CopyIn takes inputs, CopyOut fills outputs"
 	}
 	if m.Value > t.Size || uint64(m.Amount) > t.Size-m.Value {
-		return decimal(uint64(m.Amount)) + " bytes at " + hex(m.Value) + " reach outside tensor " + strconv.Quote(t.Name) + " of " + decimal(t.Size) + " bytes"
+		return Text("%d bytes at %x reach outside tensor ", uint64(m.Amount), m.Value) + Quote(t.Name) + Text(" of %d bytes", t.Size)
 	}
 	return ""
 }
 
 func policyReason(option uint8) string {
 	if p := gen.Policy(option); p < gen.PolicyFail || p > gen.PolicyDefer {
-		return "unknown policy " + decimal(uint64(option))
+		return Text("unknown policy %d", uint64(option))
 	}
 	return ""
 }
@@ -282,19 +281,19 @@ func (c *checker) checkReason(m *Command) string {
 		return reason
 	}
 	if outside(m, m.Value) || outside(m, m.Mask) {
-		return "value " + hex(m.Value) + " or mask " + hex(m.Mask) + " is wider than " + decimal(uint64(m.Width)) + " bytes"
+		return Text("value %x or mask %x is wider than %d bytes", m.Value, m.Mask, uint64(m.Width))
 	}
 	switch gen.Condition(m.Mode) {
 	case gen.ConditionEqual:
 		if m.Value&^m.Mask != 0 {
-			return "can never hold: value " + hex(m.Value) + " has bits outside the mask " + hex(m.Mask)
+			return Text("can never hold: value %x has bits outside the mask %x", m.Value, m.Mask)
 		}
 		if m.Mask == 0 && m.Opcode == gen.OpcodePoll {
 			return "poll of no bits"
 		}
 	case gen.ConditionNotEqual:
 		if m.Mask == 0 || m.Value&^m.Mask != 0 {
-			return "always holds or never: value " + hex(m.Value) + ", mask " + hex(m.Mask)
+			return Text("always holds or never: value %x, mask %x", m.Value, m.Mask)
 		}
 	case gen.ConditionAnySet, gen.ConditionAnyClear:
 		if m.Value != 0 {
@@ -304,7 +303,7 @@ func (c *checker) checkReason(m *Command) string {
 			return "can never hold: mask is zero"
 		}
 	default:
-		return "unknown condition " + decimal(uint64(m.Mode))
+		return Text("unknown condition %d", uint64(m.Mode))
 	}
 	return ""
 }
@@ -317,14 +316,14 @@ func (c *checker) compareReason(m *Command) string {
 		return reason
 	}
 	if m.Index > 0xff || DTypeSize(gen.DType(m.Index)) == 0 {
-		return "unknown element type " + decimal(uint64(m.Index))
+		return Text("unknown element type %d", uint64(m.Index))
 	}
 	element := uint32(DTypeSize(gen.DType(m.Index)))
 	if m.Amount%element != 0 || m.Offset%element != 0 {
-		return decimal(uint64(m.Amount)) + " bytes at " + hex(uint64(m.Offset)) + " are no whole elements of " + decimal(uint64(element)) + " bytes"
+		return Text("%d bytes at %x are no whole elements of %d bytes", uint64(m.Amount), uint64(m.Offset), uint64(element))
 	}
 	if !c.view.payloadHas(m.Value, uint64(m.Amount)) {
-		return decimal(uint64(m.Amount)) + " golden bytes at payload offset " + hex(m.Value) + " lie outside every segment"
+		return Text("%d golden bytes at payload offset %x lie outside every segment", uint64(m.Amount), m.Value)
 	}
 	low, high := Float32(uint32(m.Mask)), Float32(uint32(m.Mask>>32))
 	switch gen.CompareMode(m.Mode) {
@@ -341,7 +340,7 @@ func (c *checker) compareReason(m *Command) string {
 			return "correlation threshold is not between -1 and 1"
 		}
 	default:
-		return "unknown compare mode " + decimal(uint64(m.Mode))
+		return Text("unknown compare mode %d", uint64(m.Mode))
 	}
 	return ""
 }
@@ -354,13 +353,13 @@ func (c *checker) pointReason(m *Command) string {
 		return stray
 	}
 	if int(m.Window) >= len(c.view.Windows) || c.view.Windows[m.Window].Kind != gen.WindowKindTlb {
-		return "window " + decimal(uint64(m.Window)) + " is not a TLB window"
+		return Text("window %d is not a TLB window", uint64(m.Window))
 	}
 	if size := c.view.Windows[m.Window].Size; m.Value&(size-1) != 0 {
-		return "address " + hex(m.Value) + " is not a multiple of the window's " + hex(size) + " bytes"
+		return Text("address %x is not a multiple of the window's %x bytes", m.Value, size)
 	}
 	if _, ok := UnpackTarget(m.Mask); !ok {
-		return "target " + hex(m.Mask) + " has impossible fields"
+		return Text("target %x has impossible fields", m.Mask)
 	}
 	c.pointed[m.Window] = true
 	return ""
@@ -378,7 +377,7 @@ func (c *checker) fenceReason(m *Command) string {
 		}
 		return c.access(m, uint64(m.Width), false)
 	default:
-		return "unknown fence " + decimal(uint64(m.Mode))
+		return Text("unknown fence %d", uint64(m.Mode))
 	}
 	return ""
 }
@@ -388,9 +387,9 @@ func (c *checker) callReason(m *Command) string {
 	case *m != (Command{Opcode: m.Opcode, Index: m.Index}):
 		return stray
 	case int(m.Index) >= len(c.view.Sequences):
-		return "sequence " + decimal(uint64(m.Index)) + " does not exist"
+		return Text("sequence %d does not exist", uint64(m.Index))
 	case c.calls[m.Index]:
-		return "calls " + strconv.Quote(c.view.Sequences[m.Index].Name) + ", which calls itself or another: calls do not nest"
+		return "calls " + Quote(c.view.Sequences[m.Index].Name) + ", which calls itself or another: calls do not nest"
 	}
 	// The callee may have moved any window.
 	clear(c.pointed)
@@ -402,9 +401,9 @@ func (c *checker) markReason(m *Command) string {
 	case *m != (Command{Opcode: m.Opcode, Mode: m.Mode, Index: m.Index}):
 		return stray
 	case gen.MarkKind(m.Mode) < gen.MarkKindPoint || gen.MarkKind(m.Mode) > gen.MarkKindEnd:
-		return "unknown mark " + decimal(uint64(m.Mode))
+		return Text("unknown mark %d", uint64(m.Mode))
 	case int(m.Index) >= len(c.view.Names):
-		return "name " + decimal(uint64(m.Index)) + " does not exist"
+		return Text("name %d does not exist", uint64(m.Index))
 	}
 	return ""
 }
@@ -413,8 +412,7 @@ func (c *checker) markReason(m *Command) string {
 func endReason(commands []Command) string {
 	body, end := commands[:len(commands)-1], commands[len(commands)-1]
 	if want := End(body); end != want {
-		return "count or digest of the sequence is wrong: " + decimal(end.Value) + ", " + hex(end.Mask) +
-			" and should be " + decimal(want.Value) + ", " + hex(want.Mask)
+		return Text("count or digest of the sequence is wrong: %d, %x and should be %d, %x", end.Value, end.Mask, want.Value, want.Mask)
 	}
 	return ""
 }

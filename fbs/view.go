@@ -123,7 +123,7 @@ func verifyPreamble(data []byte) ([]byte, error) {
 	case size == 0:
 		return bad("the file is empty")
 	case size < preambleEnd:
-		return bad("the file has " + decimal(size) + " bytes, an image has more than " + decimal(preambleEnd))
+		return bad(Text("the file has %d bytes, an image has more than %d", size, preambleEnd))
 	case string(data[4:8]) != Identifier:
 		return bad("no identifier " + Identifier + " at byte 4: not a Light Metal image")
 	case !aligned(data):
@@ -134,13 +134,13 @@ func verifyPreamble(data []byte) ([]byte, error) {
 	file, envelope := flatbuffers.GetUint64(data[preambleFile:]), flatbuffers.GetUint64(data[preambleEnvelope:])
 	switch {
 	case major != FormatMajor || minor > FormatMinor:
-		return bad("format " + decimal(uint64(major)) + "." + decimal(uint64(minor)) + ", this program reads 1.0")
+		return bad(Text("format %d.%d, this program reads 1.0", uint64(major), uint64(minor)))
 	case schema != SchemaHash:
-		return bad("schema hash " + hex(schema) + ", this program has " + hex(SchemaHash) + ": made by another version")
+		return bad(Text("schema hash %x, this program has %x: made by another version", schema, SchemaHash))
 	case file != size:
-		return bad("the file has " + decimal(size) + " bytes and should have " + decimal(file))
+		return bad(Text("the file has %d bytes and should have %d", size, file))
 	case envelope < preambleEnd || envelope > size:
-		return bad("envelope of " + decimal(envelope) + " bytes in a file of " + decimal(size))
+		return bad(Text("envelope of %d bytes in a file of %d", envelope, size))
 	}
 	for _, b := range data[preambleReserved:preambleEnd] {
 		if b != 0 {
@@ -149,7 +149,7 @@ func verifyPreamble(data []byte) ([]byte, error) {
 	}
 	want := flatbuffers.GetUint32(data[preambleChecksum:])
 	if got := EnvelopeChecksum(data[:envelope]); got != want {
-		return bad("envelope checksum is " + hex(uint64(got)) + " and should be " + hex(uint64(want)))
+		return bad(Text("envelope checksum is %x and should be %x", uint64(got), uint64(want)))
 	}
 	return data[:envelope], nil
 }
@@ -195,7 +195,7 @@ func (f *flat) image() *View {
 	first, count := root.vector(imageNames, 4, 4, NamesMax, "names")
 	v.Names = make([]string, count)
 	for i := range v.Names {
-		v.Names[i] = f.stringAt(f.reference(first+4*uint64(i)), "name "+decimal(uint64(i)))
+		v.Names[i] = f.stringAt(f.reference(first+4*uint64(i)), Text("name %d", uint64(i)))
 	}
 	return v
 }
@@ -205,7 +205,7 @@ func tables[T any](root *table, id int, countMax uint64, what string, fields int
 	first, count := root.vector(id, 4, 4, countMax, what+"s")
 	list := make([]T, count)
 	for i := range list {
-		place := what + " " + decimal(uint64(i))
+		place := what + Text(" %d", uint64(i))
 		list[i] = read(root.f, root.f.table(root.f.reference(first+4*uint64(i)), fields, place))
 	}
 	return list
@@ -263,7 +263,7 @@ func (f *flat) tensor(t table) Tensor {
 	}
 	recorded := t.number(6, 1)
 	if recorded > 1 {
-		f.fail(t.place, "recorded is "+decimal(recorded)+" and should be 0 or 1")
+		f.fail(t.place, Text("recorded is %d and should be 0 or 1", recorded))
 	}
 	tensor.Recorded = recorded == 1
 	first, count := t.vector(3, 4, 4, DimsMax, t.place+" shape")

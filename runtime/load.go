@@ -1,8 +1,6 @@
 package runtime
 
 import (
-	"strconv"
-
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -44,8 +42,7 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 // checkIdentity holds the image's targets against the devices.
 func checkIdentity(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Targets) {
-		return &hal.Fault{Code: hal.Usage, Reason: "the image is for " + strconv.Itoa(len(view.Targets)) +
-			" devices, " + strconv.Itoa(len(devices)) + " given"}
+		return &hal.Fault{Code: hal.Usage, Reason: fbs.Text("the image is for %d devices, %d given", uint64(len(view.Targets)), uint64(len(devices)))}
 	}
 	for i, device := range devices {
 		want, got := &view.Targets[i], device.Identity()
@@ -55,8 +52,7 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 		}
 		for bar := range want.Bars {
 			if got.Bars[bar] < want.Bars[bar] {
-				return &hal.Fault{Code: hal.WrongDevice, Reason: "the image needs " + hexText(want.Bars[bar]) + " bytes of BAR " +
-					strconv.Itoa(bar) + ", " + got.Name + " has " + hexText(got.Bars[bar])}
+				return &hal.Fault{Code: hal.WrongDevice, Reason: fbs.Text("the image needs %x bytes of BAR %d, ", want.Bars[bar], uint64(bar)) + got.Name + fbs.Text(" has %x", got.Bars[bar])}
 			}
 		}
 	}
@@ -82,8 +78,7 @@ func (r *Replay) reserve(slot int) error {
 			return err
 		}
 		if forced && aperture.Slot() != int(w.Slot) {
-			return &hal.Fault{Code: hal.NoDevice, Reason: "hardware window " + strconv.Itoa(int(w.Slot)) +
-				" is too small, in use, or belongs to the kernel driver"}
+			return &hal.Fault{Code: hal.NoDevice, Reason: fbs.Text("hardware window %d is too small, in use, or belongs to the kernel driver", uint64(w.Slot))}
 		}
 		r.apertures[i] = aperture
 	}
@@ -97,12 +92,12 @@ func (r *Replay) reserveArena() error {
 	}
 	var system unix.Sysinfo_t
 	if err := unix.Sysinfo(&system); err == nil && size > uint64(system.Totalram)*uint64(system.Unit) {
-		return &hal.Fault{Code: hal.BadImage, Reason: "the image reserves " + strconv.FormatUint(size, 10) +
-			" bytes for tensors, the machine has " + strconv.FormatUint(uint64(system.Totalram)*uint64(system.Unit), 10)}
+		return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("the image reserves %d bytes for tensors, the machine has %d",
+			size, uint64(system.Totalram)*uint64(system.Unit))}
 	}
 	arena, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		return &hal.Fault{Code: hal.BadImage, Reason: "reserving " + strconv.FormatUint(size, 10) + " bytes for tensors: " + err.Error()}
+		return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("reserving %d bytes for tensors: ", size) + err.Error()}
 	}
 	r.arena = arena
 	return nil
@@ -118,10 +113,10 @@ func (r *Replay) checkBusAddresses() error {
 		}
 		bus := r.apertures[c.Index].Bus
 		if bus == 0 {
-			return &hal.Fault{Code: hal.NoDevice, Reason: command(i) + "window " + strconv.Itoa(int(c.Index)) + " has no bus address on this device"}
+			return &hal.Fault{Code: hal.NoDevice, Reason: command(i) + fbs.Text("window %d has no bus address on this device", uint64(c.Index))}
 		}
 		if sum := bus + c.Value; sum < bus || sum&^fbs.WidthMask(c.Width) != 0 {
-			return &hal.Fault{Code: hal.WrongDevice, Reason: command(i) + "bus address " + hexText(sum) + " does not fit the register"}
+			return &hal.Fault{Code: hal.WrongDevice, Reason: command(i) + fbs.Text("bus address %x does not fit the register", sum)}
 		}
 	}
 	return nil
@@ -148,8 +143,7 @@ func (r *Replay) Close() error {
 	return unix.Munmap(arena)
 }
 
-func command(index int) string { return "command " + strconv.Itoa(index) + ": " }
-func hexText(n uint64) string  { return "0x" + strconv.FormatUint(n, 16) }
+func command(index int) string { return fbs.Text("command %d: ", uint64(index)) }
 
 func pciID(vendor, device uint16) string {
 	const digits = "0123456789abcdef"

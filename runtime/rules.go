@@ -1,8 +1,6 @@
 package runtime
 
 import (
-	"strconv"
-
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -53,12 +51,12 @@ func ruleReason(board *boards.Board, w *fbs.Window, c *fbs.Command) string {
 	}
 	offset := w.Offset + uint64(c.Offset)
 	rule := board.Rule(w.Bar, offset, size)
-	place := " " + board.Name + " BAR " + strconv.Itoa(int(w.Bar)) + " at " + hexText(offset)
+	place := " " + board.Name + fbs.Text(" BAR %d at %x", uint64(w.Bar), offset)
 	switch {
 	case rule == nil:
-		return strconv.FormatUint(size, 10) + " bytes are more than one register of" + place
+		return fbs.Text("%d bytes are more than one register of", size) + place
 	case rule.Widths&c.Width == 0:
-		return "width " + strconv.Itoa(int(c.Width)) + " is not accepted by" + place + " (" + rule.Name + ")"
+		return fbs.Text("width %d is not accepted by", uint64(c.Width)) + place + " (" + rule.Name + ")"
 	case bulk && !rule.Memory:
 		return "bulk access is for memory, and there is none in" + place + " (" + rule.Name + ")"
 	}

@@ -1,0 +1,38 @@
+package fbs
+
+import "strconv"
+
+// Text is a message with numbers in it: each %d stands for the next number in
+// decimal, each %x in hexadecimal with 0x in front. Package fmt would cost a
+// static program 130 KB.
+func Text(message string, numbers ...uint64) string {
+	filled := make([]byte, 0, len(message)+16*len(numbers))
+	for i := 0; i < len(message); i++ {
+		if message[i] != '%' || len(numbers) == 0 {
+			filled = append(filled, message[i])
+			continue
+		}
+		i++
+		base := 10
+		if message[i] == 'x' {
+			base, filled = 16, append(filled, "0x"...)
+		}
+		filled = strconv.AppendUint(filled, numbers[0], base)
+		numbers = numbers[1:]
+	}
+	return string(filled)
+}
+
+// Quote puts a name of the file between quotes, with nothing in it that a
+// terminal would act on.
+func Quote(name string) string {
+	quoted := []byte{'"'}
+	for i := range len(name) {
+		b := name[i]
+		if b < ' ' || b == 0x7f || b == '"' {
+			b = '?'
+		}
+		quoted = append(quoted, b)
+	}
+	return string(append(quoted, '"'))
+}
