@@ -81,6 +81,10 @@ func infoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "info IMAGE.lmb",
 		Short: "tell what an image is, needs and does",
+		Long: `Info verifies an image and tells where it comes from, which device it is for,
+what a target reserves for it, its windows, its inputs and outputs, and for each
+sequence what it does and how long it can wait at most. The fields of --json
+are stable.`,
 		Args:  one("image"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, view, err := verified(args[0])

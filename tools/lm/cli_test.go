@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/tools/npy"
+)
+
+// lm runs a command line and gives its exit status and output.
+func lm(t *testing.T, args ...string) (exit int, stdout, stderr string) {
+	t.Helper()
+	capture := func(file **os.File) func() string {
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := *file
+		*file = write
+		text := make(chan string)
+		go func() {
+			data, _ := io.ReadAll(read)
+			text <- string(data)
+		}()
+		return func() string {
+			*file = old
+			write.Close()
+			return <-text
+		}
+	}
+	out, err := capture(&os.Stdout), capture(&os.Stderr)
+	exit = run(args)
+	return exit, out(), err()
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"
+
+func assemble(t *testing.T, listing string) string {
+	t.Helper()
+	source := write(t, "x.lms", listing)
+	if exit, _, stderr := lm(t, "asm", source); exit != 0 {
+		t.Fatal(stderr)
+	}
+	return strings.TrimSuffix(source, ".lms") + ".lmb"
+}
+
+func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
+	image := filepath.Join(testdata, "images", "edu.lmb")
+	twoop := filepath.Join(testdata, "images", "wh.twoop.lmb")
+	trace := filepath.Join(testdata, "captures", "edu.qemutrace")
+	for _, test := range []struct {
+		exit int
+		want string
+		args []string
+	}{
+		{64, "unknown command \"frobnicate\"", []string{"frobnicate"}},
+		{64, "lm info --help", []string{"info"}},
+		{64, "lm dump --help", []string{"dump", "--frob", image}},
+		{64, "--device says where to replay: mock:edu, pci:1234:11e8", []string{"replay", image}},
+		{64, "no board \"nope\"; boards: edu,", []string{"replay", "--device", "mock:nope", image}},
+		{64, "no sequence \"nope\"", []string{"replay", "--device", "mock:edu", "--sequence", "nope", image}},
+		{64, "--input takes NAME=FILE", []string{"replay", "--device", "mock:wormhole", "--input", "a", twoop}},
+		{64, "no input \"z\" in", []string{"replay", "--device", "mock:wormhole", "--input", "z=x.npy", twoop}},
+		{64, "--loop 0", []string{"replay", "--device", "mock:edu", "--loop", "0", image}},
+		{64, "--check-golden: ", []string{"replay", "--device", "mock:edu", "--check-golden", image}},
+		{64, "--from says", []string{"import", trace}},
+		{64, "unknown format", []string{"import", "--from", "nope", trace}},
+		{64, "no pass", []string{"import", "--from", "qemu", "--without", "nope", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu", trace}},
+		{65, "x.lms:4:3", []string{"asm", write(t, "x.lms", edu+"  frobnicate\n")}},
+		{65, "is a directory", []string{"info", t.TempDir()}},
+		{65, "not a Light Metal image", []string{"verify", write(t, "x.lmb", strings.Repeat("x", 100))}},
+		{65, "line 2", []string{"import", "--from", "mmiotrace", "--board", "edu", write(t, "x", "VERSION 20070824\nW 3 1.0 1 0x0 0x0 0x0 0\n")}},
+		{65, "holds <i2 [3], input a is int32 [256]", []string{"replay", "--device", "mock:wormhole", "--input",
+			"a=" + write(t, "a.npy", string(npy.Format(&npy.Array{Type: "<i2", Shape: []uint32{3}, Data: make([]byte, 6)}))), twoop}},
+		{65, "has 3 bytes, input a has 1024", []string{"replay", "--device", "mock:wormhole", "--input", "a=" + write(t, "a.bin", "xxx"), twoop}},
+		{66, "no such file", []string{"info", "/nonexistent.lmb"}},
+		{66, "no such file", []string{"asm", "/nonexistent.lms"}},
+		{66, "no such file", []string{"import", "--from", "qemu", "/nonexistent"}},
+		{69, "hardware window 185", []string{"replay", "--device", "mock:wormhole", "--window", "185", twoop}},
+		{69, "pci:dead:beef", []string{"replay", "--device", "pci:dead:beef", image}},
+		{69, "no simulator library", []string{"replay", "--device", "ttsim:/nonexistent.so", twoop}},
+		{75, "command 0 (poll.4 w0+0x20 & 0x80 == 0x80 within 1ms): got 0x0, wanted 0x80 under mask 0x80; sequence safe: done",
+			[]string{"replay", "--device", "mock:edu", assemble(t, strings.Replace(edu, "window r", "window w0", 1)+
+				"main:\n  poll.4 w0+0x20 & 0x80 == 0x80 within 1ms\nsafe:\n  write.4 w0+0x20 0\n")}},
+		{76, "got 0x10000ed, wanted 0x10000ee under mask 0xffffffff",
+			[]string{"replay", "--device", "mock:edu", assemble(t, edu+"main:\n  expect.4 r+0x0 == 0x010000ee\n")}},
+		{78, "the image is for edu (1234:11e8), mock:ivshmem is 1af4:1110", []string{"replay", "--device", "mock:ivshmem", image}},
+		{78, "the image is for edu (1234:11e8), not for nvme", []string{"verify", "--board", "nvme", image}},
+	} {
+		exit, stdout, stderr := lm(t, test.args...)
+		if exit != test.exit || !strings.Contains(stderr, test.want) || stdout != "" {
+			t.Errorf("lm %s\n\texits %d: %s%s\twant %d: %s", strings.Join(test.args, " "), exit, stdout, stderr, test.exit, test.want)
+		}
+		if strings.Count(stderr, "\n") != 1 {
+			t.Errorf("lm %s: more than one line: %s", strings.Join(test.args, " "), stderr)
+		}
+	}
+}
+
+func TestJSONIsOneObjectOnSuccessAndOnFailure(t *testing.T) {
+	image := filepath.Join(testdata, "images", "edu.lmb")
+	failing := assemble(t, edu+"main:\n  expect.4 r+0x0 == 0x010000ee\n")
+	for _, test := range []struct {
+		exit int
+		args []string
+	}{
+		{0, []string{"replay", "--json", "--device", "mock:edu", image}},
+		{76, []string{"replay", "--json", "--device", "mock:edu", failing}},
+		{66, []string{"replay", "--json", "--device", "mock:edu", "/nonexistent"}},
+		{64, []string{"replay", "--json", image}},
+		{0, []string{"verify", "--json", image}},
+		{65, []string{"verify", "--json", write(t, "x.lmb", "x")}},
+	} {
+		exit, stdout, stderr := lm(t, test.args...)
+		var object struct {
+			Exit         int
+			Code, Reason string
+		}
+		if err := json.Unmarshal([]byte(stdout), &object); err != nil {
+			t.Errorf("lm %v: %v: %q", test.args, err, stdout)
+		}
+		if exit != test.exit || object.Exit != exit || object.Code == "" || (object.Reason == "") != (exit == 0) || stderr != "" {
+			t.Errorf("lm %v exits %d: %s%s", test.args, exit, stdout, stderr)
+		}
+	}
+}
+
+func TestInfoAndDumpAsJSON(t *testing.T) {
+	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
+	_, stdout, _ := lm(t, "info", "--json", image)
+	var info imageInfo
+	if err := json.Unmarshal([]byte(stdout), &info); err != nil {
+		t.Fatal(err)
+	}
+	if info.Targets[0].Board != "wormhole" || len(info.Tensors) != 3 || info.Tensors[2].Role != "output" || info.Windows[0].Kind != "tlb" ||
+		info.Sequences[0].Opcodes["poll"] != 1 || info.Sequences[0].WaitUs != 1_000_000 {
+		t.Errorf("%s", stdout)
+	}
+	_, stdout, _ = lm(t, "dump", "--json", image)
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if uint32(len(lines)) != info.Sequences[0].Commands-1 { // all but End
+		t.Errorf("%d lines for %d commands", len(lines), info.Sequences[0].Commands)
+	}
+	for i, line := range lines {
+		var c dumpedCommand
+		if err := json.Unmarshal([]byte(line), &c); err != nil || c.Index != i || c.Text == "" {
+			t.Errorf("line %d: %v: %s", i, err, line)
+		}
+	}
+}
+
+func TestNewInputGivesNewOutput(t *testing.T) {
+	folder := t.TempDir()
+	a, b := make([]byte, 1024), make([]byte, 1024)
+	for i := range 256 {
+		binary.LittleEndian.PutUint32(a[4*i:], uint32(i*1000))
+		binary.LittleEndian.PutUint32(b[4*i:], uint32(-i*997))
+	}
+	npyFile, raw := filepath.Join(folder, "a.npy"), filepath.Join(folder, "b.bin")
+	if err := os.WriteFile(npyFile, npy.Format(&npy.Array{Type: "<i4", Shape: []uint32{256}, Data: a}), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(raw, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(folder, "d.npy")
+	exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile, "--input", "b="+raw, "--output", "d="+out, "--loop", "3",
+		filepath.Join(testdata, "images", "wh.twoop.lmb"))
+	if exit != 0 {
+		t.Fatal(stderr)
+	}
+	file, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := npy.Parse(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]byte, 1024)
+	for i := range 256 {
+		binary.LittleEndian.PutUint32(want[4*i:], uint32(max(0, 3*i-100)))
+	}
+	if !bytes.Equal(d.Data, want) || d.Type != "<i4" || len(d.Shape) != 1 || d.Shape[0] != 256 {
+		t.Errorf("d = % x..., %s %v", d.Data[:32], d.Type, d.Shape)
+	}
+	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a="+npyFile, "--check-golden", filepath.Join(testdata, "images", "wh.twoop.lmb")); exit != 76 ||
+		!strings.Contains(stderr, "output d: element") {
+		t.Errorf("golden check of another input exits %d: %s", exit, stderr)
+	}
+}
+
+func TestEveryCommandTeaches(t *testing.T) {
+	for _, name := range []string{"", "asm", "dump", "import", "info", "verify", "replay"} {
+		args := []string{"--help"}
+		if name != "" {
+			args = []string{name, "--help"}
+		}
+		exit, stdout, _ := lm(t, args...)
+		if exit != 0 || !strings.Contains(stdout, "Usage:") || len(stdout) < 300 {
+			t.Errorf("lm %v: exit %d, %d bytes", args, exit, len(stdout))
+		}
+	}
+}
