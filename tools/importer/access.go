@@ -232,7 +232,7 @@ func shown(b []byte) string {
 	return fmt.Sprintf("%q", b)
 }
 
-// checkWidth says what is wrong with an access that a trace records, empty if
+// checkAccess says what is wrong with an access that a trace records, empty if
 // nothing is.
 func checkAccess(width, address, value uint64) string {
 	switch {

@@ -3,6 +3,7 @@ package importer
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -27,8 +28,9 @@ const (
 // maker turns steps into commands.
 type maker struct {
 	*plan
-	writes, copies, fills, expects, compares, outs, polls int
-	copied, read                                          int // accesses in copies and compares
+	writes, copies, fills, polls, expects, compares, outs int // commands
+	stored, filled, compared, read                        int // accesses in them
+	compareLine                                           int // of the first compare
 }
 
 // coalesce makes the commands. With it, neighbouring accesses become one; in
@@ -40,18 +42,35 @@ func (p *plan) coalesce() (string, error) {
 		i += m.command(i)
 	}
 	p.steps = nil
+	if len(p.o.Inputs) > 0 && m.compares > 0 {
+		p.warn(m.compareLine, "%s what the device gave against the recording, and will fail where an input changes it: name it as an output",
+			holds(m.compares))
+	}
 	return m.text(), nil
 }
 
+func holds(compares int) string {
+	if compares == 1 {
+		return "1 compare holds"
+	}
+	return fmt.Sprintf("%d compares hold", compares)
+}
+
 func (m *maker) text() string {
-	text := fmt.Sprintf("%s, %s of %s", counted(m.writes, "write"), counted(m.copies, "copy"), counted(m.copied, "store"))
-	if m.fills > 0 {
-		text += fmt.Sprintf(" (%s)", counted(m.fills, "fill"))
+	var list []string
+	add := func(n int, thing, of string) {
+		if n > 0 {
+			list = append(list, counted(n, thing)+of)
+		}
 	}
-	text += fmt.Sprintf(", %s, %s", counted(m.polls, "poll"), counted(m.expects, "expect"))
-	if m.compares+m.outs > 0 {
-		text += fmt.Sprintf(", %s and %s of %s", counted(m.compares, "compare"), counted(m.outs, "output copy"), counted(m.read, "load"))
-	}
+	add(m.writes, "write", "")
+	add(m.copies, "copy", " of "+counted(m.stored, "store"))
+	add(m.fills, "fill", " of "+counted(m.filled, "store"))
+	add(m.polls, "poll", "")
+	add(m.expects, "expect", "")
+	add(m.compares, "compare", " of "+counted(m.compared, "load"))
+	add(m.outs, "output copy", " of "+counted(m.read, "load"))
+	text := strings.Join(list, ", ")
 	if !m.with("coalesce") {
 		text = "off: " + text
 	}
@@ -105,12 +124,14 @@ func (m *maker) store(c *lmb.Command, i int) int {
 	case fill:
 		c.Mode, c.Value = uint8(gen.SourceImmediate), s.value
 		m.fills++
+		m.filled += end - i
+		return end - i
 	default:
 		c.Mode, c.Data = uint8(gen.SourcePayload), m.bytes(i, end)
 		c.Amount = 0 // Encode counts
 	}
 	m.copies++
-	m.copied += end - i
+	m.stored += end - i
 	return end - i
 }
 
@@ -122,16 +143,19 @@ func (m *maker) load(c *lmb.Command, i int) int {
 		m.span(c, i, end)
 		c.Opcode, c.Mode, c.Index, c.Value = gen.OpcodeCopyOut, uint8(gen.SourceTensor), uint16(s.tensor), s.value
 		m.outs++
+		m.read += end - i
 	case s.memory && m.worth(i, end):
 		c.Opcode, c.Mode, c.Option = gen.OpcodeCompare, uint8(gen.CompareModeExact), uint8(gen.PolicyFail)
 		c.Index, c.Data = uint16(unsigned(s.width)), m.bytes(i, end)
-		m.compares++
+		if m.compares++; m.compares == 1 {
+			m.compareLine = s.line
+		}
+		m.compared += end - i
 	default:
 		m.check(c, gen.OpcodeExpect, s.value, fbs.WidthMask(s.width))
 		m.expects++
 		return 1
 	}
-	m.read += end - i
 	return end - i
 }
 

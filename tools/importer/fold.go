@@ -61,6 +61,8 @@ type run struct{ head, tail int32 }
 // A register that changed once, and one that the board or the user lists,
 // changes by itself: every other load of it becomes a poll for its recorded
 // value as well, because a replay may come sooner or later than the recording.
+// So does a word of memory that gave something else than the program had
+// stored there: the device stored it, and may be slower next time.
 func (p *plan) fold() (string, error) {
 	if !p.with("fold") {
 		return "", nil
@@ -76,6 +78,7 @@ func (p *plan) fold() (string, error) {
 		}
 	}
 	f.finish()
+	f.findAnswers()
 	f.pollVolatile()
 	p.sweep()
 	return f.text(), nil
@@ -162,6 +165,78 @@ func (f *folder) deadline(recorded int64) uint32 {
 	return max(uint32(us)*deadlineFactor, deadlineMinUs)
 }
 
+// cell is what the program stored last to 8 aligned bytes of memory.
+type cell struct {
+	tile        uint32 // as in register
+	data, known uint64 // known: ones where data was stored
+}
+
+// findAnswers finds the words of memory that the device stored: those that
+// give, in a load of their own, something else than the program stored there.
+// A load among others beside it reads a result, not a flag.
+func (f *folder) findAnswers() {
+	cells := map[uint64][]cell{} // by address / 8
+	for i := range f.steps {
+		if f.lone(i) {
+			r := f.registerOf(&f.steps[i])
+			cells[r.address/8] = append(cells[r.address/8], cell{tile: r.tile})
+		}
+	}
+	if len(cells) == 0 {
+		return
+	}
+	for i := range f.steps {
+		s := &f.steps[i]
+		if s.op != stepStore && !f.lone(i) {
+			continue
+		}
+		r := f.registerOf(s)
+		list, shift := cells[r.address/8], 8*(r.address%8)
+		mask, data := fbs.WidthMask(s.width)<<shift, f.datum(s)<<shift
+		for j := range list {
+			switch c := &list[j]; {
+			case s.op == stepStore && f.reaches(s, c.tile):
+				c.data, c.known = c.data&^mask|data, c.known|mask
+			case s.op == stepLoad && c.tile == r.tile && c.known&mask == mask && c.data&mask != data:
+				f.volatile[r] = true
+			}
+		}
+	}
+}
+
+// lone tells whether a step loads from memory, and the steps beside it do not
+// load what lies beside it.
+func (f *folder) lone(i int) bool {
+	s := &f.steps[i]
+	if s.op != stepLoad || s.tensor >= 0 || !s.memory {
+		return false
+	}
+	beside := func(a, b *step) bool {
+		return a.op == stepLoad && b.op == stepLoad && a.window == b.window && a.aim == b.aim && b.offset == a.offset+uint64(a.width)
+	}
+	return !(i > 0 && beside(&f.steps[i-1], s)) && !(i+1 < len(f.steps) && beside(s, &f.steps[i+1]))
+}
+
+// reaches tells whether a store reaches a tile, or the BAR, of a cell.
+func (f *folder) reaches(s *step, tile uint32) bool {
+	if s.aim < 0 {
+		return tile == uint32(f.windows[s.window].bar)
+	}
+	return tile&0x10000 != 0 && f.aims[s.aim].has(uint8(tile), uint8(tile>>8))
+}
+
+// datum is what a step stores or loads.
+func (f *folder) datum(s *step) uint64 {
+	if s.tensor < 0 {
+		return s.value
+	}
+	value := uint64(0)
+	for i, b := range f.tensors[s.tensor].data[s.value:][:s.width] {
+		value |= uint64(b) << (8 * i)
+	}
+	return value
+}
+
 // pollVolatile makes polls of the single loads that are left of registers that
 // change by themselves.
 func (f *folder) pollVolatile() {
@@ -223,4 +298,27 @@ func (p *plan) expect() (string, error) {
 		return fmt.Sprintf("off: the value of %s is ignored", counted(n, "load")), nil
 	}
 	return fmt.Sprintf("%s must give what they gave when recorded", counted(n, "load")), nil
+}
+
+// pauseNs is how long a program must do nothing to be taken to wait on purpose.
+const pauseNs = 10_000_000
+
+// pauses warns of what a replay does not do: wait where the program slept and
+// did not poll.
+func (p *plan) pauses() (string, error) {
+	n, first := 0, 0
+	for i := 1; i < len(p.steps); i++ {
+		a, b := &p.steps[i-1], &p.steps[i]
+		if a.time == 0 || b.time-a.time < pauseNs || b.op == stepPoll || !a.touches() {
+			continue
+		}
+		if n++; n == 1 {
+			first = b.line
+		}
+	}
+	if n > 0 {
+		p.warn(first, "the program paused for 10 ms or more before this line, and %s in all: a replay goes on at once "+
+			"(put a delay into the listing where the device needs it)", counted(n, "time"))
+	}
+	return "", nil
 }

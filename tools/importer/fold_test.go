@@ -87,6 +87,41 @@ expect tlb1+0x40 w4 0x0 mask 0xffffffff
 `)
 }
 
+// A flag that is up at the first look was put up by the device, and a replay
+// may look sooner.
+func TestWordThatTheDeviceStoredIsPolled(t *testing.T) {
+	flag := wh166 + uint64(0x10000)
+	done := access("R", 4, flag, 0x600df00d)
+	for _, c := range []struct {
+		name  string
+		trace []string
+		poll  bool
+	}{
+		{"flag", []string{access("W", 4, flag, 0), done}, true},
+		{"cleared with its neighbours", []string{access("W", 8, flag, 0), done}, true},
+		{"cleared in halves", []string{access("W", 2, flag, 0), access("W", 2, flag+2, 0), done}, true},
+		{"cleared on many tiles", []string{whMulticast(wh166Config, 1, 1, 4, 2, 0), access("W", 4, flag, 0), whPoint(wh166Config, 1, 1, 0), done}, true},
+		{"cleared on other tiles", []string{whMulticast(wh166Config, 2, 1, 4, 2, 0), access("W", 4, flag, 0), whPoint(wh166Config, 1, 1, 0), done}, false},
+		{"half cleared", []string{access("W", 2, flag, 0), done}, false},
+		{"read back", []string{access("W", 4, flag, 0), access("W", 4, flag, 0x600df00d), done}, false},
+		{"never stored", []string{access("W", 4, flag+8, 0), done}, false},
+		{"among results", []string{access("W", 4, flag, 0), done, access("R", 4, flag+4, 1)}, false},
+		{"behind results", []string{access("W", 4, flag, 0), access("R", 4, flag-4, 1), done}, false},
+		{"register", []string{whPoint(wh166Config, 1, 1, 0xff000000), access("W", 4, flag, 0), done}, false},
+	} {
+		image, _ := mustImport(t, l1(c.trace...), Options{})
+		if got := strings.Contains(show(image), "poll tlb0+0x10000 w4 0x600df00d"); got != c.poll {
+			t.Errorf("%s: polled is %v\n%s", c.name, got, show(image))
+		}
+	}
+	image, _ := mustImport(t, l1(access("W", 4, flag, 0), done), Options{Inputs: []TensorSpec{mustTensor(t, "a=1,1,0x10000,int32,1")}})
+	if got := show(image); !strings.HasSuffix(got, "expect tlb0+0x10000 w4 0x0 mask 0x0\n") {
+		t.Errorf("of an input:\n%s", got)
+	}
+	image, _ = mustImport(t, lines(shmDevice, "W 8 2:0x100 0x0", "R 4 2:0x104 0x1"), Options{})
+	commands(t, image, "\nwrite bar2+0x100 w8 0x0\npoll bar2+0x104 w4 0x1 mask 0xffffffff for 1000000 us\n")
+}
+
 func TestUserNamesWhatChangesByItself(t *testing.T) {
 	text := lines(whDevice, whPoint(wh166Config, 1, 1, 0), access("R", 4, wh166+0x40, 7), access("R", 4, wh166+0x44, 7),
 		whPoint(wh166Config, 1, 2, 0), access("R", 4, wh166+0x40, 7), access("R", 4, wh166+0x48, 9))
@@ -131,6 +166,16 @@ func TestDeadlineIsTenTimesWhatTheLoopTook(t *testing.T) {
 	}
 	if math.MaxUint32 != 4294967295 {
 		t.Error("a deadline has 32 bits")
+	}
+}
+
+func TestPausesThatNoPollWaitsForAreWarnedOf(t *testing.T) {
+	text := lines(eduDevice, "@1.0 W 4 0x8 0x5", "@2.0 R 4 0x20 0x0", "@2.1 R 4 0x8 0x78", "@2.105 W 4 0x4 0x1", "@3.0 W 4 0x4 0x2")
+	_, report := mustImport(t, text, Options{})
+	want := "line 5: the program paused for 10 ms or more before this line, and 2 times in all: a replay goes on at once " +
+		"(put a delay into the listing where the device needs it)"
+	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
+		t.Errorf("warnings %v", report.Warnings)
 	}
 }
 

@@ -40,10 +40,11 @@ var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "ma
 type Options struct {
 	From   string        // FromMmiotrace or FromQemu
 	Board  *boards.Board // nil: by the PCI ids in the trace
-	Device string        // mmiotrace: VVVV:DDDD or BB:DD.F, where a trace has several devices
+	Device string        // mmiotrace: VVVV:DDDD or BB:DD.F, where a trace has several devices, or one that no board has the ids of
 
 	// The region of QEMU's that is the device, as in type Region, and more of
-	// them where the device has several.
+	// them where the device has several. Bar is also where tensors and ranges
+	// lie that name no tile, whatever the format.
 	Region string
 	Base   uint64
 	Bar    uint8
@@ -102,11 +103,12 @@ func (r *Report) String() string {
 
 // Trace is what a reader finds in a file.
 type Trace struct {
-	Board    *boards.Board
-	Accesses []Access // to the device, and marks, in order
-	Lines    int
-	Ignored  []Count // lines that hold no access to the device
-	Warnings []Warning
+	Board          *boards.Board
+	Vendor, Device uint16   // PCI ids in the trace, 0: the board's
+	Accesses       []Access // to the device, and marks, in order
+	Lines          int
+	Ignored        []Count // lines that hold no access to the device
+	Warnings       []Warning
 }
 
 // Count is how often something was seen.
@@ -137,6 +139,18 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return ImportTrace(t, o)
+}
+
+// ImportTrace is Import for accesses that were read by other means. It takes
+// the board from the trace and leaves the trace empty. The error is an *Error.
+func ImportTrace(t *Trace, o Options) (*lmb.Image, *Report, error) {
+	if err := o.check(); err != nil {
+		return nil, nil, err
+	}
+	if err := t.check(); err != nil {
+		return nil, nil, err
+	}
 	p := newPlan(t, o)
 	for _, pass := range []struct {
 		name string
@@ -146,6 +160,7 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 		{"tensors", (*plan).tensorPass},
 		{"fold", (*plan).fold},
 		{"expect", (*plan).expect},
+		{"pauses", (*plan).pauses},
 		{"drop", (*plan).drop},
 		{"coalesce", (*plan).coalesce},
 		{"fence", (*plan).fence},
@@ -173,6 +188,27 @@ func (o *Options) check() error {
 	for _, r := range slices.Concat(o.Poll, o.Ignore) {
 		if r.Last < r.First {
 			return usage("range 0x%x-0x%x ends before it starts", r.First, r.Last)
+		}
+	}
+	return nil
+}
+
+// check holds a trace that was read by other means against what the readers
+// of this package give.
+func (t *Trace) check() error {
+	if t.Board == nil {
+		return usage("the trace has no board; boards: %s", boardList())
+	}
+	for i := range t.Accesses {
+		a := &t.Accesses[i]
+		if a.Op == OpMark {
+			continue
+		}
+		if a.Op != OpLoad && a.Op != OpStore || int(a.Bar) >= len(t.Board.Bars) {
+			return refuse(a.Line, "no load or store of a BAR")
+		}
+		if reason := checkAccess(uint64(a.Width), a.Offset, a.Value); reason != "" {
+			return refuse(a.Line, "%s", reason)
 		}
 	}
 	return nil

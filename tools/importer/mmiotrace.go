@@ -377,15 +377,15 @@ func (m *mmiotrace) trace() (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trace{Accesses: m.accesses, Board: m.o.Board, Lines: m.line}
+	t := &Trace{Accesses: m.accesses, Board: m.o.Board, Vendor: d.vendor, Device: d.device, Lines: m.line}
 	if t.Board == nil {
 		t.Board = boards.ByID(d.vendor, d.device)
 	}
 	if t.Board == nil {
-		return nil, usage("no board for %s; boards: %s", d, boardList())
+		return nil, usage("no board for %s; boards: %s; name both, device and board, if one of them is like it", d, boardList())
 	}
 	if t.Board.Vendor != d.vendor || t.Board.Device != d.device {
-		return nil, usage("%s is not a %s (%04x:%04x)", d, t.Board.Name, t.Board.Vendor, t.Board.Device)
+		t.Warnings = append(t.Warnings, Warning{0, fmt.Sprintf("%s is imported as board %s (%04x:%04x)", d, t.Board.Name, t.Board.Vendor, t.Board.Device)})
 	}
 	for _, other := range m.devices {
 		if other != d && other.accesses > 0 {

@@ -97,6 +97,8 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 			"line 3: 8 bytes at offset 0xffff8 reach over the end of BAR 0 of 00:02.0 1234:11e8"},
 		{"I/O ports", "VERSION 20070824\nPCIDEV 0010 123411e8 b 100000001 0 0 0 0 0 0 100000 0 0 0 0 0 0\n" + load + "\n",
 			"line 3: address 0x100000000 lies in no BAR of a PCIDEV line"},
+		{"BAR without an address", "VERSION 20070824\nPCIDEV 0010 123411e8 b 0 0 0 0 0 0 0 100000 0 0 0 0 0 0\nR 4 1.000000 1 0x1000 0x5 0x0 0\n",
+			"line 3: address 0x1000 lies in no BAR of a PCIDEV line"},
 		{"expansion ROM", "VERSION 20070824\nPCIDEV 0010 123411e8 b 0 0 0 0 0 0 100000001 0 0 0 0 0 0 10000\n" + load + "\n",
 			"line 3: offset 0x0 of the expansion ROM of 00:02.0 1234:11e8: an image cannot access that"},
 		{"no number", head + "R 4 1.000000 1 0x10000000g 0x5 0x0 0\n", `line 3: R record: address "0x10000000g" is not a number of its form`},
@@ -119,7 +121,7 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 		{"moved device", head + "PCIDEV 0010 123411e8 b 300000000 0 0 0 0 0 0 100000 0 0 0 0 0 0\n",
 			"line 3: PCIDEV 00:02.0 has other ids or ranges than before"},
 		{"unknown device", "VERSION 20070824\nPCIDEV 0010 10de0001 b 100000000 0 0 0 0 0 0 100000 0 0 0 0 0 0 nouveau\n" + load + "\n",
-			"no board for 00:02.0 10de:0001; boards: edu (1234:11e8), ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), blackhole (1e52:b140)"},
+			"no board for 00:02.0 10de:0001; boards: edu (1234:11e8), ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), blackhole (1e52:b140); name both, device and board, if one of them is like it"},
 		{"huge line", head + strings.Repeat("R", 3<<20) + "\n", "line 3: longer than 1048576 bytes: this is no trace"},
 		{"refused by the board", head + "R 8 1.000000 1 0x100000000 0x5 0x0 0\n",
 			"line 3: load of 8 bytes at BAR 0 + 0x0: board edu accepts no such width there (registers)"},
@@ -178,8 +180,18 @@ func TestMmiotraceOfAnotherDeviceIsRefused(t *testing.T) {
 		"no access to device 10de:0001; devices in the trace: 00:02.0 1234:11e8 (2 accesses), 00:03.0 1af4:1110 (1 access), 00:04.0 10de:0001 (0 accesses)")
 	refused(t, twoDevices, Options{Board: &boards.Wormhole},
 		"no access to board wormhole (1e52:401e); devices in the trace: 00:02.0 1234:11e8 (2 accesses), 00:03.0 1af4:1110 (1 access), 00:04.0 10de:0001 (0 accesses)")
-	refused(t, twoDevices, Options{Device: "00:02.0", Board: &boards.Wormhole},
-		"00:02.0 1234:11e8 is not a wormhole (1e52:401e)")
+}
+
+func TestDeviceMayBeImportedAsABoardLikeIt(t *testing.T) {
+	text := strings.Replace(lines(eduDevice, "R 4 0x0 0x10000ed"), "123411e8", "10de0001", 1)
+	image, report := mustImport(t, text, Options{Device: "10de:0001", Board: &boards.Edu})
+	target := image.Targets[0]
+	if target.Board != "edu" || target.Vendor != 0x10de || target.Device != 1 {
+		t.Errorf("target %+v", target)
+	}
+	if got := report.String(); !strings.Contains(got, "warning   00:02.0 10de:0001 is imported as board edu (1234:11e8)\n") {
+		t.Errorf("report:\n%s", got)
+	}
 }
 
 func TestAccessesOutsideEveryBarAreLeftOutWhereADeviceIsNamed(t *testing.T) {

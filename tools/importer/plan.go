@@ -83,8 +83,7 @@ type plan struct {
 
 func newPlan(t *Trace, o Options) *plan {
 	p := &plan{o: o, board: t.Board, trace: t}
-	p.report.Board = t.Board.Name
-	p.report.Warnings = append(p.report.Warnings, t.Warnings...)
+	p.report = Report{Board: t.Board.Name, Warnings: append([]Warning{}, t.Warnings...)}
 	loads, stores := 0, 0
 	for i := range t.Accesses {
 		switch t.Accesses[i].Op {
@@ -226,8 +225,12 @@ func (p *plan) image() (*lmb.Image, error) {
 		return nil, refuse(0, "%d commands are more than an image holds (%d)", len(p.commands)+1, fbs.CommandsMax)
 	}
 	image := &lmb.Image{
-		Origin:    lmb.Origin{Tool: p.o.Tool, Source: p.o.Source},
-		Targets:   []lmb.Target{{Board: p.board.Name, Vendor: p.board.Vendor, Device: p.board.Device, Bars: p.barSizes()}},
+		Origin: lmb.Origin{Tool: p.o.Tool, Source: p.o.Source},
+		Targets: []lmb.Target{{
+			Board:  p.board.Name,
+			Vendor: cmp.Or(p.trace.Vendor, p.board.Vendor), Device: cmp.Or(p.trace.Device, p.board.Device),
+			Bars: p.barSizes(),
+		}},
 		Tensors:   p.imageTensors(),
 		Sequences: []lmb.Sequence{{Name: "main", Commands: p.commands}},
 	}

@@ -320,7 +320,9 @@ func (q *qemu) trace() (*Trace, error) {
 	if q.outside > 0 {
 		t.Ignored = append(t.Ignored, Count{"accesses to other regions", q.outside})
 	}
-	t.Ignored = append(t.Ignored, q.otherList()...)
+	for _, c := range q.otherList() {
+		t.Ignored = append(t.Ignored, Count{"lines of " + c.Name, c.N})
+	}
 	if q.other["memory_region_ram_device_read"]+q.other["memory_region_ram_device_write"] > 0 {
 		t.Warnings = append(t.Warnings, Warning{0, "the trace has memory_region_ram_device events, which are left out: " +
 			"a BAR that QEMU maps into the guest cannot be traced whole (x-no-mmap=on stops that)"})
@@ -382,7 +384,7 @@ func (q *qemu) wantedList() string {
 func (q *qemu) otherList() []Count {
 	var list []Count
 	for name, n := range q.other {
-		list = append(list, Count{"lines of " + name, n})
+		list = append(list, Count{name, n})
 	}
 	slices.SortFunc(list, func(a, b Count) int { return cmp.Compare(a.Name, b.Name) })
 	return list

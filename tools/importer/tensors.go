@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"lightmetal/fbs"
@@ -43,6 +44,11 @@ func (t *tensor) span() string {
 func (p *plan) tensorPass() (string, error) {
 	if err := p.addTensors(); err != nil {
 		return "", err
+	}
+	for _, r := range slices.Concat(p.o.Poll, p.o.Ignore) {
+		if err := p.checkPlace(fmt.Sprintf("range 0x%x-0x%x", r.First, r.Last), r.Place); err != nil {
+			return "", err
+		}
 	}
 	if len(p.tensors) == 0 && len(p.o.Ignore) == 0 {
 		return "", nil
@@ -121,19 +127,30 @@ func (p *plan) checkSpec(t *tensor) error {
 		return usage("%s %q: %s", t.kind(), t.Name, nameReason(t.Name))
 	case t.size == 0 || t.size > tensorSizeMax || len(t.Shape) == 0 || len(t.Shape) > fbs.DimsMax || t.last() < t.Address:
 		return usage("%s %s: no element type, no shape, or more than 4 GiB", t.kind(), t.Name)
-	case t.Tile && p.board.TLB == nil:
-		return usage("%s %s names tile %s, and board %s has no tiles: write NAME=ADDRESS,DTYPE,SHAPE", t.kind(), t.Name, strings.TrimSpace(t.Place.String()), p.board.Name)
-	case t.Tile && !p.with("lift"):
-		return usage("%s %s names tile %s, which only the lift pass finds", t.kind(), t.Name, strings.TrimSpace(t.Place.String()))
+	}
+	return p.checkPlace(t.kind()+" "+t.Name, t.Place)
+}
+
+// checkPlace refuses a tile where there are none.
+func (p *plan) checkPlace(who string, place Place) error {
+	tile := strings.TrimSpace(place.String())
+	switch {
+	case place.Tile && p.board.TLB == nil:
+		return usage("%s names tile %s, and board %s has no tiles: leave X,Y out", who, tile, p.board.Name)
+	case place.Tile && !p.with("lift"):
+		return usage("%s names tile %s, which only the lift pass finds", who, tile)
 	}
 	return nil
 }
 
+// distinct refuses two tensors that cannot be told apart. An input and an
+// output may overlap: a program that works in place stores the one and loads
+// the other.
 func distinct(a, b *tensor) error {
 	switch {
 	case a.Name == b.Name:
 		return usage("two tensors are called %s", a.Name)
-	case a.Place == b.Place && a.Address <= b.last() && b.Address <= a.last():
+	case a.role == b.role && a.Place == b.Place && a.Address <= b.last() && b.Address <= a.last():
 		return usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(), b.kind(), b.Name, b.span())
 	}
 	return nil
@@ -175,25 +192,32 @@ func (p *plan) assign(out []step, s step) ([]step, error) {
 // tensorOf finds the tensor that a step belongs to, -1 if there is none. whole
 // is false where some of the step's bytes belong to the tensor and some do not.
 func (p *plan) tensorOf(s *step) (index int, whole bool, err error) {
+	if s.op == stepStore {
+		return p.tensorWith(s, gen.RoleInput)
+	}
+	if index, whole, err = p.tensorWith(s, gen.RoleOutput); index >= 0 || err != nil {
+		return index, whole, err
+	}
+	return p.tensorWith(s, gen.RoleInput)
+}
+
+func (p *plan) tensorWith(s *step, role gen.Role) (index int, whole bool, err error) {
 	index, whole = -1, true
+	other := -1
 	for i := range p.tensors {
 		t := &p.tensors[i]
-		if s.op == stepStore && t.role != gen.RoleInput {
-			continue
-		}
 		address, ok := p.at(s, t.Place)
 		last := address + uint64(s.width) - 1
-		if !ok || address > t.last() || last < t.Address {
+		if t.role != role || !ok || address > t.last() || last < t.Address {
 			continue
 		}
-		if address < t.Address || last > t.last() {
-			return i, false, nil
-		}
-		if index >= 0 {
-			return 0, false, refuse(s.line, "the store reaches several tiles, and with them both input %s and input %s; name one of the two",
-				p.tensors[index].Name, t.Name)
-		}
-		index = i
+		index, other = i, index
+		whole = whole && address >= t.Address && last <= t.last()
+	}
+	// Tensors in one place do not overlap: this is a store to several tiles.
+	if whole && other >= 0 {
+		return 0, false, refuse(s.line, "the store reaches several tiles, and with them both input %s and input %s; name one of the two",
+			p.tensors[other].Name, p.tensors[index].Name)
 	}
 	return index, whole, nil
 }

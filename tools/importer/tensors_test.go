@@ -101,6 +101,27 @@ expect tlb0+0x100 w4 0x0 mask 0x0
 `)
 }
 
+// y = alpha x + y reads its result from where it was given y.
+func TestInputAndOutputMayShareTheirPlace(t *testing.T) {
+	text := l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2), access("W", 4, wh166+0x300, 9),
+		access("R", 4, wh166+0x100, 3), access("R", 4, wh166+0x104, 4))
+	image, _ := mustImport(t, text, tensors(t, "in y=1,1,0x100,int32,2", "out result=1,1,0x104,int32,1"))
+	commands(t, image, `
+point tlb0 (1,1) 0x0
+copyin bulk tlb0+0x100 w4 y[0:8]
+fence
+write tlb0+0x300 w4 0x9
+expect tlb0+0x100 w4 0x0 mask 0x0
+copyout exact tlb0+0x104 w4 result[0:4]
+`)
+}
+
+func TestAccessOverTwoTensorsIsSplit(t *testing.T) {
+	text := l1(access("W", 8, wh166+0x100, 0x0807060504030201))
+	image, _ := mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,1", "in b=1,1,0x104,int32,1"))
+	commands(t, image, "\npoint tlb0 (1,1) 0x0\ncopyin exact tlb0+0x100 w4 a[0:4]\ncopyin exact tlb0+0x104 w4 b[0:4]\n")
+}
+
 func TestStoresToAnOutputStayAsTheyAre(t *testing.T) {
 	text := l1(access("W", 4, wh166+0x200, 0xdeadbeef), access("R", 4, wh166+0x200, 1))
 	image, _ := mustImport(t, text, tensors(t, "out d=1,1,0x200,int32,1"))
@@ -199,11 +220,13 @@ func TestTensorsAreRefused(t *testing.T) {
 			"line 7: byte 4 of input w is stored with other data than in line 5: an input has one value a run"},
 		{"larger than the trace", half, []string{"in a=1,1,0x100,int8,1073741824"},
 			"input a has 1073741824 bytes, more than the whole trace moves"},
-		{"overlap", half, []string{"in a=1,1,0x100,int32,2", "out d=1,1,0x104,int32,1"},
-			"input a at (1,1) 0x100..0x107 and output d at (1,1) 0x104..0x107 overlap"},
+		{"overlap", half, []string{"in a=1,1,0x100,int32,2", "in b=1,1,0x104,int32,1"},
+			"input a at (1,1) 0x100..0x107 and input b at (1,1) 0x104..0x107 overlap"},
+		{"overlap of outputs", half, []string{"out a=1,1,0x100,int32,2", "out b=1,1,0x107,int32,1"},
+			"output a at (1,1) 0x100..0x107 and output b at (1,1) 0x107..0x10a overlap"},
 		{"one name", half, []string{"in a=1,1,0x100,int32,1", "out a=1,1,0x200,int32,1"}, "two tensors are called a"},
 		{"tile on a board without", lines(eduDevice, "W 4 0x4 0x1"), []string{"in a=1,1,0x4,int32,1"},
-			"input a names tile (1,1), and board edu has no tiles: write NAME=ADDRESS,DTYPE,SHAPE"},
+			"input a names tile (1,1), and board edu has no tiles: leave X,Y out"},
 		{"edge in a register", lines(eduDevice, "W 8 0xa0 0x1"), []string{"in a=0xa4,int32,1"},
 			"line 3: 8 bytes lie half in input a (0xa4..0xa7), and such an access cannot be split there"},
 		{"edge in a register of a tile", lines(whDevice, whPoint(wh166Config, 1, 1, 0xff000000), access("R", 4, wh166+0xb121b0, 1)),
@@ -215,6 +238,49 @@ func TestTensorsAreRefused(t *testing.T) {
 	o := tensors(t, "in a=1,1,0x100,int32,1")
 	o.Without = []string{"lift"}
 	refused(t, half, o, "input a names tile (1,1), which only the lift pass finds")
+	refused(t, half, Options{Without: []string{"lift"}, Poll: []Range{mustRange(t, "1,1,0x40")}}, "range 0x40-0x40 names tile (1,1), which only the lift pass finds")
+	refused(t, lines(eduDevice, "W 4 0x4 0x1"), Options{Ignore: []Range{mustRange(t, "1,1,0x40-0x43")}},
+		"range 0x40-0x43 names tile (1,1), and board edu has no tiles: leave X,Y out")
+}
+
+func TestResultThatFollowsAnInputIsWarnedOf(t *testing.T) {
+	text := l1(access("W", 4, wh166+0x100, 1), access("R", 4, wh166+0x200, 3), access("R", 4, wh166+0x204, 3))
+	_, report := mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,1"))
+	want := "line 5: 1 compare holds what the device gave against the recording, and will fail where an input changes it: name it as an output"
+	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
+		t.Errorf("warnings %v", report.Warnings)
+	}
+	_, report = mustImport(t, text, tensors(t, "in a=1,1,0x100,int32,1", "out d=1,1,0x200,int32,2"))
+	if len(report.Warnings) != 0 {
+		t.Errorf("warnings %v", report.Warnings)
+	}
+}
+
+func TestTraceMadeByHandIsChecked(t *testing.T) {
+	good := Access{Line: 7, Op: OpStore, Width: 4, Offset: 4, Value: 1}
+	if _, _, err := ImportTrace(&Trace{Board: &boards.Edu, Accesses: []Access{good, {Op: OpMark, Name: "x"}}}, Options{}); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := ImportTrace(&Trace{Accesses: []Access{good}}, Options{}); err == nil {
+		t.Error("imported without a board")
+	}
+	for want, spoil := range map[string]func(*Access){
+		"line 7: no load or store of a BAR":                    func(a *Access) { a.Op = OpInvalid },
+		"line 7: width 0 is not 1, 2, 4 or 8":                  func(a *Access) { a.Width = 0 },
+		"line 7: value 0x100000001 is wider than 4 bytes":      func(a *Access) { a.Value |= 1 << 32 },
+		"line 7: address 0x6 is not a multiple of the width 4": func(a *Access) { a.Offset = 6 },
+	} {
+		a := good
+		spoil(&a)
+		if _, _, err := ImportTrace(&Trace{Board: &boards.Edu, Accesses: []Access{a}}, Options{}); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	bar := good
+	bar.Bar = 6
+	if _, _, err := ImportTrace(&Trace{Board: &boards.Edu, Accesses: []Access{bar}}, Options{}); err == nil {
+		t.Error("imported from BAR 6")
+	}
 }
 
 func TestTensorSpecMadeByHandIsChecked(t *testing.T) {
