@@ -28,9 +28,9 @@ type Device interface {
 	// inside the BAR.
 	Map(w fbs.Window) (Aperture, error)
 
-	// Point aims the hardware window behind a, which Map made from a Tlb
-	// window, at an address of a tile. The address is a multiple of the size
-	// of the hardware window.
+	// Point makes the first byte of a, which Map made from a Tlb window, an
+	// address of a tile. The address is a multiple of the window's size; the
+	// hardware window may be larger, and is then aimed at what surrounds it.
 	Point(a *Aperture, t fbs.Target, address uint64) Code
 
 	// Alive tells whether the device still answers: its PCI vendor id reads

@@ -112,7 +112,8 @@ func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 	}
 	d.windows[slot].taken = true
 	g := d.board.TLB.Group(slot)
-	return hal.NewAperture(&port{d: d, bar: g.Bar, base: g.Start(slot), size: w.Size}, w.Size, slot), nil
+	d.windows[slot].port = &port{d: d, bar: g.Bar, base: g.Start(slot), size: w.Size}
+	return hal.NewAperture(d.windows[slot].port, w.Size, slot), nil
 }
 
 // freeWindow is the window w asks for if it can have it, else the first free
@@ -151,11 +152,14 @@ func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 		return d.refuse("aperture of window %d was not mapped from a Tlb window of this device", slot)
 	}
 	l := d.board.TLB
-	words, ok := l.Encode(l.Group(slot), t, address)
-	if !ok {
+	g := l.Group(slot)
+	inside := address & (g.Size - 1)
+	words, ok := l.Encode(g, t, address-inside)
+	if !ok || inside+a.Size() > g.Size {
 		d.at = access{op: point}
-		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, l.Group(slot).Size, t, address)
+		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size, t, address)
 	}
+	d.windows[slot].port.base = g.Start(slot) + inside
 	first := l.ConfigOffset + uint64(slot)*l.ConfigStride
 	for i := range l.ConfigWords {
 		at := access{op: Store, bar: l.ConfigBar, offset: first + uint64(i)*uint64(l.ConfigWidth), width: l.ConfigWidth}

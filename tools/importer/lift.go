@@ -18,8 +18,11 @@ type slot struct {
 	line   int      // of the last store to them
 	step   int      // that the last store to them is, while no access followed
 	fresh  bool     // stored to, and no access followed
-	aim    int32    // where it points
-	window int      // of the image, -1: none yet
+
+	target  fbs.Target // of the configuration in force
+	address uint64     // in the tile, of the recorded window's first byte
+	aim     int32      // where the image's window points, -1: nowhere
+	window  int        // of the image, -1: none yet
 }
 
 // lifter follows the configuration of the windows.
@@ -109,7 +112,7 @@ func (p *plan) unalias(bar uint8, offset uint64) (uint8, uint64) {
 func (l *lifter) slot(index int) *slot {
 	s := l.slots[index]
 	if s == nil {
-		s = &slot{aim: -1, window: -1}
+		s = &slot{aim: -1, window: -1, step: -1}
 		l.slots[index] = s
 	}
 	return s
@@ -153,9 +156,13 @@ func (l *lifter) through(a *Access, index int, inside uint64) error {
 	}
 	s := l.slot(index)
 	if s.fresh || s.aim < 0 {
-		if err := l.point(a, s, index, group); err != nil {
+		if err := l.decode(a, s, index, group); err != nil {
 			return err
 		}
+	}
+	address := s.address + inside
+	if page := address &^ (l.pageSize() - 1); s.aim < 0 || l.aims[s.aim].address != page {
+		l.point(a, s, page)
 	}
 	at := &l.aims[s.aim]
 	if a.Op == OpLoad && at.target.Multicast {
@@ -164,14 +171,24 @@ func (l *lifter) through(a *Access, index int, inside uint64) error {
 	l.lifted++
 	l.steps = append(l.steps, step{
 		op: opOf(a), width: a.Width, line: a.Line, time: a.Time, value: a.Value, rule: r,
-		window: uint16(s.window), offset: inside, aim: s.aim, tensor: -1,
-		memory: l.tileMemory(at, at.address+inside, uint64(a.Width)),
+		window: uint16(s.window), offset: address - at.address, aim: s.aim, tensor: -1,
+		memory: l.tileMemory(at, address, uint64(a.Width)),
 	})
 	return nil
 }
 
-// point makes a step of the configuration that a window has now.
-func (l *lifter) point(a *Access, s *slot, index int, group *boards.Group) error {
+// pageSize is the size of the image's windows: that of the device's smallest,
+// so that they fit in any other.
+func (l *lifter) pageSize() uint64 {
+	size := l.tlb.Groups[0].Size
+	for i := range l.tlb.Groups {
+		size = min(size, l.tlb.Groups[i].Size)
+	}
+	return size
+}
+
+// decode brings the configuration that a window has now into force.
+func (l *lifter) decode(a *Access, s *slot, index int, group *boards.Group) error {
 	size := int(l.tlb.ConfigWidth) * l.tlb.ConfigWords
 	if s.known != 1<<size-1 {
 		return refuse(a.Line, "%s through window %d, which the trace does not configure before (record from the start of the program on)", a.Op, index)
@@ -193,12 +210,23 @@ func (l *lifter) point(a *Access, s *slot, index int, group *boards.Group) error
 	if s.window < 0 {
 		s.window = l.tlbWindow(index, group)
 	}
-	s.aim, s.fresh = int32(len(l.aims)), false
-	l.aims = append(l.aims, l.aimAt(target, address))
-	p := &l.steps[s.step]
-	p.op, p.window, p.value, p.mask, p.aim = stepPoint, uint16(s.window), address, target.Pack(), s.aim
-	l.points++
+	s.target, s.address, s.aim, s.fresh = target, address, -1, false
 	return nil
+}
+
+// point makes a step that points the image's window at a page of the tile: in
+// the place of the configuration stores, or where an access leaves the page.
+func (l *lifter) point(a *Access, s *slot, page uint64) {
+	if s.step < 0 {
+		s.step = len(l.steps)
+		l.steps = append(l.steps, step{line: a.Line, time: a.Time, aim: -1, tensor: -1})
+	}
+	s.aim = int32(len(l.aims))
+	l.aims = append(l.aims, l.aimAt(s.target, page))
+	p := &l.steps[s.step]
+	p.op, p.window, p.value, p.mask, p.aim = stepPoint, uint16(s.window), page, s.target.Pack(), s.aim
+	s.step = -1
+	l.points++
 }
 
 // aimAt works out which tiles a target reaches.
@@ -238,8 +266,8 @@ func mirror(v, size uint8) uint8 {
 	return v
 }
 
-// tlbWindow adds a window of the size of the recorded one. Its slot is only a
-// preference: nothing else in the image depends on it.
+// tlbWindow adds a window. Its slot is only a preference: nothing else in the
+// image depends on it.
 func (l *lifter) tlbWindow(index int, group *boards.Group) int {
 	n := 0
 	for i := range l.windows {
@@ -250,10 +278,9 @@ func (l *lifter) tlbWindow(index int, group *boards.Group) int {
 	// Whoever points a window needs the registers that do it.
 	end := l.tlb.ConfigOffset + uint64(index+1)*l.tlb.ConfigStride
 	l.bars[l.tlb.ConfigBar] = max(l.bars[l.tlb.ConfigBar], end)
-	l.bars[group.Bar] = max(l.bars[group.Bar], group.Start(index)+group.Size)
 	l.windows = append(l.windows, window{
 		Window: lmb.Window{
-			Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: uint16(index), Size: group.Size},
+			Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: uint16(index), Size: l.pageSize()},
 			Name:   fmt.Sprintf("tlb%d", n),
 		},
 		bar: group.Bar, base: group.Start(index),
