@@ -3,7 +3,7 @@
 package hal
 
 // One load or store instruction of width bytes. The choice of the width is
-// made in assembly, because a call more for it costs a third of the whole.
+// made in assembly, because one more call costs a quarter of the whole.
 
 func load(device uintptr, width uint8) uint64
 func store(device uintptr, width uint8, value uint64)

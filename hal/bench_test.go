@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"lightmetal/fbs/gen"
 )
 
@@ -60,5 +58,3 @@ func BenchmarkCopy(b *testing.B) {
 		}
 	}
 }
-
-var _ = unix.PROT_READ

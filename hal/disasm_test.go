@@ -1,6 +1,7 @@
 package hal
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/binary"
 	"fmt"
@@ -41,9 +42,15 @@ type touch struct {
 type instruction struct {
 	pc       uint64
 	op       string
-	operands []operand
+	operands [3]operand
 	jump     string // function that a jump out of this one goes to
 }
+
+// Where execution goes after an instruction, unless to an address.
+const (
+	on = iota
+	back
+)
 
 // operand is an immediate, a register, a pair of registers, or memory.
 type operand struct {
@@ -58,7 +65,7 @@ type operand struct {
 type machine struct {
 	t         *testing.T
 	functions map[string][]instruction
-	execute   func(m *machine, i instruction) (next string)
+	execute   func(m *machine, i *instruction) (next uint64)
 
 	device, memory, stack []byte
 
@@ -74,7 +81,7 @@ type machine struct {
 func machines(t *testing.T, test func(t *testing.T, m *machine)) {
 	for _, arch := range []struct {
 		name, source string
-		execute      func(m *machine, i instruction) string
+		execute      func(m *machine, i *instruction) uint64
 		avx          uint64
 	}{
 		{"amd64", sourceAMD64, (*machine).amd64, 0},
@@ -85,7 +92,7 @@ func machines(t *testing.T, test func(t *testing.T, m *machine)) {
 			test(t, &machine{
 				t: t, functions: disassemble(t, arch.name, arch.source), execute: arch.execute, avx: arch.avx,
 				device: make([]byte, 1024), memory: make([]byte, 1024), stack: make([]byte, 64),
-				vectors: map[string][]byte{},
+				registers: map[string]uint64{}, vectors: map[string][]byte{},
 			})
 		})
 	}
@@ -137,12 +144,15 @@ func parseListing(t *testing.T, listing string) map[string][]instruction {
 			t.Fatalf("objdump: %q: %v", line, err)
 		}
 		op, args, _ := strings.Cut(strings.TrimSpace(fields[3]), " ")
+		if strings.Contains(fields[3], "NOP") { // pads a loop to a multiple of 32
+			op, args = "NOP", ""
+		}
 		i := instruction{pc: pc, op: op}
 		if len(fields) > 4 {
 			_, i.jump, _ = strings.Cut(strings.TrimSpace(fields[4]), ":hal.")
 		}
-		for _, arg := range splitArgs(args) {
-			i.operands = append(i.operands, parseOperand(t, arg))
+		for n, arg := range splitArgs(args) {
+			i.operands[n] = parseOperand(t, arg)
 		}
 		functions[name] = append(functions[name], i)
 	}
@@ -203,36 +213,34 @@ func parseOperand(t *testing.T, s string) operand {
 // call runs a function with arguments of eight bytes each and gives the eight
 // bytes after them, where a result is.
 func (m *machine) call(name string, arguments ...uint64) uint64 {
-	m.registers = map[string]uint64{"SP": stackBase, "RSP": stackBase}
+	clear(m.registers)
+	m.registers["SP"], m.registers["RSP"] = stackBase, stackBase
 	m.touches = m.touches[:0]
 	clear(m.stack)
 	for i, a := range arguments {
 		binary.LittleEndian.PutUint64(m.stack[8+8*i:], a)
 	}
 	code := m.functions[name]
-	for at := 0; ; {
-		if at >= len(code) {
-			m.t.Fatalf("%s runs over its end", name)
-		}
-		i := code[at]
-		switch next := m.execute(m, i); {
-		case next == "":
+	for at := 0; at < len(code); {
+		switch next := m.execute(m, &code[at]); {
+		case next == on:
 			at++
-		case next == "return":
+		case next == back:
 			return binary.LittleEndian.Uint64(m.stack[8+8*len(arguments):])
-		case i.jump != "":
-			code, at = m.functions[i.jump], 0
+		case code[at].jump != "":
+			code, at = m.functions[code[at].jump], 0
 		default:
 			at = m.find(code, next)
 		}
 	}
+	m.t.Fatalf("%s runs over its end", name)
+	return 0
 }
 
-func (m *machine) find(code []instruction, pc string) int {
-	target, err := strconv.ParseUint(pc, 10, 64)
-	at := slices.IndexFunc(code, func(i instruction) bool { return i.pc == target })
-	if err != nil || at < 0 {
-		m.t.Fatalf("jump to %s, where no instruction is", pc)
+func (m *machine) find(code []instruction, pc uint64) int {
+	at, ok := slices.BinarySearchFunc(code, pc, func(i instruction, pc uint64) int { return cmp.Compare(i.pc, pc) })
+	if !ok {
+		m.t.Fatalf("jump to %#x, where no instruction is", pc)
 	}
 	return at
 }
@@ -246,19 +254,18 @@ func (m *machine) bytes(o operand, width, align int, store bool) []byte {
 	if address%uint64(align) != 0 {
 		m.t.Fatalf("address %#x is not a multiple of %d", address, align)
 	}
-	for _, region := range []struct {
-		base  uint64
-		bytes []byte
-	}{{deviceBase, m.device}, {memoryBase, m.memory}, {stackBase, m.stack}} {
-		if offset := address - region.base; offset+uint64(width) <= uint64(len(region.bytes)) {
-			if region.base == deviceBase {
-				if o.register != "DI" && o.register != "R0" {
-					m.t.Fatalf("the device is accessed through %s", o.register)
-				}
-				m.touches = append(m.touches, touch{offset, width, store})
-			}
-			return region.bytes[offset:][:width]
-		}
+	var region []byte
+	switch address - address%deviceBase {
+	case deviceBase:
+		region = m.device
+		m.touches = append(m.touches, touch{address % deviceBase, width, store})
+	case memoryBase:
+		region = m.memory
+	case stackBase:
+		region = m.stack
+	}
+	if offset := address % deviceBase; offset+uint64(width) <= uint64(len(region)) {
+		return region[offset:][:width]
 	}
 	m.t.Fatalf("access of %d bytes at %#x, where nothing is", width, address)
 	return nil
@@ -310,28 +317,33 @@ var amd64Vectors = map[string][2]int{
 	"MOVDQU": {16, 1}, "MOVDQA": {16, 16}, "MOVNTDQ": {16, 16}, "VMOVDQU": {32, 1}, "VMOVDQA": {32, 32},
 }
 
-// amd64 executes one instruction and says where to go: nothing for on, the
-// address of an instruction, or return.
-func (m *machine) amd64(i instruction) string {
-	a := append(i.operands, operand{}, operand{})
+// amd64 executes one instruction and says where to go.
+func (m *machine) amd64(i *instruction) uint64 {
+	a := &i.operands
 	if width, ok := amd64Moves[i.op]; ok {
 		m.set(a[1], width, m.value(a[0], width))
-		return ""
+		return on
 	}
 	if v, ok := amd64Vectors[i.op]; ok {
+		if made := len(m.touches); v[1] == 1 {
+			defer func() {
+				if len(m.touches) != made {
+					m.t.Fatalf("%#x: %s on the device does not demand alignment", i.pc, i.op)
+				}
+			}()
+		}
 		if a[0].memory {
-			m.vectors[a[1].register] = slices.Clone(m.bytes(a[0], v[0], v[1], false))
+			m.vectors[a[1].register] = append(m.vectors[a[1].register][:0], m.bytes(a[0], v[0], v[1], false)...)
 		} else {
 			copy(m.bytes(a[1], v[0], v[1], true), m.vectors[a[0].register])
 		}
-		return ""
+		return on
 	}
-	target := strconv.FormatUint(a[0].value, 10)
-	jump := func(taken bool) string {
+	jump := func(taken bool) uint64 {
 		if taken {
-			return target
+			return a[0].value
 		}
-		return ""
+		return on
 	}
 	switch i.op {
 	case "TESTQ":
@@ -364,21 +376,21 @@ func (m *machine) amd64(i instruction) string {
 	case "JAE":
 		return jump(!m.below)
 	case "JMP":
-		return target
+		return a[0].value
 	case "RET":
-		return "return"
-	case "VZEROUPPER", "MFENCE":
+		return back
+	case "VZEROUPPER", "MFENCE", "NOP":
 	default:
 		m.t.Fatalf("%#x: instruction %s has no business here", i.pc, i.op)
 	}
-	return ""
+	return on
 }
 
 var arm64Loads = map[string]int{"MOVBU": 1, "MOVHU": 2, "MOVWU": 4}
 var arm64Stores = map[string]int{"MOVB": 1, "MOVH": 2, "MOVW": 4}
 
-func (m *machine) arm64(i instruction) string {
-	a := append(i.operands, operand{}, operand{}, operand{})
+func (m *machine) arm64(i *instruction) uint64 {
+	a := &i.operands
 	value := func(o operand) uint64 {
 		if o.immediate {
 			return o.value
@@ -386,11 +398,11 @@ func (m *machine) arm64(i instruction) string {
 		return m.registers[o.register]
 	}
 	// Branches are relative, in instructions: 8(PC).
-	jump := func(taken bool, o operand) string {
+	jump := func(taken bool, o operand) uint64 {
 		if taken {
-			return strconv.FormatUint(i.pc+4*o.value, 10)
+			return i.pc + 4*o.value
 		}
-		return ""
+		return on
 	}
 	switch i.op {
 	case "MOVBU", "MOVHU", "MOVWU":
@@ -438,12 +450,12 @@ func (m *machine) arm64(i instruction) string {
 	case "JMP":
 		return jump(true, a[0])
 	case "RET":
-		return "return"
+		return back
 	case "DMB":
 	default:
 		m.t.Fatalf("%#x: instruction %s has no business here", i.pc, i.op)
 	}
-	return ""
+	return on
 }
 
 // checkTouches holds the accesses of the last call against what they should be.
@@ -469,6 +481,19 @@ func TestEveryAssemblyFunctionIsTested(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("functions %v, tests are for %v", got, want)
+		}
+	})
+}
+
+func TestFenceIsTheFullBarrierOfDevices(t *testing.T) {
+	machines(t, func(t *testing.T, m *machine) {
+		want := instruction{op: "MFENCE"}
+		if m.functions["fence"][0].op == "DMB" {
+			want = instruction{op: "DMB", operands: [3]operand{{immediate: true, value: 3}}} // OSH
+		}
+		code := m.functions["fence"]
+		if len(code) != 2 || code[0].op != want.op || code[0].operands != want.operands || code[1].op != "RET" {
+			t.Errorf("fence is %+v", code)
 		}
 	})
 }
@@ -537,27 +562,39 @@ func TestBulkAccessesAreAlignedInOrderAndNoNarrowerThanNeeded(t *testing.T) {
 				}
 			}
 		}
+		if m.uses("bulkIn", "MOVDQA") && (m.uses("streamIn", "MOVDQA") || !m.uses("streamIn", "MOVNTDQ")) {
+			t.Error("streamIn does not stream")
+		}
+		m.call("bulkIn", deviceBase, memoryBase, 512, 512)
+		wide := touch{0, 16 << m.avx, true}
+		if m.touches[0] != wide {
+			t.Errorf("bulkIn begins with %+v, want %+v", m.touches[0], wide)
+		}
 	})
+}
+
+func (m *machine) uses(name, op string) bool {
+	return slices.ContainsFunc(m.functions[name], func(i instruction) bool { return i.op == op })
 }
 
 func (m *machine) checkBulk(name string, offset, size uint64) {
 	m.t.Helper()
-	what := fmt.Sprintf("%s of %d bytes at %d", name, size, offset)
+	what := func() string { return fmt.Sprintf("%s of %d bytes at %d", name, size, offset) }
 	side := size*7%16 + offset%3
 	m.call(name, deviceBase+offset, memoryBase+side, size, size)
 	if string(m.device[offset:][:size]) != string(m.memory[side:][:size]) {
-		m.t.Fatalf("%s: the bytes differ", what)
+		m.t.Fatalf("%s: the bytes differ", what())
 	}
 	at := offset
 	common := (offset | size | 16) & -(offset | size | 16) // largest power of two that divides both
 	for _, x := range m.touches {
 		width := uint64(x.width)
 		if x.offset != at || x.offset%width != 0 || width < common || x.store == (name == "bulkOut") {
-			m.t.Fatalf("%s: access %+v after %d bytes", what, x, at-offset)
+			m.t.Fatalf("%s: access %+v after %d bytes", what(), x, at-offset)
 		}
 		at += width
 	}
 	if at != offset+size {
-		m.t.Fatalf("%s: %d bytes accessed", what, at-offset)
+		m.t.Fatalf("%s: %d bytes accessed", what(), at-offset)
 	}
 }

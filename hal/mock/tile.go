@@ -12,6 +12,10 @@ import (
 // a program that never ends bearable.
 const instructionNs = 10
 
+// turnInstructions is how many instructions a tile runs before the next one
+// does: about as many as a request takes on silicon from one to the other.
+const turnInstructions = 50
+
 // Tiles is the Model of a Wormhole or Blackhole: Tensix tiles with RISC-V cores
 // that run, as strict as ttsim v1.10.0, and a Memory for everything else. A
 // core that does something it cannot stops, and the next access of the host to
@@ -41,9 +45,19 @@ func (g *Tiles) Advance(nanoseconds int64) {
 	g.clock += nanoseconds
 	instructions := (g.clock - g.ran) / instructionNs
 	g.ran += instructions * instructionNs
-	for _, t := range g.order {
-		t.run(instructions)
+	for instructions > 0 && !g.turn(min(instructions, turnInstructions)) {
+		instructions -= turnInstructions
 	}
+}
+
+// turn has each tile run up to n instructions, and tells whether none of them
+// can do anything more. Requests to the network may add to the tiles.
+func (g *Tiles) turn(n int64) (idle bool) {
+	idle = true
+	for i := 0; i < len(g.order); i++ {
+		idle = g.order[i].run(n) && idle
+	}
+	return idle
 }
 
 // Reason implements Explainer.
@@ -78,19 +92,26 @@ func (g *Tiles) Store(at Place, width uint8, value uint64) hal.Code {
 		t.l1.store(at.Address, width, value)
 		return hal.OK
 	}
-	if width == 4 && t.storeRegister(at.Address, uint32(value)) {
-		return hal.OK
+	if width != 4 {
+		return g.refuse(at, "a %d-byte store of %#x", width, value)
 	}
-	return g.refuse(at, "a %d-byte store of %#x", width, value)
+	if err := t.storeRegister(at.Address, uint32(value)); err != nil {
+		return g.refuse(at, "a store of %#x: %v", value, err)
+	}
+	return hal.OK
 }
 
-// find gives the Tensix tile at a place, nil if it is none. Tiles come into
-// being when they are first accessed.
+// find gives the Tensix tile at a place, nil if it is none.
 func (g *Tiles) find(at Place) *tensix {
 	c := boards.Tile{X: at.X, Y: at.Y}
 	if !at.Tile || g.grid.Kind(c) != boards.Tensix {
 		return nil
 	}
+	return g.tile(c)
+}
+
+// tile gives a Tensix tile. They come into being when they are first accessed.
+func (g *Tiles) tile(c boards.Tile) *tensix {
 	t := g.tensix[c]
 	if t == nil {
 		t = newTensix(g, c)

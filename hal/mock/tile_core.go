@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,26 +18,25 @@ const (
 	wallClock1   = 0xffb121f4 // high word
 	wallClock1At = 0xffb121f8 // high word; latched with the low one on silicon, not in ttsim
 
-	niu0, niu1 = 0xffb20000, 0xffb30000 // network interfaces, 64 KiB each
+	niu0, niu1 = 0xffb20000, 0xffb30000 // network interfaces
+	niuSize    = 0x10000
 )
 
 // coreTraits is what the cores of a chip have (ttsim v1.10.0 src/config.h,
-// src/riscv_impl.h) and how they see the network (src/tile.cpp, noc_node_id
-// and NOC_ID_LOGICAL).
+// src/riscv_impl.h), and their network interfaces.
 type coreTraits struct {
 	extensions bool     // see rv32.Config
 	local      []uint64 // bytes at localRAM, in the order of boards.Reset.Cores
-	nodeID     uint64   // offset of NOC_NODE_ID in a network interface
-	logicalID  uint64   // offset of NOC_ID_LOGICAL
+	noc        *nocTraits
 }
 
 var coreTraitsOf = map[string]*coreTraits{
-	boards.Wormhole.Name:  {local: []uint64{4096, 2048, 2048, 2048, 4096}, nodeID: 0x2c, logicalID: 0x138},
-	boards.Blackhole.Name: {local: []uint64{8192, 4096, 4096, 4096, 8192}, nodeID: 0x44, logicalID: 0x148, extensions: true},
+	boards.Wormhole.Name:  {local: []uint64{4096, 2048, 2048, 2048, 4096}, noc: wormholeNoC},
+	boards.Blackhole.Name: {local: []uint64{8192, 4096, 4096, 4096, 8192}, noc: blackholeNoC, extensions: true},
 }
 
-// tensix is one Tensix tile. The coprocessor, the mailboxes and what the
-// network interfaces move are not modelled.
+// tensix is one Tensix tile. The coprocessor, the mailboxes and the overlay of
+// the network interfaces are not modelled.
 type tensix struct {
 	tiles     *Tiles
 	at        boards.Tile
@@ -44,6 +44,7 @@ type tensix struct {
 	softReset uint32            // SOFT_RESET_0
 	registers map[uint64]uint32 // the board's others, by address
 	cores     []core
+	noc       [2]niu
 	fault     string // why a core stopped, until the host is told
 }
 
@@ -53,11 +54,13 @@ type core struct {
 	reset boards.Core
 	tile  *tensix
 	local ram
+	why   error // its last store was refused, where there is more to say than that
 }
 
 func newTensix(g *Tiles, at boards.Tile) *tensix {
 	reset, l1 := &g.grid.Reset, g.grid.Memory(boards.Tensix, 0, 1)
 	t := &tensix{tiles: g, at: at, l1: ram{size: l1.Last + 1}, softReset: reset.Initial, registers: map[uint64]uint32{}}
+	t.noc = [2]niu{newNIU(t, false), newNIU(t, true)}
 	t.cores = make([]core, len(reset.Cores))
 	for i := range t.cores {
 		c := &t.cores[i]
@@ -71,10 +74,10 @@ func newTensix(g *Tiles, at boards.Tile) *tensix {
 func (c *core) held(softReset uint32) bool { return softReset>>c.reset.Bit&1 != 0 }
 
 // run has every core that is out of reset carry out n instructions, in turn.
-// Once all of them jump to themselves nothing more can happen, and the rest is
-// skipped.
-func (t *tensix) run(n int64) {
-	for idle := false; n > 0 && !idle; n-- {
+// Once all of them jump to themselves nothing more can happen of itself, and
+// the rest is skipped.
+func (t *tensix) run(n int64) (idle bool) {
+	for ; n > 0 && !idle; n-- {
 		idle = true
 		for i := range t.cores {
 			c := &t.cores[i]
@@ -83,11 +86,21 @@ func (t *tensix) run(n int64) {
 			}
 			pc := c.hart.PC
 			if !c.hart.Step(1) && t.fault == "" {
-				t.fault = fmt.Sprintf("tile (%d,%d): %s stopped at %v", t.at.X, t.at.Y, c.reset.Name, c.hart.Stop)
+				t.fault = c.stopped()
 			}
 			idle = idle && c.hart.PC == pc
 		}
 	}
+	return idle
+}
+
+// stopped says why a core has stopped.
+func (c *core) stopped() string {
+	text := fmt.Sprintf("tile (%d,%d): %s stopped at %v", c.tile.at.X, c.tile.at.Y, c.reset.Name, c.hart.Stop)
+	if c.why != nil {
+		text += ": " + c.why.Error()
+	}
+	return text
 }
 
 // takeFault tells, once, that a core has stopped.
@@ -124,7 +137,11 @@ func (c *core) Store(address uint32, width uint8, value uint32) bool {
 		m.store(offset, width, uint64(value))
 		return true
 	}
-	return width == 4 && c.tile.storeRegister(uint64(address), value)
+	if width != 4 {
+		return false
+	}
+	c.why = c.tile.storeRegister(uint64(address), value)
+	return c.why == nil
 }
 
 func (c *core) memory(address uint32) (m *ram, offset uint64) {
@@ -147,32 +164,19 @@ func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
 	case wallClock1, wallClock1At:
 		return uint32(t.tiles.clock >> 32), true
 	}
-	if address >= niu0 && address < niu1+0x10000 {
-		return t.loadNIU(address >= niu1, address&0xffff)
+	if n, offset := t.niu(address); n != nil {
+		return n.load(offset)
 	}
 	r := t.tiles.grid.Register(boards.Tensix, address)
 	return t.registers[address], r != nil && !r.StoreOnly
 }
 
-// loadNIU tells who the tile is in the network: x and y, 6 bits each, and in
-// NOC_NODE_ID the size of the grid, 7 bits each, and whether packets travel
-// right and down. NoC 1 counts from the opposite corner.
-func (t *tensix) loadNIU(second bool, offset uint64) (value uint32, ok bool) {
-	grid, at := t.tiles.grid, t.at
-	columns, rows := uint8(len(grid.Rows[0])), uint8(len(grid.Rows))
-	switch offset {
-	case t.tiles.traits.nodeID:
-		if second {
-			at = boards.Tile{X: columns - 1 - at.X, Y: rows - 1 - at.Y}
-		} else {
-			value = 1 << 28
-		}
-		return value | uint32(columns)<<12 | uint32(rows)<<19 | uint32(at.Y)<<6 | uint32(at.X), true
-	case t.tiles.traits.logicalID:
-		at = logicalTile(grid, at)
-		return uint32(at.Y)<<6 | uint32(at.X), true
+// niu gives the network interface at an address, nil if there is none.
+func (t *tensix) niu(address uint64) (n *niu, offset uint64) {
+	if address < niu0 || address >= niu1+niuSize {
+		return nil, 0
 	}
-	return 0, false
+	return &t.noc[(address-niu0)/niuSize], (address - niu0) % niuSize
 }
 
 // logicalTile gives the translated coordinate of a Tensix tile, which is its own
@@ -187,25 +191,30 @@ func logicalTile(g *boards.Grid, t boards.Tile) boards.Tile {
 	return t
 }
 
+var errNoRegister = errors.New("no register that can be stored to")
+
 // storeRegister is a 32-bit store to a register, by the host or a core.
-func (t *tensix) storeRegister(address uint64, value uint32) (ok bool) {
+func (t *tensix) storeRegister(address uint64, value uint32) error {
 	if address == t.tiles.grid.Reset.Address {
 		return t.setSoftReset(value)
 	}
+	if n, offset := t.niu(address); n != nil {
+		return n.store(offset, value)
+	}
 	if t.tiles.grid.Register(boards.Tensix, address) == nil {
-		return false
+		return errNoRegister
 	}
 	t.registers[address] = value
-	return true
+	return nil
 }
 
 // setSoftReset stops the cores whose bits are set and starts those whose bits
 // become clear.
-func (t *tensix) setSoftReset(value uint32) (ok bool) {
+func (t *tensix) setSoftReset(value uint32) error {
 	reset := &t.tiles.grid.Reset
 	value &^= reset.Ignored
 	if value&^reset.Mask != 0 {
-		return false
+		return fmt.Errorf("SOFT_RESET_0 = %#x has bits outside %#x", value, reset.Mask)
 	}
 	for i := range t.cores {
 		if c := &t.cores[i]; c.held(t.softReset) && !c.held(value) {
@@ -213,7 +222,7 @@ func (t *tensix) setSoftReset(value uint32) (ok bool) {
 		}
 	}
 	t.softReset = value
-	return true
+	return nil
 }
 
 // start is the address a core starts at.

@@ -11,6 +11,9 @@ type ram struct {
 // covers tells whether an aligned access at an address is inside.
 func (m *ram) covers(address uint64) bool { return address < m.size }
 
+// holds tells whether size bytes at an address are inside.
+func (m *ram) holds(address, size uint64) bool { return size <= m.size && address <= m.size-size }
+
 func (m *ram) load(address uint64, width uint8) uint64 {
 	n := address / pageSize
 	if m.pages == nil || m.pages[n] == nil {
@@ -28,4 +31,16 @@ func (m *ram) store(address uint64, width uint8, value uint64) {
 		*p = new(page)
 	}
 	put((*p)[address%pageSize:], width, value)
+}
+
+func (m *ram) read(address uint64, data []byte) {
+	for i := range data {
+		data[i] = byte(m.load(address+uint64(i), 1))
+	}
+}
+
+func (m *ram) write(address uint64, data []byte) {
+	for i, b := range data {
+		m.store(address+uint64(i), 1, uint64(b))
+	}
 }

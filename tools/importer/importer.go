@@ -1,5 +1,5 @@
-// Package importer makes an image of a trace that somebody else wrote: Linux's
-// mmiotrace, or QEMU's memory_region_ops and vfio_region trace events.
+// Package importer makes an image of a trace: Linux's mmiotrace, QEMU's
+// memory_region_ops and vfio_region trace events, or what tools/record writes.
 //
 // A reader turns the text into accesses. Passes then give them back the meaning
 // they had in the program that was recorded, in this order:
@@ -31,6 +31,7 @@ import (
 const (
 	FromMmiotrace = "mmiotrace"
 	FromQemu      = "qemu"
+	FromRecord    = "record"
 )
 
 // Passes are the names that Options.Without takes.
@@ -38,7 +39,7 @@ var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "ma
 
 // Options say what a trace is of and what is wanted from it.
 type Options struct {
-	From   string        // FromMmiotrace or FromQemu
+	From   string        // FromMmiotrace, FromQemu or FromRecord
 	Board  *boards.Board // nil: by the PCI ids in the trace
 	Device string        // mmiotrace: VVVV:DDDD or BB:DD.F, where a trace has several devices, or one that no board has the ids of
 
@@ -125,8 +126,10 @@ func Read(r io.Reader, o Options) (*Trace, error) {
 		return readMmiotrace(r, o)
 	case FromQemu:
 		return readQemu(r, o)
+	case FromRecord:
+		return readRecord(r, o)
 	}
-	return nil, usage("unknown format %q: %s or %s", o.From, FromMmiotrace, FromQemu)
+	return nil, usage("unknown format %q: %s, %s or %s", o.From, FromMmiotrace, FromQemu, FromRecord)
 }
 
 // Import makes an image of a trace: one sequence, "main". The error is an

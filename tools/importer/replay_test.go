@@ -14,7 +14,6 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/lmb"
-	"lightmetal/tools/record"
 )
 
 // load encodes an image and loads it onto a stand-in for its device.
@@ -127,7 +126,7 @@ func TestRecordingsOfSeveralTilesReplay(t *testing.T) {
 			o.Inputs = append(o.Inputs, mustTensor(t, fmt.Sprintf("x%d=%s,0x20000,int8,64", i, tile)))
 			o.Outputs = append(o.Outputs, mustTensor(t, fmt.Sprintf("y%d=%s,0x25000,int32,10", i, tile)))
 		}
-		image, report, err := ImportTrace(recording(t, c.file, c.board), o)
+		image, report, err := Import(strings.NewReader(capture(t, c.file)), o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,31 +141,4 @@ func TestRecordingsOfSeveralTilesReplay(t *testing.T) {
 			}
 		}
 	}
-}
-
-// recording gives the accesses of a recording, block copies taken apart into
-// the widest aligned ones.
-func recording(t *testing.T, name string, board *boards.Board) *Trace {
-	t.Helper()
-	c, err := record.Read(strings.NewReader(capture(t, name)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	trace := &Trace{Board: board}
-	for _, r := range c.Records {
-		op := map[record.Kind]Op{record.BarWrite: OpStore, record.BarRead: OpLoad}[r.Kind]
-		for offset, data := r.Offset, r.Data; op != OpInvalid && len(data) > 0; {
-			width := 8
-			for width > len(data) || offset%uint64(width) != 0 {
-				width /= 2
-			}
-			var value [8]byte
-			copy(value[:], data[:width])
-			trace.Accesses = append(trace.Accesses, Access{
-				Line: r.Line, Op: op, Bar: r.Bar, Width: uint8(width), Offset: offset, Value: binary.LittleEndian.Uint64(value[:]),
-			})
-			offset, data = offset+uint64(width), data[width:]
-		}
-	}
-	return trace
 }

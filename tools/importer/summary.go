@@ -63,8 +63,10 @@ func Summarize(r io.Reader, o Options) (*Summary, error) {
 		return m.summary(), nil
 	case FromQemu:
 		return summarizeQemu(r, o)
+	case FromRecord:
+		return summarizeRecord(r, o)
 	}
-	return nil, usage("unknown format %q: %s or %s", o.From, FromMmiotrace, FromQemu)
+	return nil, usage("unknown format %q: %s, %s or %s", o.From, FromMmiotrace, FromQemu, FromRecord)
 }
 
 func summarizeQemu(r io.Reader, o Options) (*Summary, error) {

@@ -41,6 +41,7 @@ deadlines instead of read loops, expects instead of other reads, block copies
 instead of runs of stores. It says what each pass did.
 
   mmiotrace   Linux's tracer of that name (VERSION 20070824)
+  record      what the recorder in tools/record writes (Tenstorrent's simulator)
   qemu        QEMU's -trace memory_region_ops_read/write; --region names the
               device's memory region and --base says where the guest had it
 
@@ -55,7 +56,7 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.from, "from", "", "format of the trace: mmiotrace or qemu")
+	flags.StringVar(&f.from, "from", "", "format of the trace: mmiotrace, qemu or record")
 	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: TRACE with .lmb)")
 	flags.StringVar(&f.board, "board", "", "board of the device (default: by the PCI ids in the trace)")
 	flags.StringVar(&f.device, "device", "", "mmiotrace: VVVV:DDDD or BB:DD.F where the trace has several devices")
@@ -134,7 +135,7 @@ func progress(trace *os.File, o *importer.Options) func() {
 func (f *importFlags) options(path string) (importer.Options, error) {
 	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar}
 	if f.from == "" {
-		return o, usage("--from says which format the trace has: %s or %s", importer.FromMmiotrace, importer.FromQemu)
+		return o, usage("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
 	if f.board != "" {
 		if o.Board = boards.ByName(f.board); o.Board == nil {

@@ -1,0 +1,26 @@
+package hal
+
+import "testing"
+
+func TestSleepLetsAtLeastThatMuchTimePass(t *testing.T) {
+	d := &pci{}
+	for _, nanoseconds := range []int64{-1, 0, 1, 5_000, spinMax, spinMax + 1, 2_000_000} {
+		start := d.Now()
+		d.Sleep(nanoseconds)
+		if passed := d.Now() - start; passed < nanoseconds {
+			t.Errorf("Sleep(%d) took %d ns", nanoseconds, passed)
+		}
+	}
+}
+
+func TestClockAndSleepDoNotAllocate(t *testing.T) {
+	if n := testing.AllocsPerRun(10, func() { sleep(now() % 2); sleep(spinMax + 1) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkNow(b *testing.B) {
+	for range b.N {
+		now()
+	}
+}

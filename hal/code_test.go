@@ -1,0 +1,56 @@
+package hal
+
+import (
+	"errors"
+	"io"
+	"testing"
+)
+
+func TestEveryCodeHasATextAndAnExitStatus(t *testing.T) {
+	texts := map[string]Code{}
+	for c := range codeCount {
+		text := c.Error()
+		if other, taken := texts[text]; text == "" || taken {
+			t.Errorf("code %d: text %q is empty or also that of %d", c, text, other)
+		}
+		texts[text] = c
+		if exit := c.Exit(); (exit == 0) != (c == OK) || exit > 125 || exit < 0 {
+			t.Errorf("%v: exit status %d", c, exit)
+		}
+	}
+	if c := codeCount; c.Exit() != Internal.Exit() || c.Error() == "" {
+		t.Errorf("a code that does not exist: exit status %d, text %q", c.Exit(), c.Error())
+	}
+}
+
+func TestExitStatusesAreThoseOfTheManual(t *testing.T) {
+	for c, want := range map[Code]int{
+		OK: 0, Usage: 64, BadImage: 65, NoFile: 66, NoDevice: 69, Internal: 70, DeviceGone: 71, BusFault: 71, IO: 74,
+		DeadlinePassed: 75, ExpectFailed: 76, CompareFailed: 76, Denied: 77, WrongDevice: 78,
+	} {
+		if got := c.Exit(); got != want {
+			t.Errorf("%v: exit status %d, want %d", c, got, want)
+		}
+	}
+}
+
+func TestCodeOfFindsTheCodeInAnyError(t *testing.T) {
+	fault := &Fault{Denied, "because"}
+	for _, c := range []struct {
+		err  error
+		want Code
+	}{
+		{nil, OK}, {IO, IO}, {fault, Denied}, {errors.Join(fault), Internal}, {wrapped{fault}, Denied}, {io.EOF, Internal},
+	} {
+		if got := CodeOf(c.err); got != c.want {
+			t.Errorf("CodeOf(%v) = %v, want %v", c.err, got, c.want)
+		}
+	}
+	if !errors.Is(fault, Denied) || fault.Error() != "not permitted: because" {
+		t.Errorf("fault reads %q", fault)
+	}
+}
+
+type wrapped struct{ error }
+
+func (w wrapped) Unwrap() error { return w.error }

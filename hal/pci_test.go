@@ -1,0 +1,619 @@
+package hal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// function is a PCI function in a folder that looks like sysfs: its BARs and
+// its configuration space are ordinary files.
+type function struct {
+	t       testing.TB
+	folder  string
+	address string
+}
+
+// fakeSysfs makes this package look into an empty folder.
+func fakeSysfs(t testing.TB) {
+	old := sysfs
+	sysfs = t.TempDir()
+	t.Cleanup(func() { sysfs = old })
+}
+
+// barStart and barBus are where the processor and other devices reach a BAR of
+// a fake function: a bridge between them translates.
+func barStart(bar int) uint64 { return uint64(bar+1) << 40 }
+func barBus(bar int) uint64   { return uint64(bar+1) << 41 }
+
+// addFunction adds a function with 64-bit prefetchable BARs of these sizes.
+func addFunction(t testing.TB, address string, vendor, device uint16, bars map[int]uint64) *function {
+	f := &function{t, filepath.Join(sysfs, address), address}
+	if err := os.Mkdir(f.folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	config := make([]byte, 4096)
+	binary.LittleEndian.PutUint16(config[0:], vendor)
+	binary.LittleEndian.PutUint16(config[2:], device)
+	config[configCommand] = configCommandMemory
+	resource := ""
+	for bar := range 13 {
+		size, ok := bars[bar]
+		if !ok {
+			resource += "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+			continue
+		}
+		resource += fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", barStart(bar), barStart(bar)+size-1, 0x14220c)
+		binary.LittleEndian.PutUint64(config[configBar0+4*bar:], barBus(bar)|barType64|8)
+		for _, kind := range []string{"", "_wc"} {
+			f.write(fmt.Sprintf("resource%d%s", bar, kind), "")
+			if err := os.Truncate(f.path(fmt.Sprintf("resource%d%s", bar, kind)), int64(size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.write("vendor", fmt.Sprintf("0x%04x\n", vendor))
+	f.write("device", fmt.Sprintf("0x%04x\n", device))
+	f.write("class", "0x120000\n")
+	f.write("resource", resource)
+	f.write("enable", "0\n")
+	f.write("config", string(config))
+	return f
+}
+
+func (f *function) path(name string) string { return filepath.Join(f.folder, name) }
+
+func (f *function) write(name, text string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.path(name), []byte(text), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// at gives n bytes at an offset in a file.
+func (f *function) at(name string, offset uint64, n int) []byte {
+	f.t.Helper()
+	file, err := os.Open(f.path(name))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer file.Close()
+	b := make([]byte, n)
+	if _, err := file.ReadAt(b, int64(offset)); err != nil {
+		f.t.Fatal(err)
+	}
+	return b
+}
+
+// patch changes bytes of a file in place.
+func (f *function) patch(name string, offset uint64, b ...byte) {
+	f.t.Helper()
+	file, err := os.OpenFile(f.path(name), os.O_WRONLY, 0)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteAt(b, int64(offset)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *function) remove(name string) {
+	f.t.Helper()
+	if err := os.Remove(f.path(name)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// bind makes a driver own the function.
+func (f *function) bind(driver string) {
+	f.t.Helper()
+	if err := os.Symlink("../../../bus/pci/drivers/"+driver, f.path("driver")); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// open opens the function and closes it when the test ends.
+func (f *function) open(slot int) *pci {
+	f.t.Helper()
+	d, err := Open("pci:"+f.address, Options{Slot: slot})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { d.Close() })
+	return d.(*pci)
+}
+
+// must maps a window.
+func (f *function) must(a Aperture, err error) *Aperture {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return &a
+}
+
+// wantFault checks the code of an error and that its reason has these words.
+func wantFault(t *testing.T, what string, err error, code Code, words ...string) {
+	t.Helper()
+	var fault *Fault
+	if !errors.As(err, &fault) || fault.Code != code {
+		t.Errorf("%s: error %v, want a fault %q", what, err, code)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(fault.Reason, word) {
+			t.Errorf("%s: %q does not say %q", what, fault.Reason, word)
+		}
+	}
+}
+
+const mega = 1 << 20
+
+func addEdu(t testing.TB) *function {
+	return addFunction(t, "0000:00:01.0", boards.Edu.Vendor, boards.Edu.Device, map[int]uint64{0: mega})
+}
+
+func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
+	fakeSysfs(t)
+	addFunction(t, "0000:00:00.0", 0x1b36, 0x0008, nil)
+	f := addEdu(t)
+	addFunction(t, "10000:e1:1f.7", 0xabcd, 0xef01, map[int]uint64{2: 2 * mega})
+	for name, want := range map[string]Identity{
+		"pci:1234:11e8":     {Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}},
+		"pci:0000:00:01.0":  {Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}},
+		"pci:ABCD:EF01":     {Vendor: 0xabcd, Device: 0xef01, Bars: [6]uint64{2: 2 * mega}},
+		"pci:10000:E1:1F.7": {Vendor: 0xabcd, Device: 0xef01, Bars: [6]uint64{2: 2 * mega}},
+	} {
+		d, err := Open(name, Options{Slot: -1})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		want.Name = name
+		if d.Identity() != want {
+			t.Errorf("%s: identity %+v, want %+v", name, d.Identity(), want)
+		}
+		if !d.Alive() {
+			t.Errorf("%s is not alive", name)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := string(f.at("enable", 0, 2)); got != "1\n" {
+		t.Errorf("enable holds %q", got)
+	}
+}
+
+func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
+	fakeSysfs(t)
+	for _, name := range []string{
+		"", "pci", "pci:", "edu", "mock:edu", "vfio:0000:00:01.0", "PCI:1234:11e8", "/dev/mem",
+		"pci:1234", "pci:1234:", "pci:1234:11e", "pci:1234:11e88", "pci:123:11e8", "pci:+123:11e8", "pci:0x12:11e8", "pci:12_4:11e8", "pci:1234:11g8",
+		"pci:1234:11e8:", "pci:1234:11e8.0", "pci:0000:00:01", "pci:00:01.0", "pci:0000:00:01.", "pci:0000:00:20.0", "pci:0000:00:01.8",
+		"pci:0000:000:01.0", "pci:000:00:01.0", "pci:000000000:00:01.0", "pci:0000:00:1.0", "pci:0000:00:01.0:", "pci:0000:00:01.0.0",
+		"pci:../..:00:01.0", "pci:0000:00:01.0/..", "pci: 234:11e8", "pci:1234:11e8\n",
+	} {
+		_, err := Open(name, Options{Slot: -1})
+		wantFault(t, fmt.Sprintf("%q", name), err, Usage, name, "pci:VVVV:DDDD", "pci:DDDD:BB:DD.F")
+	}
+}
+
+func TestNoDeviceAndSeveralDevicesAreToldApart(t *testing.T) {
+	fakeSysfs(t)
+	_, err := Open("pci:1234:11e8", Options{Slot: -1})
+	wantFault(t, "empty folder", err, NoDevice, "pci:1234:11e8", "lists what is there")
+	addFunction(t, "0000:03:00.0", 0x1234, 0x11e8, nil)
+	addFunction(t, "0000:01:00.0", 0x1234, 0x11e8, nil)
+	addFunction(t, "0000:02:00.0", 0x1234, 0x11e9, nil)
+	_, err = Open("pci:1234:11e7", Options{Slot: -1})
+	wantFault(t, "other device", err, NoDevice, "pci:1234:11e7", "lists what is there")
+	_, err = Open("pci:0000:04:00.0", Options{Slot: -1})
+	wantFault(t, "other address", err, NoDevice, "pci:0000:04:00.0", "lists what is there")
+	_, err = Open("pci:1234:11e8", Options{Slot: -1})
+	wantFault(t, "two devices", err, Usage, "2 devices", "by its address: pci:0000:01:00.0 pci:0000:03:00.0")
+	sysfs += "/nothing"
+	_, err = Open("pci:1234:11e8", Options{Slot: -1})
+	wantFault(t, "no sysfs", err, NoDevice, sysfs, "ENOENT")
+}
+
+func TestManyFunctionsAreAllLookedAt(t *testing.T) {
+	fakeSysfs(t)
+	for i := range 300 { // more than one getdents call gives
+		f := &function{t, filepath.Join(sysfs, fmt.Sprintf("%04x:00:00.0", i)), ""}
+		if err := os.Mkdir(f.folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f.write("vendor", "0x1234\n")
+		f.write("device", fmt.Sprintf("%#04x\n", i%150))
+	}
+	for _, id := range []uint16{0, 149} {
+		_, err := Open(fmt.Sprintf("pci:1234:%04x", id), Options{Slot: -1})
+		wantFault(t, "ids", err, Usage, fmt.Sprintf("pci:%04x:00:00.0 pci:%04x:00:00.0", id, id+150))
+	}
+}
+
+func TestAFunctionThatADriverOwnsIsRefused(t *testing.T) {
+	for _, driver := range []string{"nvme", "vfio-pci"} {
+		fakeSysfs(t)
+		f := addEdu(t)
+		f.bind(driver)
+		_, err := Open("pci:1234:11e8", Options{Slot: -1})
+		wantFault(t, driver, err, NoDevice, driver, "echo 0000:00:01.0 > /sys/bus/pci/drivers/"+driver+"/unbind")
+		if got := string(f.at("enable", 0, 2)); got != "0\n" {
+			t.Errorf("%s: enable holds %q", driver, got)
+		}
+	}
+}
+
+func TestAFunctionThatPciStubKeepsIsOpenedWhereItIsEnabled(t *testing.T) {
+	fakeSysfs(t)
+	f := addEdu(t)
+	f.bind("pci-stub")
+	f.open(-1)
+	f.patch("config", configCommand, 0)
+	_, err := Open("pci:1234:11e8", Options{Slot: -1})
+	wantFault(t, "memory decoding off", err, NoDevice, "memory decoding is off", "drivers/pci-stub/unbind")
+	if got := string(f.at("enable", 0, 2)); got != "0\n" {
+		t.Errorf("enable holds %q", got)
+	}
+}
+
+func TestAFunctionThatIsEnabledNeedsNoEnableFile(t *testing.T) {
+	fakeSysfs(t)
+	f := addEdu(t)
+	f.remove("enable")
+	f.open(-1)
+}
+
+func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
+	resource := "0x0000000000000000 0x0000000000000fff 0x0000000000040200\n"
+	for what, c := range map[string]struct {
+		spoil func(f *function)
+		code  Code
+		words []string
+	}{
+		"memory decoding stays off": {func(f *function) { f.patch("config", configCommand, 4) }, NoDevice, []string{"memory decoding stays off"}},
+		"cannot be enabled": {func(f *function) {
+			f.patch("config", configCommand, 0)
+			f.remove("enable")
+		}, NoDevice, []string{"enable", "ENOENT"}},
+		"all ones":          {func(f *function) { f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) }, DeviceGone, []string{"all ones", "rescan"}},
+		"short config":      {func(f *function) { f.write("config", "\x34\x12\xe8\x11\x02") }, NoDevice, []string{"config", "5 bytes"}},
+		"no config":         {func(f *function) { f.remove("config") }, NoDevice, []string{"config", "ENOENT"}},
+		"no resource":       {func(f *function) { f.remove("resource") }, NoDevice, []string{"resource", "ENOENT"}},
+		"empty resource":    {func(f *function) { f.write("resource", "") }, NoDevice, []string{"resource", "line 1"}},
+		"short resource":    {func(f *function) { f.write("resource", strings.Repeat(resource, 4)) }, NoDevice, []string{"resource", "line 5"}},
+		"odd resource":      {func(f *function) { f.write("resource", resource+"0x0 0xfff\n") }, NoDevice, []string{"resource", "line 2"}},
+		"backward resource": {func(f *function) { f.write("resource", "0x1000 0xfff 0x200\n") }, NoDevice, []string{"resource", "line 1"}},
+		"resource no hex":   {func(f *function) { f.write("resource", "0x0 4095 0x200\n") }, NoDevice, []string{"resource", "line 1"}},
+		"no vendor":         {func(f *function) { f.remove("vendor") }, NoDevice, []string{"vendor", "ENOENT"}},
+		"odd device":        {func(f *function) { f.write("device", "edu\n") }, NoDevice, []string{"device", "not a number"}},
+		"a folder":          {func(f *function) { f.remove("device"); os.Mkdir(f.path("device"), 0o755) }, NoDevice, []string{"read", "device", "EISDIR"}},
+	} {
+		fakeSysfs(t)
+		f := addEdu(t)
+		c.spoil(f)
+		before := openFiles(t)
+		_, err := Open("pci:0000:00:01.0", Options{Slot: -1})
+		wantFault(t, what, err, c.code, c.words...)
+		if after := openFiles(t); after != before {
+			t.Errorf("%s: %d files open, %d before", what, after, before)
+		}
+	}
+}
+
+// openFiles counts what this process has open.
+func openFiles(t *testing.T) int {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+func TestMissingPermissionIsSaidAsSuch(t *testing.T) {
+	for _, name := range []string{"config", "resource0", "resource0_wc"} {
+		fakeSysfs(t)
+		f := addEdu(t)
+		if err := os.Chmod(f.path(name), 0); err != nil {
+			t.Fatal(err)
+		}
+		asNobody(t, func() {
+			d, err := Open("pci:0000:00:01.0", Options{Slot: -1})
+			for _, flags := range []uint8{0, fbs.FlagWriteCombining} {
+				if err == nil {
+					_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4096, Flags: flags})
+				}
+			}
+			wantFault(t, name, err, Denied, name+": EACCES", "run as root")
+		})
+	}
+	fakeSysfs(t)
+	f := addEdu(t)
+	f.patch("config", configCommand, 0)
+	asNobody(t, func() {
+		_, err := Open("pci:0000:00:01.0", Options{Slot: -1})
+		wantFault(t, "enable", err, Denied, "enable: EACCES", "run as root")
+	})
+}
+
+// asNobody calls f on a thread that the file system takes for another user:
+// root may open any file.
+func asNobody(t *testing.T, f func()) {
+	if os.Geteuid() == 0 {
+		for folder := sysfs; folder != os.TempDir() && folder != "/"; folder = filepath.Dir(folder) {
+			if err := os.Chmod(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range []string{"resource0", "resource0_wc"} {
+			path := filepath.Join(sysfs, "0000:00:01.0", name)
+			if info, err := os.Stat(path); err == nil && info.Mode() != 0 {
+				os.Chmod(path, 0o666)
+			}
+		}
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		unix.Setfsuid(65534)
+		defer unix.Setfsuid(0)
+	}
+	f()
+}
+
+func TestStoresLandInTheFileOfTheBar(t *testing.T) {
+	fakeSysfs(t)
+	f := addFunction(t, "0000:00:01.0", 0x1234, 0x11e8, map[int]uint64{0: mega, 2: 2 * mega})
+	d := f.open(-1)
+	for _, c := range []struct {
+		bar   uint8
+		flags uint8
+		file  string
+	}{{0, 0, "resource0"}, {0, fbs.FlagWriteCombining, "resource0_wc"}, {2, 0, "resource2"}, {2, fbs.FlagWriteCombining, "resource2_wc"}} {
+		a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags, Offset: 0x12340, Size: 0x8000}))
+		if a.Size() != 0x8000 || a.Slot() != -1 || a.Bus != barBus(int(c.bar))+0x12340 {
+			t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size(), a.Slot(), a.Bus)
+		}
+		a.Store(8, 4, 0x11223344)
+		a.CopyIn(0x7ffd, 4, gen.AccessBulk, []byte("end"))
+		if got := f.at(c.file, 0x12348, 4); string(got) != "\x44\x33\x22\x11" {
+			t.Errorf("%s holds % x", c.file, got)
+		}
+		if got := f.at(c.file, 0x1a33d, 3); string(got) != "end" {
+			t.Errorf("%s ends with %q", c.file, got)
+		}
+		f.patch(c.file, 0x12350, 1, 2, 3, 4, 5, 6, 7, 8)
+		if v, code := a.Load(16, 8); v != 0x0807060504030201 || code != OK {
+			t.Errorf("%s: loaded %#x, %v", c.file, v, code)
+		}
+	}
+}
+
+func TestWindowsOfTheSamePagesShareAMapping(t *testing.T) {
+	fakeSysfs(t)
+	f := addEdu(t)
+	d := f.open(-1)
+	bar := fbs.Window{Kind: gen.WindowKindBar, Offset: 0x10000, Size: 0x10000}
+	wide := f.must(d.Map(bar))
+	bar.Offset, bar.Size = 0x1a5c4, 0x40
+	narrow := f.must(d.Map(bar))
+	if len(d.mappings) != 1 {
+		t.Errorf("%d mappings", len(d.mappings))
+	}
+	narrow.Store(4, 4, 0xabcdef01)
+	if v, _ := wide.Load(0xa5c8, 4); v != 0xabcdef01 {
+		t.Errorf("loaded %#x", v)
+	}
+	bar.Flags = fbs.FlagWriteCombining
+	f.must(d.Map(bar))
+	bar = fbs.Window{Kind: gen.WindowKindBar, Size: 1}
+	f.must(d.Map(bar))
+	if len(d.mappings) != 3 {
+		t.Errorf("%d mappings", len(d.mappings))
+	}
+	for i, m := range d.mappings {
+		if page := unix.Getpagesize(); len(m.mem) > 0x10000 || int(m.first)%page != 0 {
+			t.Errorf("mapping %d: %d bytes at %#x", i, len(m.mem), m.first)
+		}
+	}
+}
+
+func TestABarWithoutWriteCombiningIsMappedUncached(t *testing.T) {
+	fakeSysfs(t)
+	f := addEdu(t)
+	f.remove("resource0_wc")
+	d := f.open(-1)
+	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Flags: fbs.FlagWriteCombining, Size: 4096}))
+	a.CopyIn(0, 4, gen.AccessBulk, []byte("data"))
+	if got := f.at("resource0", 0, 4); string(got) != "data" || a.wc {
+		t.Errorf("resource0 holds %q, write-combining %v", got, a.wc)
+	}
+}
+
+func TestABarThatBeginsInsideAPageIsFoundThere(t *testing.T) {
+	fakeSysfs(t)
+	f := addEdu(t)
+	f.write("resource", "0x00000000febf0400 0x00000000febf05ff 0x0000000000040200\n"+strings.Repeat("0x0 0x0 0x0\n", 12))
+	f.patch("config", configBar0, 0x00, 0x04, 0xbf, 0xfe, 0, 0, 0, 0)
+	d := f.open(-1)
+	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 0x100, Size: 0x100}))
+	a.Store(0xfc, 4, 0x61626364)
+	if got := f.at("resource0", 0x5fc, 4); string(got) != "dcba" {
+		t.Errorf("resource0 holds %q", got)
+	}
+	if a.Bus != 0xfebf0500 {
+		t.Errorf("bus address %#x", a.Bus)
+	}
+}
+
+func TestBusAddressesComeFromConfigurationSpace(t *testing.T) {
+	fakeSysfs(t)
+	f := addFunction(t, "0000:00:01.0", 0x1234, 0x11e8, map[int]uint64{0: mega, 2: mega, 4: mega})
+	f.patch("config", configBar0, 0, 0, 0, 0x40, 0, 0, 0, 0)         // a 32-bit BAR
+	f.patch("config", configBar0+8, make([]byte, 8)...)              // the address is elsewhere
+	f.patch("config", configBar0+16, 0xc, 0, 0x10, 0, 0x80, 0, 0, 0) // 64-bit, prefetchable
+	f.patch("config", configBar0+12, 1, 2, 3, 4)                     // of no BAR
+	d := f.open(-1)
+	for bar, want := range map[uint8]uint64{0: 0x40000000, 2: barStart(2), 4: 0x80_00100000} {
+		if a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: 16, Size: 16})); a.Bus != want+16 {
+			t.Errorf("BAR %d: bus address %#x, want %#x", bar, a.Bus, want+16)
+		}
+	}
+}
+
+func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
+	fakeSysfs(t)
+	f := addEdu(t)
+	f.write("resource", strings.Replace(string(f.at("resource", 0, 57*13)),
+		strings.Repeat("0x0000000000000000 ", 2)+"0x0000000000000000\n", "0x000000000000c000 0x000000000000c0ff 0x0000000000040101\n", 1))
+	d := f.open(-1)
+	for _, c := range []struct {
+		bar          uint8
+		offset, size uint64
+		words        []string
+	}{
+		{0, 0, mega + 1, []string{"BAR 0 has 0x100000 bytes", "0x100001 at 0x0000"}},
+		{0, mega, 1, []string{"0x0001 at 0x100000"}},
+		{0, mega + 1, 0, nil},
+		{0, 0, 0, nil},
+		{0, ^uint64(0), 2, nil},
+		{0, 1, ^uint64(0), nil},
+		{1, 0, 4, []string{"BAR 1", "not memory"}}, // I/O ports
+		{2, 0, 4, []string{"BAR 2", "does not exist"}},
+		{6, 0, 4, []string{"BAR 6", "does not exist"}},
+		{255, 0, 4, []string{"BAR 255", "does not exist"}},
+	} {
+		_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Offset: c.offset, Size: c.size})
+		wantFault(t, fmt.Sprintf("BAR %d, %#x bytes at %#x", c.bar, c.size, c.offset), err, WrongDevice, append(c.words, "is the image for this device")...)
+	}
+	f.remove("resource0")
+	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
+	wantFault(t, "no resource0", err, NoDevice, "open", "resource0", "ENOENT")
+	if err := os.Mkdir(f.path("resource0"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
+	wantFault(t, "resource0 is a folder", err, NoDevice, "open", "resource0", "EISDIR")
+}
+
+func TestHostWindowsAndUnknownOnesAreRefused(t *testing.T) {
+	fakeSysfs(t)
+	d := addEdu(t).open(-1)
+	_, err := d.Map(fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
+	wantFault(t, "host", err, NoDevice, "host memory", "not supported")
+	_, err = d.Map(fbs.Window{Size: 4096})
+	wantFault(t, "invalid", err, Internal, "unknown kind 0")
+	_, err = d.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 4096, Slot: fbs.NoSlot})
+	wantFault(t, "tlb", err, WrongDevice, "none that move")
+}
+
+func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
+	fakeSysfs(t)
+	f := addEdu(t)
+	d := f.open(-1)
+	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 4096}))
+	again := f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256}))
+	for width, want := range map[uint8]uint64{1: 0x34, 2: 0x1234, 4: 0x11e81234} {
+		if v, c := again.Load(0, width); v != want || c != OK {
+			t.Errorf("load of %d bytes = %#x, %v", width, v, c)
+		}
+	}
+	for i, width := range []uint8{1, 2, 4} {
+		offset := uint64(0xff0 + 4*i)
+		if c := a.Store(offset, width, 0x55667788); c != OK {
+			t.Error(c)
+		}
+		if got, want := get(f.at("config", offset, 4)), 0x55667788&fbs.WidthMask(width); got != want {
+			t.Errorf("store of %d bytes left %#x, want %#x", width, got, want)
+		}
+	}
+	if n := testing.AllocsPerRun(10, func() { a.Store(0xf00, 4, 1); a.Load(0xf00, 4) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if a.Size() != 4096 || again.Size() != 256 || a.Bus != 0 {
+		t.Errorf("sizes %d and %d, bus address %#x", a.Size(), again.Size(), a.Bus)
+	}
+	// A user who is not root gets the first 64 bytes.
+	if err := os.Truncate(f.path("config"), 64); err != nil {
+		t.Fatal(err)
+	}
+	if _, c := a.Load(64, 4); c != Denied {
+		t.Errorf("load of nothing: %v", c)
+	}
+	_, err := d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 4096})
+	wantFault(t, "64 bytes", err, WrongDevice, "has 64 bytes", "needs 4096")
+	d.Close()
+	if _, c := a.Load(0, 4); c != IO {
+		t.Errorf("load after Close: %v", c)
+	}
+	if c := a.Store(0, 4, 1); c != IO {
+		t.Errorf("store after Close: %v", c)
+	}
+}
+
+func TestARemovedDeviceIsGone(t *testing.T) {
+	if c := configCode(-1, 4, unix.ENODEV); c != DeviceGone {
+		t.Error(c)
+	}
+}
+
+func TestAliveReadsVendorAndMemoryDecoding(t *testing.T) {
+	fakeSysfs(t)
+	f := addEdu(t)
+	d := f.open(-1)
+	for _, c := range []struct {
+		header []byte
+		alive  bool
+	}{
+		{[]byte{0x34, 0x12, 0xe8, 0x11, 2, 0}, true},
+		{[]byte{0x34, 0x12, 0xe8, 0x11, 0, 0}, false},
+		{[]byte{0x34, 0x12, 0xe8, 0x11, 6, 1}, true},
+		{[]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, false},
+	} {
+		f.patch("config", 0, c.header...)
+		if d.Alive() != c.alive {
+			t.Errorf("header % x: alive %v", c.header, d.Alive())
+		}
+	}
+	f.patch("config", 0, 0x34, 0x12, 0xe8, 0x11, 2, 0)
+	if n := testing.AllocsPerRun(10, func() { d.Alive() }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	d.Close()
+	if d.Alive() {
+		t.Error("alive after Close")
+	}
+}
+
+func TestCloseGivesBackEverything(t *testing.T) {
+	fakeSysfs(t)
+	f := addEdu(t)
+	before := openFiles(t)
+	d := f.open(-1)
+	f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: mega}))
+	f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256}))
+	for range 2 {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := openFiles(t); after != before || strings.Contains(string(maps), f.folder) {
+		t.Errorf("%d files open, %d before; or still mapped", after, before)
+	}
+}

@@ -1,0 +1,301 @@
+package hal
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+const giga = 1 << 30
+
+func addWormhole(t testing.TB) *function {
+	return addFunction(t, "0000:01:00.0", 0x1e52, 0x401e, map[int]uint64{0: 512 * mega, 2: mega, 4: 32 * mega})
+}
+
+func addBlackhole(t testing.TB, bar4 uint64) *function {
+	return addFunction(t, "0000:02:00.0", 0x1e52, 0xb140, map[int]uint64{0: 512 * mega, 2: mega, 4: bar4})
+}
+
+func tlb(size uint64, slot uint16) fbs.Window {
+	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
+}
+
+var tile = fbs.Target{X: 3, Y: 5, NoC: 1, Ordering: gen.OrderingStrict}
+
+// tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md: 156 windows of
+// 1 MiB, 10 of 2 MiB, 20 of 16 MiB, their registers eight bytes each from
+// 0x1fc00000 on; in a 2 MiB window the address takes 15 bits.
+func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
+	fakeSysfs(t)
+	f := addWormhole(t)
+	d := f.open(-1)
+	for _, c := range []struct {
+		slot  uint16
+		size  uint64
+		at    uint64 // of the window in BAR 0
+		shift int    // bits of the address
+	}{{0, mega, 0, 16}, {155, mega, 155 * mega, 16}, {157, 2 * mega, 158 * mega, 15}, {184, 16 * mega, 0xb000000 + 18*16*mega, 12}} {
+		a := f.must(d.Map(tlb(c.size, c.slot)))
+		if a.Slot() != int(c.slot) || a.Size() != c.size || a.Bus != 0 {
+			t.Fatalf("slot %d, size %#x, bus %#x", a.Slot(), a.Size(), a.Bus)
+		}
+		address := 7 * c.size
+		if code := d.Point(a, tile, address); code != OK {
+			t.Fatal(code)
+		}
+		want := uint64(7) | uint64(3)<<c.shift | uint64(5)<<(c.shift+6) | 1<<(c.shift+24) | 1<<(c.shift+26)
+		if got := get(f.at("resource0", 0x1fc00000+8*uint64(c.slot), 8)); got != want {
+			t.Errorf("slot %d: configuration %#x, want %#x", c.slot, got, want)
+		}
+		a.Store(c.size-4, 4, 0xcafe0000+uint64(c.slot))
+		if got := get(f.at("resource0", c.at+c.size-4, 4)); got != 0xcafe0000+uint64(c.slot) {
+			t.Errorf("slot %d: the window holds %#x", c.slot, got)
+		}
+	}
+	used := 0
+	for _, b := range f.at("resource0", 0x1fc00000, 186*8) {
+		if b != 0 {
+			used++
+		}
+	}
+	if used > 4*8 {
+		t.Errorf("%d bytes of the registers are set", used)
+	}
+}
+
+// tt-kmd, blackhole.c: 202 windows of 2 MiB, then 4 GiB ones in BAR 4, whose
+// registers take three 32-bit stores, twelve bytes apart.
+func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
+	fakeSysfs(t)
+	f := addBlackhole(t, 8*giga)
+	d := f.open(-1)
+	vc := tile
+	vc.StaticVC = 1 + 5
+	for _, c := range []struct {
+		slot uint16
+		size uint64
+		want [3]uint32
+	}{
+		// address 43 bits, corners of 6 from 43 on, NoC 67, ordering 70, static VC 73 and 75
+		{100, 2 * mega, [3]uint32{9, 3<<11 | 5<<17, 1<<3 | 1<<6 | 1<<9 | 5<<11}},
+		// address 32 bits, corners from 32 on, NoC 56, ordering 59, static VC 62 and 64
+		{203, 4 * giga, [3]uint32{9, 3 | 5<<6 | 1<<24 | 1<<27 | 1<<30, 5}},
+	} {
+		a := f.must(d.Map(tlb(c.size, c.slot)))
+		if code := d.Point(a, vc, 9*c.size); code != OK {
+			t.Fatal(code)
+		}
+		for i, want := range c.want {
+			if got := uint32(get(f.at("resource0", 0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4))); got != want {
+				t.Errorf("slot %d, word %d: %#x, want %#x", c.slot, i, got, want)
+			}
+		}
+		a.Store(16, 8, 0x1122334455667788)
+	}
+	if got := get(f.at("resource4", 4*giga+16, 8)); got != 0x1122334455667788 {
+		t.Errorf("window 203 holds %#x", got)
+	}
+	if got := get(f.at("resource0", 200*mega+16, 8)); got != 0x1122334455667788 {
+		t.Errorf("window 100 holds %#x", got)
+	}
+}
+
+func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
+	fakeSysfs(t)
+	f := addBlackhole(t, 4*giga)
+	d := f.open(-1)
+	a := f.must(d.Map(tlb(2*mega, 3)))
+	tape := newTape()
+	d.registers = NewAperture(tape, 512, -1)
+	if code := d.Point(a, tile, 0); code != OK {
+		t.Fatal(code)
+	}
+	want := []touch{{36, 4, true}, {40, 4, true}, {44, 4, true}, {44, 4, false}}
+	if !slices.Equal(tape.touches, want) {
+		t.Errorf("accesses %+v, want %+v", tape.touches, want)
+	}
+}
+
+func TestWriteCombiningWindowsAreAimedThroughTheUncachedMapping(t *testing.T) {
+	fakeSysfs(t)
+	f := addWormhole(t)
+	d := f.open(-1)
+	w := tlb(mega, 1)
+	w.Flags = fbs.FlagWriteCombining
+	a := f.must(d.Map(w))
+	if code := d.Point(a, tile, 0); code != OK {
+		t.Fatal(code)
+	}
+	a.CopyIn(0, 4, gen.AccessBulk, []byte("data"))
+	if got := f.at("resource0_wc", mega, 4); string(got) != "data" {
+		t.Errorf("resource0_wc holds %q", got)
+	}
+	if get(f.at("resource0", 0x1fc00008, 8)) == 0 || get(f.at("resource0_wc", 0x1fc00008, 8)) != 0 {
+		t.Error("the configuration is not in resource0 alone")
+	}
+}
+
+// An image may use windows that are smaller than those of the device, and
+// addresses that are multiples of its own.
+func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
+	fakeSysfs(t)
+	f := addWormhole(t)
+	d := f.open(-1)
+	a := f.must(d.Map(tlb(0x10000, 2)))
+	for _, address := range []uint64{0x330000, 0, 0xf0000, 0x100000} {
+		if code := d.Point(a, tile, address); code != OK {
+			t.Fatal(code)
+		}
+		if got := get(f.at("resource0", 0x1fc00010, 8)) & 0xffff; got != address>>20 {
+			t.Errorf("address %#x: the window is at megabyte %d", address, got)
+		}
+		a.Store(0xfffc, 4, address|1)
+		if got := get(f.at("resource0", 2*mega+address%mega+0xfffc, 4)); got != address|1 {
+			t.Errorf("address %#x: loaded %#x", address, got)
+		}
+	}
+	if a.Size() != 0x10000 {
+		t.Errorf("size %#x", a.Size())
+	}
+}
+
+func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
+	fakeSysfs(t)
+	f := addWormhole(t)
+	d := f.open(-1)
+	a := f.must(d.Map(tlb(0x10000, 2)))
+	corner, far, disordered := tile, tile, tile
+	corner.XStart = 1
+	far.X = 64
+	disordered.Ordering = 0
+	for what, c := range map[string]struct {
+		target  fbs.Target
+		address uint64
+	}{
+		"start corner of a unicast": {corner, 0}, "x of 7 bits": {far, 0}, "no ordering": {disordered, 0},
+		"37-bit address": {tile, 1 << 36}, "aperture over the end": {tile, 0xf8000},
+	} {
+		if code := d.Point(a, c.target, c.address); code != Refused {
+			t.Errorf("%s: %v", what, code)
+		}
+	}
+	if got := get(f.at("resource0", 0x1fc00010, 8)); got != 0 {
+		t.Errorf("a refused Point stored %#x", got)
+	}
+	bar := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4096}))
+	free := NewAperture(newTape(), mega, 9)
+	none := NewAperture(newTape(), mega, 1000)
+	for _, a := range []*Aperture{bar, &free, &none} {
+		if code := d.Point(a, tile, 0); code != Internal {
+			t.Errorf("Point of slot %d, which is not mapped: %v", a.Slot(), code)
+		}
+	}
+}
+
+func TestHardwareWindowsAreChosen(t *testing.T) {
+	fakeSysfs(t)
+	f := addWormhole(t)
+	d := f.open(-1)
+	for i, c := range []struct {
+		size uint64
+		slot uint16
+		want int
+	}{
+		{mega, 5, 5},                // as the image prefers
+		{mega, 5, 0},                // taken: the first
+		{mega, fbs.NoSlot, 1},       // the next
+		{4096, fbs.NoSlot, 2},       // larger than needed
+		{2 * mega, 5, 156},          // 1 MiB is too small
+		{16 * mega, 185, 166},       // the kernel driver's
+		{16 * mega, 184, 184},       // the one before is not
+		{mega, 186, 3},              // does not exist
+		{mega, 170, 170},            // larger than needed, but preferred
+		{3 * mega, fbs.NoSlot, 167}, // no group has that size
+	} {
+		a := f.must(d.Map(tlb(c.size, c.slot)))
+		if a.Slot() != c.want || a.Size() != c.size {
+			t.Errorf("window %d: slot %d, want %d; size %#x", i, a.Slot(), c.want, a.Size())
+		}
+	}
+	for range 20 - 1 - 4 {
+		f.must(d.Map(tlb(16*mega, fbs.NoSlot)))
+	}
+	_, err := d.Map(tlb(16*mega, fbs.NoSlot))
+	wantFault(t, "all taken", err, NoDevice, "no hardware window of 0x1000000 bytes is left")
+	_, err = d.Map(tlb(32*mega, fbs.NoSlot))
+	wantFault(t, "too large", err, NoDevice, "no hardware window of 0x2000000 bytes is left")
+}
+
+func TestOptionsNameTheFirstHardwareWindow(t *testing.T) {
+	fakeSysfs(t)
+	f := addWormhole(t)
+	d := f.open(154)
+	for want := 154; want <= 156; want++ {
+		if a := f.must(d.Map(tlb(4096, 3))); a.Slot() != want {
+			t.Errorf("slot %d, want %d", a.Slot(), want)
+		}
+	}
+	for slot, words := range map[int]string{
+		185: "belongs to the kernel driver", 186: "does not exist", 1 << 40: "does not exist", 7: "has only 0x100000 bytes",
+	} {
+		d := f.open(slot)
+		_, err := d.Map(tlb(2*mega, 3))
+		wantFault(t, fmt.Sprint("slot ", slot), err, NoDevice, fmt.Sprintf("hardware window %d %s", slot, words), "choose another")
+	}
+	d = f.open(-1)
+	f.must(d.Map(tlb(mega, 9)))
+	d.slot = 9
+	_, err := d.Map(tlb(mega, 3))
+	wantFault(t, "taken", err, NoDevice, "hardware window 9 is in use")
+}
+
+// Firmware may grant a smaller BAR 4: its windows end where it ends.
+func TestWindowsOutsideASmallerBarAreNotUsed(t *testing.T) {
+	fakeSysfs(t)
+	f := addBlackhole(t, 4*giga)
+	d := f.open(-1)
+	if a := f.must(d.Map(tlb(4*giga, 205))); a.Slot() != 202 {
+		t.Errorf("slot %d", a.Slot())
+	}
+	_, err := d.Map(tlb(4*giga, fbs.NoSlot))
+	wantFault(t, "second", err, NoDevice, "is left")
+	d.slot = 203
+	_, err = d.Map(tlb(4*giga, fbs.NoSlot))
+	wantFault(t, "forced", err, NoDevice, "hardware window 203 lies outside BAR 4")
+}
+
+func TestRegistersOutsideTheBarAreAFault(t *testing.T) {
+	fakeSysfs(t)
+	f := addFunction(t, "0000:01:00.0", 0x1e52, 0x401e, map[int]uint64{0: 256 * mega})
+	d := f.open(-1)
+	for range 2 {
+		_, err := d.Map(tlb(mega, 0))
+		wantFault(t, "registers", err, WrongDevice, "BAR 0 has 0x10000000 bytes", "at 0x1fc00000")
+	}
+}
+
+func TestPointDoesNotAllocate(t *testing.T) {
+	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
+		fakeSysfs(t)
+		f := addFunction(t, "0000:01:00.0", board.Vendor, board.Device, map[int]uint64{0: board.Bars[0]})
+		d := f.open(-1)
+		a := f.must(d.Map(tlb(mega, 0)))
+		if n := testing.AllocsPerRun(10, func() { d.Point(a, tile, 5*mega) }); n != 0 {
+			t.Errorf("%s: %v allocations", board.Name, n)
+		}
+	}
+}
+
+func BenchmarkPoint(b *testing.B) {
+	fakeSysfs(b)
+	f := addWormhole(b)
+	d := f.open(-1)
+	a := f.must(d.Map(tlb(mega, 0)))
+	for i := range b.N {
+		d.Point(a, tile, uint64(i%1024)*mega)
+	}
+}

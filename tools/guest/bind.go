@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"lightmetal/tools/lmb"
+)
+
+// output is a tensor that comes back to the host. lmrun writes it to an NVMe
+// namespace: the one kind of storage that Debian's cloud kernel has built in.
+type output struct {
+	drive string // host file behind the namespace
+	path  string // where the user wants the bytes
+	size  uint64
+}
+
+// bind replaces the host files in lmrun's flags -input and -output by files of
+// the guest. It packs the inputs and adds a drive for each output.
+func (m *machine) bind(flags []string, image *lmb.Image) ([]output, error) {
+	var outputs []output
+	for i := 0; i < len(flags); i++ {
+		name, value, inline := strings.Cut(strings.TrimLeft(flags[i], "-"), "=")
+		if !strings.HasPrefix(flags[i], "-") || name != "input" && name != "output" {
+			m.args = append(m.args, flags[i])
+			continue
+		}
+		if !inline {
+			if i++; i == len(flags) {
+				return nil, fmt.Errorf("-%s takes NAME=FILE", name)
+			}
+			value = flags[i]
+		}
+		tensor, path, ok := strings.Cut(value, "=")
+		if !ok {
+			return nil, fmt.Errorf("-%s takes NAME=FILE, not %s", name, value)
+		}
+		inside := fmt.Sprintf("/input/%d", len(m.files))
+		if name == "input" {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			m.files[inside] = data
+		} else {
+			o := output{filepath.Join(m.dir, fmt.Sprintf("output%d.img", len(outputs))), path, tensorSize(image, tensor)}
+			if err := o.create(); err != nil {
+				return nil, err
+			}
+			outputs, m.drives = append(outputs, o), append(m.drives, o.drive)
+			inside = fmt.Sprintf("/dev/nvme1n%d", len(outputs))
+		}
+		m.args = append(m.args, "-"+name, tensor+"="+inside)
+	}
+	return outputs, nil
+}
+
+// tensorSize is 0 for a tensor that does not exist; lmrun says so.
+func tensorSize(image *lmb.Image, name string) uint64 {
+	for i := range image.Tensors {
+		if image.Tensors[i].Name == name {
+			return image.Tensors[i].Size()
+		}
+	}
+	return 0
+}
+
+// unwritten is the time of a drive's file that QEMU has not written to.
+var unwritten = time.Unix(0, 0)
+
+// create makes the drive's file. The kernel writes in pages.
+func (o *output) create() error {
+	const page = 4096
+	if err := writeZeros(o.drive, int64(o.size/page+1)*page); err != nil {
+		return err
+	}
+	return os.Chtimes(o.drive, unwritten, unwritten)
+}
+
+// fetch copies what lmrun wrote to where the user wants it.
+func (o *output) fetch() error {
+	info, err := os.Stat(o.drive)
+	if err != nil {
+		return err
+	}
+	if info.ModTime().Equal(unwritten) {
+		return fmt.Errorf("%s: lmrun wrote nothing to its drive", o.path)
+	}
+	data, err := os.ReadFile(o.drive)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(o.path, data[:o.size], 0o644)
+}

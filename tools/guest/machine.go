@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	shmSize  = 1 << 20
+	nvmeSize = 16 << 20
+
+	// A kernel takes 2048 bytes of command line with the final zero, and hands
+	// 32 arguments to process 1, of which its own name is one.
+	commandLineMax = 2047
+	initArgsMax    = 31
+)
+
+// machine is one boot.
+type machine struct {
+	kernel, lmrun string            // host paths
+	files         map[string][]byte // of the guest, by absolute path
+	args          []string          // lmrun's
+	drives        []string          // host files that are /dev/nvme1n1, n2, ...
+	dir           string            // gets initramfs, ivshmem.bin and nvme.img
+	trace         string            // host file for QEMU's trace of accesses, empty: none
+	timeout       time.Duration
+	stdout        io.Writer // gets lmrun's lines as they come
+}
+
+// shm is the host's side of the ivshmem device's memory.
+func (m *machine) shm() string { return filepath.Join(m.dir, "ivshmem.bin") }
+
+// boot runs the machine until it powers off and gives lmrun's exit status. An
+// error means that lmrun did not get as far as having one.
+func (m *machine) boot() (exit int, err error) {
+	qemuArgs, err := m.prepare()
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), m.timeout)
+	defer cancel()
+	out := &console{lines: m.stdout}
+	var complaints bytes.Buffer
+	qemu := exec.CommandContext(ctx, "qemu-system-aarch64", qemuArgs...)
+	qemu.Stdout, qemu.Stderr, qemu.WaitDelay = out, &complaints, 5*time.Second
+	// QEMU must not outlive this process. The kernel means the thread that
+	// started it, which therefore has to stay.
+	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err = qemu.Run()
+	switch exit, ended := out.exit(); {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("the guest did not power off within %v", m.timeout)
+	case err != nil:
+		err = fmt.Errorf("qemu-system-aarch64: %w", err)
+	case !ended:
+		err = errors.New("the guest powered off without a line `lmrun: exit N`")
+	default:
+		return exit, nil
+	}
+	return 0, fmt.Errorf("%w\n%s%s", err, complaints.String(), out.tail())
+}
+
+// prepare writes the files the machine needs, and gives QEMU's arguments.
+func (m *machine) prepare() ([]string, error) {
+	line, err := commandLine(m.args, len(m.drives) == 0)
+	if err != nil {
+		return nil, err
+	}
+	initrd := filepath.Join(m.dir, "initramfs")
+	size, err := m.writeInitramfs(initrd)
+	if err != nil {
+		return nil, err
+	}
+	nvme := filepath.Join(m.dir, "nvme.img")
+	if err := errors.Join(writeZeros(m.shm(), shmSize), writeZeros(nvme, nvmeSize)); err != nil {
+		return nil, err
+	}
+	args := []string{
+		"-M", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", strconv.Itoa(memory(size)), "-nographic", "-no-reboot", "-nic", "none",
+		"-kernel", m.kernel, "-initrd", initrd, "-append", line,
+		// Guest memory begins at 1 GiB, beyond the 28 bits of edu's default mask.
+		"-device", "edu,addr=2,dma_mask=0xffffffffffffffff",
+		"-object", "memory-backend-file,id=shm,share=on,size=" + strconv.Itoa(shmSize) + ",mem-path=" + escape(m.shm()),
+		"-device", "ivshmem-plain,addr=3,memdev=shm",
+		"-drive", "if=none,id=nvme,format=raw,file=" + escape(nvme),
+		"-device", "nvme,addr=4,serial=lightmetal,drive=nvme",
+	}
+	if len(m.drives) > 0 {
+		// Intel's ids, so that 1b36:0010 stays the one device above.
+		args = append(args, "-device", "nvme,addr=5,id=out,serial=outputs,use-intel-id=on")
+	}
+	for i, path := range m.drives {
+		args = append(args,
+			"-drive", fmt.Sprintf("if=none,id=out%d,format=raw,file=%s", i, escape(path)),
+			"-device", fmt.Sprintf("nvme-ns,bus=out,drive=out%d,nsid=%d", i, i+1))
+	}
+	if m.trace != "" {
+		args = append(args, "-trace", "memory_region_ops_read", "-trace", "memory_region_ops_write", "-D", m.trace)
+	}
+	return args, nil
+}
+
+func (m *machine) writeInitramfs(path string) (size int, err error) {
+	init, err := os.ReadFile(m.lmrun)
+	if err != nil {
+		return 0, err
+	}
+	files := maps.Clone(m.files)
+	files["/init"] = init
+	archive, err := initramfs(files)
+	if err != nil {
+		return 0, err
+	}
+	return len(archive), os.WriteFile(path, archive, 0o644)
+}
+
+// memory is the guest's, in MiB. The files of an initramfs may take half of
+// it, and while they are unpacked the archive is there too.
+func memory(initramfsSize int) int { return 512 + 3*(initramfsSize>>20) }
+
+// commandLine is the kernel's, with lmrun's arguments at its end. The kernel
+// splits at blanks, knows double quotes, and has no escape for them. With
+// freeNvme the kernel leaves nvme devices alone, as a replay on one needs it.
+func commandLine(args []string, freeNvme bool) (string, error) {
+	// loglevel=1 leaves panics. panic=-1 and -no-reboot make them end QEMU.
+	line := "console=ttyAMA0 loglevel=1 panic=-1"
+	if freeNvme {
+		line += " initcall_blacklist=nvme_init"
+	}
+	line += " --"
+	for _, arg := range args {
+		switch {
+		case arg == "" || strings.ContainsAny(arg, "\"\n\r\t"):
+			return "", fmt.Errorf("%q cannot stand on a kernel's command line", arg)
+		case strings.Contains(arg, " "):
+			arg = `"` + arg + `"`
+		}
+		line += " " + arg
+	}
+	if len(args) > initArgsMax || len(line) > commandLineMax {
+		return "", fmt.Errorf("lmrun's %d arguments make a kernel command line of %d bytes; %d and %d are possible",
+			len(args), len(line), initArgsMax, commandLineMax)
+	}
+	return line, nil
+}
+
+// escape doubles commas, which end a value in QEMU's options.
+func escape(path string) string { return strings.ReplaceAll(path, ",", ",,") }
+
+// writeZeros makes a file of size zero bytes, whatever was there.
+func writeZeros(path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Close())
+}
+
+var (
+	exitLine   = regexp.MustCompile(`^lmrun: exit (\d+)$`)
+	kernelLine = regexp.MustCompile(`^\[ *\d+\.\d{6}\] `)
+)
+
+// console takes the guest's serial line. It passes on whole lines that are
+// neither the kernel's nor the closing one, and keeps everything.
+type console struct {
+	lines io.Writer
+	text  strings.Builder
+	rest  string // of a line that has not ended
+	last  string // the closing line's number, if there was one
+}
+
+func (c *console) Write(p []byte) (int, error) {
+	c.text.Write(p)
+	c.rest += strings.ReplaceAll(string(p), "\r", "")
+	for {
+		line, rest, whole := strings.Cut(c.rest, "\n")
+		if !whole {
+			return len(p), nil
+		}
+		c.rest = rest
+		if closing := exitLine.FindStringSubmatch(line); closing != nil {
+			c.last = closing[1]
+		} else if !kernelLine.MatchString(line) {
+			fmt.Fprintln(c.lines, line)
+		}
+	}
+}
+
+// exit is the status on the closing line.
+func (c *console) exit() (status int, ok bool) {
+	status, err := strconv.Atoi(c.last)
+	return status, err == nil
+}
+
+// tail is the end of what the guest said, for a failure.
+func (c *console) tail() string {
+	lines := strings.Split(strings.TrimSpace(c.text.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+
+	"github.com/cavaliergopher/cpio"
+)
+
+func TestInitramfsIsTheSameForTheSameFiles(t *testing.T) {
+	files := map[string][]byte{"/init": []byte("#!"), "/image.lmb": {1, 2, 3}, "/input/0": nil}
+	first, err := initramfs(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, _ := initramfs(files); !bytes.Equal(first, second) {
+		t.Error("two archives of the same files differ")
+	}
+	var names []string
+	for r := cpio.NewReader(bytes.NewReader(first)); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, h.Name)
+		if data, _ := io.ReadAll(r); h.Mode.IsRegular() && !bytes.Equal(data, files["/"+h.Name]) {
+			t.Errorf("%s: got %x, want %x", h.Name, data, files["/"+h.Name])
+		}
+	}
+	if want := "dev proc sys input image.lmb init input/0"; strings.Join(names, " ") != want {
+		t.Errorf("got %v, want %s", names, want)
+	}
+}
+
+func TestCommandLineRefusesWhatAKernelCannotHandOn(t *testing.T) {
+	if line, err := commandLine([]string{"-output", "y=/dev/nvme1n1", "a b"}, false); err != nil ||
+		!strings.HasSuffix(line, ` -- -output y=/dev/nvme1n1 "a b"`) {
+		t.Errorf("got %q, %v", line, err)
+	}
+	fits := strings.Repeat("x", commandLineMax-len("console=ttyAMA0 loglevel=1 panic=-1 -- "))
+	if _, err := commandLine([]string{fits}, false); err != nil {
+		t.Error(err)
+	}
+	for _, args := range [][]string{{fits + "x"}, {""}, {"a\nb"}, {`"`}, slices.Repeat([]string{"x"}, initArgsMax+1)} {
+		if _, err := commandLine(args, false); err == nil {
+			t.Errorf("accepted %.20q", args)
+		}
+	}
+}
+
+func TestConsolePassesOnOnlyTheRunnersLines(t *testing.T) {
+	var out bytes.Buffer
+	c := console{lines: &out}
+	for _, piece := range []string{"[    0.000000] Booting\r\nlmrun: do", "ne\r\n{}\nlmrun: exit 0 of 3\r\nlmrun: ex", "it 76\r\n[    1.500000] reboot: Power down\r\n"} {
+		if _, err := io.WriteString(&c, piece); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "lmrun: done\n{}\nlmrun: exit 0 of 3\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+	if exit, ok := c.exit(); exit != 76 || !ok {
+		t.Errorf("got exit %d, %v, want 76", exit, ok)
+	}
+	if _, ok := (&console{}).exit(); ok {
+		t.Error("a console without a closing line has an exit status")
+	}
+}
+
+func TestHostFilesInFlagsBecomeTheGuests(t *testing.T) {
+	dir := t.TempDir()
+	x := filepath.Join(dir, "x.bin")
+	if err := os.WriteFile(x, []byte("data"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	image := &lmb.Image{Tensors: []lmb.Tensor{{Name: "y", DType: gen.DTypeUint32, Shape: []uint32{3}}}}
+	m := &machine{dir: dir, files: map[string][]byte{}}
+	outputs, err := m.bind([]string{"-json", "-input", "x=" + x, "--output=y=/out", "-loop", "2"}, image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(m.args, " "), "-json -input x=/input/0 -output y=/dev/nvme1n1 -loop 2"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if string(m.files["/input/0"]) != "data" || len(outputs) != 1 || outputs[0].size != 12 || outputs[0].path != "/out" {
+		t.Errorf("got files %q and outputs %+v", m.files, outputs)
+	}
+	if _, err := m.bind([]string{"-input", "x=" + dir + "/none"}, image); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing input: got %v", err)
+	}
+	for _, flags := range [][]string{{"-input"}, {"-output", "y"}} {
+		if _, err := m.bind(flags, image); err == nil {
+			t.Errorf("accepted %v", flags)
+		}
+	}
+}
+
+func TestOutputThatWasNotWrittenIsNotFetched(t *testing.T) {
+	dir := t.TempDir()
+	o := output{filepath.Join(dir, "drive"), filepath.Join(dir, "y"), 4}
+	if err := o.create(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.fetch(); err == nil {
+		t.Error("fetched an untouched drive")
+	}
+	f, err := os.OpenFile(o.drive, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("fourmore"); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if err := o.fetch(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(o.path); string(got) != "four" {
+		t.Errorf("got %q, want four", got)
+	}
+}

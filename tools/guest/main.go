@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"lightmetal/tools/lmb"
+)
+
+// Exit statuses of the harness itself; all others are lmrun's.
+const (
+	exitUsage  = 64
+	exitNoFile = 66
+	exitFailed = 70
+)
+
+func main() {
+	exit, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err)
+	}
+	os.Exit(exit)
+}
+
+func run(args []string) (exit int, err error) {
+	m := &machine{files: map[string][]byte{}, stdout: os.Stdout}
+	flags := flag.NewFlagSet("guest", flag.ContinueOnError)
+	flags.StringVar(&m.kernel, "kernel", "", "arm64 kernel `image`")
+	flags.StringVar(&m.lmrun, "lmrun", "", "static arm64 lmrun `binary`")
+	flags.StringVar(&m.dir, "dir", "", "`folder` for the machine's files, which stay there; default: a temporary one")
+	flags.StringVar(&m.trace, "trace", "", "write QEMU's trace of device accesses to `file`")
+	flags.DurationVar(&m.timeout, "timeout", time.Minute, "hard limit for the whole run")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: guest -kernel K -lmrun BIN [flags] IMAGE.lmb [-- lmrun flags]")
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return exitUsage, nil // Parse has said why
+	}
+	rest := flags.Args()
+	if m.kernel == "" || m.lmrun == "" || len(rest) == 0 {
+		flags.Usage()
+		return exitUsage, nil
+	}
+	path, rest := rest[0], rest[1:]
+	if len(rest) > 0 && rest[0] == "--" {
+		rest = rest[1:]
+	}
+	if m.dir == "" {
+		if m.dir, err = os.MkdirTemp("", "lightmetal-guest-"); err != nil {
+			return exitFailed, err
+		}
+		defer os.RemoveAll(m.dir)
+	}
+	if exit, err = m.replay(path, rest); errors.Is(err, fs.ErrNotExist) {
+		return exitNoFile, err
+	}
+	return exit, err
+}
+
+// replay boots the machine with an image and lmrun's flags, and brings the
+// outputs back.
+func (m *machine) replay(path string, flags []string) (exit int, err error) {
+	file, err := os.ReadFile(path)
+	if err != nil {
+		return exitFailed, err
+	}
+	image, err := lmb.Decode(file)
+	if err != nil {
+		image = &lmb.Image{} // that it is bad is lmrun's to say
+	}
+	outputs, err := m.bind(flags, image)
+	if err != nil {
+		return exitUsage, err
+	}
+	m.files["/image.lmb"] = file
+	m.args = append(m.args, "/image.lmb")
+	if exit, err = m.boot(); err != nil {
+		return exitFailed, err
+	}
+	if exit != 0 {
+		return exit, nil
+	}
+	for i := range outputs {
+		if err := outputs[i].fetch(); err != nil {
+			return exitFailed, err
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,259 @@
+// Package record reads what the recorder writes: all traffic between a host
+// program and a device that a libttsim.so simulates. FORMAT.md describes the
+// text, shim/record.c is the recorder.
+package record
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Capture is one recording.
+type Capture struct {
+	Vendor, Device uint16 // PCI ids
+	Bars           [6]Bar
+	Records        []Record
+}
+
+// Bar is a base address register; size 0: the device does not have it.
+type Bar struct {
+	Base uint64 // physical address inside the simulator
+	Size uint64 // bytes
+}
+
+// Record is one call of the host program, or one access of the device to host
+// memory inside the call before it.
+type Record struct {
+	Line   int // in the text
+	Kind   Kind
+	Bar    uint8  // of BarWrite and BarRead
+	Bdf    uint32 // bus, device, function of ConfigWrite and ConfigRead
+	Offset uint64 // bytes into the BAR or configuration space; the address of HostWrite and HostRead
+	Data   []byte // lowest address first; nil for Clock
+	Clocks uint32 // of Clock
+}
+
+// Kind is what a record is about.
+type Kind uint8
+
+const (
+	BarWrite    Kind = 1 + iota // the host wrote
+	BarRead                     // the host read
+	ConfigWrite                 // the host wrote PCI configuration space
+	ConfigRead                  // the host read PCI configuration space
+	HostWrite                   // the device wrote host memory
+	HostRead                    // the device read host memory
+	Clock                       // time passed in the device
+)
+
+var kinds = map[string]Kind{
+	"W": BarWrite, "R": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead, "CLK": Clock,
+}
+
+// Error is a defect of a recording and where it lies, both counted from 1.
+type Error struct {
+	Line, Column int
+	Err          error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %v", e.Line, e.Column, e.Err) }
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrCut is in the error of a recording without an end: the program crashed,
+// or the simulator rejected the access that the last line announces.
+var ErrCut = errors.New("the recording has no END line: the program ended, or the simulator stopped it, at the last access")
+
+// Read reads a whole recording. The error is an *Error, or that of r. Where
+// it is ErrCut the Capture holds every record before the cut, and may be used;
+// with every other error it is nil.
+func Read(r io.Reader) (*Capture, error) {
+	p := parser{from: bufio.NewReader(r)}
+	p.header()
+	for p.err == nil && !p.ended {
+		p.record()
+	}
+	if p.err == nil {
+		p.nothingMore()
+	}
+	if p.err != nil && !errors.Is(p.err, ErrCut) {
+		return nil, p.err
+	}
+	return &p.capture, p.err
+}
+
+// parser keeps its first error; after it nothing else happens.
+type parser struct {
+	from    *bufio.Reader
+	capture Capture
+	ended   bool
+	err     error
+
+	line   int
+	fields []string
+	taken  int // of fields
+}
+
+// fail names the field that was taken last.
+func (p *parser) fail(format string, values ...any) {
+	if p.err != nil {
+		return
+	}
+	column := 1
+	for _, f := range p.fields[:max(p.taken-1, 0)] {
+		column += len(f) + 1
+	}
+	p.err = &Error{p.line, column, fmt.Errorf(format, values...)}
+}
+
+// next goes to the next line. A line without a newline is cut, as is a file
+// without a next line.
+func (p *parser) next() {
+	if p.err != nil {
+		return
+	}
+	text, err := p.from.ReadString('\n')
+	p.line++
+	p.fields, p.taken = strings.Split(strings.TrimSuffix(text, "\n"), " "), 0
+	if err == io.EOF {
+		p.taken = len(p.fields)
+		p.fail("%w", ErrCut)
+	} else if err != nil {
+		p.err = err
+	}
+}
+
+// field takes the next field of the line.
+func (p *parser) field() string {
+	if p.taken++; p.taken > len(p.fields) {
+		p.fields = append(p.fields, "")
+	}
+	return p.fields[p.taken-1]
+}
+
+// number takes the next field, an unsigned number of so many bits.
+func (p *parser) number(what string, base, bits int) uint64 {
+	f := p.field()
+	n, err := strconv.ParseUint(f, base, bits)
+	if err != nil {
+		p.fail("%s %q is no number in base %d of %d bits", what, f, base, bits)
+	}
+	return n
+}
+
+// word takes the next field, which must be w.
+func (p *parser) word(w string) {
+	if f := p.field(); f != w {
+		p.fail("%q where %q belongs", f, w)
+	}
+}
+
+// end fails where the line goes on.
+func (p *parser) end() {
+	if p.taken < len(p.fields) {
+		p.fail("%q after the end of the record", p.field())
+	}
+}
+
+func (p *parser) header() {
+	p.next()
+	p.word("LMRECORD")
+	p.word("1")
+	p.end()
+	p.next()
+	p.word("DEVICE")
+	p.capture.Vendor = uint16(p.number("vendor", 16, 16))
+	p.capture.Device = uint16(p.number("device", 16, 16))
+	p.end()
+	for bar := 0; bar < len(p.capture.Bars); bar += 2 {
+		p.next()
+		p.word("BAR")
+		p.word(strconv.Itoa(bar))
+		p.capture.Bars[bar] = Bar{p.number("base", 16, 64), p.number("size", 16, 64)}
+		p.end()
+	}
+	if errors.Is(p.err, ErrCut) {
+		p.err = &Error{p.line, 1, errors.New("the recording ends in its header")}
+	}
+}
+
+// record takes one record, or the END line.
+func (p *parser) record() {
+	p.next()
+	if p.err != nil {
+		return
+	}
+	name := p.field()
+	if name == "END" {
+		p.count()
+		return
+	}
+	r := Record{Line: p.line, Kind: kinds[name]}
+	switch r.Kind {
+	case BarWrite, BarRead:
+		p.barAccess(&r)
+	case ConfigWrite, ConfigRead:
+		p.configAccess(&r)
+	case HostWrite, HostRead:
+		p.access(&r)
+	case Clock:
+		r.Clocks = uint32(p.number("count", 10, 32))
+	default:
+		p.fail("%q is no kind of record", name)
+	}
+	p.end()
+	p.capture.Records = append(p.capture.Records, r)
+}
+
+func (p *parser) barAccess(r *Record) {
+	bar := p.number("BAR", 10, 8)
+	if bar >= uint64(len(p.capture.Bars)) || p.capture.Bars[bar].Size == 0 {
+		p.fail("the device has no BAR %d", bar)
+		return
+	}
+	r.Bar = uint8(bar)
+	p.access(r)
+	if size := p.capture.Bars[bar].Size; r.Offset > size || uint64(len(r.Data)) > size-r.Offset {
+		p.fail("%d bytes at %#x do not lie in BAR %d, which has %#x bytes", len(r.Data), r.Offset, bar, size)
+	}
+}
+
+func (p *parser) configAccess(r *Record) {
+	r.Bdf = uint32(p.number("bdf", 16, 32))
+	p.access(r)
+	if len(r.Data) != 4 {
+		p.fail("a configuration access of %d bytes", len(r.Data))
+	}
+}
+
+// access takes offset, size and data.
+func (p *parser) access(r *Record) {
+	r.Offset = p.number("offset", 16, 64)
+	size := p.number("size", 10, 32)
+	data, err := hex.DecodeString(p.field())
+	if err != nil || uint64(len(data)) != size || size == 0 {
+		p.fail("the data is not %d bytes in hexadecimal digits", size)
+	}
+	r.Data = data
+}
+
+// count takes the END line.
+func (p *parser) count() {
+	p.ended = true
+	if n := p.number("count", 10, 64); n != uint64(len(p.capture.Records)) {
+		p.fail("END counts %d records, there are %d", n, len(p.capture.Records))
+	}
+	p.end()
+}
+
+// nothingMore fails where something follows the END line.
+func (p *parser) nothingMore() {
+	p.line, p.fields, p.taken = p.line+1, nil, 0
+	if _, err := p.from.ReadByte(); err != io.EOF {
+		p.fail("text after the END line")
+	}
+}

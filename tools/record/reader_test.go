@@ -1,0 +1,104 @@
+package record
+
+import (
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+const header = "LMRECORD 1\nDEVICE 1e52 401e\nBAR 0 100000000 20000000\nBAR 2 120000000 100000\nBAR 4 0 0\n"
+
+func TestReadGivesEveryKindOfRecord(t *testing.T) {
+	c, err := Read(strings.NewReader(header +
+		"W 0 1fc00530 8 0010040000000000\nR 2 fffff 1 ff\nCW 0 4 4 06000000\nCR 8 0 4 ffffffff\nHW fffffffff0 2 0102\nHR 10 3 aabbCC\nCLK 4294967295\nEND 7\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Capture{
+		Vendor: 0x1e52, Device: 0x401e,
+		Bars: [6]Bar{0: {0x100000000, 0x20000000}, 2: {0x120000000, 0x100000}},
+		Records: []Record{
+			{Line: 6, Kind: BarWrite, Offset: 0x1fc00530, Data: []byte{0, 0x10, 4, 0, 0, 0, 0, 0}},
+			{Line: 7, Kind: BarRead, Bar: 2, Offset: 0xfffff, Data: []byte{0xff}},
+			{Line: 8, Kind: ConfigWrite, Offset: 4, Data: []byte{6, 0, 0, 0}},
+			{Line: 9, Kind: ConfigRead, Bdf: 8, Data: []byte{0xff, 0xff, 0xff, 0xff}},
+			{Line: 10, Kind: HostWrite, Offset: 0xfffffffff0, Data: []byte{1, 2}},
+			{Line: 11, Kind: HostRead, Offset: 0x10, Data: []byte{0xaa, 0xbb, 0xcc}},
+			{Line: 12, Kind: Clock, Clocks: 4294967295},
+		},
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+}
+
+func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "1:1: the recording ends in its header"},
+		{"hello\n", `1:1: "hello" where "LMRECORD" belongs`},
+		{"LMRECORD 2\n", `1:10: "2" where "1" belongs`},
+		{"LMRECORD 1 \n", `1:12: "" after the end of the record`},
+		{"LMRECORD 1\nDEVICE 1e52 1401e\n", `2:13: device "1401e" is no number in base 16 of 16 bits`},
+		{"LMRECORD 1\nDEVICE 1e52\n", `2:13: device "" is no number in base 16 of 16 bits`},
+		{"LMRECORD 1\nDEVICE 1e52 401e\nBAR 2 0 0\n", `3:5: "2" where "0" belongs`},
+		{header[:60], "4:1: the recording ends in its header"},
+		{header + "X 0\n", `6:1: "X" is no kind of record`},
+		{header + "\n", `6:1: "" is no kind of record`},
+		{header + "W 1 0 4 00000000\n", "6:3: the device has no BAR 1"},
+		{header + "W 4 0 4 00000000\n", "6:3: the device has no BAR 4"},
+		{header + "W 6 0 4 00000000\n", "6:3: the device has no BAR 6"},
+		{header + "W -1 0 4 00000000\n", `6:3: BAR "-1" is no number in base 10 of 8 bits`},
+		{header + "W 0 0x0 4 00000000\n", `6:5: offset "0x0" is no number in base 16 of 64 bits`},
+		{header + "W 0 0 4 000000\n", "6:9: the data is not 4 bytes in hexadecimal digits"},
+		{header + "W 0 0 4 0000000g\n", "6:9: the data is not 4 bytes in hexadecimal digits"},
+		{header + "W 0 0 0 \n", "6:9: the data is not 0 bytes in hexadecimal digits"},
+		{header + "W 0 0 4294967296 00\n", `6:7: size "4294967296" is no number in base 10 of 32 bits`},
+		{header + "W 0 0 1 00 00\n", `6:12: "00" after the end of the record`},
+		{header + "W 0 20000000 1 00\n", "6:16: 1 bytes at 0x20000000 do not lie in BAR 0, which has 0x20000000 bytes"},
+		{header + "W 0 1fffffff 2 0000\n", "6:16: 2 bytes at 0x1fffffff do not lie in BAR 0, which has 0x20000000 bytes"},
+		{header + "W 0 ffffffffffffffff 2 0000\n", "6:24: 2 bytes at 0xffffffffffffffff do not lie in BAR 0, which has 0x20000000 bytes"},
+		{header + "R 0 0 4\n", "6:9: the data is not 4 bytes in hexadecimal digits"},
+		{header + "CR 0 0 2 0000\n", "6:10: a configuration access of 2 bytes"},
+		{header + "CLK 4294967296\n", `6:5: count "4294967296" is no number in base 10 of 32 bits`},
+		{header + "CLK 1\nEND 2\n", "7:5: END counts 2 records, there are 1"},
+		{header + "END 0\nCLK 1\n", "7:1: text after the END line"},
+		{header + "END 0\r\n", `6:5: count "0\r" is no number in base 10 of 64 bits`},
+	} {
+		capture, err := Read(strings.NewReader(c.text))
+		var where *Error
+		if err == nil || err.Error() != c.want || !errors.As(err, &where) || capture != nil {
+			t.Errorf("%q:\n got %v\nwant %v", c.text, err, c.want)
+		}
+	}
+}
+
+func TestCutRecordingGivesWhatCameBefore(t *testing.T) {
+	for _, tail := range []string{"", "R 0 0 4", "R 0 0 4 0000", "W 0 0 4 00000000", "END 1"} {
+		c, err := Read(strings.NewReader(header + "CLK 5\n" + tail))
+		if !errors.Is(err, ErrCut) || len(c.Records) != 1 || c.Records[0].Clocks != 5 {
+			t.Errorf("%q: %v, %+v", tail, err, c)
+		}
+	}
+}
+
+func TestReadPassesOnTheErrorOfItsReader(t *testing.T) {
+	broken := errors.New("broken")
+	c, err := Read(io.MultiReader(strings.NewReader(header), iotest.ErrReader(broken)))
+	if c != nil || !errors.Is(err, broken) {
+		t.Errorf("%v, %+v", err, c)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(header + "W 0 1fc00530 8 0010040000000000\nCLK 1\nEND 2\n")
+	f.Add(header + "R 2 fffff 1 ff\nHW 0 2 0102\nCR 8 0 4 ffffffff\nR 0 0 4")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := Read(strings.NewReader(text))
+		if (c == nil) != (err != nil && !errors.Is(err, ErrCut)) {
+			t.Errorf("%v with %+v", err, c)
+		}
+	})
+}

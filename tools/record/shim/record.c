@@ -1,0 +1,338 @@
+// A stand-in for libttsim.so that records. A program which loads it instead of
+// the simulator runs unchanged: every call goes on to the real library, and
+// all BAR, configuration and DMA traffic and every clock step is written down
+// first. ../FORMAT.md says what the lines mean.
+//
+//     gcc -O2 -Wall -shared -fPIC -o librecord.so record.c -ldl
+//     LM_RECORD_LIBRARY=libttsim.so LM_RECORD_FILE=out.record program librecord.so
+//
+// The interface is docs/libttsim_api.md in github.com/tenstorrent/ttsim. The
+// library ends the process with _Exit on an access it rejects, so whatever is
+// known of an access is in the file before the access is made.
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT void libttsim_init(void);
+
+typedef void dma_read(uint64_t address, void *p, uint32_t size);
+typedef void dma_write(uint64_t address, const void *p, uint32_t size);
+
+static struct {
+	void (*init)(void);
+	void (*exit)(void);
+	void (*set_pci_dma_mem_callbacks)(dma_read *, dma_write *);
+	uint32_t (*pci_config_rd32)(uint32_t bdf, uint32_t offset);
+	void (*pci_config_wr32)(uint32_t bdf, uint32_t offset, uint32_t value);
+	void (*pci_mem_rd_bytes)(uint64_t address, void *p, uint32_t size);
+	void (*pci_mem_wr_bytes)(uint64_t address, const void *p, uint32_t size);
+	void (*clock)(uint32_t n);
+	void (*tile_rd_bytes)(uint32_t x, uint32_t y, uint64_t address, void *p, uint32_t size);
+	void (*tile_wr_bytes)(uint32_t x, uint32_t y, uint64_t address, const void *p, uint32_t size);
+} real;
+
+// The devices whose BAR sizes are known: the library has no documented way to
+// ask for them.
+static const struct device {
+	uint16_t vendor, device;
+	uint64_t size[6];
+} devices[] = {
+	{0x1e52, 0x401e, {[0] = 512ull << 20, [2] = 1ull << 20, [4] = 32ull << 20}}, // Wormhole
+	{0x1e52, 0xb140, {[0] = 512ull << 20, [2] = 1ull << 20, [4] = 32ull << 30}}, // Blackhole
+};
+
+static const struct device *device;
+static uint64_t base[6];
+
+static dma_read *client_read;
+static dma_write *client_write;
+
+__attribute__((noreturn, format(printf, 1, 2))) static void die(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	fputs("lightmetal recorder: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+	_exit(70);
+}
+
+// ---- the file
+
+static int file = -1;
+static pid_t owner;      // a forked copy of the process must not write
+static uint64_t records; // lines after the header
+static bool ended;
+
+// Text that is not in the file yet.
+static struct text {
+	char *at;
+	size_t size, room;
+} now, nested;
+
+static void grow(struct text *t, size_t more)
+{
+	if (t->size + more <= t->room)
+		return;
+	t->room = 2 * (t->size + more);
+	t->at = realloc(t->at, t->room);
+	if (!t->at)
+		die("out of memory for a record of %zu bytes", more);
+}
+
+__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
+{
+	va_list args;
+	grow(t, 128); // no line has more but for its data
+	va_start(args, format);
+	t->size += vsnprintf(t->at + t->size, 128, format, args);
+	va_end(args);
+}
+
+// put_data ends a line with the bytes of an access, lowest address first.
+static void put_data(struct text *t, const void *p, uint32_t size)
+{
+	static const char digit[] = "0123456789abcdef";
+	const uint8_t *b = p;
+	grow(t, 2 * (size_t)size + 2);
+	char *to = t->at + t->size;
+	*to++ = ' ';
+	for (uint32_t i = 0; i < size; i++) {
+		*to++ = digit[b[i] >> 4];
+		*to++ = digit[b[i] & 15];
+	}
+	*to++ = '\n';
+	t->size = to - t->at;
+}
+
+static void flush(struct text *t)
+{
+	const char *p = t->at;
+	if (getpid() != owner)
+		t->size = 0;
+	while (t->size > 0) {
+		ssize_t n = write(file, p, t->size);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			die("writing the capture: %s", strerror(errno));
+		p += n;
+		t->size -= n;
+	}
+}
+
+// put_line writes a whole record. The device may touch host memory while it
+// answers a load; the line of the load is half written then, and those of the
+// host memory wait for its end.
+static bool loading;
+
+static void put_line(struct text *t)
+{
+	records++;
+	if (!loading)
+		flush(t);
+}
+
+static void end_load(struct text *t, const void *p, uint32_t size)
+{
+	put_data(t, p, size);
+	records++;
+	flush(t);
+	loading = false;
+	flush(&nested);
+}
+
+static void put_end(void)
+{
+	if (ended || file < 0)
+		return;
+	ended = true;
+	put(&now, "END %" PRIu64 "\n", records);
+	flush(&now);
+}
+
+// A program that returns from main without libttsim_exit has ended too.
+__attribute__((destructor)) static void at_exit(void) { put_end(); }
+
+// ---- the real library
+
+static void *symbol(void *library, const char *name)
+{
+	void *p = dlsym(library, name);
+	if (!p)
+		die("%s", dlerror());
+	return p;
+}
+
+// open_real runs when the recorder is loaded, before any call can come.
+__attribute__((constructor)) static void open_real(void)
+{
+	const char *name = getenv("LM_RECORD_LIBRARY"), *to = getenv("LM_RECORD_FILE");
+	if (!name || !*name)
+		die("LM_RECORD_LIBRARY must name the real libttsim.so");
+	if (!to || !*to)
+		die("LM_RECORD_FILE must name the capture to write");
+	void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		die("LM_RECORD_LIBRARY: %s", dlerror());
+	real.init = symbol(library, "libttsim_init");
+	real.exit = symbol(library, "libttsim_exit");
+	real.set_pci_dma_mem_callbacks = symbol(library, "libttsim_set_pci_dma_mem_callbacks");
+	real.pci_config_rd32 = symbol(library, "libttsim_pci_config_rd32");
+	real.pci_config_wr32 = symbol(library, "libttsim_pci_config_wr32");
+	real.pci_mem_rd_bytes = symbol(library, "libttsim_pci_mem_rd_bytes");
+	real.pci_mem_wr_bytes = symbol(library, "libttsim_pci_mem_wr_bytes");
+	real.clock = symbol(library, "libttsim_clock");
+	real.tile_rd_bytes = symbol(library, "libttsim_tile_rd_bytes");
+	real.tile_wr_bytes = symbol(library, "libttsim_tile_wr_bytes");
+	if (real.init == libttsim_init)
+		die("LM_RECORD_LIBRARY names the recorder itself");
+	file = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (file < 0)
+		die("LM_RECORD_FILE %s: %s", to, strerror(errno));
+	owner = getpid();
+}
+
+// put_header asks the library what it is: ids at 0x00, BARs from 0x10 on.
+static void put_header(void)
+{
+	uint32_t ids = real.pci_config_rd32(0, 0);
+	for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
+		if (ids == (devices[i].vendor | (uint32_t)devices[i].device << 16))
+			device = &devices[i];
+	if (!device)
+		die("the library simulates %04x:%04x, which the recorder does not know", ids & 0xffff, ids >> 16);
+	if (real.pci_config_rd32(1 << 3, 0) != UINT32_MAX)
+		die("the library simulates several chips; one can be recorded");
+	put(&now, "LMRECORD 1\nDEVICE %04x %04x\n", device->vendor, device->device);
+	for (uint32_t bar = 0; bar < 6; bar += 2) {
+		uint64_t low = real.pci_config_rd32(0, 0x10 + 4 * bar), high = real.pci_config_rd32(0, 0x14 + 4 * bar);
+		base[bar] = (low & ~15ull) | high << 32;
+		put(&now, "BAR %u %" PRIx64 " %" PRIx64 "\n", bar, base[bar], device->size[bar]);
+	}
+	flush(&now);
+}
+
+// bar_of gives the BAR that an address lies in, and the offset in it. The
+// library rejects all other addresses.
+static uint32_t bar_of(uint64_t address, uint64_t *offset)
+{
+	if (!device)
+		die("access before libttsim_init");
+	for (uint32_t bar = 0; bar < 6; bar += 2)
+		if (address - base[bar] < device->size[bar]) {
+			*offset = address - base[bar];
+			return bar;
+		}
+	die("access at 0x%" PRIx64 ", which is in no BAR", address);
+}
+
+// ---- the ten entry points
+
+EXPORT void libttsim_init(void)
+{
+	if (device)
+		die("libttsim_init is called twice; a capture holds one run");
+	real.init();
+	put_header();
+}
+
+EXPORT void libttsim_exit(void)
+{
+	put_end();
+	real.exit();
+}
+
+static void recorded_read(uint64_t address, void *p, uint32_t size)
+{
+	struct text *t = loading ? &nested : &now;
+	client_read(address, p, size);
+	put(t, "HR %" PRIx64 " %u", address, size);
+	put_data(t, p, size);
+	put_line(t);
+}
+
+static void recorded_write(uint64_t address, const void *p, uint32_t size)
+{
+	struct text *t = loading ? &nested : &now;
+	put(t, "HW %" PRIx64 " %u", address, size);
+	put_data(t, p, size);
+	put_line(t);
+	client_write(address, p, size);
+}
+
+EXPORT void libttsim_set_pci_dma_mem_callbacks(dma_read *rd, dma_write *wr)
+{
+	client_read = rd;
+	client_write = wr;
+	real.set_pci_dma_mem_callbacks(rd ? recorded_read : NULL, wr ? recorded_write : NULL);
+}
+
+EXPORT uint32_t libttsim_pci_config_rd32(uint32_t bdf, uint32_t offset)
+{
+	put(&now, "CR %x %x 4", bdf, offset);
+	flush(&now);
+	loading = true;
+	uint32_t value = real.pci_config_rd32(bdf, offset);
+	end_load(&now, &value, sizeof value);
+	return value;
+}
+
+EXPORT void libttsim_pci_config_wr32(uint32_t bdf, uint32_t offset, uint32_t value)
+{
+	put(&now, "CW %x %x 4", bdf, offset);
+	put_data(&now, &value, sizeof value);
+	put_line(&now);
+	real.pci_config_wr32(bdf, offset, value);
+}
+
+EXPORT void libttsim_pci_mem_rd_bytes(uint64_t address, void *p, uint32_t size)
+{
+	uint64_t offset;
+	uint32_t bar = bar_of(address, &offset);
+	put(&now, "R %u %" PRIx64 " %u", bar, offset, size);
+	flush(&now);
+	loading = true;
+	real.pci_mem_rd_bytes(address, p, size);
+	end_load(&now, p, size);
+}
+
+EXPORT void libttsim_pci_mem_wr_bytes(uint64_t address, const void *p, uint32_t size)
+{
+	uint64_t offset;
+	uint32_t bar = bar_of(address, &offset);
+	put(&now, "W %u %" PRIx64 " %u", bar, offset, size);
+	put_data(&now, p, size);
+	put_line(&now);
+	real.pci_mem_wr_bytes(address, p, size);
+}
+
+EXPORT void libttsim_clock(uint32_t n)
+{
+	put(&now, "CLK %u\n", n);
+	put_line(&now);
+	real.clock(n);
+}
+
+// Wormhole and Blackhole refuse both, so nothing is there to record.
+EXPORT void libttsim_tile_rd_bytes(uint32_t x, uint32_t y, uint64_t address, void *p, uint32_t size)
+{
+	real.tile_rd_bytes(x, y, address, p, size);
+}
+
+EXPORT void libttsim_tile_wr_bytes(uint32_t x, uint32_t y, uint64_t address, const void *p, uint32_t size)
+{
+	real.tile_wr_bytes(x, y, address, p, size);
+}

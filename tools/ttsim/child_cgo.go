@@ -1,0 +1,154 @@
+//go:build cgo
+
+package ttsim
+
+/*
+#cgo LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void (*sim_init)(void);
+static void (*sim_exit)(void);
+static void (*sim_set_dma)(void (*)(uint64_t, void *, uint32_t), void (*)(uint64_t, const void *, uint32_t));
+static uint32_t (*sim_config_rd)(uint32_t, uint32_t);
+static void (*sim_config_wr)(uint32_t, uint32_t, uint32_t);
+static void (*sim_rd)(uint64_t, void *, uint32_t);
+static void (*sim_wr)(uint64_t, const void *, uint32_t);
+static void (*sim_clock)(uint32_t);
+
+// Nothing of this process's memory is the device's to touch.
+static void refuse_dma(const char *verb, uint64_t address, uint32_t size) {
+	printf("ERROR: the device %s %u bytes of host memory at 0x%llx; "
+	       "a simulated device has no host memory here\n", verb, size, (unsigned long long)address);
+	fflush(stdout);
+	_Exit(1);
+}
+static void dma_rd(uint64_t address, void *p, uint32_t size) { refuse_dma("reads", address, size); }
+static void dma_wr(uint64_t address, const void *p, uint32_t size) { refuse_dma("writes", address, size); }
+
+// sim_open gives NULL, or what is wrong with the library.
+static const char *sim_open(const char *path) {
+	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!h)
+		return dlerror();
+	struct { const char *name; void *to; } symbols[] = {
+		{"libttsim_init", &sim_init},
+		{"libttsim_exit", &sim_exit},
+		{"libttsim_set_pci_dma_mem_callbacks", &sim_set_dma},
+		{"libttsim_pci_config_rd32", &sim_config_rd},
+		{"libttsim_pci_config_wr32", &sim_config_wr},
+		{"libttsim_pci_mem_rd_bytes", &sim_rd},
+		{"libttsim_pci_mem_wr_bytes", &sim_wr},
+		{"libttsim_clock", &sim_clock},
+	};
+	for (unsigned i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+		void *p = dlsym(h, symbols[i].name);
+		if (!p)
+			return dlerror();
+		*(void **)symbols[i].to = p;
+	}
+	sim_set_dma(dma_rd, dma_wr);
+	sim_init();
+	return NULL;
+}
+
+static void sim_call_exit(void) { sim_exit(); }
+static uint32_t sim_call_config_rd(uint32_t offset) { return sim_config_rd(0, offset); }
+static void sim_call_config_wr(uint32_t offset, uint32_t value) { sim_config_wr(0, offset, value); }
+static void sim_call_rd(uint64_t address, void *p, uint32_t size) { sim_rd(address, p, size); }
+static void sim_call_wr(uint64_t address, void *p, uint32_t size) { sim_wr(address, p, size); }
+static void sim_call_clock(uint32_t n) { sim_clock(n); }
+*/
+import "C"
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unsafe"
+)
+
+const built = true
+
+// ChildMain turns a process that Open started into the simulator, and never
+// returns from it; in every other process it does nothing. A program that uses
+// this package calls it before anything else, a test from TestMain.
+func ChildMain() {
+	path, child := os.LookupEnv(childVariable)
+	if !child {
+		return
+	}
+	if err := serve(path, os.NewFile(childSocket, "parent")); err != nil {
+		fmt.Fprintln(os.Stderr, "ERROR:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serve loads the library and answers requests until the parent asks for the
+// end, or is gone.
+func serve(path string, parent io.ReadWriter) error {
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	if wrong := C.sim_open(name); wrong != nil {
+		return errors.New(C.GoString(wrong))
+	}
+	var head [requestSize]byte
+	buffer := make([]byte, replySize+chunkMax)
+	binary.LittleEndian.PutUint64(buffer, hello)
+	if _, err := parent.Write(buffer[:replySize]); err != nil {
+		return err
+	}
+	for {
+		if _, err := io.ReadFull(parent, head[:]); err != nil {
+			return err
+		}
+		r := decodeRequest(&head)
+		n, err := answer(r, buffer, parent)
+		if err != nil {
+			return err
+		}
+		if _, err := parent.Write(buffer[:n]); err != nil || r.op == opExit {
+			return err
+		}
+	}
+}
+
+// answer carries out one request, which may end the process, and gives the
+// size of the answer it left in buffer.
+func answer(r request, buffer []byte, parent io.Reader) (n int, err error) {
+	reply, data := buffer[:replySize], buffer[replySize:]
+	clear(reply)
+	size := C.uint32_t(r.size)
+	switch address := C.uint64_t(r.address); r.op {
+	case opLoad:
+		C.sim_call_rd(address, unsafe.Pointer(&reply[0]), size)
+		C.sim_call_clock(C.uint32_t(r.value))
+	case opStore:
+		binary.LittleEndian.PutUint64(data, r.value)
+		C.sim_call_wr(address, unsafe.Pointer(&data[0]), size)
+	case opCopyIn:
+		if _, err := io.ReadFull(parent, data[:r.size]); err != nil {
+			return 0, err
+		}
+		C.sim_call_wr(address, unsafe.Pointer(&data[0]), size)
+	case opCopyOut:
+		C.sim_call_rd(address, unsafe.Pointer(&data[0]), size)
+		return replySize + int(r.size), nil
+	case opConfigLoad:
+		binary.LittleEndian.PutUint64(reply, uint64(C.sim_call_config_rd(C.uint32_t(address))))
+	case opConfigStore:
+		C.sim_call_config_wr(C.uint32_t(address), C.uint32_t(r.value))
+	case opClock:
+		C.sim_call_clock(C.uint32_t(r.value))
+	case opExit:
+		C.sim_call_exit()
+	default:
+		return 0, fmt.Errorf("request %d is unknown", r.op)
+	}
+	return replySize, nil
+}

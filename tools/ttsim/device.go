@@ -1,0 +1,238 @@
+package ttsim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+)
+
+// Prefix starts the name of every device of this package; the rest is the path
+// of the library.
+const Prefix = "ttsim:"
+
+// Physical addresses of the BARs inside the simulator, 0: no such BAR
+// (src/libttsim.cpp: BAR0_BASE, BAR2_BASE, BAR4_BASE).
+var barBase = [6]uint64{0: 0x1_0000_0000, 2: 0x1_2000_0000, 4: 0x8_0000_0000}
+
+// Virtual time. The cores run at about 1 GHz, so one clock is one nanosecond.
+const (
+	// loadTime is what a load counts for in Now, in nanoseconds: about what
+	// one takes over PCIe. Without it a poll would wait for ever.
+	loadTime = 1000
+
+	// loadClocksMax bounds the clocks of one load. The first load of an
+	// address lets one clock pass; loads of the same address that follow, as
+	// a poll makes them, twice as many each. At the bound the clocks cost
+	// about as much as the load.
+	loadClocksMax = 64
+
+	// sleepClocksMax bounds the clocks of one Sleep, some tenths of a second
+	// of real time. Now counts all of the Sleep.
+	sleepClocksMax = 1_000_000
+)
+
+// Device is a simulated device. Like every hal.Device it is not for concurrent
+// use.
+type Device struct {
+	identity hal.Identity
+	board    *boards.Board
+	options  hal.Options
+	process  *process
+	windows  map[int]*port // by hardware window
+	refusal  string        // why Point refused
+	now      int64         // nanoseconds
+
+	polled     uint64 // address of the last load, if nothing came after it
+	loadClocks uint64 // clocks of the next load of it
+}
+
+// Open starts the library that a device name gives ("ttsim:/path/libttsim.so").
+// The options are hal.Open's. Errors are *hal.Fault.
+func Open(name string, options hal.Options) (*Device, error) {
+	d, err := open(name, options)
+	if err != nil {
+		return nil, &hal.Fault{Code: hal.NoDevice, Reason: name + ": " + err.Error()}
+	}
+	return d, nil
+}
+
+func open(name string, options hal.Options) (*Device, error) {
+	if !built {
+		return nil, errors.New("this program was built without cgo, which loading the simulator takes; build it with CGO_ENABLED=1 and a C compiler")
+	}
+	library, err := filepath.Abs(strings.TrimPrefix(name, Prefix))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(library); err != nil {
+		return nil, errors.New("no simulator library there; github.com/tenstorrent/ttsim has the sources and releases")
+	}
+	p, err := start(library)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{options: options, process: p, windows: map[int]*port{}}
+	if err := d.identify(name); err != nil {
+		p.end()
+		return nil, err
+	}
+	return d, nil
+}
+
+// identify asks the library what it simulates.
+func (d *Device) identify(name string) error {
+	ids, code := d.process.call(request{op: opConfigLoad}, nil, nil)
+	if code != hal.OK {
+		return errors.New(d.process.lastWord)
+	}
+	vendor, device := uint16(ids), uint16(ids>>16)
+	if d.board = boards.ByID(vendor, device); d.board == nil {
+		return fmt.Errorf("it simulates %04x:%04x, and there is no such board", vendor, device)
+	}
+	d.identity = hal.Identity{Name: name, Vendor: vendor, Device: device, Bars: d.board.Bars}
+	return nil
+}
+
+// Identity has the PCI ids that the library gives and the board's BAR sizes.
+func (d *Device) Identity() hal.Identity { return d.identity }
+
+// Refusal says why something was refused: the library's last word where it has
+// ended, after which every access fails; "" if nothing was.
+func (d *Device) Refusal() string {
+	if d.process.lastWord != "" {
+		return d.process.lastWord
+	}
+	return d.refusal
+}
+
+// Map gives access to a Bar, Tlb or Config window. Host windows are refused:
+// the device has no host memory to reach.
+func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
+	switch w.Kind {
+	case gen.WindowKindBar:
+		return d.mapBar(w)
+	case gen.WindowKindTlb:
+		return d.mapTlb(w)
+	case gen.WindowKindConfig:
+		return hal.NewAperture(&config{d}, w.Size, -1), nil
+	}
+	return d.refuse(hal.Refused, "window of kind %s: a simulated device has no host memory", w.Kind)
+}
+
+func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
+	if int(w.Bar) >= len(barBase) || barBase[w.Bar] == 0 {
+		return d.refuse(hal.WrongDevice, "there is no BAR %d", w.Bar)
+	}
+	size := d.board.Bars[w.Bar]
+	if w.Offset > size || w.Size > size-w.Offset {
+		return d.refuse(hal.WrongDevice, "BAR %d has %#x bytes, the window needs %#x at %#x", w.Bar, size, w.Size, w.Offset)
+	}
+	return hal.NewAperture(&port{device: d, bar: w.Bar, offset: w.Offset}, w.Size, -1), nil
+}
+
+func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
+	if d.board.TLB == nil {
+		return d.refuse(hal.WrongDevice, "%s has no movable windows", d.board.Title)
+	}
+	slot := d.chooseSlot(w)
+	if slot < 0 {
+		return d.refuse(hal.NoDevice, "no free hardware window of %#x bytes", w.Size)
+	}
+	g := d.board.TLB.Group(slot)
+	p := &port{device: d, bar: g.Bar, start: g.Start(slot), offset: g.Start(slot)}
+	d.windows[slot] = p
+	return hal.NewAperture(p, w.Size, slot), nil
+}
+
+// chooseSlot gives the hardware window for w: the one the options ask for, or
+// the one the image prefers where it is free, else the first free one that is
+// large enough; -1 if there is none.
+func (d *Device) chooseSlot(w fbs.Window) int {
+	if d.options.Slot >= 0 {
+		d.options.Slot++
+		return d.ifFree(d.options.Slot-1, w.Size)
+	}
+	if slot := d.ifFree(int(w.Slot), w.Size); slot >= 0 {
+		return slot
+	}
+	last := d.board.TLB.Groups[len(d.board.TLB.Groups)-1]
+	for slot := range last.First + last.Count {
+		if d.ifFree(slot, w.Size) >= 0 {
+			return slot
+		}
+	}
+	return -1
+}
+
+// ifFree gives slot if it can be a window of size bytes, else -1.
+func (d *Device) ifFree(slot int, size uint64) int {
+	g := d.board.TLB.Group(slot)
+	if g == nil || g.Kernel(slot) || g.Size < size || d.windows[slot] != nil {
+		return -1
+	}
+	return slot
+}
+
+func (d *Device) refuse(code hal.Code, format string, values ...any) (hal.Aperture, error) {
+	return hal.Aperture{}, &hal.Fault{Code: code, Reason: d.identity.Name + ": " + fmt.Sprintf(format, values...)}
+}
+
+// Point stores the configuration of the hardware window behind a. Where the
+// hardware window is larger than the image's, address may lie anywhere in it.
+func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
+	p := d.windows[a.Slot()]
+	if p == nil {
+		return hal.Usage
+	}
+	l := d.board.TLB
+	g := l.Group(a.Slot())
+	inside := address & (g.Size - 1)
+	words, ok := l.Encode(g, t, address-inside)
+	if !ok || inside+a.Size() > g.Size {
+		d.refusal = fmt.Sprintf("hardware window %d cannot be pointed at %#x of %+v", a.Slot(), address, t)
+		return hal.Refused
+	}
+	p.offset = p.start + inside
+	at := barBase[l.ConfigBar] + l.ConfigOffset + uint64(a.Slot())*l.ConfigStride
+	for i := range l.ConfigWords {
+		if code := d.store(at+uint64(i)*uint64(l.ConfigWidth), l.ConfigWidth, words[i]); code != hal.OK {
+			return code
+		}
+	}
+	return hal.OK
+}
+
+// Alive tells whether the library still runs.
+func (d *Device) Alive() bool {
+	ids, code := d.process.call(request{op: opConfigLoad}, nil, nil)
+	return code == hal.OK && uint16(ids) == d.identity.Vendor
+}
+
+// Now is the virtual time in nanoseconds since Open.
+func (d *Device) Now() int64 { return d.now }
+
+// Sleep lets the simulator's clock run.
+func (d *Device) Sleep(nanoseconds int64) {
+	if nanoseconds <= 0 {
+		return
+	}
+	d.now += nanoseconds
+	d.touch()
+	d.process.call(request{op: opClock, value: uint64(min(nanoseconds, sleepClocksMax))}, nil, nil)
+}
+
+// Close shuts the library down and collects its process. Closing a device that
+// has refused something is no error, nor is closing twice.
+func (d *Device) Close() error {
+	if err := d.process.end(); err != nil {
+		return &hal.Fault{Code: hal.Internal, Reason: d.identity.Name + ": " + err.Error()}
+	}
+	return nil
+}

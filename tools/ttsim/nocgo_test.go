@@ -1,0 +1,15 @@
+//go:build !cgo
+
+package ttsim
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestOpenWithoutCgoSaysSo(t *testing.T) {
+	_, err := Open("ttsim:/some/libttsim.so", imagesChoice)
+	if err == nil || !strings.Contains(err.Error(), "without cgo") {
+		t.Error(err)
+	}
+}

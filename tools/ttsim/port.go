@@ -1,0 +1,104 @@
+package ttsim
+
+import "lightmetal/hal"
+
+// touch notes an access that ends a run of loads of one address.
+func (d *Device) touch() { d.loadClocks = 1 }
+
+func (d *Device) load(address uint64, width uint8) (uint64, hal.Code) {
+	if d.polled != address {
+		d.touch()
+	}
+	clocks := d.loadClocks
+	d.polled, d.loadClocks = address, min(2*clocks, loadClocksMax)
+	d.now += loadTime
+	return d.process.call(request{op: opLoad, size: uint32(width), address: address, value: clocks}, nil, nil)
+}
+
+func (d *Device) store(address uint64, width uint8, value uint64) hal.Code {
+	d.touch()
+	_, code := d.process.call(request{op: opStore, size: uint32(width), address: address, value: value}, nil, nil)
+	return code
+}
+
+// port is a range of a BAR.
+type port struct {
+	device *Device
+	bar    uint8
+	offset uint64 // of the aperture in the BAR
+	start  uint64 // of the hardware window in the BAR, of a Tlb window
+}
+
+func (p *port) address(offset uint64) uint64 { return barBase[p.bar] + p.offset + offset }
+
+func (p *port) Load(offset uint64, width uint8) (uint64, hal.Code) {
+	return p.device.load(p.address(offset), width)
+}
+
+func (p *port) Store(offset uint64, width uint8, value uint64) hal.Code {
+	return p.device.store(p.address(offset), width, value)
+}
+
+// CopyIn writes data at offset in as few accesses as the library takes.
+func (p *port) CopyIn(offset uint64, data []byte) hal.Code {
+	return p.pieces(offset, data, func(address uint64, piece []byte) hal.Code {
+		_, code := p.device.process.call(request{op: opCopyIn, size: uint32(len(piece)), address: address}, piece, nil)
+		return code
+	})
+}
+
+// CopyOut reads into data from offset in as few accesses as the library takes.
+func (p *port) CopyOut(offset uint64, data []byte) hal.Code {
+	return p.pieces(offset, data, func(address uint64, piece []byte) hal.Code {
+		_, code := p.device.process.call(request{op: opCopyOut, size: uint32(len(piece)), address: address}, nil, piece)
+		return code
+	})
+}
+
+func (p *port) pieces(offset uint64, data []byte, do func(uint64, []byte) hal.Code) hal.Code {
+	p.device.touch()
+	for len(data) > 0 {
+		n := min(uint64(len(data)), chunkMax, p.room(p.offset+offset))
+		if code := do(p.address(offset), data[:n]); code != hal.OK {
+			return code
+		}
+		offset, data = offset+n, data[n:]
+	}
+	return hal.OK
+}
+
+// room is the number of bytes one access at an offset of the BAR may span: to
+// the end of the hardware window, or of the dword where no window lies.
+func (p *port) room(offset uint64) uint64 {
+	if l := p.device.board.TLB; l != nil {
+		if slot, inside, ok := l.Slot(p.bar, offset); ok {
+			return l.Group(slot).Size - inside
+		}
+	}
+	return 4 - offset%4
+}
+
+// config is PCI configuration space. The library has whole dwords only.
+type config struct{ device *Device }
+
+func (c *config) Load(offset uint64, width uint8) (uint64, hal.Code) {
+	word, code := c.dword(offset)
+	return word >> (offset % 4 * 8) & (1<<(8*width) - 1), code
+}
+
+func (c *config) Store(offset uint64, width uint8, value uint64) hal.Code {
+	word, code := c.dword(offset)
+	if code != hal.OK {
+		return code
+	}
+	shift := offset % 4 * 8
+	mask := uint64(1<<(8*width)-1) << shift
+	word = word&^mask | value<<shift&mask
+	_, code = c.device.process.call(request{op: opConfigStore, address: offset &^ 3, value: word}, nil, nil)
+	return code
+}
+
+func (c *config) dword(offset uint64) (uint64, hal.Code) {
+	c.device.now += loadTime
+	return c.device.process.call(request{op: opConfigLoad, address: offset &^ 3}, nil, nil)
+}
