@@ -270,6 +270,11 @@ cmd_gen() {
 	need flatc flatbuffers-compiler || { warn "gen: $missing is not here"; exit 69; }
 	rm -rf "$dir" && mkdir -p "$dir"
 	flatc --go --go-namespace gen -o "$dir" fbs/image.fbs
+	# Maps at package level are built at every start of a target. Arrays are not.
+	sed -i -E -e '/^var EnumValues/,/^}/d' \
+		-e 's/^var (EnumNames[A-Za-z]+) = map\[[A-Za-z]+\]string\{/var \1 = [...]string{/' \
+		-e 's/^\tif s, ok := (EnumNames[A-Za-z]+)\[v\]; ok \{/\tif int(v) < len(\1) {\n\t\ts := \1[v]/' "$dir"/gen/*.go
+	gofmt -w "$dir"/gen
 	go run ./tools/schemahash fbs/image.fbs >"$dir/schema_hash.go"
 	if [[ ${1:-} == --check ]]; then
 		diff -r "$dir/gen" fbs/gen && diff "$dir/schema_hash.go" fbs/schema_hash.go ||

@@ -3,17 +3,17 @@ module lightmetal
 go 1.26.0
 
 require (
-	github.com/campoy/embedmd v1.0.0 // indirect
-	github.com/cavaliergopher/cpio v1.0.1 // indirect
-	github.com/google/flatbuffers v25.12.19+incompatible // indirect
+	github.com/cavaliergopher/cpio v1.0.1
+	github.com/google/flatbuffers v25.12.19+incompatible
+	github.com/schollz/progressbar/v3 v3.19.1
+	github.com/spf13/cobra v1.10.2
+	golang.org/x/sys v0.49.0
+)
+
+require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
-	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
-	github.com/schollz/progressbar/v3 v3.19.1 // indirect
-	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.44.0 // indirect
-	gonum.org/v1/gonum v0.9.3 // indirect
 )

@@ -160,3 +160,24 @@ func (g *Group) Start(slot int) uint64 {
 func (g *Group) Kernel(slot int) bool {
 	return slot >= g.First+g.Count-g.KernelOwned
 }
+
+// Choose finds a hardware window of at least size bytes that is inside the
+// device's BARs, not the kernel driver's and not taken: the preferred one, else
+// the first. Groups go from small windows to large. It is -1 if there is none.
+func (l *TLB) Choose(prefer uint16, size uint64, bars *[6]uint64, taken func(slot int) bool) int {
+	fits := func(slot int) bool {
+		g := l.Group(slot)
+		return g != nil && g.Size >= size && !g.Kernel(slot) && g.Start(slot)+g.Size <= bars[g.Bar] && !taken(slot)
+	}
+	if fits(int(prefer)) {
+		return int(prefer)
+	}
+	for i := range l.Groups {
+		for slot := l.Groups[i].First; slot < l.Groups[i].First+l.Groups[i].Count; slot++ {
+			if fits(slot) {
+				return slot
+			}
+		}
+	}
+	return -1
+}

@@ -6,20 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options changes how a device is opened. The zero value is not the default:
-// slot 0 is a hardware window.
-type Options struct {
-	// Slot is the hardware window of the first Tlb window that is mapped,
-	// instead of the image's choice; each further one takes the next. -1: the
-	// image's choice.
-	Slot int
-}
-
 // Open opens a device by name: "pci:VVVV:DDDD" is the only function with that
 // vendor and device id, "pci:DDDD:BB:DD.F" the one at that address, all in hex.
 // It switches memory decoding on and refuses a function that a kernel driver
 // owns. The error is a *Fault whose reason says what to do next.
-func Open(name string, options Options) (Device, error) {
+func Open(name string) (Device, error) {
 	const usage = "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex"
 	kind, rest := cut(name, ':')
 	if kind != "pci" {
@@ -29,7 +20,7 @@ func Open(name string, options Options) (Device, error) {
 	if !ok {
 		return nil, &Fault{Usage, name + ": not a PCI device name" + usage}
 	}
-	return openPCI(name, n, options)
+	return openPCI(name, n)
 }
 
 // pciName is what follows "pci:": an address, or ids where that is empty.

@@ -42,7 +42,6 @@ type pci struct {
 	tlb       *boards.TLB // nil where the device has no movable windows
 	registers Aperture    // of the TLB, from the first window's on
 	windows   []Aperture  // by slot; the whole hardware window, size 0 where it is free
-	slot      int         // that the next Tlb window has to take, -1: any
 }
 
 type pciBar struct {
@@ -62,12 +61,12 @@ type pciMapping struct {
 	mem   []byte
 }
 
-func openPCI(name string, n pciName, options Options) (Device, error) {
+func openPCI(name string, n pciName) (Device, error) {
 	address, err := findPCI(name, n)
 	if err != nil {
 		return nil, err
 	}
-	d := &pci{folder: sysfs + "/" + address, config: -1, slot: options.Slot}
+	d := &pci{folder: sysfs + "/" + address, config: -1}
 	d.identity.Name = name
 	if err := d.open(address); err != nil {
 		d.Close()
@@ -274,9 +273,9 @@ func (d *pci) mapTLB(w fbs.Window) (Aperture, error) {
 	if err := d.mapRegisters(); err != nil {
 		return Aperture{}, err
 	}
-	slot, err := d.chooseSlot(w)
-	if err != nil {
-		return Aperture{}, err
+	slot := d.tlb.Choose(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot].size != 0 })
+	if slot < 0 {
+		return Aperture{}, &Fault{NoDevice, d.identity.Name + fbs.Text(": no hardware window of %x bytes is left; the image has too many, or too large, Tlb windows for this device", w.Size)}
 	}
 	g := d.tlb.Group(slot)
 	a, err := d.mapBar(g.Bar, w.Flags&fbs.FlagWriteCombining != 0, g.Offset+uint64(slot-g.First)*g.Size, g.Size)
@@ -307,46 +306,6 @@ func (d *pci) mapRegisters() (err error) {
 		d.windows = make([]Aperture, slots)
 	}
 	return err
-}
-
-// chooseSlot finds a hardware window: the one that Options name, else the one
-// that the image prefers, else the first that fits.
-func (d *pci) chooseSlot(w fbs.Window) (int, error) {
-	if d.slot >= 0 {
-		slot := d.slot
-		if why := d.unfit(slot, w.Size); why != "" {
-			return 0, &Fault{NoDevice, d.identity.Name + ": hardware window " + strconv.Itoa(slot) + " " + why + "; choose another or leave the choice to the image"}
-		}
-		d.slot++
-		return slot, nil
-	}
-	if w.Slot != fbs.NoSlot && d.unfit(int(w.Slot), w.Size) == "" {
-		return int(w.Slot), nil
-	}
-	for slot := range d.windows {
-		if d.unfit(slot, w.Size) == "" {
-			return slot, nil
-		}
-	}
-	return 0, &Fault{NoDevice, d.identity.Name + ": no hardware window of 0x" + hex(w.Size) + " bytes is left; the image has too many, or too large, Tlb windows for this device"}
-}
-
-// unfit says why a hardware window cannot be had, nothing if it can.
-func (d *pci) unfit(slot int, size uint64) string {
-	g := d.tlb.Group(slot)
-	switch {
-	case g == nil:
-		return "does not exist"
-	case slot >= g.First+g.Count-g.KernelOwned:
-		return "belongs to the kernel driver"
-	case d.windows[slot].size != 0:
-		return "is in use"
-	case g.Size < size:
-		return "has only 0x" + hex(g.Size) + " bytes"
-	case uint64(slot-g.First+1)*g.Size+g.Offset > d.bars[g.Bar].size:
-		return "lies outside BAR " + strconv.Itoa(int(g.Bar))
-	}
-	return ""
 }
 
 // Point implements Device. The first fence keeps earlier stores from landing

@@ -125,9 +125,9 @@ func (f *function) bind(driver string) {
 }
 
 // open opens the function and closes it when the test ends.
-func (f *function) open(slot int) *pci {
+func (f *function) open() *pci {
 	f.t.Helper()
-	d, err := Open("pci:"+f.address, Options{Slot: slot})
+	d, err := Open("pci:" + f.address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 		"pci:ABCD:EF01":     {Vendor: 0xabcd, Device: 0xef01, Bars: [6]uint64{2: 2 * mega}},
 		"pci:10000:E1:1F.7": {Vendor: 0xabcd, Device: 0xef01, Bars: [6]uint64{2: 2 * mega}},
 	} {
-		d, err := Open(name, Options{Slot: -1})
+		d, err := Open(name)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -206,26 +206,26 @@ func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
 		"pci:0000:000:01.0", "pci:000:00:01.0", "pci:000000000:00:01.0", "pci:0000:00:1.0", "pci:0000:00:01.0:", "pci:0000:00:01.0.0",
 		"pci:../..:00:01.0", "pci:0000:00:01.0/..", "pci: 234:11e8", "pci:1234:11e8\n",
 	} {
-		_, err := Open(name, Options{Slot: -1})
+		_, err := Open(name)
 		wantFault(t, fmt.Sprintf("%q", name), err, Usage, name, "pci:VVVV:DDDD", "pci:DDDD:BB:DD.F")
 	}
 }
 
 func TestNoDeviceAndSeveralDevicesAreToldApart(t *testing.T) {
 	fakeSysfs(t)
-	_, err := Open("pci:1234:11e8", Options{Slot: -1})
+	_, err := Open("pci:1234:11e8")
 	wantFault(t, "empty folder", err, NoDevice, "pci:1234:11e8", "lists what is there")
 	addFunction(t, "0000:03:00.0", 0x1234, 0x11e8, nil)
 	addFunction(t, "0000:01:00.0", 0x1234, 0x11e8, nil)
 	addFunction(t, "0000:02:00.0", 0x1234, 0x11e9, nil)
-	_, err = Open("pci:1234:11e7", Options{Slot: -1})
+	_, err = Open("pci:1234:11e7")
 	wantFault(t, "other device", err, NoDevice, "pci:1234:11e7", "lists what is there")
-	_, err = Open("pci:0000:04:00.0", Options{Slot: -1})
+	_, err = Open("pci:0000:04:00.0")
 	wantFault(t, "other address", err, NoDevice, "pci:0000:04:00.0", "lists what is there")
-	_, err = Open("pci:1234:11e8", Options{Slot: -1})
+	_, err = Open("pci:1234:11e8")
 	wantFault(t, "two devices", err, Usage, "2 devices", "by its address: pci:0000:01:00.0 pci:0000:03:00.0")
 	sysfs += "/nothing"
-	_, err = Open("pci:1234:11e8", Options{Slot: -1})
+	_, err = Open("pci:1234:11e8")
 	wantFault(t, "no sysfs", err, NoDevice, sysfs, "ENOENT")
 }
 
@@ -240,7 +240,7 @@ func TestManyFunctionsAreAllLookedAt(t *testing.T) {
 		f.write("device", fmt.Sprintf("%#04x\n", i%150))
 	}
 	for _, id := range []uint16{0, 149} {
-		_, err := Open(fmt.Sprintf("pci:1234:%04x", id), Options{Slot: -1})
+		_, err := Open(fmt.Sprintf("pci:1234:%04x", id))
 		wantFault(t, "ids", err, Usage, fmt.Sprintf("pci:%04x:00:00.0 pci:%04x:00:00.0", id, id+150))
 	}
 }
@@ -250,7 +250,7 @@ func TestAFunctionThatADriverOwnsIsRefused(t *testing.T) {
 		fakeSysfs(t)
 		f := addEdu(t)
 		f.bind(driver)
-		_, err := Open("pci:1234:11e8", Options{Slot: -1})
+		_, err := Open("pci:1234:11e8")
 		wantFault(t, driver, err, NoDevice, driver, "echo 0000:00:01.0 > /sys/bus/pci/drivers/"+driver+"/unbind")
 		if got := string(f.at("enable", 0, 2)); got != "0\n" {
 			t.Errorf("%s: enable holds %q", driver, got)
@@ -262,9 +262,9 @@ func TestAFunctionThatPciStubKeepsIsOpenedWhereItIsEnabled(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
 	f.bind("pci-stub")
-	f.open(-1)
+	f.open()
 	f.patch("config", configCommand, 0)
-	_, err := Open("pci:1234:11e8", Options{Slot: -1})
+	_, err := Open("pci:1234:11e8")
 	wantFault(t, "memory decoding off", err, NoDevice, "memory decoding is off", "drivers/pci-stub/unbind")
 	if got := string(f.at("enable", 0, 2)); got != "0\n" {
 		t.Errorf("enable holds %q", got)
@@ -275,7 +275,7 @@ func TestAFunctionThatIsEnabledNeedsNoEnableFile(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
 	f.remove("enable")
-	f.open(-1)
+	f.open()
 }
 
 func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
@@ -307,7 +307,7 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 		f := addEdu(t)
 		c.spoil(f)
 		before := openFiles(t)
-		_, err := Open("pci:0000:00:01.0", Options{Slot: -1})
+		_, err := Open("pci:0000:00:01.0")
 		wantFault(t, what, err, c.code, c.words...)
 		if after := openFiles(t); after != before {
 			t.Errorf("%s: %d files open, %d before", what, after, before)
@@ -332,7 +332,7 @@ func TestMissingPermissionIsSaidAsSuch(t *testing.T) {
 			t.Fatal(err)
 		}
 		asNobody(t, func() {
-			d, err := Open("pci:0000:00:01.0", Options{Slot: -1})
+			d, err := Open("pci:0000:00:01.0")
 			for _, flags := range []uint8{0, fbs.FlagWriteCombining} {
 				if err == nil {
 					_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4096, Flags: flags})
@@ -345,7 +345,7 @@ func TestMissingPermissionIsSaidAsSuch(t *testing.T) {
 	f := addEdu(t)
 	f.patch("config", configCommand, 0)
 	asNobody(t, func() {
-		_, err := Open("pci:0000:00:01.0", Options{Slot: -1})
+		_, err := Open("pci:0000:00:01.0")
 		wantFault(t, "enable", err, Denied, "enable: EACCES", "run as root")
 	})
 }
@@ -376,7 +376,7 @@ func asNobody(t *testing.T, f func()) {
 func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 	fakeSysfs(t)
 	f := addFunction(t, "0000:00:01.0", 0x1234, 0x11e8, map[int]uint64{0: mega, 2: 2 * mega})
-	d := f.open(-1)
+	d := f.open()
 	for _, c := range []struct {
 		bar   uint8
 		flags uint8
@@ -404,7 +404,7 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 func TestWindowsOfTheSamePagesShareAMapping(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
-	d := f.open(-1)
+	d := f.open()
 	bar := fbs.Window{Kind: gen.WindowKindBar, Offset: 0x10000, Size: 0x10000}
 	wide := f.must(d.Map(bar))
 	bar.Offset, bar.Size = 0x1a5c4, 0x40
@@ -434,7 +434,7 @@ func TestABarWithoutWriteCombiningIsMappedUncached(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
 	f.remove("resource0_wc")
-	d := f.open(-1)
+	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Flags: fbs.FlagWriteCombining, Size: 4096}))
 	a.CopyIn(0, 4, gen.AccessBulk, []byte("data"))
 	if got := f.at("resource0", 0, 4); string(got) != "data" || a.wc {
@@ -447,7 +447,7 @@ func TestABarThatBeginsInsideAPageIsFoundThere(t *testing.T) {
 	f := addEdu(t)
 	f.write("resource", "0x00000000febf0400 0x00000000febf05ff 0x0000000000040200\n"+strings.Repeat("0x0 0x0 0x0\n", 12))
 	f.patch("config", configBar0, 0x00, 0x04, 0xbf, 0xfe, 0, 0, 0, 0)
-	d := f.open(-1)
+	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 0x100, Size: 0x100}))
 	a.Store(0xfc, 4, 0x61626364)
 	if got := f.at("resource0", 0x5fc, 4); string(got) != "dcba" {
@@ -465,7 +465,7 @@ func TestBusAddressesComeFromConfigurationSpace(t *testing.T) {
 	f.patch("config", configBar0+8, make([]byte, 8)...)              // the address is elsewhere
 	f.patch("config", configBar0+16, 0xc, 0, 0x10, 0, 0x80, 0, 0, 0) // 64-bit, prefetchable
 	f.patch("config", configBar0+12, 1, 2, 3, 4)                     // of no BAR
-	d := f.open(-1)
+	d := f.open()
 	for bar, want := range map[uint8]uint64{0: 0x40000000, 2: barStart(2), 4: 0x80_00100000} {
 		if a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: 16, Size: 16})); a.Bus != want+16 {
 			t.Errorf("BAR %d: bus address %#x, want %#x", bar, a.Bus, want+16)
@@ -478,7 +478,7 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 	f := addEdu(t)
 	f.write("resource", strings.Replace(string(f.at("resource", 0, 57*13)),
 		strings.Repeat("0x0000000000000000 ", 2)+"0x0000000000000000\n", "0x000000000000c000 0x000000000000c0ff 0x0000000000040101\n", 1))
-	d := f.open(-1)
+	d := f.open()
 	for _, c := range []struct {
 		bar          uint8
 		offset, size uint64
@@ -510,7 +510,7 @@ func TestWindowsThatDoNotFitTheirBarAreRefused(t *testing.T) {
 
 func TestHostWindowsAndUnknownOnesAreRefused(t *testing.T) {
 	fakeSysfs(t)
-	d := addEdu(t).open(-1)
+	d := addEdu(t).open()
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindHost, Size: 4096})
 	wantFault(t, "host", err, NoDevice, "host memory", "not supported")
 	_, err = d.Map(fbs.Window{Size: 4096})
@@ -522,7 +522,7 @@ func TestHostWindowsAndUnknownOnesAreRefused(t *testing.T) {
 func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
-	d := f.open(-1)
+	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 4096}))
 	again := f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256}))
 	for width, want := range map[uint8]uint64{1: 0x34, 2: 0x1234, 4: 0x11e81234} {
@@ -572,7 +572,7 @@ func TestARemovedDeviceIsGone(t *testing.T) {
 func TestAliveReadsVendorAndMemoryDecoding(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
-	d := f.open(-1)
+	d := f.open()
 	for _, c := range []struct {
 		header []byte
 		alive  bool
@@ -601,7 +601,7 @@ func TestCloseGivesBackEverything(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
 	before := openFiles(t)
-	d := f.open(-1)
+	d := f.open()
 	f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: mega}))
 	f.must(d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256}))
 	for range 2 {

@@ -1,7 +1,6 @@
 package hal
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -32,7 +31,7 @@ var tile = fbs.Target{X: 3, Y: 5, NoC: 1, Ordering: gen.OrderingStrict}
 func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
-	d := f.open(-1)
+	d := f.open()
 	for _, c := range []struct {
 		slot  uint16
 		size  uint64
@@ -72,7 +71,7 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 	fakeSysfs(t)
 	f := addBlackhole(t, 8*giga)
-	d := f.open(-1)
+	d := f.open()
 	vc := tile
 	vc.StaticVC = 1 + 5
 	for _, c := range []struct {
@@ -107,7 +106,7 @@ func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
 	fakeSysfs(t)
 	f := addBlackhole(t, 4*giga)
-	d := f.open(-1)
+	d := f.open()
 	a := f.must(d.Map(tlb(2*mega, 3)))
 	tape := newTape()
 	d.registers = NewAperture(tape, 512, -1)
@@ -123,7 +122,7 @@ func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
 func TestWriteCombiningWindowsAreAimedThroughTheUncachedMapping(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
-	d := f.open(-1)
+	d := f.open()
 	w := tlb(mega, 1)
 	w.Flags = fbs.FlagWriteCombining
 	a := f.must(d.Map(w))
@@ -144,7 +143,7 @@ func TestWriteCombiningWindowsAreAimedThroughTheUncachedMapping(t *testing.T) {
 func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
-	d := f.open(-1)
+	d := f.open()
 	a := f.must(d.Map(tlb(0x10000, 2)))
 	for _, address := range []uint64{0x330000, 0, 0xf0000, 0x100000} {
 		if code := d.Point(a, tile, address); code != OK {
@@ -166,7 +165,7 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
-	d := f.open(-1)
+	d := f.open()
 	a := f.must(d.Map(tlb(0x10000, 2)))
 	corner, far, disordered := tile, tile, tile
 	corner.XStart = 1
@@ -199,7 +198,7 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 func TestHardwareWindowsAreChosen(t *testing.T) {
 	fakeSysfs(t)
 	f := addWormhole(t)
-	d := f.open(-1)
+	d := f.open()
 	for i, c := range []struct {
 		size uint64
 		slot uint16
@@ -230,48 +229,22 @@ func TestHardwareWindowsAreChosen(t *testing.T) {
 	wantFault(t, "too large", err, NoDevice, "no hardware window of 0x2000000 bytes is left")
 }
 
-func TestOptionsNameTheFirstHardwareWindow(t *testing.T) {
-	fakeSysfs(t)
-	f := addWormhole(t)
-	d := f.open(154)
-	for want := 154; want <= 156; want++ {
-		if a := f.must(d.Map(tlb(4096, 3))); a.Slot() != want {
-			t.Errorf("slot %d, want %d", a.Slot(), want)
-		}
-	}
-	for slot, words := range map[int]string{
-		185: "belongs to the kernel driver", 186: "does not exist", 1 << 40: "does not exist", 7: "has only 0x100000 bytes",
-	} {
-		d := f.open(slot)
-		_, err := d.Map(tlb(2*mega, 3))
-		wantFault(t, fmt.Sprint("slot ", slot), err, NoDevice, fmt.Sprintf("hardware window %d %s", slot, words), "choose another")
-	}
-	d = f.open(-1)
-	f.must(d.Map(tlb(mega, 9)))
-	d.slot = 9
-	_, err := d.Map(tlb(mega, 3))
-	wantFault(t, "taken", err, NoDevice, "hardware window 9 is in use")
-}
-
 // Firmware may grant a smaller BAR 4: its windows end where it ends.
 func TestWindowsOutsideASmallerBarAreNotUsed(t *testing.T) {
 	fakeSysfs(t)
 	f := addBlackhole(t, 4*giga)
-	d := f.open(-1)
+	d := f.open()
 	if a := f.must(d.Map(tlb(4*giga, 205))); a.Slot() != 202 {
 		t.Errorf("slot %d", a.Slot())
 	}
 	_, err := d.Map(tlb(4*giga, fbs.NoSlot))
 	wantFault(t, "second", err, NoDevice, "is left")
-	d.slot = 203
-	_, err = d.Map(tlb(4*giga, fbs.NoSlot))
-	wantFault(t, "forced", err, NoDevice, "hardware window 203 lies outside BAR 4")
 }
 
 func TestRegistersOutsideTheBarAreAFault(t *testing.T) {
 	fakeSysfs(t)
 	f := addFunction(t, "0000:01:00.0", 0x1e52, 0x401e, map[int]uint64{0: 256 * mega})
-	d := f.open(-1)
+	d := f.open()
 	for range 2 {
 		_, err := d.Map(tlb(mega, 0))
 		wantFault(t, "registers", err, WrongDevice, "BAR 0 has 0x10000000 bytes", "at 0x1fc00000")
@@ -282,7 +255,7 @@ func TestPointDoesNotAllocate(t *testing.T) {
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		fakeSysfs(t)
 		f := addFunction(t, "0000:01:00.0", board.Vendor, board.Device, map[int]uint64{0: board.Bars[0]})
-		d := f.open(-1)
+		d := f.open()
 		a := f.must(d.Map(tlb(mega, 0)))
 		if n := testing.AllocsPerRun(10, func() { d.Point(a, tile, 5*mega) }); n != 0 {
 			t.Errorf("%s: %v allocations", board.Name, n)
@@ -293,7 +266,7 @@ func TestPointDoesNotAllocate(t *testing.T) {
 func BenchmarkPoint(b *testing.B) {
 	fakeSysfs(b)
 	f := addWormhole(b)
-	d := f.open(-1)
+	d := f.open()
 	a := f.must(d.Map(tlb(mega, 0)))
 	for i := range b.N {
 		d.Point(a, tile, uint64(i%1024)*mega)

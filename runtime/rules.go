@@ -57,8 +57,17 @@ func ruleReason(board *boards.Board, w *fbs.Window, c *fbs.Command) string {
 		return fbs.Text("%d bytes are more than one register of", size) + place
 	case rule.Widths&c.Width == 0:
 		return fbs.Text("width %d is not accepted by", uint64(c.Width)) + place + " (" + rule.Name + ")"
+	case bulk && rule.Widths&narrowest(offset|size) == 0:
+		return fbs.Text("%d bytes need accesses narrower than it takes", size) + place + " (" + rule.Name + ")"
 	case bulk && !rule.Memory:
 		return "bulk access is for memory, and there is none in" + place + " (" + rule.Name + ")"
 	}
 	return ""
+}
+
+// narrowest is the width of the narrowest access that a bulk copy makes, given
+// its start and size ORed: at an odd end, or in the middle.
+func narrowest(ends uint64) uint8 {
+	ends |= 8
+	return uint8(ends & -ends)
 }

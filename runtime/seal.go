@@ -8,12 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sealAllowed are the system calls of a sealed process: output, waiting,
-// time, Go's preemption signals, one read of configuration space to tell a
-// failing device from one that is gone, and the way out. None of them makes,
-// maps or opens anything.
+// sealAllowed are the system calls of a sealed process: output, configuration
+// space, waiting, time, Go's preemption signals, and the way out. None of them
+// makes, maps or opens anything.
 var sealAllowed = [...]uint32{
-	unix.SYS_WRITE, unix.SYS_PREAD64,
+	unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64,
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_RESTART_SYSCALL,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY,
 	unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_TGKILL, unix.SYS_GETPID, unix.SYS_GETTID,

@@ -13,22 +13,16 @@ const (
 	AccessBulk    Access = 3
 )
 
-var EnumNamesAccess = map[Access]string{
+var EnumNamesAccess = [...]string{
 	AccessInvalid: "Invalid",
 	AccessExact:   "Exact",
 	AccessFixed:   "Fixed",
 	AccessBulk:    "Bulk",
 }
 
-var EnumValuesAccess = map[string]Access{
-	"Invalid": AccessInvalid,
-	"Exact":   AccessExact,
-	"Fixed":   AccessFixed,
-	"Bulk":    AccessBulk,
-}
-
 func (v Access) String() string {
-	if s, ok := EnumNamesAccess[v]; ok {
+	if int(v) < len(EnumNamesAccess) {
+		s := EnumNamesAccess[v]
 		return s
 	}
 	return "Access(" + strconv.FormatInt(int64(v), 10) + ")"

@@ -13,22 +13,16 @@ const (
 	CompareModeCorrelation CompareMode = 3
 )
 
-var EnumNamesCompareMode = map[CompareMode]string{
+var EnumNamesCompareMode = [...]string{
 	CompareModeInvalid:     "Invalid",
 	CompareModeExact:       "Exact",
 	CompareModeTolerance:   "Tolerance",
 	CompareModeCorrelation: "Correlation",
 }
 
-var EnumValuesCompareMode = map[string]CompareMode{
-	"Invalid":     CompareModeInvalid,
-	"Exact":       CompareModeExact,
-	"Tolerance":   CompareModeTolerance,
-	"Correlation": CompareModeCorrelation,
-}
-
 func (v CompareMode) String() string {
-	if s, ok := EnumNamesCompareMode[v]; ok {
+	if int(v) < len(EnumNamesCompareMode) {
+		s := EnumNamesCompareMode[v]
 		return s
 	}
 	return "CompareMode(" + strconv.FormatInt(int64(v), 10) + ")"

@@ -14,7 +14,7 @@ const (
 	ConditionAnyClear Condition = 4
 )
 
-var EnumNamesCondition = map[Condition]string{
+var EnumNamesCondition = [...]string{
 	ConditionInvalid:  "Invalid",
 	ConditionEqual:    "Equal",
 	ConditionNotEqual: "NotEqual",
@@ -22,16 +22,9 @@ var EnumNamesCondition = map[Condition]string{
 	ConditionAnyClear: "AnyClear",
 }
 
-var EnumValuesCondition = map[string]Condition{
-	"Invalid":  ConditionInvalid,
-	"Equal":    ConditionEqual,
-	"NotEqual": ConditionNotEqual,
-	"AnySet":   ConditionAnySet,
-	"AnyClear": ConditionAnyClear,
-}
-
 func (v Condition) String() string {
-	if s, ok := EnumNamesCondition[v]; ok {
+	if int(v) < len(EnumNamesCondition) {
+		s := EnumNamesCondition[v]
 		return s
 	}
 	return "Condition(" + strconv.FormatInt(int64(v), 10) + ")"

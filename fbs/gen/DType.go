@@ -22,7 +22,7 @@ const (
 	DTypeFloat64  DType = 12
 )
 
-var EnumNamesDType = map[DType]string{
+var EnumNamesDType = [...]string{
 	DTypeInvalid:  "Invalid",
 	DTypeInt8:     "Int8",
 	DTypeUint8:    "Uint8",
@@ -38,24 +38,9 @@ var EnumNamesDType = map[DType]string{
 	DTypeFloat64:  "Float64",
 }
 
-var EnumValuesDType = map[string]DType{
-	"Invalid":  DTypeInvalid,
-	"Int8":     DTypeInt8,
-	"Uint8":    DTypeUint8,
-	"Int16":    DTypeInt16,
-	"Uint16":   DTypeUint16,
-	"Int32":    DTypeInt32,
-	"Uint32":   DTypeUint32,
-	"Int64":    DTypeInt64,
-	"Uint64":   DTypeUint64,
-	"Float16":  DTypeFloat16,
-	"Bfloat16": DTypeBfloat16,
-	"Float32":  DTypeFloat32,
-	"Float64":  DTypeFloat64,
-}
-
 func (v DType) String() string {
-	if s, ok := EnumNamesDType[v]; ok {
+	if int(v) < len(EnumNamesDType) {
+		s := EnumNamesDType[v]
 		return s
 	}
 	return "DType(" + strconv.FormatInt(int64(v), 10) + ")"

@@ -12,20 +12,15 @@ const (
 	FenceModeReadBack FenceMode = 2
 )
 
-var EnumNamesFenceMode = map[FenceMode]string{
+var EnumNamesFenceMode = [...]string{
 	FenceModeInvalid:  "Invalid",
 	FenceModeStore:    "Store",
 	FenceModeReadBack: "ReadBack",
 }
 
-var EnumValuesFenceMode = map[string]FenceMode{
-	"Invalid":  FenceModeInvalid,
-	"Store":    FenceModeStore,
-	"ReadBack": FenceModeReadBack,
-}
-
 func (v FenceMode) String() string {
-	if s, ok := EnumNamesFenceMode[v]; ok {
+	if int(v) < len(EnumNamesFenceMode) {
+		s := EnumNamesFenceMode[v]
 		return s
 	}
 	return "FenceMode(" + strconv.FormatInt(int64(v), 10) + ")"

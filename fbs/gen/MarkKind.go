@@ -13,22 +13,16 @@ const (
 	MarkKindEnd     MarkKind = 3
 )
 
-var EnumNamesMarkKind = map[MarkKind]string{
+var EnumNamesMarkKind = [...]string{
 	MarkKindInvalid: "Invalid",
 	MarkKindPoint:   "Point",
 	MarkKindBegin:   "Begin",
 	MarkKindEnd:     "End",
 }
 
-var EnumValuesMarkKind = map[string]MarkKind{
-	"Invalid": MarkKindInvalid,
-	"Point":   MarkKindPoint,
-	"Begin":   MarkKindBegin,
-	"End":     MarkKindEnd,
-}
-
 func (v MarkKind) String() string {
-	if s, ok := EnumNamesMarkKind[v]; ok {
+	if int(v) < len(EnumNamesMarkKind) {
+		s := EnumNamesMarkKind[v]
 		return s
 	}
 	return "MarkKind(" + strconv.FormatInt(int64(v), 10) + ")"

@@ -22,7 +22,7 @@ const (
 	OpcodeEnd     Opcode = 12
 )
 
-var EnumNamesOpcode = map[Opcode]string{
+var EnumNamesOpcode = [...]string{
 	OpcodeInvalid: "Invalid",
 	OpcodeWrite:   "Write",
 	OpcodeCopyIn:  "CopyIn",
@@ -38,24 +38,9 @@ var EnumNamesOpcode = map[Opcode]string{
 	OpcodeEnd:     "End",
 }
 
-var EnumValuesOpcode = map[string]Opcode{
-	"Invalid": OpcodeInvalid,
-	"Write":   OpcodeWrite,
-	"CopyIn":  OpcodeCopyIn,
-	"CopyOut": OpcodeCopyOut,
-	"Poll":    OpcodePoll,
-	"Expect":  OpcodeExpect,
-	"Compare": OpcodeCompare,
-	"Point":   OpcodePoint,
-	"Fence":   OpcodeFence,
-	"Delay":   OpcodeDelay,
-	"Call":    OpcodeCall,
-	"Mark":    OpcodeMark,
-	"End":     OpcodeEnd,
-}
-
 func (v Opcode) String() string {
-	if s, ok := EnumNamesOpcode[v]; ok {
+	if int(v) < len(EnumNamesOpcode) {
+		s := EnumNamesOpcode[v]
 		return s
 	}
 	return "Opcode(" + strconv.FormatInt(int64(v), 10) + ")"

@@ -13,22 +13,16 @@ const (
 	OrderingPosted  Ordering = 3
 )
 
-var EnumNamesOrdering = map[Ordering]string{
+var EnumNamesOrdering = [...]string{
 	OrderingInvalid: "Invalid",
 	OrderingDefault: "Default",
 	OrderingStrict:  "Strict",
 	OrderingPosted:  "Posted",
 }
 
-var EnumValuesOrdering = map[string]Ordering{
-	"Invalid": OrderingInvalid,
-	"Default": OrderingDefault,
-	"Strict":  OrderingStrict,
-	"Posted":  OrderingPosted,
-}
-
 func (v Ordering) String() string {
-	if s, ok := EnumNamesOrdering[v]; ok {
+	if int(v) < len(EnumNamesOrdering) {
+		s := EnumNamesOrdering[v]
 		return s
 	}
 	return "Ordering(" + strconv.FormatInt(int64(v), 10) + ")"

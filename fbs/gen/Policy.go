@@ -13,22 +13,16 @@ const (
 	PolicyDefer   Policy = 3
 )
 
-var EnumNamesPolicy = map[Policy]string{
+var EnumNamesPolicy = [...]string{
 	PolicyInvalid: "Invalid",
 	PolicyFail:    "Fail",
 	PolicyIgnore:  "Ignore",
 	PolicyDefer:   "Defer",
 }
 
-var EnumValuesPolicy = map[string]Policy{
-	"Invalid": PolicyInvalid,
-	"Fail":    PolicyFail,
-	"Ignore":  PolicyIgnore,
-	"Defer":   PolicyDefer,
-}
-
 func (v Policy) String() string {
-	if s, ok := EnumNamesPolicy[v]; ok {
+	if int(v) < len(EnumNamesPolicy) {
+		s := EnumNamesPolicy[v]
 		return s
 	}
 	return "Policy(" + strconv.FormatInt(int64(v), 10) + ")"

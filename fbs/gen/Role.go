@@ -12,20 +12,15 @@ const (
 	RoleOutput  Role = 2
 )
 
-var EnumNamesRole = map[Role]string{
+var EnumNamesRole = [...]string{
 	RoleInvalid: "Invalid",
 	RoleInput:   "Input",
 	RoleOutput:  "Output",
 }
 
-var EnumValuesRole = map[string]Role{
-	"Invalid": RoleInvalid,
-	"Input":   RoleInput,
-	"Output":  RoleOutput,
-}
-
 func (v Role) String() string {
-	if s, ok := EnumNamesRole[v]; ok {
+	if int(v) < len(EnumNamesRole) {
+		s := EnumNamesRole[v]
 		return s
 	}
 	return "Role(" + strconv.FormatInt(int64(v), 10) + ")"

@@ -14,7 +14,7 @@ const (
 	SourceBusAddress Source = 4
 )
 
-var EnumNamesSource = map[Source]string{
+var EnumNamesSource = [...]string{
 	SourceInvalid:    "Invalid",
 	SourceImmediate:  "Immediate",
 	SourcePayload:    "Payload",
@@ -22,16 +22,9 @@ var EnumNamesSource = map[Source]string{
 	SourceBusAddress: "BusAddress",
 }
 
-var EnumValuesSource = map[string]Source{
-	"Invalid":    SourceInvalid,
-	"Immediate":  SourceImmediate,
-	"Payload":    SourcePayload,
-	"Tensor":     SourceTensor,
-	"BusAddress": SourceBusAddress,
-}
-
 func (v Source) String() string {
-	if s, ok := EnumNamesSource[v]; ok {
+	if int(v) < len(EnumNamesSource) {
+		s := EnumNamesSource[v]
 		return s
 	}
 	return "Source(" + strconv.FormatInt(int64(v), 10) + ")"

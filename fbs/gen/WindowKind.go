@@ -14,7 +14,7 @@ const (
 	WindowKindConfig  WindowKind = 4
 )
 
-var EnumNamesWindowKind = map[WindowKind]string{
+var EnumNamesWindowKind = [...]string{
 	WindowKindInvalid: "Invalid",
 	WindowKindBar:     "Bar",
 	WindowKindTlb:     "Tlb",
@@ -22,16 +22,9 @@ var EnumNamesWindowKind = map[WindowKind]string{
 	WindowKindConfig:  "Config",
 }
 
-var EnumValuesWindowKind = map[string]WindowKind{
-	"Invalid": WindowKindInvalid,
-	"Bar":     WindowKindBar,
-	"Tlb":     WindowKindTlb,
-	"Host":    WindowKindHost,
-	"Config":  WindowKindConfig,
-}
-
 func (v WindowKind) String() string {
-	if s, ok := EnumNamesWindowKind[v]; ok {
+	if int(v) < len(EnumNamesWindowKind) {
+		s := EnumNamesWindowKind[v]
 		return s
 	}
 	return "WindowKind(" + strconv.FormatInt(int64(v), 10) + ")"

@@ -106,34 +106,13 @@ func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
 		return hal.Aperture{}, d.fault(hal.WrongDevice, "it has no movable windows")
 	}
-	slot := d.freeWindow(w)
+	slot := d.board.TLB.Choose(w.Slot, w.Size, &d.bars, func(slot int) bool { return d.windows[slot].port != nil })
 	if slot < 0 {
 		return hal.Aperture{}, d.fault(hal.NoDevice, "no window of %d bytes is free", w.Size)
 	}
-	d.windows[slot].taken = true
 	g := d.board.TLB.Group(slot)
 	d.windows[slot].port = &port{d: d, bar: g.Bar, base: g.Start(slot), size: w.Size}
 	return hal.NewAperture(d.windows[slot].port, w.Size, slot), nil
-}
-
-// freeWindow is the window w asks for if it can have it, else the first free
-// one of the smallest size that will do, else -1.
-func (d *Device) freeWindow(w fbs.Window) int {
-	if int(w.Slot) < len(d.windows) && d.isFree(int(w.Slot), w.Size) {
-		return int(w.Slot)
-	}
-	best := -1
-	for slot := range d.windows {
-		if d.isFree(slot, w.Size) && (best < 0 || d.board.TLB.Group(slot).Size < d.board.TLB.Group(best).Size) {
-			best = slot
-		}
-	}
-	return best
-}
-
-func (d *Device) isFree(slot int, size uint64) bool {
-	g := d.board.TLB.Group(slot)
-	return !d.windows[slot].taken && !g.Kernel(slot) && g.Size >= size && g.Start(slot)+g.Size <= d.bars[g.Bar]
 }
 
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
@@ -147,7 +126,7 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 // driver would make, and they count as operations.
 func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	slot := a.Slot()
-	if slot < 0 || slot >= len(d.windows) || !d.windows[slot].taken {
+	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {
 		d.at = access{op: point}
 		return d.refuse("aperture of window %d was not mapped from a Tlb window of this device", slot)
 	}

@@ -1,8 +1,10 @@
 package mock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"lightmetal/boards"
 )
@@ -207,10 +209,12 @@ func (n *niu) nodeID(uint64) uint32 {
 	return forward<<28 | uint32(rows)<<19 | uint32(columns)<<12 | coordinateOf(at)
 }
 
-func (n *niu) logicalID(uint64) uint32 { return coordinateOf(logicalTile(n.tile.tiles.grid, n.tile.at)) }
+func (n *niu) logicalID(uint64) uint32 { return coordinateOf(logicalTile(n.grid(), n.tile.at)) }
+
+func (n *niu) grid() *boards.Grid { return n.tile.tiles.grid }
 
 func (n *niu) size() (columns, rows uint8) {
-	g := n.tile.tiles.grid
+	g := n.grid()
 	return uint8(len(g.Rows[0])), uint8(len(g.Rows))
 }
 
@@ -219,7 +223,7 @@ func coordinateOf(t boards.Tile) uint32 { return uint32(t.Y)<<6 | uint32(t.X) }
 // translations gives one of eight tables, four of columns and four of rows, of
 // eight coordinates each, 4 bits a coordinate: what they stand for on this NoC.
 func (n *niu) translations(offset uint64) (value uint32) {
-	g, table := n.tile.tiles.grid, (offset-n.traits.tables)/4
+	g, table := n.grid(), (offset-n.traits.tables)/4
 	columns, rows := n.size()
 	last, further := columns-1, g.Columns
 	if table >= 4 {
@@ -251,7 +255,7 @@ func (n *niu) clearOutstanding(_ uint64, ids uint32) error {
 }
 
 func (n *niu) setRouter(offset uint64, leftOut uint32) error {
-	columns, rows := notTensix(n.tile.tiles.grid)
+	columns, rows := notTensix(n.grid())
 	if offset == routerCfg1 && columns&^leftOut != 0 || offset == routerCfg3 && rows&^leftOut != 0 {
 		return fmt.Errorf("ROUTER_CFG would have multicasts reach columns or rows without Tensix tiles: %#x", leftOut)
 	}
@@ -403,8 +407,6 @@ func (q *request) find(e *end, multicast bool) (err error) {
 	return nil
 }
 
-func (q *request) grid() *boards.Grid { return q.niu.tile.tiles.grid }
-
 // tileOf gives the tile that a coordinate means on this NoC. NoC 1 of
 // Wormhole counts from the opposite corner; translated coordinates mean the
 // same on both, and Blackhole's are all translated. The simulator does not know
@@ -422,11 +424,11 @@ func (n *niu) tileOf(coordinate uint32) (t boards.Tile, err error) {
 			tile.Y = rows - 1 - y
 		}
 	}
-	t, ok := n.tile.tiles.grid.NoC0(tile.X, tile.Y)
+	t, ok := n.grid().NoC0(tile.X, tile.Y)
 	if n.traits.wide {
 		ok = ok && (x != 0 || y < 2)
 	} else {
-		ok = ok && (x < columns || x >= n.tile.tiles.grid.First+2)
+		ok = ok && (x < columns || x >= n.grid().First+2)
 	}
 	if !ok || coordinate > coordinateMax {
 		return t, fmt.Errorf("coordinate %#x, which is (%d,%d), means no tile on NoC %d", coordinate, x, y, n.number())
@@ -436,10 +438,10 @@ func (n *niu) tileOf(coordinate uint32) (t boards.Tile, err error) {
 
 // own checks that an end is in the L1 of the tile that makes the request.
 func (q *request) own(e end, size uint64) error {
-	if e.tile != q.niu.tile.at {
+	if e.tile != q.tile.at {
 		return fmt.Errorf("the end at (%d,%d) is not the tile that makes the request", e.tile.X, e.tile.Y)
 	}
-	if !q.niu.tile.l1.holds(e.address, size) {
+	if !q.tile.l1.holds(e.address, size) {
 		return fmt.Errorf("%d bytes at %#x are not in L1", size, e.address)
 	}
 	return nil
@@ -470,7 +472,7 @@ func (q *request) read() error {
 	case isRegister:
 		align = 4
 	}
-	err := errors.Join(q.checkLength(), q.own(q.ret, uint64(q.length)), q.aligned(align))
+	err := cmp.Or(q.checkLength(), q.own(q.ret, uint64(q.length)), q.aligned(align))
 	if err != nil {
 		return err
 	}
@@ -478,20 +480,20 @@ func (q *request) read() error {
 		return fmt.Errorf("%d bytes from %#x, where there are registers", q.length, q.targ.address)
 	}
 	data := make([]byte, q.length)
-	if err := q.niu.tile.tiles.readTile(q.targ.tile, q.targ.address, data); err != nil {
+	if err := q.tile.tiles.readTile(q.targ.tile, q.targ.address, data); err != nil {
 		return err
 	}
-	q.niu.tile.l1.write(q.ret.address, data)
+	q.tile.l1.write(q.ret.address, data)
 	q.words[niuMstRdRespReceived]++
 	return nil
 }
 
 // write is from L1 to another tile, which may be the same.
 func (q *request) write() error {
-	if err := errors.Join(q.checkLength(), q.own(q.targ, uint64(q.length)), q.aligned(16)); err != nil {
+	if err := cmp.Or(q.checkLength(), q.own(q.targ, uint64(q.length)), q.aligned(16)); err != nil {
 		return err
 	}
-	if err := q.niu.tile.tiles.writeTile(q.ret.tile, q.ret.address, q.payload()); err != nil {
+	if err := q.tile.tiles.writeTile(q.ret.tile, q.ret.address, q.payload()); err != nil {
 		return err
 	}
 	q.countWrite()
@@ -501,7 +503,7 @@ func (q *request) write() error {
 // payload is what a write takes from L1.
 func (q *request) payload() []byte {
 	data := make([]byte, q.length)
-	q.niu.tile.l1.read(q.targ.address, data)
+	q.tile.l1.read(q.targ.address, data)
 	return data
 }
 
@@ -517,10 +519,10 @@ func (q *request) countWrite() {
 // multicast is a write to all Tensix tiles of a rectangle but those in columns
 // and rows that the router leaves out, and the own one unless it is asked for.
 func (q *request) multicast() error {
-	if err := errors.Join(q.checkLength(), q.own(q.targ, uint64(q.length)), q.aligned(16)); err != nil {
+	if err := cmp.Or(q.checkLength(), q.own(q.targ, uint64(q.length)), q.aligned(16)); err != nil {
 		return err
 	}
-	if q.ret.address >= q.niu.tile.l1.size && (q.length != 4 || q.ret.address%4 != 0) {
+	if q.ret.address >= q.tile.l1.size && (q.length != 4 || q.ret.address%4 != 0) {
 		return fmt.Errorf("%d bytes to %#x, where there is at most a register", q.length, q.ret.address)
 	}
 	first, last := q.ret.first, q.ret.tile
@@ -539,7 +541,7 @@ func (q *request) multicast() error {
 			if q.leavesOut(t) {
 				continue
 			}
-			if err := q.niu.tile.tiles.writeTile(t, q.ret.address, data); err != nil {
+			if err := q.tile.tiles.writeTile(t, q.ret.address, data); err != nil {
 				return err
 			}
 			reached++
@@ -551,7 +553,7 @@ func (q *request) multicast() error {
 
 func (q *request) leavesOut(t boards.Tile) bool {
 	return q.words[routerCfg1]>>t.X&1 != 0 || q.words[routerCfg3]>>t.Y&1 != 0 ||
-		t == q.niu.tile.at && q.ctrl&ctrlSrcInclude == 0
+		t == q.tile.at && q.ctrl&ctrlSrcInclude == 0
 }
 
 // countMulticast: there is one request, and an answer from each tile.
@@ -581,14 +583,14 @@ func (q *request) increment() error {
 		return err
 	}
 	var before, after [4]byte
-	if err := q.niu.tile.tiles.readTile(q.targ.tile, q.targ.address, before[:]); err != nil {
+	if err := q.tile.tiles.readTile(q.targ.tile, q.targ.address, before[:]); err != nil {
 		return err
 	}
 	put(after[:], 4, get(before[:], 4)+uint64(q.data))
-	if err := q.niu.tile.tiles.writeTile(q.targ.tile, q.targ.address, after[:]); err != nil {
+	if err := q.tile.tiles.writeTile(q.targ.tile, q.targ.address, after[:]); err != nil {
 		return err
 	}
-	q.niu.tile.l1.write(q.ret.address, before[:])
+	q.tile.l1.write(q.ret.address, before[:])
 	if q.ctrl&ctrlResponse != 0 {
 		q.words[niuMstAtomicRespReceived]++
 	} else {
@@ -598,19 +600,18 @@ func (q *request) increment() error {
 }
 
 // writeInline stores NOC_AT_DATA to a register of a tile or, on Wormhole, to
-// L1. NOC_AT_LEN_BE says which bytes of the 32 from a multiple of 16 on, but
-// registers are stored whole.
+// L1. NOC_AT_LEN_BE says which bytes there; registers are stored whole.
 func (q *request) writeInline() error {
 	kind, address := q.grid().Kind(q.targ.tile), q.targ.address
 	switch {
 	case kind != boards.Tensix && kind != boards.Ethernet:
 		return fmt.Errorf("inline data to a %s", kind)
-	case q.ret.tile != q.niu.tile.at:
+	case q.ret.tile != q.tile.at:
 		return q.own(q.ret, 0)
 	case address >= localRAM:
 	case q.traits.wide:
 		return fmt.Errorf("inline data to %#x: unsafe but to registers on Blackhole", address)
-	case q.length != 0xf<<(address%16):
+	case !enablesWord(q.length, address):
 		return fmt.Errorf("inline data to %#x with the byte enables %#x; the simulator writes whole words", address, q.length)
 	}
 	if address%4 != 0 {
@@ -618,11 +619,18 @@ func (q *request) writeInline() error {
 	}
 	var data [4]byte
 	put(data[:], 4, uint64(q.data))
-	if err := q.niu.tile.tiles.writeTile(q.targ.tile, address, data[:]); err != nil {
+	if err := q.tile.tiles.writeTile(q.targ.tile, address, data[:]); err != nil {
 		return err
 	}
 	q.countWrite()
 	return nil
+}
+
+// enablesWord tells whether byte enables are those of the word at an address,
+// counted from a multiple of 16 or 32.
+func enablesWord(enables uint32, address uint64) bool {
+	shift := bits.TrailingZeros32(enables)
+	return enables != 0 && enables>>shift == 0xf && uint64(shift%16) == address%16
 }
 
 // readTile reads memory of a tile, or one register of a Tensix tile. Registers

@@ -219,6 +219,7 @@ func (t *tensix) setSoftReset(value uint32) error {
 	for i := range t.cores {
 		if c := &t.cores[i]; c.held(t.softReset) && !c.held(value) {
 			c.hart.Reset(t.start(&c.reset))
+			c.why = nil
 		}
 	}
 	t.softReset = value

@@ -23,6 +23,11 @@ func (m *ram) load(address uint64, width uint8) uint64 {
 }
 
 func (m *ram) store(address uint64, width uint8, value uint64) {
+	put(m.from(address), width, value)
+}
+
+// from is memory from an address to the end of its page.
+func (m *ram) from(address uint64) []byte {
 	if m.pages == nil {
 		m.pages = make([]*page, (m.size+pageSize-1)/pageSize)
 	}
@@ -30,17 +35,17 @@ func (m *ram) store(address uint64, width uint8, value uint64) {
 	if *p == nil {
 		*p = new(page)
 	}
-	put((*p)[address%pageSize:], width, value)
+	return (*p)[address%pageSize:]
 }
 
 func (m *ram) read(address uint64, data []byte) {
-	for i := range data {
-		data[i] = byte(m.load(address+uint64(i), 1))
+	for i := 0; i < len(data); {
+		i += copy(data[i:], m.from(address+uint64(i)))
 	}
 }
 
 func (m *ram) write(address uint64, data []byte) {
-	for i, b := range data {
-		m.store(address+uint64(i), 1, uint64(b))
+	for i := 0; i < len(data); {
+		i += copy(m.from(address+uint64(i)), data[i:])
 	}
 }

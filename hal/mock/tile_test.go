@@ -124,7 +124,7 @@ func TestCoreThatGoesAstrayStops(t *testing.T) {
 		{&boards.Wormhole, poke, []uint32{0xffb2002c, 1}, "store refused, address 0xffb2002c"},
 		{&boards.Wormhole, poke, []uint32{0xffb121b0, 0x100}, "store refused, address 0xffb121b0"}, // no core's bit
 		{&boards.Wormhole, peek, []uint32{0xffb40000}, "load refused, address 0xffb40000"},
-		{&boards.Wormhole, peek, []uint32{0xffb20000}, "load refused, address 0xffb20000"},
+		{&boards.Wormhole, peek, []uint32{0xffb20050}, "load refused, address 0xffb20050"},
 		{&boards.Wormhole, []uint32{0xffb002b7, 0x00028067}, nil, "pc 0xffb00000: no instruction can be fetched"}, // lui t0,0xffb00; jr t0
 		{&boards.Wormhole, peek, []uint32{0x202}, "misaligned load, address 0x00000202"},
 		{&boards.Blackhole, poke, []uint32{0xffb02000, 1}, "store refused, address 0xffb02000"},
@@ -329,7 +329,7 @@ func TestHostSeesATile(t *testing.T) {
 		if v, _ := g.Load(at(0xffb121b0), 4); v != allHeld {
 			t.Errorf("SOFT_RESET_0 is %#x after power-up", v)
 		}
-		for address, value := range map[uint64]uint64{0xffb121b0: 0x47801, 0xffb00000: 0, 0x1_ffb1_21b0: 0x47800, 0xffb2002c: 0} {
+		for address, value := range map[uint64]uint64{0xffb121b0: 0x47801, 0xffb00000: 0, 0x1_ffb1_21b0: 0x47800, 0xffb20200: 0} {
 			if code := g.Store(at(address), 4, value); code != hal.Refused {
 				t.Errorf("store of %#x at %#x: %v", value, address, code)
 			}

@@ -9,7 +9,6 @@ import (
 // window is the state of one hardware window.
 type window struct {
 	port    *port // of the aperture that Map made
-	taken   bool  // by Map
 	words   boards.Words
 	written uint8 // one bit for each 4 bytes of words that were ever stored
 

@@ -209,7 +209,7 @@ func TestManyEventsOfOtherKindsAreCountedInBoundedSpace(t *testing.T) {
 }
 
 func TestUnknownFormatAndPassAreUsage(t *testing.T) {
-	refused(t, "", Options{From: "strace"}, `unknown format "strace": mmiotrace or qemu`)
+	refused(t, "", Options{From: "strace"}, `unknown format "strace": mmiotrace, qemu or record`)
 	refused(t, "", Options{Without: []string{"folding"}}, `no pass "folding"; passes: lift, fold, expect, drop, coalesce, fence, mark`)
 	refused(t, "", Options{Poll: []Range{{First: 2, Last: 1}}}, "range 0x2-0x1 ends before it starts")
 	if _, err := Summarize(strings.NewReader(""), Options{From: "strace"}); err == nil {

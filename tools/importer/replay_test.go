@@ -117,10 +117,9 @@ func TestReplayOfACaptureTakesNewInputs(t *testing.T) {
 func TestRecordingsOfSeveralTilesReplay(t *testing.T) {
 	for _, c := range []struct {
 		file   string
-		board  *boards.Board
 		x0, y0 int
-	}{{"wh.mlp4.record", &boards.Wormhole, 1, 1}, {"bh.mlp4.record", &boards.Blackhole, 1, 2}} {
-		o := Options{Inputs: []TensorSpec{mustTensor(t, fmt.Sprintf("w1=%d,%d,0x21000,int8,32x64", c.x0+1, c.y0))}}
+	}{{"wh.mlp4.record", 1, 1}, {"bh.mlp4.record", 1, 2}} {
+		o := Options{From: FromRecord, Inputs: []TensorSpec{mustTensor(t, fmt.Sprintf("w1=%d,%d,0x21000,int8,32x64", c.x0+1, c.y0))}}
 		for i := range 4 {
 			tile := fmt.Sprintf("%d,%d", c.x0+i%2, c.y0+i/2)
 			o.Inputs = append(o.Inputs, mustTensor(t, fmt.Sprintf("x%d=%s,0x20000,int8,64", i, tile)))

@@ -154,18 +154,16 @@ func parseShape(s string) (shape []uint32, reason string) {
 // dtypes are the element types by the names users write.
 var dtypes = func() map[string]gen.DType {
 	m := map[string]gen.DType{}
-	for d, name := range gen.EnumNamesDType {
-		if d != gen.DTypeInvalid {
-			m[strings.ToLower(name)] = d
-		}
+	for d, name := range gen.EnumNamesDType[1:] {
+		m[strings.ToLower(name)] = gen.DType(d + 1)
 	}
 	return m
 }()
 
 func dtypeList() string {
 	var list []string
-	for d := gen.DTypeInvalid + 1; gen.EnumNamesDType[d] != ""; d++ {
-		list = append(list, strings.ToLower(gen.EnumNamesDType[d]))
+	for _, name := range gen.EnumNamesDType[1:] {
+		list = append(list, strings.ToLower(name))
 	}
 	return strings.Join(list, ", ")
 }

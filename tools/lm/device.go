@@ -24,9 +24,9 @@ func openDevice(name string) (hal.Device, error) {
 		}
 		return mock.New(board), nil
 	case "ttsim":
-		return ttsim.Open(name, hal.Options{Slot: -1})
+		return ttsim.Open(name)
 	default:
-		return hal.Open(name, hal.Options{Slot: -1})
+		return hal.Open(name)
 	}
 }
 

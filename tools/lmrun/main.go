@@ -110,7 +110,7 @@ func open(o options, view *fbs.View) ([]hal.Device, error) {
 	}
 	devices := make([]hal.Device, len(names))
 	for i, name := range names {
-		device, err := hal.Open(name, hal.Options{Slot: -1})
+		device, err := hal.Open(name)
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,6 @@ const (
 type Device struct {
 	identity hal.Identity
 	board    *boards.Board
-	options  hal.Options
 	process  *process
 	windows  map[int]*port // by hardware window
 	refusal  string        // why Point refused
@@ -54,16 +53,16 @@ type Device struct {
 }
 
 // Open starts the library that a device name gives ("ttsim:/path/libttsim.so").
-// The options are hal.Open's. Errors are *hal.Fault.
-func Open(name string, options hal.Options) (*Device, error) {
-	d, err := open(name, options)
+// Errors are *hal.Fault.
+func Open(name string) (*Device, error) {
+	d, err := open(name)
 	if err != nil {
 		return nil, &hal.Fault{Code: hal.NoDevice, Reason: name + ": " + err.Error()}
 	}
 	return d, nil
 }
 
-func open(name string, options hal.Options) (*Device, error) {
+func open(name string) (*Device, error) {
 	if !built {
 		return nil, errors.New("this program was built without cgo, which loading the simulator takes; build it with CGO_ENABLED=1 and a C compiler")
 	}
@@ -78,7 +77,7 @@ func open(name string, options hal.Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{options: options, process: p, windows: map[int]*port{}}
+	d := &Device{process: p, windows: map[int]*port{}}
 	if err := d.identify(name); err != nil {
 		p.end()
 		return nil, err
@@ -141,7 +140,7 @@ func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
 		return d.refuse(hal.WrongDevice, "%s has no movable windows", d.board.Title)
 	}
-	slot := d.chooseSlot(w)
+	slot := d.board.TLB.Choose(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot] != nil })
 	if slot < 0 {
 		return d.refuse(hal.NoDevice, "no free hardware window of %#x bytes", w.Size)
 	}
@@ -149,35 +148,6 @@ func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
 	p := &port{device: d, bar: g.Bar, start: g.Start(slot), offset: g.Start(slot)}
 	d.windows[slot] = p
 	return hal.NewAperture(p, w.Size, slot), nil
-}
-
-// chooseSlot gives the hardware window for w: the one the options ask for, or
-// the one the image prefers where it is free, else the first free one that is
-// large enough; -1 if there is none.
-func (d *Device) chooseSlot(w fbs.Window) int {
-	if d.options.Slot >= 0 {
-		d.options.Slot++
-		return d.ifFree(d.options.Slot-1, w.Size)
-	}
-	if slot := d.ifFree(int(w.Slot), w.Size); slot >= 0 {
-		return slot
-	}
-	last := d.board.TLB.Groups[len(d.board.TLB.Groups)-1]
-	for slot := range last.First + last.Count {
-		if d.ifFree(slot, w.Size) >= 0 {
-			return slot
-		}
-	}
-	return -1
-}
-
-// ifFree gives slot if it can be a window of size bytes, else -1.
-func (d *Device) ifFree(slot int, size uint64) int {
-	g := d.board.TLB.Group(slot)
-	if g == nil || g.Kernel(slot) || g.Size < size || d.windows[slot] != nil {
-		return -1
-	}
-	return slot
 }
 
 func (d *Device) refuse(code hal.Code, format string, values ...any) (hal.Aperture, error) {

@@ -67,12 +67,9 @@ func vendors(t *testing.T, board string) string {
 	return library
 }
 
-// imagesChoice leaves the hardware windows to the image.
-var imagesChoice = hal.Options{Slot: -1}
-
-func opened(t *testing.T, library string, options hal.Options) *Device {
+func opened(t *testing.T, library string) *Device {
 	t.Helper()
-	d, err := Open(Prefix+library, options)
+	d, err := Open(Prefix + library)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestOpenWithoutCgoSaysSo(t *testing.T) {
-	_, err := Open("ttsim:/some/libttsim.so", imagesChoice)
+	_, err := Open("ttsim:/some/libttsim.so")
 	if err == nil || !strings.Contains(err.Error(), "without cgo") {
 		t.Error(err)
 	}

@@ -346,7 +346,7 @@ func TestSimulatorRefusesWhatTheTableSays(t *testing.T) {
 }
 
 func (c *refusalCase) check(t *testing.T, library string) {
-	d := opened(t, library, imagesChoice)
+	d := opened(t, library)
 	code, before := outcome(t, d, c.accesses)
 	switch {
 	case c.refused == "" && code != hal.OK:

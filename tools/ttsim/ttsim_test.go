@@ -22,7 +22,7 @@ import (
 // eachFake runs a test on the fake of each board.
 func eachFake(t *testing.T, test func(t *testing.T, d *Device)) {
 	for board, library := range fakes(t) {
-		t.Run(board, func(t *testing.T) { test(t, opened(t, library, imagesChoice)) })
+		t.Run(board, func(t *testing.T) { test(t, opened(t, library)) })
 	}
 }
 
@@ -114,14 +114,14 @@ func TestProgramRunsOnTheVendorsSimulator(t *testing.T) {
 		}
 	}
 	for _, board := range []string{"wormhole", "blackhole"} {
-		t.Run(board, func(t *testing.T) { twoop(t, opened(t, vendors(t, board), imagesChoice), program) })
+		t.Run(board, func(t *testing.T) { twoop(t, opened(t, vendors(t, board)), program) })
 	}
 }
 
 func TestIdentityIsTheLibrarys(t *testing.T) {
 	ids := map[string]uint16{"wormhole": 0x401e, "blackhole": 0xb140}
 	for board, library := range fakes(t) {
-		got := opened(t, library, imagesChoice).Identity()
+		got := opened(t, library).Identity()
 		want := hal.Identity{Name: "ttsim:" + library, Vendor: 0x1e52, Device: ids[board], Bars: got.Bars}
 		if got != want || got.Bars[0] != 512<<20 {
 			t.Errorf("%s: %+v", board, got)
@@ -130,7 +130,7 @@ func TestIdentityIsTheLibrarys(t *testing.T) {
 }
 
 func TestWindowTakesItsSlotElseTheFirstFree(t *testing.T) {
-	d := opened(t, fakes(t)["wormhole"], imagesChoice)
+	d := opened(t, fakes(t)["wormhole"])
 	for _, c := range []struct {
 		size uint64
 		slot uint16
@@ -151,7 +151,7 @@ func TestWindowTakesItsSlotElseTheFirstFree(t *testing.T) {
 }
 
 func TestMapSaysWhatDoesNotFit(t *testing.T) {
-	d := opened(t, fakes(t)["wormhole"], imagesChoice)
+	d := opened(t, fakes(t)["wormhole"])
 	for range 19 {
 		mapped(t, d, tlbWindow(16<<20, fbs.NoSlot))
 	}
@@ -167,18 +167,6 @@ func TestMapSaysWhatDoesNotFit(t *testing.T) {
 		if !errors.As(err, &fault) || !strings.Contains(fault.Reason, want) {
 			t.Errorf("%+v: %v, want %q", w, err, want)
 		}
-	}
-}
-
-func TestSlotOptionMovesWindows(t *testing.T) {
-	d := opened(t, fakes(t)["wormhole"], hal.Options{Slot: 183})
-	for _, want := range []int{183, 184} {
-		if got := mapped(t, d, tlbWindow(1<<20, 5)).Slot(); got != want {
-			t.Errorf("slot %d, want %d", got, want)
-		}
-	}
-	if _, err := d.Map(tlbWindow(1<<20, 5)); err == nil {
-		t.Error("the kernel driver's window is given away")
 	}
 }
 
@@ -214,7 +202,7 @@ func TestMulticastReachesEveryTile(t *testing.T) {
 }
 
 func TestImpossibleTargetIsRefusedWithItsReason(t *testing.T) {
-	d := opened(t, fakes(t)["wormhole"], imagesChoice)
+	d := opened(t, fakes(t)["wormhole"])
 	a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
 	check(t, d, "possible", d.Point(a, unicast(1, 1), 1<<20))
 	if code := d.Point(a, unicast(64, 1), 0); code != hal.Refused || !strings.Contains(d.Refusal(), "cannot be pointed") {
@@ -251,7 +239,7 @@ func TestEveryWidthReachesItsBytes(t *testing.T) {
 
 // A Bar window may span several hardware windows, and no access may.
 func TestBlockCopyStopsAtTheEndOfEachWindow(t *testing.T) {
-	d := opened(t, fakes(t)["wormhole"], imagesChoice)
+	d := opened(t, fakes(t)["wormhole"])
 	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 512 << 20})
 	for slot, tile := range []uint64{1 | 1<<6, 2 | 1<<6} {
 		check(t, d, "configure", bar.Store(configs+8*uint64(slot), 8, tile<<16))
@@ -275,7 +263,7 @@ func TestBlockCopyStopsAtTheEndOfEachWindow(t *testing.T) {
 }
 
 func TestBlockCopyToRegistersIsOfWords(t *testing.T) {
-	d := opened(t, fakes(t)["wormhole"], imagesChoice)
+	d := opened(t, fakes(t)["wormhole"])
 	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 64})
 	check(t, d, "copy in", bar.CopyIn(32, 4, gen.AccessBulk, words(1, 2, 3)))
 	got := make([]byte, 12)
@@ -305,7 +293,7 @@ func TestRefusalReachesTheCaller(t *testing.T) {
 }
 
 func TestRefusalInsideAClockReachesTheCaller(t *testing.T) {
-	d := opened(t, fakes(t)["wormhole"], imagesChoice)
+	d := opened(t, fakes(t)["wormhole"])
 	registers := pointed(t, d, 1, 2, softReset0&^0xfffff)
 	check(t, d, "release", registers.Store(softReset0&0xfffff, 4, 0x47000))
 	d.Sleep(5000)
@@ -315,7 +303,7 @@ func TestRefusalInsideAClockReachesTheCaller(t *testing.T) {
 }
 
 func TestDeviceMayNotTouchHostMemory(t *testing.T) {
-	d := opened(t, fakes(t)["blackhole"], imagesChoice)
+	d := opened(t, fakes(t)["blackhole"])
 	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 64})
 	check(t, d, "low half", bar.Store(0, 4, 0x5000))
 	check(t, d, "high half", bar.Store(4, 4, 7))
@@ -326,7 +314,7 @@ func TestDeviceMayNotTouchHostMemory(t *testing.T) {
 }
 
 func TestKilledSimulatorIsAGoneDevice(t *testing.T) {
-	d := opened(t, fakes(t)["wormhole"], imagesChoice)
+	d := opened(t, fakes(t)["wormhole"])
 	a := pointed(t, d, 1, 1, 0)
 	if err := d.process.cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -378,7 +366,7 @@ func TestTimePassesWithLoadsAndSleeps(t *testing.T) {
 		{"long sleep", func(d *Device, a *hal.Aperture) { d.Sleep(5e9) }, 1_000_000, 5e9},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := opened(t, fakes(t)["wormhole"], imagesChoice)
+			d := opened(t, fakes(t)["wormhole"])
 			c.do(d, pointed(t, d, 1, 1, 0))
 			if got := d.Now(); got != c.now {
 				t.Errorf("now %d ns, want %d", got, c.now)
@@ -429,7 +417,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 			"main must call ttsim.ChildMain first"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Open(Prefix+c.library, imagesChoice)
+			_, err := Open(Prefix + c.library)
 			var fault *hal.Fault
 			if !errors.As(err, &fault) || fault.Code != hal.NoDevice || !strings.Contains(fault.Reason, c.want) {
 				t.Errorf("%v, want %q", err, c.want)
@@ -440,14 +428,14 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 
 func TestChildThatForgotChildMainIsToldSo(t *testing.T) {
 	t.Setenv(childVariable, "/some/library.so")
-	_, err := Open(Prefix+fakes(t)["wormhole"], imagesChoice)
+	_, err := Open(Prefix + fakes(t)["wormhole"])
 	if err == nil || !strings.Contains(err.Error(), "ChildMain") {
 		t.Error(err)
 	}
 }
 
 func TestCloseEndsTheProcess(t *testing.T) {
-	d, err := Open(Prefix+fakes(t)["wormhole"], imagesChoice)
+	d, err := Open(Prefix + fakes(t)["wormhole"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,7 +459,7 @@ func TestReplayCanBeRecorded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.record")
 	t.Setenv("LM_RECORD_LIBRARY", fakes(t)["wormhole"])
 	t.Setenv("LM_RECORD_FILE", file)
-	d := opened(t, compiled(t, "librecord", "../record/shim/record.c"), imagesChoice)
+	d := opened(t, compiled(t, "librecord", "../record/shim/record.c"))
 	check(t, d, "store", pointed(t, d, 1, 1, 0).Store(8, 2, 0x1234))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -493,7 +481,7 @@ func TestReplayCanBeRecorded(t *testing.T) {
 
 func TestSeveralDevicesAtOnce(t *testing.T) {
 	library := fakes(t)["blackhole"]
-	first, second := opened(t, library, imagesChoice), opened(t, library, imagesChoice)
+	first, second := opened(t, library), opened(t, library)
 	a, b := pointed(t, first, 1, 2, 0), pointed(t, second, 1, 2, 0)
 	check(t, first, "store", a.Store(0, 4, 1))
 	check(t, second, "store", b.Store(0, 4, 2))
@@ -503,7 +491,7 @@ func TestSeveralDevicesAtOnce(t *testing.T) {
 }
 
 func TestAccessDoesNotAllocate(t *testing.T) {
-	d := opened(t, fakes(t)["wormhole"], imagesChoice)
+	d := opened(t, fakes(t)["wormhole"])
 	a := pointed(t, d, 1, 1, 0)
 	data := make([]byte, 256)
 	n := testing.AllocsPerRun(100, func() {
