@@ -15,7 +15,9 @@ export DEBIAN_FRONTEND=noninteractive
 out=build
 cache=build/cache
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
-excess_max=$((256 * 1024)) # bytes of a static arm64 lmrun beyond an empty Go program
+# Bytes of a static arm64 lmrun beyond an empty Go program: what is wanted, and
+# what it has come down to and may not exceed again. Files grow in steps of 64 KiB.
+excess_goal=$((256 * 1024)) excess_max=$((448 * 1024))
 
 # The part of the tree that runs on the target.
 target_packages=(./fbs/... ./boards/... ./hal/... ./runtime/...)
@@ -243,7 +245,7 @@ func main() {}' >"$out/_empty/main.go"
 		static $arch "$out/_empty/empty-$arch" "./$out/_empty/main.go"
 		size=$(wc -c <"$out/lmrun-$arch") empty=$(wc -c <"$out/_empty/empty-$arch")
 		excess=$((size - empty))
-		say "lmrun-$arch: $size bytes, an empty Go program $empty, excess $excess (goal for arm64: at most $excess_max)"
+		say "lmrun-$arch: $size bytes, an empty Go program $empty, excess $excess (goal for arm64: $excess_goal, limit: $excess_max)"
 		if [[ $arch == arm64 && $excess -gt $excess_max ]]; then
 			warn "lmrun-arm64 is $((excess - excess_max)) bytes too large"
 			return 1

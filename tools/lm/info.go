@@ -85,7 +85,7 @@ func infoCommand() *cobra.Command {
 what a target reserves for it, its windows, its inputs and outputs, and for each
 sequence what it does and how long it can wait at most. The fields of --json
 are stable.`,
-		Args:  one("image"),
+		Args: one("image"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, view, err := verified(args[0])
 			if err != nil {

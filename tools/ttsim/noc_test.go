@@ -3,6 +3,7 @@ package ttsim
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -32,7 +33,7 @@ type tiles struct {
 	window hal.Aperture
 }
 
-// named is what both kinds of device say beyond hal.Device.
+// refuser is what both kinds of device are beyond hal.Device.
 type refuser interface{ Refusal() string }
 
 func newTiles(t *testing.T, d hal.Device) *tiles {
@@ -83,7 +84,12 @@ func (d *tiles) read(tile boards.Tile, address uint64, size int) []byte {
 // nocKernel gives a kernel as it is built for a board.
 func nocKernel(t *testing.T, name, board string) []byte {
 	t.Helper()
-	f, err := elf.Open("../../testdata/kernels/" + name + map[string]string{"wormhole": "_wh", "blackhole": "_bh"}[board] + ".elf")
+	return kernelFile(t, name+map[string]string{"wormhole": "_wh", "blackhole": "_bh"}[board])
+}
+
+func kernelFile(t *testing.T, name string) []byte {
+	t.Helper()
+	f, err := elf.Open("../../testdata/kernels/" + name + ".elf")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +212,10 @@ func TestKernelsMeetAtASemaphore(t *testing.T) {
 				neighbour = at.first - 1
 			}
 			r, program, sum := newTiles(t, d), nocKernel(t, "noc_sem", board), uint32(0)
+			for _, tile := range append(workers, master) {
+				r.write(tile, semaphore, words(0, 0))
+			}
 			for i, worker := range append(workers, master) {
-				r.write(worker, semaphore, words(0, 0))
 				if worker == master {
 					r.start(master, program, uint32(noc), semaphore, n, words4, 2, total, neighbour, at.last)
 					continue
@@ -304,7 +312,6 @@ var (
 type niuLayout struct {
 	stride, atData, cmdCtrl, nodeID, logicalID uint32
 	wide                                       bool
-	readable                                   []uint32 // offsets
 }
 
 var niuLayouts = map[string]*niuLayout{
@@ -343,13 +350,14 @@ const niu0 = 0xffb20000
 
 // nocRequest is what goes into a command buffer.
 type nocRequest struct {
-	noc, buffer          uint32
-	ctrl, length         uint32
-	targ, ret            uint32 // coordinates
-	targAddress          uint64
-	retAddress           uint64
-	data, tag            uint32
-	before, cmd, exclude uint32 // before: ROUTER_CFG_1, 0 leaves it
+	noc, buffer  uint32
+	ctrl, length uint32
+	targ, ret    uint32 // coordinates
+	targAddress  uint64
+	retAddress   uint64
+	data, tag    uint32
+	router       uint32 // ROUTER_CFG_1, 0 leaves it
+	cmd          uint32 // NOC_CMD_CTRL, less 1
 }
 
 // list is the request as nocPoke takes it.
@@ -365,8 +373,8 @@ func (q *nocRequest) list(l *niuLayout) (list []uint32) {
 		}
 		store(offset+4, uint32(address>>32)&0xf|coordinate<<4)
 	}
-	if q.before != 0 {
-		list = append(list, niu+0x108, q.before)
+	if q.router != 0 {
+		list = append(list, niu+0x108, q.router)
 	}
 	end(0, q.targ, q.targAddress)
 	end(0xc, q.ret, q.retAddress)
@@ -378,14 +386,14 @@ func (q *nocRequest) list(l *niuLayout) (list []uint32) {
 	return append(list, 0)
 }
 
-// memories are what requests in these tests may change: of the tile that makes
-// them, its neighbour to the right, and DRAM.
+// What requests in these tests may change: of the tile that makes them, its
+// neighbour to the right, and DRAM.
 const nocMemory, nocMemorySize = 0x20000, 0x200
 
 var nocDRAM = map[string]boards.Tile{"wormhole": {X: 5, Y: 2}, "blackhole": {X: 9, Y: 2}}
 
-// memory gives what is there after a list, and the registers; refused is why
-// nothing is, if so.
+// after gives what is in those and in the registers after a list of stores, if
+// none of them is refused.
 func (d *tiles) after(board string, list []uint32) (image []byte, refused bool) {
 	d.Helper()
 	first := firstTensix(board)
@@ -416,11 +424,321 @@ func (d *tiles) run(tile boards.Tile, program, list []uint32) {
 
 // fails tells whether a core of the tile has stopped.
 func (d *tiles) fails(tile boards.Tile) bool {
-	d.Helper()
-	if d.Device.(refuser).Refusal() != "" {
+	if d.Point(&d.window, unicast(tile.X, tile.Y), 0) != hal.OK {
 		return true // the simulator has ended
 	}
-	at := firstOffset
-	_, code := d.window.Load(at, 4)
+	_, code := d.window.Load(0, 4)
 	return code == hal.Refused
+}
+
+// NOC_CTRL of each kind of request.
+const (
+	nocRead      = 0x10
+	nocWrite     = 0x12
+	nocInline    = 0x1a
+	nocAtomic    = 0x11
+	nocMulticast = 0x132
+)
+
+// base is a request of a kind that is accepted, from the first Tensix tile,
+// with the tile at its right at the other end, or DRAM of a read.
+func base(board string, noc, ctrl uint32) nocRequest {
+	at := nocPlaces[board][noc]
+	neighbour := at.first + 1
+	if board == "wormhole" && noc == 1 {
+		neighbour = at.first - 1
+	}
+	q := nocRequest{noc: noc, ctrl: ctrl, length: 64, targ: at.first, ret: neighbour,
+		targAddress: nocMemory + 0x40, retAddress: nocMemory + 0x80, data: 0x01020304}
+	switch ctrl {
+	case nocRead:
+		q.targ, q.ret = at.dram, at.first
+	case nocAtomic:
+		q.targ, q.ret, q.length = neighbour, at.first, 0x107c
+	case nocInline:
+		q.targ, q.ret, q.length, q.targAddress = neighbour, at.first, 0xf, softReset0
+		q.data = nocHeld
+	case nocMulticast:
+		q.ret = neighbour | at.first<<12
+		if noc == 1 {
+			q.ret = at.first | neighbour<<12
+		}
+	}
+	return q
+}
+
+// nocCase is one request that differs in something from its base.
+type nocCase struct {
+	name    string
+	ctrl    uint32
+	change  func(q *nocRequest)
+	refused string // what the simulator says; empty: it accepts
+	only    string // board
+}
+
+const l1Both = 1464 << 10 // what both boards have of L1
+
+// nocCases are for NoC 0, and both boards unless they say otherwise.
+var nocCases = []nocCase{
+	{"read", nocRead, func(q *nocRequest) {}, "", ""},
+	{"write", nocWrite, func(q *nocRequest) {}, "", ""},
+	{"inline write of a register", nocInline, func(q *nocRequest) {}, "", ""},
+	{"atomic", nocAtomic, func(q *nocRequest) {}, "", ""},
+	{"multicast", nocMulticast, func(q *nocRequest) {}, "", ""},
+
+	{"NOC_CMD_CTRL = 2", nocRead, func(q *nocRequest) { q.cmd = 1 }, "noc_regs_wr32: noc_cmd_ctrl[0] data=0x2", ""},
+	{"NOC_PACKET_TAG beyond the transaction id", nocRead, func(q *nocRequest) { q.tag = 1 << 9 }, "noc_packet_tag=0x200", ""},
+	{"transaction id", nocMulticast, func(q *nocRequest) { q.tag = 15 << 10; q.ctrl |= 1 << 17 }, "", ""},
+	{"byte enables", nocWrite, func(q *nocRequest) { q.ctrl |= 1 << 2 }, "byte enable writes", ""},
+	{"linked", nocWrite, func(q *nocRequest) { q.ctrl |= 1 << 6 }, "", ""},
+	{"static channel 5", nocWrite, func(q *nocRequest) { q.ctrl |= 1<<7 | 5<<13 }, "", ""},
+	{"dropped answer", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 9 }, "mem rd drop ack", ""},
+	{"bit 10", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 10 }, "noc_ctrl=0x410", ""},
+	{"bit 16", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 16 }, "noc_ctrl=0x10010", ""},
+	{"bit 18", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 18 }, "noc_ctrl=0x40010", ""},
+	{"arbitration priority", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 27 }, "noc_ctrl=0x8000010", ""},
+	{"accumulation in L1", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 31 }, "noc_ctrl=0x80000010", ""},
+	{"path reservation", nocWrite, func(q *nocRequest) { q.ctrl |= 1 << 8 }, "unicast must not use path reserve", ""},
+	{"source inclusion", nocWrite, func(q *nocRequest) { q.ctrl |= 1 << 17 }, "unicast must not use broadcast src_include", ""},
+	{"posted read", nocRead, func(q *nocRequest) { q.ctrl = 0 }, "read should not be posted", ""},
+	{"inline read", nocRead, func(q *nocRequest) { q.ctrl |= 1 << 3 }, "read should not be inline", ""},
+	{"atomic write", nocAtomic, func(q *nocRequest) { q.ctrl |= 1 << 1 }, "atomic should be a read, not a write", ""},
+	{"inline atomic", nocAtomic, func(q *nocRequest) { q.ctrl |= 1 << 3 }, "", ""},
+
+	{"read from L1", nocRead, func(q *nocRequest) { q.targ = q.ret + 1 }, "", ""},
+	{"read from own L1, overlapping", nocRead, func(q *nocRequest) { q.targ = q.ret; q.retAddress = q.targAddress }, "", ""},
+	{"read of 0 bytes", nocRead, func(q *nocRequest) { q.length = 0 }, "read: noc_at_len_be=0", ""},
+	{"read of a packet", nocRead, func(q *nocRequest) { q.length = 8192 }, "", ""},
+	{"read of more than a packet", nocRead, func(q *nocRequest) { q.length = 8193 }, "read: noc_at_len_be=8193", "wormhole"},
+	{"read of a packet of 16 KiB", nocRead, func(q *nocRequest) { q.length = 16384 }, "", "blackhole"},
+	{"read of more than a packet of 16 KiB", nocRead, func(q *nocRequest) { q.length = 16385 }, "read: noc_at_len_be=16385", "blackhole"},
+	{"read of 1 byte at the same offset", nocRead, func(q *nocRequest) { q.length = 1; q.targAddress += 0x43; q.retAddress += 3 }, "", ""},
+	{"read of DRAM, offsets equal modulo 16 only", nocRead, func(q *nocRequest) { q.retAddress += 16 }, "read: alignment of src_addr", ""},
+	{"read of DRAM, offsets equal modulo 32 only", nocRead, func(q *nocRequest) { q.retAddress += 32 }, "", "wormhole"},
+	{"read of DRAM, offsets equal modulo 32 only", nocRead, func(q *nocRequest) { q.retAddress += 32 }, "read: alignment of src_addr", "blackhole"},
+	{"read of L1, offsets equal modulo 16 only", nocRead, func(q *nocRequest) { q.targ = q.ret; q.retAddress += 16 }, "", ""},
+	{"read of L1, offsets equal modulo 8 only", nocRead, func(q *nocRequest) { q.targ = q.ret; q.retAddress += 8 }, "read: alignment of src_addr", ""},
+	{"read to another tile", nocRead, func(q *nocRequest) { q.ret++ }, "read: dst_tile_id", ""},
+	{"read to DRAM", nocRead, func(q *nocRequest) { q.ret = q.targ }, "read: dst_tile_type=D", ""},
+	{"read past the end of DRAM", nocRead, func(q *nocRequest) { q.targAddress = 2<<30 - 32; q.retAddress += 32 }, "DRAM read overrun", "wormhole"},
+	{"read past the end of DRAM", nocRead, func(q *nocRequest) { q.targAddress = 4<<30 - 64; q.length = 65 }, "DRAM read overrun", "blackhole"},
+	{"read of the end of DRAM", nocRead, func(q *nocRequest) { q.targAddress = 2<<30 - 64 }, "", ""},
+	{"read to the end of L1 and beyond", nocRead, func(q *nocRequest) { q.retAddress = l1Both - 64; q.length = 65 }, "read: dst_addr=0x16dfc0", "wormhole"},
+	{"read across the end of L1", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = l1Both - 16 }, "access past end of tensix_sram", "wormhole"},
+	{"read of a register", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 4 }, "", ""},
+	{"read of half a register", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 2 }, "addr=0xffb121b0 size=2", ""},
+	{"read of two registers", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 8 }, "read: noc_at_len_be=8", ""},
+	{"read of a register, not aligned", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0 + 2; q.length = 4 }, "read: misaligned", ""},
+	{"read of core-local RAM", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = localRAM; q.length = 4 }, "addr=0xffb00000", ""},
+	{"read of Ethernet L1", nocRead, func(q *nocRequest) { q.targ = coordinate(1, 6) }, "", "wormhole"},
+	{"read of Ethernet L1", nocRead, func(q *nocRequest) { q.targ = coordinate(20, 25) }, "", "blackhole"},
+	{"read of CSM, a word", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 10); q.targAddress = 0x8_1000_0000; q.length = 4 }, "", "wormhole"},
+	{"read of CSM, two words", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 10); q.targAddress = 0x8_1000_0000; q.length = 8 }, "read: noc_at_len_be=8", "wormhole"},
+	{"read of CSM", nocRead, func(q *nocRequest) { q.targ = coordinate(8, 0); q.targAddress = 0x1000_0000 }, "", "blackhole"},
+	{"read of host memory", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 3); q.targAddress = 0x8_0000_0000 }, "host memory", "wormhole"},
+	{"read of a router", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 2) }, "coord_to_tile: coord (0,2)", "wormhole"},
+	{"read of an L2CPU tile", nocRead, func(q *nocRequest) { q.targ = coordinate(8, 3) }, "coord_to_tile: coord (8,3)", "blackhole"},
+	{"read of the second PCIe tile", nocRead, func(q *nocRequest) { q.targ = coordinate(11, 0) }, "PCIE tile 1 access", "blackhole"},
+	{"read from outside the grid", nocRead, func(q *nocRequest) { q.targ = coordinate(10, 1) }, "invalid coordinate after virtualization 10,1", "wormhole"},
+	{"read from outside the grid", nocRead, func(q *nocRequest) { q.targ = coordinate(17, 2) }, "invalid coordinate (17,2)", "blackhole"},
+	{"read of DRAM by a translated column", nocRead, func(q *nocRequest) { q.targ = coordinate(17, 2) }, "invalid coordinate after virtualization 17,2", "wormhole"},
+	{"read of DRAM by a translated row", nocRead, func(q *nocRequest) { q.targ = coordinate(5, 18) }, "", "wormhole"},
+	{"read of DRAM by a plain coordinate of column 0", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 5) }, "invalid coordinate (0,5)", "blackhole"},
+	{"read of DRAM by a plain coordinate of column 9", nocRead, func(q *nocRequest) { q.targ = coordinate(9, 5) }, "", "blackhole"},
+	{"read of DRAM by a plain coordinate of row 0", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 0) }, "", ""},
+	{"read of Tensix, translated", nocRead, func(q *nocRequest) { q.targ = coordinate(19, 18) }, "", "wormhole"},
+	{"coordinate with a third number", nocRead, func(q *nocRequest) { q.targ |= 1 << 12 }, "src_coordinate", ""},
+	{"address of more than 36 bits", nocRead, func(q *nocRequest) { q.targAddress |= 1 << 60 }, "DRAM read overrun", "blackhole"},
+	{"destination of more than 32 bits", nocRead, func(q *nocRequest) { q.retAddress |= 1 << 32 }, "read: dst_addr", ""},
+
+	{"write to DRAM", nocWrite, func(q *nocRequest) { q.ret = coordinate(5, 2) }, "", "wormhole"},
+	{"write to DRAM, offsets equal modulo 16 only", nocWrite, func(q *nocRequest) { q.ret = coordinate(17, 15); q.retAddress += 16 }, "", "blackhole"},
+	{"posted write", nocWrite, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
+	{"write of 0 bytes", nocWrite, func(q *nocRequest) { q.length = 0 }, "write: noc_at_len_be=0", ""},
+	{"write of more than a packet", nocWrite, func(q *nocRequest) { q.length = 16385 }, "write: noc_at_len_be=16385", ""},
+	{"write, offsets equal modulo 8 only", nocWrite, func(q *nocRequest) { q.retAddress += 8 }, "write: alignment of src_addr", ""},
+	{"write from another tile", nocWrite, func(q *nocRequest) { q.targ++ }, "write: src_tile_id", ""},
+	{"write from beyond L1", nocWrite, func(q *nocRequest) { q.targAddress = 2 << 20 }, "write: src_addr=0x200000", ""},
+	{"write across the end of L1", nocWrite, func(q *nocRequest) { q.retAddress = l1Both - 16 }, "access past end of tensix_sram", "wormhole"},
+	{"write past the end of DRAM", nocWrite, func(q *nocRequest) { q.ret = coordinate(0, 0); q.retAddress = 4<<30 - 32 }, "DRAM write overrun", ""},
+	{"write of a register", nocWrite, func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 4 }, "", ""},
+	{"write of two registers", nocWrite, func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 8 }, "addr=0xffb20100", ""},
+	{"write of a register that is none", nocWrite, func(q *nocRequest) { q.retAddress = 0xffb20200; q.length = 4 }, "noc_regs_wr32: offset=0x200", ""},
+
+	{"inline write to L1", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 0x44; q.length = 0xf0 }, "", "wormhole"},
+	{"inline write to L1, enables counted from 32", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 0x54; q.length = 0xf0_0000 }, "", "wormhole"},
+	{"inline write to L1", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 0x44; q.length = 0xf0 }, "inline write to an L1 address is unsafe on Blackhole", "blackhole"},
+	{"inline write of 2 bytes", nocInline, func(q *nocRequest) { q.targAddress = nocMemory; q.length = 3 }, "inline write: noc_at_len_be=0x3", "wormhole"},
+	{"inline write of nothing", nocInline, func(q *nocRequest) { q.targAddress = nocMemory; q.length = 0 }, "inline write: noc_at_len_be=0x0", "wormhole"},
+	{"inline write, enables of another word", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 4; q.length = 0xf }, "inline write: src_addr=0x20004 shift=0", "wormhole"},
+	{"inline write of a register, enables of nothing", nocInline, func(q *nocRequest) { q.length = 0 }, "", ""},
+	{"inline write of a register, not aligned", nocInline, func(q *nocRequest) { q.targAddress += 2 }, "inline write: misaligned", ""},
+	{"inline write beyond L1", nocInline, func(q *nocRequest) { q.targAddress = 2 << 20 }, "inline write: src_addr=0x200000", "wormhole"},
+	{"inline write to DRAM", nocInline, func(q *nocRequest) { q.targ = coordinate(0, 0) }, "inline write: src_tile_type=D", ""},
+	{"inline write from another tile", nocInline, func(q *nocRequest) { q.ret++ }, "inline write: dst_tile_id", ""},
+	{"inline write, posted", nocInline, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
+	{"inline write of SOFT_RESET_0 = 1", nocInline, func(q *nocRequest) { q.data = 1 }, "SOFT_RESET_0=0x1", ""},
+	{"inline write that starts a request of another buffer", nocInline, func(q *nocRequest) { q.targAddress = 0xffb20000; q.data = 5 }, "", ""},
+
+	{"atomic in own tile", nocAtomic, func(q *nocRequest) { q.targ = q.ret }, "", ""},
+	{"atomic whose answer goes to its place", nocAtomic, func(q *nocRequest) { q.targ = q.ret; q.retAddress = q.targAddress }, "", ""},
+	{"posted atomic", nocAtomic, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
+	{"atomic that wraps", nocAtomic, func(q *nocRequest) { q.data = 0xffff_ffff }, "", ""},
+	{"atomic, answer at a multiple of 4", nocAtomic, func(q *nocRequest) { q.retAddress += 4 }, "", ""},
+	{"atomic, answer at a multiple of 2", nocAtomic, func(q *nocRequest) { q.retAddress += 2 }, "atomic: misaligned dst_addr", ""},
+	{"atomic at a multiple of 8", nocAtomic, func(q *nocRequest) { q.targAddress += 8 }, "atomic: misaligned src_addr", ""},
+	{"atomic of another kind", nocAtomic, func(q *nocRequest) { q.length = 0x207c }, "atomic: noc_at_len_be=0x207c", ""},
+	{"atomic in DRAM", nocAtomic, func(q *nocRequest) { q.targ = coordinate(0, 0) }, "atomic: src_tile_type=D", ""},
+	{"atomic with the answer to another tile", nocAtomic, func(q *nocRequest) { q.ret = q.targ }, "atomic: dst_tile_id", ""},
+	{"atomic beyond L1", nocAtomic, func(q *nocRequest) { q.targAddress = 2 << 20 }, "addr=0x200000", ""},
+	{"atomic with the answer beyond L1", nocAtomic, func(q *nocRequest) { q.retAddress = 2 << 20 }, "atomic: dst_addr=0x200000", ""},
+
+	{"multicast to the own tile too", nocMulticast, func(q *nocRequest) { q.ctrl |= 1 << 17 }, "", ""},
+	{"posted multicast", nocMulticast, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
+	{"multicast without path reservation", nocMulticast, func(q *nocRequest) { q.ctrl &^= 1 << 8 }, "multicast must use path reserve", ""},
+	{"multicast read", nocMulticast, func(q *nocRequest) { q.ctrl &^= 1 << 1 }, "multicast reads", ""},
+	{"multicast atomic", nocMulticast, func(q *nocRequest) { q.ctrl |= 1 }, "multicast atomics", ""},
+	{"multicast inline write", nocMulticast, func(q *nocRequest) { q.ctrl |= 1 << 3 }, "multicast inline writes", ""},
+	{"multicast around DRAM", nocMulticast, func(q *nocRequest) { q.ret = coordinate(6, 2) | coordinate(4, 1)<<12 }, "", "wormhole"},
+	{"multicast around DRAM", nocMulticast, func(q *nocRequest) { q.ret = coordinate(10, 3) | coordinate(7, 2)<<12 }, "", "blackhole"},
+	{"multicast from a corner without a tile", nocMulticast, func(q *nocRequest) { q.ret = coordinate(2, 2) | coordinate(0, 2)<<12 }, "", "wormhole"},
+	{"multicast to everything", nocMulticast, func(q *nocRequest) { q.ret = coordinate(9, 11) | coordinate(0, 0)<<12 }, "", "wormhole"},
+	{"multicast to the tile only that it leaves out", nocMulticast, func(q *nocRequest) { q.ret = q.targ | q.targ<<12 }, "", ""},
+	{"multicast to a column that the router leaves out", nocMulticast, func(q *nocRequest) { q.router = 1<<2 | 0x321 }, "", ""},
+	{"router that leaves no column out", nocMulticast, func(q *nocRequest) { q.router = 2 }, "router_cfg_1=0x2", ""},
+	{"multicast backwards", nocMulticast, func(q *nocRequest) { q.ret = q.targ | (q.targ+1)<<12 }, "dst_start_x=2 dst_end_x=1", ""},
+	{"multicast of SOFT_RESET_0", nocMulticast, func(q *nocRequest) { q.retAddress = softReset0; q.length = 4 }, "SOFT_RESET_0", ""},
+	{"multicast of a register", nocMulticast, func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 4 }, "", ""},
+	{"multicast of two registers", nocMulticast, func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 8 }, "multicast register write", ""},
+	{"multicast, offsets equal modulo 8 only", nocMulticast, func(q *nocRequest) { q.retAddress += 8 }, "multicast: alignment", ""},
+	{"multicast across the end of L1", nocMulticast, func(q *nocRequest) { q.retAddress = l1Both - 16 }, "multicast: dst_addr", "wormhole"},
+	{"multicast of 0 bytes", nocMulticast, func(q *nocRequest) { q.length = 0 }, "multicast: noc_at_len_be=0", ""},
+}
+
+// eachCase runs a test for each request in the table on each board it is for.
+func eachCase(t *testing.T, test func(t *testing.T, board string, list []uint32, c *nocCase)) {
+	for i := range nocCases {
+		c := &nocCases[i]
+		for _, board := range []string{"wormhole", "blackhole"} {
+			if c.only == "" || c.only == board {
+				q := base(board, 0, c.ctrl)
+				c.change(&q)
+				t.Run(board+"/"+c.name, func(t *testing.T) { test(t, board, q.list(niuLayouts[board]), c) })
+			}
+		}
+	}
+}
+
+// TestMockRefusesRequestsThatTheSimulatorRefuses, and no others.
+func TestMockRefusesRequestsThatTheSimulatorRefuses(t *testing.T) {
+	eachCase(t, func(t *testing.T, board string, list []uint32, c *nocCase) {
+		d := mock.New(boards.ByName(board))
+		if _, refused := newTiles(t, d).after(board, list); refused != (c.refused != "") {
+			t.Errorf("refused %v: %q; the simulator says %q", refused, d.Refusal(), c.refused)
+		}
+	})
+}
+
+// TestMockAndSimulatorCarryOutRequestsAlike: the same memory and the same
+// registers afterwards, counters among them, or both refuse.
+func TestMockAndSimulatorCarryOutRequestsAlike(t *testing.T) {
+	eachCase(t, func(t *testing.T, board string, list []uint32, c *nocCase) {
+		simulator := opened(t, vendors(t, board))
+		got, refused := newTiles(t, simulator).after(board, list)
+		if refused != (c.refused != "") || !strings.Contains(simulator.Refusal(), c.refused) {
+			t.Fatalf("refused %v: %q, want %q", refused, simulator.Refusal(), c.refused)
+		}
+		want, _ := newTiles(t, mock.New(boards.ByName(board))).after(board, list)
+		if !bytes.Equal(got, want) {
+			t.Errorf("the mock differs from byte %d on", firstDifference(got, want))
+		}
+	})
+}
+
+func firstDifference(a, b []byte) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}
+
+// randomRequest is mostly right.
+func randomRequest(random *rand.Rand, board string) nocRequest {
+	kinds := []uint32{nocRead, nocWrite, nocInline, nocAtomic, nocMulticast}
+	q := base(board, random.Uint32N(2), kinds[random.IntN(len(kinds))])
+	q.buffer = random.Uint32N(4)
+	q.tag = random.Uint32N(16) << 10
+	one := func(n int) bool { return random.IntN(n) == 0 }
+	change := func(c uint32) uint32 {
+		at := nocPlaces[board][random.IntN(2)]
+		switch random.IntN(8) {
+		case 0:
+			return at.dram
+		case 1:
+			return at.last
+		case 2:
+			return coordinate(random.Uint32N(32), random.Uint32N(32))
+		case 3:
+			return c ^ 1<<random.IntN(12)
+		case 4:
+			return at.first | coordinate(random.Uint32N(20), random.Uint32N(12))<<12
+		}
+		return c
+	}
+	offset := func() uint64 { return uint64(nocMemory + 4*random.IntN(64)) }
+	if one(3) {
+		q.targ = change(q.targ)
+	}
+	if one(3) {
+		q.ret = change(q.ret)
+	}
+	if one(3) {
+		q.targAddress, q.retAddress = offset(), offset()
+	}
+	if one(6) {
+		registers := []uint64{softReset0, 0xffb20100, 0xffb30104, 0xffb20208, 0xffb1_2228, 0xffb2_0000}
+		q.targAddress = registers[random.IntN(len(registers))]
+		q.length = 4
+	}
+	if one(6) {
+		q.ctrl ^= 1 << random.IntN(32)
+	}
+	if one(4) {
+		q.length = random.Uint32N(128)
+	}
+	return q
+}
+
+// TestRandomRequestsAreCarriedOutAlike by the mock and the simulator, by either
+// NoC, from any command buffer. The mock has no registers of Ethernet tiles.
+func TestRandomRequestsAreCarriedOutAlike(t *testing.T) {
+	for _, board := range []string{"wormhole", "blackhole"} {
+		t.Run(board, func(t *testing.T) {
+			library := vendors(t, board)
+			random, accepted := rand.New(rand.NewPCG(7, 8)), 0
+			for i := range 100 {
+				q := randomRequest(random, board)
+				list := q.list(niuLayouts[board])
+				simulator, d := opened(t, library), mock.New(boards.ByName(board))
+				got, refused := newTiles(t, simulator).after(board, list)
+				want, mockRefused := newTiles(t, d).after(board, list)
+				simulator.Close()
+				if !refused {
+					accepted++
+				}
+				if !refused && strings.Contains(d.Refusal(), "the Ethernet tile") {
+					continue
+				}
+				if refused != mockRefused || !bytes.Equal(got, want) {
+					t.Errorf("request %d, %+v: the simulator says %q, the mock %q; difference at %d",
+						i, q, simulator.Refusal(), d.Refusal(), firstDifference(got, want))
+				}
+			}
+			if accepted < 30 {
+				t.Errorf("the simulator accepts %d", accepted)
+			}
+		})
+	}
 }

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+	"lightmetal/tools/lmb"
+	"lightmetal/tools/ttsim"
+)
+
+func TestMain(m *testing.M) {
+	ttsim.ChildMain()
+	os.Exit(m.Run())
+}
+
+// newInputs is how many random inputs each capture is replayed with.
+const newInputs = 1000
+
+// devices gives each device that a chip's captures are tried on, by name: the
+// mock, whose cores compute, and the vendor's simulator where the environment
+// names it.
+func devices(chip string) map[string]func(t *testing.T) hal.Device {
+	return map[string]func(t *testing.T) hal.Device{
+		"mock": func(*testing.T) hal.Device { return mock.New(boards.ByName(chip)) },
+		"ttsim": func(t *testing.T) hal.Device {
+			variable := map[string]string{"wormhole": "LM_TTSIM_WH", "blackhole": "LM_TTSIM_BH"}[chip]
+			library := os.Getenv(variable)
+			if library == "" {
+				t.Skipf("skipped: %s does not name the vendor's simulator", variable)
+			}
+			device, err := ttsim.Open("ttsim:" + library)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return device
+		},
+	}
+}
+
+// onDevice loads a file on a device, with every TLB window moved to a slot.
+func onDevice(t *testing.T, file []byte, device hal.Device, slot int) *runtime.Replay {
+	t.Helper()
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay, err := runtime.Load(view, slot, device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		replay.Close()
+		device.Close()
+	})
+	return replay
+}
+
+func mustReplay(t *testing.T, r *runtime.Replay, device hal.Device) {
+	t.Helper()
+	if result := r.Run(0); result.Code != hal.OK {
+		t.Fatalf("%v at command %d: %s", result.Code, result.Command, refusal([]hal.Device{device}))
+	}
+}
+
+// twoop is d = relu(a + b - 100) of 256 int32, as the kernel in
+// testdata/kernels/twoop.c defines it, overflow included.
+func twoop(inputs [][]byte) []byte {
+	d := make([]byte, len(inputs[0]))
+	for i := 0; i < len(d); i += 4 {
+		sum := int32(binary.LittleEndian.Uint32(inputs[0][i:])) + int32(binary.LittleEndian.Uint32(inputs[1][i:]))
+		binary.LittleEndian.PutUint32(d[i:], uint32(max(0, sum-100)))
+	}
+	return d
+}
+
+// mlp is the int8 network of testdata/kernels/mlp.c: 64 -> 32 (relu, >> 7,
+// at most 127) -> 10, with the weights that the capture stored.
+func mlp(weights map[string][]byte) func(inputs [][]byte) []byte {
+	word := func(data []byte, i int) int32 { return int32(binary.LittleEndian.Uint32(data[4*i:])) }
+	return func(inputs [][]byte) []byte {
+		var hidden [32]int32
+		for o := range hidden {
+			sum := word(weights["b1"], o)
+			for i := range 64 {
+				sum += int32(int8(inputs[0][i])) * int32(int8(weights["w1"][64*o+i]))
+			}
+			hidden[o] = min(max(sum>>7, 0), 127)
+		}
+		y := make([]byte, 40)
+		for o := range 10 {
+			sum := word(weights["b2"], o)
+			for i, h := range hidden {
+				sum += h * int32(int8(weights["w2"][32*o+i]))
+			}
+			binary.LittleEndian.PutUint32(y[4*o:], uint32(sum))
+		}
+		return y
+	}
+}
+
+// imported makes an image of a capture with lm import.
+func imported(t *testing.T, args ...string) *lmb.Image {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "x.lmb")
+	args[len(args)-1] = filepath.Join(testdata, "captures", args[len(args)-1])
+	if exit, _, stderr := lm(t, append(append([]string{"import"}, args...), "-o", out)...); exit != 0 {
+		t.Fatal(stderr)
+	}
+	file, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := lmb.Decode(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+func encoded(t *testing.T, image *lmb.Image) []byte {
+	t.Helper()
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// mlpWeights takes the weights out of the capture by naming them as inputs.
+func mlpWeights(t *testing.T, format, capture, tile string) map[string][]byte {
+	image := imported(t, "--from", format, "--input", "w1="+tile+",0x21000,int8,32x64", "--input", "b1="+tile+",0x22000,int32,32",
+		"--input", "w2="+tile+",0x23000,int8,10x32", "--input", "b2="+tile+",0x24000,int32,10", capture)
+	weights := map[string][]byte{}
+	for _, tensor := range image.Tensors {
+		weights[tensor.Name] = tensor.Data
+	}
+	return weights
+}
+
+// TestCapturesComputeNewOutputsForNewInputs replays each accelerator capture
+// with its recorded data and then with random inputs; every output must equal
+// a computation in Go. Each device uses another hardware window than the
+// recording did.
+func TestCapturesComputeNewOutputsForNewInputs(t *testing.T) {
+	for _, test := range []struct {
+		image, chip string
+		slots       []int
+		compute     func([][]byte) []byte
+	}{
+		{"wh.twoop.lmb", "wormhole", []int{170, 7, 160}, twoop},
+		{"bh.twoop.lmb", "blackhole", []int{9, 203}, twoop},
+		{"wh.mlp.lmb", "wormhole", []int{184, 3}, mlp(mlpWeights(t, "mmiotrace", "wh.mlp.mmiotrace", "1,1"))},
+	} {
+		file, err := os.ReadFile(filepath.Join(testdata, "images", test.image))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, open := range devices(test.chip) {
+			t.Run(test.image+" on "+name, func(t *testing.T) {
+				for _, slot := range test.slots {
+					computes(t, file, open(t), slot, newInputs/len(test.slots)+1, test.compute)
+				}
+			})
+		}
+	}
+}
+
+// computes replays an image with its recorded data and with n random inputs.
+// The last tensor is the output, the others are inputs.
+func computes(t *testing.T, file []byte, device hal.Device, slot, n int, compute func([][]byte) []byte) {
+	t.Helper()
+	replay := onDevice(t, file, device, slot)
+	tensors := replay.View().Tensors
+	output := len(tensors) - 1
+	mustReplay(t, replay, device)
+	if golden := replay.View().Data(&tensors[output]); !bytes.Equal(replay.Output(output), golden) {
+		t.Fatalf("window %d: the recorded input does not give the recorded output", slot)
+	}
+	random := rand.New(rand.NewSource(int64(slot)))
+	for i := range n {
+		inputs := make([][]byte, output)
+		for j := range inputs {
+			inputs[j] = replay.Input(j)
+			random.Read(inputs[j])
+		}
+		mustReplay(t, replay, device)
+		if !bytes.Equal(replay.Output(output), compute(inputs)) {
+			t.Fatalf("window %d, random input %d: the output is wrong", slot, i)
+		}
+	}
+}
+
+// TestMulticastRecordingsReplayOnFourTiles: program, arguments and weights
+// went to four tiles at once, each tile has its own input and output.
+func TestMulticastRecordingsReplayOnFourTiles(t *testing.T) {
+	for _, test := range []struct {
+		capture, chip string
+		tiles         []string
+		slot          int
+	}{
+		{"wh.mlp4.record", "wormhole", []string{"1,1", "2,1", "1,2", "2,2"}, 12},
+		{"bh.mlp4.record", "blackhole", []string{"1,2", "2,2", "1,3", "2,3"}, 100},
+	} {
+		compute := mlp(mlpWeights(t, "record", test.capture, test.tiles[0]))
+		args := []string{"--from", "record"}
+		for i, tile := range test.tiles {
+			args = append(args, "--input", string(rune('a'+i))+"="+tile+",0x20000,int8,64")
+		}
+		for i, tile := range test.tiles {
+			args = append(args, "--output", string(rune('p'+i))+"="+tile+",0x25000,int32,10")
+		}
+		file := encoded(t, imported(t, append(args, test.capture)...))
+		for name, open := range devices(test.chip) {
+			t.Run(test.capture+" on "+name, func(t *testing.T) {
+				device := open(t)
+				replay := onDevice(t, file, device, test.slot)
+				random := rand.New(rand.NewSource(1))
+				for i := range 50 {
+					for j := range test.tiles {
+						if input := replay.Input(j); i > 0 { // the first run takes the recorded data
+							random.Read(input)
+						}
+					}
+					mustReplay(t, replay, device)
+					for j := range test.tiles {
+						if !bytes.Equal(replay.Output(len(test.tiles)+j), compute([][]byte{replay.Input(j)})) {
+							t.Fatalf("run %d: tile %s gives a wrong output", i, test.tiles[j])
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestRecordingsReplayThroughAnotherWindow replays what the recorder wrote
+// with every load held against the recording.
+func TestRecordingsReplayThroughAnotherWindow(t *testing.T) {
+	for capture, test := range map[string]struct {
+		chip string
+		slot int
+	}{
+		"wh.twoop.record": {"wormhole", 44}, "bh.twoop.record": {"blackhole", 44},
+		"wh.mlp4.record": {"wormhole", 180}, "bh.mlp4.record": {"blackhole", 200},
+	} {
+		file := encoded(t, imported(t, "--from", "record", capture))
+		for name, open := range devices(test.chip) {
+			t.Run(capture+" on "+name, func(t *testing.T) {
+				device := open(t)
+				mustReplay(t, onDevice(t, file, device, test.slot), device)
+			})
+		}
+	}
+}
