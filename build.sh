@@ -28,13 +28,14 @@ usage: ./build.sh COMMAND
 
   demo                    a first look: import a capture, look inside, replay it; needs only Go
   test [STEP...]          every check there is, or only the steps named; steps are
-                            fmt vet gen unit race arm64 purego cross guest
+                            fmt vet gen unit fuzz race arm64 purego cross guest
   qemu IMAGE [FLAGS]      replay IMAGE on an arm64 machine under QEMU that has an edu, an ivshmem
                             and an nvme device; FLAGS and exit status are lmrun's; files of -input
                             and -output are this machine's; what the devices kept lies in build/qemu
   cross                   static lmrun for arm64 and amd64 in build/, with its size
   gen [--check]           Go code from fbs/image.fbs; --check: only compare it with the tree
   bench                   benchmarks
+  fuzz DURATION           every fuzz target for that long, such as 10m
   lint                    gofmt, go vet, staticcheck
   clean [--all]           remove build/; --all: the downloaded kernel in build/cache too
   help                    this text
@@ -102,7 +103,7 @@ run() {
 
 cmd_test() {
 	local steps=("$@") before step
-	[[ $# -gt 0 ]] || steps=(fmt vet gen unit race arm64 purego cross guest)
+	[[ $# -gt 0 ]] || steps=(fmt vet gen unit fuzz race arm64 purego cross guest)
 	for step in "${steps[@]}"; do
 		declare -F "step_$step" >/dev/null || { warn "no step $step; ./build.sh help lists them"; exit 64; }
 	done
@@ -326,6 +327,19 @@ show() {
 	"$@"
 }
 
+# Minimising is bounded: on inputs of some KB it would take the whole time.
+cmd_fuzz() {
+	local duration=${1:?how long, such as 10m} package target
+	for package in $(go list ./...); do
+		for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
+			say "$package $target"
+			go test -run '^$' -fuzz "^$target\$" -fuzztime "$duration" -fuzzminimizetime 10x "$package"
+		done
+	done
+}
+
+step_fuzz() { cmd_fuzz 5s; }
+
 cmd_clean() {
 	if [[ ${1:-} == --all ]]; then
 		rm -rf "$out"
@@ -339,7 +353,7 @@ command=${1:-help}
 [[ $# -eq 0 ]] || shift
 case $command in
 help | -h | --help) help ;;
-demo | test | qemu | cross | gen | bench | lint | clean) "cmd_$command" "$@" ;;
+demo | test | qemu | cross | gen | bench | fuzz | lint | clean) "cmd_$command" "$@" ;;
 *)
 	warn "no command $command; ./build.sh help lists them"
 	exit 64

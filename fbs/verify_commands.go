@@ -17,6 +17,7 @@ type checker struct {
 	sequence int
 	pointed  []bool // Tlb windows aimed so far in this sequence
 	calls    []bool // sequences that hold a Call
+	called   []bool // sequences that some Call names
 	filled   []bool // tensors that some CopyOut writes
 }
 
@@ -27,16 +28,17 @@ func (v *View) verifyCommands() error {
 		view:    v,
 		pointed: make([]bool, len(v.Windows)),
 		calls:   make([]bool, len(v.Sequences)),
+		called:  make([]bool, len(v.Sequences)),
 		filled:  make([]bool, len(v.Tensors)),
-	}
-	for i := range v.Sequences {
-		for _, command := range v.commandsOf(i) {
-			c.calls[i] = c.calls[i] || command.Opcode == gen.OpcodeCall
-		}
 	}
 	for i := range v.Sequences {
 		if err := c.verifySequence(i); err != nil {
 			return err
+		}
+	}
+	for i := range v.Sequences {
+		if c.calls[i] && c.called[i] {
+			return &Error{"sequence " + Quote(v.Sequences[i].Name), "calls and is called: calls do not nest"}
 		}
 	}
 	for i := range v.Tensors {
@@ -388,9 +390,8 @@ func (c *checker) callReason(m *Command) string {
 		return stray
 	case int(m.Index) >= len(c.view.Sequences):
 		return Text("sequence %d does not exist", uint64(m.Index))
-	case c.calls[m.Index]:
-		return "calls " + Quote(c.view.Sequences[m.Index].Name) + ", which calls itself or another: calls do not nest"
 	}
+	c.calls[c.sequence], c.called[m.Index] = true, true
 	// The callee may have moved any window.
 	clear(c.pointed)
 	return ""
