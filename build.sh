@@ -319,6 +319,13 @@ cmd_demo() {
 	say "" "Every value that the recorded program read was read again and compared: the model behaves as the"
 	say "recorded device did. On a real one, $out/lmrun ($(($(wc -c <"$out/lmrun") / 1024)) KiB, static) does the same."
 	say "./build.sh qemu $image tries that on an arm64 machine under QEMU."
+
+	say "" "A Wormhole has cores. This capture loads a program for one of them, gives it two inputs, starts it and" \
+		"reads the output; with both named, an image takes new ones. The model runs the program:"
+	show "$out/lm" import --from mmiotrace --input a=1,1,0x20000,int32,256 --input b=1,1,0x21000,int32,256 \
+		--output d=1,1,0x23000,int32,256 testdata/captures/wh.twoop.mmiotrace -o "$out/twoop.lmb"
+	show "$out/lm" replay --device mock:wormhole --check-golden --output d="$out/d.npy" "$out/twoop.lmb"
+	say "" "The output is what the vendor's simulator gave when it was recorded; $out/d.npy has it for NumPy."
 }
 
 # show COMMAND...: prints a command and runs it.

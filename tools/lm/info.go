@@ -178,7 +178,10 @@ func (i *imageInfo) String() string {
 	if i.Origin.Time != 0 {
 		made = ", " + time.Unix(int64(i.Origin.Time), 0).UTC().Format(time.RFC3339)
 	}
-	line("origin", "%s from %s%s %s", i.Origin.Tool, i.Origin.Source, made, i.Origin.Git)
+	if i.Origin.Git != "" {
+		made += ", revision " + i.Origin.Git
+	}
+	line("origin", "%s from %s%s", i.Origin.Tool, i.Origin.Source, made)
 	for _, t := range i.Targets {
 		line("target", "%s, PCI %s:%s%s", t.Board, t.Vendor, t.Device, barText(t.Bars))
 	}

@@ -398,8 +398,12 @@ func (f *replayFlags) finish(s *session) error {
 // String is the text for people.
 func (o *outcome) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s of %s, %d times; device time least %v, mean %v, most %v\n", o.Code, o.Sequence, o.Image, o.Runs,
-		time.Duration(o.LeastNs), time.Duration(o.MeanNs), time.Duration(o.MostNs))
+	if o.Runs == 1 {
+		fmt.Fprintf(&b, "%s: %s of %s; device time %v\n", o.Code, o.Sequence, o.Image, time.Duration(o.MeanNs))
+	} else {
+		fmt.Fprintf(&b, "%s: %s of %s, %d times; device time least %v, mean %v, most %v\n", o.Code, o.Sequence, o.Image, o.Runs,
+			time.Duration(o.LeastNs), time.Duration(o.MeanNs), time.Duration(o.MostNs))
+	}
 	if o.Ignored > 0 {
 		fmt.Fprintf(&b, "%d checks failed and were to be ignored\n", o.Ignored)
 	}

@@ -16,7 +16,7 @@ func report(o options, end outcome) int {
 	if o.json {
 		print(1, jsonText(o, end, code))
 	} else if code == hal.OK {
-		print(1, "lmrun: done: "+o.sequence+" of "+o.image+", "+decimal(end.runs)+" times, "+timing(end)+"\n")
+		print(1, "lmrun: done: "+o.sequence+" of "+o.image+timing(end)+"\n")
 	} else {
 		print(2, "lmrun: "+reason(end)+"\n")
 	}
@@ -24,8 +24,11 @@ func report(o options, end outcome) int {
 }
 
 func timing(end outcome) string {
-	mean := end.total / int64(end.runs)
-	return "us: least " + micros(end.least) + ", mean " + micros(mean) + ", most " + micros(end.most)
+	mean := micros(end.total / int64(end.runs))
+	if end.runs == 1 {
+		return ", " + mean + " us"
+	}
+	return ", " + decimal(end.runs) + " times; us: least " + micros(end.least) + ", mean " + mean + ", most " + micros(end.most)
 }
 
 // reason says what failed, where, and what was seen.
