@@ -10,14 +10,15 @@ import (
 )
 
 // Registers of a network interface (NIU) that lie at the same offset on both
-// chips: ttsim v1.10.0 data/{wh,bh}/tile_regs.json. Those up to nocAtLenBE exist
-// once for each command buffer.
+// chips: ttsim v1.10.0 data/{wh,bh}/tile_regs.json.
 const (
-	nocTargAddrLo = 0x00 // MID and HI follow
-	nocRetAddrLo  = 0x0c // likewise
-	nocPacketTag  = 0x18
-	nocCtrl       = 0x1c
-	nocAtLenBE    = 0x20
+	// Once for each command buffer. A coordinate and address takes LO, MID
+	// and, on Blackhole, HI, one behind the other.
+	nocTargAddr  = 0x00
+	nocRetAddr   = 0x0c
+	nocPacketTag = 0x18
+	nocCtrl      = 0x1c
+	nocAtLenBE   = 0x20
 
 	niuCfg0    = 0x100
 	routerCfg0 = 0x104
@@ -25,21 +26,27 @@ const (
 	routerCfg2 = 0x10c
 	routerCfg3 = 0x110 // rows that multicasts leave out
 
-	niuMstAtomicRespReceived   = 0x200
-	niuMstWrAckReceived        = 0x204
-	niuMstRdRespReceived       = 0x208
-	niuMstPostedAtomicSent     = 0x21c
-	niuMstNonpostedWrReqSent   = 0x228
-	niuMstPostedWrReqSent      = 0x22c
-	niuMstReqsOutstandingID    = 0x240 // one for each transaction id, 8 bits wide
-	niuMstWriteReqsOutgoingID  = 0x280 // likewise; always 0, because requests end before the core goes on
-	nocTransactionIDs          = 16
-	nocTagID                   = 10 // bit of NOC_PACKET_TAG where the transaction id starts
-	nocAtWrap31Increment       = 0x107c
-	commandBuffers             = 4
-	broadcastCoordinateBits    = 12
-	coordinateMax              = 0xfff
-	entriesOfATranslationTable = 8
+	niuMstAtomicRespReceived = 0x200
+	niuMstWrAckReceived      = 0x204
+	niuMstRdRespReceived     = 0x208
+	niuMstPostedAtomicSent   = 0x21c
+	niuMstNonpostedWrReqSent = 0x228
+	niuMstPostedWrReqSent    = 0x22c
+
+	// Once for each transaction id. The second is always 0: requests end before
+	// the core goes on.
+	niuMstReqsOutstandingID   = 0x240 // 8 bits wide
+	niuMstWriteReqsOutgoingID = 0x280
+)
+
+const (
+	commandBuffers = 4
+	transactionIDs = 16
+	tagID          = 10 // bit of NOC_PACKET_TAG where the transaction id starts
+	coordinateBits = 12
+	requestsMax    = 2      // inside each other: without a limit some would never end
+	tableEntries   = 8      // coordinates in a translation table
+	atIncrement    = 0x107c // NOC_AT_LEN_BE: get and increment, with all 32 bits before it wraps
 )
 
 // Bits of NOC_CTRL: ttsim v1.10.0 src/tile.cpp, noc_cmd_ctrl.
@@ -113,7 +120,7 @@ func withRegisters(c nocTraits) *nocTraits {
 		niuMstPostedAtomicSent, niuMstNonpostedWrReqSent, niuMstPostedWrReqSent} {
 		c.registers[counter] = niuRegister{load: (*niu).kept}
 	}
-	for id := range uint64(nocTransactionIDs) {
+	for id := range uint64(transactionIDs) {
 		c.registers[niuMstReqsOutstandingID+4*id] = niuRegister{load: (*niu).kept}
 		c.registers[niuMstWriteReqsOutgoingID+4*id] = niuRegister{load: (*niu).kept}
 	}
@@ -131,12 +138,12 @@ func withRegisters(c nocTraits) *nocTraits {
 // addBuffer adds the registers of a command buffer.
 func (c *nocTraits) addBuffer(first uint64) {
 	kept := niuRegister{(*niu).kept, (*niu).keep}
-	for _, r := range []uint64{nocTargAddrLo, nocTargAddrLo + 4, nocRetAddrLo, nocRetAddrLo + 4, nocCtrl, nocAtLenBE, c.atData} {
+	for _, r := range []uint64{nocTargAddr, nocTargAddr + 4, nocRetAddr, nocRetAddr + 4, nocCtrl, nocAtLenBE, c.atData} {
 		c.registers[first+r] = kept
 	}
 	if c.wide {
-		c.registers[first+nocTargAddrLo+8] = kept
-		c.registers[first+nocRetAddrLo+8] = kept
+		c.registers[first+nocTargAddr+8] = kept
+		c.registers[first+nocRetAddr+8] = kept
 	}
 	if c.exclude != 0 {
 		c.registers[first+c.exclude] = niuRegister{store: (*niu).setExclude}
@@ -153,7 +160,6 @@ type niu struct {
 	traits *nocTraits
 	second bool // NoC 1
 	words  map[uint64]uint32
-	busy   [commandBuffers]bool // with a request that has stored to a register
 }
 
 func newNIU(t *tensix, second bool) niu {
@@ -229,8 +235,8 @@ func (n *niu) translations(offset uint64) (value uint32) {
 	if table >= 4 {
 		last, further = rows-1, g.Lines
 	}
-	for i := range uint8(entriesOfATranslationTable) {
-		v := uint8(table)%4*entriesOfATranslationTable + i
+	for i := range uint8(tableEntries) {
+		v := uint8(table)%4*tableEntries + i
 		if v >= g.First && int(v-g.First) < len(further) {
 			v = further[v-g.First]
 			if n.second {
@@ -245,10 +251,10 @@ func (n *niu) translations(offset uint64) (value uint32) {
 }
 
 func (n *niu) clearOutstanding(_ uint64, ids uint32) error {
-	if ids != 1<<nocTransactionIDs-1 {
-		return fmt.Errorf("outstanding requests of the transaction ids %#x: the simulator clears all or none", ids)
+	if ids != 1<<transactionIDs-1 {
+		return fmt.Errorf("outstanding requests of the transaction ids %#x: the simulator takes 0xffff only", ids)
 	}
-	for id := range uint64(nocTransactionIDs) {
+	for id := range uint64(transactionIDs) {
 		n.words[niuMstReqsOutstandingID+4*id] = 0
 	}
 	return nil
@@ -270,24 +276,24 @@ func (n *niu) setExclude(_ uint64, value uint32) error {
 }
 
 func (n *niu) setTag(offset uint64, value uint32) error {
-	if value&^((nocTransactionIDs-1)<<nocTagID) != 0 {
+	if value&^((transactionIDs-1)<<tagID) != 0 {
 		return fmt.Errorf("NOC_PACKET_TAG is %#x, with more than a transaction id in bits 10 to 13", value)
 	}
 	return n.keep(offset, value)
 }
 
-// command carries out the request in a command buffer. One that by way of a
-// register starts itself would never end.
+// command carries out the request in a command buffer, which by storing to a
+// register may start another.
 func (n *niu) command(offset uint64, value uint32) error {
 	if value != 1 {
 		return fmt.Errorf("NOC_CMD_CTRL takes 1 only, not %#x", value)
 	}
-	buffer := offset / n.traits.stride
-	err := errors.New("the request starts itself")
-	if !n.busy[buffer] {
-		n.busy[buffer] = true
+	buffer, chip := offset/n.traits.stride, n.tile.tiles
+	err := errors.New("a request that another one started starts a third")
+	if chip.requests < requestsMax {
+		chip.requests++
 		err = n.carryOut(buffer * n.traits.stride)
-		n.busy[buffer] = false
+		chip.requests--
 	}
 	if err != nil {
 		return fmt.Errorf("NoC %d, command buffer %d: %w", n.number(), buffer, err)
@@ -324,10 +330,10 @@ func (n *niu) carryOut(buffer uint64) error {
 		niu:    n,
 		ctrl:   n.words[buffer+nocCtrl],
 		length: n.words[buffer+nocAtLenBE],
-		id:     n.words[buffer+nocPacketTag] >> nocTagID,
+		id:     n.words[buffer+nocPacketTag] >> tagID,
 		data:   n.words[buffer+n.traits.atData],
-		targ:   n.end(buffer + nocTargAddrLo),
-		ret:    n.end(buffer + nocRetAddrLo),
+		targ:   n.end(buffer + nocTargAddr),
+		ret:    n.end(buffer + nocRetAddr),
 	}
 	if err := checkCtrl(q.ctrl); err != nil {
 		return err
@@ -392,7 +398,7 @@ func checkCtrl(ctrl uint32) error {
 func (q *request) find(e *end, multicast bool) (err error) {
 	first := e.coordinate
 	if multicast {
-		first, e.coordinate = e.coordinate>>broadcastCoordinateBits, e.coordinate&coordinateMax
+		first, e.coordinate = e.coordinate>>coordinateBits, e.coordinate&(1<<coordinateBits-1)
 	}
 	if e.first, err = q.tileOf(first); err != nil {
 		return err
@@ -430,7 +436,7 @@ func (n *niu) tileOf(coordinate uint32) (t boards.Tile, err error) {
 	} else {
 		ok = ok && (x < columns || x >= n.grid().First+2)
 	}
-	if !ok || coordinate > coordinateMax {
+	if !ok || coordinate>>coordinateBits != 0 {
 		return t, fmt.Errorf("coordinate %#x, which is (%d,%d), means no tile on NoC %d", coordinate, x, y, n.number())
 	}
 	return t, nil
@@ -525,13 +531,9 @@ func (q *request) multicast() error {
 	if q.ret.address >= q.tile.l1.size && (q.length != 4 || q.ret.address%4 != 0) {
 		return fmt.Errorf("%d bytes to %#x, where there is at most a register", q.length, q.ret.address)
 	}
-	first, last := q.ret.first, q.ret.tile
-	if q.second {
-		first, last = last, first
-	}
-	if first.X > last.X || first.Y > last.Y {
-		return fmt.Errorf("a multicast to (%d,%d)-(%d,%d), which NoC %d does not go through in this direction",
-			q.ret.first.X, q.ret.first.Y, q.ret.tile.X, q.ret.tile.Y, q.number())
+	first, last, err := q.corners()
+	if err != nil {
+		return err
 	}
 	reached := uint32(0)
 	data := q.payload()
@@ -549,6 +551,20 @@ func (q *request) multicast() error {
 	}
 	q.countMulticast(reached)
 	return nil
+}
+
+// corners of a multicast in NoC 0 coordinates. NoC 1 goes through them the other
+// way; the simulator does not have those that wrap round.
+func (q *request) corners() (first, last boards.Tile, err error) {
+	first, last = q.ret.first, q.ret.tile
+	if q.second {
+		first, last = last, first
+	}
+	if first.X > last.X || first.Y > last.Y {
+		err = fmt.Errorf("a multicast to (%d,%d)-(%d,%d), which NoC %d does not go through in this direction",
+			q.ret.first.X, q.ret.first.Y, q.ret.tile.X, q.ret.tile.Y, q.number())
+	}
+	return first, last, err
 }
 
 func (q *request) leavesOut(t boards.Tile) bool {
@@ -572,8 +588,8 @@ func (q *request) countMulticast(reached uint32) {
 // of posted requests too.
 func (q *request) increment() error {
 	switch kind := q.grid().Kind(q.targ.tile); {
-	case q.length != nocAtWrap31Increment:
-		return fmt.Errorf("NOC_AT_LEN_BE is %#x; of atomics the simulator has %#x only, get and increment", q.length, nocAtWrap31Increment)
+	case q.length != atIncrement:
+		return fmt.Errorf("NOC_AT_LEN_BE is %#x; of atomics the simulator has %#x only, get and increment", q.length, atIncrement)
 	case q.targ.address%16 != 0 || q.ret.address%4 != 0:
 		return fmt.Errorf("an atomic at %#x, not a multiple of 16, or its answer to %#x, not one of 4", q.targ.address, q.ret.address)
 	case kind != boards.Tensix && kind != boards.Ethernet:

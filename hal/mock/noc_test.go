@@ -145,20 +145,31 @@ func TestTileStartsOthers(t *testing.T) {
 		0x0000006f, // j .
 	}
 	for _, c := range chips {
-		r := newRig(t, c.board).at(c.tiles[0])
-		r.writeWords(program, hello...)
-		r.write(0, kernel(t, "noc_start"+c.suffix))
-		x, y := uint32(c.tiles[0].X), uint32(c.tiles[0].Y)
-		right, below := at(x+1, y), at(x, y+1)
-		r.run(0, uint32(4*len(hello)), program, at(x, y), at(x+1, y+1), 3, right, below, at(x+1, y+1))
-		r.Sleep(1000)
-		for _, tile := range []uint32{right, below, at(x+1, y+1)} {
-			if r.at(boards.Tile{X: uint8(tile & 63), Y: uint8(tile >> 6)}).readWord(0x100) != 1 {
-				t.Errorf("%s: %#x did not run", c.board.Name, tile)
+		for noc, coordinates := range c.coordinates {
+			tile := c.tiles[0]
+			own, step := coordinates[0], uint32(1)
+			if noc == 1 && c.board == &boards.Wormhole {
+				own, step = at(8, 10), ^uint32(0)
 			}
-		}
-		if r.at(c.tiles[0]).readWord(0) == hello[0] {
-			t.Errorf("%s: the multicast reached the tile it came from", c.board.Name)
+			right, below := own+step, own+step<<6
+			opposite := right + step<<6
+			first, last := own, opposite
+			if noc == 1 {
+				first, last = last, first
+			}
+			r := newRig(t, c.board).at(tile)
+			r.writeWords(program, hello...)
+			r.write(0, kernel(t, "noc_start"+c.suffix))
+			r.run(uint32(noc), uint32(4*len(hello)), program, first, last, 3, right, below, opposite)
+			r.Sleep(1000)
+			for _, other := range []boards.Tile{{X: tile.X + 1, Y: tile.Y}, {X: tile.X, Y: tile.Y + 1}, {X: tile.X + 1, Y: tile.Y + 1}} {
+				if r.at(other).readWord(0x100) != 1 {
+					t.Errorf("%s, NoC %d: %v did not run", c.board.Name, noc, other)
+				}
+			}
+			if r.at(tile).readWord(0) == hello[0] {
+				t.Errorf("%s, NoC %d: the multicast reached the tile it came from", c.board.Name, noc)
+			}
 		}
 	}
 }
@@ -194,13 +205,13 @@ func TestRefusedRequestStopsTheCore(t *testing.T) {
 			{c.commandOf(0x14, 64, dram, 0, near, 0x1000), "NOC_CTRL is 0x14, and the simulator does not have bits 0x4"},
 			{c.commandOf(0, 64, dram, 0, near, 0x1000), "a posted read"},
 			{c.commandOf(0x12, 4, near, 0x200, far, 0xffb121b0), "register 0xffb121b0 of the Tensix tile"},
-			{c.commandOf(0x12, 4, near, 0x40+c.cmdCtrl%16, near, niu0+c.cmdCtrl), "the request starts itself"},
+			{c.commandOf(0x12, 4, near, 0x40+c.cmdCtrl%16, near, niu0+c.cmdCtrl), "a request that another one started starts a third"},
 			{c.commandOf(0x12, 64, near, 0, dram, 0xffff_fff0), "the DRAM tile"},
 			{c.commandOf(0x11, 0x107c, far, 0x1008, near, 0x2000), "an atomic at 0x1008"},
 			{c.commandOf(0x132, 16, near, 0, near|far<<12, 0), "which NoC 0 does not go through in this direction"},
 			{[]uint32{niu0 + c.cmdCtrl, 3}, "NOC_CMD_CTRL takes 1 only, not 0x3"},
 			{[]uint32{niu0 + 0x18, 1}, "NOC_PACKET_TAG is 0x1"},
-			{[]uint32{niu0 + c.clear, 1}, "the simulator clears all or none"},
+			{[]uint32{niu0 + c.clear, 1}, "the simulator takes 0xffff only"},
 			{[]uint32{niu0 + 0x208, 1}, "no such register of the network interface"},
 		} {
 			r := newRig(t, c.board).at(c.tiles[0])
@@ -219,8 +230,16 @@ func TestRefusedRequestStopsTheCore(t *testing.T) {
 	}
 }
 
-// TestRequestsThatStartEachOtherEnd where they come back to one that is under
-// way, whatever way they take.
+// TestMulticastExclusionIsRefused: Blackhole's alone, and 0 is none.
+func TestMulticastExclusionIsRefused(t *testing.T) {
+	r := newRig(t, &boards.Blackhole).at(boards.Tile{X: 1, Y: 2})
+	r.runProgram(poke, niu0+0x82c, 0, niu0+0x82c, 1)
+	if _, code := r.window.Load(r.reach(0), 4); code != hal.Refused || !strings.Contains(r.Refusal(), "NOC_BRCST_EXCLUDE is 0x1") {
+		t.Errorf("%v, %q", code, r.Refusal())
+	}
+}
+
+// TestRequestsThatStartEachOtherEnd although they would go to and fro for ever.
 func TestRequestsThatStartEachOtherEnd(t *testing.T) {
 	for i := range chips {
 		c := &chips[i]
@@ -230,7 +249,7 @@ func TestRequestsThatStartEachOtherEnd(t *testing.T) {
 		r := newRig(t, c.board).at(c.tiles[1])
 		r.runProgram(poke, append(data, back[:len(back)-2]...)...) // prepared, not started
 		r.at(c.tiles[0]).runProgram(poke, append(data, there...)...)
-		if _, code := r.window.Load(r.reach(0), 4); code != hal.Refused || !strings.Contains(r.Refusal(), "the request starts itself") {
+		if _, code := r.window.Load(r.reach(0), 4); code != hal.Refused || !strings.Contains(r.Refusal(), "a request that another one started starts a third") {
 			t.Errorf("%s: %v, %q", c.board.Name, code, r.Refusal())
 		}
 	}
@@ -254,8 +273,6 @@ func TestCountersCountAnswers(t *testing.T) {
 			list = append(list, command...)
 		}
 		r := newRig(t, c.board).at(c.tiles[0])
-		r.reset(allHeld)
-		// poke's list is long; it lies out of peek's way all the same
 		r.runProgram(poke, list...)
 		counters := []uint32{0x200, 0x204, 0x208, 0x21c, 0x228, 0x22c, 0x240}
 		outstanding := uint32(uint8(1 - 3 + 256)) // of the multicast: one request, three answers, in 8 bits
@@ -273,6 +290,25 @@ func TestCountersCountAnswers(t *testing.T) {
 		r.runProgram(peek, niu0+0x204, niu0+0x240)
 		if got := r.read(0x300, 8); !bytes.Equal(got, wordBytes(5, 0)) {
 			t.Errorf("%s: %x after clearing what is outstanding", c.board.Name, got)
+		}
+	}
+}
+
+// TestTranslationTables: ttsim v1.10.0 src/tile.cpp, NOC_X_ID_TRANSLATE_TABLE_0
+// and on.
+func TestTranslationTables(t *testing.T) {
+	r := newRig(t, &boards.Wormhole).at(boards.Tile{X: 1, Y: 1})
+	for noc, want := range [][]uint32{
+		{0x76543210, 0xfedcba98, 0x76432150, 0x98, 0x76543210, 0xfedcba98, 0x75432160, 0xba98},
+		{0x76543210, 0xfedcba98, 0x23567849, 0x01, 0x76543210, 0xfedcba98, 0x46789a5b, 0x0123},
+	} {
+		var addresses []uint32
+		for i := range uint32(8) {
+			addresses = append(addresses, niu0+uint32(noc)<<16+0x118+4*i)
+		}
+		r.runProgram(peek, addresses...)
+		if got := r.read(0x300, 32); !bytes.Equal(got, wordBytes(want...)) {
+			t.Errorf("NoC %d: %x, want %x", noc, got, wordBytes(want...))
 		}
 	}
 }

@@ -25,13 +25,14 @@ const turnInstructions = 50
 // everything is deterministic.
 type Tiles struct {
 	*Memory
-	grid   *boards.Grid
-	traits *coreTraits
-	tensix map[boards.Tile]*tensix
-	order  []*tensix // as they were first accessed, in which order they run too
-	clock  int64     // nanoseconds since power-up, which are cycles of the wall clock
-	ran    int64     // of these, what the cores have had
-	reason string    // of the last refusal
+	grid     *boards.Grid
+	traits   *coreTraits
+	tensix   map[boards.Tile]*tensix
+	order    []*tensix // as they were first accessed, in which order they run too
+	clock    int64     // nanoseconds since power-up, which are cycles of the wall clock
+	ran      int64     // of these, what the cores have had
+	requests int       // to the network that are under way, inside each other
+	reason   string    // of the last refusal
 }
 
 // NewTiles gives the tiles of Wormhole or Blackhole as after power-up: all

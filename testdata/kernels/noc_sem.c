@@ -1,5 +1,5 @@
 /* Workers send words to a master, which adds up the words of all, wrapping, and tells them that it has.
-   args at 0x10010: noc, semaphore, n, words, workers
+   args at 0x10010: noc, semaphore, n, a multiple of 4, words, workers
    of a worker, whose workers is 0, further: master, place of its words there
    of the master, whose words are those of all workers, one behind the other: total, then the coordinate of each worker
    The semaphore is at the same address in every tile; the word behind it is overwritten. */

@@ -526,6 +526,7 @@ var nocCases = []nocCase{
 	{"read to the end of L1 and beyond", nocRead, func(q *nocRequest) { q.retAddress = l1Both - 64; q.length = 65 }, "read: dst_addr=0x16dfc0", "wormhole"},
 	{"read across the end of L1", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = l1Both - 16 }, "access past end of tensix_sram", "wormhole"},
 	{"read of a register", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 4 }, "", ""},
+	{"read of a register, offsets equal modulo 4 only", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.retAddress += 4; q.length = 4 }, "", ""},
 	{"read of half a register", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 2 }, "addr=0xffb121b0 size=2", ""},
 	{"read of two registers", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0; q.length = 8 }, "read: noc_at_len_be=8", ""},
 	{"read of a register, not aligned", nocRead, func(q *nocRequest) { q.targ = q.ret; q.targAddress = softReset0 + 2; q.length = 4 }, "read: misaligned", ""},
@@ -534,6 +535,12 @@ var nocCases = []nocCase{
 	{"read of Ethernet L1", nocRead, func(q *nocRequest) { q.targ = coordinate(20, 25) }, "", "blackhole"},
 	{"read of CSM, a word", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 10); q.targAddress = 0x8_1000_0000; q.length = 4 }, "", "wormhole"},
 	{"read of CSM, two words", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 10); q.targAddress = 0x8_1000_0000; q.length = 8 }, "read: noc_at_len_be=8", "wormhole"},
+	{"read of CSM, a word across two", nocRead, func(q *nocRequest) {
+		q.targ = coordinate(0, 10)
+		q.targAddress = 0x8_1000_0002
+		q.retAddress += 2
+		q.length = 4
+	}, "read: noc_at_len_be=4", "wormhole"},
 	{"read of CSM", nocRead, func(q *nocRequest) { q.targ = coordinate(8, 0); q.targAddress = 0x1000_0000 }, "", "blackhole"},
 	{"read of host memory", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 3); q.targAddress = 0x8_0000_0000 }, "host memory", "wormhole"},
 	{"read of a router", nocRead, func(q *nocRequest) { q.targ = coordinate(0, 2) }, "coord_to_tile: coord (0,2)", "wormhole"},
@@ -571,6 +578,7 @@ var nocCases = []nocCase{
 	{"inline write of 2 bytes", nocInline, func(q *nocRequest) { q.targAddress = nocMemory; q.length = 3 }, "inline write: noc_at_len_be=0x3", "wormhole"},
 	{"inline write of nothing", nocInline, func(q *nocRequest) { q.targAddress = nocMemory; q.length = 0 }, "inline write: noc_at_len_be=0x0", "wormhole"},
 	{"inline write, enables of another word", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 4; q.length = 0xf }, "inline write: src_addr=0x20004 shift=0", "wormhole"},
+	{"inline write across words", nocInline, func(q *nocRequest) { q.targAddress = nocMemory + 2; q.length = 0x3c }, "inline write: noc_at_len_be=0x3c", "wormhole"},
 	{"inline write of a register, enables of nothing", nocInline, func(q *nocRequest) { q.length = 0 }, "", ""},
 	{"inline write of a register, not aligned", nocInline, func(q *nocRequest) { q.targAddress += 2 }, "inline write: misaligned", ""},
 	{"inline write beyond L1", nocInline, func(q *nocRequest) { q.targAddress = 2 << 20 }, "inline write: src_addr=0x200000", "wormhole"},
@@ -578,7 +586,10 @@ var nocCases = []nocCase{
 	{"inline write from another tile", nocInline, func(q *nocRequest) { q.ret++ }, "inline write: dst_tile_id", ""},
 	{"inline write, posted", nocInline, func(q *nocRequest) { q.ctrl &^= 1 << 4 }, "", ""},
 	{"inline write of SOFT_RESET_0 = 1", nocInline, func(q *nocRequest) { q.data = 1 }, "SOFT_RESET_0=0x1", ""},
-	{"inline write that starts a request of another buffer", nocInline, func(q *nocRequest) { q.targAddress = 0xffb20000; q.data = 5 }, "", ""},
+	{"inline write to the interface of another tile", nocInline, func(q *nocRequest) { q.targAddress = 0xffb20000; q.data = 5 }, "", ""},
+
+	{"inline write that starts an empty request", nocInline, func(q *nocRequest) { q.targAddress = 0xffb20028; q.data = 1 }, "read should not be posted", "wormhole"},
+	{"inline write that starts an empty request", nocInline, func(q *nocRequest) { q.targAddress = 0xffb20040; q.data = 1 }, "read should not be posted", "blackhole"},
 
 	{"atomic in own tile", nocAtomic, func(q *nocRequest) { q.targ = q.ret }, "", ""},
 	{"atomic whose answer goes to its place", nocAtomic, func(q *nocRequest) { q.targ = q.ret; q.retAddress = q.targAddress }, "", ""},
@@ -610,6 +621,7 @@ var nocCases = []nocCase{
 	{"multicast of SOFT_RESET_0", nocMulticast, func(q *nocRequest) { q.retAddress = softReset0; q.length = 4 }, "SOFT_RESET_0", ""},
 	{"multicast of a register", nocMulticast, func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 4 }, "", ""},
 	{"multicast of two registers", nocMulticast, func(q *nocRequest) { q.retAddress = 0xffb20100; q.length = 8 }, "multicast register write", ""},
+	{"multicast of two registers of no tile", nocMulticast, func(q *nocRequest) { q.ret = q.targ | q.targ<<12; q.retAddress = 0xffb20100; q.length = 8 }, "multicast register write", ""},
 	{"multicast, offsets equal modulo 8 only", nocMulticast, func(q *nocRequest) { q.retAddress += 8 }, "multicast: alignment", ""},
 	{"multicast across the end of L1", nocMulticast, func(q *nocRequest) { q.retAddress = l1Both - 16 }, "multicast: dst_addr", "wormhole"},
 	{"multicast of 0 bytes", nocMulticast, func(q *nocRequest) { q.length = 0 }, "multicast: noc_at_len_be=0", ""},
