@@ -28,13 +28,14 @@ usage: ./build.sh COMMAND
 
   demo                    a first look: import a capture, look inside, replay it; needs only Go
   test [STEP...]          every check there is, or only the steps named; steps are
-                            fmt vet gen unit fuzz race arm64 purego cross guest
+                            fmt vet gen kernels unit fuzz race arm64 purego cross guest
   qemu IMAGE [FLAGS]      replay IMAGE on an arm64 machine under QEMU that has an edu, an ivshmem
                             and an nvme device; FLAGS and exit status are lmrun's; files of -input
                             and -output are this machine's; what the devices kept lies in build/qemu
   cross                   static lmrun for arm64 and amd64 in build/, with its size
   gen [--check]           Go code from fbs/image.fbs; --check: only compare it with the tree
   bench                   benchmarks
+  kernels [--check]       RISC-V kernels of testdata/kernels; --check: only compare them with the tree
   fuzz DURATION           every fuzz target for that long, such as 10m
   lint                    gofmt, go vet, staticcheck
   clean [--all]           remove build/; --all: the downloaded kernel in build/cache too
@@ -103,7 +104,7 @@ run() {
 
 cmd_test() {
 	local steps=("$@") before step
-	[[ $# -gt 0 ]] || steps=(fmt vet gen unit fuzz race arm64 purego cross guest)
+	[[ $# -gt 0 ]] || steps=(fmt vet gen kernels unit fuzz race arm64 purego cross guest)
 	for step in "${steps[@]}"; do
 		declare -F "step_$step" >/dev/null || { warn "no step $step; ./build.sh help lists them"; exit 64; }
 	done
@@ -334,6 +335,42 @@ show() {
 	"$@"
 }
 
+# kernel NAME OUT [FLAGS]: one kernel; the result is the same to the byte
+# wherever Debian's compiler is the same.
+kernel() {
+	local name=$1 result=$2
+	shift 2
+	riscv64-unknown-elf-gcc -march=rv32im -mabi=ilp32 -O2 -ffreestanding -nostdlib -Wall -Werror "$@" \
+		-Wl,--build-id=none,-n,-s,--no-warn-rwx-segments -T link.ld start.S "$name.c" -o "$result"
+	chmod 644 "$result"
+}
+
+cmd_kernels() {
+	local dir=$PWD/$out/_kernels name
+	need riscv64-unknown-elf-gcc gcc-riscv64-unknown-elf || { warn "kernels: $missing is not here"; exit 69; }
+	rm -rf "$dir" && mkdir -p "$dir"
+	cd testdata/kernels
+	# The recordings' programs set the stack pointer where they were recorded to.
+	for name in twoop mlp; do kernel $name "$dir/$name.elf" -DSTACK=0xFFB01FF0; done
+	for name in sum copy matmul saxpy mcast; do kernel $name "$dir/$name.elf"; done
+	for name in noc_copy noc_gather noc_sem noc_start; do
+		kernel $name "$dir/${name}_wh.elf"
+		kernel $name "$dir/${name}_bh.elf" -DBLACKHOLE
+	done
+	if [[ ${1:-} == --check ]]; then
+		for name in "$dir"/*.elf; do
+			cmp "$name" "$(basename "$name")" || { warn "testdata/kernels is not what its sources make; run ./build.sh kernels"; exit 1; }
+		done
+	else
+		cp "$dir"/*.elf .
+	fi
+}
+
+step_kernels() {
+	need riscv64-unknown-elf-gcc gcc-riscv64-unknown-elf || skip "$missing is not here"
+	cmd_kernels --check
+}
+
 # Minimising is bounded: on inputs of some KB it would take the whole time.
 cmd_fuzz() {
 	local duration=${1:?how long, such as 10m} package target
@@ -360,7 +397,7 @@ command=${1:-help}
 [[ $# -eq 0 ]] || shift
 case $command in
 help | -h | --help) help ;;
-demo | test | qemu | cross | gen | bench | fuzz | lint | clean) "cmd_$command" "$@" ;;
+demo | test | qemu | cross | gen | bench | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
 *)
 	warn "no command $command; ./build.sh help lists them"
 	exit 64
