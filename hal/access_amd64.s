@@ -359,3 +359,67 @@ TEXT ·detectAVX(SB), NOSPLIT, $0-1
 no:
 	MOVB $0, ret+0(FP)
 	RET
+
+// func storeRun32(device uintptr, first *fbs.Command, count uint64, at *int32) uint64
+//
+// Offsets in a command: 0 all that must equal the first's, 8 offset, 16 value, 24 mask.
+TEXT ·storeRun32(SB), NOSPLIT, $0-40
+	MOVQ device+0(FP), DI
+	MOVQ first+8(FP), SI
+	MOVQ count+16(FP), CX
+	MOVQ at+24(FP), DX
+	MOVQ (SI), R8
+	MOVQ 24(SI), R9
+	MOVL (DX), R10
+	MOVQ CX, R11
+	PCALIGN $32
+loop:
+	CMPQ (SI), R8
+	JNE  done
+	CMPQ 24(SI), R9
+	JNE  done
+	MOVL 8(SI), BX
+	ADDQ DI, BX
+	MOVQ 16(SI), AX
+	MOVL AX, (BX)
+	ADDQ $1, R10
+	MOVL R10, (DX)
+	ADDQ $32, SI
+	DECQ CX
+	JNE  loop
+done:
+	SUBQ CX, R11
+	MOVQ R11, ret+32(FP)
+	RET
+
+// func storeRun64(device uintptr, first *fbs.Command, count uint64, at *int32) uint64
+//
+// Offsets in a command: 0 all that must equal the first's, 8 offset, 16 value, 24 mask.
+TEXT ·storeRun64(SB), NOSPLIT, $0-40
+	MOVQ device+0(FP), DI
+	MOVQ first+8(FP), SI
+	MOVQ count+16(FP), CX
+	MOVQ at+24(FP), DX
+	MOVQ (SI), R8
+	MOVQ 24(SI), R9
+	MOVL (DX), R10
+	MOVQ CX, R11
+	PCALIGN $32
+loop:
+	CMPQ (SI), R8
+	JNE  done
+	CMPQ 24(SI), R9
+	JNE  done
+	MOVL 8(SI), BX
+	ADDQ DI, BX
+	MOVQ 16(SI), AX
+	MOVQ AX, (BX)
+	ADDQ $1, R10
+	MOVL R10, (DX)
+	ADDQ $32, SI
+	DECQ CX
+	JNE  loop
+done:
+	SUBQ CX, R11
+	MOVQ R11, ret+32(FP)
+	RET

@@ -286,3 +286,71 @@ TEXT ·bulkOut(SB), NOSPLIT, $0-32
 TEXT ·fence(SB), NOSPLIT, $0-0
 	DMB $3
 	RET
+
+// func storeRun32(device uintptr, first *fbs.Command, count uint64, at *int32) uint64
+//
+// Offsets in a command: 0 all that must equal the first's, 8 offset, 16 value, 24 mask.
+TEXT ·storeRun32(SB), NOSPLIT, $0-40
+	MOVD  device+0(FP), R0
+	MOVD  first+8(FP), R1
+	MOVD  count+16(FP), R2
+	MOVD  at+24(FP), R3
+	MOVD  (R1), R4
+	MOVWU (R3), R5
+	ADD   $0, R2, R6
+	MOVD  24(R1), R7
+loop:
+	CBZ   R2, done
+	MOVD  (R1), R8
+	CMP   R4, R8
+	BNE   done
+	MOVD  24(R1), R8
+	CMP   R7, R8
+	BNE   done
+	MOVWU 8(R1), R9
+	ADD   R0, R9, R9
+	MOVD  16(R1), R10
+	MOVW  R10, (R9)
+	ADD   $1, R5, R5
+	MOVW  R5, (R3)
+	ADD   $32, R1, R1
+	SUB   $1, R2, R2
+	JMP   loop
+done:
+	SUB   R2, R6, R6
+	MOVD  R6, ret+32(FP)
+	RET
+
+// func storeRun64(device uintptr, first *fbs.Command, count uint64, at *int32) uint64
+//
+// Offsets in a command: 0 all that must equal the first's, 8 offset, 16 value, 24 mask.
+TEXT ·storeRun64(SB), NOSPLIT, $0-40
+	MOVD  device+0(FP), R0
+	MOVD  first+8(FP), R1
+	MOVD  count+16(FP), R2
+	MOVD  at+24(FP), R3
+	MOVD  (R1), R4
+	MOVWU (R3), R5
+	ADD   $0, R2, R6
+	MOVD  24(R1), R7
+loop:
+	CBZ   R2, done
+	MOVD  (R1), R8
+	CMP   R4, R8
+	BNE   done
+	MOVD  24(R1), R8
+	CMP   R7, R8
+	BNE   done
+	MOVWU 8(R1), R9
+	ADD   R0, R9, R9
+	MOVD  16(R1), R10
+	MOVD  R10, (R9)
+	ADD   $1, R5, R5
+	MOVW  R5, (R3)
+	ADD   $32, R1, R1
+	SUB   $1, R2, R2
+	JMP   loop
+done:
+	SUB   R2, R6, R6
+	MOVD  R6, ret+32(FP)
+	RET

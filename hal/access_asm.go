@@ -2,11 +2,24 @@
 
 package hal
 
+import "lightmetal/fbs"
+
 // One load or store instruction of width bytes. The choice of the width is
 // made in assembly, because one more call costs a quarter of the whole.
 
 func load(device uintptr, width uint8) uint64
 func store(device uintptr, width uint8, value uint64)
+
+// The stores of a run of plain Writes, of 4 and 8 bytes: from first on, up to
+// count of them, as long as they are alike in all but offset and value. at is
+// one more after each store, so that it names the command of one that faults.
+// The result is how many were made, at least one.
+
+//go:noescape
+func storeRun32(device uintptr, first *fbs.Command, count uint64, at *int32) uint64
+
+//go:noescape
+func storeRun64(device uintptr, first *fbs.Command, count uint64, at *int32) uint64
 
 // Accesses of one width, in order, lowest address first. The device address
 // moves by step after each: by the width, or by zero for a FIFO. The length of

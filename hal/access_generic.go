@@ -1,6 +1,10 @@
 package hal
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"lightmetal/fbs"
+)
 
 // The oracle: what the assembly does, in plain Go. It may drive a device only
 // where there is no assembly: the compiler promises nothing about the accesses
@@ -30,6 +34,28 @@ func storeGeneric(device uintptr, width uint8, value uint64) {
 	case 8:
 		*(*uint64)(p) = value
 	}
+}
+
+// The offsets that the assembly has of the fields of a command.
+const (
+	_ = -(unsafe.Offsetof(fbs.Command{}.Offset) ^ 8)
+	_ = -(unsafe.Offsetof(fbs.Command{}.Value) ^ 16)
+	_ = -(unsafe.Offsetof(fbs.Command{}.Mask) ^ 24)
+	_ = -(unsafe.Sizeof(fbs.Command{}) ^ 32)
+)
+
+func storeRunGeneric(device uintptr, first *fbs.Command, count uint64, at *int32) (done uint64) {
+	for _, c := range unsafe.Slice(first, count) {
+		alike := c
+		alike.Offset, alike.Value = first.Offset, first.Value
+		if alike != *first {
+			break
+		}
+		storeGeneric(device+uintptr(c.Offset), c.Width, c.Value)
+		*at++
+		done++
+	}
+	return done
 }
 
 func copyInGeneric(device, step uintptr, width uint8, data []byte) {

@@ -2,11 +2,23 @@
 
 package hal
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"lightmetal/fbs"
+)
 
 func load(device uintptr, width uint8) uint64 { return loadGeneric(device, width) }
 
 func store(device uintptr, width uint8, value uint64) { storeGeneric(device, width, value) }
+
+func storeRun32(device uintptr, first *fbs.Command, count uint64, at *int32) uint64 {
+	return storeRunGeneric(device, first, count, at)
+}
+
+func storeRun64(device uintptr, first *fbs.Command, count uint64, at *int32) uint64 {
+	return storeRunGeneric(device, first, count, at)
+}
 
 func copyIn(device, step uintptr, width uint8, data []byte) {
 	copyInGeneric(device, step, width, data)

@@ -70,6 +70,24 @@ func (a *Aperture) Store(offset uint64, width uint8, value uint64) Code {
 	return OK
 }
 
+// StoreRun makes the stores of the plain Writes that run starts with: those of
+// the first one's width and window, 4 or 8 bytes wide, in mapped memory. at,
+// which names the first, is one more after each. The result is how many were
+// made; 0 where the first is no such Write, or the aperture is not mapped.
+func (a *Aperture) StoreRun(run []fbs.Command, at *int32) uint64 {
+	first := &run[0]
+	if a.base == 0 || gen.Source(first.Mode) != gen.SourceImmediate || first.Mask != fbs.WidthMask(first.Width) {
+		return 0
+	}
+	switch first.Width {
+	case 4:
+		return storeRun32(a.base, first, uint64(len(run)), at)
+	case 8:
+		return storeRun64(a.base, first, uint64(len(run)), at)
+	}
+	return 0
+}
+
 // CopyIn stores data at an offset. With access Exact and Fixed every store has
 // width bytes, in order, and the length of data is a multiple of width; with
 // Bulk width matters to a port only. A port's first code that is not OK ends

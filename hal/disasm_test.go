@@ -12,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 )
 
 // The tests here disassemble the assembly of both architectures, on whichever
@@ -443,6 +446,8 @@ func (m *machine) arm64(i *instruction) uint64 {
 		return jump(value(a[0]) != 0, a[1])
 	case "BEQ":
 		return jump(m.zero, a[0])
+	case "BNE":
+		return jump(!m.zero, a[0])
 	case "BCC":
 		return jump(m.below, a[0])
 	case "BCS":
@@ -477,7 +482,7 @@ func TestEveryAssemblyFunctionIsTested(t *testing.T) {
 		slices.Sort(got)
 		want := []string{
 			"bulkIn", "bulkOut", "copyIn16", "copyIn32", "copyIn64", "copyIn8", "copyOut16", "copyOut32", "copyOut64", "copyOut8",
-			"fence", "fill16", "fill32", "fill64", "fill8", "load", "store", "streamIn",
+			"fence", "fill16", "fill32", "fill64", "fill8", "load", "store", "storeRun32", "storeRun64", "streamIn",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("functions %v, tests are for %v", got, want)
@@ -597,4 +602,63 @@ func (m *machine) checkBulk(name string, offset, size uint64) {
 	if at != offset+size {
 		m.t.Fatalf("%s: %d bytes accessed", what(), at-offset)
 	}
+}
+
+// plainWrites gives a run of Writes at descending offsets, with one that is
+// not like the others behind it.
+func plainWrites(count int, width uint8) []fbs.Command {
+	run := make([]fbs.Command, count+1)
+	for i := range run {
+		run[i] = fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Mode: uint8(gen.SourceImmediate), Window: 3,
+			Offset: uint32(8 * (count - i)), Value: 0x1122334455667788 + uint64(i)*0x0101010101, Mask: fbs.WidthMask(width)}
+		run[i].Value &= run[i].Mask
+	}
+	return run
+}
+
+// unlike are the ways in which a Write ends a run.
+var unlike = map[string]func(*fbs.Command){
+	"opcode": func(c *fbs.Command) { c.Opcode = gen.OpcodeExpect },
+	"width":  func(c *fbs.Command) { c.Width = 2 },
+	"source": func(c *fbs.Command) { c.Mode = uint8(gen.SourceBusAddress) },
+	"window": func(c *fbs.Command) { c.Window = 4 },
+	"index":  func(c *fbs.Command) { c.Index = 1 },
+	"mask":   func(c *fbs.Command) { c.Mask = 1 },
+}
+
+func TestStoreRunMakesOneStoreACommandUntilOneIsUnlike(t *testing.T) {
+	machines(t, func(t *testing.T, m *machine) {
+		for _, width := range []uint8{4, 8} {
+			for name, change := range unlike {
+				run := plainWrites(5, width)
+				change(&run[5])
+				var want []touch
+				for i, c := range run {
+					for j, field := range []uint64{
+						uint64(c.Opcode) | uint64(c.Width)<<8 | uint64(c.Mode)<<16 | uint64(c.Window)<<32 | uint64(c.Index)<<48,
+						uint64(c.Offset), c.Value, c.Mask,
+					} {
+						binary.LittleEndian.PutUint64(m.memory[32*i+8*j:], field)
+					}
+					want = append(want, touch{uint64(c.Offset), int(width), true})
+				}
+				const at = 512
+				binary.LittleEndian.PutUint32(m.memory[at:], 40)
+				function := "storeRun" + strconv.Itoa(int(width)*8)
+				if done := m.call(function, deviceBase, memoryBase, 6, memoryBase+at); done != 5 {
+					t.Errorf("%s, unlike in %s: %d stores, want 5", function, name, done)
+				}
+				m.checkTouches(function+" "+name, want[:5]...)
+				if got := binary.LittleEndian.Uint32(m.memory[at:]); got != 45 {
+					t.Errorf("%s: at is %d, want 45", function, got)
+				}
+				if got := get(m.device[run[2].Offset:][:width]); got != run[2].Value {
+					t.Errorf("%s stored %#x, want %#x", function, got, run[2].Value)
+				}
+				if done := m.call(function, deviceBase, memoryBase, 3, memoryBase+at); done != 3 {
+					t.Errorf("%s: %d stores of a run cut at 3", function, done)
+				}
+			}
+		}
+	})
 }

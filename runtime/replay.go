@@ -118,14 +118,18 @@ func (r *Replay) execute(sequence int) hal.Code {
 	s := &r.view.Sequences[sequence]
 	commands := r.view.Commands[s.First : s.First+s.Count]
 	done := uint64(0)
-	for i := range commands {
+	for i := 0; i < len(commands); i++ {
 		c := &commands[i]
 		r.at = int32(s.First) + int32(i)
-		r.detail = Result{}
 		code := hal.OK
 		switch c.Opcode {
 		case gen.OpcodeWrite:
-			code = r.write(c)
+			if n := r.apertures[c.Window].StoreRun(commands[i:], &r.at); n > 0 {
+				i += int(n) - 1
+				done += n - 1
+			} else {
+				code = r.write(c)
+			}
 		case gen.OpcodeCopyIn:
 			code = r.copyIn(c)
 		case gen.OpcodeCopyOut:
@@ -269,12 +273,14 @@ func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 	switch gen.Policy(c.Option) {
 	case gen.PolicyIgnore:
 		r.ignored++
+		r.detail = Result{}
 		return hal.OK
 	case gen.PolicyDefer:
 		if r.deferred.Code == hal.OK {
 			r.deferred = r.detail
 			r.deferred.Code, r.deferred.Command = code, r.at
 		}
+		r.detail = Result{}
 		return hal.OK
 	}
 	return code

@@ -17,8 +17,8 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// view assembles and verifies a listing.
-func view(t testing.TB, source string) *fbs.View {
+// encoded assembles a listing.
+func encoded(t testing.TB, source string) []byte {
 	t.Helper()
 	image, err := listing.Parse("test.lms", []byte(source), nil)
 	if err != nil {
@@ -28,7 +28,13 @@ func view(t testing.TB, source string) *fbs.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := fbs.Verify(file)
+	return file
+}
+
+// view assembles and verifies a listing.
+func view(t testing.TB, source string) *fbs.View {
+	t.Helper()
+	v, err := fbs.Verify(encoded(t, source))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,8 +378,8 @@ func TestAccessThatTheBoardRefusesIsRefusedAtLoad(t *testing.T) {
 	for _, test := range []struct{ body, want string }{
 		{"  write.8 r+0x8 0x1\n", "command 0: width 8 is not accepted by edu BAR 0 at 0x8"},
 		{"  write.4 r+0x0 0x1\n  write.2 r+0x8 0x1\n", "command 1: width 2 is not accepted"},
-		{"  fill.4 r+0x100 <- 0x1 size 64 bulk\n", "bulk access is for memory"},
-		{"  fill.4 r+0x7c <- 0x1 size 8\n", "8 bytes are more than one register"},
+		{"  fill.4 r+0x100 <- 0x1 size 64 bulk\n", "bulk access, which is for memory, is not accepted"},
+		{"  fill.4 r+0x7c <- 0x1 size 8\n", "8 bytes at 0x7c of BAR 0 are more than one register of edu"},
 	} {
 		_, err := runtime.Load(view(t, edu+test.body), runtime.AnySlot, mock.New(&boards.Edu))
 		if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), test.want) {

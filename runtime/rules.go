@@ -51,16 +51,19 @@ func ruleReason(board *boards.Board, w *fbs.Window, c *fbs.Command) string {
 	}
 	offset := w.Offset + uint64(c.Offset)
 	rule := board.Rule(w.Bar, offset, size)
-	place := " " + board.Name + fbs.Text(" BAR %d at %x", uint64(w.Bar), offset)
+	reason := ""
 	switch {
 	case rule == nil:
-		return fbs.Text("%d bytes are more than one register of", size) + place
+		return fbs.Text("%d bytes at %x of BAR %d are more than one register of ", size, offset, uint64(w.Bar)) + board.Name
 	case rule.Widths&c.Width == 0:
-		return fbs.Text("width %d is not accepted by", uint64(c.Width)) + place + " (" + rule.Name + ")"
+		reason = fbs.Text("width %d is", uint64(c.Width))
 	case bulk && rule.Widths&narrowest(offset|size) == 0:
-		return fbs.Text("%d bytes need accesses narrower than it takes", size) + place + " (" + rule.Name + ")"
+		reason = fbs.Text("the narrow accesses that %d bytes need are", size)
 	case bulk && !rule.Memory:
-		return "bulk access is for memory, and there is none in" + place + " (" + rule.Name + ")"
+		reason = "bulk access, which is for memory, is"
+	}
+	if reason != "" {
+		return reason + " not accepted by " + board.Name + fbs.Text(" BAR %d at %x (", uint64(w.Bar), offset) + rule.Name + ")"
 	}
 	return ""
 }
