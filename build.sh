@@ -34,7 +34,9 @@ usage: ./build.sh COMMAND
                             and -output are this machine's; what the devices kept lies in build/qemu
   cross                   static lmrun for arm64 and amd64 in build/, with its size
   gen [--check]           Go code from fbs/image.fbs; --check: only compare it with the tree
-  bench                   benchmarks
+  bench [--full] [--json] [--write FILE]
+                          speed, size and steadiness, beside C, and which goals are met: in under a
+                            minute, or all of it in about five; FILE takes the table too
   kernels [--check]       RISC-V kernels of testdata/kernels; --check: only compare them with the tree
   fuzz DURATION           every fuzz target for that long, such as 10m
   lint                    gofmt, go vet, staticcheck
@@ -288,7 +290,17 @@ cmd_gen() {
 	fi
 }
 
-cmd_bench() { go test -run '^$' -bench . -benchmem ./fbs/... ./hal/... ./runtime/...; }
+cmd_bench() {
+	local arch
+	c_compiler || { say "skipped: bench measures against C, and $missing is not here"; return; }
+	cmd_cross >/dev/null || true # its size is a row of the table
+	gcc -O2 -fno-strict-aliasing -Wall -Wextra -o "$out/cref" testdata/cref/*.c -lm
+	for arch in arm64 amd64; do static $arch "$out/bench-empty-$arch" "./$out/_empty/main.go"; done
+	static "$(go env GOARCH)" "$out/bench-child" ./tools/bench/child
+	static "$(go env GOARCH)" "$out/bench-idle" ./tools/bench/idle
+	go build -o "$out/bench" ./tools/bench
+	"$out/bench" -dir "$out" "$@"
+}
 
 cmd_lint() {
 	step_fmt

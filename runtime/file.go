@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"runtime/debug"
+
 	"lightmetal/fbs"
 	"lightmetal/hal"
 
@@ -16,18 +18,17 @@ type File struct {
 
 // Open maps a file. The error is a *hal.Fault.
 func Open(path string) (*File, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	// A pipe that nobody writes to must not keep us: O_NONBLOCK.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fileFault(path, err)
 	}
 	defer unix.Close(fd)
 	var status unix.Stat_t
-	if err := unix.Fstat(fd, &status); err != nil {
-		return nil, fileFault(path, err)
-	}
+	err = unix.Fstat(fd, &status)
 	switch {
-	case status.Mode&unix.S_IFMT == unix.S_IFDIR:
-		return nil, &hal.Fault{Code: hal.BadImage, Reason: path + " is a directory, an image is a file"}
+	case err != nil || status.Mode&unix.S_IFMT != unix.S_IFREG:
+		return nil, &hal.Fault{Code: hal.BadImage, Reason: path + " is a directory or a device, an image is a file"}
 	case status.Size == 0:
 		return nil, &hal.Fault{Code: hal.BadImage, Reason: path + ": the file is empty"}
 	}
@@ -39,12 +40,20 @@ func Open(path string) (*File, error) {
 }
 
 // Verify checks every byte of the file. The error is a *hal.Fault.
-func (f *File) Verify() (*fbs.View, error) {
-	view, err := fbs.Verify(f.data)
+func (f *File) Verify() (view *fbs.View, err error) {
+	if code := f.verify(&view, &err); code != hal.OK {
+		return nil, &hal.Fault{Code: code, Reason: f.path + ": the file was cut short while it was read"}
+	}
 	if err != nil {
 		return nil, &hal.Fault{Code: hal.BadImage, Reason: f.path + ": " + err.Error()}
 	}
 	return view, nil
+}
+
+func (f *File) verify(view **fbs.View, err *error) (code hal.Code) {
+	defer guard(debug.SetPanicOnFault(true), &code)
+	*view, *err = fbs.Verify(f.data)
+	return hal.OK
 }
 
 // Bytes is the mapped file. Reading it after another process has truncated it

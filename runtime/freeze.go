@@ -19,24 +19,70 @@ func (r *Replay) Freeze() error {
 			return &hal.Fault{Code: hal.Denied, Reason: "locking the arena into memory: " + err.Error() + "; raise RLIMIT_MEMLOCK (ulimit -l)"}
 		}
 	}
+	processors := goruntime.GOMAXPROCS(0)
+	makeThreads(processors + threadsSpare)
 	debug.SetGCPercent(-1)
-	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
+	goruntime.GOMAXPROCS(processors)
 	goruntime.LockOSThread()
+	blockPreemption()
 	return nil
+}
+
+// threadsSpare are the threads beside those that run at once: one waits in a
+// system call, the others have let go of a processor and are not at rest yet.
+const threadsSpare = 4
+
+// makeThreads has Go make threads now that it would make later: a wait in the
+// kernel hands the processor on to another thread, and where none is idle Go
+// clones one, which Seal forbids. Threads stay when their goroutine ends. To
+// read the memory statistics Go stops all processors, and so waits for those
+// that another thread was still being made for.
+func makeThreads(count int) {
+	ready, leave := make(chan bool), make(chan bool)
+	for range count {
+		go func() {
+			goruntime.LockOSThread()
+			ready <- true
+			<-leave
+			goruntime.UnlockOSThread()
+			ready <- true
+		}()
+	}
+	for range count {
+		<-ready
+	}
+	close(leave)
+	for range count {
+		<-ready
+	}
+	var statistics goruntime.MemStats
+	goruntime.ReadMemStats(&statistics)
+}
+
+// blockPreemption keeps the signal away from this thread by which Go interrupts
+// a goroutine anywhere. Its first arrival maps memory to keep registers in (Go
+// 1.26, runtime/preempt_xreg.go), and each is a disturbance. Go still stops the
+// goroutine where it calls a function, which no command goes long without.
+func blockPreemption() {
+	set := unix.Sigset_t{Val: [len(unix.Sigset_t{}.Val)]uint64{1 << (unix.SIGURG - 1)}}
+	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
 }
 
 // guarded executes a sequence and turns a bus error, of the device or of a
 // truncated file, into a code.
 func (r *Replay) guarded(sequence int) (code hal.Code) {
-	panics := debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(panics)
-		if fault := recover(); fault != nil {
-			code = hal.Internal
-			if _, isFault := fault.(interface{ Addr() uintptr }); isFault {
-				code = hal.BusFault
-			}
-		}
-	}()
+	defer guard(debug.SetPanicOnFault(true), &code)
 	return r.execute(sequence)
+}
+
+// guard, deferred, gives a code instead of a panic, and lets faults end the
+// process again where they did before.
+func guard(panics bool, code *hal.Code) {
+	debug.SetPanicOnFault(panics)
+	if fault := recover(); fault != nil {
+		*code = hal.Internal
+		if _, isFault := fault.(interface{ Addr() uintptr }); isFault {
+			*code = hal.BusFault
+		}
+	}
 }

@@ -3,19 +3,23 @@ package runtime
 import (
 	"unsafe"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
 )
 
-// sealAllowed are the system calls of a sealed process: output, configuration
-// space, waiting, time, Go's preemption signals, and the way out. None of them
-// makes, maps or opens anything.
+// sealAllowed are the system calls of a sealed process: output, waiting, time,
+// configuration space, also to tell a failing device from one that is
+// gone, the way out, and what Go does on its own account: its preemption
+// signals, looking for work, giving unused memory back, and the signal stack of
+// a thread that was still starting. None of them makes, maps or opens anything.
 var sealAllowed = [...]uint32{
-	unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64,
-	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_RESTART_SYSCALL,
+	unix.SYS_WRITE, unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_PWRITE64,
+	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_EPOLL_PWAIT, unix.SYS_SCHED_YIELD, unix.SYS_RESTART_SYSCALL,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY,
-	unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_TGKILL, unix.SYS_GETPID, unix.SYS_GETTID,
+	unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_SIGALTSTACK, unix.SYS_TGKILL, unix.SYS_GETPID, unix.SYS_GETTID,
+	unix.SYS_MADVISE,
 	unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 }
 
@@ -51,17 +55,21 @@ func Seal() error {
 	program[4+n] = answer(unix.SECCOMP_RET_KILL_PROCESS)
 	program[5+n] = answer(unix.SECCOMP_RET_ALLOW)
 
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return sealFault(err)
-	}
+	// Where this fails, the next call does too.
+	_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
-	if errno != 0 {
-		return sealFault(errno)
-	}
-	return nil
+	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
+	return sealFault(thread, errno)
 }
 
-func sealFault(err error) error {
-	return &hal.Fault{Code: hal.Denied, Reason: "sealing the process (seccomp): " + err.Error()}
+// sealFault judges what seccomp answered. No thread is sealed where one cannot
+// be, and the kernel then gives that thread in place of an error.
+func sealFault(thread uintptr, errno unix.Errno) (err error) {
+	switch {
+	case errno != 0:
+		err = &hal.Fault{Code: hal.Denied, Reason: "sealing the process (seccomp): " + errno.Error()}
+	case thread != 0:
+		err = &hal.Fault{Code: hal.Denied, Reason: fbs.Text("sealing the process (seccomp): thread %d has a filter of its own", uint64(thread))}
+	}
+	return err
 }

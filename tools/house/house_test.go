@@ -46,7 +46,7 @@ var heavy = []string{"fmt.", "reflect.Value.", "log.", "flag.", "encoding/", "co
 // Lines of the target world: what is wanted, and what it may not exceed again.
 const (
 	targetLinesGoal = 3000
-	targetLinesMax  = 5600
+	targetLinesMax  = 5900
 )
 
 // sources parses the Go files, tests left out, of a package's folder.

@@ -1,0 +1,185 @@
+package fbs_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"reflect"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// changed gives the sample's file after a change through flatc's accessors,
+// with the checksum mended.
+func changed(t *testing.T, change func(*gen.Image)) []byte {
+	t.Helper()
+	file := encode(t, sample())
+	change(gen.GetRootAsImage(file, 0))
+	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
+	return file
+}
+
+// TestFilesThatNoEncoderWritesAreRefusedWithAReason has wounds that lmb.Encode
+// heals by itself.
+func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
+	tensor := func(i *gen.Image) *gen.Tensor { x := new(gen.Tensor); i.Tensors(x, 1); return x }
+	sequence := func(i *gen.Image) *gen.Sequence { x := new(gen.Sequence); i.Sequences(x, 1); return x }
+	segment := func(i *gen.Image) *gen.Segment { x := new(gen.Segment); i.Segments(x, 0); return x }
+	window := func(i *gen.Image) *gen.Window { x := new(gen.Window); i.Windows(x, 0); return x }
+	for _, test := range []struct {
+		want   string
+		change func(*gen.Image)
+	}{
+		{"payload bytes, the segments have", func(i *gen.Image) { i.Reservation(nil).MutatePayloadBytes(7) }},
+		{"host bytes, the windows need", func(i *gen.Image) { i.Reservation(nil).MutateHostBytes(4096) }},
+		{"arena bytes, the tensors need", func(i *gen.Image) { i.Reservation(nil).MutateArenaBytes(64) }},
+		{"arena offset is 0x80 and should be 0x40", func(i *gen.Image) { tensor(i).MutateArenaOffset(128) }},
+		{"size is 8, shape and element type make 6", func(i *gen.Image) { tensor(i).MutateSize(8) }},
+		{"do not continue at command", func(i *gen.Image) { sequence(i).MutateFirst(3) }},
+		{"cover 17 of 18 commands", func(i *gen.Image) { sequence(i).MutateCount(1) }},
+		{"offset is 0x2000 and should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
+		{"do not fit a file of", func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},
+		{"reserved field is not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
+		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
+		{"name 99 does not exist", func(i *gen.Image) { window(i).MutateName(99) }},
+	} {
+		if _, err := fbs.Verify(changed(t, test.change)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v\n\twant %q", err, test.want)
+		}
+	}
+}
+
+func TestFileLongerThanItsSegmentsIsRefused(t *testing.T) {
+	file := append(encode(t, sample()), 0)
+	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
+	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "segments: end at") {
+		t.Error(err)
+	}
+}
+
+func TestOffsetOfDataThatAreNotRecordedIsRefused(t *testing.T) {
+	image := sample()
+	image.Tensors[1].Data = []byte{1, 2, 3, 4, 5, 6}
+	file := encode(t, image)
+	var tensor gen.Tensor
+	gen.GetRootAsImage(file, 0).Tensors(&tensor, 1)
+	tensor.MutateRecorded(false)
+	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
+	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "and no recorded data") {
+		t.Error(err)
+	}
+}
+
+func TestCompareHasNoFieldsThatItsModeDoesNotUse(t *testing.T) {
+	for _, test := range []struct {
+		mode gen.CompareMode
+		mask uint64
+	}{{gen.CompareModeExact, 1}, {gen.CompareModeCorrelation, 1 << 32}} {
+		image := sample()
+		c := &image.Sequences[0].Commands[10].Command
+		c.Mode, c.Mask = uint8(test.mode), test.mask
+		if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "command 10: ") {
+			t.Errorf("%v with mask %#x: %v", test.mode, test.mask, err)
+		}
+		c.Mask = 0
+		encode(t, image)
+	}
+}
+
+func TestFileAtAnOddAddressIsRefused(t *testing.T) {
+	file := append(make([]byte, 1), encode(t, sample())...)[1:]
+	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "not a multiple of 8") {
+		t.Error(err)
+	}
+}
+
+func TestNamesAreFoundOrNot(t *testing.T) {
+	view, err := fbs.Verify(encode(t, sample()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"main": 0, "safe": 1, "none": -1, "": -1} {
+		if got := view.SequenceByName(name); got != want {
+			t.Errorf("sequence %q: %d, want %d", name, got, want)
+		}
+	}
+	for name, want := range map[string]int{"a": 0, "d": 1, "main": -1} {
+		if got := view.TensorByName(name); got != want {
+			t.Errorf("tensor %q: %d, want %d", name, got, want)
+		}
+	}
+	if got := view.Data(&view.Tensors[0]); !bytes.Equal(got, bytes.Repeat([]byte{7}, 32)) {
+		t.Errorf("recorded data are % x", got)
+	}
+	if got := view.Data(&view.Tensors[1]); got != nil {
+		t.Errorf("recorded data of a tensor without any are % x", got)
+	}
+}
+
+func TestTargetsPackAndUnpack(t *testing.T) {
+	for _, want := range []fbs.Target{
+		{X: 1, Y: 2, Ordering: gen.OrderingDefault},
+		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted, StaticVC: 8, Multicast: true},
+	} {
+		if got, ok := fbs.UnpackTarget(want.Pack()); !ok || got != want {
+			t.Errorf("%+v comes back as %+v, %v", want, got, ok)
+		}
+	}
+	for _, bad := range []fbs.Target{
+		{Ordering: 0}, {Ordering: 4}, {Ordering: 1, NoC: 2}, {Ordering: 1, StaticVC: 9}, {Ordering: 1, XStart: 1}, {Ordering: 1, YStart: 1},
+	} {
+		if _, ok := fbs.UnpackTarget(bad.Pack()); ok {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+	if _, ok := fbs.UnpackTarget(1<<40 | 2<<56); ok {
+		t.Error("a multicast of 2 is accepted")
+	}
+}
+
+func TestConditionsHold(t *testing.T) {
+	for _, test := range []struct {
+		condition           gen.Condition
+		loaded, value, mask uint64
+		want                bool
+	}{
+		{gen.ConditionEqual, 0x1ff, 0xff, 0xff, true}, {gen.ConditionEqual, 0x1fe, 0xff, 0xff, false},
+		{gen.ConditionNotEqual, 0x1fe, 0xff, 0xff, true}, {gen.ConditionNotEqual, 0x1ff, 0xff, 0xff, false},
+		{gen.ConditionAnySet, 0x10, 0, 0x11, true}, {gen.ConditionAnySet, 0x100, 0, 0x11, false},
+		{gen.ConditionAnyClear, 0x10, 0, 0x11, true}, {gen.ConditionAnyClear, 0x111, 0, 0x11, false},
+		{gen.ConditionInvalid, 0, 0, 0, false},
+	} {
+		if got := fbs.Holds(test.condition, test.loaded, test.value, test.mask); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
+func TestElementSizes(t *testing.T) {
+	want := map[gen.DType]uint8{0: 0, 1: 1, 2: 1, 3: 2, 4: 2, 5: 4, 6: 4, 7: 8, 8: 8, 9: 2, 10: 2, 11: 4, 12: 8, 13: 0}
+	got := map[gen.DType]uint8{}
+	for d := range gen.DType(14) {
+		got[d] = fbs.DTypeSize(d)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for width, mask := range map[uint8]uint64{1: 0xff, 2: 0xffff, 4: 0xffffffff, 8: 0xffffffffffffffff} {
+		if got := fbs.WidthMask(width); got != mask {
+			t.Errorf("width %d: %#x", width, got)
+		}
+	}
+}
+
+// TestNamesInMessagesAreHarmless: names come from the file and go to a terminal.
+func TestNamesInMessagesAreHarmless(t *testing.T) {
+	if got := fbs.Quote("a\x1b[2J\"\x7f\nb"); got != `"a?[2J???b"` {
+		t.Error(got)
+	}
+	if got := fbs.Text("%d is %x, 100%", 255, 255); got != "255 is 0xff, 100%" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,545 @@
+package runtime_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+	"lightmetal/tools/lmb"
+
+	"golang.org/x/sys/unix"
+)
+
+// step is one command of a run, with what the device sees of the run up to and
+// including it. The numbers come from runs of images that end there, so that
+// they do not rest on what the runtime says of itself.
+type step struct {
+	command    fbs.Command
+	index      int // in the whole image
+	operations int
+	journal    int
+}
+
+// subject is an image under test, with the steps of a good run of "main".
+type subject struct {
+	name  string
+	image *lmb.Image
+	view  *fbs.View
+	main  int
+	steps []step
+	good  []mock.Access // journal of a good run
+	safe  []mock.Access // journal of a run of "safe"
+}
+
+// pollUsMax bounds the polls of a subject, so that a run on a device that is
+// gone waits no longer than the good run takes.
+const pollUsMax = 500
+
+// subjects gives every image in testdata, and one that calls.
+func subjects(t *testing.T) []*subject {
+	t.Helper()
+	paths, err := filepath.Glob("../testdata/images/*.lmb")
+	if err != nil || len(paths) < 5 {
+		t.Fatalf("%d images, %v", len(paths), err)
+	}
+	files := map[string][]byte{"calls": encoded(t, ivshmem+`
+tensor d output uint32[2]
+main:
+  write.4 m+0x0 0x1
+  call sub
+  write.4 m+0x10 0x2
+  compare.4 m+0x10 uint32 == uint32 2 0
+  flush.4 m+0x10
+sub:
+  write.2 m+0x4 0x3
+  write.2 m+0x40 0x3 mask 0x3
+  fill.4 m+0x8 <- 0x7 size 8
+  poll.4 m+0x4 == 0x3 within 1ms every 10us
+  copy.4 d[0:8] <- m+0x8
+`)}
+	for _, path := range paths {
+		if files[filepath.Base(path)], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list []*subject
+	for name, file := range files {
+		list = append(list, newSubject(t, name, file))
+	}
+	slices.SortFunc(list, func(a, b *subject) int { return strings.Compare(a.name, b.name) })
+	return list
+}
+
+func newSubject(t *testing.T, name string, file []byte) *subject {
+	t.Helper()
+	image, err := lmb.Decode(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range image.Sequences {
+		for j := range image.Sequences[i].Commands {
+			if c := &image.Sequences[i].Commands[j]; c.Opcode == gen.OpcodePoll {
+				c.Amount = min(c.Amount, pollUsMax)
+			}
+		}
+	}
+	s := &subject{name: name, image: image}
+	s.addSafe()
+	s.view = verified(t, image)
+	s.main = s.view.SequenceByName("main")
+	s.countSteps(t)
+	s.good = s.record(t, "main")
+	s.safe = s.record(t, "safe")
+	if last := s.steps[len(s.steps)-1]; last.journal != len(s.good) {
+		t.Fatalf("%s: %d accesses in parts, %d in one", name, last.journal, len(s.good))
+	}
+	return s
+}
+
+// addSafe gives the image a sequence "safe" if it has none: one store that no
+// other command makes.
+func (s *subject) addSafe() {
+	for i := range s.image.Sequences {
+		if s.image.Sequences[i].Name == "safe" {
+			return
+		}
+	}
+	store := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Mode: uint8(gen.SourceImmediate),
+		Offset: 4, Value: 0x5afe, Mask: 0xffffffff}}
+	commands := []lmb.Command{store}
+	if w := s.image.Windows[0]; w.Kind == gen.WindowKindTlb {
+		target := fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingStrict}
+		commands = []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()}}, store}
+	}
+	s.image.Sequences = append(s.image.Sequences, lmb.Sequence{Name: "safe", Commands: commands})
+}
+
+func verified(t *testing.T, image *lmb.Image) *fbs.View {
+	t.Helper()
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view
+}
+
+// load loads a view of this subject on a new mock.
+func (s *subject) load(t *testing.T, view *fbs.View) (*runtime.Replay, *mock.Device) {
+	t.Helper()
+	device := mock.New(boards.ByName(view.Targets[0].Board))
+	device.Record(true)
+	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	if err != nil {
+		t.Fatalf("%s: %v", s.name, err)
+	}
+	return replay, device
+}
+
+func (s *subject) record(t *testing.T, sequence string) []mock.Access {
+	t.Helper()
+	replay, device := s.load(t, s.view)
+	defer replay.Close()
+	if result := replay.Run(s.view.SequenceByName(sequence)); result.Code != hal.OK {
+		t.Fatalf("%s: %s ends with %+v: %s", s.name, sequence, result, device.Refusal())
+	}
+	return device.Journal()
+}
+
+// countSteps puts the commands of "main" and of what it calls in one line, and
+// runs every beginning of that line.
+func (s *subject) countSteps(t *testing.T) {
+	t.Helper()
+	var line []lmb.Command
+	for i, c := range s.image.Sequences[s.main].Commands {
+		callee, first := []lmb.Command{c}, int(s.view.Sequences[s.main].First)+i
+		if c.Opcode == gen.OpcodeCall {
+			callee, first = s.image.Sequences[c.Index].Commands, int(s.view.Sequences[c.Index].First)
+		}
+		for j := range callee {
+			s.steps = append(s.steps, step{command: s.view.Commands[first+j], index: first + j})
+			line = append(line, callee[j])
+		}
+	}
+	// The whole of "main" stays in the image: it fills the outputs.
+	part := *s.image
+	part.Sequences = append(slices.Clone(s.image.Sequences), lmb.Sequence{Name: "part"})
+	for i := range s.steps {
+		part.Sequences[len(part.Sequences)-1].Commands = line[:i+1]
+		replay, device := s.load(t, verified(t, &part))
+		if result := replay.Run(len(part.Sequences) - 1); result.Code != hal.OK {
+			t.Fatalf("%s: its first %d commands end with %+v", s.name, i+1, result)
+		}
+		s.steps[i].operations, s.steps[i].journal = device.Operations(), len(device.Journal())
+		replay.Close()
+	}
+}
+
+// at gives the step that makes an operation.
+func (s *subject) at(operation int) int {
+	i := 0
+	for s.steps[i].operations < operation {
+		i++
+	}
+	return i
+}
+
+// loads is what the device gave to a step in the good run.
+func (s *subject) loads(i int) []mock.Access {
+	first := 0
+	if i > 0 {
+		first = s.steps[i-1].journal
+	}
+	return s.good[first:s.steps[i].journal]
+}
+
+// ended checks what a failed run left behind: the code, the command, that
+// nothing but "safe" came after, and that the replay stays disabled.
+func (s *subject) ended(t *testing.T, what string, replay *runtime.Replay, device *mock.Device, result runtime.Result, code hal.Code, at, accesses int) {
+	t.Helper()
+	switch {
+	case result.Code != code || int(result.Command) != s.steps[at].index:
+		t.Errorf("%s: %s: ended with %v at command %d, want %v at %d", s.name, what, result.Code, result.Command, code, s.steps[at].index)
+	case !result.SafeRan:
+		t.Errorf("%s: %s: safe did not run", s.name, what)
+	case !sameAccesses(device.Journal()[accesses:], s.safe) && device.Alive():
+		t.Errorf("%s: %s: after the failure came %v, want %v", s.name, what, device.Journal()[accesses:], s.safe)
+	case !device.Alive() && len(device.Journal()) != accesses:
+		t.Errorf("%s: %s: a device that is gone saw %v", s.name, what, device.Journal()[accesses:])
+	}
+	before := device.Operations()
+	if again := replay.Run(s.main); again.Code != hal.Disabled || again.Command != -1 || device.Operations() != before {
+		t.Errorf("%s: %s: the next run ends with %+v after %d operations", s.name, what, again, device.Operations()-before)
+	}
+}
+
+// sameAccesses compares all but what loads give, which depends on the past.
+func sameAccesses(got, want []mock.Access) bool {
+	return slices.EqualFunc(got, want, func(a, b mock.Access) bool {
+		if a.Op == mock.Load {
+			a.Value, b.Value = 0, 0
+		}
+		return a == b
+	})
+}
+
+func TestBusFaultAtEveryOperationEndsTheRunThere(t *testing.T) {
+	for _, s := range subjects(t) {
+		operations := s.steps[len(s.steps)-1].operations
+		for n := 1; n <= operations; n++ {
+			replay, device := s.load(t, s.view)
+			device.Inject(mock.Fault{Kind: mock.BusFault, Operation: n})
+			result := replay.Run(s.main)
+			at := s.at(n)
+			accesses := len(device.Journal()) - len(s.safe)
+			if result.Safe != hal.OK || accesses < 0 || !sameAccesses(device.Journal()[:max(accesses, 0)], s.good[:max(accesses, 0)]) {
+				t.Fatalf("%s: operation %d: %+v, and before the fault not what a good run does", s.name, n, result)
+			}
+			s.ended(t, fmt.Sprintf("bus fault at operation %d", n), replay, device, result, hal.BusFault, at, accesses)
+			replay.Close()
+		}
+		t.Logf("%s: %d faults in %d commands", s.name, operations, len(s.steps))
+	}
+}
+
+// notices tells whether a step of a run on a device that is gone from an
+// operation of that step or an earlier one on sees that it is.
+func (s *subject) notices(i int) bool {
+	c := &s.steps[i].command
+	switch c.Opcode {
+	case gen.OpcodePoll, gen.OpcodeExpect:
+		return !fbs.Holds(gen.Condition(c.Mode), fbs.WidthMask(c.Width), c.Value, c.Mask)
+	case gen.OpcodeCompare, gen.OpcodeCopyOut:
+		return true // no golden data here are all ones
+	}
+	return false
+}
+
+// TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad also shows what no
+// replay can notice: a device that goes away after the last load.
+func TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad(t *testing.T) {
+	for _, s := range subjects(t) {
+		operations, unnoticed := s.steps[len(s.steps)-1].operations, 0
+		for n := 1; n <= operations; n++ {
+			replay, device := s.load(t, s.view)
+			device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: n})
+			result := replay.Run(s.main)
+			at := s.at(n)
+			for at < len(s.steps) && !s.notices(at) {
+				at++
+			}
+			accesses := len(device.Journal())
+			what := fmt.Sprintf("gone from operation %d on", n)
+			if at == len(s.steps) {
+				unnoticed++
+				if result.Code != hal.OK {
+					t.Errorf("%s: %s: %+v, and nothing was left to notice it", s.name, what, result)
+				}
+			} else {
+				s.ended(t, what, replay, device, result, hal.DeviceGone, at, accesses)
+			}
+			if !sameAccesses(device.Journal(), s.good[:accesses]) {
+				t.Errorf("%s: %s: not what a good run does", s.name, what)
+			}
+			replay.Close()
+		}
+		t.Logf("%s: %d times gone, %d of them after the last load", s.name, operations, unnoticed)
+		if unnoticed == operations {
+			t.Errorf("%s: never noticed", s.name)
+		}
+	}
+}
+
+// breaking gives a fault for each bit of a checked value that, stuck, keeps the
+// step from ever holding.
+func (s *subject) breaking(i int) (faults []mock.Fault) {
+	c, loads := &s.steps[i].command, s.loads(i)
+	last := loads[len(loads)-1]
+	for bit := range 8 * uint(c.Width) {
+		stuck := last.Value ^ 1<<bit
+		if !fbs.Holds(gen.Condition(c.Mode), stuck, c.Value, c.Mask) {
+			faults = append(faults, mock.Fault{Kind: mock.Stuck, Place: last.Place, Mask: 1 << bit, Value: stuck})
+		}
+	}
+	return faults
+}
+
+// firstBroken is the first step that a stuck bit breaks, with the value it
+// ends with: earlier steps may check the same place.
+func (s *subject) firstBroken(f mock.Fault) (at int, value uint64) {
+	for i := range s.steps {
+		c, loads := &s.steps[i].command, s.loads(i)
+		if c.Opcode != gen.OpcodePoll && c.Opcode != gen.OpcodeExpect || loads[0].Place != f.Place {
+			continue
+		}
+		value := loads[len(loads)-1].Value&^f.Mask | f.Value&f.Mask
+		if !fbs.Holds(gen.Condition(c.Mode), value, c.Value, c.Mask) {
+			return i, value
+		}
+	}
+	return -1, 0
+}
+
+func TestEveryCheckedBitStuckIsReportedWithWhatWasSeen(t *testing.T) {
+	for _, s := range subjects(t) {
+		count := 0
+		for i := range s.steps {
+			if c := &s.steps[i].command; c.Opcode != gen.OpcodePoll && c.Opcode != gen.OpcodeExpect {
+				continue
+			}
+			for _, f := range s.breaking(i) {
+				at, value := s.firstBroken(f)
+				c := &s.steps[at].command
+				code := map[gen.Opcode]hal.Code{gen.OpcodePoll: hal.DeadlinePassed, gen.OpcodeExpect: hal.ExpectFailed}[c.Opcode]
+				replay, device := s.load(t, s.view)
+				device.Inject(f)
+				result := replay.Run(s.main)
+				if result.Got != value || result.Want != c.Value || result.Mask != c.Mask {
+					t.Errorf("%s: %+v: got 0x%x, want 0x%x under 0x%x; should be 0x%x, 0x%x, 0x%x",
+						s.name, f, result.Got, result.Want, result.Mask, value, c.Value, c.Mask)
+				}
+				s.ended(t, fmt.Sprintf("bits 0x%x stuck at %v", f.Mask, f.Place), replay, device, result, code, at, len(device.Journal())-len(s.safe))
+				replay.Close()
+				count++
+			}
+		}
+		t.Logf("%s: %d stuck bits", s.name, count)
+		if count == 0 {
+			t.Errorf("%s: nothing is checked", s.name)
+		}
+	}
+}
+
+// TestEveryPolledBitMayBeLateAndNoExpectedOne: a poll waits for a bit, an
+// expect does not.
+func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
+	for _, s := range subjects(t) {
+		for i := range s.steps {
+			opcode := s.steps[i].command.Opcode
+			if opcode != gen.OpcodePoll && opcode != gen.OpcodeExpect {
+				continue
+			}
+			for _, f := range s.breaking(i) {
+				at, _ := s.firstBroken(f)
+				f.Kind, f.Loads = mock.Late, len(s.loads(at))+5
+				replay, device := s.load(t, s.view)
+				device.Inject(f)
+				result := replay.Run(s.main)
+				replay.Close()
+				want := hal.OK
+				if s.steps[at].command.Opcode == gen.OpcodeExpect {
+					want = hal.ExpectFailed
+				}
+				if result.Code != want {
+					t.Errorf("%s: bits 0x%x late at %v: %v at command %d, want %v", s.name, f.Mask, f.Place, result.Code, result.Command, want)
+				}
+				if want == hal.OK && device.Operations() <= s.steps[len(s.steps)-1].operations {
+					t.Errorf("%s: bits 0x%x at %v were not late", s.name, f.Mask, f.Place)
+				}
+			}
+		}
+	}
+}
+
+// withPayload is an image whose payload has pages of its own in the file.
+const withPayload = ivshmem + `
+main:
+  write.4 m+0x0 0x1
+  copy.8 m+0x1000 <- pattern 0x1 size 64KiB bulk
+  write.4 m+0x0 0x2
+safe:
+  write.4 m+0x8 0x5afe
+`
+
+// needFaultAddress skips where a bus error does not come with its address, as
+// in QEMU's user mode: Go then takes it for a nil pointer.
+func needFaultAddress(t *testing.T) {
+	t.Helper()
+	path := written(t, make([]byte, 1))
+	file, err := runtime.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	os.Truncate(path, 0)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if _, hasAddress := recover().(interface{ Addr() uintptr }); !hasAddress {
+			t.Skip("bus errors have no address here")
+		}
+	}()
+	t.Log("not cut short:", file.Bytes()[0])
+}
+
+// TestFileCutShortDuringARunIsABusFault cuts a real file under its mapping.
+func TestFileCutShortDuringARunIsABusFault(t *testing.T) {
+	needFaultAddress(t)
+	for _, test := range []struct {
+		size    int64
+		command int32
+		safe    hal.Code
+		stored  byte
+	}{
+		{4096, 1, hal.OK, 1},    // payload gone
+		{0, 0, hal.BusFault, 0}, // commands gone, those of safe too
+	} {
+		path := written(t, encoded(t, withPayload))
+		r, device, err := loadPlain(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, test.size); err != nil {
+			t.Fatal(err)
+		}
+		result := r.Run(0)
+		if result.Code != hal.BusFault || result.Code.Exit() != 71 || result.Command != test.command || !result.SafeRan || result.Safe != test.safe {
+			t.Errorf("cut to %d: %+v", test.size, result)
+		}
+		if device.memory[0] != test.stored {
+			t.Errorf("cut to %d: device has %d", test.size, device.memory[0])
+		}
+		if again := r.Run(0); again.Code != hal.Disabled {
+			t.Errorf("cut to %d: then %v", test.size, again.Code)
+		}
+		r.Close()
+		device.Close()
+	}
+}
+
+func TestFileCutShortBeforeItIsVerifiedIsABusFault(t *testing.T) {
+	needFaultAddress(t)
+	path := written(t, encoded(t, withPayload))
+	file, err := runtime.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Verify(); hal.CodeOf(err) != hal.BusFault || !strings.Contains(err.Error(), "cut short") {
+		t.Error(err)
+	}
+}
+
+// vanishing is a device whose memory can be taken away from under its mapping,
+// as a PCI hot-unplug does: a shared file mapping past its end faults.
+func vanishing(t *testing.T) (device *plain, shrink func(size int64)) {
+	t.Helper()
+	needFaultAddress(t)
+	const size = 1 << 20
+	fd, err := unix.MemfdCreate("device", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shrink = func(size int64) {
+		if err := unix.Ftruncate(fd, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shrink(size)
+	memory, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device = &plain{memory}
+	t.Cleanup(func() {
+		device.Close()
+		unix.Close(fd)
+	})
+	return device, shrink
+}
+
+// TestBusErrorInARunOfStoresNamesTheStore: runs of plain stores are made in one
+// go, and the one that faults is still known.
+func TestBusErrorInARunOfStoresNamesTheStore(t *testing.T) {
+	device, shrink := vanishing(t)
+	for _, width := range []string{"1", "2", "4", "8"} {
+		shrink(1 << 20)
+		source := ivshmem + "main:\n"
+		for _, offset := range []string{"0x0", "0x8", "0xff8", "0x1000", "0x10"} {
+			source += "  write." + width + " m+" + offset + " 0x1\n"
+		}
+		r, err := runtime.Load(view(t, source), runtime.AnySlot, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shrink(4096)
+		if result := r.Run(0); result.Code != hal.BusFault || result.Command != 3 || device.memory[0xff8] != 1 || device.memory[0x10] != 0 {
+			t.Errorf("width %s: %+v", width, result)
+		}
+		r.Close()
+	}
+}
+
+// TestDeviceMemoryThatFaultsIsABusFault does so under every kind of access.
+func TestDeviceMemoryThatFaultsIsABusFault(t *testing.T) {
+	device, shrink := vanishing(t)
+	for _, body := range []string{"write.4 m+0x0 0x1", "write.4 m+0x0 0x1 mask 0x1", "expect.4 m+0x0 == 0x0", "fill.4 m+0x0 <- 0x0 size 64",
+		"copy.8 d[0:64] <- m+0x0 bulk", "copy.8 m+0x0 <- pattern 0x1 size 64 bulk", "copy.4 m+0x0 <- pattern 0x1 size 64",
+		"compare.4 m+0x0 uint8 == pattern 0x1 size 64", "flush.4 m+0x0", "poll.4 m+0x0 == 0x0 within 1ms"} {
+		shrink(1 << 20)
+		r, err := runtime.Load(view(t, ivshmem+"tensor d output uint8[64]\nmain:\n  delay 1us\n  "+body+"\n  copy.4 d[0:64] <- m+0x0\n"), runtime.AnySlot, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shrink(0)
+		if result := r.Run(0); result.Code != hal.BusFault || result.Command != 1 {
+			t.Errorf("%s: %+v", body, result)
+		}
+		r.Close()
+	}
+}

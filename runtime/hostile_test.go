@@ -1,0 +1,344 @@
+package runtime_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+	"lightmetal/tools/lmb"
+)
+
+// impatient is a strict mock on which no replay is long: every look at the
+// clock finds it a second later, nobody sleeps, and operations beyond
+// operationsMax fail. Cores of tiles run only while the mock's own time passes.
+type impatient struct {
+	*mock.Device
+	looks int64
+}
+
+const operationsMax = 20_000
+
+func newImpatient(board *boards.Board) *impatient {
+	device := &impatient{Device: mock.New(board)}
+	for n := range len(board.Bars) { // more than the runs of one replay, safe included
+		device.Inject(mock.Fault{Kind: mock.BusFault, Operation: operationsMax + n})
+	}
+	return device
+}
+
+func (d *impatient) Now() int64 {
+	d.looks++
+	return d.looks * 1_000_000_000
+}
+
+func (d *impatient) Sleep(int64) {}
+
+// tryHostile verifies, loads and runs all sequences of a file of unknown
+// content. It tells how far the file came; the mock refuses nothing of what
+// was loaded, or the test fails.
+func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) {
+	view, err := fbs.Verify(file)
+	if err != nil {
+		return false, false
+	}
+	const hostBytesMax = 1 << 26 // what the stand-in is willing to make up
+	board := boards.ByID(view.Targets[0].Vendor, view.Targets[0].Device)
+	if board == nil || len(view.Targets) != 1 || view.Reservation.HostBytes > hostBytesMax {
+		return true, false
+	}
+	for sequence := range view.Sequences {
+		device := newImpatient(board)
+		replay, err := runtime.Load(view, runtime.AnySlot, device)
+		if err != nil {
+			if device.Operations() != 0 {
+				t.Errorf("%s: refused with %v after %d operations", what, err, device.Operations())
+			}
+			return true, false
+		}
+		for i := range view.Tensors {
+			if tensor := &view.Tensors[i]; tensor.Role == gen.RoleInput && !tensor.Recorded {
+				replay.Input(i)
+			}
+		}
+		result := replay.Run(sequence)
+		// Registers that a model does not have and tiles that are not there are
+		// known to the device alone.
+		if plainMemory := board == &boards.Ivshmem; device.Refusal() != "" && (plainMemory || !strings.Contains(device.Refusal(), "register") && board.Grid == nil) {
+			t.Errorf("%s: the device refused %q", what, device.Refusal())
+		}
+		if result.Code == hal.Internal {
+			t.Errorf("%s: %+v", what, result)
+		}
+		replay.Close()
+	}
+	return true, true
+}
+
+// mend makes digests and checksum right again behind a change, so that the
+// change itself is what the verifier has to judge. The generated accessors
+// believe every offset, and panic where one is wrong.
+func mend(file []byte) {
+	if len(file) < 72 {
+		return
+	}
+	envelope := min(max(72, binary.LittleEndian.Uint64(file[32:])), uint64(len(file)))
+	func() {
+		defer func() { _ = recover() }()
+		root := gen.GetRootAsImage(file, 0)
+		var c gen.Command
+		root.Commands(&c, 0)
+		first := int(c.Table().Pos)
+		var s gen.Sequence
+		for i := range root.SequencesLength() {
+			root.Sequences(&s, i)
+			body := file[first+32*int(s.First()):][:32*(int(s.Count())-1)]
+			end := file[first+32*(int(s.First())+int(s.Count())-1):][:32]
+			if end[0] == byte(gen.OpcodeEnd) {
+				binary.LittleEndian.PutUint64(end[16:], uint64(s.Count()-1))
+				binary.LittleEndian.PutUint64(end[24:], uint64(fbs.Checksum(body)))
+			}
+		}
+	}()
+	lmb.Stamp(file, envelope)
+}
+
+// object is a struct or a table of an image, with the generated methods that
+// change its fields.
+type object struct {
+	place  string
+	value  reflect.Value
+	length int // of its vector, which its two-argument methods take an index of
+}
+
+// objects lists everything in a file that has scalar fields. Adding a table to
+// the schema without adding it here fails TestEveryFieldIsTried.
+func objects(file []byte) (list []object) {
+	root := gen.GetRootAsImage(file, 0)
+	add := func(name string, index, vector int, x any) {
+		list = append(list, object{fmt.Sprintf("%s %d", name, index), reflect.ValueOf(x), vector})
+	}
+	add("Origin", 0, 0, root.Origin(nil))
+	add("Reservation", 0, 0, root.Reservation(nil))
+	for i := range root.TargetsLength() {
+		x := new(gen.Target)
+		root.Targets(x, i)
+		add("Target", i, x.BarsLength(), x)
+	}
+	for i := range root.WindowsLength() {
+		x := new(gen.Window)
+		root.Windows(x, i)
+		add("Window", i, 0, x)
+	}
+	for i := range root.SequencesLength() {
+		x := new(gen.Sequence)
+		root.Sequences(x, i)
+		add("Sequence", i, 0, x)
+	}
+	for i := range root.TensorsLength() {
+		x := new(gen.Tensor)
+		root.Tensors(x, i)
+		add("Tensor", i, x.ShapeLength(), x)
+	}
+	for i := range root.SegmentsLength() {
+		x := new(gen.Segment)
+		root.Segments(x, i)
+		add("Segment", i, 0, x)
+	}
+	for i := range root.CommandsLength() {
+		x := new(gen.Command)
+		root.Commands(x, i)
+		add("Command", i, 0, x)
+	}
+	return list
+}
+
+// edges are the values tried for a field of so many bits.
+func edges(bits int, now uint64) []uint64 {
+	most := ^uint64(0) >> (64 - bits)
+	half := uint64(1) << (bits - 1)
+	return []uint64{0, 1, 2, most, most - 1, half, half - 1, half + 1, (now + 1) & most, (now - 1) & most, now << 1 & most, now ^ 4}
+}
+
+// mutate calls f once for each edge value of each field of an object, the value
+// being in place.
+func (o *object) mutate(f func(what string)) (fields int) {
+	for i := range o.value.NumMethod() {
+		name, method := o.value.Type().Method(i).Name, o.value.Method(i)
+		field, isMutator := strings.CutPrefix(name, "Mutate")
+		if !isMutator {
+			continue
+		}
+		indexes := 1
+		if method.Type().NumIn() == 2 {
+			indexes = o.length
+		}
+		for index := range indexes {
+			var position []reflect.Value
+			if method.Type().NumIn() == 2 {
+				position = []reflect.Value{reflect.ValueOf(index)}
+			}
+			old := o.value.MethodByName(field).Call(position)[0]
+			set := func(value reflect.Value) bool {
+				return method.Call(append(position, value))[0].Bool()
+			}
+			if !set(old) {
+				continue // absent: the default is not in the file
+			}
+			fields++
+			for _, value := range valuesOf(old) {
+				set(value)
+				f(fmt.Sprintf("%s.%s[%d] = %v", o.place, field, index, value))
+			}
+			set(old)
+		}
+	}
+	return fields
+}
+
+// valuesOf gives the edge values of a field's type.
+func valuesOf(old reflect.Value) (values []reflect.Value) {
+	if old.Kind() == reflect.Bool {
+		return []reflect.Value{reflect.ValueOf(!old.Bool())}
+	}
+	for _, edge := range edges(old.Type().Bits(), old.Uint()) {
+		values = append(values, reflect.ValueOf(edge).Convert(old.Type()))
+	}
+	return values
+}
+
+// everything is an image for plain memory with every command that it takes.
+const everything = `lightmetal 1
+target ivshmem 1af4:1110 bar2 1MiB
+window m bar2 offset 0x1000 size 64KiB wc
+window host host size 8KiB
+window cfg config size 256
+tensor a input uint8[64] = pattern 0x1 size 64
+tensor b input int32[4x2]
+tensor d output float16[32]
+tensor e output uint8[64] = pattern 0x2 size 64
+main:
+  mark "start"
+  begin "all"
+  write.4 m+0x0 0x5
+  write.8 m+0x8 bus(host)+0x40
+  write.2 m+0x10 0x1 mask 0xff
+  write.2 cfg+0x4 0x6
+  expect.2 m+0x10 & 0xff == 0x1
+  expect.2 cfg+0x0 != 0xffff
+  poll.4 m+0x0 any-set 0x4 within 1ms every 5us
+  poll.8 host+0x0 any-clear 0x1 within 1ms else ignore
+  copy.4 m+0x100 <- hex 0011223344556677
+  copy.1 m+0x200 <- a[0:64] bulk
+  copy.8 host+0x0 <- b[0:32]
+  fill.1 m+0x300 <- 0x55 size 99 fifo
+  fill.4 m+0x400 <- 0x1 size 64 bulk
+  copy.2 d[0:64] <- m+0x200
+  copy.4 e[0:64] <- m+0x0 fifo
+  compare.4 m+0x100 uint32 == hex 0011223344556677
+  compare.4 m+0x400 float32 == float32 1 2 absolute 0.5 relative 0 else ignore
+  compare.1 m+0x200 int8 == pattern 0x1 size 64 correlation 0.5
+  fence
+  flush.4 m+0x0
+  delay 10us
+  call sub
+  end "all"
+sub:
+  write.4 m+0x20 0x1
+safe:
+  write.4 m+0x24 0x1
+`
+
+// TestEveryFieldIsTried sets every scalar field of an image to its edges, with
+// digests and checksum mended: such a file is refused, or runs on the strict
+// mock without an access that the mock refuses.
+func TestEveryFieldIsTried(t *testing.T) {
+	edu, err := os.ReadFile("../testdata/images/edu-factorial.lmb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range map[string][]byte{"everything": encoded(t, everything), "edu-factorial": edu} {
+		if verified, loaded := tryHostile(t, name, file); !verified || !loaded {
+			t.Fatalf("%s: verified %v, loaded %v", name, verified, loaded)
+		}
+		work := bytes.Clone(file)
+		tried, verified, loaded, fields := 0, 0, 0, map[string]int{}
+		for _, o := range objects(work) {
+			kind, _, _ := strings.Cut(o.place, " ")
+			fields[kind] = max(fields[kind], o.mutate(func(what string) {
+				candidate := bytes.Clone(work)
+				mend(candidate)
+				v, l := tryHostile(t, name+": "+what, candidate)
+				tried++
+				if v {
+					verified++
+				}
+				if l {
+					loaded++
+				}
+			}))
+		}
+		t.Logf("%s: %d values in fields %v: %d verified, %d loaded and run", name, tried, fields, verified, loaded)
+		if !bytes.Equal(work, file) {
+			t.Error("the fields were not put back")
+		}
+		if name == "everything" {
+			checkFieldCounts(t, fields)
+		}
+	}
+}
+
+// checkFieldCounts holds the fields that were tried against the Go structs that
+// the verifier reads. Tables count what the file holds: no default values.
+func checkFieldCounts(t *testing.T, fields map[string]int) {
+	for kind, want := range map[string]int{
+		"Command": reflect.TypeFor[fbs.Command]().NumField(), "Window": reflect.TypeFor[fbs.Window]().NumField(),
+		"Segment": reflect.TypeFor[fbs.Segment]().NumField(), "Reservation": reflect.TypeFor[fbs.Reservation]().NumField(),
+		"Target": 2 + 6, "Sequence": 2, "Tensor": 6 + 1, "Origin": 0,
+	} {
+		if fields[kind] < want {
+			t.Errorf("%s: %d fields, want %d", kind, fields[kind], want)
+		}
+	}
+}
+
+// FuzzReplay takes any bytes through all that a file goes through on a target.
+// Plain go test runs it on the seeds; tools for fuzzing go on from there.
+func FuzzReplay(f *testing.F) {
+	f.Add(encoded(f, everything))
+	f.Add(encoded(f, small))
+	for _, pattern := range []string{"../testdata/images/*.lmb", "../testdata/bad/*.lmb"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			f.Fatal(pattern, err)
+		}
+		for _, path := range paths {
+			file, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(file)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := alignedCopy(data)
+		tryHostile(t, "as it is", file)
+		mend(file)
+		tryHostile(t, "mended", file)
+	})
+}
+
+// alignedCopy gives bytes at a multiple of 8, as a mapped file has them.
+func alignedCopy(data []byte) []byte {
+	return append(make([]byte, 0, len(data)+8), data...)
+}

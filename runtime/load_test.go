@@ -1,0 +1,302 @@
+package runtime_test
+
+import (
+	"os"
+	"reflect"
+	goruntime "runtime"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestFilesThatAreNoImageAreRefusedWithTheirCode(t *testing.T) {
+	folder := t.TempDir()
+	empty, locked, pipe := folder+"/empty", folder+"/locked", folder+"/pipe"
+	for path, mode := range map[string]os.FileMode{empty: 0o644, locked: 0} {
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// A file that belongs to somebody else, for root too: as another user on
+	// this thread, which ends with the goroutine.
+	denied := make(chan error)
+	go func() {
+		goruntime.LockOSThread()
+		_ = unix.Setfsuid(65534)
+		_, err := runtime.Open(locked)
+		denied <- err
+	}()
+	open := func(path string) error {
+		file, err := runtime.Open(path)
+		if err == nil {
+			file.Close()
+		}
+		return err
+	}
+	for _, test := range []struct {
+		err  error
+		code hal.Code
+		want string
+	}{
+		{open(folder + "/none"), hal.NoFile, "no such file"},
+		{open(empty + "/none"), hal.NoFile, "not a directory"},
+		{open(folder), hal.BadImage, "a directory or a device"},
+		{open("/dev/null"), hal.BadImage, "a directory or a device"},
+		{open(pipe), hal.BadImage, "a directory or a device"},
+		{open(empty), hal.BadImage, "the file is empty"},
+		{open(folder + "/" + strings.Repeat("x", 300)), hal.IO, "too long"},
+		{open("/sys/devices/system/cpu/online"), hal.IO, "no such device"}, // has bytes, and cannot be mapped
+		{<-denied, hal.Denied, "permission denied"},
+	} {
+		if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
+			t.Errorf("%v (code %d), want %q", test.err, hal.CodeOf(test.err), test.want)
+		}
+	}
+}
+
+func TestFileIsReadOnlyAndWhole(t *testing.T) {
+	bytes := encoded(t, withPayload)
+	file, err := runtime.Open(written(t, bytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(file.Bytes()) != string(bytes) {
+		t.Error("the mapping has other bytes than the file")
+	}
+	if err := unix.Mprotect(file.Bytes(), unix.PROT_WRITE); err != unix.EACCES {
+		t.Errorf("the mapping can be made writable: %v", err)
+	}
+	if err := file.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFileWithADefectIsRefusedWithItsPath(t *testing.T) {
+	path := written(t, []byte("no image at all, and long enough to be looked at: 0123456789012345678901234567890"))
+	file, err := runtime.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Verify(); hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), path) {
+		t.Error(err)
+	}
+}
+
+// TestNothingIsStoredBeforeAllIsChecked has a first command that is fine and a
+// later one that is not, in each way that only Load can see.
+func TestNothingIsStoredBeforeAllIsChecked(t *testing.T) {
+	const wormhole = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\n"
+	const point = "  point w tile 1,1 address 0x0\n  write.4 w+0x0 0x1\n"
+	for _, test := range []struct {
+		what, source string
+		slot         int
+		device       *mock.Device
+		code         hal.Code
+	}{
+		{"width", "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\nmain:\n  write.4 r+0x4 0x1\n  write.8 r+0x8 0x1\n",
+			runtime.AnySlot, mock.New(&boards.Edu), hal.BadImage},
+		{"narrow ends of a bulk copy", "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\nmain:\n  write.4 r+0x4 0x1\n  copy.8 r+0x100 <- hex 001122334455 bulk\n",
+			runtime.AnySlot, mock.New(&boards.Edu), hal.BadImage},
+		{"a window too large for the hardware", wormhole + "window w tlb size 4GiB\nmain:\n" + point,
+			runtime.AnySlot, mock.New(&boards.Wormhole), hal.NoDevice},
+		{"a hardware window of the kernel", wormhole + "window w tlb size 1MiB\nmain:\n" + point,
+			185, mock.New(&boards.Wormhole), hal.NoDevice},
+		{"a bus address that does not fit", ivshmem + "main:\n  write.4 m+0x4 0x1\n  write.4 m+0x0 bus(m)\n",
+			runtime.AnySlot, mock.New(&boards.Ivshmem), hal.WrongDevice},
+	} {
+		_, err := runtime.Load(view(t, test.source), test.slot, test.device)
+		if hal.CodeOf(err) != test.code || test.device.Operations() != 0 {
+			t.Errorf("%s: %v after %d operations", test.what, err, test.device.Operations())
+		}
+	}
+}
+
+func TestRelocationNeedsABusAddress(t *testing.T) {
+	device, err := newPlain(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnySlot, device)
+	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), "command 0: window 0 has no bus address") {
+		t.Error(err)
+	}
+}
+
+func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
+	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\nwindow b tlb size 1MiB\nmain:\n  delay 1us\n")
+	r, err := runtime.Load(v, 20, mock.New(&boards.Wormhole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if r.Window(0).Slot() != 20 || r.Window(1).Slot() != 21 {
+		t.Errorf("windows %d and %d", r.Window(0).Slot(), r.Window(1).Slot())
+	}
+}
+
+func TestDeviceNamesAreThePCIIDs(t *testing.T) {
+	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB target 1\nmain:\n  delay 1us\n")
+	if got := runtime.DeviceNames(v); !reflect.DeepEqual(got, []string{"pci:1e52:401e", "pci:1234:11e8"}) {
+		t.Error(got)
+	}
+}
+
+func TestReplayThatIsClosedDoesNotRun(t *testing.T) {
+	r, device := on(t, "tensor d output uint8[4]\nmain:\n  copy.4 d[0:4] <- m+0x0\n")
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+	run(t, r, hal.Disabled)
+	if device.Operations() != 0 {
+		t.Error("the device was touched")
+	}
+}
+
+// TestFreezeThatCannotLockTheArenaFails takes the arena away, which fails in
+// the same place as a limit on locked memory.
+func TestFreezeThatCannotLockTheArenaFails(t *testing.T) {
+	r, _ := on(t, "tensor d output uint8[4096]\nmain:\n  copy.4 d[0:4096] <- m+0x0\n")
+	if err := unix.Munmap(r.Output(0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "RLIMIT_MEMLOCK") {
+		t.Error(err)
+	}
+}
+
+// TestFileRewrittenDuringARunDoesNotRunOn changes commands behind the verifier's
+// back: what the loop can still notice at no cost, it does.
+func TestFileRewrittenDuringARunDoesNotRunOn(t *testing.T) {
+	for what, change := range map[string]func(c []fbs.Command){
+		"unknown opcode": func(c []fbs.Command) { c[1].Opcode = 99 },
+		"another count":  func(c []fbs.Command) { c[2].Value++ },
+	} {
+		v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\n  write.1 m+0x1 0x1\n")
+		r, err := runtime.Load(v, runtime.AnySlot, mock.New(&boards.Ivshmem))
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(v.Commands)
+		if result := r.Run(0); result.Code != hal.Internal {
+			t.Errorf("%s: %+v", what, result)
+		}
+		r.Close()
+	}
+}
+
+// broken is a device with a defect of its own.
+type broken struct{ *mock.Device }
+
+func (broken) Now() int64 { panic("a defect") }
+
+func TestPanicOfADeviceIsAnInternalError(t *testing.T) {
+	r, err := runtime.Load(view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\n  begin \"x\"\nsafe:\n  write.1 m+0x1 0x1\n"),
+		runtime.AnySlot, broken{mock.New(&boards.Ivshmem)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if result := run(t, r, hal.Internal); result.Command != 1 || result.Safe != hal.OK || !result.SafeRan {
+		t.Errorf("%+v", result)
+	}
+}
+
+func TestSafeThatFailsDoesNotRunAgain(t *testing.T) {
+	v := view(t, ivshmem+"main:\n  write.1 m+0x0 0x1\nsafe:\n  expect.1 m+0x0 == 0x7\n")
+	device := mock.New(&boards.Ivshmem)
+	r, err := runtime.Load(v, runtime.AnySlot, device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if result := r.Run(v.SequenceByName("safe")); result.Code != hal.ExpectFailed || result.SafeRan || device.Operations() != 1 {
+		t.Errorf("%+v after %d operations", result, device.Operations())
+	}
+}
+
+// TestAccessesAreExactAndInOrder holds every kind of command to the loads and
+// stores it stands for: width, place, value, order, and no others.
+func TestAccessesAreExactAndInOrder(t *testing.T) {
+	r, device := on(t, `
+tensor a input uint8[8] = hex 1122334455667788
+tensor d output uint16[2]
+main:
+  write.2 m+0x2 0xabcd
+  write.4 m+0x4 0x10 mask 0xf0
+  copy.2 m+0x8 <- a[0:4]
+  copy.4 m+0x10 <- a[0:8] fifo
+  fill.1 m+0x20 <- 0x7 size 3
+  copy.2 d[0:4] <- m+0x8
+  expect.1 m+0x22 == 0x7
+  compare.2 m+0x8 uint16 == hex 11223344
+  flush.8 m+0x0
+  copy.4 m+0x31 <- a[0:7] bulk
+`)
+	device.Record(true)
+	run(t, r, hal.OK)
+	var got []string
+	for _, a := range device.Journal() {
+		got = append(got, strings.ReplaceAll(a.String(), "BAR 2 + ", ""))
+	}
+	want := strings.Split(strings.TrimSpace(`
+store of 2 bytes at 0x2 = 0xabcd
+load of 4 bytes at 0x4 = 0x0
+store of 4 bytes at 0x4 = 0x10
+store of 2 bytes at 0x8 = 0x2211
+store of 2 bytes at 0xa = 0x4433
+store of 4 bytes at 0x10 = 0x44332211
+store of 4 bytes at 0x10 = 0x88776655
+store of 1 bytes at 0x20 = 0x7
+store of 1 bytes at 0x21 = 0x7
+store of 1 bytes at 0x22 = 0x7
+load of 2 bytes at 0x8 = 0x2211
+load of 2 bytes at 0xa = 0x4433
+load of 1 bytes at 0x22 = 0x7
+load of 2 bytes at 0x8 = 0x2211
+load of 2 bytes at 0xa = 0x4433
+load of 8 bytes at 0x0 = 0x10abcd0000
+store of 1 bytes at 0x31 = 0x11
+store of 2 bytes at 0x32 = 0x3322
+store of 4 bytes at 0x34 = 0x77665544`), "\n")
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("device saw\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestSpecialNumbersOfCompare(t *testing.T) {
+	for _, test := range []struct {
+		dtype, got, golden, mode string
+		want                     hal.Code
+	}{
+		{"float16", "0100", "0000", "absolute 1e-7 relative 0", hal.OK},               // 2^-24
+		{"float16", "0100", "0000", "absolute 1e-8 relative 0", hal.CompareFailed},    // 2^-24
+		{"float16", "007c", "007c", "absolute 0 relative 0", hal.OK},                  // infinity
+		{"float16", "007c", "00fc", "absolute 1e30 relative 0", hal.CompareFailed},    // against minus infinity
+		{"float16", "017c", "007c", "absolute 1e30 relative 1", hal.CompareFailed},    // a NaN
+		{"float16", "00bc", "00c0", "absolute 1 relative 0", hal.OK},                  // -1 against -2
+		{"uint8", "0505", "0505", "correlation 1", hal.OK},                            // constant and equal
+		{"uint8", "0505", "0606", "correlation 0.5", hal.CompareFailed},               // constant and not
+		{"uint8", "0505", "0506", "correlation 0.5", hal.CompareFailed},               // only one varies
+		{"int32", "ffffffff00000000", "ffffffff00000000", "correlation 0.99", hal.OK}, // -1, 0
+	} {
+		r, _ := on(t, "main:\n  copy.1 m+0x0 <- hex "+test.got+"\n  compare.1 m+0x0 "+test.dtype+" == hex "+test.golden+" "+test.mode+"\n")
+		if result := r.Run(0); result.Code != test.want {
+			t.Errorf("%+v: %v", test, result.Code)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package runtime_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// testsOf gives the test and fuzz functions in a folder's test files.
+func testsOf(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range file.Decls {
+			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	return names
+}
+
+// namedTests gives every folder.Test in a text.
+func namedTests(text string) [][]string {
+	return regexp.MustCompile(`([a-z][a-z0-9/]*)\.((?:Test|Fuzz)\w+)`).FindAllStringSubmatch(text, -1)
+}
+
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	found := map[string][]string{}
+	for _, document := range []string{"REQUIREMENTS.md", "THREATS.md"} {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range namedTests(string(text)) {
+			folder, name := match[1], match[2]
+			if found[folder] == nil {
+				found[folder] = testsOf(t, folder)
+			}
+			if !slices.Contains(found[folder], name) {
+				t.Errorf("%s names %s, which is not in the tree", document, match[0])
+			}
+		}
+	}
+}
+
+func TestEveryRequirementHasANumberAndATest(t *testing.T) {
+	text, err := os.ReadFile("REQUIREMENTS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := 1
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "| R") {
+			continue
+		}
+		cells := strings.Split(line, "|")
+		if want := "R" + strconv.Itoa(next); strings.TrimSpace(cells[1]) != want {
+			t.Errorf("%s should be %s", cells[1], want)
+		}
+		if len(cells) != 5 || len(namedTests(cells[3])) != len(strings.Fields(cells[3])) || len(namedTests(cells[3])) == 0 {
+			t.Errorf("R%d names no test, or something else: %s", next, line)
+		}
+		next++
+	}
+	if next < 30 {
+		t.Errorf("%d requirements were read", next-1)
+	}
+}

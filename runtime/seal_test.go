@@ -1,0 +1,357 @@
+package runtime_test
+
+import (
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"runtime/metrics"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"lightmetal/hal"
+	"lightmetal/runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// small uses every kind of command that plain memory can answer, waits
+// included: "main" needs no system call, "wait" sleeps in the kernel.
+const small = ivshmem + `
+tensor a input uint8[256] = pattern 0x1 size 256
+tensor d output uint8[256]
+main:
+  begin "run"
+  write.4 m+0x0 0x600df00d
+  write.2 m+0x4 0x1 mask 0x3
+  copy.8 m+0x100 <- a[0:256] bulk
+  copy.4 m+0x200 <- pattern 0x2 size 64
+  fill.4 m+0x300 <- 0x1 size 64
+  fence
+  flush.4 m+0x0
+  poll.4 m+0x0 == 0x600df00d within 1ms
+  expect.4 m+0x0 == 0x600df00d
+  compare.4 m+0x200 uint32 == pattern 0x2 size 64
+  copy.8 d[0:256] <- m+0x100 bulk
+  call sub
+  end "run"
+sub:
+  write.1 m+0x400 0x1
+wait:
+  delay 150us
+  poll.4 m+0x800 == 0x1 within 300us every 150us else ignore
+`
+
+// heapCounters are the runtime's own, which count what nobody attributes to a
+// function: every object, every byte, every collection, every mapped byte.
+var heapCounters = [...]string{
+	"/gc/heap/allocs:objects", "/gc/heap/allocs:bytes", "/gc/heap/tiny/allocs:objects",
+	"/gc/cycles/total:gc-cycles", "/memory/classes/total:bytes",
+}
+
+func countFrozenRuns(args []string) error {
+	r, _, err := loadPlain(args[0])
+	if err != nil {
+		return err
+	}
+	samples := make([]metrics.Sample, len(heapCounters))
+	for i, name := range heapCounters {
+		samples[i].Name = name
+	}
+	if err := r.Freeze(); err != nil {
+		return err
+	}
+	read := func() (values [len(heapCounters)]uint64) {
+		metrics.Read(samples)
+		for i := range samples {
+			values[i] = samples[i].Value.Uint64()
+		}
+		return values
+	}
+	read() // its first call allocates
+	before := read()
+	if err := repeat(r, "main", 10_000); err != nil {
+		return err
+	}
+	if after := read(); after != before {
+		return fmt.Errorf("%v: %v before, %v after", heapCounters, before, after)
+	}
+	return nil
+}
+
+func TestTenThousandFrozenRunsMoveNoHeapCounter(t *testing.T) {
+	if _, status := child(t, "count", written(t, encoded(t, small))); status != 0 {
+		t.Errorf("status %v", status)
+	}
+}
+
+// tellThreads prints the signals that the frozen thread blocks and the number
+// of threads that there are.
+func tellThreads(args []string) error {
+	r, _, err := loadPlain(args[0])
+	if err != nil {
+		return err
+	}
+	if err := r.Freeze(); err != nil {
+		return err
+	}
+	text, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		return err
+	}
+	_, blocked, _ := strings.Cut(string(text), "SigBlk:")
+	threads, err := os.ReadDir("/proc/self/task")
+	fmt.Println(strings.Fields(blocked)[0], len(threads), goruntime.GOMAXPROCS(0))
+	return err
+}
+
+// TestFreezeLeavesGoNothingToMake: a run that Go interrupts makes it map memory,
+// and one that waits makes it clone a thread where none is idle. Both are rare,
+// so that a million runs need not show them.
+func TestFreezeLeavesGoNothingToMake(t *testing.T) {
+	out, status := child(t, "threads", written(t, encoded(t, small)))
+	var blocked uint64
+	var threads, processors int
+	if _, err := fmt.Sscanf(out, "%x %d %d", &blocked, &threads, &processors); err != nil || status != 0 {
+		t.Fatalf("%q, %v, status %v", out, err, status)
+	}
+	if blocked>>(unix.SIGURG-1)&1 == 0 {
+		t.Errorf("the thread blocks signals 0x%x, SIGURG is not among them", blocked)
+	}
+	const others = 6 // this thread, Go's monitor, and the spare ones of freeze.go
+	if threads < processors+others {
+		t.Errorf("%d threads for %d processors", threads, processors)
+	}
+}
+
+// needSeccomp skips where there is no seccomp to test with, as in QEMU's user
+// mode. It asks the kernel and not Seal, so that a Seal that fails is no reason.
+func needSeccomp(t *testing.T) {
+	t.Helper()
+	if underRace {
+		t.Skip("the race detector cannot be sealed")
+	}
+	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
+	if errno != 0 {
+		t.Skipf("no seccomp here: %v", errno)
+	}
+}
+
+// runSealed freezes and seals the process and runs an image in it.
+func runSealed(args []string) error {
+	if args[1] == "garbage" {
+		makeGarbage()
+	}
+	r, _, err := loadPlain(args[0])
+	if err != nil {
+		return err
+	}
+	if err := r.Freeze(); err != nil {
+		return err
+	}
+	if err := runtime.Seal(); err != nil {
+		return err
+	}
+	for range 1000 {
+		if err := repeat(r, "main", 1000); err != nil {
+			return err
+		}
+		if err := repeat(r, "wait", 1); err != nil {
+			return err
+		}
+	}
+	if scope := r.Scopes()[r.View().Commands[0].Index]; scope.Count != 1_000_000 {
+		return fmt.Errorf("%d runs were counted", scope.Count)
+	}
+	unix.Exit(0) // os.Exit writes what go test -cover counts, to a new file
+	return nil
+}
+
+// faultSealed has a bus error in a sealed process. It exits as a runner would.
+func faultSealed(args []string) error {
+	r, _, err := loadPlain(args[0])
+	if err != nil {
+		return err
+	}
+	if err := r.Freeze(); err != nil {
+		return err
+	}
+	if err := os.Truncate(args[0], 4096); err != nil {
+		return err
+	}
+	if err := runtime.Seal(); err != nil {
+		return err
+	}
+	result := r.Run(0)
+	if !result.SafeRan || result.Safe != hal.OK {
+		unix.Exit(1)
+	}
+	unix.Exit(result.Code.Exit())
+	return nil
+}
+
+func TestBusErrorUnderTheSealIsReported(t *testing.T) {
+	needSeccomp(t)
+	if _, status := child(t, "fault", written(t, encoded(t, withPayload))); status.ExitStatus() != 71 {
+		t.Errorf("exit %d, signal %v, want 71", status.ExitStatus(), status.Signal())
+	}
+}
+
+// makeGarbage leaves the collector with memory to give back in the background.
+func makeGarbage() {
+	var list [][]byte
+	for range 64 {
+		chunk := make([]byte, 1<<20)
+		for i := 0; i < len(chunk); i += 4096 {
+			chunk[i] = 1
+		}
+		list = append(list, chunk)
+	}
+	goruntime.KeepAlive(list)
+	list = nil
+	goruntime.GC()
+}
+
+func TestMillionSealedRunsSurvive(t *testing.T) {
+	needSeccomp(t)
+	path := written(t, encoded(t, small))
+	for _, before := range []string{"nothing", "garbage"} {
+		if _, status := child(t, "sealed", path, before); status != 0 {
+			t.Errorf("after %s: exit %d, signal %v", before, status.ExitStatus(), status.Signal())
+		}
+	}
+}
+
+// forbidden is what a sealed process dies of.
+var forbidden = map[string]func(){
+	"grow the heap": func() { kept = make([]byte, 1<<30) },
+	"open a file":   func() { unix.Open("/dev/null", unix.O_RDONLY, 0) },
+	"map memory":    func() { unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON) },
+	"clone a thread": func() {
+		for range 100 {
+			go func() {
+				goruntime.LockOSThread()
+				select {}
+			}()
+		}
+		for {
+			goruntime.Gosched()
+		}
+	},
+}
+
+var kept []byte
+
+const sealedNow = "sealed\n"
+
+func breakTheSeal(args []string) error {
+	r, _, err := loadPlain(args[0])
+	if err != nil {
+		return err
+	}
+	if err := r.Freeze(); err != nil {
+		return err
+	}
+	if err := runtime.Seal(); err != nil {
+		return err
+	}
+	unix.Write(1, []byte(sealedNow))
+	forbidden[args[1]]()
+	return nil
+}
+
+func TestSealedProcessIsKilledWhenItWouldTakeSomething(t *testing.T) {
+	needSeccomp(t)
+	path := written(t, encoded(t, small))
+	for what := range forbidden {
+		out, status := child(t, "forbid", path, what)
+		if !status.Signaled() || status.Signal() != syscall.SIGSYS || out != sealedNow {
+			t.Errorf("%s: printed %q, exit %d, signal %v; want it sealed and killed by SIGSYS", what, out, status.ExitStatus(), status.Signal())
+		}
+	}
+}
+
+// TestSealThatMissesAThreadIsAnError holds Seal to all threads or none: the
+// kernel cannot seal a thread that has a filter of its own.
+func TestSealThatMissesAThreadIsAnError(t *testing.T) {
+	ready, finish := make(chan error), make(chan struct{})
+	defer close(finish)
+	go func() {
+		goruntime.LockOSThread() // the thread ends with the goroutine
+		allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
+		program := unix.SockFprog{Len: 1, Filter: &allow}
+		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		ready <- unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+		<-finish
+	}()
+	if err := <-ready; err != nil {
+		t.Logf("without seccomp (%v) Seal has to fail as well", err)
+	}
+	if err := runtime.Seal(); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "seccomp") {
+		t.Errorf("%v, want that it is not permitted", err)
+	}
+}
+
+// TestSealThatTheKernelRefusesIsAnError has a thread that may not call seccomp.
+func TestSealThatTheKernelRefusesIsAnError(t *testing.T) {
+	sealed := make(chan error)
+	go func() {
+		goruntime.LockOSThread()
+		filter := []unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_SECCOMP, Jf: 1},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		}
+		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+		sealed <- runtime.Seal()
+	}()
+	if err := <-sealed; hal.CodeOf(err) != hal.Denied {
+		t.Errorf("%v, want that it is not permitted", err)
+	}
+}
+
+// tellAnonymousMemory prints what an image costs in memory of the process's
+// own once it has run.
+func tellAnonymousMemory(args []string) error {
+	r, _, err := loadPlain(args[0])
+	if err != nil {
+		return err
+	}
+	if err := r.Freeze(); err != nil {
+		return err
+	}
+	if err := repeat(r, "main", 1); err != nil {
+		return err
+	}
+	anonymous, err := processStatus("RssAnon")
+	fmt.Println(anonymous)
+	return err
+}
+
+func TestAnonymousMemoryDoesNotGrowWithThePayload(t *testing.T) {
+	const pagesMax = 128 // Go's own varies by some tens
+	measure := func(payload string) (anonymous int) {
+		out, status := child(t, "memory", written(t, encoded(t, strings.Replace(ivshmem, "0x100000", "64MiB", 2)+`
+tensor a input uint8[4096] = pattern 0x1 size 4096
+main:
+  copy.8 m+0x0 <- pattern 0x1 size `+payload+` bulk
+  copy.8 m+0x0 <- a[0:4096] bulk
+  compare.8 m+0x1000 uint8 == pattern 0x2 size 4096 else ignore
+`)))
+		if status != 0 {
+			t.Fatalf("%s: status %v", payload, status)
+		}
+		fmt.Sscan(out, &anonymous)
+		return anonymous
+	}
+	few, many := measure("1MiB"), measure("63MiB")
+	if difference := max(few-many, many-few); few == 0 || difference > pagesMax*os.Getpagesize() {
+		t.Errorf("%d bytes with 1 MiB of payload, %d with 64 MiB", few, many)
+	}
+	t.Logf("%d bytes with 1 MiB of payload, %d with 64 MiB", few, many)
+}

@@ -1,0 +1,54 @@
+// A replay of an image on plain memory, in plain C: what the runtime's ratios
+// are measured against. Nothing is checked here that image_check did not check.
+#ifndef REPLAY_H
+#define REPLAY_H
+
+#include "image.h"
+
+// How block writes to memory are made: by memcpy, or by a loop of stores that
+// pass the cache by.
+enum way { MEMCPY, STREAM };
+
+// Exit statuses of lightmetal's programs.
+enum status { DONE = 0, USAGE = 64, BAD_IMAGE = 65, INTERNAL = 70, DEADLINE_PASSED = 75, EXPECT_FAILED = 76, COMPARE_FAILED = 76, WRONG_DEVICE = 78 };
+
+struct result {
+	enum status status;
+	int32_t command; // that failed
+};
+
+struct scope {
+	uint64_t count;
+	int64_t total, longest, began;
+};
+
+struct replay {
+	const struct image *image;
+	uint8_t **windows; // address of each window's first byte
+	uint64_t *bus;     // its bus address
+	uint8_t *arena;
+	struct scope *scopes;
+	enum way way;
+	int disabled;
+	uint32_t ignored; // failures of policy Ignore in this run
+	int32_t at;
+	struct result deferred;
+};
+
+// device_size is the memory a device needs to stand for all that the image
+// reaches: the BARs of each target in turn, then host memory, each window of it
+// at a multiple of 4096. Configuration space and tiles are no memory: 0.
+uint64_t device_size(const struct image *image);
+
+// replay_load places the windows of a checked image in device memory. Bus
+// addresses count from BUS_BASE.
+#define BUS_BASE 0x10000000
+enum status replay_load(struct replay *r, const struct image *image, uint8_t *device);
+
+struct result replay_run(struct replay *r, uint32_t sequence);
+
+void replay_close(struct replay *r);
+
+int64_t now(void); // nanoseconds, monotonic
+
+#endif

@@ -1,0 +1,256 @@
+// Command child is our side of the ratios: the runtime in a program like those
+// of a target, without fmt and os, on plain memory that the bench shares. It
+// answers the same requests as testdata/cref/main.c, which lists them, and one more:
+//
+//	heap    -> OBJECTS CYCLES    allocated, and of the collector, since the start
+package main
+
+import (
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/bench/plain"
+
+	"golang.org/x/sys/unix"
+)
+
+const memoryFile = 3 // the file descriptor of the device's memory
+
+// init keeps main on the first thread of the process: the one that is pinned,
+// gets the priority, and is looked at from outside.
+func init() { goruntime.LockOSThread() }
+
+func main() {
+	args := arguments()
+	if len(args) != 3 {
+		end(&hal.Fault{Code: hal.Usage, Reason: "child serve|once IMAGE"})
+	}
+	c := open(args[2])
+	if args[1] == "once" {
+		unix.Exit(c.replay.Run(0).Code.Exit())
+	}
+	c.serve()
+}
+
+// child is one image, loaded and frozen.
+type child struct {
+	path   string
+	file   *runtime.File
+	memory []byte
+	replay *runtime.Replay
+}
+
+func arguments() []string {
+	var text [4096]byte
+	fd, err := unix.Open("/proc/self/cmdline", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		end(err)
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, text[:])
+	if err != nil {
+		end(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(text[:n]), "\x00"), "\x00")
+}
+
+// end is how a child that cannot go on ends.
+func end(err error) {
+	say(2, "child: "+err.Error()+"\n")
+	unix.Exit(max(hal.CodeOf(err).Exit(), 1))
+}
+
+func say(fd int, text string) {
+	for data := []byte(text); len(data) > 0; {
+		n, err := unix.Write(fd, data)
+		if err != nil && err != unix.EINTR {
+			return
+		}
+		data = data[max(n, 0):]
+	}
+}
+
+func open(path string) *child {
+	c := &child{path: path}
+	file, view := verified(path)
+	c.file = file
+	size := plain.Size(view)
+	memory, err := unix.Mmap(memoryFile, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		end(err)
+	}
+	c.memory = memory
+	c.replay = c.load(view)
+	if err := c.replay.Freeze(); err != nil {
+		end(err)
+	}
+	return c
+}
+
+func verified(path string) (*runtime.File, *fbs.View) {
+	file, err := runtime.Open(path)
+	if err != nil {
+		end(err)
+	}
+	view, err := file.Verify()
+	if err != nil {
+		end(err)
+	}
+	return file, view
+}
+
+func (c *child) load(view *fbs.View) *runtime.Replay {
+	replay, err := runtime.Load(view, runtime.AnySlot, plain.Devices(view, c.memory)...)
+	if err != nil {
+		end(err)
+	}
+	return replay
+}
+
+// serve answers requests until there are no more.
+func (c *child) serve() {
+	var buffer [128]byte
+	for {
+		n, err := unix.Read(0, buffer[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			unix.Exit(0)
+		}
+		// The bench sends one request and waits for its answer.
+		c.answer(strings.Fields(string(buffer[:n])))
+	}
+}
+
+func (c *child) answer(words []string) {
+	var n [4]int
+	for i, word := range words[1:] {
+		n[i], _ = strconv.Atoi(word)
+	}
+	switch words[0] {
+	case "pin":
+		var set unix.CPUSet
+		set.Set(n[0])
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			end(err)
+		}
+		say(1, "0\n")
+	case "run":
+		c.run(n[0], n[1])
+	case "load":
+		c.reload(n[0])
+	case "hash":
+		c.hash(n[0])
+	case "heap":
+		var m goruntime.MemStats
+		goruntime.ReadMemStats(&m)
+		say(1, number(int64(m.Mallocs))+" "+number(int64(m.NumGC))+"\n")
+	case "frames":
+		c.frames(n[0], n[1], int64(n[2]), n[3])
+	default:
+		end(&hal.Fault{Code: hal.Usage, Reason: words[0]})
+	}
+}
+
+func (c *child) run(sequence, count int) {
+	var result runtime.Result
+	began := now()
+	for ; count > 0 && result.Code == hal.OK; count-- {
+		result = c.replay.Run(sequence)
+	}
+	took := now() - began
+	say(1, number(took)+" "+number(int64(result.Code.Exit()))+" "+number(int64(result.Command))+" "+number(int64(c.outputs()))+" "+number(int64(result.Ignored))+"\n")
+}
+
+// outputs is the checksum of all outputs one after another.
+func (c *child) outputs() uint32 {
+	var all []byte
+	view := c.replay.View()
+	for i := range view.Tensors {
+		if view.Tensors[i].Role == gen.RoleOutput {
+			all = append(all, c.replay.Output(i)...)
+		}
+	}
+	return fbs.Checksum(all)
+}
+
+func (c *child) reload(count int) {
+	began := now()
+	for range count {
+		file, view := verified(c.path)
+		if err := c.load(view).Close(); err != nil {
+			end(err)
+		}
+		if err := file.Close(); err != nil {
+			end(err)
+		}
+	}
+	say(1, number(now()-began)+"\n")
+}
+
+func (c *child) hash(count int) {
+	began := now()
+	for range count {
+		file, err := runtime.Open(c.path)
+		if err != nil {
+			end(err)
+		}
+		fbs.Checksum(file.Bytes())
+		if err := file.Close(); err != nil {
+			end(err)
+		}
+	}
+	say(1, number(now()-began)+"\n")
+}
+
+func (c *child) frames(sequence, count int, period int64, fifo int) {
+	took := make([]int64, count)
+	for i := range took {
+		took[i] = -1 // every page present
+	}
+	priority(fifo)
+	var next unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &next); err != nil {
+		end(err)
+	}
+	for i := range took {
+		next = unix.NsecToTimespec(next.Nano() + period)
+		for unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &next, nil) == unix.EINTR {
+		}
+		began := now()
+		if result := c.replay.Run(sequence); result.Code != hal.OK {
+			end(result.Code)
+		}
+		took[i] = now() - began
+	}
+	priority(0)
+	say(1, number(int64(count))+"\n")
+	say(1, unsafe.String((*byte)(unsafe.Pointer(unsafe.SliceData(took))), 8*count))
+}
+
+// priority gives the calling thread a priority of SCHED_FIFO, 0: the ordinary
+// scheduler.
+func priority(fifo int) {
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
+	if fifo > 0 {
+		attr.Policy, attr.Priority = unix.SCHED_FIFO, uint32(fifo)
+	}
+	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
+		end(err)
+	}
+}
+
+var opened = time.Now()
+
+// now is a monotonic clock in nanoseconds, without a system call.
+func now() int64 { return int64(time.Since(opened)) }
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }

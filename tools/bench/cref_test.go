@@ -1,0 +1,384 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/runtime"
+	"lightmetal/tools/bench/plain"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+)
+
+const samples = "../../testdata"
+
+// compileC builds testdata/cref, the second reader of the format.
+func compileC(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		if os.Getenv("LM_TEST_REQUIRED") == "1" {
+			t.Fatal("gcc is not here")
+		}
+		t.Skip("gcc is not here, so nothing can be compared with C (LM_TEST_REQUIRED=1 makes this a failure)")
+	}
+	sources, err := filepath.Glob(filepath.Join(samples, "cref", "*.c"))
+	if err != nil || len(sources) == 0 {
+		t.Fatal("no C sources", err)
+	}
+	program := filepath.Join(t.TempDir(), "cref")
+	arguments := append([]string{"-O2", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-o", program}, sources...)
+	if out, err := exec.Command("gcc", append(arguments, "-lm")...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+func encode(t *testing.T, image *lmb.Image) string {
+	t.Helper()
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "image.lmb")
+	if err := os.WriteFile(path, file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// left is what a replay leaves behind.
+type left struct {
+	status, command int64
+	ignored         int64
+	outputs         uint32
+	memory          []byte
+}
+
+// ours replays sequence 0 with the runtime.
+func ours(t *testing.T, path string, before []byte) left {
+	t.Helper()
+	file, err := runtime.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	view, err := file.Verify()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := filled(t, before)
+	replay, err := runtime.Load(view, runtime.AnySlot, plain.Devices(view, m.bytes)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replay.Close()
+	result := replay.Run(0)
+	var outputs []byte
+	for i := range view.Tensors {
+		if view.Tensors[i].Role == gen.RoleOutput {
+			outputs = append(outputs, replay.Output(i)...)
+		}
+	}
+	return left{int64(result.Code.Exit()), int64(result.Command), int64(result.Ignored), fbs.Checksum(outputs), bytes.Clone(m.bytes)}
+}
+
+// filled is a memory that holds data.
+func filled(t *testing.T, data []byte) *memory {
+	t.Helper()
+	m, err := newMemory(len(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.close)
+	copy(m.bytes, data)
+	return m
+}
+
+// theirs replays sequence 0 in C.
+func theirs(t *testing.T, program, path string, before []byte, way int) left {
+	t.Helper()
+	m := filled(t, before)
+	s, err := start(m, path, program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A failed run is an answer too.
+	answer, err := s.ask("run ", 0, 1, way)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	return left{answer[1], answer[2], answer[4], uint32(answer[3]), bytes.Clone(m.bytes)}
+}
+
+// compareSides replays an image on both sides, from memory with the same bytes.
+func compareSides(t *testing.T, program, path string, before []byte) left {
+	t.Helper()
+	want := ours(t, path, before)
+	for way, name := range []string{"memcpy", "streaming stores"} {
+		got := theirs(t, program, path, before, way)
+		if got.status != want.status || got.command != want.command {
+			t.Errorf("%s: C ends with %d at command %d, the runtime with %d at %d", name, got.status, got.command, want.status, want.command)
+		}
+		if got.ignored != want.ignored {
+			t.Errorf("%s: C ignores %d failures, the runtime %d", name, got.ignored, want.ignored)
+		}
+		if got.outputs != want.outputs {
+			t.Errorf("%s: the outputs of the two sides differ", name)
+		}
+		for i := range want.memory {
+			if got.memory[i] != want.memory[i] {
+				t.Errorf("%s: byte %#x is %#x after C and %#x after the runtime", name, i, got.memory[i], want.memory[i])
+				break
+			}
+		}
+	}
+	return want
+}
+
+// size is the memory that the devices of an image need, 0 where plain memory
+// cannot stand for them.
+func size(t *testing.T, path string) uint64 {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := fbs.Verify(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain.Size(view)
+}
+
+func TestCLeavesTheBytesThatTheRuntimeLeavesAfterSamples(t *testing.T) {
+	program := compileC(t)
+	paths, _ := filepath.Glob(filepath.Join(samples, "images", "*.lmb"))
+	listings, _ := filepath.Glob(filepath.Join(samples, "listings", "*.lms"))
+	for _, path := range listings {
+		source, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := listing.Parse(path, source, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, encode(t, image))
+	}
+	replayed := 0
+	for _, path := range paths {
+		bytes := size(t, path)
+		if bytes == 0 || bytes > 64<<20 {
+			continue // tiles, or BARs larger than the memory of a small machine
+		}
+		replayed++
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			compareSides(t, program, path, make([]byte, bytes))
+		})
+	}
+	if replayed < 3 {
+		t.Errorf("only %d of %d samples can be replayed on plain memory", replayed, len(paths))
+	}
+}
+
+// TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything replays images of random
+// commands of every kind that plain memory has.
+func TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything(t *testing.T) {
+	program := compileC(t)
+	ended := map[int64]int{}
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 2))
+			path := encode(t, anyImage(random))
+			before := make([]byte, size(t, path))
+			for i := range before {
+				before[i] = byte(random.Uint32N(4)) // small, so that checks hold as well as fail
+			}
+			ended[compareSides(t, program, path, before).status]++
+		})
+	}
+	if ended[0] == 0 || ended[76] == 0 || ended[75] == 0 {
+		t.Errorf("runs ended %v; some of each should be good, fail a check and pass a deadline", ended)
+	}
+}
+
+// The windows of anyImage: two BARs, one window at an odd place, host memory.
+var anyWindows = []lmb.Window{
+	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Slot: fbs.NoSlot, Size: 8192}},
+	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 8, Size: 4096, Flags: fbs.FlagWriteCombining}},
+	{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 5000}},
+	{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 4096}},
+}
+
+func anyImage(random *rand.Rand) *lmb.Image {
+	image := &lmb.Image{
+		Targets: []lmb.Target{{Board: "nothing known", Vendor: 1, Device: 2, Bars: [6]uint64{0: 8192, 2: 5000}}},
+		Windows: anyWindows,
+		Tensors: []lmb.Tensor{
+			{Name: "in", Role: gen.RoleInput, DType: gen.DTypeUint8, Shape: []uint32{512}, Data: noise(512)},
+			{Name: "out", Role: gen.RoleOutput, DType: gen.DTypeUint8, Shape: []uint32{512}},
+		},
+	}
+	callee := []lmb.Command{anyCommand(random, gen.OpcodeWrite), anyCommand(random, gen.OpcodeCopyIn)}
+	commands := []lmb.Command{anyCommand(random, gen.OpcodeCopyOut)} // an output has to be filled
+	kinds := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeCopyIn, gen.OpcodeCopyIn, gen.OpcodeCopyOut,
+		gen.OpcodePoll, gen.OpcodeExpect, gen.OpcodeCompare, gen.OpcodeFence, gen.OpcodeCall, gen.OpcodeMark}
+	for range 1 + random.IntN(200) {
+		commands = append(commands, anyCommand(random, kinds[random.IntN(len(kinds))]))
+	}
+	add(image, "main", commands)
+	add(image, "callee", callee)
+	if random.IntN(2) == 0 {
+		add(image, "safe", []lmb.Command{anyCommand(random, gen.OpcodeWrite)})
+	}
+	return image
+}
+
+// anyCommand is a valid command of a kind. Few checks end the run, so that what
+// comes behind them is compared too.
+func anyCommand(random *rand.Rand, opcode gen.Opcode) lmb.Command {
+	width := uint8(1) << random.IntN(4)
+	mask := fbs.WidthMask(width)
+	window := uint16(random.IntN(len(anyWindows)))
+	bytes := uint32(width) * uint32(1+random.IntN(64))
+	reach := uint32(anyWindows[window].Size) - 512
+	c := fbs.Command{Opcode: opcode, Width: width, Window: window, Offset: random.Uint32N(reach) &^ 7}
+	option := gen.PolicyIgnore + gen.Policy(random.IntN(2))
+	if random.IntN(60) == 0 {
+		option = gen.PolicyFail
+	} else if random.IntN(8) != 0 {
+		option = gen.PolicyIgnore
+	}
+	switch opcode {
+	case gen.OpcodeWrite:
+		c.Mode, c.Mask = uint8(gen.SourceImmediate), mask
+		switch {
+		case width >= 4 && random.IntN(4) == 0:
+			c.Mode, c.Index, c.Value = uint8(gen.SourceBusAddress), uint16(random.IntN(len(anyWindows))), random.Uint64N(4096)
+		case random.IntN(3) == 0:
+			c.Mask = max(random.Uint64()&mask, 1)
+			c.Value = random.Uint64() & c.Mask
+		default:
+			c.Value = random.Uint64() & mask
+		}
+	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
+		return anyCopy(random, c, bytes)
+	case gen.OpcodePoll, gen.OpcodeExpect:
+		c.Option, c.Mode = uint8(option), uint8(1+random.IntN(4))
+		c.Mask = max(random.Uint64()&random.Uint64()&mask, 1)
+		if gen.Condition(c.Mode) <= gen.ConditionNotEqual {
+			c.Value = random.Uint64() & random.Uint64() & c.Mask
+		}
+		if opcode == gen.OpcodePoll {
+			c.Amount, c.Index = 1+random.Uint32N(20), uint16(random.IntN(3))
+		}
+	case gen.OpcodeCompare:
+		return anyCompare(random, c, option)
+	case gen.OpcodeFence:
+		if window >= 2 || random.IntN(2) == 0 { // host memory takes no flush
+			c = fbs.Command{Opcode: opcode, Mode: uint8(gen.FenceModeStore)}
+		} else {
+			c.Mode = uint8(gen.FenceModeReadBack)
+		}
+	case gen.OpcodeCall:
+		c = fbs.Command{Opcode: opcode, Index: 1}
+	case gen.OpcodeMark:
+		return lmb.Command{Name: "a", Command: fbs.Command{Opcode: opcode, Mode: uint8(1 + random.IntN(3))}}
+	}
+	return single(c)
+}
+
+func anyCopy(random *rand.Rand, c fbs.Command, bytes uint32) lmb.Command {
+	c.Option, c.Amount = uint8(1+random.IntN(3)), bytes
+	c.Mode = uint8(gen.SourceTensor)
+	kind := random.IntN(3)
+	bulk := gen.Access(c.Option) == gen.AccessBulk
+	if bulk && !(c.Opcode == gen.OpcodeCopyIn && kind == 0) { // a bulk copy begins and ends anywhere
+		c.Offset += random.Uint32N(8)
+		c.Amount = 1 + random.Uint32N(500)
+	}
+	if c.Opcode == gen.OpcodeCopyOut {
+		c.Index = 1
+		kind = 2
+	}
+	switch kind {
+	case 0:
+		c.Mode, c.Value = uint8(gen.SourceImmediate), random.Uint64()&fbs.WidthMask(c.Width)
+	case 1:
+		c.Mode = uint8(gen.SourcePayload)
+		data := make([]byte, c.Amount)
+		for i := range data {
+			data[i] = byte(random.Uint32())
+		}
+		return lmb.Command{Command: c, Data: data}
+	default:
+		c.Amount = min(c.Amount, 512)
+		c.Value = random.Uint64N(uint64(512-c.Amount) + 1)
+	}
+	return single(c)
+}
+
+func anyCompare(random *rand.Rand, c fbs.Command, option gen.Policy) lmb.Command {
+	dtype := gen.DType(1 + random.IntN(int(gen.DTypeFloat64)))
+	c.Index, c.Option, c.Mode = uint16(dtype), uint8(option), uint8(1+random.IntN(3))
+	switch gen.CompareMode(c.Mode) {
+	case gen.CompareModeTolerance:
+		c.Mask = uint64(math.Float32bits(2.5)) | uint64(math.Float32bits(0.5))<<32
+	case gen.CompareModeCorrelation:
+		c.Mask = uint64(math.Float32bits(-0.5 + random.Float32()))
+	}
+	golden := make([]byte, 8*(1+random.IntN(60)))
+	for i := range golden {
+		golden[i] = byte(random.Uint32N(4))
+	}
+	return lmb.Command{Command: c, Data: golden}
+}
+
+func TestCAcceptsTheChecksumsOfEverySample(t *testing.T) {
+	program := compileC(t)
+	paths, _ := filepath.Glob(filepath.Join(samples, "images", "*.lmb"))
+	if len(paths) == 0 {
+		t.Fatal("no samples")
+	}
+	for _, path := range paths {
+		if out, err := exec.Command(program, "check", path).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", path, err, out)
+		}
+	}
+}
+
+// TestCRefusesAFileWithAnyByteChanged also shows that every byte of a file is
+// covered by a checksum or has to have the value it has.
+func TestCRefusesAFileWithAnyByteChanged(t *testing.T) {
+	program := compileC(t)
+	image := newImage()
+	add(image, "main", []lmb.Command{write(4, 1), copyIn(plainWindow, 0, noise(100))})
+	path := encode(t, image)
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(file); i += 17 {
+		changed := bytes.Clone(file)
+		changed[i] ^= 0x10
+		if err := os.WriteFile(path, changed, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(program, "check", path).CombinedOutput()
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 65 {
+			t.Fatalf("byte %d changed: %v\n%s", i, err, strings.TrimSpace(string(out)))
+		}
+	}
+}

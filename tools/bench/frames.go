@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The frame: 10,000 writes, begun once every period. The priority is that of
+// SCHED_FIFO where it is asked for.
+const (
+	frameCommands = 10_000
+	framePeriod   = 250 * time.Microsecond
+	framePriority = 50
+)
+
+// quantiles of the frames' times that are reported.
+var quantiles = []struct {
+	name string
+	q    float64
+}{{"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}, {"p99.99", 0.9999}, {"max", 1}}
+
+// frameTimes measures how steady a frame is: alone and beside a program that
+// wants the same processor and its caches, under both schedulers.
+func (b *bench) frameTimes() error {
+	return b.on("frames", writesImage(frameCommands), func(p *pair, _ int64) error {
+		for _, busy := range []bool{false, true} {
+			for _, fifo := range []int{0, framePriority} {
+				if err := b.frameSetting(p, busy, fifo); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (b *bench) frameSetting(p *pair, busy bool, fifo int) error {
+	what := map[bool]string{false: "idle", true: "busy"}[busy]
+	if fifo > 0 {
+		what += ", FIFO"
+		if !mayFIFO() {
+			b.add(row{Section: "frame of 10,000 writes", What: what, Note: "skipped: SCHED_FIFO is not permitted here"})
+			return nil
+		}
+	}
+	if busy {
+		stop, err := b.neighbour()
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	chunks, size := 4, 1000
+	if b.full {
+		chunks, size = 20, 2000
+	}
+	var took [2][]float64
+	for chunk := range chunks {
+		for n := range 2 {
+			i := (n + chunk) % 2
+			times, err := [2]*side{p.ours, p.c}[i].frames(1, size, framePeriod, fifo)
+			if err != nil {
+				return err
+			}
+			took[i] = append(took[i], times...)
+		}
+	}
+	b.frameRows(what, took[0], took[1])
+	return nil
+}
+
+// frameRows adds a row for each quantile. Beyond its own median is what a
+// program adds to a frame by being disturbed.
+func (b *bench) frameRows(what string, ours, c []float64) {
+	for _, quantity := range quantiles {
+		o, n := quantile(ours, quantity.q), quantile(c, quantity.q)
+		r := row{Section: "frame of 10,000 writes", What: what + ", " + quantity.name, Unit: "us",
+			Ours: value(o / 1e3), C: value(n / 1e3), Ratio: value(o / n)}
+		if quantity.name == "p99.99" {
+			r = r.atMost(*r.Ratio, 1.2, "<= 1.2 x C")
+			r.Note = fmt.Sprintf("of %d frames each", len(ours))
+			if len(ours) < 10_000 {
+				r.Note += ": too few for it, this is the longest"
+			}
+		}
+		if quantity.name == "max" {
+			r.Note = fmt.Sprintf("%d of ours, %d of C's took more than twice the median", above(ours), above(c))
+		}
+		b.add(r)
+	}
+}
+
+// above counts times of more than twice the median.
+func above(list []float64) (count int) {
+	limit := 2 * median(list)
+	for _, t := range list {
+		if t > limit {
+			count++
+		}
+	}
+	return count
+}
+
+// neighbour starts a program that loads and stores as much memory as it can,
+// on the processor that is measured.
+func (b *bench) neighbour() (stop func(), err error) {
+	command := exec.Command(b.cref, "spin")
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	var set unix.CPUSet
+	set.Set(b.cpu)
+	stop = func() {
+		command.Process.Kill()
+		command.Wait()
+	}
+	if err := unix.SchedSetaffinity(command.Process.Pid, &set); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// mayFIFO tries the scheduler out on a process that ends at once.
+func mayFIFO() bool {
+	command := exec.Command("sleep", "1")
+	if command.Start() != nil {
+		return false
+	}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: framePriority}
+	err := unix.SchedSetAttr(command.Process.Pid, &attr, 0)
+	command.Process.Kill()
+	command.Wait()
+	return err == nil
+}

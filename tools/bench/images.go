@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// deviceSize is the memory of the device that the images are for, an ivshmem.
+const deviceSize = 32 << 20
+
+// Windows of every image of the bench; both show the whole device.
+const (
+	plainWindow     = 0
+	combiningWindow = 1
+)
+
+// newImage is an image for an ivshmem device, without sequences.
+func newImage() *lmb.Image {
+	window := fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Size: deviceSize}
+	combining := window
+	combining.Flags = fbs.FlagWriteCombining
+	return &lmb.Image{
+		Origin: lmb.Origin{Tool: "bench"},
+		Targets: []lmb.Target{{
+			Board: boards.Ivshmem.Name, Vendor: boards.Ivshmem.Vendor, Device: boards.Ivshmem.Device,
+			Bars: [6]uint64{2: deviceSize},
+		}},
+		Windows: []lmb.Window{{Window: window}, {Window: combining}},
+	}
+}
+
+func add(image *lmb.Image, name string, commands []lmb.Command) {
+	image.Sequences = append(image.Sequences, lmb.Sequence{Name: name, Commands: commands})
+}
+
+// repeat is count commands, the i-th made by one.
+func repeat(count int, one func(i int) lmb.Command) []lmb.Command {
+	commands := make([]lmb.Command, count)
+	for i := range commands {
+		commands[i] = one(i)
+	}
+	return commands
+}
+
+func single(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }
+
+// write is a store of width bytes to one of 1024 registers.
+func write(width uint8, i int) lmb.Command {
+	mask := fbs.WidthMask(width)
+	return single(fbs.Command{
+		Opcode: gen.OpcodeWrite, Mode: uint8(gen.SourceImmediate), Width: width,
+		Offset: uint32(i%1024) * 8, Value: uint64(i) * 0x9e3779b97f4a7c15 & mask, Mask: mask,
+	})
+}
+
+// copyIn is a bulk copy of data to an offset of a window.
+func copyIn(window uint16, offset int, data []byte) lmb.Command {
+	return lmb.Command{Data: data, Command: fbs.Command{
+		Opcode: gen.OpcodeCopyIn, Mode: uint8(gen.SourcePayload), Option: uint8(gen.AccessBulk), Width: 8,
+		Window: window, Offset: uint32(offset),
+	}}
+}
+
+// writesImage is a sequence of one 32-bit write, then one of count.
+func writesImage(count int) *lmb.Image {
+	image := newImage()
+	add(image, "one", repeat(1, func(i int) lmb.Command { return write(4, i) }))
+	add(image, "main", repeat(count, func(i int) lmb.Command { return write(4, i) }))
+	return image
+}
+
+// payloadImage is a sequence of one write, then one that copies size bytes of
+// payload, 4 MiB at a time, to the same 4 MiB of the device.
+func payloadImage(size int) *lmb.Image {
+	const chunk = 4 << 20
+	image := newImage()
+	add(image, "one", repeat(1, func(i int) lmb.Command { return write(4, i) }))
+	var commands []lmb.Command
+	for data := noise(size); len(data) > 0; data = data[min(chunk, len(data)):] {
+		commands = append(commands, copyIn(plainWindow, 0, data[:min(chunk, len(data))]))
+	}
+	add(image, "main", commands)
+	return image
+}
+
+// blockSizes are copied by the sequences of blocksImage, first to the plain
+// window, then to the write-combining one.
+var blockSizes = []int{4 << 10, 64 << 10, 1 << 20, 16 << 20}
+
+// blockCount is how many blocks of a size a sequence copies.
+func blockCount(size int) int { return max(1, min(64, 4<<20/size)) }
+
+func blocksImage() *lmb.Image {
+	image := newImage()
+	data := noise(16 << 20)
+	for _, window := range []uint16{plainWindow, combiningWindow} {
+		for _, size := range blockSizes {
+			add(image, fmt.Sprint("block ", size, " window ", window), repeat(blockCount(size), func(i int) lmb.Command {
+				return copyIn(window, i*size, data[i*size:(i+1)*size])
+			}))
+		}
+	}
+	return image
+}
+
+// opcodeCount is the number of commands of each sequence of opcodesImage, End
+// left out.
+const opcodeCount = 1000
+
+// opcodesImage has a sequence for each command whose cost is of interest. The
+// device's memory is zero where loads go.
+func opcodesImage() *lmb.Image {
+	image := newImage()
+	zeros, data := make([]byte, 4096), noise(4096)
+	const quiet = 1 << 20 // nothing stores from here on
+	check := func(opcode gen.Opcode, amount uint32) lmb.Command {
+		return single(fbs.Command{
+			Opcode: opcode, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Width: 4,
+			Offset: quiet, Amount: amount, Mask: 0xffffffff,
+		})
+	}
+	compare := func(dtype gen.DType, mode gen.CompareMode, size int, mask uint64) lmb.Command {
+		return lmb.Command{Data: zeros[:size], Command: fbs.Command{
+			Opcode: gen.OpcodeCompare, Mode: uint8(mode), Option: uint8(gen.PolicyFail), Width: 4,
+			Index: uint16(dtype), Offset: quiet, Mask: mask,
+		}}
+	}
+	exact := func(c lmb.Command) lmb.Command {
+		c.Option, c.Width = uint8(gen.AccessExact), 4
+		return c
+	}
+	fill := func(size uint32) lmb.Command {
+		return single(fbs.Command{
+			Opcode: gen.OpcodeCopyIn, Mode: uint8(gen.SourceImmediate), Option: uint8(gen.AccessBulk), Width: 4,
+			Amount: size, Value: 0x12345678,
+		})
+	}
+	for _, width := range []uint8{1, 2, 4, 8} {
+		add(image, fmt.Sprintf("write, %d bits", 8*width), repeat(opcodeCount, func(i int) lmb.Command { return write(width, i) }))
+	}
+	for _, kind := range []struct {
+		name string
+		one  lmb.Command
+	}{
+		{"write, masked", single(fbs.Command{Opcode: gen.OpcodeWrite, Mode: uint8(gen.SourceImmediate), Width: 4, Offset: 8, Value: 1, Mask: 0xff})},
+		{"write, bus address", single(fbs.Command{Opcode: gen.OpcodeWrite, Mode: uint8(gen.SourceBusAddress), Width: 8, Offset: 8, Mask: fbs.WidthMask(8)})},
+		{"copy in 64 B", copyIn(plainWindow, 0, data[:64])},
+		{"copy in 4 KiB", copyIn(plainWindow, 0, data)},
+		{"copy in 64 B, 32 bits each", exact(copyIn(plainWindow, 0, data[:64]))},
+		{"copy in 4 KiB, 32 bits each", exact(copyIn(plainWindow, 0, data))},
+		{"fill 4 KiB", fill(4096)},
+		{"expect", check(gen.OpcodeExpect, 0)},
+		{"poll that holds", check(gen.OpcodePoll, 1000)},
+		{"compare 64 B", compare(gen.DTypeUint32, gen.CompareModeExact, 64, 0)},
+		{"compare 4 KiB", compare(gen.DTypeUint32, gen.CompareModeExact, 4096, 0)},
+		{"compare 4 KiB, tolerance", compare(gen.DTypeFloat32, gen.CompareModeTolerance, 4096, 0)},
+		{"fence", single(fbs.Command{Opcode: gen.OpcodeFence, Mode: uint8(gen.FenceModeStore)})},
+		{"mark", lmb.Command{Name: "a", Command: fbs.Command{Opcode: gen.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}}},
+		{"mark, begin", lmb.Command{Name: "a", Command: fbs.Command{Opcode: gen.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}}},
+		{"call of one write", single(fbs.Command{Opcode: gen.OpcodeCall, Index: callee})},
+	} {
+		add(image, kind.name, repeat(opcodeCount, func(int) lmb.Command { return kind.one }))
+	}
+	add(image, "one write", repeat(1, func(i int) lmb.Command { return write(4, i) }))
+	return image
+}
+
+// callee is the sequence that "call of one write" calls, the only one of
+// opcodesImage that is not measured itself.
+const callee = 20
+
+// noise is size bytes that depend on nothing else.
+func noise(size int) []byte {
+	data := make([]byte, size)
+	random := rand.NewChaCha8([32]byte{})
+	random.Read(data)
+	return data
+}

@@ -1,0 +1,229 @@
+// Command bench measures the runtime against plain C that replays the same
+// images on the same memory, and prints a row for each goal. ./build.sh bench
+// builds what it needs and starts it.
+//
+// Every measurement is one of alternating runs on one processor; numbers are
+// medians, ratios are medians of the rounds' ratios. It exits 0 whether or not
+// a goal is met.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"lightmetal/tools/lmb"
+
+	"golang.org/x/sys/unix"
+)
+
+// bench is one invocation.
+type bench struct {
+	dir         string // of programs and images
+	child, cref string
+	full        bool
+	rounds      int
+	atLeast     time.Duration // of one measurement
+	cpu         int
+	only        string // part that is measured alone, empty: all
+	progress    io.Writer
+	rows        []row
+}
+
+func main() {
+	full := flag.Bool("full", false, "everything, in about five minutes; without it, under a minute")
+	asJSON := flag.Bool("json", false, "print one JSON object")
+	write := flag.String("write", "", "write the table to this `file` too")
+	only := flag.String("only", "", "measure one `part` alone: writes, blocks, load, start, size, residency, still, frames, limit, opcodes, scaling, count")
+	dir := flag.String("dir", "build", "`folder` with the programs that build.sh makes")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(64)
+	}
+	b := newBench(*dir, *full)
+	b.only = *only
+	if err := b.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(70)
+	}
+	if err := b.report(*asJSON, *write); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(74)
+	}
+}
+
+func newBench(dir string, full bool) *bench {
+	b := &bench{
+		dir: dir, child: filepath.Join(dir, "bench-child"), cref: filepath.Join(dir, "cref"), full: full,
+		rounds: 9, atLeast: 4 * time.Millisecond, cpu: lastCPU(), progress: io.Discard,
+	}
+	if full {
+		b.rounds, b.atLeast = 21, 20*time.Millisecond
+	}
+	if status, err := os.Stderr.Stat(); err == nil && status.Mode()&os.ModeCharDevice != 0 {
+		b.progress = os.Stderr
+	}
+	return b
+}
+
+// lastCPU is the last processor this process may use; interrupts and other
+// programs tend to sit on the first.
+func lastCPU() int {
+	var set unix.CPUSet
+	last := 0
+	if err := unix.SchedGetaffinity(0, &set); err == nil {
+		for i := range 8 * int(unix.SizeofPtr) * len(set) {
+			if set.IsSet(i) {
+				last = i
+			}
+		}
+	}
+	return last
+}
+
+// run measures everything.
+func (b *bench) run() error {
+	for _, part := range []struct {
+		name string
+		run  func() error
+	}{
+		{"writes", b.writes},
+		{"blocks", b.blocks},
+		{"load", b.loads},
+		{"start", b.startUp},
+		{"size", b.sizes},
+		{"residency", b.residency},
+		{"still", b.still},
+		{"frames", b.frameTimes},
+		{"limit", b.memoryLimit},
+		{"opcodes", b.opcodes},
+		{"scaling", b.scaling},
+		{"count", b.instructions},
+	} {
+		if b.only != "" && b.only != part.name {
+			continue
+		}
+		began := time.Now()
+		fmt.Fprintf(b.progress, "bench: %s ...", part.name)
+		if err := part.run(); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+		fmt.Fprintf(b.progress, " %.1f s\n", time.Since(began).Seconds())
+	}
+	return nil
+}
+
+func (b *bench) add(rows ...row) { b.rows = append(b.rows, rows...) }
+
+// image writes an image and gives its path and size. The file is removed by done.
+func (b *bench) image(name string, image *lmb.Image) (path string, size int64, done func(), err error) {
+	file, err := lmb.Encode(image)
+	if err != nil {
+		return "", 0, nil, err
+	}
+	// The name is this process's own: writing a file that another one has mapped is a bus error for it.
+	path = filepath.Join(b.dir, fmt.Sprintf("bench-%s-%d.lmb", name, os.Getpid()))
+	return path, int64(len(file)), func() { os.Remove(path) }, os.WriteFile(path, file, 0o644)
+}
+
+// on measures on a pair of sides that serve an image.
+func (b *bench) on(name string, image *lmb.Image, measure func(p *pair, size int64) error) error {
+	path, size, done, err := b.image(name, image)
+	if err != nil {
+		return err
+	}
+	defer done()
+	p, err := b.startPair(path)
+	if err != nil {
+		return err
+	}
+	if err := measure(p, size); err != nil {
+		p.stop()
+		return err
+	}
+	return p.stop()
+}
+
+// head says what was measured, where and when.
+func (b *bench) head() []string {
+	mode := "quick"
+	if b.full {
+		mode = "full"
+	}
+	return []string{
+		"commit: " + output("git", "describe", "--always", "--dirty"),
+		"processor: " + processor() + fmt.Sprintf(", %d online, measured on number %d", runtime.NumCPU(), b.cpu),
+		"system: " + output("uname", "-srm"),
+		"go: " + runtime.Version() + "; C: " + strings.SplitN(output("gcc", "--version"), "\n", 2)[0] + ", -O2",
+		fmt.Sprintf("mode: %s, %d rounds, load before %s", mode, b.rounds, loadAverage()),
+	}
+}
+
+func output(name string, arguments ...string) string {
+	text, err := exec.Command(name, arguments...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if key, name, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(name)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	word, _, _ := strings.Cut(string(text), " ")
+	return word
+}
+
+func (b *bench) report(asJSON bool, path string) error {
+	head := b.head()
+	if asJSON {
+		if err := printJSON(os.Stdout, head, b.rows); err != nil {
+			return err
+		}
+	} else {
+		b.table(os.Stdout, head)
+	}
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	b.table(file, head)
+	return file.Close()
+}
+
+func (b *bench) table(w io.Writer, head []string) {
+	for _, line := range head {
+		fmt.Fprintln(w, "#", line)
+	}
+	fmt.Fprintln(w)
+	print(w, b.rows)
+	met, goals := 0, 0
+	for i := range b.rows {
+		if b.rows[i].Met != nil {
+			goals++
+			if *b.rows[i].Met {
+				met++
+			}
+		}
+	}
+	fmt.Fprintf(w, "\n%d of %d goals met\n", met, goals)
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	goruntime "runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"lightmetal/hal"
+	"lightmetal/runtime"
+)
+
+// asRunner makes a copy of the test program lmrun itself.
+const asRunner = "LM_TEST_RUNNER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asRunner) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// lmrun runs the program as a process of its own.
+func lmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(name string, args ...string) (*exec.Cmd, error) {
+		c := exec.Command(name, args...)
+		c.Env = append(os.Environ(), asRunner+"=1")
+		var out, errs bytes.Buffer
+		c.Stdout, c.Stderr = &out, &errs
+		err := c.Run()
+		stdout, stderr = out.String(), errs.String()
+		return c, err
+	}
+	c, err := start(self, args...)
+	if errors.Is(err, syscall.ENOEXEC) { // in QEMU's user mode
+		emulator := "qemu-" + map[string]string{"arm64": "aarch64", "amd64": "x86_64"}[goruntime.GOARCH] + "-static"
+		c, err = start(emulator, append([]string{self}, args...)...)
+	}
+	if exited := new(exec.ExitError); err != nil && !errors.As(err, &exited) {
+		t.Fatal(err)
+	}
+	return stdout, stderr, c.ProcessState.ExitCode()
+}
+
+const image = "../../testdata/images/edu.lmb"
+
+func TestEveryFailureHasItsExitStatus(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		exit int
+		want string
+		args []string
+	}{
+		{64, "no image given", nil},
+		{64, "needs a value, or is unknown", []string{"-frobnicate"}},
+		{64, "unknown flag -frobnicate", []string{"-frobnicate=1", image}},
+		{64, "one image at a time", []string{image, image}},
+		{64, "no such kind of device", []string{"-device", "mock:edu", image}},
+		{64, "not a PCI device name", []string{"-device", "pci:nonsense", image}},
+		{65, "the file is empty", []string{"../../testdata/bad/empty.lmb"}},
+		{65, "envelope checksum is", []string{"../../testdata/bad/flipped-bit.lmb"}},
+		{65, "an image is a file", []string{"/dev/null"}},
+		{65, "an image is a file", []string{pipe}},
+		{66, "no such file", []string{"none.lmb"}},
+		{69, "no such device", []string{"-device", "pci:ffff:00:00.0", image}},
+	} {
+		stdout, stderr, exit := lmrun(t, test.args...)
+		if exit != test.exit || !strings.HasPrefix(stderr, "lmrun: ") || !strings.Contains(stderr, test.want) || stdout != "" {
+			t.Errorf("lmrun %q: exit %d, %q, %q; want %d, %q", test.args, exit, stdout, stderr, test.exit, test.want)
+		}
+		stdout, stderr, exit = lmrun(t, append([]string{"-json"}, test.args...)...)
+		var object struct {
+			Exit   int
+			Reason string
+		}
+		if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != test.exit || object.Exit != exit || stderr != "" {
+			t.Errorf("lmrun -json %q: exit %d, %q, %q, %v; want %d", test.args, exit, stdout, stderr, err, test.exit)
+		}
+	}
+}
+
+func TestHelpIsOnStandardOutput(t *testing.T) {
+	stdout, stderr, exit := lmrun(t, "-help")
+	if exit != 0 || stdout != usage || stderr != "" {
+		t.Errorf("exit %d, %q, %q", exit, stdout, stderr)
+	}
+}
+
+func TestCommandLines(t *testing.T) {
+	standard := options{sequence: "main", loop: 1, window: runtime.AnySlot, image: "x.lmb"}
+	with := func(change func(*options)) options { o := standard; change(&o); return o }
+	for _, test := range []struct {
+		line string
+		want options
+	}{
+		{"x.lmb", standard},
+		{"-device pci:1:2 x.lmb --device=pci:3:4", with(func(o *options) { o.devices = []string{"pci:1:2", "pci:3:4"} })},
+		{"-sequence safe -loop 7 x.lmb", with(func(o *options) { o.sequence, o.loop = "safe", 7 })},
+		{"-input a=b=c -output d=e x.lmb", with(func(o *options) {
+			o.inputs, o.outputs = []binding{{"a", "b=c"}}, []binding{{"d", "e"}}
+		})},
+		{"-window 12 -seal --json x.lmb", with(func(o *options) { o.window, o.seal, o.json = 12, true, true })},
+		{"-h", with(func(o *options) { o.help, o.image = true, "" })},
+	} {
+		if got, err := parse(strings.Fields(test.line)); err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v, %v", test.line, got, err)
+		}
+	}
+	for _, line := range []string{"", "-loop 0 x", "-loop -1 x", "-loop x x", "-window x x", "-window 65536 x", "-input a x", "-input =b x", "-output a= x", "-loop", "a b"} {
+		if _, err := parse(strings.Fields(line)); hal.CodeOf(err) != hal.Usage {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+func TestTextInJSONIsQuoted(t *testing.T) {
+	for _, text := range []string{"", "plain", "a\"b\\c", "line\nbreak\x00\x1b", "/a b/ü"} {
+		var got string
+		if err := json.Unmarshal([]byte(quote(text)), &got); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if ascii := strings.IndexFunc(text, func(r rune) bool { return r > 0x7e }) < 0; ascii && got != text {
+			t.Errorf("%q comes back as %q", text, got)
+		}
+	}
+}
+
+func TestReportOfARun(t *testing.T) {
+	o := options{image: "x.lmb", sequence: "main"}
+	end := outcome{runs: 4, total: 10_000, least: 2_000, most: 3_100}
+	if got := timing(end); !strings.Contains(got, "least 2.0, mean 2.5, most 3.1") {
+		t.Error(got)
+	}
+	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
+	end.place = "command 3 (number 3 of main)"
+	if got := reason(end); got != "expect failed: command 3 (number 3 of main): got 0x7, wanted 0x8 under mask 0xf; sequence safe: done" {
+		t.Error(got)
+	}
+	var object map[string]any
+	if err := json.Unmarshal([]byte(jsonText(o, end, hal.ExpectFailed)), &object); err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]any{"exit": 76.0, "image": "x.lmb", "sequence": "main", "runs": 4.0, "got": 7.0, "want": 8.0, "mask": 15.0, "safe": "done", "mean_ns": 2500.0} {
+		if object[field] != want {
+			t.Errorf("%s: %v, want %v", field, object[field], want)
+		}
+	}
+}
