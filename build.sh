@@ -155,7 +155,8 @@ step_fmt() {
 }
 
 step_vet() {
-	go vet ./...
+	# ./... passes over testdata.
+	go vet ./... ./testdata/workloads/...
 	GOARCH=arm64 go vet ./...
 }
 
@@ -165,9 +166,14 @@ step_gen() {
 }
 
 step_unit() {
-	c_compiler || say "without $missing, tests that compile C skip themselves"
-	need qemu-aarch64-static qemu-user-static || say "without $missing, tests that run foreign programs skip themselves"
-	go test -timeout 10m ./...
+	local all=1
+	c_compiler || { say "without $missing, tests that compile C skip themselves"; all=; }
+	need qemu-aarch64-static qemu-user-static || { say "without $missing, tests that run foreign programs skip themselves"; all=; }
+	need flatc flatbuffers-compiler || { say "without $missing, tests that read images by other means skip themselves"; all=; }
+	# With everything there, a test that skips itself for want of it has failed.
+	[[ -z $all ]] || export LM_TEST_REQUIRED=1
+	go test -timeout 20m ./...
+	go test -timeout 10m -tags nolightmetal ./tools/metal
 }
 
 step_race() {
@@ -369,12 +375,15 @@ cmd_kernels() {
 		kernel $name "$dir/${name}_wh.elf"
 		kernel $name "$dir/${name}_bh.elf" -DBLACKHOLE
 	done
+	mkdir "$dir/metal"
+	sh metal/src/build.sh "$dir/metal"
 	if [[ ${1:-} == --check ]]; then
-		for name in "$dir"/*.elf; do
-			cmp "$name" "$(basename "$name")" || { warn "testdata/kernels is not what its sources make; run ./build.sh kernels"; exit 1; }
+		for name in *.elf metal/*.elf; do
+			cmp "$dir/$name" "$name" || { warn "testdata/kernels is not what its sources make; run ./build.sh kernels"; exit 1; }
 		done
 	else
 		cp "$dir"/*.elf .
+		cp "$dir"/metal/*.elf metal
 	fi
 }
 

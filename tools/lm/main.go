@@ -68,6 +68,7 @@ runtime replays through a PCIe BAR, and tells what is in them.
 
   lm import --from mmiotrace trace.txt -o model.lmb     from a capture
   lm asm listing.lms -o model.lmb                       from a listing written by hand
+  lm capture ./program NAME -o model.lmb                from a program on the host API
   lm info model.lmb                                     what it is
   lm dump model.lmb                                     every command, as a listing
   lm replay --device mock:edu model.lmb                 run it
@@ -82,7 +83,7 @@ runtime replays through a PCIe BAR, and tells what is in them.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%v; lm %s --help tells more", err, c.Name())
 	})
-	root.AddCommand(asmCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand())
+	root.AddCommand(asmCommand(), captureCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand())
 	return root
 }
 

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"lightmetal/hal"
+	"lightmetal/tools/lmb"
+
+	"github.com/spf13/cobra"
+)
+
+// captureFlags are the flags of lm capture as they are typed.
+type captureFlags struct {
+	board, device, out string
+	list               bool
+}
+
+func captureCommand() *cobra.Command {
+	var f captureFlags
+	c := &cobra.Command{
+		Use:   "capture PROGRAM [WORKLOAD]",
+		Short: "run a program on the host API under capture",
+		Long: `Capture runs a program written on package lightmetal/tools/metal once and
+writes an image of what it does to the device. PROGRAM is a folder with the
+source of a main package, which the go command builds, or an executable; its
+main function calls metal.Main with its workloads. testdata/workloads/run is
+one, tools/metal/README.md says how to write another.
+
+With --device none nothing is computed: outputs have no golden data then.`,
+		Example: `  lm capture testdata/workloads/run --list
+  lm capture testdata/workloads/run matmul-64 --device mock:wormhole -o matmul.lmb
+  lm capture ./mine --board blackhole --device none -o mine.lmb`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usage("capture takes one program and at most one workload, %d arguments given; lm capture --help tells more", len(args))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0], args[1:]) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.device, "device", "none", "what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
+	flags.StringVar(&f.board, "board", "", "wormhole or blackhole; not needed with a device")
+	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: WORKLOAD.lmb, or PROGRAM.lmb)")
+	flags.BoolVar(&f.list, "list", false, "print the program's workloads")
+	return c
+}
+
+func (f *captureFlags) run(program string, workload []string) error {
+	folder, err := os.MkdirTemp("", "lm-capture")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	executable, err := buildProgram(program, folder)
+	if err != nil {
+		return err
+	}
+	if f.list {
+		return runProgram(executable, "-list")
+	}
+	args := []string{"-board", f.board, "-device", f.device, "-out", filepath.Join(folder, "image")}
+	name := filepath.Base(filepath.Clean(program))
+	if len(workload) == 1 {
+		name = workload[0]
+		args = append(args, "-workload", name)
+	}
+	if err := runProgram(executable, args...); err != nil {
+		return err
+	}
+	file, err := os.ReadFile(filepath.Join(folder, "image"))
+	if err != nil {
+		return wrong(hal.BadImage, "%s wrote no image; its main function calls metal.Main", program)
+	}
+	if _, err := lmb.Decode(file); err != nil {
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	if f.out == "" {
+		f.out = name + ".lmb"
+	}
+	return writeFile(f.out, file)
+}
+
+// buildProgram gives the executable of a program: itself, or what the go
+// command makes of a folder.
+func buildProgram(program, folder string) (string, error) {
+	status, err := os.Stat(program)
+	if err != nil {
+		return "", err
+	}
+	if !status.IsDir() {
+		return filepath.Abs(program)
+	}
+	executable := filepath.Join(folder, "program")
+	build := exec.Command("go", "build", "-o", executable, ".")
+	build.Dir = program
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", usage("go build in %s: %v\n%s", program, err, bytes.TrimSpace(out))
+	}
+	if status, err := os.Stat(executable); err != nil || status.Mode()&0o111 == 0 {
+		return "", usage("%s holds no main package", program)
+	}
+	return executable, nil
+}
+
+// runProgram runs a program of metal.Main, and gives its error as its own.
+func runProgram(executable string, args ...string) error {
+	c := exec.Command(executable, args...)
+	var stderr bytes.Buffer
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, &stderr
+	err := c.Run()
+	if err == nil {
+		os.Stderr.Write(stderr.Bytes())
+		return nil
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return usage("%s cannot be run: %v", executable, err)
+	}
+	code := hal.Internal
+	for c := hal.Usage; c <= hal.Disabled; c++ {
+		if c.Exit() == exit.ExitCode() {
+			code = c
+			break
+		}
+	}
+	text := strings.TrimSpace(stderr.String())
+	return wrong(code, "%s", strings.TrimPrefix(text, code.Error()+": "))
+}

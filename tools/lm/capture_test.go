@@ -1,0 +1,162 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/testdata/workloads"
+)
+
+const workloadProgram = testdata + "/workloads/run"
+
+// built gives an executable of a folder's main package.
+func built(t *testing.T, folder string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "program")
+	build := exec.Command("go", "build", "-o", out, ".")
+	build.Dir = folder
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build in %s: %v\n%s", folder, err, text)
+	}
+	return out
+}
+
+func TestCaptureBuildsAndRunsAFolder(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "x.lmb")
+	if exit := silently(t, "capture", workloadProgram, "loopback", "--board", "blackhole", "-o", out); exit != 0 {
+		t.Fatalf("lm capture exits %d", exit)
+	}
+	if exit := silently(t, "verify", out); exit != 0 {
+		t.Errorf("lm verify exits %d", exit)
+	}
+}
+
+// TestCaptureRunsAProgramOfYourOwn makes a module of its own of the program in
+// tools/metal/README.md.
+func TestCaptureRunsAProgramOfYourOwn(t *testing.T) {
+	readme, err := os.ReadFile("../metal/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var program strings.Builder
+	for line := range strings.Lines(string(readme)) {
+		code, indented := strings.CutPrefix(line, "    ")
+		if started := program.Len() > 0; started && !indented && line != "\n" {
+			break
+		} else if indented && (started || code == "package main\n") || started {
+			program.WriteString(strings.TrimPrefix(line, "    "))
+		}
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile("../../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := strings.Replace(string(ours), "module lightmetal", "module mine", 1) + "\nrequire lightmetal v0.0.0\nreplace lightmetal => " + root + "\n"
+	folder := t.TempDir()
+	for name, text := range map[string]string{"main.go": program.String(), "go.mod": module, "go.sum": string(sums)} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(folder, "mine.lmb")
+	if exit, text := spoken(t, "capture", folder, "--device", "mock:wormhole", "-o", out); exit != 0 {
+		t.Fatalf("lm capture exits %d: %s", exit, text)
+	}
+	image, _, err := decode(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(image.Tensors) != 1 || image.Tensors[0].Name != "x" || image.Origin.Source != "mine" {
+		t.Errorf("%+v", image.Tensors)
+	}
+}
+
+// TestImagesOfWorkloadsReplayInAFreshProcess holds that an image is all a
+// replay needs: another program replays it in an empty folder, with an empty
+// environment.
+func TestImagesOfWorkloadsReplayInAFreshProcess(t *testing.T) {
+	lm, program := built(t, "."), built(t, workloadProgram)
+	if exit := silently(t, "capture", program, "--list"); exit != 0 {
+		t.Errorf("lm capture --list exits %d", exit)
+	}
+	for _, chip := range []string{"wormhole", "blackhole"} {
+		for _, w := range workloads.All {
+			folder := t.TempDir()
+			image := filepath.Join(folder, "image.lmb")
+			if exit := silently(t, "capture", program, w.Name, "--device", "mock:"+chip, "-o", image); exit != 0 {
+				t.Errorf("lm capture %s on %s exits %d", w.Name, chip, exit)
+				continue
+			}
+			replay := exec.Command(lm, "replay", "--device", "mock:"+chip, "--check-golden", "image.lmb")
+			replay.Dir, replay.Env = folder, []string{}
+			if text, err := replay.CombinedOutput(); err != nil {
+				t.Errorf("%s on %s: %v\n%s", w.Name, chip, err, text)
+			}
+		}
+	}
+}
+
+func TestCaptureRefusesWhatItCannotRun(t *testing.T) {
+	folder := t.TempDir()
+	noProgram := filepath.Join(folder, "notes.txt")
+	if err := os.WriteFile(noProgram, []byte("no program"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	program := built(t, workloadProgram)
+	for _, test := range []struct {
+		args string
+		exit int
+		want string
+	}{
+		{"", 64, "capture takes one program"},
+		{"a b c", 64, "capture takes one program"},
+		{filepath.Join(folder, "nothing"), 66, "no such file"},
+		{noProgram, 64, "cannot be run"},
+		{folder, 64, "go build in"},
+		{"/bin/true", 65, "wrote no image"},
+		{program, 64, "no workload"},
+		{program + " nothing --board wormhole", 64, `no workload "nothing"; there are buffer-interleaved`},
+		{program + " loopback", 64, "without a device, -board says"},
+		{program + " loopback --board nothing", 64, `no board "nothing"`},
+		{program + " loopback --device mock:nothing", 64, `no board "nothing"`},
+		{program + " loopback --device mock:edu", 64, "a board with a grid"},
+		{program + " loopback --board blackhole --device mock:wormhole", 78, "mock:wormhole is 1e52:401e"},
+		{program + " loopback --device ttsim:/nothing", 69, "no simulator library there"},
+	} {
+		exit, text := spoken(t, append([]string{"capture"}, strings.Fields(test.args)...)...)
+		if exit != test.exit || !strings.Contains(text, test.want) {
+			t.Errorf("lm capture %s exits %d, want %d, and says %q, want %q", test.args, exit, test.exit, text, test.want)
+		}
+	}
+}
+
+// spoken runs lm and gives what it writes to its standard error.
+func spoken(t *testing.T, args ...string) (exit int, text string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "stderr")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stderr := os.Stderr
+	os.Stderr = file
+	exit = run(args)
+	os.Stderr = stderr
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exit, string(data)
+}

@@ -1,0 +1,319 @@
+package metal
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// tool stands in the origin of every image.
+const tool = "metal 0.1"
+
+// Call is one recorded call and the global ids of what it is about, 0: none.
+type Call struct {
+	Name                                           string
+	Buffer, Program, Kernel, CircularBuffer, Trace uint64
+}
+
+// String is the call as the image's marks have it: "EnqueueProgram program 3".
+func (c Call) String() string {
+	text := c.Name
+	for _, o := range []struct {
+		kind string
+		id   uint64
+	}{{"buffer", c.Buffer}, {"program", c.Program}, {"kernel", c.Kernel}, {"circular buffer", c.CircularBuffer}, {"trace", c.Trace}} {
+		if o.id != 0 {
+			text += fmt.Sprintf(" %s %d", o.kind, o.id)
+		}
+	}
+	return text
+}
+
+// capture is an image in the making.
+type capture struct {
+	source    string
+	calls     []Call
+	main      *stream
+	tensors   []lmb.Tensor
+	sequences []lmb.Sequence // of traces; the first is number 1
+}
+
+// LightMetalBinary is what a capture gives.
+type LightMetalBinary struct {
+	Image *lmb.Image
+	Calls []Call // as they were recorded, those without effect on the device too
+	file  []byte
+}
+
+// Bytes is the .lmb file; empty where recording was off.
+func (b *LightMetalBinary) Bytes() []byte { return b.file }
+
+// Size is the number of bytes of the file.
+func (b *LightMetalBinary) Size() int { return len(b.file) }
+
+// IsEmpty tells that nothing was recorded.
+func (b *LightMetalBinary) IsEmpty() bool { return len(b.Calls) == 0 }
+
+// SaveToFile writes the file.
+func (b *LightMetalBinary) SaveToFile(path string) error { return os.WriteFile(path, b.file, 0o644) }
+
+// LightMetalBeginCapture records calls on a device from here on. Where recording
+// is switched off it does nothing.
+func LightMetalBeginCapture(d *Device) error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	switch {
+	case !built || d.RecordingOff:
+		return nil
+	case d.capture != nil:
+		return usage("a capture is under way")
+	case d.open != nil:
+		return usage("trace %d is being captured: the capture begins before it or after", d.open.id)
+	}
+	d.capture = &capture{source: d.Source}
+	d.capture.main = newStream()
+	d.capture.main.capture = d.capture
+	return nil
+}
+
+// LightMetalEndCapture ends the recording and gives the image. Where recording
+// is switched off the image is empty.
+func LightMetalEndCapture(d *Device) (*LightMetalBinary, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	c := d.capture
+	switch {
+	case !built || d.RecordingOff:
+		return &LightMetalBinary{}, nil
+	case c == nil:
+		return nil, usage("no capture is under way")
+	case d.open != nil:
+		return nil, usage("trace %d is being captured", d.open.id)
+	}
+	if err := d.wait(true); err != nil { // outputs have their golden data afterwards
+		return nil, err
+	}
+	d.capture = nil
+	image := c.image(d)
+	file, err := lmb.Encode(image)
+	if err != nil {
+		return nil, err
+	}
+	return &LightMetalBinary{image, c.calls, file}, nil
+}
+
+// image puts the image together.
+func (c *capture) image(d *Device) *lmb.Image {
+	sequences := append([]lmb.Sequence{{Name: "main", Commands: c.main.commands}}, c.sequences...)
+	return &lmb.Image{
+		Origin: lmb.Origin{Tool: tool, Source: c.source}, Targets: targets(d.board), Windows: windows(),
+		Tensors: c.tensors, Sequences: append(sequences, c.main.safe(&d.grid)...),
+	}
+}
+
+// traced tells whether a call is recorded. It is all that recording costs a
+// call while it is off, and with the build tag nolightmetal it is nothing.
+func (d *Device) traced() bool { return built && d.capture != nil && d.depth == 1 }
+
+// record notes a call that has no effect on the device by itself.
+func (d *Device) record(c Call) {
+	if d.traced() {
+		d.capture.calls = append(d.capture.calls, c)
+	}
+}
+
+// emit lowers a call: into the image where it is recorded, and into what the
+// device carries out where there is one.
+func (d *Device) emit(c Call, lower func(*stream)) {
+	if d.traced() {
+		d.capture.calls = append(d.capture.calls, c)
+		d.capture.main.mark(c.String())
+		lower(d.capture.main)
+	}
+	if d.machine != nil {
+		d.machine.pending.mark(c.String())
+		lower(d.machine.pending)
+	}
+}
+
+// sequence gives the number of a trace's sequence in the image.
+func (c *capture) sequence(id TraceID, name string, commands []lmb.Command) uint16 {
+	full := fmt.Sprintf("trace:%d", id)
+	if name == loadName {
+		full += ":load"
+	}
+	at := slices.IndexFunc(c.sequences, func(s lmb.Sequence) bool { return s.Name == full })
+	if at < 0 {
+		at = len(c.sequences)
+		c.sequences = append(c.sequences, lmb.Sequence{Name: full, Commands: commands})
+	}
+	return uint16(1 + at)
+}
+
+// input gives the number of the input tensor with this name and data.
+func (c *capture) input(t *tensor, data []byte) uint16 {
+	for i := 1; ; i++ {
+		name := numbered(t.name, i)
+		at := c.find(name)
+		if at < 0 {
+			c.tensors = append(c.tensors, lmb.Tensor{Name: name, Role: gen.RoleInput, DType: t.dtype, Shape: t.shape, Data: slices.Clone(data)})
+			return uint16(len(c.tensors) - 1)
+		}
+		if c.tensors[at].Role == gen.RoleInput && bytes.Equal(c.tensors[at].Data, data) {
+			return uint16(at)
+		}
+	}
+}
+
+// output makes a new output tensor for a read of a buffer.
+func (c *capture) output(b *Buffer) int {
+	t := outputTensor(b, outputName(b))
+	for i := 2; c.find(t.Name) >= 0; i++ {
+		t.Name = numbered(outputName(b), i)
+	}
+	c.tensors = append(c.tensors, t)
+	return len(c.tensors) - 1
+}
+
+func outputName(b *Buffer) string {
+	if b.output != nil {
+		return b.output.name
+	}
+	return fmt.Sprintf("buffer-%d", b.id)
+}
+
+func outputTensor(b *Buffer, name string) lmb.Tensor {
+	t := lmb.Tensor{Name: name, Role: gen.RoleOutput, DType: gen.DTypeUint8, Shape: []uint32{uint32(b.config.Size)}}
+	if b.output != nil {
+		t.DType, t.Shape = b.output.dtype, b.output.shape
+	}
+	return t
+}
+
+func numbered(name string, i int) string {
+	if i == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s.%d", name, i)
+}
+
+func (c *capture) find(name string) int {
+	return slices.IndexFunc(c.tensors, func(t lmb.Tensor) bool { return t.Name == name })
+}
+
+// Comparison says when a buffer counts as equal to its golden data.
+type Comparison struct {
+	mode  gen.CompareMode
+	dtype gen.DType
+	mask  uint64
+	wrong string
+}
+
+// Exact wants every byte equal.
+func Exact() Comparison { return Comparison{mode: gen.CompareModeExact, dtype: gen.DTypeUint32} }
+
+// Tolerance wants |got - want| <= absolute + relative |want| of every element.
+func Tolerance(dtype gen.DType, absolute, relative float32) Comparison {
+	c := Comparison{mode: gen.CompareModeTolerance, dtype: dtype,
+		mask: uint64(math.Float32bits(absolute)) | uint64(math.Float32bits(relative))<<32}
+	for _, v := range []float32{absolute, relative} {
+		if !(v >= 0) || math.IsInf(float64(v), 0) {
+			c.wrong = fmt.Sprintf("tolerance %v is not a finite number from 0 on", v)
+		}
+	}
+	return c
+}
+
+// Correlation wants Pearson's coefficient to be at least threshold, of each
+// stretch of the buffer that lies in one piece in a bank.
+func Correlation(dtype gen.DType, threshold float32) Comparison {
+	c := Comparison{mode: gen.CompareModeCorrelation, dtype: dtype, mask: uint64(math.Float32bits(threshold))}
+	if !(threshold >= -1 && threshold <= 1) {
+		c.wrong = fmt.Sprintf("correlation %v is not between -1 and 1", threshold)
+	}
+	return c
+}
+
+func (c Comparison) check(b *Buffer) error {
+	size := uint64(fbs.DTypeSize(c.dtype))
+	switch {
+	case c.wrong != "":
+		return usage("%s", c.wrong)
+	case size == 0:
+		return usage("a comparison needs a type: Exact(), Tolerance(...) or Correlation(...)")
+	case b.config.PageSize%size != 0:
+		return usage("pages of %d bytes do not hold whole elements of %d", b.config.PageSize, size)
+	}
+	return nil
+}
+
+// LightMetalCompareToCapture reads a buffer now and has every replay compare it
+// with what was read. It needs something behind the device. Where nothing is
+// recorded it does nothing.
+func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) error {
+	d, err := q.enterBuffer("LightMetalCompareToCapture", b)
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	if !d.traced() {
+		return nil
+	}
+	if d.machine == nil {
+		return usage("LightMetalCompareToCapture: nothing computes at this capture, so there is nothing to compare with; capture on a device, or give the data to LightMetalCompareToGolden")
+	}
+	golden := make([]byte, b.config.Size)
+	if err := EnqueueReadBuffer(q, b, golden, true); err != nil {
+		return err
+	}
+	return d.compare("LightMetalCompareToCapture", b, golden, how)
+}
+
+// LightMetalCompareToGolden has every replay compare a buffer with these data.
+// Nothing is read at capture.
+func LightMetalCompareToGolden(q *CommandQueue, b *Buffer, golden []byte, how Comparison) error {
+	d, err := q.enterBuffer("LightMetalCompareToGolden", b)
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	if uint64(len(golden)) != b.config.Size {
+		return usage("%d golden bytes for buffer %d, which has %d", len(golden), b.id, b.config.Size)
+	}
+	return d.compare("LightMetalCompareToGolden", b, golden, how)
+}
+
+func (d *Device) compare(name string, b *Buffer, golden []byte, how Comparison) error {
+	if err := how.check(b); err != nil {
+		return err
+	}
+	if !d.traced() {
+		return nil
+	}
+	c := Call{Name: name, Buffer: b.id}
+	d.capture.calls = append(d.capture.calls, c)
+	s := d.capture.main
+	s.mark(c.String())
+	for _, r := range b.runs() {
+		s.compare(r, r.gather(golden), how)
+	}
+	return nil
+}
+
+// compare appends the comparison of a run with its golden bytes.
+func (s *stream) compare(r run, golden []byte, how Comparison) {
+	pieces(r.address, r.size, func(first, n uint64) {
+		c := fbs.Command{Opcode: gen.OpcodeCompare, Width: width, Mode: uint8(how.mode), Option: uint8(gen.PolicyFail), Index: uint16(how.dtype), Mask: how.mask}
+		s.at(memory, unicast(r.tile), r.address+first, lmb.Command{Command: c, Data: golden[first : first+n]})
+	})
+}

@@ -1,0 +1,150 @@
+package metal
+
+import (
+	"maps"
+	"slices"
+)
+
+// CircularBufferConfig describes circular buffers that share memory on a core.
+type CircularBufferConfig struct {
+	TotalSize uint64           // bytes of memory
+	PageSizes map[uint8]uint64 // page size by index, 0 to 31; indices share the memory
+
+	// Buffer, where it is not nil, is the memory: a dynamic circular buffer
+	// lies on a sharded L1 buffer, wherever that is when the program is
+	// launched. Else the memory follows that of the program's other circular
+	// buffers from the first free address of L1 on.
+	Buffer *Buffer
+}
+
+// circular is a circular buffer of a program.
+type circular struct {
+	id     uint64
+	cores  []CoreCoord
+	config CircularBufferConfig
+}
+
+// CreateCircularBuffer gives cores a circular buffer.
+func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfig) (CBHandle, error) {
+	d, err := p.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	config.PageSizes = maps.Clone(config.PageSizes)
+	c := &circular{config: config}
+	if c.cores, err = d.cores(cores); err != nil {
+		return 0, err
+	}
+	if err := c.check(d); err != nil {
+		return 0, err
+	}
+	for _, other := range p.circulars {
+		core, shared := common(c.cores, other.cores)
+		for index := range config.PageSizes {
+			if _, taken := other.config.PageSizes[index]; shared && taken {
+				return 0, usage("circular buffer %d exists on core %v", index, core)
+			}
+		}
+	}
+	c.id = d.newID(c)
+	p.circulars = append(p.circulars, c)
+	d.record(Call{Name: "CreateCircularBuffer", Program: p.id, CircularBuffer: c.id})
+	return CBHandle(c.id), nil
+}
+
+// check says what is wrong with a configuration.
+func (c *circular) check(d *Device) error {
+	f := &c.config
+	if len(f.PageSizes) == 0 {
+		return usage("a circular buffer needs an index with its page size")
+	}
+	for _, index := range slices.Sorted(maps.Keys(f.PageSizes)) {
+		size := f.PageSizes[index]
+		if index >= CircularBuffersMax {
+			return usage("circular buffer %d: indices are 0 to %d", index, CircularBuffersMax-1)
+		}
+		if size == 0 || size%16 != 0 || f.TotalSize == 0 || f.TotalSize%size != 0 {
+			return usage("circular buffer %d: %d bytes are not a whole number of pages of %d bytes, which are a multiple of 16", index, f.TotalSize, size)
+		}
+	}
+	if room := d.l1.limit.end - dataBase; f.TotalSize > room {
+		return usage("circular buffer of %d bytes does not fit into L1, which has %d", f.TotalSize, room)
+	}
+	if f.Buffer != nil {
+		return c.checkBuffer(d, f.Buffer)
+	}
+	return nil
+}
+
+func (c *circular) checkBuffer(d *Device, b *Buffer) error {
+	if err := d.check("buffer", b.id, b); err != nil {
+		return err
+	}
+	if b.config.Type != L1 || b.config.Layout == Interleaved {
+		return usage("a circular buffer lies on a sharded buffer in L1, which buffer %d is not", b.id)
+	}
+	tiles := map[uint32]int{}
+	for _, p := range b.places {
+		tiles[word(b.banks[p.bank])] = max(tiles[word(b.banks[p.bank])], p.slot+1)
+	}
+	for _, core := range c.cores {
+		if room := uint64(tiles[word(d.tile(core))]) * b.stride; room < c.config.TotalSize {
+			return usage("circular buffer of %d bytes is larger than the %d bytes of buffer %d on core %v", c.config.TotalSize, room, b.id, core)
+		}
+	}
+	return nil
+}
+
+// UpdateCircularBufferTotalSize changes the memory of a circular buffer from
+// the next launch on.
+func UpdateCircularBufferTotalSize(p *Program, h CBHandle, size uint64) error {
+	return p.update("UpdateCircularBufferTotalSize", h, func(c *CircularBufferConfig) error { c.TotalSize = size; return nil })
+}
+
+// UpdateCircularBufferPageSize changes the page size of one index from the next
+// launch on.
+func UpdateCircularBufferPageSize(p *Program, h CBHandle, index uint8, size uint64) error {
+	return p.update("UpdateCircularBufferPageSize", h, func(c *CircularBufferConfig) error {
+		if _, ok := c.PageSizes[index]; !ok {
+			return usage("circular buffer %d has no index %d", h, index)
+		}
+		c.PageSizes = maps.Clone(c.PageSizes)
+		c.PageSizes[index] = size
+		return nil
+	})
+}
+
+// UpdateDynamicCircularBufferAddress puts a circular buffer on another sharded
+// L1 buffer from the next launch on.
+func UpdateDynamicCircularBufferAddress(p *Program, h CBHandle, b *Buffer) error {
+	return p.update("UpdateDynamicCircularBufferAddress", h, func(c *CircularBufferConfig) error {
+		if b == nil {
+			return usage("no buffer")
+		}
+		c.Buffer = b
+		return nil
+	})
+}
+
+func (p *Program) update(name string, h CBHandle, change func(*CircularBufferConfig) error) error {
+	d, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	at := slices.IndexFunc(p.circulars, func(c *circular) bool { return c.id == uint64(h) })
+	if at < 0 {
+		return usage("circular buffer %d is not one of program %d", h, p.id)
+	}
+	c := *p.circulars[at]
+	if err := change(&c.config); err != nil {
+		return err
+	}
+	if err := c.check(d); err != nil {
+		return err
+	}
+	p.circulars[at] = &c
+	d.record(Call{Name: name, Program: p.id, CircularBuffer: c.id})
+	return nil
+}

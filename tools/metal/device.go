@@ -1,0 +1,151 @@
+package metal
+
+import (
+	"fmt"
+	"time"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+)
+
+// Device is a chip that calls go to. CreateDevice makes one.
+type Device struct {
+	// Deadline is how long a launched program may take, at replay too, before
+	// it counts as hung: at most 71 minutes. It is set before the launch.
+	Deadline time.Duration
+
+	// RecordingOff makes LightMetalBeginCapture do nothing, so that a program
+	// can keep its calls of it and be built once. The build tag nolightmetal
+	// takes recording out altogether.
+	RecordingOff bool
+
+	// Source stands in the origin of images: what was captured.
+	Source string
+
+	grid
+	dram, l1 allocator
+	queue    CommandQueue
+	lastID   uint64 // global ids count up from 1, over all kinds of objects
+	alive    map[uint64]any
+	traces   map[TraceID]*trace // nil: released
+	open     *trace             // being captured, between BeginTraceCapture and EndTraceCapture
+	depth    int                // calls of this package under way, one inside the other
+	capture  *capture           // between LightMetalBeginCapture and LightMetalEndCapture
+	machine  *machine           // what computes, nil: nothing does
+	closed   bool
+}
+
+// CommandQueue orders the calls that have an effect on the device. There is
+// one a device, and what is enqueued is carried out in order.
+type CommandQueue struct{ device *Device }
+
+// CreateDevice gives a chip of a board (Wormhole or Blackhole), with on behind
+// it; on may be nil, and then nothing is computed. The caller closes on after
+// CloseDevice.
+func CreateDevice(board *boards.Board, on hal.Device) (*Device, error) {
+	if board == nil || board.Grid == nil || board.TLB == nil {
+		return nil, usage("a board with a grid of cores is needed: wormhole or blackhole")
+	}
+	d := &Device{Deadline: time.Second, grid: newGrid(board), alive: map[uint64]any{}, traces: map[TraceID]*trace{}}
+	l1, dram := board.Grid.Memory(boards.Tensix, 0, 1), board.Grid.Memory(boards.DRAM, 0, 1)
+	d.l1 = allocator{name: "L1", limit: span{dataBase, l1.Last + 1}}
+	// Address 0 stays free, so that a kernel can take it for none.
+	d.dram = allocator{name: "DRAM", limit: span{align, dram.Last + 1}}
+	d.queue.device = d
+	if on != nil {
+		if id := on.Identity(); id.Vendor != board.Vendor || id.Device != board.Device {
+			return nil, &hal.Fault{Code: hal.WrongDevice, Reason: fmt.Sprintf("%s is %04x:%04x, %s is %04x:%04x", id.Name, id.Vendor, id.Device, board.Name, board.Vendor, board.Device)}
+		}
+		d.machine = newMachine(d, on)
+	}
+	return d, nil
+}
+
+// CommandQueue gives the device's queue.
+func (d *Device) CommandQueue() *CommandQueue { return &d.queue }
+
+// Board tells which chip the device is.
+func (d *Device) Board() *boards.Board { return d.board }
+
+// GridSize is the number of columns and rows of cores.
+func (d *Device) GridSize() CoreCoord { return CoreCoord{len(d.columns), len(d.rows)} }
+
+// WorkerCore gives the tile of a core as kernels name it: x | y << 8.
+func (d *Device) WorkerCore(c CoreCoord) (uint32, error) {
+	if _, err := d.cores(c); err != nil {
+		return 0, err
+	}
+	return word(d.tile(c)), nil
+}
+
+// DRAMBanks is the number of DRAM banks that interleaved buffers go round.
+func (d *Device) DRAMBanks() int { return len(d.banks) }
+
+// word is a tile as kernels name it.
+func word(t boards.Tile) uint32 { return uint32(t.X) | uint32(t.Y)<<8 }
+
+// CloseDevice releases everything that is left on a device. Nothing may be
+// called on it afterwards.
+func CloseDevice(d *Device) error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	if d.capture != nil {
+		return usage("a capture is under way: LightMetalEndCapture comes first")
+	}
+	d.closed = true
+	if d.machine != nil {
+		return d.machine.run()
+	}
+	return nil
+}
+
+// enter begins a call of this package. Calls are recorded at depth 1 only: what
+// one call makes of another is part of it.
+func (d *Device) enter() error {
+	if d == nil {
+		return usage("no device")
+	}
+	if d.closed {
+		return usage("the device is closed")
+	}
+	d.depth++
+	return nil
+}
+
+func (d *Device) leave() { d.depth-- }
+
+// enter begins a call on a queue.
+func (q *CommandQueue) enter() (*Device, error) {
+	if q == nil || q.device == nil {
+		return nil, usage("no command queue")
+	}
+	return q.device, q.device.enter()
+}
+
+// newID gives the next global id. 2^64 of them do not wrap.
+func (d *Device) newID(object any) uint64 {
+	d.lastID++
+	d.alive[d.lastID] = object
+	return d.lastID
+}
+
+// check tells what is wrong with using an object, which has an id of some
+// device.
+func (d *Device) check(kind string, id uint64, object any) error {
+	if d.alive[id] == object {
+		return nil
+	}
+	if id == 0 || id > d.lastID {
+		return usage("%s %d is unknown on this device", kind, id)
+	}
+	if d.alive[id] != nil {
+		return usage("%s %d belongs to another device", kind, id)
+	}
+	return usage("%s %d is released", kind, id)
+}
+
+func usage(format string, a ...any) error {
+	return &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf(format, a...)}
+}

@@ -1,0 +1,174 @@
+/* What a kernel sees of its core; tools/metal/ABI.md is the contract. One ELF
+   serves both chips: where they differ, the word "chip" decides. PROCESSOR is
+   given to the compiler: 0 BRISC, 1..3 TRISC0..TRISC2, 4 NCRISC. */
+#ifndef METAL_H
+#define METAL_H
+
+typedef unsigned u32;
+typedef int i32;
+typedef signed char i8;
+
+#define WORD(address) (*(volatile u32 *)(address))
+
+#define STATE 0x20000     /* go, done[5] */
+#define COUNTERS 0x20020  /* by circular buffer: pages pushed, pages popped */
+#define SEMAPHORES 0x20120
+#define CONSTANTS 0x20240 /* chip, noc of each processor, banks, bank[16] */
+#define CIRCULAR 0x20300  /* by circular buffer: address, bytes, page bytes, pages */
+#define ARGUMENTS (0x20800 + 0x400 * PROCESSOR)
+
+#define BLACKHOLE (WORD(CONSTANTS) == 1)
+#define NOC (WORD(CONSTANTS + 4) >> PROCESSOR & 1)
+
+static inline u32 get_arg(u32 i) { return WORD(ARGUMENTS + 4 * i); }
+
+/* A load from L1 that another core or the network may have stored to. */
+static inline u32 load(u32 address)
+{
+	if (BLACKHOLE)
+		asm volatile("fence" ::: "memory");
+	return WORD(address);
+}
+
+/* A store that is in L1 when the call returns. */
+static inline void store(u32 address, u32 value)
+{
+	asm volatile("" ::: "memory");
+	WORD(address) = value;
+	(void)WORD(address);
+}
+
+/* Circular buffers: one core pushes pages, another pops them. */
+#define CB_ADDRESS(id) WORD(CIRCULAR + 16 * (id))
+#define CB_PAGE(id) WORD(CIRCULAR + 16 * (id) + 8)
+#define CB_PAGES(id) WORD(CIRCULAR + 16 * (id) + 12)
+#define CB_PUSHED(id) (COUNTERS + 8 * (id))
+#define CB_POPPED(id) (COUNTERS + 8 * (id) + 4)
+
+static inline void cb_reserve_back(u32 id, u32 pages)
+{
+	while (CB_PAGES(id) - (load(CB_PUSHED(id)) - load(CB_POPPED(id))) < pages)
+		;
+}
+
+static inline void cb_push_back(u32 id, u32 pages)
+{
+	(void)WORD(CB_ADDRESS(id)); /* waits for the stores before */
+	store(CB_PUSHED(id), WORD(CB_PUSHED(id)) + pages);
+}
+
+static inline void cb_wait_front(u32 id, u32 pages)
+{
+	while (load(CB_PUSHED(id)) - load(CB_POPPED(id)) < pages)
+		;
+}
+
+static inline void cb_pop_front(u32 id, u32 pages)
+{
+	store(CB_POPPED(id), WORD(CB_POPPED(id)) + pages);
+}
+
+static inline u32 get_write_ptr(u32 id) { return CB_ADDRESS(id) + load(CB_PUSHED(id)) % CB_PAGES(id) * CB_PAGE(id); }
+static inline u32 get_read_ptr(u32 id) { return CB_ADDRESS(id) + load(CB_POPPED(id)) % CB_PAGES(id) * CB_PAGE(id); }
+
+/* Semaphores of the own core. */
+#define SEMAPHORE(id) (SEMAPHORES + 16 * (id))
+static inline void semaphore_set(u32 id, u32 value) { store(SEMAPHORE(id), value); }
+static inline void semaphore_wait(u32 id, u32 value)
+{
+	while (load(SEMAPHORE(id)) != value)
+		;
+}
+
+/* The network. A tile is x | y << 8, as the host gives it in arguments and in
+   the table of banks. Alignments: ABI.md. */
+#define NIU(offset) WORD(0xFFB20000 + 0x10000 * NOC + (offset))
+#define WR_ACK_RECEIVED 0x204
+#define RD_RESP_RECEIVED 0x208
+
+static u32 noc_reads, noc_reads_before, noc_writes, noc_writes_before;
+
+static inline u32 noc_coordinate(u32 tile)
+{
+	u32 x = tile & 0xff, y = tile >> 8;
+	if (!BLACKHOLE && NOC && x < 10) { /* NoC 1 of Wormhole counts from the other corner */
+		x = 9 - x;
+		y = 11 - y;
+	}
+	return x | y << 6;
+}
+
+static inline u32 noc_self(void) { return NIU(BLACKHOLE ? 0x148 : 0x138) & 0xfff; }
+
+static void noc_request(u32 control, u32 from, u32 from_address, u32 to, u32 to_address, u32 size)
+{
+	u32 bh = BLACKHOLE, go = bh ? 0x40 : 0x28;
+	while (NIU(go))
+		;
+	NIU(0x00) = from_address;
+	NIU(0x04) = bh ? 0 : from << 4;
+	NIU(0x0c) = to_address;
+	NIU(0x10) = bh ? 0 : to << 4;
+	if (bh) {
+		NIU(0x08) = from;
+		NIU(0x14) = to;
+	}
+	NIU(0x18) = 0;
+	NIU(0x1c) = control;
+	NIU(0x20) = size;
+	NIU(go) = 1;
+}
+
+#define NOC_SIZE_MAX 8192 /* of one request, on both chips */
+
+static void noc_async_read(u32 tile, u32 address, u32 l1, u32 size)
+{
+	u32 far = noc_coordinate(tile), own = noc_self();
+	if (noc_reads == 0)
+		noc_reads_before = NIU(RD_RESP_RECEIVED);
+	for (; size; noc_reads++) {
+		u32 n = size < NOC_SIZE_MAX ? size : NOC_SIZE_MAX;
+		noc_request(0x10, far, address, own, l1, n);
+		address += n, l1 += n, size -= n;
+	}
+}
+
+static void noc_async_read_barrier(void)
+{
+	while (NIU(RD_RESP_RECEIVED) - noc_reads_before < noc_reads)
+		;
+	noc_reads = 0;
+	load(STATE);
+}
+
+static void noc_async_write(u32 l1, u32 tile, u32 address, u32 size)
+{
+	u32 far = noc_coordinate(tile), own = noc_self();
+	(void)WORD(l1 + size - 4); /* the core's own stores before are in L1 then */
+	if (noc_writes == 0)
+		noc_writes_before = NIU(WR_ACK_RECEIVED);
+	for (; size; noc_writes++) {
+		u32 n = size < NOC_SIZE_MAX ? size : NOC_SIZE_MAX;
+		noc_request(0x12, own, l1, far, address, n);
+		address += n, l1 += n, size -= n;
+	}
+}
+
+static void noc_async_write_barrier(void)
+{
+	while (NIU(WR_ACK_RECEIVED) - noc_writes_before < noc_writes)
+		;
+	noc_writes = 0;
+}
+
+/* Pages of an interleaved DRAM buffer, round the banks. Pages of a size that
+   is no multiple of 64 are that far apart. */
+#define BANKS WORD(CONSTANTS + 8)
+#define BANK(i) WORD(CONSTANTS + 12 + 4 * (i))
+static inline u32 page_tile(u32 page) { return BANK(page % BANKS); }
+static inline u32 page_address(u32 base, u32 page, u32 size) { return base + page / BANKS * ((size + 63) & ~63u); }
+
+static inline void read_page(u32 base, u32 page, u32 size, u32 l1) { noc_async_read(page_tile(page), page_address(base, page, size), l1, size); }
+static inline void write_page(u32 l1, u32 base, u32 page, u32 size) { noc_async_write(l1, page_tile(page), page_address(base, page, size), size); }
+
+#endif

@@ -1,0 +1,123 @@
+package metal
+
+import (
+	"fmt"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/lmb"
+)
+
+// machine carries out calls at capture: their commands become an image of their
+// own, which is loaded and run, so that capture and replay drive a device in
+// the same way.
+type machine struct {
+	device  *Device
+	on      *mapped
+	pending *stream
+	reads   []read
+	broken  error // a run that failed leaves the device in no known state
+}
+
+// read is an output of the pending commands and where its data go.
+type read struct {
+	tensor  lmb.Tensor
+	data    []byte // the caller's, nil: none
+	capture *capture
+	golden  int // tensor of capture, -1: none
+}
+
+// mapped is a device whose windows are mapped once, not once a run.
+type mapped struct {
+	hal.Device
+	apertures map[fbs.Window]hal.Aperture
+}
+
+// Map implements hal.Device. Windows of an image differ in their names.
+func (m *mapped) Map(w fbs.Window) (hal.Aperture, error) {
+	if a, ok := m.apertures[w]; ok {
+		return a, nil
+	}
+	a, err := m.Device.Map(w)
+	if err == nil {
+		m.apertures[w] = a
+	}
+	return a, err
+}
+
+func newMachine(d *Device, on hal.Device) *machine {
+	return &machine{device: d, on: &mapped{on, map[fbs.Window]hal.Aperture{}}, pending: newStream()}
+}
+
+// read notes a read of a buffer and gives its tensor in the pending commands.
+func (m *machine) read(c *capture, golden int, b *Buffer, data []byte) uint16 {
+	m.reads = append(m.reads, read{outputTensor(b, fmt.Sprint(len(m.reads))), data, c, golden})
+	return uint16(len(m.reads) - 1)
+}
+
+// run carries out what is pending.
+func (m *machine) run() error {
+	if m.broken != nil || len(m.pending.commands) == 0 {
+		return m.broken
+	}
+	m.broken = m.try()
+	m.pending.commands, m.reads = nil, nil
+	m.pending.lost()
+	return m.broken
+}
+
+func (m *machine) try() error {
+	image := &lmb.Image{Targets: targets(m.device.board), Windows: windows(),
+		Sequences: append([]lmb.Sequence{{Name: "main", Commands: m.pending.commands}}, m.pending.safe(&m.device.grid)...)}
+	for _, r := range m.reads {
+		image.Tensors = append(image.Tensors, r.tensor)
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		return err
+	}
+	view, err := fbs.Verify(file)
+	if err != nil {
+		return err
+	}
+	replay, err := runtime.Load(view, runtime.AnySlot, m.on)
+	if err != nil {
+		return err
+	}
+	defer replay.Close()
+	if result := replay.Run(0); result.Code != hal.OK {
+		return m.failed(image, result)
+	}
+	for i, r := range m.reads {
+		copy(r.data, replay.Output(i))
+		if r.golden >= 0 {
+			r.capture.tensors[r.golden].Data = append([]byte{}, replay.Output(i)...)
+		}
+	}
+	return nil
+}
+
+// failed says which call failed and how.
+func (m *machine) failed(image *lmb.Image, r runtime.Result) error {
+	text := m.on.Identity().Name + ": "
+	commands := image.Sequences[0].Commands
+	if r.Command >= 0 && int(r.Command) < len(commands) {
+		c := &commands[r.Command]
+		text += fmt.Sprintf("command %d (%s)", r.Command, gen.EnumNamesOpcode[c.Opcode])
+		for i := r.Command; i >= 0; i-- {
+			if commands[i].Opcode == gen.OpcodeMark {
+				text += " of " + commands[i].Name
+				break
+			}
+		}
+		if c.Opcode == gen.OpcodePoll {
+			text += fmt.Sprintf(": a kernel's done word is %#x, not %#x", r.Got, r.Want)
+		}
+	}
+	if d, ok := m.on.Device.(interface{ Refusal() string }); ok && d.Refusal() != "" {
+		text += ": " + d.Refusal()
+	}
+	return &hal.Fault{Code: r.Code, Reason: text}
+}

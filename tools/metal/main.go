@@ -1,0 +1,144 @@
+package metal
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/tools/ttsim"
+)
+
+// Workload is a program to capture.
+type Workload struct {
+	Name  string
+	Title string              // for people
+	Run   func(*Device) error // between LightMetalBeginCapture and LightMetalEndCapture
+}
+
+// Main is the main function of a program that holds workloads, as lm capture
+// runs it: -workload NAME, -board or -device, -out FILE; -list prints names.
+// It ends the process with the status of package hal's codes.
+func Main(list []Workload) {
+	ttsim.ChildMain()
+	if err := mainOf(list, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(hal.CodeOf(err).Exit())
+	}
+}
+
+func mainOf(list []Workload, args []string) error {
+	flags := flag.NewFlagSet("workload", flag.ContinueOnError)
+	name := flags.String("workload", "", "workload to capture; not needed where there is one")
+	board := flags.String("board", "", "wormhole or blackhole; not needed with -device mock:BOARD")
+	device := flags.String("device", "none", "what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
+	out := flags.String("out", "", "image to write")
+	names := flags.Bool("list", false, "print the names of the workloads")
+	if err := flags.Parse(args); err != nil {
+		return usage("%v", err)
+	}
+	if *names {
+		for _, w := range list {
+			fmt.Printf("%-24s %s\n", w.Name, w.Title)
+		}
+		return nil
+	}
+	w, err := choose(list, *name)
+	if err != nil {
+		return err
+	}
+	if *out == "" {
+		return usage("-out says where the image goes")
+	}
+	b, on, err := openDevice(*board, *device)
+	if err != nil {
+		return err
+	}
+	if on != nil {
+		defer on.Close()
+	}
+	binary, err := w.Capture(b, on)
+	if err != nil {
+		return err
+	}
+	if err := binary.SaveToFile(*out); err != nil {
+		return &hal.Fault{Code: hal.IO, Reason: err.Error()}
+	}
+	return nil
+}
+
+func choose(list []Workload, name string) (*Workload, error) {
+	var names []string
+	for i := range list {
+		if list[i].Name == name || name == "" && len(list) == 1 {
+			return &list[i], nil
+		}
+		names = append(names, list[i].Name)
+	}
+	return nil, usage("no workload %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// openDevice opens what a capture runs on, and finds its board.
+func openDevice(board, device string) (b *boards.Board, on hal.Device, err error) {
+	b = boards.ByName(board)
+	if board != "" && b == nil {
+		return nil, nil, usage("no board %q", board)
+	}
+	switch kind, rest, _ := strings.Cut(device, ":"); kind {
+	case "none":
+		if b == nil {
+			return nil, nil, usage("without a device, -board says what the image is for: wormhole or blackhole")
+		}
+		return b, nil, nil
+	case "mock":
+		mocked := boards.ByName(rest)
+		if mocked == nil {
+			return nil, nil, usage("%s: no board %q", device, rest)
+		}
+		on = mock.New(mocked)
+	case "ttsim":
+		on, err = ttsim.Open(device)
+	default:
+		on, err = hal.Open(device)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	id := on.Identity()
+	found := slices.IndexFunc(boards.All, func(b *boards.Board) bool { return b.Vendor == id.Vendor && b.Device == id.Device })
+	switch {
+	case b == nil && found < 0:
+		err = usage("%s is no known board", device)
+	case b == nil:
+		b = boards.All[found]
+	}
+	if err != nil {
+		on.Close()
+		return nil, nil, err
+	}
+	return b, on, nil // CreateDevice compares the two
+}
+
+// Capture runs a workload once under capture. on is what computes, nil: nothing.
+func (w *Workload) Capture(board *boards.Board, on hal.Device) (*LightMetalBinary, error) {
+	d, err := CreateDevice(board, on)
+	if err != nil {
+		return nil, err
+	}
+	d.Source = w.Name
+	if err := LightMetalBeginCapture(d); err != nil {
+		return nil, err
+	}
+	if err := w.Run(d); err != nil {
+		return nil, fmt.Errorf("%s: %w", w.Name, err)
+	}
+	binary, err := LightMetalEndCapture(d)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", w.Name, err)
+	}
+	return binary, CloseDevice(d)
+}

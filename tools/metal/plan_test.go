@@ -1,0 +1,333 @@
+package metal
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+func TestAllocatorNeverGivesAnAddressTwice(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	a := allocator{name: "L1", limit: span{0x22000, 0x40000}}
+	var live []span
+	full := 0
+	for range 5000 {
+		if len(live) > 0 && random.IntN(3) == 0 {
+			i := random.IntN(len(live))
+			a.release(live[i].first)
+			live = slices.Delete(live, i, i+1)
+			continue
+		}
+		size := uint64(1 + random.IntN(8192))
+		address, err := a.take(size, random.IntN(2) == 0)
+		if err != nil {
+			full++
+			continue
+		}
+		got := span{address, address + size}
+		if address%align != 0 || got.first < a.limit.first || got.end > a.limit.end {
+			t.Fatalf("%#x..%#x", got.first, got.end)
+		}
+		for _, s := range live {
+			if s.overlaps(got) {
+				t.Fatalf("%#x..%#x overlaps %#x..%#x", got.first, got.end, s.first, s.end)
+			}
+		}
+		live = append(live, got)
+	}
+	if full == 0 {
+		t.Error("memory was never full")
+	}
+	for _, s := range live {
+		a.release(s.first)
+	}
+	if got := a.gaps(); !slices.Equal(got, []span{a.limit}) {
+		t.Errorf("%v is free at the end", got)
+	}
+}
+
+func TestAllocatorGoesUpOrDown(t *testing.T) {
+	a := allocator{limit: span{0x1000, 0x2000}}
+	for _, want := range []struct {
+		up      bool
+		address uint64
+	}{{true, 0x1000}, {false, 0x1fc0}, {true, 0x1040}, {false, 0x1f80}} {
+		if got, err := a.take(10, want.up); err != nil || got != want.address {
+			t.Errorf("%#x (%v), want %#x", got, err, want.address)
+		}
+	}
+}
+
+func TestRectanglesCoverEachCoreOnce(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		var cores []CoreCoord
+		for y := range 10 {
+			for x := range 8 {
+				if random.IntN(4) > 0 {
+					cores = append(cores, CoreCoord{x, y})
+				}
+			}
+		}
+		var covered []CoreCoord
+		for _, r := range rectangles(cores) {
+			for y := r.Start.Y; y <= r.End.Y; y++ {
+				for x := r.Start.X; x <= r.End.X; x++ {
+					covered = append(covered, CoreCoord{x, y})
+				}
+			}
+		}
+		slices.SortFunc(covered, compareCores)
+		if !slices.Equal(cores, covered) {
+			t.Fatalf("%v covers %v, not %v", rectangles(cores), covered, cores)
+		}
+	}
+	if got := rectangles([]CoreCoord{{0, 0}, {1, 0}, {0, 1}, {1, 1}}); len(got) != 1 {
+		t.Errorf("a square is %v", got)
+	}
+}
+
+func TestEveryTensixTileIsACoreAndBack(t *testing.T) {
+	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
+		g, tiles := newGrid(b), 0
+		for y, row := range b.Grid.Rows {
+			for x := range row {
+				if boards.Kind(row[x]) != boards.Tensix {
+					continue
+				}
+				tiles++
+				c, ok := g.core(boards.Tile{X: uint8(x), Y: uint8(y)})
+				if back, is := b.Grid.NoC0(g.tile(c).X, g.tile(c).Y); !ok || !is || back != (boards.Tile{X: uint8(x), Y: uint8(y)}) {
+					t.Errorf("%s (%d,%d) is core %v, which is %v", b.Name, x, y, c, back)
+				}
+			}
+		}
+		if tiles != len(g.columns)*len(g.rows) {
+			t.Errorf("%s has %d tiles, %d columns and %d rows", b.Name, tiles, len(g.columns), len(g.rows))
+		}
+	}
+}
+
+func TestGlobalIDsDoNotWrap(t *testing.T) {
+	if !built {
+		return
+	}
+	d, err := CreateDevice(&boards.Wormhole, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.lastID = 1<<63 + 1<<32
+	if err := LightMetalBeginCapture(d); err != nil {
+		t.Fatal(err)
+	}
+	b, err := CreateBuffer(d, BufferConfig{Size: 64, PageSize: 64, Type: DRAM})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := EnqueueWriteBuffer(d.CommandQueue(), b, make([]byte, 64), false); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := LightMetalEndCapture(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := binary.Image.Sequences[0].Commands[0].Name, fmt.Sprint("EnqueueWriteBuffer buffer ", uint64(1<<63+1<<32+1)); got != want {
+		t.Errorf("the image has %q, want %q", got, want)
+	}
+}
+
+// TestMoreObjectsThanNamesAreCaptured has more buffers than a format's names.
+func TestMoreObjectsThanNamesAreCaptured(t *testing.T) {
+	s := newStream()
+	for i := range fbs.NamesMax + 1000 {
+		s.mark(fmt.Sprint(i))
+	}
+	if len(s.commands) != namesMax || len(s.commands) >= fbs.NamesMax {
+		t.Errorf("%d marks", len(s.commands))
+	}
+}
+
+func TestLargeTransfersAreCutWhereAWindowEnds(t *testing.T) {
+	d, _ := CreateDevice(&boards.Wormhole, nil)
+	fixed := uint64(windowSize - 4096)
+	b, err := CreateBuffer(d, BufferConfig{Size: 2*windowSize + 8192, PageSize: 2*windowSize + 8192, Type: DRAM, Address: &fixed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStream()
+	for _, r := range b.runs() {
+		s.copyIn(unicast(r.tile), r.address, make([]byte, r.size))
+	}
+	var got []string
+	for _, c := range s.commands {
+		got = append(got, fmt.Sprintf("%#x/%#x+%#x", c.Value, c.Offset, len(c.Data)))
+	}
+	if want := "[0x0/0x0+0x0 0x0/0x1ff000+0x1000 0x200000/0x0+0x0 0x0/0x0+0x200000 0x400000/0x0+0x0 0x0/0x0+0x200000 0x600000/0x0+0x0 0x0/0x0+0x1000]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
+func TestJumpReachesBothWays(t *testing.T) {
+	// As riscv64-unknown-elf-as has them: jal x0, +0x4000; +0x800; -0x6000; +0x1fffc.
+	for _, test := range []struct{ from, to, want uint32 }{
+		{0, 0x4000, 0x0000406f}, {0, 0x800, 0x0010006f}, {0x6000, 0, 0x800fa06f}, {0, 0x1fffc, 0x7fd1f06f},
+	} {
+		if got := le32(jump(test.from, test.to).data); got != test.want {
+			t.Errorf("jump from %#x to %#x is %#08x, want %#08x", test.from, test.to, got, test.want)
+		}
+	}
+}
+
+// TestCallsThatAreNotRecordedAllocateNothing is the cost of recording that is
+// off; BenchmarkCall has it in time, to be held against -tags nolightmetal.
+func TestCallsThatAreNotRecordedAllocateNothing(t *testing.T) {
+	d, b, data := idle(t)
+	calls := map[string]func() error{
+		"Finish":             func() error { return Finish(d.CommandQueue()) },
+		"EnqueueWriteBuffer": func() error { return EnqueueWriteBuffer(d.CommandQueue(), b, data, false) },
+		"EnqueueReadBuffer":  func() error { return EnqueueReadBuffer(d.CommandQueue(), b, data, false) },
+		"CompareToCapture":   func() error { return LightMetalCompareToCapture(d.CommandQueue(), b, Exact()) },
+	}
+	for name, call := range calls {
+		if n := testing.AllocsPerRun(100, func() {
+			if err := call(); err != nil {
+				t.Error(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+}
+
+// idle is a device that nothing is behind and nothing is recorded of.
+func idle(t testing.TB) (*Device, *Buffer, []byte) {
+	d, err := CreateDevice(&boards.Wormhole, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := CreateBuffer(d, BufferConfig{Size: 64, PageSize: 64, Type: DRAM})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, b, make([]byte, 64)
+}
+
+func BenchmarkCall(b *testing.B) {
+	d, buffer, data := idle(b)
+	b.Run("Finish", func(b *testing.B) {
+		for range b.N {
+			Finish(d.CommandQueue())
+		}
+	})
+	b.Run("EnqueueWriteBuffer", func(b *testing.B) {
+		for range b.N {
+			EnqueueWriteBuffer(d.CommandQueue(), buffer, data, false)
+		}
+	})
+	b.Run("record", func(b *testing.B) {
+		for range b.N {
+			d.record(Call{Name: "DeallocateBuffer", Buffer: buffer.id})
+		}
+	})
+}
+
+func TestWordsThatDifferOrAreSpoiledChange(t *testing.T) {
+	core := CoreCoord{}
+	one := &launch{constant: map[CoreCoord][]block{core: {{0x100, words(1, 2, 3, 4)}}}, zeroed: map[CoreCoord][]span{core: {{0x200, 0x208}}}}
+	two := &launch{constant: map[CoreCoord][]block{core: {{0x104, words(2, 9)}, {0x1fc, words(5, 6, 7, 8)}}}}
+	changing := (&trace{launches: []*launch{one, two}}).changing(core)
+	var got []uint64
+	for address := uint64(0); address < 0x300; address += 4 {
+		if changing[address] {
+			got = append(got, address)
+		}
+	}
+	if want := []uint64{0x108, 0x200, 0x204}; !slices.Equal(got, want) {
+		t.Errorf("%#x, want %#x", got, want)
+	}
+}
+
+func TestCutFillsSmallGaps(t *testing.T) {
+	b := block{0x100, words(0, 1, 2, 3, 4, 5, 6, 7)}
+	wanted := func(address uint64) bool { return address == 0x104 || address == 0x10c || address == 0x118 }
+	for _, test := range []struct {
+		gap  int
+		want string
+	}{{0, "[{260 [1 0 0 0]} {268 [3 0 0 0]} {280 [6 0 0 0]}]"}, {4, "[{260 [1 0 0 0 2 0 0 0 3 0 0 0]} {280 [6 0 0 0]}]"},
+		{8, "[{260 [1 0 0 0 2 0 0 0 3 0 0 0 4 0 0 0 5 0 0 0 6 0 0 0]}]"}} {
+		if got := fmt.Sprint(b.cut(test.gap, wanted)); got != test.want {
+			t.Errorf("gap %d: %s, want %s", test.gap, got, test.want)
+		}
+	}
+}
+
+// TestNothingRunsBeforeWhatWasStoredHasArrived follows the commands of a write
+// and a launch: a store to a tile is on its way until something is loaded from
+// that tile, and no core may be released before.
+func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
+	d, _ := CreateDevice(&boards.Wormhole, nil)
+	b, err := CreateBuffer(d, BufferConfig{Size: 64 * 20, PageSize: 64, Type: DRAM})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &launch{constant: map[CoreCoord][]block{}, state: map[CoreCoord]block{}, processors: map[CoreCoord][]Processor{}, deadlineUs: 1}
+	l.cores, _ = d.cores(CoreRange{End: CoreCoord{2, 1}})
+	for i, c := range l.cores {
+		l.constant[c] = []block{{0, words(1)}, {0x100, words(uint32(i))}}
+		l.state[c], l.processors[c] = block{stateBase, make([]byte, 32)}, []Processor{BRISC}
+	}
+	s := newStream()
+	s.writeBuffer(b, make([]byte, 64*20))
+	s.launch(&d.grid, l, l.all)
+	underway, released := map[boards.Tile]bool{}, 0
+	var aim [2][]boards.Tile
+	for i, c := range s.commands {
+		switch c.Opcode {
+		case gen.OpcodePoint:
+			target, _ := fbs.UnpackTarget(c.Mask)
+			aim[c.Window] = []boards.Tile{{X: target.X, Y: target.Y}}
+			if cores, ok := d.aimed(target); ok {
+				aim[c.Window] = d.tiles(cores)
+			}
+		case gen.OpcodeCopyIn:
+			for _, tile := range aim[c.Window] {
+				underway[tile] = true
+			}
+		case gen.OpcodeFence:
+			delete(underway, aim[c.Window][0])
+		case gen.OpcodeWrite:
+			if c.Window == registers && c.Value != uint64(d.board.Grid.Reset.Mask) {
+				released += len(aim[c.Window])
+				if len(underway) > 0 {
+					t.Errorf("command %d releases cores while stores to %v are under way", i, underway)
+				}
+			}
+		}
+	}
+	if released != 6 {
+		t.Errorf("%d cores were released, want 6", released)
+	}
+}
+
+func TestKernelsAreToldTheirNetwork(t *testing.T) {
+	d, _ := CreateDevice(&boards.Blackhole, nil)
+	p, _ := CreateProgram(d)
+	core := CoreCoord{}
+	p.kernels = []*kernel{
+		{cores: []CoreCoord{core}, processor: BRISC, noc: NOC0, image: &image{}},
+		{cores: []CoreCoord{core}, processor: NCRISC, noc: NOC1, image: &image{}},
+	}
+	l, err := d.newLaunch(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := l.constant[core][len(l.constant[core])-1]
+	if b.address != constantBase || le32(b.data) != 1 || le32(b.data[4:]) != 1<<NCRISC || le32(b.data[8:]) != 8 || len(b.data) != 12+4*8 {
+		t.Errorf("%#x: %v", b.address, b.data)
+	}
+}

@@ -1,0 +1,335 @@
+package metal
+
+import (
+	"slices"
+)
+
+// Program is kernels with their arguments, circular buffers and semaphores, to
+// be launched together.
+type Program struct {
+	device     *Device
+	id         uint64
+	kernels    []*kernel
+	circulars  []*circular
+	semaphores []semaphore
+}
+
+// KernelHandle is the global id of a kernel.
+type KernelHandle uint64
+
+// CBHandle is the global id of a circular buffer.
+type CBHandle uint64
+
+// KernelConfig says which processor runs a kernel: a DataMovementConfig or a
+// ComputeConfig.
+type KernelConfig interface {
+	processor() (Processor, error)
+	noc() NOC
+}
+
+// DataMovementConfig is a kernel for RISCV0 (BRISC) or RISCV1 (NCRISC).
+type DataMovementConfig struct {
+	Processor Processor
+	NOC       NOC // the network it uses; two kernels of a core use one each
+}
+
+// ComputeConfig is a kernel for TRISC0, TRISC1 or TRISC2. It is plain RISC-V:
+// the matrix and vector engines are not set up for it.
+type ComputeConfig struct {
+	Processor Processor // BRISC, the zero value, means TRISC0
+}
+
+func (c DataMovementConfig) processor() (Processor, error) {
+	if c.Processor != BRISC && c.Processor != NCRISC {
+		return 0, usage("data movement runs on RISCV0 (BRISC) or RISCV1 (NCRISC)")
+	}
+	if c.NOC > NOC1 {
+		return 0, usage("there is no NOC%d", c.NOC)
+	}
+	return c.Processor, nil
+}
+
+func (c DataMovementConfig) noc() NOC { return c.NOC }
+
+func (c ComputeConfig) processor() (Processor, error) {
+	switch c.Processor {
+	case BRISC:
+		return TRISC0, nil
+	case TRISC0, TRISC1, TRISC2:
+		return c.Processor, nil
+	}
+	return 0, usage("compute runs on TRISC0 to TRISC2")
+}
+
+func (c ComputeConfig) noc() NOC { return NOC0 }
+
+// kernel is a kernel of a program.
+type kernel struct {
+	id        uint64
+	cores     []CoreCoord
+	processor Processor
+	noc       NOC
+	image     *image
+	vector    *block // a jump at the processor's start; nil: the kernel starts there
+	arguments map[CoreCoord][]RuntimeArg
+}
+
+// RuntimeArg is one argument of a kernel: a word, or a buffer, of which the
+// kernel is given the address at the time of the launch. The zero value is 0.
+type RuntimeArg struct {
+	word   uint32
+	buffer *Buffer
+}
+
+// Word is an argument that is a number.
+func Word(v uint32) RuntimeArg { return RuntimeArg{word: v} }
+
+// AddressOf is an argument that is a buffer's address.
+func AddressOf(b *Buffer) RuntimeArg { return RuntimeArg{buffer: b} }
+
+type semaphore struct {
+	id      uint32
+	cores   []CoreCoord
+	initial uint32
+}
+
+// CreateProgram makes an empty program.
+func CreateProgram(d *Device) (*Program, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	p := &Program{device: d}
+	p.id = d.newID(p)
+	d.record(Call{Name: "CreateProgram", Program: p.id})
+	return p, nil
+}
+
+// ReleaseProgram ends a program's life. Upstream's destructor does it.
+func ReleaseProgram(p *Program) error {
+	d, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	delete(d.alive, p.id)
+	for _, k := range p.kernels {
+		delete(d.alive, k.id)
+	}
+	for _, c := range p.circulars {
+		delete(d.alive, c.id)
+	}
+	d.record(Call{Name: "ReleaseProgram", Program: p.id})
+	return nil
+}
+
+// ID is the program's global id.
+func (p *Program) ID() uint64 { return p.id }
+
+func (p *Program) enter() (*Device, error) {
+	if p == nil || p.device == nil {
+		return nil, usage("no program")
+	}
+	if err := p.device.check("program", p.id, p); err != nil {
+		return nil, err
+	}
+	return p.device, p.device.enter()
+}
+
+// CreateKernel puts a precompiled kernel, a RISC-V ELF executable, on cores. It
+// is loaded where it is linked, below kernelEnd of L1 (ABI.md); where that is
+// not where the processor starts, a jump is put there.
+func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (KernelHandle, error) {
+	d, err := p.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	if config == nil {
+		return 0, usage("a kernel needs a DataMovementConfig or a ComputeConfig")
+	}
+	k := &kernel{noc: config.noc(), arguments: map[CoreCoord][]RuntimeArg{}}
+	if k.processor, err = config.processor(); err != nil {
+		return 0, err
+	}
+	if k.cores, err = d.cores(cores); err != nil {
+		return 0, err
+	}
+	if k.image, err = readELF(elf); err != nil {
+		return 0, err
+	}
+	if err := p.place(k); err != nil {
+		return 0, err
+	}
+	k.id = d.newID(k)
+	p.kernels = append(p.kernels, k)
+	d.record(Call{Name: "CreateKernel", Program: p.id, Kernel: k.id})
+	return KernelHandle(k.id), nil
+}
+
+// place checks that a kernel gets along with the others on its cores.
+func (p *Program) place(k *kernel) error {
+	start := p.device.board.Grid.Reset.Cores[k.processor].PC
+	if k.image.entry != start {
+		jump := jump(start, k.image.entry)
+		k.vector = &jump
+	}
+	for i, s := range k.spans() {
+		for _, t := range k.spans()[:i] {
+			if s.overlaps(t) {
+				return usage("kernel's own segments, or one and the jump to its entry, overlap at %#x", max(s.first, t.first))
+			}
+		}
+	}
+	for _, other := range p.kernels {
+		core, shared := common(k.cores, other.cores)
+		if !shared {
+			continue
+		}
+		if other.processor == k.processor {
+			return usage("core %v has kernel %d on the same processor", core, other.id)
+		}
+		for _, s := range k.spans() {
+			for _, t := range other.spans() {
+				if s.overlaps(t) {
+					return usage("kernel at %#x..%#x overlaps kernel %d at %#x..%#x on core %v", s.first, s.end, other.id, t.first, t.end, core)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// spans is all of L1 that a kernel takes.
+func (k *kernel) spans() []span {
+	if k.vector == nil {
+		return k.image.spans
+	}
+	return append(slices.Clone(k.image.spans), k.vector.span())
+}
+
+// common finds a core that is in both lists.
+func common(a, b []CoreCoord) (CoreCoord, bool) {
+	for _, c := range a {
+		if slices.Contains(b, c) {
+			return c, true
+		}
+	}
+	return CoreCoord{}, false
+}
+
+// SetRuntimeArgs gives the same words to a kernel on some of its cores.
+func SetRuntimeArgs(p *Program, k KernelHandle, cores CoreSpec, args []uint32) error {
+	return p.setArguments("SetRuntimeArgs", k, cores, func(int) []RuntimeArg { return wordArguments(args) })
+}
+
+// SetRuntimeArgsPerCore gives each of a list of cores its own words.
+func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord, args [][]uint32) error {
+	if len(cores) != len(args) {
+		return usage("%d cores and %d lists of arguments", len(cores), len(args))
+	}
+	for i, c := range cores {
+		if slices.Contains(cores[:i], c) {
+			return usage("core %v is named twice", c)
+		}
+	}
+	var set CoreRangeSet
+	for _, c := range cores {
+		set = append(set, CoreRange{c, c})
+	}
+	sorted := slices.SortedFunc(slices.Values(cores), compareCores)
+	return p.setArguments("SetRuntimeArgsPerCore", k, set, func(i int) []RuntimeArg {
+		return wordArguments(args[slices.Index(cores, sorted[i])])
+	})
+}
+
+// SetRuntimeArgsBuffers gives the same arguments, buffers among them, to a
+// kernel on some of its cores. Addresses are those at the time of the launch.
+func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec, args []RuntimeArg) error {
+	args = slices.Clone(args)
+	return p.setArguments("SetRuntimeArgsBuffers", k, cores, func(int) []RuntimeArg { return args })
+}
+
+func wordArguments(list []uint32) (args []RuntimeArg) {
+	for _, w := range list {
+		args = append(args, Word(w))
+	}
+	return args
+}
+
+func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec, of func(int) []RuntimeArg) error {
+	d, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	k, err := p.kernel(handle)
+	if err != nil {
+		return err
+	}
+	cores, err := d.cores(spec)
+	if err != nil {
+		return err
+	}
+	for i, c := range cores {
+		if !slices.Contains(k.cores, c) {
+			return usage("kernel %d is not on core %v", k.id, c)
+		}
+		if n := len(of(i)); n > ArgumentsMax {
+			return usage("%d arguments do not fit: a kernel has room for %d", n, ArgumentsMax)
+		}
+		for _, a := range of(i) {
+			if err := d.checkArgument(a); err != nil {
+				return err
+			}
+		}
+	}
+	for i, c := range cores {
+		k.arguments[c] = of(i)
+	}
+	d.record(Call{Name: name, Program: p.id, Kernel: k.id})
+	return nil
+}
+
+func (d *Device) checkArgument(a RuntimeArg) error {
+	if a.buffer == nil {
+		return nil
+	}
+	if err := d.check("buffer", a.buffer.id, a.buffer); err != nil {
+		return err
+	}
+	if a.buffer.address >= 1<<32 {
+		return usage("buffer %d is at %#x, which is no 32-bit argument", a.buffer.id, a.buffer.address)
+	}
+	return nil
+}
+
+func (p *Program) kernel(handle KernelHandle) (*kernel, error) {
+	for _, k := range p.kernels {
+		if k.id == uint64(handle) {
+			return k, nil
+		}
+	}
+	return nil, usage("kernel %d is not one of program %d", handle, p.id)
+}
+
+// CreateSemaphore gives cores a semaphore, which has its initial value at each
+// launch. The result is its number for kernels.
+func CreateSemaphore(p *Program, cores CoreSpec, initial uint32) (uint32, error) {
+	d, err := p.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	if len(p.semaphores) == SemaphoresMax {
+		return 0, usage("a program has at most %d semaphores", SemaphoresMax)
+	}
+	list, err := d.cores(cores)
+	if err != nil {
+		return 0, err
+	}
+	id := uint32(len(p.semaphores))
+	p.semaphores = append(p.semaphores, semaphore{id, list, initial})
+	d.record(Call{Name: "CreateSemaphore", Program: p.id})
+	return id, nil
+}

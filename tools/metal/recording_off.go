@@ -1,0 +1,6 @@
+//go:build nolightmetal
+
+package metal
+
+// built tells whether recording is compiled in.
+const built = false

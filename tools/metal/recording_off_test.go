@@ -1,0 +1,39 @@
+//go:build nolightmetal
+
+package metal
+
+import (
+	"os"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/hal/mock"
+	"lightmetal/tools/ttsim"
+)
+
+func TestMain(m *testing.M) {
+	ttsim.ChildMain()
+	os.Exit(m.Run())
+}
+
+func TestWithoutRecordingCallsTakeEffectAndNothingIsRecorded(t *testing.T) {
+	d, err := CreateDevice(&boards.Wormhole, mock.New(&boards.Wormhole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := CreateBuffer(d, BufferConfig{Size: 64, PageSize: 64, Type: DRAM})
+	data, q := make([]byte, 64), d.CommandQueue()
+	for _, err := range []error{
+		LightMetalBeginCapture(d),
+		EnqueueWriteBuffer(q, b, append(make([]byte, 63), 7), true),
+		EnqueueReadBuffer(q, b, data, true),
+		LightMetalCompareToCapture(q, b, Exact()),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if binary, err := LightMetalEndCapture(d); err != nil || !binary.IsEmpty() || data[63] != 7 {
+		t.Errorf("%v, %v", binary, err)
+	}
+}

@@ -1,0 +1,342 @@
+package metal
+
+import (
+	"fmt"
+	"slices"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/tools/lmb"
+)
+
+// TraceID is the global id of a trace.
+type TraceID uint64
+
+// trace is a recorded run of launches, lowered: load puts what does not change
+// in place, replay does the rest, as often as wanted.
+type trace struct {
+	id       TraceID
+	launches []*launch // while it is being captured
+	load     []lmb.Command
+	replay   []lmb.Command
+	cores    []CoreCoord
+}
+
+// Names of the sequences of a trace when it is bytes.
+const loadName, replayName = "load", "replay"
+
+// BeginTraceCapture has EnqueueProgram record programs in a trace, from here to
+// EndTraceCapture, and launch nothing.
+func BeginTraceCapture(q *CommandQueue) (TraceID, error) {
+	d, err := q.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	if d.open != nil {
+		return 0, usage("trace %d is being captured", d.open.id)
+	}
+	d.open = &trace{}
+	d.open.id = TraceID(d.newID(d.open))
+	return d.open.id, nil
+}
+
+// EndTraceCapture ends a trace and loads it.
+func EndTraceCapture(q *CommandQueue, id TraceID) error {
+	d, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	if d.open == nil || d.open.id != id {
+		return usage("trace %d is not being captured", id)
+	}
+	if len(d.open.launches) == 0 {
+		return usage("trace %d has no program: EnqueueProgram comes first", id)
+	}
+	t := d.open
+	d.open = nil
+	d.traces[id] = t
+	d.lower(t)
+	d.loadTrace(t)
+	return nil
+}
+
+// lower splits a trace into what is stored once and what each replay stores.
+func (d *Device) lower(t *trace) {
+	changing := map[CoreCoord]map[uint64]bool{}
+	for _, l := range t.launches {
+		t.cores = append(t.cores, l.cores...)
+	}
+	slices.SortFunc(t.cores, compareCores)
+	t.cores = slices.Compact(t.cores)
+	load, replay := newStream(), newStream()
+	for _, c := range t.cores {
+		changing[c] = t.changing(c)
+		replay.held[c] = true
+	}
+	load.hold(&d.grid, t.cores)
+	load.store(&d.grid, merge(t.cores, func(c CoreCoord) (list []block) {
+		for _, l := range t.launches {
+			for _, b := range l.constant[c] {
+				list = append(list, b.cut(0, func(address uint64) bool { return !changing[c][address] })...)
+			}
+		}
+		return list
+	}))
+	for _, c := range t.cores {
+		load.arrive(memory, unicast(d.tile(c)), stateBase)
+	}
+	for _, l := range t.launches {
+		replay.launch(&d.grid, l, func(c CoreCoord) (list []block) {
+			for _, b := range l.constant[c] {
+				list = append(list, b.cut(gapMax, func(address uint64) bool { return changing[c][address] })...)
+			}
+			return append(list, l.state[c])
+		})
+	}
+	t.load, t.replay, t.launches = load.commands, replay.commands, nil
+}
+
+// changing finds the words of a core, by address, that are not the same in all
+// launches, or that one of them spoils.
+func (t *trace) changing(c CoreCoord) map[uint64]bool {
+	values, changing := map[uint64]uint32{}, map[uint64]bool{}
+	for _, l := range t.launches {
+		for _, b := range l.constant[c] {
+			for i := 0; i < len(b.data); i += 4 {
+				address, value := b.address+uint64(i), le32(b.data[i:])
+				if before, ok := values[address]; ok && before != value {
+					changing[address] = true
+				}
+				values[address] = value
+			}
+		}
+		for _, s := range l.zeroed[c] {
+			for address := s.first; address < s.end; address += 4 {
+				changing[address] = true
+			}
+		}
+	}
+	return changing
+}
+
+// gapMax is how many bytes are stored again rather than cut out: about what a
+// command costs.
+const gapMax = 64
+
+// cut gives the runs of words that are wanted, with gaps of up to gap bytes
+// between them filled.
+func (b block) cut(gap int, wanted func(address uint64) bool) (list []block) {
+	end := -1 // of the run before, in b
+	for i := 0; i < len(b.data); i += 4 {
+		if !wanted(b.address + uint64(i)) {
+			continue
+		}
+		if end < 0 || i-end > gap {
+			list = append(list, block{address: b.address + uint64(i)})
+			end = i
+		}
+		last := &list[len(list)-1]
+		last.data = append(last.data, b.data[end:i+4]...)
+		end = i + 4
+	}
+	return list
+}
+
+// loadTrace puts a trace in place.
+func (d *Device) loadTrace(t *trace) {
+	d.emit(Call{Name: "LoadTrace", Trace: uint64(t.id)}, func(s *stream) { s.load(t) })
+}
+
+// load appends the load of a trace.
+func (s *stream) load(t *trace) {
+	s.take(t.cores)
+	s.sequence(t, loadName, t.load)
+	s.resident[t.id] = t.cores
+}
+
+// replay appends a replay, and a load before it if another program has used
+// the trace's cores since the last.
+func (s *stream) replay(t *trace) {
+	if s.resident[t.id] == nil {
+		s.load(t)
+	}
+	s.sequence(t, replayName, t.replay)
+}
+
+// sequence appends a part of a trace: where there is an image in the making, a
+// call of a sequence in it.
+func (s *stream) sequence(t *trace, name string, commands []lmb.Command) {
+	if s.capture == nil {
+		s.commands = append(s.commands, commands...)
+	} else {
+		index := s.capture.sequence(t.id, name, commands)
+		s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: index}})
+	}
+	for _, c := range t.cores {
+		s.held[c] = true
+	}
+	s.lost()
+}
+
+// CollectTrace gives a trace as bytes that LoadTrace takes in another process,
+// for a device of the same board. Buffers that its kernels use are known by
+// address: the other process must have them at the same ones.
+func CollectTrace(d *Device, id TraceID) ([]byte, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	t, err := d.findTrace(id)
+	if err != nil {
+		return nil, err
+	}
+	return lmb.Encode(&lmb.Image{
+		Origin: lmb.Origin{Tool: tool, Source: "trace"}, Targets: targets(d.board), Windows: windows(),
+		Sequences: []lmb.Sequence{{Name: loadName, Commands: t.load}, {Name: replayName, Commands: t.replay}},
+	})
+}
+
+// LoadTrace takes a trace from bytes, which CollectTrace gave, and loads it.
+func LoadTrace(q *CommandQueue, data []byte) (TraceID, error) {
+	d, err := q.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	if d.open != nil {
+		return 0, usage("trace %d is being captured", d.open.id)
+	}
+	image, err := lmb.Decode(slices.Clone(data))
+	if err != nil {
+		return 0, &hal.Fault{Code: hal.BadImage, Reason: fmt.Sprintf("trace: %v", err)}
+	}
+	t, err := d.adopt(image)
+	if err != nil {
+		return 0, err
+	}
+	t.id = TraceID(d.newID(t))
+	d.traces[t.id] = t
+	d.loadTrace(t)
+	return t.id, nil
+}
+
+// adopt checks that an image is a trace for this device.
+func (d *Device) adopt(image *lmb.Image) (*trace, error) {
+	q := image.Sequences
+	if len(q) != 2 || q[0].Name != loadName || q[1].Name != replayName || len(image.Tensors) != 0 || !slices.Equal(image.Windows, windows()) {
+		return nil, &hal.Fault{Code: hal.BadImage, Reason: "the image is no trace of CollectTrace"}
+	}
+	if got, want := image.Targets, targets(d.board); !slices.Equal(got, want) {
+		return nil, &hal.Fault{Code: hal.WrongDevice, Reason: "the trace is for " + got[0].Board + ", the device is " + d.board.Name}
+	}
+	t := &trace{load: q[0].Commands, replay: q[1].Commands}
+	for _, c := range slices.Concat(t.load, t.replay) {
+		if c.Opcode == gen.OpcodeCall {
+			return nil, &hal.Fault{Code: hal.BadImage, Reason: "the trace calls a sequence, which those of CollectTrace do not"}
+		}
+		if c.Opcode != gen.OpcodePoint {
+			continue
+		}
+		target, _ := fbs.UnpackTarget(c.Mask)
+		cores, ok := d.aimed(target)
+		if !ok {
+			return nil, &hal.Fault{Code: hal.BadImage, Reason: fmt.Sprintf("the trace reaches (%d,%d), which is no core", target.X, target.Y)}
+		}
+		t.cores = append(t.cores, cores...)
+	}
+	slices.SortFunc(t.cores, compareCores)
+	t.cores = slices.Compact(t.cores)
+	return t, nil
+}
+
+// aimed lists the cores that a target reaches.
+func (g *grid) aimed(t fbs.Target) ([]CoreCoord, bool) {
+	last, ok := g.core(boards.Tile{X: t.X, Y: t.Y})
+	first := last
+	if t.Multicast && ok {
+		first, ok = g.core(boards.Tile{X: t.XStart, Y: t.YStart})
+	}
+	if !ok {
+		return nil, false
+	}
+	list, err := g.cores(CoreRange{first, last})
+	return list, err == nil
+}
+
+// EnqueueTrace is ReplayTrace.
+func EnqueueTrace(q *CommandQueue, id TraceID, blocking bool) error {
+	d, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	return d.replayTrace("EnqueueTrace", id, blocking)
+}
+
+// ReplayTrace replays a trace. Blocking or not, what is enqueued afterwards
+// comes after it, and in an image there is no difference.
+func ReplayTrace(q *CommandQueue, id TraceID, blocking bool) error {
+	d, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer d.leave()
+	return d.replayTrace("ReplayTrace", id, blocking)
+}
+
+func (d *Device) replayTrace(name string, id TraceID, blocking bool) error {
+	if d.open != nil {
+		return usage("trace %d is being captured", d.open.id)
+	}
+	t, err := d.findTrace(id)
+	if err != nil {
+		return err
+	}
+	d.emit(Call{Name: name, Trace: uint64(id)}, func(s *stream) { s.replay(t) })
+	return d.wait(blocking)
+}
+
+// take notes that cores get other contents: traces that use them are no longer
+// in place.
+func (s *stream) take(cores []CoreCoord) {
+	s.launched = append(s.launched, cores...)
+	slices.SortFunc(s.launched, compareCores)
+	s.launched = slices.Compact(s.launched)
+	for id, other := range s.resident {
+		if _, shared := common(cores, other); shared {
+			delete(s.resident, id)
+		}
+	}
+}
+
+// ReleaseTrace ends a trace's life.
+func ReleaseTrace(d *Device, id TraceID) error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	if _, err := d.findTrace(id); err != nil {
+		return err
+	}
+	d.traces[id] = nil
+	delete(d.alive, uint64(id))
+	d.record(Call{Name: "ReleaseTrace", Trace: uint64(id)})
+	return nil
+}
+
+func (d *Device) findTrace(id TraceID) (*trace, error) {
+	t, known := d.traces[id]
+	switch {
+	case t != nil:
+		return t, nil
+	case known:
+		return nil, usage("trace %d is released", id)
+	case d.open != nil && d.open.id == id:
+		return nil, usage("trace %d is still being captured", id)
+	}
+	return nil, usage("trace %d is unknown on this device", id)
+}
