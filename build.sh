@@ -29,6 +29,7 @@ usage: ./build.sh COMMAND
   demo                    a first look: import a capture, look inside, replay it; needs only Go
   test [STEP...]          every check there is, or only the steps named; steps are
                             fmt vet gen kernels unit fuzz race arm64 purego cross guest
+                            bench
   qemu IMAGE [FLAGS]      replay IMAGE on an arm64 machine under QEMU that has an edu, an ivshmem
                             and an nvme device; FLAGS and exit status are lmrun's; files of -input
                             and -output are this machine's; what the devices kept lies in build/qemu
@@ -106,7 +107,7 @@ run() {
 
 cmd_test() {
 	local steps=("$@") before step
-	[[ $# -gt 0 ]] || steps=(fmt vet gen kernels unit fuzz race arm64 purego cross guest)
+	[[ $# -gt 0 ]] || steps=(fmt vet gen kernels unit fuzz race arm64 purego cross guest bench)
 	for step in "${steps[@]}"; do
 		declare -F "step_$step" >/dev/null || { warn "no step $step; ./build.sh help lists them"; exit 64; }
 	done
@@ -308,6 +309,12 @@ cmd_bench() {
 	"$out/bench" -dir "$out" "$@"
 }
 
+# Only that it runs: what it measures depends on the machine.
+step_bench() {
+	c_compiler || skip "$missing is not here"
+	cmd_bench
+}
+
 cmd_lint() {
 	step_fmt
 	step_vet
@@ -353,9 +360,9 @@ show() {
 	"$@"
 }
 
-# kernel NAME OUT [FLAGS]: one kernel; the result is the same to the byte
+# riscv NAME OUT [FLAGS]: one kernel of the tiles; the result is the same to the byte
 # wherever Debian's compiler is the same.
-kernel() {
+riscv() {
 	local name=$1 result=$2
 	shift 2
 	riscv64-unknown-elf-gcc -march=rv32im -mabi=ilp32 -O2 -ffreestanding -nostdlib -Wall -Werror "$@" \
@@ -369,11 +376,11 @@ cmd_kernels() {
 	rm -rf "$dir" && mkdir -p "$dir"
 	cd testdata/kernels
 	# The recordings' programs set the stack pointer where they were recorded to.
-	for name in twoop mlp; do kernel $name "$dir/$name.elf" -DSTACK=0xFFB01FF0; done
-	for name in sum copy matmul saxpy mcast; do kernel $name "$dir/$name.elf"; done
+	for name in twoop mlp; do riscv $name "$dir/$name.elf" -DSTACK=0xFFB01FF0; done
+	for name in sum copy matmul saxpy mcast; do riscv $name "$dir/$name.elf"; done
 	for name in noc_copy noc_gather noc_sem noc_start; do
-		kernel $name "$dir/${name}_wh.elf"
-		kernel $name "$dir/${name}_bh.elf" -DBLACKHOLE
+		riscv $name "$dir/${name}_wh.elf"
+		riscv $name "$dir/${name}_bh.elf" -DBLACKHOLE
 	done
 	mkdir "$dir/metal"
 	sh metal/src/build.sh "$dir/metal"

@@ -124,7 +124,11 @@ func (r *Replay) execute(sequence int) hal.Code {
 		code := hal.OK
 		switch c.Opcode {
 		case gen.OpcodeWrite:
-			if n := r.apertures[c.Window].StoreRun(commands[i:], &r.at); n > 0 {
+			n := uint64(0)
+			if c.Width >= 4 && c.Mask == fbs.WidthMask(c.Width) {
+				n = r.apertures[c.Window].StoreRun(commands[i:], &r.at)
+			}
+			if n > 0 {
 				i += int(n) - 1
 				done += n - 1
 			} else {

@@ -13,9 +13,7 @@
 //	                                failures ignored in the last run
 //	load COUNT                   -> TIME                       open, check, load, close
 //	hash COUNT                   -> TIME                       open, CRC-32C of the whole file, close
-//	frames SEQUENCE COUNT PERIOD FIFO -> COUNT, then COUNT times as 8-byte integers
-//
-// FIFO is a priority of SCHED_FIFO, 0: the ordinary scheduler.
+//	frames SEQUENCE COUNT PERIOD -> COUNT, then COUNT times as 8-byte integers
 #define _GNU_SOURCE
 #include "replay.h"
 
@@ -89,16 +87,9 @@ static void hash(const char *path, uint64_t count) {
 	printf("%lld\n", (long long)(now() - began));
 }
 
-static void priority(int fifo) {
-	struct sched_param p = {.sched_priority = fifo};
-	if (sched_setscheduler(0, fifo ? SCHED_FIFO : SCHED_OTHER, &p) != 0)
-		exit(fail(INTERNAL, strerror(errno)));
-}
-
-static void frames(struct replay *r, uint32_t sequence, uint64_t count, int64_t period, int fifo) {
+static void frames(struct replay *r, uint32_t sequence, uint64_t count, int64_t period) {
 	int64_t *took = calloc(count, sizeof *took);
 	memset(took, 0xff, count * sizeof *took); // every page present
-	priority(fifo);
 	int64_t next = now();
 	for (uint64_t i = 0; i < count; i++) {
 		next += period;
@@ -110,7 +101,6 @@ static void frames(struct replay *r, uint32_t sequence, uint64_t count, int64_t 
 			exit(fail(INTERNAL, "a frame failed"));
 		took[i] = now() - began;
 	}
-	priority(0);
 	printf("%llu\n", (unsigned long long)count);
 	fwrite(took, sizeof *took, count, stdout);
 	free(took);
@@ -118,7 +108,7 @@ static void frames(struct replay *r, uint32_t sequence, uint64_t count, int64_t 
 
 static int serve(const struct image *image, const char *path) {
 	char line[128];
-	unsigned long long a, b, c, d;
+	unsigned long long a, b, c;
 	struct replay r;
 	uint8_t *device = map_device(image);
 	if (!device || replay_load(&r, image, device) != DONE)
@@ -130,8 +120,8 @@ static int serve(const struct image *image, const char *path) {
 			load(path, device, a);
 		} else if (sscanf(line, "hash %llu", &a) == 1) {
 			hash(path, a);
-		} else if (sscanf(line, "frames %llu %llu %llu %llu", &a, &b, &c, &d) == 4 && a < image->reservation.sequences) {
-			frames(&r, a, b, c, d);
+		} else if (sscanf(line, "frames %llu %llu %llu", &a, &b, &c) == 3 && a < image->reservation.sequences) {
+			frames(&r, a, b, c);
 		} else if (sscanf(line, "pin %llu", &a) == 1) {
 			cpu_set_t set;
 			CPU_ZERO(&set);

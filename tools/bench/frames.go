@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"time"
@@ -41,9 +42,13 @@ func (b *bench) frameSetting(p *pair, busy bool, fifo int) error {
 	what := map[bool]string{false: "idle", true: "busy"}[busy]
 	if fifo > 0 {
 		what += ", FIFO"
-		if !mayFIFO() {
+	}
+	for _, s := range []*side{p.ours, p.c} {
+		if err := s.priority(fifo); errors.Is(err, unix.EPERM) {
 			b.add(row{Section: "frame of 10,000 writes", What: what, Note: "skipped: SCHED_FIFO is not permitted here"})
 			return nil
+		} else if err != nil {
+			return err
 		}
 	}
 	if busy {
@@ -61,7 +66,7 @@ func (b *bench) frameSetting(p *pair, busy bool, fifo int) error {
 	for chunk := range chunks {
 		for n := range 2 {
 			i := (n + chunk) % 2
-			times, err := [2]*side{p.ours, p.c}[i].frames(1, size, framePeriod, fifo)
+			times, err := [2]*side{p.ours, p.c}[i].frames(1, size, framePeriod)
 			if err != nil {
 				return err
 			}
@@ -122,17 +127,4 @@ func (b *bench) neighbour() (stop func(), err error) {
 		return nil, err
 	}
 	return stop, nil
-}
-
-// mayFIFO tries the scheduler out on a process that ends at once.
-func mayFIFO() bool {
-	command := exec.Command("sleep", "1")
-	if command.Start() != nil {
-		return false
-	}
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: framePriority}
-	err := unix.SchedSetAttr(command.Process.Pid, &attr, 0)
-	command.Process.Kill()
-	command.Wait()
-	return err == nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -173,77 +172,4 @@ func dropPages(path string) error {
 		return err
 	}
 	return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
-}
-
-// instructions counts what a register write takes with valgrind, where time is
-// too noisy for small differences.
-func (b *bench) instructions() error {
-	const section = "instructions"
-	if !b.full {
-		return nil
-	}
-	if _, err := exec.LookPath("valgrind"); err != nil {
-		b.add(row{Section: section, What: "32-bit register write", Note: "skipped: valgrind is not here"})
-		return nil
-	}
-	path, _, done, err := b.image("count", writesImage(10_000))
-	if err != nil {
-		return err
-	}
-	defer done()
-	r := row{Section: section, What: "32-bit register write", Unit: "instructions"}
-	for _, side := range []struct {
-		program string
-		result  **float64
-	}{{b.child, &r.Ours}, {b.cref, &r.C}} {
-		few, err := counted(path, side.program, 10)
-		if err != nil {
-			return err
-		}
-		many, err := counted(path, side.program, 110)
-		if err != nil {
-			return err
-		}
-		*side.result = value(float64(many-few) / (100 * 10_001))
-	}
-	r.Ratio = value(*r.Ours / *r.C)
-	b.add(r)
-	return nil
-}
-
-// counted is the number of instructions of a program that runs sequence 1 so
-// many times.
-func counted(path, program string, count int) (int64, error) {
-	m, err := newMemory(deviceSize)
-	if err != nil {
-		return 0, err
-	}
-	defer m.close()
-	log, err := os.CreateTemp("", "bench-valgrind")
-	if err != nil {
-		return 0, err
-	}
-	defer os.Remove(log.Name())
-	defer log.Close()
-	s, err := start(m, path, "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-file="+log.Name(), program)
-	if err != nil {
-		return 0, err
-	}
-	if _, err := s.ask("run", 1, count, 0); err != nil {
-		s.stop()
-		return 0, err
-	}
-	if err := s.stop(); err != nil {
-		return 0, err
-	}
-	text, err := os.ReadFile(log.Name())
-	if err != nil {
-		return 0, err
-	}
-	_, after, found := strings.Cut(string(text), "Collected : ")
-	if !found {
-		return 0, fmt.Errorf("valgrind counted nothing: %s", text)
-	}
-	number, _, _ := strings.Cut(after, "\n")
-	return strconv.ParseInt(strings.TrimSpace(number), 10, 64)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,8 +96,8 @@ func (s *side) ask(request string, arguments ...any) ([]int64, error) {
 }
 
 // frames gives the times of count runs of a sequence, one every period.
-func (s *side) frames(sequence, count int, period time.Duration, fifo int) ([]float64, error) {
-	if _, err := s.ask("frames", sequence, count, period.Nanoseconds(), fifo); err != nil {
+func (s *side) frames(sequence, count int, period time.Duration) ([]float64, error) {
+	if _, err := s.ask("frames", sequence, count, period.Nanoseconds()); err != nil {
 		return nil, err
 	}
 	took := make([]int64, count)
@@ -108,6 +109,30 @@ func (s *side) frames(sequence, count int, period time.Duration, fifo int) ([]fl
 		list[i] = float64(n)
 	}
 	return list, nil
+}
+
+// priority gives every thread of the program a priority of SCHED_FIFO, 0: the
+// ordinary scheduler. One thread alone is not enough: Go hands a goroutine that
+// it interrupts from thread to thread, and waits for the slowest.
+func (s *side) priority(fifo int) error {
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
+	if fifo > 0 {
+		attr.Policy, attr.Priority = unix.SCHED_FIFO, uint32(fifo)
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.command.Process.Pid))
+	if err != nil {
+		return err
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			return err
+		}
+		if err := unix.SchedSetAttr(id, &attr, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pair is both sides on one image and one memory.

@@ -71,7 +71,8 @@ func verdict(r *row) string {
 
 // print writes the rows as one aligned table, a title in front of each section.
 func print(w io.Writer, rows []row) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table strings.Builder
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	section := ""
 	fmt.Fprintln(t, "what\tunit\tours\tC\tratio\tspread\tgoal\t\tnote")
 	for i := range rows {
@@ -83,6 +84,9 @@ func print(w io.Writer, rows []row) {
 		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.What, r.Unit, text(r.Ours), text(r.C), text(r.Ratio), text(r.Spread), r.Goal, verdict(r), r.Note)
 	}
 	t.Flush()
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
 }
 
 func printJSON(w io.Writer, head []string, rows []row) error {

@@ -23,8 +23,8 @@ import (
 
 const memoryFile = 3 // the file descriptor of the device's memory
 
-// init keeps main on the first thread of the process: the one that is pinned,
-// gets the priority, and is looked at from outside.
+// init keeps main on the first thread of the process: the one that is pinned
+// and looked at from outside.
 func init() { goruntime.LockOSThread() }
 
 func main() {
@@ -131,7 +131,7 @@ func (c *child) serve() {
 }
 
 func (c *child) answer(words []string) {
-	var n [4]int
+	var n [3]int
 	for i, word := range words[1:] {
 		n[i], _ = strconv.Atoi(word)
 	}
@@ -154,7 +154,7 @@ func (c *child) answer(words []string) {
 		goruntime.ReadMemStats(&m)
 		say(1, number(int64(m.Mallocs))+" "+number(int64(m.NumGC))+"\n")
 	case "frames":
-		c.frames(n[0], n[1], int64(n[2]), n[3])
+		c.frames(n[0], n[1], int64(n[2]))
 	default:
 		end(&hal.Fault{Code: hal.Usage, Reason: words[0]})
 	}
@@ -211,12 +211,11 @@ func (c *child) hash(count int) {
 	say(1, number(now()-began)+"\n")
 }
 
-func (c *child) frames(sequence, count int, period int64, fifo int) {
+func (c *child) frames(sequence, count int, period int64) {
 	took := make([]int64, count)
 	for i := range took {
 		took[i] = -1 // every page present
 	}
-	priority(fifo)
 	var next unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &next); err != nil {
 		end(err)
@@ -231,21 +230,8 @@ func (c *child) frames(sequence, count int, period int64, fifo int) {
 		}
 		took[i] = now() - began
 	}
-	priority(0)
 	say(1, number(int64(count))+"\n")
 	say(1, unsafe.String((*byte)(unsafe.Pointer(unsafe.SliceData(took))), 8*count))
-}
-
-// priority gives the calling thread a priority of SCHED_FIFO, 0: the ordinary
-// scheduler.
-func priority(fifo int) {
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
-	if fifo > 0 {
-		attr.Policy, attr.Priority = unix.SCHED_FIFO, uint32(fifo)
-	}
-	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
-		end(err)
-	}
 }
 
 var opened = time.Now()
