@@ -10,9 +10,10 @@ import (
 )
 
 // Freeze makes the process ready for runs that allocate nothing: the arena is
-// locked into memory, every page of it present and private, the collector is off, GOMAXPROCS is fixed (a
-// fixed value ends Go's periodic look at the CPU limits, which opens files),
-// and the calling goroutine stays on its thread. The error is a *hal.Fault.
+// locked into memory with every page of it present and private, the collector
+// is off, GOMAXPROCS is fixed (a fixed value ends Go's periodic look at the CPU
+// limits, which opens files), the threads that Go may need exist, and the
+// calling goroutine stays on its thread. The error is a *hal.Fault.
 func (r *Replay) Freeze() error {
 	if len(r.arena) > 0 {
 		if err := unix.Mlock(r.arena); err != nil {
