@@ -39,3 +39,13 @@ func refusal(devices []hal.Device) string {
 	}
 	return ""
 }
+
+// refuser says who refuses accesses to these devices.
+func refuser(devices []hal.Device) string {
+	for _, device := range devices {
+		if _, ok := device.(*ttsim.Device); ok {
+			return "the simulator"
+		}
+	}
+	return "the device"
+}

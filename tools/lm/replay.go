@@ -293,6 +293,9 @@ func (f *replayFlags) progress() func(int) {
 // failed says which command failed, as the listing has it, and what was seen.
 func (s *session) failed(r runtime.Result) error {
 	text := fmt.Sprintf("%s: command %d", s.path, r.Command)
+	if r.Code == hal.Refused {
+		text = fmt.Sprintf("%s: %s refused command %d", s.path, refuser(s.devices), r.Command)
+	}
 	if r.Command < 0 {
 		text = s.path
 	} else if c := s.command(int(r.Command)); c != nil {
