@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,8 +32,11 @@ const (
 // machine is one boot.
 type machine struct {
 	kernel, lmrun string            // host paths
+	init          string            // host path of process 1, empty: lmrun
 	files         map[string][]byte // of the guest, by absolute path
-	args          []string          // lmrun's
+	args          []string          // of process 1
+	virt          string            // QEMU's machine, empty: virt
+	extra         []string          // further arguments of QEMU
 	drives        []string          // host files that are /dev/nvme1n1, n2, ...
 	dir           string            // gets initramfs, ivshmem.bin and nvme.img
 	trace         string            // host file for QEMU's trace of accesses, empty: none
@@ -91,7 +95,7 @@ func (m *machine) prepare() ([]string, error) {
 		return nil, err
 	}
 	args := []string{
-		"-M", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", strconv.Itoa(memory(size)), "-nographic", "-no-reboot", "-nic", "none",
+		"-M", cmp.Or(m.virt, "virt"), "-cpu", "cortex-a72", "-smp", "2", "-m", strconv.Itoa(memory(size)), "-nographic", "-no-reboot", "-nic", "none",
 		"-kernel", m.kernel, "-initrd", initrd, "-append", line,
 		// Guest memory begins at 1 GiB, beyond the 28 bits of edu's default mask.
 		"-device", "edu,addr=2,dma_mask=0xffffffffffffffff",
@@ -109,6 +113,7 @@ func (m *machine) prepare() ([]string, error) {
 			"-drive", fmt.Sprintf("if=none,id=out%d,format=raw,file=%s", i, escape(path)),
 			"-device", fmt.Sprintf("nvme-ns,bus=out,drive=out%d,nsid=%d", i, i+1))
 	}
+	args = append(args, m.extra...)
 	if m.trace != "" {
 		args = append(args, "-trace", "memory_region_ops_read", "-trace", "memory_region_ops_write", "-D", m.trace)
 	}
@@ -116,7 +121,7 @@ func (m *machine) prepare() ([]string, error) {
 }
 
 func (m *machine) writeInitramfs(path string) (size int, err error) {
-	init, err := os.ReadFile(m.lmrun)
+	init, err := os.ReadFile(cmp.Or(m.init, m.lmrun))
 	if err != nil {
 		return 0, err
 	}

@@ -39,7 +39,7 @@ func TestInitramfsIsTheSameForTheSameFiles(t *testing.T) {
 			t.Errorf("%s: got %x, want %x", h.Name, data, files["/"+h.Name])
 		}
 	}
-	if want := "dev proc sys input image.lmb init input/0"; strings.Join(names, " ") != want {
+	if want := "dev input proc sys tmp image.lmb init input/0"; strings.Join(names, " ") != want {
 		t.Errorf("got %v, want %s", names, want)
 	}
 }
