@@ -17,6 +17,7 @@ const (
 	BusFault            // a load or store was answered with a bus error
 	IO                  // reading or writing a file failed
 	DeadlinePassed      // a poll's condition did not hold in time
+	FrameLate           // a run took longer than its limit
 	ExpectFailed        // an expect's condition did not hold
 	CompareFailed       // a range of the device differs from the golden payload
 	Denied              // not permitted, or a bad signature
@@ -44,6 +45,7 @@ var codeTable = [codeCount]struct {
 	BusFault:       {71, "bus fault"},
 	IO:             {74, "input/output error"},
 	DeadlinePassed: {75, "poll deadline passed"},
+	FrameLate:      {75, "run took longer than its limit"},
 	ExpectFailed:   {76, "expect failed"},
 	CompareFailed:  {76, "golden mismatch"},
 	Denied:         {77, "not permitted"},

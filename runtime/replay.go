@@ -17,6 +17,8 @@ type Replay struct {
 	scopes    []Scope        // one a name
 	safe      int            // sequence that brings the device to rest, or -1
 	disabled  bool           // after a failure, until loaded anew
+	limit     int64          // nanoseconds that a run may take, 0: what its waits add up to
+	end       int64          // time at which this run is late, 0: never
 	deferred  Result         // first failure of policy Defer in this run
 	at        int32          // command being carried out
 	ignored   uint32         // failures of policy Ignore in this run
@@ -74,6 +76,11 @@ func (r *Replay) Output(tensor int) []byte {
 	return r.arena[t.ArenaOffset : t.ArenaOffset+t.Size]
 }
 
+// Limit makes runs fail with FrameLate that take longer than this, 0 for no
+// limit. Waits end in time; the clock is looked at before every command but a
+// Write, and so before the End. The sequence "safe" has no limit.
+func (r *Replay) Limit(nanoseconds int64) { r.limit = nanoseconds }
+
 // Run carries out a sequence. It allocates nothing and, on mapped devices,
 // makes no system call but for waiting. After a failure the sequence "safe"
 // runs, if the image has one, and the Replay stays disabled.
@@ -85,7 +92,11 @@ func (r *Replay) Run(sequence int) Result {
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
 	r.deferred, r.detail, r.ignored = Result{}, Result{}, 0
+	if r.limit != 0 {
+		r.end = r.devices[0].Now() + r.limit
+	}
 	code := r.guarded(sequence)
+	r.end = 0
 	if code == hal.OK && r.deferred.Code == hal.OK {
 		return Result{Ignored: r.ignored}
 	}
@@ -100,6 +111,19 @@ func (r *Replay) Run(sequence int) Result {
 		result.Safe, result.SafeRan = r.guarded(r.safe), true
 	}
 	return result
+}
+
+// late tells whether this run has taken longer than its limit.
+func (r *Replay) late() bool { return r.end != 0 && r.devices[0].Now() > r.end }
+
+// sleep lets a device's time pass, but not beyond the end of a limited run.
+func (r *Replay) sleep(device hal.Device, nanoseconds int64) {
+	if r.end != 0 {
+		nanoseconds = min(nanoseconds, r.end-r.devices[0].Now()+1)
+	}
+	if nanoseconds > 0 {
+		device.Sleep(nanoseconds)
+	}
 }
 
 func (r *Replay) inputsReady() bool {
@@ -119,54 +143,20 @@ func (r *Replay) execute(sequence int) hal.Code {
 	commands := r.view.Commands[s.First : s.First+s.Count]
 	done := uint64(0)
 	for i := 0; i < len(commands); i++ {
-		c := &commands[i]
+		c, run := &commands[i], uint64(0)
 		r.at = int32(s.First) + int32(i)
+		if c.Opcode == gen.OpcodeWrite && c.Width >= 4 && c.Mask == fbs.WidthMask(c.Width) {
+			run = r.apertures[c.Window].StoreRun(commands[i:], &r.at)
+		}
 		code := hal.OK
-		switch c.Opcode {
-		case gen.OpcodeWrite:
-			n := uint64(0)
-			if c.Width >= 4 && c.Mask == fbs.WidthMask(c.Width) {
-				n = r.apertures[c.Window].StoreRun(commands[i:], &r.at)
-			}
-			if n > 0 {
-				i += int(n) - 1
-				done += n - 1
-			} else {
-				code = r.write(c)
-			}
-		case gen.OpcodeCopyIn:
-			code = r.copyIn(c)
-		case gen.OpcodeCopyOut:
-			code = r.copyOut(c)
-		case gen.OpcodePoll:
-			code = r.settle(c, r.poll(c))
-		case gen.OpcodeExpect:
-			code = r.settle(c, r.expect(c))
-		case gen.OpcodeCompare:
-			code = r.settle(c, r.compare(c))
-		case gen.OpcodePoint:
-			target, _ := fbs.UnpackTarget(c.Mask)
-			code = r.device(c).Point(&r.apertures[c.Window], target, c.Value)
-		case gen.OpcodeFence:
-			hal.FenceStores()
-			if gen.FenceMode(c.Mode) == gen.FenceModeReadBack {
-				_, code = r.apertures[c.Window].Load(uint64(c.Offset), c.Width)
-			}
-		case gen.OpcodeDelay:
-			r.devices[0].Sleep(int64(c.Amount) * 1000)
-		case gen.OpcodeCall:
-			code = r.execute(int(c.Index))
-			if code == hal.OK {
-				r.at = int32(s.First) + int32(i)
-			}
-		case gen.OpcodeMark:
-			r.mark(c)
-		case gen.OpcodeEnd:
-			if done != c.Value {
-				code = hal.Internal
-			}
+		switch {
+		case run > 0:
+			i += int(run) - 1
+			done += run - 1
+		case c.Opcode == gen.OpcodeWrite:
+			code = r.write(c)
 		default:
-			code = hal.Internal
+			code = r.step(c, done)
 		}
 		if code != hal.OK {
 			return code
@@ -176,22 +166,85 @@ func (r *Replay) execute(sequence int) hal.Code {
 	return hal.OK
 }
 
+// step carries out a command that is not a Write, the done-th of its sequence.
+func (r *Replay) step(c *fbs.Command, done uint64) hal.Code {
+	if r.late() {
+		return hal.FrameLate
+	}
+	switch c.Opcode {
+	case gen.OpcodeCopyIn:
+		return r.copyIn(c)
+	case gen.OpcodeCopyOut:
+		return r.copyOut(c)
+	case gen.OpcodePoll:
+		return r.settle(c, r.poll(c))
+	case gen.OpcodeExpect:
+		return r.settle(c, r.expect(c))
+	case gen.OpcodeCompare:
+		return r.settle(c, r.compare(c))
+	case gen.OpcodePoint:
+		target, _ := fbs.UnpackTarget(c.Mask)
+		return r.device(c).Point(&r.apertures[c.Window], target, c.Value)
+	case gen.OpcodeFence:
+		return r.fence(c)
+	case gen.OpcodeDelay:
+		r.sleep(r.devices[0], int64(c.Amount)*1000)
+		return hal.OK
+	case gen.OpcodeCall:
+		return r.call(c)
+	case gen.OpcodeMark:
+		r.mark(c)
+		return hal.OK
+	case gen.OpcodeEnd:
+		if done == c.Value {
+			return hal.OK
+		}
+	}
+	return hal.Internal
+}
+
 func (r *Replay) device(c *fbs.Command) hal.Device {
 	return r.devices[r.view.Windows[c.Window].Device]
 }
 
+// load is one load that tells a device that is gone: all it reads is ones.
+func (r *Replay) load(c *fbs.Command) (uint64, hal.Code) {
+	loaded, code := r.apertures[c.Window].Load(uint64(c.Offset), c.Width)
+	if code == hal.OK && loaded == fbs.WidthMask(c.Width) && !r.device(c).Alive() {
+		code = hal.DeviceGone
+	}
+	return loaded, code
+}
+
 func (r *Replay) write(c *fbs.Command) hal.Code {
-	a, value := &r.apertures[c.Window], c.Value
+	value := c.Value
 	if gen.Source(c.Mode) == gen.SourceBusAddress {
 		value += r.apertures[c.Index].Bus
 	} else if c.Mask != fbs.WidthMask(c.Width) {
-		loaded, code := a.Load(uint64(c.Offset), c.Width)
+		loaded, code := r.load(c)
 		if code != hal.OK {
 			return code
 		}
 		value |= loaded &^ c.Mask
 	}
-	return a.Store(uint64(c.Offset), c.Width, value)
+	return r.apertures[c.Window].Store(uint64(c.Offset), c.Width, value)
+}
+
+func (r *Replay) fence(c *fbs.Command) (code hal.Code) {
+	hal.FenceStores()
+	if gen.FenceMode(c.Mode) == gen.FenceModeReadBack {
+		_, code = r.load(c)
+	}
+	return code
+}
+
+func (r *Replay) call(c *fbs.Command) hal.Code {
+	at := r.at
+	code := r.execute(int(c.Index))
+	if code == hal.OK {
+		r.at = at
+	}
+	return code
 }
 
 func (r *Replay) copyIn(c *fbs.Command) hal.Code {
@@ -226,30 +279,34 @@ func (r *Replay) copyOut(c *fbs.Command) hal.Code {
 // poll loads until the condition holds. The last load comes after the
 // deadline, so that a reader that was kept off the processor still looks once.
 func (r *Replay) poll(c *fbs.Command) hal.Code {
-	a, device := &r.apertures[c.Window], r.device(c)
-	loaded, code := a.Load(uint64(c.Offset), c.Width)
+	loaded, code := r.load(c)
 	if code != hal.OK || fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
 		return code
 	}
+	a, device := &r.apertures[c.Window], r.device(c)
 	deadline := device.Now() + int64(c.Amount)*1000
 	for {
 		if c.Index != 0 {
-			device.Sleep(int64(c.Index) * 1000)
+			r.sleep(device, int64(c.Index)*1000)
 		}
-		late := device.Now() >= deadline
+		lateForFrame := r.late()
+		late := lateForFrame || device.Now() >= deadline
 		loaded, code = a.Load(uint64(c.Offset), c.Width)
 		if code != hal.OK || fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
 			return code
 		}
 		if late {
 			r.saw(c, loaded)
+			if lateForFrame {
+				return hal.FrameLate
+			}
 			return hal.DeadlinePassed
 		}
 	}
 }
 
 func (r *Replay) expect(c *fbs.Command) hal.Code {
-	loaded, code := r.apertures[c.Window].Load(uint64(c.Offset), c.Width)
+	loaded, code := r.load(c)
 	if code == hal.OK && !fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
 		r.saw(c, loaded)
 		return hal.ExpectFailed
