@@ -89,8 +89,13 @@ func (v *View) TensorByName(name string) int {
 
 // Verify checks every byte of a file and gives the view of it. The view refers
 // to data, which must not change and must start at a multiple of 8 (a mapped
-// file does). The error is an *Error.
+// file does). A signature is checked for damage and not for who made it. The
+// error is an *Error.
 func Verify(data []byte) (*View, error) {
+	data, _, err := SplitSignature(data)
+	if err != nil {
+		return nil, err
+	}
 	envelope, err := verifyPreamble(data)
 	if err != nil {
 		return nil, err

@@ -41,18 +41,35 @@ func Open(path string) (*File, error) {
 
 // Verify checks every byte of the file. The error is a *hal.Fault.
 func (f *File) Verify() (view *fbs.View, err error) {
-	if code := f.verify(&view, &err); code != hal.OK {
-		return nil, &hal.Fault{Code: code, Reason: f.path + ": the file was cut short while it was read"}
-	}
-	if err != nil {
-		return nil, &hal.Fault{Code: hal.BadImage, Reason: f.path + ": " + err.Error()}
-	}
-	return view, nil
+	err = f.Check(func(data []byte) (err error) {
+		view, err = fbs.Verify(data)
+		return err
+	})
+	return view, err
 }
 
-func (f *File) verify(view **fbs.View, err *error) (code hal.Code) {
+// Check has a function look at the bytes of the file. Its error becomes a
+// *hal.Fault with the path of the file, as does a file that is cut short
+// meanwhile. An error without a code counts as a bad image.
+func (f *File) Check(check func(data []byte) error) error {
+	var err error
+	code := f.guarded(check, &err)
+	reason := "the file was cut short while it was read"
+	if code == hal.OK && err == nil {
+		return nil
+	}
+	if code == hal.OK {
+		code, reason = hal.BadImage, err.Error()
+		if fault, ok := err.(*hal.Fault); ok {
+			code, reason = fault.Code, fault.Reason
+		}
+	}
+	return &hal.Fault{Code: code, Reason: f.path + ": " + reason}
+}
+
+func (f *File) guarded(check func(data []byte) error, err *error) (code hal.Code) {
 	defer guard(debug.SetPanicOnFault(true), &code)
-	*view, *err = fbs.Verify(f.data)
+	*err = check(f.data)
 	return hal.OK
 }
 

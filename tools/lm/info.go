@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"fmt"
 	"os"
 	"strings"
@@ -19,6 +20,7 @@ import (
 type imageInfo struct {
 	Format      string          `json:"format"`
 	Bytes       int             `json:"bytes"`
+	SignedBy    string          `json:"signed_by,omitempty"` // public key in hex; lm verify --key holds it to be true
 	Origin      originInfo      `json:"origin"`
 	Targets     []targetInfo    `json:"targets"`
 	Reservation reservationInfo `json:"reservation"`
@@ -92,6 +94,9 @@ are stable.`,
 				return err
 			}
 			info := describe(view, len(file.Bytes()))
+			if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
+				info.SignedBy = hex.EncodeToString(signature.Key)
+			}
 			if asJSON {
 				printJSON(os.Stdout, info)
 			} else {
@@ -156,7 +161,9 @@ func describeSequence(view *fbs.View, index int) sequenceInfo {
 			info.BytesIn += uint64(c.Amount)
 		case gen.OpcodeCopyOut, gen.OpcodeCompare:
 			info.BytesOut += uint64(c.Amount)
-		case gen.OpcodePoll, gen.OpcodeDelay:
+		case gen.OpcodePoll: // may begin its last interval just before the deadline
+			info.WaitUs += uint64(c.Amount) + uint64(c.Index)
+		case gen.OpcodeDelay:
 			info.WaitUs += uint64(c.Amount)
 		case gen.OpcodeCall:
 			info.WaitUs += describeSequence(view, int(c.Index)).WaitUs
@@ -174,6 +181,9 @@ func (i *imageInfo) String() string {
 		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, a...))
 	}
 	line("image", "format %s, %d bytes, %d of them payload", i.Format, i.Bytes, i.Reservation.PayloadBytes)
+	if i.SignedBy != "" {
+		line("signed", "by %s, unless lm verify --key says otherwise", i.SignedBy)
+	}
 	made := ""
 	if i.Origin.Time != 0 {
 		made = ", " + time.Unix(int64(i.Origin.Time), 0).UTC().Format(time.RFC3339)
@@ -239,14 +249,20 @@ func opcodeText(counts map[string]int) string {
 
 func verifyCommand() *cobra.Command {
 	var asJSON bool
-	var name string
+	var name, keys string
 	c := &cobra.Command{
 		Use:   "verify IMAGE.lmb",
 		Short: "check an image as a target would before its first store",
 		Long: `Verify checks every byte of an image: sizes, checksums, references, every
-command; then every access against what the board accepts. Nothing is opened.`,
+command; then every access against what the board accepts. No device is opened.
+With --key, before all that, that one of these public keys signed the file.`,
 		Args: one("image"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if keys != "" {
+				if err := checkSignature(args[0], keys); err != nil {
+					return err
+				}
+			}
 			_, view, err := verified(args[0])
 			if err != nil {
 				return err
@@ -263,6 +279,7 @@ command; then every access against what the board accepts. Nothing is opened.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	c.Flags().StringVar(&keys, "key", "", "file of public keys in hex, one a line")
 	c.Flags().StringVar(&name, "board", "", "the board it must be for (default: the one in the image)")
 	return c
 }

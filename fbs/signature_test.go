@@ -1,0 +1,78 @@
+package fbs_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+)
+
+// signedFile is a good image with a signature block behind it.
+func signedFile(t *testing.T) (image, file []byte) {
+	t.Helper()
+	image = encode(t, sample())
+	key, value := bytes.Repeat([]byte{0x11}, 32), bytes.Repeat([]byte{0x22}, 64)
+	file = append(bytes.Clone(image), fbs.SignatureBlock(key, value)...)
+	return image, file
+}
+
+func TestSignedFileIsReadLikeItsImage(t *testing.T) {
+	image, file := signedFile(t)
+	want, err := fbs.Verify(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Commands) != len(want.Commands) || !bytes.Equal(got.Payload, want.Payload) {
+		t.Error("the signed file has another image in it")
+	}
+	part, signature, err := fbs.SplitSignature(file)
+	if err != nil || !bytes.Equal(part, image) || signature == nil {
+		t.Fatalf("%v, %v", signature, err)
+	}
+	if signature.Key[0] != 0x11 || len(signature.Key) != 32 || signature.Value[63] != 0x22 || len(signature.Value) != 64 {
+		t.Errorf("%x", signature)
+	}
+	if _, signature, err := fbs.SplitSignature(image); signature != nil || err != nil {
+		t.Errorf("an image without a signature has %v, %v", signature, err)
+	}
+}
+
+func TestEveryFlippedBitAndTruncationOfASignatureIsRefused(t *testing.T) {
+	image, file := signedFile(t)
+	for bit := 8 * len(image); bit < 8*len(file); bit++ {
+		file[bit/8] ^= 1 << (bit % 8)
+		if _, err := fbs.Verify(file); err == nil {
+			t.Errorf("bit %d of byte %d of the signature flipped: accepted", bit%8, bit/8-len(image))
+		}
+		file[bit/8] ^= 1 << (bit % 8)
+	}
+	for size := len(image) + 1; size < len(file); size++ {
+		if _, err := fbs.Verify(file[:size]); err == nil {
+			t.Errorf("cut to %d bytes of the signature: accepted", size-len(image))
+		}
+	}
+	if _, err := fbs.Verify(append(bytes.Clone(file), 0)); err == nil {
+		t.Error("a byte behind the signature: accepted")
+	}
+	if _, err := fbs.Verify(append(bytes.Clone(file), file[len(image):]...)); err == nil {
+		t.Error("two signatures: accepted")
+	}
+}
+
+func TestReservedBytesOfASignatureAreZero(t *testing.T) {
+	image, _ := signedFile(t)
+	block := fbs.SignatureBlock(make([]byte, 32), make([]byte, 64))
+	block[20] = 1
+	sum := fbs.Checksum(block[12:])
+	for i := range 4 {
+		block[8+i] = byte(sum >> (8 * i))
+	}
+	if _, err := fbs.Verify(append(bytes.Clone(image), block...)); err == nil || !strings.Contains(err.Error(), "reserved") {
+		t.Errorf("%v", err)
+	}
+}

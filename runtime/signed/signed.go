@@ -1,0 +1,80 @@
+// Package signed tells whether a file was signed by somebody who is believed.
+// It is apart from package runtime because Ed25519 and SHA-512 are larger than
+// all the rest of a target.
+package signed
+
+import (
+	"crypto/ed25519"
+	"crypto/sha512"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/hal"
+)
+
+// KeyDigits are the hex digits of a public key in text.
+const KeyDigits = 2 * ed25519.PublicKeySize
+
+// Keys are the public keys that are believed.
+type Keys []ed25519.PublicKey
+
+// ParseKeys reads public keys: one a line of 64 hex digits, empty lines and
+// lines that begin with # apart. No key at all is an error, as nothing could
+// ever be believed. The error is a *hal.Fault.
+func ParseKeys(text string) (keys Keys, err error) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		key, ok := parseKey(line)
+		if !ok {
+			return nil, &hal.Fault{Code: hal.Denied, Reason: "a public key is 64 hex digits, not " + fbs.Quote(line)}
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, &hal.Fault{Code: hal.Denied, Reason: "no public key; one is 64 hex digits"}
+	}
+	return keys, nil
+}
+
+func parseKey(digits string) (ed25519.PublicKey, bool) {
+	if len(digits) != KeyDigits {
+		return nil, false
+	}
+	key := make(ed25519.PublicKey, ed25519.PublicKeySize)
+	for i := range digits {
+		digit := strings.IndexByte("0123456789abcdef", digits[i]|0x20)
+		if digit < 0 {
+			return nil, false
+		}
+		key[i/2] = key[i/2]<<4 | byte(digit)
+	}
+	return key, true
+}
+
+// Check refuses a file that none of the keys has signed. It reads nothing of
+// the image but its size and its bytes as such. The error is a *hal.Fault.
+func (k Keys) Check(data []byte) error {
+	image, signature, err := fbs.SplitSignature(data)
+	switch {
+	case err != nil:
+		return denied(err.Error())
+	case signature == nil:
+		return denied("the file is not signed, or not whole; `lm sign` signs one")
+	}
+	digest := sha512.Sum512(image)
+	for _, key := range k {
+		if string(key) != string(signature.Key) {
+			continue
+		}
+		if ed25519.Verify(key, digest[:], signature.Value) {
+			return nil
+		}
+		return denied("the signature does not hold: the file was changed after it was signed")
+	}
+	return denied("signed by a key that is not among those given")
+}
+
+func denied(reason string) error { return &hal.Fault{Code: hal.Denied, Reason: reason} }

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/runtime/signed"
+
+	"github.com/spf13/cobra"
+)
+
+func signCommand() *cobra.Command {
+	var private, out, fresh string
+	c := &cobra.Command{
+		Use:   "sign --key KEY.pem IMAGE.lmb",
+		Short: "sign an image, for targets that replay signed ones only",
+		Long: `Sign puts an Ed25519 signature of the whole image behind it; a signature that is
+there is replaced. A target believes a file when it is run as lmrun -key KEYS,
+where KEYS is a file of public keys in hex, one a line. lm verify --key KEYS is
+the same check on the host.
+
+The key is a PKCS #8 file in PEM, as openssl genpkey -algorithm ed25519 writes
+it. --new-key makes one, which only its owner can read, and with the ending .pub
+beside it the public key for KEYS.`,
+		Example: `  lm sign --new-key release.pem
+  lm sign --key release.pem model.lmb
+  lmrun -key release.pem.pub -device pci:1e52:401e model.lmb`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if (fresh != "") == (len(args) == 1 && private != "") || len(args) > 1 || fresh != "" && private+out != "" {
+				return usage("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; lm sign --help tells more")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if fresh != "" {
+				return newKey(fresh)
+			}
+			if out == "" {
+				out = args[0]
+			}
+			return sign(args[0], private, out)
+		},
+	}
+	c.Flags().StringVar(&private, "key", "", "file of the private key")
+	c.Flags().StringVarP(&out, "out", "o", "", "file to write (default: the image itself)")
+	c.Flags().StringVar(&fresh, "new-key", "", "make a key and write it to this file and its .pub")
+	return c
+}
+
+// newKey writes a new private key and its public one. A key that is there is
+// not replaced: nothing could make it again.
+func newKey(path string) error {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return err
+	}
+	if err := create(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		return err
+	}
+	if err := create(path+".pub", []byte(hex.EncodeToString(public)+"\n"), 0o644); err != nil {
+		os.Remove(path)
+		return err
+	}
+	fmt.Printf("%s signs, and is to be kept secret; %s.pub goes to the targets\n", path, path)
+	return nil
+}
+
+func create(path string, data []byte, mode os.FileMode) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, os.ErrExist) {
+		return usage("%s is there and is not replaced", path)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	return errors.Join(err, file.Close())
+}
+
+func sign(path, keyPath, out string) error {
+	key, err := privateKey(keyPath)
+	if err != nil {
+		return err
+	}
+	file, _, err := verified(path)
+	if err != nil {
+		return err
+	}
+	image, _, err := fbs.SplitSignature(file.Bytes())
+	if err != nil {
+		return err
+	}
+	digest := sha512.Sum512(image)
+	public := key.Public().(ed25519.PublicKey)
+	whole := append(bytes.Clone(image), fbs.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
+	if err := writeFile(out, whole); err != nil {
+		return err
+	}
+	fmt.Printf("%s: signed by %x\n", out, public)
+	return nil
+}
+
+func privateKey(path string) (ed25519.PrivateKey, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, usage("%s is no private key in PEM (PKCS #8); lm sign --new-key makes one", path)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, usage("%s: %v", path, err)
+	}
+	private, ok := key.(ed25519.PrivateKey)
+	if !ok {
+		return nil, usage("%s is a key of another kind than Ed25519; lm sign --new-key makes one", path)
+	}
+	return private, nil
+}
+
+// checkSignature refuses a file that no key in a file of public keys signed.
+func checkSignature(path, keysPath string) error {
+	text, err := os.ReadFile(keysPath)
+	if err != nil {
+		return err
+	}
+	keys, err := signed.ParseKeys(string(text))
+	if err != nil {
+		return wrong(hal.CodeOf(err), "%s: %s", keysPath, err.(*hal.Fault).Reason)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := keys.Check(data); err != nil {
+		return wrong(hal.CodeOf(err), "%s: %s", path, err.(*hal.Fault).Reason)
+	}
+	return nil
+}
