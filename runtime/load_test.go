@@ -91,6 +91,13 @@ func TestFileWithADefectIsRefusedWithItsPath(t *testing.T) {
 	if _, err := file.Verify(); hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), path) {
 		t.Error(err)
 	}
+	denied := &hal.Fault{Code: hal.Denied, Reason: "not signed"}
+	if err := file.Check(func([]byte) error { return denied }); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), path+": not signed") {
+		t.Error(err)
+	}
+	if err := file.Check(func(data []byte) error { return nil }); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestNothingIsStoredBeforeAllIsChecked has a first command that is fine and a

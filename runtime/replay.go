@@ -189,6 +189,9 @@ func (r *Replay) step(c *fbs.Command, done uint64) hal.Code {
 		return r.fence(c)
 	case gen.OpcodeDelay:
 		r.sleep(r.devices[0], int64(c.Amount)*1000)
+		if r.late() {
+			return hal.FrameLate
+		}
 		return hal.OK
 	case gen.OpcodeCall:
 		return r.call(c)

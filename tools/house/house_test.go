@@ -25,7 +25,9 @@ var imports = map[string]string{
 	"hal":     "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv sync/atomic time unsafe",
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal github.com/google/flatbuffers/go " +
 		"golang.org/x/sys/unix math runtime runtime/debug strconv unsafe",
-	"tools/lmrun": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime golang.org/x/sys/unix strconv strings syscall",
+	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings", // with -tags signed only
+	"tools/lmrun": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime lightmetal/runtime/signed " +
+		"golang.org/x/sys/unix strconv strings sync/atomic syscall unsafe",
 }
 
 // unsafeFiles are the files of the target world that may import unsafe.
@@ -33,6 +35,7 @@ var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", "fbs/verify_commands.go", // structs read in place
 	"hal/access_generic.go", // device memory
 	"runtime/seal.go",       // one system call
+	"tools/lmrun/ring.go",   // counters in shared memory
 }
 
 // linked is what lmrun may link beyond the standard library and itself.

@@ -15,11 +15,16 @@ usage: lmrun [flags] IMAGE.lmb
   -device DEVICE      pci:VVVV:DDDD or pci:DDDD:BB:DD.F; once for each target of the
                       image, in order; default: by the PCI ids in the image
   -sequence NAME      sequence to run; default: main
-  -input NAME=FILE    raw bytes of an input tensor; default: what was recorded
-  -output NAME=FILE   where to write an output tensor, raw bytes
-  -loop N             run N times; default: 1
+  -input NAME=FILE    raw bytes of an input tensor; default: what was recorded. A pipe gives
+                      each run its own, until it ends; so does ring:FILE, in shared memory
+  -output NAME=FILE   where to write an output tensor, raw bytes: a file after the last run,
+                      a pipe or ring:FILE after each
+  -loop N             run N times, or forever; default: 1
+  -deadline TIME      a run that takes longer, such as 20ms, fails after the sequence safe
+  -watchdog DEV[=S]   feed a watchdog after each run, with a timeout of S seconds; on success
+                      it is stopped, after a failure it resets the machine
   -window N           hardware window to use for every TLB window
-  -seal               forbid every system call that could allocate, map or open
+  -seal               forbid every system call that could allocate, map or open` + keyUsage + `
   -json               one JSON object on standard output, on failure too
   -help               this text
 
@@ -36,7 +41,10 @@ type options struct {
 	sequence string
 	inputs   []binding
 	outputs  []binding
-	loop     uint64
+	loop     uint64 // 0: forever
+	deadline int64  // nanoseconds, 0: none
+	watchdog string
+	key      string
 	window   int // runtime.AnySlot: the choice of image and device
 	seal     bool
 	json     bool
@@ -114,10 +122,20 @@ func (o *options) set(name, value string) error {
 		}
 	case "loop":
 		n, err := strconv.ParseUint(value, 10, 64)
-		if err != nil || n == 0 {
-			return bad("-loop takes a number from 1 on, not " + value)
+		if (err != nil || n == 0) && value != "forever" {
+			return bad("-loop takes a number from 1 on or forever, not " + value)
 		}
 		o.loop = n
+	case "deadline":
+		ns, ok := duration(value)
+		if !ok {
+			return bad("-deadline takes a time such as 500us, 20ms or 1s, not " + value)
+		}
+		o.deadline = ns
+	case "watchdog":
+		o.watchdog = value
+	case "key":
+		o.key = value
 	case "window":
 		n, err := strconv.ParseUint(value, 10, 16)
 		if err != nil {
@@ -128,6 +146,15 @@ func (o *options) set(name, value string) error {
 		return bad("unknown flag -" + name + "; lmrun -help lists the flags")
 	}
 	return nil
+}
+
+// duration reads a whole number of us, ms or s, of an hour at most.
+func duration(text string) (ns int64, ok bool) {
+	digits := strings.TrimRight(text, "ums")
+	n, err := strconv.ParseUint(digits, 10, 32)
+	unit := map[string]uint64{"us": 1e3, "ms": 1e6, "s": 1e9}[text[len(digits):]]
+	const hour = 3600e9
+	return int64(n * unit), err == nil && n*unit > 0 && n*unit <= hour
 }
 
 func bad(reason string) error { return &hal.Fault{Code: hal.Usage, Reason: reason} }

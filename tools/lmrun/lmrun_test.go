@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/sha512"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 )
@@ -77,6 +81,7 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		{65, "an image is a file", []string{"/dev/null"}},
 		{65, "an image is a file", []string{pipe}},
 		{66, "no such file", []string{"none.lmb"}},
+		{77, "cannot check signatures", []string{"-key", "key.pub", image}},
 		{69, "no such device", []string{"-device", "pci:ffff:00:00.0", image}},
 	} {
 		stdout, stderr, exit := lmrun(t, test.args...)
@@ -115,13 +120,19 @@ func TestCommandLines(t *testing.T) {
 			o.inputs, o.outputs = []binding{{"a", "b=c"}}, []binding{{"d", "e"}}
 		})},
 		{"-window 12 -seal --json x.lmb", with(func(o *options) { o.window, o.seal, o.json = 12, true, true })},
+		{"-loop forever -deadline 20ms x.lmb", with(func(o *options) { o.loop, o.deadline = 0, 20_000_000 })},
+		{"-deadline 1500us -watchdog /dev/watchdog0=5 -key k x.lmb", with(func(o *options) {
+			o.deadline, o.watchdog, o.key = 1_500_000, "/dev/watchdog0=5", "k"
+		})},
+		{"-deadline 3600s x.lmb", with(func(o *options) { o.deadline = 3600e9 })},
 		{"-h", with(func(o *options) { o.help, o.image = true, "" })},
 	} {
 		if got, err := parse(strings.Fields(test.line)); err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, %v", test.line, got, err)
 		}
 	}
-	for _, line := range []string{"", "-loop 0 x", "-loop -1 x", "-loop x x", "-window x x", "-window 65536 x", "-input a x", "-input =b x", "-output a= x", "-loop", "a b"} {
+	for _, line := range []string{"", "-loop 0 x", "-loop -1 x", "-loop x x", "-window x x", "-window 65536 x", "-input a x", "-input =b x", "-output a= x", "-loop", "a b",
+		"-deadline 0ms x", "-deadline 20 x", "-deadline ms x", "-deadline 20mss x", "-deadline 3601s x", "-deadline -1s x", "-deadline 4294967295s x"} {
 		if _, err := parse(strings.Fields(line)); hal.CodeOf(err) != hal.Usage {
 			t.Errorf("%q: %v", line, err)
 		}
@@ -159,5 +170,55 @@ func TestReportOfARun(t *testing.T) {
 		if object[field] != want {
 			t.Errorf("%s: %v, want %v", field, object[field], want)
 		}
+	}
+}
+
+// TestRunnerBuiltForSignaturesReplaysNoOtherFile builds lmrun with -tags
+// signed. Behind the signature comes the device, which is not there.
+func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
+	dir := t.TempDir()
+	runner, keyFile := filepath.Join(dir, "lmrun"), filepath.Join(dir, "keys")
+	if out, err := exec.Command("go", "build", "-tags", "signed", "-o", runner, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	public := key.Public().(ed25519.PublicKey)
+	write := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	plain, err := os.ReadFile(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := sha512.Sum512(plain)
+	signed := append(bytes.Clone(plain), fbs.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
+	changed := bytes.Clone(signed)
+	changed[len(plain)/2] ^= 1
+	write("keys", fmt.Appendf(nil, "%x\n", []byte(public)))
+	for _, test := range []struct {
+		name, path, keys, want string
+		exit                   int
+	}{
+		{"signed", write("signed.lmb", signed), keyFile, "no such device", 69},
+		{"changed", write("changed.lmb", changed), keyFile, "does not hold", 77},
+		{"unsigned", image, keyFile, "not signed", 77},
+		{"no image at all", write("junk.lmb", []byte("junk")), keyFile, "not signed", 77},
+		{"of another key", write("signed2.lmb", signed), write("other", []byte(strings.Repeat("00", 32))), "not among", 77},
+		{"no key", image, write("empty", nil), "no public key", 77},
+		{"no file of keys", image, filepath.Join(dir, "none"), "no such file", 66},
+	} {
+		c := exec.Command(runner, "-key", test.keys, "-device", "pci:ffff:00:00.0", test.path)
+		out, _ := c.CombinedOutput()
+		if c.ProcessState.ExitCode() != test.exit || !strings.Contains(string(out), test.want) {
+			t.Errorf("%s: exit %d, %s; want %d, %s", test.name, c.ProcessState.ExitCode(), out, test.exit, test.want)
+		}
+	}
+	help, _ := exec.Command(runner, "-help").Output()
+	if !strings.Contains(string(help), "-key FILE") || strings.Contains(usage, "-key") {
+		t.Error("-key stands in the help of one that cannot, or not in that of one that can")
 	}
 }

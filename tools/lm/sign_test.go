@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSignedImageIsVerifiedByItsKeyAlone(t *testing.T) {
+	dir := t.TempDir()
+	ours, theirs := filepath.Join(dir, "ours.pem"), filepath.Join(dir, "theirs.pem")
+	for _, path := range []string{ours, theirs} {
+		if exit, _, stderr := lm(t, "sign", "--new-key", path); exit != 0 {
+			t.Fatal(stderr)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the private key has mode %v, %v", info.Mode(), err)
+		}
+	}
+	image := assemble(t, edu+"main:\n  write.4 r+0x8 0x5\n")
+	plain, _ := os.ReadFile(image)
+	signed := filepath.Join(dir, "signed.lmb")
+	check := func(want int, reason string, args ...string) string {
+		t.Helper()
+		exit, stdout, stderr := lm(t, args...)
+		if exit != want || !strings.Contains(stderr, reason) {
+			t.Errorf("lm %v: exit %d, %s; want %d, %s", args, exit, stderr, want, reason)
+		}
+		return stdout
+	}
+	check(77, "not signed", "verify", "--key", ours+".pub", image)
+	check(0, "", "sign", "--key", ours, "-o", signed, image)
+	check(0, "", "verify", "--key", ours+".pub", signed)
+	check(0, "", "verify", signed)
+	check(77, "not among", "verify", "--key", theirs+".pub", signed)
+	if now, _ := os.ReadFile(image); !bytes.Equal(now, plain) {
+		t.Error("-o changed the image itself")
+	}
+	// What an image is and does is the same; who signed it is told.
+	dumped := check(0, "", "dump", image)
+	if check(0, "", "dump", signed) != dumped {
+		t.Error("a signed image prints otherwise")
+	}
+	var info struct {
+		SignedBy string `json:"signed_by"`
+	}
+	public, _ := os.ReadFile(ours + ".pub")
+	if err := json.Unmarshal([]byte(check(0, "", "info", "--json", signed)), &info); err != nil || info.SignedBy+"\n" != string(public) {
+		t.Errorf("%v, %v", info, err)
+	}
+	// Signing again replaces the signature, by the same key to the same bytes.
+	first, _ := os.ReadFile(signed)
+	check(0, "", "sign", "--key", theirs, signed)
+	check(0, "", "verify", "--key", theirs+".pub", signed)
+	check(0, "", "sign", "--key", ours, signed)
+	if again, _ := os.ReadFile(signed); !bytes.Equal(again, first) || len(first) != len(plain)+128 {
+		t.Error("signing again gives other bytes")
+	}
+}
+
+func TestSignRefusesWhatItCannotSignOrSignWith(t *testing.T) {
+	dir := t.TempDir()
+	key := filepath.Join(dir, "key.pem")
+	if exit, _, stderr := lm(t, "sign", "--new-key", key); exit != 0 {
+		t.Fatal(stderr)
+	}
+	image := assemble(t, edu+"main:\n  write.4 r+0x8 0x5\n")
+	// openssl genpkey -algorithm x25519
+	const otherKind = `-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VuBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
+-----END PRIVATE KEY-----
+`
+	for _, test := range []struct {
+		exit   int
+		reason string
+		args   []string
+	}{
+		{64, "is there and is not replaced", []string{"--new-key", key}},
+		{64, "or --new-key KEY.pem alone", []string{}},
+		{64, "or --new-key KEY.pem alone", []string{image}},
+		{64, "or --new-key KEY.pem alone", []string{"--key", key}},
+		{64, "or --new-key KEY.pem alone", []string{"--key", key, "--new-key", key + "2", image}},
+		{64, "or --new-key KEY.pem alone", []string{"--key", key, image, image}},
+		{64, "no private key in PEM", []string{"--key", key + ".pub", image}},
+		{64, "another kind than Ed25519", []string{"--key", write(t, "x", otherKind), image}},
+		{64, "no private key in PEM", []string{"--key", write(t, "x", "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"), image}},
+		{65, "not a Light Metal image", []string{"--key", key, write(t, "x.lmb", strings.Repeat("x", 200))}},
+		{66, "no such file", []string{"--key", key, filepath.Join(dir, "none.lmb")}},
+		{66, "no such file", []string{"--key", filepath.Join(dir, "none"), image}},
+	} {
+		if exit, _, stderr := lm(t, append([]string{"sign"}, test.args...)...); exit != test.exit || !strings.Contains(stderr, test.reason) {
+			t.Errorf("lm sign %v: exit %d, %s; want %d, %s", test.args, exit, stderr, test.exit, test.reason)
+		}
+	}
+}
+
+func TestWorstWaitCountsTheLastInterval(t *testing.T) {
+	image := assemble(t, edu+"main:\n  poll.4 r+0x20 & 0x1 == 0x0 within 10ms every 3ms\n  delay 1ms\n  call sub\nsub:\n  delay 500us\n")
+	_, stdout, _ := lm(t, "info", "--json", image)
+	var info struct {
+		Sequences []struct {
+			WaitMaxUs int `json:"wait_max_us"`
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &info); err != nil || info.Sequences[0].WaitMaxUs != 14_500 {
+		t.Errorf("%v, %+v", err, info)
+	}
+}

@@ -1,0 +1,387 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+)
+
+// adder is an image whose one output is its input and what an earlier run left
+// behind it.
+const adder = `lightmetal 1
+target ivshmem 1af4:1110 bar2 0x100000
+window m bar2 offset 0x0 size 0x100000
+tensor a input uint32[4]
+tensor b input uint32[1] = uint32 7
+tensor d output uint32[5]
+main:
+  copy.4 m+0x100 <- a[0:16]
+  copy.4 m+0x110 <- b[0:4]
+  copy.4 d[0:20] <- m+0x100
+bad:
+  expect.4 m+0x0 == 0x1
+slow:
+  delay 1ms
+`
+
+const frameBytes, resultBytes = 16, 20
+
+func loaded(t *testing.T) *runtime.Replay {
+	t.Helper()
+	image, err := listing.Parse("adder.lms", []byte(adder), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := runtime.Load(view, runtime.AnySlot, mock.New(&boards.Ivshmem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// waiter is a clock whose sleep really gives others a chance.
+type waiter struct{ *mock.Device }
+
+func (waiter) Sleep(nanoseconds int64) {
+	t := syscall.NsecToTimespec(nanoseconds)
+	_ = syscall.Nanosleep(&t, nil)
+}
+
+// frameRuns does what replay does from Load on.
+func frameRuns(t *testing.T, line string) outcome {
+	t.Helper()
+	o, err := parse(append(strings.Fields(line), "x.lmb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := prepareFrames(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
+	if err != nil {
+		return outcome{err: err}
+	}
+	end := f.loop(o.loop)
+	for _, s := range append(f.inputs, f.outputs...) {
+		if s.fd >= 0 {
+			syscall.Close(s.fd) // as the end of the process would
+		}
+	}
+	return end
+}
+
+// frameData are n inputs, each unlike the others, and the results they give.
+func frameData(n int) (inputs, results []byte) {
+	for i := range n {
+		frame := make([]byte, frameBytes)
+		for j := range 4 {
+			binary.LittleEndian.PutUint32(frame[4*j:], uint32(i*1000+j))
+		}
+		inputs = append(inputs, frame...)
+		results = append(append(results, frame...), 7, 0, 0, 0)
+	}
+	return inputs, results
+}
+
+func fifo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// feed writes data into a pipe, collect reads one to its end.
+func feed(path string, data []byte) { go func() { _ = os.WriteFile(path, data, 0) }() }
+
+func collect(path string) <-chan []byte {
+	all := make(chan []byte, 1)
+	go func() {
+		data, _ := os.ReadFile(path)
+		all <- data
+	}()
+	return all
+}
+
+func TestPipesGiveEachRunItsData(t *testing.T) {
+	const frames = 300 // more than the pipes hold
+	inputs, results := frameData(frames)
+	in, out := fifo(t), fifo(t)
+	feed(in, inputs)
+	got := collect(out)
+	end := frameRuns(t, "-loop forever -input a="+in+" -output d="+out)
+	if end.err != nil || end.result.Code != hal.OK || end.runs != frames {
+		t.Fatalf("%+v", end)
+	}
+	if data := <-got; !bytes.Equal(data, results) {
+		t.Errorf("%d bytes came back, not those of %d frames", len(data), frames)
+	}
+}
+
+func TestPipeThatEndsWithinARunsDataIsAnError(t *testing.T) {
+	inputs, _ := frameData(3)
+	in := fifo(t)
+	feed(in, inputs[:len(inputs)-1])
+	end := frameRuns(t, "-loop forever -input a="+in)
+	if hal.CodeOf(end.err) != hal.BadTensor || end.runs != 2 {
+		t.Errorf("%+v", end)
+	}
+	// One input has data for a run, the other has not.
+	in, other := fifo(t), fifo(t)
+	feed(in, inputs)
+	feed(other, make([]byte, 4))
+	end = frameRuns(t, "-loop forever -input a="+in+" -input b="+other)
+	if hal.CodeOf(end.err) != hal.BadTensor || end.runs != 1 {
+		t.Errorf("%+v", end)
+	}
+}
+
+func TestPipeWithoutReaderIsAnInputOutputError(t *testing.T) {
+	out := fifo(t)
+	go func() {
+		file, _ := os.Open(out)
+		file.Close()
+	}()
+	in := filepath.Join(t.TempDir(), "a")
+	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
+	// Until the reader has closed, a few results fit into the pipe.
+	end := frameRuns(t, "-loop forever -input a="+in+" -output d="+out)
+	if hal.CodeOf(end.err) != hal.IO {
+		t.Errorf("%+v", end)
+	}
+}
+
+func TestFileIsReadOnceAndWrittenAfterTheLastRun(t *testing.T) {
+	inputs, results := frameData(1)
+	in, out := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "d")
+	_ = os.WriteFile(in, inputs, 0o600)
+	end := frameRuns(t, "-loop 5 -input a="+in+" -output d="+out)
+	if data, _ := os.ReadFile(out); end.runs != 5 || end.err != nil || !bytes.Equal(data, results) {
+		t.Errorf("%+v, %x", end, data)
+	}
+	for _, size := range []int{frameBytes - 1, frameBytes + 1} {
+		_ = os.WriteFile(in, make([]byte, size), 0o600)
+		if end := frameRuns(t, "-input a="+in); hal.CodeOf(end.err) != hal.BadTensor || end.runs != 0 {
+			t.Errorf("%d bytes: %+v", size, end)
+		}
+	}
+}
+
+func TestFailedRunLeavesFilesEmptyAndRingsOpen(t *testing.T) {
+	in, out, file := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "ring"), filepath.Join(t.TempDir(), "d")
+	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
+	end := frameRuns(t, "-sequence bad -input a="+in+" -output d=ring:"+out+" -output d="+file)
+	if end.result.Code != hal.ExpectFailed || end.runs != 0 {
+		t.Errorf("%+v", end)
+	}
+	if data, _ := os.ReadFile(file); len(data) != 0 {
+		t.Errorf("%d bytes in the output's file", len(data))
+	}
+	if data, _ := os.ReadFile(out); data[ringClosed] != 0 || data[ringWritten] != 0 {
+		t.Errorf("closed %d, written %d", data[ringClosed], data[ringWritten])
+	}
+}
+
+// peer builds the C side of a ring.
+func peer(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "peer")
+	out, err := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", binary, "testdata/ring_peer.c").CombinedOutput()
+	if err != nil {
+		if os.Getenv("LM_TEST_REQUIRED") == "1" {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		t.Skipf("no C compiler here: %v", err)
+	}
+	return binary
+}
+
+func TestRingsGiveEachRunItsDataFromAndToAProgramInC(t *testing.T) {
+	const frames = 500 // many times around
+	program, inputs := peer(t), []byte(nil)
+	inputs, results := frameData(frames)
+	for _, slots := range []int{1, 3, ringSlotsNew} {
+		in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
+		writer := exec.Command(program, "write", in, strconv.Itoa(frameBytes), strconv.Itoa(slots))
+		reader := exec.Command(program, "read", out, strconv.Itoa(resultBytes), strconv.Itoa(slots))
+		var got bytes.Buffer
+		writer.Stdin, reader.Stdout = bytes.NewReader(inputs), &got
+		// The side that makes a ring with this many slots comes first.
+		made(t, in, frameBytes, slots)
+		made(t, out, resultBytes, slots)
+		if err := writer.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := reader.Start(); err != nil {
+			t.Fatal(err)
+		}
+		end := frameRuns(t, "-loop forever -input a=ring:"+in+" -output d=ring:"+out)
+		if end.err != nil || end.runs != frames {
+			t.Errorf("%d slots: %+v", slots, end)
+		}
+		if err := writer.Wait(); err != nil {
+			t.Error(err)
+		}
+		if err := reader.Wait(); err != nil {
+			t.Error(err)
+		}
+		if !bytes.Equal(got.Bytes(), results) {
+			t.Errorf("%d slots: %d bytes came back, not those of %d frames", slots, got.Len(), frames)
+		}
+	}
+}
+
+// made writes the header of a ring, and gives its bytes.
+func made(t *testing.T, path string, slot, slots int) []byte {
+	t.Helper()
+	data := make([]byte, ringHeader+slots*((slot+63)&^63))
+	copy(data, ringMagic)
+	binary.NativeEndian.PutUint64(data[ringSlot:], uint64(slot))
+	binary.NativeEndian.PutUint64(data[ringSlots:], uint64(slots))
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestCutOffRunIsDoneAgain: a slot is given back when its result is out.
+func TestCutOffRunIsDoneAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "in")
+	data := made(t, path, frameBytes, 4)
+	inputs, results := frameData(4)
+	for i := range 4 {
+		copy(data[ringHeader+64*i:], inputs[frameBytes*i:][:frameBytes])
+	}
+	data[ringWritten], data[ringClosed] = 4, 1
+	_ = os.WriteFile(path, data, 0o600)
+	out := filepath.Join(t.TempDir(), "out")
+	made(t, out, resultBytes, 2)
+	o, err := parse(strings.Fields("-loop 2 -input a=ring:" + path + " -output d=ring:" + out + " x.lmb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string, at int) byte {
+		t.Helper()
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data[at]
+	}
+	f, err := prepareFrames(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first run has taken its data and is cut off.
+	if ended, err := receive(f.replay, f.inputs); ended || err != nil || read(path, ringRead) != 0 {
+		t.Fatalf("%v, %v, %d read", ended, err, read(path, ringRead))
+	}
+	if f, err = prepareFrames(loaded(t), o, waiter{mock.New(&boards.Ivshmem)}); err != nil {
+		t.Fatal(err)
+	}
+	if end := f.loop(o.loop); end.err != nil || end.runs != 2 || read(path, ringRead) != 2 || read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
+		t.Fatalf("%+v", end)
+	}
+	all, _ := os.ReadFile(out)
+	if !bytes.Equal(all[ringHeader:][:resultBytes], results[:resultBytes]) || !bytes.Equal(all[ringHeader+64:][:resultBytes], results[resultBytes:][:resultBytes]) {
+		t.Error("the results are not those of the first two frames")
+	}
+}
+
+func TestRingThatIsNoneIsRefused(t *testing.T) {
+	change := func(offset int, value byte) func([]byte) []byte {
+		return func(data []byte) []byte { data[offset] = value; return data }
+	}
+	for want, spoil := range map[string]func([]byte) []byte{
+		"does not begin as one":  change(0, 'X'),
+		"has slots of 17 bytes":  change(ringSlot, 17),
+		"has 0 slots":            change(ringSlots, 0),
+		"slots, from 1 to 65536": change(ringSlots+4, 1),
+		"its header means":       change(ringSlots, 3),
+		"too short":              func(data []byte) []byte { return data[:100] },
+		"its header means ":      func(data []byte) []byte { return data[:len(data)-1] },
+	} {
+		path := filepath.Join(t.TempDir(), "in")
+		_ = os.WriteFile(path, spoil(made(t, path, frameBytes, 4)), 0o600)
+		end := frameRuns(t, "-input a=ring:"+path)
+		if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) || end.runs != 0 {
+			t.Errorf("%s: %+v", want, end)
+		}
+	}
+	// Counters that no writer leaves.
+	path := filepath.Join(t.TempDir(), "in")
+	_ = os.WriteFile(path, change(ringWritten+7, 0xff)(made(t, path, frameBytes, 4)), 0o600)
+	if end := frameRuns(t, "-input a=ring:"+path); hal.CodeOf(end.err) != hal.BadTensor {
+		t.Errorf("%+v", end)
+	}
+	if end := frameRuns(t, "-input a=ring:/nowhere/ring"); hal.CodeOf(end.err) != hal.NoFile {
+		t.Errorf("%+v", end)
+	}
+}
+
+func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
+	in := filepath.Join(t.TempDir(), "a")
+	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
+	if end := frameRuns(t, "-loop 3 -sequence slow -deadline 2ms -input a="+in); end.err != nil || end.result.Code != hal.OK || end.runs != 3 {
+		t.Errorf("%+v", end)
+	}
+	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
+	if end.result.Code != hal.FrameLate || end.runs != 0 || reason(end) != "run took longer than its limit: command 6 (number 0 of slow)" {
+		t.Errorf("%+v, %s", end, reason(end))
+	}
+}
+
+func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "plain")
+	_ = os.WriteFile(plain, nil, 0o600)
+	for text, code := range map[string]hal.Code{
+		plain: hal.NoDevice, plain + "=10": hal.NoDevice, plain + "=": hal.Usage, plain + "=0": hal.Usage,
+		plain + "=x": hal.Usage, plain + "=65536": hal.Usage, "/nowhere/watchdog": hal.NoFile,
+	} {
+		if w, err := openWatchdog(text); hal.CodeOf(err) != code || w.fd != -1 {
+			t.Errorf("%s: %v, %v", text, w, err)
+		}
+	}
+	if w, err := openWatchdog(""); err != nil || w.fd != -1 {
+		t.Errorf("%v, %v", w, err)
+	}
+}
+
+// TestWatchdogIsFedEveryQuarterOfItsTimeout has a pipe in the watchdog's place.
+func TestWatchdogIsFedEveryQuarterOfItsTimeout(t *testing.T) {
+	var ends [2]int
+	if err := syscall.Pipe(ends[:]); err != nil {
+		t.Fatal(err)
+	}
+	w := watchdog{fd: ends[1], every: 1000}
+	for now := int64(1000); now <= 10_000; now += 100 {
+		w.feed(now)
+	}
+	w.stop()
+	syscall.Close(ends[1])
+	data := make([]byte, 100)
+	if n, _ := syscall.Read(ends[0], data); string(data[:n]) != strings.Repeat("\x00", 10)+"V" {
+		t.Errorf("the watchdog saw %q", data[:n])
+	}
+}

@@ -1,0 +1,25 @@
+//go:build signed
+
+package main
+
+import (
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/runtime/signed"
+)
+
+const keyUsage = `
+  -key FILE           public keys in hex, one a line; replay only what one of them has signed`
+
+// checkSignature refuses a file that no key in a file of public keys signed.
+func checkSignature(file *runtime.File, path string) error {
+	text, err := readFile(path)
+	if err != nil {
+		return pathFault(path, err)
+	}
+	keys, err := signed.ParseKeys(string(text))
+	if err != nil {
+		return &hal.Fault{Code: hal.CodeOf(err), Reason: path + ": " + err.(*hal.Fault).Reason}
+	}
+	return file.Check(keys.Check)
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"strconv"
+	"sync/atomic"
+	"unsafe"
+
+	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
+)
+
+// A ring hands the data of one tensor from run to run through a file in shared
+// memory, between one writer and one reader. RING.md is its specification.
+const (
+	ringMagic   = "LMRING1\x00"
+	ringSlot    = 8  // u64: bytes of data in a slot
+	ringSlots   = 16 // u64
+	ringClosed  = 24 // u32: not zero when the writer has ended
+	ringWritten = 64 // u64: slots written since the ring was made
+	ringRead    = 128
+	ringHeader  = 4096
+	ringAlign   = 64 // slots begin at multiples of it
+
+	ringSlotsNew = 8       // of a ring that lmrun makes
+	ringSlotsMax = 1 << 16 // of one that it finds
+
+	ringSpins   = 100    // looks before it sleeps between looks
+	ringPauseNs = 20_000 // between looks
+)
+
+type ring struct {
+	memory        []byte
+	written, read *uint64
+	closed        *uint32
+	slot, stride  uint64
+	slots         uint64
+	clock         hal.Device
+}
+
+// openRing maps a ring for a tensor, to write or to read, and makes it where
+// there is none.
+func openRing(path string, size uint64, writer bool, clock hal.Device) (*ring, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, pathFault(path, err)
+	}
+	defer unix.Close(fd)
+	r := &ring{slot: size, stride: (size + ringAlign - 1) &^ (ringAlign - 1), slots: ringSlotsNew, clock: clock}
+	var status unix.Stat_t
+	if err := unix.Fstat(fd, &status); err != nil {
+		return nil, pathFault(path, err)
+	}
+	made := status.Size == 0
+	if made {
+		if err := unix.Ftruncate(fd, int64(r.bytes())); err != nil {
+			return nil, pathFault(path, err)
+		}
+		status.Size = int64(r.bytes())
+	}
+	if status.Size < ringHeader {
+		return nil, badRing(path, "is too short for one")
+	}
+	r.memory, err = unix.Mmap(fd, 0, int(status.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, pathFault(path, err)
+	}
+	r.written, r.read, r.closed = (*uint64)(r.at(ringWritten)), (*uint64)(r.at(ringRead)), (*uint32)(r.at(ringClosed))
+	if made {
+		*(*uint64)(r.at(ringSlot)), *(*uint64)(r.at(ringSlots)) = r.slot, r.slots
+		// The other side may look as soon as the first eight bytes are there.
+		atomic.StoreUint64((*uint64)(r.at(0)), *(*uint64)(unsafe.Pointer(unsafe.StringData(ringMagic))))
+	}
+	if err := r.check(path); err != nil {
+		return nil, err
+	}
+	if writer {
+		atomic.StoreUint32(r.closed, 0)
+	}
+	return r, nil
+}
+
+func (r *ring) at(offset int) unsafe.Pointer { return unsafe.Pointer(&r.memory[offset]) }
+
+func (r *ring) bytes() uint64 { return ringHeader + r.slots*r.stride }
+
+// check holds the header against the tensor and the file. A ring that is in
+// use is taken up where it stands.
+func (r *ring) check(path string) error {
+	slot, slots := *(*uint64)(r.at(ringSlot)), *(*uint64)(r.at(ringSlots))
+	switch {
+	case string(r.memory[:len(ringMagic)]) != ringMagic:
+		return badRing(path, "does not begin as one")
+	case slot != r.slot:
+		return badRing(path, "has slots of "+decimal(slot)+" bytes, the tensor has "+decimal(r.slot))
+	case slots == 0 || slots > ringSlotsMax:
+		return badRing(path, "has "+decimal(slots)+" slots, from 1 to "+strconv.Itoa(ringSlotsMax)+" are possible")
+	}
+	if r.slots = slots; uint64(len(r.memory)) != r.bytes() {
+		return badRing(path, "has "+strconv.Itoa(len(r.memory))+" bytes, its header means "+decimal(r.bytes()))
+	}
+	return nil
+}
+
+func badRing(path, reason string) error {
+	return &hal.Fault{Code: hal.BadTensor, Reason: path + ": the ring " + reason + "; remove the file to have it made anew"}
+}
+
+// wait waits until the slots written and not read are at least, or at most,
+// so many. Data that are there come before the end.
+func (r *ring) wait(enough func(waiting, slots uint64) bool) (ended bool, code hal.Code) {
+	for looks := 0; ; looks++ {
+		closed := atomic.LoadUint32(r.closed) != 0
+		waiting := atomic.LoadUint64(r.written) - atomic.LoadUint64(r.read)
+		switch {
+		case waiting > r.slots:
+			return false, hal.BadTensor // the other side has written nonsense
+		case enough(waiting, r.slots):
+			return false, hal.OK
+		case closed:
+			return true, hal.OK
+		case looks > ringSpins:
+			r.clock.Sleep(ringPauseNs)
+		}
+	}
+}
+
+func some(waiting, _ uint64) bool     { return waiting > 0 }
+func room(waiting, slots uint64) bool { return waiting < slots }
+func (r *ring) data(count uint64) []byte {
+	return r.memory[ringHeader+count%r.slots*r.stride:][:r.slot]
+}
+
+// take copies the oldest slot and leaves it in place.
+func (r *ring) take(data []byte) (ended bool, code hal.Code) {
+	if ended, code = r.wait(some); !ended && code == hal.OK {
+		copy(data, r.data(atomic.LoadUint64(r.read)))
+	}
+	return ended, code
+}
+
+// advance gives the oldest slot back to the writer.
+func (r *ring) advance() { atomic.AddUint64(r.read, 1) }
+
+// put fills the next slot, waiting for room.
+func (r *ring) put(data []byte) hal.Code {
+	ended, code := r.wait(room)
+	if ended {
+		code = hal.BadTensor // only this side closes
+	}
+	if code == hal.OK {
+		copy(r.data(atomic.LoadUint64(r.written)), data)
+		atomic.AddUint64(r.written, 1)
+	}
+	return code
+}
+
+// close tells the reader that no more comes.
+func (r *ring) close() { atomic.StoreUint32(r.closed, 1) }

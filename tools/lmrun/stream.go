@@ -1,0 +1,184 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// stream is where the data of one tensor come from or go to. A file is read
+// once before the first run, and written after the last. A pipe or another
+// device of characters, and a ring, take part in every run.
+type stream struct {
+	binding
+	tensor int
+	fd     int   // -1 for a ring and for an input that has been read
+	ring   *ring // nil for a file or a pipe
+	pipe   bool
+}
+
+// ringPrefix marks the path of a ring.
+const ringPrefix = "ring:"
+
+// openStreams opens what the bindings of one kind name. Everything is opened
+// before the seal, and before the first store, so that a bad path costs no run.
+func openStreams(r *runtime.Replay, bindings []binding, role gen.Role, clock hal.Device) ([]stream, error) {
+	list := make([]stream, len(bindings))
+	for i, b := range bindings {
+		s := &list[i]
+		*s = stream{binding: b, tensor: r.View().TensorByName(b.name), fd: -1}
+		if s.tensor < 0 || r.View().Tensors[s.tensor].Role != role {
+			return nil, bad("-" + roleFlag(role) + ": the image has no such tensor as " + b.name)
+		}
+		var err error
+		if path, isRing := strings.CutPrefix(b.path, ringPrefix); isRing {
+			s.ring, err = openRing(path, r.View().Tensors[s.tensor].Size, role == gen.RoleOutput, clock)
+		} else {
+			err = s.open(role)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if role == gen.RoleInput && s.fd >= 0 && !s.pipe {
+			if err := s.readFile(r.Input(s.tensor)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return list, nil
+}
+
+func roleFlag(role gen.Role) string {
+	if role == gen.RoleInput {
+		return "input"
+	}
+	return "output"
+}
+
+// open opens a file, or waits for the other side of a pipe.
+func (s *stream) open(role gen.Role) (err error) {
+	flags := unix.O_RDONLY
+	if role == gen.RoleOutput {
+		flags = unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC
+	}
+	for {
+		s.fd, err = unix.Open(s.path, flags|unix.O_CLOEXEC, 0o644)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	var status unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(s.fd, &status)
+	}
+	if err != nil {
+		return pathFault(s.path, err)
+	}
+	switch status.Mode & unix.S_IFMT {
+	case unix.S_IFIFO, unix.S_IFCHR, unix.S_IFSOCK:
+		s.pipe = true
+	}
+	return nil
+}
+
+// readFile fills data from a file of exactly that size.
+func (s *stream) readFile(data []byte) error {
+	read, err := readFull(s.fd, data)
+	if err != nil {
+		return pathFault(s.path, err)
+	}
+	more, _ := unix.Read(s.fd, make([]byte, 1))
+	unix.Close(s.fd)
+	s.fd = -1
+	if read == len(data) && more <= 0 {
+		return nil
+	}
+	relation := "fewer"
+	if more > 0 {
+		relation = "more"
+	}
+	return &hal.Fault{Code: hal.BadTensor, Reason: s.path + " has " + relation + " than the " + strconv.Itoa(len(data)) + " bytes of input " + s.name}
+}
+
+// receive takes the data of the next run. ended is the orderly end: the other
+// side has closed where a run's data would begin.
+func receive(r *runtime.Replay, inputs []stream) (ended bool, err error) {
+	began := false // another input had data for this run
+	for i := range inputs {
+		s, code := &inputs[i], hal.OK
+		switch {
+		case s.ring != nil:
+			ended, code = s.ring.take(r.Input(s.tensor))
+		case s.pipe:
+			ended, code = s.read(r.Input(s.tensor))
+		default:
+			continue
+		}
+		if ended && !began && code == hal.OK {
+			return true, nil
+		}
+		if ended || code != hal.OK {
+			return false, s.fault(code)
+		}
+		began = true
+	}
+	return false, nil
+}
+
+// fault says why data did not come or go. A process that ends by it allocates
+// only what the heap has room for.
+func (s *stream) fault(code hal.Code) error {
+	reason := s.path + ": reading or writing failed, or the other side is gone"
+	if code != hal.IO {
+		code, reason = hal.BadTensor, s.path+": ends, or makes no sense, in the middle of a run's data"
+	}
+	return &hal.Fault{Code: code, Reason: reason}
+}
+
+func (s *stream) read(data []byte) (ended bool, code hal.Code) {
+	read, err := readFull(s.fd, data)
+	switch {
+	case err != nil:
+		return false, hal.IO
+	case read == 0:
+		return true, hal.OK
+	case read < len(data):
+		return false, hal.BadTensor
+	}
+	return false, hal.OK
+}
+
+// release tells rings that the inputs of a run are done with.
+func release(inputs []stream) {
+	for i := range inputs {
+		if inputs[i].ring != nil {
+			inputs[i].ring.advance()
+		}
+	}
+}
+
+// send gives the data of a run to pipes and rings, or, at the end, to files.
+func send(r *runtime.Replay, outputs []stream, atEnd bool) error {
+	for i := range outputs {
+		s, code := &outputs[i], hal.OK
+		switch {
+		case s.ring != nil && atEnd:
+			s.ring.close()
+		case s.ring != nil:
+			code = s.ring.put(r.Output(s.tensor))
+		case s.pipe != atEnd:
+			if writeFull(s.fd, r.Output(s.tensor)) != nil {
+				code = hal.IO
+			}
+		}
+		if code != hal.OK {
+			return s.fault(code)
+		}
+	}
+	return nil
+}

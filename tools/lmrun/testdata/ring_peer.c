@@ -1,0 +1,101 @@
+/* Both sides of a ring (see RING.md), as a program that feeds lmrun or takes
+ * its results could have them. C11, Linux.
+ *
+ *   ring_peer write FILE SLOT_BYTES SLOTS < DATA     until the input ends
+ *   ring_peer read FILE SLOT_BYTES SLOTS > DATA      until the ring is closed
+ */
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct ring {
+	char magic[8];
+	uint64_t slot_bytes, slots;
+	_Atomic uint32_t closed;
+	char pad1[36];
+	_Atomic uint64_t written;
+	char pad2[56];
+	_Atomic uint64_t read;
+	char pad3[4096 - 136];
+	unsigned char data[];
+};
+_Static_assert(offsetof(struct ring, written) == 64 && offsetof(struct ring, read) == 128 && offsetof(struct ring, data) == 4096, "RING.md");
+
+static uint64_t stride(uint64_t slot_bytes) { return (slot_bytes + 63) / 64 * 64; }
+
+static struct ring *ring_open(const char *path, uint64_t slot_bytes, uint64_t slots)
+{
+	struct stat st;
+	uint64_t size = 4096 + slots * stride(slot_bytes);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || fstat(fd, &st) != 0 || (st.st_size == 0 && ftruncate(fd, size) != 0))
+		return NULL;
+	struct ring *r = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (r == MAP_FAILED)
+		return NULL;
+	if (st.st_size == 0) {
+		r->slot_bytes = slot_bytes;
+		r->slots = slots;
+		atomic_thread_fence(memory_order_release);
+		memcpy(r->magic, "LMRING1", 8);
+	}
+	return memcmp(r->magic, "LMRING1", 8) == 0 && r->slot_bytes == slot_bytes && r->slots == slots ? r : NULL;
+}
+
+static void pause_20us(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
+
+static void ring_write(struct ring *r, const void *data)
+{
+	uint64_t n = atomic_load_explicit(&r->written, memory_order_relaxed);
+	while (n - atomic_load_explicit(&r->read, memory_order_acquire) == r->slots)
+		pause_20us();
+	memcpy(r->data + n % r->slots * stride(r->slot_bytes), data, r->slot_bytes);
+	atomic_store_explicit(&r->written, n + 1, memory_order_release);
+}
+
+/* 0 at the end. */
+static int ring_read(struct ring *r, void *data)
+{
+	uint64_t n = atomic_load_explicit(&r->read, memory_order_relaxed);
+	for (;;) {
+		uint32_t closed = atomic_load_explicit(&r->closed, memory_order_acquire);
+		if (atomic_load_explicit(&r->written, memory_order_acquire) != n)
+			break;
+		if (closed)
+			return 0;
+		pause_20us();
+	}
+	memcpy(data, r->data + n % r->slots * stride(r->slot_bytes), r->slot_bytes);
+	atomic_store_explicit(&r->read, n + 1, memory_order_release);
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 5)
+		return 64;
+	uint64_t slot_bytes = strtoull(argv[3], NULL, 0);
+	struct ring *r = ring_open(argv[2], slot_bytes, strtoull(argv[4], NULL, 0));
+	void *data = malloc(slot_bytes);
+	if (r == NULL || data == NULL)
+		return 74;
+	if (strcmp(argv[1], "write") == 0) {
+		atomic_store(&r->closed, 0);
+		while (fread(data, slot_bytes, 1, stdin) == 1)
+			ring_write(r, data);
+		atomic_store_explicit(&r->closed, 1, memory_order_release);
+	} else {
+		while (ring_read(r, data))
+			fwrite(data, slot_bytes, 1, stdout);
+	}
+	return 0;
+}
