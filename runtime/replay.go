@@ -287,6 +287,7 @@ func (r *Replay) poll(c *fbs.Command) hal.Code {
 		return code
 	}
 	a, device := &r.apertures[c.Window], r.device(c)
+	ones := loaded == fbs.WidthMask(c.Width) // and alive: some registers are
 	deadline := device.Now() + int64(c.Amount)*1000
 	for {
 		if c.Index != 0 {
@@ -297,6 +298,12 @@ func (r *Replay) poll(c *fbs.Command) hal.Code {
 		loaded, code = a.Load(uint64(c.Offset), c.Width)
 		if code != hal.OK || fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
 			return code
+		}
+		if !ones && loaded == fbs.WidthMask(c.Width) {
+			ones = true
+			if !device.Alive() {
+				return hal.DeviceGone
+			}
 		}
 		if late {
 			r.saw(c, loaded)
