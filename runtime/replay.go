@@ -296,14 +296,14 @@ func (r *Replay) poll(c *fbs.Command) hal.Code {
 		lateForFrame := r.late()
 		late := lateForFrame || device.Now() >= deadline
 		loaded, code = a.Load(uint64(c.Offset), c.Width)
-		if code != hal.OK || fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
-			return code
-		}
-		if !ones && loaded == fbs.WidthMask(c.Width) {
+		if !ones && loaded == fbs.WidthMask(c.Width) && code == hal.OK {
 			ones = true
 			if !device.Alive() {
 				return hal.DeviceGone
 			}
+		}
+		if code != hal.OK || fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
+			return code
 		}
 		if late {
 			r.saw(c, loaded)

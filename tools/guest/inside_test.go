@@ -24,6 +24,16 @@ func inside(t *testing.T, setUp func(*machine), scenario string, args ...string)
 // insideExit is inside with any exit status.
 func insideExit(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine, string, int) {
 	t.Helper()
+	m, console, exit, err := insideRun(t, setUp, scenario, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, console, exit
+}
+
+// insideRun is inside with any end, a machine that is reset among them.
+func insideRun(t *testing.T, setUp func(*machine), scenario string, args ...string) (*machine, string, int, error) {
+	t.Helper()
 	var console bytes.Buffer
 	dir := t.TempDir()
 	m := &machine{
@@ -35,10 +45,7 @@ func insideExit(t *testing.T, setUp func(*machine), scenario string, args ...str
 		setUp(m)
 	}
 	exit, err := m.boot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m, console.String(), exit
+	return m, console.String(), exit, err
 }
 
 // add puts a host file into the guest.

@@ -21,6 +21,9 @@ import (
 var scenarios = map[string]func(args []string) int{}
 
 func main() {
+	if os.Getpid() != 1 { // a scenario's own child
+		os.Exit(scenarios[os.Args[1]](os.Args[2:]))
+	}
 	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}} {
 		_ = os.MkdirAll(m.path, 0o755)
 		if err := unix.Mount(m.kind, m.path, m.kind, 0, ""); err != nil && err != unix.EBUSY {
