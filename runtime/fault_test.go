@@ -251,7 +251,7 @@ func TestBusFaultAtEveryOperationEndsTheRunThere(t *testing.T) {
 			s.ended(t, fmt.Sprintf("bus fault at operation %d", n), replay, device, result, hal.BusFault, at, accesses)
 			replay.Close()
 		}
-		t.Logf("%s: %d faults in %d commands", s.name, operations, len(s.steps))
+		t.Logf("evidence: %d bus faults injected (%s: %d commands)", operations, s.name, len(s.steps))
 	}
 }
 
@@ -300,7 +300,7 @@ func TestDeviceGoneAtEveryOperationIsNoticedByTheNextLoad(t *testing.T) {
 			}
 			replay.Close()
 		}
-		t.Logf("%s: %d times gone, %d of them after the last load", s.name, operations, unnoticed)
+		t.Logf("evidence: %d vanishing devices injected (%s: %d of them after the last load)", operations, s.name, unnoticed)
 		if unnoticed == operations {
 			t.Errorf("%s: never noticed", s.name)
 		}
@@ -360,7 +360,7 @@ func TestEveryCheckedBitStuckIsReportedWithWhatWasSeen(t *testing.T) {
 				count++
 			}
 		}
-		t.Logf("%s: %d stuck bits", s.name, count)
+		t.Logf("evidence: %d stuck bits injected (%s)", count, s.name)
 		if count == 0 {
 			t.Errorf("%s: nothing is checked", s.name)
 		}
@@ -371,6 +371,7 @@ func TestEveryCheckedBitStuckIsReportedWithWhatWasSeen(t *testing.T) {
 // expect does not.
 func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
 	for _, s := range subjects(t) {
+		count := 0
 		for i := range s.steps {
 			opcode := s.steps[i].command.Opcode
 			if opcode != gen.OpcodePoll && opcode != gen.OpcodeExpect {
@@ -379,6 +380,7 @@ func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
 			for _, f := range s.breaking(i) {
 				at, _ := s.firstBroken(f)
 				f.Kind, f.Loads = mock.Late, len(s.loads(at))+5
+				count++
 				replay, device := s.load(t, s.view)
 				device.Inject(f)
 				result := replay.Run(s.main)
@@ -395,6 +397,7 @@ func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
 				}
 			}
 		}
+		t.Logf("evidence: %d late bits injected (%s)", count, s.name)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 // locked into memory with every page of it present and private, the collector
 // is off, GOMAXPROCS is fixed (a fixed value ends Go's periodic look at the CPU
 // limits, which opens files), the threads that Go may need exist, and the
-// calling goroutine stays on its thread. The error is a *hal.Fault.
+// calling goroutine stays on its thread with all the stack it may need. The
+// error is a *hal.Fault.
 func (r *Replay) Freeze() error {
 	if len(r.arena) > 0 {
 		if err := unix.Mlock(r.arena); err != nil {
@@ -26,8 +27,21 @@ func (r *Replay) Freeze() error {
 	goruntime.GOMAXPROCS(processors)
 	goruntime.LockOSThread()
 	blockPreemption()
+	reserveStack()
 	return nil
 }
+
+// stackReserved is more than a run takes, so that no run makes Go look for a
+// larger stack. A stack shrinks in a collection only, and there are none.
+const stackReserved = 16 << 10
+
+func reserveStack() {
+	var room [stackReserved]byte
+	touch(&room)
+}
+
+//go:noinline
+func touch(room *[stackReserved]byte) { room[0] = 1 }
 
 // threadsSpare are the threads beside those that run at once: one waits in a
 // system call, the others have let go of a processor and are not at rest yet.

@@ -288,7 +288,7 @@ func TestEveryFieldIsTried(t *testing.T) {
 				}
 			}))
 		}
-		t.Logf("%s: %d values in fields %v: %d verified, %d loaded and run", name, tried, fields, verified, loaded)
+		t.Logf("evidence: %d values of fields tried, replayed where accepted (%s, %v: %d verified, %d run)", tried, name, fields, verified, loaded)
 		if !bytes.Equal(work, file) {
 			t.Error("the fields were not put back")
 		}

@@ -101,6 +101,7 @@ func TestEveryFlippedBitOfASignedFileIsRefused(t *testing.T) {
 			t.Fatalf("cut to %d bytes: %v", size, err)
 		}
 	}
+	t.Logf("evidence: %d signed files, changed or cut, not believed", 2*len(file))
 }
 
 func TestKeysThatAreNoneAreRefused(t *testing.T) {
