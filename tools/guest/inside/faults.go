@@ -199,10 +199,9 @@ func breakSeal(args []string) int {
 	case "map":
 		_, _ = unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
 	case "heap":
-		hoard = make([]byte, 256<<20)
+		hoard := make([]byte, 256<<20)
+		fmt.Println(&hoard[0])
 	}
 	unix.Exit(0)
 	return 0
 }
-
-var hoard []byte
