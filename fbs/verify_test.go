@@ -376,7 +376,7 @@ func TestVerifyingAllocatesNothingPerCommand(t *testing.T) {
 	measure := func(n int) float64 {
 		image := sample()
 		for range n {
-			image.Sequences[1].Commands = append(image.Sequences[1].Commands, image.Sequences[1].Commands[0])
+			image.Sequences[1].Commands = append(image.Sequences[1].Commands, image.Sequences[0].Commands[1])
 		}
 		file := encode(t, image)
 		return testing.AllocsPerRun(5, func() { _, _ = fbs.Verify(file) })
@@ -386,10 +386,59 @@ func TestVerifyingAllocatesNothingPerCommand(t *testing.T) {
 	}
 }
 
+// TestWriteLikeTheOneBeforeIsCheckedAsMuch has two stores in a row that are
+// alike but for what is wrong with the second.
+func TestWriteLikeTheOneBeforeIsCheckedAsMuch(t *testing.T) {
+	for _, width := range []uint8{4, 8} {
+		good := fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Mode: uint8(gen.SourceImmediate), Value: 5, Mask: fbs.WidthMask(width)}
+		window := sample().Windows[0]
+		for _, test := range []struct {
+			want   string
+			change func(*fbs.Command)
+		}{
+			{"", func(*fbs.Command) {}},
+			{"", func(c *fbs.Command) { c.Value = c.Mask }},
+			{"", func(c *fbs.Command) { c.Offset = uint32(window.Size) - uint32(width) }},
+			{"reach outside", func(c *fbs.Command) { c.Offset = uint32(window.Size) }},
+			{"reach outside", func(c *fbs.Command) { c.Offset = math.MaxUint32 &^ 7 }},
+			{"not aligned", func(c *fbs.Command) { c.Offset = 1 }},
+			{"not aligned", func(c *fbs.Command) { c.Offset = uint32(width) / 2 }},
+			{"does not use is not zero", func(c *fbs.Command) { c.Amount = 1 }},
+			{"does not use is not zero", func(c *fbs.Command) { c.Index = 1 }},
+			{"does not use is not zero", func(c *fbs.Command) { c.Option = 1 }},
+			{"mask is zero", func(c *fbs.Command) { c.Mask, c.Value = 0, 0 }},
+			{"outside the mask", func(c *fbs.Command) { c.Mask, c.Value = 1, 2 }},
+			{"does not exist", func(c *fbs.Command) { c.Window = 999 }},
+			{"before it is pointed", func(c *fbs.Command) { c.Window = 1 }},
+			{"source", func(c *fbs.Command) { c.Mode = 99 }},
+			{"width", func(c *fbs.Command) { c.Width = 3 }},
+			{"unknown opcode", func(c *fbs.Command) { c.Opcode = 99 }},
+		} {
+			second := good
+			test.change(&second)
+			image := sample()
+			image.Sequences[0].Commands = append([]lmb.Command{command(good), command(good), command(second)}, image.Sequences[0].Commands...)
+			_, err := lmb.Encode(image) // verifies what it made
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "command 2:")) {
+				t.Errorf("width %d, %s: %v", width, test.want, err)
+			}
+		}
+	}
+	// What is wider than a register of four bytes.
+	image := sample()
+	wide := fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Mode: uint8(gen.SourceImmediate), Value: 5, Mask: fbs.WidthMask(4)}
+	wider := wide
+	wider.Value = 1 << 32
+	image.Sequences[0].Commands = append([]lmb.Command{command(wide), command(wider)}, image.Sequences[0].Commands...)
+	if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "command 1: value") {
+		t.Error(err)
+	}
+}
+
 func BenchmarkVerify(b *testing.B) {
 	image := sample()
 	for range 1_000_000 {
-		image.Sequences[1].Commands = append(image.Sequences[1].Commands, image.Sequences[1].Commands[0])
+		image.Sequences[1].Commands = append(image.Sequences[1].Commands, image.Sequences[0].Commands[1])
 	}
 	file, err := lmb.Encode(image)
 	if err != nil {
