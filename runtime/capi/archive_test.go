@@ -1,0 +1,417 @@
+//go:build cgo && !race && !purego
+
+package main
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"lightmetal/fbs"
+)
+
+// These tests build the archive as build.sh does and link it into C programs.
+// The race detector and purego have nothing to add to that.
+
+const root = "../.."
+
+// built keeps what one test built for the others.
+var built struct {
+	dir        string
+	mock, host func() (string, error)
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "lightmetal-capi-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	built.dir = dir
+	built.mock = sync.OnceValues(func() (string, error) { return archive(root, filepath.Join(dir, "mock"), "-tags", "mock,signed") })
+	built.host = sync.OnceValues(func() (string, error) { return link(filepath.Join(dir, "host"), "testdata/host.c") })
+	status := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+// archive builds the archive of a tree into a folder and gives its path.
+func archive(tree, folder string, flags ...string) (string, error) {
+	path := filepath.Join(folder, "liblightmetal.a")
+	args := append([]string{"build", "-buildmode=c-archive", "-trimpath", "-ldflags", "-s -w -buildid=", "-o", path}, flags...)
+	build := exec.Command("go", append(args, "./runtime/capi")...)
+	build.Dir = tree
+	build.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2", "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return path, nil
+}
+
+// link compiles a C program with the archive that has mocks and signatures.
+func link(output string, sources ...string) (string, error) {
+	library, err := built.mock()
+	if err != nil {
+		return "", err
+	}
+	args := []string{"-std=c11", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror", "-I", ".", "-o", output}
+	return output, gcc(append(append(args, sources...), library, "-lpthread")...)
+}
+
+func gcc(args ...string) error {
+	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("gcc %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// host runs a scenario of testdata/host.c.
+func host(t *testing.T, args ...string) (output string, status syscall.WaitStatus) {
+	t.Helper()
+	path, err := built.host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	c := exec.Command(path, args...)
+	c.Stdout, c.Stderr = &out, &out
+	if err := c.Run(); c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), c.ProcessState.Sys().(syscall.WaitStatus)
+}
+
+// right runs a scenario that has to find nothing wrong.
+func right(t *testing.T, args ...string) string {
+	t.Helper()
+	out, status := host(t, args...)
+	if status != 0 {
+		t.Fatalf("host %s: exit %d, signal %v\n%s", strings.Join(args, " "), status.ExitStatus(), status.Signal(), out)
+	}
+	return out
+}
+
+const (
+	factorial = root + "/testdata/images/edu-factorial.lmb"
+	onMemory  = "mock:ivshmem"
+)
+
+// frames is an image for the scenarios that run many times.
+const frames = `tensor a input uint32[] = uint32 1
+tensor d output uint32[]
+main:
+  write.4 m+0x0 0x600df00d
+  copy.4 m+0x200 <- pattern 0x2 size 64
+empty:
+frame:
+  copy.4 m+0x0 <- a[:]
+  copy.4 d[:] <- m+0x0
+sleeps:
+  delay 200us
+late:
+  poll.4 m+0x0 == 0x7 within 1ms
+expect:
+  expect.4 m+0x0 == 0x7
+compare:
+  compare.4 m+0x0 uint32 == uint32 3
+`
+
+func TestStructsInCAreThoseInGo(t *testing.T) {
+	want := slices.Concat(layout("lm_error", lastError{}), layout("lm_image", imageInfo{}), layout("lm_tensor", tensorInfo{}), layout("lm_version", versionInfo{}))
+	if got := strings.Split(strings.TrimSpace(right(t, "layout")), "\n"); !slices.Equal(got, want) {
+		t.Errorf("C has\n%s\nGo has\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestMisuseFromCIsAStatusAndNothingWorse(t *testing.T) {
+	right(t, "misuse", factorial, root+"/testdata/bad/random.lmb")
+}
+
+func TestImageInTheHostsMemoryRuns(t *testing.T) { right(t, "memory", factorial) }
+
+func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+	file := encoded(t, frames)
+	digest := sha512.Sum512(file)
+	public := key.Public().(ed25519.PublicKey)
+	path := filepath.Join(t.TempDir(), "signed.lmb")
+	if err := os.WriteFile(path, append(file, fbs.SignatureBlock(public, ed25519.Sign(key, digest[:]))...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := strings.Repeat("ab", ed25519.PublicKeySize)
+	right(t, "signed", path, fmt.Sprintf("# keys\n%s\n%x\n", other, []byte(public)), "0")
+	right(t, "signed", path, other, "77")
+	right(t, "signed", path, "", "77")
+	right(t, "signed", written(t, frames), fmt.Sprintf("%x", []byte(public)), "77")
+}
+
+func TestFailedRunsFromC(t *testing.T) {
+	for _, test := range []struct{ sequence, status, code, says string }{
+		{"late", "75", "9", "poll deadline passed: command 9 (number 0 of late): got 0x0, wanted 0x7 under mask 0xffffffff\n"},
+		{"expect", "76", "10", "expect failed: command 11 (number 0 of expect): got 0x0, wanted 0x7 under mask 0xffffffff\n"},
+		{"compare", "76", "11", "golden mismatch: command 13 (number 0 of compare): got 0x0, wanted 0x3"},
+	} {
+		if out := right(t, "status", written(t, frames), onMemory, test.sequence, test.status, test.code); !strings.HasPrefix(out, test.says) {
+			t.Errorf("%s: %s", test.sequence, out)
+		}
+	}
+}
+
+func TestBusErrorUnderTheSealReachesCAsAStatus(t *testing.T) {
+	right(t, "cut", written(t, frames), onMemory)
+}
+
+func TestMillionRunsFromCAllocateNothing(t *testing.T) {
+	right(t, "million", written(t, frames), onMemory, "noseal")
+}
+
+func TestMillionSealedRunsFromCSurvive(t *testing.T) {
+	right(t, "million", written(t, frames), onMemory, "seal")
+}
+
+func TestSignalsOfTheHostGoOnWorking(t *testing.T) { right(t, "signals", written(t, frames), onMemory) }
+
+func TestImagesOnSmallStacksOfManyThreads(t *testing.T) {
+	right(t, "threads", written(t, frames), onMemory)
+}
+
+func TestForkAndExecWorkAfterFreeze(t *testing.T) { right(t, "spawn", written(t, frames), onMemory) }
+
+func TestCostOfACall(t *testing.T) { t.Log(right(t, "cost", written(t, frames), onMemory)) }
+
+func TestFaultOfTheHostsOwnEndsIt(t *testing.T) {
+	if out, status := host(t, "crash"); status.Signal() != syscall.SIGSEGV {
+		t.Errorf("exit %d, signal %v\n%s", status.ExitStatus(), status.Signal(), out)
+	}
+}
+
+// TestProcessGetsTheSignalsAndThreadsOfTheManual holds README.md's section on
+// what the archive does to a process.
+func TestProcessGetsTheSignalsAndThreadsOfTheManual(t *testing.T) {
+	out := right(t, "process", factorial, "mock:edu")
+	t.Log(out)
+	var onstack []string
+	for _, m := range regexp.MustCompile(`(?m)^signal (\d+) onstack 1 siginfo 1 restart 1$`).FindAllStringSubmatch(out, -1) {
+		onstack = append(onstack, m[1])
+	}
+	if want := "7 8 11 13 23"; strings.Join(onstack, " ") != want || strings.Count(out, "\nsignal ") != len(onstack) {
+		t.Errorf("signals %v are handled, want %s (SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGURG), all on a stack of their own", onstack, want)
+	}
+	var rss, size, threads, blocked, ignored, caught [2]uint64
+	for i, name := range []string{"main", "frozen"} {
+		_, rest, _ := strings.Cut(out, name+" ")
+		if _, err := fmt.Sscanf(rest, "VmSize:%d VmRSS:%d Threads:%d SigBlk:%d SigIgn:%d SigCgt:%d", &size[i], &rss[i], &threads[i], &blocked[i], &ignored[i], &caught[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if urg := uint64(1) << (syscall.SIGURG - 1); blocked != [2]uint64{0, urg} || ignored != [2]uint64{} || caught[0]&urg == 0 {
+		t.Errorf("signals blocked %x, ignored %x, caught %x", blocked, ignored, caught)
+	}
+	if rss[1] > 16<<10 {
+		t.Errorf("%d KiB are resident once frozen, README.md says less than 16 MiB", rss[1])
+	}
+}
+
+func TestFirstCallWithoutProcIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	library, err := built.mock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gcc("-static", "-std=c11", "-O2", "-I", ".", "-o", filepath.Join(dir, "host"), "testdata/host.c", library, "-lpthread"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(factorial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "image.lmb"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("/host", "blind", "/image.lmb")
+	c.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
+	out, err := c.CombinedOutput()
+	if errors.Is(err, fs.ErrPermission) {
+		t.Skip("changing the root folder takes root")
+	}
+	if err != nil || !strings.Contains(string(out), "/proc was not mounted before the first call") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// symbols gives the functions lm_* that an archive defines for others.
+func symbols(t *testing.T, library string) (names []string) {
+	t.Helper()
+	out, err := exec.Command("nm", "-g", "--defined-only", library).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^[0-9a-f]+ T (lm_\w+)$`).FindAllStringSubmatch(string(out), -1) {
+		names = append(names, m[1])
+	}
+	slices.Sort(names)
+	return names
+}
+
+// prototypes gives the functions that a header declares.
+func prototypes(t *testing.T, path string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(?:extern )?(?:int|uint32_t) (lm_\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+		names = append(names, m[1])
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestHeaderIsWhatTheArchiveExports: the same functions by name here, the same
+// arguments by the compiler, which sees both prototypes of each in one unit
+// and refuses two that differ.
+func TestHeaderIsWhatTheArchiveExports(t *testing.T) {
+	library, err := archive(root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	generated := strings.TrimSuffix(library, ".a") + ".h"
+	want := prototypes(t, "lightmetal.h")
+	if len(want) != 19 {
+		t.Errorf("%d functions in lightmetal.h, want 19: %v", len(want), want)
+	}
+	if got := symbols(t, library); !slices.Equal(got, want) {
+		t.Errorf("the archive has %v, lightmetal.h %v", got, want)
+	}
+	if got := prototypes(t, generated); !slices.Equal(got, want) {
+		t.Errorf("cgo declares %v, lightmetal.h %v", got, want)
+	}
+	compile := func(change func(string) string) error {
+		dir := t.TempDir()
+		text, err := os.ReadFile("lightmetal.h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "lightmetal.h"), []byte(change(string(text))), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return gcc("-fsyntax-only", "-Werror", "-I", dir, "-x", "c", generated)
+	}
+	if err := compile(func(text string) string { return text }); err != nil {
+		t.Error(err)
+	}
+	for _, name := range want {
+		prototype := regexp.MustCompile(`(?m)^(int|uint32_t) ` + name + `\(`)
+		if err := compile(func(text string) string { return prototype.ReplaceAllString(text, "int16_t "+name+"(") }); err == nil {
+			t.Errorf("another result of %s goes unnoticed", name)
+		}
+		if err := compile(func(text string) string { return prototype.ReplaceAllString(text, "${1} "+name+"(int16_t more, ") }); err == nil {
+			t.Errorf("another argument of %s goes unnoticed", name)
+		}
+	}
+}
+
+func TestHeaderIsCAndCpp(t *testing.T) {
+	const user = "#include \"lightmetal.h\"\nint main(void) { return lm_abi() != LM_ABI; }\n"
+	library, err := built.mock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, language := range []struct{ compiler, standard, suffix string }{
+		{"gcc", "-std=c11", "c"}, {"g++", "-std=c++11", "cpp"}, {"g++", "-std=c++20", "cpp"},
+	} {
+		if _, err := exec.LookPath(language.compiler); err != nil {
+			t.Logf("no %s here", language.compiler)
+			continue
+		}
+		dir := t.TempDir()
+		source, program := filepath.Join(dir, "user."+language.suffix), filepath.Join(dir, "user")
+		if err := os.WriteFile(source, []byte(user), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(language.compiler, language.standard, "-Wall", "-Wextra", "-pedantic", "-Werror", "-I", ".", "-o", program, source, library, "-lpthread").CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", language.standard, err, out)
+		} else if err := exec.Command(program).Run(); err != nil {
+			t.Errorf("%s: %v", language.standard, err)
+		}
+	}
+}
+
+// heavy are starts of symbols that a target does without, as in tools/house.
+var heavy = []string{"fmt.", "reflect.Value.", "log.", "encoding/", "context.", "lightmetal/hal/mock."}
+
+func TestArchiveForTargetsHasNoMockAndNothingHeavy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "liblightmetal.a")
+	build := exec.Command("go", "build", "-buildmode=c-archive", "-trimpath", "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-O2")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := exec.Command("nm", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(out), " lightmetal/runtime.Load") || !strings.Contains(string(out), " T lm_run") {
+		t.Fatal("the symbols are not those of the archive")
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		for _, prefix := range heavy {
+			if len(fields) == 3 && strings.HasPrefix(fields[2], prefix) {
+				t.Errorf("the archive has %s", fields[2])
+			}
+		}
+	}
+}
+
+// TestArchiveIsTheSameFromAnyFolder builds twice, in folders of different
+// names, the second time with nothing taken from the cache.
+func TestArchiveIsTheSameFromAnyFolder(t *testing.T) {
+	var archives [2][]byte
+	for i, name := range []string{"a", "a-folder-of-another-name"} {
+		dir := filepath.Join(t.TempDir(), name)
+		for _, folder := range []string{"fbs", "boards", "hal", "runtime"} {
+			if err := os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, file := range []string{"go.mod", "go.sum"} {
+			data, err := os.ReadFile(filepath.Join(root, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Setenv("GOTMPDIR", t.TempDir())
+		if i == 1 {
+			t.Setenv("GOCACHE", t.TempDir())
+		}
+		path, err := archive(dir, filepath.Join(dir, "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if archives[i], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(archives[i], []byte(dir)) || bytes.Contains(archives[i], []byte(os.Getenv("GOTMPDIR"))) {
+			t.Errorf("the archive names the folder it was built in")
+		}
+	}
+	if !bytes.Equal(archives[0], archives[1]) {
+		t.Errorf("two archives differ, of %d and %d bytes", len(archives[0]), len(archives[1]))
+	}
+}

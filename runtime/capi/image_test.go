@@ -1,0 +1,573 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+)
+
+// encoded assembles a listing for ivshmem, which is plain memory.
+func encoded(t testing.TB, source string) []byte {
+	t.Helper()
+	image, err := listing.Parse("test.lms", []byte("lightmetal 1\ntarget ivshmem 1af4:1110 bar2 0x100000\nwindow m bar2 offset 0x0 size 0x100000\n"+source), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func written(t testing.TB, source string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "image.lmb")
+	if err := os.WriteFile(path, encoded(t, source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// stand puts stand-ins in the place of devices and gives the one opened last.
+func stand(t testing.TB) func() *mock.Device {
+	t.Helper()
+	var last *mock.Device
+	before := openDevice
+	openDevice = func(name string) (hal.Device, error) {
+		if name == "panic" {
+			panic("a device that panics")
+		}
+		if name != "pci:1af4:1110" {
+			return nil, &hal.Fault{Code: hal.NoDevice, Reason: name + ": no such device"}
+		}
+		last = mock.New(&boards.Ivshmem)
+		return last, nil
+	}
+	t.Cleanup(func() { openDevice = before })
+	return func() *mock.Device { return last }
+}
+
+// openedImage opens an image for one test.
+func openedImage(t testing.TB, source string) int32 {
+	t.Helper()
+	var handle int32
+	if status := openFile(written(t, source), &handle); status != 0 {
+		t.Fatal(told(t, 0))
+	}
+	t.Cleanup(func() { closeImage(handle) })
+	return handle
+}
+
+// frozenImage is ready to run.
+func frozenImage(t testing.TB, source string) int32 {
+	t.Helper()
+	handle := openedImage(t, source)
+	if load(handle, nil, anyWindow) != 0 || freeze(handle) != 0 {
+		t.Fatal(told(t, handle))
+	}
+	return handle
+}
+
+func told(t testing.TB, handle int32) string {
+	t.Helper()
+	text := make([]byte, 512)
+	if status := report(handle, nil, text); status != 0 {
+		t.Fatalf("no report: status %d", status)
+	}
+	return string(text[:strings.IndexByte(string(text), 0)])
+}
+
+// wants holds a status, the code and the text against what is expected.
+func wants(t *testing.T, what string, handle, status int32, want hal.Code, says string) {
+	t.Helper()
+	var e lastError
+	if got := report(handle, &e, nil); got != 0 {
+		t.Fatalf("%s: no report: status %d", what, got)
+	}
+	if status != int32(want.Exit()) || e.status != status || e.code != codeNumber(want) || !strings.Contains(told(t, handle), says) {
+		t.Errorf("%s: status %d, %+v, %q; want %v and %q", what, status, e, told(t, handle), want, says)
+	}
+}
+
+const sum = `tensor a input uint32[2]
+tensor b input uint32[4x2] = pattern 1 size 32
+tensor d output uint32[]
+main:
+  copy.4 m+0x0 <- a[:]
+  copy.4 m+0x100 <- b[:]
+  copy.4 d[:] <- m+0x0
+nothing:
+`
+
+func TestFramesGoInAndOut(t *testing.T) {
+	stand(t)
+	handle := frozenImage(t, sum)
+	var in, out, main uint32
+	if findTensor(handle, "a", &in)|findTensor(handle, "d", &out)|findSequence(handle, "main", &main) != 0 {
+		t.Fatal(told(t, handle))
+	}
+	wants(t, "run without input", handle, run(handle, main), hal.InputMissing, "needs lm_input")
+	closeImage(handle)
+
+	handle = frozenImage(t, sum)
+	a, status1 := tensor(handle, in, gen.RoleInput, 8)
+	d, status2 := tensor(handle, out, gen.RoleOutput, 4)
+	if status1|status2 != 0 {
+		t.Fatal(told(t, handle))
+	}
+	for frame := range byte(10) {
+		a[0] = frame
+		if status := run(handle, main); status != 0 || d[0] != frame {
+			t.Fatalf("frame %d: status %d, %s, output %d", frame, status, told(t, handle), d[0])
+		}
+		wants(t, "a good run", handle, 0, hal.OK, "done")
+	}
+}
+
+func TestImageIsDescribed(t *testing.T) {
+	handle := openedImage(t, sum)
+	var info imageInfo
+	if describe(handle, &info) != 0 || info != (imageInfo{arenaBytes: 192, payloadBytes: 32, targets: 1, sequences: 2, tensors: 3, commands: 5}) {
+		t.Errorf("%+v", info)
+	}
+	var b tensorInfo
+	if describeTensor(handle, 1, &b) != 0 {
+		t.Fatal(told(t, handle))
+	}
+	want := tensorInfo{size: 32, role: uint32(gen.RoleInput), dtype: uint32(gen.DTypeUint32), recorded: 1, dims: 2, shape: [8]uint32{4, 2}}
+	copy(want.name[:], "b")
+	if b != want {
+		t.Errorf("got %+v, want %+v", b, want)
+	}
+	name := make([]byte, 5)
+	if sequenceName(handle, 1, name) != 0 || string(name) != "noth\x00" {
+		t.Errorf("%q", name)
+	}
+	data, status := tensor(handle, 1, gen.RoleInput, 32)
+	wants(t, "input before lm_load", handle, status, hal.Usage, "lm_load comes before")
+	if data != nil {
+		t.Error("there is an input before lm_load")
+	}
+}
+
+func TestInputStartsAsRecorded(t *testing.T) {
+	stand(t)
+	handle := frozenImage(t, sum)
+	data, _ := tensor(handle, 1, gen.RoleInput, 32)
+	if len(data) != 32 || string(data[:4]) != "\x21\x20\x04\x00" {
+		t.Errorf("%x", data)
+	}
+}
+
+func TestMisuseIsAnError(t *testing.T) {
+	stand(t)
+	handle := openedImage(t, sum)
+	outOfOrder := map[string]int32{
+		"run": run(handle, 0), "freeze": freeze(handle), "seal": seal(handle), "limit": limit(handle, 1),
+	}
+	for name, status := range outOfOrder {
+		if status != 64 {
+			t.Errorf("%s too early: status %d", name, status)
+		}
+	}
+	wants(t, "a window that is none", handle, load(handle, nil, -2), hal.Usage, "window is")
+	wants(t, "two devices", handle, load(handle, []string{"", ""}, anyWindow), hal.Usage, "count is not")
+	wants(t, "no such device", handle, load(handle, []string{"pci:ffff:ffff"}, anyWindow), hal.NoDevice, "pci:ffff:ffff: no such device")
+	wants(t, "loaded after failures", handle, load(handle, []string{""}, anyWindow), hal.OK, "done")
+	wants(t, "loaded twice", handle, load(handle, nil, anyWindow), hal.Usage, "loaded already")
+	wants(t, "not frozen", handle, run(handle, 0), hal.Usage, "lm_freeze comes before")
+	wants(t, "frozen", handle, freeze(handle), hal.OK, "done")
+	wants(t, "frozen twice", handle, freeze(handle), hal.Usage, "frozen already")
+
+	_, status := tensor(handle, 3, gen.RoleInput, 8)
+	wants(t, "no tensor 3", handle, status, hal.Usage, "no tensor of this number")
+	_, status = tensor(handle, 0, gen.RoleInput, 4)
+	wants(t, "half the input", handle, status, hal.BadTensor, "size is not the tensor's")
+	_, status = tensor(handle, 0, gen.RoleOutput, 8)
+	wants(t, "input as output", handle, status, hal.Usage, "is an input, not an output")
+	_, status = tensor(handle, 2, gen.RoleInput, 4)
+	wants(t, "output as input", handle, status, hal.Usage, "is an output, not an input")
+	wants(t, "no sequence 2", handle, run(handle, 2), hal.Usage, "no sequence of this number")
+	wants(t, "no sequence 2 by name", handle, sequenceName(handle, 2, make([]byte, 9)), hal.Usage, "no sequence of this number")
+	wants(t, "no name", handle, sequenceName(handle, 0, nil), hal.Usage, "name is NULL")
+	wants(t, "no tensor info 3", handle, describeTensor(handle, 3, new(tensorInfo)), hal.Usage, "no tensor of this number")
+	wants(t, "nowhere for tensor info", handle, describeTensor(handle, 0, nil), hal.Usage, "NULL")
+	wants(t, "nowhere for image info", handle, describe(handle, nil), hal.Usage, "NULL")
+	wants(t, "nowhere for the index", handle, findTensor(handle, "a", nil), hal.Usage, "NULL")
+	wants(t, "no such name", handle, findSequence(handle, "a", new(uint32)), hal.Usage, "nothing of this name")
+	wants(t, "negative limit", handle, limit(handle, 1<<63), hal.Usage, "292 years")
+	wants(t, "nowhere for the handle", 0, openFile("x", nil), hal.Usage, "NULL")
+	wants(t, "nowhere for the version", 0, version(nil), hal.Usage, "NULL")
+	wants(t, "memory that is no image", 0, openMemory(make([]byte, 80), new(int32)), hal.BadImage, "identifier")
+	wants(t, "no memory at all", 0, openMemory(nil, new(int32)), hal.BadImage, "the file is empty")
+}
+
+func TestHandleOfAClosedImageIsNeverAnothers(t *testing.T) {
+	seen := map[int32]bool{}
+	path := written(t, sum)
+	for range 100 {
+		var handle int32
+		if openFile(path, &handle) != 0 || handle <= 0 || seen[handle] {
+			t.Fatalf("handle %d, %s", handle, told(t, 0))
+		}
+		seen[handle] = true
+		if status := closeImage(handle); status != 0 {
+			t.Fatal(status)
+		}
+		wants(t, "closed twice", 0, closeImage(handle), hal.Usage, "was closed, or never opened")
+		wants(t, "used after close", 0, run(handle, 0), hal.Usage, "was closed, or never opened")
+		if report(handle, nil, nil) != 64 {
+			t.Fatal("a closed image has a last error")
+		}
+	}
+	for _, handle := range []int32{-1, -1 << 31, 0, 32, 17, 1<<31 - 1} {
+		wants(t, "handle "+strconv.Itoa(int(handle)), 0, run(handle, 0), hal.Usage, "")
+		if describe(handle, new(imageInfo)) != 64 {
+			t.Errorf("handle %d is an image", handle)
+		}
+	}
+}
+
+func TestAsManyImagesAsCanBeAreOpen(t *testing.T) {
+	path, file := written(t, sum), encoded(t, sum)
+	var handles [imagesMax + 1]int32
+	for i := range imagesMax {
+		status := int32(0)
+		if i%2 == 0 {
+			status = openFile(path, &handles[i])
+		} else {
+			status = openMemory(file, &handles[i])
+		}
+		if status != 0 {
+			t.Fatalf("image %d: %s", i, told(t, 0))
+		}
+	}
+	wants(t, "one more", 0, openFile(path, &handles[imagesMax]), hal.Usage, "close one")
+	for _, handle := range handles[:imagesMax] {
+		if status := closeImage(handle); status != 0 {
+			t.Error(status)
+		}
+	}
+	if mapped, _ := os.ReadFile("/proc/self/maps"); strings.Contains(string(mapped), path) {
+		t.Error("a closed image is still mapped")
+	}
+}
+
+func TestCallIntoACallIsRefused(t *testing.T) {
+	stand(t)
+	handle := frozenImage(t, sum)
+	im, _ := enter(handle)
+	for name, call := range map[string]func() int32{
+		"run": func() int32 { return run(handle, 0) }, "close": func() int32 { return closeImage(handle) },
+		"info": func() int32 { return describe(handle, new(imageInfo)) },
+	} {
+		wants(t, name, 0, call(), hal.Usage, "another thread is in a call")
+	}
+	if report(handle, nil, nil) != 64 {
+		t.Error("the report was given while another call was under way")
+	}
+	im.busy.Store(false)
+	wants(t, "afterwards", handle, findTensor(handle, "a", new(uint32)), hal.OK, "done")
+}
+
+func TestFirstCallWithoutProcIsRememberedForEver(t *testing.T) {
+	looked.Store(true)
+	blind.Store(true)
+	defer blind.Store(false)
+	wants(t, "a blind process", 0, openFile(written(t, sum), new(int32)), hal.NoFile, "/proc was not mounted before the first call")
+}
+
+// master is a device that reaches memory, and remembers what was asked of it.
+type master struct {
+	hal.Device
+	calls *[]string
+}
+
+func (m master) Reach(*hal.Aperture, hal.Device) error { return nil }
+func (m master) Diagnose() hal.Code                    { return hal.OK }
+func (m master) Master(on bool) error {
+	*m.calls = append(*m.calls, fmt.Sprint("master ", on))
+	return nil
+}
+
+func (m master) Close() error {
+	*m.calls = append(*m.calls, "close")
+	return hal.IO
+}
+
+func TestLoadThatFailsClosesWhatItOpened(t *testing.T) {
+	stand(t)
+	var calls []string
+	openDevice = func(name string) (hal.Device, error) {
+		return master{mock.New(&boards.Edu), &calls}, nil // the image is for another
+	}
+	handle := openedImage(t, sum)
+	wants(t, "another device", handle, load(handle, nil, anyWindow), hal.WrongDevice, "the image is for ivshmem")
+	if fmt.Sprint(calls) != "[close]" {
+		t.Errorf("it made the calls %v", calls)
+	}
+}
+
+func TestSealedProcessStopsDevicesAndOpensNothing(t *testing.T) {
+	stand(t)
+	var calls []string
+	plain := openDevice
+	openDevice = func(name string) (hal.Device, error) {
+		device, err := plain(name)
+		return master{device, &calls}, err
+	}
+	if status := closeImage(frozenImage(t, sum)); status != int32(hal.IO.Exit()) || fmt.Sprint(calls) != "[close]" {
+		t.Errorf("closing gave status %d and made the calls %v", status, calls)
+	}
+	handle, other := frozenImage(t, sum), openedImage(t, sum)
+	sealed.Store(true)
+	defer sealed.Store(false)
+	wants(t, "open", 0, openFile(written(t, sum), new(int32)), hal.Denied, "sealed")
+	wants(t, "load", other, load(other, nil, anyWindow), hal.Denied, "sealed")
+	wants(t, "seal again", handle, seal(handle), hal.Denied, "sealed")
+	calls = nil
+	if status := closeImage(handle); status != 0 || fmt.Sprint(calls) != "[master false]" {
+		t.Errorf("closing under the seal gave status %d and made the calls %v", status, calls)
+	}
+}
+
+func TestImageThatIsNotSignedIsNotOpenedWhereThatIsAsked(t *testing.T) {
+	handle := int32(0)
+	wants(t, "unsigned", 0, openSigned(written(t, sum), strings.Repeat("ab", 32), &handle), hal.Denied, "sign")
+	if handle != 0 {
+		t.Error("it was opened")
+	}
+}
+
+func TestPanicEndsInAStatus(t *testing.T) {
+	stand(t)
+	handle := openedImage(t, sum)
+	wants(t, "a device that panics", handle, load(handle, []string{"panic"}, anyWindow), hal.Internal, "panic: a device that panics")
+	for cause, want := range map[any]string{"text": "text", error(hal.BusFault): "bus fault", 7: "of no known kind"} {
+		wants(t, want, handle, on(handle, opened, func(*image) outcome { panic(cause) }), hal.Internal, "panic: "+want)
+	}
+	wants(t, "an index out of range", handle, on(handle, opened, func(im *image) outcome { _ = im.devices[3]; return outcome{} }), hal.Internal, "index out of range")
+	wants(t, "loaded all the same", handle, load(handle, nil, anyWindow), hal.OK, "")
+}
+
+func TestFailedRunTellsCommandAndValues(t *testing.T) {
+	last := stand(t)
+	source := func(command string) string {
+		return "main:\n  write.4 m+0x0 0x5\n  " + command + "\nsafe:\n  write.4 m+0x8 0x1\n"
+	}
+	for _, test := range []struct {
+		code    hal.Code
+		command string
+		e       lastError
+		says    string
+	}{
+		{hal.ExpectFailed, "expect.4 m+0x0 & 0xff == 0x7", lastError{command: 1, got: 5, want: 7, mask: 255},
+			"expect failed: command 1 (number 1 of main): got 0x5, wanted 0x7 under mask 0xff; sequence safe: done"},
+		{hal.DeadlinePassed, "poll.4 m+0x0 == 0x7 within 1ms", lastError{command: 1, got: 5, want: 7, mask: 1<<32 - 1},
+			"poll deadline passed: command 1 (number 1 of main): got 0x5, wanted 0x7 under mask 0xffffffff; sequence safe: done"},
+		{hal.CompareFailed, "compare.4 m+0x0 uint32 == uint32 5 9", lastError{command: 1, want: 9, mask: 1<<32 - 1, element: 1},
+			"golden mismatch: command 1 (number 1 of main): got 0x0, wanted 0x9"},
+	} {
+		handle := frozenImage(t, source(test.command))
+		wants(t, test.command, handle, run(handle, 0), test.code, test.says)
+		var e lastError
+		report(handle, &e, nil)
+		test.e.status, test.e.code = int32(test.code.Exit()), codeNumber(test.code)
+		e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask // the mask of a comparison is none of the caller's
+		if e != test.e {
+			t.Errorf("%s: got %+v, want %+v", test.command, e, test.e)
+		}
+		if told(t, handle); last().Operations() == 0 {
+			t.Error("the device was not touched")
+		}
+		wants(t, "disabled", handle, run(handle, 0), hal.Disabled, "disabled")
+		closeImage(handle)
+	}
+
+	handle := frozenImage(t, source("expect.4 m+0x0 == 0x7 else ignore"))
+	wants(t, "ignored", handle, run(handle, 0), hal.OK, "done")
+	var e lastError
+	if report(handle, &e, nil); e != (lastError{command: -1, safe: -1, ignored: 1}) {
+		t.Errorf("%+v", e)
+	}
+	last().Inject(mock.Fault{Kind: mock.BusFault, Operation: last().Operations() + 2})
+	wants(t, "bus fault", handle, run(handle, 0), hal.BusFault, "bus fault: command 1")
+	closeImage(handle)
+
+	handle = frozenImage(t, source("expect.4 m+0x0 == 0x5"))
+	last().Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
+	wants(t, "gone", handle, run(handle, 0), hal.DeviceGone, "device gone: command 1")
+	closeImage(handle)
+
+	handle = frozenImage(t, source("delay 10ms"))
+	wants(t, "limited", handle, limit(handle, 1000), hal.OK, "")
+	wants(t, "late", handle, run(handle, 0), hal.FrameLate, "longer than its limit")
+}
+
+func TestTextIsCutWhereTheBufferEnds(t *testing.T) {
+	var handle int32
+	status := openFile("/nowhere", &handle)
+	const whole = "no such file: /nowhere: no such file or directory"
+	for size := range len(whole) + 3 {
+		buffer := []byte(strings.Repeat("x", size+4))
+		if report(0, nil, buffer[:size]) != 0 {
+			t.Fatal("no report")
+		}
+		want := whole[:max(0, min(size-1, len(whole)))] + "\x00"
+		if size == 0 {
+			want = ""
+		}
+		if string(buffer[:len(want)]) != want || string(buffer[size:]) != "xxxx" {
+			t.Errorf("%d bytes: %q", size, buffer)
+		}
+	}
+	if status != 66 || handle != 0 {
+		t.Errorf("status %d, handle %d", status, handle)
+	}
+	var line [16]byte
+	text := text{buffer: line[:]}
+	text.add("a\n\x1b[2J\x7f")
+	if string(line[:text.length]) != "a??[2J?" {
+		t.Errorf("%q", line)
+	}
+}
+
+func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
+	stand(t)
+	handle := frozenImage(t, sum+"fails:\n  expect.4 m+0x4 == 0x7\n")
+	buffer := make([]byte, 512)
+	var info imageInfo
+	var described tensorInfo
+	var e lastError
+	var index uint32
+	if _, status := tensor(handle, 0, gen.RoleInput, 8); status != 0 {
+		t.Fatal(told(t, handle))
+	}
+	for name, call := range map[string]func(){
+		"run":             func() { run(handle, 0) },
+		"an empty run":    func() { run(handle, 1) },
+		"report":          func() { report(handle, &e, buffer) },
+		"find a sequence": func() { findSequence(handle, "nothing", &index) },
+		"find a tensor":   func() { findTensor(handle, "d", &index) },
+		"find nothing":    func() { findTensor(handle, "none", &index) },
+		"describe":        func() { describe(handle, &info) },
+		"tensor info":     func() { describeTensor(handle, 1, &described) },
+		"sequence name":   func() { sequenceName(handle, 1, buffer) },
+		"input":           func() { tensor(handle, 0, gen.RoleInput, 8) },
+		"output":          func() { tensor(handle, 2, gen.RoleOutput, 4) },
+		"limit":           func() { limit(handle, 0) },
+		"misuse":          func() { run(handle, 99) },
+		"a bad handle":    func() { run(99, 0) },
+		"version":         func() { version(new(versionInfo)) },
+	} {
+		if n := testing.AllocsPerRun(100, call); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+	wants(t, "the last of all", handle, run(handle, 2), hal.ExpectFailed, "number 0 of fails")
+	if n := testing.AllocsPerRun(100, func() { run(handle, 2); report(handle, &e, buffer) }); n != 0 {
+		t.Errorf("a failed run and its report allocate %v times", n)
+	}
+}
+
+// header gives the numbers of an enum in lightmetal.h, by name.
+func header(t *testing.T, enum string) map[string]int {
+	t.Helper()
+	text, err := os.ReadFile("lightmetal.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(text), "\nenum "+enum+" {")
+	body, _, _ = strings.Cut(body, "}")
+	numbers := map[string]int{}
+	for _, m := range regexp.MustCompile(`(LM_\w+) = (\d+)`).FindAllStringSubmatch(body, -1) {
+		numbers[m[1]], _ = strconv.Atoi(m[2])
+	}
+	if len(numbers) == 0 {
+		t.Fatalf("no enum %s in lightmetal.h", enum)
+	}
+	return numbers
+}
+
+// codeNames are the names in lightmetal.h, in the order of their numbers, and
+// the codes they stand for.
+var codeNames = []struct {
+	name string
+	code hal.Code
+}{
+	{"OK", hal.OK}, {"USAGE", hal.Usage}, {"BAD_IMAGE", hal.BadImage}, {"NO_FILE", hal.NoFile}, {"NO_DEVICE", hal.NoDevice},
+	{"INTERNAL", hal.Internal}, {"DEVICE_GONE", hal.DeviceGone}, {"BUS_FAULT", hal.BusFault}, {"IO", hal.IO},
+	{"DEADLINE_PASSED", hal.DeadlinePassed}, {"EXPECT_FAILED", hal.ExpectFailed}, {"COMPARE_FAILED", hal.CompareFailed},
+	{"DENIED", hal.Denied}, {"WRONG_DEVICE", hal.WrongDevice}, {"REFUSED", hal.Refused}, {"BAD_TENSOR", hal.BadTensor},
+	{"INPUT_MISSING", hal.InputMissing}, {"DISABLED", hal.Disabled}, {"RUN_LATE", hal.FrameLate},
+	{"MASTER_OFF", hal.MasterOff}, {"DMA_FAULT", hal.DMAFault},
+}
+
+func TestEveryCodeHasItsNumberForEver(t *testing.T) {
+	inHeader, statuses := header(t, "lm_code"), slices.Collect(maps.Values(header(t, "lm_status")))
+	for number, c := range codeNames {
+		if inHeader["LM_CODE_"+c.name] != number || int(codeNumber(c.code)) != number {
+			t.Errorf("%s should be %d for ever: lightmetal.h has %d, Go %d", c.name, number, inHeader["LM_CODE_"+c.name], codeNumber(c.code))
+		}
+		if !slices.Contains(statuses, c.code.Exit()) {
+			t.Errorf("%s has status %d, which lightmetal.h does not have", c.name, c.code.Exit())
+		}
+	}
+	codes := 0
+	for !strings.HasPrefix(hal.Code(codes).Error(), "code ") {
+		codes++
+	}
+	if codes != len(codeNames) || codes != len(inHeader) || codes != len(codeNumbers) {
+		t.Errorf("%d codes in hal, %d here, %d in lightmetal.h, %d in codeNumbers", codes, len(codeNames), len(inHeader), len(codeNumbers))
+	}
+	if codeNumber(255) != codeNumbers[hal.Internal] {
+		t.Error("a code that is none has a number")
+	}
+}
+
+func TestTypesOfElementsAreThoseOfTheFile(t *testing.T) {
+	inHeader := header(t, "lm_dtype")
+	for number, name := range gen.EnumNamesDType[1:] {
+		if inHeader["LM_"+strings.ToUpper(name)] != number+1 {
+			t.Errorf("%s is %d in the file and %d in lightmetal.h", name, number+1, inHeader["LM_"+strings.ToUpper(name)])
+		}
+	}
+	if len(inHeader) != len(gen.EnumNamesDType)-1 {
+		t.Errorf("%d types in lightmetal.h", len(inHeader))
+	}
+	if roles := header(t, "lm_role"); roles["LM_INPUT"] != int(gen.RoleInput) || roles["LM_OUTPUT"] != int(gen.RoleOutput) {
+		t.Errorf("roles %v", roles)
+	}
+}
+
+// layout is the size of a struct and the offset and size of each field, in
+// order, as testdata/host.c prints them.
+func layout(name string, value any) (lines []string) {
+	of := reflect.TypeOf(value)
+	lines = append(lines, fmt.Sprint(name, " ", of.Size()))
+	for i := range of.NumField() {
+		f := of.Field(i)
+		lines = append(lines, fmt.Sprint(name, " ", snake(f.Name), " ", f.Offset, " ", f.Type.Size()))
+	}
+	return lines
+}
+
+// snake is a Go name as C writes it.
+func snake(name string) string {
+	return strings.ToLower(regexp.MustCompile(`([A-Z])`).ReplaceAllString(name, "_$1"))
+}

@@ -1,0 +1,17 @@
+//go:build signed
+
+package main
+
+import (
+	"lightmetal/runtime"
+	"lightmetal/runtime/signed"
+)
+
+// checkSignature refuses a file that none of the keys has signed.
+func checkSignature(file *runtime.File, text string) error {
+	keys, err := signed.ParseKeys(text)
+	if err != nil {
+		return err
+	}
+	return file.Check(keys.Check)
+}
