@@ -1,0 +1,173 @@
+// Package hosts describes, as data, arm64 machines that can carry an
+// accelerator: where their PCIe windows lie and how large they are, whether
+// host memory can be shared with a device, what is known to be broken, and how
+// they boot. Host tools read it; nothing on a target imports it.
+//
+// Every value stands beside the document it was read from. What no document
+// confirmed has no source and is unknown.
+package hosts
+
+// Fact is a value and where it comes from. Without a source the value is
+// unknown, and the zero value.
+type Fact[T any] struct {
+	Value  T
+	Source string
+}
+
+// Known tells whether a source stands behind the value.
+func (f Fact[T]) Known() bool { return f.Source != "" }
+
+// Host is one kind of machine, as its maker's device tree or firmware has it.
+type Host struct {
+	Name  string // as it is typed
+	Title string // for people
+
+	// Compatible has strings of the root of its device tree; RootPorts the ids
+	// of its PCIe root ports, for machines that have no device tree. Any one
+	// that is found means this host.
+	Compatible []string
+	RootPorts  []ID
+
+	Ports []Port
+
+	// Inbound is what a device reaches without an IOMMU. A known empty list
+	// means that all of memory is there at its physical address.
+	Inbound        Fact[[]Inbound]
+	Coherence      Fact[Coherence]
+	IOMMU          Fact[IOMMU]    // in front of the PCIe ports
+	WriteCombining Fact[Health]   // of resourceN_wc: stores may be merged and may be unaligned
+	Wide           Fact[Health]   // of single accesses of 8 bytes
+	PageSize       Fact[uint64]   // bytes, of the kernel its maker ships
+	Faults         []Fact[string] // whatever else a user has to know
+	Options        []Option       // of the kernel, beside those every host needs
+	Workaround     Fact[string]   // the kernel option that makes write-combining harmless
+
+	Boot        Fact[Boot]
+	Console     Fact[string] // value of the kernel's console=
+	DeviceTree  Fact[string] // file below arch/arm64/boot/dts of the kernel
+	LoadAddress Fact[uint64] // where the boot loader wants a kernel before it starts it
+}
+
+// ID is the vendor and device of a PCI function.
+type ID struct{ Vendor, Device uint16 }
+
+// Port is one PCIe root port that leads off the chip.
+type Port struct {
+	Name    string         // of its controller in the device tree or manual
+	Where   string         // what it leads to on this board, empty: not told
+	Gen     Fact[uint8]    // 1 is 2.5 GT/s, 2 is 5, 3 is 8, 4 is 16
+	Lanes   Fact[uint8]    // wired on this board
+	Windows Fact[[]Window] // for memory
+}
+
+// Window is a range of processor addresses that reaches a range of PCI
+// addresses.
+type Window struct {
+	CPU, PCI, Size uint64
+	Prefetchable   bool
+}
+
+// Inbound is a range of memory as a device sees it.
+type Inbound struct{ PCI, CPU, Size uint64 }
+
+// Coherence says whether a device's accesses to memory see the processor's caches.
+type Coherence uint8
+
+const (
+	CoherenceUnknown Coherence = iota
+	Coherent
+	NotCoherent // memory shared with a device has to be uncached, or flushed by the kernel
+)
+
+// IOMMU is what translates the addresses of PCIe devices.
+type IOMMU uint8
+
+const (
+	IOMMUUnknown IOMMU = iota
+	NoIOMMU
+	SMMUv2
+	SMMUv3
+)
+
+// Health says whether something that arm64 and PCIe allow works.
+type Health uint8
+
+const (
+	HealthUnknown Health = iota
+	Works
+	Faulty
+)
+
+// Boot is the form in which a kernel and its initramfs reach the machine.
+type Boot uint8
+
+const (
+	BootUnknown Boot = iota
+	Pair             // two files, a kernel image and an initramfs
+	FIT              // one flattened image tree for U-Boot
+	UEFI             // the kernel as an EFI application, and an initramfs
+)
+
+func (c Coherence) String() string { return [...]string{"unknown", "coherent", "not coherent"}[c] }
+func (i IOMMU) String() string     { return [...]string{"unknown", "none", "SMMUv2", "SMMUv3"}[i] }
+func (h Health) String() string    { return [...]string{"unknown", "works", "faulty"}[h] }
+func (b Boot) String() string {
+	return [...]string{"unknown", "kernel and initramfs", "FIT", "UEFI"}[b]
+}
+
+// Option is a kernel option a host needs.
+type Option struct {
+	Name   string // with CONFIG_
+	Why    string
+	Source string // where the kernel defines it
+}
+
+// Every lists what the kernel of every host needs.
+var Every = []Option{
+	{"CONFIG_PCI", "the accelerator is a PCI device", "lightmetal hal"},
+	{"CONFIG_SYSFS", "BARs are mapped through /sys/bus/pci/devices", "lightmetal hal"},
+	{"CONFIG_PROC_FS", "memory and process state are read there", "lightmetal hal and lmrun"},
+	{"CONFIG_DEVTMPFS", "process 1 of a boot image finds its devices there", "lightmetal lmrun"},
+	{"CONFIG_BLK_DEV_INITRD", "a boot image is an initramfs", "lightmetal lmrun"},
+}
+
+// All lists every host.
+var All = []*Host{&QEMUVirt, &RaspberryPi5, &ComputeModule4, &IMX8MPlus, &S32G3, &OrinAGX, &OrinNX, &J721E, &Altra}
+
+// ByName finds a host, nil if there is none of that name.
+func ByName(name string) *Host {
+	for _, h := range All {
+		if h.Name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// ByCompatible finds the host that one of a device tree's compatible strings
+// means. The list is in the tree's order, from the board to the chip, so that
+// the first match is the closest.
+func ByCompatible(list []string) *Host {
+	for _, c := range list {
+		for _, h := range All {
+			for _, have := range h.Compatible {
+				if have == c {
+					return h
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// ByRootPort finds the host that has a root port with these ids.
+func ByRootPort(id ID) *Host {
+	for _, h := range All {
+		for _, have := range h.RootPorts {
+			if have == id {
+				return h
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package hosts
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestHostIsFoundByNameAndByWhatTheMachineSays(t *testing.T) {
+	for _, h := range All {
+		if ByName(h.Name) != h {
+			t.Errorf("%s: not found by name", h.Name)
+		}
+		for _, c := range h.Compatible {
+			if got := ByCompatible([]string{"vendor,unknown", c}); got != h {
+				t.Errorf("%s: %s means %v", h.Name, c, got)
+			}
+		}
+		for _, id := range h.RootPorts {
+			if ByRootPort(id) != h {
+				t.Errorf("%s: not found by root port %04x:%04x", h.Name, id.Vendor, id.Device)
+			}
+		}
+		if len(h.Compatible)+len(h.RootPorts) == 0 || h.Title == "" {
+			t.Errorf("%s: nothing tells it", h.Name)
+		}
+	}
+	if ByName("") != nil || ByName("rpi3") != nil || ByCompatible(nil) != nil || ByCompatible([]string{"raspberrypi,3-model-b"}) != nil || ByRootPort(ID{}) != nil {
+		t.Error("found a host that is not there")
+	}
+}
+
+// TestEveryKnownValueHasASource walks all data: a value without a source is a
+// guess, and a source without a value says nothing.
+func TestEveryKnownValueHasASource(t *testing.T) {
+	facts := 0
+	var walk func(path string, v reflect.Value)
+	walk = func(path string, v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Pointer:
+			walk(path, v.Elem())
+		case reflect.Slice:
+			for i := range v.Len() {
+				walk(path, v.Index(i))
+			}
+		case reflect.Struct:
+			if strings.HasPrefix(v.Type().Name(), "Fact[") {
+				facts++
+				value, source := v.FieldByName("Value"), v.FieldByName("Source").String()
+				if !value.IsZero() && source == "" {
+					t.Errorf("%s: %v has no source", path, value)
+				}
+				if value.IsZero() && source != "" && value.Kind() != reflect.Slice {
+					t.Errorf("%s: nothing is known, from %s", path, source)
+				}
+				return
+			}
+			for i := range v.NumField() {
+				walk(path+"."+v.Type().Field(i).Name, v.Field(i))
+			}
+		}
+	}
+	for _, h := range All {
+		walk(h.Name, reflect.ValueOf(h))
+		for _, o := range append(h.Options, Every...) {
+			if !strings.HasPrefix(o.Name, "CONFIG_") || o.Why == "" || o.Source == "" {
+				t.Errorf("%s: option %+v is not whole", h.Name, o)
+			}
+		}
+	}
+	if facts < 100 {
+		t.Errorf("the walk saw %d facts only", facts)
+	}
+}
+
+func TestWindowsOfAPortAreApart(t *testing.T) {
+	for _, h := range All {
+		if len(h.Ports) == 0 {
+			t.Errorf("%s: no port", h.Name)
+		}
+		for _, p := range h.Ports {
+			for i, w := range p.Windows.Value {
+				if w.Size == 0 || w.CPU+w.Size < w.CPU || w.PCI+w.Size < w.PCI {
+					t.Errorf("%s %s: window %d makes no sense", h.Name, p.Name, i)
+				}
+				for _, o := range p.Windows.Value[:i] {
+					if w.PCI < o.PCI+o.Size && o.PCI < w.PCI+w.Size || w.CPU < o.CPU+o.Size && o.CPU < w.CPU+w.Size {
+						t.Errorf("%s %s: windows overlap", h.Name, p.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+var (
+	wormhole  = []BAR{{512 * mib, true, true}, {}, {1 * mib, true, false}, {}, {32 * mib, true, true}}
+	blackhole = []BAR{{512 * mib, true, true}, {}, {1 * mib, true, false}, {}, {32 * gib, true, true}}
+)
+
+// What fits where is worked out by hand from the windows.
+func TestBarsOfKnownAcceleratorsFitWhereTheWindowsAreLargeEnough(t *testing.T) {
+	fits := func(h *Host, bars []BAR) (names string) {
+		for i := range h.Ports {
+			if h.Ports[i].Place(bars) != nil {
+				names += " " + h.Ports[i].Name
+			}
+		}
+		return strings.TrimSpace(names)
+	}
+	for _, c := range []struct {
+		host                *Host
+		wormhole, blackhole string
+	}{
+		{&QEMUVirt, "pcie@10000000", "pcie@10000000"},
+		{&RaspberryPi5, "pcie1", ""},   // 12 GiB
+		{&ComputeModule4, "pcie0", ""}, // 1 GiB
+		{&IMX8MPlus, "", ""},           // 127 MiB
+		{&S32G3, "pcie0 pcie1", ""},    // 28 GiB; 32 GiB less 128 KiB
+		{&OrinAGX, "pcie@141a0000 pcie@14160000 pcie@14100000", ""},
+		{&OrinNX, "pcie@14160000 pcie@141e0000 pcie@14100000", ""},
+		{&J721E, "pcie1 pcie0", ""}, // 4 GiB
+		{&Altra, "RCA2 RCA3 RCB0 RCB1 RCB2 RCB3", "RCA2 RCA3 RCB0 RCB1 RCB2 RCB3"},
+	} {
+		if got := fits(c.host, wormhole); got != c.wormhole {
+			t.Errorf("%s: Wormhole fits %q, want %q", c.host.Name, got, c.wormhole)
+		}
+		if got := fits(c.host, blackhole); got != c.blackhole {
+			t.Errorf("%s: Blackhole fits %q, want %q", c.host.Name, got, c.blackhole)
+		}
+	}
+}
+
+func TestPlacementIsTheOneWorkedOutByHand(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		windows []Window
+		bars    []BAR
+		want    []uint64
+	}{
+		{"prefetchable window first", []Window{{PCI: 0, Size: 4 * gib}, {PCI: 4 * gib, Size: 4 * gib, Prefetchable: true}},
+			[]BAR{{1 * mib, true, false}, {512 * mib, true, true}}, []uint64{0, 4 * gib}},
+		{"one window for both", []Window{{PCI: 0xc0000000, Size: gib}}, wormhole, []uint64{0xc0000000, 0, 0xe2000000, 0, 0xe0000000}},
+		{"what is not prefetchable stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}}, []BAR{{mib, true, false}}, nil},
+		{"what is narrow stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}}, []BAR{{mib, false, true}}, nil},
+		{"nor into a prefetchable window", []Window{{PCI: 0, Size: gib, Prefetchable: true}}, []BAR{{mib, true, false}}, nil},
+		{"alignment, not size, decides", []Window{{PCI: 256 * mib, Size: 512 * mib}}, []BAR{{512 * mib, true, true}}, nil},
+		{"a window over the 4 GiB line", []Window{{PCI: 3 * gib, Size: 2 * gib}}, []BAR{{gib, true, false}, {gib, true, false}}, nil},
+		{"a bridge's windows go by the megabyte", []Window{{PCI: 0, Size: mib}}, []BAR{{4 * kib, true, false}, {4 * kib, true, true}}, nil},
+		{"nothing to place", nil, []BAR{{}}, []uint64{0}},
+		{"no windows known", nil, wormhole, nil},
+	} {
+		p := Port{Windows: Fact[[]Window]{Value: c.windows}}
+		if got := p.Place(c.bars); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %#x, want %#x", c.name, got, c.want)
+		}
+	}
+}
+
+func TestPlacedBarsAreAlignedApartAndInsideAWindow(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	placements := 0
+	for range 20000 {
+		h := All[random.IntN(len(All))]
+		p := &h.Ports[random.IntN(len(h.Ports))]
+		bars := make([]BAR, 1+random.IntN(6))
+		for i := range bars {
+			bars[i] = BAR{1 << (12 + random.IntN(20)), random.IntN(2) == 0, random.IntN(2) == 0}
+		}
+		placed := p.Place(bars)
+		if placed == nil {
+			continue
+		}
+		placements++
+		for i, b := range bars {
+			inside := false
+			for _, w := range p.Windows.Value {
+				inside = inside || placed[i] >= w.PCI && placed[i]+b.Size <= w.PCI+w.Size && (!w.Prefetchable || b.Prefetchable)
+			}
+			if !inside || placed[i]%b.Size != 0 || !(b.Wide && b.Prefetchable) && placed[i]+b.Size > 4*gib {
+				t.Fatalf("%s %s: BAR %+v at %#x", h.Name, p.Name, b, placed[i])
+			}
+			for j := range i {
+				if placed[i] < placed[j]+bars[j].Size && placed[j] < placed[i]+b.Size {
+					t.Fatalf("%s %s: BARs %+v and %+v overlap", h.Name, p.Name, b, bars[j])
+				}
+			}
+		}
+	}
+	if placements < 5000 {
+		t.Errorf("only %d placements", placements)
+	}
+}

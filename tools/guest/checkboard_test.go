@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// boardReport is what the test reads of lm check-board --json.
+type boardReport struct {
+	Exit    int
+	Board   string
+	Machine string
+	Kernel  string
+	Missing int
+	Devices []struct{ Address, Board string }
+	Checks  []struct{ Check, State, Found, Next string }
+}
+
+func (r *boardReport) find(check string) (state, found string) {
+	for _, c := range r.Checks {
+		if c.Check == check {
+			return c.State, c.Found
+		}
+	}
+	return "", ""
+}
+
+func (r *boardReport) missing() (names []string) {
+	for _, c := range r.Checks {
+		if c.State == "missing" {
+			names = append(names, c.Check)
+		}
+	}
+	return names
+}
+
+// boardReports reads the reports on the console, by their names.
+func boardReports(t *testing.T, console string) map[string]*boardReport {
+	t.Helper()
+	reports := map[string]*boardReport{}
+	for line := range strings.Lines(console) {
+		rest, ok := strings.CutPrefix(line, "check-board ")
+		if !ok {
+			continue
+		}
+		name, text, _ := strings.Cut(rest, " ")
+		r := new(boardReport)
+		if err := json.Unmarshal([]byte(text), r); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, text)
+		}
+		reports[name] = r
+	}
+	if len(reports) != 3 {
+		t.Fatalf("%d reports, want 3:\n%s", len(reports), console)
+	}
+	return reports
+}
+
+// What lm check-board says of a real arm64 kernel, before and after it is made
+// ready for an image with host memory.
+func TestGuestIsJudgedAsWhatItIs(t *testing.T) {
+	for _, lane := range lanes {
+		t.Run(lane.name, func(t *testing.T) {
+			_, console := inside(t, func(m *machine) {
+				lane.setUp(t, m)
+				m.addListing(t, "edu-dma", "")
+				m.add(t, "/lm", static(t, "lightmetal/tools/lm"))
+			}, "check-board", lane.name)
+			reports := boardReports(t, console)
+			plainReport(t, reports["plain"])
+			if r := reports["plain"]; r.Exit != 0 || r.Missing != 0 {
+				t.Errorf("plain: exit %d, missing %v", r.Exit, r.missing())
+			}
+			edu := "edu " + reports["plain"].Devices[0].Address
+			if r := reports["before"]; lane.name == "vfio" && (r.Exit != 69 || !slices.Contains(r.missing(), edu+" IOMMU")) {
+				t.Errorf("before vfio-pci is bound: exit %d, missing %v", r.Exit, r.missing())
+			}
+			r := reports["after"]
+			if r.Exit != 0 {
+				t.Errorf("after: exit %d, missing %v", r.Exit, r.missing())
+			}
+			for check, want := range map[string]string{
+				"target 0, edu (1234:11e8) BARs": "as large", "coherence": "see the processor's caches", "huge pages": "8 of 2 MiB free",
+				edu + " driver": map[string]string{"pci": "pci:", "vfio": "vfio:"}[lane.name], edu + " IOMMU": map[string]string{"pci": "none", "vfio": "through the driver vfio-pci"}[lane.name],
+			} {
+				if state, found := r.find(check); state != "ok" || !strings.Contains(found, want) {
+					t.Errorf("after: %s is %s %q, want ok %q", check, state, found, want)
+				}
+			}
+		})
+	}
+}
+
+func plainReport(t *testing.T, r *boardReport) {
+	t.Helper()
+	var devices []string
+	for _, d := range r.Devices {
+		devices = append(devices, d.Board)
+	}
+	if r.Board != "qemu-virt" || r.Machine != "linux,dummy-virt" || r.Kernel == "" || strings.Join(devices, " ") != "edu ivshmem nvme" {
+		t.Fatalf("board %q, machine %q, kernel %q, devices %v", r.Board, r.Machine, r.Kernel, devices)
+	}
+	for check, want := range map[string]string{
+		"architecture": "aarch64", "page size": "4096 bytes", "user": "uid 0 with CAP_SYS_ADMIN", "seccomp": "filters",
+		"edu " + r.Devices[0].Address + " BAR 0": "1 MiB at 0x1", "nvme " + r.Devices[2].Address + " BAR 0": "16 KiB at 0x80",
+		"edu " + r.Devices[0].Address + " link": "none",
+	} {
+		if state, found := r.find(check); state != "ok" || !strings.Contains(found, want) {
+			t.Errorf("%s is %s %q, want ok %q", check, state, found, want)
+		}
+	}
+}

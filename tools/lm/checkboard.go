@@ -1,0 +1,233 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+
+	"lightmetal/boards/hosts"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+
+	"github.com/spf13/cobra"
+)
+
+// checkBoardFlags are the flags of lm check-board as they are typed.
+type checkBoardFlags struct {
+	image, root, kernelConfig string
+	json, list, collect       bool
+}
+
+func checkBoardCommand() *cobra.Command {
+	var f checkBoardFlags
+	c := &cobra.Command{
+		Use:   "check-board [BOARD]",
+		Short: "tell what a machine lacks to replay, or whether a board would do",
+		Long: `Check-board reads /sys, /proc and the kernel's configuration and tells, line by
+line, what stands in the way of a replay on this machine: the accelerators and
+their BARs, the drivers and IOMMU around them, and what kernel and user permit.
+Every line begins with ok, warning (a replay may work, or something else will
+not) or missing (it will not work), and those that are not ok say why it matters
+and what to do. Nothing is changed and no BAR is touched.
+
+With --image it holds the image against the machine: whether its devices are
+there, and whether their BARs, their windows and host memory suffice.
+
+With BOARD it reads no machine but what is known of that board, from device
+trees and manuals that it names, so that a board can be judged before it is
+bought; --list prints all boards. BOARD with --root or --kernel-config judges a
+copied tree or a kernel configuration as one of that board.
+
+A target without lm: --collect prints a shell script that copies what is read
+into a folder (busybox is enough); bring that folder here and name it by --root.
+
+BOARD is one of ` + hostNames() + `.
+
+Exit status: 0 nothing is missing; 69 something is; 64 usage; 65 bad image or
+kernel configuration; 66 no such file.`,
+		Example: `  lm check-board                                 this machine
+  lm check-board --image model.lmb               this machine, for that image
+  lm check-board rpi5 --image model.lmb          would a Raspberry Pi 5 do?
+  lm check-board orin-agx --kernel-config .config  has this kernel what it needs?
+  lm check-board --collect > collect.sh          on the target: sh collect.sh copy
+  lm check-board --root copy --json              judge the copy`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage("check-board takes one board, %d given; lm check-board --list names them", len(args))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return f.run(strings.Join(args, "")) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.image, "image", "", "hold this image against the machine or board")
+	flags.StringVar(&f.root, "root", "", "read a tree copied from a target instead of this machine")
+	flags.StringVar(&f.kernelConfig, "kernel-config", "", "the kernel's configuration (default: /proc/config.gz, or /boot/config-RELEASE)")
+	flags.BoolVar(&f.list, "list", false, "print the boards and what is known of them")
+	flags.BoolVar(&f.collect, "collect", false, "print a script that copies what --root wants")
+	flags.BoolVar(&f.json, "json", false, "as JSON, on failure too")
+	return c
+}
+
+// state is how a finding bears on a replay. Worse ones are greater.
+type state string
+
+const (
+	fine    state = "ok"
+	warning state = "warning"
+	missing state = "missing"
+)
+
+// finding is one line of the report.
+type finding struct {
+	Check string `json:"check"` // what was looked at; stable
+	State state  `json:"state"`
+	Found string `json:"found"`
+	Why   string `json:"why,omitempty"`  // it matters
+	Next  string `json:"next,omitempty"` // what to do about it
+}
+
+// boardReport is what check-board --json prints; its fields are stable.
+type boardReport struct {
+	Exit     int         `json:"exit"`
+	Code     string      `json:"code"`
+	Board    string      `json:"board"`            // a name of --list, empty: not recognised
+	Machine  string      `json:"machine"`          // what the machine says it is
+	Kernel   string      `json:"kernel,omitempty"` // its release
+	Image    string      `json:"image,omitempty"`
+	Missing  int         `json:"missing"`
+	Warnings int         `json:"warnings"`
+	Devices  []devInfo   `json:"devices"` // accelerators of a known kind
+	Facts    []factInfo  `json:"facts,omitempty"`
+	Checks   []finding   `json:"checks"`
+	host     *hosts.Host // nil: not recognised
+}
+
+type devInfo struct {
+	Address string `json:"address"`
+	Board   string `json:"board"`
+	Vendor  string `json:"vendor"`
+	Device  string `json:"device"`
+}
+
+// add appends a finding. Why and next are for findings that are not ok.
+func (r *boardReport) add(s state, check, found, why, next string) {
+	f := finding{Check: check, State: s, Found: found}
+	if s != fine {
+		f.Why, f.Next = why, next
+	}
+	switch s {
+	case missing:
+		r.Missing++
+	case warning:
+		r.Warnings++
+	}
+	r.Checks = append(r.Checks, f)
+}
+
+func (f *checkBoardFlags) run(board string) error {
+	if f.collect {
+		fmt.Print(collectScript)
+		return nil
+	}
+	if f.list {
+		return listHosts(f.json)
+	}
+	report := &boardReport{Image: f.image, Devices: []devInfo{}, Checks: []finding{}}
+	if board != "" {
+		if report.host = hosts.ByName(board); report.host == nil {
+			return usage("no board %q; boards: %s", board, hostNames())
+		}
+	}
+	view, err := f.openImage()
+	if err != nil {
+		return err
+	}
+	if err := f.check(report, board, needOf(view)); err != nil {
+		return err
+	}
+	return report.print(f.json)
+}
+
+func (f *checkBoardFlags) openImage() (*fbs.View, error) {
+	if f.image == "" {
+		return nil, nil
+	}
+	_, view, err := verified(f.image)
+	return view, err
+}
+
+// check fills in a report: of data alone where a board is named and no machine
+// given, else of a machine.
+func (f *checkBoardFlags) check(report *boardReport, board string, need *need) error {
+	config, err := readKernelConfig(f.kernelConfig)
+	if err != nil {
+		return err
+	}
+	if board != "" && f.root == "" {
+		report.ofBoard(config, need)
+		return nil
+	}
+	m, err := readMachine(f.root, config, report.host)
+	if err != nil {
+		return err
+	}
+	report.ofMachine(m, need)
+	return nil
+}
+
+// print ends the command: as JSON or for people, and with the exit status.
+func (r *boardReport) print(asJSON bool) error {
+	code := hal.OK
+	if r.Missing > 0 {
+		code = hal.NoDevice
+	}
+	if r.host != nil {
+		r.Board = r.host.Name
+	}
+	r.Exit, r.Code = code.Exit(), code.Error()
+	if asJSON {
+		printJSON(os.Stdout, r)
+	} else {
+		fmt.Print(r)
+	}
+	if code != hal.OK {
+		return reported{code}
+	}
+	return nil
+}
+
+// String is the text for people.
+func (r *boardReport) String() string {
+	var b strings.Builder
+	title := "not recognised"
+	if r.host != nil {
+		title = r.host.Title + " (" + r.host.Name + ")"
+	}
+	fmt.Fprintf(&b, "board    %s\n", title)
+	if r.Machine != "" {
+		fmt.Fprintf(&b, "machine  %s, Linux %s\n", r.Machine, cmp.Or(r.Kernel, "of unknown release"))
+	}
+	for _, f := range r.Facts {
+		fmt.Fprintf(&b, "%s\n", f)
+	}
+	for _, f := range r.Checks {
+		fmt.Fprintf(&b, "%-8s %s: %s\n", f.State, f.Check, f.Found)
+		for _, line := range [...]struct{ name, text string }{{"why", f.Why}, {"next", f.Next}} {
+			if line.text != "" {
+				fmt.Fprintf(&b, "%9s%-5s %s\n", "", line.name, line.text)
+			}
+		}
+	}
+	fmt.Fprintf(&b, "%d missing, %d to look at\n", r.Missing, r.Warnings)
+	return b.String()
+}
+
+func hostNames() string {
+	var names []string
+	for _, h := range hosts.All {
+		names = append(names, h.Name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,409 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/boards/hosts"
+)
+
+// ofMachine fills in the report of a machine.
+func (r *boardReport) ofMachine(m *machine, n *need) {
+	r.host, r.Machine, r.Kernel = m.host, m.title, m.release
+	n.shared = m.throughDrivers(n)
+	r.checkBase(m)
+	r.checkConfig(m.host, m.config, "")
+	r.checkLockdown(m)
+	r.checkSeccomp(m)
+	r.checkPreemption(m)
+	r.checkWatchdog(m)
+	r.checkUser(m, n)
+	r.checkDevices(m, n)
+	r.checkMemory(m, n)
+	if m.host != nil {
+		r.checkFaults(m.host, m.config, n)
+	}
+	if n.view != nil {
+		r.checkTargets(m, n)
+	}
+}
+
+// checkBase: architecture, board, page size.
+func (r *boardReport) checkBase(m *machine) {
+	switch m.arch {
+	case "aarch64", "x86_64":
+		r.add(fine, "architecture", m.arch, "", "")
+	case "":
+		r.add(warning, "architecture", "not told", "lmrun is built for arm64 and amd64", "run `uname -m` on the target")
+	default:
+		r.add(missing, "architecture", m.arch, "lmrun is built for arm64 and amd64", "use a 64-bit kernel")
+	}
+	if m.host != nil {
+		r.add(fine, "board", m.host.Title, "", "")
+	} else {
+		r.add(warning, "board", "not one of "+hostNames(), "what is known to be broken on a board, and what its kernel needs, is known of those only",
+			"name the closest one: lm check-board BOARD --root "+r.rootText(m))
+	}
+	if m.page != 0 {
+		r.add(fine, "page size", fmt.Sprintf("%d bytes", m.page), "", "")
+	} else {
+		r.add(warning, "page size", "not told", "BARs and host memory are mapped by the page", "run `getconf PAGESIZE` on the target")
+	}
+}
+
+func (r *boardReport) rootText(m *machine) string {
+	if m.live {
+		return "/"
+	}
+	return string(m.tree)
+}
+
+// checkConfig holds a kernel's configuration against what the host needs.
+// hint is what to do where there is no configuration, empty: the usual.
+func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint string) {
+	if !config.known() {
+		if hint == "" {
+			hint = "build the kernel with CONFIG_IKCONFIG_PROC, run `modprobe configs`, or name the file: --kernel-config FILE"
+		}
+		r.add(warning, "kernel configuration", "not found", "what the kernel was built without is the commonest thing to be missing", hint)
+		return
+	}
+	options := hosts.Every
+	if host != nil {
+		options = append(options[:len(options):len(options)], host.Options...)
+	}
+	good := 0
+	for _, o := range options {
+		switch config.options[o.Name] {
+		case "y":
+			good++
+		case "m":
+			r.add(warning, o.Name, "a module", o.Why+"; a boot image has no modules in it", "set "+o.Name+"=y, or load the module before lmrun")
+		default:
+			r.add(missing, o.Name, "not set", o.Why, "set "+o.Name+"=y and build the kernel anew")
+		}
+	}
+	r.add(fine, "kernel configuration", fmt.Sprintf("%s: %d of %d options that are needed are built in", config.from, good, len(options)), "", "")
+}
+
+func (r *boardReport) checkLockdown(m *machine) {
+	const why = "a kernel in lockdown lets nobody map a BAR, root included"
+	text := m.text("/sys/kernel/security/lockdown")
+	_, mode, _ := strings.Cut(text, "[")
+	mode, _, _ = strings.Cut(mode, "]")
+	switch {
+	case mode == "none" || text == "" && m.config.known() && !m.config.on("CONFIG_SECURITY_LOCKDOWN_LSM"):
+		r.add(fine, "lockdown", "off", "", "")
+	case text == "":
+		r.add(warning, "lockdown", "not told", why, "mount -t securityfs none /sys/kernel/security")
+	default:
+		r.add(missing, "lockdown", mode, why, "start the kernel without lockdown= (and Secure Boot off, where it brings lockdown)")
+	}
+}
+
+func (r *boardReport) checkSeccomp(m *machine) {
+	if strings.Contains(m.text("/proc/sys/kernel/seccomp/actions_avail"), "kill_process") || m.config.on("CONFIG_SECCOMP_FILTER") {
+		r.add(fine, "seccomp", "filters are there", "", "")
+		return
+	}
+	r.add(warning, "seccomp", "no filters", "lmrun -seal cannot keep the process from other system calls", "set CONFIG_SECCOMP_FILTER=y")
+}
+
+// preemption models from the best for deadlines to the worst.
+var preemption = []struct {
+	option string
+	state  state
+	text   string
+}{
+	{"CONFIG_PREEMPT_RT", fine, "real time"},
+	{"CONFIG_PREEMPT", fine, "full"},
+	{"CONFIG_PREEMPT_LAZY", fine, "lazy"},
+	{"CONFIG_PREEMPT_VOLUNTARY", warning, "voluntary"},
+	{"CONFIG_PREEMPT_NONE", warning, "none"},
+}
+
+func (r *boardReport) checkPreemption(m *machine) {
+	const why, next = "other work in the kernel may hold up a frame by milliseconds",
+		"where deadlines matter: CONFIG_PREEMPT_RT=y, or preempt=full on the kernel's command line with CONFIG_PREEMPT_DYNAMIC"
+	version := m.text("/proc/sys/kernel/version") // "#1 SMP PREEMPT_RT Debian 6.1.0-1", as `uname -v`
+	for _, p := range preemption {
+		if m.config.on(p.option) || strings.Contains(version+" ", strings.TrimPrefix(p.option, "CONFIG_")+" ") {
+			r.add(p.state, "preemption", p.text, why, next)
+			return
+		}
+	}
+	if version != "" && !m.config.known() && !strings.Contains(version, "PREEMPT") {
+		r.add(warning, "preemption", "voluntary or none", why, next)
+		return
+	}
+	r.add(warning, "preemption", "not told", why, "see `uname -v`; "+next)
+}
+
+func (r *boardReport) checkWatchdog(m *machine) {
+	for _, path := range [...]string{"/dev/watchdog0", "/sys/class/watchdog/watchdog0"} {
+		if m.has(path) {
+			r.add(fine, "watchdog", strings.TrimSpace("there "+m.text("/sys/class/watchdog/watchdog0/identity")), "", "")
+			return
+		}
+	}
+	r.add(warning, "watchdog", "none", "nothing restarts a machine that hangs", "build in the chip's watchdog driver, or modprobe softdog (it does not help a kernel that hangs)")
+}
+
+func (r *boardReport) checkUser(m *machine, n *need) {
+	switch {
+	case !m.user.known:
+		r.add(warning, "user", "not told", "BARs are mapped by root, or by whom the files resourceN let", "run lm or the script of --collect on the target, as the user of lmrun")
+	case m.user.can(capSysAdmin):
+		r.add(fine, "user", "uid "+m.user.uid+" with CAP_SYS_ADMIN", "", "")
+	case n.shared:
+		r.add(warning, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN", "the driver's device file decides", "ls -l /dev/vfio /dev/tenstorrent; give the user of lmrun access to it")
+	default:
+		r.add(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN", "switching a device on, and all of its configuration space, take it", "run as root, or give lmrun the capability: setcap cap_sys_admin+ep lmrun, and access to "+pciFolder+"*/resource*")
+	}
+}
+
+// checkDevices looks at every accelerator of a known kind; with an image, at
+// those it is for.
+func (r *boardReport) checkDevices(m *machine, n *need) {
+	for i := range m.devices {
+		d := &m.devices[i]
+		if n.view != nil && !n.wants(d.board) {
+			continue
+		}
+		r.Devices = append(r.Devices, devInfo{d.address, d.board.Name, fmt.Sprintf("%04x", d.board.Vendor), fmt.Sprintf("%04x", d.board.Device)})
+		name := d.board.Name + " " + d.address
+		if !r.checkAlive(name, d) {
+			continue
+		}
+		r.checkBars(name, m, d)
+		r.checkDriver(name, d, m.config)
+		r.checkLink(name, m, d)
+		r.checkIOMMU(name, m, d, n)
+	}
+	if len(r.Devices) == 0 && n.view == nil {
+		r.add(missing, "accelerator", fmt.Sprintf("none of %s among %d PCI functions", boardNames(), m.functions),
+			"there is nothing to replay on", "see `lspci -nn`; is the card powered and the slot enabled? look again: echo 1 > /sys/bus/pci/rescan")
+	}
+}
+
+func (r *boardReport) checkAlive(name string, d *pciDevice) bool {
+	const memory, master = 1 << 1, 1 << 2
+	if d.command == 0xffff {
+		r.add(missing, name, "does not answer: its configuration space reads all ones", "it hangs, has no power, or fell off the bus",
+			"echo 1 > "+pciFolder+d.address+"/remove; echo 1 > /sys/bus/pci/rescan; else switch the machine off and on")
+		return false
+	}
+	onOff := map[bool]string{true: "on", false: "off (lightmetal switches it on)"}
+	r.add(fine, name, fmt.Sprintf("answers; memory decoding %s, bus master %s", onOff[d.command&memory != 0], onOff[d.command&master != 0]), "", "")
+	return true
+}
+
+func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
+	for i, usual := range d.board.Bars {
+		if usual == 0 {
+			continue
+		}
+		b, check := d.bars[i], fmt.Sprintf("%s BAR %d", name, i)
+		switch {
+		case b.size == 0:
+			r.add(missing, check, "not there", "images use it", "is it the board its ids say? see lspci -vv -s "+d.address)
+		case !b.assigned:
+			r.add(missing, check, sizeText(b.size)+", not assigned", "the kernel found no room for it in the host's PCIe windows, and a device with such a BAR cannot be switched on",
+				"see `dmesg | grep -i 'BAR'`; widen the ranges of the PCIe node in the device tree, or switch on above-4G decoding in the firmware; pci=realloc on the kernel's command line tries anew")
+		case b.size < usual && !anySize(d.board, i):
+			r.add(warning, check, sizeText(b.size)+" where "+sizeText(usual)+" is usual", "images made for the usual size may not fit", m.resize(d, i, usual))
+		case b.prefetchable && !b.combines:
+			r.add(warning, check, sizeText(b.size)+", without resource"+strconv.Itoa(i)+"_wc", "stores are not combined: bulk copies take several times as long", "is the kernel one of arm64 or x86?")
+		default:
+			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", sizeText(b.size), b.start, map[bool]string{true: ", write-combining possible"}[b.combines]), "", "")
+		}
+	}
+}
+
+// anySize tells of a BAR whose rules go beyond its usual size: it is as large
+// as who set up the device wanted it.
+func anySize(board *boards.Board, bar int) bool {
+	for _, rule := range board.Rules {
+		if int(rule.Bar) == bar && rule.Last >= board.Bars[bar] {
+			return true
+		}
+	}
+	return false
+}
+
+// resize is what makes a BAR as large as it usually is.
+func (m *machine) resize(d *pciDevice, bar int, size uint64) string {
+	file := fmt.Sprintf("%s%s/resource%d_resize", pciFolder, d.address, bar)
+	if !m.has(file) {
+		return "its size is set by the device's or the machine's firmware: look there"
+	}
+	return fmt.Sprintf("with no driver bound: echo %d > %s", bits.Len64(size>>20)-1, file)
+}
+
+func (r *boardReport) checkDriver(name string, d *pciDevice, config *kernelConfig) {
+	if opens := d.name(); opens != "" {
+		r.add(fine, name+" driver", fmt.Sprintf("%s: the device's name is %s", cmp.Or(d.driver, "none"), opens), "", "")
+		return
+	}
+	why := "two masters of one device corrupt each other, so lightmetal refuses it"
+	if config.on("CONFIG_IO_STRICT_DEVMEM") {
+		why += "; with CONFIG_IO_STRICT_DEVMEM the kernel refuses it as well"
+	}
+	r.add(missing, name+" driver", d.driver, why, "echo "+d.address+" > "+pciFolder+d.address+"/driver/unbind")
+}
+
+// name is what lightmetal opens the device by, empty where its driver does not
+// share it.
+func (d *pciDevice) name() string {
+	switch d.driver {
+	case "":
+		return "pci:" + d.address
+	case "vfio-pci":
+		return "vfio:" + d.address
+	case "tenstorrent":
+		return "tt:/dev/tenstorrent/N"
+	}
+	return ""
+}
+
+// shared tells whether a driver hands the device out, and with it addresses
+// that the device reaches host memory at.
+func (d *pciDevice) shared() bool { return d.driver != "" && d.name() != "" }
+
+func (r *boardReport) checkLink(name string, m *machine, d *pciDevice) {
+	folder := pciFolder + d.address
+	speed, best := m.text(folder+"/current_link_speed"), m.text(folder+"/max_link_speed")
+	width, widest := m.text(folder+"/current_link_width"), m.text(folder+"/max_link_width")
+	if _, err := strconv.ParseUint(widest, 10, 8); err != nil || widest == "0" || widest == "255" {
+		r.add(fine, name+" link", "none (part of the root complex, or emulated)", "", "")
+		return
+	}
+	found := fmt.Sprintf("%s x%s", speed, width)
+	if speed == best && width == widest {
+		r.add(fine, name+" link", found, "", "")
+		return
+	}
+	r.add(warning, name+" link", fmt.Sprintf("%s, the device can do %s x%s", found, best, widest), "copies take longer than they could",
+		"compare with what the slot can do (lm check-board BOARD); else reseat the card, and see LnkSta in lspci -vv -s "+d.address)
+}
+
+// checkIOMMU tells how the device reaches host memory.
+func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *need) {
+	check, identity := name+" IOMMU", m.text("/sys/kernel/iommu_groups/"+d.group+"/type") == "identity"
+	switch {
+	case d.group == "" && !m.translated():
+		r.add(fine, check, "none: the device reaches memory at its physical address", "", "")
+	case identity:
+		r.add(fine, check, "group "+d.group+", passes addresses through", "", "")
+	case d.shared():
+		r.add(fine, check, "group "+d.group+", through the driver "+d.driver, "", "")
+	case n.hostBytes == 0:
+		r.add(fine, check, "in front of the device; images with host memory need vfio-pci bound to it", "", "")
+	default:
+		r.add(missing, check, "in front of the device, and vfio-pci is not bound", "the image has host memory, and the device does not see physical addresses",
+			m.vfioModule()+"echo vfio-pci > "+pciFolder+d.address+"/driver_override; echo "+d.address+" > /sys/bus/pci/drivers_probe; then name the device vfio:"+d.address)
+	}
+}
+
+// vfioModule is the command that brings the driver, empty where it is there.
+func (m *machine) vfioModule() string {
+	if m.has("/sys/bus/pci/drivers/vfio-pci") {
+		return ""
+	}
+	if m.config.known() && !m.config.on("CONFIG_VFIO_PCI") {
+		return "build the kernel with CONFIG_VFIO_PCI and CONFIG_VFIO_IOMMU_TYPE1; "
+	}
+	return "modprobe vfio-pci; "
+}
+
+// checkMemory: what may be locked, and what host memory needs beyond that.
+func (r *boardReport) checkMemory(m *machine, n *need) {
+	r.checkLocked(m, n)
+	const huge = 2 << 20
+	free, _ := m.number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+	text := fmt.Sprintf("%d of 2 MiB free", free)
+	switch {
+	case n.hostBytes == 0:
+		r.add(fine, "huge pages", text+"; only images with host memory use them", "", "")
+	case n.shared:
+		r.add(fine, "huge pages", text+"; the driver needs none", "", "")
+	case free*huge >= n.hostBytes:
+		r.add(fine, "huge pages", text, "", "")
+	default:
+		s := warning
+		if m.page != 0 && n.hostWindowMax > m.page {
+			s = missing
+		}
+		r.add(s, "huge pages", text, fmt.Sprintf("the image has %s of host memory, which has to lie in one piece and stay where it is", sizeText(n.hostBytes)),
+			fmt.Sprintf("echo %d > /proc/sys/vm/nr_hugepages, soon after boot (or hugepages=%[1]d on the kernel's command line)", (n.hostBytes+huge-1)/huge))
+	}
+	r.checkPagemap(m, n)
+}
+
+func (r *boardReport) checkLocked(m *machine, n *need) {
+	lock := n.arenaBytes + n.hostBytes
+	switch {
+	case !m.user.known:
+		// Said by checkUser.
+	case m.user.can(capIPCLock) || m.user.memlock == ^uint64(0):
+		r.add(fine, "locked memory", "no limit", "", "")
+	case m.user.memlock >= lock:
+		r.add(fine, "locked memory", "limit "+sizeText(m.user.memlock), "", "")
+	default:
+		r.add(missing, "locked memory", fmt.Sprintf("limit %s, the image locks %s", sizeText(m.user.memlock), sizeText(lock)),
+			"arena and host memory are locked so that no page fault holds up a frame", fmt.Sprintf("ulimit -l %d, LimitMEMLOCK= in a systemd unit, or CAP_IPC_LOCK", (lock+1023)/1024))
+	}
+	available, err := strconv.ParseUint(field(m.text("/proc/meminfo"), "MemAvailable:"), 10, 54)
+	if err == nil && n.view != nil && available<<10 < lock {
+		r.add(missing, "memory", fmt.Sprintf("%s available, the image takes %s", sizeText(available<<10), sizeText(lock)), "everything is reserved when an image is loaded", "use a machine with more memory, or stop other programs")
+	}
+}
+
+// checkPagemap: without an IOMMU, the address of host memory is read there.
+func (r *boardReport) checkPagemap(m *machine, n *need) {
+	const why, without = "the device has to be told the physical address of host memory", "open the device as vfio:, where there is an IOMMU"
+	there := m.has("/proc/self/pagemap") || m.config.on("CONFIG_PROC_PAGE_MONITOR")
+	switch {
+	case n.hostBytes == 0 || n.shared:
+		r.add(fine, "pagemap", "not used", "", "")
+	case !there && (m.live || m.config.known()):
+		r.add(missing, "pagemap", "not there", why, "set CONFIG_PROC_PAGE_MONITOR=y, or "+without)
+	case !there || !m.user.known:
+		r.add(warning, "pagemap", "not told", why, "look for /proc/self/pagemap on the target")
+	case !m.user.can(capSysAdmin):
+		r.add(missing, "pagemap", "does not tell this user addresses", why, "run as root, or "+without)
+	default:
+		r.add(fine, "pagemap", "tells addresses", "", "")
+	}
+}
+
+// throughDrivers tells whether drivers hand out all devices of the image.
+func (m *machine) throughDrivers(n *need) bool {
+	found := false
+	for i := range m.devices {
+		if n.wants(m.devices[i].board) {
+			found = true
+			if !m.devices[i].shared() {
+				return false
+			}
+		}
+	}
+	return found
+}
+
+// sizeText is a number of bytes for people: in the largest unit that divides it.
+func sizeText(n uint64) string {
+	for _, u := range [...]struct {
+		shift uint
+		name  string
+	}{{40, "TiB"}, {30, "GiB"}, {20, "MiB"}, {10, "KiB"}} {
+		if n != 0 && n>>u.shift<<u.shift == n {
+			return fmt.Sprintf("%d %s", n>>u.shift, u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

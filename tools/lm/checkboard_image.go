@@ -1,0 +1,352 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/boards/hosts"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// need is what an image asks of a machine. The zero value asks nothing.
+type need struct {
+	view          *fbs.View // nil: no image
+	arenaBytes    uint64
+	hostBytes     uint64 // of all Host windows
+	hostWindowMax uint64 // of the largest
+	shared        bool   // drivers of the kernel tell the devices where host memory lies
+	combining     bool   // a window asks for write-combining
+	wide          bool   // a command makes accesses of 8 bytes, or lets the runtime choose
+}
+
+func needOf(view *fbs.View) *need {
+	n := &need{view: view}
+	if view == nil {
+		return n
+	}
+	n.arenaBytes, n.hostBytes = view.Reservation.ArenaBytes, view.Reservation.HostBytes
+	for i := range view.Windows {
+		w := &view.Windows[i]
+		n.combining = n.combining || w.Flags&fbs.FlagWriteCombining != 0
+		if w.Kind == gen.WindowKindHost {
+			n.hostWindowMax = max(n.hostWindowMax, w.Size)
+		}
+	}
+	for i := range view.Commands {
+		n.wide = n.wide || isWide(view, &view.Commands[i])
+	}
+	return n
+}
+
+// isWide tells of accesses of 8 bytes to a device. With access Bulk the
+// runtime makes the widest it can.
+func isWide(view *fbs.View, c *fbs.Command) bool {
+	switch c.Opcode {
+	case gen.OpcodeWrite, gen.OpcodePoll, gen.OpcodeExpect, gen.OpcodeFence, gen.OpcodeCompare:
+		return c.Width == 8 && toDevice(view, c)
+	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
+		return (c.Width == 8 || gen.Access(c.Option) == gen.AccessBulk) && toDevice(view, c)
+	}
+	return false
+}
+
+func toDevice(view *fbs.View, c *fbs.Command) bool {
+	kind := view.Windows[c.Window].Kind
+	return kind == gen.WindowKindBar || kind == gen.WindowKindTlb
+}
+
+// wants tells whether the image is for such devices; without an image, all are
+// wanted.
+func (n *need) wants(board *boards.Board) bool {
+	if n.view == nil {
+		return true
+	}
+	for i := range n.view.Targets {
+		if t := &n.view.Targets[i]; t.Vendor == board.Vendor && t.Device == board.Device {
+			return true
+		}
+	}
+	return false
+}
+
+// checkTargets holds the image's targets and windows against the devices that
+// are there.
+func (r *boardReport) checkTargets(m *machine, n *need) {
+	used := map[string]bool{}
+	for i := range n.view.Targets {
+		t := &n.view.Targets[i]
+		check := fmt.Sprintf("target %d, %s (%04x:%04x)", i, t.Board, t.Vendor, t.Device)
+		found := m.ofIDs(t.Vendor, t.Device)
+		switch {
+		case len(found) == 0:
+			r.add(missing, check, fmt.Sprintf("not among %d PCI functions", m.functions), "the image is for this device", "see `lspci -nn`; look again: echo 1 > /sys/bus/pci/rescan")
+			continue
+		case len(found) > 1:
+			r.add(warning, check, fmt.Sprintf("%d of them", len(found)), "the ids alone do not say which", "name one by its address: --device "+cmp.Or(found[0].name(), "pci:"+found[0].address))
+		default:
+			r.add(fine, check, cmp.Or(found[0].name(), found[0].address), "", "")
+		}
+		d := found[min(countUsed(used, found), len(found)-1)]
+		used[d.address] = true
+		r.checkTargetBars(check, t, d)
+		r.checkWindows(check, n.view, i, d)
+	}
+}
+
+// countUsed is how many of these devices earlier targets took.
+func countUsed(used map[string]bool, found []*pciDevice) (count int) {
+	for _, d := range found {
+		if used[d.address] {
+			count++
+		}
+	}
+	return count
+}
+
+// ofIDs gives the devices with these ids, of a known kind or not.
+func (m *machine) ofIDs(vendor, device uint16) (found []*pciDevice) {
+	for i := range m.devices {
+		if d := &m.devices[i]; d.board.Vendor == vendor && d.board.Device == device {
+			found = append(found, d)
+		}
+	}
+	if found != nil {
+		return found
+	}
+	for _, address := range m.names(pciFolder) {
+		v, _ := m.number(pciFolder + address + "/vendor")
+		d, _ := m.number(pciFolder + address + "/device")
+		if v == uint64(vendor) && d == uint64(device) {
+			dev := m.readDevice(address, &boards.Board{Vendor: vendor, Device: device})
+			found = append(found, &dev)
+		}
+	}
+	return found
+}
+
+func (r *boardReport) checkTargetBars(check string, t *fbs.Identity, d *pciDevice) {
+	good := true
+	for i, want := range t.Bars {
+		if b := d.bars[i]; want > b.size || want > 0 && !b.assigned {
+			good = false
+			r.add(missing, fmt.Sprintf("%s BAR %d", check, i), fmt.Sprintf("%s assigned, the image needs %s", sizeText(granted(b)), sizeText(want)),
+				"every window has to lie in the BAR", "see BAR "+fmt.Sprint(i)+" of the device above; or make the image anew for this device")
+		}
+	}
+	if good {
+		r.add(fine, check+" BARs", "as large as the image needs", "", "")
+	}
+}
+
+// granted is what of a BAR can be used.
+func granted(b pciBar) uint64 {
+	if !b.assigned {
+		return 0
+	}
+	return b.size
+}
+
+// checkWindows sees whether the device has a hardware window for each TLB
+// window of the image. Bar windows lie in BARs that were checked.
+func (r *boardReport) checkWindows(check string, view *fbs.View, target int, d *pciDevice) {
+	var bars [6]uint64
+	for i, b := range d.bars {
+		bars[i] = granted(b)
+	}
+	taken, wanted := map[int]bool{}, 0
+	for i := range view.Windows {
+		w := &view.Windows[i]
+		if int(w.Device) != target || w.Kind != gen.WindowKindTlb {
+			continue
+		}
+		wanted++
+		slot := -1
+		if d.board.TLB != nil {
+			slot = d.board.TLB.Choose(w.Slot, w.Size, &bars, func(slot int) bool { return taken[slot] })
+		}
+		if slot < 0 {
+			r.add(missing, check+" windows", fmt.Sprintf("none left for window %d of the image, %s", i, sizeText(w.Size)), "the image points windows at tiles", "use a device with larger BARs, or make the image with fewer windows")
+			return
+		}
+		taken[slot] = true
+	}
+	if wanted > 0 {
+		r.add(fine, check+" windows", fmt.Sprintf("%d movable, all of them find a place", wanted), "", "")
+	}
+}
+
+// ofBoard fills in the report of a board of which only data are at hand.
+func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
+	r.Facts = hostFacts(r.host)
+	r.checkConfig(r.host, config, "name the configuration the kernel is built with: --kernel-config FILE")
+	r.checkFaults(r.host, config, n)
+	if n.view == nil {
+		for _, b := range boards.All {
+			r.checkFit(b.Name, barsOf(b, [6]uint64{}), warning)
+		}
+		return
+	}
+	for i := range n.view.Targets {
+		t := &n.view.Targets[i]
+		board := boards.ByID(t.Vendor, t.Device)
+		r.checkFit(fmt.Sprintf("target %d, %s", i, t.Board), barsOf(board, t.Bars), missing)
+	}
+}
+
+// prefetchable lists the BARs that are 64 bits wide and prefetchable, by
+// board. [KMD] lspci of a Wormhole in tt-kmd issue 193; ivshmem: QEMU 7.2
+// hw/misc/ivshmem.c, ivshmem_common_realize.
+var prefetchable = map[string][]int{"wormhole": {0, 4}, "blackhole": {0, 4}, "ivshmem": {2}}
+
+// guessedPrefetchable is the size from which on a BAR of an unknown device is
+// taken as prefetchable: no window below 4 GiB has room for much larger ones.
+const guessedPrefetchable = 64 << 20
+
+// barsOf gives what a device asks of a port: the BARs of its board, which the
+// kernel places whether an image uses them or not, and what the image needs.
+func barsOf(board *boards.Board, least [6]uint64) []hosts.BAR {
+	bars := make([]hosts.BAR, len(least))
+	for i := range bars {
+		size := least[i]
+		if board != nil {
+			size = max(size, board.Bars[i])
+		}
+		if size == 0 {
+			continue
+		}
+		through := board == nil && size >= guessedPrefetchable
+		if board != nil {
+			for _, p := range prefetchable[board.Name] {
+				through = through || p == i
+			}
+		}
+		bars[i] = hosts.BAR{Size: 1 << bits.Len64(size-1), Wide: through, Prefetchable: through}
+	}
+	return bars
+}
+
+// checkFit tells which ports of the host have room for a device. worse is how
+// bad it is that none has.
+func (r *boardReport) checkFit(what string, bars []hosts.BAR, worse state) {
+	var fits, cramped []string
+	for i := range r.host.Ports {
+		p := &r.host.Ports[i]
+		if placed := p.Place(bars); placed != nil {
+			fits = append(fits, portText(p)+placedText(bars, placed))
+		} else if p.Windows.Known() {
+			cramped = append(cramped, p.Name+": "+windowsText(p))
+		}
+	}
+	if len(fits) > 0 {
+		r.add(fine, what+" fits", strings.Join(fits, "; "), "", "")
+		return
+	}
+	r.add(worse, what+" fits", "no port; "+strings.Join(cramped, "; "), "its BARs ("+barsText(bars)+") find no room in the windows, so the kernel leaves them unassigned and cannot switch the device on",
+		"widen the port's ranges in the device tree where the chip allows, make the device's BAR smaller in its firmware where that is possible, or take another board (lm check-board --list)")
+}
+
+func barsText(bars []hosts.BAR) string {
+	var parts []string
+	for i, b := range bars {
+		if b.Size != 0 {
+			parts = append(parts, fmt.Sprintf("%d: %s", i, sizeText(b.Size)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func placedText(bars []hosts.BAR, placed []uint64) string {
+	var parts []string
+	for i, b := range bars {
+		if b.Size != 0 {
+			parts = append(parts, fmt.Sprintf("%d at 0x%x", i, placed[i]))
+		}
+	}
+	return " (BAR " + strings.Join(parts, ", ") + ")"
+}
+
+// checkFaults tells what is known to be broken on a host, and whether it hurts
+// the image.
+func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *need) {
+	r.checkCombining(h, config, n)
+	if h.Wide.Value == hosts.Faulty {
+		r.add(harm(n.wide), "8-byte accesses", "faulty on this board"+unused(n, n.wide), h.Wide.Source, "make the image with width 4 and without bulk copies (dump it, edit the widths, assemble it)")
+	}
+	if n.hostBytes > 0 {
+		r.checkShared(h, n)
+	}
+	for _, f := range h.Faults {
+		r.add(warning, "known fault", f.Value, f.Source, "")
+	}
+}
+
+// harm is how bad a fault is for an image that meets it, or does not.
+func harm(meets bool) state {
+	if meets {
+		return missing
+	}
+	return warning
+}
+
+func unused(n *need, meets bool) string {
+	if n.view == nil || meets {
+		return ""
+	}
+	return "; the image makes none"
+}
+
+func (r *boardReport) checkCombining(h *hosts.Host, config *kernelConfig, n *need) {
+	const check = "write-combining"
+	around := h.Workaround
+	switch {
+	case h.WriteCombining.Value == hosts.Works:
+		r.add(fine, check, "works", "", "")
+	case !h.WriteCombining.Known():
+		r.add(harmless(n.combining), check, "not known of this board", "bulk copies to a window marked wc rely on it", "try it with a compare of what was copied in")
+	case around.Known() && config.on(around.Value):
+		r.add(fine, check, "faulty on this board, and the kernel works around it ("+around.Value+")", "", "")
+	default:
+		next := "make the image without wc at its windows (dump it, edit, assemble it)"
+		if around.Known() {
+			next = "use a kernel with " + around.Value + "=y (" + around.Source + "), or " + next
+		}
+		r.add(harm(n.combining), check, "faulty on this board"+unused(n, n.combining), h.WriteCombining.Source, next)
+	}
+}
+
+// harmless is how bad it is not to know.
+func harmless(meets bool) state {
+	if meets {
+		return warning
+	}
+	return fine
+}
+
+// checkShared: host memory that a device shares.
+func (r *boardReport) checkShared(h *hosts.Host, n *need) {
+	switch h.Coherence.Value {
+	case hosts.NotCoherent:
+		r.add(missing, "coherence", "a device's accesses to memory do not see the processor's caches", "the image has host memory, which is cached: either side may read old data ("+h.Coherence.Source+")",
+			"use an image without host memory, or another board")
+	case hosts.CoherenceUnknown:
+		r.add(warning, "coherence", "not known of this board", "the image has host memory, which is cached", "try it with known data in both directions")
+	default:
+		r.add(fine, "coherence", "devices see the processor's caches", "", "")
+	}
+	if n.shared {
+		return // the driver knows the inbound windows
+	}
+	for _, in := range h.Inbound.Value {
+		if in.PCI != in.CPU && h.IOMMU.Value == hosts.NoIOMMU {
+			r.add(missing, "inbound window", fmt.Sprintf("a device reaches memory at its address plus 0x%x", in.PCI-in.CPU), "lightmetal gives a device physical addresses ("+h.Inbound.Source+")",
+				"use an image without host memory, or another board")
+		} else if in.Size < 1<<40 {
+			r.add(warning, "inbound window", fmt.Sprintf("a device reaches the first %s of memory only", sizeText(in.Size)), "host memory may lie beyond ("+h.Inbound.Source+")",
+				"give the kernel no more: mem="+fmt.Sprint(in.Size>>20)+"M on its command line")
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"lightmetal/boards"
+	"lightmetal/boards/hosts"
+)
+
+// factInfo is one thing that is known of a board, as JSON has it.
+type factInfo struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Source string `json:"source,omitempty"`
+}
+
+func (f factInfo) String() string {
+	if f.Source == "" {
+		return "unknown  " + f.Name
+	}
+	return fmt.Sprintf("known    %s: %s\n%9s%-5s %s", f.Name, f.Value, "", "from", f.Source)
+}
+
+// hostInfo is a board of --list --json; its fields are stable.
+type hostInfo struct {
+	Name    string     `json:"name"`
+	Title   string     `json:"title"`
+	Facts   []factInfo `json:"facts"`
+	Options []string   `json:"kernel_options"`
+	Fits    []string   `json:"fits"` // boards with room behind some port
+}
+
+func listHosts(asJSON bool) error {
+	if asJSON {
+		var list []hostInfo
+		for _, h := range hosts.All {
+			list = append(list, hostInfo{h.Name, h.Title, hostFacts(h), optionNames(h), fitting(h)})
+		}
+		printJSON(os.Stdout, list)
+		return nil
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "BOARD\tWHAT\tPCIE\tWORMHOLE\tBLACKHOLE\tWRITE-COMBINING\tDMA\tIOMMU\tBOOT")
+	for _, h := range hosts.All {
+		fits := strings.Join(fitting(h), " ")
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Title, bestPort(h), yesNo(strings.Contains(fits, "wormhole")), yesNo(strings.Contains(fits, "blackhole")),
+			h.WriteCombining.Value, h.Coherence.Value, h.IOMMU.Value, h.Boot.Value)
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintln(w, "lm check-board BOARD tells all that is known of one, with sources.")
+	return w.Flush()
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "fits"
+	}
+	return "no room"
+}
+
+// fitting lists the boards that find room behind some port of a host.
+func fitting(h *hosts.Host) (names []string) {
+	for _, b := range boards.All {
+		for i := range h.Ports {
+			if h.Ports[i].Place(barsOf(b, [6]uint64{})) != nil {
+				names = append(names, b.Name)
+				break
+			}
+		}
+	}
+	return names
+}
+
+// bestPort is the port with the most lanes.
+func bestPort(h *hosts.Host) string {
+	best := &h.Ports[0]
+	for i := range h.Ports {
+		if h.Ports[i].Lanes.Value > best.Lanes.Value {
+			best = &h.Ports[i]
+		}
+	}
+	return linkText(best)
+}
+
+func linkText(p *hosts.Port) string {
+	gen, lanes := "Gen?", "x?"
+	if p.Gen.Known() {
+		gen = fmt.Sprintf("Gen%d", p.Gen.Value)
+	}
+	if p.Lanes.Known() {
+		lanes = fmt.Sprintf("x%d", p.Lanes.Value)
+	}
+	return gen + " " + lanes
+}
+
+func portText(p *hosts.Port) string {
+	text := p.Name + ", " + linkText(p)
+	if p.Where != "" {
+		text += ", " + p.Where
+	}
+	return text
+}
+
+func windowsText(p *hosts.Port) string {
+	var parts []string
+	for _, w := range p.Windows.Value {
+		kind := "32-bit"
+		if w.PCI+w.Size > 1<<32 {
+			kind = "64-bit"
+		}
+		if w.Prefetchable {
+			kind += " prefetchable"
+		}
+		parts = append(parts, fmt.Sprintf("%s of %s at 0x%x, from the processor 0x%x", kind, sizeText(w.Size), w.PCI, w.CPU))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func optionNames(h *hosts.Host) (names []string) {
+	for _, o := range append(hosts.Every[:len(hosts.Every):len(hosts.Every)], h.Options...) {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+// hostFacts is everything that is known of a host, in words, with sources.
+func hostFacts(h *hosts.Host) (list []factInfo) {
+	put := func(name, value, source string) {
+		if source == "" {
+			value = "unknown"
+		}
+		list = append(list, factInfo{name, value, source})
+	}
+	for i := range h.Ports {
+		p := &h.Ports[i]
+		put("port", portText(p)+"; windows: "+windowsText(p), sources(p.Gen.Source, p.Lanes.Source, p.Windows.Source))
+	}
+	put("write-combining", h.WriteCombining.Value.String(), h.WriteCombining.Source)
+	put("8-byte accesses", h.Wide.Value.String(), h.Wide.Source)
+	put("memory of a device", h.Coherence.Value.String(), h.Coherence.Source)
+	put("inbound windows", inboundText(h.Inbound.Value), h.Inbound.Source)
+	put("IOMMU", h.IOMMU.Value.String(), h.IOMMU.Source)
+	put("page size of its kernel", sizeText(h.PageSize.Value), h.PageSize.Source)
+	put("boots", h.Boot.Value.String(), h.Boot.Source)
+	put("console", h.Console.Value, h.Console.Source)
+	put("device tree", h.DeviceTree.Value, h.DeviceTree.Source)
+	put("kernel load address", fmt.Sprintf("0x%x", h.LoadAddress.Value), h.LoadAddress.Source)
+	put("kernel options", strings.Join(optionNames(h), " "), "boards/hosts")
+	return list
+}
+
+func inboundText(list []hosts.Inbound) string {
+	if len(list) == 0 {
+		return "all of memory, at its address"
+	}
+	var parts []string
+	for _, in := range list {
+		parts = append(parts, fmt.Sprintf("%s from 0x%x, seen at 0x%x", sizeText(in.Size), in.CPU, in.PCI))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// sources joins what is there, each once.
+func sources(list ...string) string {
+	var kept []string
+	for _, s := range list {
+		if s != "" && !strings.Contains(strings.Join(kept, "\n"), s) {
+			kept = append(kept, s)
+		}
+	}
+	return strings.Join(kept, "; ")
+}
+
+// collectScript copies what a report of a machine reads. Files of /proc and
+// /sys have no size to go by, so that tar copies nothing, or zeros, of them.
+const collectScript = `#!/bin/sh
+# Copies what lm check-board reads of a machine: sh collect.sh FOLDER [ROOT]
+# Then, where lm is: lm check-board --root FOLDER
+out=${1:?name a folder to copy to}
+mkdir -p "$out" && out=$(cd "$out" && pwd) && cd "${2:-/}" || exit 1
+copy() {
+	for path; do
+		[ -f "$path" ] && mkdir -p "$out/${path%/*}" && cat "$path" > "$out/$path" 2>/dev/null
+	done
+}
+link() {
+	for path; do
+		[ -L "$path" ] && mkdir -p "$out/${path%/*}" && ln -sfn "$(readlink "$path")" "$out/$path"
+	done
+}
+mark() {
+	for path; do
+		[ -e "$path" ] && mkdir -p "$out/${path%/*}" && : > "$out/$path"
+	done
+}
+mkdir -p "$out/proc/sys/kernel" && uname -m > "$out/proc/sys/kernel/arch"
+copy proc/sys/kernel/arch proc/sys/kernel/osrelease proc/sys/kernel/version
+copy proc/config.gz "boot/config-$(cat proc/sys/kernel/osrelease)"
+copy proc/device-tree/compatible proc/device-tree/model proc/meminfo
+copy proc/self/status proc/self/limits proc/self/smaps proc/sys/kernel/seccomp/actions_avail
+mark proc/device-tree/pci*/iommu-map proc/device-tree/*/pci*/iommu-map proc/device-tree/*/*/pci*/iommu-map
+mark proc/self/pagemap dev/watchdog0
+copy sys/class/dmi/id/sys_vendor sys/class/dmi/id/product_name sys/class/watchdog/watchdog0/identity
+copy sys/kernel/iommu_groups/*/type
+copy sys/kernel/security/lockdown sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages
+mark sys/bus/pci/drivers/vfio-pci
+for device in sys/bus/pci/devices/*; do
+	for file in vendor device config resource current_link_speed current_link_width max_link_speed max_link_width; do
+		copy "$device/$file"
+	done
+	mark "$device"/resource?_wc "$device"/resource?_resize
+	link "$device/driver" "$device/iommu_group"
+done
+exit 0
+`

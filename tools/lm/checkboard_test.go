@@ -1,0 +1,562 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"lightmetal/boards/hosts"
+)
+
+// readTree gives the files of a .tree file; links begin with "->".
+func readTree(t *testing.T, name string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "boards", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for number, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		path, value, _ := strings.Cut(line, " ")
+		if !strings.HasPrefix(value, "->") {
+			if value, err = strconv.Unquote(value); err != nil {
+				t.Fatalf("%s:%d: %v", name, number+1, err)
+			}
+		}
+		files[path] = value
+	}
+	return files
+}
+
+// plant makes a tree of files and gives its folder.
+func plant(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for path, text := range files {
+		path = filepath.Join(root, path)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if to, link := strings.CutPrefix(text, "->"); link && err == nil {
+			err = os.Symlink(strings.TrimSpace(to), path)
+		} else if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// judge runs check-board --json and gives its exit status and report.
+func judge(t *testing.T, args ...string) (exit int, r boardReport) {
+	t.Helper()
+	exit, stdout, stderr := lm(t, append([]string{"check-board", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatalf("exit %d, %v: %s%s", exit, err, stdout, stderr)
+	}
+	if r.Exit != exit {
+		t.Errorf("exits %d and says %d", exit, r.Exit)
+	}
+	return exit, r
+}
+
+// find is the state and text of a check, empty if there is none.
+func (r *boardReport) find(check string) (state, string) {
+	for _, f := range r.Checks {
+		if f.Check == check {
+			return f.State, f.Found + " / " + f.Why + " / " + f.Next
+		}
+	}
+	return "", ""
+}
+
+func (r *boardReport) bad() string {
+	var b strings.Builder
+	for _, f := range r.Checks {
+		if f.State != fine {
+			fmt.Fprintf(&b, "%s %s: %s\n", f.State, f.Check, f.Found)
+		}
+	}
+	return b.String()
+}
+
+const wormholeAt = "wormhole 0001:01:00.0"
+
+func TestNothingIsMissingOnAWholeMachine(t *testing.T) {
+	exit, r := judge(t, "--root", plant(t, readTree(t, "rpi5-wormhole.tree")))
+	if exit != 0 || r.Board != "rpi5" || r.Machine != "Raspberry Pi 5 Model B Rev 1.0" || r.Kernel != "6.12.34-v8-16k" || r.Missing != 0 {
+		t.Errorf("exit %d, board %s, machine %s, kernel %s, missing %d\n%s", exit, r.Board, r.Machine, r.Kernel, r.Missing, r.bad())
+	}
+	if len(r.Devices) != 1 || r.Devices[0] != (devInfo{"0001:01:00.0", "wormhole", "1e52", "401e"}) {
+		t.Errorf("devices %+v", r.Devices)
+	}
+	for check, want := range map[string]string{
+		"architecture": "aarch64", "page size": "16384 bytes", "lockdown": "off", "preemption": "full", "watchdog": "there Broadcom",
+		"user": "uid 0 with CAP_SYS_ADMIN", "locked memory": "no limit", "write-combining": "works",
+		wormholeAt: "memory decoding on, bus master on", wormholeAt + " BAR 0": "512 MiB at 0x1800000000, write-combining possible",
+		wormholeAt + " BAR 2": "1 MiB at 0x1b00000000", wormholeAt + " driver": "pci:0001:01:00.0", wormholeAt + " link": "5.0 GT/s PCIe x1",
+		wormholeAt + " IOMMU": "none: ",
+	} {
+		if s, text := r.find(check); s != fine || !strings.Contains(text, want) {
+			t.Errorf("%s: %s %s, want ok %s", check, s, text, want)
+		}
+	}
+	// The one thing to look at is a fault of the board itself.
+	if r.bad() != "warning known fault: "+hosts.RaspberryPi5.Faults[0].Value+"\n" {
+		t.Errorf("also bad: %s", r.bad())
+	}
+}
+
+// Each defect is one change of the whole machine: a file's text, or "-" for a
+// file that is not there.
+func TestEveryDefectOfAMachineIsNamed(t *testing.T) {
+	const device, config = "sys/bus/pci/devices/0001:01:00.0/", "boot/config-6.12.34-v8-16k"
+	whole := readTree(t, "rpi5-wormhole.tree")
+	edit := func(path, from, to string) string {
+		if !strings.Contains(whole[path], from) {
+			t.Fatalf("%s has no %q", path, from)
+		}
+		return strings.Replace(whole[path], from, to, 1)
+	}
+	for _, c := range []struct {
+		path, text string
+		check      string
+		state      state
+		want       string
+	}{
+		{"proc/sys/kernel/arch", "armv7l", "architecture", missing, "use a 64-bit kernel"},
+		{"proc/device-tree/compatible", "acme,board\x00", "board", warning, "not one of qemu-virt,"},
+		{"proc/self/smaps", "-", "page size", fine, "16384 bytes"}, // from the configuration
+		{config, "-", "kernel configuration", warning, "modprobe configs"},
+		{config, edit(config, "CONFIG_PCIE_BRCMSTB=y", "# CONFIG_PCIE_BRCMSTB is not set"), "CONFIG_PCIE_BRCMSTB", missing, "not set / the PCIe controller / set CONFIG_PCIE_BRCMSTB=y"},
+		{config, edit(config, "CONFIG_PCIE_BRCMSTB=y", "CONFIG_PCIE_BRCMSTB=m"), "CONFIG_PCIE_BRCMSTB", warning, "a module"},
+		{config, edit(config, "CONFIG_SYSFS=y", ""), "CONFIG_SYSFS", missing, "not set"},
+		{config, edit(config, "CONFIG_PREEMPT=y", "CONFIG_PREEMPT_NONE=y"), "preemption", warning, "none / other work"},
+		{config, edit(config, "CONFIG_PREEMPT=y", "CONFIG_PREEMPT_RT=y"), "preemption", fine, "real time"},
+		{"sys/kernel/security/lockdown", "none [integrity] confidentiality\n", "lockdown", missing, "integrity / a kernel in lockdown"},
+		{"sys/kernel/security/lockdown", "-", "lockdown", fine, "off"}, // the configuration has none
+		{"proc/sys/kernel/seccomp/actions_avail", "-", "seccomp", fine, "there"},
+		{"proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 6.1\n", "preemption", fine, "real time"},
+		{"proc/self/status", "-", "user", warning, "not told"},
+		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000000000\n", "user", missing, "uid 1000 without CAP_SYS_ADMIN"},
+		{"proc/self/status", "Uid:\t1000\t1000\nCapEff:\t0000000000200000\n", "locked memory", fine, "limit 8 MiB"},
+		{device + "config", "\xff\xff\xff\xff\xff\xff\xff\xff", wormholeAt, missing, "does not answer"},
+		{device + "config", "\x52\x1e\x1e\x40\x00\x00\x10\x00", wormholeAt, fine, "memory decoding off (lightmetal switches it on), bus master off"},
+		{device + "resource", edit(device+"resource", "0x0000001800000000 0x000000181fffffff 0x000000000014220c", "0x0000000000000000 0x000000001fffffff 0x000000002014220c"),
+			wormholeAt + " BAR 0", missing, "512 MiB, not assigned / the kernel found no room"},
+		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"), wormholeAt + " BAR 0", warning, "256 MiB where 512 MiB is usual"},
+		{device + "resource", edit(device+"resource", "0x000000181fffffff", "0x000000180fffffff"), wormholeAt + " BAR 0", warning, "firmware: look there"},
+		{device + "resource", edit(device+"resource", "0x0000001b00000000 0x0000001b000fffff 0x0000000000140204", "0x0000000000000000 0x0000000000000000 0x0000000000000000"),
+			wormholeAt + " BAR 2", missing, "not there"},
+		{device + "resource", "garbage", wormholeAt + " BAR 4", missing, "not there"},
+		{device + "resource0_wc", "-", wormholeAt + " BAR 0", warning, "without resource0_wc"},
+		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing, "nvme / two masters"},
+		{device + "driver", "-> ../../../../bus/pci/drivers/nvme", wormholeAt + " driver", missing, "echo 0001:01:00.0 > /sys/bus/pci/devices/0001:01:00.0/driver/unbind"},
+		{device + "driver", "-> ../../../../bus/pci/drivers/tenstorrent", wormholeAt + " driver", fine, "tenstorrent: the device's name is tt:/dev/tenstorrent/N"},
+		{device + "driver", "-> ../../../../bus/pci/drivers/vfio-pci", wormholeAt + " driver", fine, "vfio:0001:01:00.0"},
+		{device + "max_link_speed", "16.0 GT/s PCIe\n", wormholeAt + " link", warning, "5.0 GT/s PCIe x1, the device can do 16.0 GT/s PCIe x1"},
+		{device + "max_link_width", "16\n", wormholeAt + " link", warning, "x16"},
+		{device + "max_link_width", "-", wormholeAt + " link", fine, "none"},
+		{device + "iommu_group", "-> ../../../kernel/iommu_groups/7", wormholeAt + " IOMMU", fine, "images with host memory need vfio-pci"},
+		{"proc/device-tree/axi/pcie@1000110000/iommu-map", "", wormholeAt + " IOMMU", fine, "images with host memory need vfio-pci"},
+		{device + "device", "0x1234\n", "accelerator", missing, "among 2 PCI functions"},
+	} {
+		files := map[string]string{}
+		for path, text := range whole {
+			files[path] = text
+		}
+		files[c.path] = c.text
+		if c.text == "-" {
+			delete(files, c.path)
+		}
+		exit, r := judge(t, "--root", plant(t, files))
+		if s, text := r.find(c.check); s != c.state || !strings.Contains(text, c.want) {
+			t.Errorf("%s %.40q: %s is %q %s\n\twant %s %s", c.path, c.text, c.check, s, text, c.state, c.want)
+		}
+		if (exit == 69) != (c.state == missing) || (exit == 69) != (r.Missing > 0) || exit != 0 && exit != 69 {
+			t.Errorf("%s %.40q: exit %d, %d missing\n%s", c.path, c.text, exit, r.Missing, r.bad())
+		}
+		if c.check == "watchdog" || c.state == fine {
+			continue
+		}
+		if s, text := r.find(c.check); strings.HasSuffix(text, "/ ") {
+			t.Errorf("%s %s does not say what to do: %s", s, c.check, text)
+		}
+	}
+}
+
+func TestBarThatCanBeResizedIsToldHow(t *testing.T) {
+	files := readTree(t, "rpi5-wormhole.tree")
+	files["sys/bus/pci/devices/0001:01:00.0/resource"] = "0x1800000000 0x180fffffff 0x14220c\n"
+	files["sys/bus/pci/devices/0001:01:00.0/resource0_resize"] = ""
+	_, r := judge(t, "--root", plant(t, files))
+	if s, text := r.find(wormholeAt + " BAR 0"); s != warning || !strings.Contains(text, "echo 9 > /sys/bus/pci/devices/0001:01:00.0/resource0_resize") {
+		t.Errorf("%s %s", s, text)
+	}
+}
+
+func TestPreemptionIsReadFromTheVersionWhereThereIsNoConfiguration(t *testing.T) {
+	files := readTree(t, "rpi5-wormhole.tree")
+	delete(files, "boot/config-6.12.34-v8-16k")
+	for version, want := range map[string]string{
+		"#1 SMP Debian 6.1.192-2": "voluntary or none", "#1 SMP PREEMPT Debian": "full", "#1 SMP PREEMPT_RT Debian": "real time",
+		"#1 SMP PREEMPT_DYNAMIC Debian": "not told", "": "not told",
+	} {
+		files["proc/sys/kernel/version"] = version
+		_, r := judge(t, "--root", plant(t, files))
+		if _, text := r.find("preemption"); !strings.HasPrefix(text, want) {
+			t.Errorf("%q: %s, want %s", version, text, want)
+		}
+	}
+}
+
+func TestMachineWithoutAWatchdogIsToldSo(t *testing.T) {
+	files := readTree(t, "rpi5-wormhole.tree")
+	delete(files, "dev/watchdog0")
+	delete(files, "sys/class/watchdog/watchdog0/identity")
+	_, r := judge(t, "--root", plant(t, files))
+	if s, _ := r.find("watchdog"); s != warning {
+		t.Errorf("got %s", s)
+	}
+}
+
+// listing is an image of a Wormhole's with some windows.
+func wormholeImage(t *testing.T, bars, windows, commands string) string {
+	return assemble(t, "lightmetal 1\ntarget wormhole 1e52:401e "+bars+"\n"+windows+"main:\n"+commands)
+}
+
+func TestImageIsHeldAgainstTheMachine(t *testing.T) {
+	whole := readTree(t, "rpi5-wormhole.tree")
+	const bar, resource = "window w bar0 offset 0 size 4KiB\n", "sys/bus/pci/devices/0001:01:00.0/resource"
+	plain := wormholeImage(t, "bar0 512MiB", bar, "  read.4 w+0\n")
+	host := wormholeImage(t, "bar0 512MiB", bar+"window h host size 4MiB\n", "  read.4 w+0\n")
+	tlb := wormholeImage(t, "bar0 512MiB", "window l tlb size 16MiB\nwindow k tlb size 16MiB\n", "  point l tile 1,1 address 0\n  read.4 l+0\n")
+	many := wormholeImage(t, "bar0 512MiB", strings.Repeat("window l tlb size 16MiB\n", 30), "  point w0 tile 1,1 address 0\n  read.4 w0+0\n")
+	for _, c := range []struct {
+		name, image string
+		change      map[string]string
+		check       string
+		state       state
+		want        string
+	}{
+		{"fits", plain, nil, "target 0, wormhole (1e52:401e) BARs", fine, "as large"},
+		{"found by address", plain, nil, "target 0, wormhole (1e52:401e)", fine, "pci:0001:01:00.0"},
+		{"no such device", assemble(t, edu+"main:\n  read.4 r+0\n"), nil, "target 0, edu (1234:11e8)", missing, "not among 2"},
+		{"BAR too small", plain, map[string]string{resource: "0x1800000000 0x180fffffff 0x14220c\n"}, "target 0, wormhole (1e52:401e) BAR 0", missing, "256 MiB assigned, the image needs 512 MiB"},
+		{"BAR not assigned", plain, map[string]string{resource: "0x0 0x1fffffff 0x2014220c\n"}, "target 0, wormhole (1e52:401e) BAR 0", missing, "0 bytes assigned"},
+		{"windows find a place", tlb, nil, "target 0, wormhole (1e52:401e) windows", fine, "2 movable"},
+		{"no hardware window in what is left of BAR 0", tlb, map[string]string{resource: "0x1800000000 0x1800ffffff 0x14220c\n"}, "target 0, wormhole (1e52:401e) windows", missing, "none left for window 0"},
+		{"more windows than the device has", many, nil, "target 0, wormhole (1e52:401e) windows", missing, "none left for window 19"},
+		{"cached host memory", host, nil, "coherence", missing, "do not see the processor's caches"},
+		{"memory at another address", host, nil, "inbound window", missing, "plus 0x1000000000"},
+		{"no huge pages", host, nil, "huge pages", missing, "echo 2 > /proc/sys/vm/nr_hugepages"},
+		{"too few huge pages", host, map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "1"}, "huge pages", missing, "1 of 2 MiB free"},
+		{"huge pages", host, map[string]string{"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "2"}, "huge pages", fine, "2 of 2 MiB free"},
+		{"addresses", host, nil, "pagemap", fine, "tells addresses"},
+		{"no addresses for the user", host, map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "pagemap", missing, "does not tell this user"},
+		{"not enough may be locked", host, map[string]string{"proc/self/status": "Uid:\t7\nCapEff:\t0\n", "proc/self/limits": "Max locked memory 65536 65536 bytes\n"}, "locked memory", missing, "limit 64 KiB, the image locks 4 MiB"},
+		{"not enough memory", host, map[string]string{"proc/meminfo": "MemAvailable: 1024 kB\n"}, "memory", missing, "1 MiB available"},
+		{"behind an IOMMU without vfio-pci", host, map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3"}, wormholeAt + " IOMMU", missing, "build the kernel with CONFIG_VFIO_PCI"},
+		{"huge pages where a driver pins memory", host, map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"}, "huge pages", fine, "the driver needs none"},
+		{"a driver that knows where memory lies", host, map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent"}, "inbound window", "", ""},
+		{"a user with a driver", plain, map[string]string{"sys/bus/pci/devices/0001:01:00.0/driver": "-> ../tenstorrent", "proc/self/status": "Uid:\t7\nCapEff:\t0\n"}, "user", warning, "give the user of lmrun access"},
+		{"with a module to load", host, map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3", "boot/config-6.12.34-v8-16k": "CONFIG_VFIO_PCI=m\n"}, wormholeAt + " IOMMU", missing, "modprobe vfio-pci; echo"},
+		{"behind an IOMMU with it", host, map[string]string{"sys/bus/pci/devices/0001:01:00.0/iommu_group": "-> ../groups/3", "sys/bus/pci/devices/0001:01:00.0/driver": "-> ../vfio-pci"}, wormholeAt + " IOMMU", fine, "group 3, through the driver vfio-pci"},
+	} {
+		files := map[string]string{}
+		for path, text := range whole {
+			files[path] = text
+		}
+		for path, text := range c.change {
+			files[path] = text
+		}
+		exit, r := judge(t, "--root", plant(t, files), "--image", c.image)
+		if s, text := r.find(c.check); s != c.state || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %s is %q %s\n\twant %s %s\n%s", c.name, c.check, s, text, c.state, c.want, r.bad())
+		}
+		if (exit == 69) != (r.Missing > 0) {
+			t.Errorf("%s: exit %d, %d missing", c.name, exit, r.Missing)
+		}
+	}
+}
+
+// A server with ACPI has no device tree.
+func TestHostWithoutADeviceTreeIsToldByItsRootPorts(t *testing.T) {
+	files := map[string]string{
+		"proc/sys/kernel/osrelease":                     "6.8.0\n",
+		"sys/class/dmi/id/sys_vendor":                   "GIGABYTE\n",
+		"sys/class/dmi/id/product_name":                 "R272-P30-JG\n",
+		"sys/bus/pci/devices/000d:00:01.0/vendor":       "0x1def\n",
+		"sys/bus/pci/devices/000d:00:01.0/device":       "0xe100\n",
+		"sys/bus/pci/devices/000d:01:00.0/vendor":       "0x1e52\n",
+		"sys/bus/pci/devices/000d:01:00.0/device":       "0xb140\n",
+		"sys/bus/pci/devices/000d:01:00.0/resource":     "0x0 0x1fffffff 0x2014220c\n",
+		"sys/bus/pci/devices/000d:01:00.0/config":       "\x52\x1e\x40\xb1\x00\x00",
+		"sys/bus/pci/devices/000d:01:00.0/resource0_wc": "",
+	}
+	exit, r := judge(t, "--root", plant(t, files))
+	if exit != 69 || r.Board != "altra" || r.Machine != "GIGABYTE R272-P30-JG" || len(r.Devices) != 1 || r.Devices[0].Board != "blackhole" {
+		t.Errorf("exit %d, board %s, machine %s, devices %v", exit, r.Board, r.Machine, r.Devices)
+	}
+	if s, text := r.find("write-combining"); s != warning || !strings.Contains(text, "82288") {
+		t.Errorf("%s %s", s, text)
+	}
+	// A board that the user names goes before what is found.
+	if _, r = judge(t, "rpi5", "--root", plant(t, files)); r.Board != "rpi5" {
+		t.Errorf("board %s", r.Board)
+	}
+}
+
+func TestTwoTargetsTakeTwoDevices(t *testing.T) {
+	files := readTree(t, "rpi5-wormhole.tree")
+	for path, text := range files {
+		if rest, ok := strings.CutPrefix(path, "sys/bus/pci/devices/0001:01:00.0/"); ok {
+			files["sys/bus/pci/devices/0001:02:00.0/"+rest] = text
+		}
+	}
+	files["sys/bus/pci/devices/0001:02:00.0/resource"] = "0x1800000000 0x180fffffff 0x14220c\n"
+	two := assemble(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\ntarget wormhole 1e52:401e bar0 512MiB\n"+
+		"window a bar0 offset 0 size 4KiB\nwindow b bar0 offset 0 size 4KiB target 1\nmain:\n  read.4 a+0\n  read.4 b+0\n")
+	_, r := judge(t, "--root", plant(t, files), "--image", two)
+	if s, text := r.find("target 0, wormhole (1e52:401e)"); s != warning || !strings.Contains(text, "2 of them") {
+		t.Errorf("%s %s", s, text)
+	}
+	if s, _ := r.find("target 0, wormhole (1e52:401e) BARs"); s != fine {
+		t.Errorf("the first device's BARs: %s", s)
+	}
+	if s, _ := r.find("target 1, wormhole (1e52:401e) BAR 0"); s != missing {
+		t.Errorf("the second device's BAR: %s", s)
+	}
+}
+
+// Whether an image would do on a board is known before there is one.
+func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
+	const bar = "window w bar0 offset 0 size 4KiB\n"
+	narrow := wormholeImage(t, "bar0 512MiB", bar, "  read.4 w+0\n")
+	wide := wormholeImage(t, "bar0 512MiB", bar, "  read.8 w+0\n")
+	bulk := wormholeImage(t, "bar0 512MiB", bar, "  fill.4 w+0 <- 1 size 64 bulk\n")
+	exact := wormholeImage(t, "bar0 512MiB", bar, "  fill.4 w+0 <- 1 size 64\n")
+	combining := wormholeImage(t, "bar0 512MiB", "window w bar0 offset 0 size 4KiB wc\n", "  read.4 w+0\n")
+	host := wormholeImage(t, "bar0 512MiB", bar+"window h host size 4KiB\n", "  read.4 w+0\n")
+	black := assemble(t, "lightmetal 1\ntarget blackhole 1e52:b140 bar0 512MiB\n"+bar+"main:\n  read.4 w+0\n")
+	unknown := assemble(t, "lightmetal 1\ntarget acme 1111:2222 bar0 96MiB\n"+bar+"main:\n  read.4 w+0\n")
+	huge := assemble(t, "lightmetal 1\ntarget acme 1111:2222 bar0 129MiB\n"+bar+"main:\n  read.4 w+0\n")
+	for _, c := range []struct {
+		board, image string
+		exit         int
+		check        string
+		want         string
+	}{
+		{"rpi5", narrow, 0, "target 0, wormhole fits", "pcie1, Gen2 x1, the flat cable connector (BAR 0 at 0x400000000, 2 at 0x0, 4 at 0x420000000)"},
+		{"imx8mp", narrow, 69, "target 0, wormhole fits", "no port; pcie0: 32-bit of 127 MiB"},
+		{"rpi5", black, 69, "target 0, blackhole fits", "4: 32 GiB"},
+		{"altra", black, 0, "target 0, blackhole fits", "RCA2"},
+		{"qemu-virt", black, 0, "target 0, blackhole fits", "pcie@10000000"},
+		{"imx8mp", unknown, 69, "target 0, acme fits", "0: 128 MiB"},
+		{"j721e", huge, 0, "target 0, acme fits", "0 at 0x10000000"},
+		{"cm4", narrow, 0, "8-byte accesses", "the image makes none"},
+		{"cm4", wide, 69, "8-byte accesses", "make the image with width 4"},
+		{"cm4", bulk, 69, "8-byte accesses", "make the image with width 4"},
+		{"cm4", exact, 0, "8-byte accesses", "the image makes none"},
+		{"cm4", combining, 69, "write-combining", "issue 4928"},
+		{"altra", combining, 69, "write-combining", "CONFIG_ALTRA_ERRATUM_82288=y"},
+		{"altra", narrow, 0, "write-combining", "the image makes none"},
+		{"s32g3", combining, 0, "write-combining", "not known"},
+		{"rpi5", combining, 0, "write-combining", "works"},
+		{"rpi5", host, 69, "coherence", "either side may read old data"},
+		{"cm4", host, 69, "inbound window", "first 3 GiB"},
+		{"s32g3", host, 0, "coherence", "devices see"},
+		{"orin-agx", host, 0, "coherence", "devices see"},
+	} {
+		exit, r := judge(t, c.board, "--image", c.image)
+		s, text := r.find(c.check)
+		if exit != c.exit || !strings.Contains(text, c.want) {
+			t.Errorf("%s: exit %d, %s is %q %s\n\twant %d %s\n%s", c.board, exit, c.check, s, text, c.exit, c.want, r.bad())
+		}
+		if r.Board != c.board || len(r.Facts) < 10 {
+			t.Errorf("%s: board %s, %d facts", c.board, r.Board, len(r.Facts))
+		}
+	}
+}
+
+func TestKernelConfigurationIsJudgedForABoard(t *testing.T) {
+	var names strings.Builder
+	for _, o := range append(hosts.Every[:len(hosts.Every):len(hosts.Every)], hosts.Altra.Options...) {
+		names.WriteString(o.Name + "=y\n")
+	}
+	config := write(t, "config", names.String()+"CONFIG_ALTRA_ERRATUM_82288=y\n")
+	exit, r := judge(t, "altra", "--kernel-config", config)
+	if s, text := r.find("write-combining"); exit != 0 || s != fine || !strings.Contains(text, "works around") {
+		t.Errorf("exit %d, %s %s\n%s", exit, s, text, r.bad())
+	}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	fmt.Fprint(w, strings.Replace(names.String(), "CONFIG_ACPI=y", "CONFIG_ACPI=m", 1))
+	w.Close()
+	exit, r = judge(t, "altra", "--kernel-config", write(t, "config.gz", packed.String()))
+	if s, _ := r.find("CONFIG_ACPI"); exit != 0 || s != warning {
+		t.Errorf("exit %d, %s\n%s", exit, s, r.bad())
+	}
+	exit, r = judge(t, "rpi5", "--kernel-config", config)
+	if s, _ := r.find("CONFIG_PCIE_BRCMSTB"); exit != 69 || s != missing {
+		t.Errorf("exit %d, %s\n%s", exit, s, r.bad())
+	}
+}
+
+func TestCheckBoardFailuresHaveTheirExitCode(t *testing.T) {
+	for _, c := range []struct {
+		exit int
+		want string
+		args []string
+	}{
+		{64, `no board "rpi6"; boards: qemu-virt, rpi5, cm4`, []string{"rpi6"}},
+		{64, "one board, 2 given", []string{"rpi5", "cm4"}},
+		{65, "not a Light Metal image", []string{"rpi5", "--image", write(t, "x.lmb", strings.Repeat("x", 100))}},
+		{65, "no line CONFIG_NAME=value", []string{"rpi5", "--kernel-config", write(t, "config", "nothing\n")}},
+		{65, "not a whole gzip file", []string{"rpi5", "--kernel-config", write(t, "config.gz", "\x1f\x8b\x08")}},
+		{66, "no such file", []string{"rpi5", "--image", "/nonexistent.lmb"}},
+		{66, "no such file", []string{"--kernel-config", "/nonexistent"}},
+		{66, "no such file", []string{"--root", "/nonexistent"}},
+		{66, "no tree of a machine", []string{"--root", t.TempDir()}},
+		{66, "not a folder", []string{"--root", write(t, "file", "")}},
+	} {
+		exit, stdout, stderr := lm(t, append([]string{"check-board"}, c.args...)...)
+		if exit != c.exit || !strings.Contains(stderr, c.want) || stdout != "" || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("lm check-board %s: exit %d: %s%s\n\twant %d: %s", strings.Join(c.args, " "), exit, stdout, stderr, c.exit, c.want)
+		}
+	}
+}
+
+func TestListNamesEveryBoardAndItsSources(t *testing.T) {
+	exit, stdout, _ := lm(t, "check-board", "--list", "--json")
+	var list []hostInfo
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil || exit != 0 || len(list) != len(hosts.All) {
+		t.Fatalf("exit %d, %v, %d boards", exit, err, len(list))
+	}
+	for _, h := range list {
+		for _, f := range h.Facts {
+			if (f.Source == "") != (f.Value == "unknown") {
+				t.Errorf("%s %s: %s from %q", h.Name, f.Name, f.Value, f.Source)
+			}
+		}
+	}
+	_, table, _ := lm(t, "check-board", "--list")
+	for _, h := range hosts.All {
+		if !strings.Contains(table, "\n"+h.Name+" ") {
+			t.Errorf("%s is not in the table", h.Name)
+		}
+	}
+}
+
+func TestReportForPeopleSaysWhyAndWhatNext(t *testing.T) {
+	files := readTree(t, "rpi5-wormhole.tree")
+	files["sys/kernel/security/lockdown"] = "none [confidentiality]"
+	exit, stdout, stderr := lm(t, "check-board", "--root", plant(t, files))
+	want := "\nmissing  lockdown: confidentiality\n         why   a kernel in lockdown lets nobody map a BAR, root included\n         next  start the kernel without lockdown= "
+	if exit != 69 || stderr != "" || !strings.Contains(stdout, want) || !strings.HasPrefix(stdout, "board    Raspberry Pi 5 (rpi5)\nmachine  Raspberry Pi 5 Model B Rev 1.0, Linux 6.12.34-v8-16k\n") ||
+		!strings.HasSuffix(stdout, "\n1 missing, 1 to look at\n") {
+		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
+	}
+}
+
+// collect runs the script of --collect and gives the copy it makes.
+func collect(t *testing.T, args ...string) string {
+	t.Helper()
+	_, script, _ := lm(t, "check-board", "--collect")
+	copied := filepath.Join(t.TempDir(), "copy")
+	run := exec.Command("sh", append([]string{"-s", copied}, args...)...)
+	run.Stdin = strings.NewReader(script)
+	if out, err := run.CombinedOutput(); err != nil || len(out) != 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return copied
+}
+
+// The script's copy must tell the same as the machine does.
+func TestCollectedTreeIsJudgedAsTheMachineItself(t *testing.T) {
+	_, here := judge(t)
+	_, there := judge(t, "--root", collect(t))
+	for _, f := range here.Checks {
+		s, text := there.find(f.Check)
+		// What the machine itself names are paths of its own.
+		if s != f.State || f.Check != "board" && f.Check != "kernel configuration" && text != f.Found+" / "+f.Why+" / "+f.Next {
+			t.Errorf("%s: here %s %s, copied %s %s", f.Check, f.State, f.Found, s, text)
+		}
+	}
+	if len(here.Checks) != len(there.Checks) || here.Kernel != there.Kernel || here.Kernel == "" {
+		t.Errorf("here %d checks, kernel %s; copied %d, %s", len(here.Checks), here.Kernel, len(there.Checks), there.Kernel)
+	}
+}
+
+func TestCollectedTreeHasAllThatAReportReads(t *testing.T) {
+	for _, name := range []string{"rpi5-wormhole.tree", "qemu-virt.tree"} {
+		files := readTree(t, name)
+		root := plant(t, files)
+		copied := collect(t, root)
+		for path := range files {
+			if _, err := os.Lstat(filepath.Join(copied, path)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		_, want := judge(t, "--root", root)
+		if _, got := judge(t, "--root", copied); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v\nwant %+v", name, got, want)
+		}
+	}
+}
+
+func TestVirtualMachineIsJudgedAsWhatItIs(t *testing.T) {
+	exit, r := judge(t, "--root", plant(t, readTree(t, "qemu-virt.tree")))
+	if exit != 69 || r.Board != "qemu-virt" || r.Machine != "linux,dummy-virt" || r.Missing != 1 {
+		t.Errorf("exit %d, board %s, machine %s\n%s", exit, r.Board, r.Machine, r.bad())
+	}
+	for check, want := range map[string]struct {
+		state state
+		text  string
+	}{
+		"edu 0000:00:02.0 IOMMU":     {fine, "group 1, through the driver vfio-pci"},
+		"edu 0000:00:02.0 driver":    {fine, "vfio:0000:00:02.0"},
+		"ivshmem 0000:00:03.0 BAR 2": {fine, "1 MiB at 0x8001000000, write-combining possible"}, // as large as its user wanted
+		"ivshmem 0000:00:03.0 IOMMU": {fine, "group 2, passes addresses through"},
+		"nvme 0000:00:04.0 driver":   {missing, "nvme / two masters"},
+		"lockdown":                   {warning, "mount -t securityfs"},
+		"kernel configuration":       {warning, "not found"},
+	} {
+		if s, text := r.find(check); s != want.state || !strings.Contains(text, want.text) {
+			t.Errorf("%s is %s %s, want %s %s", check, s, text, want.state, want.text)
+		}
+	}
+	// The driver of a device that an image is not for is no matter.
+	image := assemble(t, edu+"main:\n  read.4 r+0\n")
+	if exit, r = judge(t, "--root", plant(t, readTree(t, "qemu-virt.tree")), "--image", image); exit != 0 || len(r.Devices) != 1 {
+		t.Errorf("exit %d, devices %v\n%s", exit, r.Devices, r.bad())
+	}
+}
+
+// A copied tree is untrusted: any bytes in any of its files give a report.
+func TestAnyBytesInATreeGiveAReport(t *testing.T) {
+	whole := readTree(t, "rpi5-wormhole.tree")
+	for path := range whole {
+		for _, text := range []string{"", "\x00", "\xff\xff\xff\xff\xff\xff", strings.Repeat("9", 100), "0x" + strings.Repeat("f", 17), "->/", ":[", "\x1f\x8b", "-1\n-1 -1\n"} {
+			files := map[string]string{}
+			for p, old := range whole {
+				files[p] = old
+			}
+			files[path] = text
+			if exit, _ := judge(t, "--root", plant(t, files)); exit != 0 && exit != 69 {
+				t.Errorf("%s %q: exit %d", path, text, exit)
+			}
+		}
+	}
+}
