@@ -288,13 +288,13 @@ func (r *Replay) poll(c *fbs.Command) hal.Code {
 	}
 	a, device := &r.apertures[c.Window], r.device(c)
 	ones := loaded == fbs.WidthMask(c.Width) // and alive: some registers are
-	deadline := device.Now() + int64(c.Amount)*1000
-	for {
-		if c.Index != 0 {
-			r.sleep(device, int64(c.Index)*1000)
-		}
+	began := device.Now()
+	deadline := began + int64(c.Amount)*1000
+	for now := began; ; {
+		r.sleep(device, pause(c, now-began, deadline-now))
+		now = device.Now()
 		lateForFrame := r.late()
-		late := lateForFrame || device.Now() >= deadline
+		late := lateForFrame || now >= deadline
 		loaded, code = a.Load(uint64(c.Offset), c.Width)
 		if !ones && loaded == fbs.WidthMask(c.Width) && code == hal.OK {
 			ones = true
@@ -313,6 +313,20 @@ func (r *Replay) poll(c *fbs.Command) hal.Code {
 			return hal.DeadlinePassed
 		}
 	}
+}
+
+// patience is how much longer than needed a Poll without an interval may take:
+// a part of 32. It waits awake for some 3 ms, and from then on lets others run
+// (hal's Sleep does below and above 100 us).
+const patience = 32
+
+// pause is the time between two loads of a Poll that waited so long already and
+// has so much left, in nanoseconds.
+func pause(c *fbs.Command, waited, left int64) int64 {
+	if c.Index != 0 {
+		return int64(c.Index) * 1000
+	}
+	return min(waited/patience, left)
 }
 
 func (r *Replay) expect(c *fbs.Command) hal.Code {

@@ -216,6 +216,21 @@ func TestPollWaitsUntilItsDeadline(t *testing.T) {
 	}
 }
 
+// TestPollWithoutIntervalLooksLessOftenTheLongerItWaits counts loads: a part of
+// the time waited apart, they are few, and what comes is noticed in time.
+func TestPollWithoutIntervalLooksLessOftenTheLongerItWaits(t *testing.T) {
+	r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within 10s\n")
+	run(t, r, hal.DeadlinePassed)
+	if n, took := device.Operations(), device.Now(); n > 1000 || took < 10_000_000_000 || took > 10_000_100_000 {
+		t.Errorf("%d loads in %d ns", n, took)
+	}
+	r, device = on(t, "main:\n  poll.4 m+0x0 == 0x1 within 1us\n")
+	run(t, r, hal.DeadlinePassed)
+	if n := device.Operations(); n < 10 {
+		t.Errorf("%d loads in a microsecond", n)
+	}
+}
+
 func TestPollSeesALateBit(t *testing.T) {
 	r, device := on(t, "main:\n  write.4 m+0x0 0x1\n  poll.4 m+0x0 & 0x1 == 0x1 within 1ms\n")
 	device.Inject(mock.Fault{Kind: mock.Late, Place: mock.Place{Bar: 2}, Mask: 1, Loads: 20})
