@@ -345,15 +345,18 @@ func (r *Replay) saw(c *fbs.Command, loaded uint64) {
 
 // settle applies the policy of a Poll, Expect or Compare to how it ended.
 // Only a condition that does not hold can be passed over, never a device that
-// fails.
+// fails. That may be another one than was looked at: what one device waits for
+// in host memory, another may have been unable to write.
 func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 	switch code {
 	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed:
 	default:
 		return code
 	}
-	if !r.device(c).Alive() {
-		return hal.DeviceGone
+	for _, device := range r.devices {
+		if state := hal.Diagnose(device); state != hal.OK {
+			return state
+		}
 	}
 	switch gen.Policy(c.Option) {
 	case gen.PolicyIgnore:

@@ -26,6 +26,8 @@ var imports = map[string]string{
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal github.com/google/flatbuffers/go " +
 		"golang.org/x/sys/unix math runtime runtime/debug strconv unsafe",
 	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings", // with -tags signed only
+	"runtime/capi": "C lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime " +
+		"lightmetal/runtime/signed golang.org/x/sys/unix runtime strconv sync sync/atomic unsafe", // hal/mock with -tags mock only
 	"tools/lmrun": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime lightmetal/runtime/signed " +
 		"golang.org/x/sys/unix strconv strings sync/atomic syscall unsafe",
 }
@@ -33,9 +35,12 @@ var imports = map[string]string{
 // unsafeFiles are the files of the target world that may import unsafe.
 var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", "fbs/verify_commands.go", // structs read in place
-	"hal/access_generic.go", // device memory
-	"runtime/seal.go",       // one system call
-	"tools/lmrun/ring.go",   // counters in shared memory
+	"hal/access_generic.go",  // device memory
+	"hal/ioctl_linux.go",     // structs of ioctls
+	"runtime/seal.go",        // one system call
+	"runtime/capi/export.go", // what C hands over
+	"tools/lmrun/ring.go",    // counters in shared memory
+	"tools/lmrun/signal.go",  // two functions of Go's runtime
 }
 
 // linked is what lmrun may link beyond the standard library and itself.
@@ -46,11 +51,19 @@ var linked = []string{"github.com/google/flatbuffers/go", "golang.org/x/sys/unix
 // linker's result counts, not the imports.
 var heavy = []string{"fmt.", "reflect.Value.", "log.", "flag.", "encoding/", "context.", "net.", "regexp."}
 
-// Lines of the target world: what is wanted, and what it may not exceed again.
-const (
-	targetLinesGoal = 3000
-	targetLinesMax  = 5900
-)
+// parts of the target world, and the lines that each may not exceed again: what
+// every replay needs, then what only some link or do. Wanted for the first are
+// 3,000.
+var parts = []struct {
+	name  string
+	most  int
+	files []string // patterns
+}{
+	{"core", 5_950, []string{"fbs/*", "boards/*", "runtime/*", "hal/*"}},
+	{"lanes beyond sysfs", 1_100, []string{"hal/vfio_linux.go", "hal/tt_linux.go", "hal/ioctl_linux.go", "hal/host_linux.go"}},
+	{"runner", 1_700, []string{"tools/lmrun/*", "runtime/signed/*"}},
+	{"C archive", 1_100, []string{"runtime/capi/*"}},
+}
 
 // sources parses the Go files, tests left out, of a package's folder.
 func sources(t *testing.T, folder string) map[string]*ast.File {
@@ -171,24 +184,34 @@ func TestRunnerLinksNothingHeavy(t *testing.T) {
 }
 
 // TestTargetIsReadInAnAfternoon counts the lines somebody has to read to know
-// all that runs on a target. Generated code is left out.
+// all that runs on a target, generated code and tests left out.
 func TestTargetIsReadInAnAfternoon(t *testing.T) {
-	lines := 0
-	for folder := range imports {
-		if folder == "fbs/gen" {
-			continue
-		}
-		for name := range sources(t, folder) {
-			lines += countLines(t, filepath.Join(root, name))
-		}
-		assembly, _ := filepath.Glob(filepath.Join(root, folder, "*.s"))
-		for _, path := range assembly {
-			lines += countLines(t, path)
+	lines := map[string]int{} // by file
+	owner := map[string]string{}
+	for _, part := range parts {
+		for _, pattern := range part.files {
+			paths, err := filepath.Glob(filepath.Join(root, pattern))
+			if err != nil || len(paths) == 0 {
+				t.Fatalf("%s: %v", pattern, err)
+			}
+			for _, path := range paths {
+				if ext := filepath.Ext(path); (ext == ".go" || ext == ".s") && !strings.HasSuffix(path, "_test.go") {
+					lines[path], owner[path] = countLines(t, path), part.name // the last one named
+				}
+			}
 		}
 	}
-	t.Logf("%d lines, goal %d", lines, targetLinesGoal)
-	if lines > targetLinesMax {
-		t.Errorf("the target world has %d lines, more than %d", lines, targetLinesMax)
+	for _, part := range parts {
+		sum := 0
+		for path, name := range owner {
+			if name == part.name {
+				sum += lines[path]
+			}
+		}
+		t.Logf("%s: %d lines", part.name, sum)
+		if sum > part.most {
+			t.Errorf("%s has %d lines, more than %d", part.name, sum, part.most)
+		}
 	}
 }
 
