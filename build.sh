@@ -17,7 +17,10 @@ cache=build/cache
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Bytes of a static arm64 lmrun beyond an empty Go program: what is wanted, and
 # what it has come down to and may not exceed again. Files grow in steps of 64 KiB.
-excess_goal=$((256 * 1024)) excess_max=$((448 * 1024))
+excess_goal=$((256 * 1024)) excess_max=$((640 * 1024))
+
+# Every statement of these is reached by their tests.
+covered=(./fbs ./runtime ./runtime/signed ./hal)
 
 # The part of the tree that runs on the target.
 target_packages=(./fbs/... ./boards/... ./hal/... ./runtime/...)
@@ -28,12 +31,22 @@ usage: ./build.sh COMMAND
 
   demo                    a first look: import a capture, look inside, replay it; needs only Go
   test [STEP...]          every check there is, or only the steps named; steps are
-                            fmt vet gen kernels unit fuzz race arm64 purego cross guest
-                            bench
+                            fmt vet lint gen kernels unit fuzz race arm64 purego cross
+                            reproducible recipes guest bench
   qemu IMAGE [FLAGS]      replay IMAGE on an arm64 machine under QEMU that has an edu, an ivshmem
                             and an nvme device; FLAGS and exit status are lmrun's; files of -input
                             and -output are this machine's; what the devices kept lies in build/qemu
   cross                   static lmrun for arm64 and amd64 in build/, with its size
+  archive [--mock] [--signed]
+                          the runtime for firmware in C, in build/: liblightmetal-arm64.a and -amd64.a
+                            and lightmetal.h, with their sizes; --mock: liblightmetal-mock-*.a with
+                            stand-ins for devices, and firmware-*, the example; --signed: with
+                            lm_open_signed
+  image BOARD [--signed] [FLAGS] IMAGE...
+                          what BOARD boots to do nothing but replay, in build/image-BOARD: an initramfs
+                            with lmrun as process 1, the images and a configuration, and what the boot
+                            loader wants; without arguments: the boards, and the FLAGS
+  sbom                    build/sbom.spdx.json: what lmrun is linked from, SPDX 2.3
   gen [--check]           Go code from fbs/image.fbs; --check: only compare it with the tree
   bench [--full] [--json] [--write FILE]
                           speed, size and steadiness, beside C, and which goals are met: in under a
@@ -46,8 +59,9 @@ usage: ./build.sh COMMAND
 
 What a command needs beyond Go it installs, when it is root on Debian. Otherwise it says what is
 missing, and `test` says at the end what it skipped for that reason. LM_GUEST_KERNEL=FILE makes
-`test` and `qemu` boot another arm64 kernel than Debian's cloud kernel; LM_GUEST_TIMEOUT=10m gives
-`qemu` more than the one minute a run may take.
+`test` and `qemu` boot another arm64 kernel than Debian's cloud kernel, LM_GUEST_MODULES=FOLDER gives
+`test` the modules of that kernel; LM_GUEST_TIMEOUT=10m gives `qemu` more than the one minute a run
+may take.
 TEXT
 }
 
@@ -107,14 +121,16 @@ run() {
 
 cmd_test() {
 	local steps=("$@") before step
-	[[ $# -gt 0 ]] || steps=(fmt vet gen kernels unit fuzz race arm64 purego cross guest bench)
+	[[ $# -gt 0 ]] || steps=(fmt vet lint gen kernels unit fuzz race arm64 purego cross reproducible recipes guest bench)
 	for step in "${steps[@]}"; do
 		declare -F "step_$step" >/dev/null || { warn "no step $step; ./build.sh help lists them"; exit 64; }
 	done
 	mkdir -p "$out"
+	rm -f "$out"/unit.log "$out"/fuzz.log
 	before=$(tree)
 	for step in "${steps[@]}"; do run "$step"; done
 	same_tree "$before"
+	evidence
 	summary
 }
 
@@ -159,6 +175,7 @@ step_vet() {
 	# ./... passes over testdata.
 	go vet ./... ./testdata/workloads/...
 	GOARCH=arm64 go vet ./...
+	go vet -tags mock,signed ./runtime/capi ./tools/lmrun
 }
 
 step_gen() {
@@ -169,12 +186,53 @@ step_gen() {
 step_unit() {
 	local all=1
 	c_compiler || { say "without $missing, tests that compile C skip themselves"; all=; }
+	need g++ g++ || { say "without $missing, the C header is not tried with C++"; all=; }
 	need qemu-aarch64-static qemu-user-static || { say "without $missing, tests that run foreign programs skip themselves"; all=; }
 	need flatc flatbuffers-compiler || { say "without $missing, tests that read images by other means skip themselves"; all=; }
 	# With everything there, a test that skips itself for want of it has failed.
 	[[ -z $all ]] || export LM_TEST_REQUIRED=1
-	go test -timeout 20m ./...
+	tell -cover "${covered[@]}"
+	tell $(go list ./... | grep -vxF -f <(go list "${covered[@]}"))
+	fully_covered
 	go test -timeout 10m -tags nolightmetal ./tools/metal
+}
+
+# tell FLAGS AND PACKAGES: go test, whose log, with what tests tell of their
+# evidence, is added to unit.log. Shown are results, and all of it on failure.
+tell() {
+	local log=$out/unit.part status
+	set +e
+	go test -timeout 20m -v "$@" 2>&1 | tee "$log" | grep --line-buffered -E '^(ok|FAIL|panic)|^ *--- FAIL'
+	status=${PIPESTATUS[0]}
+	set -e
+	[[ $status -eq 0 ]] || failures "$log"
+	cat "$log" >>"$out/unit.log"
+	return $status
+}
+
+# failures prints what a log has of tests that failed, panicked or did not compile.
+failures() {
+	awk '/^=== RUN/ { text = "" } /^(panic:|fatal error:|SIG|#)/ { all = 1 } all { print } { text = text $0 "\n" }
+		/^ *--- PASS/ { text = "" } /^ *--- FAIL/ { printf "%s", text; text = "" } /^(ok|FAIL)/ { all = 0 }' "$1"
+}
+
+# fully_covered holds the packages an assessor reads at 100 % of statements.
+fully_covered() {
+	local package
+	for package in $(go list "${covered[@]}"); do
+		grep -qP "^ok\s+\Q$package\E\s.*coverage: 100.0% of statements" "$out/unit.log" ||
+			{ warn "$package: tests do not reach every statement; go test -coverprofile tells which"; return 1; }
+	done
+}
+
+# evidence adds up what the tests tell: lines `evidence: N what (detail)`.
+evidence() {
+	touch "$out/unit.log" "$out/fuzz.log"
+	say "== evidence"
+	sed -n 's/^.*evidence: \([0-9]*\) \([^(]*[^( ]\).*$/\1\t\2/p' "$out/unit.log" 2>/dev/null |
+		awk -F '\t' '{ sum[$2] += $1 } END { for (what in sum) printf "%12d %s\n", sum[what], what }' | sort -k2
+	sed -n 's/^ok\s*\(\S*\)\s.*coverage: \(100.0%.*\)$/\1: \2 covered/p' "$out/unit.log" 2>/dev/null
+	sed -n 's/^fuzzed: //p' "$out/fuzz.log" 2>/dev/null
 }
 
 step_race() {
@@ -199,24 +257,52 @@ step_guest() {
 	kernel || skip "no arm64 kernel: $missing"
 	build_guest
 	go build -o "$out/lm" ./tools/lm
+	cross_compiler arm64 || skip "no C compiler for arm64: $missing"
+	archive arm64 "$out/liblightmetal-mock-arm64.a" mock
+	firmware "$out/firmware-arm64" "$out/liblightmetal-mock-arm64.a"
+	full_kernel || skip "no arm64 kernel with a watchdog: $missing"
+	need_uboot || skip "no U-Boot for QEMU: $missing"
+	export LM_GUEST_MODULES=$modules LM_GUEST_FIRMWARE=$PWD/$out/firmware-arm64
+	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
 		go test -count=1 -timeout 10m ./tools/guest
 }
 
-# kernel leaves the path of an arm64 kernel in $kernel: the user's, or Debian's
-# cloud kernel, whose name changes with every update and so is looked up. The
-# lists of another architecture stay out of this system's own.
-kernel=
+# kernel leaves the path of an arm64 kernel in $kernel and of the folder with its
+# modules, all in one level, in $modules: the user's, or those of Debian's cloud
+# kernel, whose name changes with every update and so is looked up. The lists of
+# another architecture stay out of this system's own.
+kernel= modules=
 kernel() {
-	kernel=${LM_GUEST_KERNEL:-$PWD/$cache/vmlinuz-arm64}
+	kernel=${LM_GUEST_KERNEL:-$PWD/$cache/vmlinuz-arm64} modules=${LM_GUEST_MODULES:-}
 	[[ $kernel == /* ]] || kernel=$start_dir/$kernel
-	[[ -s $kernel ]] && return
+	[[ -z $modules || $modules == /* ]] || modules=$start_dir/$modules
 	missing="$kernel is not there"
-	[[ -z ${LM_GUEST_KERNEL:-} ]] || return 1
+	if [[ -n ${LM_GUEST_KERNEL:-} ]]; then [[ -s $kernel ]]; return; fi
+	# A module fits the kernel it was built with and no other.
+	modules=$PWD/$cache/modules-arm64
+	[[ -s $kernel && -d $modules ]] && return
+	fetch_kernel linux-image-cloud-arm64 "$kernel" "$modules"
+}
+
+# full_kernel is kernel for Debian's standard one, which has a driver for the
+# watchdog that QEMU models.
+full_kernel() {
+	full_kernel=${LM_GUEST_FULL_KERNEL:-$PWD/$cache/vmlinuz-full-arm64} full_modules=${LM_GUEST_FULL_MODULES:-$PWD/$cache/modules-full-arm64}
+	[[ -s $full_kernel && -d $full_modules ]] && return
+	missing="$full_kernel or $full_modules is not there"
+	[[ -z ${LM_GUEST_FULL_KERNEL:-}${LM_GUEST_FULL_MODULES:-} ]] || return 1
+	fetch_kernel linux-image-arm64 "$full_kernel" "$full_modules"
+}
+full_kernel= full_modules=
+
+# fetch_kernel METAPACKAGE KERNEL MODULES
+fetch_kernel() {
 	missing="set LM_GUEST_KERNEL; only Debian's own can be downloaded, with apt-get and dpkg-deb"
 	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
 	missing="it could not be downloaded; see $out/apt.log"
-	download_kernel >>"$out/apt.log" 2>&1
+	mkdir -p "$out" "$cache/apt/$1"
+	unpack_kernel "$@" >>"$out/apt.log" 2>&1 || { download_kernel "$1" && unpack_kernel "$@"; } >>"$out/apt.log" 2>&1
 }
 
 download_kernel() {
@@ -225,13 +311,20 @@ download_kernel() {
 	local options=(-q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root
 		-o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt")
 	apt-get "${options[@]}" update || return
-	name=$(apt-cache "${options[@]}" depends linux-image-cloud-arm64 |
-		sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -1)
-	[[ -n $name ]] || { echo "linux-image-cloud-arm64 depends on no kernel"; return 1; }
-	rm -f "$apt"/linux-image-*.deb
-	(cd "$apt" && apt-get "${options[@]}" download "$name") || return
-	dpkg-deb --fsys-tarfile "$apt"/linux-image-*.deb | tar -xO --wildcards './boot/vmlinuz-*' >"$cache/vmlinuz.part" || return
-	mv "$cache/vmlinuz.part" "$kernel"
+	name=$(apt-cache "${options[@]}" depends "$1" | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -1)
+	[[ -n $name ]] || { echo "$1 depends on no kernel"; return 1; }
+	rm -f "$apt/$1"/*.deb
+	(cd "$apt/$1" && apt-get "${options[@]}" download "$name")
+}
+
+# unpack_kernel takes the kernel and its modules of VFIO and of watchdogs out of
+# the package. The modules' folder comes last: where it is, all of it is there.
+unpack_kernel() {
+	local part=$cache/modules.part
+	rm -rf "$part" "$3" && mkdir -p "$part" || return
+	dpkg-deb --fsys-tarfile "$cache/apt/$1"/*.deb | tar -x -C "$part" --no-same-owner --transform 's|.*/||' --wildcards \
+		'./boot/vmlinuz-*' './lib/modules/*/drivers/vfio/*.ko' './lib/modules/*/drivers/watchdog/*.ko' || return
+	mv "$part"/vmlinuz-* "$2" && mv "$part" "$3"
 }
 
 # static GOARCH OUTPUT PACKAGE
@@ -262,6 +355,143 @@ func main() {}' >"$out/_empty/main.go"
 			return 1
 		fi
 	done
+}
+
+# cross_compiler GOARCH leaves the name of a C compiler for it in $cc.
+cc=
+cross_compiler() {
+	local triple=aarch64-linux-gnu
+	[[ $1 == arm64 ]] || triple=x86_64-linux-gnu
+	cc=gcc
+	if [[ $1 == "$(go env GOHOSTARCH)" ]]; then
+		c_compiler
+	else
+		cc=$triple-gcc
+		need $cc "gcc-${triple//_/-}" && need /usr/$triple/include/stdlib.h "libc6-dev-$1-cross"
+	fi
+}
+
+# archive GOARCH OUTPUT [TAGS]: the C archive, the same bytes from any folder.
+archive() {
+	CGO_ENABLED=1 CC=$cc CGO_CFLAGS=-O2 GOOS=linux GOARCH=$1 go build -buildmode=c-archive -trimpath \
+		-ldflags "-s -w -buildid=" -tags "${3:-}" -o "$2" ./runtime/capi
+	rm -f "${2%.a}.h" # what cgo declares; lightmetal.h is for people
+}
+
+# firmware OUTPUT [ARCHIVE]: the example of testdata/firmware, or a program of
+# that compiler without the archive.
+firmware() {
+	local source=$out/_empty/main.c
+	[[ $# -eq 1 ]] || source=testdata/firmware/main.c
+	mkdir -p "$out/_empty" && echo 'int main(void) { return 0; }' >"$out/_empty/main.c"
+	"$cc" -std=c11 -O2 -Wall -Wextra -Werror -static -s -I runtime/capi -o "$1" "$source" "${@:2}" -lpthread
+}
+
+cmd_archive() {
+	local arch name=liblightmetal example=$out/_empty/firmware tags=
+	while [[ $# -gt 0 ]]; do
+		case $1 in
+		--mock) name=liblightmetal-mock example=$out/firmware tags+=,mock ;; # the example has a job for a mock
+		--signed) tags+=,signed ;;
+		*) warn "usage: ./build.sh archive [--mock] [--signed]"; exit 64 ;;
+		esac
+		shift
+	done
+	mkdir -p "$out"
+	cp runtime/capi/lightmetal.h "$out"
+	for arch in arm64 amd64; do
+		cross_compiler $arch || { warn "archive: $missing is not here"; exit 69; }
+		archive $arch "$out/$name-$arch.a" "${tags#,}"
+		firmware "$example-$arch" "$out/$name-$arch.a"
+		firmware "$out/_empty/c-$arch"
+		say "$name-$arch.a: $(wc -c <"$out/$name-$arch.a") bytes; the firmware of testdata/firmware, static and stripped:" \
+			"  $(wc -c <"$example-$arch") bytes, an empty C program $(wc -c <"$out/_empty/c-$arch")"
+	done
+}
+
+# need_uboot leaves U-Boot for QEMU's arm64 machine in LM_GUEST_UBOOT; mkimage,
+# which packs what it boots, runs dtc.
+need_uboot() {
+	export LM_GUEST_UBOOT=/usr/lib/u-boot/qemu_arm64/u-boot.bin
+	need mkimage u-boot-tools && need dtc device-tree-compiler && need "$LM_GUEST_UBOOT" u-boot-qemu
+}
+
+cmd_image() {
+	local board=${1:-} here=$PWD tags=
+	mkdir -p "$out"
+	go build -o "$out/bootimage" ./tools/bootimage
+	if [[ -z $board || $board == -* ]]; then
+		warn "usage: ./build.sh image BOARD [--signed] [FLAGS] IMAGE.lmb..." "$("$out/bootimage" boards)"
+		"$out/bootimage" image -help || true
+		exit 64
+	fi
+	shift
+	[[ ${1:-} != --signed ]] || { tags=" -tags=signed"; shift; }
+	GOFLAGS+=$tags static arm64 "$out/image-lmrun-arm64" ./tools/lmrun
+	GOFLAGS+=$tags static "$(go env GOARCH)" "$out/image-lmrun" ./tools/lmrun
+	if [[ " $*" == *" "-dtb* || " $*" == *" "--dtb* ]]; then
+		need mkimage u-boot-tools && need dtc device-tree-compiler || { warn "image: $missing is not here"; exit 69; }
+	fi
+	cd "$start_dir"
+	"$here/$out/bootimage" image -board "$board" -lmrun "$here/$out/image-lmrun-arm64" -verifier "$here/$out/image-lmrun" \
+		-out "$here/$out/image-$board" "$@"
+}
+
+cmd_sbom() {
+	local arch
+	mkdir -p "$out"
+	for arch in arm64 amd64; do static $arch "$out/lmrun-$arch" ./tools/lmrun; done
+	go run ./tools/bootimage sbom -name lmrun "$out/lmrun-arm64" "$out/lmrun-amd64" >"$out/sbom.spdx.json"
+	say "$out/sbom.spdx.json"
+}
+
+# deliver builds what is delivered, in a copy of the tree.
+deliver() {
+	./build.sh sbom && ./build.sh image qemu-virt --device pci:1234:11e8 --seal testdata/images/edu.lmb || return
+	if cross_compiler arm64; then ./build.sh archive || return; fi
+}
+
+delivered='lmrun-arm64 lmrun-amd64 sbom.spdx.json liblightmetal-*.a image-qemu-virt'
+
+# step_reproducible builds twice: in folders of another name and depth, with
+# nothing in common but Go, its downloaded modules and the compilers.
+step_reproducible() {
+	local both=$PWD/$out/_twice side
+	[[ ! -d $both ]] || { chmod -R u+w "$both" && rm -rf "$both"; }
+	for side in one "two/and a bit further"; do
+		mkdir -p "$both/$side" && tar -c --exclude=./build --exclude=./.git . | tar -x -C "$both/$side" || return
+	done
+	(cd "$both/one" && TZ=UTC LC_ALL=C deliver >"$both/one.log" 2>&1) || { cat "$both/one.log"; return 1; }
+	mkdir -p "$both/home" "$both/tmp"
+	(
+		cd "$both/two/and a bit further"
+		export GOMODCACHE=$(go env GOMODCACHE) HOME=$both/home GOCACHE=$both/home/cache TMPDIR=$both/tmp TZ=Asia/Kolkata LC_ALL=C.UTF-8
+		umask 077
+		deliver >"$both/two.log" 2>&1
+	) || { cat "$both/two.log"; return 1; }
+	same_delivery "$both/one/$out" "$both/two/and a bit further/$out" || return
+	chmod -R u+w "$both" && rm -rf "$both"
+}
+
+step_recipes() {
+	local tool
+	for tool in "systemd-analyze systemd" "rauc rauc" "mksquashfs squashfs-tools" "swupdate swupdate" "cpio cpio" "openssl openssl"; do
+		need $tool || skip "$missing is not here"
+	done
+	GOFLAGS+=" -tags=signed" static "$(go env GOARCH)" "$out/recipes-lmrun" ./tools/lmrun
+	testdata/recipes/check.sh "$PWD/$out/recipes-lmrun" "$PWD/testdata/images/edu.lmb" "$PWD/$out/_recipes"
+}
+
+# same_delivery DIR DIR
+same_delivery() {
+	local list=() name status=0
+	list=($(cd "$1" && find $delivered -type f | LC_ALL=C sort))
+	diff <(cd "$1" && find $delivered | LC_ALL=C sort) <(cd "$2" && find $delivered | LC_ALL=C sort) || status=1
+	for name in "${list[@]}"; do
+		cmp "$1/$name" "$2/$name" || status=1
+	done
+	say "${#list[@]} files of two builds compared"
+	return $status
 }
 
 cmd_qemu() {
@@ -315,14 +545,16 @@ step_bench() {
 	cmd_bench
 }
 
+step_lint() {
+	GOBIN=$PWD/$out go install "$staticcheck" || skip "staticcheck cannot be downloaded"
+	"$out/staticcheck" ./... ./testdata/workloads/...
+	"$out/staticcheck" -tags signed ./tools/lmrun
+}
+
 cmd_lint() {
-	step_fmt
-	step_vet
-	if go run "$staticcheck" -version; then
-		go run "$staticcheck" ./...
-	else
-		say "skipped: staticcheck, because it cannot be downloaded"
-	fi
+	local step
+	for step in fmt vet lint; do run $step; done
+	summary
 }
 
 cmd_demo() {
@@ -405,7 +637,8 @@ cmd_fuzz() {
 	for package in $(go list ./...); do
 		for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
 			say "$package $target"
-			go test -run '^$' -fuzz "^$target\$" -fuzztime "$duration" -fuzzminimizetime 10x "$package"
+			go test -run '^$' -fuzz "^$target\$" -fuzztime "$duration" -fuzzminimizetime 10x "$package" | tee "$out/fuzz.part"
+			say "fuzzed: $(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$out/fuzz.part" | tail -1) inputs to $package $target" | tee -a "$out/fuzz.log"
 		done
 	done
 }
@@ -427,7 +660,7 @@ command=${1:-help}
 [[ $# -eq 0 ]] || shift
 case $command in
 help | -h | --help) help ;;
-demo | test | qemu | cross | gen | bench | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
+demo | test | qemu | cross | archive | image | sbom | gen | bench | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
 *)
 	warn "no command $command; ./build.sh help lists them"
 	exit 64

@@ -15,6 +15,8 @@ const (
 	Internal            // a defect of this program
 	DeviceGone          // the device reads all ones and its configuration space does too
 	BusFault            // a load or store was answered with a bus error
+	MasterOff           // the device may not reach memory: bus mastering is off
+	DMAFault            // a transfer of the device's own did not reach memory
 	IO                  // reading or writing a file failed
 	DeadlinePassed      // a poll's condition did not hold in time
 	FrameLate           // a run took longer than its limit
@@ -43,6 +45,8 @@ var codeTable = [codeCount]struct {
 	Internal:       {70, "internal error"},
 	DeviceGone:     {71, "device gone"},
 	BusFault:       {71, "bus fault"},
+	MasterOff:      {69, "bus mastering is off"},
+	DMAFault:       {71, "DMA fault"},
 	IO:             {74, "input/output error"},
 	DeadlinePassed: {75, "poll deadline passed"},
 	FrameLate:      {75, "run took longer than its limit"},

@@ -2,6 +2,11 @@
 // one, two, four and eight bytes, and block copies, each exactly as wide as it
 // was asked for.
 //
+// There are three lanes. pci: drives a function through sysfs, with nothing
+// between it and memory, for bring-up. vfio: puts an IOMMU there, and is for
+// production. tt: lives beside Tenstorrent's own driver. What they share is in
+// function_linux.go, and all their ioctls are in ioctl_linux.go.
+//
 // A BAR is not memory. The Go compiler merges and deletes plain stores, and
 // copy uses overlapping unaligned pairs, so every access to mapped device
 // memory is one instruction in assembly, and no []byte of a BAR leaves this
@@ -25,7 +30,8 @@ type Device interface {
 	// Map makes a window of an image accessible. The device keeps nothing of
 	// w. For a Tlb window it reserves a hardware window of at least w.Size:
 	// w.Slot where that is free, else any. For a Bar window the range must lie
-	// inside the BAR.
+	// inside the BAR. For a Host window it reserves zeroed memory that the
+	// device reaches at the aperture's Bus.
 	Map(w fbs.Window) (Aperture, error)
 
 	// Point makes the first byte of a, which Map made from a Tlb window, an
@@ -43,6 +49,32 @@ type Device interface {
 	Sleep(nanoseconds int64)
 
 	Close() error
+}
+
+// BusMaster is a Device that can read and write memory by itself. It does so
+// only between Master(true) and Master(false).
+type BusMaster interface {
+	Device
+
+	// Reach gives a, a window of device of, which may be this one, an address
+	// at which this device reaches it, and leaves that in a.Bus.
+	Reach(a *Aperture, of Device) error
+
+	// Master lets the device master the bus, or stops it; then, nothing that it
+	// does changes memory when Master returns. Close stops it too. A sealed
+	// program, which cannot close anything, has Master(false) for that.
+	Master(on bool) error
+
+	// Diagnose says what is known of the device after a failure: OK,
+	// DeviceGone, MasterOff or DMAFault. It neither allocates nor makes a
+	// system call that a sealed program may not.
+	Diagnose() Code
+}
+
+// Cleaner is a Device whose driver makes one 32-bit store when this process
+// ends, however it ends: to an address of a tile, the last that Cleanup named.
+type Cleaner interface {
+	Cleanup(t fbs.Target, address uint64, value uint32) error
 }
 
 // Port carries single accesses to a device that is not mapped memory: a mock,

@@ -6,21 +6,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a device by name: "pci:VVVV:DDDD" is the only function with that
-// vendor and device id, "pci:DDDD:BB:DD.F" the one at that address, all in hex.
+// Open opens a device by name. "pci:VVVV:DDDD" is the only function with that
+// vendor and device id, "pci:DDDD:BB:DD.F" the one at that address, all in hex,
+// through sysfs; "vfio:" with one of these is the same function behind an IOMMU.
 // It switches memory decoding on and refuses a function that a kernel driver
-// owns. The error is a *Fault whose reason says what to do next.
+// owns. "tt:/dev/tenstorrent/N" is a device of Tenstorrent's driver. The error
+// is a *Fault whose reason says what to do next.
 func Open(name string) (Device, error) {
-	const usage = "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex"
+	d, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.open(name); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+type opener interface {
+	Device
+	open(name string) error
+}
+
+// find gives the device that a name means, not opened yet.
+func find(name string) (opener, error) {
+	const usage = "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"
 	kind, rest := cut(name, ':')
-	if kind != "pci" {
+	f := function{config: configSpace{fd: -1}}
+	switch {
+	case kind == "tt" && rest != "":
+		return &tt{function: f, path: rest, fd: -1}, nil
+	case kind != "pci" && kind != "vfio":
 		return nil, &Fault{Usage, name + ": no such kind of device" + usage}
 	}
 	n, ok := parsePCI(rest)
 	if !ok {
 		return nil, &Fault{Usage, name + ": not a PCI device name" + usage}
 	}
-	return openPCI(name, n)
+	var err error
+	if f.address, err = findPCI(name, n); err != nil {
+		return nil, err
+	}
+	if kind == "vfio" {
+		return &vfio{function: f, fd: -1, log: -1}, nil
+	}
+	return &pci{function: f}, nil
 }
 
 // pciName is what follows "pci:": an address, or ids where that is empty.
@@ -49,12 +80,11 @@ func parsePCI(s string) (n pciName, ok bool) {
 func findPCI(name string, n pciName) (string, error) {
 	const none = ": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again"
 	if n.address != "" {
-		fd, err := unix.Open(sysfs+"/"+n.address, unix.O_PATH|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return "", &Fault{NoDevice, name + none}
+		if fd, err := system.open(sysfs+"/"+n.address, unix.O_PATH); err == nil {
+			_ = system.close(fd)
+			return n.address, nil
 		}
-		unix.Close(fd)
-		return n.address, nil
+		return "", &Fault{NoDevice, name + none}
 	}
 	addresses, err := listFolder(sysfs)
 	if err != nil {
@@ -160,26 +190,28 @@ func hex(v uint64) string {
 
 // failed turns a failed system call on a path into a fault.
 func failed(call, path string, err error) *Fault {
-	reason := call + " " + path + ": "
-	errno, _ := err.(unix.Errno)
-	switch errno {
-	case unix.EACCES, unix.EPERM:
-		return &Fault{Denied, reason + unix.ErrnoName(errno) + "; run as root, or give this user access to the file (kernel lockdown forbids it to everyone)"}
-	case 0:
-		return &Fault{Internal, reason + "no reason given"}
+	reason := call + " " + path + ": " + errorName(err)
+	if err == unix.EACCES || err == unix.EPERM {
+		return &Fault{Denied, reason + "; run as root, or give this user access to the file (kernel lockdown forbids it to everyone)"}
 	}
-	return &Fault{NoDevice, reason + unix.ErrnoName(errno)}
+	return &Fault{NoDevice, reason}
+}
+
+// errorName names the errno of a system call.
+func errorName(err error) string {
+	errno, _ := err.(unix.Errno)
+	return unix.ErrnoName(errno)
 }
 
 // readFile reads a small file whole.
 func readFile(path string) (string, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := system.open(path, unix.O_RDONLY)
 	if err != nil {
 		return "", failed("open", path, err)
 	}
-	defer unix.Close(fd)
+	defer system.close(fd)
 	buffer := make([]byte, 4096) // a sysfs attribute is one page at most
-	n, err := unix.Read(fd, buffer)
+	n, err := system.read(fd, buffer)
 	if err != nil {
 		return "", failed("read", path, err)
 	}
@@ -188,24 +220,39 @@ func readFile(path string) (string, error) {
 
 // writeFile writes text to a file that exists.
 func writeFile(path, text string) error {
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	fd, err := system.open(path, unix.O_WRONLY)
 	if err != nil {
 		return failed("open", path, err)
 	}
-	defer unix.Close(fd)
-	if _, err := unix.Write(fd, []byte(text)); err != nil {
+	defer system.close(fd)
+	if _, err := system.pwrite(fd, []byte(text), 0); err != nil {
 		return failed("write", path, err)
 	}
 	return nil
 }
 
+// linkBase gives the last part of what a symbolic link points at, empty where
+// there is no such link.
+func linkBase(path string) string {
+	var target [256]byte
+	n, err := unix.Readlink(path, target[:])
+	if err != nil {
+		return ""
+	}
+	start := n
+	for start > 0 && target[start-1] != '/' {
+		start--
+	}
+	return string(target[start:n])
+}
+
 // listFolder gives the names in a folder in order.
 func listFolder(path string) (names []string, err error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := system.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, failed("open", path, err)
 	}
-	defer unix.Close(fd)
+	defer system.close(fd)
 	buffer := make([]byte, 8192)
 	for {
 		n, err := unix.Getdents(fd, buffer)

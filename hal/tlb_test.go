@@ -11,11 +11,11 @@ import (
 
 const giga = 1 << 30
 
-func addWormhole(t testing.TB) *function {
+func addWormhole(t testing.TB) *fakeFunction {
 	return addFunction(t, "0000:01:00.0", 0x1e52, 0x401e, map[int]uint64{0: 512 * mega, 2: mega, 4: 32 * mega})
 }
 
-func addBlackhole(t testing.TB, bar4 uint64) *function {
+func addBlackhole(t testing.TB, bar4 uint64) *fakeFunction {
 	return addFunction(t, "0000:02:00.0", 0x1e52, 0xb140, map[int]uint64{0: 512 * mega, 2: mega, 4: bar4})
 }
 

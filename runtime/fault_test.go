@@ -379,7 +379,7 @@ func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
 			}
 			for _, f := range s.breaking(i) {
 				at, _ := s.firstBroken(f)
-				f.Kind, f.Loads = mock.Late, 5
+				f.Kind, f.Loads = mock.Late, 3
 				for _, access := range s.good[:s.steps[at].journal] {
 					if access.Op == mock.Load && access.Place == f.Place && (access.Value^f.Value)&f.Mask != 0 {
 						f.Loads++ // a good run makes that many

@@ -3,6 +3,7 @@ package runtime
 import (
 	goruntime "runtime"
 	"runtime/debug"
+	"time"
 
 	"lightmetal/hal"
 
@@ -22,6 +23,9 @@ func (r *Replay) Freeze() error {
 		}
 	}
 	processors := goruntime.GOMAXPROCS(0)
+	// The first timer makes Go open the files by which it waits for others, and
+	// Go has timers of its own: memory is given back by one.
+	time.Sleep(1)
 	makeThreads(processors + threadsSpare)
 	debug.SetGCPercent(-1)
 	goruntime.GOMAXPROCS(processors)

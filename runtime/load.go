@@ -15,7 +15,8 @@ const AnySlot = -1
 // Load checks that a verified image is for these devices, one for each target
 // in order, and takes everything a run needs: windows, and one arena of the
 // size that the image reserves. Nothing has been stored to a device when it
-// returns. The error is a *hal.Fault.
+// returns, but a device that the image has master the bus may do so. The error
+// is a *hal.Fault.
 //
 // slot is the hardware window that the first TLB window must sit in, further
 // ones in those after it, or AnySlot.
@@ -31,7 +32,11 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 			}
 		}
 	}
-	r := &Replay{view: view, devices: devices, safe: view.SequenceByName("safe")}
+	r := &Replay{view: view, devices: devices, masters: make([]hal.BusMaster, len(devices)), safe: view.SequenceByName("safe")}
+	for i, device := range devices {
+		// Asked now: to ask for an interface may allocate.
+		r.masters[i], _ = device.(hal.BusMaster)
+	}
 	if err := r.reserve(slot); err != nil {
 		r.Close()
 		return nil, err
@@ -82,7 +87,10 @@ func (r *Replay) reserve(slot int) error {
 		}
 		r.apertures[i] = aperture
 	}
-	return r.checkBusAddresses()
+	if err := r.armReset(); err != nil {
+		return err
+	}
+	return r.relocate()
 }
 
 func (r *Replay) reserveArena() error {
@@ -104,23 +112,93 @@ func (r *Replay) reserveArena() error {
 	return nil
 }
 
-// checkBusAddresses refuses relocations that the device side cannot express,
-// which is known only now that every window has its bus address.
-func (r *Replay) checkBusAddresses() error {
+// relocate has every device reach what the image tells it the bus address of,
+// refuses addresses that it cannot be told, and then lets those that reach
+// memory master the bus. All of this is known only now that every window is
+// mapped.
+func (r *Replay) relocate() error {
+	masters := make([]bool, len(r.devices))
+	for i := range r.view.Windows {
+		if w := &r.view.Windows[i]; w.Kind == gen.WindowKindHost {
+			masters[w.Device] = true
+		}
+	}
 	for i := range r.view.Commands {
 		c := &r.view.Commands[i]
-		if c.Opcode != gen.OpcodeWrite || gen.Source(c.Mode) != gen.SourceBusAddress {
-			continue
+		if c.Opcode == gen.OpcodeWrite && gen.Source(c.Mode) == gen.SourceBusAddress {
+			if err := r.reach(i, c); err != nil {
+				return err
+			}
+			masters[r.view.Windows[c.Window].Device] = true
 		}
-		bus := r.apertures[c.Index].Bus
-		if bus == 0 {
-			return &hal.Fault{Code: hal.NoDevice, Reason: command(i) + fbs.Text("window %d has no bus address on this device", uint64(c.Index))}
-		}
-		if sum := bus + c.Value; sum < bus || sum&^fbs.WidthMask(c.Width) != 0 {
-			return &hal.Fault{Code: hal.WrongDevice, Reason: command(i) + fbs.Text("bus address %x does not fit the register", sum)}
+	}
+	for i := range r.devices {
+		if bus := r.masters[i]; bus != nil && masters[i] {
+			if err := bus.Master(true); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// reach sees to the bus address that a command writes. The device that it is
+// written to is the one that uses it.
+func (r *Replay) reach(index int, c *fbs.Command) error {
+	a := &r.apertures[c.Index]
+	if bus := r.masters[r.view.Windows[c.Window].Device]; bus != nil {
+		if err := bus.Reach(a, r.devices[r.view.Windows[c.Index].Device]); err != nil {
+			return err
+		}
+	}
+	if a.Bus == 0 {
+		return &hal.Fault{Code: hal.NoDevice, Reason: command(index) + fbs.Text("window %d has no bus address on this device", uint64(c.Index))}
+	}
+	if sum := a.Bus + c.Value; sum < a.Bus || sum&^fbs.WidthMask(c.Width) != 0 {
+		return &hal.Fault{Code: hal.WrongDevice, Reason: command(index) + fbs.Text("bus address %x does not fit the register", sum)}
+	}
+	return nil
+}
+
+// armReset has the driver of a device, where it can, put the cores of a tile
+// back into reset when this process ends, however it ends.
+func (r *Replay) armReset() error {
+	for i, device := range r.devices {
+		cleaner, ok := device.(hal.Cleaner)
+		board := boards.ByID(r.view.Targets[i].Vendor, r.view.Targets[i].Device)
+		if !ok || board == nil || board.Grid == nil {
+			continue
+		}
+		reset := &board.Grid.Reset
+		if tile, ok := r.resetTile(i, reset.Address); ok {
+			if err := cleaner.Cleanup(tile, reset.Address, reset.Mask); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// resetTile is the first tile of a device whose reset register the image
+// stores to; drivers see to one only.
+func (r *Replay) resetTile(device int, register uint64) (tile fbs.Target, ok bool) {
+	pointed := make([]*fbs.Command, len(r.view.Windows))
+	for i := range r.view.Commands {
+		c := &r.view.Commands[i]
+		switch c.Opcode {
+		case gen.OpcodePoint:
+			pointed[c.Window] = c
+		case gen.OpcodeWrite:
+			at := pointed[c.Window] // nil where it is no Tlb window
+			if at == nil || at.Value+uint64(c.Offset) != register || int(r.view.Windows[c.Window].Device) != device {
+				continue
+			}
+			if tile, _ = fbs.UnpackTarget(at.Mask); !tile.Multicast {
+				return tile, true
+			}
+		}
+	}
+	return fbs.Target{}, false
 }
 
 // DeviceNames gives the name of a device for each target of an image, by its

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	goruntime "runtime"
@@ -9,6 +10,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
@@ -138,6 +140,111 @@ func TestRelocationNeedsABusAddress(t *testing.T) {
 	_, err = runtime.Load(view(t, ivshmem+"main:\n  write.8 m+0x0 bus(m)\n"), runtime.AnySlot, device)
 	if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), "command 0: window 0 has no bus address") {
 		t.Error(err)
+	}
+}
+
+const two = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\ntarget ivshmem 1af4:1110 bar2 1MiB\n" +
+	"window r bar0 offset 0 size 1MiB\nwindow m bar2 offset 0 size 1MiB target 1\n"
+
+// master is a device that reaches memory by itself, and writes down what it is
+// told of that.
+type master struct {
+	*mock.Device
+	told  *[]string
+	name  string
+	fail  error
+	state hal.Code
+}
+
+func (m master) Reach(a *hal.Aperture, of hal.Device) error {
+	*m.told = append(*m.told, m.name+" reaches "+of.(master).name)
+	a.Bus = 0x1000
+	return m.fail
+}
+
+func (m master) Master(on bool) error {
+	*m.told = append(*m.told, fmt.Sprintf("%s masters %v", m.name, on))
+	return m.fail
+}
+
+func (m master) Diagnose() hal.Code { return m.state }
+
+func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
+	for _, test := range []struct{ what, source, want string }{
+		{"nothing of the kind", two + "main:\n  write.4 r+0x4 0x1\n", ""},
+		{"host memory", two + "window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\n", "ivshmem masters true"},
+		{"an address of its own", two + "main:\n  write.8 m+0x0 bus(m)\n", "ivshmem reaches ivshmem, ivshmem masters true"},
+		{"an address of another", two + "window h host size 4KiB\nmain:\n  write.8 r+0x80 bus(h)\n  write.8 r+0x88 bus(m)\n",
+			"edu reaches edu, edu reaches ivshmem, edu masters true"},
+		{"an address in host memory", two + "window h host size 4KiB target 1\nmain:\n  write.8 h+0x0 bus(r)\n", "ivshmem reaches edu, ivshmem masters true"},
+	} {
+		var told []string
+		denied := &hal.Fault{Code: hal.Denied, Reason: "for a test"}
+		edu, ivshmem := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", fail: nil}, master{Device: mock.New(&boards.Ivshmem), told: &told, name: "ivshmem", fail: nil}
+		r, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu, ivshmem)
+		if err != nil {
+			t.Errorf("%s: %v", test.what, err)
+			continue
+		}
+		r.Close()
+		if got := strings.Join(told, ", "); got != test.want || edu.Operations()+ivshmem.Operations() != 0 {
+			t.Errorf("%s: %s; want %s", test.what, got, test.want)
+		}
+		edu.fail, ivshmem.fail = denied, denied
+		if _, err := runtime.Load(view(t, test.source), runtime.AnySlot, edu, ivshmem); (test.want == "") != (err == nil) || err != nil && err != error(denied) {
+			t.Errorf("%s: %v", test.what, err)
+		}
+	}
+}
+
+func TestAddressThatReachGivesIsChecked(t *testing.T) {
+	for _, write := range []string{"write.4 r+0x80 bus(r)+0xfffff000", "write.8 r+0x80 bus(r)+0xfffffffffffff000"} {
+		var told []string
+		edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", fail: nil}
+		_, err := runtime.Load(view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\nmain:\n  "+write+"\n"), runtime.AnySlot, edu)
+		if hal.CodeOf(err) != hal.WrongDevice || len(told) != 1 {
+			t.Errorf("%s: %v after %v", write, err, told)
+		}
+	}
+}
+
+// cleaner is a device whose driver does something when the process ends.
+type cleaner struct {
+	*mock.Device
+	told *[]string
+	fail error
+}
+
+func (c cleaner) Cleanup(to fbs.Target, address uint64, value uint32) error {
+	*c.told = append(*c.told, fmt.Sprintf("(%d,%d) %#x %#x", to.X, to.Y, address, value))
+	return c.fail
+}
+
+func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
+	const wormhole = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\nwindow b bar0 offset 0 size 1MiB\nwindow v tlb size 1MiB\nmain:\n"
+	for _, test := range []struct{ what, source, want string }{
+		{"no reset", "  point w tile 1,1 address 0xffb00000\n  write.4 w+0x21b4 0x1\n  write.4 b+0x0 0x1\n", ""},
+		{"the first of two", "  point w tile 1,2 address 0xffb00000\n  point v tile 3,3 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n  write.4 v+0x121b0 0x47000\n",
+			"(1,2) 0xffb121b0 0x47800"},
+		{"another sequence", "  delay 1us\nstart:\n  point v tile 7,5 address 0xffb00000\n  write.4 v+0x121b0 0x47000\n", "(7,5) 0xffb121b0 0x47800"},
+		{"many at once", "  point w tiles 1,1 to 2,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n", ""},
+		{"moved away", "  point w tile 1,1 address 0xffb00000\n  point w tile 1,1 address 0x0\n  write.4 w+0x121b0 0x47000\n", ""},
+	} {
+		var told []string
+		device := cleaner{mock.New(&boards.Wormhole), &told, nil}
+		r, err := runtime.Load(view(t, wormhole+test.source), runtime.AnySlot, device)
+		if err != nil {
+			t.Errorf("%s: %v", test.what, err)
+			continue
+		}
+		r.Close()
+		if got := strings.Join(told, ", "); got != test.want {
+			t.Errorf("%s: %q, want %q", test.what, got, test.want)
+		}
+		device.fail = hal.Denied
+		if _, err := runtime.Load(view(t, wormhole+test.source), runtime.AnySlot, device); (test.want == "") != (err == nil) {
+			t.Errorf("%s: %v", test.what, err)
+		}
 	}
 }
 
@@ -305,5 +412,35 @@ func TestSpecialNumbersOfCompare(t *testing.T) {
 		if result := r.Run(0); result.Code != test.want {
 			t.Errorf("%+v: %v", test, result.Code)
 		}
+	}
+}
+
+func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
+	const listing = two + "window h host size 4KiB target 1\nmain:\n  write.4 r+0x4 0x1\nlook:\n  expect.4 m+0x0 == 0x1 else ignore\n"
+	for _, state := range []hal.Code{hal.OK, hal.DMAFault} {
+		var told []string
+		edu := mock.New(&boards.Edu)
+		ivshmem := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: &told, state: state}
+		r, err := runtime.Load(view(t, listing), runtime.AnySlot, edu, ivshmem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := r.Diagnose(); code != state {
+			t.Errorf("%v, want %v", code, state)
+		}
+		// What is wrong with a device is no condition that may be passed over.
+		if result := r.Run(r.View().SequenceByName("look")); result.Code != state {
+			t.Errorf("%+v, want %v", result, state)
+		}
+		if err := r.Rest(); err != nil || told[len(told)-1] != "ivshmem masters false" {
+			t.Errorf("%v, %v", told, err)
+		}
+		edu.Inject(mock.Fault{Kind: mock.AllOnes, Operation: edu.Operations() + 1})
+		if a, err := edu.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Size: 8}); err != nil {
+			t.Fatal(err)
+		} else if a.Load(0, 4); r.Diagnose() != hal.DeviceGone {
+			t.Errorf("the other device is gone: %v", r.Diagnose())
+		}
+		r.Close()
 	}
 }

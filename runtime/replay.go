@@ -11,19 +11,20 @@ import (
 type Replay struct {
 	view      *fbs.View
 	devices   []hal.Device
-	apertures []hal.Aperture // one a window
-	arena     []byte         // all tensors
-	supplied  []bool         // tensors whose arena holds the caller's data
-	scopes    []Scope        // one a name
-	safe      int            // sequence that brings the device to rest, or -1
-	disabled  bool           // after a failure, until loaded anew
-	limit     int64          // nanoseconds that a run may take, 0: what its waits add up to
-	end       int64          // time at which this run is late, 0: never
-	deferred  Result         // first failure of policy Defer in this run
-	at        int32          // command being carried out
-	ignored   uint32         // failures of policy Ignore in this run
-	detail    Result         // what the failing command saw
-	chunk     [256]byte      // device side of a Compare
+	masters   []hal.BusMaster // of the devices, those that can be, else nil
+	apertures []hal.Aperture  // one a window
+	arena     []byte          // all tensors
+	supplied  []bool          // tensors whose arena holds the caller's data
+	scopes    []Scope         // one a name
+	safe      int             // sequence that brings the device to rest, or -1
+	disabled  bool            // after a failure, until loaded anew
+	limit     int64           // nanoseconds that a run may take, 0: what its waits add up to
+	end       int64           // time at which this run is late, 0: never
+	deferred  Result          // first failure of policy Defer in this run
+	at        int32           // command being carried out
+	ignored   uint32          // failures of policy Ignore in this run
+	detail    Result          // what the failing command saw
+	chunk     [256]byte       // device side of a Compare
 }
 
 // Result says how a run ended. Everything but Code is zero after a good one.
@@ -343,6 +344,37 @@ func (r *Replay) saw(c *fbs.Command, loaded uint64) {
 	r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
 }
 
+// Diagnose says what is wrong with the devices, whatever the commands saw: OK,
+// DeviceGone, and of those that master the bus MasterOff or DMAFault.
+func (r *Replay) Diagnose() hal.Code {
+	for i, device := range r.devices {
+		code := hal.OK
+		if bus := r.masters[i]; bus != nil {
+			code = bus.Diagnose()
+		} else if !device.Alive() {
+			code = hal.DeviceGone
+		}
+		if code != hal.OK {
+			return code
+		}
+	}
+	return hal.OK
+}
+
+// Rest stops devices from mastering the bus. Closing them does so too; a sealed
+// process cannot close anything.
+func (r *Replay) Rest() (err error) {
+	for _, bus := range r.masters {
+		if bus == nil {
+			continue
+		}
+		if e := bus.Master(false); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
 // settle applies the policy of a Poll, Expect or Compare to how it ended.
 // Only a condition that does not hold can be passed over, never a device that
 // fails. That may be another one than was looked at: what one device waits for
@@ -353,10 +385,8 @@ func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 	default:
 		return code
 	}
-	for _, device := range r.devices {
-		if state := hal.Diagnose(device); state != hal.OK {
-			return state
-		}
+	if state := r.Diagnose(); state != hal.OK {
+		return state
 	}
 	switch gen.Policy(c.Option) {
 	case gen.PolicyIgnore:

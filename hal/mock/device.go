@@ -13,11 +13,12 @@ import (
 // so that a poll without an interval meets its deadline.
 const accessNs = 100
 
-// barBus is where BAR n would be seen by other devices: n times barBusStride
-// further.
+// barBus is where BAR n of the first device on a bus is seen by other devices:
+// n times barBusStride further. The next device's follow deviceBusStride later.
 const (
-	barBus       = 0x80_0000_0000
-	barBusStride = 0x10_0000_0000
+	barBus          = 0x80_0000_0000
+	barBusStride    = 0x10_0000_0000
+	deviceBusStride = 0x80_0000_0000
 )
 
 // Device is a stand-in for one PCIe function. It implements hal.Device.
@@ -26,6 +27,7 @@ type Device struct {
 	model   Model
 	clock   Clocked // model, where it is one
 	bars    [6]uint64
+	bus     uint64 // of BAR 0
 	windows []window
 	host    Host
 	config  *Memory // configuration space
@@ -47,7 +49,7 @@ func New(b *boards.Board) *Device { return NewWith(b, modelOf(b)) }
 
 // NewWith gives a device of the board with a model of the caller's.
 func NewWith(b *boards.Board, m Model) *Device {
-	d := &Device{board: b, model: m, bars: b.Bars}
+	d := &Device{board: b, model: m, bars: b.Bars, bus: barBus}
 	d.clock, _ = m.(Clocked)
 	if b.TLB != nil {
 		last := b.TLB.Groups[len(b.TLB.Groups)-1]
@@ -60,7 +62,43 @@ func NewWith(b *boards.Board, m Model) *Device {
 	d.config.Store(Place{Bar: ConfigSpace, Address: 0}, 2, uint64(b.Vendor))
 	d.config.Store(Place{Bar: ConfigSpace, Address: 2}, 2, uint64(b.Device))
 	d.config.Store(Place{Bar: ConfigSpace, Address: 4}, 2, 6) // memory decoding and bus master on
+	d.host.master = d.isMaster
 	return d
+}
+
+// Connect puts devices on one bus, where each that is a Master reaches the
+// memory in the others' BARs, and gives them one clock. It comes before the
+// first Map.
+func Connect(devices ...*Device) {
+	for i, d := range devices {
+		d.bus = barBus + uint64(i)*deviceBusStride
+		d.host.peers = devices
+	}
+}
+
+// isMaster tells whether the bus master bit of the command register is set.
+func (d *Device) isMaster() bool {
+	command, _ := d.config.Load(Place{Bar: ConfigSpace, Address: 4}, 2)
+	return command&4 != 0
+}
+
+// shared is plain memory in a BAR, by bus address and within one page; nil
+// where there is none.
+func (d *Device) shared(bus, size uint64) []byte {
+	memory, ok := d.model.(*Memory)
+	if !ok || d.gone || d.closed || size > pageSize-bus%pageSize {
+		return nil
+	}
+	for bar, length := range d.bars {
+		offset := bus - d.bus - uint64(bar)*barBusStride
+		if offset >= length || size > length-offset {
+			continue
+		}
+		if r := d.board.Rule(uint8(bar), offset, size); r != nil && r.Memory {
+			return memory.bytes(Place{Bar: uint8(bar), Address: offset})[:size]
+		}
+	}
+	return nil
 }
 
 // Resize gives a BAR another size than the board's, 0 takes it away. It comes
@@ -98,7 +136,7 @@ func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 		return hal.Aperture{}, d.fault(hal.WrongDevice, "%d bytes at %#x are not in BAR %d", w.Size, w.Offset, w.Bar)
 	}
 	a := hal.NewAperture(&port{d: d, bar: w.Bar, base: w.Offset, size: w.Size}, w.Size, -1)
-	a.Bus = barBus + uint64(w.Bar)*barBusStride + w.Offset
+	a.Bus = d.bus + uint64(w.Bar)*barBusStride + w.Offset
 	return a, nil
 }
 
@@ -164,6 +202,15 @@ func (d *Device) Sleep(nanoseconds int64) {
 	if nanoseconds <= 0 {
 		return
 	}
+	if d.host.peers == nil {
+		d.advance(nanoseconds)
+	}
+	for _, peer := range d.host.peers {
+		peer.advance(nanoseconds)
+	}
+}
+
+func (d *Device) advance(nanoseconds int64) {
 	d.now += nanoseconds
 	if d.clock != nil {
 		d.clock.Advance(nanoseconds)

@@ -9,10 +9,13 @@ const hostBus = 0x0100_0000
 // hostMemory is the access.bar of host memory.
 const hostMemory = 8
 
-// Host is the host memory that a device can reach: the Host windows of an
-// image, each at a bus address of its own.
+// Host is the memory that a device can reach while it is bus master: the Host
+// windows of an image, each at a bus address of its own, and the memory in the
+// BARs of the devices on its bus.
 type Host struct {
 	buffers []*hostPort
+	master  func() bool // nil: always
+	peers   []*Device
 }
 
 // hostPort is a host buffer and an aperture's way to it.
@@ -34,13 +37,21 @@ func (h *Host) reserve(d *Device, size uint64) *hostPort {
 	return p
 }
 
-// Bytes is host memory at a bus address, nil where the device cannot reach
-// size bytes there.
+// Bytes is memory at a bus address, nil where the device cannot reach size
+// bytes there. That of a peer comes a page at a time.
 func (h *Host) Bytes(bus, size uint64) []byte {
+	if h.master != nil && !h.master() {
+		return nil
+	}
 	for _, p := range h.buffers {
 		length := uint64(len(p.data))
 		if bus >= p.bus && bus-p.bus <= length && size <= length-(bus-p.bus) {
 			return p.data[bus-p.bus:][:size]
+		}
+	}
+	for _, peer := range h.peers {
+		if memory := peer.shared(bus, size); memory != nil {
+			return memory
 		}
 	}
 	return nil

@@ -35,15 +35,17 @@ type Clocked interface{ Advance(nanoseconds int64) }
 // Explainer is a Model that says why it answered hal.Refused.
 type Explainer interface{ Reason() string }
 
-// Master is a Model that reaches host memory.
+// Master is a Model that reaches host memory, and that of devices on the same bus.
 type Master interface{ Connect(host *Host) }
 
 // modelOf is the model that a board has when nobody asks for another.
 func modelOf(b *boards.Board) Model {
-	if b == &boards.Edu {
+	switch {
+	case b == &boards.Edu:
 		return NewEdu()
-	}
-	if b.Grid != nil {
+	case b == &boards.Nvme:
+		return NewNvme()
+	case b.Grid != nil:
 		return NewTiles(b)
 	}
 	return NewMemory(b)

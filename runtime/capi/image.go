@@ -148,7 +148,11 @@ func (im *image) release() outcome {
 		}
 	}
 	if sealed.Load() {
-		keep(stopAll(im.devices))
+		// All of closing that a sealed process can do: no device reaches memory
+		// any more. The kernel takes the rest back when the process ends.
+		if im.replay != nil {
+			keep(im.replay.Rest())
+		}
 	} else {
 		if im.replay != nil {
 			keep(im.replay.Close())
@@ -160,19 +164,6 @@ func (im *image) release() outcome {
 	}
 	im.file, im.view, im.devices, im.replay, im.stage = nil, nil, nil, nil, opened
 	return failed(first)
-}
-
-// stopAll is all of closing that a sealed process can do: no device reaches
-// memory any more. The kernel takes the rest back when the process ends.
-func stopAll(devices []hal.Device) (first error) {
-	for _, device := range devices {
-		if bus, ok := device.(hal.BusMaster); ok {
-			if err := bus.Master(false); err != nil && first == nil {
-				first = err
-			}
-		}
-	}
-	return first
 }
 
 func closeAll(devices []hal.Device) (first error) {

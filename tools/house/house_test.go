@@ -24,7 +24,7 @@ var imports = map[string]string{
 	"boards":  "lightmetal/fbs lightmetal/fbs/gen",
 	"hal":     "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv sync/atomic time unsafe",
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal github.com/google/flatbuffers/go " +
-		"golang.org/x/sys/unix math runtime runtime/debug strconv unsafe",
+		"golang.org/x/sys/unix math runtime runtime/debug strconv time unsafe",
 	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings", // with -tags signed only
 	"runtime/capi": "C lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime " +
 		"lightmetal/runtime/signed golang.org/x/sys/unix runtime strconv sync sync/atomic unsafe", // hal/mock with -tags mock only
@@ -61,7 +61,7 @@ var parts = []struct {
 }{
 	{"core", 5_950, []string{"fbs/*", "boards/*", "runtime/*", "hal/*"}},
 	{"lanes beyond sysfs", 1_100, []string{"hal/vfio_linux.go", "hal/tt_linux.go", "hal/ioctl_linux.go", "hal/host_linux.go"}},
-	{"runner", 1_700, []string{"tools/lmrun/*", "runtime/signed/*"}},
+	{"runner", 1_750, []string{"tools/lmrun/*", "runtime/signed/*"}},
 	{"C archive", 1_100, []string{"runtime/capi/*"}},
 }
 

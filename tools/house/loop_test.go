@@ -105,7 +105,7 @@ func reachable(t *testing.T, functions map[string]*function) (names []string) {
 
 // taking are Go's own functions that take memory from the heap, start a
 // goroutine, or may.
-var taking = regexp.MustCompile(`^runtime\.(malloc|new|make|grow|concat|convT|slicebyteto|stringtoslice|intstring|rawstring|rawbyte|map|chan|gopanic|deferproc|typedslicecopy|assertE2I|bgsweep|GC)`)
+var taking = regexp.MustCompile(`^runtime\.(malloc|new|make|grow|concat|convT|slicebyteto|stringtoslice|intstring|rawstring|rawbyte|map|chan|typeAssert|interfaceSwitch|gopanic|deferproc|typedslicecopy|assertE2I|bgsweep|GC)`)
 
 // TestCompiledLoopCallsNoAllocator looks at what the compiler made of a run,
 // for arm64: whatever the source says, none of it may call what allocates.
@@ -116,6 +116,10 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 		for _, callee := range functions[name].calls {
 			// An errno becomes an error by convT64, which takes numbers below 256
 			// from a table.
+			// After a fault a run is over, and asks once what it was.
+			if name == "lightmetal/runtime.guard" && callee == "runtime.typeAssert" {
+				continue
+			}
 			errno := callee == "runtime.convT64" && (strings.HasPrefix(name, "golang.org/x/sys/unix.") || strings.HasPrefix(name, "lightmetal/hal.linux."))
 			if taking.MatchString(callee) && !errno {
 				t.Errorf("%s calls %s", name, callee)

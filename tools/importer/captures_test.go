@@ -349,7 +349,7 @@ func TestTensorsOfACaptureHoldItsData(t *testing.T) {
 func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 	text := capture(t, "linux-nvme.qemutrace")
 	o := Options{From: FromQemu, Board: &boards.Nvme, Region: "nvme", Base: 0x8001004000}
-	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a replay needs host memory there, and the trace does not hold it")
+	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a replay needs host memory there, and the trace does not hold it; --host gives it")
 
 	trace, err := Read(strings.NewReader(text), o)
 	if err != nil || len(trace.Accesses) != 73 || trace.Lines != 200 {
@@ -366,8 +366,8 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 		if err != nil || len(s.Regions) != 1 || s.Regions[0].String() != region || s.Regions[0].Widths != [4]int{2: 73} || len(s.Other) != 12 || s.Lines != 200 {
 			t.Fatalf("%s: %+v, %v", name, s, err)
 		}
-		want := "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a replay needs host memory there, and the trace does not hold it\n" +
-			"line 37: store of 0x43080000 to ACQ (admin completion queue base address): a replay needs host memory there, and the trace does not hold it\n"
+		want := "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a replay needs host memory there, and the trace does not hold it; --host gives it\n" +
+			"line 37: store of 0x43080000 to ACQ (admin completion queue base address): a replay needs host memory there, and the trace does not hold it; --host gives it\n"
 		got := ""
 		for _, w := range s.Blocked {
 			got += w.String() + "\n"

@@ -94,6 +94,9 @@ func (m *maker) command(i int) (n int) {
 	case stepIgnore:
 		m.check(&c, gen.OpcodeExpect, 0, 0)
 		m.expects++
+	case stepRelocate:
+		c = relocation(s.width, s.window, s.offset, m.hostFirst+s.host, s.value)
+		m.writes++
 	case stepStore:
 		n = m.store(&c, i)
 	case stepLoad:

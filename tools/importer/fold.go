@@ -71,7 +71,7 @@ func (p *plan) fold() (string, error) {
 	for i := range p.steps {
 		s := &p.steps[i]
 		switch {
-		case s.op == stepStore:
+		case s.op == stepStore || s.op == stepRelocate:
 			f.finish()
 		case s.op == stepLoad && s.tensor < 0:
 			f.add(int32(i))

@@ -5,12 +5,14 @@
 // they had in the program that was recorded, in this order:
 //
 //	lift      BAR offsets behind movable windows become (tile, address)
+//	host      addresses in host memory that the user gave become relocations
 //	tensors   stores to an input and loads from an output become copies
 //	fold      loops that wait become polls with a deadline
 //	expect    all other loads are held against what they gave when recorded
 //	drop      windows are pointed only where that changes something
 //	coalesce  neighbouring accesses become copies, fills and compares
 //	fence     bulk copies are complete before anything that may depend on them
+//	fill      host memory that the user gave gets its contents first
 //	mark      text in the trace becomes marks
 //
 // Whatever an image cannot express, or a trace does not hold, is refused with
@@ -59,6 +61,10 @@ type Options struct {
 	Ignore     []Range // loads from here are carried out, whatever they give
 
 	Inputs, Outputs []TensorSpec
+
+	// Host is what the device reached of host memory. A run begins with the
+	// data in it.
+	Host []HostSpec
 
 	Without  []string          // passes to leave out
 	Progress func(bytes int64) // told now and then how much of the trace is read; may be nil
@@ -155,11 +161,13 @@ func ImportTrace(t *Trace, o Options) (*lmb.Image, *Report, error) {
 		return nil, nil, err
 	}
 	p := newPlan(t, o)
+	p.halves = p.joinHalves()
 	for _, pass := range []struct {
 		name string
 		run  func(*plan) (did string, err error)
 	}{
 		{"lift", (*plan).lift},
+		{"host", (*plan).host},
 		{"tensors", (*plan).tensorPass},
 		{"fold", (*plan).fold},
 		{"expect", (*plan).expect},
@@ -167,6 +175,7 @@ func ImportTrace(t *Trace, o Options) (*lmb.Image, *Report, error) {
 		{"drop", (*plan).drop},
 		{"coalesce", (*plan).coalesce},
 		{"fence", (*plan).fence},
+		{"fill", (*plan).fill},
 		{"mark", (*plan).mark},
 	} {
 		did, err := pass.run(p)
@@ -193,7 +202,7 @@ func (o *Options) check() error {
 			return usage("range 0x%x-0x%x ends before it starts", r.First, r.Last)
 		}
 	}
-	return nil
+	return o.checkHost()
 }
 
 // check holds a trace that was read by other means against what the readers

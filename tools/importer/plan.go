@@ -16,10 +16,11 @@ import (
 type stepOp uint8
 
 const (
-	stepNone   stepOp = iota
-	stepStore         // value, or bytes of an input tensor
-	stepLoad          // an expected value, or bytes of an output tensor
-	stepIgnore        // a load whose value does not matter
+	stepNone     stepOp = iota
+	stepStore           // value, or bytes of an input tensor
+	stepRelocate        // the bus address of host memory
+	stepLoad            // an expected value, or bytes of an output tensor
+	stepIgnore          // a load whose value does not matter
 	stepPoll
 	stepPoint
 	stepMark
@@ -30,13 +31,14 @@ type step struct {
 	rule   *boards.Rule
 	time   int64
 	offset uint64 // bytes into the window
-	value  uint64 // datum; offset in the tensor; address in the tile (stepPoint); index into plan.names (stepMark)
+	value  uint64 // datum; offset in the tensor or in host memory; address in the tile (stepPoint); index into plan.names (stepMark)
 	mask   uint64 // of a stepPoll
 	line   int
 	us     uint32 // deadline of a stepPoll
 	aim    int32  // index into plan.aims: where the window points; in a BAR -1
 	tensor int16  // index into plan.tensors, -1: none
 	window uint16 // index into plan.windows
+	host   uint16 // index into Options.Host, of a stepRelocate
 	op     stepOp
 	width  uint8
 	memory bool // plain memory: what counts is the bytes, not the accesses
@@ -79,6 +81,9 @@ type plan struct {
 	blank    int       // marks without text
 	tensors  []tensor
 	commands []lmb.Command
+
+	hostFirst uint16 // window of the first host memory
+	halves    int    // stores of addresses that were two
 }
 
 func newPlan(t *Trace, o Options) *plan {
@@ -133,7 +138,7 @@ func (p *plan) check(a *Access) (*boards.Rule, error) {
 		return nil, refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)",
 			a.Op, a.Width, a.Bar, a.Offset, p.board.Name, r.Name)
 	}
-	if reason := hostMemoryReason(p.board, a); reason != "" {
+	if reason := hostMemoryReason(p.board, a); reason != "" && !p.o.isAddress(a) {
 		return nil, refuse(a.Line, "%s", reason)
 	}
 	return r, nil
@@ -264,7 +269,8 @@ func (p *plan) barSizes() (sizes [6]uint64) {
 
 // hostMemory lists the registers that take addresses of host memory. What the
 // recorded program had there is not in the trace, and its addresses are not
-// those of the replay, so no image can be made of a store to them. Zero, and
+// those of the replay, so no image can be made of a store to them, unless
+// Options.Host gives that memory. Zero, and
 // addresses between first and last, are not of host memory.
 var hostMemory = []struct {
 	board       string
@@ -279,13 +285,23 @@ var hostMemory = []struct {
 	{"edu", 0, 0x88, 0x40000, 0x40fff, "the DMA destination address"},
 }
 
+// takesAddresses tells whether a register is one of them.
+func takesAddresses(board string, bar uint8, offset uint64) bool {
+	for _, h := range hostMemory {
+		if h.board == board && h.bar == bar && offset >= h.offset && offset < h.offset+8 {
+			return true
+		}
+	}
+	return false
+}
+
 func hostMemoryReason(b *boards.Board, a *Access) string {
 	for _, h := range hostMemory {
 		if h.board != b.Name || h.bar != a.Bar || a.Offset+uint64(a.Width) <= h.offset || a.Offset >= h.offset+8 || a.Op != OpStore {
 			continue
 		}
 		if a.Value != 0 && (a.Value < h.first || a.Value > h.last) {
-			return fmt.Sprintf("store of 0x%x to %s: a replay needs host memory there, and the trace does not hold it", a.Value, h.name)
+			return fmt.Sprintf("store of 0x%x to %s: a replay needs host memory there, and the trace does not hold it; --host gives it", a.Value, h.name)
 		}
 	}
 	return ""

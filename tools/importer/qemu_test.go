@@ -83,7 +83,7 @@ func TestQemuRefusesWithTheLine(t *testing.T) {
 		{"behind the BAR", good + "memory_region_ops_write cpu 0 mr 0x7f addr 0x10100000 value 0x1 size 4 name 'edu-mmio'\n",
 			"line 2: address 0x10100000 lies outside BAR 0 of edu, 0x100000 bytes from 0x10000000 on: is the base right?"},
 		{"host memory", good + ops("w 88 8 0x40000", "w 80 8 0x0", "w 80 8 0x4196e000"),
-			"line 4: store of 0x4196e000 to the DMA source address: a replay needs host memory there, and the trace does not hold it"},
+			"line 4: store of 0x4196e000 to the DMA source address: a replay needs host memory there, and the trace does not hold it; --host gives it"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.text, o, c.want) })
 	}

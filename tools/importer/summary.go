@@ -89,7 +89,7 @@ func summarizeQemu(r io.Reader, o Options) (*Summary, error) {
 	}
 	for _, a := range q.accesses {
 		a.Offset -= base
-		if reason := hostMemoryReason(o.Board, &a); reason != "" {
+		if reason := hostMemoryReason(o.Board, &a); reason != "" && !o.isAddress(&a) {
 			s.Blocked = append(s.Blocked, Warning{a.Line, reason})
 		}
 	}

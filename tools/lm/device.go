@@ -30,6 +30,18 @@ func openDevice(name string) (hal.Device, error) {
 	}
 }
 
+// connect puts the stand-ins among the devices of a replay on one bus, so that
+// each reaches the memory of the others.
+func connect(devices []hal.Device) {
+	var mocks []*mock.Device
+	for _, device := range devices {
+		if d, ok := device.(*mock.Device); ok {
+			mocks = append(mocks, d)
+		}
+	}
+	mock.Connect(mocks...)
+}
+
 // refusal is why a device refused an access, in its own words.
 func refusal(devices []hal.Device) string {
 	for _, device := range devices {

@@ -32,6 +32,7 @@ const testdata = "../../testdata"
 var recipes = map[string][]string{
 	"edu.lmb":           {"import", "--from", "qemu", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu", "captures/edu.qemutrace"},
 	"edu-factorial.lmb": {"asm", "listings/edu-factorial.lms"},
+	"edu-dma.lmb":       {"asm", "listings/edu-dma.lms"},
 	"wh.twoop.lmb": {"import", "--from", "mmiotrace", "--input", "a=1,1,0x20000,int32,256", "--input", "b=1,1,0x21000,int32,256",
 		"--output", "d=1,1,0x23000,int32,256", "captures/wh.twoop.mmiotrace"},
 	"bh.twoop.lmb": {"import", "--from", "mmiotrace", "--input", "a=1,2,0x20000,int32,256", "--input", "b=1,2,0x21000,int32,256",
@@ -191,6 +192,7 @@ func TestEveryTruncationOfEveryImageIsRefused(t *testing.T) {
 				t.Fatalf("%s: the first %d bytes are accepted", path, size)
 			}
 		}
+		t.Logf("evidence: %d truncated files refused (%s)", len(file), filepath.Base(path))
 	}
 }
 

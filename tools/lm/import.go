@@ -25,7 +25,7 @@ type importFlags struct {
 	bar                      uint8
 	deadline                 string
 	poll, ignore             []string
-	inputs, outputs          []string
+	inputs, outputs, host    []string
 	without                  []string
 	summary, json            bool
 }
@@ -46,7 +46,9 @@ instead of runs of stores. It says what each pass did.
               device's memory region and --base says where the guest had it
 
 A capture that is incomplete, or that no image can express, is refused with the
-line in which that shows; --summary tells what is in it all the same.
+line in which that shows; --summary tells what is in it all the same. Where a
+device reached host memory, a trace does not hold what was in it: --host gives
+that, and the addresses that the program stored become relocations.
 
 Boards: ` + boardNames() + `
 Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
@@ -68,6 +70,7 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 	flags.StringSliceVar(&f.ignore, "ignore", nil, "carry out loads from there, whatever they give")
 	flags.StringArrayVar(&f.inputs, "input", nil, "input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE (no X,Y without tiles)")
 	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, likewise")
+	flags.StringArrayVar(&f.host, "host", nil, "host memory that the device reached: NAME=BUSADDRESS,FILE; FILE holds its bytes")
 	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
 	flags.BoolVar(&f.summary, "summary", false, "only tell what is in the trace")
 	flags.BoolVar(&f.json, "json", false, "report as JSON")
@@ -147,6 +150,16 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 	}
 	if err := f.setTensors(&o); err != nil {
 		return o, err
+	}
+	for _, spec := range f.host {
+		host, file, err := importer.ParseHost(spec)
+		if err != nil {
+			return o, wrong(hal.Usage, "%v", err)
+		}
+		if host.Data, err = os.ReadFile(file); err != nil {
+			return o, err
+		}
+		o.Host = append(o.Host, host)
 	}
 	return o, f.setTimes(&o)
 }

@@ -1,0 +1,98 @@
+package hal
+
+import (
+	"golang.org/x/sys/unix"
+
+	"lightmetal/fbs"
+)
+
+const (
+	pagemap     = "/proc/self/pagemap"
+	hugePage    = 2 << 20
+	hugePageLog = 21 << 26 // MAP_HUGE_2MB: the binary logarithm in the upper bits (linux/mman.h)
+
+	// An entry of pagemap (Linux, Documentation/admin-guide/mm/pagemap.rst).
+	pagePresent = 1 << 63
+	pageFrame   = 1<<55 - 1
+)
+
+// hostMemory is the host memory of one device's Host windows: zeroed, present
+// and locked. It is cut from huge pages where the kernel has some: those stay
+// where they are, and several small buffers share one. Else it is ordinary
+// pages, which the kernel may move when it makes room for large ones
+// (vm.compact_unevictable_allowed), unless a driver pins them.
+type hostMemory struct {
+	mapped [][]byte
+	rest   []byte // of the last huge page
+}
+
+// take reserves whole pages for size bytes.
+func (h *hostMemory) take(name string, size uint64) ([]byte, error) {
+	page := uint64(unix.Getpagesize())
+	size = roundUp(size, page)
+	if size > uint64(len(h.rest)) {
+		huge, err := h.add(roundUp(size, hugePage), unix.MAP_HUGETLB|hugePageLog)
+		if err != nil {
+			if huge, err = h.add(size, 0); err != nil {
+				return nil, &Fault{Denied, name + fbs.Text(": %x bytes of host memory cannot be locked: ", size) + errorName(err) + "; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`), or free memory"}
+			}
+			return huge, nil
+		}
+		h.rest = huge
+	}
+	mem := h.rest[:size:size]
+	h.rest = h.rest[size:]
+	return mem, nil
+}
+
+func (h *hostMemory) add(size uint64, flags int) ([]byte, error) {
+	mem, err := system.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
+	if err == nil {
+		h.mapped = append(h.mapped, mem)
+	}
+	return mem, err
+}
+
+func (h *hostMemory) free() {
+	for _, mem := range h.mapped {
+		_ = system.munmap(mem) // of anonymous memory cannot fail
+	}
+	*h = hostMemory{}
+}
+
+// physical is the address of mem on a bus that nothing translates: its pages
+// have to lie side by side.
+func physical(name string, mem []byte) (uint64, error) {
+	fd, err := system.open(pagemap, unix.O_RDONLY)
+	if err != nil {
+		return 0, failed("open", pagemap, err)
+	}
+	defer system.close(fd)
+	page := uint64(unix.Getpagesize())
+	start := uint64(0)
+	for offset := uint64(0); offset < uint64(len(mem)); offset += page {
+		var entry [8]byte
+		at := int64((uint64(addressOf(mem)) + offset) / page * 8)
+		if n, err := system.pread(fd, entry[:], at); err != nil || n < len(entry) || get(entry[:])&pagePresent == 0 {
+			return 0, &Fault{NoDevice, name + ": " + pagemap + " does not say where host memory lies"}
+		}
+		frame := get(entry[:]) & pageFrame * page
+		switch {
+		case frame == 0:
+			return 0, &Fault{Denied, name + ": the kernel does not tell this user where host memory lies (CAP_SYS_ADMIN); run as root, or open the device as vfio:"}
+		case offset == 0:
+			start = frame
+		case frame != start+offset:
+			return 0, apartPages(name, uint64(len(mem)))
+		}
+	}
+	return start, nil
+}
+
+// apartPages is the fault of memory that is no single range for the device.
+func apartPages(name string, size uint64) error {
+	return &Fault{NoDevice, name + fbs.Text(": %x bytes of host memory do not lie side by side; reserve huge pages with `echo %d > /proc/sys/vm/nr_hugepages`, soon after boot, or open the device as vfio:",
+		size, 2*roundUp(size, hugePage)/hugePage)}
+}
+
+func roundUp(size, unit uint64) uint64 { return (size + unit - 1) / unit * unit }

@@ -1,0 +1,219 @@
+package hal
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernel is the system calls that reach a device. Tests put a stand-in for
+// drivers that are not there in place of the real one.
+type kernel interface {
+	open(path string, flags int) (fd int, err error)
+	close(fd int) error
+	// ioctl takes a struct by address, or a value where argument is nil.
+	ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
+	mmap(fd int, offset int64, length, protection, flags int) ([]byte, error)
+	munmap(mem []byte) error
+	read(fd int, data []byte) (int, error)
+	pread(fd int, data []byte, offset int64) (int, error)
+	pwrite(fd int, data []byte, offset int64) (int, error)
+}
+
+var system kernel = linux{}
+
+type linux struct{}
+
+func (linux) open(path string, flags int) (int, error) {
+	return unix.Open(path, flags|unix.O_CLOEXEC, 0)
+}
+
+func (linux) close(fd int) error { return unix.Close(fd) }
+
+func (linux) ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
+	if argument != nil {
+		value = uintptr(argument)
+	}
+	result, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, value)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(result), nil
+}
+
+func (linux) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
+	return unix.Mmap(fd, offset, length, protection, flags)
+}
+
+func (linux) munmap(mem []byte) error { return unix.Munmap(mem) }
+
+func (linux) read(fd int, data []byte) (int, error) { return unix.Read(fd, data) }
+
+func (linux) pread(fd int, data []byte, offset int64) (int, error) {
+	return unix.Pread(fd, data, offset)
+}
+
+func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
+	return unix.Pwrite(fd, data, offset)
+}
+
+// ioctl hands a struct to a driver, which may change it. T lies in memory as C
+// has it: ioctl_test.go pins sizes and offsets.
+func ioctl[T any](fd int, request uintptr, argument *T) (int, error) {
+	return system.ioctl(fd, request, 0, unsafe.Pointer(argument))
+}
+
+// control is an ioctl that gives nothing but the struct, and a fault that names
+// it and what it is for.
+func control[T any](fd int, request uintptr, argument *T, name, of string) error {
+	if _, err := ioctl(fd, request, argument); err != nil {
+		return failed(name, of, err)
+	}
+	return nil
+}
+
+// ioctlValue hands a number to a driver.
+func ioctlValue(fd int, request, value uintptr) (int, error) {
+	return system.ioctl(fd, request, value, nil)
+}
+
+// VFIO (linux/vfio.h).
+const (
+	vfioCheckExtension      = 0x3b65
+	vfioSetIOMMU            = 0x3b66
+	vfioGroupGetStatus      = 0x3b67
+	vfioGroupSetContainer   = 0x3b68
+	vfioGroupGetDevice      = 0x3b6a
+	vfioDeviceGetInfo       = 0x3b6b
+	vfioDeviceGetRegionInfo = 0x3b6c
+	vfioDeviceReset         = 0x3b6f
+	vfioIOMMUGetInfo        = 0x3b70
+	vfioIOMMUMapDMA         = 0x3b71
+	vfioIOMMUUnmapDMA       = 0x3b72
+
+	vfioType1   = 1 // kinds of IOMMU
+	vfioType1v2 = 3
+
+	vfioGroupViable   = 1 << 0 // vfioStatus.flags
+	vfioDeviceResets  = 1 << 0 // vfioInfo.flags
+	vfioRegionMMap    = 1 << 2 // vfioRegion.flags
+	vfioDMARead       = 1 << 0 // vfioMap.flags
+	vfioDMAWrite      = 1 << 1
+	vfioIOMMUCaps     = 1 << 1 // vfioIOMMU.flags
+	vfioCapRanges     = 1      // a capability that lists I/O addresses
+	vfioRegionConfig  = 7
+	vfioCapHeaderSize = 16 // of that capability: id u16, version u16, next u32, count u32, reserved u32
+)
+
+type vfioStatus struct{ argsz, flags uint32 }
+
+type vfioInfo struct{ argsz, flags, regions, interrupts, capOffset, pad uint32 }
+
+type vfioRegion struct {
+	argsz, flags, index, capOffset uint32
+	size, offset                   uint64
+}
+
+type vfioIOMMU struct {
+	argsz, flags uint32
+	pageSizes    uint64
+	capOffset    uint32 // from the start of the struct
+	pad          uint32
+	caps         [vfioIOMMUSize - 24]byte
+}
+
+const vfioIOMMUSize = 4096 // that of the caller's buffer
+
+type vfioMap struct {
+	argsz, flags uint32
+	vaddr        uint64
+	iova, size   uint64
+}
+
+type vfioUnmap struct {
+	argsz, flags uint32
+	iova, size   uint64
+}
+
+// Tenstorrent's driver, API 2 (tt-kmd ioctl.h).
+const (
+	ttGetDeviceInfo = 0xfa00
+	ttQueryMappings = 0xfa02
+	ttGetDriverInfo = 0xfa05
+	ttPinPages      = 0xfa07
+	ttLockControl   = 0xfa08
+	ttAllocateTLB   = 0xfa0b
+	ttConfigureTLB  = 0xfa0d
+	ttSetNoCCleanup = 0xfa0e
+
+	ttPinNoC = 1 << 1 // ttPin.flags: over the NoC too
+)
+
+// PointRequest is the request of the only ioctl that a run makes: Point on a
+// tt: device. A seal has to let it through.
+const PointRequest = ttConfigureTLB
+
+type ttDeviceInfo struct {
+	inSize                uint32 // bytes of what follows
+	outSize               uint32
+	vendor, device        uint16
+	subvendor, subsystem  uint16
+	busDevFn, dmaSizeLog2 uint16
+	domain, reserved      uint16
+}
+
+type ttMapping struct {
+	id, reserved uint32 // 1, 3, 5: BAR 0, 2, 4 uncached; one more: write-combining; 0: none
+	base, size   uint64
+}
+
+type ttMappings struct {
+	count, reserved uint32
+	mappings        [6]ttMapping
+}
+
+type ttDriverInfo struct {
+	inSize                        uint32
+	outSize, api                  uint32
+	major, minor, patch, reserved uint8
+}
+
+type ttPin struct {
+	outSize, flags uint32
+	address, size  uint64
+	bus, noc       uint64 // out
+}
+
+type ttLock struct {
+	outSize, flags uint32
+	index          uint8
+	reserved       [3]uint8
+	value          uint8 // out: 1 acquired
+	reservedOut    [3]uint8
+}
+
+type ttAllocate struct {
+	size, reserved      uint64
+	id, reserved0       uint32 // out, and all below
+	uncached, combining uint64 // mmap offsets
+	reserved1           uint64
+}
+
+type ttConfigure struct {
+	id, reserved                     uint32
+	address                          uint64
+	xEnd, yEnd, xStart, yStart       uint16
+	noc, multicast, ordering, linked uint8
+	staticVC                         uint8
+	reserved0                        [3]uint8
+	reserved1                        [2]uint32
+	reservedOut                      uint64
+}
+
+type ttCleanup struct {
+	argsz, flags  uint32
+	enabled, x, y uint8
+	noc           uint8
+	reserved      uint32
+	address, data uint64
+}

@@ -1,0 +1,540 @@
+package hal
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// fakeKernel passes system calls on to the real one, but for what a test
+// replaces.
+type fakeKernel struct {
+	linux
+	t       testing.TB
+	paths   map[string]string // files in place of others
+	errors  map[string]error  // of system calls, by name and path or request: "open /dev/x", "ioctl 3b66", "mmap"
+	ioctls  func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
+	writes  func(fd int, data []byte, offset int64) bool // true: drop it
+	opened  map[int]string
+	mapped  int     // mappings that are there
+	reads   []error // of the next calls of read
+	journal []string
+}
+
+func fakeSystem(t testing.TB) *fakeKernel {
+	k := &fakeKernel{t: t, paths: map[string]string{}, errors: map[string]error{}, opened: map[int]string{}}
+	old := system
+	system = k
+	t.Cleanup(func() {
+		system = old
+		if len(k.opened) > 0 || k.mapped > 0 {
+			t.Errorf("still open: %v; %d mappings left", k.opened, k.mapped)
+		}
+	})
+	return k
+}
+
+func (k *fakeKernel) open(path string, flags int) (int, error) {
+	if err := k.errors["open "+path]; err != nil {
+		return -1, err
+	}
+	real := path
+	if other, ok := k.paths[path]; ok {
+		real = other
+		flags &^= unix.O_DIRECTORY
+	} else if strings.HasPrefix(path, "/dev/") {
+		return -1, unix.ENOENT
+	}
+	fd, err := k.linux.open(real, flags)
+	if err == nil {
+		k.opened[fd] = path
+	}
+	return fd, err
+}
+
+func (k *fakeKernel) close(fd int) error {
+	k.journal = append(k.journal, "close "+k.opened[fd])
+	delete(k.opened, fd)
+	return k.linux.close(fd)
+}
+
+func (k *fakeKernel) ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
+	if err := k.errors[fmt.Sprintf("ioctl %x", request)]; err != nil {
+		return -1, err
+	}
+	return k.ioctls(fd, request, value, argument)
+}
+
+func (k *fakeKernel) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
+	err := k.errors["mmap"]
+	switch {
+	case flags&unix.MAP_HUGETLB != 0:
+		err = k.errors["mmap huge"]
+		flags &^= unix.MAP_HUGETLB | hugePageLog
+	case flags&unix.MAP_LOCKED != 0:
+		err = k.errors["mmap locked"]
+	}
+	if err != nil {
+		return nil, err
+	}
+	mem, err := k.linux.mmap(fd, offset, length, protection, flags&^unix.MAP_LOCKED)
+	if err == nil {
+		k.mapped++
+	}
+	return mem, err
+}
+
+func (k *fakeKernel) munmap(mem []byte) error {
+	k.journal = append(k.journal, "munmap")
+	k.mapped--
+	if err := k.linux.munmap(mem); err != nil {
+		return err
+	}
+	return k.errors["munmap"]
+}
+
+func (k *fakeKernel) read(fd int, data []byte) (int, error) {
+	if len(k.reads) > 0 {
+		err := k.reads[0]
+		k.reads = k.reads[1:]
+		return -1, err
+	}
+	return k.linux.read(fd, data)
+}
+
+func (k *fakeKernel) pread(fd int, data []byte, offset int64) (int, error) {
+	if err := k.errors["pread "+k.opened[fd]]; err != nil {
+		return -1, err
+	}
+	return k.linux.pread(fd, data, offset)
+}
+
+func (k *fakeKernel) pwrite(fd int, data []byte, offset int64) (int, error) {
+	k.journal = append(k.journal, fmt.Sprintf("pwrite %s +%#x % x", filepath.Base(k.opened[fd]), offset&0xfff, data))
+	if err := k.errors["pwrite"]; err != nil {
+		return -1, err
+	}
+	if k.writes != nil && k.writes(fd, data, offset) {
+		return len(data), nil
+	}
+	return k.linux.pwrite(fd, data, offset)
+}
+
+// substitute makes a file that stands for another.
+func (k *fakeKernel) substitute(path, text string) string {
+	real := filepath.Join(k.t.TempDir(), "file")
+	if err := os.WriteFile(real, []byte(text), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	k.paths[path] = real
+	return real
+}
+
+// at gives the position of a call in the journal, and complains if it is not there.
+func (k *fakeKernel) at(call string) int {
+	k.t.Helper()
+	i := slices.IndexFunc(k.journal, func(s string) bool { return strings.HasPrefix(s, call) })
+	if i < 0 {
+		k.t.Errorf("no %q among %q", call, k.journal)
+	}
+	return i
+}
+
+// frames is memory that lies page after page from a frame on, wherever it is mapped.
+type frames struct {
+	*fakeKernel
+	first uint64 // frame
+	gap   uint64 // frames left out after every page
+	known map[uint64]uint64
+	flags uint64
+}
+
+func (f *frames) pread(fd int, data []byte, offset int64) (int, error) {
+	if f.opened[fd] != pagemap {
+		return f.fakeKernel.pread(fd, data, offset)
+	}
+	page := uint64(offset) / 8
+	if _, ok := f.known[page]; !ok {
+		f.known[page] = f.first + uint64(len(f.known))*(1+f.gap)
+	}
+	put(data, f.known[page]|f.flags)
+	return len(data), nil
+}
+
+// fakeFrames has memory lie from an address on.
+func fakeFrames(t testing.TB, first uint64) *frames {
+	f := &frames{fakeKernel: fakeSystem(t), first: first / 4096, known: map[uint64]uint64{}, flags: pagePresent | 1<<61 | 1<<56 | 1<<55} // shared, exclusive, soft-dirty
+	system = f
+	return f
+}
+
+func host(size uint64) fbs.Window { return fbs.Window{Kind: gen.WindowKindHost, Size: size} }
+
+func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
+	for name, huge := range map[string]error{"huge pages": nil, "ordinary pages": unix.ENOMEM} {
+		fakeSysfs(t)
+		k := fakeFrames(t, 0x4000_0000)
+		k.errors["mmap huge"] = huge
+		d := addEdu(t).open()
+		small, large := mustMap(t, d, host(16)), mustMap(t, d, host(0x3001))
+		if small.Bus != 0x4000_0000 || large.Bus != 0x4000_1000 || small.Size() != 16 || large.Size() != 0x3001 {
+			t.Errorf("%s: %d bytes at %#x, %d at %#x", name, small.Size(), small.Bus, large.Size(), large.Bus)
+		}
+		want := 1
+		if huge != nil {
+			want = 2
+		}
+		if len(d.host.mapped) != want {
+			t.Errorf("%s: %d mappings", name, len(d.host.mapped))
+		}
+		for offset := uint64(0); offset < 0x3000; offset += 8 {
+			if v, code := large.Load(offset, 8); v != 0 || code != OK {
+				t.Fatalf("%s: %#x at %#x, %v", name, v, offset, code)
+			}
+		}
+		large.Store(0x2ff8, 8, 1)
+		if v, _ := small.Load(0, 8); v != 0 {
+			t.Errorf("%s: the windows overlap", name)
+		}
+		d.Close()
+	}
+}
+
+// mustMap maps a window.
+func mustMap(t testing.TB, d Device, w fbs.Window) *Aperture {
+	t.Helper()
+	a, err := d.Map(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &a
+}
+
+func TestHugePagesAreFilledBeforeThereIsAnother(t *testing.T) {
+	fakeSysfs(t)
+	fakeFrames(t, 0x4000_0000)
+	d := addEdu(t).open()
+	for i, c := range []struct {
+		size uint64
+		maps int
+	}{{hugePage - 4096, 1}, {4096, 1}, {1, 2}, {hugePage, 3}, {hugePage + 1, 4}, {hugePage - 4096, 4}, {1, 5}} {
+		mustMap(t, d, host(c.size))
+		if len(d.host.mapped) != c.maps {
+			t.Errorf("window %d: %d mappings, want %d", i, len(d.host.mapped), c.maps)
+		}
+	}
+}
+
+func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
+	for what, c := range map[string]struct {
+		spoil func(k *frames, f *fakeFunction)
+		code  Code
+		words []string
+	}{
+		"no memory to lock": {func(k *frames, _ *fakeFunction) { k.errors["mmap locked"] = unix.EAGAIN }, Denied, []string{"0x3000 bytes", "EAGAIN", "ulimit -l"}},
+		"scattered pages":   {func(k *frames, _ *fakeFunction) { k.gap = 1 }, NoDevice, []string{"0x3000 bytes", "side by side", "echo 2 > /proc/sys/vm/nr_hugepages"}},
+		"frames untold":     {func(k *frames, _ *fakeFunction) { k.first = 0 }, Denied, []string{"CAP_SYS_ADMIN", "run as root"}},
+		"pages not there":   {func(k *frames, _ *fakeFunction) { k.flags = 0 }, NoDevice, []string{pagemap}},
+		"no pagemap":        {func(k *frames, _ *fakeFunction) { k.errors["open "+pagemap] = unix.EACCES }, Denied, []string{pagemap, "run as root"}},
+		"IOMMU": {func(_ *frames, f *fakeFunction) { f.link("iommu_group", "7") }, NoDevice,
+			[]string{"an IOMMU stands between the device and memory", "open it as vfio:0000:00:01.0"}},
+		"IOMMU of the bridge": {func(_ *frames, f *fakeFunction) { f.mkdir("../of_node"); f.write("../of_node/iommu-map", "\x00") }, NoDevice,
+			[]string{"between the host bridge and memory", "open it as vfio:0000:00:01.0"}},
+	} {
+		fakeSysfs(t)
+		k := fakeFrames(t, 0x4000_0000)
+		k.errors["mmap huge"] = unix.ENOMEM
+		f := addEdu(t)
+		c.spoil(k, f)
+		d := f.open()
+		_, err := d.Map(host(0x2001))
+		wantFault(t, what, err, c.code, c.words...)
+		d.Close()
+	}
+}
+
+func TestAnIOMMUThatTranslatesNothingIsNoObstacle(t *testing.T) {
+	fakeSysfs(t)
+	fakeFrames(t, 0x4000_0000)
+	f := addEdu(t)
+	f.mkdir("../groups")
+	f.mkdir("../groups/7")
+	if err := os.WriteFile(f.path("../groups/7/type"), []byte("identity\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../groups/7", f.path("iommu_group")); err != nil {
+		t.Fatal(err)
+	}
+	if a := mustMap(t, f.open(), host(1)); a.Bus != 0x4000_0000 {
+		t.Errorf("bus address %#x", a.Bus)
+	}
+}
+
+// link makes a symbolic link whose last part is what matters.
+func (f *fakeFunction) link(name, to string) {
+	f.t.Helper()
+	if err := os.Symlink("../../somewhere/"+to, f.path(name)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fakeFunction) mkdir(name string) {
+	f.t.Helper()
+	if err := os.Mkdir(f.path(name), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// command is the command register, as its file has it.
+func (f *fakeFunction) command() uint64 { return get(f.at("config", configCommand, 2)) }
+
+func TestMasterIsOnBetweenMasterAndClose(t *testing.T) {
+	fakeSysfs(t)
+	k := fakeFrames(t, 0x4000_0000)
+	f := addEdu(t)
+	d := f.open()
+	mustMap(t, d, host(4096))
+	if f.command() != 2 {
+		t.Errorf("before Master: command %#x", f.command())
+	}
+	for _, on := range []bool{true, false, true} {
+		if err := d.Master(on); err != nil {
+			t.Fatal(err)
+		}
+		if want := map[bool]uint64{true: 6, false: 2}[on]; f.command() != want {
+			t.Errorf("Master(%v): command %#x", on, f.command())
+		}
+	}
+	k.journal = nil
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if f.command() != 2 || k.at("pwrite config +0x4 02 00") > k.at("munmap") {
+		t.Errorf("after Close: command %#x; calls %q", f.command(), k.journal)
+	}
+}
+
+func TestADeviceThatDoesNotBecomeMasterIsAFault(t *testing.T) {
+	for what, c := range map[string]struct {
+		spoil func(k *frames)
+		on    bool
+		code  Code
+		words []string
+	}{
+		"stays off":  {func(k *frames) { k.writes = func(int, []byte, int64) bool { return true } }, true, MasterOff, []string{"bus mastering stays off"}},
+		"not stored": {func(k *frames) { k.errors["pwrite"] = unix.EPERM }, true, Denied, []string{"command register", "only root"}},
+		"removed":    {func(k *frames) { k.errors["pwrite"] = unix.ENODEV }, true, DeviceGone, []string{"command register"}},
+	} {
+		fakeSysfs(t)
+		k := fakeFrames(t, 0x4000_0000)
+		d := addEdu(t).open()
+		c.spoil(k)
+		wantFault(t, what, d.Master(c.on), c.code, c.words...)
+		d.Close()
+	}
+}
+
+func TestMasterThatCannotBeSwitchedOffIsAFault(t *testing.T) {
+	fakeSysfs(t)
+	k := fakeFrames(t, 0x4000_0000)
+	f := addEdu(t)
+	d := f.open()
+	if err := d.Master(true); err != nil {
+		t.Fatal(err)
+	}
+	k.writes = func(int, []byte, int64) bool { return true }
+	wantFault(t, "stays on", d.Close(), Internal, "bus mastering stays on")
+	k.writes = nil
+	d = f.open()
+	if err := d.Master(true); err != nil {
+		t.Fatal(err)
+	}
+	f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
+	k.writes = func(int, []byte, int64) bool { return true }
+	wantFault(t, "gone", d.Close(), DeviceGone, "all ones")
+}
+
+func TestWhoMayNotStoreToConfigurationSpaceCannotMaster(t *testing.T) {
+	fakeSysfs(t)
+	k := fakeFrames(t, 0x4000_0000)
+	f := addEdu(t)
+	denyStores(k.fakeKernel, f)
+	d := f.open()
+	wantFault(t, "Master", d.Master(true), Denied, "config: EACCES", "run as root")
+	_, err := d.Map(fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
+	wantFault(t, "Config window", err, Denied, "config: EACCES")
+	d.Close()
+	f.patch("config", configCommand, 6)
+	d = f.open() // as it was left
+	wantFault(t, "left mastering", d.Master(true), Denied, "config: EACCES")
+}
+
+// denyStores has the configuration space of a function open for loads only.
+func denyStores(k *fakeKernel, f *fakeFunction) {
+	system = &readOnly{k, f.path("config")}
+}
+
+type readOnly struct {
+	*fakeKernel
+	path string
+}
+
+func (r *readOnly) open(path string, flags int) (int, error) {
+	if path == r.path && flags&unix.O_RDWR != 0 {
+		return -1, unix.EACCES
+	}
+	return r.fakeKernel.open(path, flags)
+}
+
+// A program that was killed has left its device mastering the bus.
+func TestADeviceThatMastersAtOpenIsStoppedAndReset(t *testing.T) {
+	fakeSysfs(t)
+	k := fakeFrames(t, 0x4000_0000)
+	f := addEdu(t)
+	f.write("reset", "")
+	f.open().Close()
+	if got, _ := os.ReadFile(f.path("reset")); len(got) != 0 {
+		t.Errorf("a quiet device is reset: %q", got)
+	}
+	f.patch("config", configCommand, 6)
+	k.journal = nil
+	f.open()
+	if got, _ := os.ReadFile(f.path("reset")); string(got) != "1\n" || f.command() != 2 {
+		t.Errorf("reset holds %q, command %#x", got, f.command())
+	}
+	k.at("pwrite config +0x4 02 00")
+	f.patch("config", configCommand, 6)
+	f.remove("reset")
+	f.open()
+	if f.command() != 2 {
+		t.Errorf("a device without reset: command %#x", f.command())
+	}
+	f.patch("config", configCommand, 6)
+	k.writes = func(int, []byte, int64) bool { return true }
+	_, err := Open("pci:1234:11e8")
+	wantFault(t, "stays on", err, Internal, "bus mastering stays on")
+}
+
+func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
+	fakeSysfs(t)
+	fakeFrames(t, 0x4000_0000)
+	f := addEdu(t)
+	d := f.open()
+	status := func(bits uint16) { f.patch("config", configStatus, byte(bits), byte(bits>>8)) }
+	want := func(what string, want Code) {
+		t.Helper()
+		if got := d.Diagnose(); got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	want("at rest", OK)
+	status(1 << 13)
+	want("an abort, but it does not master", OK)
+	if err := d.Master(true); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(f.at("config", configStatus, 2)); got != configStatusDMA {
+		t.Errorf("status register %#x: no ones were stored to it", got)
+	}
+	status(1 << 13)
+	want("a bit that was there before", OK) // the file keeps the ones
+	d.stale = 0
+	for bit := range 16 {
+		status(1 << bit)
+		want(fmt.Sprintf("status bit %d", bit), map[bool]Code{true: DMAFault, false: OK}[bit == 8 || bit == 12 || bit == 13 || bit == 15])
+	}
+	status(0)
+	f.patch("config", configCommand, 2)
+	want("mastering switched off", MasterOff)
+	f.patch("config", configCommand, 4)
+	want("memory decoding off", DeviceGone)
+	f.patch("config", configCommand, 6)
+	k := system
+	system = linux{}
+	if n := testing.AllocsPerRun(10, func() { d.Diagnose(); _ = d.Master(false); _ = d.Master(true) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	system = k
+	d.Close()
+	want("closed", DeviceGone)
+}
+
+// still is a device that cannot master the bus.
+type still struct {
+	Device
+	alive bool
+}
+
+func (s still) Alive() bool        { return s.alive }
+func (s still) Identity() Identity { return Identity{Name: "mock:still"} }
+
+func TestDevicesOfOneKindReachEachOther(t *testing.T) {
+	fakeSysfs(t)
+	fakeFrames(t, 0x4000_0000)
+	f := addEdu(t)
+	g := addFunction(t, "0000:02:00.0", 0x1af4, 0x1110, map[int]uint64{2: mega})
+	d, of := f.open(), g.open()
+	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x100, Size: 0x100})
+	if err := d.Reach(a, of); err != nil || a.Bus != barBus(2)+0x100 {
+		t.Errorf("bus address %#x, %v", a.Bus, err)
+	}
+	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "pci:0000:00:01.0 cannot reach memory of mock:still", "both as pci:")
+	f.link("iommu_group", "1")
+	if err := d.Reach(a, of); err != nil {
+		t.Errorf("asked again: %v", err)
+	}
+	d = f.open()
+	wantFault(t, "IOMMU", d.Reach(a, of), NoDevice, "open it as vfio:0000:00:01.0")
+}
+
+func TestSystemCallsThatFailAreNamed(t *testing.T) {
+	fakeSysfs(t)
+	k := fakeSystem(t)
+	f := addEdu(t)
+	k.errors["pread "+f.path("config")] = unix.EIO
+	_, err := Open("pci:1234:11e8")
+	wantFault(t, "config", err, NoDevice, "read "+f.path("config")+": EIO")
+	clear(k.errors)
+	f.patch("config", configCommand, 0)
+	k.errors["pwrite"] = unix.EBUSY
+	_, err = Open("pci:1234:11e8")
+	wantFault(t, "enable", err, NoDevice, "write "+f.path("enable")+": EBUSY")
+	clear(k.errors)
+	f.write("vendor", "one\n")
+	_, err = Open("pci:1234:11e8")
+	wantFault(t, "vendor", err, NoDevice, "not a number")
+	k.substitute(sysfs, "no folder")
+	_, err = Open("pci:1234:11e8")
+	wantFault(t, "folder", err, NoDevice, "getdents "+sysfs+": ENOTDIR")
+}
+
+func TestMappingsThatFailAreFaults(t *testing.T) {
+	fakeSysfs(t)
+	k := fakeSystem(t)
+	d := addWormhole(t).open()
+	mustMap(t, d, tlb(mega, 0)) // maps the registers
+	k.errors["mmap"] = unix.ENOMEM
+	_, err := d.Map(tlb(mega, 0))
+	wantFault(t, "window", err, NoDevice, "mmap", "resource0: ENOMEM")
+	k.errors["mmap"] = unix.EINVAL
+	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 8 * mega, Size: 1})
+	wantFault(t, "page of two kinds", err, NoDevice, "EINVAL", "another memory type")
+}
+
+func TestAFailureToUnmapIsTold(t *testing.T) {
+	fakeSysfs(t)
+	k := fakeFrames(t, 0x4000_0000)
+	d := addEdu(t).open()
+	mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 4096})
+	k.errors["munmap"] = unix.EINVAL
+	wantFault(t, "munmap", d.Close(), NoDevice, "munmap", "EINVAL")
+}

@@ -1,0 +1,307 @@
+package mock
+
+import (
+	"fmt"
+
+	"lightmetal/fbs"
+	"lightmetal/hal"
+)
+
+// Registers of an NVMe controller: NVM Express 1.4, section 3.1.
+const (
+	nvmeCAP      = 0x00
+	nvmeVS       = 0x08
+	nvmeINTMS    = 0x0c
+	nvmeINTMC    = 0x10
+	nvmeCC       = 0x14
+	nvmeCSTS     = 0x1c
+	nvmeAQA      = 0x24
+	nvmeASQ      = 0x28
+	nvmeACQ      = 0x30
+	nvmeDoorbell = 0x1000 // of the admin submission queue; CAP.DSTRD is 0
+)
+
+const (
+	// As QEMU 7.2 answers: up to 2048 entries a queue, contiguous queues only,
+	// 7.5 s to get ready, NVM command set, pages of 4 to 64 KiB.
+	nvmeCapabilities = 0x0040_1820_0f01_07ff
+	nvmeVersion      = 0x0001_0400
+	nvmeEntriesMax   = 2048
+
+	ccEN       = 1 << 0
+	ccSHN      = 3 << 14
+	ccSettings = 0xff3ff0 // CSS, MPS, AMS, IOSQES, IOCQES
+	ccUsable   = 0x460000 // all of them 0, 64-byte submissions and 16-byte completions
+	cstsRDY    = 1 << 0
+	cstsCFS    = 1 << 1
+	cstsSHST   = 3 << 2
+	cstsDone   = 2 << 2 // CSTS.SHST: shutdown complete
+
+	nvmeQueues    = 4 // the admin queues among them
+	nvmeBlock     = 512
+	nvmeBlocks    = 2048
+	nvmePagesMax  = 128 // of one transfer: MDTS is 7
+	nvmeVendor    = 0x1b36
+	nvmeWorkNs    = 1000
+	submission    = 64 // bytes
+	completion    = 16
+	prpEntry      = 8
+	phaseOfStatus = 1 << 16
+)
+
+// Status codes, the type in bits 8 to 10: NVM Express 1.4, section 4.6.1.2.
+type nvmeStatus uint32
+
+const (
+	nvmeOK               nvmeStatus = 0x000
+	nvmeInvalidOpcode    nvmeStatus = 0x001
+	nvmeInvalidField     nvmeStatus = 0x002
+	nvmeTransferError    nvmeStatus = 0x004
+	nvmeInvalidNamespace nvmeStatus = 0x00b
+	nvmeSequenceError    nvmeStatus = 0x00c
+	nvmeInvalidPRP       nvmeStatus = 0x013
+	nvmeOutOfRange       nvmeStatus = 0x080
+	nvmeInvalidCQ        nvmeStatus = 0x100
+	nvmeInvalidQueue     nvmeStatus = 0x101
+	nvmeInvalidSize      nvmeStatus = 0x102
+	nvmeInvalidVector    nvmeStatus = 0x108
+	nvmeInvalidDeletion  nvmeStatus = 0x10c
+)
+
+// Nvme is a Model of QEMU's NVMe controller with one namespace of 1 MiB and no
+// interrupts. What a command does wrong it answers with a status, what makes
+// its queues unusable with CSTS.CFS, as the specification has it; what the
+// specification forbids without saying what comes of it, it refuses.
+type Nvme struct {
+	cc, csts, aqa uint32
+	asq, acq      uint64
+	due           int64 // nanoseconds until what was asked for is done, 0: all is
+	sq, cq        [nvmeQueues]nvmeQueue
+	disk          []byte
+	scratch       [pageSize]byte
+	host          *Host
+	reason        string
+}
+
+// nvmeQueue is a ring in memory. Entries 0 of sq and cq are the admin queues.
+type nvmeQueue struct {
+	bus        uint64
+	entries    uint32 // 0: there is no such queue
+	head, tail uint32
+	phase      uint32 // of a completion queue: phaseOfStatus or 0
+	cq         uint32 // of a submission queue: where its completions go
+}
+
+func (q *nvmeQueue) after(i uint32) uint32 { return (i + 1) % q.entries }
+
+// NewNvme gives an Nvme that is disabled and whose namespace is all zero.
+func NewNvme() *Nvme { return &Nvme{disk: make([]byte, nvmeBlocks*nvmeBlock), host: &Host{}} }
+
+// Disk is the namespace.
+func (n *Nvme) Disk() []byte { return n.disk }
+
+// Connect implements Master.
+func (n *Nvme) Connect(host *Host) { n.host = host }
+
+// Reason implements Explainer.
+func (n *Nvme) Reason() string { return n.reason }
+
+// Advance implements Clocked.
+func (n *Nvme) Advance(nanoseconds int64) {
+	if n.due == 0 {
+		return
+	}
+	if n.due -= nanoseconds; n.due <= 0 {
+		n.due = 0
+		n.work()
+	}
+}
+
+// Load implements Model.
+func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
+	var value uint64
+	register, shift := n.register(at.Address)
+	switch register {
+	case nvmeCAP:
+		value = nvmeCapabilities
+	case nvmeVS:
+		value = nvmeVersion
+	case nvmeINTMS, nvmeINTMC: // no interrupt is ever masked: there are none
+	case nvmeCC:
+		value = uint64(n.cc)
+	case nvmeCSTS:
+		value = uint64(n.csts)
+	case nvmeAQA:
+		value = uint64(n.aqa)
+	case nvmeASQ:
+		value = n.asq
+	case nvmeACQ:
+		value = n.acq
+	default:
+		return 0, n.refuse("there is no register to load at %#x", at.Address)
+	}
+	return value >> shift & fbs.WidthMask(width), hal.OK
+}
+
+// register is where the register begins that an address lies in, and how many
+// bits before the address.
+func (n *Nvme) register(address uint64) (first uint64, shift int) {
+	switch address {
+	case nvmeCAP + 4, nvmeASQ + 4, nvmeACQ + 4:
+		return address - 4, 32
+	}
+	return address, 0
+}
+
+// Store implements Model.
+func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
+	if at.Address >= nvmeDoorbell {
+		return n.ring(at.Address-nvmeDoorbell, uint32(value))
+	}
+	register, shift := n.register(at.Address)
+	mask := fbs.WidthMask(width) << shift
+	value <<= shift
+	switch register {
+	case nvmeINTMS, nvmeINTMC:
+		return hal.OK
+	case nvmeCC:
+		return n.configure(uint32(value))
+	case nvmeAQA, nvmeASQ, nvmeACQ:
+	default:
+		return n.refuse("there is no register to store to at %#x", at.Address)
+	}
+	switch {
+	case n.cc&ccEN != 0:
+		return n.refuse("the admin queues are moved while CC.EN is 1")
+	case register == nvmeAQA:
+		n.aqa = uint32(value)
+	case register == nvmeASQ:
+		n.asq = n.asq&^mask | value
+	case register == nvmeACQ:
+		n.acq = n.acq&^mask | value
+	}
+	return hal.OK
+}
+
+// configure takes a new CC: section 3.1.5.
+func (n *Nvme) configure(value uint32) hal.Code {
+	enabled, enable := n.cc&ccEN != 0, value&ccEN != 0
+	switch {
+	case value&^(ccEN|ccSHN|ccSettings) != 0:
+		return n.refuse("reserved bits of CC are set: %#x", value)
+	case enable && !enabled && n.csts&cstsRDY != 0:
+		return n.refuse("CC.EN is set before CSTS.RDY is 0")
+	case enable && enabled && (n.cc^value)&ccSettings != 0:
+		return n.refuse("settings of CC change while CC.EN is 1: %#x to %#x", n.cc, value)
+	}
+	n.cc, n.due = value, nvmeWorkNs
+	return hal.OK
+}
+
+// ring is a store to a doorbell: the last two of section 3.1.
+func (n *Nvme) ring(offset uint64, value uint32) hal.Code {
+	id := offset / 8
+	queues, kind := &n.sq, "submission"
+	if offset&4 != 0 {
+		queues, kind = &n.cq, "completion"
+	}
+	switch {
+	case n.csts&cstsCFS != 0:
+		return hal.OK // whoever has not seen it yet will
+	case n.csts&cstsRDY == 0 || id >= nvmeQueues || queues[id].entries == 0:
+		return n.refuse("the doorbell of %s queue %d, which does not exist, is rung", kind, id)
+	case value >= queues[id].entries:
+		return n.refuse("%s queue %d has %d entries and no entry %d", kind, id, queues[id].entries, value)
+	}
+	q := &queues[id]
+	// Of the entries between head and tail, submissions come in at the tail
+	// and completions go at the head.
+	inside, moved := (q.tail+q.entries-q.head)%q.entries, (value+q.entries-q.head)%q.entries
+	if kind == "completion" {
+		if moved == 0 || moved > inside {
+			return n.refuse("completion queue %d holds %d entries, and %d are taken", id, inside, moved)
+		}
+		q.head = value
+	} else {
+		if moved <= inside {
+			return n.refuse("submission queue %d holds %d entries, and is to hold %d", id, inside, moved)
+		}
+		q.tail = value
+	}
+	n.due = nvmeWorkNs
+	return hal.OK
+}
+
+func (n *Nvme) refuse(format string, args ...any) hal.Code {
+	n.reason = fmt.Sprintf(format, args...)
+	return hal.Refused
+}
+
+// work does what was asked for: what CC says, then what is in the queues.
+func (n *Nvme) work() {
+	switch {
+	case n.cc&ccEN == 0:
+		n.csts, n.sq, n.cq = 0, [nvmeQueues]nvmeQueue{}, [nvmeQueues]nvmeQueue{}
+	case n.csts&cstsCFS != 0:
+	case n.csts&cstsRDY == 0:
+		n.start()
+	default:
+		for id := range n.sq {
+			n.drain(uint32(id))
+		}
+	}
+	if n.cc&ccSHN != 0 {
+		n.csts = n.csts&^cstsSHST | cstsDone
+	} else {
+		n.csts &^= cstsSHST
+	}
+}
+
+// start makes the admin queues: sections 3.1.8 to 3.1.10.
+func (n *Nvme) start() {
+	n.sq[0] = nvmeQueue{bus: n.asq, entries: n.aqa&0xfff + 1}
+	n.cq[0] = nvmeQueue{bus: n.acq, entries: n.aqa>>16&0xfff + 1, phase: phaseOfStatus}
+	if n.cc&ccSettings != ccUsable || n.asq%pageSize != 0 || n.acq%pageSize != 0 || n.sq[0].entries < 2 || n.cq[0].entries < 2 {
+		n.csts = cstsCFS
+		return
+	}
+	n.csts |= cstsRDY
+}
+
+// drain carries out the commands of a submission queue while their completions
+// find room.
+func (n *Nvme) drain(id uint32) {
+	q := &n.sq[id]
+	for q.head != q.tail && n.csts&cstsCFS == 0 {
+		c := &n.cq[q.cq]
+		if c.after(c.tail) == c.head {
+			return
+		}
+		command := n.host.Bytes(q.bus+uint64(q.head)*submission, submission)
+		if command == nil {
+			n.csts = cstsCFS
+			return
+		}
+		q.head = q.after(q.head)
+		entry := nvmeCommand(command) // a copy: what it transfers may overwrite it
+		result, status := n.execute(id, &entry)
+		n.complete(id, entry.dw(0)>>16, result, status)
+	}
+}
+
+// complete puts an entry into the completion queue: section 4.6.
+func (n *Nvme) complete(id, command, result uint32, status nvmeStatus) {
+	q := &n.sq[id]
+	c := &n.cq[q.cq]
+	entry := n.host.Bytes(c.bus+uint64(c.tail)*completion, completion)
+	if entry == nil {
+		n.csts = cstsCFS
+		return
+	}
+	put(entry, 8, uint64(result))
+	put(entry[8:], 4, uint64(q.head|id<<16))
+	put(entry[12:], 4, uint64(command|c.phase|uint32(status)<<17))
+	if c.tail = c.after(c.tail); c.tail == 0 {
+		c.phase ^= phaseOfStatus
+	}
+}

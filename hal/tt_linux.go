@@ -1,0 +1,238 @@
+package hal
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+const (
+	ttAPI = 2 // of the driver, from tt-kmd 2.0 on
+
+	// The driver's locks 0 to 15 are for Ethernet cores (tt-kmd ioctl.h). The
+	// last keeps two replays from using one device.
+	ttLockIndex = 63
+
+	ttWindow = 0xff // mapping.bar of a hardware window, whose pages are not shared
+)
+
+// tt is a device of Tenstorrent's own driver, beside which other programs may
+// use it. The driver gives out the windows and aims them, pins host memory, and
+// takes everything back when the process ends.
+type tt struct {
+	function
+	path  string
+	fd    int
+	maps  [6]ttMapping // by 2 x BAR 0, 2, 4 + write-combining
+	point ttConfigure  // of Point, here so that it allocates nothing
+}
+
+// open does not wait for a program that has the device for itself (O_EXCL).
+func (d *tt) open(name string) (err error) {
+	d.fd, err = system.open(d.path, unix.O_RDWR|unix.O_NONBLOCK)
+	switch err {
+	case nil:
+	case unix.EAGAIN:
+		return &Fault{NoDevice, name + ": another program has the device for itself"}
+	case unix.ENOENT:
+		return &Fault{NoDevice, name + ": no such device; `ls /dev/tenstorrent` lists what is there, `modprobe tenstorrent` loads the driver"}
+	default:
+		return failed("open", d.path, err)
+	}
+	driver := ttDriverInfo{inSize: 12}
+	if err := control(d.fd, ttGetDriverInfo, &driver, "GET_DRIVER_INFO", d.path); err != nil {
+		return err
+	}
+	if driver.api != ttAPI {
+		return &Fault{NoDevice, name + fbs.Text(": the driver has API %d, %d is needed; install tt-kmd 2.0 or later", uint64(driver.api), ttAPI)}
+	}
+	if err := d.openFunction(name); err != nil {
+		return err
+	}
+	lock := ttLock{outSize: 4, index: ttLockIndex}
+	if err := control(d.fd, ttLockControl, &lock, "LOCK_CTL", d.path); err != nil {
+		return err
+	}
+	if lock.value != 1 {
+		return &Fault{NoDevice, name + ": another replay has the device; `fuser -v " + d.path + "` names it"}
+	}
+	return nil
+}
+
+// openFunction finds the function behind the driver, and its BARs. Its
+// configuration space is in sysfs as ever.
+func (d *tt) openFunction(name string) error {
+	info := ttDeviceInfo{inSize: 20}
+	if err := control(d.fd, ttGetDeviceInfo, &info, "GET_DEVICE_INFO", d.path); err != nil {
+		return err
+	}
+	d.identify(d, name, info.vendor, info.device)
+	slot := info.busDevFn
+	d.address = hex(uint64(info.domain)) + ":" + hex(uint64(slot >> 8))[2:] + ":" + hex(uint64(slot >> 3 & 31))[2:] + "." + strconv.Itoa(int(slot&7))
+	if err := d.config.openSysfs(d.folder()); err != nil {
+		return err
+	}
+	if !d.Alive() {
+		return &Fault{DeviceGone, name + ": configuration space reads all ones, or memory decoding is off; reset the device with `tt-smi -r`"}
+	}
+	all := ttMappings{count: uint32(len(d.maps))}
+	if err := control(d.fd, ttQueryMappings, &all, "QUERY_MAPPINGS", d.path); err != nil {
+		return err
+	}
+	for _, m := range all.mappings {
+		if m.id >= 1 && m.id <= uint32(len(d.maps)) {
+			bar := (m.id - 1) &^ 1
+			d.maps[m.id-1], d.bars[bar].size, d.identity.Bars[bar] = m, m.size, m.size
+		}
+	}
+	return nil
+}
+
+// combines implements lane.
+func (d *tt) combines(bar uint8) bool { return d.maps[bar|1].size != 0 }
+
+// mapBar implements lane.
+func (d *tt) mapBar(bar uint8, wc bool, offset uint64, size int) ([]byte, error) {
+	if wc {
+		bar |= 1
+	}
+	return d.mmap(d.maps[bar].base+offset, size)
+}
+
+func (d *tt) mmap(offset uint64, size int) ([]byte, error) {
+	mem, err := system.mmap(d.fd, int64(offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, failed("mmap", d.path, err)
+	}
+	return mem, nil
+}
+
+// Map implements Device.
+func (d *tt) Map(w fbs.Window) (Aperture, error) {
+	if w.Kind == gen.WindowKindTlb {
+		return d.mapTLB(w)
+	}
+	return d.function.Map(w)
+}
+
+// mapTLB has the driver choose a hardware window, of the least size that is
+// left. It knows no preference.
+func (d *tt) mapTLB(w fbs.Window) (Aperture, error) {
+	if err := d.needTLB(); err != nil {
+		return Aperture{}, err
+	}
+	for i := range d.tlb.Groups {
+		g := &d.tlb.Groups[i]
+		if g.Size < w.Size {
+			continue
+		}
+		window := ttAllocate{size: g.Size}
+		_, err := ioctl(d.fd, ttAllocateTLB, &window)
+		if err == unix.ENOMEM {
+			continue
+		}
+		if err != nil {
+			return Aperture{}, failed("ALLOCATE_TLB", d.path, err)
+		}
+		if d.tlb.Group(int(window.id)) != g {
+			return Aperture{}, &Fault{Internal, d.identity.Name + fbs.Text(": the driver gave window %d for one of %x bytes", uint64(window.id), g.Size)}
+		}
+		offset, wc := window.uncached, w.Flags&fbs.FlagWriteCombining != 0
+		if wc {
+			offset = window.combining
+		}
+		mem, err := d.mmap(offset, int(g.Size))
+		if err != nil {
+			return Aperture{}, err
+		}
+		d.mappings = append(d.mappings, mapping{bar: ttWindow, mem: mem})
+		return d.keepWindow(MappedAperture(mem, 0, g.Size, -1, wc), int(window.id), w.Size), nil
+	}
+	return Aperture{}, noWindow(d.identity.Name, w.Size)
+}
+
+// Point implements Device. The driver cannot set a static virtual channel but
+// channel 0 of a device that numbers them (tt-kmd wormhole.c, blackhole.c).
+func (d *tt) Point(a *Aperture, t fbs.Target, address uint64) Code {
+	window, inside, code := d.window(a, address)
+	if code != OK {
+		return code
+	}
+	g := d.tlb.Group(a.slot)
+	_, ok := d.tlb.Encode(g, t, address-inside)
+	if !ok || t.StaticVC > g.Fields.UseStaticVC.Bits {
+		return Refused
+	}
+	d.point = ttConfigure{
+		id: uint32(a.slot), address: address - inside,
+		xEnd: uint16(t.X), yEnd: uint16(t.Y), xStart: uint16(t.XStart), yStart: uint16(t.YStart),
+		noc: t.NoC, ordering: uint8(t.Ordering - gen.OrderingDefault), staticVC: t.StaticVC,
+	}
+	if t.Multicast {
+		d.point.multicast = 1
+	}
+	fence()
+	_, err := ioctl(d.fd, PointRequest, &d.point)
+	fence()
+	switch err {
+	case nil:
+		a.base = window.base + uintptr(inside)
+		return OK
+	case unix.ENODEV: // another program has reset the device
+		return DeviceGone
+	}
+	return Refused
+}
+
+// expose implements lane. The device reaches host memory over its NoC, where
+// the address is another than on the bus.
+func (d *tt) expose(mem []byte) (uint64, error) {
+	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(addressOf(mem)), size: uint64(len(mem))}
+	_, err := ioctl(d.fd, ttPinPages, &pin)
+	switch err {
+	case nil:
+		return pin.noc, nil
+	case unix.EINVAL:
+		return 0, apartPages(d.identity.Name, uint64(len(mem)))
+	}
+	return 0, failed("PIN_PAGES", d.path, err)
+}
+
+// Reach implements BusMaster. Each device has addresses of its own.
+func (d *tt) Reach(_ *Aperture, of Device) error {
+	if of != Device(d) {
+		return &Fault{Usage, d.identity.Name + " cannot reach memory of " + of.Identity().Name + " through Tenstorrent's driver; open both as vfio:"}
+	}
+	return nil
+}
+
+// Master implements BusMaster. The driver has the device master the bus all the
+// time; host memory is out of its reach once the process has ended.
+func (d *tt) Master(on bool) error {
+	status, _ := d.config.Load(configStatus, 2)
+	d.stale, d.masters = uint16(status), on
+	return nil
+}
+
+// Cleanup implements Cleaner.
+func (d *tt) Cleanup(t fbs.Target, address uint64, value uint32) error {
+	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: address, data: uint64(value)}
+	if _, err := ioctl(d.fd, ttSetNoCCleanup, &c); err != nil {
+		f := failed("SET_NOC_CLEANUP", d.path, err)
+		f.Reason += "; install a newer tt-kmd"
+		return f
+	}
+	return nil
+}
+
+// Close implements Device. The driver makes the store of Cleanup, frees the
+// windows, and unpins host memory, which is given back after that.
+func (d *tt) Close() error {
+	err := d.unmap()
+	closeAll(&d.fd, &d.config.fd)
+	d.host.free()
+	return err
+}

@@ -1,0 +1,558 @@
+package hal
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// fakeTT is a stand-in for Tenstorrent's driver with one device (tt-kmd 2.x,
+// chardev.c, memory.c, tlb.c). Behind its file lie the BARs, and the windows a
+// second time.
+type fakeTT struct {
+	*fakeKernel
+	f       *fakeFunction
+	board   *boards.Board
+	file    string
+	api     uint32
+	bars    []ttMapping
+	device  ttDeviceInfo
+	used    map[uint32]bool // windows
+	aimed   []ttConfigure
+	pins    []ttPin
+	noc     uint64 // of the next pin
+	locked  bool   // by another
+	cleanup ttCleanup
+	stale   bool // the device was reset by another
+}
+
+const (
+	ttNode     = "/dev/tenstorrent/0"
+	ttCombined = 1 << 35 // from a window's offset in the file to that of its other mapping
+	ttWindows  = 1 << 34 // of the first window in the file
+)
+
+func fakeTTKernel(t testing.TB, board *boards.Board) *fakeTT {
+	fakeSysfs(t)
+	f := addFunction(t, "0001:b3:1f.5", board.Vendor, board.Device, nil)
+	f.bind("tenstorrent")
+	k := &fakeTT{
+		fakeKernel: fakeSystem(t), f: f, board: board, api: 2, used: map[uint32]bool{}, noc: 0x8_0000_0000,
+		device: ttDeviceInfo{outSize: 20, vendor: board.Vendor, device: board.Device, busDevFn: 0xb3<<8 | 0x1f<<3 | 5, domain: 1},
+	}
+	for i, bar := range []int{0, 0, 2, 2, 4, 4} {
+		size := board.Bars[bar]
+		if size > 0 {
+			k.bars = append(k.bars, ttMapping{id: uint32(i + 1), base: uint64(i) << 30, size: size})
+		}
+	}
+	k.fakeKernel.ioctls = k.control
+	system = k
+	k.file = k.substitute(ttNode, "")
+	if err := os.Truncate(k.file, 1<<37); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
+	if k.opened[fd] != ttNode || argument == nil || value != 0 {
+		k.t.Errorf("ioctl %x on %q", request, k.opened[fd])
+		return -1, unix.ENOTTY
+	}
+	if k.stale {
+		return -1, unix.ENODEV
+	}
+	switch request {
+	case ttGetDriverInfo:
+		d := (*ttDriverInfo)(argument)
+		if d.inSize != 12 {
+			return -1, unix.EINVAL
+		}
+		d.outSize, d.api, d.major = 12, k.api, 2
+	case ttGetDeviceInfo:
+		d := (*ttDeviceInfo)(argument)
+		if d.inSize != 20 {
+			return -1, unix.EINVAL
+		}
+		in := d.inSize
+		*d = k.device
+		d.inSize = in
+	case ttQueryMappings:
+		m := (*ttMappings)(argument)
+		copy(m.mappings[:m.count], k.bars)
+	case ttLockControl:
+		l := (*ttLock)(argument)
+		if l.outSize != 4 || l.flags != 0 || l.index >= 64 || l.index < 16 {
+			return -1, unix.EINVAL
+		}
+		if !k.locked {
+			l.value = 1
+		}
+	case ttAllocateTLB:
+		return k.allocate((*ttAllocate)(argument))
+	case ttConfigureTLB:
+		return k.configure(*(*ttConfigure)(argument))
+	case ttPinPages:
+		return k.pin((*ttPin)(argument))
+	case ttSetNoCCleanup:
+		c := *(*ttCleanup)(argument)
+		if c.argsz != 32 || c.flags != 0 || c.enabled > 1 || c.address&3 != 0 || c.noc > 1 {
+			return -1, unix.EINVAL
+		}
+		k.cleanup = c
+	default:
+		return -1, unix.EINVAL
+	}
+	return 0, nil
+}
+
+func (k *fakeTT) allocate(a *ttAllocate) (int, error) {
+	for i := range k.board.TLB.Groups {
+		g := &k.board.TLB.Groups[i]
+		if g.Size != a.size {
+			continue
+		}
+		for id := uint32(g.First); id < uint32(g.First+g.Count-g.KernelOwned); id++ {
+			if !k.used[id] {
+				k.used[id] = true
+				a.id, a.uncached = id, ttWindows+g.Start(int(id))
+				a.combining = a.uncached + ttCombined
+				return 0, nil
+			}
+		}
+		return -1, unix.ENOMEM
+	}
+	return -1, unix.EINVAL
+}
+
+func (k *fakeTT) configure(c ttConfigure) (int, error) {
+	switch {
+	case !k.used[c.id]:
+		return -1, unix.EPERM
+	case c.address%k.board.TLB.Group(int(c.id)).Size != 0:
+		return -1, unix.EINVAL
+	}
+	k.aimed = append(k.aimed, c)
+	return 0, nil
+}
+
+func (k *fakeTT) pin(p *ttPin) (int, error) {
+	if p.outSize != 16 || p.flags != ttPinNoC || (p.address|p.size)%4096 != 0 || p.size == 0 {
+		return -1, unix.EINVAL
+	}
+	p.bus, p.noc = 0x1234_0000, k.noc
+	k.noc += p.size
+	k.pins = append(k.pins, *p)
+	return 0, nil
+}
+
+// at gives bytes of the driver's file.
+func (k *fakeTT) bytes(offset uint64, n int) []byte {
+	k.t.Helper()
+	return (&fakeFunction{t: k.t, folder: filepath.Dir(k.file)}).at(filepath.Base(k.file), offset, n)
+}
+
+func (k *fakeTT) openTT() *tt {
+	k.t.Helper()
+	d, err := Open("tt:" + ttNode)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() { d.Close() })
+	return d.(*tt)
+}
+
+func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
+	k := fakeTTKernel(t, &boards.Wormhole)
+	d := k.openTT()
+	if want := (Identity{Name: "tt:/dev/tenstorrent/0", Vendor: 0x1e52, Device: 0x401e, Bars: boards.Wormhole.Bars}); d.Identity() != want {
+		t.Errorf("identity %+v", d.Identity())
+	}
+	if !d.Alive() {
+		t.Error("not alive")
+	}
+	for _, wc := range []bool{false, true} {
+		w := fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Offset: 0x1000, Size: 0x100}
+		base := uint64(4) << 30
+		if wc {
+			w.Flags, base = fbs.FlagWriteCombining, 5<<30
+		}
+		a := mustMap(t, d, w)
+		a.Store(4, 4, 0xcafe)
+		if got := get(k.bytes(base+0x1004, 4)); got != 0xcafe || a.wc != wc || a.Bus != 0 {
+			t.Errorf("write-combining %v: the file holds %#x; %v, bus address %#x", wc, got, a.wc, a.Bus)
+		}
+	}
+	if v, code := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}).Load(0, 4); v != 0x401e1e52 || code != OK {
+		t.Errorf("configuration space has %#x, %v", v, code)
+	}
+	for range 2 {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
+	for what, c := range map[string]struct {
+		spoil func(k *fakeTT)
+		code  Code
+		words []string
+	}{
+		"no node":        {func(k *fakeTT) { delete(k.paths, ttNode) }, NoDevice, []string{"tt:/dev/tenstorrent/0: no such device", "ls /dev/tenstorrent", "modprobe tenstorrent"}},
+		"exclusive":      {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EAGAIN }, NoDevice, []string{"has the device for itself"}},
+		"denied":         {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EACCES }, Denied, []string{"open /dev/tenstorrent/0: EACCES"}},
+		"no driver":      {func(k *fakeTT) { k.errors["ioctl fa05"] = unix.ENOTTY }, NoDevice, []string{"GET_DRIVER_INFO /dev/tenstorrent/0: ENOTTY"}},
+		"old driver":     {func(k *fakeTT) { k.api = 1 }, NoDevice, []string{"has API 1, 2 is needed", "tt-kmd 2.0"}},
+		"no info":        {func(k *fakeTT) { k.errors["ioctl fa00"] = unix.ENODEV }, NoDevice, []string{"GET_DEVICE_INFO"}},
+		"no folder":      {func(k *fakeTT) { k.device.domain = 0 }, NoDevice, []string{"0000:b3:1f.5/config: ENOENT"}},
+		"all ones":       {func(k *fakeTT) { k.f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) }, DeviceGone, []string{"tt-smi -r"}},
+		"no mappings":    {func(k *fakeTT) { k.errors["ioctl fa02"] = unix.EFAULT }, NoDevice, []string{"QUERY_MAPPINGS"}},
+		"no lock":        {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.EINVAL }, NoDevice, []string{"LOCK_CTL"}},
+		"another replay": {func(k *fakeTT) { k.locked = true }, NoDevice, []string{"another replay has the device", "fuser -v /dev/tenstorrent/0"}},
+	} {
+		k := fakeTTKernel(t, &boards.Wormhole)
+		c.spoil(k)
+		_, err := Open("tt:/dev/tenstorrent/0")
+		wantFault(t, what, err, c.code, c.words...)
+	}
+}
+
+func TestTheDriverGivesAndAimsWindows(t *testing.T) {
+	for _, c := range []struct {
+		board *boards.Board
+		size  uint64
+		wc    bool
+		slot  int
+		start uint64 // of the window in the BAR, as the driver counts
+	}{
+		{&boards.Wormhole, mega, false, 0, 0},
+		{&boards.Wormhole, 0x10000, true, 1, mega},
+		{&boards.Wormhole, 2 * mega, false, 156, 156 * mega},
+		{&boards.Blackhole, 2 * mega, true, 0, 0},
+	} {
+		k := fakeTTKernel(t, c.board)
+		d := k.openTT()
+		if c.slot == 1 {
+			mustMap(t, d, tlb(mega, fbs.NoSlot))
+		}
+		w := tlb(c.size, 7)
+		if c.wc {
+			w.Flags, c.start = fbs.FlagWriteCombining, c.start+ttCombined
+		}
+		a := mustMap(t, d, w)
+		if a.Slot() != c.slot || a.Size() != c.size || a.wc != c.wc {
+			t.Errorf("%s: window %d, %#x bytes, write-combining %v", c.board.Name, a.Slot(), a.Size(), a.wc)
+		}
+		window := d.windows[a.slot].size
+		address := 9*window + window - c.size
+		to := tile
+		to.Multicast, to.XStart, to.YStart = c.wc, b2u(c.wc), 2*b2u(c.wc)
+		if code := d.Point(a, to, address); code != OK {
+			t.Fatal(code)
+		}
+		want := ttConfigure{id: uint32(c.slot), address: 9 * window, xEnd: 3, yEnd: 5, xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc), ordering: 1}
+		if k.aimed[0] != want {
+			t.Errorf("%s: aimed %+v, want %+v", c.board.Name, k.aimed[0], want)
+		}
+		a.Store(4, 4, 0xbeef)
+		if got := get(k.bytes(ttWindows+c.start+window-c.size+4, 4)); got != 0xbeef {
+			t.Errorf("%s: the file holds %#x", c.board.Name, got)
+		}
+		k.aimed = make([]ttConfigure, 0, 100)
+		if n := testing.AllocsPerRun(10, func() { d.Point(a, to, address) }); n > 2 { // those of the stand-in's own
+			t.Errorf("%s: %v allocations", c.board.Name, n)
+		}
+	}
+}
+
+func b2u(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func TestWhatTheDriverCannotAimIsRefused(t *testing.T) {
+	with := func(change func(*fbs.Target)) fbs.Target {
+		to := tile
+		change(&to)
+		return to
+	}
+	for _, c := range []struct {
+		what    string
+		board   *boards.Board
+		target  fbs.Target
+		address uint64
+		want    Code
+	}{
+		{"plain", &boards.Wormhole, tile, 0, OK},
+		{"x of 7 bits", &boards.Wormhole, with(func(t *fbs.Target) { t.X = 64 }), 0, Refused},
+		{"over the end", &boards.Wormhole, tile, 0xf8000, Refused},
+		{"channel 0, which the driver leaves out", &boards.Wormhole, with(func(t *fbs.Target) { t.StaticVC = 1 }), 0, Refused},
+		{"channel 0, which is a bit", &boards.Blackhole, with(func(t *fbs.Target) { t.StaticVC = 1 }), 0, OK},
+		{"channel 1", &boards.Blackhole, with(func(t *fbs.Target) { t.StaticVC = 2 }), 0, Refused},
+	} {
+		k := fakeTTKernel(t, c.board)
+		d := k.openTT()
+		a := mustMap(t, d, tlb(0x10000, fbs.NoSlot))
+		if code := d.Point(a, c.target, c.address); code != c.want || len(k.aimed) != int(b2u(c.want == OK)) {
+			t.Errorf("%s: %v, aimed %d times", c.what, code, len(k.aimed))
+		}
+	}
+	k := fakeTTKernel(t, &boards.Wormhole)
+	d := k.openTT()
+	a := mustMap(t, d, tlb(mega, fbs.NoSlot))
+	if code := d.Point(a, with(func(t *fbs.Target) { t.NoC = 0 }), mega); code != OK {
+		t.Fatal(code)
+	}
+	base := a.base
+	delete(k.used, 0)
+	if code := d.Point(a, tile, 0); code != Refused || a.base != base {
+		t.Errorf("a window that is another's: %v", code)
+	}
+	k.stale = true
+	if code := d.Point(a, tile, 0); code != DeviceGone {
+		t.Errorf("a device that was reset: %v", code)
+	}
+	none := NewAperture(newTape(), mega, 9)
+	if code := d.Point(&none, tile, 0); code != Internal {
+		t.Errorf("a window that is not mapped: %v", code)
+	}
+}
+
+func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
+	k := fakeTTKernel(t, &boards.Wormhole)
+	d := k.openTT()
+	for range 19 { // of 16 MiB; the driver keeps the last
+		mustMap(t, d, tlb(16*mega, fbs.NoSlot))
+	}
+	_, err := d.Map(tlb(16*mega, fbs.NoSlot))
+	wantFault(t, "used up", err, NoDevice, "no hardware window of 0x1000000 bytes is left")
+	for range 10 {
+		mustMap(t, d, tlb(2*mega, fbs.NoSlot))
+	}
+	_, err = d.Map(tlb(2*mega, fbs.NoSlot))
+	wantFault(t, "used up", err, NoDevice, "no hardware window of 0x200000 bytes is left")
+	_, err = d.Map(tlb(32*mega, fbs.NoSlot))
+	wantFault(t, "too large", err, NoDevice, "is left")
+	if a := mustMap(t, d, tlb(mega, fbs.NoSlot)); a.Slot() != 0 {
+		t.Errorf("window %d", a.Slot())
+	}
+	k.errors["mmap"] = unix.ENOMEM
+	_, err = d.Map(tlb(mega, fbs.NoSlot))
+	wantFault(t, "mmap", err, NoDevice, "mmap /dev/tenstorrent/0: ENOMEM")
+	k.errors["ioctl fa0b"] = unix.EINVAL
+	_, err = d.Map(tlb(mega, fbs.NoSlot))
+	wantFault(t, "allocate", err, NoDevice, "ALLOCATE_TLB")
+	clear(k.errors)
+	k.fakeKernel.ioctls = func(_ int, _, _ uintptr, argument unsafe.Pointer) (int, error) {
+		(*ttAllocate)(argument).id = 185
+		return 0, nil
+	}
+	_, err = d.Map(tlb(mega, fbs.NoSlot))
+	wantFault(t, "another size", err, Internal, "window 185 for one of 0x100000 bytes")
+	d.tlb = nil
+	_, err = d.Map(tlb(mega, fbs.NoSlot))
+	wantFault(t, "no windows", err, WrongDevice, "none that move")
+}
+
+func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
+	k := fakeTTKernel(t, &boards.Wormhole)
+	d := k.openTT()
+	a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x2000))
+	if a.Bus != 0x8_0000_0000 || b.Bus != 0x8_0000_1000 || uintptr(k.pins[1].address) != b.base || k.pins[1].size != 0x2000 {
+		t.Errorf("at %#x and %#x, pinned %+v", a.Bus, b.Bus, k.pins)
+	}
+	if err := d.Reach(a, d); err != nil {
+		t.Error(err)
+	}
+	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "tt:/dev/tenstorrent/0 cannot reach memory of mock:still", "vfio:")
+	for errno, c := range map[unix.Errno]struct {
+		code  Code
+		words string
+	}{unix.EINVAL: {NoDevice, "nr_hugepages"}, unix.ENOSPC: {NoDevice, "PIN_PAGES /dev/tenstorrent/0: ENOSPC"}} {
+		k.errors["ioctl fa07"] = errno
+		_, err := d.Map(host(1))
+		wantFault(t, errno.Error(), err, c.code, c.words)
+	}
+	k.journal = nil
+	d.Close()
+	if k.at("close "+ttNode) > k.at("munmap") {
+		t.Errorf("memory is given back before it is unpinned: %q", k.journal)
+	}
+}
+
+func TestTheDriverKeepsMastering(t *testing.T) {
+	k := fakeTTKernel(t, &boards.Wormhole)
+	k.f.patch("config", configCommand, 6)
+	k.f.patch("config", configStatus, 0, 0x10)
+	d := k.openTT()
+	if err := d.Master(true); err != nil || k.f.command() != 6 || d.Diagnose() != OK {
+		t.Errorf("%v, command %#x, %v", err, k.f.command(), d.Diagnose())
+	}
+	k.f.patch("config", configStatus, 0, 0x30)
+	if code := d.Diagnose(); code != DMAFault {
+		t.Error(code)
+	}
+	if err := d.Master(false); err != nil || k.f.command() != 6 || d.Diagnose() != OK {
+		t.Errorf("%v, command %#x, %v", err, k.f.command(), d.Diagnose())
+	}
+}
+
+func TestCleanupIsHandedToTheDriver(t *testing.T) {
+	k := fakeTTKernel(t, &boards.Wormhole)
+	d := k.openTT()
+	if err := d.Cleanup(tile, 0xffb121b0, 0x47800); err != nil {
+		t.Fatal(err)
+	}
+	if want := (ttCleanup{argsz: 32, enabled: 1, x: 3, y: 5, noc: 1, address: 0xffb121b0, data: 0x47800}); k.cleanup != want {
+		t.Errorf("cleanup %+v", k.cleanup)
+	}
+	k.errors["ioctl fa0e"] = unix.EOPNOTSUPP
+	wantFault(t, "old driver", d.Cleanup(tile, 0, 0), NoDevice, "SET_NOC_CLEANUP")
+}
+
+// The driver takes the mappings away when another program resets the device.
+func TestAccessAfterAResetByAnotherIsABusError(t *testing.T) {
+	k := fakeTTKernel(t, &boards.Wormhole)
+	d := k.openTT()
+	a := mustMap(t, d, tlb(mega, fbs.NoSlot))
+	if err := os.Truncate(k.file, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if fault := catch(func() { a.Load(0, 4) }); fault == nil {
+		t.Error("no bus error")
+	}
+}
+
+// Sizes and offsets as C lays them out: linux/vfio.h and tt-kmd ioctl.h.
+func TestStructsOfIoctlsLieAsInC(t *testing.T) {
+	var (
+		status    vfioStatus
+		info      vfioInfo
+		region    vfioRegion
+		iommuInfo vfioIOMMU
+		dma       vfioMap
+		unmap     vfioUnmap
+		device    ttDeviceInfo
+		one       ttMapping
+		mappings  ttMappings
+		driver    ttDriverInfo
+		pin       ttPin
+		lock      ttLock
+		allocate  ttAllocate
+		configure ttConfigure
+		cleanup   ttCleanup
+	)
+	for what, c := range map[string][2]uintptr{
+		"vfio_group_status":        {unsafe.Sizeof(status), 8},
+		".flags":                   {unsafe.Offsetof(status.flags), 4},
+		"vfio_device_info":         {unsafe.Sizeof(info), 24},
+		".num_regions":             {unsafe.Offsetof(info.regions), 8},
+		"vfio_region_info":         {unsafe.Sizeof(region), 32},
+		".index":                   {unsafe.Offsetof(region.index), 8},
+		".size":                    {unsafe.Offsetof(region.size), 16},
+		".offset":                  {unsafe.Offsetof(region.offset), 24},
+		"vfio_iommu_type1_info":    {unsafe.Sizeof(iommuInfo), 4096},
+		".iova_pgsizes":            {unsafe.Offsetof(iommuInfo.pageSizes), 8},
+		".cap_offset":              {unsafe.Offsetof(iommuInfo.capOffset), 16},
+		".caps":                    {unsafe.Offsetof(iommuInfo.caps), 24},
+		"vfio_iommu_type1_dma_map": {unsafe.Sizeof(dma), 32},
+		".vaddr":                   {unsafe.Offsetof(dma.vaddr), 8},
+		".iova":                    {unsafe.Offsetof(dma.iova), 16},
+		".size of a map":           {unsafe.Offsetof(dma.size), 24},
+		"vfio_..._dma_unmap":       {unsafe.Sizeof(unmap), 24},
+		".iova of an unmap":        {unsafe.Offsetof(unmap.iova), 8},
+		".size of an unmap":        {unsafe.Offsetof(unmap.size), 16},
+
+		"tenstorrent_get_device_info": {unsafe.Sizeof(device), 24},
+		".out.vendor_id":              {unsafe.Offsetof(device.vendor), 8},
+		".out.device_id":              {unsafe.Offsetof(device.device), 10},
+		".out.bus_dev_fn":             {unsafe.Offsetof(device.busDevFn), 16},
+		".out.pci_domain":             {unsafe.Offsetof(device.domain), 20},
+		"tenstorrent_mapping":         {unsafe.Sizeof(one), 24},
+		".mapping_base":               {unsafe.Offsetof(one.base), 8},
+		".mapping_size":               {unsafe.Offsetof(one.size), 16},
+		"tenstorrent_query_mappings":  {unsafe.Sizeof(mappings), 8 + 6*24},
+		".out":                        {unsafe.Offsetof(mappings.mappings), 8},
+		"tenstorrent_get_driver_info": {unsafe.Sizeof(driver), 16},
+		".out.driver_version":         {unsafe.Offsetof(driver.api), 8},
+		".out.driver_version_major":   {unsafe.Offsetof(driver.major), 12},
+		"tenstorrent_pin_pages":       {unsafe.Sizeof(pin), 40},
+		".in.flags":                   {unsafe.Offsetof(pin.flags), 4},
+		".in.virtual_address":         {unsafe.Offsetof(pin.address), 8},
+		".in.size":                    {unsafe.Offsetof(pin.size), 16},
+		".out.physical_address":       {unsafe.Offsetof(pin.bus), 24},
+		".out.noc_address":            {unsafe.Offsetof(pin.noc), 32},
+		"tenstorrent_lock_ctl":        {unsafe.Sizeof(lock), 16},
+		".in.index":                   {unsafe.Offsetof(lock.index), 8},
+		".out.value":                  {unsafe.Offsetof(lock.value), 12},
+		"tenstorrent_allocate_tlb":    {unsafe.Sizeof(allocate), 48},
+		".out.id":                     {unsafe.Offsetof(allocate.id), 16},
+		".out.mmap_offset_uc":         {unsafe.Offsetof(allocate.uncached), 24},
+		".out.mmap_offset_wc":         {unsafe.Offsetof(allocate.combining), 32},
+		"tenstorrent_configure_tlb":   {unsafe.Sizeof(configure), 48},
+		".config.addr":                {unsafe.Offsetof(configure.address), 8},
+		".config.x_end":               {unsafe.Offsetof(configure.xEnd), 16},
+		".config.y_start":             {unsafe.Offsetof(configure.yStart), 22},
+		".config.noc":                 {unsafe.Offsetof(configure.noc), 24},
+		".config.mcast":               {unsafe.Offsetof(configure.multicast), 25},
+		".config.ordering":            {unsafe.Offsetof(configure.ordering), 26},
+		".config.linked":              {unsafe.Offsetof(configure.linked), 27},
+		".config.static_vc":           {unsafe.Offsetof(configure.staticVC), 28},
+		".config.reserved1":           {unsafe.Offsetof(configure.reserved1), 32},
+		".out.reserved":               {unsafe.Offsetof(configure.reservedOut), 40},
+		"tenstorrent_set_noc_cleanup": {unsafe.Sizeof(cleanup), 32},
+		".enabled":                    {unsafe.Offsetof(cleanup.enabled), 8},
+		".noc":                        {unsafe.Offsetof(cleanup.noc), 11},
+		".addr":                       {unsafe.Offsetof(cleanup.address), 16},
+		".data":                       {unsafe.Offsetof(cleanup.data), 24},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("%s: %d, want %d", what, c[0], c[1])
+		}
+	}
+}
+
+// The kernel itself answers an ioctl that a file does not have.
+func TestIoctlsReachTheKernel(t *testing.T) {
+	fd, err := linux{}.open("/dev/null", unix.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer linux{}.close(fd)
+	if _, err := ioctl(fd, unix.TCGETS, &unix.Termios{}); err != unix.ENOTTY {
+		t.Error(err)
+	}
+	if _, err := ioctlValue(fd, unix.TCSBRK, 1); err != unix.ENOTTY {
+		t.Error(err)
+	}
+	pipe := make([]int, 2)
+	if err := unix.Pipe(pipe); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	unix.Write(pipe[1], []byte("four"))
+	var waiting int32
+	if result, err := ioctl(pipe[0], unix.TIOCINQ, &waiting); err != nil || result != 0 || waiting != 4 {
+		t.Errorf("%d bytes wait, %d, %v", waiting, result, err)
+	}
+	data := make([]byte, 8)
+	if n, err := (linux{}).read(pipe[0], data); n != 4 || err != nil || !strings.HasPrefix(string(data), "four") {
+		t.Errorf("%q, %v", fmt.Sprint(data), err)
+	}
+}

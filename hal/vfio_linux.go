@@ -1,0 +1,448 @@
+package hal
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"lightmetal/fbs"
+)
+
+const (
+	vfioFolder    = "/dev/vfio/"
+	vfioContainer = vfioFolder + "vfio"
+	kernelLog     = "/dev/kmsg"
+
+	// The first address that a device sees host memory at: low enough for those
+	// with few address bits, and not zero, which devices take for "none".
+	iovaFirst = 0x10_0000
+)
+
+// vfio is a function behind an IOMMU (Linux, Documentation/driver-api/vfio.rst).
+// It reaches the host memory of this process's Host windows, windows of other
+// functions where the image says so, and nothing else.
+type vfio struct {
+	function
+	fd      int // of the function
+	group   *vfioGroup
+	regions [configBars]vfioRegion
+	mapped  []vfioUnmap // what the IOMMU maps for windows of this function
+
+	log     int // the kernel's log, from when the function was opened; -1: not to be read
+	record  [8192]byte
+	faulted bool // the log has a fault
+}
+
+func (d *vfio) open(name string) error {
+	vendor, device, err := readIDs(d.folder())
+	if err != nil {
+		return err
+	}
+	d.identify(d, name, vendor, device)
+	number, err := d.findGroup()
+	if err != nil {
+		return err
+	}
+	if d.group, err = iommu.join(name, number); err != nil {
+		return err
+	}
+	if err := d.openFunction(); err != nil {
+		return err
+	}
+	if err := d.readRegions(); err != nil {
+		return err
+	}
+	if d.log, err = system.open(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
+		_, _ = unix.Seek(d.log, 0, unix.SEEK_END)
+	}
+	if err := d.command(configCommandMaster, false); err != nil {
+		return err
+	}
+	return d.command(configCommandMemory, true)
+}
+
+// findGroup gives the number of the function's group, which exists where
+// vfio-pci has the function and an IOMMU is on for it.
+func (d *vfio) findGroup() (string, error) {
+	driver := linkBase(d.folder() + "/driver")
+	if driver != "vfio-pci" {
+		bind := "modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/" + d.address + "/driver_override; "
+		owner := "no driver"
+		if driver != "" {
+			owner = "the kernel driver " + driver
+			bind += "echo " + d.address + " > /sys/bus/pci/drivers/" + driver + "/unbind; "
+		}
+		return "", &Fault{NoDevice, d.identity.Name + ": " + owner + " has the device; hand it to vfio-pci with `" + bind + "echo " + d.address +
+			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU is on for it: switch that on, or open it as pci:" + d.address}
+	}
+	number := linkBase(d.folder() + "/iommu_group")
+	if number == "" {
+		return "", &Fault{NoDevice, d.identity.Name + ": no IOMMU is on for the device; switch it on (firmware, kernel command line), or open it as pci:" + d.address}
+	}
+	return number, nil
+}
+
+// openFunction opens the function in its group, and resets it where it can be:
+// what a killed program left going ends here.
+func (d *vfio) openFunction() (err error) {
+	address := append([]byte(d.address), 0)
+	if d.fd, err = ioctl(d.group.fd, vfioGroupGetDevice, &address[0]); err != nil {
+		return failed("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
+	}
+	info := vfioInfo{argsz: 24}
+	if err = control(d.fd, vfioDeviceGetInfo, &info, "VFIO_DEVICE_GET_INFO", d.address); err != nil {
+		return err
+	}
+	if info.flags&vfioDeviceResets != 0 {
+		if _, err = ioctlValue(d.fd, vfioDeviceReset, 0); err != nil {
+			return failed("VFIO_DEVICE_RESET", d.address, err)
+		}
+	}
+	return nil
+}
+
+// readRegions finds configuration space and the BARs in the function's file.
+func (d *vfio) readRegions() error {
+	region := func(index int) (vfioRegion, error) {
+		r := vfioRegion{argsz: 32, index: uint32(index)}
+		return r, control(d.fd, vfioDeviceGetRegionInfo, &r, "VFIO_DEVICE_GET_REGION_INFO", d.address)
+	}
+	config, err := region(vfioRegionConfig)
+	if err != nil {
+		return err
+	}
+	d.config = configSpace{fd: d.fd, start: int64(config.offset), size: config.size}
+	for i := range d.regions {
+		if d.regions[i], err = region(i); err != nil {
+			return err
+		}
+		register, code := d.config.Load(configBar0+4*uint64(i), 4)
+		if code != OK {
+			return &Fault{code, d.identity.Name + ": configuration space cannot be read"}
+		}
+		if register&barIO == 0 {
+			d.bars[i].size, d.identity.Bars[i] = d.regions[i].size, d.regions[i].size
+		}
+	}
+	return nil
+}
+
+// combines implements lane: VFIO maps everything uncached.
+func (d *vfio) combines(uint8) bool { return false }
+
+// mapBar implements lane.
+func (d *vfio) mapBar(bar uint8, _ bool, offset uint64, size int) ([]byte, error) {
+	r := &d.regions[bar]
+	if r.flags&vfioRegionMMap == 0 {
+		return nil, &Fault{NoDevice, d.identity.Name + ": VFIO does not let BAR " + strconv.Itoa(int(bar)) + " be mapped (smaller than a page, or not alone in it)"}
+	}
+	mem, err := system.mmap(d.fd, int64(r.offset+offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, failed("mmap", d.address+" BAR "+strconv.Itoa(int(bar)), err)
+	}
+	return mem, nil
+}
+
+// expose implements lane: the IOMMU maps the memory at an address of our own.
+func (d *vfio) expose(mem []byte) (uint64, error) {
+	return d.mapDMA(uint64(addressOf(mem)), uint64(len(mem)))
+}
+
+// Reach implements BusMaster. All functions that this process opens share the
+// IOMMU's mappings, so that a window that one reaches is reached by all.
+func (d *vfio) Reach(a *Aperture, of Device) error {
+	owner, same := of.(*vfio)
+	if !same {
+		return apart(d, of)
+	}
+	if a.Bus != 0 || a.base == 0 || a.slot >= 0 {
+		return nil
+	}
+	page := uint64(unix.Getpagesize())
+	first := uint64(a.base) &^ (page - 1)
+	inside := uint64(a.base) - first
+	bus, err := owner.mapDMA(first, roundUp(inside+a.size, page))
+	a.Bus = bus + inside
+	return err
+}
+
+func (d *vfio) mapDMA(address, size uint64) (uint64, error) {
+	iova, ok := iommu.allocate(size)
+	if !ok {
+		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": the IOMMU has no %x bytes of addresses left", size)}
+	}
+	m := vfioMap{argsz: 32, flags: vfioDMARead | vfioDMAWrite, vaddr: address, iova: iova, size: size}
+	_, err := ioctl(iommu.fd, vfioIOMMUMapDMA, &m)
+	switch err {
+	case nil:
+		d.mapped = append(d.mapped, vfioUnmap{argsz: 24, iova: iova, size: size})
+		return iova, nil
+	case unix.ENOMEM:
+		return 0, &Fault{Denied, d.identity.Name + fbs.Text(": %x bytes of host memory cannot be pinned: ENOMEM; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`)", size)}
+	}
+	return 0, failed("VFIO_IOMMU_MAP_DMA", d.address, err)
+}
+
+// Diagnose implements BusMaster. What the device tells of an access that the
+// IOMMU refuses is up to the device: a read ends in an abort that most note in
+// their status register, a write just vanishes. The IOMMU's driver writes both
+// to the kernel's log, without this function's name where the IOMMU is an SMMU:
+// any IOMMU fault there since the function was opened counts.
+func (d *vfio) Diagnose() Code {
+	code := d.function.Diagnose()
+	if code != OK || !d.masters || d.log < 0 {
+		return code
+	}
+	if !d.faultLogged() {
+		sleep(logDelay)
+	}
+	if d.faultLogged() {
+		return DMAFault
+	}
+	return OK
+}
+
+// logDelay is the time, in nanoseconds, that a fault may take to the log: the
+// driver writes it from a thread.
+const logDelay = 5_000_000
+
+// faultLogged reads the new records of the kernel's log, of which each read
+// gives one. EPIPE: some are lost.
+func (d *vfio) faultLogged() bool {
+	for {
+		n, err := system.read(d.log, d.record[:])
+		switch {
+		case err == unix.EPIPE:
+		case err != nil || n == 0:
+			return d.faulted
+		default:
+			d.faulted = d.faulted || tellsFault(d.record[:n])
+		}
+	}
+}
+
+// faultWords are what drivers of IOMMUs log (drivers/iommu of Linux 6.1:
+// arm-smmu-v3.c, arm-smmu.c, intel/dmar.c, amd/iommu.c).
+var faultWords = [...][2]string{{"smmu", "event"}, {"smmu", "fault"}, {"DMAR", "fault"}, {"AMD-Vi", "FAULT"}}
+
+func tellsFault(record []byte) bool {
+	for _, words := range &faultWords {
+		if contains(record, words[0]) && contains(record, words[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+func contains(data []byte, word string) bool {
+	for i := 0; i+len(word) <= len(data); i++ {
+		if string(data[i:i+len(word)]) == word {
+			return true
+		}
+	}
+	return false
+}
+
+// Close implements Device.
+func (d *vfio) Close() error {
+	err := d.rest()
+	for i := range d.mapped {
+		if e := control(iommu.fd, vfioIOMMUUnmapDMA, &d.mapped[i], "VFIO_IOMMU_UNMAP_DMA", d.address); err == nil {
+			err = e
+		}
+	}
+	d.mapped = nil
+	if e := d.unmap(); err == nil {
+		err = e
+	}
+	d.host.free()
+	closeAll(&d.log, &d.fd)
+	d.config.fd = -1
+	if d.group != nil {
+		iommu.leave(d.group)
+		d.group = nil
+	}
+	return err
+}
+
+// vfioGroup is functions that the IOMMU cannot tell apart.
+type vfioGroup struct {
+	number string
+	fd     int
+	users  int
+}
+
+// vfioSpace is the addresses that all functions of this process share, VFIO's
+// "container".
+type vfioSpace struct {
+	fd     int
+	groups []*vfioGroup
+	ranges []ioRange // ascending
+	page   uint64    // the least that the IOMMU maps
+	next   uint64    // the next address to give out
+}
+
+type ioRange struct{ first, last uint64 }
+
+var iommu = vfioSpace{fd: -1}
+
+// join opens a group, or gives it where it is open, and puts it into the space.
+func (s *vfioSpace) join(name, number string) (*vfioGroup, error) {
+	for _, g := range s.groups {
+		if g.number == number {
+			g.users++
+			return g, nil
+		}
+	}
+	g := &vfioGroup{number: number, users: 1}
+	var err error
+	if g.fd, err = openGroup(name, number); err != nil {
+		return nil, err
+	}
+	s.groups = append(s.groups, g)
+	if err := s.attach(name, g); err != nil {
+		s.leave(g)
+		return nil, err
+	}
+	return g, nil
+}
+
+func openGroup(name, number string) (fd int, err error) {
+	path := vfioFolder + number
+	fd, err = system.open(path, unix.O_RDWR)
+	switch err {
+	case nil:
+		return fd, nil
+	case unix.ENOENT:
+		return -1, &Fault{NoDevice, name + ": " + path + " does not exist; is devtmpfs mounted at /dev?"}
+	case unix.EBUSY:
+		return -1, &Fault{NoDevice, name + ": another program has " + path + " open; `fuser -v " + path + "` names it"}
+	}
+	return -1, failed("open", path, err)
+}
+
+// attach puts an open group into the space, which its first group creates.
+func (s *vfioSpace) attach(name string, g *vfioGroup) error {
+	status := vfioStatus{argsz: 8}
+	if err := control(g.fd, vfioGroupGetStatus, &status, "VFIO_GROUP_GET_STATUS", vfioFolder+g.number); err != nil {
+		return err
+	}
+	if status.flags&vfioGroupViable == 0 {
+		return &Fault{NoDevice, name + ": the IOMMU cannot tell the device from others that drivers have; hand all of `ls /sys/kernel/iommu_groups/" + g.number +
+			"/devices` to vfio-pci, or unbind them from their drivers"}
+	}
+	first := len(s.groups) == 1
+	if first {
+		if err := s.open(name); err != nil {
+			return err
+		}
+	}
+	fd := int32(s.fd)
+	if err := control(g.fd, vfioGroupSetContainer, &fd, "VFIO_GROUP_SET_CONTAINER", vfioFolder+g.number); err != nil {
+		return err
+	}
+	if first {
+		if err := s.setIOMMU(name); err != nil {
+			return err
+		}
+	}
+	return s.readRanges()
+}
+
+func (s *vfioSpace) open(name string) (err error) {
+	s.fd, err = system.open(vfioContainer, unix.O_RDWR)
+	switch err {
+	case nil:
+		return nil
+	case unix.ENOENT, unix.ENODEV:
+		return &Fault{NoDevice, name + ": " + vfioContainer + " does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?"}
+	}
+	return failed("open", vfioContainer, err)
+}
+
+func (s *vfioSpace) setIOMMU(name string) error {
+	kind := uintptr(vfioType1v2)
+	if has, _ := ioctlValue(s.fd, vfioCheckExtension, kind); has != 1 {
+		kind = vfioType1
+	}
+	if has, _ := ioctlValue(s.fd, vfioCheckExtension, kind); has != 1 {
+		return &Fault{NoDevice, name + ": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`"}
+	}
+	_, err := ioctlValue(s.fd, vfioSetIOMMU, kind)
+	switch err {
+	case nil:
+		s.next = iovaFirst
+		return nil
+	case unix.EPERM:
+		return &Fault{Denied, name + ": the interrupt controller does not keep the device's interrupts apart (GICv2 does not); " +
+			"where you trust the device, `echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`"}
+	}
+	return failed("VFIO_SET_IOMMU", vfioContainer, err)
+}
+
+// readRanges asks which addresses the IOMMU can map, which each group may make
+// fewer. A kernel before 5.4 does not say.
+func (s *vfioSpace) readRanges() error {
+	info := vfioIOMMU{argsz: vfioIOMMUSize}
+	if err := control(s.fd, vfioIOMMUGetInfo, &info, "VFIO_IOMMU_GET_INFO", vfioContainer); err != nil {
+		return err
+	}
+	s.page = max(info.pageSizes&-info.pageSizes, uint64(unix.Getpagesize()))
+	s.ranges = []ioRange{{0, ^uint64(0)}}
+	if info.flags&vfioIOMMUCaps == 0 {
+		return nil
+	}
+	outside := &Fault{Internal, vfioContainer + ": VFIO_IOMMU_GET_INFO gave a capability outside its buffer"}
+	caps := info.caps[:]
+	for at := uint64(info.capOffset); at != 0; {
+		start := at - (vfioIOMMUSize - uint64(len(caps)))
+		if start > uint64(len(caps))-vfioCapHeaderSize {
+			return outside
+		}
+		c := caps[start:]
+		if get(c[:2]) == vfioCapRanges {
+			s.ranges = s.ranges[:0]
+			list, count := c[vfioCapHeaderSize:], get(c[8:12])
+			if 16*count > uint64(len(list)) {
+				return outside
+			}
+			for ; count > 0; count-- {
+				s.ranges = append(s.ranges, ioRange{get(list[:8]), get(list[8:16])})
+				list = list[16:]
+			}
+		}
+		at = get(c[4:8])
+	}
+	return nil
+}
+
+// allocate gives the next free addresses, the same in every run. A page stays
+// free after each, so that running over the end of one is a fault.
+func (s *vfioSpace) allocate(size uint64) (iova uint64, ok bool) {
+	for _, r := range s.ranges {
+		start := roundUp(max(s.next, r.first), s.page)
+		if start <= r.last && size-1 <= r.last-start {
+			s.next = start + size + s.page
+			return start, true
+		}
+	}
+	return 0, false
+}
+
+// leave closes a group that nobody uses, and the space after the last group.
+func (s *vfioSpace) leave(g *vfioGroup) {
+	if g.users--; g.users > 0 {
+		return
+	}
+	_ = system.close(g.fd)
+	for i := range s.groups {
+		if s.groups[i] == g {
+			s.groups = append(s.groups[:i], s.groups[i+1:]...)
+			break
+		}
+	}
+	if len(s.groups) == 0 {
+		closeAll(&s.fd)
+		*s = vfioSpace{fd: -1}
+	}
+}

@@ -1,0 +1,621 @@
+package hal
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// fakeVFIO is a stand-in for VFIO and an IOMMU, strict about the order of calls
+// and the sizes of structs (drivers/vfio/vfio_main.c, vfio_iommu_type1.c,
+// pci/vfio_pci_core.c of Linux 6.1).
+type fakeVFIO struct {
+	*fakeKernel
+	functions map[string]*vfioFunction // by address
+	fds       map[int]*vfioFunction
+	attached  map[int]int // container by group
+	kind      uintptr     // of the IOMMU that was set, 0: none
+	has       map[uintptr]int
+	pageSizes uint64
+	caps      []byte // of VFIO_IOMMU_GET_INFO
+	dma       []vfioMap
+	hidden    bool // groups are not viable
+	resets    int
+}
+
+type vfioFunction struct {
+	group   string
+	file    string // holds all regions
+	flags   uint32 // of DEVICE_GET_INFO
+	regions [9]vfioRegion
+}
+
+func fakeVFIOKernel(t testing.TB) *fakeVFIO {
+	fakeSysfs(t)
+	k := &fakeVFIO{
+		fakeKernel: fakeSystem(t), functions: map[string]*vfioFunction{}, fds: map[int]*vfioFunction{}, attached: map[int]int{},
+		has: map[uintptr]int{vfioType1: 1, vfioType1v2: 1}, pageSizes: 0x40201000,
+		caps: ranges(ioRange{0, 0x7ffffff}, ioRange{0x8100000, 0xffff_ffff_ffff}), // as QEMU's virt machine has them
+	}
+	k.fakeKernel.ioctls = k.control
+	system = k
+	k.substitute(vfioContainer, "")
+	k.substitute(kernelLog, "")
+	t.Cleanup(func() {
+		if len(k.dma) > 0 || len(iommu.groups) > 0 || iommu.fd != -1 {
+			t.Errorf("left behind: %v, %+v", k.dma, iommu)
+		}
+	})
+	return k
+}
+
+// ranges is the chain of capabilities that VFIO_IOMMU_GET_INFO gives: one that
+// nobody knows, and the list of addresses.
+func ranges(list ...ioRange) []byte {
+	b := binary.LittleEndian.AppendUint16(nil, 99)
+	b = binary.LittleEndian.AppendUint16(b, 1)
+	b = binary.LittleEndian.AppendUint32(b, 24+8) // the next
+	b = binary.LittleEndian.AppendUint16(b, vfioCapRanges)
+	b = binary.LittleEndian.AppendUint16(b, 1)
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(list)))
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	for _, r := range list {
+		b = binary.LittleEndian.AppendUint64(b, r.first)
+		b = binary.LittleEndian.AppendUint64(b, r.last)
+	}
+	return b
+}
+
+// add puts a function that vfio-pci has into a group.
+func (k *fakeVFIO) add(f *fakeFunction, group string, bars map[int]uint64) *vfioFunction {
+	f.bind("vfio-pci")
+	f.link("iommu_group", group)
+	v := &vfioFunction{group: group, file: filepath.Join(k.t.TempDir(), "regions"), flags: 2}
+	for i := range v.regions {
+		v.regions[i] = vfioRegion{flags: 3, index: uint32(i), size: bars[i], offset: uint64(i+1) << 33}
+		if bars[i] > 0 {
+			v.regions[i].flags |= vfioRegionMMap
+		}
+	}
+	v.regions[vfioRegionConfig].size = 4096
+	if err := os.WriteFile(v.file, nil, 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := os.Truncate(v.file, 10<<33); err != nil {
+		k.t.Fatal(err)
+	}
+	k.functions[f.address] = v
+	if _, ok := k.paths[vfioFolder+group]; !ok {
+		k.substitute(vfioFolder+group, "")
+	}
+	v.patch(k.t, vfioRegionConfig, 0, f.at("config", 0, 64))
+	return v
+}
+
+func (v *vfioFunction) patch(t testing.TB, region int, offset uint64, b []byte) {
+	t.Helper()
+	file, err := os.OpenFile(v.file, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteAt(b, int64(v.regions[region].offset+offset)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (v *vfioFunction) at(t testing.TB, region int, offset uint64, n int) []byte {
+	t.Helper()
+	file, err := os.Open(v.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	b := make([]byte, n)
+	if _, err := file.ReadAt(b, int64(v.regions[region].offset+offset)); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// addVFIOEdu adds an edu with an I/O BAR, as vfio-pci leaves it: decoding off.
+func addVFIOEdu(k *fakeVFIO) (*fakeFunction, *vfioFunction) {
+	f := addEdu(k.t)
+	v := k.add(f, "7", map[int]uint64{0: mega, 3: 256})
+	v.patch(k.t, vfioRegionConfig, configCommand, []byte{0, 0})
+	v.patch(k.t, vfioRegionConfig, configBar0+12, []byte{1, 0xc0})
+	return f, v
+}
+
+func (f *fakeFunction) openVFIO() *vfio {
+	f.t.Helper()
+	d, err := Open("vfio:" + f.address)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { d.Close() })
+	return d.(*vfio)
+}
+
+func (k *fakeVFIO) open(path string, flags int) (int, error) {
+	if strings.HasPrefix(path, vfioFolder) && path != vfioContainer {
+		for _, other := range k.opened {
+			if other == path {
+				return -1, unix.EBUSY
+			}
+		}
+	}
+	return k.fakeKernel.open(path, flags)
+}
+
+func (k *fakeVFIO) close(fd int) error {
+	if k.opened[fd] == vfioContainer {
+		if len(k.attached) > 0 {
+			k.t.Errorf("the container is closed with groups in it")
+		}
+		k.kind, k.dma = 0, nil
+	}
+	delete(k.attached, fd)
+	return k.fakeKernel.close(fd)
+}
+
+func (k *fakeVFIO) control(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
+	path := k.opened[fd]
+	switch {
+	case path == vfioContainer:
+		return k.container(request, value, argument)
+	case strings.HasPrefix(path, vfioFolder):
+		return k.group(fd, path, request, argument)
+	case k.fds[fd] != nil:
+		return k.function(k.fds[fd], request, argument)
+	}
+	k.t.Errorf("ioctl %x on %q", request, path)
+	return -1, unix.ENOTTY
+}
+
+func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.Pointer) (int, error) {
+	switch request {
+	case vfioGroupGetStatus:
+		s := (*vfioStatus)(argument)
+		if s.argsz != 8 {
+			return -1, unix.EINVAL
+		}
+		if s.flags = vfioGroupViable; k.hidden {
+			s.flags = 0
+		}
+		return 0, nil
+	case vfioGroupSetContainer:
+		container := int(*(*int32)(argument))
+		if k.opened[container] != vfioContainer {
+			return -1, unix.EINVAL
+		}
+		k.attached[fd] = container
+		return 0, nil
+	case vfioGroupGetDevice:
+		bytes := unsafe.Slice((*byte)(argument), 13)
+		v := k.functions[string(bytes[:12])]
+		if k.attached[fd] == 0 || k.kind == 0 || v == nil || bytes[12] != 0 || vfioFolder+v.group != path {
+			return -1, unix.EINVAL
+		}
+		file, err := unix.Open(v.file, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		k.opened[file], k.fds[file] = "function "+string(bytes[:12]), v
+		return file, err
+	}
+	return -1, unix.ENOTTY
+}
+
+func (k *fakeVFIO) container(request, value uintptr, argument unsafe.Pointer) (int, error) {
+	switch request {
+	case vfioCheckExtension:
+		return k.has[value], nil
+	case vfioSetIOMMU:
+		if len(k.attached) == 0 || k.kind != 0 {
+			return -1, unix.EINVAL
+		}
+		k.kind = value
+		return 0, nil
+	case vfioIOMMUGetInfo:
+		i := (*vfioIOMMU)(argument)
+		if i.argsz != 4096 || k.kind == 0 {
+			return -1, unix.EINVAL
+		}
+		i.flags, i.pageSizes = 1, k.pageSizes
+		if k.caps != nil {
+			i.flags, i.capOffset = 3, 24
+			copy(i.caps[:], k.caps)
+		}
+		return 0, nil
+	case vfioIOMMUMapDMA:
+		return k.mapDMA((*vfioMap)(argument))
+	case vfioIOMMUUnmapDMA:
+		return k.unmapDMA((*vfioUnmap)(argument))
+	}
+	return -1, unix.ENOTTY
+}
+
+func (k *fakeVFIO) mapDMA(m *vfioMap) (int, error) {
+	page := k.pageSizes & -k.pageSizes
+	if m.argsz != 32 || m.flags != vfioDMARead|vfioDMAWrite || k.kind == 0 || m.size == 0 || (m.vaddr|m.iova|m.size)%min(page, 4096) != 0 {
+		return -1, unix.EINVAL
+	}
+	for _, other := range k.dma {
+		if m.iova < other.iova+other.size && other.iova < m.iova+m.size {
+			return -1, unix.EEXIST
+		}
+	}
+	k.journal = append(k.journal, "map")
+	k.dma = append(k.dma, *m)
+	return 0, nil
+}
+
+func (k *fakeVFIO) unmapDMA(u *vfioUnmap) (int, error) {
+	i := slices.IndexFunc(k.dma, func(m vfioMap) bool { return m.iova == u.iova && m.size == u.size })
+	if u.argsz != 24 || u.flags != 0 || i < 0 {
+		return -1, unix.EINVAL
+	}
+	k.journal = append(k.journal, "unmap")
+	k.dma = slices.Delete(k.dma, i, i+1)
+	return 0, nil
+}
+
+func (k *fakeVFIO) function(v *vfioFunction, request uintptr, argument unsafe.Pointer) (int, error) {
+	switch request {
+	case vfioDeviceGetInfo:
+		i := (*vfioInfo)(argument)
+		if i.argsz != 24 {
+			return -1, unix.EINVAL
+		}
+		*i = vfioInfo{argsz: 24, flags: v.flags, regions: 9, interrupts: 5}
+		return 0, nil
+	case vfioDeviceGetRegionInfo:
+		r := (*vfioRegion)(argument)
+		if r.argsz != 32 || r.index >= 9 {
+			return -1, unix.EINVAL
+		}
+		index := r.index
+		*r = v.regions[index]
+		r.argsz, r.index = 32, index
+		return 0, nil
+	case vfioDeviceReset:
+		if v.flags&vfioDeviceResets == 0 || argument != nil {
+			return -1, unix.EINVAL
+		}
+		k.resets++
+		v.patch(k.t, vfioRegionConfig, configCommand, []byte{0, 0})
+		return 0, nil
+	}
+	return -1, unix.ENOTTY
+}
+
+func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	f, v := addVFIOEdu(k)
+	v.flags |= vfioDeviceResets
+	for i, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11E8"} {
+		v.patch(t, vfioRegionConfig, configCommand, []byte{6, 0}) // left mastering
+		d, err := Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (Identity{Name: name, Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}}); d.Identity() != want {
+			t.Errorf("identity %+v", d.Identity())
+		}
+		if command := v.at(t, vfioRegionConfig, configCommand, 2); command[0] != 2 || k.resets != i+1 || k.kind != vfioType1v2 || !d.Alive() {
+			t.Errorf("command %x, %d resets, IOMMU of type %d, alive %v", command, k.resets, k.kind, d.Alive())
+		}
+		for range 2 {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if d.Alive() {
+			t.Error("alive after Close")
+		}
+	}
+	k.has[vfioType1v2] = 0
+	v.flags = 2
+	f.openVFIO()
+	if k.kind != vfioType1 || k.resets != 2 {
+		t.Errorf("IOMMU of type %d, %d resets", k.kind, k.resets)
+	}
+}
+
+func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	f, v := addVFIOEdu(k)
+	d := f.openVFIO()
+	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x12340, Size: 0x100, Flags: fbs.FlagWriteCombining})
+	a.Store(8, 4, 0xcafebabe)
+	if got := get(v.at(t, 0, 0x12348, 4)); got != 0xcafebabe || a.Bus != 0 || a.wc {
+		t.Errorf("the region holds %#x; bus address %#x, write-combining %v", got, a.Bus, a.wc)
+	}
+	config := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 4096})
+	if id, code := config.Load(0, 4); id != 0x11e81234 || code != OK {
+		t.Errorf("loaded %#x, %v", id, code)
+	}
+	if code := config.Store(0xffc, 4, 5); code != OK || get(v.at(t, vfioRegionConfig, 0xffc, 4)) != 5 {
+		t.Errorf("store: %v", code)
+	}
+	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 3, Size: 4})
+	wantFault(t, "I/O BAR", err, WrongDevice, "BAR 3 does not exist")
+	k.errors["mmap"] = unix.EINVAL
+	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
+	wantFault(t, "mmap", err, NoDevice, "mmap 0000:00:01.0 BAR 0: EINVAL")
+	d.regions[0].flags = 3
+	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
+	wantFault(t, "no mmap", err, NoDevice, "VFIO does not let BAR 0 be mapped")
+}
+
+func TestPointWorksThroughVFIO(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	f := addWormhole(t)
+	v := k.add(f, "3", map[int]uint64{0: 512 * mega})
+	d := f.openVFIO()
+	a := mustMap(t, d, tlb(mega, 5))
+	if code := d.Point(a, tile, 7*mega); code != OK {
+		t.Fatal(code)
+	}
+	a.Store(0, 4, 0xcafe)
+	if get(v.at(t, 0, 0x1fc00000+40, 8))&0xffff != 7 || get(v.at(t, 0, 5*mega, 4)) != 0xcafe {
+		t.Error("the store or the configuration is elsewhere")
+	}
+}
+
+func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	f, _ := addVFIOEdu(k)
+	for range 2 {
+		d := f.openVFIO()
+		for i, c := range []struct{ size, bus uint64 }{
+			{4096, 0x100000}, {1, 0x102000}, {0x6ff0000, 0x104000}, // a page is free after each
+			{0x80_0000, 0x7_0f5000}, {0x100_0000, 0x810_0000}, // not into the hole
+		} {
+			a := mustMap(t, d, host(c.size))
+			if m := k.dma[i]; a.Bus != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.base || m.size < c.size || m.size > c.size+4095 {
+				t.Errorf("window %d: bus address %#x, want %#x; mapped %+v", i, a.Bus, c.bus, m)
+			}
+		}
+		if err := d.Master(true); err != nil {
+			t.Fatal(err)
+		}
+		k.journal = nil
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if k.at("pwrite") > k.at("unmap") || k.at("unmap") > k.at("munmap") {
+			t.Errorf("calls %q", k.journal)
+		}
+	}
+}
+
+func TestAnIOMMUWithLittleIsUsedUp(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	f, _ := addVFIOEdu(k)
+	k.pageSizes = 0x10000
+	k.caps = ranges(ioRange{0x1000, 0x12ffff})
+	d := f.openVFIO()
+	for _, want := range []uint64{0x100000, 0x120000} {
+		if a := mustMap(t, d, host(1)); a.Bus != want {
+			t.Errorf("bus address %#x", a.Bus)
+		}
+	}
+	_, err := d.Map(host(1))
+	wantFault(t, "used up", err, NoDevice, "no 0x1000 bytes of addresses left")
+	d.Close()
+	k.caps = nil // a kernel before 5.4
+	d = f.openVFIO()
+	if a := mustMap(t, d, host(1)); a.Bus != 0x100000 {
+		t.Errorf("bus address %#x", a.Bus)
+	}
+}
+
+func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	f, _ := addVFIOEdu(k)
+	g := addFunction(t, "0000:02:00.0", 0x1e52, 0x401e, map[int]uint64{0: 512 * mega})
+	k.add(g, "8", map[int]uint64{0: 512 * mega})
+	h := addFunction(t, "0000:02:00.1", 0x1234, 0x1111, nil)
+	k.add(h, "8", nil)
+	d, of, same := f.openVFIO(), g.openVFIO(), h.openVFIO()
+	if same.group != of.group || len(iommu.groups) != 2 {
+		t.Errorf("%d groups", len(iommu.groups))
+	}
+	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1ff8, Size: 0x10})
+	for range 2 {
+		if err := d.Reach(a, of); err != nil || a.Bus != 0x100ff8 {
+			t.Errorf("bus address %#x, %v", a.Bus, err)
+		}
+	}
+	if len(k.dma) != 1 || k.dma[0].size != 0x2000 || uintptr(k.dma[0].vaddr) != a.base-0xff8 {
+		t.Errorf("mapped %+v", k.dma)
+	}
+	own, config, moving := mustMap(t, d, host(1)), mustMap(t, of, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}), mustMap(t, of, tlb(mega, 0))
+	for _, w := range []*Aperture{own, config, moving} {
+		if err := d.Reach(w, of); err != nil {
+			t.Error(err)
+		}
+	}
+	if own.Bus != 0x103000 || config.Bus != 0 || moving.Bus != 0 {
+		t.Errorf("bus addresses %#x %#x %#x", own.Bus, config.Bus, moving.Bus)
+	}
+	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "cannot reach memory of mock:still")
+	of.Close() // its window is no longer mapped, and its group is still in use
+	if len(k.dma) != 1 || len(iommu.groups) != 2 {
+		t.Errorf("mapped %+v, %d groups", k.dma, len(iommu.groups))
+	}
+	same.Close()
+	if len(iommu.groups) != 1 {
+		t.Errorf("%d groups", len(iommu.groups))
+	}
+}
+
+func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
+	for what, c := range map[string]struct {
+		spoil func(k *fakeVFIO, f *fakeFunction, v *vfioFunction)
+		code  Code
+		words []string
+	}{
+		"no such device": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { os.RemoveAll(f.folder) }, NoDevice, []string{"lists what is there"}},
+		"no ids":         {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("device") }, NoDevice, []string{"device: ENOENT"}},
+		"no driver": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("driver") }, NoDevice, []string{"no driver has the device",
+			"`modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/0000:00:01.0/driver_override; echo 0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`", "EINVAL", "no IOMMU", "pci:0000:00:01.0"}},
+		"another driver": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("driver"); f.bind("nvme") }, NoDevice,
+			[]string{"the kernel driver nvme has the device", "driver_override; echo 0000:00:01.0 > /sys/bus/pci/drivers/nvme/unbind; echo 0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`"}},
+		"no IOMMU":     {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("iommu_group") }, NoDevice, []string{"no IOMMU is on", "pci:0000:00:01.0"}},
+		"no group":     {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { delete(k.paths, "/dev/vfio/7") }, NoDevice, []string{"/dev/vfio/7 does not exist", "devtmpfs"}},
+		"group in use": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open /dev/vfio/7"] = unix.EBUSY }, NoDevice, []string{"another program", "fuser -v /dev/vfio/7"}},
+		"group denied": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open /dev/vfio/7"] = unix.EACCES }, Denied, []string{"open /dev/vfio/7: EACCES", "run as root"}},
+		"not viable": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.hidden = true }, NoDevice,
+			[]string{"cannot tell the device from others", "ls /sys/kernel/iommu_groups/7/devices"}},
+		"no status":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b67"] = unix.ENOTTY }, NoDevice, []string{"VFIO_GROUP_GET_STATUS", "ENOTTY"}},
+		"no container":        {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { delete(k.paths, vfioContainer) }, NoDevice, []string{"/dev/vfio/vfio does not exist", "modprobe"}},
+		"no module":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.ENODEV }, NoDevice, []string{"modprobe vfio_iommu_type1"}},
+		"container denied":    {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.EPERM }, Denied, []string{"open /dev/vfio/vfio"}},
+		"group not attached":  {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b68"] = unix.EINVAL }, NoDevice, []string{"VFIO_GROUP_SET_CONTAINER /dev/vfio/7: EINVAL"}},
+		"another IOMMU":       {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { clear(k.has) }, NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"}},
+		"GICv2":               {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.EPERM }, Denied, []string{"GICv2", "allow_unsafe_interrupts"}},
+		"IOMMU not set":       {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.ENODEV }, NoDevice, []string{"VFIO_SET_IOMMU", "ENODEV"}},
+		"no ranges":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b70"] = unix.EFAULT }, NoDevice, []string{"VFIO_IOMMU_GET_INFO", "EFAULT"}},
+		"capability far away": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.caps = []byte{9, 0, 1, 0, 0, 0x10, 0, 0} }, Internal, []string{"outside its buffer"}},
+		"capability in front": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.caps = []byte{9, 0, 1, 0, 8, 0, 0, 0} }, Internal, []string{"outside its buffer"}},
+		"ranges cut off": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) {
+			k.caps = []byte{1, 0, 1, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0}
+		}, Internal,
+			[]string{"outside its buffer"}},
+		"no function": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6a"] = unix.ENODEV }, NoDevice, []string{"VFIO_GROUP_GET_DEVICE_FD", "ENODEV"}},
+		"no info":     {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6b"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_GET_INFO"}},
+		"no reset":    {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) { v.flags = 3; k.errors["ioctl 3b6f"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_RESET"}},
+		"no regions":  {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6c"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_GET_REGION_INFO"}},
+		"all ones": {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) {
+			v.patch(k.t, vfioRegionConfig, 0, []byte(strings.Repeat("\xff", 64)))
+			k.writes = func(int, []byte, int64) bool { return true }
+		}, DeviceGone, []string{"all ones"}},
+		"decoding off": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) {
+			k.writes = func(int, []byte, int64) bool { return true }
+		}, NoDevice, []string{"memory decoding stays off"}},
+		"config denied": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) {
+			k.errors["pread function 0000:00:01.0"] = unix.EIO
+		}, IO, []string{"configuration space cannot be read"}},
+		"stays master": {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) {
+			v.patch(k.t, vfioRegionConfig, configCommand, []byte{6})
+			k.writes = func(int, []byte, int64) bool { return true }
+		}, Internal, []string{"bus mastering stays on"}},
+	} {
+		k := fakeVFIOKernel(t)
+		f, v := addVFIOEdu(k)
+		c.spoil(k, f, v)
+		_, err := Open("vfio:0000:00:01.0")
+		wantFault(t, what, err, c.code, c.words...)
+		if len(k.opened) > 0 || len(iommu.groups) > 0 {
+			t.Errorf("%s: still open: %v, %+v", what, k.opened, iommu)
+		}
+	}
+}
+
+// One failing ioctl at a time of those that are called more than once.
+func TestASecondRegionThatIsMissingIsAFault(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	addVFIOEdu(k)
+	calls := 0
+	k.fakeKernel.ioctls = func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
+		if request == vfioDeviceGetRegionInfo {
+			if calls++; calls == 2 {
+				return -1, unix.EINVAL
+			}
+		}
+		return k.control(fd, request, value, argument)
+	}
+	_, err := Open("vfio:0000:00:01.0")
+	wantFault(t, "second region", err, NoDevice, "VFIO_DEVICE_GET_REGION_INFO")
+}
+
+func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	f, _ := addVFIOEdu(k)
+	d := f.openVFIO()
+	for errno, c := range map[unix.Errno]struct {
+		code  Code
+		words string
+	}{unix.ENOMEM: {Denied, "ulimit -l"}, unix.ENOSPC: {NoDevice, "VFIO_IOMMU_MAP_DMA 0000:00:01.0: ENOSPC"}} {
+		k.errors["ioctl 3b71"] = errno
+		_, err := d.Map(host(4096))
+		wantFault(t, errno.Error(), err, c.code, c.words)
+	}
+	k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.ENOMEM
+	_, err := d.Map(host(hugePage))
+	wantFault(t, "no memory", err, Denied, "cannot be locked")
+	clear(k.errors)
+	mustMap(t, d, host(1))
+	k.errors["ioctl 3b72"] = unix.EINVAL
+	wantFault(t, "unmap", d.Close(), NoDevice, "VFIO_IOMMU_UNMAP_DMA")
+	clear(k.errors)
+}
+
+// Lines of the kernel's log as drivers of IOMMUs write them.
+func TestAnIOMMUFaultInTheKernelsLogIsADMAFault(t *testing.T) {
+	const before = "6,264,2841731,-;arm-smmu-v3 9050000.smmuv3: event 0x10 received:\n"
+	for line, want := range map[string]Code{
+		before: DMAFault,
+		"4,1,1,-;arm-smmu 2b400000.iommu: Unhandled context fault: fsr=0x402, iova=0x00101000\n":                DMAFault,
+		"3,1,1,-;DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x101000 [fault reason 0x05]\n": DMAFault,
+		"3,1,1,-;vfio-pci 0000:00:02.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x000a address=0x101000]\n":  DMAFault,
+		"6,1,1,-;arm-smmu-v3 9050000.smmuv3: allocated 32768 entries for cmdq\n":                                OK,
+		"6,1,1,-;Bluetooth: event 0x10\n": OK,
+		"":                                OK,
+	} {
+		k := fakeVFIOKernel(t)
+		f, _ := addVFIOEdu(k)
+		log := k.substitute(kernelLog, before)
+		d := f.openVFIO()
+		if err := os.WriteFile(log, []byte(before+line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code := d.Diagnose(); code != OK {
+			t.Errorf("%q, not a master: %v", line, code)
+		}
+		if err := d.Master(true); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			k.reads = []error{unix.EPIPE} // older records are lost
+			if code := d.Diagnose(); code != want {
+				t.Errorf("%q: %v, want %v", line, code, want)
+			}
+		}
+		system = linux{}
+		if n := testing.AllocsPerRun(10, func() { d.Diagnose() }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+		system = k
+		d.Close()
+	}
+}
+
+// A user who may not read the log gets what the device tells.
+func TestVFIOWorksWithoutTheKernelsLog(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	f, v := addVFIOEdu(k)
+	k.errors["open "+kernelLog] = unix.EPERM
+	d := f.openVFIO()
+	if err := d.Master(true); err != nil {
+		t.Fatal(err)
+	}
+	if code := d.Diagnose(); code != OK {
+		t.Error(code)
+	}
+	d.stale = 0
+	v.patch(t, vfioRegionConfig, configStatus, []byte{0, 0x20})
+	if code := d.Diagnose(); code != DMAFault {
+		t.Error(code)
+	}
+}
