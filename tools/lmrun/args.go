@@ -12,9 +12,11 @@ const usage = `lmrun replays a Light Metal binary on a device.
 
 usage: lmrun [flags] IMAGE.lmb
 
-  -device DEVICE      pci:VVVV:DDDD or pci:DDDD:BB:DD.F; once for each target of the
-                      image, in order; default: by the PCI ids in the image
+  -device DEVICE      pci:VVVV:DDDD or pci:DDDD:BB:DD.F (sysfs), vfio: and one of these (behind
+                      an IOMMU), tt:/dev/tenstorrent/N; once for each target of the image, in
+                      order; default: pci: and the PCI ids in the image
   -sequence NAME      sequence to run; default: main
+  -before NAME        sequence to run once before the first run, -after NAME after the last
   -input NAME=FILE    raw bytes of an input tensor; default: what was recorded. A pipe gives
                       each run its own, until it ends; so does ring:FILE, in shared memory
   -output NAME=FILE   where to write an output tensor, raw bytes: a file after the last run,
@@ -25,6 +27,8 @@ usage: lmrun [flags] IMAGE.lmb
                       it is stopped, after a failure it resets the machine
   -window N           hardware window to use for every TLB window
   -seal               forbid every system call that could allocate, map or open` + keyUsage + `
+  -check              only verify the image, and touch no device
+  -config FILE        images and their flags from a file, one "name value" a line
   -json               one JSON object on standard output, on failure too
   -help               this text
 
@@ -39,6 +43,8 @@ type options struct {
 	image    string
 	devices  []string
 	sequence string
+	before   string // empty: none
+	after    string
 	inputs   []binding
 	outputs  []binding
 	loop     uint64 // 0: forever
@@ -47,6 +53,7 @@ type options struct {
 	key      string
 	window   int // runtime.AnySlot: the choice of image and device
 	seal     bool
+	check    bool
 	json     bool
 	help     bool
 }
@@ -94,6 +101,8 @@ func (o *options) toggle(name string) bool {
 	switch name {
 	case "seal":
 		o.seal = true
+	case "check":
+		o.check = true
 	case "json":
 		o.json = true
 	case "help", "h":
@@ -110,6 +119,10 @@ func (o *options) set(name, value string) error {
 		o.devices = append(o.devices, value)
 	case "sequence":
 		o.sequence = value
+	case "before":
+		o.before = value
+	case "after":
+		o.after = value
 	case "input", "output":
 		tensor, path, ok := strings.Cut(value, "=")
 		if !ok || tensor == "" || path == "" {

@@ -36,11 +36,25 @@ bad:
   expect.4 m+0x0 == 0x1
 slow:
   delay 1ms
+begin:
+  write.4 m+0x0 0x1
+finish:
+  expect.4 m+0x0 == 0x1
+  write.4 m+0x0 0x2
+again:
+  expect.4 m+0x0 == 0x2
+safe:
+  write.4 m+0x0 0x5afe
 `
 
 const frameBytes, resultBytes = 16, 20
 
 func loaded(t *testing.T) *runtime.Replay {
+	t.Helper()
+	return loadedOn(t, mock.New(&boards.Ivshmem))
+}
+
+func loadedOn(t *testing.T, device hal.Device) *runtime.Replay {
 	t.Helper()
 	image, err := listing.Parse("adder.lms", []byte(adder), nil)
 	if err != nil {
@@ -54,7 +68,7 @@ func loaded(t *testing.T) *runtime.Replay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := runtime.Load(view, runtime.AnySlot, mock.New(&boards.Ivshmem))
+	r, err := runtime.Load(view, runtime.AnySlot, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +102,56 @@ func frameRuns(t *testing.T, line string) outcome {
 		}
 	}
 	return end
+}
+
+func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
+	in := filepath.Join(t.TempDir(), "a")
+	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
+	if end := frameRuns(t, "-before begin -sequence main -loop 3 -after finish -input a="+in); end.err != nil || end.result.Code != hal.OK || end.runs != 3 {
+		t.Errorf("%+v", end)
+	}
+	// finish fails without begin, and a failure before leaves no runs.
+	end := frameRuns(t, "-after finish -input a="+in)
+	if end.result.Code != hal.ExpectFailed || end.runs != 1 || !strings.Contains(end.place, "of finish") {
+		t.Errorf("%+v", end)
+	}
+	end = frameRuns(t, "-before finish -input a="+in)
+	if end.result.Code != hal.ExpectFailed || end.runs != 0 || !end.result.SafeRan {
+		t.Errorf("%+v", end)
+	}
+	for _, flag := range []string{"-before", "-after", "-sequence"} {
+		if end := frameRuns(t, flag+" none -input a="+in); hal.CodeOf(end.err) != hal.Usage || !strings.Contains(end.err.Error(), "no sequence none") {
+			t.Errorf("%s: %+v", flag, end)
+		}
+	}
+}
+
+// master is a device that finds out late that its DMA went nowhere.
+type master struct {
+	waiter
+	state hal.Code
+}
+
+func (m *master) Reach(*hal.Aperture, hal.Device) error { return nil }
+func (m *master) Diagnose() hal.Code                    { return m.state }
+func (m *master) Master(bool) error                     { return nil }
+
+func TestDeviceThatDidNotReachMemoryIsAFailureThoughNoCommandSawIt(t *testing.T) {
+	device := &master{waiter: waiter{mock.New(&boards.Ivshmem)}, state: hal.DMAFault}
+	o, err := parse([]string{"-sequence", "begin", "x.lmb"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := loadedOn(t, device)
+	r.Input(0)
+	f, err := prepareFrames(r, o, device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := f.loop(1)
+	if end.result.Code != hal.DMAFault || !end.result.SafeRan || reason(end) != "DMA fault: after the last run; sequence safe: done" {
+		t.Errorf("%+v: %s", end, reason(end))
+	}
 }
 
 // frameData are n inputs, each unlike the others, and the results they give.
@@ -347,7 +411,7 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 		t.Errorf("%+v", end)
 	}
 	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
-	if end.result.Code != hal.FrameLate || end.runs != 0 || reason(end) != "run took longer than its limit: command 6 (number 0 of slow)" {
+	if end.result.Code != hal.FrameLate || end.runs != 0 || reason(end) != "run took longer than its limit: command 6 (number 0 of slow); sequence safe: done" {
 		t.Errorf("%+v, %s", end, reason(end))
 	}
 }

@@ -19,7 +19,12 @@ func main() {
 	if err != nil {
 		unix.Exit(report(options{}, outcome{err: err}))
 	}
-	o, err := parse(args[1:])
+	path, rest := configured(args[1:])
+	if path != "" {
+		exit, _, _ := supervise(path, rest)
+		unix.Exit(exit)
+	}
+	o, err := parse(rest)
 	switch {
 	case o.help:
 		print(1, usage)
@@ -42,6 +47,7 @@ func arguments() ([]string, error) {
 
 // outcome is how a whole invocation ended, with what there is to tell.
 type outcome struct {
+	sealed bool
 	err    error          // before the first run, or writing outputs
 	result runtime.Result // of the last run
 	runs   uint64         // completed
@@ -66,10 +72,26 @@ func replay(o options) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
+	if o.check {
+		return outcome{}
+	}
 	devices, err := open(o, view)
 	if err != nil {
 		return outcome{err: err}
 	}
+	end := replayOn(devices, view, o)
+	if end.sealed {
+		return end // and its end gives the devices back
+	}
+	for _, device := range devices {
+		if err := device.Close(); end.err == nil && end.result.Code == hal.OK {
+			end.err = err
+		}
+	}
+	return end
+}
+
+func replayOn(devices []hal.Device, view *fbs.View, o options) outcome {
 	r, err := runtime.Load(view, o.window, devices...)
 	if err != nil {
 		return outcome{err: err}
@@ -81,12 +103,18 @@ func replay(o options) outcome {
 	if err := r.Freeze(); err != nil {
 		return outcome{err: err}
 	}
-	if o.seal {
-		if err := runtime.Seal(); err != nil {
-			return outcome{err: err}
-		}
+	if !o.seal {
+		return f.loop(o.loop)
 	}
-	return f.loop(o.loop)
+	if err := runtime.Seal(); err != nil {
+		return outcome{err: err}
+	}
+	end := f.loop(o.loop)
+	end.sealed = true
+	if err := r.Rest(); end.err == nil && end.result.Code == hal.OK {
+		end.err = err
+	}
+	return end
 }
 
 // open opens one device for each target of the image.

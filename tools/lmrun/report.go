@@ -24,6 +24,9 @@ func report(o options, end outcome) int {
 }
 
 func timing(end outcome) string {
+	if end.runs == 0 {
+		return ", verified only"
+	}
 	mean := micros(end.total / int64(end.runs))
 	if end.runs == 1 {
 		return ", " + mean + " us"
@@ -38,7 +41,10 @@ func reason(end outcome) string {
 	}
 	text := end.result.Code.Error() + ": " + end.place
 	switch end.result.Code {
-	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed, hal.DeviceGone:
+	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed, hal.DeviceGone, hal.DMAFault, hal.MasterOff:
+		if end.result.Got|end.result.Want|end.result.Mask == 0 {
+			break // nothing was looked at
+		}
 		text += ": got " + hex(end.result.Got) + ", wanted " + hex(end.result.Want) + " under mask " + hex(end.result.Mask)
 	case hal.InputMissing:
 		text = end.result.Code.Error() + ": an input without recorded data needs -input NAME=FILE"

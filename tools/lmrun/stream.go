@@ -44,8 +44,12 @@ func openStreams(r *runtime.Replay, bindings []binding, role gen.Role, clock hal
 		if err != nil {
 			return nil, err
 		}
-		if role == gen.RoleInput && s.fd >= 0 && !s.pipe {
-			if err := s.readFile(r.Input(s.tensor)); err != nil {
+		if role == gen.RoleOutput {
+			continue
+		}
+		data := r.Input(s.tensor) // also of a pipe, which a sequence before the first run need not wait for
+		if s.ring == nil && !s.pipe {
+			if err := s.readFile(data); err != nil {
 				return nil, err
 			}
 		}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"lightmetal/boards/hosts"
+)
+
+// commandLine is the kernel's. After a panic it resets, since nobody reads it.
+func (r *request) commandLine() string {
+	line := "panic=10"
+	if r.board.Console.Known() {
+		line = "console=" + r.board.Console.Value + " " + line
+	}
+	return strings.TrimSpace(line + " " + r.append)
+}
+
+// writeBoot writes what the board's boot loader reads beside the initramfs.
+func (r *request) writeBoot() error {
+	for name, host := range map[string]string{"Image": r.kernel, "board.dtb": r.dtb} {
+		if host == "" {
+			continue
+		}
+		data, err := os.ReadFile(host)
+		if err != nil {
+			return err
+		}
+		if err := r.write(name, data, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := r.write("cmdline.txt", []byte(r.commandLine()+"\n"), 0o644); err != nil {
+		return err
+	}
+	switch r.board.Boot.Value {
+	case hosts.FIT:
+		return r.writeFIT()
+	case hosts.UEFI:
+		// Run by the UEFI shell where nothing else boots (UEFI Shell 2.2, 3.3).
+		// The kernel's EFI stub takes initrd= (Linux, Documentation/admin-guide/efi-stub.rst).
+		return r.write("startup.nsh", []byte("Image "+r.commandLine()+" initrd=\\"+initramfsGz+"\r\n"), 0o644)
+	}
+	if strings.HasPrefix(r.board.DeviceTree.Value, "broadcom/") {
+		// The firmware's own configuration, for its first partition
+		// (raspberrypi/documentation, computers/config_txt/boot.adoc).
+		return r.write("config.txt", []byte("arm_64bit=1\nkernel=Image\ninitramfs "+initramfsGz+" followkernel\n"), 0o644)
+	}
+	return nil
+}
+
+// fit is a flattened image tree (U-Boot, doc/usage/fit/source_file_format.rst):
+// kernel, device tree and initramfs in one file, each with its digest.
+const fit = `/dts-v1/;
+
+/ {
+	description = "lightmetal on %[1]s";
+	#address-cells = <1>;
+
+	images {
+		kernel {
+			description = "Linux";
+			data = /incbin/("Image");
+			type = "kernel";
+			arch = "arm64";
+			os = "linux";
+			compression = "none";
+			load = <%[2]s>;
+			entry = <%[2]s>;
+			hash-1 { algo = "sha256"; };
+		};
+		fdt {
+			description = "%[3]s";
+			data = /incbin/("board.dtb");
+			type = "flat_dt";
+			arch = "arm64";
+			compression = "none";
+			hash-1 { algo = "sha256"; };
+		};
+		ramdisk {
+			description = "lmrun, images, configuration";
+			data = /incbin/("initramfs.cpio.gz");
+			type = "ramdisk";
+			arch = "arm64";
+			os = "linux";
+			compression = "none";
+			hash-1 { algo = "sha256"; };
+		};
+	};
+
+	configurations {
+		default = "lightmetal";
+		lightmetal {
+			description = "lightmetal on %[1]s";
+			kernel = "kernel";
+			fdt = "fdt";
+			ramdisk = "ramdisk";
+		};
+	};
+};
+`
+
+// writeFIT writes the source of the tree, and the tree where kernel and device
+// tree are given. U-Boot passes its variable bootargs to the kernel.
+func (r *request) writeFIT() error {
+	load := r.load
+	if load == "" && r.board.LoadAddress.Known() {
+		load = fmt.Sprintf("%#x", r.board.LoadAddress.Value)
+	}
+	if _, err := strconv.ParseUint(load, 0, 32); err != nil {
+		return fmt.Errorf("%w: -load takes the address of the kernel on %s, as its U-Boot's kernel_addr_r, not %q", errUsage, r.board.Name, load)
+	}
+	if err := r.write("image.its", fmt.Appendf(nil, fit, r.board.Title, load, r.board.DeviceTree.Value), 0o644); err != nil {
+		return err
+	}
+	if r.kernel == "" || r.dtb == "" {
+		return nil
+	}
+	created, err := sourceDate()
+	if err != nil {
+		return err
+	}
+	mkimage := exec.Command("mkimage", "-f", "image.its", "image.itb")
+	mkimage.Dir, mkimage.Env = r.out, append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", created.Unix()))
+	if text, err := mkimage.CombinedOutput(); err != nil {
+		return fmt.Errorf("mkimage of u-boot-tools: %w\n%s", err, text)
+	}
+	return os.Chmod(filepath.Join(r.out, "image.itb"), 0o644)
+}

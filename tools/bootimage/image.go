@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"lightmetal/tools/bootimage/initramfs"
+	"lightmetal/tools/bootimage/sbom"
+)
+
+// Names in the folder of the result.
+const (
+	rootFolder  = "root" // all that is in the initramfs
+	initramfsGz = "initramfs.cpio.gz"
+	configName  = "lmrun.conf"
+)
+
+// make writes the whole folder anew.
+func (r *request) make(out io.Writer) error {
+	files, err := r.files()
+	if err != nil {
+		return err
+	}
+	if err := r.clear(); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := r.write(rootFolder+f.Path, f.Data, fs.FileMode(f.Mode)); err != nil {
+			return err
+		}
+	}
+	if err := r.verify(files); err != nil {
+		return err
+	}
+	var archive, packed bytes.Buffer
+	if err := initramfs.Pack(&archive, files); err != nil {
+		return err
+	}
+	if err := initramfs.Gzip(&packed, archive.Bytes()); err != nil {
+		return err
+	}
+	if err := r.write(initramfsGz, packed.Bytes(), 0o644); err != nil {
+		return err
+	}
+	if err := r.writeBoot(); err != nil {
+		return err
+	}
+	if err := r.describe(files); err != nil {
+		return err
+	}
+	return r.list(out)
+}
+
+// clear removes an earlier result, and nothing else.
+func (r *request) clear() error {
+	entries, err := os.ReadDir(r.out)
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(r.out, rootFolder, configName)); err != nil && len(entries) > 0 {
+		return fmt.Errorf("%s holds something else than a boot image", r.out)
+	}
+	return os.RemoveAll(r.out)
+}
+
+// files are those of the initramfs.
+func (r *request) files() ([]initramfs.File, error) {
+	var files []initramfs.File
+	add := func(host, guest string, mode uint32) error {
+		data, err := os.ReadFile(host)
+		files = append(files, initramfs.File{Path: guest, Mode: mode, Data: data})
+		return err
+	}
+	if err := add(r.lmrun, "/init", 0o755); err != nil {
+		return nil, err
+	}
+	for _, image := range r.images {
+		if err := add(image, "/"+filepath.Base(image), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range r.adds {
+		host, guest, given := strings.Cut(text, "=")
+		if !given {
+			guest = "/" + filepath.Base(host)
+		}
+		if err := add(host, guest, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	config, err := r.configuration()
+	files = append(files, initramfs.File{Path: "/" + configName, Mode: 0o644, Data: config})
+	return files, err
+}
+
+// configuration is the user's, or one made of flags.
+func (r *request) configuration() ([]byte, error) {
+	if r.config != "" {
+		return os.ReadFile(r.config)
+	}
+	text := "# What lmrun does as process 1: one \"name value\" a line.\n"
+	for _, line := range r.machine {
+		text += line + "\n"
+	}
+	for _, image := range r.images {
+		text += "\nimage /" + filepath.Base(image) + "\n"
+		for _, line := range r.settings {
+			text += line + "\n"
+		}
+	}
+	return []byte(text), nil
+}
+
+// verify has lmrun read the configuration and verify the images, as the board
+// will.
+func (r *request) verify(files []initramfs.File) error {
+	root, err := filepath.Abs(filepath.Join(r.out, rootFolder))
+	if err != nil {
+		return err
+	}
+	config, err := os.ReadFile(filepath.Join(root, configName))
+	if err != nil {
+		return err
+	}
+	here, err := r.onHost(string(config), root, files)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bootimage-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, configName)
+	if err := os.WriteFile(path, []byte(here), 0o644); err != nil {
+		return err
+	}
+	if text, err := exec.Command(r.verifier, "-config", path, "-check").CombinedOutput(); err != nil {
+		return fmt.Errorf("the board would refuse this: %w\n%s", err, strings.ReplaceAll(string(text), dir+"/", ""))
+	}
+	return nil
+}
+
+// onHost gives a configuration whose paths of images and keys lead to the
+// staged files. For an image that the board finds on a file system it mounts,
+// and which is not here, the first one stands in, without its key.
+func (r *request) onHost(config, root string, files []initramfs.File) (string, error) {
+	standIn := root + "/" + filepath.Base(r.images[0])
+	lines, mounts, named, mounted := strings.Split(config, "\n"), []string{}, map[string]bool{}, false
+	for i, line := range lines {
+		name, value, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(line), "\t", " "), " ")
+		if fields := strings.Fields(value); name == "mount" && len(fields) > 1 {
+			mounts = append(mounts, strings.TrimSuffix(fields[1], "/")+"/")
+		}
+		if name != "image" && name != "key" {
+			continue
+		}
+		path := filepath.Join("/", strings.TrimSpace(value))
+		packed := slices.ContainsFunc(files, func(f initramfs.File) bool { return f.Path == path })
+		below := slices.ContainsFunc(mounts, func(m string) bool { return strings.HasPrefix(path, m) })
+		if !packed && !below {
+			return "", fmt.Errorf("%s:%d: %s is not in the boot image, and not below a mount", configName, i+1, path)
+		}
+		lines[i] = name + " " + root + path
+		switch {
+		case name == "image":
+			named[path], mounted = true, !packed
+			if mounted {
+				lines[i] = "image " + standIn
+			}
+		case mounted || !packed:
+			lines[i] = ""
+		}
+	}
+	for _, image := range r.images {
+		if !named["/"+filepath.Base(image)] {
+			return "", fmt.Errorf("%s: no line of the configuration says `image /%s`", image, filepath.Base(image))
+		}
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// describe writes the list of what is inside, and the digests.
+func (r *request) describe(files []initramfs.File) error {
+	var listed []sbom.File
+	for _, f := range files {
+		listed = append(listed, sbom.File{Path: rootFolder + f.Path, Data: f.Data})
+	}
+	created, err := sourceDate()
+	if err != nil {
+		return err
+	}
+	text, err := sbom.Document("lightmetal-image-"+r.board.Name, created, listed)
+	if err != nil {
+		return err
+	}
+	if err := r.write("sbom.spdx.json", text, 0o644); err != nil {
+		return err
+	}
+	var sums strings.Builder
+	err = filepath.WalkDir(r.out, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		name, _ := filepath.Rel(r.out, path)
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(data), name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.write("SHA256SUMS", []byte(sums.String()), 0o644)
+}
+
+func (r *request) list(out io.Writer) error {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s, for %s (%s):\n", r.out, r.board.Title, r.board.Boot.Value)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && !e.IsDir() {
+			fmt.Fprintf(out, "  %-18s %9d\n", e.Name(), info.Size())
+		}
+	}
+	if r.kernel == "" {
+		fmt.Fprintln(out, "No -kernel was given: the kernel, and its device tree, are yours to put beside it.")
+	}
+	return nil
+}
+
+// write writes a file of the result. Its mode does not depend on the umask.
+func (r *request) write(name string, data []byte, mode fs.FileMode) error {
+	path := filepath.Join(r.out, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, data, mode); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}

@@ -1,0 +1,88 @@
+// Package initramfs packs files into the archive that Linux unpacks as its
+// first root: cpio, format "newc" (Linux, Documentation/driver-api/
+// early-userspace/buffer-format.rst). Equal files give equal bytes: sorted
+// names, numbered inodes, no times, owner 0.
+package initramfs
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cavaliergopher/cpio"
+)
+
+// File is a regular file, or a folder where Path ends in a slash. The folders
+// above a file need not be named.
+type File struct {
+	Path string // absolute
+	Mode uint32 // permissions
+	Data []byte
+}
+
+// Pack writes an archive of the files. A path that is not absolute and clean,
+// or stands there twice, is an error.
+func Pack(w io.Writer, files []File) error {
+	archive := cpio.NewWriter(w)
+	entries, err := withFolders(files)
+	if err != nil {
+		return err
+	}
+	for _, f := range entries {
+		header := &cpio.Header{Name: strings.Trim(f.Path, "/"), Mode: cpio.TypeReg | cpio.FileMode(f.Mode), Size: int64(len(f.Data)), Links: 1}
+		if strings.HasSuffix(f.Path, "/") {
+			header.Mode, header.Links = cpio.TypeDir|0o755, 2
+		}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := archive.Write(f.Data); err != nil {
+			return err
+		}
+	}
+	return archive.Close()
+}
+
+// Gzip compresses an archive, without name and time.
+func Gzip(w io.Writer, archive []byte) error {
+	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := z.Write(archive); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// withFolders gives the files in order, each after the folders it lies in.
+func withFolders(files []File) ([]File, error) {
+	seen := map[string]bool{"/": true}
+	var all []File
+	add := func(f File) { seen[f.Path] = true; all = append(all, f) }
+	for _, f := range files {
+		clean := strings.TrimSuffix(f.Path, "/")
+		if !strings.HasPrefix(f.Path, "/") || clean == "" || path.Clean(clean) != clean {
+			return nil, fmt.Errorf("%q is not the path of a file in an initramfs", f.Path)
+		}
+		if seen[clean] || seen[clean+"/"] && clean == f.Path {
+			return nil, fmt.Errorf("%s stands there twice", f.Path)
+		}
+		for i := 1; i < len(clean); i++ {
+			if folder := clean[:i] + "/"; clean[i] == '/' && !seen[folder] {
+				if seen[clean[:i]] {
+					return nil, fmt.Errorf("%s lies below a file", f.Path)
+				}
+				add(File{Path: folder})
+			}
+		}
+		if !seen[f.Path] {
+			add(f)
+		}
+	}
+	slices.SortFunc(all, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return all, nil
+}

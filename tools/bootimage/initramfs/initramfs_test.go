@@ -1,0 +1,80 @@
+package initramfs
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/cavaliergopher/cpio"
+)
+
+func packed(t *testing.T, files ...File) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Pack(&b, files); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestArchiveHasEachFolderBeforeWhatLiesInIt(t *testing.T) {
+	archive := packed(t, File{"/m/b/x", 0o644, []byte("x")}, File{"/init", 0o755, []byte("i")}, File{"/proc/", 0, nil}, File{"/m-", 0o644, nil})
+	r, got := cpio.NewReader(bytes.NewReader(archive)), []string{}
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%s %o", h.Name, h.Mode))
+		if !h.ModTime.IsZero() && h.ModTime.Unix() != 0 || h.Uid != 0 {
+			t.Errorf("%s: time %v, owner %d", h.Name, h.ModTime, h.Uid)
+		}
+	}
+	want := "init 100755,m- 100644,m 40755,m/b 40755,m/b/x 100644,proc 40755"
+	if strings.Join(got, ",") != want {
+		t.Errorf("%s\nwant %s", strings.Join(got, ","), want)
+	}
+}
+
+func TestOrderOfTheFilesDoesNotMatter(t *testing.T) {
+	a, b := File{"/a/x", 0o644, []byte("1")}, File{"/b", 0o600, []byte("2")}
+	if !bytes.Equal(packed(t, a, b), packed(t, b, a)) {
+		t.Error("two orders, two archives")
+	}
+}
+
+func TestBadPathsAreRefused(t *testing.T) {
+	for _, paths := range []string{"x", "", "/", "//x", "/a/../b", "/a,/a", "/a,/a/b", "/a/b,/a", "/a//"} {
+		var files []File
+		for _, p := range strings.Split(paths, ",") {
+			files = append(files, File{Path: p})
+		}
+		if err := Pack(io.Discard, files); err == nil {
+			t.Errorf("%q is taken", paths)
+		}
+	}
+}
+
+func TestCompressedArchiveHasNoNameAndNoTime(t *testing.T) {
+	var b bytes.Buffer
+	if err := Gzip(&b, []byte("archive")); err != nil {
+		t.Fatal(err)
+	}
+	// RFC 1952, 2.3: flags at 3, time at 4.
+	if head := b.Bytes(); head[3] != 0 || binary.LittleEndian.Uint32(head[4:]) != 0 {
+		t.Errorf("% x", head[:10])
+	}
+	r, err := gzip.NewReader(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(r); string(text) != "archive" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"lightmetal/boards/hosts"
+	"lightmetal/tools/bootimage/sbom"
+)
+
+func main() {
+	err := run(os.Args[1:], os.Stdout)
+	switch usage := errors.Is(err, errUsage); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bootimage:", err)
+		if usage {
+			os.Exit(64)
+		}
+		os.Exit(65)
+	}
+}
+
+var errUsage = errors.New("usage")
+
+func run(args []string, out io.Writer) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "image":
+			return imageCommand(args[1:], out)
+		case "sbom":
+			return sbomCommand(args[1:], out)
+		case "boards":
+			return boardsCommand(out)
+		}
+	}
+	return fmt.Errorf("%w: bootimage image, sbom or boards", errUsage)
+}
+
+func boardsCommand(out io.Writer) error {
+	for _, h := range hosts.All {
+		fmt.Fprintf(out, "%-10s %-20s %s\n", h.Name, h.Boot.Value, h.Title)
+	}
+	return nil
+}
+
+func sbomCommand(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("bootimage sbom", flag.ContinueOnError)
+	name := flags.String("name", "lightmetal", "what the files are together")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var files []sbom.File
+	for _, path := range flags.Args() {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		files = append(files, sbom.File{Path: filepath.Base(path), Data: data})
+	}
+	created, err := sourceDate()
+	if err != nil {
+		return err
+	}
+	text, err := sbom.Document(*name, created, files)
+	if err == nil {
+		_, err = out.Write(text)
+	}
+	return err
+}
+
+// sourceDate is the time that goes into what is built, instead of the time at
+// which it is built (reproducible-builds.org/specs/source-date-epoch).
+func sourceDate() (time.Time, error) {
+	text := os.Getenv("SOURCE_DATE_EPOCH")
+	if text == "" {
+		return time.Unix(0, 0), nil
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || seconds < 0 {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is %q, not seconds", text)
+	}
+	return time.Unix(seconds, 0), nil
+}
+
+// request is what an image is to be made of.
+type request struct {
+	board       *hosts.Host
+	lmrun       string   // host path of the arm64 program
+	verifier    string   // host path of an lmrun that runs here
+	config      string   // host path of a configuration, empty: settings
+	settings    []string // lines for every image
+	machine     []string // lines before the first
+	images      []string // host paths
+	adds        []string // FILE or FILE=PATH
+	kernel, dtb string   // host paths, empty: none
+	load        string   // address of the kernel in a FIT, empty: the board's
+	append      string   // further kernel arguments
+	out         string
+}
+
+// ofEveryImage are lmrun's flags that may be given here instead of a
+// configuration.
+var ofEveryImage = []string{"device", "sequence", "loop", "input", "output", "deadline", "watchdog", "window", "key"}
+
+func imageCommand(args []string, out io.Writer) error {
+	var r request
+	flags := flag.NewFlagSet("bootimage image", flag.ContinueOnError)
+	board := flags.String("board", "", "`name` of the board; bootimage boards lists them")
+	flags.StringVar(&r.lmrun, "lmrun", "", "static arm64 lmrun")
+	flags.StringVar(&r.verifier, "verifier", "", "lmrun of this machine, to verify with")
+	flags.StringVar(&r.out, "out", "", "`folder` for the result; what is in it goes away")
+	flags.StringVar(&r.config, "config", "", "configuration, instead of the flags of lmrun")
+	flags.StringVar(&r.kernel, "kernel", "", "arm64 kernel `Image`")
+	flags.StringVar(&r.dtb, "dtb", "", "device tree of the board, for a FIT")
+	flags.StringVar(&r.load, "load", "", "`address` of the kernel in a FIT; default: the board's")
+	flags.StringVar(&r.append, "append", "", "further `arguments` of the kernel")
+	flags.Func("add", "`FILE[=PATH]`: a host file and where it goes, default /; repeatable", collect(&r.adds, ""))
+	for _, name := range ofEveryImage {
+		flags.Func(name, "as lmrun's; paths are the board's; repeatable", collect(&r.settings, name+" "))
+	}
+	for _, name := range []string{"seal", "json"} {
+		flags.BoolFunc(name, "as lmrun's", func(string) error { r.settings = append(r.settings, name); return nil })
+	}
+	for _, name := range []string{"on-success", "on-failure"} {
+		flags.Func(name, "halt, poweroff, reboot, restart or `\"restart N ACTION\"`", collect(&r.machine, name+" "))
+	}
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	r.images = flags.Args()
+	if r.board = hosts.ByName(*board); r.board == nil {
+		return fmt.Errorf("%w: no board %q; there are %s", errUsage, *board, names())
+	}
+	if r.lmrun == "" || r.verifier == "" || r.out == "" || len(r.images) == 0 {
+		return fmt.Errorf("%w: -lmrun, -verifier, -out and images are needed", errUsage)
+	}
+	if r.config != "" && len(r.settings)+len(r.machine) > 0 {
+		return fmt.Errorf("%w: flags of lmrun stand in the configuration", errUsage)
+	}
+	return r.make(out)
+}
+
+func collect(list *[]string, prefix string) func(string) error {
+	return func(value string) error {
+		if strings.ContainsAny(value, "\n\r") {
+			return errors.New("more than one line")
+		}
+		*list = append(*list, prefix+value)
+		return nil
+	}
+}
+
+func names() string {
+	var list []string
+	for _, h := range hosts.All {
+		list = append(list, h.Name)
+	}
+	return strings.Join(list, " ")
+}

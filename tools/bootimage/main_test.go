@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/boards/hosts"
+)
+
+const edu = "../../testdata/images/edu.lmb"
+
+var runner string // lmrun, for both roles
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "bootimage-test-")
+	if err == nil {
+		runner = filepath.Join(dir, "lmrun")
+		var text []byte
+		if text, err = exec.Command("go", "build", "-o", runner, "lightmetal/tools/lmrun").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w\n%s", err, text)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	exit := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(exit)
+}
+
+// made makes an image in a folder of its own.
+func made(t *testing.T, args ...string) (folder string, err error) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "image")
+	return folder, run(append([]string{"image", "-lmrun", runner, "-verifier", runner, "-out", folder}, args...), io.Discard)
+}
+
+func written(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestEveryBoardGetsWhatItsBootLoaderReads(t *testing.T) {
+	for _, h := range hosts.All {
+		folder, err := made(t, "-board", h.Name, "-load", "0x40400000", edu)
+		if err != nil {
+			t.Errorf("%s: %v", h.Name, err)
+			continue
+		}
+		if line := read(t, folder, "cmdline.txt"); !strings.Contains(line, "console="+h.Console.Value+" ") {
+			t.Errorf("%s: command line %q", h.Name, line)
+		}
+		if name := map[hosts.Boot]string{hosts.FIT: "image.its", hosts.UEFI: "startup.nsh"}[h.Boot.Value]; name != "" && !strings.Contains(read(t, folder, name), initramfsGz) {
+			t.Errorf("%s: %s does not name the initramfs", h.Name, name)
+		}
+		sums := read(t, folder, "SHA256SUMS")
+		if want := fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, folder, initramfsGz))), initramfsGz); !strings.Contains(sums, want) {
+			t.Errorf("%s: no line %q in\n%s", h.Name, want, sums)
+		}
+	}
+}
+
+func TestFlagsBecomeAConfiguration(t *testing.T) {
+	folder, err := made(t, "-board", "qemu-virt", "-device", "pci:1:2", "-device", "pci:3:4", "-seal", "-on-failure", "restart 3 reboot", edu)
+	want := "on-failure restart 3 reboot\n\nimage /edu.lmb\ndevice pci:1:2\ndevice pci:3:4\nseal\n"
+	if got := read(t, folder, rootFolder, configName); err != nil || !strings.HasSuffix(got, want) {
+		t.Errorf("%v, %q", err, got)
+	}
+}
+
+func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
+	cut := written(t, "cut.lmb", read(t, edu)[:500])
+	named := func(text string) string { return written(t, "c.conf", text) }
+	for _, test := range []struct {
+		want string
+		args []string
+	}{
+		{"no board \"pc\"", []string{"-board", "pc", edu}},
+		{"are needed", []string{"-board", "rpi5"}},
+		{"bad image", []string{"-board", "rpi5", cut}},
+		{"lmrun.conf:4: -loop takes", []string{"-board", "rpi5", "-loop", "0", edu}},
+		{"more than one line", []string{"-board", "rpi5", "-device", "x\ny", edu}},
+		{"stand in the configuration", []string{"-board", "rpi5", "-config", named("image edu.lmb"), "-seal", edu}},
+		{"lmrun.conf:1: frob stands before", []string{"-board", "rpi5", "-config", named("frob\nimage edu.lmb\n"), edu}},
+		{"lmrun.conf:2: /none.lmb is not in the boot image", []string{"-board", "rpi5", "-config", named("image edu.lmb\nimage none.lmb\n"), edu}},
+		{"no line of the configuration says", []string{"-board", "rpi5", "-config", named("image x.lmb\n"), "-add", edu + "=/x.lmb", edu}},
+		{"/edu.lmb stands there twice", []string{"-board", "rpi5", "-add", edu, edu}},
+		{"not the path of a file", []string{"-board", "rpi5", "-add", edu + "=x", edu}},
+		{"no such file", []string{"-board", "rpi5", "none.lmb"}},
+		{"-load takes the address", []string{"-board", "s32g3", edu}},
+	} {
+		if _, err := made(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %q", test.args, err, test.want)
+		}
+	}
+}
+
+func TestImageOnAMountedFileSystemIsTheBoardsToVerify(t *testing.T) {
+	config := "mount /dev/mmcblk0p3 /data ext4 ro\nimage /data/model.lmb\nkey /data/key.pub\nloop %s\nimage /edu.lmb\n"
+	if _, err := made(t, "-board", "rpi5", "-config", written(t, "c.conf", fmt.Sprintf(config, "7")), edu); err != nil {
+		t.Error(err)
+	}
+	if _, err := made(t, "-board", "rpi5", "-config", written(t, "c.conf", fmt.Sprintf(config, "x")), edu); err == nil || !strings.Contains(err.Error(), "conf:4: -loop") {
+		t.Error(err)
+	}
+}
+
+func TestFolderOfSomethingElseIsLeftAlone(t *testing.T) {
+	folder := filepath.Dir(written(t, "precious", "x"))
+	err := run([]string{"image", "-lmrun", runner, "-verifier", runner, "-board", "rpi5", "-out", folder, edu}, io.Discard)
+	if err == nil || read(t, folder, "precious") != "x" {
+		t.Error("an image was made over another folder:", err)
+	}
+	for range 2 { // its own is made anew
+		if err := run([]string{"image", "-lmrun", runner, "-verifier", runner, "-board", "rpi5", "-out", folder + "/image", edu}, io.Discard); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTimeComesFromTheEnvironment(t *testing.T) {
+	var out bytes.Buffer
+	t.Setenv("SOURCE_DATE_EPOCH", "86400")
+	if err := run([]string{"sbom", runner}, &out); err != nil || !strings.Contains(out.String(), `"created": "1970-01-02T00:00:00Z"`) {
+		t.Error(err, out.String()[:300])
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if err := run([]string{"sbom", runner}, &out); err == nil {
+		t.Error("nonsense is a time")
+	}
+}
+
+func TestUsageIsToldFromFailure(t *testing.T) {
+	if err := run(nil, io.Discard); !errors.Is(err, errUsage) {
+		t.Error(err)
+	}
+	var out bytes.Buffer
+	if err := run([]string{"boards"}, &out); err != nil || strings.Count(out.String(), "\n") != len(hosts.All) {
+		t.Error(err, out.String())
+	}
+}

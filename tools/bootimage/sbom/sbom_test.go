@@ -1,0 +1,142 @@
+package sbom
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// lmrun builds the runner as it is delivered.
+func lmrun(t *testing.T) File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "lmrun")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, "lightmetal/tools/lmrun")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return File{"lmrun", data}
+}
+
+func made(t *testing.T, files ...File) (text []byte, d document) {
+	t.Helper()
+	text, err := Document("test", time.Unix(0, 0), files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	return text, d
+}
+
+// TestModulesAreThoseGoLists asks the compiler instead of the program.
+func TestModulesAreThoseGoLists(t *testing.T) {
+	_, d := made(t, lmrun(t))
+	var got []string
+	for _, p := range d.Packages {
+		if p.Name != "std" {
+			got = append(got, p.Name+" "+strings.TrimSuffix(p.Version, "(devel)"))
+		}
+	}
+	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}}{{end}}", "lightmetal/tools/lmrun")
+	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Split(strings.Trim(string(out), "\n"), "\n")
+	slices.Sort(want)
+	slices.Sort(got)
+	if want = slices.Compact(want); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if version, _ := exec.Command("go", "env", "GOVERSION").Output(); d.Packages[0].Name != "std" || d.Packages[0].Version != strings.TrimSpace(string(version)) {
+		t.Errorf("Go is %s %s, want %s", d.Packages[0].Name, d.Packages[0].Version, version)
+	}
+}
+
+// TestDocumentKeepsTheRulesOfSPDX checks what SPDX 2.3 asks for in chapters 6
+// to 11: fields, the form and uniqueness of identifiers, their references.
+func TestDocumentKeepsTheRulesOfSPDX(t *testing.T) {
+	text, d := made(t, lmrun(t), File{"edu.lmb", []byte("image")}, File{"sub/lmrun.conf", nil})
+	if d.Version != "SPDX-2.3" || d.License != "CC0-1.0" || d.ID != "SPDXRef-DOCUMENT" || len(d.Creation.Creators) == 0 ||
+		!regexp.MustCompile(`^https://[^ #]+$`).MatchString(d.Namespace) || d.Creation.Created != "1970-01-01T00:00:00Z" {
+		t.Errorf("document: %+v", d)
+	}
+	ids := map[string]bool{d.ID: true}
+	add := func(id string) {
+		if ids[id] || !regexp.MustCompile(`^SPDXRef-[A-Za-z0-9.-]+$`).MatchString(id) {
+			t.Errorf("identifier %q is bad, or there twice", id)
+		}
+		ids[id] = true
+	}
+	for _, p := range d.Packages {
+		add(p.ID)
+		if p.Name == "" || p.Version == "" || p.Location == "" || p.Declared == "" || !strings.HasPrefix(p.Refs[0].Locator, "pkg:golang/") {
+			t.Errorf("package: %+v", p)
+		}
+	}
+	described := 0
+	for _, f := range d.Files {
+		add(f.ID)
+		if !strings.HasPrefix(f.Name, "./") || f.Sums[0].Algorithm != "SHA1" || len(f.Sums[0].Value) != 40 || len(f.Sums[1].Value) != 64 {
+			t.Errorf("file: %+v", f)
+		}
+	}
+	for _, r := range d.Relationships {
+		if !ids[r.Element] || !ids[r.Related] {
+			t.Errorf("relationship of what is not there: %+v", r)
+		}
+		if r.Type == "DESCRIBES" {
+			described++
+		}
+	}
+	if described != 3 || len(d.Files) != 3 {
+		t.Errorf("%d files, %d described, want 3", len(d.Files), described)
+	}
+	if bytes.Contains(text, []byte("null")) {
+		t.Errorf("an empty list is null:\n%s", text)
+	}
+}
+
+func TestDigestIsTheFiles(t *testing.T) {
+	_, d := made(t, File{"x", []byte("abc")}) // FIPS 180-4, the example
+	if got := d.Files[0].Sums[1].Value; got != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
+		t.Error(got)
+	}
+}
+
+func TestOrderOfFilesDoesNotMatterAndContentsDo(t *testing.T) {
+	a, b := File{"a", []byte("1")}, File{"b", []byte("2")}
+	one, _ := made(t, a, b)
+	two, _ := made(t, b, a)
+	three, changed := made(t, a, File{"b", []byte("3")})
+	if !bytes.Equal(one, two) || bytes.Equal(one, three) {
+		t.Error("order matters, or contents do not")
+	}
+	if _, d := made(t, a, b); d.Namespace == changed.Namespace {
+		t.Error("two documents, one namespace")
+	}
+}
+
+func TestModuleOfUnknownLicenceIsRefused(t *testing.T) {
+	program := lmrun(t)
+	licence := licences["golang.org/x/sys"]
+	delete(licences, "golang.org/x/sys")
+	defer func() { licences["golang.org/x/sys"] = licence }()
+	if _, err := Document("test", time.Unix(0, 0), []File{program}); err == nil || !strings.Contains(err.Error(), "golang.org/x/sys") {
+		t.Error(err)
+	}
+}

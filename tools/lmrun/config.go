@@ -1,0 +1,185 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"lightmetal/hal"
+)
+
+// bootConfiguration is what process 1 obeys unless its arguments name another.
+const bootConfiguration = "/lmrun.conf"
+
+// configuration is what a file says: how to make the machine ready, which
+// images to replay in which order, and what follows.
+type configuration struct {
+	preparations []preparation
+	replays      [][]string // flags of one image, and the image last
+	success      ending     // when all are done
+	failure      ending     // when one of them, or a preparation, has failed
+}
+
+// ending begins again so many times (-1: always), and then leaves the machine
+// halted, switched off or rebooted. Outside process 1 lmrun only ends.
+type ending struct {
+	restarts int
+	then     string // halt, poweroff or reboot
+}
+
+// preparation is a line that makes the machine ready. It is carried out at
+// every start anew and does nothing where that was done.
+type preparation struct {
+	place  string // "/lmrun.conf:3"
+	name   string
+	values []string
+}
+
+// configured takes -config FILE out of a command line.
+func configured(args []string) (path string, rest []string) {
+	for i, arg := range args {
+		name, value, inline := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		switch {
+		case name != "config" && name != "-config" || !strings.HasPrefix(arg, "-"):
+			rest = append(rest, arg)
+		case inline:
+			return value, append(rest, args[i+1:]...)
+		case i+1 < len(args):
+			return args[i+1], append(rest, args[i+2:]...)
+		default:
+			rest = append(rest, arg) // parse says what is missing
+		}
+	}
+	return "", rest
+}
+
+// configure reads a configuration file: one `name value` a line, or a bare
+// name, blank lines and lines that begin with #. The names are lmrun's flags,
+// and those of a machine before the first image. What was understood before a
+// mistake is there, so that on-failure is obeyed.
+func configure(path, text string) (configuration, error) {
+	c := configuration{success: ending{then: "poweroff"}, failure: ending{then: "poweroff"}}
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.Trim(line, " \t\r")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, value := line, ""
+		if end := strings.IndexAny(line, " \t"); end >= 0 {
+			name, value = line[:end], strings.TrimLeft(line[end:], " \t")
+		}
+		place := path + ":" + strconv.Itoa(i+1)
+		if err := c.line(place, name, value); err != nil {
+			reason := err.Error()
+			if fault, ok := err.(*hal.Fault); ok {
+				reason = fault.Reason
+			}
+			return c, bad(place + ": " + reason)
+		}
+	}
+	if len(c.replays) == 0 {
+		return c, bad(path + ": no image is named")
+	}
+	return c, nil
+}
+
+func (c *configuration) line(place, name, value string) error {
+	if name == "image" {
+		if value == "" || value[0] == '-' {
+			return bad("image takes the path of an image, not " + strconv.Quote(value))
+		}
+		c.replays = append(c.replays, []string{value})
+		return nil
+	}
+	if least, most := machineValues(name); most > 0 {
+		return c.machine(place, name, strings.Fields(value), least, most)
+	}
+	if len(c.replays) == 0 {
+		return bad(name + " stands before the first image, or is unknown")
+	}
+	flag, err := flagOf(name, value)
+	if err != nil {
+		return err
+	}
+	last := &c.replays[len(c.replays)-1]
+	image := len(*last) - 1
+	*last = append((*last)[:image], flag, (*last)[image])
+	return nil
+}
+
+// flagOf makes a command line's flag of a configuration's line.
+func flagOf(name, value string) (string, error) {
+	var o options
+	toggle := o.toggle(name)
+	switch {
+	case name == "help" || name == "h" || name == "config" || name == "check":
+		return "", bad(name + " belongs on a command line")
+	case toggle && value != "":
+		return "", bad(name + " takes no value")
+	case toggle:
+		return "-" + name, nil
+	}
+	return "-" + name + "=" + value, o.set(name, value)
+}
+
+// machineValues is how many values a line takes that is about the machine and
+// not about one image; 0 where there is none of that name.
+func machineValues(name string) (least, most int) {
+	switch name {
+	case "on-success", "on-failure":
+		return 1, 3
+	case "module":
+		return 1, 64
+	case "hugepages":
+		return 1, 1
+	case "bind":
+		return 2, 2
+	case "mount":
+		return 3, 4
+	}
+	return 0, 0
+}
+
+func (c *configuration) machine(place, name string, values []string, least, most int) (err error) {
+	if len(c.replays) > 0 {
+		return bad(name + " stands before the first image")
+	}
+	if len(values) < least || len(values) > most {
+		return bad(name + " takes " + strconv.Itoa(least) + " to " + strconv.Itoa(most) + " values, not " + strconv.Itoa(len(values)))
+	}
+	switch name {
+	case "on-success":
+		c.success, err = endingOf(values)
+	case "on-failure":
+		c.failure, err = endingOf(values)
+	case "hugepages":
+		n, err := strconv.ParseUint(values[0], 10, 32)
+		if err != nil {
+			return bad("hugepages takes a number, not " + values[0])
+		}
+		values[0] = decimal(n) // as the kernel writes it
+		fallthrough
+	default:
+		c.preparations = append(c.preparations, preparation{place, name, values})
+	}
+	return err
+}
+
+// endingOf reads `halt`, `restart`, or `restart 3 reboot`.
+func endingOf(values []string) (ending, error) {
+	e := ending{then: values[0]}
+	if values[0] == "restart" {
+		e = ending{restarts: -1, then: "poweroff"}
+		if len(values) == 3 {
+			n, err := strconv.ParseUint(values[1], 10, 31)
+			if err != nil || n == 0 {
+				return e, bad("restart takes a number from 1 on, not " + values[1])
+			}
+			e.restarts, e.then = int(n), values[2]
+		}
+	}
+	known := e.then == "halt" || e.then == "poweroff" || e.then == "reboot"
+	if !known || len(values) == 2 || len(values) == 3 && values[0] != "restart" {
+		return ending{then: "poweroff"}, bad("halt, poweroff, reboot, restart or `restart N` with one of the first three, not " + strings.Join(values, " "))
+	}
+	return e, nil
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"lightmetal/hal"
+)
+
+func TestConfigurationsBecomeCommandLines(t *testing.T) {
+	got, err := configure("c", "# a machine\r\n\n  on-failure\trestart 3 reboot\non-success halt\nmodule /vfio.ko a=1 b=2\nhugepages 016\n"+
+		"bind vfio-pci 0000:01:00.0\nmount /dev/sda1 /data ext4 ro\nimage /a b.lmb\n\tdevice  pci:1:2\ninput x=/i=1\nseal\nimage b.lmb\nloop forever\ndeadline 20ms\n")
+	want := configuration{
+		preparations: []preparation{
+			{"c:5", "module", []string{"/vfio.ko", "a=1", "b=2"}}, {"c:6", "hugepages", []string{"16"}},
+			{"c:7", "bind", []string{"vfio-pci", "0000:01:00.0"}}, {"c:8", "mount", []string{"/dev/sda1", "/data", "ext4", "ro"}},
+		},
+		replays: [][]string{{"-device=pci:1:2", "-input=x=/i=1", "-seal", "/a b.lmb"}, {"-loop=forever", "-deadline=20ms", "b.lmb"}},
+		success: ending{0, "halt"}, failure: ending{3, "reboot"},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v\nwant %+v", got, err, want)
+	}
+	for _, line := range want.replays {
+		if _, err := parse(line); err != nil {
+			t.Errorf("%q is no command line: %v", line, err)
+		}
+	}
+}
+
+func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                      "c: no image",
+		"on-success halt":                       "c: no image",
+		"seal":                                  "c:1: seal stands before the first image",
+		"image":                                 "c:1: image takes the path",
+		"image -seal":                           "c:1: image takes the path",
+		"image x\n\nfrob 1":                     "c:3: unknown flag -frob",
+		"image x\nfrob":                         "c:2: unknown flag -frob",
+		"image x\nseal yes":                     "c:2: seal takes no value",
+		"image x\nloop 0":                       "c:2: -loop takes",
+		"image x\nloop":                         "c:2: -loop takes",
+		"image x\ndeadline":                     "c:2: -deadline takes",
+		"image x\nhelp":                         "c:2: help belongs on a command line",
+		"image x\ncheck":                        "c:2: check belongs on a command line",
+		"image x\nconfig y":                     "c:2: config belongs on a command line",
+		"image x\non-failure halt":              "c:2: on-failure stands before",
+		"on-failure\nimage x":                   "c:1: on-failure takes 1 to 3 values, not 0",
+		"on-failure stop\nimage x":              "c:1: halt, poweroff, reboot",
+		"on-failure restart 3\nimage x":         "c:1: halt, poweroff, reboot",
+		"on-failure halt 3 reboot\nimage x":     "c:1: halt, poweroff, reboot",
+		"on-failure restart 0 reboot\nimage x":  "c:1: restart takes a number",
+		"on-failure restart 1 restart\nimage x": "c:1: halt, poweroff, reboot",
+		"hugepages many\nimage x":               "c:1: hugepages takes a number",
+		"bind vfio-pci\nimage x":                "c:1: bind takes 2 to 2 values",
+		"mount a b\nimage x":                    "c:1: mount takes 3 to 4 values",
+		"image x\nwindow \xff":                  "c:2: -window takes",
+	} {
+		if _, err := configure("c", text); hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestWhatStandsBeforeAMistakeIsObeyed(t *testing.T) {
+	if c, _ := configure("c", "on-failure restart 2 reboot\nfrob\n"); c.failure != (ending{2, "reboot"}) {
+		t.Errorf("%+v", c.failure)
+	}
+	if c, _ := configure("c", "on-failure nonsense\n"); c.failure != (ending{0, "poweroff"}) {
+		t.Errorf("%+v", c.failure)
+	}
+}
+
+func FuzzConfiguration(f *testing.F) {
+	f.Add("on-failure restart 3 reboot\nimage /a.lmb\ndevice pci:1:2\nloop forever\nseal\n")
+	f.Add("mount a b c\nhugepages 1\nimage x\ninput a=b\ndeadline 1\nwatchdog /dev/watchdog=1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := configure("c", text)
+		if err != nil && (hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "c:")) {
+			t.Fatalf("no place: %v", err)
+		}
+		for _, line := range c.replays {
+			if _, err := parse(line); err != nil {
+				t.Fatalf("%q is taken and makes the command line %q: %v", text, line, err)
+			}
+		}
+	})
+}
+
+func TestConfigurationIsFoundOnACommandLine(t *testing.T) {
+	for line, want := range map[string]string{
+		"x.lmb":               "|x.lmb",
+		"-config c":           "c|",
+		"--config=c -json":    "c|-json",
+		"-json -config c -x":  "c|-json -x",
+		"-config":             "|-config",
+		"config c":            "|config c",
+		"-output config=c":    "|-output config=c",
+		"-configuration=1 -h": "|-configuration=1 -h",
+	} {
+		path, rest := configured(strings.Fields(line))
+		if got := path + "|" + strings.Join(rest, " "); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+}
+
+// configFile writes a configuration beside a copy of an image.
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	data, err := os.ReadFile(image)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "edu.lmb"), data, 0o644)
+	}
+	path := filepath.Join(dir, "lmrun.conf")
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestImagesOfAConfigurationAreReplayedInOrder(t *testing.T) {
+	path := configFile(t, "image edu.lmb\nimage edu.lmb\nsequence safe\n")
+	stdout, stderr, exit := lmrun(t, "-check", "-config", path)
+	if want := "lmrun: done: main of edu.lmb, verified only\nlmrun: done: safe of edu.lmb, verified only\n"; exit != 0 || stdout != want {
+		t.Errorf("exit %d, %q, %q", exit, stdout, stderr)
+	}
+	path = configFile(t, "image none.lmb\nimage edu.lmb\n")
+	if stdout, stderr, exit = lmrun(t, "-check", "-config", path); exit != 66 || stdout != "" || !strings.Contains(stderr, "none.lmb") {
+		t.Errorf("after a failure: exit %d, %q, %q", exit, stdout, stderr)
+	}
+}
+
+func TestCheckPreparesNothing(t *testing.T) {
+	path := configFile(t, "module /no/such.ko\nimage edu.lmb\n")
+	if _, stderr, exit := lmrun(t, "-config", path, "-check"); exit != 0 {
+		t.Errorf("exit %d, %q", exit, stderr)
+	}
+	if _, stderr, exit := lmrun(t, "-config", path); exit != 66 || !strings.Contains(stderr, path+":1: module /no/such.ko: ") {
+		t.Errorf("exit %d, %q", exit, stderr)
+	}
+}
+
+func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
+	path := configFile(t, "on-failure restart 2 reboot\nimage none.lmb\n")
+	_, stderr, exit := lmrun(t, "-config", path)
+	if exit != 66 || strings.Count(stderr, "lmrun: no such file") != 3 || strings.Count(stderr, "restart after exit 66") != 2 {
+		t.Errorf("exit %d, %q", exit, stderr)
+	}
+}
+
+// TestSignalEndsASupervisor sends the signal when the first restart has been
+// announced. It finds the supervisor between two replays, and the exit status
+// is the last one's, or in one, which it ends.
+func TestSignalEndsASupervisor(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		path := configFile(t, "on-failure restart\nimage none.lmb\n")
+		stderr, exit := signalled(t, signal, "-config", path)
+		if exit != 66 && exit != 0 || strings.Count(stderr, "restart after exit 66") > 2 {
+			t.Errorf("%v: exit %d, %q", signal, exit, stderr)
+		}
+	}
+}
+
+func signalled(t *testing.T, signal syscall.Signal, args ...string) (stderr string, exit int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, args...)
+	c.Env = append(os.Environ(), asRunner+"=1")
+	pipe, err := c.StderrPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+		stderr += lines.Text() + "\n"
+		if strings.Contains(lines.Text(), "restart after") {
+			_ = c.Process.Signal(signal)
+		}
+	}
+	_ = c.Wait()
+	return stderr, c.ProcessState.ExitCode()
+}

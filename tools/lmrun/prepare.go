@@ -1,0 +1,108 @@
+package main
+
+import (
+	"strings"
+
+	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
+)
+
+// prepare makes the machine ready as a line of the configuration says.
+func (p *preparation) prepare() error {
+	var err error
+	switch p.name {
+	case "module":
+		err = loadModule(p.values[0], strings.Join(p.values[1:], " "))
+	case "hugepages":
+		err = reserveHugepages(p.values[0])
+	case "bind":
+		err = bindDriver(p.values[0], p.values[1])
+	case "mount":
+		err = mountAt(p.values)
+	}
+	if err != nil {
+		err = &hal.Fault{Code: hal.CodeOf(err), Reason: p.place + ": " + p.name + " " + strings.Join(p.values, " ") + ": " + reasonOf(err)}
+	}
+	return err
+}
+
+func reasonOf(err error) string {
+	if fault, ok := err.(*hal.Fault); ok {
+		return fault.Reason
+	}
+	return err.Error()
+}
+
+func loadModule(path, parameters string) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return pathFault(path, err)
+	}
+	defer unix.Close(fd)
+	if err := unix.FinitModule(fd, parameters, 0); err != nil && err != unix.EEXIST {
+		return err
+	}
+	return nil
+}
+
+// reserveHugepages asks for the whole number: a kernel gives as many as it
+// finds, without an error.
+func reserveHugepages(number string) error {
+	const path = "/proc/sys/vm/nr_hugepages"
+	if err := writeFile(path, number); err != nil {
+		return err
+	}
+	got, err := readFile(path)
+	if text := strings.TrimSpace(string(got)); err == nil && text != number {
+		return &hal.Fault{Code: hal.Internal, Reason: "the kernel has memory for " + text}
+	}
+	return err
+}
+
+// bindDriver gives a PCI function, "0000:01:00.0", to a driver, and takes it
+// from another one for that.
+func bindDriver(driver, address string) error {
+	function, drivers := "/sys/bus/pci/devices/"+address, "/sys/bus/pci/drivers/"
+	if err := unix.Access(drivers+driver+"/"+address, unix.F_OK); err == nil {
+		return nil
+	}
+	if err := writeFile(function+"/driver_override", driver); err != nil {
+		return err
+	}
+	if err := unix.Access(function+"/driver", unix.F_OK); err == nil {
+		if err := writeFile(function+"/driver/unbind", address); err != nil {
+			return err
+		}
+	}
+	return writeFile(drivers+driver+"/bind", address)
+}
+
+// mountAt takes source, folder, kind, and `ro` where nothing is to be written.
+func mountAt(values []string) error {
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if len(values) == 4 {
+		if values[3] != "ro" {
+			return bad("ro, or nothing, not " + values[3])
+		}
+		flags |= unix.MS_RDONLY
+	}
+	_ = unix.Mkdir(values[1], 0o755)
+	if err := unix.Mount(values[0], values[1], values[2], flags, ""); err != nil && err != unix.EBUSY {
+		return err
+	}
+	return nil
+}
+
+// writeFile writes a text to a file that is there, such as those of sysfs.
+func writeFile(path, text string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return pathFault(path, err)
+	}
+	defer unix.Close(fd)
+	if err := writeFull(fd, []byte(text)); err != nil {
+		return pathFault(path, err)
+	}
+	return nil
+}

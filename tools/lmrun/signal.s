@@ -1,0 +1,1 @@
+// The compiler takes functions without a body only from packages with assembly.

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+
+	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	pauseNs = 100_000_000   // between a failure and the next start
+	graceNs = 2_000_000_000 // from SIGTERM to SIGKILL
+)
+
+// supervisor replays images one after the other, each in a child, so that
+// whatever becomes of it, a seal that kills included, is noticed.
+type supervisor struct {
+	configuration
+	path    string   // of the configuration, empty: a command line
+	flags   []string // of the command line, for every image
+	signals <-chan unix.Signal
+	ended   unix.Signal // the one that ends this, or 0
+}
+
+// supervise carries out a configuration, or a command line where path is
+// empty, until that is done, has failed or is ended by a signal. It gives the
+// exit status, what is to become of the machine, and what is mounted.
+func supervise(path string, flags []string) (exit int, then string, mounts []string) {
+	s := supervisor{path: path, flags: flags, signals: listen()}
+	if err := s.read(); err != nil {
+		s.say(err.Error())
+		return hal.CodeOf(err).Exit(), s.failure.then, nil
+	}
+	exit, then = s.run()
+	for _, p := range s.preparations {
+		if p.name == "mount" {
+			mounts = append(mounts, p.values[1])
+		}
+	}
+	return exit, then, mounts
+}
+
+// read reads the configuration; paths in it begin at its folder.
+func (s *supervisor) read() error {
+	if s.path == "" {
+		s.configuration = configuration{replays: [][]string{nil}, success: ending{then: "poweroff"}, failure: ending{then: "poweroff"}}
+		return nil
+	}
+	s.failure.then = "poweroff"
+	text, err := readFile(s.path)
+	if err != nil {
+		return pathFault(s.path, err)
+	}
+	if s.configuration, err = configure(s.path, string(text)); err != nil {
+		return err
+	}
+	s.say(s.path + ": images: " + strconv.Itoa(len(s.replays)))
+	if slash := strings.LastIndexByte(s.path, '/'); slash >= 0 {
+		if err := unix.Chdir(s.path[:slash+1]); err != nil {
+			return pathFault(s.path, err)
+		}
+	}
+	return nil
+}
+
+func (s *supervisor) run() (exit int, then string) {
+	for {
+		exit = s.attempt()
+		select {
+		case s.ended = <-s.signals: // between two replays
+		default:
+		}
+		end := &s.success
+		if exit != 0 {
+			end = &s.failure
+		}
+		switch {
+		case s.ended == unix.SIGUSR1:
+			return exit, "halt"
+		case s.ended == unix.SIGUSR2:
+			return exit, "poweroff"
+		case s.ended != 0:
+			return exit, "reboot"
+		case end.restarts == 0:
+			return exit, end.then
+		case end.restarts > 0:
+			end.restarts--
+		}
+		s.say("restart after exit " + strconv.Itoa(exit))
+		if exit != 0 {
+			pause(pauseNs)
+		}
+	}
+}
+
+// attempt makes the machine ready and replays every image, up to the first
+// that fails.
+func (s *supervisor) attempt() (exit int) {
+	o, _ := parse(s.flags)
+	for i := 0; i < len(s.preparations) && !o.check; i++ {
+		if err := s.preparations[i].prepare(); err != nil {
+			s.say(err.Error())
+			return hal.CodeOf(err).Exit()
+		}
+	}
+	for i := 0; i < len(s.replays) && exit == 0 && s.ended == 0; i++ {
+		exit = s.replay(s.replays[i])
+	}
+	return exit
+}
+
+// replay runs lmrun for one image and gives its exit status.
+func (s *supervisor) replay(flags []string) int {
+	args := append(append([]string{"lmrun"}, flags...), s.flags...)
+	// Where this process is killed, the next one must not find the device in use.
+	pid, err := syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
+		Files: []uintptr{0, 1, 2}, Env: syscall.Environ(),
+		// A terminal's SIGINT comes once, from here.
+		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}})
+	if err != nil {
+		s.say("starting the replay: " + err.Error())
+		return hal.Internal.Exit()
+	}
+	over := make(chan unix.WaitStatus)
+	go reap(pid, over)
+	for {
+		select {
+		case status := <-over:
+			return s.exit(status)
+		case s.ended = <-s.signals:
+			s.say("ending on " + unix.SignalName(s.ended))
+			_ = unix.Kill(pid, unix.SIGTERM)
+			go killLater(pid)
+		}
+	}
+}
+
+// reap takes every child that ends, and those that process 1 inherits, until
+// the one of pid has.
+func reap(pid int, over chan<- unix.WaitStatus) {
+	for {
+		var status unix.WaitStatus
+		if ended, err := unix.Wait4(-1, &status, 0, nil); ended == pid || err != nil && err != unix.EINTR {
+			over <- status
+			return
+		}
+	}
+}
+
+func killLater(pid int) {
+	pause(graceNs)
+	_ = unix.Kill(pid, unix.SIGKILL)
+}
+
+// exit is the status of a replay. One that a signal ended counts as a bus
+// fault for SIGBUS, as done where that was asked for, else as internal.
+func (s *supervisor) exit(status unix.WaitStatus) int {
+	switch {
+	case !status.Signaled():
+		return status.ExitStatus()
+	case s.ended != 0 && status.Signal() == unix.SIGTERM:
+		return 0
+	}
+	s.say("the replay was ended by signal " + unix.SignalName(status.Signal()))
+	if status.Signal() == unix.SIGBUS {
+		return hal.BusFault.Exit()
+	}
+	return hal.Internal.Exit()
+}
+
+// say tells people; standard output is the replay's.
+func (s *supervisor) say(text string) { print(2, "lmrun: "+text+"\n") }
+
+func pause(ns int64) {
+	rest := unix.NsecToTimespec(ns)
+	for unix.Nanosleep(&rest, &rest) == unix.EINTR {
+	}
+}
