@@ -25,7 +25,7 @@ func (r *Replay) Freeze() error {
 	processors := goruntime.GOMAXPROCS(0)
 	// The first timer makes Go open the files by which it waits for others, and
 	// Go has timers of its own: memory is given back by one.
-	time.Sleep(1)
+	time.Sleep(time.Nanosecond)
 	makeThreads(processors + threadsSpare)
 	debug.SetGCPercent(-1)
 	goruntime.GOMAXPROCS(processors)

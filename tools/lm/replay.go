@@ -13,9 +13,8 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
 	"lightmetal/tools/npy"
+	"lightmetal/tools/report"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -29,6 +28,7 @@ type replayFlags struct {
 	loop            int
 	window          int
 	checkGolden     bool
+	profile         string
 	json            bool
 }
 
@@ -40,6 +40,10 @@ func replayCommand() *cobra.Command {
 		Long: `Replay runs one sequence of an image. Inputs come from .npy files (or raw
 bytes, from files with any other ending) or are those recorded in the image;
 outputs are written likewise.
+
+With --profile every command is timed: tables tell how long each opcode and each
+scope took, and FILE is a trace that ui.perfetto.dev opens and lm report makes a
+picture of. The image is replayed by the same code and makes the same accesses.
 
 ` + fmt.Sprintf(deviceHelp, boardNames()) + "\n\n" + exitCodes,
 		Example: `  lm replay --device mock:edu edu.lmb
@@ -55,6 +59,7 @@ outputs are written likewise.
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
 	flags.IntVar(&f.window, "window", runtime.AnySlot, "hardware window for the first TLB window (default: the recorded one, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false, "hold every output against what was recorded")
+	flags.StringVar(&f.profile, "profile", "", "time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
 	flags.BoolVar(&f.json, "json", false, "result as JSON, on failure too")
 	return c
 }
@@ -78,6 +83,8 @@ type outcome struct {
 	MeanNs   int64          `json:"mean_ns"`
 	MostNs   int64          `json:"most_ns"`
 	Scopes   []scopeOutcome `json:"scopes,omitempty"`
+
+	Profile *report.Profile `json:"profile,omitempty"`
 }
 
 type scopeOutcome struct {
@@ -89,11 +96,12 @@ type scopeOutcome struct {
 
 // session is an image loaded on its devices.
 type session struct {
-	path    string
-	image   *lmb.Image
-	devices []hal.Device
-	replay  *runtime.Replay
-	index   int // of the sequence
+	path     string
+	view     *fbs.View
+	devices  []hal.Device
+	replay   *runtime.Replay
+	profiler *report.Profiler // nil: no profile is wanted
+	index    int              // of the sequence
 }
 
 func (f *replayFlags) run(path string) error {
@@ -103,6 +111,9 @@ func (f *replayFlags) run(path string) error {
 	}
 	defer s.close()
 	end, err := f.loopRuns(s)
+	if profileErr := f.writeProfile(s, end); err == nil {
+		err = profileErr
+	}
 	if err == nil {
 		err = f.finish(s)
 	}
@@ -117,8 +128,11 @@ func (f *replayFlags) run(path string) error {
 	}
 	if f.json {
 		printJSON(os.Stdout, end)
-	} else {
-		fmt.Print(end)
+		return nil
+	}
+	fmt.Print(end)
+	if end.Profile != nil {
+		return end.Profile.Write(os.Stdout)
 	}
 	return nil
 }
@@ -134,22 +148,26 @@ func (f *replayFlags) load(path string) (*session, error) {
 	if f.loop < 1 {
 		return nil, usage("--loop %d: at least once", f.loop)
 	}
-	_, view, err := verified(path)
+	file, view, err := verified(path)
 	if err != nil {
 		return nil, err
 	}
 	if len(f.devices) == 0 {
 		return nil, usage("--device says where to replay: mock:%s, %s; lm replay --help lists them", view.Targets[0].Board, runtime.DeviceNames(view)[0])
 	}
-	s := &session{path: path, image: lmb.FromView(view)}
-	if err := f.open(s, view); err != nil {
+	s := &session{path: path, view: view}
+	if err := f.open(s); err != nil {
 		s.close()
 		return nil, err
+	}
+	if s.profiler != nil {
+		s.profiler.Name(filepath.Base(path), report.ImageID(file.Bytes()))
+		s.profiler.Calibrate()
 	}
 	return s, nil
 }
 
-func (f *replayFlags) open(s *session, view *fbs.View) (err error) {
+func (f *replayFlags) open(s *session) (err error) {
 	for _, name := range f.devices {
 		device, err := openDevice(name)
 		if err != nil {
@@ -157,11 +175,12 @@ func (f *replayFlags) open(s *session, view *fbs.View) (err error) {
 		}
 		s.devices = append(s.devices, device)
 	}
-	if s.replay, err = runtime.Load(view, f.window, s.devices...); err != nil {
-		return fmt.Errorf("%s: %w", s.path, err)
+	connect(s.devices)
+	if s.index = s.view.SequenceByName(f.sequence); s.index < 0 {
+		return usage("no sequence %q in %s; it has %s", f.sequence, s.path, sequenceNames(s.view))
 	}
-	if s.index = view.SequenceByName(f.sequence); s.index < 0 {
-		return usage("no sequence %q in %s; it has %s", f.sequence, s.path, sequenceNames(view))
+	if err := f.loadImage(s); err != nil {
+		return fmt.Errorf("%s: %w", s.path, err)
 	}
 	for _, spec := range f.inputs {
 		if err := s.readInput(spec); err != nil {
@@ -174,6 +193,26 @@ func (f *replayFlags) open(s *session, view *fbs.View) (err error) {
 		}
 	}
 	return nil
+}
+
+// loadImage loads the image, instrumented where a profile is wanted.
+func (f *replayFlags) loadImage(s *session) (err error) {
+	if f.profile == "" {
+		s.replay, err = runtime.Load(s.view, f.window, s.devices...)
+		return err
+	}
+	if s.profiler, err = report.NewProfiler(s.view, s.index, f.window, clockOf(s.devices[0]), s.devices...); err == nil {
+		s.replay = s.profiler.Replay()
+	}
+	return err
+}
+
+// run runs the sequence once.
+func (s *session) run() runtime.Result {
+	if s.profiler != nil {
+		return s.profiler.Run(s.index)
+	}
+	return s.replay.Run(s.index)
 }
 
 func (s *session) close() {
@@ -253,7 +292,7 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 	total := int64(0)
 	for end.Runs < f.loop {
 		began := s.devices[0].Now()
-		result := s.replay.Run(s.index)
+		result := s.run()
 		took := s.devices[0].Now() - began
 		end.Ignored += result.Ignored
 		if result.Code != hal.OK {
@@ -298,8 +337,8 @@ func (s *session) failed(r runtime.Result) error {
 	}
 	if r.Command < 0 {
 		text = s.path
-	} else if c := s.command(int(r.Command)); c != nil {
-		text += " (" + strings.Join(strings.Fields(listing.CommandText(s.image, c)), " ") + ")"
+	} else {
+		text += " (" + report.CommandText(s.view, int(r.Command)) + ")"
 	}
 	switch r.Code {
 	case hal.DeadlinePassed, hal.ExpectFailed, hal.DeviceGone:
@@ -317,19 +356,6 @@ func (s *session) failed(r runtime.Result) error {
 		text += "; sequence safe: " + r.Safe.Error()
 	}
 	return wrong(r.Code, "%s", text)
-}
-
-// command finds a command of the host model by its index in the image, in
-// which every sequence has an End that the model has not.
-func (s *session) command(index int) *lmb.Command {
-	for i := range s.image.Sequences {
-		commands := s.image.Sequences[i].Commands
-		if index < len(commands) {
-			return &commands[index]
-		}
-		index -= len(commands) + 1
-	}
-	return nil
 }
 
 // checkGolden holds every output against its recorded data.
@@ -409,6 +435,9 @@ func (o *outcome) String() string {
 	}
 	if o.Ignored > 0 {
 		fmt.Fprintf(&b, "%d checks failed and were to be ignored\n", o.Ignored)
+	}
+	if o.Profile != nil {
+		return b.String() // it has the scopes
 	}
 	for _, s := range o.Scopes {
 		fmt.Fprintf(&b, "  %-24s %6d times, %v in all, longest %v\n", s.Name, s.Count, time.Duration(s.TotalNs), time.Duration(s.LongestNs))

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"bytes"
+
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/tools/ttsim"
+)
+
+// clockOf says what the clock of a device is.
+func clockOf(device hal.Device) string {
+	switch device.(type) {
+	case *mock.Device:
+		return "virtual: the stand-in counts 100 ns for an access, and waits pass at once"
+	case *ttsim.Device:
+		return "virtual: the simulator counts 1 us for a load and nothing for a store, and waits pass at once"
+	}
+	return "this machine's monotonic clock; a store's time is the processor's, and the store may arrive later"
+}
+
+// writeProfile writes what was profiled, also of a run that failed.
+func (f *replayFlags) writeProfile(s *session, end *outcome) error {
+	if s.profiler == nil {
+		return nil
+	}
+	profile := s.profiler.Profile()
+	if profile.Runs == 0 {
+		return nil
+	}
+	end.Profile = profile
+	var text bytes.Buffer
+	if err := profile.WriteTrace(&text); err != nil {
+		return err
+	}
+	return writeFile(f.profile, text.Bytes())
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"time"
+
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/tools/report"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+)
+
+// reportFlags are the flags of lm report as they are typed.
+type reportFlags struct {
+	out      string
+	profile  string
+	sequence string
+	json     bool
+}
+
+func reportCommand() *cobra.Command {
+	var f reportFlags
+	c := &cobra.Command{
+		Use:   "report IMAGE.lmb",
+		Short: "show what an image does, and where the time of a replay went",
+		Long: `Report counts what an image does, without a device: commands, accesses and bytes
+by sequence, opcode, window, tile and address. With --out it makes one HTML page
+of it, with pictures of the device's memory and tiles, that needs no network.
+With --profile, a file that lm replay --profile wrote, the page has the timeline
+of that run too, and the tables where its time went.
+
+Every command of the file counts once; with --sequence, one run of it, with what
+it calls as often as it calls it. The fields of --json are stable.`,
+		Example: `  lm report model.lmb
+  lm replay --device mock:wormhole --profile run.json model.lmb
+  lm report --profile run.json -o model.html model.lmb`,
+		Args: one("image"),
+		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
+	}
+	flags := c.Flags()
+	flags.StringVarP(&f.out, "out", "o", "", "HTML page to write")
+	flags.StringVar(&f.profile, "profile", "", "profile that lm replay wrote")
+	flags.StringVar(&f.sequence, "sequence", "", "count one run of this sequence (default: every command of the file once)")
+	flags.BoolVar(&f.json, "json", false, "as JSON")
+	return c
+}
+
+// reportedImage is what lm report --json prints.
+type reportedImage struct {
+	*report.Report
+	Profile *report.Profile `json:"profile,omitempty"`
+}
+
+func (f *reportFlags) run(path string) error {
+	file, view, err := verified(path)
+	if err != nil {
+		return err
+	}
+	sequence := report.Whole
+	if f.sequence != "" {
+		if sequence = view.SequenceByName(f.sequence); sequence < 0 {
+			return usage("no sequence %q in %s; it has %s", f.sequence, path, sequenceNames(view))
+		}
+	}
+	id := report.ImageID(file.Bytes())
+	profile, err := f.readProfile(path, id)
+	if err != nil {
+		return err
+	}
+	r := report.Analyze(view, sequence, commandProgress(view))
+	r.Image, r.ID, r.Bytes = filepath.Base(path), id, uint64(len(file.Bytes()))
+	if f.out != "" {
+		if err := writePage(f.out, r, profile); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.json:
+		printJSON(os.Stdout, reportedImage{r, profile})
+	case f.out == "":
+		if err := r.Write(os.Stdout); err != nil || profile == nil {
+			return err
+		}
+		return profile.Write(os.Stdout)
+	}
+	return nil
+}
+
+// readProfile reads the profile of an image, nil where none is asked for.
+func (f *reportFlags) readProfile(image, id string) (*report.Profile, error) {
+	if f.profile == "" {
+		return nil, nil
+	}
+	file, err := os.Open(f.profile)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	profile, err := report.ReadTrace(file)
+	if err != nil {
+		return nil, wrong(hal.BadImage, "%s: %v", f.profile, err)
+	}
+	if profile.ID != id {
+		return nil, wrong(hal.BadImage, "%s is the profile of another image: of %q with checksum %q, %s has %s", f.profile, profile.Image, profile.ID, image, id)
+	}
+	return profile, nil
+}
+
+func writePage(path string, r *report.Report, profile *report.Profile) error {
+	var page bytes.Buffer
+	if err := r.WritePage(&page, profile); err != nil {
+		return err
+	}
+	return writeFile(path, page.Bytes())
+}
+
+// commandProgress shows how far the counting of a large image is, on a terminal.
+func commandProgress(view *fbs.View) func(int) {
+	const large = 1_000_000 // commands that take longer than a blink
+	terminal, err := os.Stderr.Stat()
+	if err != nil || terminal.Mode()&os.ModeCharDevice == 0 || len(view.Commands) < large {
+		return nil
+	}
+	bar := progressbar.NewOptions(len(view.Commands), progressbar.OptionSetWriter(os.Stderr), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetDescription("commands"), progressbar.OptionThrottle(100*time.Millisecond))
+	return func(n int) { _ = bar.Set(n) }
+}

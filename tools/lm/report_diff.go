@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+
+	"lightmetal/hal"
+	"lightmetal/tools/report"
+
+	"github.com/spf13/cobra"
+)
+
+func diffCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "diff A.lmb B.lmb",
+		Short: "tell where two images differ",
+		Long: `Diff compares what two images do: devices, windows, tensors and their data,
+and the commands of each sequence, payload included. It shows the first command
+that differs with those around it. Where the images come from does not count.
+
+Exit status: 0 they do the same, 76 they differ. The fields of --json are stable.`,
+		Example: "  lm diff yesterday.lmb today.lmb",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usage("diff takes two images, %d given; lm diff --help tells more", len(args))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return diffImages(args[0], args[1], asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return c
+}
+
+func diffImages(pathA, pathB string, asJSON bool) error {
+	a, _, err := decode(pathA)
+	if err != nil {
+		return err
+	}
+	b, _, err := decode(pathB)
+	if err != nil {
+		return err
+	}
+	d := report.Diff(a, b)
+	if asJSON {
+		printJSON(os.Stdout, d)
+	} else if err := d.Write(os.Stdout); err != nil {
+		return err
+	}
+	if !d.Equal {
+		return reported{hal.CompareFailed}
+	}
+	return nil
+}

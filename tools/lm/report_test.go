@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/tools/report"
+)
+
+func TestReplayProfileAndReport(t *testing.T) {
+	folder := t.TempDir()
+	profile, page := filepath.Join(folder, "run.json"), filepath.Join(folder, "x.html")
+	image := filepath.Join(testdata, "images", "wh.twoop.lmb")
+	exit, stdout, stderr := lm(t, "replay", "--device", "mock:wormhole", "--loop", "3", "--profile", profile, image)
+	if exit != 0 || !strings.Contains(stdout, "Time by opcode") || !strings.Contains(stdout, "measuring adds 0 ns to each command") ||
+		!strings.Contains(stdout, "clock: virtual") {
+		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
+	}
+	if exit, stdout, stderr := lm(t, "report", "--profile", profile, "-o", page, image); exit != 0 || stdout != "" {
+		t.Fatalf("exit %d: %s%s", exit, stdout, stderr)
+	}
+	file, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(file)); err != io.EOF; _, err = d.Token() {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Contains(file, []byte("longest of 3 runs on mock:wormhole")) {
+		t.Error("the page does not show the profile")
+	}
+	if exit, stdout, _ := lm(t, "report", "--profile", profile, image); exit != 0 || !strings.Contains(stdout, "soft reset") ||
+		!strings.Contains(stdout, "Slowest commands") {
+		t.Errorf("exit %d: %s", exit, stdout)
+	}
+}
+
+func TestReportAsJSON(t *testing.T) {
+	profile := filepath.Join(t.TempDir(), "run.json")
+	image := filepath.Join(testdata, "images", "edu-factorial.lmb")
+	exit, stdout, _ := lm(t, "replay", "--json", "--device", "mock:edu", "--profile", profile, image)
+	var end outcome
+	if err := json.Unmarshal([]byte(stdout), &end); err != nil || exit != 0 || end.Profile == nil || end.Profile.TotalNs != end.MeanNs {
+		t.Errorf("exit %d, %v: %s", exit, err, stdout)
+	}
+	exit, stdout, _ = lm(t, "report", "--json", "--sequence", "compute", "--profile", profile, image)
+	var r struct {
+		report.Report
+		Profile *report.Profile
+	}
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || exit != 0 || r.Profile == nil || r.Profile.Sequence != "main" ||
+		r.Counted != "one run of compute, calls included" || r.Windows[0].Written != 4 {
+		t.Errorf("exit %d, %v: %s", exit, err, stdout)
+	}
+}
+
+// TestAFailingRunIsProfiledToo: the profile of what went wrong is the one that
+// is wanted most.
+func TestAFailingRunIsProfiledToo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.json")
+	image := assemble(t, edu+"main:\n  write.4 r+0x4 1\n  expect.4 r+0x0 == 0x010000ee\n  write.4 r+0x4 2\nsafe:\n  write.4 r+0x20 0\n")
+	_, _, want := lm(t, "replay", "--device", "mock:edu", image)
+	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--profile", path, image)
+	if exit != 76 || stdout != "" || stderr != want || !strings.Contains(want, "command 1 (expect.4 r+0x0 == 0x10000ee)") {
+		t.Errorf("exit %d: %s%s, without a profile %s", exit, stdout, stderr, want)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	profile, err := report.ReadTrace(file)
+	if err != nil || len(profile.Timeline.Children) != 2 || profile.Commands != 4 {
+		t.Errorf("%v: %+v", err, profile)
+	}
+}
+
+func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {
+	image := filepath.Join(testdata, "images", "edu-factorial.lmb")
+	profile := filepath.Join(t.TempDir(), "run.json")
+	if exit := silently(t, "replay", "--device", "mock:edu", "--profile", profile, image); exit != 0 {
+		t.Fatal(exit)
+	}
+	for _, test := range []struct {
+		exit int
+		want string
+		args []string
+	}{
+		{64, "report takes one image", []string{"report"}},
+		{64, "no sequence \"nope\"", []string{"report", "--sequence", "nope", image}},
+		{65, "not a profile of lm replay", []string{"report", "--profile", image, image}},
+		{65, "is the profile of another image: of \"edu-factorial.lmb\"", []string{"report", "--profile", profile, filepath.Join(testdata, "images", "edu.lmb")}},
+		{65, "not a Light Metal image", []string{"report", profile}},
+		{66, "no such file", []string{"report", "--profile", "/nonexistent", image}},
+		{66, "no such file", []string{"report", "/nonexistent"}},
+		{66, "no such file", []string{"report", "-o", "/nonexistent/x.html", image}},
+		{66, "no such file", []string{"replay", "--device", "mock:edu", "--profile", "/nonexistent/x.json", image}},
+		{64, "diff takes two images, 1 given", []string{"diff", image}},
+		{65, "bad image: " + profile + ": ", []string{"diff", image, profile}},
+		{66, "no such file", []string{"diff", image, "/nonexistent"}},
+	} {
+		exit, stdout, stderr := lm(t, test.args...)
+		if exit != test.exit || !strings.Contains(stderr, test.want) || stdout != "" || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("lm %s\n\texits %d: %s%s\twant %d: %s", strings.Join(test.args, " "), exit, stdout, stderr, test.exit, test.want)
+		}
+	}
+}
+
+func TestDiffExitsByWhatItFinds(t *testing.T) {
+	images := filepath.Join(testdata, "images")
+	a, b := filepath.Join(images, "wh.twoop.lmb"), filepath.Join(images, "bh.twoop.lmb")
+	if exit, stdout, stderr := lm(t, "diff", a, a); exit != 0 || stdout != "the images do the same\n" || stderr != "" {
+		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
+	}
+	exit, stdout, stderr := lm(t, "diff", a, b)
+	if exit != 76 || !strings.Contains(stdout, "+      1  point tlb0 tile 1,2 address 0xffa00000 ordering strict") || stderr != "" {
+		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
+	}
+	var d report.Difference
+	exit, stdout, _ = lm(t, "diff", "--json", a, b)
+	if err := json.Unmarshal([]byte(stdout), &d); err != nil || exit != 76 || d.Equal || d.First.Command != 1 {
+		t.Errorf("exit %d, %v: %s", exit, err, stdout)
+	}
+}
+
+func TestReportCommandsTeach(t *testing.T) {
+	for _, name := range []string{"report", "diff", "replay"} {
+		if exit, stdout, _ := lm(t, name, "--help"); exit != 0 || !strings.Contains(stdout, "Usage:") || len(stdout) < 300 {
+			t.Errorf("lm %s: exit %d, %d bytes", name, exit, len(stdout))
+		}
+	}
+}

@@ -1,0 +1,410 @@
+package report
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// Report is what an image does, counted without running it. Its JSON is stable.
+// Polls count as one load, the least they make, and a bulk copy as accesses of
+// its width. Numbers that do not fit 64 bits are the largest that do.
+type Report struct {
+	Image     string     `json:"image"`
+	ID        string     `json:"id"` // see ImageID
+	Bytes     uint64     `json:"bytes"`
+	Origin    string     `json:"origin"`
+	Counted   string     `json:"counted"` // what the numbers below are of
+	Targets   []Target   `json:"targets"`
+	Sequences []Sequence `json:"sequences"`
+	Opcodes   []Opcode   `json:"opcodes"`
+	Windows   []Window   `json:"windows"`
+	Spaces    []Space    `json:"spaces"`
+	Tiles     []Tile     `json:"tiles"`
+	Tensors   []Tensor   `json:"tensors"`
+	Segments  []Segment  `json:"segments"`
+}
+
+// Traffic is bytes moved between host and device.
+type Traffic struct {
+	Written  uint64 `json:"written"`
+	Read     uint64 `json:"read"`     // to an output, or looked at by a poll, an expect, a masked write or a fence
+	Compared uint64 `json:"compared"` // loaded and held against golden data
+}
+
+// Target is a device the image is for.
+type Target struct {
+	Board string `json:"board"`
+	Title string `json:"title"` // for people, empty where the board is not known
+	ID    string `json:"pci"`
+	board *boards.Board
+}
+
+// Sequence is one run of a sequence; what it calls is in the numbers.
+type Sequence struct {
+	Name     string `json:"name"`
+	Commands uint64 `json:"commands"` // as it lies in the file, End left out
+	Executed uint64 `json:"executed"` // in one run
+	Loads    uint64 `json:"loads"`
+	Stores   uint64 `json:"stores"`
+	Traffic
+	WaitUs uint64 `json:"wait_max_us"` // all deadlines and delays
+}
+
+// Opcode is all commands of one kind.
+type Opcode struct {
+	Name  string `json:"name"`
+	Count uint64 `json:"count"`
+	Traffic
+	Accesses [4]uint64 `json:"accesses"` // of 1, 2, 4 and 8 bytes, bulk copies left out
+	Bulk     uint64    `json:"bulk"`     // bytes of bulk copies, whose accesses may be wider than the command says
+}
+
+// Window is a window of the image.
+type Window struct {
+	Index    int    `json:"index"`
+	Name     string `json:"name"`
+	Kind     string `json:"kind"`
+	Target   int    `json:"target"`
+	Place    string `json:"place"` // "BAR 0 + 0x0", "movable"
+	Size     uint64 `json:"size"`
+	Commands uint64 `json:"commands"`
+	Points   uint64 `json:"points"` // how often it is pointed
+	Traffic
+}
+
+// Tile is what goes to and comes from one tile, in NoC 0 coordinates where the
+// board is known. A multicast counts on every tile that it reaches.
+type Tile struct {
+	Target int    `json:"target"`
+	X      uint8  `json:"x"`
+	Y      uint8  `json:"y"`
+	Kind   string `json:"kind"` // empty where the board is not known
+	Traffic
+}
+
+// Tensor is an input or an output.
+type Tensor struct {
+	Name     string   `json:"name"`
+	Role     string   `json:"role"`
+	DType    string   `json:"dtype"`
+	Shape    []uint32 `json:"shape"`
+	Bytes    uint64   `json:"bytes"`
+	Recorded bool     `json:"recorded"`
+	Moved    uint64   `json:"moved"` // bytes that commands copy from or to it
+}
+
+// Segment is a run of payload in the file.
+type Segment struct {
+	Offset uint64 `json:"offset"`
+	Bytes  uint64 `json:"bytes"`
+	CRC32C string `json:"crc32c"`
+}
+
+// Whole makes Analyze count every command of the file once.
+const Whole = -1
+
+// progressEvery is the number of commands between two calls of progress.
+const progressEvery = 1 << 16
+
+// Analyze counts what an image does: a sequence, with what it calls as often
+// as it calls it, or every command once where sequence is Whole. progress, if
+// there is one, is told now and then how many commands of the file are done.
+func Analyze(view *fbs.View, sequence int, progress func(done int)) *Report {
+	a := newAnalysis(view)
+	weights := a.weights(sequence)
+	for i := range view.Sequences {
+		a.sequence(i, weights[i], progress)
+	}
+	a.finish(sequence)
+	return &a.report
+}
+
+// ImageID names the content of an image: the checksum of its envelope, which
+// has the checksums of its payload in it.
+func ImageID(file []byte) string {
+	const checksum = 12 // FORMAT.md 1.1
+	if len(file) < checksum+4 {
+		return ""
+	}
+	return fmt.Sprintf("%08x", binary.LittleEndian.Uint32(file[checksum:]))
+}
+
+// analysis is a Report while it grows.
+type analysis struct {
+	view    *fbs.View
+	report  Report
+	opcodes [gen.OpcodeEnd + 1]Opcode
+	own     []Sequence          // without what they call
+	calls   []map[uint16]uint64 // by sequence: how often it calls which
+	aims    []aim               // by window: what it shows, in the sequence under way
+	spaces  map[spaceKey]*space
+	tiles   map[tileKey]*Traffic
+}
+
+func newAnalysis(view *fbs.View) *analysis {
+	a := &analysis{
+		view: view, spaces: map[spaceKey]*space{}, tiles: map[tileKey]*Traffic{}, aims: make([]aim, len(view.Windows)),
+		own: make([]Sequence, len(view.Sequences)), calls: make([]map[uint16]uint64, len(view.Sequences)),
+	}
+	for i := range view.Targets {
+		t := &view.Targets[i]
+		target := Target{Board: t.Board, ID: fmt.Sprintf("%04x:%04x", t.Vendor, t.Device), board: boards.ByID(t.Vendor, t.Device)}
+		if target.board != nil {
+			target.Title = target.board.Title
+		}
+		a.report.Targets = append(a.report.Targets, target)
+	}
+	for i := range view.Windows {
+		a.window(i)
+	}
+	a.tensors()
+	return a
+}
+
+func (a *analysis) window(index int) {
+	w := &a.view.Windows[index]
+	window := Window{Index: index, Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: int(w.Device), Size: w.Size}
+	if w.Name != fbs.NoName {
+		window.Name = a.view.Names[w.Name]
+	}
+	switch w.Kind {
+	case gen.WindowKindBar:
+		window.Place = fmt.Sprintf("BAR %d + 0x%x", w.Bar, w.Offset)
+	case gen.WindowKindTlb:
+		window.Place = "movable"
+	case gen.WindowKindHost:
+		window.Place = "host memory"
+	case gen.WindowKindConfig:
+		window.Place = "configuration space"
+	}
+	if w.Kind != gen.WindowKindTlb {
+		a.fixed(index)
+	}
+	a.report.Windows = append(a.report.Windows, window)
+}
+
+func (a *analysis) tensors() {
+	a.report.Tensors, a.report.Segments, a.report.Opcodes = []Tensor{}, []Segment{}, []Opcode{}
+	for i := range a.view.Tensors {
+		t := &a.view.Tensors[i]
+		a.report.Tensors = append(a.report.Tensors, Tensor{
+			Name: t.Name, Role: lower(gen.EnumNamesRole[t.Role]), DType: lower(gen.EnumNamesDType[t.DType]),
+			Shape: t.Shape, Bytes: t.Size, Recorded: t.Recorded,
+		})
+	}
+	for _, s := range a.view.Segments {
+		a.report.Segments = append(a.report.Segments, Segment{s.Offset, s.Size, fmt.Sprintf("%08x", s.CRC32C)})
+	}
+}
+
+// weights is how often each sequence is carried out in what is counted.
+func (a *analysis) weights(sequence int) []uint64 {
+	weights := make([]uint64, len(a.view.Sequences))
+	for i := range weights {
+		weights[i] = 1
+	}
+	if sequence == Whole {
+		return weights
+	}
+	clear(weights)
+	weights[sequence] = 1
+	s := &a.view.Sequences[sequence]
+	for _, c := range a.view.Commands[s.First : s.First+s.Count] {
+		if c.Opcode == gen.OpcodeCall {
+			weights[c.Index]++
+		}
+	}
+	return weights
+}
+
+func (a *analysis) sequence(index int, weight uint64, progress func(done int)) {
+	s := &a.view.Sequences[index]
+	a.own[index] = Sequence{Name: s.Name, Commands: uint64(s.Count) - 1}
+	a.calls[index] = map[uint16]uint64{}
+	for i := s.First; i < s.First+s.Count-1; i++ { // End does nothing to a device
+		a.command(index, &a.view.Commands[i], weight)
+		if progress != nil && i%progressEvery == 0 {
+			progress(int(i))
+		}
+	}
+	for i := range a.aims {
+		a.settle(&a.aims[i])
+	}
+}
+
+// effect is what one command does to its window.
+type effect struct {
+	traffic       Traffic
+	loads, stores uint64
+	bulk          bool
+	size          uint64 // of the range it touches, 0: none
+	waitUs        uint64
+}
+
+// effectOf is FORMAT.md's table seen from the bus.
+func effectOf(c *fbs.Command) effect {
+	width, amount := uint64(c.Width), uint64(c.Amount)
+	e := effect{size: width}
+	switch c.Opcode {
+	case gen.OpcodeWrite:
+		e.traffic.Written, e.stores = width, 1
+		if c.Mask != fbs.WidthMask(c.Width) {
+			e.traffic.Read, e.loads = width, 1
+		}
+	case gen.OpcodeCopyIn, gen.OpcodeCopyOut, gen.OpcodeCompare:
+		return copyEffect(c)
+	case gen.OpcodePoll:
+		e.traffic.Read, e.loads, e.waitUs = width, 1, amount
+	case gen.OpcodeExpect:
+		e.traffic.Read, e.loads = width, 1
+	case gen.OpcodeFence:
+		if gen.FenceMode(c.Mode) != gen.FenceModeReadBack {
+			return effect{}
+		}
+		e.traffic.Read, e.loads = width, 1
+	case gen.OpcodeDelay:
+		return effect{waitUs: amount}
+	default:
+		return effect{}
+	}
+	return e
+}
+
+func copyEffect(c *fbs.Command) effect {
+	width, amount := uint64(c.Width), uint64(c.Amount)
+	e := effect{size: amount}
+	count := (amount + width - 1) / width
+	switch c.Opcode {
+	case gen.OpcodeCopyIn:
+		e.traffic.Written, e.stores = amount, count
+	case gen.OpcodeCopyOut:
+		e.traffic.Read, e.loads = amount, count
+	case gen.OpcodeCompare: // its option is a policy
+		e.traffic.Compared, e.loads = amount, count
+		return e
+	}
+	e.bulk = gen.Access(c.Option) == gen.AccessBulk
+	if gen.Access(c.Option) == gen.AccessFixed {
+		e.size = width
+	}
+	return e
+}
+
+func (a *analysis) command(sequence int, c *fbs.Command, weight uint64) {
+	e := effectOf(c)
+	a.own[sequence].add(&e, 1)
+	if c.Opcode == gen.OpcodeCall {
+		a.calls[sequence][c.Index]++
+	}
+	if weight == 0 {
+		return
+	}
+	o := &a.opcodes[c.Opcode]
+	o.Count = sum(o.Count, weight)
+	o.Traffic.add(e.traffic, weight)
+	switch {
+	case e.bulk:
+		o.Bulk = sum(o.Bulk, times(e.traffic.total(), weight))
+	case e.loads+e.stores > 0:
+		n := &o.Accesses[bits.TrailingZeros8(c.Width)]
+		*n = sum(*n, times(e.loads+e.stores, weight))
+	}
+	a.tensorCommand(c, weight)
+	switch {
+	case c.Opcode == gen.OpcodePoint:
+		a.report.Windows[c.Window].Points = sum(a.report.Windows[c.Window].Points, weight)
+		a.point(c)
+	case e.size > 0:
+		w := &a.report.Windows[c.Window]
+		w.Commands = sum(w.Commands, weight)
+		w.Traffic.add(e.traffic, weight)
+		a.aims[c.Window].add(uint64(c.Offset), e.size, e.traffic.by(weight))
+	}
+}
+
+func (a *analysis) tensorCommand(c *fbs.Command, weight uint64) {
+	if c.Opcode == gen.OpcodeCopyOut || c.Opcode == gen.OpcodeCopyIn && gen.Source(c.Mode) == gen.SourceTensor {
+		t := &a.report.Tensors[c.Index]
+		t.Moved = sum(t.Moved, times(uint64(c.Amount), weight))
+	}
+}
+
+func (s *Sequence) add(e *effect, weight uint64) {
+	s.Executed = sum(s.Executed, weight)
+	s.Loads = sum(s.Loads, times(e.loads, weight))
+	s.Stores = sum(s.Stores, times(e.stores, weight))
+	s.WaitUs = sum(s.WaitUs, times(e.waitUs, weight))
+	s.Traffic.add(e.traffic, weight)
+}
+
+// call adds count runs of another sequence.
+func (s *Sequence) call(of *Sequence, count uint64) {
+	s.Executed = sum(s.Executed, times(of.Executed, count))
+	s.Loads = sum(s.Loads, times(of.Loads, count))
+	s.Stores = sum(s.Stores, times(of.Stores, count))
+	s.WaitUs = sum(s.WaitUs, times(of.WaitUs, count))
+	s.Traffic.add(of.Traffic, count)
+}
+
+func (a *analysis) finish(sequence int) {
+	r := &a.report
+	r.Counted = "every command of the file once"
+	if sequence != Whole {
+		r.Counted = "one run of " + a.view.Sequences[sequence].Name + ", calls included"
+	}
+	for i, own := range a.own {
+		all := own
+		for callee, count := range a.calls[i] {
+			all.call(&a.own[callee], count)
+		}
+		r.Sequences = append(r.Sequences, all)
+	}
+	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
+		if o := &a.opcodes[op]; o.Count > 0 {
+			o.Name = lower(gen.EnumNamesOpcode[op])
+			r.Opcodes = append(r.Opcodes, *o)
+		}
+	}
+	a.finishSpaces()
+	a.finishTiles()
+	o := &a.view.Origin
+	r.Origin = strings.Join(slices.DeleteFunc([]string{o.Tool, o.Source}, func(s string) bool { return s == "" }), " from ")
+}
+
+func (t *Traffic) total() uint64 { return sum(sum(t.Written, t.Read), t.Compared) }
+
+func (t *Traffic) by(weight uint64) Traffic {
+	return Traffic{times(t.Written, weight), times(t.Read, weight), times(t.Compared, weight)}
+}
+
+func (t *Traffic) add(other Traffic, weight uint64) {
+	t.Written = sum(t.Written, times(other.Written, weight))
+	t.Read = sum(t.Read, times(other.Read, weight))
+	t.Compared = sum(t.Compared, times(other.Compared, weight))
+}
+
+// sum and times stay at the largest number instead of running over: a file may
+// call a million deadlines a million times.
+func sum(a, b uint64) uint64 {
+	if total, carry := bits.Add64(a, b, 0); carry == 0 {
+		return total
+	}
+	return math.MaxUint64
+}
+
+func times(a, b uint64) uint64 {
+	if high, low := bits.Mul64(a, b); high == 0 {
+		return low
+	}
+	return math.MaxUint64
+}
+
+func lower(name string) string { return strings.ToLower(name) }

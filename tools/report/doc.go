@@ -1,0 +1,8 @@
+// Package report tells what an image does and where the time of a run went: as
+// tables, as JSON, as one self-contained page of pictures, and as a trace that
+// Perfetto opens. It also says where two images differ.
+//
+// Analyze counts without running anything. A Profiler times every command of a
+// run and leaves the runtime as it is: it changes the image instead, so that a
+// device of its own is asked to point a window before each command.
+package report

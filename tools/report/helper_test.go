@@ -1,0 +1,165 @@
+package report
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+const testdata = "../../testdata"
+
+// images that a mock of one board replays.
+var replayed = []string{"edu.lmb", "edu-factorial.lmb", "wh.twoop.lmb", "wh.mlp.lmb", "bh.twoop.lmb"}
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	file, err := os.ReadFile(filepath.Join(testdata, "images", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func verify(t testing.TB, file []byte) *fbs.View {
+	t.Helper()
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view
+}
+
+// assemble makes a file of a listing.
+func assemble(t testing.TB, text string) []byte {
+	t.Helper()
+	image, err := listing.Parse("test.lms", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encode(t, image)
+}
+
+func encode(t testing.TB, image *lmb.Image) []byte {
+	t.Helper()
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"
+
+// device is a mock of the image's first board that keeps a journal.
+func device(view *fbs.View) *mock.Device {
+	d := mock.New(boards.ByID(view.Targets[0].Vendor, view.Targets[0].Device))
+	d.Record(true)
+	return d
+}
+
+// run replays a sequence without a profiler.
+func run(t testing.TB, view *fbs.View, d hal.Device, sequence string) runtime.Result {
+	t.Helper()
+	replay, err := runtime.Load(view, runtime.AnySlot, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replay.Close()
+	return replay.Run(view.SequenceByName(sequence))
+}
+
+// profiled replays a sequence with one.
+func profiled(t testing.TB, view *fbs.View, d hal.Device, sequence string, runs int) (*Profile, runtime.Result) {
+	t.Helper()
+	index := view.SequenceByName(sequence)
+	p, err := NewProfiler(view, index, runtime.AnySlot, "virtual", d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Replay().Close()
+	p.Calibrate()
+	var result runtime.Result
+	for range runs {
+		result = p.Run(index)
+	}
+	return p.Profile(), result
+}
+
+// trace is the profile as a file.
+func trace(t testing.TB, p *Profile) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := p.WriteTrace(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what it was; go test ./tools/report -update writes it anew:\n%s", path, got)
+	}
+}
+
+// large is an image of about count commands: layers of writes, loads and
+// copies to many tiles, and calls.
+func large(t testing.TB, count int) []byte {
+	t.Helper()
+	one := func(op gen.Opcode, mode uint8, at int) lmb.Command {
+		return lmb.Command{Command: fbs.Command{
+			Opcode: op, Mode: mode, Width: 4, Offset: uint32(at*2654435761) % (1 << 18) * 4, Value: uint64(at), Mask: fbs.WidthMask(4),
+		}}
+	}
+	main := lmb.Sequence{Name: "main"}
+	add := func(c lmb.Command) { main.Commands = append(main.Commands, c) }
+	for i := 0; len(main.Commands) < count; i++ {
+		if i%1000 == 0 {
+			add(lmb.Command{Name: "layer", Command: fbs.Command{Opcode: gen.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}})
+			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: 1}})
+			target := fbs.Target{X: uint8(1 + i/1000%4), Y: uint8(1 + i/4000%5), Ordering: gen.OrderingDefault}
+			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()}})
+		}
+		switch {
+		case i%16 == 5:
+			c := one(gen.OpcodeExpect, uint8(gen.ConditionEqual), i)
+			c.Option, c.Mask, c.Value = uint8(gen.PolicyFail), 0, 0
+			add(c)
+		case i%1000 == 999:
+			add(lmb.Command{Name: "layer", Command: fbs.Command{Opcode: gen.OpcodeMark, Mode: uint8(gen.MarkKindEnd)}})
+		default:
+			add(one(gen.OpcodeWrite, uint8(gen.SourceImmediate), i))
+		}
+	}
+	wormhole := &boards.Wormhole
+	return encode(t, &lmb.Image{
+		Targets: []lmb.Target{{Board: wormhole.Name, Vendor: wormhole.Vendor, Device: wormhole.Device, Bars: [6]uint64{0: 512 << 20}}},
+		Windows: []lmb.Window{{Name: "w", Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 1 << 20}}},
+		Sequences: []lmb.Sequence{main, {Name: "callee", Commands: []lmb.Command{
+			{Command: fbs.Command{Opcode: gen.OpcodeDelay, Amount: 3}},
+		}}},
+	})
+}

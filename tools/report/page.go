@@ -1,0 +1,181 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"right":  func(column string) bool { return strings.HasPrefix(column, ">") },
+	"column": func(column string) string { return strings.TrimPrefix(column, ">") },
+	"px":     pixels,
+}).Parse(pageText))
+
+// page is what the template shows. All names in it have gone through plain.
+type page struct {
+	Title    string
+	Subtitle []string
+	Figures  []figure
+	Timeline *timelinePicture
+	Bars     *barsPicture
+	Times    []Table // of the profile
+	Clock    []string
+	Map      *mapPicture
+	Grids    []*gridPicture
+	Windows  []windowBar
+	Tables   []Table
+	Notes    []string
+}
+
+// figure is a number that stands out.
+type figure struct{ Label, Value, Note string }
+
+// WritePage writes the report as one self-contained page: well-formed XHTML
+// that asks for nothing from a network. profile may be nil.
+func (r *Report) WritePage(w io.Writer, profile *Profile) error {
+	p := page{Title: plain(r.Image), Figures: r.figures(profile), Windows: r.windowBars(), Map: r.mapPicture(), Grids: r.gridPictures()}
+	p.Subtitle = []string{"for " + r.targetText()}
+	if r.Origin != "" {
+		p.Subtitle = append(p.Subtitle, "from "+plain(r.Origin))
+	}
+	p.Subtitle = append(p.Subtitle, "counted: "+plain(r.Counted)+"; a poll as one load")
+	p.Tables = filled(r.tables())
+	if profile != nil {
+		p.Clock = []string{profile.summary(), profile.clockText()}
+		p.Timeline = profile.timelinePicture()
+		p.Bars = profile.barsPicture()
+		p.Times = filled(profile.tables())
+		if p.Timeline != nil {
+			if p.Bars != nil {
+				p.Timeline.Legend = legend(append(slices.Clone(p.Timeline.Slices), p.Bars.Bars...))
+			}
+			p.Notes = append(p.Notes, p.Timeline.Notes...)
+		}
+	}
+	p.Notes = append(p.Notes, p.Map.Notes...)
+	return pageTemplate.Execute(w, &p)
+}
+
+// filled leaves out tables without rows and columns without text.
+func filled(tables []Table) (list []Table) {
+	for _, t := range tables {
+		if len(t.Rows) == 0 {
+			continue
+		}
+		widths := t.widths()
+		full := Table{Title: t.Title, Note: t.Note, Columns: pick(t.Columns, widths)}
+		for _, row := range t.Rows {
+			full.add(pick(row, widths)...)
+		}
+		list = append(list, full)
+	}
+	return list
+}
+
+func pick(cells []string, widths []int) (kept []string) {
+	for i, cell := range cells {
+		if widths[i] > 0 {
+			kept = append(kept, cell)
+		}
+	}
+	return kept
+}
+
+func (r *Report) figures(profile *Profile) []figure {
+	var commands uint64
+	var all Traffic
+	for i := range r.Opcodes {
+		commands = sum(commands, r.Opcodes[i].Count)
+		all.add(r.Opcodes[i].Traffic, 1)
+	}
+	list := []figure{
+		{"commands", countText(commands), fmt.Sprintf("in %d sequences", len(r.Sequences))},
+		{"bytes in", bytesText(all.Written), "host to device"},
+		{"bytes out", bytesText(all.Read), "device to host"},
+		{"compared", bytesText(all.Compared), "with golden data"},
+		{"waits at most", waitText(r.longestWait()), "in one run"},
+	}
+	if len(r.Sequences) == 1 {
+		list[0].Note = "in 1 sequence"
+	}
+	if all.Compared == 0 {
+		list = slices.Delete(list, 3, 4)
+	}
+	if profile != nil {
+		took := figure{"device time", timeText(profile.MostNs), "of one run on " + plain(profile.Device)}
+		if profile.Runs > 1 {
+			took.Note = fmt.Sprintf("longest of %d runs on %s", profile.Runs, plain(profile.Device))
+		}
+		list = append([]figure{took}, list...)
+	}
+	return list
+}
+
+func (r *Report) longestWait() (us uint64) {
+	for i := range r.Sequences {
+		us = max(us, r.Sequences[i].WaitUs)
+	}
+	return us
+}
+
+// windowBar is a window's traffic beside the others'.
+type windowBar struct {
+	Name, Note string
+	Parts      []barPart
+	Text       string
+}
+
+// barPart is a part of a bar in percent of the longest.
+type barPart struct {
+	Class string
+	Share string
+}
+
+func (r *Report) windowBars() (bars []windowBar) {
+	most := uint64(1)
+	for i := range r.Windows {
+		most = max(most, r.Windows[i].Traffic.total())
+	}
+	for i := range r.Windows {
+		w := &r.Windows[i]
+		if w.Traffic.total() == 0 || len(bars) >= rowsMax {
+			continue
+		}
+		bar := windowBar{Name: w.label(), Note: w.Kind + ", " + bytesText(w.Size), Text: w.Traffic.text()}
+		for _, part := range w.Traffic.parts() {
+			bar.Parts = append(bar.Parts, barPart{part.class, fmt.Sprintf("%.2f", 100*float64(part.bytes)/float64(most))})
+		}
+		bars = append(bars, bar)
+	}
+	return bars
+}
+
+// trafficPart is one kind of traffic; its class is its colour on the page.
+type trafficPart struct {
+	class, word string
+	bytes       uint64
+}
+
+func (t *Traffic) parts() []trafficPart {
+	all := []trafficPart{{"written", "in", t.Written}, {"read", "out", t.Read}, {"compared", "compared", t.Compared}}
+	return slices.DeleteFunc(all, func(p trafficPart) bool { return p.bytes == 0 })
+}
+
+// text is "2.2 KiB in, 1 KiB out".
+func (t *Traffic) text() string {
+	var words []string
+	for _, part := range t.parts() {
+		words = append(words, bytesText(part.bytes)+" "+part.word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// pixels is a length in a picture.
+func pixels(length float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", length), ".0") }

@@ -1,0 +1,202 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// elements reads a page as strict XML and counts its elements.
+func elements(t *testing.T, page []byte) map[string]int {
+	t.Helper()
+	count := map[string]int{}
+	d := xml.NewDecoder(bytes.NewReader(page))
+	d.Strict = true
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			return count
+		}
+		if err != nil {
+			t.Fatalf("%v in %.2000s", err, page)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			count[e.Name.Local]++
+		}
+	}
+}
+
+// asks finds what would make a browser fetch something.
+var asks = regexp.MustCompile(`(?i)https?://|\bsrc=|@import|url\(|<link|<iframe|<object|<img`)
+
+func checkPage(t *testing.T, page []byte) map[string]int {
+	t.Helper()
+	count := elements(t, page)
+	text := strings.ReplaceAll(string(page), `xmlns="http://www.w3.org/1999/xhtml"`, "")
+	if found := asks.FindString(text); found != "" {
+		t.Errorf("the page asks for something: %s", found)
+	}
+	if count["svg"] != strings.Count(text, `role="img" aria-labelledby="`) || count["svg"] != count["desc"] {
+		t.Errorf("%d pictures, %d descriptions", count["svg"], count["desc"])
+	}
+	return count
+}
+
+func pageOf(t *testing.T, file []byte, runs int) []byte {
+	t.Helper()
+	view := verify(t, file)
+	r := Analyze(view, Whole, nil)
+	r.Image = "test.lmb"
+	var p *Profile
+	if runs > 0 {
+		p, _ = profiled(t, view, device(view), "main", runs)
+	}
+	var out bytes.Buffer
+	if err := r.WritePage(&out, p); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestPagesAreWholeAndWellFormed(t *testing.T) {
+	for name, file := range allImages(t) {
+		count := checkPage(t, pageOf(t, file, 0))
+		if count["svg"] < 1 || count["table"] < 4 {
+			t.Errorf("%s: %v", name, count)
+		}
+	}
+	for _, name := range replayed {
+		text := pageOf(t, read(t, name), 2)
+		count := checkPage(t, text)
+		grids := 0
+		if strings.HasPrefix(name, "wh.") || strings.HasPrefix(name, "bh.") {
+			grids = 1
+		}
+		if count["svg"] != 3+grids {
+			t.Errorf("%s: %d pictures", name, count["svg"])
+		}
+		if !bytes.Contains(text, []byte("of 2 runs on mock:")) || !bytes.Contains(text, []byte("clock: virtual; measuring adds 0 ns")) {
+			t.Errorf("%s: nothing says how the time was taken", name)
+		}
+	}
+}
+
+func TestThePageSaysWhatTheTablesSay(t *testing.T) {
+	text := string(pageOf(t, read(t, "wh.twoop.lmb"), 1))
+	for _, want := range []string{
+		"Tensix tile 1,1: 2.2 KiB in, 1.01 KiB out",           // the grid
+		"Tensix tile 1,1 0x20000 to 0x203ff, 1 KiB: 1 KiB in", // the map
+		"copyin, 12.8 us, ", "command 20; tlb0 0x10000", // the timeline
+		"soft reset", "read output", "CRC-32C", "prefers-color-scheme: dark", "@media print",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}
+
+func TestALargePageIsSmall(t *testing.T) {
+	text := pageOf(t, large(t, 3*slicesMax), 1)
+	count := checkPage(t, text)
+	if len(text) > 1<<20 || count["rect"] > 6000 {
+		t.Errorf("%d bytes, %d boxes", len(text), count["rect"])
+	}
+	for _, want := range []string{"What was put together", "neighbouring commands that together take no longer than", "smallest gaps"} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("nothing says %q", want)
+		}
+	}
+}
+
+func TestNamesCannotHurtThePage(t *testing.T) {
+	evil := "</script><script>alert(1)</script>\x01\x1b[2J\u202e&amp;\"'\ufffe" + strings.Repeat("x", 100)
+	image, err := lmb.Decode(assemble(t, scopes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image.Origin.Tool, image.Origin.Source = evil, "http\x00"
+	image.Windows[0].Name = evil
+	image.Tensors = []lmb.Tensor{{Name: evil, Role: gen.RoleInput, DType: gen.DTypeInt8, Shape: []uint32{3}, Data: []byte("abc")}}
+	for i := range image.Sequences {
+		for j := range image.Sequences[i].Commands {
+			if c := &image.Sequences[i].Commands[j]; c.Name == "one" || c.Name == "inner" || c.Name == "a" {
+				c.Name += evil
+			}
+		}
+	}
+	view := verify(t, encode(t, image))
+	p, _ := profiled(t, view, device(view), "main", 1)
+	back, err := ReadTrace(bytes.NewReader(trace(t, p)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Analyze(view, Whole, nil)
+	r.Image = evil
+	var out, text bytes.Buffer
+	if err := r.WritePage(&out, back); err != nil {
+		t.Fatal(err)
+	}
+	if count := elements(t, out.Bytes()); count["script"] != 1 || bytes.Contains(out.Bytes(), []byte("alert(1)</script>")) {
+		t.Errorf("%d scripts", count["script"])
+	}
+	if err := r.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(text.String(), "\x01\x1b\x00\u202e") {
+		t.Error("control characters reach the terminal")
+	}
+}
+
+// TestPicturesStayInside holds every box of every picture inside its picture,
+// and labels apart.
+func TestPicturesStayInside(t *testing.T) {
+	for name, file := range allImages(t) {
+		r := Analyze(verify(t, file), Whole, nil)
+		m := r.mapPicture()
+		for _, row := range m.Rows {
+			for _, b := range row.Boxes {
+				if b.X < labelWidth || b.X+b.W > pictureWidth+0.01 || b.W <= 0 || b.Y+b.H > m.Height {
+					t.Errorf("%s: box %+v", name, b)
+				}
+			}
+			for i := range row.Labels {
+				end := row.Labels[i].X + glyphWidth*float64(len(row.Labels[i].Text))
+				if end > pictureWidth+0.01 || i+1 < len(row.Labels) && end > row.Labels[i+1].X {
+					t.Errorf("%s: label %+v", name, row.Labels[i])
+				}
+			}
+		}
+	}
+	view := verify(t, assemble(t, scopes))
+	p, _ := profiled(t, view, device(view), "main", 1)
+	line := p.timelinePicture()
+	for i, s := range line.Slices {
+		if s.X < 0 || s.X+s.W > pictureWidth+1 || s.Y+s.H > line.TickTop {
+			t.Errorf("slice %+v", s)
+		}
+		if glyphWidth*float64(len([]rune(s.Text))) > s.W {
+			t.Errorf("the text of slice %d is too long: %+v", i, s)
+		}
+	}
+	if len(line.Ticks) < 3 || len(line.Ticks) > 10 {
+		t.Errorf("ticks %+v", line.Ticks)
+	}
+}
+
+func TestTicksAreRound(t *testing.T) {
+	for _, total := range []int64{1, 9, 100, 31_100, 85_600, 999_999, 3_556_300, 1 << 40, 1 << 62} {
+		list := ticks(total, pictureWidth/float64(total), 0)
+		if len(list) < 1+int(min(1, total/9))*4 || len(list) > 10 {
+			t.Errorf("%d: %d ticks", total, len(list))
+		}
+	}
+}

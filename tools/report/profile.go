@@ -1,0 +1,269 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// Profile is where the time of one or more runs of a sequence went, in
+// nanoseconds of the first device's clock. The times of Opcodes add up to
+// TotalNs, and so do those of Windows.
+type Profile struct {
+	Image      string    `json:"image"`
+	ID         string    `json:"id"` // see ImageID
+	Device     string    `json:"device"`
+	Clock      string    `json:"clock"`       // what the clock is
+	OverheadNs int64     `json:"overhead_ns"` // what measuring adds to each command; it is in the times
+	Sequence   string    `json:"sequence"`
+	Runs       int       `json:"runs"`
+	Commands   uint64    `json:"commands"` // carried out in all runs
+	TotalNs    int64     `json:"total_ns"`
+	LeastNs    int64     `json:"least_ns"`
+	MostNs     int64     `json:"most_ns"`
+	Opcodes    []Spent   `json:"opcodes"`
+	Scopes     []Spent   `json:"scopes"` // between Begin and End, or from one Mark to the next
+	Sequences  []Spent   `json:"sequences"`
+	Windows    []Spent   `json:"windows"`
+	Slowest    []Command `json:"slowest"`
+	Shown      int       `json:"shown"`    // the run that Timeline shows: the longest, counted from 1
+	MergeNs    int64     `json:"merge_ns"` // neighbours in the timeline that together are shorter are one slice; 0: none are
+	Timeline   *Slice    `json:"-"`
+	Loose      []Slice   `json:"-"` // scopes that do not nest with the rest
+}
+
+// Spent is the time that went to one thing.
+type Spent struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind,omitempty"` // scope: between Begin and End; phase: from a Mark to the next or the end of what it is in
+	Count     uint64 `json:"count"`
+	Bytes     uint64 `json:"bytes,omitempty"`
+	TotalNs   int64  `json:"total_ns"`
+	LongestNs int64  `json:"longest_ns"`
+	Command   uint32 `json:"command"` // index in the image of the longest
+}
+
+func (s *Spent) add(command uint32, ns int64, bytes uint64) {
+	if s.Count == 0 || ns > s.LongestNs {
+		s.LongestNs, s.Command = ns, command
+	}
+	s.Count++
+	s.TotalNs += ns
+	s.Bytes += bytes
+}
+
+// Command is one command of the image and its longest time.
+type Command struct {
+	Command  uint32 `json:"command"`
+	Sequence string `json:"sequence"`
+	Text     string `json:"text"`
+	Ns       int64  `json:"ns"`
+}
+
+const (
+	// slowestMax is how many commands a profile names as the slowest.
+	slowestMax = 20
+
+	// spentMax is how many scopes, sequences and windows it tells apart.
+	spentMax = 1000
+)
+
+// decoder makes a Profile of the stamps of runs.
+type decoder struct {
+	view      *fbs.View
+	opcodes   [gen.OpcodeEnd + 1]Spent
+	sequences []Spent
+	windows   []Spent // one more, for what touches none
+	scopes    []Spent
+	phases    []Spent
+	slowest   []Command
+}
+
+func (d *decoder) init(view *fbs.View) {
+	*d = decoder{
+		view: view, sequences: make([]Spent, len(view.Sequences)), windows: make([]Spent, len(view.Windows)+1),
+		scopes: make([]Spent, len(view.Names)), phases: make([]Spent, len(view.Names)),
+	}
+}
+
+// run adds a run: command i began at at[i] and the next one at at[i+1].
+func (d *decoder) run(p *Profile, commands []uint32, at []int64) {
+	took := at[len(commands)] - at[0]
+	p.Runs++
+	p.Commands += uint64(len(commands))
+	p.TotalNs += took
+	if p.Runs == 1 || took < p.LeastNs {
+		p.LeastNs = took
+	}
+	longest := p.Runs == 1 || took > p.MostNs
+	for i, index := range commands {
+		d.command(index, at[i+1]-at[i])
+	}
+	tables := walk{d: d, commands: commands, at: at, count: true}
+	tables.all()
+	if longest {
+		p.MostNs, p.Shown = took, p.Runs
+		d.timeline(p, commands, at)
+	}
+}
+
+func (d *decoder) command(index uint32, ns int64) {
+	c := &d.view.Commands[index]
+	e := effectOf(c)
+	bytes := e.traffic.total()
+	d.opcodes[c.Opcode].add(index, ns, bytes)
+	window := len(d.windows) - 1
+	if e.size > 0 || c.Opcode == gen.OpcodePoint {
+		window = int(c.Window)
+	}
+	d.windows[window].add(index, ns, bytes)
+	if len(d.slowest) < slowestMax || ns > d.slowest[len(d.slowest)-1].Ns {
+		d.keepSlow(index, ns)
+	}
+}
+
+// keepSlow keeps the list of the slowest commands in order, each once.
+func (d *decoder) keepSlow(index uint32, ns int64) {
+	at := slices.IndexFunc(d.slowest, func(s Command) bool { return s.Command == index })
+	switch {
+	case at >= 0:
+		d.slowest[at].Ns = max(d.slowest[at].Ns, ns)
+	case len(d.slowest) < slowestMax:
+		d.slowest = append(d.slowest, Command{Command: index, Ns: ns})
+	default:
+		d.slowest[slowestMax-1] = Command{Command: index, Ns: ns}
+	}
+	slices.SortStableFunc(d.slowest, func(a, b Command) int { return cmp.Or(cmp.Compare(b.Ns, a.Ns), cmp.Compare(a.Command, b.Command)) })
+}
+
+func (d *decoder) finish(p *Profile) {
+	p.Opcodes, p.Scopes, p.Sequences, p.Windows = []Spent{}, []Spent{}, []Spent{}, []Spent{}
+	p.Slowest = append([]Command{}, d.slowest...)
+	for op := range d.opcodes {
+		keep(&p.Opcodes, d.opcodes[op], lower(gen.EnumNamesOpcode[gen.Opcode(op)]), "")
+	}
+	for i := range d.sequences {
+		keep(&p.Sequences, d.sequences[i], d.view.Sequences[i].Name, "")
+	}
+	for i := range d.windows {
+		keep(&p.Windows, d.windows[i], windowLabel(d.view, i), "")
+	}
+	for i := range d.scopes {
+		keep(&p.Scopes, d.scopes[i], d.view.Names[i], kindScope)
+		keep(&p.Scopes, d.phases[i], d.view.Names[i], kindPhase)
+	}
+	for _, list := range []*[]Spent{&p.Sequences, &p.Windows, &p.Scopes} {
+		*list = shorten(*list)
+	}
+	p.Slowest = slices.DeleteFunc(p.Slowest, func(s Command) bool { return s.Ns == 0 })
+	for i := range p.Slowest {
+		s := &p.Slowest[i]
+		s.Sequence = d.view.Sequences[d.sequenceOf(s.Command)].Name
+		s.Text = CommandText(d.view, int(s.Command))
+	}
+}
+
+func keep(list *[]Spent, s Spent, name, kind string) {
+	if s.Count > 0 {
+		s.Name, s.Kind = name, kind
+		*list = append(*list, s)
+	}
+}
+
+// shorten keeps the longest of a list and one row for all the others.
+func shorten(list []Spent) []Spent {
+	if len(list) <= spentMax {
+		return list
+	}
+	slices.SortStableFunc(list, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
+	rest := Spent{Name: fmt.Sprintf("%d others", len(list)-spentMax)}
+	for i := range list[spentMax:] {
+		s := &list[spentMax+i]
+		rest.Count += s.Count
+		rest.TotalNs += s.TotalNs
+		rest.Bytes = sum(rest.Bytes, s.Bytes)
+		if s.LongestNs >= rest.LongestNs {
+			rest.LongestNs, rest.Command = s.LongestNs, s.Command
+		}
+	}
+	return append(slices.Clone(list[:spentMax]), rest)
+}
+
+func windowLabel(view *fbs.View, index int) string {
+	if index >= len(view.Windows) {
+		return "no window"
+	}
+	if n := view.Windows[index].Name; n != fbs.NoName {
+		return view.Names[n]
+	}
+	return fmt.Sprintf("w%d", index)
+}
+
+// sequenceOf is the sequence that a command belongs to.
+func (d *decoder) sequenceOf(command uint32) int {
+	return sort.Search(len(d.view.Sequences), func(i int) bool { return d.view.Sequences[i].First > command }) - 1
+}
+
+// Write prints the profile for a terminal.
+func (p *Profile) Write(w io.Writer) error {
+	out := &firstError{w: w}
+	fmt.Fprintf(out, "\n%s\n%s\n", p.summary(), p.clockText())
+	for _, table := range p.tables() {
+		table.write(out)
+	}
+	return out.err
+}
+
+func (p *Profile) summary() string {
+	text := fmt.Sprintf("profile of %s on %s: %s in %s commands", plain(p.Sequence), plain(p.Device), timeText(p.TotalNs), countText(p.Commands))
+	if p.Runs > 1 {
+		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(p.Runs)), timeText(p.LeastNs), timeText(p.MostNs))
+	}
+	return text
+}
+
+// clockText says how far the times can be trusted.
+func (p *Profile) clockText() string {
+	return fmt.Sprintf("clock: %s; measuring adds %s to each command, which is in the times", plain(p.Clock), timeText(p.OverheadNs))
+}
+
+func (p *Profile) tables() []Table {
+	return []Table{
+		p.table("Time by opcode", "opcode", p.Opcodes), p.table("Time by scope", "scope", p.Scopes),
+		p.table("Time by sequence", "sequence", p.Sequences), p.table("Time by window", "window", p.Windows), p.slowTable(),
+	}
+}
+
+// table has the longest first.
+func (p *Profile) table(title, what string, list []Spent) Table {
+	t := Table{Title: title, Columns: []string{what, "", ">times", ">total", ">share", ">mean", ">longest", ">at command", ">bytes"}}
+	order := slices.Clone(list)
+	slices.SortStableFunc(order, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
+	for i := range order[:limit(len(order))] {
+		s := &order[i]
+		t.add(plain(s.Name), plain(s.Kind), countText(s.Count), timeText(s.TotalNs), shareText(float64(s.TotalNs), float64(p.TotalNs)),
+			timeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1))+0.5)), timeText(s.LongestNs), fmt.Sprint(s.Command), none(s.Bytes, bytesText))
+	}
+	if len(order) > rowsMax {
+		t.Note = fmt.Sprintf("the longest %d of %d", rowsMax, len(order))
+	}
+	return t
+}
+
+func (p *Profile) slowTable() Table {
+	t := Table{Title: "Slowest commands", Columns: []string{">command", "sequence", ">time", ">share", "text"}}
+	for i := range p.Slowest {
+		s := &p.Slowest[i]
+		share := ""
+		if p.Runs == 1 {
+			share = shareText(float64(s.Ns), float64(p.TotalNs))
+		}
+		t.add(fmt.Sprint(s.Command), plain(s.Sequence), timeText(s.Ns), share, plain(s.Text))
+	}
+	return t
+}

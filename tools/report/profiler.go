@@ -1,0 +1,194 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+)
+
+// stampsMax is the largest number of commands in a run that is profiled. Twelve
+// bytes are kept for each, and the instrumented image has 64.
+const stampsMax = 1 << 25
+
+// calibration is the number of stamps by which the cost of one is measured.
+const calibration = 1000
+
+// Profiler loads an image so that every command of a run is timed. The runtime
+// carries out an instrumented copy: before each command a Point, of a window
+// that belongs to the last device, which is the Profiler's own stopwatch. All
+// else is as without it: one loop, the same accesses in the same order. Only
+// runs of writes are not taken together.
+type Profiler struct {
+	view   *fbs.View // the image
+	replay *runtime.Replay
+	watch  *stopwatch
+
+	profile Profile
+	decoder decoder
+}
+
+// stopwatch is a device that notes the time whenever it is asked to point.
+type stopwatch struct {
+	hal.Device // whose clock it is
+	at         []int64
+	commands   []uint32
+}
+
+// Identity is that of no device.
+func (s *stopwatch) Identity() hal.Identity { return hal.Identity{Name: "stopwatch"} }
+
+// Map gives an aperture that nothing loads from or stores to.
+func (s *stopwatch) Map(w fbs.Window) (hal.Aperture, error) {
+	return hal.NewAperture(nil, w.Size, int(w.Slot)), nil
+}
+
+// Point notes the time; address is the index of the command that comes next.
+func (s *stopwatch) Point(_ *hal.Aperture, _ fbs.Target, address uint64) hal.Code {
+	s.at = append(s.at, s.Now())
+	s.commands = append(s.commands, uint32(address))
+	return hal.OK
+}
+
+// Close leaves the device alone whose clock it is.
+func (s *stopwatch) Close() error { return nil }
+
+// NewProfiler loads an image on its devices, as runtime.Load does, to run one
+// sequence. clock says what the first device's clock is.
+func NewProfiler(view *fbs.View, sequence, slot int, clock string, devices ...hal.Device) (*Profiler, error) {
+	stamps := stampsOf(view, sequence)
+	if stamps > stampsMax {
+		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("a run of %s carries out %d commands; at most %d can be profiled",
+			view.Sequences[sequence].Name, stamps, stampsMax)}
+	}
+	if len(devices) == 0 {
+		return nil, &hal.Fault{Code: hal.Usage, Reason: "no device"}
+	}
+	p := &Profiler{view: view}
+	p.watch = &stopwatch{Device: devices[0], at: make([]int64, 0, stamps+1), commands: make([]uint32, 0, stamps+1)}
+	loaded := *view
+	loaded.Targets = append(slices.Clone(view.Targets), fbs.Identity{Board: "stopwatch"})
+	loaded.Windows = append(slices.Clone(view.Windows), fbs.Window{
+		Kind: gen.WindowKindTlb, Device: uint8(len(view.Targets)), Slot: fbs.NoSlot, Name: fbs.NoName, Size: 1,
+	})
+	var err error
+	if p.replay, err = runtime.Load(&loaded, slot, append(slices.Clone(devices), p.watch)...); err != nil {
+		return nil, err
+	}
+	// Load has spoken of the image's own commands; runs take these.
+	instrument(&loaded, uint16(len(view.Windows)))
+	p.decoder.init(view)
+	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock, Sequence: view.Sequences[sequence].Name}
+	return p, nil
+}
+
+// stampsOf is how many commands a run of a sequence carries out, End and those
+// of "safe" among them.
+func stampsOf(view *fbs.View, sequence int) uint64 {
+	of := func(index int) (total uint64) {
+		s := &view.Sequences[index]
+		total = uint64(s.Count)
+		for _, c := range view.Commands[s.First : s.First+s.Count] {
+			if c.Opcode == gen.OpcodeCall {
+				total += uint64(view.Sequences[c.Index].Count)
+			}
+		}
+		return total
+	}
+	total := of(sequence)
+	if safe := view.SequenceByName("safe"); safe >= 0 && safe != sequence {
+		total += of(safe)
+	}
+	return max(total, calibration)
+}
+
+// instrument puts a Point before every command. Command i of the image becomes
+// command 2*i+1. The last sequence is the calibration.
+func instrument(view *fbs.View, window uint16) {
+	stamp := func(index int) fbs.Command {
+		return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: uint64(index), Mask: fbs.Target{Ordering: gen.OrderingDefault}.Pack()}
+	}
+	commands := make([]fbs.Command, 0, 2*len(view.Commands)+calibration+1)
+	for i, c := range view.Commands {
+		if c.Opcode == gen.OpcodeEnd {
+			c.Value = 2*c.Value + 1
+		}
+		commands = append(commands, stamp(i), c)
+	}
+	sequences := make([]fbs.Sequence, 0, len(view.Sequences)+1)
+	for _, s := range view.Sequences {
+		sequences = append(sequences, fbs.Sequence{Name: s.Name, First: 2 * s.First, Count: 2 * s.Count})
+	}
+	sequences = append(sequences, fbs.Sequence{First: uint32(len(commands)), Count: calibration + 1})
+	for range calibration {
+		commands = append(commands, stamp(len(view.Commands)))
+	}
+	commands = append(commands, fbs.Command{Opcode: gen.OpcodeEnd, Value: calibration})
+	view.Commands, view.Sequences = commands, sequences
+}
+
+// Replay is the loaded image, for inputs and outputs. Its commands, sequences
+// and windows are the instrumented ones.
+func (p *Profiler) Replay() *runtime.Replay { return p.replay }
+
+// Run carries out the sequence once, as Replay.Run does.
+func (p *Profiler) Run(sequence int) runtime.Result {
+	p.watch.at, p.watch.commands = p.watch.at[:0], p.watch.commands[:0]
+	result := p.replay.Run(sequence)
+	end := p.watch.Now()
+	if result.Command > 0 {
+		result.Command /= 2
+	}
+	if len(p.watch.at) > 0 {
+		p.decoder.run(&p.profile, p.watch.commands, append(p.watch.at, end))
+	}
+	return result
+}
+
+// Calibrate measures what one stamp costs, without touching a device. It comes
+// before the first Run and after the inputs are there; without them the cost
+// stays 0, and Run says what is missing.
+func (p *Profiler) Calibrate() {
+	p.watch.at = p.watch.at[:0]
+	if result := p.replay.Run(len(p.view.Sequences)); result.Code != hal.OK || len(p.watch.at) != calibration {
+		return
+	}
+	costs := make([]int64, calibration-1)
+	for i := range costs {
+		costs[i] = p.watch.at[i+1] - p.watch.at[i]
+	}
+	slices.Sort(costs)
+	p.profile.OverheadNs = costs[len(costs)/2]
+}
+
+// Profile is where the time of the runs so far went.
+func (p *Profiler) Profile() *Profile {
+	p.decoder.finish(&p.profile)
+	return &p.profile
+}
+
+// CommandText is one command as a listing has it.
+func CommandText(view *fbs.View, index int) string {
+	one := *view
+	one.Sequences = make([]fbs.Sequence, len(view.Sequences))
+	for i, s := range view.Sequences {
+		one.Sequences[i] = fbs.Sequence{Name: s.Name, First: uint32(index), Count: 1}
+		if i == 0 {
+			one.Sequences[i].Count = 2 // FromView takes the last one for the End
+		}
+	}
+	if index+1 >= len(view.Commands) || view.Commands[index].Opcode == gen.OpcodeEnd {
+		return "end"
+	}
+	image := lmb.FromView(&one)
+	return plain(strings.Join(strings.Fields(listing.CommandText(image, &image.Sequences[0].Commands[0])), " "))
+}
+
+// Name says which image is profiled, for whoever reads the profile.
+func (p *Profiler) Name(image, id string) { p.profile.Image, p.profile.ID = image, id }

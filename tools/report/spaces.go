@@ -1,0 +1,310 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// Space is an address space that commands reach: a BAR, a tile or a rectangle
+// of tiles, a host buffer, configuration space.
+type Space struct {
+	Target int    `json:"target"`
+	Kind   string `json:"kind"` // bar, tile, multicast, host, config
+	Name   string `json:"name"`
+	Size   uint64 `json:"size"` // bytes, 0: not known
+	Traffic
+	Ranges []Range `json:"ranges"`
+	Closed int     `json:"closed"` // gaps left out, so that there are no more ranges than this
+}
+
+// spacesMax bounds the spaces of a report. What goes to tiles beyond them is
+// counted together.
+const spacesMax = 4096
+
+// spaceKey tells spaces apart.
+type spaceKey struct {
+	device    uint8
+	kind      gen.WindowKind
+	index     uint16 // BAR, or number of the host window
+	tiles     rectangle
+	multicast bool
+	rest      bool // all that came after spacesMax
+}
+
+// rectangle is tiles from one corner to another, both of them in it.
+type rectangle struct{ x0, y0, x1, y1 uint8 }
+
+// space is a Space while it grows.
+type space struct {
+	key    spaceKey
+	ranges rangeSet
+	total  Traffic
+}
+
+// aim is what a window shows while the commands of a sequence are counted.
+type aim struct {
+	space   *space
+	address uint64 // of the window's first byte
+	key     spaceKey
+	pending Traffic // not yet counted on its tiles
+}
+
+func (w *aim) add(offset, size uint64, t Traffic) {
+	w.pending.add(t, 1)
+	w.space.total.add(t, 1)
+	w.space.ranges.add(w.address+offset, w.address+offset+size-1, t)
+}
+
+// fixed aims a window that does not move.
+func (a *analysis) fixed(window int) {
+	w := &a.view.Windows[window]
+	key := spaceKey{device: w.Device, kind: w.Kind}
+	switch w.Kind {
+	case gen.WindowKindBar:
+		key.index = uint16(w.Bar)
+	case gen.WindowKindHost:
+		key.index = uint16(window)
+	}
+	a.aims[window] = aim{space: a.space(key), address: w.Offset, key: key}
+}
+
+func (a *analysis) space(key spaceKey) *space {
+	s := a.spaces[key]
+	if s == nil && len(a.spaces) >= spacesMax && !key.rest {
+		return a.space(spaceKey{device: key.device, kind: key.kind, rest: true})
+	}
+	if s == nil {
+		s = &space{key: key}
+		a.spaces[key] = s
+	}
+	return s
+}
+
+// point follows a window to where it is pointed.
+func (a *analysis) point(c *fbs.Command) {
+	w := &a.aims[c.Window]
+	a.settle(w)
+	t, _ := fbs.UnpackTarget(c.Mask)
+	key := spaceKey{device: a.view.Windows[c.Window].Device, kind: gen.WindowKindTlb, multicast: t.Multicast}
+	x, y := a.noc0(key.device, t.X, t.Y)
+	key.tiles = rectangle{x, y, x, y}
+	if t.Multicast {
+		key.tiles.x0, key.tiles.y0 = a.noc0(key.device, t.XStart, t.YStart)
+	}
+	*w = aim{space: a.space(key), address: c.Value, key: key}
+}
+
+// noc0 gives NoC 0 coordinates, or the ones given where they mean nothing.
+func (a *analysis) noc0(device, x, y uint8) (uint8, uint8) {
+	if grid := a.grid(device); grid != nil {
+		if t, ok := grid.NoC0(x, y); ok {
+			return t.X, t.Y
+		}
+	}
+	return x, y
+}
+
+func (a *analysis) grid(device uint8) *boards.Grid {
+	if board := a.report.Targets[device].board; board != nil {
+		return board.Grid
+	}
+	return nil
+}
+
+// settle counts what went through a window on its tiles: before it is pointed
+// elsewhere, and not at every command. A multicast reaches the Tensix tiles of
+// its rectangle; of a device whose tiles are not known it counts on none.
+func (a *analysis) settle(w *aim) {
+	pending, r := w.pending, w.key.tiles
+	w.pending = Traffic{}
+	if w.key.kind != gen.WindowKindTlb || pending == (Traffic{}) {
+		return
+	}
+	if !w.key.multicast {
+		a.cell(w.key.device, r.x1, r.y1).add(pending, 1)
+		return
+	}
+	grid := a.grid(w.key.device)
+	if grid == nil {
+		return
+	}
+	for y := int(r.y0); y <= min(int(r.y1), len(grid.Rows)-1); y++ {
+		for x := int(r.x0); x <= min(int(r.x1), len(grid.Rows[y])-1); x++ {
+			if grid.Kind(boards.Tile{X: uint8(x), Y: uint8(y)}) == boards.Tensix {
+				a.cell(w.key.device, uint8(x), uint8(y)).add(pending, 1)
+			}
+		}
+	}
+}
+
+// tileKey is a tile of a target.
+type tileKey struct{ device, x, y uint8 }
+
+func (a *analysis) cell(device, x, y uint8) *Traffic {
+	key := tileKey{device, x, y}
+	t := a.tiles[key]
+	if t == nil {
+		t = &Traffic{}
+		a.tiles[key] = t
+	}
+	return t
+}
+
+func (a *analysis) finishTiles() {
+	a.report.Tiles = []Tile{}
+	for key, t := range a.tiles {
+		a.report.Tiles = append(a.report.Tiles, Tile{int(key.device), key.x, key.y, a.kindText(key), *t})
+	}
+	slices.SortFunc(a.report.Tiles, func(a, b Tile) int {
+		return cmp.Or(a.Target-b.Target, int(a.Y)-int(b.Y), int(a.X)-int(b.X))
+	})
+}
+
+// kindText is what a tile is, empty where that is not known.
+func (a *analysis) kindText(key tileKey) string {
+	if kind := a.kind(key); kind != 0 {
+		return kind.String()
+	}
+	return ""
+}
+
+func (a *analysis) kind(key tileKey) boards.Kind {
+	grid := a.grid(key.device)
+	if grid == nil || int(key.y) >= len(grid.Rows) || int(key.x) >= len(grid.Rows[key.y]) {
+		return 0
+	}
+	return grid.Kind(boards.Tile{X: key.x, Y: key.y})
+}
+
+// finishSpaces orders what was touched: by target, BARs before tiles before
+// host memory.
+func (a *analysis) finishSpaces() {
+	order := make([]*space, 0, len(a.spaces))
+	for _, s := range a.spaces {
+		if s.total != (Traffic{}) {
+			order = append(order, s)
+		}
+	}
+	slices.SortFunc(order, func(p, q *space) int { return p.key.compare(&q.key) })
+	a.report.Spaces = []Space{}
+	for _, s := range order {
+		s.ranges.compact(rangesShown)
+		for i := range s.ranges.list {
+			s.ranges.list[i].Area = a.area(&s.key, &s.ranges.list[i])
+		}
+		a.report.Spaces = append(a.report.Spaces, Space{
+			Target: int(s.key.device), Kind: s.key.word(), Name: a.spaceName(&s.key), Size: a.spaceSize(&s.key),
+			Traffic: s.total, Ranges: s.ranges.list, Closed: s.ranges.closed,
+		})
+	}
+}
+
+func (k *spaceKey) compare(other *spaceKey) int {
+	late := func(k *spaceKey) int {
+		if k.rest {
+			return 2
+		} else if k.multicast {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(k.device, other.device), cmp.Compare(k.kind, other.kind), late(k)-late(other), cmp.Compare(k.index, other.index),
+		cmp.Compare(k.tiles.y1, other.tiles.y1), cmp.Compare(k.tiles.x1, other.tiles.x1),
+		cmp.Compare(k.tiles.y0, other.tiles.y0), cmp.Compare(k.tiles.x0, other.tiles.x0))
+}
+
+// word is the kind of space as reports have it.
+func (k *spaceKey) word() string {
+	switch {
+	case k.kind != gen.WindowKindTlb:
+		return lower(gen.EnumNamesWindowKind[k.kind])
+	case k.multicast:
+		return "multicast"
+	}
+	return "tile"
+}
+
+func (a *analysis) spaceName(k *spaceKey) string {
+	switch {
+	case k.rest:
+		return "further tiles"
+	case k.kind == gen.WindowKindBar:
+		return fmt.Sprintf("BAR %d", k.index)
+	case k.kind == gen.WindowKindHost:
+		if name := a.report.Windows[k.index].Name; name != "" {
+			return "host memory " + name
+		}
+		return fmt.Sprintf("host memory of window %d", k.index)
+	case k.kind == gen.WindowKindConfig:
+		return "configuration space"
+	case k.multicast:
+		return fmt.Sprintf("tiles %d,%d to %d,%d", k.tiles.x0, k.tiles.y0, k.tiles.x1, k.tiles.y1)
+	}
+	name := fmt.Sprintf("tile %d,%d", k.tiles.x1, k.tiles.y1)
+	if kind := a.kind(tileKey{k.device, k.tiles.x1, k.tiles.y1}); kind != 0 {
+		name = fmt.Sprintf("%s %d,%d", kind, k.tiles.x1, k.tiles.y1)
+	}
+	return name
+}
+
+func (a *analysis) spaceSize(k *spaceKey) uint64 {
+	switch k.kind {
+	case gen.WindowKindBar:
+		return a.view.Targets[k.device].Bars[k.index]
+	case gen.WindowKindHost:
+		return a.view.Windows[k.index].Size
+	case gen.WindowKindConfig:
+		return 4096
+	}
+	return 0
+}
+
+// area is what the board calls the place of a range, empty where that is no
+// one thing.
+func (a *analysis) area(k *spaceKey, r *Range) string {
+	board := a.report.Targets[k.device].board
+	switch {
+	case board == nil || k.rest:
+		return ""
+	case k.kind == gen.WindowKindBar:
+		return barArea(board, uint8(k.index), r)
+	case k.kind == gen.WindowKindTlb && board.Grid != nil:
+		return tileArea(board.Grid, a.kind(tileKey{k.device, k.tiles.x1, k.tiles.y1}), r)
+	}
+	return ""
+}
+
+func barArea(board *boards.Board, bar uint8, r *Range) string {
+	if t := board.TLB; t != nil {
+		if _, _, ok := t.Config(bar, r.First); ok {
+			return "window configuration"
+		}
+	}
+	for i := range board.Status {
+		if s := &board.Status[i]; s.Bar == bar && s.Offset == r.First && r.Bytes() <= 4 {
+			return s.Name
+		}
+	}
+	if rule := board.Rule(bar, r.First, r.Bytes()); rule != nil {
+		return rule.Name
+	}
+	return ""
+}
+
+func tileArea(grid *boards.Grid, kind boards.Kind, r *Range) string {
+	if (kind == boards.Tensix || kind == boards.Ethernet) && r.First == grid.Reset.Address && r.Bytes() <= 4 {
+		return "soft reset"
+	}
+	if m := grid.Memory(kind, r.First, r.Bytes()); m != nil {
+		return m.Name
+	}
+	if reg := grid.Register(kind, r.First); reg != nil && r.Bytes() <= 4*reg.Count {
+		return reg.Name
+	}
+	return ""
+}

@@ -1,0 +1,175 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// bytesText is a number of bytes for people: "172 B", "4 KiB", "2.9 KiB".
+func bytesText(n uint64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < 6 {
+		value /= 1024
+		unit++
+	}
+	return threeDigits(value) + " " + [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}[unit]
+}
+
+// timeText is a time in nanoseconds for people: "100 ns", "1.2 us", "1 s".
+func timeText(ns int64) string {
+	value, unit := float64(ns), 0
+	for math.Abs(value) >= 1000 && unit < 3 {
+		value /= 1000
+		unit++
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d ns", ns)
+	}
+	return threeDigits(value) + " " + [...]string{"ns", "us", "ms", "s"}[unit]
+}
+
+// waitText is a time in microseconds.
+func waitText(us uint64) string {
+	if us > math.MaxInt64/1000 {
+		return "longer than " + timeText(math.MaxInt64)
+	}
+	return timeText(int64(us) * 1000)
+}
+
+// threeDigits has no more digits than are worth reading, and no zeros at the end.
+func threeDigits(value float64) string {
+	decimals := 2
+	switch size := math.Abs(value); {
+	case size >= 99.95:
+		decimals = 0
+	case size >= 9.995:
+		decimals = 1
+	}
+	text := strconv.FormatFloat(value, 'f', decimals, 64)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
+}
+
+// countText is a number with its thousands apart.
+func countText(n uint64) string {
+	digits := strconv.FormatUint(n, 10)
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}
+
+// none leaves a cell empty where there is nothing to count.
+func none(n uint64, text func(uint64) string) string {
+	if n == 0 {
+		return ""
+	}
+	return text(n)
+}
+
+// shareText is a part of a whole in percent.
+func shareText(part, whole float64) string {
+	if whole <= 0 {
+		return ""
+	}
+	return strconv.FormatFloat(100*part/whole, 'f', 1, 64) + " %"
+}
+
+// plain makes a name from a file fit for a line of a terminal, a page or a
+// trace: no control characters, and no more than 255 bytes.
+func plain(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Cf, r) || r == 0xfffe || r == 0xffff {
+			return '\ufffd'
+		}
+		return r
+	}, name)
+	const bytesMax = 255
+	if len(name) > bytesMax {
+		cut := bytesMax
+		for !utf8.RuneStart(name[cut]) {
+			cut--
+		}
+		name = name[:cut]
+	}
+	return name
+}
+
+// Table is rows of text under a title. Columns whose name starts with ">" stand
+// to the right.
+type Table struct {
+	Title   string
+	Note    string
+	Columns []string
+	Rows    [][]string
+}
+
+func (t *Table) add(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// write prints the table for a terminal; columns that hold nothing are left out.
+func (t *Table) write(w io.Writer) {
+	if len(t.Rows) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s", t.Title)
+	if t.Note != "" {
+		fmt.Fprintf(w, " (%s)", t.Note)
+	}
+	fmt.Fprintln(w)
+	widths := t.widths()
+	header := make([]string, len(t.Columns))
+	for i, name := range t.Columns {
+		header[i] = strings.TrimPrefix(name, ">")
+	}
+	t.line(w, header, widths)
+	for _, row := range t.Rows {
+		t.line(w, row, widths)
+	}
+}
+
+// widths is the width of each column, 0 of one to leave out.
+func (t *Table) widths() []int {
+	widths := make([]int, len(t.Columns))
+	for _, row := range t.Rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for i, name := range t.Columns {
+		if widths[i] > 0 {
+			widths[i] = max(widths[i], utf8.RuneCountInString(strings.TrimPrefix(name, ">")))
+		}
+	}
+	return widths
+}
+
+func (t *Table) line(w io.Writer, cells []string, widths []int) {
+	var b strings.Builder
+	for i, cell := range cells {
+		if widths[i] == 0 {
+			continue
+		}
+		space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+		if strings.HasPrefix(t.Columns[i], ">") {
+			cell = space + cell
+		} else {
+			cell += space
+		}
+		b.WriteString("  " + cell)
+	}
+	fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+}

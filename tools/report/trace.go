@@ -1,0 +1,352 @@
+package report
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+)
+
+// What a profile that is read back may have at most.
+const (
+	traceBytesMax   = 64 << 20
+	traceEventsMax  = 1 << 20
+	traceSummaryMax = 8 << 20
+	timeMax         = 1 << 50 // nanoseconds, 13 days: a float64 of microseconds still holds each
+)
+
+// traceVersion is in every profile; a reader refuses others.
+const traceVersion = 1
+
+// event is one of the Trace Event Format (Chrome's "JSON Object Format"). X is
+// a slice, M names a process or a thread.
+type event struct {
+	Phase    string      `json:"ph"`
+	Process  int         `json:"pid"`
+	Thread   int         `json:"tid"`
+	Time     json.Number `json:"ts,omitempty"`  // microseconds
+	Duration json.Number `json:"dur,omitempty"` // microseconds
+	Name     string      `json:"name"`
+	Category string      `json:"cat,omitempty"`
+	Args     arguments   `json:"args"`
+}
+
+type arguments struct {
+	Depth   *int    `json:"depth,omitempty"`   // of nesting; the run has 0
+	Command *uint32 `json:"command,omitempty"` // index in the image, of the first
+	Count   uint64  `json:"commands,omitempty"`
+	Opcode  string  `json:"opcode,omitempty"`
+	Mostly  string  `json:"mostly,omitempty"` // the opcode that took the longest, where they differ
+	Window  string  `json:"window,omitempty"`
+	Offset  string  `json:"offset,omitempty"`
+	Bytes   uint64  `json:"bytes,omitempty"`
+	Name    string  `json:"name,omitempty"`       // of a process or thread
+	Sort    *int    `json:"sort_index,omitempty"` // of a thread
+}
+
+const (
+	traceProcess = 1
+	traceThread  = 1 // of the run; scopes that do not nest have those after it
+)
+
+// WriteTrace writes the profile as a trace that Perfetto and chrome://tracing
+// open. What they pass over is under "lightmetal".
+func (p *Profile) WriteTrace(w io.Writer) error {
+	t := tracer{out: bufio.NewWriterSize(w, 1<<16)}
+	summary, err := json.Marshal(struct {
+		Version int `json:"version"`
+		*Profile
+	}{traceVersion, p})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "{\"displayTimeUnit\":\"ns\",\n\"lightmetal\":%s,\n\"traceEvents\":[", summary)
+	t.name("process_name", traceThread, "lightmetal: "+plain(p.Image)+" on "+plain(p.Device))
+	if p.Timeline != nil {
+		t.name("thread_name", traceThread, fmt.Sprintf("%s, run %d of %d", plain(p.Sequence), p.Shown, p.Runs))
+		t.slice(p.Timeline, traceThread, 0)
+	}
+	threads := map[string]int{}
+	for i := range p.Loose {
+		s := &p.Loose[i]
+		thread := threads[s.Name]
+		if thread == 0 {
+			thread = traceThread + 1 + len(threads)
+			threads[s.Name] = thread
+			t.name("thread_name", thread, "scope "+plain(s.Name))
+		}
+		t.slice(s, thread, 0)
+	}
+	t.out.WriteString("\n]}\n")
+	if t.err != nil {
+		return t.err
+	}
+	return t.out.Flush()
+}
+
+// tracer writes events, one a line.
+type tracer struct {
+	out  *bufio.Writer // keeps its first error
+	more bool
+	err  error
+}
+
+func (t *tracer) event(e *event) {
+	line, err := json.Marshal(e)
+	if err != nil {
+		t.err = err
+		return
+	}
+	if t.more {
+		t.out.WriteByte(',')
+	}
+	t.more = true
+	t.out.WriteByte('\n')
+	t.out.Write(line)
+}
+
+func (t *tracer) name(what string, thread int, name string) {
+	t.event(&event{Phase: "M", Process: traceProcess, Thread: thread, Name: what, Args: arguments{Name: name}})
+	if what == "thread_name" {
+		t.event(&event{Phase: "M", Process: traceProcess, Thread: thread, Name: "thread_sort_index", Args: arguments{Sort: &thread}})
+	}
+}
+
+func (t *tracer) slice(s *Slice, thread, depth int) {
+	command := s.Command
+	t.event(&event{
+		Phase: "X", Process: traceProcess, Thread: thread, Time: microseconds(s.Start), Duration: microseconds(s.Ns),
+		Name: plain(s.Name), Category: s.Kind,
+		Args: arguments{Depth: &depth, Command: &command, Count: s.Count, Opcode: s.Opcode, Mostly: s.Mostly, Window: plain(s.Window), Offset: s.Offset, Bytes: s.Bytes},
+	})
+	for i := range s.Children {
+		t.slice(&s.Children[i], thread, depth+1)
+	}
+}
+
+// microseconds keeps every nanosecond.
+func microseconds(ns int64) json.Number {
+	return json.Number(strconv.FormatInt(ns/1000, 10) + fmt.Sprintf(".%03d", ns%1000))
+}
+
+// ReadTrace reads what WriteTrace wrote, and believes none of it: the error
+// says which event or field is wrong.
+func ReadTrace(r io.Reader) (*Profile, error) {
+	limited := &io.LimitedReader{R: r, N: traceBytesMax + 1}
+	d := json.NewDecoder(limited)
+	reader := traceReader{profile: &Profile{}}
+	err := reader.object(d)
+	switch {
+	case limited.N <= 0:
+		return nil, fmt.Errorf("the profile is larger than %s", bytesText(traceBytesMax))
+	case err != nil:
+		return nil, fmt.Errorf("not a profile of lm replay: %w", err)
+	}
+	return reader.profile, nil
+}
+
+// traceReader rebuilds the slices of a trace.
+type traceReader struct {
+	profile *Profile
+	summary bool
+	events  int
+	stack   []*Slice // the slice of each depth that was read last
+}
+
+func (t *traceReader) object(d *json.Decoder) error {
+	if err := expect(d, json.Delim('{')); err != nil {
+		return err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		switch key {
+		case "lightmetal":
+			err = t.readSummary(d)
+		case "traceEvents":
+			err = t.readEvents(d)
+		default:
+			var skipped json.RawMessage
+			err = d.Decode(&skipped)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := expect(d, json.Delim('}')); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("something follows the trace")
+	}
+	if !t.summary {
+		return errors.New(`no "lightmetal" in it`)
+	}
+	return nil
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	token, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if token != want {
+		return fmt.Errorf("byte %d: %v instead of %v", d.InputOffset(), token, want)
+	}
+	return nil
+}
+
+func (t *traceReader) readSummary(d *json.Decoder) error {
+	var raw json.RawMessage
+	if err := d.Decode(&raw); err != nil {
+		return err
+	}
+	if len(raw) > traceSummaryMax {
+		return fmt.Errorf(`"lightmetal" has %d bytes`, len(raw))
+	}
+	summary := struct {
+		Version int `json:"version"`
+		*Profile
+	}{Profile: &Profile{}}
+	if t.summary {
+		return errors.New(`"lightmetal" stands there twice`)
+	}
+	strict := json.NewDecoder(bytes.NewReader(raw))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&summary); err != nil {
+		return fmt.Errorf("lightmetal: %w", err)
+	}
+	if summary.Profile == nil || summary.Version != traceVersion {
+		return fmt.Errorf("version %d, this program reads %d", summary.Version, traceVersion)
+	}
+	if err := summary.Profile.check(); err != nil {
+		return fmt.Errorf("lightmetal: %w", err)
+	}
+	summary.Profile.Timeline, summary.Profile.Loose = t.profile.Timeline, t.profile.Loose
+	t.profile, t.summary = summary.Profile, true
+	return nil
+}
+
+// check refuses numbers that cannot be.
+func (p *Profile) check() error {
+	numbers := []int64{p.OverheadNs, p.TotalNs, p.LeastNs, p.MostNs, p.MergeNs, int64(p.Runs), int64(p.Shown)}
+	for _, list := range [][]Spent{p.Opcodes, p.Scopes, p.Sequences, p.Windows} {
+		if len(list) > spentMax+1 {
+			return fmt.Errorf("a list of %d", len(list))
+		}
+		for i := range list {
+			numbers = append(numbers, list[i].TotalNs, list[i].LongestNs)
+		}
+	}
+	if len(p.Slowest) > slowestMax {
+		return fmt.Errorf("%d slowest commands", len(p.Slowest))
+	}
+	for i := range p.Slowest {
+		numbers = append(numbers, p.Slowest[i].Ns)
+	}
+	for _, n := range numbers {
+		if n < 0 {
+			return fmt.Errorf("%d, where no number is negative", n)
+		}
+	}
+	return nil
+}
+
+func (t *traceReader) readEvents(d *json.Decoder) error {
+	if err := expect(d, json.Delim('[')); err != nil {
+		return err
+	}
+	for ; d.More(); t.events++ {
+		if t.events >= traceEventsMax {
+			return fmt.Errorf("more than %d events", traceEventsMax)
+		}
+		var e event
+		if err := d.Decode(&e); err != nil {
+			return fmt.Errorf("event %d: %w", t.events, err)
+		}
+		if err := t.event(&e); err != nil {
+			return fmt.Errorf("event %d: %w", t.events, err)
+		}
+	}
+	return expect(d, json.Delim(']'))
+}
+
+func (t *traceReader) event(e *event) error {
+	switch {
+	case e.Phase == "M":
+		return nil
+	case e.Phase != "X":
+		return fmt.Errorf("phase %q", plain(e.Phase))
+	case e.Process != traceProcess || e.Thread < traceThread:
+		return fmt.Errorf("process %d, thread %d", e.Process, e.Thread)
+	}
+	start, err := nanoseconds(e.Time)
+	if err != nil {
+		return err
+	}
+	took, err := nanoseconds(e.Duration)
+	if err != nil {
+		return err
+	}
+	s := Slice{
+		Name: plain(e.Name), Kind: plain(e.Category), Start: start, Ns: took, Count: e.Args.Count, Bytes: e.Args.Bytes,
+		Opcode: plain(e.Args.Opcode), Mostly: plain(e.Args.Mostly), Window: plain(e.Args.Window), Offset: plain(e.Args.Offset),
+	}
+	if e.Args.Command != nil {
+		s.Command = *e.Args.Command
+	}
+	if e.Thread != traceThread {
+		return t.looseSlice(s)
+	}
+	if e.Args.Depth == nil {
+		return errors.New("no depth")
+	}
+	return t.nest(s, *e.Args.Depth)
+}
+
+func (t *traceReader) looseSlice(s Slice) error {
+	if len(t.profile.Loose) >= looseMax {
+		return fmt.Errorf("more than %d slices beside the run", looseMax)
+	}
+	t.profile.Loose = append(t.profile.Loose, s)
+	return nil
+}
+
+// nest puts a slice where its depth says. WriteTrace writes parents before
+// children, in the order of time.
+func (t *traceReader) nest(s Slice, depth int) error {
+	switch {
+	case depth == 0 && t.profile.Timeline == nil:
+		t.profile.Timeline = &s
+		t.stack = []*Slice{&s}
+		return nil
+	case depth < 1 || depth > len(t.stack) || depth > depthMax+1:
+		return fmt.Errorf("depth %d", depth)
+	}
+	parent := t.stack[depth-1]
+	n := len(parent.Children)
+	switch {
+	case s.Start < parent.Start || s.End() > parent.End():
+		return errors.New("it is not inside the slice around it")
+	case n > 0 && s.Start < parent.Children[n-1].End():
+		return errors.New("it begins before the one before it ends")
+	}
+	parent.Children = append(parent.Children, s)
+	t.stack = append(t.stack[:depth], &parent.Children[n])
+	return nil
+}
+
+// nanoseconds is the inverse of microseconds, for numbers of any form.
+func nanoseconds(text json.Number) (int64, error) {
+	us, err := text.Float64()
+	if ns := math.Round(us * 1000); err == nil && ns >= 0 && ns < timeMax {
+		return int64(ns), nil
+	}
+	return 0, fmt.Errorf("%q is no time in microseconds", plain(text.String()))
+}
