@@ -13,7 +13,7 @@ const (
 	pictureWidth = 1000.0
 	labelWidth   = 190.0 // names of rows
 	glyphWidth   = 6.7   // of the labels' font, which is a typewriter's
-	nameGlyph    = 7.6   // of the names of rows, on the wide side
+	nameGlyph    = 8.3   // of the names of rows, on the wide side
 	noteGlyph    = 6.0   // of the notes below them
 )
 
