@@ -119,12 +119,17 @@ func (d *pci) readHeader(enabled error) error {
 	case get(header[:2]) == 0xffff:
 		return &Fault{DeviceGone, d.identity.Name + ": configuration space reads all ones; reset the device or its slot, then `echo 1 > /sys/bus/pci/rescan`"}
 	case header[configCommand]&configCommandMemory != 0:
-		d.readBars(header[configBar0:])
-		return nil
 	case enabled != nil:
 		return enabled
+	default:
+		// The kernel counts who wants a device enabled and does nothing for the
+		// second, though somebody may have switched decoding off since.
+		if err := d.command(configCommandMemory, true); err != nil {
+			return err
+		}
 	}
-	return &Fault{NoDevice, d.identity.Name + ": memory decoding stays off; `lspci -vv` and `dmesg` may say why"}
+	d.readBars(header[configBar0:])
+	return nil
 }
 
 func (d *pci) readBars(registers []byte) {

@@ -285,7 +285,12 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 		code  Code
 		words []string
 	}{
-		"memory decoding stays off": {func(f *fakeFunction) { f.patch("config", configCommand, 4) }, NoDevice, []string{"memory decoding stays off"}},
+		"memory decoding stays off": {func(f *fakeFunction) {
+			f.patch("config", configCommand, 4)
+			real := system
+			system = deaf{real}
+			t.Cleanup(func() { system = real })
+		}, NoDevice, []string{"memory decoding stays off"}},
 		"cannot be enabled": {func(f *fakeFunction) {
 			f.patch("config", configCommand, 0)
 			f.remove("enable")
@@ -312,6 +317,22 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 		if after := openFiles(t); after != before {
 			t.Errorf("%s: %d files open, %d before", what, after, before)
 		}
+		system = linux{}
+	}
+}
+
+// deaf is a kernel that stores nothing to registers and says nothing.
+type deaf struct{ kernel }
+
+func (deaf) pwrite(_ int, data []byte, _ int64) (int, error) { return len(data), nil }
+
+func TestDecodingThatWasSwitchedOffIsSwitchedOnAgain(t *testing.T) {
+	fakeSysfs(t)
+	f := addEdu(t)
+	f.patch("config", configCommand, 0)
+	d := f.open()
+	if got := get(f.at("config", configCommand, 2)); got != configCommandMemory || !d.Alive() {
+		t.Errorf("command register %#x", got)
 	}
 }
 

@@ -41,12 +41,14 @@ type Result struct {
 }
 
 // Scope is what Mark commands of one name saw, in nanoseconds of the first
-// device's clock. A Point counts and leaves the time alone.
+// device's clock. A Point counts and leaves the time alone. An End that ends
+// nothing does not count.
 type Scope struct {
 	Count   uint64
 	Total   int64 // between Begin and End
 	Longest int64
 	began   int64
+	open    bool // between a Begin and an End
 }
 
 // View is the verified image.
@@ -410,8 +412,12 @@ func (r *Replay) mark(c *fbs.Command) {
 	case gen.MarkKindPoint:
 		s.Count++
 	case gen.MarkKindBegin:
-		s.began = r.devices[0].Now()
+		s.began, s.open = r.devices[0].Now(), true
 	case gen.MarkKindEnd:
+		if !s.open {
+			return
+		}
+		s.open = false
 		took := r.devices[0].Now() - s.began
 		s.Count++
 		s.Total += took

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -307,6 +308,14 @@ func TestMarksMeasureScopes(t *testing.T) {
 		if name == "p" && (s.Count != 2 || s.Total != 0) {
 			t.Errorf("point: %+v", s)
 		}
+	}
+}
+
+func TestEndThatEndsNothingDoesNotCount(t *testing.T) {
+	r, _ := on(t, "main:\n  delay 1ms\n  end \"s\"\n  begin \"s\"\n  delay 5ms\n  end \"s\"\n  delay 1ms\n  end \"s\"\n")
+	run(t, r, hal.OK)
+	if s := r.Scopes()[slices.Index(r.View().Names, "s")]; s.Count != 1 || s.Total != 5_000_000 {
+		t.Errorf("scope: %+v", s)
 	}
 }
 
