@@ -220,3 +220,37 @@ func TestEveryCommandTeaches(t *testing.T) {
 		}
 	}
 }
+
+func TestSequencesBeforeAndAfterTheRunsAreReplayedOnce(t *testing.T) {
+	image := assemble(t, `lightmetal 1
+target ivshmem 1af4:1110 bar2 1MiB
+window m bar2 offset 0 size 1MiB
+main:
+  expect.4 m+0x0 == 0x1
+  write.4 m+0x4 0x5
+begin:
+  expect.4 m+0x0 == 0x0
+  write.4 m+0x0 0x1
+finish:
+  expect.4 m+0x4 == 0x5
+  write.4 m+0x0 0x0
+`)
+	for _, test := range []struct {
+		exit int
+		args []string
+	}{
+		{0, []string{"--before", "begin", "--after", "finish", "--loop", "3"}},
+		{0, []string{"--before", "begin", "--after", "finish", "--loop", "3", "--profile", filepath.Join(t.TempDir(), "p.json")}},
+		{76, nil},
+		{76, []string{"--before", "finish"}},
+		{76, []string{"--before", "begin", "--after", "begin"}},
+		{64, []string{"--before", "none"}},
+		{64, []string{"--after", "none"}},
+		{64, []string{"--sequence", ""}},
+	} {
+		args := append([]string{"replay", "--device", "mock:ivshmem"}, append(test.args, image)...)
+		if exit, _, stderr := lm(t, args...); exit != test.exit {
+			t.Errorf("lm %v: exit %d, %s; want %d", args, exit, stderr, test.exit)
+		}
+	}
+}

@@ -24,6 +24,7 @@ import (
 type replayFlags struct {
 	devices         []string
 	sequence        string
+	before, after   string // empty: none
 	inputs, outputs []string
 	loop            int
 	window          int
@@ -54,6 +55,8 @@ picture of. The image is replayed by the same code and makes the same accesses.
 	flags := c.Flags()
 	flags.StringArrayVar(&f.devices, "device", nil, "device; once for each target of the image, in order")
 	flags.StringVar(&f.sequence, "sequence", "main", "sequence to run")
+	flags.StringVar(&f.before, "before", "", "sequence to run once before the first run")
+	flags.StringVar(&f.after, "after", "", "sequence to run once after the last run")
 	flags.StringArrayVar(&f.inputs, "input", nil, "NAME=FILE: data of an input tensor")
 	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: where to put an output tensor")
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
@@ -102,6 +105,8 @@ type session struct {
 	replay   *runtime.Replay
 	profiler *report.Profiler // nil: no profile is wanted
 	index    int              // of the sequence
+	before   int              // of the one before, -1: none
+	after    int
 }
 
 func (f *replayFlags) run(path string) error {
@@ -176,8 +181,13 @@ func (f *replayFlags) open(s *session) (err error) {
 		s.devices = append(s.devices, device)
 	}
 	connect(s.devices)
-	if s.index = s.view.SequenceByName(f.sequence); s.index < 0 {
-		return usage("no sequence %q in %s; it has %s", f.sequence, s.path, sequenceNames(s.view))
+	for _, named := range []struct {
+		name  string
+		index *int
+	}{{f.sequence, &s.index}, {f.before, &s.before}, {f.after, &s.after}} {
+		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 && (named.name != "" || named.index == &s.index) {
+			return usage("no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
+		}
 	}
 	if err := f.loadImage(s); err != nil {
 		return fmt.Errorf("%s: %w", s.path, err)
@@ -213,6 +223,18 @@ func (s *session) run() runtime.Result {
 		return s.profiler.Run(s.index)
 	}
 	return s.replay.Run(s.index)
+}
+
+// once runs a sequence that counts as no run and is not profiled, if there is
+// one.
+func (s *session) once(index int) runtime.Result {
+	switch {
+	case index < 0:
+		return runtime.Result{}
+	case s.profiler != nil:
+		return s.profiler.RunUntimed(index)
+	}
+	return s.replay.Run(index)
 }
 
 func (s *session) close() {
@@ -290,17 +312,16 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 	end := &outcome{Code: hal.OK.Error(), Image: s.path, Sequence: f.sequence, Command: -1}
 	bar := f.progress()
 	total := int64(0)
+	if result := s.once(s.before); result.Code != hal.OK {
+		return end, end.fail(s, result)
+	}
 	for end.Runs < f.loop {
 		began := s.devices[0].Now()
 		result := s.run()
 		took := s.devices[0].Now() - began
 		end.Ignored += result.Ignored
 		if result.Code != hal.OK {
-			end.Command, end.Got, end.Want, end.Mask, end.Element = result.Command, result.Got, result.Want, result.Mask, result.Element
-			if result.SafeRan {
-				end.Safe = result.Safe.Error()
-			}
-			return end, s.failed(result)
+			return end, end.fail(s, result)
 		}
 		if end.Runs == 0 {
 			end.LeastNs = took
@@ -315,8 +336,20 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 		}
 		bar(end.Runs)
 	}
+	if result := s.once(s.after); result.Code != hal.OK {
+		return end, end.fail(s, result)
+	}
 	end.Scopes = s.scopes()
 	return end, nil
+}
+
+// fail keeps what a failed run saw, and gives its error.
+func (end *outcome) fail(s *session, result runtime.Result) error {
+	end.Command, end.Got, end.Want, end.Mask, end.Element = result.Command, result.Got, result.Want, result.Mask, result.Element
+	if result.SafeRan {
+		end.Safe = result.Safe.Error()
+	}
+	return s.failed(result)
 }
 
 func (f *replayFlags) progress() func(int) {

@@ -26,7 +26,7 @@ func prepareFrames(r *runtime.Replay, o options, clock hal.Device) (f *frames, e
 		name  string
 		index *int
 	}{{o.sequence, &f.sequence}, {o.before, &f.before}, {o.after, &f.after}} {
-		if *s.index = r.View().SequenceByName(s.name); *s.index < 0 && s.name != "" {
+		if *s.index = r.View().SequenceByName(s.name); *s.index < 0 && (s.name != "" || s.index == &f.sequence) {
 			return nil, bad("no sequence " + s.name + " in the image; it has " + sequences(r))
 		}
 	}

@@ -139,14 +139,20 @@ func (p *Profiler) Replay() *runtime.Replay { return p.replay }
 
 // Run carries out the sequence once, as Replay.Run does.
 func (p *Profiler) Run(sequence int) runtime.Result {
-	p.watch.at, p.watch.commands = p.watch.at[:0], p.watch.commands[:0]
-	result := p.replay.Run(sequence)
+	result := p.RunUntimed(sequence)
 	end := p.watch.Now()
-	if result.Command > 0 {
-		result.Command /= 2
-	}
 	if len(p.watch.at) > 0 {
 		p.decoder.run(&p.profile, p.watch.commands, append(p.watch.at, end))
+	}
+	return result
+}
+
+// RunUntimed carries out a sequence and leaves the profile alone.
+func (p *Profiler) RunUntimed(sequence int) runtime.Result {
+	p.watch.at, p.watch.commands = p.watch.at[:0], p.watch.commands[:0]
+	result := p.replay.Run(sequence)
+	if result.Command > 0 {
+		result.Command /= 2
 	}
 	return result
 }
