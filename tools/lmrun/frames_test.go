@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -285,13 +286,19 @@ func peer(t *testing.T) string {
 }
 
 func TestRingsGiveEachRunItsDataFromAndToAProgramInC(t *testing.T) {
-	const frames = 500 // many times around
+	const frames = 500       // many times around
+	goruntime.LockOSThread() // the death signal comes when the thread that started them ends
+	defer goruntime.UnlockOSThread()
 	program, inputs := peer(t), []byte(nil)
 	inputs, results := frameData(frames)
 	for _, slots := range []int{1, 3, ringSlotsNew} {
 		in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
 		writer := exec.Command(program, "write", in, strconv.Itoa(frameBytes), strconv.Itoa(slots))
 		reader := exec.Command(program, "read", out, strconv.Itoa(resultBytes), strconv.Itoa(slots))
+		// They wait for ever where this program dies.
+		for _, c := range []*exec.Cmd{writer, reader} {
+			c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		}
 		var got bytes.Buffer
 		writer.Stdin, reader.Stdout = bytes.NewReader(inputs), &got
 		// The side that makes a ring with this many slots comes first.
