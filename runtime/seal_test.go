@@ -86,8 +86,8 @@ func TestTenThousandFrozenRunsMoveNoHeapCounter(t *testing.T) {
 	}
 }
 
-// tellThreads prints the signals that the frozen thread blocks and the number
-// of threads that there are.
+// tellThreads prints the signals that the frozen thread blocks, the number of
+// threads that there are, and whether Go waits for files already.
 func tellThreads(args []string) error {
 	r, _, err := loadPlain(args[0])
 	if err != nil {
@@ -96,28 +96,39 @@ func tellThreads(args []string) error {
 	if err := r.Freeze(); err != nil {
 		return err
 	}
+	polls := false // asked first: to open a file makes Go wait for it
+	for fd := range 32 {
+		var target [64]byte
+		n, _ := unix.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd), target[:])
+		polls = polls || strings.Contains(string(target[:max(n, 0)]), "[eventpoll]")
+	}
 	text, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
 		return err
 	}
 	_, blocked, _ := strings.Cut(string(text), "SigBlk:")
 	threads, err := os.ReadDir("/proc/self/task")
-	fmt.Println(strings.Fields(blocked)[0], len(threads), goruntime.GOMAXPROCS(0))
+	fmt.Println(strings.Fields(blocked)[0], len(threads), goruntime.GOMAXPROCS(0), polls)
 	return err
 }
 
 // TestFreezeLeavesGoNothingToMake: a run that Go interrupts makes it map memory,
-// and one that waits makes it clone a thread where none is idle. Both are rare,
-// so that a million runs need not show them.
+// one that waits makes it clone a thread where none is idle, and giving memory
+// back takes a timer, the first of which opens an epoll file. All are rare, so
+// that a million runs need not show them.
 func TestFreezeLeavesGoNothingToMake(t *testing.T) {
 	out, status := child(t, "threads", written(t, encoded(t, small)))
 	var blocked uint64
 	var threads, processors int
-	if _, err := fmt.Sscanf(out, "%x %d %d", &blocked, &threads, &processors); err != nil || status != 0 {
+	var polls bool
+	if _, err := fmt.Sscanf(out, "%x %d %d %t", &blocked, &threads, &processors, &polls); err != nil || status != 0 {
 		t.Fatalf("%q, %v, status %v", out, err, status)
 	}
 	if blocked>>(unix.SIGURG-1)&1 == 0 {
 		t.Errorf("the thread blocks signals 0x%x, SIGURG is not among them", blocked)
+	}
+	if !polls {
+		t.Error("no epoll file is open")
 	}
 	const others = 6 // this thread, Go's monitor, and the spare ones of freeze.go
 	if threads < processors+others {
