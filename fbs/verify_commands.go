@@ -101,7 +101,7 @@ func (c *checker) likenessOf(m *Command) likeness {
 }
 
 func (l *likeness) covers(m *Command) bool {
-	return head(m) == l.head && m.Mask == l.mask && m.Amount == 0 && m.Offset <= l.offset &&
+	return l.head != 0 && head(m) == l.head && m.Mask == l.mask && m.Amount == 0 && m.Offset <= l.offset &&
 		m.Offset&uint32(m.Width-1) == 0 && m.Value&^m.Mask == 0
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -422,6 +423,19 @@ func TestWriteLikeTheOneBeforeIsCheckedAsMuch(t *testing.T) {
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "command 2:")) {
 				t.Errorf("width %d, %s: %v", width, test.want, err)
 			}
+		}
+	}
+	// A command of zeros is none, wherever it stands.
+	for at := range sample().Sequences[0].Commands {
+		image := sample()
+		image.Sequences[0].Commands[at] = lmb.Command{}
+		if _, err := lmb.Encode(image); err == nil {
+			t.Errorf("zeros as command %d are accepted", at)
+		}
+		image = sample()
+		image.Sequences[0].Commands = slices.Insert(image.Sequences[0].Commands, at, lmb.Command{})
+		if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "unknown opcode 0") {
+			t.Errorf("zeros before command %d: %v", at, err)
 		}
 	}
 	// What is wider than a register of four bytes.

@@ -40,7 +40,7 @@ type Device interface {
 	Point(a *Aperture, t fbs.Target, address uint64) Code
 
 	// Alive tells whether the device still answers: its PCI vendor id reads
-	// back and memory decoding is on. Only asked after a failure.
+	// back and memory decoding is on. Asked where all ones were read.
 	Alive() bool
 
 	// Now is a monotonic clock in nanoseconds. Sleep lets at least that much

@@ -48,6 +48,9 @@ func (h *hostMemory) take(name string, size uint64) ([]byte, error) {
 func (h *hostMemory) add(size uint64, flags int) ([]byte, error) {
 	mem, err := system.mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE|unix.MAP_LOCKED|flags)
 	if err == nil {
+		// A fork would leave the pages to the child at the next store here, and
+		// the device with them.
+		_ = unix.Madvise(mem, unix.MADV_DONTFORK)
 		h.mapped = append(h.mapped, mem)
 	}
 	return mem, err

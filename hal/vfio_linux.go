@@ -190,21 +190,11 @@ func (d *vfio) mapDMA(address, size uint64) (uint64, error) {
 // any IOMMU fault there since the function was opened counts.
 func (d *vfio) Diagnose() Code {
 	code := d.function.Diagnose()
-	if code != OK || !d.masters || d.log < 0 {
-		return code
-	}
-	if !d.faultLogged() {
-		sleep(logDelay)
-	}
-	if d.faultLogged() {
+	if code == OK && d.masters && d.faultLogged() {
 		return DMAFault
 	}
-	return OK
+	return code
 }
-
-// logDelay is the time, in nanoseconds, that a fault may take to the log: the
-// driver writes it from a thread.
-const logDelay = 5_000_000
 
 // faultLogged reads the new records of the kernel's log, of which each read
 // gives one. EPIPE: some are lost.

@@ -2,11 +2,14 @@ package runtime_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
+	"lightmetal/runtime"
 )
 
 const safe = "safe:\n  write.4 m+0x40 0x5afe\n"
@@ -69,6 +72,27 @@ func TestLimitCountsForEachRunAlone(t *testing.T) {
 func TestPollDeadlineWithinTheLimitIsThePollsOwn(t *testing.T) {
 	limited(t, 1000, hal.DeadlinePassed, "  poll.4 m+0x0 == 0x1 within 100us every 10us\n")
 	limited(t, 1000, hal.OK, "  poll.4 m+0x0 == 0x1 within 100us every 10us else ignore\n")
+}
+
+func TestLimitBeyondAllTimeIsNone(t *testing.T) {
+	r, device := on(t, "main:\n  delay 90us\n"+safe)
+	device.Sleep(1_000_000)
+	r.Limit(math.MaxInt64)
+	run(t, r, hal.OK)
+}
+
+func TestLimitThatIsExceededForWantOfMemoryIsADMAFault(t *testing.T) {
+	const listing = ivshmem + "window h host size 4KiB\nmain:\n  poll.4 m+0x0 == 0x1 within 1s every 10us\n"
+	for state, want := range map[hal.Code]hal.Code{hal.OK: hal.FrameLate, hal.DMAFault: hal.DMAFault} {
+		device := master{Device: mock.New(&boards.Ivshmem), name: "ivshmem", told: new([]string), state: state}
+		r, err := runtime.Load(view(t, listing), runtime.AnySlot, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Limit(100_000)
+		run(t, r, want)
+		r.Close()
+	}
 }
 
 func TestSafeHasNoLimit(t *testing.T) {

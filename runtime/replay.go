@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"math"
+
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -85,8 +87,9 @@ func (r *Replay) Output(tensor int) []byte {
 func (r *Replay) Limit(nanoseconds int64) { r.limit = nanoseconds }
 
 // Run carries out a sequence. It allocates nothing and, on mapped devices,
-// makes no system call but for waiting. After a failure the sequence "safe"
-// runs, if the image has one, and the Replay stays disabled.
+// makes no system call but for waiting, and to ask a device that reads all ones
+// whether it is there. After a failure the sequence "safe" runs, if the image
+// has one, and the Replay stays disabled.
 func (r *Replay) Run(sequence int) Result {
 	if r.disabled {
 		return Result{Code: hal.Disabled, Command: -1}
@@ -97,6 +100,9 @@ func (r *Replay) Run(sequence int) Result {
 	r.deferred, r.detail, r.ignored = Result{}, Result{}, 0
 	if r.limit != 0 {
 		r.end = r.devices[0].Now() + r.limit
+		if r.end < 0 { // in 292 years
+			r.end = math.MaxInt64
+		}
 	}
 	code := r.guarded(sequence)
 	r.end = 0
@@ -276,10 +282,19 @@ func (r *Replay) copyOut(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index))[c.Value : c.Value+uint64(c.Amount)]
 	code := r.apertures[c.Window].CopyOut(uint64(c.Offset), c.Width, gen.Access(c.Option), data)
 	// A device that is gone reads all ones, which are also data.
-	if code == hal.OK && data[len(data)-1] == 0xff && !r.device(c).Alive() {
+	if code == hal.OK && allOnes(data[max(0, len(data)-int(c.Width)):]) && !r.device(c).Alive() {
 		return hal.DeviceGone
 	}
 	return code
+}
+
+func allOnes(data []byte) bool {
+	for _, b := range data {
+		if b != 0xff {
+			return false
+		}
+	}
+	return true
 }
 
 // poll loads until the condition holds. The last load comes after the
@@ -346,9 +361,25 @@ func (r *Replay) saw(c *fbs.Command, loaded uint64) {
 	r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
 }
 
+// faultDelay is the time, in nanoseconds, that news of a DMA that went wrong
+// may take: an IOMMU's driver writes it to the kernel's log from a thread.
+const faultDelay = 5_000_000
+
 // Diagnose says what is wrong with the devices, whatever the commands saw: OK,
-// DeviceGone, and of those that master the bus MasterOff or DMAFault.
+// DeviceGone, and of those that master the bus MasterOff or DMAFault. Where one
+// masters the bus it waits for news, and is for the end of a run.
 func (r *Replay) Diagnose() hal.Code {
+	code := r.diagnose()
+	for _, bus := range r.masters {
+		if bus != nil && code == hal.OK {
+			bus.Sleep(faultDelay)
+			return r.diagnose()
+		}
+	}
+	return code
+}
+
+func (r *Replay) diagnose() hal.Code {
 	for i, device := range r.devices {
 		code := hal.OK
 		if bus := r.masters[i]; bus != nil {
@@ -383,14 +414,22 @@ func (r *Replay) Rest() (err error) {
 // in host memory, another may have been unable to write.
 func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 	switch code {
-	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed:
+	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed, hal.FrameLate:
 	default:
 		return code
 	}
-	if state := r.Diagnose(); state != hal.OK {
-		return state
+	policy := gen.Policy(c.Option)
+	state := r.diagnose()
+	if state == hal.OK && (code == hal.FrameLate || policy == gen.PolicyFail) {
+		state = r.Diagnose() // the run ends here
 	}
-	switch gen.Policy(c.Option) {
+	switch {
+	case state != hal.OK:
+		return state
+	case code == hal.FrameLate:
+		return code
+	}
+	switch policy {
 	case gen.PolicyIgnore:
 		r.ignored++
 		r.detail = Result{}

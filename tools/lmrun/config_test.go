@@ -130,9 +130,13 @@ func configFile(t *testing.T, text string) string {
 }
 
 func TestImagesOfAConfigurationAreReplayedInOrder(t *testing.T) {
-	path := configFile(t, "image edu.lmb\nimage edu.lmb\nsequence safe\n")
+	path := configFile(t, "image edu.lmb\nimage edu.lmb\nsequence none\n")
+	if _, stderr, exit := lmrun(t, "-check", "-config", path); exit != 64 || !strings.Contains(stderr, "no sequence none") {
+		t.Errorf("a sequence that is not there: exit %d, %q", exit, stderr)
+	}
+	path = configFile(t, "image edu.lmb\nimage edu.lmb\nsequence main\n")
 	stdout, stderr, exit := lmrun(t, "-check", "-config", path)
-	if want := "lmrun: done: main of edu.lmb, verified only\nlmrun: done: safe of edu.lmb, verified only\n"; exit != 0 || stdout != want {
+	if want := "lmrun: edu.lmb: whole and valid, verified only\nlmrun: edu.lmb: whole and valid, verified only\n"; exit != 0 || stdout != want {
 		t.Errorf("exit %d, %q, %q", exit, stdout, stderr)
 	}
 	path = configFile(t, "image none.lmb\nimage edu.lmb\n")

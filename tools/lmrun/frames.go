@@ -1,9 +1,15 @@
 package main
 
 import (
+	"runtime/debug"
+	"sync/atomic"
+
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+
+	"golang.org/x/sys/unix"
 )
 
 // frames runs one sequence again and again, with new data each time.
@@ -11,78 +17,129 @@ type frames struct {
 	replay   *runtime.Replay
 	sequence int
 	before   int // -1: none
-	after    int
+	after    int // the same
 	clock    hal.Device
+	limit    int64 // of a run, in nanoseconds; 0: none
 	inputs   []stream
 	outputs  []stream
 	watchdog watchdog
+	sealed   bool
+}
+
+// check holds the names in the options against the image, before a device is
+// opened for it.
+func check(view *fbs.View, o options) error {
+	for _, name := range [...]string{o.sequence, o.before, o.after} {
+		if view.SequenceByName(name) < 0 && (name != "" || o.sequence == "") {
+			return bad("no sequence " + name + " in the image; it has " + sequences(view))
+		}
+	}
+	for _, b := range o.inputs {
+		if _, err := tensor(view, b, gen.RoleInput); err != nil {
+			return err
+		}
+	}
+	for _, b := range o.outputs {
+		if _, err := tensor(view, b, gen.RoleOutput); err != nil {
+			return err
+		}
+	}
+	_, _, err := parseWatchdog(o.watchdog)
+	return err
 }
 
 // prepareFrames opens all that the runs need. The watchdog comes last: from
 // then on there is no way back but a run or a reset.
 func prepareFrames(r *runtime.Replay, o options, clock hal.Device) (f *frames, err error) {
-	f = &frames{replay: r, before: -1, after: -1, clock: clock}
-	for _, s := range [...]struct {
-		name  string
-		index *int
-	}{{o.sequence, &f.sequence}, {o.before, &f.before}, {o.after, &f.after}} {
-		if *s.index = r.View().SequenceByName(s.name); *s.index < 0 && (s.name != "" || s.index == &f.sequence) {
-			return nil, bad("no sequence " + s.name + " in the image; it has " + sequences(r))
-		}
-	}
-	if f.inputs, err = openStreams(r, o.inputs, gen.RoleInput, clock); err != nil {
+	view := r.View()
+	if err := check(view, o); err != nil {
 		return nil, err
 	}
-	if f.outputs, err = openStreams(r, o.outputs, gen.RoleOutput, clock); err != nil {
+	f = &frames{replay: r, clock: clock, limit: o.deadline,
+		sequence: view.SequenceByName(o.sequence), before: view.SequenceByName(o.before), after: view.SequenceByName(o.after)}
+	if f.inputs, err = openStreams(r, o.inputs, gen.RoleInput); err != nil {
 		return nil, err
 	}
-	r.Limit(o.deadline)
+	if f.outputs, err = openStreams(r, o.outputs, gen.RoleOutput); err != nil {
+		return nil, err
+	}
 	f.watchdog, err = openWatchdog(o.watchdog)
 	return f, err
 }
 
-// loop runs until the count is reached (0: never), the inputs end, or a run
-// fails.
-func (f *frames) loop(count uint64) outcome {
-	var end outcome
-	if !f.run(f.before, &end) {
+// stopping is set by a signal: the run that goes on is the last.
+var stopping atomic.Bool
+
+// stopOnSignal makes SIGTERM and SIGINT end the runs in order. A second one
+// ends the process.
+func stopOnSignal() {
+	signals := listen(unix.SIGTERM, unix.SIGINT)
+	go func() {
+		<-signals
+		stopping.Store(true)
+		unix.Exit(128 + int(<-signals))
+	}()
+}
+
+// loop runs until the count is reached (0: never), the inputs end, a signal
+// comes or a run fails.
+func (f *frames) loop(count uint64) (end outcome) {
+	if !f.run(f.before, 0, &end) {
 		return end
 	}
-	for count == 0 || end.runs < count {
-		ended, err := receive(f.replay, f.inputs)
+	for (count == 0 || end.runs < count) && !stopping.Load() {
+		ended, err := f.receive()
 		if ended || err != nil {
 			end.err = err
 			break
 		}
 		began := f.clock.Now()
-		if !f.run(f.sequence, &end) {
+		if !f.run(f.sequence, f.limit, &end) {
 			return end
 		}
 		now := f.clock.Now()
 		end.count(now - began)
-		if end.err = send(f.replay, f.outputs, false); end.err != nil {
+		if end.err = f.send(false); end.err != nil {
 			break
 		}
 		release(f.inputs)
 		f.watchdog.feed(now)
 	}
-	if end.err != nil || !f.run(f.after, &end) || !f.sound(&end) {
+	if end.err != nil {
+		f.safe(&end)
 		return end
 	}
-	if end.runs > 0 {
-		end.err = send(f.replay, f.outputs, true)
-	}
-	if end.err == nil {
-		f.watchdog.stop()
+	if f.run(f.after, 0, &end) && f.sound(&end) && end.runs > 0 {
+		end.err = f.send(true)
 	}
 	return end
 }
 
-// run runs one sequence, if there is one.
-func (f *frames) run(sequence int, end *outcome) bool {
+// receive and send survive a ring whose file was cut short.
+func (f *frames) receive() (ended bool, err error) {
+	defer vanished(debug.SetPanicOnFault(true), &err)
+	return receive(f.replay, f.inputs)
+}
+
+func (f *frames) send(atEnd bool) (err error) {
+	defer vanished(debug.SetPanicOnFault(true), &err)
+	return send(f.replay, f.outputs, atEnd)
+}
+
+func vanished(panics bool, err *error) {
+	debug.SetPanicOnFault(panics)
+	if recover() != nil {
+		*err = &hal.Fault{Code: hal.IO, Reason: "the memory of a ring is gone: was its file cut short?"}
+	}
+}
+
+// run runs one sequence, if there is one, for so many nanoseconds at most (0:
+// as long as it takes).
+func (f *frames) run(sequence int, limit int64, end *outcome) bool {
 	if sequence < 0 {
 		return true
 	}
+	f.replay.Limit(limit)
 	end.result = f.replay.Run(sequence)
 	if end.result.Code == hal.OK {
 		return true
@@ -99,10 +156,16 @@ func (f *frames) sound(end *outcome) bool {
 		return true
 	}
 	end.result, end.place = runtime.Result{Code: code, Command: -1}, "after the last run"
+	f.safe(end)
+	return false
+}
+
+// safe brings the devices to rest after a failure that was no command's.
+func (f *frames) safe(end *outcome) {
 	if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
+		f.replay.Limit(0)
 		end.result.Safe, end.result.SafeRan = f.replay.Run(safe).Code, true
 	}
-	return false
 }
 
 // count adds a run that took so many nanoseconds.

@@ -19,6 +19,8 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+
+	"golang.org/x/sys/unix"
 )
 
 // adder is an image whose one output is its input and what an earlier run left
@@ -380,6 +382,131 @@ func TestCutOffRunIsDoneAgain(t *testing.T) {
 	all, _ := os.ReadFile(out)
 	if !bytes.Equal(all[ringHeader:][:resultBytes], results[:resultBytes]) || !bytes.Equal(all[ringHeader+64:][:resultBytes], results[resultBytes:][:resultBytes]) {
 		t.Error("the results are not those of the first two frames")
+	}
+}
+
+// TestSignalEndsTheRunsInOrder: whatever the runs wait for, the sequence after
+// them runs, and the outputs are written.
+func TestSignalEndsTheRunsInOrder(t *testing.T) {
+	inputs, results := frameData(2)
+	fresh := func(name string) string { return filepath.Join(t.TempDir(), name) }
+	waiting := fifo(t)
+	keep, err := os.OpenFile(waiting, os.O_RDWR, 0) // a writer that stays and writes no more
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keep.Close()
+	if _, err := keep.Write(inputs); err != nil {
+		t.Fatal(err)
+	}
+	ring := fresh("ring")
+	data := made(t, ring, frameBytes, 4)
+	copy(data[ringHeader:], inputs[:frameBytes])
+	copy(data[ringHeader+64:], inputs[frameBytes:])
+	data[ringWritten] = 2
+	if err := os.WriteFile(ring, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, input := range []string{waiting, "ring:" + ring} {
+		out := fresh("d")
+		done := make(chan outcome)
+		go func() {
+			done <- frameRuns(t, "-loop forever -before begin -after finish -input a="+input+" -output d="+out)
+		}()
+		// Both frames are taken when the pipe or the ring is empty.
+		for {
+			left, _ := unix.IoctlGetInt(int(keep.Fd()), unix.TIOCINQ)
+			state, _ := os.ReadFile(ring)
+			if input == waiting && left == 0 || input != waiting && state[ringRead] == 2 {
+				break
+			}
+		}
+		stopping.Store(true)
+		end := <-done
+		stopping.Store(false)
+		if got, _ := os.ReadFile(out); end.err != nil || end.result.Code != hal.OK || end.runs == 0 || !bytes.Equal(got, results[resultBytes:]) && end.runs == 2 {
+			t.Errorf("%s: %+v, %x", input, end, got)
+		}
+	}
+}
+
+func TestFailureBetweenRunsBringsTheDeviceToRest(t *testing.T) {
+	inputs, _ := frameData(3)
+	in := fifo(t)
+	feed(in, inputs[:len(inputs)-1])
+	end := frameRuns(t, "-loop forever -input a="+in)
+	if hal.CodeOf(end.err) != hal.BadTensor || !end.result.SafeRan || end.result.Safe != hal.OK || !strings.Contains(reason(end), "sequence safe: done") {
+		t.Errorf("%+v: %s", end, reason(end))
+	}
+}
+
+func TestDeadlineHoldsForRunsAlone(t *testing.T) {
+	in := filepath.Join(t.TempDir(), "a")
+	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
+	if end := frameRuns(t, "-deadline 500us -before slow -after slow -loop 2 -input a="+in); end.err != nil || end.result.Code != hal.OK || end.runs != 2 {
+		t.Errorf("%+v", end)
+	}
+}
+
+func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "in")
+	data := made(t, path, frameBytes, 4)
+	data[ringWritten] = 1
+	_ = os.WriteFile(path, data, 0o600)
+	o, err := parse(strings.Fields("-input a=ring:" + path + " x.lmb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := prepareFrames(loaded(t), o, mock.New(&boards.Ivshmem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if end := f.loop(1); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan {
+		t.Errorf("%+v", end)
+	}
+}
+
+// TestRingThatWasNotFinishedIsMadeAnew: whoever made it was killed.
+func TestRingThatWasNotFinishedIsMadeAnew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "in")
+	for _, size := range []int{0, 100, 1 << 20} {
+		_ = os.WriteFile(path, make([]byte, size), 0o600)
+		r, err := openRing(path, frameBytes, false)
+		if err != nil || r.slots != ringSlotsNew || r.slot != frameBytes || uint64(len(r.memory)) != r.bytes() {
+			t.Errorf("%d bytes of zeros: %+v, %v", size, r, err)
+		}
+	}
+}
+
+// TestRingThatAnEarlierWriterClosedWaitsForTheNext has the reader come first in
+// a second session.
+func TestRingThatAnEarlierWriterClosedWaitsForTheNext(t *testing.T) {
+	inputs, _ := frameData(1)
+	path := filepath.Join(t.TempDir(), "in")
+	data := made(t, path, frameBytes, 4)
+	data[ringClosed] = 1
+	_ = os.WriteFile(path, data, 0o600)
+	reader, err := openRing(path, frameBytes, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		writer, err := openRing(path, frameBytes, true)
+		if err == nil {
+			writer.put(inputs)
+			writer.close()
+		}
+	}()
+	got := make([]byte, frameBytes)
+	if ended, code := reader.take(got); ended || code != hal.OK || !bytes.Equal(got, inputs) {
+		t.Fatalf("%v, %v, %x", ended, code, got)
+	}
+	reader.advance()
+	if ended, code := reader.take(got); !ended || code != hal.OK {
+		t.Errorf("%v, %v", ended, code)
 	}
 }
 

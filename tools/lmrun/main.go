@@ -47,7 +47,6 @@ func arguments() ([]string, error) {
 
 // outcome is how a whole invocation ended, with what there is to tell.
 type outcome struct {
-	sealed bool
 	err    error          // before the first run, or writing outputs
 	result runtime.Result // of the last run
 	runs   uint64         // completed
@@ -72,49 +71,64 @@ func replay(o options) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	if o.check {
-		return outcome{}
+	if err := check(view, o); err != nil || o.check {
+		return outcome{err: err}
 	}
 	devices, err := open(o, view)
 	if err != nil {
 		return outcome{err: err}
 	}
-	end := replayOn(devices, view, o)
-	if end.sealed {
-		return end // and its end gives the devices back
+	var end outcome
+	f, err := prepare(devices, view, o)
+	if err == nil {
+		end = f.loop(o.loop)
+	} else {
+		end.err = err
 	}
-	for _, device := range devices {
-		if err := device.Close(); end.err == nil && end.result.Code == hal.OK {
-			end.err = err
-		}
+	if err := rest(f, devices); end.good() {
+		end.err = err
+	}
+	if end.good() {
+		f.watchdog.stop()
 	}
 	return end
 }
 
-func replayOn(devices []hal.Device, view *fbs.View, o options) outcome {
+func (end *outcome) good() bool { return end.err == nil && end.result.Code == hal.OK }
+
+// prepare takes everything that the runs need, up to the seal.
+func prepare(devices []hal.Device, view *fbs.View, o options) (*frames, error) {
 	r, err := runtime.Load(view, o.window, devices...)
 	if err != nil {
-		return outcome{err: err}
+		return nil, err
 	}
 	f, err := prepareFrames(r, o, devices[0])
 	if err != nil {
-		return outcome{err: err}
+		return nil, err
 	}
+	stopOnSignal()
 	if err := r.Freeze(); err != nil {
-		return outcome{err: err}
+		return nil, err
 	}
-	if !o.seal {
-		return f.loop(o.loop)
+	if o.seal {
+		err = runtime.Seal()
+		f.sealed = err == nil
 	}
-	if err := runtime.Seal(); err != nil {
-		return outcome{err: err}
+	return f, err
+}
+
+// rest stops the devices' DMA and gives them back. A sealed process cannot
+// give anything back, but for what its end does.
+func rest(f *frames, devices []hal.Device) (first error) {
+	if f != nil && f.sealed {
+		return f.replay.Rest()
 	}
-	end := f.loop(o.loop)
-	end.sealed = true
-	if err := r.Rest(); end.err == nil && end.result.Code == hal.OK {
-		end.err = err
+	for _, device := range devices {
+		if err := device.Close(); first == nil {
+			first = err
+		}
 	}
-	return end
+	return first
 }
 
 // open opens one device for each target of the image.
@@ -134,10 +148,10 @@ func open(o options, view *fbs.View) ([]hal.Device, error) {
 	return devices, nil
 }
 
-func sequences(r *runtime.Replay) string {
+func sequences(view *fbs.View) string {
 	names := ""
-	for i := range r.View().Sequences {
-		names += " " + r.View().Sequences[i].Name
+	for i := range view.Sequences {
+		names += " " + view.Sequences[i].Name
 	}
 	return names[1:]
 }

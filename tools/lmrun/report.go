@@ -15,6 +15,8 @@ func report(o options, end outcome) int {
 	}
 	if o.json {
 		print(1, jsonText(o, end, code))
+	} else if o.check && code == hal.OK {
+		print(1, "lmrun: "+o.image+": whole and valid, verified only\n")
 	} else if code == hal.OK {
 		print(1, "lmrun: done: "+o.sequence+" of "+o.image+timing(end)+"\n")
 	} else {
@@ -25,7 +27,7 @@ func report(o options, end outcome) int {
 
 func timing(end outcome) string {
 	if end.runs == 0 {
-		return ", verified only"
+		return ", no run"
 	}
 	mean := micros(end.total / int64(end.runs))
 	if end.runs == 1 {
@@ -36,8 +38,11 @@ func timing(end outcome) string {
 
 // reason says what failed, where, and what was seen.
 func reason(end outcome) string {
-	if end.err != nil {
+	if end.err != nil && !end.result.SafeRan {
 		return end.err.Error()
+	}
+	if end.err != nil {
+		return end.err.Error() + "; sequence safe: " + end.result.Safe.Error()
 	}
 	text := end.result.Code.Error() + ": " + end.place
 	switch end.result.Code {

@@ -25,8 +25,7 @@ const (
 	ringSlotsNew = 8       // of a ring that lmrun makes
 	ringSlotsMax = 1 << 16 // of one that it finds
 
-	ringSpins   = 100    // looks before it sleeps between looks
-	ringPauseNs = 20_000 // between looks
+	ringSpins = 100 // looks before it sleeps between looks
 )
 
 type ring struct {
@@ -35,28 +34,34 @@ type ring struct {
 	closed        *uint32
 	slot, stride  uint64
 	slots         uint64
-	clock         hal.Device
+	stale         bool // closed by an earlier writer; the next one opens it
 }
 
 // openRing maps a ring for a tensor, to write or to read, and makes it where
 // there is none.
-func openRing(path string, size uint64, writer bool, clock hal.Device) (*ring, error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+func openRing(path string, size uint64, writer bool) (*ring, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o660)
 	if err != nil {
 		return nil, pathFault(path, err)
 	}
 	defer unix.Close(fd)
-	r := &ring{slot: size, stride: (size + ringAlign - 1) &^ (ringAlign - 1), slots: ringSlotsNew, clock: clock}
+	defer unix.Flock(fd, unix.LOCK_UN) // which a mapping would keep
+	r := &ring{slot: size, stride: (size + ringAlign - 1) &^ (ringAlign - 1), slots: ringSlotsNew}
 	var status unix.Stat_t
-	if err := unix.Fstat(fd, &status); err != nil {
-		return nil, pathFault(path, err)
+	var magic [len(ringMagic)]byte
+	if err = unix.Flock(fd, unix.LOCK_EX); err == nil {
+		_, err = unix.Pread(fd, magic[:], 0)
 	}
-	made := status.Size == 0
-	if made {
-		if err := unix.Ftruncate(fd, int64(r.bytes())); err != nil {
-			return nil, pathFault(path, err)
+	if err == nil && magic == [len(ringMagic)]byte{} { // not there, or not finished
+		if err = unix.Ftruncate(fd, 0); err == nil {
+			err = unix.Fallocate(fd, 0, 0, int64(r.bytes()))
 		}
-		status.Size = int64(r.bytes())
+	}
+	if err == nil {
+		err = unix.Fstat(fd, &status)
+	}
+	if err != nil {
+		return nil, pathFault(path, err)
 	}
 	if status.Size < ringHeader {
 		return nil, badRing(path, "is too short for one")
@@ -66,7 +71,7 @@ func openRing(path string, size uint64, writer bool, clock hal.Device) (*ring, e
 		return nil, pathFault(path, err)
 	}
 	r.written, r.read, r.closed = (*uint64)(r.at(ringWritten)), (*uint64)(r.at(ringRead)), (*uint32)(r.at(ringClosed))
-	if made {
+	if magic == [len(ringMagic)]byte{} {
 		*(*uint64)(r.at(ringSlot)), *(*uint64)(r.at(ringSlots)) = r.slot, r.slots
 		// The other side may look as soon as the first eight bytes are there.
 		atomic.StoreUint64((*uint64)(r.at(0)), *(*uint64)(unsafe.Pointer(unsafe.StringData(ringMagic))))
@@ -77,6 +82,7 @@ func openRing(path string, size uint64, writer bool, clock hal.Device) (*ring, e
 	if writer {
 		atomic.StoreUint32(r.closed, 0)
 	}
+	r.stale = !writer && atomic.LoadUint32(r.closed) != 0
 	return r, nil
 }
 
@@ -116,11 +122,15 @@ func (r *ring) wait(enough func(waiting, slots uint64) bool) (ended bool, code h
 		case waiting > r.slots:
 			return false, hal.BadTensor // the other side has written nonsense
 		case enough(waiting, r.slots):
+			r.stale = false
 			return false, hal.OK
-		case closed:
+		case stopping.Load() || closed && !r.stale:
 			return true, hal.OK
-		case looks > ringSpins:
-			r.clock.Sleep(ringPauseNs)
+		case !closed:
+			r.stale = false
+		}
+		if looks > ringSpins {
+			pause(streamPauseNs)
 		}
 	}
 }
@@ -146,7 +156,7 @@ func (r *ring) advance() { atomic.AddUint64(r.read, 1) }
 func (r *ring) put(data []byte) hal.Code {
 	ended, code := r.wait(room)
 	if ended {
-		code = hal.BadTensor // only this side closes
+		code = hal.IO // by a signal
 	}
 	if code == hal.OK {
 		copy(r.data(atomic.LoadUint64(r.written)), data)

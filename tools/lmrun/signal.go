@@ -15,12 +15,10 @@ func enableSignal(signal uint32)
 //go:linkname receiveSignal os/signal.signal_recv
 func receiveSignal() uint32
 
-// listen gives the signals that end lmrun in order as they come. To process 1
-// they mean what they mean to busybox's init: SIGUSR1 halt, SIGUSR2 power off,
-// the others reboot.
-func listen() <-chan unix.Signal {
+// listen gives signals as they come, instead of their ending the process.
+func listen(which ...unix.Signal) <-chan unix.Signal {
 	signals := make(chan unix.Signal, 1)
-	for _, signal := range [...]unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2} {
+	for _, signal := range which {
 		enableSignal(uint32(signal))
 	}
 	go func() {

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
@@ -27,17 +28,17 @@ const ringPrefix = "ring:"
 
 // openStreams opens what the bindings of one kind name. Everything is opened
 // before the seal, and before the first store, so that a bad path costs no run.
-func openStreams(r *runtime.Replay, bindings []binding, role gen.Role, clock hal.Device) ([]stream, error) {
+func openStreams(r *runtime.Replay, bindings []binding, role gen.Role) ([]stream, error) {
 	list := make([]stream, len(bindings))
 	for i, b := range bindings {
 		s := &list[i]
-		*s = stream{binding: b, tensor: r.View().TensorByName(b.name), fd: -1}
-		if s.tensor < 0 || r.View().Tensors[s.tensor].Role != role {
-			return nil, bad("-" + roleFlag(role) + ": the image has no such tensor as " + b.name)
+		index, err := tensor(r.View(), b, role)
+		if err != nil {
+			return nil, err
 		}
-		var err error
+		*s = stream{binding: b, tensor: index, fd: -1}
 		if path, isRing := strings.CutPrefix(b.path, ringPrefix); isRing {
-			s.ring, err = openRing(path, r.View().Tensors[s.tensor].Size, role == gen.RoleOutput, clock)
+			s.ring, err = openRing(path, r.View().Tensors[s.tensor].Size, role == gen.RoleOutput)
 		} else {
 			err = s.open(role)
 		}
@@ -57,14 +58,21 @@ func openStreams(r *runtime.Replay, bindings []binding, role gen.Role, clock hal
 	return list, nil
 }
 
-func roleFlag(role gen.Role) string {
-	if role == gen.RoleInput {
-		return "input"
+// tensor finds the tensor of a binding.
+func tensor(view *fbs.View, b binding, role gen.Role) (int, error) {
+	index := view.TensorByName(b.name)
+	if index >= 0 && view.Tensors[index].Role == role {
+		return index, nil
 	}
-	return "output"
+	flag := "-input"
+	if role == gen.RoleOutput {
+		flag = "-output"
+	}
+	return 0, bad(flag + ": the image has no such tensor as " + b.name)
 }
 
-// open opens a file, or waits for the other side of a pipe.
+// open opens a file, or waits for the other side of a pipe. From then on
+// nothing waits in the kernel for a pipe, where no signal would end that.
 func (s *stream) open(role gen.Role) (err error) {
 	flags := unix.O_RDONLY
 	if role == gen.RoleOutput {
@@ -86,6 +94,10 @@ func (s *stream) open(role gen.Role) (err error) {
 	switch status.Mode & unix.S_IFMT {
 	case unix.S_IFIFO, unix.S_IFCHR, unix.S_IFSOCK:
 		s.pipe = true
+		err = unix.SetNonblock(s.fd, true)
+	}
+	if err != nil {
+		return pathFault(s.path, err)
 	}
 	return nil
 }
@@ -144,18 +156,49 @@ func (s *stream) fault(code hal.Code) error {
 	return &hal.Fault{Code: code, Reason: reason}
 }
 
+// read takes data from a pipe; a signal ends the wait for them.
 func (s *stream) read(data []byte) (ended bool, code hal.Code) {
-	read, err := readFull(s.fd, data)
-	switch {
-	case err != nil:
-		return false, hal.IO
-	case read == 0:
-		return true, hal.OK
-	case read < len(data):
-		return false, hal.BadTensor
+	for total := 0; total < len(data); {
+		n, err := unix.Read(s.fd, data[total:])
+		switch {
+		case err == unix.EAGAIN && stopping.Load():
+			return true, hal.OK
+		case err == unix.EAGAIN:
+			pause(streamPauseNs)
+		case err == unix.EINTR:
+		case err != nil:
+			return false, hal.IO
+		case n == 0 && total == 0:
+			return true, hal.OK
+		case n == 0:
+			return false, hal.BadTensor
+		default:
+			total += n
+		}
 	}
 	return false, hal.OK
 }
+
+// write gives data to a pipe; a signal ends the wait for room.
+func (s *stream) write(data []byte) hal.Code {
+	for len(data) > 0 {
+		n, err := unix.Write(s.fd, data)
+		switch {
+		case err == unix.EAGAIN && !stopping.Load():
+			pause(streamPauseNs)
+		case err == unix.EINTR:
+		case err != nil:
+			return hal.IO
+		default:
+			data = data[n:]
+		}
+	}
+	return hal.OK
+}
+
+// streamPauseNs is the time between two looks at a pipe or a ring that makes a
+// run wait.
+const streamPauseNs = 50_000
 
 // release tells rings that the inputs of a run are done with.
 func release(inputs []stream) {
@@ -167,7 +210,16 @@ func release(inputs []stream) {
 }
 
 // send gives the data of a run to pipes and rings, or, at the end, to files.
+// It waits for room in all rings first, so that a process that is killed while
+// it waits has put nothing into any.
 func send(r *runtime.Replay, outputs []stream, atEnd bool) error {
+	for i := range outputs {
+		if s := &outputs[i]; s.ring != nil && !atEnd {
+			if ended, code := s.ring.wait(room); ended || code != hal.OK {
+				return s.fault(max(code, hal.IO))
+			}
+		}
+	}
 	for i := range outputs {
 		s, code := &outputs[i], hal.OK
 		switch {
@@ -176,9 +228,7 @@ func send(r *runtime.Replay, outputs []stream, atEnd bool) error {
 		case s.ring != nil:
 			code = s.ring.put(r.Output(s.tensor))
 		case s.pipe != atEnd:
-			if writeFull(s.fd, r.Output(s.tensor)) != nil {
-				code = hal.IO
-			}
+			code = s.write(r.Output(s.tensor))
 		}
 		if code != hal.OK {
 			return s.fault(code)

@@ -29,9 +29,15 @@ type supervisor struct {
 // empty, until that is done, has failed or is ended by a signal. It gives the
 // exit status, what is to become of the machine, and what is mounted.
 func supervise(path string, flags []string) (exit int, then string, mounts []string) {
-	s := supervisor{path: path, flags: flags, signals: listen()}
+	// To process 1 they mean what they mean to busybox's init: SIGUSR1 halt,
+	// SIGUSR2 power off, the others reboot.
+	s := supervisor{path: path, flags: flags, signals: listen(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)}
 	if err := s.read(); err != nil {
-		s.say(err.Error())
+		if o, _ := parse(flags); o.json {
+			report(o, outcome{err: err})
+		} else {
+			s.say(err.Error())
+		}
 		return hal.CodeOf(err).Exit(), s.failure.then, nil
 	}
 	exit, then = s.run()
@@ -68,7 +74,9 @@ func (s *supervisor) read() error {
 
 func (s *supervisor) run() (exit int, then string) {
 	for {
-		exit = s.attempt()
+		if s.ended == 0 {
+			exit = s.attempt()
+		}
 		select {
 		case s.ended = <-s.signals: // between two replays
 		default:
@@ -92,6 +100,11 @@ func (s *supervisor) run() (exit int, then string) {
 		s.say("restart after exit " + strconv.Itoa(exit))
 		if exit != 0 {
 			pause(pauseNs)
+		}
+		select {
+		case s.ended = <-s.signals: // while it paused
+			continue
+		default:
 		}
 	}
 }

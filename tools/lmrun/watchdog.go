@@ -23,13 +23,9 @@ type watchdog struct {
 // keeps the timeout it has.
 func openWatchdog(text string) (watchdog, error) {
 	w := watchdog{fd: -1}
-	if text == "" {
-		return w, nil
-	}
-	path, digits, given := strings.Cut(text, "=")
-	seconds, err := strconv.ParseUint(digits, 10, 16)
-	if given && (err != nil || seconds == 0) {
-		return w, bad("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
+	path, seconds, err := parseWatchdog(text)
+	if err != nil || path == "" {
+		return w, err
 	}
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	switch {
@@ -38,8 +34,8 @@ func openWatchdog(text string) (watchdog, error) {
 	case err != nil:
 		return w, pathFault(path, err)
 	}
-	if given {
-		err = unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, int(seconds))
+	if seconds != 0 {
+		err = unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, seconds)
 	}
 	if err == nil {
 		var timeout int
@@ -53,6 +49,16 @@ func openWatchdog(text string) (watchdog, error) {
 		return w, &hal.Fault{Code: hal.NoDevice, Reason: path + ": no watchdog, or not one with this timeout: " + err.Error()}
 	}
 	return w, nil
+}
+
+// parseWatchdog reads DEVICE or DEVICE=SECONDS; 0 seconds where none are given.
+func parseWatchdog(text string) (path string, seconds int, err error) {
+	path, digits, given := strings.Cut(text, "=")
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if given && (err != nil || n == 0 || path == "") {
+		return "", 0, bad("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
+	}
+	return path, int(n), nil
 }
 
 var food = [1]byte{}

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -35,19 +36,26 @@ static struct ring *ring_open(const char *path, uint64_t slot_bytes, uint64_t sl
 {
 	struct stat st;
 	uint64_t size = 4096 + slots * stride(slot_bytes);
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0 || fstat(fd, &st) != 0 || (st.st_size == 0 && ftruncate(fd, size) != 0))
+	char magic[8] = "";
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0660);
+	if (fd < 0 || flock(fd, LOCK_EX) != 0 || pread(fd, magic, 8, 0) < 0)
+		return NULL;
+	int made = memcmp(magic, "\0\0\0\0\0\0\0", 8) == 0; /* not there, or not finished */
+	if (made && (ftruncate(fd, 0) != 0 || posix_fallocate(fd, 0, size) != 0))
+		return NULL;
+	if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != size)
 		return NULL;
 	struct ring *r = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
 	if (r == MAP_FAILED)
 		return NULL;
-	if (st.st_size == 0) {
+	if (made) {
 		r->slot_bytes = slot_bytes;
 		r->slots = slots;
 		atomic_thread_fence(memory_order_release);
 		memcpy(r->magic, "LMRING1", 8);
 	}
+	flock(fd, LOCK_UN); /* the mapping would keep it */
+	close(fd);
 	return memcmp(r->magic, "LMRING1", 8) == 0 && r->slot_bytes == slot_bytes && r->slots == slots ? r : NULL;
 }
 
