@@ -35,6 +35,7 @@ type machine struct {
 	init          string            // host path of process 1, empty: lmrun
 	files         map[string][]byte // of the guest, by absolute path
 	args          []string          // of process 1
+	kernelArgs    string            // the kernel's own, with a blank in front
 	virt          string            // QEMU's machine, empty: virt
 	extra         []string          // further arguments of QEMU
 	drives        []string          // host files that are /dev/nvme1n1, n2, ...
@@ -81,7 +82,7 @@ func (m *machine) boot() (exit int, err error) {
 
 // prepare writes the files the machine needs, and gives QEMU's arguments.
 func (m *machine) prepare() ([]string, error) {
-	line, err := commandLine(m.args, len(m.drives) == 0)
+	line, err := commandLine(m.kernelArgs, m.args, len(m.drives) == 0)
 	if err != nil {
 		return nil, err
 	}
@@ -141,9 +142,9 @@ func memory(initramfsSize int) int { return 512 + 3*(initramfsSize>>20) }
 // commandLine is the kernel's, with lmrun's arguments at its end. The kernel
 // splits at blanks, knows double quotes, and has no escape for them. With
 // freeNvme the kernel leaves nvme devices alone, as a replay on one needs it.
-func commandLine(args []string, freeNvme bool) (string, error) {
+func commandLine(kernel string, args []string, freeNvme bool) (string, error) {
 	// loglevel=1 leaves panics. panic=-1 and -no-reboot make them end QEMU.
-	line := "console=ttyAMA0 loglevel=1 panic=-1"
+	line := "console=ttyAMA0 loglevel=1 panic=-1" + kernel
 	if freeNvme {
 		line += " initcall_blacklist=nvme_init"
 	}

@@ -45,16 +45,16 @@ func TestInitramfsIsTheSameForTheSameFiles(t *testing.T) {
 }
 
 func TestCommandLineRefusesWhatAKernelCannotHandOn(t *testing.T) {
-	if line, err := commandLine([]string{"-output", "y=/dev/nvme1n1", "a b"}, false); err != nil ||
+	if line, err := commandLine("", []string{"-output", "y=/dev/nvme1n1", "a b"}, false); err != nil ||
 		!strings.HasSuffix(line, ` -- -output y=/dev/nvme1n1 "a b"`) {
 		t.Errorf("got %q, %v", line, err)
 	}
 	fits := strings.Repeat("x", commandLineMax-len("console=ttyAMA0 loglevel=1 panic=-1 -- "))
-	if _, err := commandLine([]string{fits}, false); err != nil {
+	if _, err := commandLine("", []string{fits}, false); err != nil {
 		t.Error(err)
 	}
 	for _, args := range [][]string{{fits + "x"}, {""}, {"a\nb"}, {`"`}, slices.Repeat([]string{"x"}, initArgsMax+1)} {
-		if _, err := commandLine(args, false); err == nil {
+		if _, err := commandLine("", args, false); err == nil {
 			t.Errorf("accepted %.20q", args)
 		}
 	}

@@ -27,7 +27,8 @@ func main() {
 }
 
 func run(args []string) (exit int, err error) {
-	m := &machine{files: map[string][]byte{}, stdout: os.Stdout}
+	// Images may want host memory, in pages that stay where they are.
+	m := &machine{files: map[string][]byte{}, stdout: os.Stdout, kernelArgs: " hugepages=16"}
 	flags := flag.NewFlagSet("guest", flag.ContinueOnError)
 	flags.StringVar(&m.kernel, "kernel", "", "arm64 kernel `image`")
 	flags.StringVar(&m.lmrun, "lmrun", "", "static arm64 lmrun `binary`")
