@@ -66,8 +66,9 @@ swupdate_file() {
 		"$from/sw-description" >sw-description
 	openssl cms -sign -in sw-description -out sw-description.sig -signer "$dir/cert.pem" -inkey "$dir/key.pem" -outform DER -nosmimecap -binary
 	printf '%s\n' sw-description sw-description.sig model.lmb place.sh | cpio -o -H crc >../model.swu 2>/dev/null
-	timeout 60 swupdate -H board:1.0 -k "$dir/cert.pem" -c -i ../model.swu >"$dir/swupdate.log" 2>&1 || fail "$(cat "$dir/swupdate.log")"
-	! grep -q 'ERROR' "$dir/swupdate.log" || fail "$(cat "$dir/swupdate.log")"
+	# What it says counts: it can say that all is well and then fall over its own threads.
+	timeout 60 swupdate -H board:1.0 -k "$dir/cert.pem" -c -i ../model.swu >"$dir/swupdate.log" 2>&1 || true
+	grep -q 'SWUPDATE successful' "$dir/swupdate.log" && ! grep -q 'ERROR' "$dir/swupdate.log" || fail "$(cat "$dir/swupdate.log")"
 	cp "$image" "$dir/data/model.lmb.new" && sh place.sh
 	same "$dir/data/model.lmb" "$image" "the script placed nothing"
 	cp "$dir/cut.lmb" "$dir/data/model.lmb.new"
