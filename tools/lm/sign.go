@@ -14,6 +14,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
 
 	"github.com/spf13/cobra"
@@ -144,12 +145,10 @@ func checkSignature(path, keysPath string) error {
 	if err != nil {
 		return wrong(hal.CodeOf(err), "%s: %s", keysPath, err.(*hal.Fault).Reason)
 	}
-	data, err := os.ReadFile(path)
+	file, err := runtime.Open(path)
 	if err != nil {
 		return err
 	}
-	if err := keys.Check(data); err != nil {
-		return wrong(hal.CodeOf(err), "%s: %s", path, err.(*hal.Fault).Reason)
-	}
-	return nil
+	defer file.Close()
+	return file.Check(keys.Check)
 }

@@ -19,6 +19,9 @@ type configuration struct {
 	failure      ending     // when one of them, or a preparation, has failed
 }
 
+// powersOff is what happens where nothing else is said.
+var powersOff = configuration{success: ending{then: "poweroff"}, failure: ending{then: "poweroff"}}
+
 // ending begins again so many times (-1: always), and then leaves the machine
 // halted, switched off or rebooted. Outside process 1 lmrun only ends.
 type ending struct {
@@ -57,7 +60,7 @@ func configured(args []string) (path string, rest []string) {
 // and those of a machine before the first image. What was understood before a
 // mistake is there, so that on-failure is obeyed.
 func configure(path, text string) (configuration, error) {
-	c := configuration{success: ending{then: "poweroff"}, failure: ending{then: "poweroff"}}
+	c := powersOff
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.Trim(line, " \t\r")
 		if line == "" || line[0] == '#' {

@@ -48,13 +48,10 @@ func check(view *fbs.View, o options) error {
 	return err
 }
 
-// prepareFrames opens all that the runs need. The watchdog comes last: from
-// then on there is no way back but a run or a reset.
+// prepareFrames opens all that the runs need, for options that check has passed.
+// The watchdog comes last: from then on there is no way back but a run or a reset.
 func prepareFrames(r *runtime.Replay, o options, clock hal.Device) (f *frames, err error) {
 	view := r.View()
-	if err := check(view, o); err != nil {
-		return nil, err
-	}
 	f = &frames{replay: r, clock: clock, limit: o.deadline,
 		sequence: view.SequenceByName(o.sequence), before: view.SequenceByName(o.before), after: view.SequenceByName(o.after)}
 	if f.inputs, err = openStreams(r, o.inputs, gen.RoleInput); err != nil {

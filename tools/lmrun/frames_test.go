@@ -94,7 +94,11 @@ func frameRuns(t *testing.T, line string) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := prepareFrames(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
+	r := loaded(t)
+	if err := check(r.View(), o); err != nil {
+		return outcome{err: err}
+	}
+	f, err := prepareFrames(r, o, waiter{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		return outcome{err: err}
 	}

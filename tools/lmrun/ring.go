@@ -152,17 +152,19 @@ func (r *ring) take(data []byte) (ended bool, code hal.Code) {
 // advance gives the oldest slot back to the writer.
 func (r *ring) advance() { atomic.AddUint64(r.read, 1) }
 
-// put fills the next slot, waiting for room.
-func (r *ring) put(data []byte) hal.Code {
+// makeRoom waits until the next slot is free.
+func (r *ring) makeRoom() hal.Code {
 	ended, code := r.wait(room)
 	if ended {
 		code = hal.IO // by a signal
 	}
-	if code == hal.OK {
-		copy(r.data(atomic.LoadUint64(r.written)), data)
-		atomic.AddUint64(r.written, 1)
-	}
 	return code
+}
+
+// put fills the next slot, for which makeRoom has waited.
+func (r *ring) put(data []byte) {
+	copy(r.data(atomic.LoadUint64(r.written)), data)
+	atomic.AddUint64(r.written, 1)
 }
 
 // close tells the reader that no more comes.

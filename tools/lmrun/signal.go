@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Package os/signal would bring package os with it, 128 KB. These are the two
-// functions of Go's runtime that it calls.
+// Package os/signal would bring package os with it: 14 KB, and work before
+// main. These are the two functions of Go's runtime that it calls.
 
 //go:linkname enableSignal os/signal.signal_enable
 func enableSignal(signal uint32)

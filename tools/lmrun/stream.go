@@ -215,8 +215,8 @@ func release(inputs []stream) {
 func send(r *runtime.Replay, outputs []stream, atEnd bool) error {
 	for i := range outputs {
 		if s := &outputs[i]; s.ring != nil && !atEnd {
-			if ended, code := s.ring.wait(room); ended || code != hal.OK {
-				return s.fault(max(code, hal.IO))
+			if code := s.ring.makeRoom(); code != hal.OK {
+				return s.fault(code)
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func send(r *runtime.Replay, outputs []stream, atEnd bool) error {
 		case s.ring != nil && atEnd:
 			s.ring.close()
 		case s.ring != nil:
-			code = s.ring.put(r.Output(s.tensor))
+			s.ring.put(r.Output(s.tensor))
 		case s.pipe != atEnd:
 			code = s.write(r.Output(s.tensor))
 		}

@@ -51,11 +51,11 @@ func supervise(path string, flags []string) (exit int, then string, mounts []str
 
 // read reads the configuration; paths in it begin at its folder.
 func (s *supervisor) read() error {
+	s.configuration = powersOff
 	if s.path == "" {
-		s.configuration = configuration{replays: [][]string{nil}, success: ending{then: "poweroff"}, failure: ending{then: "poweroff"}}
+		s.replays = [][]string{nil}
 		return nil
 	}
-	s.failure.then = "poweroff"
 	text, err := readFile(s.path)
 	if err != nil {
 		return pathFault(s.path, err)
@@ -74,39 +74,45 @@ func (s *supervisor) read() error {
 
 func (s *supervisor) run() (exit int, then string) {
 	for {
-		if s.ended == 0 {
-			exit = s.attempt()
-		}
-		select {
-		case s.ended = <-s.signals: // between two replays
-		default:
+		exit = s.attempt()
+		if s.look() {
+			break
 		}
 		end := &s.success
 		if exit != 0 {
 			end = &s.failure
 		}
-		switch {
-		case s.ended == unix.SIGUSR1:
-			return exit, "halt"
-		case s.ended == unix.SIGUSR2:
-			return exit, "poweroff"
-		case s.ended != 0:
-			return exit, "reboot"
-		case end.restarts == 0:
+		if end.restarts == 0 {
 			return exit, end.then
-		case end.restarts > 0:
+		}
+		if end.restarts > 0 {
 			end.restarts--
 		}
 		s.say("restart after exit " + strconv.Itoa(exit))
 		if exit != 0 {
 			pause(pauseNs)
 		}
-		select {
-		case s.ended = <-s.signals: // while it paused
-			continue
-		default:
+		if s.look() {
+			break
 		}
 	}
+	switch s.ended {
+	case unix.SIGUSR1:
+		return exit, "halt"
+	case unix.SIGUSR2:
+		return exit, "poweroff"
+	}
+	return exit, "reboot"
+}
+
+// look takes a signal that came between two replays, and tells whether one
+// ends this.
+func (s *supervisor) look() bool {
+	select {
+	case s.ended = <-s.signals:
+	default:
+	}
+	return s.ended != 0
 }
 
 // attempt makes the machine ready and replays every image, up to the first
