@@ -11,7 +11,7 @@ import (
 const (
 	Identifier = "LMB1" // at byte 4, as FlatBuffers puts it
 
-	FormatMajor = 1 // another major cannot be read
+	FormatMajor = 2 // another major cannot be read
 	FormatMinor = 0 // a larger minor cannot be read either: there is no silent compatibility
 
 	preambleMajor     = 8  // u16

@@ -10,16 +10,12 @@ const (
 	ConditionInvalid  Condition = 0
 	ConditionEqual    Condition = 1
 	ConditionNotEqual Condition = 2
-	ConditionAnySet   Condition = 3
-	ConditionAnyClear Condition = 4
 )
 
 var EnumNamesCondition = [...]string{
 	ConditionInvalid:  "Invalid",
 	ConditionEqual:    "Equal",
 	ConditionNotEqual: "NotEqual",
-	ConditionAnySet:   "AnySet",
-	ConditionAnyClear: "AnyClear",
 }
 
 func (v Condition) String() string {

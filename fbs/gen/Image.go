@@ -33,21 +33,8 @@ func (rcv *Image) Table() flatbuffers.Table {
 	return rcv._tab
 }
 
-func (rcv *Image) Origin(obj *Origin) *Origin {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
-	if o != 0 {
-		x := rcv._tab.Indirect(o + rcv._tab.Pos)
-		if obj == nil {
-			obj = new(Origin)
-		}
-		obj.Init(rcv._tab.Bytes, x)
-		return obj
-	}
-	return nil
-}
-
 func (rcv *Image) Reservation(obj *Reservation) *Reservation {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
 	if o != 0 {
 		x := o + rcv._tab.Pos
 		if obj == nil {
@@ -60,11 +47,10 @@ func (rcv *Image) Reservation(obj *Reservation) *Reservation {
 }
 
 func (rcv *Image) Targets(obj *Target, j int) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
-		x += flatbuffers.UOffsetT(j) * 4
-		x = rcv._tab.Indirect(x)
+		x += flatbuffers.UOffsetT(j) * 56
 		obj.Init(rcv._tab.Bytes, x)
 		return true
 	}
@@ -72,7 +58,7 @@ func (rcv *Image) Targets(obj *Target, j int) bool {
 }
 
 func (rcv *Image) TargetsLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
 	}
@@ -80,7 +66,7 @@ func (rcv *Image) TargetsLength() int {
 }
 
 func (rcv *Image) Windows(obj *Window, j int) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
 		x += flatbuffers.UOffsetT(j) * 24
@@ -91,24 +77,7 @@ func (rcv *Image) Windows(obj *Window, j int) bool {
 }
 
 func (rcv *Image) WindowsLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
-	if o != 0 {
-		return rcv._tab.VectorLen(o)
-	}
-	return 0
-}
-
-func (rcv *Image) Names(j int) []byte {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
-	if o != 0 {
-		a := rcv._tab.Vector(o)
-		return rcv._tab.ByteVector(a + flatbuffers.UOffsetT(j*4))
-	}
-	return nil
-}
-
-func (rcv *Image) NamesLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
 	}
@@ -116,11 +85,10 @@ func (rcv *Image) NamesLength() int {
 }
 
 func (rcv *Image) Sequences(obj *Sequence, j int) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
-		x += flatbuffers.UOffsetT(j) * 4
-		x = rcv._tab.Indirect(x)
+		x += flatbuffers.UOffsetT(j) * 12
 		obj.Init(rcv._tab.Bytes, x)
 		return true
 	}
@@ -128,7 +96,7 @@ func (rcv *Image) Sequences(obj *Sequence, j int) bool {
 }
 
 func (rcv *Image) SequencesLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
 	}
@@ -136,11 +104,10 @@ func (rcv *Image) SequencesLength() int {
 }
 
 func (rcv *Image) Tensors(obj *Tensor, j int) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
-		x += flatbuffers.UOffsetT(j) * 4
-		x = rcv._tab.Indirect(x)
+		x += flatbuffers.UOffsetT(j) * 32
 		obj.Init(rcv._tab.Bytes, x)
 		return true
 	}
@@ -148,7 +115,7 @@ func (rcv *Image) Tensors(obj *Tensor, j int) bool {
 }
 
 func (rcv *Image) TensorsLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
 	}
@@ -156,7 +123,7 @@ func (rcv *Image) TensorsLength() int {
 }
 
 func (rcv *Image) Segments(obj *Segment, j int) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
 		x += flatbuffers.UOffsetT(j) * 24
@@ -167,7 +134,7 @@ func (rcv *Image) Segments(obj *Segment, j int) bool {
 }
 
 func (rcv *Image) SegmentsLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
 	}
@@ -175,7 +142,7 @@ func (rcv *Image) SegmentsLength() int {
 }
 
 func (rcv *Image) Commands(obj *Command, j int) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(20))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
 		x += flatbuffers.UOffsetT(j) * 32
@@ -186,6 +153,57 @@ func (rcv *Image) Commands(obj *Command, j int) bool {
 }
 
 func (rcv *Image) CommandsLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Image) Text(j int) byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetByte(a + flatbuffers.UOffsetT(j*1))
+	}
+	return 0
+}
+
+func (rcv *Image) TextLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *Image) TextBytes() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func (rcv *Image) MutateText(j int, n byte) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateByte(a+flatbuffers.UOffsetT(j*1), n)
+	}
+	return false
+}
+
+func (rcv *Image) Notes(j int) byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(20))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.GetByte(a + flatbuffers.UOffsetT(j*1))
+	}
+	return 0
+}
+
+func (rcv *Image) NotesLength() int {
 	o := flatbuffers.UOffsetT(rcv._tab.Offset(20))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
@@ -193,56 +211,76 @@ func (rcv *Image) CommandsLength() int {
 	return 0
 }
 
+func (rcv *Image) NotesBytes() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(20))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func (rcv *Image) MutateNotes(j int, n byte) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(20))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.MutateByte(a+flatbuffers.UOffsetT(j*1), n)
+	}
+	return false
+}
+
 func ImageStart(builder *flatbuffers.Builder) {
 	builder.StartObject(9)
 }
-func ImageAddOrigin(builder *flatbuffers.Builder, origin flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(origin), 0)
-}
 func ImageAddReservation(builder *flatbuffers.Builder, reservation flatbuffers.UOffsetT) {
-	builder.PrependStructSlot(1, flatbuffers.UOffsetT(reservation), 0)
+	builder.PrependStructSlot(0, flatbuffers.UOffsetT(reservation), 0)
 }
 func ImageAddTargets(builder *flatbuffers.Builder, targets flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(2, flatbuffers.UOffsetT(targets), 0)
+	builder.PrependUOffsetTSlot(1, flatbuffers.UOffsetT(targets), 0)
 }
 func ImageStartTargetsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(4, numElems, 4)
+	return builder.StartVector(56, numElems, 8)
 }
 func ImageAddWindows(builder *flatbuffers.Builder, windows flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(windows), 0)
+	builder.PrependUOffsetTSlot(2, flatbuffers.UOffsetT(windows), 0)
 }
 func ImageStartWindowsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(24, numElems, 8)
 }
-func ImageAddNames(builder *flatbuffers.Builder, names flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(4, flatbuffers.UOffsetT(names), 0)
-}
-func ImageStartNamesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(4, numElems, 4)
-}
 func ImageAddSequences(builder *flatbuffers.Builder, sequences flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(5, flatbuffers.UOffsetT(sequences), 0)
+	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(sequences), 0)
 }
 func ImageStartSequencesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(4, numElems, 4)
+	return builder.StartVector(12, numElems, 4)
 }
 func ImageAddTensors(builder *flatbuffers.Builder, tensors flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(6, flatbuffers.UOffsetT(tensors), 0)
+	builder.PrependUOffsetTSlot(4, flatbuffers.UOffsetT(tensors), 0)
 }
 func ImageStartTensorsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(4, numElems, 4)
+	return builder.StartVector(32, numElems, 8)
 }
 func ImageAddSegments(builder *flatbuffers.Builder, segments flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(7, flatbuffers.UOffsetT(segments), 0)
+	builder.PrependUOffsetTSlot(5, flatbuffers.UOffsetT(segments), 0)
 }
 func ImageStartSegmentsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(24, numElems, 8)
 }
 func ImageAddCommands(builder *flatbuffers.Builder, commands flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(8, flatbuffers.UOffsetT(commands), 0)
+	builder.PrependUOffsetTSlot(6, flatbuffers.UOffsetT(commands), 0)
 }
 func ImageStartCommandsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(32, numElems, 8)
+}
+func ImageAddText(builder *flatbuffers.Builder, text flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(7, flatbuffers.UOffsetT(text), 0)
+}
+func ImageStartTextVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(1, numElems, 1)
+}
+func ImageAddNotes(builder *flatbuffers.Builder, notes flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(8, flatbuffers.UOffsetT(notes), 0)
+}
+func ImageStartNotesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(1, numElems, 1)
 }
 func ImageEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

@@ -9,32 +9,34 @@ type Opcode byte
 const (
 	OpcodeInvalid Opcode = 0
 	OpcodeWrite   Opcode = 1
-	OpcodeCopyIn  Opcode = 2
-	OpcodeCopyOut Opcode = 3
-	OpcodePoll    Opcode = 4
-	OpcodeExpect  Opcode = 5
-	OpcodeCompare Opcode = 6
-	OpcodePoint   Opcode = 7
-	OpcodeFence   Opcode = 8
-	OpcodeDelay   Opcode = 9
-	OpcodeCall    Opcode = 10
-	OpcodeMark    Opcode = 11
-	OpcodeEnd     Opcode = 12
+	OpcodeChange  Opcode = 2
+	OpcodeAddress Opcode = 3
+	OpcodeCopyIn  Opcode = 4
+	OpcodeFill    Opcode = 5
+	OpcodeCopyOut Opcode = 6
+	OpcodeCheck   Opcode = 7
+	OpcodeCompare Opcode = 8
+	OpcodePoint   Opcode = 9
+	OpcodeFence   Opcode = 10
+	OpcodeDelay   Opcode = 11
+	OpcodeCall    Opcode = 12
+	OpcodeEnd     Opcode = 13
 )
 
 var EnumNamesOpcode = [...]string{
 	OpcodeInvalid: "Invalid",
 	OpcodeWrite:   "Write",
+	OpcodeChange:  "Change",
+	OpcodeAddress: "Address",
 	OpcodeCopyIn:  "CopyIn",
+	OpcodeFill:    "Fill",
 	OpcodeCopyOut: "CopyOut",
-	OpcodePoll:    "Poll",
-	OpcodeExpect:  "Expect",
+	OpcodeCheck:   "Check",
 	OpcodeCompare: "Compare",
 	OpcodePoint:   "Point",
 	OpcodeFence:   "Fence",
 	OpcodeDelay:   "Delay",
 	OpcodeCall:    "Call",
-	OpcodeMark:    "Mark",
 	OpcodeEnd:     "End",
 }
 

@@ -10,14 +10,12 @@ const (
 	PolicyInvalid Policy = 0
 	PolicyFail    Policy = 1
 	PolicyIgnore  Policy = 2
-	PolicyDefer   Policy = 3
 )
 
 var EnumNamesPolicy = [...]string{
 	PolicyInvalid: "Invalid",
 	PolicyFail:    "Fail",
 	PolicyIgnore:  "Ignore",
-	PolicyDefer:   "Defer",
 }
 
 func (v Policy) String() string {

@@ -7,21 +7,7 @@ import (
 )
 
 type Sequence struct {
-	_tab flatbuffers.Table
-}
-
-func GetRootAsSequence(buf []byte, offset flatbuffers.UOffsetT) *Sequence {
-	n := flatbuffers.GetUOffsetT(buf[offset:])
-	x := &Sequence{}
-	x.Init(buf, n+offset)
-	return x
-}
-
-func GetSizePrefixedRootAsSequence(buf []byte, offset flatbuffers.UOffsetT) *Sequence {
-	n := flatbuffers.GetUOffsetT(buf[offset+flatbuffers.SizeUint32:])
-	x := &Sequence{}
-	x.Init(buf, n+offset+flatbuffers.SizeUint32)
-	return x
+	_tab flatbuffers.Struct
 }
 
 func (rcv *Sequence) Init(buf []byte, i flatbuffers.UOffsetT) {
@@ -30,53 +16,34 @@ func (rcv *Sequence) Init(buf []byte, i flatbuffers.UOffsetT) {
 }
 
 func (rcv *Sequence) Table() flatbuffers.Table {
-	return rcv._tab
+	return rcv._tab.Table
 }
 
-func (rcv *Sequence) Name() []byte {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
-	if o != 0 {
-		return rcv._tab.ByteVector(o + rcv._tab.Pos)
-	}
-	return nil
+func (rcv *Sequence) Name() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(0))
+}
+func (rcv *Sequence) MutateName(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(0), n)
 }
 
 func (rcv *Sequence) First() uint32 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
-	if o != 0 {
-		return rcv._tab.GetUint32(o + rcv._tab.Pos)
-	}
-	return 0
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(4))
 }
-
 func (rcv *Sequence) MutateFirst(n uint32) bool {
-	return rcv._tab.MutateUint32Slot(6, n)
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(4), n)
 }
 
 func (rcv *Sequence) Count() uint32 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
-	if o != 0 {
-		return rcv._tab.GetUint32(o + rcv._tab.Pos)
-	}
-	return 0
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(8))
 }
-
 func (rcv *Sequence) MutateCount(n uint32) bool {
-	return rcv._tab.MutateUint32Slot(8, n)
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(8), n)
 }
 
-func SequenceStart(builder *flatbuffers.Builder) {
-	builder.StartObject(3)
-}
-func SequenceAddName(builder *flatbuffers.Builder, name flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(name), 0)
-}
-func SequenceAddFirst(builder *flatbuffers.Builder, first uint32) {
-	builder.PrependUint32Slot(1, first, 0)
-}
-func SequenceAddCount(builder *flatbuffers.Builder, count uint32) {
-	builder.PrependUint32Slot(2, count, 0)
-}
-func SequenceEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
-	return builder.EndObject()
+func CreateSequence(builder *flatbuffers.Builder, name uint32, first uint32, count uint32) flatbuffers.UOffsetT {
+	builder.Prep(4, 12)
+	builder.PrependUint32(count)
+	builder.PrependUint32(first)
+	builder.PrependUint32(name)
+	return builder.Offset()
 }

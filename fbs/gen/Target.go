@@ -7,21 +7,7 @@ import (
 )
 
 type Target struct {
-	_tab flatbuffers.Table
-}
-
-func GetRootAsTarget(buf []byte, offset flatbuffers.UOffsetT) *Target {
-	n := flatbuffers.GetUOffsetT(buf[offset:])
-	x := &Target{}
-	x.Init(buf, n+offset)
-	return x
-}
-
-func GetSizePrefixedRootAsTarget(buf []byte, offset flatbuffers.UOffsetT) *Target {
-	n := flatbuffers.GetUOffsetT(buf[offset+flatbuffers.SizeUint32:])
-	x := &Target{}
-	x.Init(buf, n+offset+flatbuffers.SizeUint32)
-	return x
+	_tab flatbuffers.Struct
 }
 
 func (rcv *Target) Init(buf []byte, i flatbuffers.UOffsetT) {
@@ -30,85 +16,82 @@ func (rcv *Target) Init(buf []byte, i flatbuffers.UOffsetT) {
 }
 
 func (rcv *Target) Table() flatbuffers.Table {
-	return rcv._tab
+	return rcv._tab.Table
 }
 
-func (rcv *Target) Board() []byte {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
-	if o != 0 {
-		return rcv._tab.ByteVector(o + rcv._tab.Pos)
-	}
-	return nil
+func (rcv *Target) Bar0() uint64 {
+	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(0))
+}
+func (rcv *Target) MutateBar0(n uint64) bool {
+	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(0), n)
+}
+
+func (rcv *Target) Bar1() uint64 {
+	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(8))
+}
+func (rcv *Target) MutateBar1(n uint64) bool {
+	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(8), n)
+}
+
+func (rcv *Target) Bar2() uint64 {
+	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(16))
+}
+func (rcv *Target) MutateBar2(n uint64) bool {
+	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(16), n)
+}
+
+func (rcv *Target) Bar3() uint64 {
+	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(24))
+}
+func (rcv *Target) MutateBar3(n uint64) bool {
+	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(24), n)
+}
+
+func (rcv *Target) Bar4() uint64 {
+	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(32))
+}
+func (rcv *Target) MutateBar4(n uint64) bool {
+	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(32), n)
+}
+
+func (rcv *Target) Bar5() uint64 {
+	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(40))
+}
+func (rcv *Target) MutateBar5(n uint64) bool {
+	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(40), n)
+}
+
+func (rcv *Target) Board() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(48))
+}
+func (rcv *Target) MutateBoard(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(48), n)
 }
 
 func (rcv *Target) Vendor() uint16 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
-	if o != 0 {
-		return rcv._tab.GetUint16(o + rcv._tab.Pos)
-	}
-	return 0
+	return rcv._tab.GetUint16(rcv._tab.Pos + flatbuffers.UOffsetT(52))
 }
-
 func (rcv *Target) MutateVendor(n uint16) bool {
-	return rcv._tab.MutateUint16Slot(6, n)
+	return rcv._tab.MutateUint16(rcv._tab.Pos+flatbuffers.UOffsetT(52), n)
 }
 
 func (rcv *Target) Device() uint16 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
-	if o != 0 {
-		return rcv._tab.GetUint16(o + rcv._tab.Pos)
-	}
-	return 0
+	return rcv._tab.GetUint16(rcv._tab.Pos + flatbuffers.UOffsetT(54))
 }
-
 func (rcv *Target) MutateDevice(n uint16) bool {
-	return rcv._tab.MutateUint16Slot(8, n)
+	return rcv._tab.MutateUint16(rcv._tab.Pos+flatbuffers.UOffsetT(54), n)
 }
 
-func (rcv *Target) Bars(j int) uint64 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
-	if o != 0 {
-		a := rcv._tab.Vector(o)
-		return rcv._tab.GetUint64(a + flatbuffers.UOffsetT(j*8))
-	}
-	return 0
-}
-
-func (rcv *Target) BarsLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
-	if o != 0 {
-		return rcv._tab.VectorLen(o)
-	}
-	return 0
-}
-
-func (rcv *Target) MutateBars(j int, n uint64) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
-	if o != 0 {
-		a := rcv._tab.Vector(o)
-		return rcv._tab.MutateUint64(a+flatbuffers.UOffsetT(j*8), n)
-	}
-	return false
-}
-
-func TargetStart(builder *flatbuffers.Builder) {
-	builder.StartObject(4)
-}
-func TargetAddBoard(builder *flatbuffers.Builder, board flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(board), 0)
-}
-func TargetAddVendor(builder *flatbuffers.Builder, vendor uint16) {
-	builder.PrependUint16Slot(1, vendor, 0)
-}
-func TargetAddDevice(builder *flatbuffers.Builder, device uint16) {
-	builder.PrependUint16Slot(2, device, 0)
-}
-func TargetAddBars(builder *flatbuffers.Builder, bars flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(bars), 0)
-}
-func TargetStartBarsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(8, numElems, 8)
-}
-func TargetEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
-	return builder.EndObject()
+func CreateTarget(builder *flatbuffers.Builder, bar0 uint64, bar1 uint64, bar2 uint64, bar3 uint64, bar4 uint64, bar5 uint64, board uint32, vendor uint16, device uint16) flatbuffers.UOffsetT {
+	builder.Prep(8, 56)
+	builder.PrependUint16(device)
+	builder.PrependUint16(vendor)
+	builder.PrependUint32(board)
+	builder.PrependUint64(bar5)
+	builder.PrependUint64(bar4)
+	builder.PrependUint64(bar3)
+	builder.PrependUint64(bar2)
+	builder.PrependUint64(bar1)
+	builder.PrependUint64(bar0)
+	return builder.Offset()
 }

@@ -7,21 +7,7 @@ import (
 )
 
 type Tensor struct {
-	_tab flatbuffers.Table
-}
-
-func GetRootAsTensor(buf []byte, offset flatbuffers.UOffsetT) *Tensor {
-	n := flatbuffers.GetUOffsetT(buf[offset:])
-	x := &Tensor{}
-	x.Init(buf, n+offset)
-	return x
-}
-
-func GetSizePrefixedRootAsTensor(buf []byte, offset flatbuffers.UOffsetT) *Tensor {
-	n := flatbuffers.GetUOffsetT(buf[offset+flatbuffers.SizeUint32:])
-	x := &Tensor{}
-	x.Init(buf, n+offset+flatbuffers.SizeUint32)
-	return x
+	_tab flatbuffers.Struct
 }
 
 func (rcv *Tensor) Init(buf []byte, i flatbuffers.UOffsetT) {
@@ -30,145 +16,66 @@ func (rcv *Tensor) Init(buf []byte, i flatbuffers.UOffsetT) {
 }
 
 func (rcv *Tensor) Table() flatbuffers.Table {
-	return rcv._tab
+	return rcv._tab.Table
 }
 
-func (rcv *Tensor) Name() []byte {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
-	if o != 0 {
-		return rcv._tab.ByteVector(o + rcv._tab.Pos)
-	}
-	return nil
+func (rcv *Tensor) Name() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(0))
+}
+func (rcv *Tensor) MutateName(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(0), n)
 }
 
 func (rcv *Tensor) Role() Role {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
-	if o != 0 {
-		return Role(rcv._tab.GetByte(o + rcv._tab.Pos))
-	}
-	return 0
+	return Role(rcv._tab.GetByte(rcv._tab.Pos + flatbuffers.UOffsetT(4)))
 }
-
 func (rcv *Tensor) MutateRole(n Role) bool {
-	return rcv._tab.MutateByteSlot(6, byte(n))
+	return rcv._tab.MutateByte(rcv._tab.Pos+flatbuffers.UOffsetT(4), byte(n))
 }
 
-func (rcv *Tensor) Dtype() DType {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
-	if o != 0 {
-		return DType(rcv._tab.GetByte(o + rcv._tab.Pos))
-	}
-	return 0
+func (rcv *Tensor) Recorded() byte {
+	return rcv._tab.GetByte(rcv._tab.Pos + flatbuffers.UOffsetT(5))
+}
+func (rcv *Tensor) MutateRecorded(n byte) bool {
+	return rcv._tab.MutateByte(rcv._tab.Pos+flatbuffers.UOffsetT(5), n)
 }
 
-func (rcv *Tensor) MutateDtype(n DType) bool {
-	return rcv._tab.MutateByteSlot(8, byte(n))
+func (rcv *Tensor) Reserved() uint16 {
+	return rcv._tab.GetUint16(rcv._tab.Pos + flatbuffers.UOffsetT(6))
 }
-
-func (rcv *Tensor) Shape(j int) uint32 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
-	if o != 0 {
-		a := rcv._tab.Vector(o)
-		return rcv._tab.GetUint32(a + flatbuffers.UOffsetT(j*4))
-	}
-	return 0
-}
-
-func (rcv *Tensor) ShapeLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
-	if o != 0 {
-		return rcv._tab.VectorLen(o)
-	}
-	return 0
-}
-
-func (rcv *Tensor) MutateShape(j int, n uint32) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
-	if o != 0 {
-		a := rcv._tab.Vector(o)
-		return rcv._tab.MutateUint32(a+flatbuffers.UOffsetT(j*4), n)
-	}
-	return false
+func (rcv *Tensor) MutateReserved(n uint16) bool {
+	return rcv._tab.MutateUint16(rcv._tab.Pos+flatbuffers.UOffsetT(6), n)
 }
 
 func (rcv *Tensor) Size() uint64 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
-	if o != 0 {
-		return rcv._tab.GetUint64(o + rcv._tab.Pos)
-	}
-	return 0
+	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(8))
 }
-
 func (rcv *Tensor) MutateSize(n uint64) bool {
-	return rcv._tab.MutateUint64Slot(12, n)
+	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(8), n)
 }
 
 func (rcv *Tensor) ArenaOffset() uint64 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
-	if o != 0 {
-		return rcv._tab.GetUint64(o + rcv._tab.Pos)
-	}
-	return 0
+	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(16))
 }
-
 func (rcv *Tensor) MutateArenaOffset(n uint64) bool {
-	return rcv._tab.MutateUint64Slot(14, n)
-}
-
-func (rcv *Tensor) Recorded() bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
-	if o != 0 {
-		return rcv._tab.GetBool(o + rcv._tab.Pos)
-	}
-	return false
-}
-
-func (rcv *Tensor) MutateRecorded(n bool) bool {
-	return rcv._tab.MutateBoolSlot(16, n)
+	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(16), n)
 }
 
 func (rcv *Tensor) RecordedOffset() uint64 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
-	if o != 0 {
-		return rcv._tab.GetUint64(o + rcv._tab.Pos)
-	}
-	return 0
+	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(24))
 }
-
 func (rcv *Tensor) MutateRecordedOffset(n uint64) bool {
-	return rcv._tab.MutateUint64Slot(18, n)
+	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(24), n)
 }
 
-func TensorStart(builder *flatbuffers.Builder) {
-	builder.StartObject(8)
-}
-func TensorAddName(builder *flatbuffers.Builder, name flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(name), 0)
-}
-func TensorAddRole(builder *flatbuffers.Builder, role Role) {
-	builder.PrependByteSlot(1, byte(role), 0)
-}
-func TensorAddDtype(builder *flatbuffers.Builder, dtype DType) {
-	builder.PrependByteSlot(2, byte(dtype), 0)
-}
-func TensorAddShape(builder *flatbuffers.Builder, shape flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(shape), 0)
-}
-func TensorStartShapeVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(4, numElems, 4)
-}
-func TensorAddSize(builder *flatbuffers.Builder, size uint64) {
-	builder.PrependUint64Slot(4, size, 0)
-}
-func TensorAddArenaOffset(builder *flatbuffers.Builder, arenaOffset uint64) {
-	builder.PrependUint64Slot(5, arenaOffset, 0)
-}
-func TensorAddRecorded(builder *flatbuffers.Builder, recorded bool) {
-	builder.PrependBoolSlot(6, recorded, false)
-}
-func TensorAddRecordedOffset(builder *flatbuffers.Builder, recordedOffset uint64) {
-	builder.PrependUint64Slot(7, recordedOffset, 0)
-}
-func TensorEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
-	return builder.EndObject()
+func CreateTensor(builder *flatbuffers.Builder, name uint32, role Role, recorded byte, reserved uint16, size uint64, arenaOffset uint64, recordedOffset uint64) flatbuffers.UOffsetT {
+	builder.Prep(8, 32)
+	builder.PrependUint64(recordedOffset)
+	builder.PrependUint64(arenaOffset)
+	builder.PrependUint64(size)
+	builder.PrependUint16(reserved)
+	builder.PrependByte(recorded)
+	builder.PrependByte(byte(role))
+	builder.PrependUint32(name)
+	return builder.Offset()
 }

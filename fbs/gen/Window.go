@@ -54,10 +54,10 @@ func (rcv *Window) MutateSlot(n uint16) bool {
 	return rcv._tab.MutateUint16(rcv._tab.Pos+flatbuffers.UOffsetT(4), n)
 }
 
-func (rcv *Window) Name() uint16 {
+func (rcv *Window) Reserved() uint16 {
 	return rcv._tab.GetUint16(rcv._tab.Pos + flatbuffers.UOffsetT(6))
 }
-func (rcv *Window) MutateName(n uint16) bool {
+func (rcv *Window) MutateReserved(n uint16) bool {
 	return rcv._tab.MutateUint16(rcv._tab.Pos+flatbuffers.UOffsetT(6), n)
 }
 
@@ -75,11 +75,11 @@ func (rcv *Window) MutateSize(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(16), n)
 }
 
-func CreateWindow(builder *flatbuffers.Builder, kind WindowKind, device byte, bar byte, flags byte, slot uint16, name uint16, offset uint64, size uint64) flatbuffers.UOffsetT {
+func CreateWindow(builder *flatbuffers.Builder, kind WindowKind, device byte, bar byte, flags byte, slot uint16, reserved uint16, offset uint64, size uint64) flatbuffers.UOffsetT {
 	builder.Prep(8, 24)
 	builder.PrependUint64(size)
 	builder.PrependUint64(offset)
-	builder.PrependUint16(name)
+	builder.PrependUint16(reserved)
 	builder.PrependUint16(slot)
 	builder.PrependByte(flags)
 	builder.PrependByte(bar)
