@@ -9,8 +9,9 @@
 //
 // A BAR is not memory. The Go compiler merges and deletes plain stores, and
 // copy uses overlapping unaligned pairs, so every access to mapped device
-// memory is one instruction in assembly, and no []byte of a BAR leaves this
-// package. access_generic.go is the oracle the assembly is tested against.
+// memory is one instruction in assembly, all of it in one routine, and no []byte
+// of a BAR leaves this package. port.go says what each command means, and is the
+// oracle that the assembly is tested against.
 package hal
 
 import "lightmetal/fbs"
@@ -75,12 +76,4 @@ type BusMaster interface {
 // ends, however it ends: to an address of a tile, the last that Cleanup named.
 type Cleaner interface {
 	Cleanup(t fbs.Target, address uint64, value uint32) error
-}
-
-// Port carries single accesses to a device that is not mapped memory: a mock,
-// a simulator, PCI configuration space. Offsets are from the start of the
-// aperture the port belongs to. A store is complete when Store returns.
-type Port interface {
-	Load(offset uint64, width uint8) (uint64, Code)
-	Store(offset uint64, width uint8, value uint64) Code
 }
