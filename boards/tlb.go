@@ -1,9 +1,6 @@
 package boards
 
-import (
-	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
-)
+import "lightmetal/fbs/gen"
 
 // Words is the configuration of one window, as ConfigWords stores of
 // ConfigWidth bytes hold it.
@@ -11,7 +8,7 @@ type Words [3]uint64
 
 // Encode gives the configuration that points a window of group g at address in
 // the target. ok is false where the device cannot express it.
-func (l *TLB) Encode(g *Group, t fbs.Target, address uint64) (w Words, ok bool) {
+func (l *TLB) Encode(g *Group, t Target, address uint64) (w Words, ok bool) {
 	f := &g.Fields
 	if address%g.Size != 0 || !sound(t) {
 		return Words{}, false
@@ -33,9 +30,9 @@ func (l *TLB) Encode(g *Group, t fbs.Target, address uint64) (w Words, ok bool) 
 
 // Decode is the inverse of Encode: what a configuration points at. ok is false
 // where it sets bits that no target sets (linked, reserved).
-func (l *TLB) Decode(g *Group, w Words) (t fbs.Target, address uint64, ok bool) {
+func (l *TLB) Decode(g *Group, w Words) (t Target, address uint64, ok bool) {
 	f := &g.Fields
-	t = fbs.Target{
+	t = Target{
 		X: uint8(l.Extract(w, f.XEnd)), Y: uint8(l.Extract(w, f.YEnd)),
 		XStart: uint8(l.Extract(w, f.XStart)), YStart: uint8(l.Extract(w, f.YStart)),
 		NoC:       uint8(l.Extract(w, f.NoC)),
@@ -47,7 +44,7 @@ func (l *TLB) Decode(g *Group, w Words) (t fbs.Target, address uint64, ok bool) 
 	// What Encode does not give back has bits that mean nothing here.
 	again, ok := l.Encode(g, t, address)
 	if !ok || again != w {
-		return fbs.Target{}, 0, false
+		return Target{}, 0, false
 	}
 	return t, address, true
 }
@@ -78,7 +75,7 @@ func (l *TLB) insert(w *Words, f Field, v uint64) bool {
 	return true
 }
 
-// insertVC places a static virtual channel as fbs.Target counts it: 0 none,
+// insertVC places a static virtual channel as Target counts it: 0 none,
 // 1 + n channel n. A device with a single bit for it has channel 0 only.
 func (l *TLB) insertVC(w *Words, f *Fields, vc uint8) bool {
 	switch {
@@ -104,7 +101,7 @@ func (l *TLB) extractVC(w Words, f *Fields) uint8 {
 
 // sound tells whether t is a target at all, on whatever device: there are two
 // NoCs and three orderings, and a unicast has no start corner.
-func sound(t fbs.Target) bool {
+func sound(t Target) bool {
 	return t.NoC <= 1 && t.Ordering >= gen.OrderingDefault && t.Ordering <= gen.OrderingPosted &&
 		(t.Multicast || t.XStart == 0 && t.YStart == 0)
 }

@@ -4,15 +4,14 @@ import (
 	"math/rand"
 	"testing"
 
-	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
 
 var withTLB = []*Board{&Wormhole, &Blackhole}
 
 // randomTarget is any target that group g can express, and an address.
-func randomTarget(r *rand.Rand, g *Group) (fbs.Target, uint64) {
-	t := fbs.Target{
+func randomTarget(r *rand.Rand, g *Group) (Target, uint64) {
+	t := Target{
 		X: uint8(r.Intn(64)), Y: uint8(r.Intn(64)), NoC: uint8(r.Intn(2)),
 		Ordering:  gen.OrderingDefault + gen.Ordering(r.Intn(3)),
 		Multicast: r.Intn(2) == 1,
@@ -74,14 +73,14 @@ func TestEncodeGivesWhatWasRecorded(t *testing.T) {
 	for _, c := range []struct {
 		board   *Board
 		slot    int
-		target  fbs.Target
+		target  Target
 		address uint64
 		want    Words
 	}{
-		{&Wormhole, 166, fbs.Target{X: 1, Y: 1, Ordering: gen.OrderingStrict}, 0xff000000, Words{0x40000410ff}},
-		{&Wormhole, 166, fbs.Target{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0, Words{0x41000}},
-		{&Blackhole, 0, fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingStrict}, 0xffa00000, Words{0x7fd, 0x40800, 0x40}},
-		{&Blackhole, 0, fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0, Words{0, 0x40800, 0}},
+		{&Wormhole, 166, Target{X: 1, Y: 1, Ordering: gen.OrderingStrict}, 0xff000000, Words{0x40000410ff}},
+		{&Wormhole, 166, Target{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0, Words{0x41000}},
+		{&Blackhole, 0, Target{X: 1, Y: 2, Ordering: gen.OrderingStrict}, 0xffa00000, Words{0x7fd, 0x40800, 0x40}},
+		{&Blackhole, 0, Target{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0, Words{0, 0x40800, 0}},
 	} {
 		l := c.board.TLB
 		got, ok := l.Encode(l.Group(c.slot), c.target, c.address)
@@ -92,8 +91,8 @@ func TestEncodeGivesWhatWasRecorded(t *testing.T) {
 }
 
 func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
-	plain := fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingDefault}
-	with := func(change func(*fbs.Target)) fbs.Target {
+	plain := Target{X: 1, Y: 2, Ordering: gen.OrderingDefault}
+	with := func(change func(*Target)) Target {
 		t := plain
 		change(&t)
 		return t
@@ -102,7 +101,7 @@ func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 		name    string
 		board   *Board
 		slot    int
-		target  fbs.Target
+		target  Target
 		address uint64
 		ok      bool
 	}{
@@ -112,21 +111,21 @@ func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 		{"last address of Wormhole", &Wormhole, 0, plain, 1<<36 - 1<<20, true},
 		{"address past 36 bits", &Wormhole, 0, plain, 1 << 36, false},
 		{"last address of Blackhole", &Blackhole, 0, plain, 1<<64 - 2<<20, true},
-		{"ordering invalid", &Wormhole, 0, with(func(t *fbs.Target) { t.Ordering = gen.OrderingInvalid }), 0, false},
-		{"ordering past posted", &Wormhole, 0, with(func(t *fbs.Target) { t.Ordering = gen.OrderingPosted + 1 }), 0, false},
-		{"x past 6 bits", &Wormhole, 0, with(func(t *fbs.Target) { t.X = 64 }), 0, false},
-		{"y past 6 bits", &Blackhole, 0, with(func(t *fbs.Target) { t.Y = 64 }), 0, false},
-		{"start corner of a unicast", &Wormhole, 0, with(func(t *fbs.Target) { t.XStart = 1 }), 0, false},
-		{"start corner of a multicast", &Wormhole, 0, with(func(t *fbs.Target) { t.XStart, t.Multicast = 1, true }), 0, true},
-		{"start corner past 6 bits", &Wormhole, 0, with(func(t *fbs.Target) { t.YStart, t.Multicast = 64, true }), 0, false},
-		{"NoC 1", &Wormhole, 0, with(func(t *fbs.Target) { t.NoC = 1 }), 0, true},
-		{"NoC 2", &Blackhole, 0, with(func(t *fbs.Target) { t.NoC = 2 }), 0, false},
-		{"NoC 2 in one bit", &Wormhole, 0, with(func(t *fbs.Target) { t.NoC = 2 }), 0, false},
-		{"channel 0 in one bit", &Wormhole, 0, with(func(t *fbs.Target) { t.StaticVC = 1 }), 0, true},
-		{"channel 1 in one bit", &Wormhole, 0, with(func(t *fbs.Target) { t.StaticVC = 2 }), 0, false},
-		{"channel 7 in three bits", &Blackhole, 0, with(func(t *fbs.Target) { t.StaticVC = 8 }), 0, true},
-		{"channel 8 in three bits", &Blackhole, 0, with(func(t *fbs.Target) { t.StaticVC = 9 }), 0, false},
-		{"multicast through 4 GiB", &Blackhole, 202, with(func(t *fbs.Target) { t.XStart, t.Multicast = 1, true }), 0, true},
+		{"ordering invalid", &Wormhole, 0, with(func(t *Target) { t.Ordering = gen.OrderingInvalid }), 0, false},
+		{"ordering past posted", &Wormhole, 0, with(func(t *Target) { t.Ordering = gen.OrderingPosted + 1 }), 0, false},
+		{"x past 6 bits", &Wormhole, 0, with(func(t *Target) { t.X = 64 }), 0, false},
+		{"y past 6 bits", &Blackhole, 0, with(func(t *Target) { t.Y = 64 }), 0, false},
+		{"start corner of a unicast", &Wormhole, 0, with(func(t *Target) { t.XStart = 1 }), 0, false},
+		{"start corner of a multicast", &Wormhole, 0, with(func(t *Target) { t.XStart, t.Multicast = 1, true }), 0, true},
+		{"start corner past 6 bits", &Wormhole, 0, with(func(t *Target) { t.YStart, t.Multicast = 64, true }), 0, false},
+		{"NoC 1", &Wormhole, 0, with(func(t *Target) { t.NoC = 1 }), 0, true},
+		{"NoC 2", &Blackhole, 0, with(func(t *Target) { t.NoC = 2 }), 0, false},
+		{"NoC 2 in one bit", &Wormhole, 0, with(func(t *Target) { t.NoC = 2 }), 0, false},
+		{"channel 0 in one bit", &Wormhole, 0, with(func(t *Target) { t.StaticVC = 1 }), 0, true},
+		{"channel 1 in one bit", &Wormhole, 0, with(func(t *Target) { t.StaticVC = 2 }), 0, false},
+		{"channel 7 in three bits", &Blackhole, 0, with(func(t *Target) { t.StaticVC = 8 }), 0, true},
+		{"channel 8 in three bits", &Blackhole, 0, with(func(t *Target) { t.StaticVC = 9 }), 0, false},
+		{"multicast through 4 GiB", &Blackhole, 202, with(func(t *Target) { t.XStart, t.Multicast = 1, true }), 0, true},
 	} {
 		l := c.board.TLB
 		w, ok := l.Encode(l.Group(c.slot), c.target, c.address)

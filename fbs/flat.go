@@ -1,7 +1,6 @@
 package fbs
 
 import (
-	"unicode/utf8"
 	"unsafe"
 
 	flatbuffers "github.com/google/flatbuffers/go"
@@ -9,79 +8,80 @@ import (
 
 // Error says where a file is not a Light Metal image, and why.
 type Error struct {
-	Place  string // "preamble", "command 12", "tensor \"a\""
+	Place  string // "preamble", "command 12", "tensor 3"
 	Reason string // what is wrong, and what was expected
 }
 
 func (e *Error) Error() string { return e.Place + ": " + e.Reason }
 
-// flat reads a FlatBuffer that nobody has verified: every read is checked
-// against the buffer, and the first failure is kept. After a failure reads
-// give zeros, so callers check err once at the end of a step.
+// Table is the root table of a FlatBuffer that nobody has verified: every read
+// is checked against the buffer, and the first failure is kept in Err. After a
+// failure reads give nothing.
 //
 // FlatBuffers for Go has no verifier, and its generated accessors read what an
 // offset says; see https://flatbuffers.dev/support.
-type flat struct {
-	data []byte
-	err  *Error
+type Table struct {
+	Err    *Error
+	data   []byte
+	begin  uint64 // objects lie at or after it
+	place  string
+	pos    uint64
+	size   uint64 // bytes of the table itself
+	vtable []byte // field offsets, two bytes each
 }
 
-func (f *flat) fail(place, reason string) {
-	if f.err == nil {
-		f.err = &Error{place, reason}
+// Root is the table at the position that data begins with, of a type with that
+// many fields. Structs are read in place, so data lies at a multiple of 8.
+func Root(data []byte, begin uint64, fields int, place string) *Table {
+	t := &Table{data: data, begin: begin, place: place}
+	if uint64(len(data)) < begin+4 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 != 0 {
+		t.fail(place, "is too short, or does not lie at a multiple of 8")
+		return t
+	}
+	t.pos = uint64(flatbuffers.GetUOffsetT(data))
+	if !t.inside(t.pos, 4, 4, place) {
+		return t
+	}
+	vtable := uint64(int64(t.pos) - int64(flatbuffers.GetSOffsetT(data[t.pos:])))
+	if !t.inside(vtable, 4, 2, place+" vtable") {
+		return t
+	}
+	size := uint64(flatbuffers.GetVOffsetT(data[vtable:]))
+	t.size = uint64(flatbuffers.GetVOffsetT(data[vtable+2:]))
+	switch {
+	case size < 4 || size%2 != 0 || t.size < 4:
+		t.fail(place, Text("vtable has impossible sizes %d and %d", size, t.size))
+	case (size-4)/2 > uint64(fields):
+		t.fail(place, Text("has %d fields, the schema has %d", (size-4)/2, uint64(fields)))
+	case t.inside(vtable, size, 2, place+" vtable") && t.inside(t.pos, t.size, 4, place):
+		t.vtable = data[vtable+4 : vtable+size]
+	}
+	return t
+}
+
+func (t *Table) fail(place, reason string) {
+	if t.Err == nil {
+		t.Err = &Error{place, reason}
 	}
 }
 
-// inside tells whether size bytes at pos lie between the preamble and the end
-// of the buffer, at a multiple of align.
-func (f *flat) inside(pos, size, align uint64, place string) bool {
+// inside tells whether size bytes at pos lie in the buffer, at a multiple of align.
+func (t *Table) inside(pos, size, align uint64, place string) bool {
 	switch {
-	case f.err != nil:
-	case pos < preambleEnd || pos > uint64(len(f.data)) || size > uint64(len(f.data))-pos:
-		f.fail(place, Text("offset %x with %d bytes is outside the envelope of %d bytes", pos, size, uint64(len(f.data))))
+	case t.Err != nil:
+	case pos < t.begin || pos > uint64(len(t.data)) || size > uint64(len(t.data))-pos:
+		t.fail(place, Text("offset %x with %d bytes is outside the envelope of %d bytes", pos, size, uint64(len(t.data))))
 	case pos%align != 0:
-		f.fail(place, Text("offset %x is not a multiple of %d", pos, align))
+		t.fail(place, Text("offset %x is not a multiple of %d", pos, align))
 	default:
 		return true
 	}
 	return false
 }
 
-// table is a FlatBuffers table whose vtable has been checked.
-type table struct {
-	f      *flat
-	place  string
-	pos    uint64
-	size   uint64 // bytes of the table itself
-	vtable []byte // field offsets, two bytes each; nil: the table is absent
-}
-
-// table checks the table at pos, of a type with that many fields.
-func (f *flat) table(pos uint64, fields int, place string) table {
-	t := table{f: f, place: place, pos: pos}
-	if !f.inside(pos, 4, 4, place) {
-		return t
-	}
-	vtable := uint64(int64(pos) - int64(flatbuffers.GetSOffsetT(f.data[pos:])))
-	if !f.inside(vtable, 4, 2, place+" vtable") {
-		return t
-	}
-	size := uint64(flatbuffers.GetVOffsetT(f.data[vtable:]))
-	t.size = uint64(flatbuffers.GetVOffsetT(f.data[vtable+2:]))
-	switch {
-	case size < 4 || size%2 != 0 || t.size < 4:
-		f.fail(place, Text("vtable has impossible sizes %d and %d", size, t.size))
-	case (size-4)/2 > uint64(fields):
-		f.fail(place, Text("has %d fields, the schema has %d", (size-4)/2, uint64(fields)))
-	case f.inside(vtable, size, 2, place+" vtable") && f.inside(pos, t.size, 4, place):
-		t.vtable = f.data[vtable+4 : vtable+size]
-	}
-	return t
-}
-
 // field gives the position of a field of size bytes, 0 where it is absent.
-func (t *table) field(id int, size, align uint64) uint64 {
-	if t.f.err != nil || 2*id+2 > len(t.vtable) {
+func (t *Table) field(id int, size, align uint64) uint64 {
+	if t.Err != nil || 2*id+2 > len(t.vtable) {
 		return 0
 	}
 	offset := uint64(flatbuffers.GetVOffsetT(t.vtable[2*id:]))
@@ -89,116 +89,42 @@ func (t *table) field(id int, size, align uint64) uint64 {
 		return 0
 	}
 	if offset < 4 || offset > t.size || size > t.size-offset {
-		t.f.fail(t.place, Text("field %d lies outside the table", uint64(id)))
+		t.fail(t.place, Text("field %d lies outside the table", uint64(id)))
 		return 0
 	}
-	if !t.f.inside(t.pos+offset, size, align, t.place) {
+	if !t.inside(t.pos+offset, size, align, t.place) {
 		return 0
 	}
 	return t.pos + offset
 }
 
-// number gives an unsigned scalar field of 1, 2, 4 or 8 bytes, 0 where it is absent.
-func (t *table) number(id int, size uint64) uint64 {
-	pos := t.field(id, size, size)
-	if pos == 0 {
-		return 0
-	}
-	switch size {
-	case 1:
-		return uint64(t.f.data[pos])
-	case 2:
-		return uint64(flatbuffers.GetUint16(t.f.data[pos:]))
-	case 4:
-		return uint64(flatbuffers.GetUint32(t.f.data[pos:]))
-	}
-	return flatbuffers.GetUint64(t.f.data[pos:])
-}
-
-// reference follows the offset at pos.
-func (f *flat) reference(pos uint64) uint64 {
-	return pos + uint64(flatbuffers.GetUOffsetT(f.data[pos:]))
-}
-
-// child gives the table that a field refers to, absent where the field is.
-func (t *table) child(id, fields int, place string) table {
-	pos := t.field(id, 4, 4)
-	if pos == 0 {
-		return table{f: t.f, place: place}
-	}
-	return t.f.table(t.f.reference(pos), fields, place)
-}
-
-// vector gives the position of the first element and the count of a vector
-// field. The elements, of size bytes each, lie inside the buffer.
-func (t *table) vector(id int, size, align uint64, countMax uint64, what string) (first, count uint64) {
-	pos := t.field(id, 4, 4)
-	if pos == 0 {
-		return 0, 0
-	}
-	pos = t.f.reference(pos)
-	if !t.f.inside(pos, 4, 4, what) {
-		return 0, 0
-	}
-	count = uint64(flatbuffers.GetUint32(t.f.data[pos:]))
-	if count > countMax {
-		t.f.fail(what, Text("count %d is over the limit of %d", count, countMax))
-		return 0, 0
-	}
-	if !t.f.inside(pos+4, count*size, 1, what) || count > 0 && !t.f.inside(pos+4, 1, align, what) {
-		return 0, 0
-	}
-	return pos + 4, count
-}
-
-// text gives a string field, empty where it is absent.
-func (t *table) text(id int, what string) string {
-	pos := t.field(id, 4, 4)
-	if pos == 0 {
-		return ""
-	}
-	return t.f.stringAt(t.f.reference(pos), what)
-}
-
-func (f *flat) stringAt(pos uint64, what string) string {
-	if !f.inside(pos, 4, 4, what) {
-		return ""
-	}
-	size := uint64(flatbuffers.GetUint32(f.data[pos:]))
-	if !f.inside(pos+4, size+1, 1, what) {
-		return ""
-	}
-	bytes := f.data[pos+4 : pos+4+size]
-	if f.data[pos+4+size] != 0 {
-		f.fail(what, "string is not zero-terminated")
-	}
-	if !utf8.Valid(bytes) {
-		f.fail(what, "string is not UTF-8")
-	}
-	return string(bytes)
-}
-
-// structs is a vector of fixed-size structs as a slice over the file itself.
-func structs[T any](t *table, id int, countMax uint64, what string) []T {
+// Vector is a vector field of numbers or structs as a slice over the buffer
+// itself, which begins at a multiple of align.
+func Vector[T any](t *Table, id int, align, countMax uint64, what string) []T {
 	var element T
-	first, count := t.vector(id, uint64(unsafe.Sizeof(element)), uint64(unsafe.Alignof(element)), countMax, what)
-	if count == 0 {
+	pos := t.field(id, 4, 4)
+	if pos == 0 {
 		return nil
 	}
-	return unsafe.Slice((*T)(unsafe.Pointer(&t.f.data[first])), count)
+	pos += uint64(flatbuffers.GetUOffsetT(t.data[pos:]))
+	if !t.inside(pos, 4, 4, what) {
+		return nil
+	}
+	count := uint64(flatbuffers.GetUint32(t.data[pos:]))
+	if count > countMax {
+		t.fail(what, Text("count %d is over the limit of %d", count, countMax))
+	}
+	if count == 0 || !t.inside(pos+4, count*uint64(unsafe.Sizeof(element)), align, what) {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(&t.data[pos+4])), count)
 }
 
-// structure is one fixed-size struct field, zero where it is absent.
-func structure[T any](t *table, id int) (value T) {
+// Struct is a number or a struct that is a field, zero where it is absent.
+func Struct[T any](t *Table, id int) (value T) {
 	pos := t.field(id, uint64(unsafe.Sizeof(value)), uint64(unsafe.Alignof(value)))
 	if pos != 0 {
-		value = *(*T)(unsafe.Pointer(&t.f.data[pos]))
+		value = *(*T)(unsafe.Pointer(&t.data[pos]))
 	}
 	return value
-}
-
-// aligned tells whether the buffer's own address allows structs to be read in
-// place. A mapped file always does.
-func aligned(data []byte) bool {
-	return uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 == 0
 }

@@ -3,6 +3,7 @@ package fbs
 import (
 	"unsafe"
 
+	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 )
 
@@ -36,18 +37,17 @@ const (
 	WindowMax    = 1 << 32 // bytes of one window; Command.Offset is 32-bit
 	TargetsMax   = 8
 	TensorsMax   = 1 << 12
-	DimsMax      = 8
 	SequencesMax = 1 << 12
 	SegmentsMax  = 1 << 12
-	NamesMax     = 1 << 16
-	NameMax      = 255 // bytes of one name
+	TextMax      = 1 << 24 // bytes of all names
+	NameMax      = 255     // bytes of one name
+	NotesMax     = 1 << 28 // bytes
 	BytesMax     = 1 << 46
+	DelayMaxUs   = 10_000_000
 )
 
-const (
-	NoName = 0xffff // Window.Name of a window without one
-	NoSlot = 0xffff // Window.Slot of a window that may sit anywhere
-)
+// NoSlot is Window.Slot of a window that may sit anywhere.
+const NoSlot = 0xffff
 
 // FlagWriteCombining asks for a write-combining mapping where the device has one.
 const FlagWriteCombining = 1
@@ -68,14 +68,43 @@ type Command struct {
 
 // Window is the Window struct of image.fbs as it lies in the file.
 type Window struct {
-	Kind   gen.WindowKind
-	Device uint8
-	Bar    uint8
-	Flags  uint8
-	Slot   uint16
-	Name   uint16
-	Offset uint64
-	Size   uint64
+	Kind     gen.WindowKind
+	Device   uint8
+	Bar      uint8
+	Flags    uint8
+	Slot     uint16
+	Reserved uint16
+	Offset   uint64
+	Size     uint64
+}
+
+// Name is a run of View.Text: where it begins << 8 | how many bytes it has.
+type Name uint32
+
+// Identity is what an image asks of a device it is for, the Target struct of
+// image.fbs as it lies in the file.
+type Identity struct {
+	Bars           [6]uint64 // least size in bytes, 0: not used
+	Board          Name
+	Vendor, Device uint16
+}
+
+// Sequence is the Sequence struct of image.fbs as it lies in the file:
+// Commands[First : First+Count], the last of them End.
+type Sequence struct {
+	Name         Name
+	First, Count uint32
+}
+
+// Tensor is the Tensor struct of image.fbs as it lies in the file.
+type Tensor struct {
+	Name           Name
+	Role           gen.Role
+	Recorded       uint8 // 1: the payload holds Size bytes of default or golden data
+	Reserved       uint16
+	Size           uint64 // bytes
+	ArenaOffset    uint64
+	RecordedOffset uint64 // bytes into Payload
 }
 
 // Segment is the Segment struct of image.fbs as it lies in the file.
@@ -96,78 +125,30 @@ type Reservation struct {
 	Tensors      uint32
 	Sequences    uint32
 	Segments     uint32
-	Names        uint32
+	Targets      uint32
 }
-
-const (
-	commandSize     = 32
-	windowSize      = 24
-	segmentSize     = 24
-	reservationSize = 48
-)
 
 // The build fails where the compiler lays the structs out otherwise.
 const (
-	_ = -(unsafe.Sizeof(Command{}) ^ commandSize)
-	_ = -(unsafe.Sizeof(Window{}) ^ windowSize)
-	_ = -(unsafe.Sizeof(Segment{}) ^ segmentSize)
-	_ = -(unsafe.Sizeof(Reservation{}) ^ reservationSize)
+	_ = -(unsafe.Sizeof(Command{}) ^ 32)
+	_ = -(unsafe.Sizeof(Window{}) ^ 24)
+	_ = -(unsafe.Sizeof(Identity{}) ^ 56)
+	_ = -(unsafe.Sizeof(Sequence{}) ^ 12)
+	_ = -(unsafe.Sizeof(Tensor{}) ^ 32)
+	_ = -(unsafe.Sizeof(Segment{}) ^ 24)
+	_ = -(unsafe.Sizeof(Reservation{}) ^ 48)
 )
 
-// Target is where a TLB window points: a tile, or a rectangle of tiles from
-// (XStart, YStart) to (X, Y) when Multicast is set. The address inside the
-// tile is not part of it.
-type Target struct {
-	X, Y           uint8 // the tile, or the far corner
-	XStart, YStart uint8 // zero unless Multicast
-	NoC            uint8 // 0 or 1
-	Ordering       gen.Ordering
-	StaticVC       uint8 // 0: none; 1 + n: virtual channel n
-	Multicast      bool
-}
-
-// Pack gives the target as Command.Mask of a Point command holds it: one byte
-// a field in the order of Target's declaration, X in the lowest.
-func (t Target) Pack() uint64 {
-	p := uint64(t.X) | uint64(t.Y)<<8 | uint64(t.XStart)<<16 | uint64(t.YStart)<<24 |
-		uint64(t.NoC)<<32 | uint64(t.Ordering)<<40 | uint64(t.StaticVC)<<48
-	if t.Multicast {
-		p |= 1 << 56
-	}
-	return p
-}
+// Target is where a TLB window points.
+type Target = boards.Target
 
 // UnpackTarget is the inverse of Target.Pack; ok is false where p is not the
 // packing of any target.
-func UnpackTarget(p uint64) (t Target, ok bool) {
-	t = Target{
-		X: uint8(p), Y: uint8(p >> 8), XStart: uint8(p >> 16), YStart: uint8(p >> 24),
-		NoC: uint8(p >> 32), Ordering: gen.Ordering(p >> 40), StaticVC: uint8(p >> 48),
-		Multicast: p>>56 == 1,
-	}
-	ok = p>>56 <= 1 && t.NoC <= 1 && t.Ordering >= gen.OrderingDefault && t.Ordering <= gen.OrderingPosted && t.StaticVC <= 8 &&
-		(t.Multicast || t.XStart == 0 && t.YStart == 0)
-	return t, ok
-}
+func UnpackTarget(p uint64) (t Target, ok bool) { return boards.UnpackTarget(p) }
 
 // WidthMask is the value with all bits of a width of 1, 2, 4 or 8 bytes set.
 func WidthMask(width uint8) uint64 {
 	return ^uint64(0) >> (64 - 8*uint(width))
-}
-
-// Holds tells whether a loaded value satisfies a condition.
-func Holds(c gen.Condition, loaded, value, mask uint64) bool {
-	switch c {
-	case gen.ConditionEqual:
-		return loaded&mask == value
-	case gen.ConditionNotEqual:
-		return loaded&mask != value
-	case gen.ConditionAnySet:
-		return loaded&mask != 0
-	case gen.ConditionAnyClear:
-		return loaded&mask != mask
-	}
-	return false
 }
 
 // DTypeSize is the size of one element in bytes, 0 for no type at all.

@@ -2,8 +2,7 @@ package fbs
 
 import (
 	"hash/crc32"
-
-	"lightmetal/fbs/gen"
+	"unsafe"
 
 	flatbuffers "github.com/google/flatbuffers/go"
 )
@@ -12,85 +11,70 @@ import (
 var castagnoli *crc32.Table
 
 // Checksum is the CRC-32C of data.
-func Checksum(data []byte) uint32 {
+func Checksum(data []byte) uint32 { return checksum(0, data) }
+
+// checksum goes on from the CRC-32C of what lies in front of data.
+func checksum(sum uint32, data []byte) uint32 {
 	if castagnoli == nil {
 		castagnoli = crc32.MakeTable(crc32.Castagnoli)
 	}
-	return crc32.Checksum(data, castagnoli)
+	return crc32.Update(sum, castagnoli, data)
 }
 
-// View is a verified image. Commands, Windows and Segments are the file's own
-// bytes; everything is read-only.
+// View is a verified image. All of it but Marked is the file's own bytes.
 type View struct {
 	Reservation Reservation
-	Origin      Origin
 	Targets     []Identity
 	Windows     []Window
-	Names       []string
 	Sequences   []Sequence
 	Tensors     []Tensor
 	Segments    []Segment
 	Commands    []Command
+	Text        []byte // what names are runs of
+	Notes       []byte // for host tools; nothing in it has been verified
 	Payload     []byte // the payload area: all segments and the gaps between
+
+	// Marked has a bit for each Block of commands that holds a Point or an Address.
+	Marked [CommandsMax / Block / 64]uint64
 }
 
-// Origin says where an image comes from.
-type Origin struct {
-	Tool, Source, Git string
-	Time              uint64 // seconds since 1970, 0: not recorded
-}
-
-// Sequence is a named run of commands: Commands[First : First+Count], the last
-// of them End.
-type Sequence struct {
-	Name         string
-	First, Count uint32
-}
-
-// Tensor is a named input or output.
-type Tensor struct {
-	Name           string
-	Role           gen.Role
-	DType          gen.DType
-	Recorded       bool // the payload holds Size bytes of default or golden data
-	Shape          []uint32
-	Size           uint64 // bytes
-	ArenaOffset    uint64
-	RecordedOffset uint64 // bytes into Payload
-}
+// Name is the text of a name.
+func (v *View) Name(n Name) string { return string(v.Text[n>>8:][:n&NameMax]) }
 
 // Data is the tensor's recorded data, nil if there is none.
 func (v *View) Data(t *Tensor) []byte {
-	if !t.Recorded {
+	if t.Recorded == 0 {
 		return nil
 	}
 	return v.Payload[t.RecordedOffset : t.RecordedOffset+t.Size]
 }
 
-// SequenceByName gives the index of a sequence, -1 if there is none.
+// SequenceByName gives the index of the first sequence of that name, -1 if
+// there is none.
 func (v *View) SequenceByName(name string) int {
 	for i := range v.Sequences {
-		if v.Sequences[i].Name == name {
+		if v.Name(v.Sequences[i].Name) == name {
 			return i
 		}
 	}
 	return -1
 }
 
-// TensorByName gives the index of a tensor, -1 if there is none.
+// TensorByName gives the index of the first tensor of that name, -1 if there
+// is none.
 func (v *View) TensorByName(name string) int {
 	for i := range v.Tensors {
-		if v.Tensors[i].Name == name {
+		if v.Name(v.Tensors[i].Name) == name {
 			return i
 		}
 	}
 	return -1
 }
 
-// Verify checks every byte of a file and gives the view of it. The view refers
-// to data, which must not change and must start at a multiple of 8 (a mapped
-// file does). A signature is checked for damage and not for who made it. The
-// error is an *Error.
+// Verify checks every byte of a file but its notes and gives the view of it.
+// The view refers to data, which must not change and must start at a multiple
+// of 8 (a mapped file does). A signature is checked for damage and not for who
+// made it. The error is an *Error.
 func Verify(data []byte) (*View, error) {
 	data, _, err := SplitSignature(data)
 	if err != nil {
@@ -100,27 +84,65 @@ func Verify(data []byte) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &flat{data: envelope}
-	v := f.image()
-	if f.err != nil {
-		return nil, f.err
+	v, sum, failure := read(envelope)
+	want := flatbuffers.GetUint32(data[preambleChecksum:])
+	if failure != nil {
+		// Damage explains whatever else is wrong.
+		sum = EnvelopeChecksum(envelope)
 	}
-	if err := v.verifyCounts(); err != nil {
-		return nil, err
+	if sum != want {
+		return nil, &Error{"preamble", Text("envelope checksum is %x and should be %x", uint64(sum), uint64(want))}
 	}
-	if err := v.verifySegments(data, uint64(len(envelope))); err != nil {
-		return nil, err
+	if failure == nil {
+		failure = v.verifySegments(data, uint64(len(envelope)))
 	}
-	if err := v.verifyTables(); err != nil {
-		return nil, err
-	}
-	if err := v.verifyCommands(); err != nil {
-		return nil, err
+	if failure != nil {
+		return nil, failure
 	}
 	return v, nil
 }
 
-// verifyPreamble gives the envelope of a file, its checksum verified.
+// read verifies an envelope but for its checksum, which it computes meanwhile.
+func read(envelope []byte) (v *View, sum uint32, err *Error) {
+	t := Root(envelope, preambleEnd, imageFields, "image")
+	v = &View{
+		Reservation: Struct[Reservation](t, imageReservation),
+		Targets:     Vector[Identity](t, imageTargets, 8, TargetsMax, "targets"),
+		Windows:     Vector[Window](t, imageWindows, 8, WindowsMax, "windows"),
+		Sequences:   Vector[Sequence](t, imageSequences, 4, SequencesMax, "sequences"),
+		Tensors:     Vector[Tensor](t, imageTensors, 8, TensorsMax, "tensors"),
+		Segments:    Vector[Segment](t, imageSegments, 8, SegmentsMax, "segments"),
+		Commands:    Vector[Command](t, imageCommands, 8, CommandsMax, "commands"),
+		Text:        Vector[byte](t, imageText, 1, TextMax, "text"),
+		Notes:       Vector[byte](t, imageNotes, 8, NotesMax, "notes"),
+	}
+	if err = t.Err; err == nil {
+		err = v.verifyTables()
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	first := uintptr(unsafe.Pointer(unsafe.SliceData(v.Commands))) - uintptr(unsafe.Pointer(unsafe.SliceData(envelope)))
+	sum = checksum(checksum(0, envelope[:preambleChecksum]), make([]byte, 4))
+	sum, err = v.verifyCommands(checksum(sum, envelope[preambleChecksum+4:first]))
+	return v, checksum(sum, envelope[int(first)+32*len(v.Commands):]), err
+}
+
+// Fields of table Image, in the order of their declaration.
+const (
+	imageReservation = iota
+	imageTargets
+	imageWindows
+	imageSequences
+	imageTensors
+	imageSegments
+	imageCommands
+	imageText
+	imageNotes
+	imageFields
+)
+
+// verifyPreamble gives the envelope of a file, its checksum not verified yet.
 func verifyPreamble(data []byte) ([]byte, error) {
 	bad := func(reason string) ([]byte, error) { return nil, &Error{"preamble", reason} }
 	size := uint64(len(data))
@@ -131,15 +153,13 @@ func verifyPreamble(data []byte) ([]byte, error) {
 		return bad(Text("the file has %d bytes, an image has more than %d", size, preambleEnd))
 	case string(data[4:8]) != Identifier:
 		return bad("no identifier " + Identifier + " at byte 4: not a Light Metal image")
-	case !aligned(data):
-		return bad("the file lies in memory at an address that is not a multiple of 8")
 	}
 	major, minor := flatbuffers.GetUint16(data[preambleMajor:]), flatbuffers.GetUint16(data[preambleMinor:])
 	schema := flatbuffers.GetUint64(data[preambleSchema:])
 	file, envelope := flatbuffers.GetUint64(data[preambleFile:]), flatbuffers.GetUint64(data[preambleEnvelope:])
 	switch {
 	case major != FormatMajor || minor > FormatMinor:
-		return bad(Text("format %d.%d, this program reads 1.0", uint64(major), uint64(minor)))
+		return bad(Text("format %d.%d, this program reads %d.%d", uint64(major), uint64(minor), FormatMajor, FormatMinor))
 	case schema != SchemaHash:
 		return bad(Text("schema hash %x, this program has %x: made by another version", schema, SchemaHash))
 	case file != size:
@@ -147,14 +167,8 @@ func verifyPreamble(data []byte) ([]byte, error) {
 	case envelope < preambleEnd || envelope > size:
 		return bad(Text("envelope of %d bytes in a file of %d", envelope, size))
 	}
-	for _, b := range data[preambleReserved:preambleEnd] {
-		if b != 0 {
-			return bad("reserved bytes are not zero")
-		}
-	}
-	want := flatbuffers.GetUint32(data[preambleChecksum:])
-	if got := EnvelopeChecksum(data[:envelope]); got != want {
-		return bad(Text("envelope checksum is %x and should be %x", uint64(got), uint64(want)))
+	if !zeros(data[preambleReserved:preambleEnd]) {
+		return bad("reserved bytes are not zero")
 	}
 	return data[:envelope], nil
 }
@@ -162,119 +176,15 @@ func verifyPreamble(data []byte) ([]byte, error) {
 // EnvelopeChecksum is the CRC-32C of an envelope with the checksum's own four
 // bytes taken as zero.
 func EnvelopeChecksum(envelope []byte) uint32 {
-	c := Checksum(envelope[:preambleChecksum])
-	c = crc32.Update(c, castagnoli, make([]byte, 4))
-	return crc32.Update(c, castagnoli, envelope[preambleChecksum+4:])
+	sum := checksum(checksum(0, envelope[:preambleChecksum]), make([]byte, 4))
+	return checksum(sum, envelope[preambleChecksum+4:])
 }
 
-// Fields of the tables of image.fbs, in the order of their declaration.
-const (
-	imageOrigin = iota
-	imageReservation
-	imageTargets
-	imageWindows
-	imageNames
-	imageSequences
-	imageTensors
-	imageSegments
-	imageCommands
-	imageFields
-)
-
-// image reads the root table and everything below it.
-func (f *flat) image() *View {
-	root := f.table(uint64(flatbuffers.GetUOffsetT(f.data)), imageFields, "image")
-	v := &View{
-		Windows:  structs[Window](&root, imageWindows, WindowsMax, "windows"),
-		Segments: structs[Segment](&root, imageSegments, SegmentsMax, "segments"),
-		Commands: structs[Command](&root, imageCommands, CommandsMax, "commands"),
+func zeros(data []byte) bool {
+	for _, b := range data {
+		if b != 0 {
+			return false
+		}
 	}
-	if root.field(imageReservation, reservationSize, 8) == 0 {
-		f.fail("image", "has no reservation")
-	}
-	v.Reservation = structure[Reservation](&root, imageReservation)
-	v.Origin = f.origin(&root)
-	v.Targets = tables(&root, imageTargets, TargetsMax, "target", 4, (*flat).target)
-	v.Sequences = tables(&root, imageSequences, SequencesMax, "sequence", 3, (*flat).sequence)
-	v.Tensors = tables(&root, imageTensors, TensorsMax, "tensor", 8, (*flat).tensor)
-	first, count := root.vector(imageNames, 4, 4, NamesMax, "names")
-	v.Names = make([]string, count)
-	for i := range v.Names {
-		v.Names[i] = f.stringAt(f.reference(first+4*uint64(i)), Text("name %d", uint64(i)))
-	}
-	return v
-}
-
-// tables reads a vector of tables.
-func tables[T any](root *table, id int, countMax uint64, what string, fields int, read func(*flat, table) T) []T {
-	first, count := root.vector(id, 4, 4, countMax, what+"s")
-	list := make([]T, count)
-	for i := range list {
-		place := what + Text(" %d", uint64(i))
-		list[i] = read(root.f, root.f.table(root.f.reference(first+4*uint64(i)), fields, place))
-	}
-	return list
-}
-
-func (f *flat) origin(root *table) Origin {
-	t := root.child(imageOrigin, 4, "origin")
-	if t.vtable == nil {
-		f.fail("image", "has no origin")
-	}
-	return Origin{
-		Tool:   t.text(0, "origin tool"),
-		Source: t.text(1, "origin source"),
-		Time:   t.number(2, 8),
-		Git:    t.text(3, "origin git"),
-	}
-}
-
-// Identity is what an image asks of a device it is for.
-type Identity struct {
-	Board          string
-	Vendor, Device uint16
-	Bars           [6]uint64 // least size in bytes, 0: not used
-}
-
-func (f *flat) target(t table) Identity {
-	target := Identity{
-		Board:  t.text(0, t.place+" board"),
-		Vendor: uint16(t.number(1, 2)),
-		Device: uint16(t.number(2, 2)),
-	}
-	first, count := t.vector(3, 8, 8, uint64(len(target.Bars)), t.place+" bars")
-	for i := range count {
-		target.Bars[i] = flatbuffers.GetUint64(f.data[first+8*i:])
-	}
-	return target
-}
-
-func (f *flat) sequence(t table) Sequence {
-	return Sequence{
-		Name:  t.text(0, t.place+" name"),
-		First: uint32(t.number(1, 4)),
-		Count: uint32(t.number(2, 4)),
-	}
-}
-
-func (f *flat) tensor(t table) Tensor {
-	tensor := Tensor{
-		Name:           t.text(0, t.place+" name"),
-		Role:           gen.Role(t.number(1, 1)),
-		DType:          gen.DType(t.number(2, 1)),
-		Size:           t.number(4, 8),
-		ArenaOffset:    t.number(5, 8),
-		RecordedOffset: t.number(7, 8),
-	}
-	recorded := t.number(6, 1)
-	if recorded > 1 {
-		f.fail(t.place, Text("recorded is %d and should be 0 or 1", recorded))
-	}
-	tensor.Recorded = recorded == 1
-	first, count := t.vector(3, 4, 4, DimsMax, t.place+" shape")
-	tensor.Shape = make([]uint32, count)
-	for i := range tensor.Shape {
-		tensor.Shape[i] = flatbuffers.GetUint32(f.data[first+4*uint64(i):])
-	}
-	return tensor
+	return true
 }

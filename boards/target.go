@@ -1,0 +1,37 @@
+package boards
+
+import "lightmetal/fbs/gen"
+
+// Target is where a TLB window points: a tile, or a rectangle of tiles from
+// (XStart, YStart) to (X, Y) when Multicast is set. The address inside the
+// tile is not part of it.
+type Target struct {
+	X, Y           uint8 // the tile, or the far corner
+	XStart, YStart uint8 // zero unless Multicast
+	NoC            uint8 // 0 or 1
+	Ordering       gen.Ordering
+	StaticVC       uint8 // 0: none; 1 + n: virtual channel n
+	Multicast      bool
+}
+
+// Pack gives the target as Command.Mask of a Point command holds it: one byte
+// a field in the order of Target's declaration, X in the lowest.
+func (t Target) Pack() uint64 {
+	p := uint64(t.X) | uint64(t.Y)<<8 | uint64(t.XStart)<<16 | uint64(t.YStart)<<24 |
+		uint64(t.NoC)<<32 | uint64(t.Ordering)<<40 | uint64(t.StaticVC)<<48
+	if t.Multicast {
+		p |= 1 << 56
+	}
+	return p
+}
+
+// UnpackTarget is the inverse of Target.Pack; ok is false where p is not the
+// packing of any target.
+func UnpackTarget(p uint64) (t Target, ok bool) {
+	t = Target{
+		X: uint8(p), Y: uint8(p >> 8), XStart: uint8(p >> 16), YStart: uint8(p >> 24),
+		NoC: uint8(p >> 32), Ordering: gen.Ordering(p >> 40), StaticVC: uint8(p >> 48),
+		Multicast: p>>56 == 1,
+	}
+	return t, p>>56 <= 1 && t.StaticVC <= 8 && sound(t)
+}

@@ -1,0 +1,67 @@
+package fbs
+
+import "lightmetal/fbs/gen"
+
+// Form is what commands of one opcode are made of. What it does not name is
+// zero. FORMAT.md section 6 is the same table in words.
+type Form struct {
+	Name           string
+	Modes, Options uint8  // accepted values, a bit each; 1: zero alone
+	Widths         uint8  // of an access, ORed; 0: it makes none
+	Kinds          uint8  // of windows, a bit each
+	Index          uint8  // what index names
+	Range          bool   // amount is bytes from offset on (from value on in a memory), and not 0
+	AmountMax      uint32 // where it is a time
+	Value, Mask    uint8  // what they may hold
+	Each           bool   // every command is looked at, whatever came before it
+}
+
+// What Form.Index may be.
+const (
+	none     = iota
+	input    // memory: the payload, or an input
+	output   // memory: an output
+	bus      // a window that has a bus address
+	interval // microseconds, with a deadline
+	sequence // another sequence, that calls none
+)
+
+// What Form.Value and Form.Mask may be.
+const (
+	zero   = iota
+	width  // bits of the width
+	inMask // bits of the mask
+	some   // bits of the width, not none
+	memory // an offset in what index names
+	inside // an offset in the window that index names, or its end
+	own    // looked at on its own
+)
+
+const (
+	bar    = 1 << gen.WindowKindBar
+	tlb    = 1 << gen.WindowKindTlb
+	host   = 1 << gen.WindowKindHost
+	config = 1 << gen.WindowKindConfig
+	ranges = bar | tlb | host
+
+	exact, fixed, bulk = 1 << gen.AccessExact, 1 << gen.AccessFixed, 1 << gen.AccessBulk
+	conditions         = 1<<gen.ConditionEqual | 1<<gen.ConditionNotEqual
+	policies           = 1<<gen.PolicyFail | 1<<gen.PolicyIgnore
+)
+
+var forms = [...]Form{
+	gen.OpcodeInvalid: {},
+	gen.OpcodeWrite:   {"write", 1, 1, 15, ranges | config, none, false, 0, width, zero, false},
+	gen.OpcodeChange:  {"change", 1, 1, 15, ranges | config, none, false, 0, inMask, some, true},
+	gen.OpcodeAddress: {"address", 1, 1, 4 | 8, ranges, bus, false, 0, inside, zero, true},
+	gen.OpcodeCopyIn:  {"copy in", exact | fixed | bulk, 1, 15, ranges, input, true, 0, memory, zero, false},
+	gen.OpcodeFill:    {"fill", exact | fixed, 1, 15, ranges, none, true, 0, width, zero, false},
+	gen.OpcodeCopyOut: {"copy out", exact | fixed | bulk, 1, 15, ranges, output, true, 0, memory, zero, false},
+	gen.OpcodeCheck:   {"check", conditions, policies, 15, ranges | config, interval, false, 1<<32 - 1, inMask, width, false},
+	gen.OpcodeCompare: {"compare", 1, policies, 15, ranges, input, true, 0, memory, zero, false},
+	gen.OpcodePoint:   {"point", 1, 1, 0, tlb, none, false, 0, own, own, true},
+	gen.OpcodeFence:   {"fence", 1, 1, 0, 0, none, false, 0, zero, zero, false},
+	gen.OpcodeDelay:   {"delay", 1, 1, 0, 0, none, false, DelayMaxUs, zero, zero, true},
+	gen.OpcodeCall:    {"call", 1, 1, 0, 0, sequence, false, 0, zero, zero, true},
+	gen.OpcodeEnd:     {"end", 1, 1, 0, 0, none, false, 0, zero, zero, true},
+}

@@ -1,0 +1,397 @@
+package fbs
+
+import (
+	"unsafe"
+
+	"lightmetal/boards"
+	"lightmetal/fbs/gen"
+)
+
+// Block is how many commands are summed and checked together: 16 KiB.
+const Block = 512
+
+// head is all of a command in front of the offset: opcode to index. Form,
+// window, board's rule, memory and whether a window is aimed follow from it and
+// from one place; what they allow is checked once and leaves limits.
+func head(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(m)) }
+
+// limits of the other 24 bytes of commands of one head.
+type limits struct {
+	first, last       uint64 // where an access may begin in the window, under one rule
+	span              uint64 // all ones where amount is bytes from there; last is then their end
+	least             uint64 // of amount; never where each command is looked at
+	zero              uint64 // bits of amount<<32 | offset that must be zero: stray fields and alignment
+	value, mask       uint64 // bits that may be set
+	inMask            uint64 // of value's, those that may only where mask's are
+	place             uint64 // bits of value that are an offset in a memory, from
+	memory, memoryEnd uint64 // to the end of the tensor or segment
+}
+
+const never = 1 << 47
+
+// memo is what is known of heads: one in each of 64 places. head and limits of
+// a place are stored together or not at all.
+type memo struct {
+	heads  [64]uint64
+	limits [64]limits
+	seen   uint64
+}
+
+func slot(head uint64) uint64 { return head * 0x9e3779b97f4a7c15 >> 58 }
+
+// forget is for the start of a sequence and behind a Call: windows are to be
+// aimed anew. A head of 0 belongs to place 0, and 1 does not.
+func (k *memo) forget() { k.heads = [64]uint64{1} }
+
+// held is how many commands keep limits that are known. A difference that is
+// not to be negative has bit 63 clear (nothing here has more than 48 bits), and
+// no other bit is left. ahead is touched to be near next time.
+func (k *memo) held(list, ahead []Command) int {
+	seen := uint64(0)
+	for i := range list {
+		c := &list[i]
+		h := head(c)
+		l := &k.limits[slot(h)]
+		both := *(*uint64)(unsafe.Pointer(&c.Offset))
+		at, amount, place := both&(1<<32-1), both>>32, c.Value&l.place
+		sign := (at - l.first) | (l.last - at - amount&l.span) | (amount - l.least) | (place - l.memory) | (l.memoryEnd - place - amount)
+		if sign>>63|both&l.zero|c.Value&^l.value|c.Mask&^l.mask|c.Value&^c.Mask&l.inMask|(h^k.heads[slot(h)]) != 0 {
+			return i
+		}
+		if i < len(ahead) {
+			seen |= uint64(ahead[i].Opcode)
+		}
+	}
+	k.seen = seen
+	return len(list)
+}
+
+// checker carries what is known while the commands of an image are checked in
+// order.
+type checker struct {
+	known   memo
+	v       *View
+	at      int // sequence
+	boards  [TargetsMax]*boards.Board
+	pointed []bool // Tlb windows aimed so far in this sequence
+	calls   []bool // sequences that hold a Call
+	called  []bool // sequences that some Call names
+}
+
+// verifyCommands checks every command, so that what carries them out need not
+// check anything again, and carries a checksum on over them.
+func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
+	c := checker{v: v, pointed: make([]bool, len(v.Windows)), calls: make([]bool, len(v.Sequences)), called: make([]bool, len(v.Sequences))}
+	for i := range v.Targets {
+		// A device of no known board has no rules beyond the format's own.
+		c.boards[i] = boards.ByID(v.Targets[i].Vendor, v.Targets[i].Device)
+	}
+	for i := range v.Sequences {
+		s := &v.Sequences[i]
+		c.at = i
+		c.forget()
+		for first := s.First; first < s.First+s.Count; first += Block {
+			list := v.Commands[first:min(first+Block, s.First+s.Count)]
+			sum = checksum(sum, unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 32*len(list)))
+			if at, why := c.block(int(first), list, int(s.First+s.Count-1)); why != "" {
+				return 0, &Error{Text("command %d", uint64(at)), why}
+			}
+		}
+	}
+	for i := range v.Sequences {
+		if c.calls[i] && c.called[i] {
+			return 0, &Error{Text("sequence %d", uint64(i)), "calls and is called: calls do not nest"}
+		}
+	}
+	return sum, nil
+}
+
+// block checks commands from first on, in a sequence whose last is end.
+func (c *checker) block(first int, list []Command, end int) (at int, why string) {
+	ahead := c.v.Commands[first+len(list):]
+	ahead = ahead[:min(len(list), len(ahead))]
+	body := min(len(list), end-first) // the last of a sequence is always looked at
+	for n := 0; n < len(list); n++ {
+		if n < body {
+			n += c.known.held(list[n:body], ahead[min(n, len(ahead)):])
+		}
+		if n == len(list) {
+			break
+		}
+		m := &list[n]
+		if c.moved(m) {
+			n--
+			continue
+		}
+		at = first + n
+		if why = c.check(m, at == end); why != "" {
+			return at, why
+		}
+		if m.Opcode == gen.OpcodePoint || m.Opcode == gen.OpcodeAddress {
+			c.v.Marked[at/Block/64] |= 1 << (at / Block % 64)
+		}
+	}
+	return 0, ""
+}
+
+// moved takes another segment of the payload for a head that is known, and
+// tells whether it did.
+func (c *checker) moved(m *Command) bool {
+	l := &c.known.limits[slot(head(m))]
+	if c.known.heads[slot(head(m))] != head(m) || m.Index != 0 || l.place == 0 {
+		return false
+	}
+	first, end := c.v.segment(m.Value)
+	if first == l.memory {
+		return false
+	}
+	l.memory, l.memoryEnd = first, end
+	return true
+}
+
+func (c *checker) forget() {
+	c.known.forget()
+	clear(c.pointed)
+}
+
+// check says what is wrong with a command, empty if nothing is, and keeps the
+// limits of its head.
+func (c *checker) check(m *Command, last bool) string {
+	if m.Opcode == gen.OpcodeInvalid || int(m.Opcode) >= len(forms) {
+		return Text("unknown opcode %d", uint64(m.Opcode))
+	}
+	f := &forms[m.Opcode]
+	switch {
+	case last != (m.Opcode == gen.OpcodeEnd):
+		return "End must be the last command of a sequence, and only that"
+	case f.Modes>>m.Mode&1 == 0:
+		return Text("unknown mode %d of ", uint64(m.Mode)) + f.Name
+	case f.Options>>m.Option&1 == 0:
+		return Text("unknown option %d of ", uint64(m.Option)) + f.Name
+	}
+	l := limits{zero: ^uint64(0), memoryEnd: 1 << 32}
+	if why := c.window(f, m); why != "" {
+		return why
+	}
+	if f.Widths != 0 {
+		if why := c.access(f, m, &l); why != "" {
+			return why
+		}
+	}
+	if f.AmountMax != 0 {
+		l.zero &^= 0xffffffff << 32
+	}
+	if why := c.index(f, m, &l); why != "" {
+		return why
+	}
+	f.bits(m, &l)
+	if why := l.broken(f, m); why != "" {
+		return why
+	}
+	if why := c.single(m); why != "" {
+		return why
+	}
+	if f.Each {
+		l.least = never
+	}
+	c.known.heads[slot(head(m))], c.known.limits[slot(head(m))] = head(m), l
+	if m.Opcode == gen.OpcodeCall {
+		c.forget() // the callee may have aimed any window
+	}
+	return ""
+}
+
+const stray = "a field that this command does not use is not zero"
+
+// window checks width and kind of window.
+func (c *checker) window(f *Form, m *Command) string {
+	switch {
+	case f.Widths == 0 && m.Width != 0, f.Kinds == 0 && m.Window != 0:
+		return stray
+	case f.Widths != 0 && (m.Width > 8 || m.Width&(m.Width-1) != 0 || f.Widths&m.Width == 0):
+		return Text("width %d is not one of ", uint64(m.Width)) + f.Name
+	case f.Kinds == 0:
+		return ""
+	case int(m.Window) >= len(c.v.Windows):
+		return Text("window %d does not exist", uint64(m.Window))
+	}
+	w := &c.v.Windows[m.Window]
+	switch {
+	case f.Kinds>>w.Kind&1 == 0:
+		return f.Name + Text(" does not go to window %d, which is a ", uint64(m.Window)) + kindNames[w.Kind]
+	case w.Kind == gen.WindowKindTlb && f.Widths != 0 && !c.pointed[m.Window]:
+		return Text("window %d is used before it is pointed in this sequence", uint64(m.Window))
+	case m.Opcode == gen.OpcodePoint && m.Value&(w.Size-1) != 0:
+		return Text("address %x is not a multiple of the window's %x bytes", m.Value, w.Size)
+	}
+	return ""
+}
+
+var kindNames = [...]string{gen.WindowKindBar: "BAR window", gen.WindowKindTlb: "TLB window",
+	gen.WindowKindHost: "host window", gen.WindowKindConfig: "configuration space", gen.WindowKindInvalid: ""}
+
+// access sets where in its window a command may reach: what the window, and the
+// rule of the board at its offset, allow.
+func (c *checker) access(f *Form, m *Command, l *limits) string {
+	w := &c.v.Windows[m.Window]
+	free := f.Range && gen.Access(m.Mode) == gen.AccessBulk && m.Opcode != gen.OpcodeCompare
+	widths, end := uint8(15), w.Size
+	if w.Kind == gen.WindowKindConfig {
+		widths = 1 | 2 | 4
+	}
+	if board := c.boards[w.Device]; board != nil && w.Kind == gen.WindowKindBar && uint64(m.Offset) < w.Size {
+		at := w.Offset + uint64(m.Offset)
+		rule := board.Rule(w.Bar, at, 1)
+		if rule == nil {
+			return Text("nothing at %x of BAR %d is a register of ", at, uint64(w.Bar)) + board.Name
+		}
+		if free && !rule.Memory {
+			return "bulk access, which is for memory, is" + refused(board, rule, w, m)
+		}
+		l.first = max(rule.First, w.Offset) - w.Offset
+		end, widths = min(end, rule.Last+1-w.Offset), rule.Widths
+		if widths&m.Width == 0 {
+			return Text("width %d is", uint64(m.Width)) + refused(board, rule, w, m)
+		}
+	}
+	if widths&m.Width == 0 {
+		return Text("width %d is not accepted by ", uint64(m.Width)) + kindNames[w.Kind]
+	}
+	unit := uint64(m.Width)
+	if free {
+		unit = uint64(widths & -widths)
+	}
+	if w.Offset&(unit-1) != 0 {
+		return Text("the window starts at %x, which is not aligned to the width %d", w.Offset, unit)
+	}
+	if end < l.first+unit {
+		return Text("%d bytes at %x reach outside the window of %x bytes", unit, uint64(m.Offset), w.Size)
+	}
+	l.zero &^= 1<<32 - unit
+	l.last = end - unit
+	if f.Range {
+		l.least, l.zero = 1, l.zero&^((1<<32-unit)<<32)
+		if gen.Access(m.Mode) != gen.AccessFixed || m.Opcode == gen.OpcodeCompare {
+			l.span, l.last = ^uint64(0), end
+		}
+	}
+	return ""
+}
+
+func refused(board *boards.Board, rule *boards.Rule, w *Window, m *Command) string {
+	return " not accepted by " + board.Name + Text(" BAR %d at %x (", uint64(w.Bar), w.Offset+uint64(m.Offset)) + rule.Name + ")"
+}
+
+// index checks what a command's index names and sets the limits that follow.
+func (c *checker) index(f *Form, m *Command, l *limits) string {
+	switch f.Index {
+	case none:
+		if m.Index != 0 {
+			return stray
+		}
+	case interval:
+		if m.Index != 0 {
+			l.least = 1
+		}
+	case sequence:
+		if int(m.Index) >= len(c.v.Sequences) {
+			return Text("sequence %d does not exist", uint64(m.Index))
+		}
+		c.calls[c.at], c.called[m.Index] = true, true
+	case bus:
+		if int(m.Index) >= len(c.v.Windows) {
+			return Text("window %d does not exist", uint64(m.Index))
+		}
+		if kind := c.v.Windows[m.Index].Kind; 1<<kind&(bar|host) == 0 {
+			return "only BAR and host windows have a bus address"
+		}
+	case input, output:
+		return c.memory(f, m, l)
+	}
+	return ""
+}
+
+// memory sets which bytes a command may name: of a tensor, or of the segment
+// that its offset lies in.
+func (c *checker) memory(f *Form, m *Command, l *limits) string {
+	l.place = 1<<48 - 1
+	if m.Index == 0 && f.Index == input {
+		l.memory, l.memoryEnd = c.v.segment(m.Value)
+		return ""
+	}
+	if m.Index == 0 || int(m.Index) > len(c.v.Tensors) {
+		return Text("memory %d does not exist, or is none of ", uint64(m.Index)) + f.Name
+	}
+	t := &c.v.Tensors[m.Index-1]
+	if (t.Role == gen.RoleInput) != (f.Index == input) {
+		return "tensor " + Quote(c.v.Name(t.Name)) + " is on the wrong side: what goes to a device is an input, what comes from it an output"
+	}
+	l.memoryEnd = t.Size
+	return ""
+}
+
+// bits sets which bits value and mask may have.
+func (f *Form) bits(m *Command, l *limits) {
+	of := WidthMask(max(m.Width, 1))
+	sets := [...]uint64{zero: 0, width: of, inMask: of, some: of, inside: of, memory: 1<<48 - 1, own: ^uint64(0)}
+	l.value, l.mask = sets[f.Value], sets[f.Mask]
+	if f.Value == inMask {
+		l.inMask = ^uint64(0)
+	}
+}
+
+// broken says which limit a command does not keep, empty if it keeps all.
+func (l *limits) broken(f *Form, m *Command) string {
+	at, amount, unit := uint64(m.Offset), uint64(m.Amount), uint64(max(m.Width, 1))
+	size := unit
+	if l.span != 0 {
+		size = amount
+	}
+	place := m.Value & l.place
+	switch {
+	case f.Range && amount == 0:
+		return f.Name + " of no bytes"
+	case amount < l.least:
+		return "an interval without a deadline"
+	case at < l.first || at+amount&l.span > l.last:
+		return Text("%d bytes at %x reach outside the window, or outside one register: %x to %x", size, at, l.first, l.last)
+	case at&l.zero != 0 && f.Widths != 0:
+		return Text("%d bytes at %x are not aligned to the width %d", size, at, unit)
+	case amount<<32&l.zero != 0 && f.Range:
+		return Text("%d bytes are no whole number of accesses of %d", amount, unit)
+	case (amount<<32|at)&l.zero != 0, l.value == 0 && m.Value != 0, l.mask == 0 && m.Mask != 0:
+		return stray
+	case m.Value&^l.value != 0 || m.Mask&^l.mask != 0:
+		return Text("value %x or mask %x has bits that %d bytes have not", m.Value, m.Mask, unit)
+	case m.Value&^m.Mask&l.inMask != 0:
+		return Text("value %x has bits outside the mask %x", m.Value, m.Mask)
+	case l.place != 0 && (place < l.memory || place+amount > l.memoryEnd):
+		return Text("%d bytes at %x reach outside the tensor, or outside every segment of payload", amount, place)
+	}
+	return ""
+}
+
+// single checks what no limits say, of the opcodes whose every command is
+// looked at.
+func (c *checker) single(m *Command) string {
+	switch m.Opcode {
+	case gen.OpcodePoint:
+		if _, ok := UnpackTarget(m.Mask); !ok {
+			return Text("target %x has impossible fields", m.Mask)
+		}
+		c.pointed[m.Window] = true
+	case gen.OpcodeChange:
+		if m.Mask == 0 {
+			return "mask is zero: nothing would be written"
+		}
+	case gen.OpcodeAddress:
+		if size := c.v.Windows[m.Index].Size; m.Value > size {
+			return Text("bus address %x beyond the start of window %d, which has %x bytes", m.Value, uint64(m.Index), size)
+		}
+	case gen.OpcodeDelay:
+		if m.Amount == 0 || m.Amount > DelayMaxUs {
+			return Text("delay of %d us is not between 1 and 10000000", uint64(m.Amount))
+		}
+	}
+	return ""
+}
