@@ -46,10 +46,14 @@ func (a *Aperture) Slot() int { return a.slot }
 
 // Load makes one load of width bytes. On mapped memory the code is OK.
 func (a *Aperture) Load(offset uint64, width uint8) (uint64, Code) {
-	// All ones or not, what was loaded never holds.
-	w := Walk{Why: Left}
-	code := a.do(&w, fbs.Command{Opcode: gen.OpcodeCheck, Width: width, Mode: uint8(gen.ConditionEqual), Offset: uint32(offset), Value: 1}, nil)
+	var w Walk
+	code := a.do(&w, unheld(uint32(offset), width), nil)
 	return w.Got, code
+}
+
+// unheld is a Check that never holds, and so a load.
+func unheld(offset uint32, width uint8) fbs.Command {
+	return fbs.Command{Opcode: gen.OpcodeCheck, Width: width, Mode: uint8(gen.ConditionEqual), Offset: offset, Value: 1}
 }
 
 // Store makes one store of width bytes; bits of value above them are ignored.
@@ -63,7 +67,7 @@ func (a *Aperture) Store(offset uint64, width uint8, value uint64) Code {
 func (a *Aperture) Do(c fbs.Command, memory []byte) Code { return a.do(&Walk{}, c, memory) }
 
 func (a *Aperture) do(w *Walk, c fbs.Command, memory []byte) Code {
-	list, address := [2]fbs.Command{c}, uintptr(unsafe.Pointer(unsafe.SliceData(memory)))
+	list, address := [2]fbs.Command{c}, addressOf(memory)
 	list[0].Window, list[0].Index = 0, 0
 	w.Next, w.Stop, w.Windows, w.Memories = &list[0], &list[1], &a.base, &address
 	if a.base == 0 {

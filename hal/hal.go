@@ -52,6 +52,23 @@ type Device interface {
 	Close() error
 }
 
+// Aimer is a Device whose windows are aimed by stores to mapped registers. What
+// they hold is known once the windows are mapped; at run time Point is not
+// called.
+type Aimer interface {
+	Device
+	Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code)
+}
+
+// Aim is what Point would do, for an aperture that Map made.
+type Aim struct {
+	Registers   *Registers // of the device; nil: call Point
+	Home        uintptr    // first byte of the hardware window
+	Inside      uint64     // bytes from there to the aperture's first
+	Offset      uint32     // of the window's registers
+	Value, Mask uint64     // what they are to hold: the first 8 bytes, the next
+}
+
 // BusMaster is a Device that can read and write memory by itself. It does so
 // only between Master(true) and Master(false).
 type BusMaster interface {

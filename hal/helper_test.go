@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
 
@@ -38,4 +39,9 @@ func scramble(b []byte, seed uint64) {
 	for i := range b {
 		b[i] = byte(random.Uint64())
 	}
+}
+
+// copyBulk copies text to an aperture.
+func copyBulk(a *Aperture, offset uint32, text string) {
+	a.Do(fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 1, Mode: uint8(gen.AccessBulk), Offset: offset, Amount: uint32(len(text))}, []byte(text))
 }

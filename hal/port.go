@@ -68,11 +68,11 @@ func (w *Walk) memory() []byte {
 	return unsafe.Slice((*byte)(pointer(first+uintptr(c.Value))), c.Amount)
 }
 
-func (w *Walk) check(p Port, at uint64) (code Code) {
+func (w *Walk) check(p Port, at uint64) Code {
 	c := w.Next
-	w.Got, code = p.Load(at, c.Width)
-	if gen.Condition(c.Mode) != gen.ConditionEqual || w.Got&c.Mask != c.Value || w.Got == fbs.WidthMask(c.Width) {
-		w.Why = Loaded
+	got, code := p.Load(at, c.Width)
+	if gen.Condition(c.Mode) != gen.ConditionEqual || got&c.Mask != c.Value || got == fbs.WidthMask(c.Width) {
+		w.Why, w.Got = Loaded, got
 	}
 	return code
 }

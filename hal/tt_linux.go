@@ -149,7 +149,7 @@ func (d *tt) mapTLB(w fbs.Window) (Aperture, error) {
 			return Aperture{}, err
 		}
 		d.mappings = append(d.mappings, mapping{bar: ttWindow, mem: mem})
-		return d.keepWindow(MappedAperture(mem, 0, g.Size, -1, wc), int(window.id), w.Size), nil
+		return d.keepWindow(MappedAperture(mem, 0, g.Size, -1), int(window.id), w.Size), nil
 	}
 	return Aperture{}, noWindow(d.identity.Name, w.Size)
 }

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
 
