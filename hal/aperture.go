@@ -76,7 +76,7 @@ func (a *Aperture) Store(offset uint64, width uint8, value uint64) Code {
 // made; 0 where the first is no such Write, or the aperture is not mapped.
 func (a *Aperture) StoreRun(run []fbs.Command, at *int32) uint64 {
 	first := &run[0]
-	if a.base == 0 || gen.Source(first.Mode) != gen.SourceImmediate || first.Mask != fbs.WidthMask(first.Width) {
+	if a.base == 0 {
 		return 0
 	}
 	switch first.Width {
