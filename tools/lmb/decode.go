@@ -30,9 +30,9 @@ func FromView(view *fbs.View) (*Image, error) {
 		image.Windows = append(image.Windows, Window{w, notes.Windows[i]})
 	}
 	for i := range view.Tensors {
-		t, form := &view.Tensors[i], &notes.Forms[i]
+		t := &view.Tensors[i]
 		image.Tensors = append(image.Tensors, Tensor{
-			Name: view.Name(t.Name), Role: t.Role, DType: form.DType, Shape: form.Shape, Data: view.Data(t), Golden: form.Golden,
+			Name: view.Name(t.Name), Role: t.Role, DType: t.DType, Shape: slices.Clone(t.Shape()), Data: view.Data(t), Golden: notes.Goldens[i],
 		})
 	}
 	marks := notes.Marks

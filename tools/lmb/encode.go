@@ -104,6 +104,9 @@ func (e *encoder) layOut() {
 	for i := range e.image.Tensors {
 		e.name(fmt.Sprintf("tensor %d", i), e.image.Tensors[i].Name)
 		e.recorded = append(e.recorded, e.place(e.image.Tensors[i].Data))
+		if n := len(e.image.Tensors[i].Shape); n > fbs.DimsMax && e.err == nil {
+			e.err = fmt.Errorf("tensor %d: %d dimensions, at most %d", i, n, fbs.DimsMax)
+		}
 	}
 	for i := range e.image.Sequences {
 		e.sequence(i)
@@ -196,7 +199,8 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 	arena := uint64(0)
 	for i := range e.image.Tensors {
 		t := &e.image.Tensors[i]
-		tensor := fbs.Tensor{Name: e.text.names[t.Name], Role: t.Role, Size: t.Size(), ArenaOffset: arena, RecordedOffset: e.recorded[i]}
+		tensor := fbs.Tensor{Name: e.text.names[t.Name], Role: t.Role, DType: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(), ArenaOffset: arena, RecordedOffset: e.recorded[i]}
+		copy(tensor.Sides[:], t.Shape)
 		if t.Data != nil {
 			tensor.Recorded = 1
 		}
@@ -204,7 +208,9 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 		arena = roundUp(arena+t.Size(), fbs.ArenaAlign)
 	}
 	return vector(b, gen.ImageStartTensorsVector, tensors, func(t fbs.Tensor) {
-		gen.CreateTensor(b, uint32(t.Name), t.Role, t.Recorded, t.Reserved, t.Size, t.ArenaOffset, t.RecordedOffset)
+		s := &t.Sides
+		gen.CreateTensor(b, uint32(t.Name), t.Role, t.Recorded, t.DType, t.Dims, t.Size, t.ArenaOffset, t.RecordedOffset,
+			s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7])
 	})
 }
 

@@ -53,7 +53,7 @@ type Tensor struct {
 // only one with the same bits.
 type Golden struct {
 	Kind          gen.Judgement
-	First, Second float32 // absolute and relative tolerance, or threshold and 0
+	First, Second uint32 // bits of float32: absolute and relative tolerance, or threshold and 0
 }
 
 // Size is the number of bytes of the tensor's elements.

@@ -15,15 +15,8 @@ import (
 type Notes struct {
 	Origin
 	Windows []string // of each window; empty: none
-	Forms   []Form   // of each tensor
+	Goldens []Golden // of each tensor
 	Marks   []Mark   // in the order of their commands
-}
-
-// Form is what the elements of a tensor are, and how an output is judged.
-type Form struct {
-	DType  gen.DType
-	Shape  []uint32
-	Golden Golden
 }
 
 // Mark is a name in front of a command.
@@ -33,9 +26,6 @@ type Mark struct {
 	Name    string
 }
 
-// dimsMax is how many dimensions a tensor has at most.
-const dimsMax = 8
-
 // Fields of table Notes, in the order of their declaration.
 const (
 	notesTime = iota
@@ -44,8 +34,6 @@ const (
 	notesGit
 	notesText
 	notesWindows
-	notesForms
-	notesDimensions
 	notesMarks
 	notesGoldens
 	notesFields
@@ -53,11 +41,6 @@ const (
 
 // The structs of image.fbs as they lie in the file.
 type (
-	flatForm struct {
-		DType    gen.DType
-		Reserved uint8
-		Count    uint16
-	}
 	flatMark struct {
 		Command   uint32
 		Name      fbs.Name
@@ -73,14 +56,10 @@ type (
 	}
 )
 
-// ReadNotes reads the notes of a verified file, which nobody has verified. A
-// file without notes has windows without names and tensors of bytes. The error
-// is an *fbs.Error.
+// ReadNotes reads the notes of a verified file, which nobody has verified. The
+// error is an *fbs.Error.
 func ReadNotes(view *fbs.View) (*Notes, error) {
-	n := &Notes{Windows: make([]string, len(view.Windows)), Forms: make([]Form, len(view.Tensors))}
-	for i := range n.Forms {
-		n.Forms[i] = Form{DType: gen.DTypeUint8, Shape: bytesShape(view.Tensors[i].Size)}
-	}
+	n := &Notes{Windows: make([]string, len(view.Windows)), Goldens: make([]Golden, len(view.Tensors))}
 	if len(view.Notes) == 0 {
 		return n, nil
 	}
@@ -93,16 +72,6 @@ func ReadNotes(view *fbs.View) (*Notes, error) {
 		return nil, r.err
 	}
 	return n, nil
-}
-
-// bytesShape is a shape of as many bytes; a dimension has 32 bits.
-func bytesShape(size uint64) []uint32 {
-	if size <= math.MaxUint32 {
-		return []uint32{uint32(size)}
-	}
-	low := size & -size
-	low = min(low, 1<<31)
-	return append(bytesShape(size/low), uint32(low))
 }
 
 // reader keeps the first thing that is wrong.
@@ -135,7 +104,6 @@ func (r *reader) read() {
 			n.Windows[i] = r.name(name, "window", i)
 		}
 	}
-	r.forms()
 	for i, m := range fbs.Vector[flatMark](r.t, notesMarks, 4, fbs.CommandsMax, "marks") {
 		if int(m.Command) >= len(r.view.Commands) || len(n.Marks) > 0 && int(m.Command) < n.Marks[len(n.Marks)-1].Command ||
 			m.Kind < gen.MarkKindPoint || m.Kind > gen.MarkKindEnd || m.Reserved0 != 0 || m.Reserved1 != 0 {
@@ -164,44 +132,6 @@ func (r *reader) name(n fbs.Name, what string, index int) string {
 	return string(r.text[first:][:size])
 }
 
-func (r *reader) forms() {
-	forms := fbs.Vector[flatForm](r.t, notesForms, 2, fbs.TensorsMax, "forms")
-	dimensions := fbs.Vector[uint32](r.t, notesDimensions, 4, fbs.TensorsMax*dimsMax, "dimensions")
-	if len(forms) != 0 && len(forms) != len(r.notes.Forms) {
-		r.fail("%d forms of tensors, the image has %d", len(forms), len(r.notes.Forms))
-		return
-	}
-	for i, f := range forms {
-		if f.Count > dimsMax || int(f.Count) > len(dimensions) || f.Reserved != 0 {
-			r.fail("tensor %d: %d dimensions of %d left, at most %d", i, f.Count, len(dimensions), dimsMax)
-			return
-		}
-		form := Form{DType: f.DType, Shape: append([]uint32(nil), dimensions[:f.Count]...)}
-		if size, ok := form.size(); !ok || size != r.view.Tensors[i].Size {
-			r.fail("tensor %d: size is %d, shape %v and element type %d make %d", i, r.view.Tensors[i].Size, form.Shape, f.DType, size)
-			return
-		}
-		r.notes.Forms[i] = form
-		dimensions = dimensions[f.Count:]
-	}
-	if len(dimensions) != 0 {
-		r.fail("%d dimensions belong to no tensor", len(dimensions))
-	}
-}
-
-// size is the number of bytes; ok is false for no element type, a dimension of
-// zero and more than 64 TiB.
-func (f *Form) size() (size uint64, ok bool) {
-	size = uint64(fbs.DTypeSize(f.DType))
-	for _, n := range f.Shape {
-		if n == 0 || size > fbs.BytesMax/uint64(n) {
-			return 0, false
-		}
-		size *= uint64(n)
-	}
-	return size, size != 0
-}
-
 func (r *reader) goldens() {
 	for i, g := range fbs.Vector[flatGolden](r.t, notesGoldens, 4, fbs.TensorsMax, "goldens") {
 		if int(g.Tensor) >= len(r.view.Tensors) || g.Reserved != 0 {
@@ -209,27 +139,27 @@ func (r *reader) goldens() {
 			return
 		}
 		t := &r.view.Tensors[g.Tensor]
-		golden := Golden{g.Kind, math.Float32frombits(g.First), math.Float32frombits(g.Second)}
+		golden := Golden{g.Kind, g.First, g.Second}
 		if reason := golden.reason(); reason != "" {
 			r.fail("golden %d: %s", i, reason)
 		}
-		if t.Role != gen.RoleOutput || t.Recorded == 0 || r.notes.Forms[g.Tensor].Golden != (Golden{}) {
+		if t.Role != gen.RoleOutput || t.Recorded == 0 || r.notes.Goldens[g.Tensor] != (Golden{}) {
 			r.fail("golden %d: tensor %d is no output with recorded data, or has another", i, g.Tensor)
 		}
-		r.notes.Forms[g.Tensor].Golden = golden
+		r.notes.Goldens[g.Tensor] = golden
 	}
 }
 
 // reason says what is wrong with a judgement, empty if nothing is.
 func (g *Golden) reason() string {
-	low, high := float64(g.First), float64(g.Second)
+	low, high := math.Float32frombits(g.First), math.Float32frombits(g.Second)
 	switch g.Kind {
 	case gen.JudgementTolerance:
 		if !(low >= 0 && low <= math.MaxFloat32 && high >= 0 && high <= math.MaxFloat32) {
 			return "tolerances are not finite and positive"
 		}
 	case gen.JudgementCorrelation:
-		if !(low >= -1 && low <= 1) || math.Float32bits(g.Second) != 0 {
+		if !(low >= -1 && low <= 1) || g.Second != 0 {
 			return "correlation threshold is not between -1 and 1"
 		}
 	default:
@@ -246,8 +176,7 @@ func notesOf(image *Image) *Notes {
 		n.Windows = append(n.Windows, image.Windows[i].Name)
 	}
 	for i := range image.Tensors {
-		t := &image.Tensors[i]
-		n.Forms = append(n.Forms, Form{t.DType, t.Shape, t.Golden})
+		n.Goldens = append(n.Goldens, image.Tensors[i].Golden)
 	}
 	return n
 }
@@ -271,10 +200,10 @@ func (n *Notes) build() ([]byte, error) {
 			return nil, fmt.Errorf("mark before command %d: %w", n.Marks[i].Command, err)
 		}
 	}
-	return n.flat(&text, windows, marks)
+	return n.flat(&text, windows, marks), nil
 }
 
-func (n *Notes) flat(text *text, windows, marks []fbs.Name) ([]byte, error) {
+func (n *Notes) flat(text *text, windows, marks []fbs.Name) []byte {
 	b := flatbuffers.NewBuilder(1024)
 	vectors := [notesFields]flatbuffers.UOffsetT{
 		notesTool: bytesVector(b, []byte(n.Tool)), notesSource: bytesVector(b, []byte(n.Source)), notesGit: bytesVector(b, []byte(n.Git)),
@@ -283,9 +212,15 @@ func (n *Notes) flat(text *text, windows, marks []fbs.Name) ([]byte, error) {
 			b.PrependUint32(uint32(name))
 		}),
 	}
-	if err := n.buildForms(b, &vectors); err != nil {
-		return nil, err
+	var goldens []flatGolden
+	for i, g := range n.Goldens {
+		if g != (Golden{}) {
+			goldens = append(goldens, flatGolden{uint16(i), g.Kind, 0, g.First, g.Second})
+		}
 	}
+	vectors[notesGoldens] = vector(b, gen.NotesStartGoldensVector, goldens, func(g flatGolden) {
+		gen.CreateGolden(b, g.Tensor, g.Kind, g.Reserved, g.First, g.Second)
+	})
 	at := len(n.Marks)
 	vectors[notesMarks] = vector(b, gen.NotesStartMarksVector, n.Marks, func(m Mark) {
 		at-- // from the end
@@ -297,7 +232,7 @@ func (n *Notes) flat(text *text, windows, marks []fbs.Name) ([]byte, error) {
 		b.PrependUOffsetTSlot(id, vectors[id], 0)
 	}
 	b.Finish(gen.NotesEnd(b))
-	return b.FinishedBytes(), nil
+	return b.FinishedBytes()
 }
 
 func bytesVector(b *flatbuffers.Builder, data []byte) flatbuffers.UOffsetT {
@@ -305,27 +240,4 @@ func bytesVector(b *flatbuffers.Builder, data []byte) flatbuffers.UOffsetT {
 		return 0
 	}
 	return b.CreateByteVector(data)
-}
-
-func (n *Notes) buildForms(b *flatbuffers.Builder, vectors *[notesFields]flatbuffers.UOffsetT) error {
-	var dimensions []uint32
-	var goldens []flatGolden
-	for i := range n.Forms {
-		f := &n.Forms[i]
-		if _, ok := f.size(); !ok || len(f.Shape) > dimsMax {
-			return fmt.Errorf("tensor %d: unknown element type %d, or shape %v has a zero, more than 64 TiB, or more than %d dimensions", i, f.DType, f.Shape, dimsMax)
-		}
-		dimensions = append(dimensions, f.Shape...)
-		if g := f.Golden; g != (Golden{}) {
-			goldens = append(goldens, flatGolden{uint16(i), g.Kind, 0, math.Float32bits(g.First), math.Float32bits(g.Second)})
-		}
-	}
-	vectors[notesForms] = vector(b, gen.NotesStartFormsVector, n.Forms, func(f Form) {
-		gen.CreateForm(b, f.DType, 0, uint16(len(f.Shape)))
-	})
-	vectors[notesDimensions] = vector(b, gen.NotesStartDimensionsVector, dimensions, b.PrependUint32)
-	vectors[notesGoldens] = vector(b, gen.NotesStartGoldensVector, goldens, func(g flatGolden) {
-		gen.CreateGolden(b, g.Tensor, g.Kind, g.Reserved, g.First, g.Second)
-	})
-	return nil
 }
