@@ -37,6 +37,7 @@ const (
 	WindowMax    = 1 << 32 // bytes of one window; Command.Offset is 32-bit
 	TargetsMax   = 8
 	TensorsMax   = 1 << 12
+	DimsMax      = 8
 	SequencesMax = 1 << 12
 	SegmentsMax  = 1 << 12
 	TextMax      = 1 << 24 // bytes of all names
@@ -101,11 +102,16 @@ type Tensor struct {
 	Name           Name
 	Role           gen.Role
 	Recorded       uint8 // 1: the payload holds Size bytes of default or golden data
-	Reserved       uint16
+	DType          gen.DType
+	Dims           uint8  // 0: one element
 	Size           uint64 // bytes
 	ArenaOffset    uint64
 	RecordedOffset uint64 // bytes into Payload
+	Sides          [DimsMax]uint32
 }
+
+// Shape is the number of elements along each dimension.
+func (t *Tensor) Shape() []uint32 { return t.Sides[:t.Dims] }
 
 // Segment is the Segment struct of image.fbs as it lies in the file.
 type Segment struct {
@@ -134,7 +140,7 @@ const (
 	_ = -(unsafe.Sizeof(Window{}) ^ 24)
 	_ = -(unsafe.Sizeof(Identity{}) ^ 56)
 	_ = -(unsafe.Sizeof(Sequence{}) ^ 12)
-	_ = -(unsafe.Sizeof(Tensor{}) ^ 32)
+	_ = -(unsafe.Sizeof(Tensor{}) ^ 64)
 	_ = -(unsafe.Sizeof(Segment{}) ^ 24)
 	_ = -(unsafe.Sizeof(Reservation{}) ^ 48)
 )

@@ -159,10 +159,12 @@ func (v *View) tensorReason(t *Tensor, start uint64) string {
 	switch {
 	case t.Role != gen.RoleInput && t.Role != gen.RoleOutput:
 		return Text("unknown role %d", uint64(t.Role))
-	case t.Recorded > 1 || t.Reserved != 0:
-		return "recorded is not 0 or 1, or a reserved field not zero"
-	case t.Size == 0 || t.Size > BytesMax:
-		return Text("size of %d bytes is not between 1 and 64 TiB", t.Size)
+	case t.Recorded > 1:
+		return Text("recorded is %d and should be 0 or 1", uint64(t.Recorded))
+	case t.shapeSize() == 0:
+		return Text("element type %d or shape is unknown, has a zero, or more than 64 TiB", uint64(t.DType))
+	case t.Size != t.shapeSize():
+		return Text("size is %d, shape and element type make %d", t.Size, t.shapeSize())
 	case t.ArenaOffset != start || start > BytesMax:
 		return Text("arena offset is %x and should be %x", t.ArenaOffset, start)
 	case t.Recorded == 0 && t.RecordedOffset != 0:
@@ -173,6 +175,20 @@ func (v *View) tensorReason(t *Tensor, start uint64) string {
 		}
 	}
 	return ""
+}
+
+// shapeSize is the bytes that shape and element type make, 0 for impossible ones.
+func (t *Tensor) shapeSize() uint64 {
+	size := uint64(DTypeSize(t.DType))
+	for i, n := range t.Sides {
+		switch {
+		case t.Dims > DimsMax, (i < int(t.Dims)) != (n != 0), n != 0 && size > BytesMax/uint64(n):
+			return 0
+		case n != 0:
+			size *= uint64(n)
+		}
+	}
+	return size
 }
 
 // verifyPlaces checks that segments follow each other and fit their reservation.

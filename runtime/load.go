@@ -24,14 +24,6 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	if err := checkIdentity(view, devices); err != nil {
 		return nil, err
 	}
-	for i := range view.Targets {
-		// A device of no known board has no rules beyond the format's own.
-		if board := boards.ByID(view.Targets[i].Vendor, view.Targets[i].Device); board != nil {
-			if err := CheckRules(view, i, board); err != nil {
-				return nil, err
-			}
-		}
-	}
 	r := &Replay{view: view, devices: devices, masters: make([]hal.BusMaster, len(devices)), safe: view.SequenceByName("safe")}
 	for i, device := range devices {
 		// Asked now: to ask for an interface may allocate.
@@ -52,7 +44,7 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 	for i, device := range devices {
 		want, got := &view.Targets[i], device.Identity()
 		if got.Vendor != want.Vendor || got.Device != want.Device {
-			return &hal.Fault{Code: hal.WrongDevice, Reason: "the image is for " + want.Board + " (" + pciID(want.Vendor, want.Device) +
+			return &hal.Fault{Code: hal.WrongDevice, Reason: "the image is for " + view.Name(want.Board) + " (" + pciID(want.Vendor, want.Device) +
 				"), " + got.Name + " is " + pciID(got.Vendor, got.Device)}
 		}
 		for bar := range want.Bars {
@@ -70,7 +62,6 @@ func (r *Replay) reserve(slot int) error {
 		return err
 	}
 	r.apertures = make([]hal.Aperture, len(r.view.Windows))
-	r.scopes = make([]Scope, len(r.view.Names))
 	r.supplied = make([]bool, len(r.view.Tensors))
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
@@ -125,7 +116,7 @@ func (r *Replay) relocate() error {
 	}
 	for i := range r.view.Commands {
 		c := &r.view.Commands[i]
-		if c.Opcode == gen.OpcodeWrite && gen.Source(c.Mode) == gen.SourceBusAddress {
+		if c.Opcode == gen.OpcodeAddress {
 			if err := r.reach(i, c); err != nil {
 				return err
 			}

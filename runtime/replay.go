@@ -17,12 +17,10 @@ type Replay struct {
 	apertures []hal.Aperture  // one a window
 	arena     []byte          // all tensors
 	supplied  []bool          // tensors whose arena holds the caller's data
-	scopes    []Scope         // one a name
 	safe      int             // sequence that brings the device to rest, or -1
 	disabled  bool            // after a failure, until loaded anew
 	limit     int64           // nanoseconds that a run may take, 0: what its waits add up to
 	end       int64           // time at which this run is late, 0: never
-	deferred  Result          // first failure of policy Defer in this run
 	at        int32           // command being carried out
 	ignored   uint32          // failures of policy Ignore in this run
 	detail    Result          // what the failing command saw
@@ -42,22 +40,8 @@ type Result struct {
 	Ignored uint32 // failures that policy Ignore passed over, good run or not
 }
 
-// Scope is what Mark commands of one name saw, in nanoseconds of the first
-// device's clock. A Point counts and leaves the time alone. An End that ends
-// nothing does not count.
-type Scope struct {
-	Count   uint64
-	Total   int64 // between Begin and End
-	Longest int64
-	began   int64
-	open    bool // between a Begin and an End
-}
-
 // View is the verified image.
 func (r *Replay) View() *fbs.View { return r.view }
-
-// Scopes has one element for each of the image's names.
-func (r *Replay) Scopes() []Scope { return r.scopes }
 
 // Window gives the aperture of a window, for reports.
 func (r *Replay) Window(index int) *hal.Aperture { return &r.apertures[index] }
@@ -97,7 +81,7 @@ func (r *Replay) Run(sequence int) Result {
 	if !r.inputsReady() {
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
-	r.deferred, r.detail, r.ignored = Result{}, Result{}, 0
+	r.detail, r.ignored = Result{}, 0
 	if r.limit != 0 {
 		r.end = r.devices[0].Now() + r.limit
 		if r.end < 0 { // in 292 years
@@ -106,14 +90,11 @@ func (r *Replay) Run(sequence int) Result {
 	}
 	code := r.guarded(sequence)
 	r.end = 0
-	if code == hal.OK && r.deferred.Code == hal.OK {
+	if code == hal.OK {
 		return Result{Ignored: r.ignored}
 	}
-	result := r.deferred
-	if code != hal.OK {
-		result = r.detail
-		result.Code, result.Command = code, r.at
-	}
+	result := r.detail
+	result.Code, result.Command = code, r.at
 	result.Ignored = r.ignored
 	r.disabled = true
 	if r.safe >= 0 && r.safe != sequence {
@@ -138,7 +119,7 @@ func (r *Replay) sleep(device hal.Device, nanoseconds int64) {
 func (r *Replay) inputsReady() bool {
 	for i := range r.view.Tensors {
 		t := &r.view.Tensors[i]
-		if t.Role == gen.RoleInput && !t.Recorded && !r.supplied[i] {
+		if t.Role == gen.RoleInput && t.Recorded == 0 && !r.supplied[i] {
 			return false
 		}
 	}
@@ -150,33 +131,30 @@ func (r *Replay) inputsReady() bool {
 func (r *Replay) execute(sequence int) hal.Code {
 	s := &r.view.Sequences[sequence]
 	commands := r.view.Commands[s.First : s.First+s.Count]
-	done := uint64(0)
 	for i := 0; i < len(commands); i++ {
 		c, run := &commands[i], uint64(0)
 		r.at = int32(s.First) + int32(i)
-		if c.Opcode == gen.OpcodeWrite && c.Width >= 4 && c.Mask == fbs.WidthMask(c.Width) {
+		if c.Opcode == gen.OpcodeWrite && c.Width >= 4 {
 			run = r.apertures[c.Window].StoreRun(commands[i:], &r.at)
 		}
 		code := hal.OK
 		switch {
 		case run > 0:
 			i += int(run) - 1
-			done += run - 1
 		case c.Opcode == gen.OpcodeWrite:
-			code = r.write(c)
+			code = r.apertures[c.Window].Store(uint64(c.Offset), c.Width, c.Value)
 		default:
-			code = r.step(c, done)
+			code = r.step(c)
 		}
 		if code != hal.OK {
 			return code
 		}
-		done++
 	}
 	return hal.OK
 }
 
-// step carries out a command that is not a Write, the done-th of its sequence.
-func (r *Replay) step(c *fbs.Command, done uint64) hal.Code {
+// step carries out a command that is not a Write.
+func (r *Replay) step(c *fbs.Command) hal.Code {
 	if r.late() {
 		return hal.FrameLate
 	}
@@ -185,9 +163,16 @@ func (r *Replay) step(c *fbs.Command, done uint64) hal.Code {
 		return r.copyIn(c)
 	case gen.OpcodeCopyOut:
 		return r.copyOut(c)
-	case gen.OpcodePoll:
-		return r.settle(c, r.poll(c))
-	case gen.OpcodeExpect:
+	case gen.OpcodeChange:
+		return r.change(c)
+	case gen.OpcodeAddress:
+		return r.apertures[c.Window].Store(uint64(c.Offset), c.Width, c.Value+r.apertures[c.Index].Bus)
+	case gen.OpcodeFill:
+		return r.apertures[c.Window].Fill(uint64(c.Offset), c.Width, gen.Access(c.Mode), c.Value, uint64(c.Amount))
+	case gen.OpcodeCheck:
+		if c.Amount != 0 {
+			return r.settle(c, r.poll(c))
+		}
 		return r.settle(c, r.expect(c))
 	case gen.OpcodeCompare:
 		return r.settle(c, r.compare(c))
@@ -195,7 +180,8 @@ func (r *Replay) step(c *fbs.Command, done uint64) hal.Code {
 		target, _ := fbs.UnpackTarget(c.Mask)
 		return r.device(c).Point(&r.apertures[c.Window], target, c.Value)
 	case gen.OpcodeFence:
-		return r.fence(c)
+		hal.FenceStores()
+		return hal.OK
 	case gen.OpcodeDelay:
 		r.sleep(r.devices[0], int64(c.Amount)*1000)
 		if r.late() {
@@ -204,13 +190,8 @@ func (r *Replay) step(c *fbs.Command, done uint64) hal.Code {
 		return hal.OK
 	case gen.OpcodeCall:
 		return r.call(c)
-	case gen.OpcodeMark:
-		r.mark(c)
-		return hal.OK
 	case gen.OpcodeEnd:
-		if done == c.Value {
-			return hal.OK
-		}
+		return hal.OK
 	}
 	return hal.Internal
 }
@@ -228,26 +209,12 @@ func (r *Replay) load(c *fbs.Command) (uint64, hal.Code) {
 	return loaded, code
 }
 
-func (r *Replay) write(c *fbs.Command) hal.Code {
-	value := c.Value
-	if gen.Source(c.Mode) == gen.SourceBusAddress {
-		value += r.apertures[c.Index].Bus
-	} else if c.Mask != fbs.WidthMask(c.Width) {
-		loaded, code := r.load(c)
-		if code != hal.OK {
-			return code
-		}
-		value |= loaded &^ c.Mask
+func (r *Replay) change(c *fbs.Command) hal.Code {
+	loaded, code := r.load(c)
+	if code != hal.OK {
+		return code
 	}
-	return r.apertures[c.Window].Store(uint64(c.Offset), c.Width, value)
-}
-
-func (r *Replay) fence(c *fbs.Command) (code hal.Code) {
-	hal.FenceStores()
-	if gen.FenceMode(c.Mode) == gen.FenceModeReadBack {
-		_, code = r.load(c)
-	}
-	return code
+	return r.apertures[c.Window].Store(uint64(c.Offset), c.Width, c.Value|loaded&^c.Mask)
 }
 
 func (r *Replay) call(c *fbs.Command) hal.Code {
@@ -260,14 +227,47 @@ func (r *Replay) call(c *fbs.Command) hal.Code {
 }
 
 func (r *Replay) copyIn(c *fbs.Command) hal.Code {
-	a, offset, access := &r.apertures[c.Window], uint64(c.Offset), gen.Access(c.Option)
-	switch gen.Source(c.Mode) {
-	case gen.SourcePayload:
-		return a.CopyIn(offset, c.Width, access, r.view.Payload[c.Value:c.Value+uint64(c.Amount)])
-	case gen.SourceTensor:
-		return a.CopyIn(offset, c.Width, access, r.input(int(c.Index))[c.Value:c.Value+uint64(c.Amount)])
+	return r.apertures[c.Window].CopyIn(uint64(c.Offset), c.Width, gen.Access(c.Mode), r.source(c))
+}
+
+// source is the bytes that a CopyIn stores or a Compare wants.
+func (r *Replay) source(c *fbs.Command) []byte {
+	memory := r.view.Payload
+	if c.Index != 0 {
+		memory = r.input(int(c.Index) - 1)
 	}
-	return a.Fill(offset, c.Width, access, c.Value, uint64(c.Amount))
+	return memory[c.Value:][:c.Amount]
+}
+
+// compare streams a device range past its golden bytes, a chunk at a time.
+func (r *Replay) compare(c *fbs.Command) hal.Code {
+	golden, width := r.source(c), int(c.Width)
+	for start := 0; start < len(golden); start += len(r.chunk) {
+		want := golden[start:min(start+len(r.chunk), len(golden))]
+		got := r.chunk[:len(want)]
+		if code := r.apertures[c.Window].CopyOut(uint64(c.Offset)+uint64(start), c.Width, gen.AccessExact, got); code != hal.OK {
+			return code
+		}
+		for i := 0; i < len(want); i += width {
+			if g, w := number(got[i:][:width]), number(want[i:][:width]); g != w {
+				r.detail = Result{Got: g, Want: w, Mask: fbs.WidthMask(c.Width), Element: uint64((start + i) / width)}
+				return hal.CompareFailed
+			}
+		}
+	}
+	return hal.OK
+}
+
+func number(data []byte) (n uint64) {
+	for i := range data {
+		n |= uint64(data[i]) << (8 * i)
+	}
+	return n
+}
+
+// holds tells whether a loaded value satisfies a Check.
+func holds(c *fbs.Command, loaded uint64) bool {
+	return (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual)
 }
 
 // input is what runs take for an input: the caller's data or the recorded.
@@ -279,8 +279,8 @@ func (r *Replay) input(tensor int) []byte {
 }
 
 func (r *Replay) copyOut(c *fbs.Command) hal.Code {
-	data := r.Output(int(c.Index))[c.Value : c.Value+uint64(c.Amount)]
-	code := r.apertures[c.Window].CopyOut(uint64(c.Offset), c.Width, gen.Access(c.Option), data)
+	data := r.Output(int(c.Index) - 1)[c.Value : c.Value+uint64(c.Amount)]
+	code := r.apertures[c.Window].CopyOut(uint64(c.Offset), c.Width, gen.Access(c.Mode), data)
 	// A device that is gone reads all ones, which are also data.
 	if code == hal.OK && allOnes(data[max(0, len(data)-int(c.Width)):]) && !r.device(c).Alive() {
 		return hal.DeviceGone
@@ -301,7 +301,7 @@ func allOnes(data []byte) bool {
 // deadline, so that a reader that was kept off the processor still looks once.
 func (r *Replay) poll(c *fbs.Command) hal.Code {
 	loaded, code := r.load(c)
-	if code != hal.OK || fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
+	if code != hal.OK || holds(c, loaded) {
 		return code
 	}
 	a, device := &r.apertures[c.Window], r.device(c)
@@ -320,7 +320,7 @@ func (r *Replay) poll(c *fbs.Command) hal.Code {
 				return hal.DeviceGone
 			}
 		}
-		if code != hal.OK || fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
+		if code != hal.OK || holds(c, loaded) {
 			return code
 		}
 		if late {
@@ -349,7 +349,7 @@ func pause(c *fbs.Command, waited, left int64) int64 {
 
 func (r *Replay) expect(c *fbs.Command) hal.Code {
 	loaded, code := r.load(c)
-	if code == hal.OK && !fbs.Holds(gen.Condition(c.Mode), loaded, c.Value, c.Mask) {
+	if code == hal.OK && !holds(c, loaded) {
 		r.saw(c, loaded)
 		return hal.ExpectFailed
 	}
@@ -429,37 +429,10 @@ func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 	case code == hal.FrameLate:
 		return code
 	}
-	switch policy {
-	case gen.PolicyIgnore:
+	if policy == gen.PolicyIgnore {
 		r.ignored++
-		r.detail = Result{}
-		return hal.OK
-	case gen.PolicyDefer:
-		if r.deferred.Code == hal.OK {
-			r.deferred = r.detail
-			r.deferred.Code, r.deferred.Command = code, r.at
-		}
 		r.detail = Result{}
 		return hal.OK
 	}
 	return code
-}
-
-func (r *Replay) mark(c *fbs.Command) {
-	s := &r.scopes[c.Index]
-	switch gen.MarkKind(c.Mode) {
-	case gen.MarkKindPoint:
-		s.Count++
-	case gen.MarkKindBegin:
-		s.began, s.open = r.devices[0].Now(), true
-	case gen.MarkKindEnd:
-		if !s.open {
-			return
-		}
-		s.open = false
-		took := r.devices[0].Now() - s.began
-		s.Count++
-		s.Total += took
-		s.Longest = max(s.Longest, took)
-	}
 }

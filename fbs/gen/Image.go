@@ -107,7 +107,7 @@ func (rcv *Image) Tensors(obj *Tensor, j int) bool {
 	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
-		x += flatbuffers.UOffsetT(j) * 32
+		x += flatbuffers.UOffsetT(j) * 64
 		obj.Init(rcv._tab.Bytes, x)
 		return true
 	}
@@ -256,7 +256,7 @@ func ImageAddTensors(builder *flatbuffers.Builder, tensors flatbuffers.UOffsetT)
 	builder.PrependUOffsetTSlot(4, flatbuffers.UOffsetT(tensors), 0)
 }
 func ImageStartTensorsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(32, numElems, 8)
+	return builder.StartVector(64, numElems, 8)
 }
 func ImageAddSegments(builder *flatbuffers.Builder, segments flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(5, flatbuffers.UOffsetT(segments), 0)

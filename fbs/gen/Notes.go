@@ -207,53 +207,8 @@ func (rcv *Notes) MutateWindows(j int, n uint32) bool {
 	return false
 }
 
-func (rcv *Notes) Forms(obj *Form, j int) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
-	if o != 0 {
-		x := rcv._tab.Vector(o)
-		x += flatbuffers.UOffsetT(j) * 4
-		obj.Init(rcv._tab.Bytes, x)
-		return true
-	}
-	return false
-}
-
-func (rcv *Notes) FormsLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
-	if o != 0 {
-		return rcv._tab.VectorLen(o)
-	}
-	return 0
-}
-
-func (rcv *Notes) Dimensions(j int) uint32 {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
-	if o != 0 {
-		a := rcv._tab.Vector(o)
-		return rcv._tab.GetUint32(a + flatbuffers.UOffsetT(j*4))
-	}
-	return 0
-}
-
-func (rcv *Notes) DimensionsLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
-	if o != 0 {
-		return rcv._tab.VectorLen(o)
-	}
-	return 0
-}
-
-func (rcv *Notes) MutateDimensions(j int, n uint32) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
-	if o != 0 {
-		a := rcv._tab.Vector(o)
-		return rcv._tab.MutateUint32(a+flatbuffers.UOffsetT(j*4), n)
-	}
-	return false
-}
-
 func (rcv *Notes) Marks(obj *Mark, j int) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(20))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
 		x += flatbuffers.UOffsetT(j) * 12
@@ -264,7 +219,7 @@ func (rcv *Notes) Marks(obj *Mark, j int) bool {
 }
 
 func (rcv *Notes) MarksLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(20))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
 	}
@@ -272,7 +227,7 @@ func (rcv *Notes) MarksLength() int {
 }
 
 func (rcv *Notes) Goldens(obj *Golden, j int) bool {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(22))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
 		x += flatbuffers.UOffsetT(j) * 12
@@ -283,7 +238,7 @@ func (rcv *Notes) Goldens(obj *Golden, j int) bool {
 }
 
 func (rcv *Notes) GoldensLength() int {
-	o := flatbuffers.UOffsetT(rcv._tab.Offset(22))
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
 	}
@@ -291,7 +246,7 @@ func (rcv *Notes) GoldensLength() int {
 }
 
 func NotesStart(builder *flatbuffers.Builder) {
-	builder.StartObject(10)
+	builder.StartObject(8)
 }
 func NotesAddTime(builder *flatbuffers.Builder, time uint64) {
 	builder.PrependUint64Slot(0, time, 0)
@@ -326,26 +281,14 @@ func NotesAddWindows(builder *flatbuffers.Builder, windows flatbuffers.UOffsetT)
 func NotesStartWindowsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(4, numElems, 4)
 }
-func NotesAddForms(builder *flatbuffers.Builder, forms flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(6, flatbuffers.UOffsetT(forms), 0)
-}
-func NotesStartFormsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(4, numElems, 2)
-}
-func NotesAddDimensions(builder *flatbuffers.Builder, dimensions flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(7, flatbuffers.UOffsetT(dimensions), 0)
-}
-func NotesStartDimensionsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(4, numElems, 4)
-}
 func NotesAddMarks(builder *flatbuffers.Builder, marks flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(8, flatbuffers.UOffsetT(marks), 0)
+	builder.PrependUOffsetTSlot(6, flatbuffers.UOffsetT(marks), 0)
 }
 func NotesStartMarksVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(12, numElems, 4)
 }
 func NotesAddGoldens(builder *flatbuffers.Builder, goldens flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(9, flatbuffers.UOffsetT(goldens), 0)
+	builder.PrependUOffsetTSlot(7, flatbuffers.UOffsetT(goldens), 0)
 }
 func NotesStartGoldensVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(12, numElems, 4)

@@ -40,11 +40,18 @@ func (rcv *Tensor) MutateRecorded(n byte) bool {
 	return rcv._tab.MutateByte(rcv._tab.Pos+flatbuffers.UOffsetT(5), n)
 }
 
-func (rcv *Tensor) Reserved() uint16 {
-	return rcv._tab.GetUint16(rcv._tab.Pos + flatbuffers.UOffsetT(6))
+func (rcv *Tensor) Dtype() DType {
+	return DType(rcv._tab.GetByte(rcv._tab.Pos + flatbuffers.UOffsetT(6)))
 }
-func (rcv *Tensor) MutateReserved(n uint16) bool {
-	return rcv._tab.MutateUint16(rcv._tab.Pos+flatbuffers.UOffsetT(6), n)
+func (rcv *Tensor) MutateDtype(n DType) bool {
+	return rcv._tab.MutateByte(rcv._tab.Pos+flatbuffers.UOffsetT(6), byte(n))
+}
+
+func (rcv *Tensor) Dims() byte {
+	return rcv._tab.GetByte(rcv._tab.Pos + flatbuffers.UOffsetT(7))
+}
+func (rcv *Tensor) MutateDims(n byte) bool {
+	return rcv._tab.MutateByte(rcv._tab.Pos+flatbuffers.UOffsetT(7), n)
 }
 
 func (rcv *Tensor) Size() uint64 {
@@ -68,12 +75,77 @@ func (rcv *Tensor) MutateRecordedOffset(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(24), n)
 }
 
-func CreateTensor(builder *flatbuffers.Builder, name uint32, role Role, recorded byte, reserved uint16, size uint64, arenaOffset uint64, recordedOffset uint64) flatbuffers.UOffsetT {
-	builder.Prep(8, 32)
+func (rcv *Tensor) Shape0() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(32))
+}
+func (rcv *Tensor) MutateShape0(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(32), n)
+}
+
+func (rcv *Tensor) Shape1() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(36))
+}
+func (rcv *Tensor) MutateShape1(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(36), n)
+}
+
+func (rcv *Tensor) Shape2() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(40))
+}
+func (rcv *Tensor) MutateShape2(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(40), n)
+}
+
+func (rcv *Tensor) Shape3() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(44))
+}
+func (rcv *Tensor) MutateShape3(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(44), n)
+}
+
+func (rcv *Tensor) Shape4() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(48))
+}
+func (rcv *Tensor) MutateShape4(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(48), n)
+}
+
+func (rcv *Tensor) Shape5() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(52))
+}
+func (rcv *Tensor) MutateShape5(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(52), n)
+}
+
+func (rcv *Tensor) Shape6() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(56))
+}
+func (rcv *Tensor) MutateShape6(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(56), n)
+}
+
+func (rcv *Tensor) Shape7() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(60))
+}
+func (rcv *Tensor) MutateShape7(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(60), n)
+}
+
+func CreateTensor(builder *flatbuffers.Builder, name uint32, role Role, recorded byte, dtype DType, dims byte, size uint64, arenaOffset uint64, recordedOffset uint64, shape0 uint32, shape1 uint32, shape2 uint32, shape3 uint32, shape4 uint32, shape5 uint32, shape6 uint32, shape7 uint32) flatbuffers.UOffsetT {
+	builder.Prep(8, 64)
+	builder.PrependUint32(shape7)
+	builder.PrependUint32(shape6)
+	builder.PrependUint32(shape5)
+	builder.PrependUint32(shape4)
+	builder.PrependUint32(shape3)
+	builder.PrependUint32(shape2)
+	builder.PrependUint32(shape1)
+	builder.PrependUint32(shape0)
 	builder.PrependUint64(recordedOffset)
 	builder.PrependUint64(arenaOffset)
 	builder.PrependUint64(size)
-	builder.PrependUint16(reserved)
+	builder.PrependByte(dims)
+	builder.PrependByte(byte(dtype))
 	builder.PrependByte(recorded)
 	builder.PrependByte(byte(role))
 	builder.PrependUint32(name)

@@ -86,13 +86,13 @@ func (m *maker) command(i int) (n int) {
 	case stepPoint:
 		c.Command = fbs.Command{Opcode: gen.OpcodePoint, Window: s.window, Value: s.value, Mask: s.mask}
 	case stepMark:
-		c = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Name: m.names[s.value]}
+		c = lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Name: m.names[s.value]}
 	case stepPoll:
-		m.check(&c, gen.OpcodePoll, s.value, s.mask)
+		m.check(&c, s.value, s.mask)
 		c.Amount = s.us
 		m.polls++
 	case stepIgnore:
-		m.check(&c, gen.OpcodeExpect, 0, 0)
+		m.check(&c, 0, 0)
 		m.expects++
 	case stepRelocate:
 		c = relocation(s.width, s.window, s.offset, m.hostFirst+s.host, s.value)
@@ -106,8 +106,8 @@ func (m *maker) command(i int) (n int) {
 	return n
 }
 
-func (m *maker) check(c *lmb.Command, op gen.Opcode, value, mask uint64) {
-	c.Opcode, c.Mode, c.Option = op, uint8(gen.ConditionEqual), uint8(gen.PolicyFail)
+func (m *maker) check(c *lmb.Command, value, mask uint64) {
+	c.Opcode, c.Mode, c.Option = gen.OpcodeCheck, uint8(gen.ConditionEqual), uint8(gen.PolicyFail)
 	c.Value, c.Mask = value, mask
 }
 
@@ -115,7 +115,7 @@ func (m *maker) store(c *lmb.Command, i int) int {
 	s := &m.steps[i]
 	end, fill := m.storeRun(i)
 	if s.tensor < 0 && !m.worth(i, end) {
-		c.Opcode, c.Mode, c.Value, c.Mask = gen.OpcodeWrite, uint8(gen.SourceImmediate), s.value, fbs.WidthMask(s.width)
+		c.Opcode, c.Value = gen.OpcodeWrite, s.value
 		m.writes++
 		return 1
 	}
@@ -123,14 +123,14 @@ func (m *maker) store(c *lmb.Command, i int) int {
 	c.Opcode = gen.OpcodeCopyIn
 	switch {
 	case s.tensor >= 0:
-		c.Mode, c.Index, c.Value = uint8(gen.SourceTensor), uint16(s.tensor), s.value
+		c.Index, c.Value = uint16(1+s.tensor), s.value
 	case fill:
-		c.Mode, c.Value = uint8(gen.SourceImmediate), s.value
+		c.Opcode, c.Mode, c.Value = gen.OpcodeFill, uint8(gen.AccessExact), s.value
 		m.fills++
 		m.filled += end - i
 		return end - i
 	default:
-		c.Mode, c.Data = uint8(gen.SourcePayload), m.bytes(i, end)
+		c.Data = m.bytes(i, end)
 		c.Amount = 0 // Encode counts
 	}
 	m.copies++
@@ -144,35 +144,21 @@ func (m *maker) load(c *lmb.Command, i int) int {
 	switch {
 	case s.tensor >= 0:
 		m.span(c, i, end)
-		c.Opcode, c.Mode, c.Index, c.Value = gen.OpcodeCopyOut, uint8(gen.SourceTensor), uint16(s.tensor), s.value
+		c.Opcode, c.Index, c.Value = gen.OpcodeCopyOut, uint16(1+s.tensor), s.value
 		m.outs++
 		m.read += end - i
 	case s.memory && m.worth(i, end):
-		c.Opcode, c.Mode, c.Option = gen.OpcodeCompare, uint8(gen.CompareModeExact), uint8(gen.PolicyFail)
-		c.Index, c.Data = uint16(unsigned(s.width)), m.bytes(i, end)
+		c.Opcode, c.Option, c.Data = gen.OpcodeCompare, uint8(gen.PolicyFail), m.bytes(i, end)
 		if m.compares++; m.compares == 1 {
 			m.compareLine = s.line
 		}
 		m.compared += end - i
 	default:
-		m.check(c, gen.OpcodeExpect, s.value, fbs.WidthMask(s.width))
+		m.check(c, s.value, fbs.WidthMask(s.width))
 		m.expects++
 		return 1
 	}
 	return end - i
-}
-
-// unsigned is the type of an element as wide as an access.
-func unsigned(width uint8) gen.DType {
-	switch width {
-	case 1:
-		return gen.DTypeUint8
-	case 2:
-		return gen.DTypeUint16
-	case 4:
-		return gen.DTypeUint32
-	}
-	return gen.DTypeUint64
 }
 
 // worth tells whether a run is long enough for a command of its own kind.
@@ -187,11 +173,11 @@ func (m *maker) worth(i, end int) bool {
 func (m *maker) span(c *lmb.Command, i, end int) {
 	last := &m.steps[end-1]
 	c.Amount = uint32(last.offset + uint64(last.width) - m.steps[i].offset)
-	c.Option = uint8(gen.AccessExact)
+	c.Mode = uint8(gen.AccessExact)
 	if !m.steps[i].memory || end-i < memoryRunMin {
 		return
 	}
-	c.Option = uint8(gen.AccessBulk)
+	c.Mode = uint8(gen.AccessBulk)
 	for _, s := range m.steps[i:end] {
 		c.Width = max(c.Width, s.width)
 	}
@@ -269,12 +255,12 @@ func (p *plan) fence() (string, error) {
 	if !p.with("fence") {
 		return "", nil
 	}
-	fence := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence, Mode: uint8(gen.FenceModeStore)}}
+	fence := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}}
 	out := make([]lmb.Command, 0, len(p.commands)+len(p.commands)/4)
 	open, n := false, 0
 	for _, c := range p.commands {
-		bulk := c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Option) == gen.AccessBulk
-		if open && !bulk && c.Opcode != gen.OpcodeMark {
+		bulk := c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk
+		if open && !bulk && c.Opcode != lmb.OpcodeMark {
 			out = append(out, fence)
 			open = false
 			n++

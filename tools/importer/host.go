@@ -164,7 +164,7 @@ func (p *plan) fill() (string, error) {
 	for i, h := range p.o.Host {
 		window := p.hostFirst + uint16(i)
 		front = append(front, lmb.Command{Data: h.Data, Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.SourcePayload), Option: uint8(gen.AccessBulk), Window: window,
+			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessBulk), Window: window,
 		}})
 		before := len(pointers)
 		for offset := 0; offset+8 <= len(h.Data); offset += 8 {
@@ -175,7 +175,7 @@ func (p *plan) fill() (string, error) {
 		text += fmt.Sprintf("; %s: %d bytes with %s", h.Name, len(h.Data), counted(len(pointers)-before, "address"))
 	}
 	front = append(front, pointers...)
-	front = append(front, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence, Mode: uint8(gen.FenceModeStore)}})
+	front = append(front, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
 	p.commands = append(front, p.commands...)
 	return "host memory " + text[2:], nil
 }
@@ -183,7 +183,6 @@ func (p *plan) fill() (string, error) {
 // relocation stores the bus address of a place in host memory.
 func relocation(width uint8, window uint16, offset uint64, host uint16, inside uint64) lmb.Command {
 	return lmb.Command{Command: fbs.Command{
-		Opcode: gen.OpcodeWrite, Width: width, Mode: uint8(gen.SourceBusAddress), Window: window, Index: host,
-		Offset: uint32(offset), Value: inside, Mask: fbs.WidthMask(width),
+		Opcode: gen.OpcodeAddress, Width: width, Window: window, Index: host, Offset: uint32(offset), Value: inside,
 	}}
 }

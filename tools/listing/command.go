@@ -53,12 +53,13 @@ func (p *parser) command() {
 	case dotted:
 		p.fail(p.tok, "%s has no width; write %s", name, name)
 	}
+	p.before = p.before[:0]
 	if !p.failed {
 		p.advance()
 		m.parse(p, &c)
 	}
 	s := &p.image.Sequences[len(p.image.Sequences)-1]
-	s.Commands = append(s.Commands, c)
+	s.Commands = append(append(s.Commands, p.before...), c)
 }
 
 func (p *parser) unknownCommand(name string) {
@@ -165,7 +166,7 @@ func (p *parser) spans(a place, c *lmb.Command, amount, unit uint64, amountAt to
 }
 
 func (p *parser) write(c *lmb.Command) {
-	c.Opcode, c.Mode, c.Mask = gen.OpcodeWrite, uint8(gen.SourceImmediate), fbs.WidthMask(c.Width)
+	c.Opcode = gen.OpcodeWrite
 	a := p.reference(c)
 	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
 	if p.tok.isWord("bus") {
@@ -178,14 +179,15 @@ func (p *parser) write(c *lmb.Command) {
 		return
 	}
 	maskAt := p.tok
-	c.Mask = p.value("a mask", c.Width)
+	mask := p.value("a mask", c.Width)
 	switch {
 	case p.failed:
-	case c.Mask == 0:
+	case mask == 0:
 		p.fail(maskAt, "a mask of 0 writes nothing")
-	case c.Value&^c.Mask != 0:
-		p.fail(at, "0x%x has bits outside the mask 0x%x", c.Value, c.Mask)
+	case c.Value&^mask != 0:
+		p.fail(at, "0x%x has bits outside the mask 0x%x", c.Value, mask)
 	}
+	c.Opcode, c.Mask = gen.OpcodeChange, mask
 }
 
 // busAddress consumes bus(window)+addend.
@@ -193,7 +195,7 @@ func (p *parser) busAddress(c *lmb.Command) {
 	if c.Width < 4 {
 		p.fail(p.tok, "a bus address is written with 4 or 8 bytes")
 	}
-	c.Mode = uint8(gen.SourceBusAddress)
+	c.Opcode = gen.OpcodeAddress
 	p.expect("bus")
 	p.expect("(")
 	c.Index = p.windowIndex()
@@ -219,7 +221,6 @@ func (p *parser) copy(c *lmb.Command) {
 	if p.ahead.is("[") {
 		p.slice(c, gen.RoleInput)
 	} else {
-		c.Mode = uint8(gen.SourcePayload)
 		c.Data = p.data()
 		c.Amount = p.amount(at, uint64(len(c.Data)))
 	}
@@ -227,7 +228,7 @@ func (p *parser) copy(c *lmb.Command) {
 }
 
 func (p *parser) fill(c *lmb.Command) {
-	c.Opcode, c.Mode = gen.OpcodeCopyIn, uint8(gen.SourceImmediate)
+	c.Opcode = gen.OpcodeFill
 	a := p.reference(c)
 	p.expect("<-")
 	c.Value = p.value("a value", c.Width)
@@ -235,6 +236,37 @@ func (p *parser) fill(c *lmb.Command) {
 	at := p.tok
 	c.Amount = p.amount(at, p.size("a size"))
 	p.access(c, a, at, uint64(c.Width))
+	if gen.Access(c.Mode) == gen.AccessBulk && !p.failed {
+		p.bulkFill(c, a.window)
+	}
+}
+
+// bulkFill cuts a fill of memory into stores of up to 8 bytes: a few Writes up
+// to a multiple of 8, a Fill, and a few Writes behind it. c becomes the last.
+func (p *parser) bulkFill(c *lmb.Command, w *lmb.Window) {
+	value, left := c.Value, c.Amount
+	for n := c.Width; n < 8; n *= 2 {
+		value = value&fbs.WidthMask(n) | value<<(8*n)
+	}
+	part := lmb.Command{Command: fbs.Command{Window: c.Window, Offset: c.Offset}}
+	for left > 0 {
+		width := uint8(8)
+		for uint32(width) > left || (uint64(part.Offset)|w.Offset)%uint64(width) != 0 {
+			width /= 2
+		}
+		part.Opcode, part.Width, part.Mode, part.Amount, part.Value = gen.OpcodeWrite, width, 0, 0, value&fbs.WidthMask(width)
+		size := uint32(width)
+		if whole := left / size * size; whole > size && width >= c.Width {
+			part.Opcode, part.Mode, part.Amount, size = gen.OpcodeFill, uint8(gen.AccessExact), whole, whole
+		}
+		p.before = append(p.before, part)
+		part.Offset += size
+		left -= size
+		turn := 8 * (size % 8)
+		value = value>>turn | value<<(64-turn)
+	}
+	*c = p.before[len(p.before)-1]
+	p.before = p.before[:len(p.before)-1]
 }
 
 // amount is a number of bytes as a command holds it.
@@ -248,11 +280,11 @@ func (p *parser) amount(at token, n uint64) uint32 {
 // access consumes fifo or bulk and checks the device side of a copy. A bulk
 // access needs offset and size in units of bulkUnit only.
 func (p *parser) access(c *lmb.Command, a place, amountAt token, bulkUnit uint64) {
-	c.Option = uint8(gen.AccessExact)
+	c.Mode = uint8(gen.AccessExact)
 	if word := p.option("fifo", "bulk"); word != "" {
-		c.Option = uint8(slices.Index(accessWords, word))
+		c.Mode = uint8(slices.Index(accessWords, word))
 	}
-	switch width := uint64(c.Width); gen.Access(c.Option) {
+	switch width := uint64(c.Width); gen.Access(c.Mode) {
 	case gen.AccessBulk:
 		p.spans(a, c, uint64(c.Amount), bulkUnit, amountAt)
 	case gen.AccessFixed:
@@ -268,7 +300,6 @@ func (p *parser) access(c *lmb.Command, a place, amountAt token, bulkUnit uint64
 // slice consumes tensor[first:end], in bytes, and gives the tensor's token.
 func (p *parser) slice(c *lmb.Command, role gen.Role) token {
 	at := p.tok
-	c.Mode = uint8(gen.SourceTensor)
 	name := p.name("a tensor")
 	index, ok := p.tensors[name]
 	if !ok {
@@ -301,12 +332,12 @@ func (p *parser) slice(c *lmb.Command, role gen.Role) token {
 	if end > t.Size() || first > end {
 		p.fail(endAt, "[%d:%d] is not a range of bytes of %s, which has %s", first, end, name, bytesText(t.Size()))
 	}
-	c.Index, c.Value, c.Amount = uint16(index), first, p.amount(endAt, end-first)
+	c.Index, c.Value, c.Amount = uint16(1+index), first, p.amount(endAt, end-first)
 	return at
 }
 
 func (p *parser) poll(c *lmb.Command) {
-	c.Opcode, c.Option = gen.OpcodePoll, uint8(gen.PolicyFail)
+	c.Opcode, c.Option = gen.OpcodeCheck, uint8(gen.PolicyFail)
 	a := p.reference(c)
 	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
 	p.condition(c)
@@ -333,19 +364,23 @@ func (p *parser) poll(c *lmb.Command) {
 }
 
 func (p *parser) policy(c *lmb.Command) {
-	c.Option = uint8(p.word("ignore, defer or fail", policyWords))
+	if p.tok.isWord("defer") {
+		p.fail(p.tok, "defer is not carried out: nothing needs it; use ignore, or a check at the end")
+	}
+	c.Option = uint8(p.word("ignore or fail", policyWords))
 }
 
 // condition consumes what a loaded value is held against.
 func (p *parser) condition(c *lmb.Command) {
 	switch {
 	case p.accept("any-set"):
-		c.Mode = uint8(gen.ConditionAnySet)
+		c.Mode = uint8(gen.ConditionNotEqual)
 		c.Mask = p.mask(c.Width)
 		return
 	case p.accept("any-clear"):
-		c.Mode = uint8(gen.ConditionAnyClear)
+		c.Mode = uint8(gen.ConditionNotEqual)
 		c.Mask = p.mask(c.Width)
+		c.Value = c.Mask
 		return
 	}
 	c.Mask = fbs.WidthMask(c.Width)
@@ -377,16 +412,16 @@ func (p *parser) mask(width uint8) uint64 {
 }
 
 func (p *parser) expectation(c *lmb.Command) {
-	c.Opcode = gen.OpcodeExpect
+	c.Opcode = gen.OpcodeCheck
 	a := p.reference(c)
 	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
 	p.condition(c)
 	p.policyOption(c)
 }
 
-// readIgnored is the Expect that holds for every value.
+// readIgnored is the Check that holds for every value.
 func (p *parser) readIgnored(c *lmb.Command) {
-	c.Opcode, c.Mode = gen.OpcodeExpect, uint8(gen.ConditionEqual)
+	c.Opcode, c.Mode = gen.OpcodeCheck, uint8(gen.ConditionEqual)
 	a := p.reference(c)
 	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
 	p.policyOption(c)
@@ -400,55 +435,104 @@ func (p *parser) policyOption(c *lmb.Command) {
 }
 
 func (p *parser) compare(c *lmb.Command) {
-	c.Opcode, c.Mode, c.Option = gen.OpcodeCompare, uint8(gen.CompareModeExact), uint8(gen.PolicyFail)
+	c.Opcode, c.Option = gen.OpcodeCompare, uint8(gen.PolicyFail)
 	a := p.reference(c)
-	c.Index = uint16(p.word("a type such as float32", dtypeWords))
+	dtype := gen.DType(p.word("a type such as float32", dtypeWords))
 	p.expect("==")
 	at := p.tok
-	c.Data = p.data()
-	c.Amount = p.amount(at, uint64(len(c.Data)))
-	unit := max(c.Width, fbs.DTypeSize(gen.DType(c.Index)))
+	if p.ahead.is("[") {
+		p.slice(c, gen.RoleInput)
+	} else {
+		c.Data = p.data()
+		c.Amount = p.amount(at, uint64(len(c.Data)))
+	}
+	unit := max(c.Width, fbs.DTypeSize(dtype))
 	p.spans(a, c, uint64(c.Amount), uint64(unit), at)
-	p.compareOptions(c)
+	var golden lmb.Golden
+	p.judgement(&golden, c)
+	if golden.Kind != 0 && !p.failed {
+		p.golden(c, dtype, golden)
+	}
 }
 
-func (p *parser) compareOptions(c *lmb.Command) {
+// judgement consumes how far an output may be from what was recorded; of a
+// compare, c, also its policy.
+func (p *parser) judgement(g *lmb.Golden, c *lmb.Command) {
+	options := []string{"absolute", "relative", "correlation"}
+	if c != nil {
+		options = append(options, "else")
+	}
 	for {
 		at := p.tok
-		switch p.option("absolute", "relative", "correlation", "else") {
+		option := p.option(options...)
+		switch option {
 		case "absolute":
-			p.compareMode(c, gen.CompareModeTolerance, at)
-			c.Mask |= uint64(p.float32Bits("a finite tolerance of 0 or more", 0, math.MaxFloat32))
+			g.First = p.float32Bits("a finite tolerance of 0 or more", 0, math.MaxFloat32)
 		case "relative":
-			p.compareMode(c, gen.CompareModeTolerance, at)
-			c.Mask |= uint64(p.float32Bits("a finite tolerance of 0 or more", 0, math.MaxFloat32)) << 32
+			g.Second = p.float32Bits("a finite tolerance of 0 or more", 0, math.MaxFloat32)
 		case "correlation":
-			p.compareMode(c, gen.CompareModeCorrelation, at)
-			c.Mask |= uint64(p.float32Bits("a correlation from -1 to 1", -1, 1))
+			g.First = p.float32Bits("a correlation from -1 to 1", -1, 1)
 		case "else":
 			p.policy(c)
 		default:
 			return
 		}
+		p.judgementKind(g, option, at)
 	}
 }
 
-func (p *parser) compareMode(c *lmb.Command, mode gen.CompareMode, at token) {
-	if now := gen.CompareMode(c.Mode); now != gen.CompareModeExact && now != mode {
+func (p *parser) judgementKind(g *lmb.Golden, option string, at token) {
+	kind := gen.JudgementTolerance
+	switch {
+	case option == "correlation":
+		kind = gen.JudgementCorrelation
+	case option == "else":
+		kind = g.Kind
+	}
+	if g.Kind != 0 && g.Kind != kind {
 		p.fail(at, "a compare has tolerances or a correlation, not both")
 	}
-	c.Mode = uint8(mode)
+	g.Kind = kind
+	if kind != 0 && slices.Contains(p.seen, "else") {
+		p.fail(at, "what is judged by tolerances ends no run: lm replay --check-golden judges it afterwards; leave out else")
+	}
 }
 
+// goldenPrefix begins the names of outputs that stand for a compare.
+const goldenPrefix = "golden:"
+
+// golden makes a compare that is judged on the host: a copy to an output of its
+// own, whose recorded data are the golden bytes.
+func (p *parser) golden(c *lmb.Command, dtype gen.DType, golden lmb.Golden) {
+	name := fmt.Sprintf("%s%d", goldenPrefix, p.goldens)
+	_, taken := p.tensors[name]
+	switch {
+	case taken:
+		p.fail(p.head, "tensor %s, which this compare needs, is declared already", name)
+	case c.Index != 0:
+		p.fail(p.head, "an input is compared exactly")
+	case len(p.image.Tensors) == fbs.TensorsMax:
+		p.fail(p.head, "more than %d tensors", fbs.TensorsMax)
+	}
+	elements := c.Amount / uint32(fbs.DTypeSize(dtype))
+	p.goldens++
+	p.image.Tensors = append(p.image.Tensors, lmb.Tensor{
+		Name: name, Role: gen.RoleOutput, DType: dtype, Shape: []uint32{elements}, Data: c.Data, Golden: golden,
+	})
+	c.Command = fbs.Command{Opcode: gen.OpcodeCopyOut, Width: c.Width, Mode: uint8(gen.AccessExact), Window: c.Window,
+		Index: uint16(len(p.image.Tensors)), Offset: c.Offset, Amount: c.Amount}
+	c.Data = nil
+}
+
+// flush is a Fence, and a load that pushes posted writes ahead of it.
 func (p *parser) flush(c *lmb.Command) {
-	c.Opcode, c.Mode = gen.OpcodeFence, uint8(gen.FenceModeReadBack)
+	p.before = append(p.before, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
+	c.Opcode, c.Mode, c.Option = gen.OpcodeCheck, uint8(gen.ConditionEqual), uint8(gen.PolicyFail)
 	a := p.reference(c)
 	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
 }
 
-func (p *parser) fence(c *lmb.Command) {
-	c.Opcode, c.Mode = gen.OpcodeFence, uint8(gen.FenceModeStore)
-}
+func (p *parser) fence(c *lmb.Command) { c.Opcode = gen.OpcodeFence }
 
 func (p *parser) point(c *lmb.Command) {
 	c.Opcode = gen.OpcodePoint
@@ -523,7 +607,7 @@ func (p *parser) call(c *lmb.Command) {
 }
 
 func (p *parser) mark(c *lmb.Command) {
-	c.Opcode, c.Mode = gen.OpcodeMark, uint8(slices.Index(markWords, p.head.text))
+	c.Opcode, c.Mode = lmb.OpcodeMark, uint8(slices.Index(markWords, p.head.text))
 	at := p.tok
 	c.Name = p.text("a name")
 	if !p.failed && (c.Name == "" || len(c.Name) > fbs.NameMax) {

@@ -23,6 +23,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Reason)
 }
 
+// languageVersion stands in the first line of a listing. It is not the format's:
+// what a line means has not changed.
+const languageVersion = 1
+
 // errorsMax is the number of mistakes after which Parse gives up.
 const errorsMax = 20
 
@@ -67,6 +71,8 @@ type parser struct {
 	tensorLines   []int
 	sequenceLines []int
 	calls         []call
+	before        []lmb.Command // of the line, in front of the last
+	goldens       int           // outputs made for compares
 	patternLeft   uint64
 }
 
@@ -216,8 +222,8 @@ func (p *parser) version() {
 	}
 	p.advance()
 	at := p.tok
-	if v := p.number("a version"); v != fbs.FormatMajor {
-		p.fail(at, "this is a listing of format %d, and only format %d is known", v, fbs.FormatMajor)
+	if v := p.number("a version"); v != languageVersion {
+		p.fail(at, "this is a listing of version %d, and only version %d is known", v, languageVersion)
 	}
 }
 
@@ -401,6 +407,9 @@ func (p *parser) tensor() {
 		t.Data = p.data()
 		if uint64(len(t.Data)) != t.Size() {
 			p.fail(dataAt, "%s has %d bytes, these are %d", t.Name, t.Size(), len(t.Data))
+		}
+		if role == gen.RoleOutput {
+			p.judgement(&t.Golden, nil)
 		}
 	}
 	if !p.failed {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -22,7 +23,7 @@ import (
 // error, and so is a failing w.
 func Print(w io.Writer, image *lmb.Image) error {
 	p := newPrinter(image)
-	p.column, p.bytes = len("compare.4"), p.block
+	p.column, p.bytes, p.golden = len("compare.4"), p.block, firstGolden(image, true)
 	check := newParser("", nil)
 	out := bufio.NewWriter(w) // keeps its first error until Flush
 
@@ -68,12 +69,13 @@ type printer struct {
 	image  *lmb.Image
 	out    bytes.Buffer
 	labels []string // what each window is called in commands
+	golden int      // the first tensor that is written as a compare
 	column int
 	bytes  func(data []byte, indent string)
 }
 
 func newPrinter(image *lmb.Image) *printer {
-	p := &printer{image: image}
+	p := &printer{image: image, golden: firstGolden(image, false)}
 	count := map[string]int{}
 	for i := range image.Windows {
 		count[image.Windows[i].Name]++
@@ -99,7 +101,7 @@ func nameText(name string) string {
 func (p *printer) printf(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
 
 func (p *printer) header() {
-	p.printf("lightmetal %d\n", fbs.FormatMajor)
+	p.printf("lightmetal %d\n", languageVersion)
 	p.origin()
 	for i := range p.image.Targets {
 		t := &p.image.Targets[i]
@@ -114,7 +116,7 @@ func (p *printer) header() {
 	for i := range p.image.Windows {
 		p.window(i)
 	}
-	for i := range p.image.Tensors {
+	for i := range p.image.Tensors[:p.golden] {
 		p.tensor(&p.image.Tensors[i])
 	}
 }
@@ -173,7 +175,61 @@ func (p *printer) tensor(t *lmb.Tensor) {
 		p.printf(" = ")
 		p.bytes(t.Data, "")
 	}
+	p.judgement(&t.Golden)
 	p.printf("\n")
+}
+
+func (p *printer) judgement(g *lmb.Golden) {
+	switch g.Kind {
+	case gen.JudgementInvalid:
+	case gen.JudgementTolerance:
+		p.printf(" absolute %s relative %s",
+			float32Text(g.First, 0, math.MaxFloat32), float32Text(g.Second, 0, math.MaxFloat32))
+	case gen.JudgementCorrelation:
+		p.printf(" correlation %s", float32Text(g.First, -1, 1))
+	default:
+		p.printf(" %s", unknown(int(g.Kind)))
+	}
+}
+
+// firstGolden is the first of the outputs, at the end of all tensors, that
+// compares made: they are written as these. It is the number of all where the
+// commands that fill them are not those that compares would make.
+func firstGolden(image *lmb.Image, whole bool) int {
+	all := len(image.Tensors)
+	first := all
+	for first > 0 && image.Tensors[first-1].Golden.Kind != 0 && strings.HasPrefix(image.Tensors[first-1].Name, goldenPrefix) {
+		first--
+	}
+	if first == all || !whole {
+		return first
+	}
+	next := first
+	for i := range image.Sequences {
+		for j := range image.Sequences[i].Commands {
+			c := &image.Sequences[i].Commands[j]
+			if c.Opcode != gen.OpcodeCopyOut || int(c.Index) <= first {
+				continue
+			}
+			if int(c.Index) != next+1 || next == all || !isGolden(image, c, next-first) {
+				return all
+			}
+			next++
+		}
+	}
+	if next != all {
+		return all
+	}
+	return first
+}
+
+// isGolden tells whether a copy and its output are what the n-th compare with a
+// tolerance makes.
+func isGolden(image *lmb.Image, c *lmb.Command, n int) bool {
+	t := &image.Tensors[c.Index-1]
+	size := uint64(fbs.DTypeSize(t.DType))
+	return t.Name == fmt.Sprintf("%s%d", goldenPrefix, n) && len(t.Shape) == 1 && uint64(c.Amount) == t.Size() && c.Value == 0 &&
+		gen.Access(c.Mode) == gen.AccessExact && size != 0 && uint64(c.Offset)%size == 0
 }
 
 // blockLine is the number of payload bytes on a line.
@@ -244,48 +300,77 @@ func (p *printer) reference(c *lmb.Command) string {
 
 func (p *printer) sliceText(c *lmb.Command) string {
 	name := unknown(int(c.Index))
-	if int(c.Index) < len(p.image.Tensors) {
-		name = nameText(p.image.Tensors[c.Index].Name)
+	if c.Index != 0 && int(c.Index) <= len(p.image.Tensors) {
+		name = nameText(p.image.Tensors[c.Index-1].Name)
 	}
 	return fmt.Sprintf("%s[%d:%d]", name, c.Value, c.Value+uint64(c.Amount))
 }
 
+// source writes the payload or the slice of an input that a command takes.
+func (p *printer) source(c *lmb.Command) {
+	if c.Index == 0 {
+		p.bytes(c.Data, "  ")
+	} else {
+		p.printf("%s", p.sliceText(c))
+	}
+}
+
 func (p *printer) command(c *lmb.Command) {
 	switch c.Opcode {
-	case gen.OpcodeWrite:
+	case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress:
 		p.write(c)
 	case gen.OpcodeCopyIn:
-		p.copyIn(c)
+		p.start("copy", c.Width)
+		p.printf("%s <- ", p.reference(c))
+		p.source(c)
+		p.access(c)
+	case gen.OpcodeFill:
+		p.start("fill", c.Width)
+		p.printf("%s <- 0x%x size %s", p.reference(c), c.Value, sizeText(uint64(c.Amount)))
 		p.access(c)
 	case gen.OpcodeCopyOut:
-		p.start("copy", c.Width)
-		p.printf("%s <- %s", p.sliceText(c), p.reference(c))
-		p.access(c)
-	case gen.OpcodePoll:
-		p.poll(c)
-		p.policy(c)
-	case gen.OpcodeExpect:
-		p.expectation(c)
+		p.copyOut(c)
+	case gen.OpcodeCheck:
+		p.check(c)
 		p.policy(c)
 	case gen.OpcodeCompare:
-		p.compare(c)
+		p.start("compare", c.Width)
+		p.printf("%s %s == ", p.reference(c), wordOf(unsignedWords, c.Width))
+		p.source(c)
 		p.policy(c)
 	case gen.OpcodePoint:
 		p.point(c)
 	case gen.OpcodeFence:
-		p.fence(c)
+		p.printf("fence")
 	case gen.OpcodeDelay:
 		p.start("delay", 0)
 		p.printf("%s", durationText(uint64(c.Amount)))
 	case gen.OpcodeCall:
 		p.start("call", 0)
 		p.printf("%s", p.sequenceText(c.Index))
-	case gen.OpcodeMark:
+	case lmb.OpcodeMark:
 		p.start(wordOf(markWords, c.Mode), 0)
 		p.printf("%s", strconv.Quote(c.Name))
 	default:
 		p.printf("%s", unknown(int(c.Opcode)))
 	}
+}
+
+// unsignedWords are the types that an exact compare is written with, by width.
+var unsignedWords = []string{1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+
+func (p *printer) copyOut(c *lmb.Command) {
+	if tensor := int(c.Index) - 1; tensor >= p.golden && tensor < len(p.image.Tensors) {
+		t := &p.image.Tensors[tensor]
+		p.start("compare", c.Width)
+		p.printf("%s %s == ", p.reference(c), wordOf(dtypeWords, t.DType))
+		p.bytes(t.Data, "  ")
+		p.judgement(&t.Golden)
+		return
+	}
+	p.start("copy", c.Width)
+	p.printf("%s <- %s", p.sliceText(c), p.reference(c))
+	p.access(c)
 }
 
 func (p *printer) sequenceText(index uint16) string {
@@ -298,71 +383,45 @@ func (p *printer) sequenceText(index uint16) string {
 func (p *printer) write(c *lmb.Command) {
 	p.start("write", c.Width)
 	p.printf("%s ", p.reference(c))
-	switch gen.Source(c.Mode) {
-	case gen.SourceImmediate:
+	switch c.Opcode {
+	case gen.OpcodeWrite:
 		p.printf("0x%x", c.Value)
-		if c.Mask != fbs.WidthMask(c.Width) {
-			p.printf(" mask 0x%x", c.Mask)
-		}
-	case gen.SourceBusAddress:
+	case gen.OpcodeChange:
+		p.printf("0x%x mask 0x%x", c.Value, c.Mask)
+	case gen.OpcodeAddress:
 		p.printf("bus(%s)", p.windowText(c.Index))
 		if c.Value != 0 {
 			p.printf("+0x%x", c.Value)
 		}
-	default:
-		p.printf("%s", unknown(int(c.Mode)))
-	}
-}
-
-func (p *printer) copyIn(c *lmb.Command) {
-	if gen.Source(c.Mode) == gen.SourceImmediate {
-		p.start("fill", c.Width)
-		p.printf("%s <- 0x%x size %s", p.reference(c), c.Value, sizeText(uint64(c.Amount)))
-		return
-	}
-	p.start("copy", c.Width)
-	p.printf("%s <- ", p.reference(c))
-	switch gen.Source(c.Mode) {
-	case gen.SourcePayload:
-		p.bytes(c.Data, "  ")
-	case gen.SourceTensor:
-		p.printf("%s", p.sliceText(c))
-	default:
-		p.printf("%s", unknown(int(c.Mode)))
 	}
 }
 
 func (p *printer) access(c *lmb.Command) {
-	if gen.Access(c.Option) != gen.AccessExact {
-		p.printf(" %s", wordOf(accessWords, c.Option))
+	if gen.Access(c.Mode) != gen.AccessExact {
+		p.printf(" %s", wordOf(accessWords, c.Mode))
 	}
 }
 
-func (p *printer) poll(c *lmb.Command) {
-	p.start("poll", c.Width)
-	p.printf("%s %s within %s", p.reference(c), conditionText(c), durationText(uint64(c.Amount)))
-	if c.Index != 0 {
-		p.printf(" every %s", durationText(uint64(c.Index)))
-	}
-}
-
-func (p *printer) expectation(c *lmb.Command) {
-	if gen.Condition(c.Mode) == gen.ConditionEqual && c.Mask == 0 && c.Value == 0 {
+func (p *printer) check(c *lmb.Command) {
+	switch {
+	case c.Amount != 0:
+		p.start("poll", c.Width)
+		p.printf("%s %s within %s", p.reference(c), conditionText(c), durationText(uint64(c.Amount)))
+		if c.Index != 0 {
+			p.printf(" every %s", durationText(uint64(c.Index)))
+		}
+	case gen.Condition(c.Mode) == gen.ConditionEqual && c.Mask == 0 && c.Value == 0:
 		p.start("read", c.Width)
 		p.printf("%s", p.reference(c))
-		return
+	default:
+		p.start("expect", c.Width)
+		p.printf("%s %s", p.reference(c), conditionText(c))
 	}
-	p.start("expect", c.Width)
-	p.printf("%s %s", p.reference(c), conditionText(c))
 }
 
 func conditionText(c *lmb.Command) string {
 	sign := ""
 	switch gen.Condition(c.Mode) {
-	case gen.ConditionAnySet:
-		return fmt.Sprintf("any-set 0x%x", c.Mask)
-	case gen.ConditionAnyClear:
-		return fmt.Sprintf("any-clear 0x%x", c.Mask)
 	case gen.ConditionEqual:
 		sign = "=="
 	case gen.ConditionNotEqual:
@@ -379,23 +438,6 @@ func conditionText(c *lmb.Command) string {
 func (p *printer) policy(c *lmb.Command) {
 	if gen.Policy(c.Option) != gen.PolicyFail {
 		p.printf(" else %s", wordOf(policyWords, c.Option))
-	}
-}
-
-func (p *printer) compare(c *lmb.Command) {
-	p.start("compare", c.Width)
-	p.printf("%s %s == ", p.reference(c), wordOf(dtypeWords, c.Index))
-	p.bytes(c.Data, "  ")
-	low, high := uint32(c.Mask), uint32(c.Mask>>32)
-	switch gen.CompareMode(c.Mode) {
-	case gen.CompareModeExact:
-	case gen.CompareModeTolerance:
-		p.printf(" absolute %s relative %s",
-			float32Text(low, 0, math.MaxFloat32), float32Text(high, 0, math.MaxFloat32))
-	case gen.CompareModeCorrelation:
-		p.printf(" correlation %s", float32Text(low, -1, 1))
-	default:
-		p.printf(" %s", unknown(int(c.Mode)))
 	}
 }
 
@@ -420,17 +462,5 @@ func (p *printer) point(c *lmb.Command) {
 	}
 	if t.StaticVC != 0 {
 		p.printf(" vc %d", t.StaticVC-1)
-	}
-}
-
-func (p *printer) fence(c *lmb.Command) {
-	switch gen.FenceMode(c.Mode) {
-	case gen.FenceModeStore:
-		p.printf("fence")
-	case gen.FenceModeReadBack:
-		p.start("flush", c.Width)
-		p.printf("%s", p.reference(c))
-	default:
-		p.printf("fence %s", unknown(int(c.Mode)))
 	}
 }

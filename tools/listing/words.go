@@ -13,7 +13,7 @@ import (
 var (
 	roleWords     = []string{gen.RoleInput: "input", gen.RoleOutput: "output"}
 	accessWords   = []string{gen.AccessFixed: "fifo", gen.AccessBulk: "bulk"}
-	policyWords   = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore", gen.PolicyDefer: "defer"}
+	policyWords   = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore"}
 	orderingWords = []string{gen.OrderingDefault: "default", gen.OrderingStrict: "strict", gen.OrderingPosted: "posted"}
 	markWords     = []string{gen.MarkKindPoint: "mark", gen.MarkKindBegin: "begin", gen.MarkKindEnd: "end"}
 	dtypeWords    = []string{

@@ -1,8 +1,9 @@
 package lmb
 
 import (
+	"slices"
+
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 )
 
 // Decode verifies a file and gives its image. Data slices of the image refer
@@ -12,48 +13,47 @@ func Decode(file []byte) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return FromView(view), nil
+	return FromView(view)
 }
 
-// FromView gives the image of a verified file.
-func FromView(view *fbs.View) *Image {
-	image := &Image{Origin: Origin{
-		Tool: view.Origin.Tool, Source: view.Origin.Source, Time: view.Origin.Time, Git: view.Origin.Git,
-	}}
-	for _, t := range view.Targets {
-		image.Targets = append(image.Targets, Target(t))
+// FromView gives the image of a verified file. The error is one of ReadNotes.
+func FromView(view *fbs.View) (*Image, error) {
+	notes, err := ReadNotes(view)
+	if err != nil {
+		return nil, err
 	}
-	for _, w := range view.Windows {
-		window := Window{Window: w}
-		if w.Name != fbs.NoName {
-			window.Name = view.Names[w.Name]
-		}
-		window.Window.Name = 0
-		image.Windows = append(image.Windows, window)
+	image := &Image{Origin: notes.Origin}
+	for _, t := range view.Targets {
+		image.Targets = append(image.Targets, Target{view.Name(t.Board), t.Vendor, t.Device, t.Bars})
+	}
+	for i, w := range view.Windows {
+		image.Windows = append(image.Windows, Window{w, notes.Windows[i]})
 	}
 	for i := range view.Tensors {
 		t := &view.Tensors[i]
 		image.Tensors = append(image.Tensors, Tensor{
-			Name: t.Name, Role: t.Role, DType: t.DType, Shape: t.Shape, Data: view.Data(t),
+			Name: view.Name(t.Name), Role: t.Role, DType: t.DType, Shape: slices.Clone(t.Shape()), Data: view.Data(t), Golden: notes.Goldens[i],
 		})
 	}
+	marks := notes.Marks
 	for _, s := range view.Sequences {
-		sequence := Sequence{Name: s.Name}
-		for _, c := range view.Commands[s.First : s.First+s.Count-1] {
-			sequence.Commands = append(sequence.Commands, command(view, c))
+		sequence := Sequence{Name: view.Name(s.Name), Commands: slices.Grow([]Command(nil), int(s.Count)-1)}
+		for i := s.First; i < s.First+s.Count; i++ {
+			for ; len(marks) > 0 && marks[0].Command == int(i); marks = marks[1:] {
+				sequence.Commands = append(sequence.Commands, Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(marks[0].Kind)}, Name: marks[0].Name})
+			}
+			if i < s.First+s.Count-1 {
+				sequence.Commands = append(sequence.Commands, command(view, view.Commands[i]))
+			}
 		}
 		image.Sequences = append(image.Sequences, sequence)
 	}
-	return image
+	return image, nil
 }
 
 func command(view *fbs.View, c fbs.Command) Command {
 	full := Command{Command: c}
-	switch {
-	case c.Opcode == gen.OpcodeMark:
-		full.Name = view.Names[c.Index]
-		full.Index = 0
-	case hasPayload(&c):
+	if HasPayload(&c) {
 		full.Data = view.Payload[c.Value : c.Value+uint64(c.Amount)]
 		full.Value = 0
 	}

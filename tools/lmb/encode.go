@@ -11,15 +11,31 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// Encode gives the file of an image. The file has passed fbs.Verify; an image
-// that cannot is an error. Equal images give equal bytes.
+// Encode gives the file of an image. The file has passed fbs.Verify, ReadNotes
+// and Quality; an image that cannot is an error. Equal images give equal bytes.
 func Encode(image *Image) ([]byte, error) {
-	e := encoder{image: image, names: map[string]uint16{}}
+	file, view, err := encode(image)
+	if err != nil {
+		return nil, err
+	}
+	if err := Quality(view); err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+// encode is Encode without Quality.
+func encode(image *Image) ([]byte, *fbs.View, error) {
+	e := encoder{image: image, text: text{names: map[string]fbs.Name{}}, notes: notesOf(image)}
 	e.layOut()
 	if e.err != nil {
-		return nil, e.err
+		return nil, nil, e.err
 	}
-	envelope := insertPreamble(e.build())
+	noted, err := e.notes.build()
+	if err != nil {
+		return nil, nil, err
+	}
+	envelope := insertPreamble(e.build(noted))
 	if len(e.payload) > 0 {
 		e.segments = []fbs.Segment{{
 			Offset: roundUp(uint64(len(envelope)), fbs.SegmentAlign),
@@ -27,20 +43,22 @@ func Encode(image *Image) ([]byte, error) {
 			CRC32C: fbs.Checksum(e.payload),
 		}}
 		// The segment's offset depends on the size of the envelope, and nothing else does.
-		envelope = insertPreamble(e.build())
+		envelope = insertPreamble(e.build(noted))
 	}
 	file := e.seal(envelope)
-	if _, err := fbs.Verify(file); err != nil {
-		return nil, err
+	view, err := fbs.Verify(file)
+	if err != nil {
+		return nil, nil, err
 	}
-	return file, nil
+	_, err = ReadNotes(view)
+	return file, view, err
 }
 
 // encoder turns an image into the tables of image.fbs.
 type encoder struct {
 	image    *Image
-	names    map[string]uint16
-	nameList []string
+	text     text
+	notes    *Notes
 	payload  []byte
 	recorded []uint64 // payload offset of each tensor's data
 	commands []fbs.Command
@@ -49,44 +67,72 @@ type encoder struct {
 	err      error
 }
 
+// text is what names are runs of; equal ones are one.
+type text struct {
+	bytes []byte
+	names map[string]fbs.Name
+}
+
+func (t *text) name(name string) (fbs.Name, error) {
+	if len(name) == 0 || len(name) > fbs.NameMax || len(t.bytes)+len(name) > fbs.TextMax {
+		return 0, fmt.Errorf("name %q has %d bytes and should have 1 to %d, all names together at most %d", name, len(name), fbs.NameMax, fbs.TextMax)
+	}
+	n, ok := t.names[name]
+	if !ok {
+		n = fbs.Name(len(t.bytes)<<8 | len(name))
+		t.names[name] = n
+		t.bytes = append(t.bytes, name...)
+	}
+	return n, nil
+}
+
+// name keeps the first error.
+func (e *encoder) name(what, name string) fbs.Name {
+	n, err := e.text.name(name)
+	if err != nil && e.err == nil {
+		e.err = fmt.Errorf("%s: %w", what, err)
+	}
+	return n
+}
+
 // layOut places payload and names, and resolves the commands' references.
 func (e *encoder) layOut() {
 	e.segments = []fbs.Segment{{}} // as many as there will be
-	for _, w := range e.image.Windows {
-		if w.Name != "" {
-			e.name(w.Name)
-		}
+	for i := range e.image.Targets {
+		e.name(fmt.Sprintf("target %d", i), e.image.Targets[i].Board)
 	}
 	for i := range e.image.Tensors {
+		e.name(fmt.Sprintf("tensor %d", i), e.image.Tensors[i].Name)
 		e.recorded = append(e.recorded, e.place(e.image.Tensors[i].Data))
+		if n := len(e.image.Tensors[i].Shape); n > fbs.DimsMax && e.err == nil {
+			e.err = fmt.Errorf("tensor %d: %d dimensions, at most %d", i, n, fbs.DimsMax)
+		}
 	}
 	for i := range e.image.Sequences {
-		e.sequence(&e.image.Sequences[i])
+		e.sequence(i)
 	}
 	if len(e.payload) == 0 {
 		e.segments = nil
 	}
 }
 
-func (e *encoder) sequence(s *Sequence) {
+func (e *encoder) sequence(index int) {
+	s := &e.image.Sequences[index]
 	first := len(e.commands)
 	for i := range s.Commands {
 		c := s.Commands[i].Command
-		switch {
-		case c.Opcode == gen.OpcodeMark:
-			c.Index = e.name(s.Commands[i].Name)
-		case hasPayload(&c):
+		if c.Opcode == OpcodeMark {
+			e.notes.Marks = append(e.notes.Marks, Mark{len(e.commands), gen.MarkKind(c.Mode), s.Commands[i].Name})
+			continue
+		}
+		if HasPayload(&c) {
 			c.Amount = uint32(len(s.Commands[i].Data))
 			c.Value = e.place(s.Commands[i].Data)
 		}
 		e.commands = append(e.commands, c)
 	}
-	e.commands = append(e.commands, fbs.End(e.commands[first:]))
-	e.runs = append(e.runs, fbs.Sequence{Name: s.Name, First: uint32(first), Count: uint32(len(e.commands) - first)})
-}
-
-func hasPayload(c *fbs.Command) bool {
-	return c.Opcode == gen.OpcodeCompare || c.Opcode == gen.OpcodeCopyIn && gen.Source(c.Mode) == gen.SourcePayload
+	e.commands = append(e.commands, fbs.Command{Opcode: gen.OpcodeEnd})
+	e.runs = append(e.runs, fbs.Sequence{Name: e.name(fmt.Sprintf("sequence %d", index), s.Name), First: uint32(first), Count: uint32(len(e.commands) - first)})
 }
 
 // place appends data to the payload area and gives its offset.
@@ -100,63 +146,46 @@ func (e *encoder) place(data []byte) uint64 {
 	return uint64(offset)
 }
 
-func (e *encoder) name(name string) uint16 {
-	index, ok := e.names[name]
-	if !ok {
-		if len(e.nameList) >= fbs.NoName {
-			e.err = fmt.Errorf("more than %d names", fbs.NoName)
-			return 0
-		}
-		index = uint16(len(e.nameList))
-		e.names[name] = index
-		e.nameList = append(e.nameList, name)
-	}
-	return index
-}
-
 // build writes the FlatBuffer.
-func (e *encoder) build() []byte {
-	b := flatbuffers.NewBuilder(64*len(e.commands) + 4096)
-	commands := e.buildCommands(b)
+func (e *encoder) build(noted []byte) []byte {
+	b := flatbuffers.NewBuilder(64*len(e.commands) + len(noted) + 4096)
+	commands := vector(b, gen.ImageStartCommandsVector, e.commands, func(c fbs.Command) {
+		gen.CreateCommand(b, c.Opcode, c.Width, c.Mode, c.Option, c.Window, c.Index, c.Offset, c.Amount, c.Value, c.Mask)
+	})
 	segments := vector(b, gen.ImageStartSegmentsVector, e.segments, func(s fbs.Segment) {
 		gen.CreateSegment(b, s.Offset, s.Size, s.CRC32C, s.Reserved)
 	})
-	tensors := offsets(b, gen.ImageStartTensorsVector, e.buildTensors(b))
-	sequences := offsets(b, gen.ImageStartSequencesVector, e.buildSequences(b))
-	names := offsets(b, gen.ImageStartNamesVector, texts(b, e.nameList))
-	windows := vector(b, gen.ImageStartWindowsVector, e.image.Windows, func(w Window) {
-		name := uint16(fbs.NoName)
-		if w.Name != "" {
-			name = e.names[w.Name]
-		}
-		gen.CreateWindow(b, w.Kind, w.Device, w.Bar, w.Flags, w.Slot, name, w.Offset, w.Size)
+	tensors := e.buildTensors(b)
+	sequences := vector(b, gen.ImageStartSequencesVector, e.runs, func(s fbs.Sequence) {
+		gen.CreateSequence(b, uint32(s.Name), s.First, s.Count)
 	})
-	targets := offsets(b, gen.ImageStartTargetsVector, e.buildTargets(b))
-	origin := e.buildOrigin(b)
+	windows := vector(b, gen.ImageStartWindowsVector, e.image.Windows, func(w Window) {
+		gen.CreateWindow(b, w.Kind, w.Device, w.Bar, w.Flags, w.Slot, w.Reserved, w.Offset, w.Size)
+	})
+	targets := vector(b, gen.ImageStartTargetsVector, e.image.Targets, func(t Target) {
+		gen.CreateTarget(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5], uint32(e.text.names[t.Board]), t.Vendor, t.Device)
+	})
+	text := vector(b, gen.ImageStartTextVector, e.text.bytes, b.PrependByte)
+	// Read in place as a FlatBuffer of its own.
+	notes := vector(b, func(b *flatbuffers.Builder, n int) flatbuffers.UOffsetT { return b.StartVector(1, n, 8) }, noted, b.PrependByte)
 
 	gen.ImageStart(b)
-	gen.ImageAddOrigin(b, origin)
 	r := e.reservation()
 	gen.ImageAddReservation(b, gen.CreateReservation(b, r.ArenaBytes, r.HostBytes, r.PayloadBytes,
-		r.Commands, r.Windows, r.Tensors, r.Sequences, r.Segments, r.Names))
+		r.Commands, r.Windows, r.Tensors, r.Sequences, r.Segments, r.Targets))
 	gen.ImageAddTargets(b, targets)
 	gen.ImageAddWindows(b, windows)
-	gen.ImageAddNames(b, names)
 	gen.ImageAddSequences(b, sequences)
 	gen.ImageAddTensors(b, tensors)
 	gen.ImageAddSegments(b, segments)
 	gen.ImageAddCommands(b, commands)
+	gen.ImageAddText(b, text)
+	gen.ImageAddNotes(b, notes)
 	b.FinishWithFileIdentifier(gen.ImageEnd(b), []byte(fbs.Identifier))
 	return b.FinishedBytes()
 }
 
-func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
-	return vector(b, gen.ImageStartCommandsVector, e.commands, func(c fbs.Command) {
-		gen.CreateCommand(b, c.Opcode, c.Width, c.Mode, c.Option, c.Window, c.Index, c.Offset, c.Amount, c.Value, c.Mask)
-	})
-}
-
-// vector writes a vector of structs; FlatBuffers are built from the end.
+// vector writes a vector of structs or numbers; FlatBuffers are built from the end.
 func vector[T any](b *flatbuffers.Builder, start func(*flatbuffers.Builder, int) flatbuffers.UOffsetT, list []T, add func(T)) flatbuffers.UOffsetT {
 	start(b, len(list))
 	for _, element := range slices.Backward(list) {
@@ -165,74 +194,24 @@ func vector[T any](b *flatbuffers.Builder, start func(*flatbuffers.Builder, int)
 	return b.EndVector(len(list))
 }
 
-// offsets writes a vector of references to what has been written.
-func offsets(b *flatbuffers.Builder, start func(*flatbuffers.Builder, int) flatbuffers.UOffsetT, list []flatbuffers.UOffsetT) flatbuffers.UOffsetT {
-	return vector(b, start, list, func(o flatbuffers.UOffsetT) { b.PrependUOffsetT(o) })
-}
-
-func texts(b *flatbuffers.Builder, list []string) (written []flatbuffers.UOffsetT) {
-	for _, text := range list {
-		written = append(written, b.CreateString(text))
-	}
-	return written
-}
-
-func (e *encoder) buildOrigin(b *flatbuffers.Builder) flatbuffers.UOffsetT {
-	o := &e.image.Origin
-	strings := texts(b, []string{o.Tool, o.Source, o.Git})
-	gen.OriginStart(b)
-	gen.OriginAddTool(b, strings[0])
-	gen.OriginAddSource(b, strings[1])
-	gen.OriginAddTime(b, o.Time)
-	gen.OriginAddGit(b, strings[2])
-	return gen.OriginEnd(b)
-}
-
-func (e *encoder) buildTargets(b *flatbuffers.Builder) (written []flatbuffers.UOffsetT) {
-	for _, t := range e.image.Targets {
-		board := b.CreateString(t.Board)
-		bars := vector(b, gen.TargetStartBarsVector, t.Bars[:], b.PrependUint64)
-		gen.TargetStart(b)
-		gen.TargetAddBoard(b, board)
-		gen.TargetAddVendor(b, t.Vendor)
-		gen.TargetAddDevice(b, t.Device)
-		gen.TargetAddBars(b, bars)
-		written = append(written, gen.TargetEnd(b))
-	}
-	return written
-}
-
-func (e *encoder) buildSequences(b *flatbuffers.Builder) (written []flatbuffers.UOffsetT) {
-	for _, s := range e.runs {
-		name := b.CreateString(s.Name)
-		gen.SequenceStart(b)
-		gen.SequenceAddName(b, name)
-		gen.SequenceAddFirst(b, s.First)
-		gen.SequenceAddCount(b, s.Count)
-		written = append(written, gen.SequenceEnd(b))
-	}
-	return written
-}
-
-func (e *encoder) buildTensors(b *flatbuffers.Builder) (written []flatbuffers.UOffsetT) {
+func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
+	var tensors []fbs.Tensor
 	arena := uint64(0)
 	for i := range e.image.Tensors {
 		t := &e.image.Tensors[i]
-		name := b.CreateString(t.Name)
-		shape := vector(b, gen.TensorStartShapeVector, t.Shape, b.PrependUint32)
-		gen.TensorStart(b)
-		gen.TensorAddName(b, name)
-		gen.TensorAddRole(b, t.Role)
-		gen.TensorAddDtype(b, t.DType)
-		gen.TensorAddShape(b, shape)
-		gen.TensorAddSize(b, t.Size())
-		gen.TensorAddArenaOffset(b, arena)
-		gen.TensorAddRecorded(b, t.Data != nil)
-		gen.TensorAddRecordedOffset(b, e.recorded[i])
-		written = append(written, gen.TensorEnd(b))
+		tensor := fbs.Tensor{Name: e.text.names[t.Name], Role: t.Role, DType: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(), ArenaOffset: arena, RecordedOffset: e.recorded[i]}
+		copy(tensor.Sides[:], t.Shape)
+		if t.Data != nil {
+			tensor.Recorded = 1
+		}
+		tensors = append(tensors, tensor)
 		arena = roundUp(arena+t.Size(), fbs.ArenaAlign)
 	}
-	return written
+	return vector(b, gen.ImageStartTensorsVector, tensors, func(t fbs.Tensor) {
+		s := &t.Sides
+		gen.CreateTensor(b, uint32(t.Name), t.Role, t.Recorded, t.DType, t.Dims, t.Size, t.ArenaOffset, t.RecordedOffset,
+			s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7])
+	})
 }
 
 func (e *encoder) reservation() fbs.Reservation {
@@ -243,7 +222,7 @@ func (e *encoder) reservation() fbs.Reservation {
 		Tensors:      uint32(len(e.image.Tensors)),
 		Sequences:    uint32(len(e.runs)),
 		Segments:     uint32(len(e.segments)),
-		Names:        uint32(len(e.nameList)),
+		Targets:      uint32(len(e.image.Targets)),
 	}
 	for i := range e.image.Tensors {
 		r.ArenaBytes = roundUp(r.ArenaBytes+e.image.Tensors[i].Size(), fbs.ArenaAlign)

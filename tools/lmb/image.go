@@ -33,8 +33,7 @@ type Target struct {
 	Bars           [6]uint64 // least size of each BAR
 }
 
-// Window is a range of a device. The Name field inside fbs.Window is filled by
-// Encode.
+// Window is a range of a device.
 type Window struct {
 	fbs.Window
 	Name string // empty: none
@@ -42,11 +41,19 @@ type Window struct {
 
 // Tensor is a named input or output.
 type Tensor struct {
-	Name  string
-	Role  gen.Role
-	DType gen.DType
-	Shape []uint32
-	Data  []byte // default input or golden output; nil: none
+	Name   string
+	Role   gen.Role
+	DType  gen.DType
+	Shape  []uint32
+	Data   []byte // default input or golden output; nil: none
+	Golden Golden // how an output is held against Data
+}
+
+// Golden says which outputs are as good as the recorded one. The zero value:
+// only one with the same bits.
+type Golden struct {
+	Kind          gen.Judgement
+	First, Second uint32 // bits of float32: absolute and relative tolerance, or threshold and 0
 }
 
 // Size is the number of bytes of the tensor's elements.
@@ -65,11 +72,25 @@ type Sequence struct {
 	Commands []Command
 }
 
-// Command is one command. Fields of fbs.Command that refer by number to what
-// is here in full are filled by Encode and zero in a decoded image: the payload
-// offset of CopyIn and Compare (Data), the name of a Mark (Name).
+// OpcodeMark is the opcode of a mark among the commands of a Sequence: its Mode
+// is a gen.MarkKind and its Name a name. No target sees it: Encode puts it into
+// the notes of the file.
+const OpcodeMark gen.Opcode = 0xff
+
+// Command is one command. The payload offset of CopyIn and Compare is filled by
+// Encode and zero in a decoded image, which has the bytes as Data.
 type Command struct {
 	fbs.Command
 	Data []byte // payload of a CopyIn from payload, golden bytes of a Compare
-	Name string // of a Mark
+	Name string // of a mark
+}
+
+// HasPayload tells whether a command takes bytes of the payload.
+func HasPayload(c *fbs.Command) bool {
+	return c.Index == 0 && (c.Opcode == gen.OpcodeCompare || c.Opcode == gen.OpcodeCopyIn)
+}
+
+// FromInput tells whether a command takes bytes of an input, and which.
+func FromInput(c *fbs.Command) (tensor int, ok bool) {
+	return int(c.Index) - 1, c.Index != 0 && (c.Opcode == gen.OpcodeCompare || c.Opcode == gen.OpcodeCopyIn)
 }

@@ -1,0 +1,243 @@
+package lmb
+
+import (
+	"fmt"
+	"math"
+	"unicode/utf8"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+
+	flatbuffers "github.com/google/flatbuffers/go"
+)
+
+// Notes is what a file says for people and host tools. No target reads it.
+type Notes struct {
+	Origin
+	Windows []string // of each window; empty: none
+	Goldens []Golden // of each tensor
+	Marks   []Mark   // in the order of their commands
+}
+
+// Mark is a name in front of a command.
+type Mark struct {
+	Command int // index of the command that follows, an End at the end of a sequence
+	Kind    gen.MarkKind
+	Name    string
+}
+
+// Fields of table Notes, in the order of their declaration.
+const (
+	notesTime = iota
+	notesTool
+	notesSource
+	notesGit
+	notesText
+	notesWindows
+	notesMarks
+	notesGoldens
+	notesFields
+)
+
+// The structs of image.fbs as they lie in the file.
+type (
+	flatMark struct {
+		Command   uint32
+		Name      fbs.Name
+		Kind      gen.MarkKind
+		Reserved0 uint8
+		Reserved1 uint16
+	}
+	flatGolden struct {
+		Tensor        uint16
+		Kind          gen.Judgement
+		Reserved      uint8
+		First, Second uint32
+	}
+)
+
+// ReadNotes reads the notes of a verified file, which nobody has verified. The
+// error is an *fbs.Error.
+func ReadNotes(view *fbs.View) (*Notes, error) {
+	n := &Notes{Windows: make([]string, len(view.Windows)), Goldens: make([]Golden, len(view.Tensors))}
+	if len(view.Notes) == 0 {
+		return n, nil
+	}
+	r := reader{t: fbs.Root(view.Notes, 4, notesFields, "notes"), view: view, notes: n}
+	r.read()
+	switch {
+	case r.t.Err != nil:
+		return nil, r.t.Err
+	case r.err != nil:
+		return nil, r.err
+	}
+	return n, nil
+}
+
+// reader keeps the first thing that is wrong.
+type reader struct {
+	t     *fbs.Table
+	text  []byte
+	view  *fbs.View
+	notes *Notes
+	err   error
+}
+
+func (r *reader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = &fbs.Error{Place: "notes", Reason: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (r *reader) read() {
+	n := r.notes
+	n.Time = fbs.Struct[uint64](r.t, notesTime)
+	n.Tool, n.Source, n.Git = r.string(notesTool, "tool"), r.string(notesSource, "source"), r.string(notesGit, "git")
+	r.text = fbs.Vector[byte](r.t, notesText, 1, fbs.NotesMax, "text")
+	windows := fbs.Vector[fbs.Name](r.t, notesWindows, 4, fbs.WindowsMax, "window names")
+	if len(windows) != 0 && len(windows) != len(n.Windows) {
+		r.fail("%d names of windows, the image has %d", len(windows), len(n.Windows))
+		return
+	}
+	for i, name := range windows {
+		if name != 0 {
+			n.Windows[i] = r.name(name, "window", i)
+		}
+	}
+	for i, m := range fbs.Vector[flatMark](r.t, notesMarks, 4, fbs.CommandsMax, "marks") {
+		if int(m.Command) >= len(r.view.Commands) || len(n.Marks) > 0 && int(m.Command) < n.Marks[len(n.Marks)-1].Command ||
+			m.Kind < gen.MarkKindPoint || m.Kind > gen.MarkKindEnd || m.Reserved0 != 0 || m.Reserved1 != 0 {
+			r.fail("mark %d is of no kind, before no command, or not in order", i)
+			return
+		}
+		n.Marks = append(n.Marks, Mark{int(m.Command), m.Kind, r.name(m.Name, "mark", i)})
+	}
+	r.goldens()
+}
+
+func (r *reader) string(id int, what string) string {
+	data := fbs.Vector[byte](r.t, id, 1, fbs.NotesMax, what)
+	if !utf8.Valid(data) {
+		r.fail("%s is not UTF-8", what)
+	}
+	return string(data)
+}
+
+func (r *reader) name(n fbs.Name, what string, index int) string {
+	first, size := uint64(n>>8), uint64(n&fbs.NameMax)
+	if size == 0 || first+size > uint64(len(r.text)) || !utf8.Valid(r.text[first:][:size]) {
+		r.fail("%s %d: name lies outside the text, is empty, or not UTF-8", what, index)
+		return ""
+	}
+	return string(r.text[first:][:size])
+}
+
+func (r *reader) goldens() {
+	for i, g := range fbs.Vector[flatGolden](r.t, notesGoldens, 4, fbs.TensorsMax, "goldens") {
+		if int(g.Tensor) >= len(r.view.Tensors) || g.Reserved != 0 {
+			r.fail("golden %d: tensor %d does not exist", i, g.Tensor)
+			return
+		}
+		t := &r.view.Tensors[g.Tensor]
+		golden := Golden{g.Kind, g.First, g.Second}
+		if reason := golden.reason(); reason != "" {
+			r.fail("golden %d: %s", i, reason)
+		}
+		if t.Role != gen.RoleOutput || t.Recorded == 0 || r.notes.Goldens[g.Tensor] != (Golden{}) {
+			r.fail("golden %d: tensor %d is no output with recorded data, or has another", i, g.Tensor)
+		}
+		r.notes.Goldens[g.Tensor] = golden
+	}
+}
+
+// reason says what is wrong with a judgement, empty if nothing is.
+func (g *Golden) reason() string {
+	low, high := math.Float32frombits(g.First), math.Float32frombits(g.Second)
+	switch g.Kind {
+	case gen.JudgementTolerance:
+		if !(low >= 0 && low <= math.MaxFloat32 && high >= 0 && high <= math.MaxFloat32) {
+			return "tolerances are not finite and positive"
+		}
+	case gen.JudgementCorrelation:
+		if !(low >= -1 && low <= 1) || g.Second != 0 {
+			return "correlation threshold is not between -1 and 1"
+		}
+	default:
+		return fmt.Sprintf("unknown judgement %d", g.Kind)
+	}
+	return ""
+}
+
+// notesOf is what an image says beside its commands. Marks are added while the
+// commands are numbered.
+func notesOf(image *Image) *Notes {
+	n := &Notes{Origin: image.Origin}
+	for i := range image.Windows {
+		n.Windows = append(n.Windows, image.Windows[i].Name)
+	}
+	for i := range image.Tensors {
+		n.Goldens = append(n.Goldens, image.Tensors[i].Golden)
+	}
+	return n
+}
+
+// build writes the FlatBuffer of the notes.
+func (n *Notes) build() ([]byte, error) {
+	text := text{names: map[string]fbs.Name{}}
+	windows := make([]fbs.Name, len(n.Windows))
+	marks := make([]fbs.Name, len(n.Marks))
+	var err error
+	for i, name := range n.Windows {
+		if name == "" {
+			continue
+		}
+		if windows[i], err = text.name(name); err != nil {
+			return nil, fmt.Errorf("window %d: %w", i, err)
+		}
+	}
+	for i := range n.Marks {
+		if marks[i], err = text.name(n.Marks[i].Name); err != nil {
+			return nil, fmt.Errorf("mark before command %d: %w", n.Marks[i].Command, err)
+		}
+	}
+	return n.flat(&text, windows, marks), nil
+}
+
+func (n *Notes) flat(text *text, windows, marks []fbs.Name) []byte {
+	b := flatbuffers.NewBuilder(1024)
+	vectors := [notesFields]flatbuffers.UOffsetT{
+		notesTool: bytesVector(b, []byte(n.Tool)), notesSource: bytesVector(b, []byte(n.Source)), notesGit: bytesVector(b, []byte(n.Git)),
+		notesText: bytesVector(b, text.bytes),
+		notesWindows: vector(b, gen.NotesStartWindowsVector, windows, func(name fbs.Name) {
+			b.PrependUint32(uint32(name))
+		}),
+	}
+	var goldens []flatGolden
+	for i, g := range n.Goldens {
+		if g != (Golden{}) {
+			goldens = append(goldens, flatGolden{uint16(i), g.Kind, 0, g.First, g.Second})
+		}
+	}
+	vectors[notesGoldens] = vector(b, gen.NotesStartGoldensVector, goldens, func(g flatGolden) {
+		gen.CreateGolden(b, g.Tensor, g.Kind, g.Reserved, g.First, g.Second)
+	})
+	at := len(n.Marks)
+	vectors[notesMarks] = vector(b, gen.NotesStartMarksVector, n.Marks, func(m Mark) {
+		at-- // from the end
+		gen.CreateMark(b, uint32(m.Command), uint32(marks[at]), m.Kind, 0, 0)
+	})
+	gen.NotesStart(b)
+	gen.NotesAddTime(b, n.Time)
+	for id := notesTool; id < notesFields; id++ {
+		b.PrependUOffsetTSlot(id, vectors[id], 0)
+	}
+	b.Finish(gen.NotesEnd(b))
+	return b.FinishedBytes()
+}
+
+func bytesVector(b *flatbuffers.Builder, data []byte) flatbuffers.UOffsetT {
+	if len(data) == 0 {
+		return 0
+	}
+	return b.CreateByteVector(data)
+}

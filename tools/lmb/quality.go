@@ -1,0 +1,86 @@
+package lmb
+
+import (
+	"unicode/utf8"
+	"unsafe"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// Quality says what is wrong with a verified image that does no harm on a
+// target, and that nobody means: names that cannot be told apart or printed,
+// checks that cannot hold, an output that nothing fills. Encode makes no such
+// image and lm verify reports one. The error is an *fbs.Error.
+func Quality(view *fbs.View) error {
+	if err := names(view); err != nil {
+		return err
+	}
+	filled := make([]bool, len(view.Tensors))
+	for i := range view.Commands {
+		c := &view.Commands[i]
+		if reason := checkReason(c); reason != "" {
+			return &fbs.Error{Place: fbs.Text("command %d", uint64(i)), Reason: reason}
+		}
+		if c.Opcode == gen.OpcodeCopyOut {
+			filled[c.Index-1] = true
+		}
+	}
+	for i := range view.Tensors {
+		if view.Tensors[i].Role == gen.RoleOutput && !filled[i] {
+			return &fbs.Error{Place: "tensor " + fbs.Quote(view.Name(view.Tensors[i].Name)), Reason: "is an output that no CopyOut fills"}
+		}
+	}
+	return nil
+}
+
+func checkReason(c *fbs.Command) string {
+	switch {
+	case c.Opcode != gen.OpcodeCheck || c.Mask != 0:
+		return ""
+	case gen.Condition(c.Mode) == gen.ConditionNotEqual:
+		return "can never hold: mask is zero"
+	case c.Amount != 0:
+		return "poll of no bits"
+	}
+	return ""
+}
+
+func names(view *fbs.View) error {
+	sequences, tensors := map[string]bool{}, map[string]bool{}
+	check := func(n fbs.Name, what string, index int, taken map[string]bool) error {
+		name, place := view.Name(n), fbs.Text(what+" %d", uint64(index))
+		switch {
+		case !utf8.ValidString(name):
+			return &fbs.Error{Place: place, Reason: "name is not UTF-8"}
+		case taken != nil && taken[name]:
+			return &fbs.Error{Place: place, Reason: "the name " + fbs.Quote(name) + " is taken"}
+		case taken != nil:
+			taken[name] = true
+		}
+		return nil
+	}
+	for i := range view.Targets {
+		if err := check(view.Targets[i].Board, "target", i, nil); err != nil {
+			return err
+		}
+	}
+	for i := range view.Sequences {
+		if err := check(view.Sequences[i].Name, "sequence", i, sequences); err != nil {
+			return err
+		}
+	}
+	for i := range view.Tensors {
+		if err := check(view.Tensors[i].Name, "tensor", i, tensors); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Digest is the CRC-32C of the commands of a sequence.
+func Digest(view *fbs.View, sequence int) uint32 {
+	s := &view.Sequences[sequence]
+	list := view.Commands[s.First : s.First+s.Count]
+	return fbs.Checksum(unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), len(list)*int(unsafe.Sizeof(list[0]))))
+}
