@@ -77,6 +77,10 @@ func (a *Aperture) do(w *Walk, c fbs.Command, memory []byte) Code {
 	return OK
 }
 
+// AddressOf is the address of the first byte of mem, for the tables of a Walk.
+// The caller keeps mem reachable.
+func AddressOf(mem []byte) uintptr { return addressOf(mem) }
+
 // pointer makes an address of mapped memory a pointer. Vet takes the plain
 // conversion for a mistake, which it is for memory that Go manages.
 func pointer(address uintptr) unsafe.Pointer {

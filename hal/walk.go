@@ -32,6 +32,14 @@ const (
 // Run carries out commands until one ends it. It is not preempted.
 func (w *Walk) Run() { walk(w) }
 
+// Skip goes on behind Next, which lies in a list that does not end there.
+func (w *Walk) Skip() { w.Next = after(w.Next) }
+
+// Index is that of Next in its list.
+func (w *Walk) Index(list []fbs.Command) int {
+	return int((uintptr(unsafe.Pointer(w.Next)) - uintptr(unsafe.Pointer(unsafe.SliceData(list)))) / unsafe.Sizeof(list[0]))
+}
+
 // The assembly's offsets of the fields of a Walk and of a command.
 const (
 	_ = -(unsafe.Offsetof(Walk{}.Next) ^ 0)
