@@ -151,7 +151,7 @@ func open(o options, view *fbs.View) ([]hal.Device, error) {
 func sequences(view *fbs.View) string {
 	names := ""
 	for i := range view.Sequences {
-		names += " " + view.Sequences[i].Name
+		names += " " + view.Name(view.Sequences[i].Name)
 	}
 	return names[1:]
 }
@@ -161,7 +161,7 @@ func place(r *runtime.Replay, index int32) string {
 	for i := range r.View().Sequences {
 		s := &r.View().Sequences[i]
 		if index >= int32(s.First) && index < int32(s.First+s.Count) {
-			return "command " + strconv.Itoa(int(index)) + " (number " + strconv.Itoa(int(index)-int(s.First)) + " of " + s.Name + ")"
+			return "command " + strconv.Itoa(int(index)) + " (number " + strconv.Itoa(int(index)-int(s.First)) + " of " + view.Name(s.Name) + ")"
 		}
 	}
 	return "before the first command"
