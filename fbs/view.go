@@ -38,8 +38,11 @@ type View struct {
 	Marked [CommandsMax / Block / 64]uint64
 }
 
+// Bytes is the text of a name in the file itself.
+func (v *View) Bytes(n Name) []byte { return v.Text[n>>8:][:n&NameMax] }
+
 // Name is the text of a name.
-func (v *View) Name(n Name) string { return string(v.Text[n>>8:][:n&NameMax]) }
+func (v *View) Name(n Name) string { return string(v.Bytes(n)) }
 
 // Data is the tensor's recorded data, nil if there is none.
 func (v *View) Data(t *Tensor) []byte {
@@ -53,7 +56,7 @@ func (v *View) Data(t *Tensor) []byte {
 // there is none.
 func (v *View) SequenceByName(name string) int {
 	for i := range v.Sequences {
-		if v.Name(v.Sequences[i].Name) == name {
+		if string(v.Bytes(v.Sequences[i].Name)) == name {
 			return i
 		}
 	}
@@ -64,7 +67,7 @@ func (v *View) SequenceByName(name string) int {
 // is none.
 func (v *View) TensorByName(name string) int {
 	for i := range v.Tensors {
-		if v.Name(v.Tensors[i].Name) == name {
+		if string(v.Bytes(v.Tensors[i].Name)) == name {
 			return i
 		}
 	}

@@ -33,10 +33,11 @@ const (
 
 // Seal makes the kernel kill the whole process at the first system call that
 // is not one of a few which neither make, map nor open anything, on every
-// thread and for good. Files that are written later must be open by now. Call
-// it after Freeze. The error is a *hal.Fault.
-func Seal() error {
-	var program [len(sealAllowed) + 9]unix.SockFilter
+// thread and for good. Files that are written later must be open by now. Also
+// are instructions that may allow more, and otherwise end behind their last;
+// they begin by loading what they judge. Call it after Freeze. The error is a
+// *hal.Fault.
+func Seal(also ...unix.SockFilter) error {
 	load := func(offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 	}
@@ -46,20 +47,14 @@ func Seal() error {
 	equal := func(value uint32, yes, no int) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(yes), Jf: uint8(no), K: value}
 	}
-	n := len(sealAllowed)
-	program[0] = load(seccompArch)
-	program[1] = equal(auditArch, 1, 0)
-	program[2] = answer(unix.SECCOMP_RET_KILL_PROCESS)
-	program[3] = load(seccompNumber)
+	kill, n := answer(unix.SECCOMP_RET_KILL_PROCESS), len(sealAllowed)
+	program := append(make([]unix.SockFilter, 0, n+9+len(also)), load(seccompArch), equal(auditArch, 1, 0), kill, load(seccompNumber))
 	for i, number := range sealAllowed {
-		program[4+i] = equal(number, 3+n-i, 0) // to the last instruction
+		program = append(program, equal(number, n-i+2, 0)) // to the answer behind the ioctl
 	}
 	// The one ioctl that a run makes aims a window by the device's driver.
-	program[4+n] = equal(unix.SYS_IOCTL, 0, 2)
-	program[5+n] = load(seccompRequest)
-	program[6+n] = equal(hal.PointRequest, 1, 0)
-	program[7+n] = answer(unix.SECCOMP_RET_KILL_PROCESS)
-	program[8+n] = answer(unix.SECCOMP_RET_ALLOW)
+	program = append(program, equal(unix.SYS_IOCTL, 0, 3), load(seccompRequest), equal(hal.PointRequest, 0, 1), answer(unix.SECCOMP_RET_ALLOW))
+	program = append(append(program, also...), kill)
 
 	// Where this fails, the next call does too.
 	_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

@@ -22,7 +22,8 @@ type Place struct {
 // 1, 2, 4 or 8 bytes to places that the board has; a multicast arrives as one
 // store a tile. It need not check bits of value outside width: there are none.
 //
-// A Model may also have any of the methods of Clocked, Explainer and Master.
+// A Model may also have any of the methods of Clocked, Explainer, Master and
+// Registers.
 type Model interface {
 	Load(at Place, width uint8) (uint64, hal.Code)
 	Store(at Place, width uint8, value uint64) hal.Code
@@ -37,6 +38,10 @@ type Explainer interface{ Reason() string }
 
 // Master is a Model that reaches host memory, and that of devices on the same bus.
 type Master interface{ Connect(host *Host) }
+
+// Registers is a Model with registers in tiles that the board does not list.
+// They take aligned accesses of 4 bytes.
+type Registers interface{ HasRegister(at Place, op Op) bool }
 
 // modelOf is the model that a board has when nobody asks for another.
 func modelOf(b *boards.Board) Model {

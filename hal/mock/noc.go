@@ -182,6 +182,12 @@ func notTensix(g *boards.Grid) (columns, rows uint32) {
 	return columns, rows
 }
 
+// has tells whether a register can be loaded, or stored to.
+func (n *niu) has(offset uint64, op Op) bool {
+	r := n.traits.registers[offset]
+	return op == Load && r.load != nil || op == Store && r.store != nil
+}
+
 func (n *niu) load(offset uint64) (value uint32, ok bool) {
 	if r := n.traits.registers[offset]; r.load != nil {
 		return r.load(n, offset), true
@@ -206,10 +212,11 @@ func (n *niu) keep(offset uint64, value uint32) error {
 // nodeID tells who the tile is in the network: x and y, 6 bits each, the size
 // of the grid, 7 bits each, and whether packets travel right and down. NoC 1
 // counts from the opposite corner.
-func (n *niu) nodeID(uint64) uint32 {
-	columns, rows := n.size()
-	at, forward := n.tile.at, uint32(1)
-	if n.second {
+func (n *niu) nodeID(uint64) uint32 { return nodeID(n.grid(), n.tile.at, n.second) }
+
+func nodeID(g *boards.Grid, at boards.Tile, second bool) uint32 {
+	columns, rows, forward := uint8(len(g.Rows[0])), uint8(len(g.Rows)), uint32(1)
+	if second {
 		at, forward = boards.Tile{X: columns - 1 - at.X, Y: rows - 1 - at.Y}, 0
 	}
 	return forward<<28 | uint32(rows)<<19 | uint32(columns)<<12 | coordinateOf(at)

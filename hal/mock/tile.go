@@ -25,6 +25,7 @@ const turnInstructions = 50
 // everything is deterministic.
 type Tiles struct {
 	*Memory
+	board    string // its name
 	grid     *boards.Grid
 	traits   *coreTraits
 	tensix   map[boards.Tile]*tensix
@@ -38,7 +39,7 @@ type Tiles struct {
 // NewTiles gives the tiles of Wormhole or Blackhole as after power-up: all
 // cores in reset, all memory zero.
 func NewTiles(b *boards.Board) *Tiles {
-	return &Tiles{Memory: NewMemory(b), grid: b.Grid, traits: coreTraitsOf[b.Name], tensix: map[boards.Tile]*tensix{}}
+	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: b.Grid, traits: coreTraitsOf[b.Name], tensix: map[boards.Tile]*tensix{}}
 }
 
 // Advance implements Clocked.
@@ -69,6 +70,9 @@ func (g *Tiles) Load(at Place, width uint8) (uint64, hal.Code) {
 	t := g.find(at)
 	switch {
 	case t == nil:
+		if id, ok := g.identity(at); ok {
+			return uint64(id), hal.OK
+		}
 		return g.Memory.Load(at, width)
 	case t.takeFault():
 		return 0, hal.Refused
@@ -100,6 +104,16 @@ func (g *Tiles) Store(at Place, width uint8, value uint64) hal.Code {
 		return g.refuse(at, "a store of %#x: %v", value, err)
 	}
 	return hal.OK
+}
+
+// HasRegister implements Registers.
+func (g *Tiles) HasRegister(at Place, op Op) bool {
+	if t := g.find(at); t != nil {
+		n, offset := t.niu(at.Address)
+		return n != nil && n.has(offset, op)
+	}
+	_, ok := g.identity(at)
+	return ok && op == Load
 }
 
 // find gives the Tensix tile at a place, nil if it is none.

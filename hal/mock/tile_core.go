@@ -20,18 +20,26 @@ const (
 
 	niu0, niu1 = 0xffb20000, 0xffb30000 // network interfaces
 	niuSize    = 0x10000
+
+	// Wormhole's start addresses are configuration of the coprocessor, which
+	// cores but NCRISC store to: ttsim v1.10.0 data/wh/tensix_regs.json.
+	triscResetPC          = 0xffef0278 // TRISC_RESET_PC_SEC0_PC, and two more
+	triscResetPCOverride  = 0xffef0284
+	ncriscResetPC         = 0xffef0288
+	ncriscResetPCOverride = 0xffef028c
 )
 
 // coreTraits is what the cores of a chip have (ttsim v1.10.0 src/config.h,
 // src/riscv_impl.h), and their network interfaces.
 type coreTraits struct {
 	extensions bool     // see rv32.Config
+	configures bool     // start addresses are configuration, see triscResetPC
 	local      []uint64 // bytes at localRAM, in the order of boards.Reset.Cores
 	noc        *nocTraits
 }
 
 var coreTraitsOf = map[string]*coreTraits{
-	boards.Wormhole.Name:  {local: []uint64{4096, 2048, 2048, 2048, 4096}, noc: wormholeNoC},
+	boards.Wormhole.Name:  {configures: true, local: []uint64{4096, 2048, 2048, 2048, 4096}, noc: wormholeNoC},
 	boards.Blackhole.Name: {local: []uint64{8192, 4096, 4096, 4096, 8192}, noc: blackholeNoC, extensions: true},
 }
 
@@ -64,10 +72,30 @@ func newTensix(g *Tiles, at boards.Tile) *tensix {
 	t.cores = make([]core, len(reset.Cores))
 	for i := range t.cores {
 		c := &t.cores[i]
+		at := reset.Cores[i]
+		if g.traits.configures {
+			configuredStart(&at)
+		}
 		config := rv32.Config{Extensions: g.traits.extensions, AtomicsBelow: uint32(t.l1.size)}
-		*c = core{hart: rv32.Core{Config: config, Bus: c}, reset: reset.Cores[i], tile: t, local: ram{size: g.traits.local[i]}}
+		*c = core{hart: rv32.Core{Config: config, Bus: c}, reset: at, tile: t, local: ram{size: g.traits.local[i]}}
 	}
 	return t
+}
+
+// configuredStart adds where Wormhole's cores take their start addresses from.
+func configuredStart(c *boards.Core) {
+	switch c.Name {
+	case "TRISC0", "TRISC1", "TRISC2":
+		n := c.Name[5] - '0'
+		c.PCRegister, c.OverrideRegister, c.OverrideBit = triscResetPC+4*uint64(n), triscResetPCOverride, n
+	case "NCRISC":
+		c.PCRegister, c.OverrideRegister = ncriscResetPC, ncriscResetPCOverride
+	}
+}
+
+// configures tells whether a core stores a start address.
+func (c *core) configures(address uint32) bool {
+	return c.tile.tiles.traits.configures && c.reset.Name != "NCRISC" && address >= triscResetPC && address <= ncriscResetPCOverride
 }
 
 // held tells whether a value of SOFT_RESET_0 keeps the core in reset.
@@ -140,6 +168,10 @@ func (c *core) Store(address uint32, width uint8, value uint32) bool {
 	if width != 4 {
 		return false
 	}
+	if c.configures(address) {
+		c.tile.registers[uint64(address)] = value
+		return true
+	}
 	c.why = c.tile.storeRegister(uint64(address), value)
 	return c.why == nil
 }
@@ -179,7 +211,7 @@ func (t *tensix) niu(address uint64) (n *niu, offset uint64) {
 	return &t.noc[(address-niu0)/niuSize], (address - niu0) % niuSize
 }
 
-// logicalTile gives the translated coordinate of a Tensix tile, which is its own
+// logicalTile gives the translated coordinate of a Tensix or Ethernet tile, which is its own
 // where a grid has none for it.
 func logicalTile(g *boards.Grid, t boards.Tile) boards.Tile {
 	if x := slices.Index(g.Columns, t.X); x >= 0 {
@@ -187,6 +219,11 @@ func logicalTile(g *boards.Grid, t boards.Tile) boards.Tile {
 	}
 	if y := slices.Index(g.Lines, t.Y); y >= 0 {
 		t.Y = g.First + uint8(y)
+	}
+	for _, p := range g.Pairs {
+		if p.NoC0 == t && g.Kind(t) == boards.Ethernet {
+			return p.Translated
+		}
 	}
 	return t
 }

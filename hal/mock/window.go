@@ -114,6 +114,7 @@ func (d *Device) tilePlace(tile boards.Tile, address uint64, at access, value ui
 	if grid.Memory(kind, address, uint64(at.width)) != nil {
 		return place, hal.OK
 	}
+	place.X, place.Y = tile.X, tile.Y // registers are a tile's own
 	return place, d.checkRegister(kind, place, at, value)
 }
 
@@ -122,7 +123,7 @@ func (d *Device) checkRegister(kind boards.Kind, place Place, at access, value u
 	r := d.board.Grid.Register(kind, place.Address)
 	isReset := hasReset(kind) && place.Address == reset.Address
 	switch {
-	case r == nil && !isReset:
+	case r == nil && !isReset && !d.models(place, at.op):
 		return d.refuse("the %s (%d,%d) has nothing at %#x", kind, place.X, place.Y, place.Address)
 	case at.width != 4:
 		return d.refuse("register %#x of the %s (%d,%d): accesses of %d bytes are not allowed", place.Address, kind, place.X, place.Y, at.width)
@@ -132,6 +133,12 @@ func (d *Device) checkRegister(kind boards.Kind, place Place, at access, value u
 		return d.refuse("%s of the %s (%d,%d) cannot be read", r.Name, kind, place.X, place.Y)
 	}
 	return hal.OK
+}
+
+// models tells whether the model has a register that the board does not list.
+func (d *Device) models(place Place, op Op) bool {
+	m, ok := d.model.(Registers)
+	return ok && m.HasRegister(place, op)
 }
 
 // hasReset tells whether tiles of a kind have the reset register.

@@ -245,7 +245,7 @@ func sequenceName(handle int32, sequence uint32, name []byte) int32 {
 		case len(name) == 0:
 			return usage("name is NULL or of no size")
 		}
-		terminate(name, copy(name, im.view.Sequences[sequence].Name))
+		terminate(name, copy(name, im.view.Bytes(im.view.Sequences[sequence].Name)))
 		return outcome{}
 	})
 }
@@ -266,12 +266,12 @@ func describeTensor(handle int32, tensor uint32, info *tensorInfo) int32 {
 			return usage("info is NULL")
 		}
 		t := &im.view.Tensors[tensor]
-		*info = tensorInfo{size: t.Size, role: uint32(t.Role), dtype: uint32(t.DType), dims: uint32(len(t.Shape))}
-		if t.Recorded {
+		*info = tensorInfo{size: t.Size, role: uint32(t.Role), dtype: uint32(t.DType), dims: uint32(t.Dims)}
+		if t.Recorded != 0 {
 			info.recorded = 1
 		}
-		copy(info.shape[:], t.Shape)
-		terminate(info.name[:], copy(info.name[:], t.Name))
+		copy(info.shape[:], t.Shape())
+		terminate(info.name[:], copy(info.name[:], im.view.Bytes(t.Name)))
 		return outcome{}
 	})
 }

@@ -86,7 +86,9 @@ func (im *image) place(t *text, command int32) {
 			t.add(" (number ")
 			t.number(uint64(command)-uint64(s.First), 10)
 			t.add(" of ")
-			t.add(s.Name)
+			for _, b := range im.view.Bytes(s.Name) {
+				t.addByte(b)
+			}
 			t.add(")")
 		}
 	}
@@ -101,16 +103,19 @@ type text struct {
 // add leaves control characters out: a name in an image may hold any.
 func (t *text) add(s string) {
 	for i := range len(s) {
-		if t.length == len(t.buffer) {
-			return
-		}
-		b := s[i]
-		if b < ' ' || b == 0x7f {
-			b = '?'
-		}
-		t.buffer[t.length] = b
-		t.length++
+		t.addByte(s[i])
 	}
+}
+
+func (t *text) addByte(b byte) {
+	if t.length == len(t.buffer) {
+		return
+	}
+	if b < ' ' || b == 0x7f {
+		b = '?'
+	}
+	t.buffer[t.length] = b
+	t.length++
 }
 
 func (t *text) number(n uint64, base int) {

@@ -74,12 +74,8 @@ func (e *expander) command(place string, c *lmb.Command) error {
 	switch c.Opcode {
 	case gen.OpcodeCall:
 		return e.sequence(&e.image.Sequences[c.Index])
-	case gen.OpcodeDelay, gen.OpcodeMark:
+	case gen.OpcodeDelay, gen.OpcodeFence, lmb.OpcodeMark:
 		return nil
-	case gen.OpcodeFence:
-		if gen.FenceMode(c.Mode) == gen.FenceModeStore {
-			return nil
-		}
 	case gen.OpcodePoint:
 		return fmt.Errorf("no device of QEMU has windows to point")
 	}
@@ -96,23 +92,21 @@ func (e *expander) command(place string, c *lmb.Command) error {
 // begins and how wide it is.
 func (e *expander) access(at step, c *lmb.Command) error {
 	switch c.Opcode {
-	case gen.OpcodeWrite:
+	case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress:
 		e.write(at, c)
-	case gen.OpcodeCopyIn:
+	case gen.OpcodeCopyIn, gen.OpcodeFill:
 		return e.copyIn(at, c)
 	case gen.OpcodeCopyOut:
-		t := &e.image.Tensors[c.Index]
+		t := &e.image.Tensors[c.Index-1]
 		at.output = e.outputs[t.Name][c.Value : c.Value+uint64(c.Amount)]
 		e.run(at, c)
-	case gen.OpcodePoll, gen.OpcodeExpect:
+	case gen.OpcodeCheck:
 		at.holds = condition(c)
-		at.repeat = c.Opcode == gen.OpcodePoll
+		at.repeat = c.Amount != 0
 		at.fail = gen.Policy(c.Option) == gen.PolicyFail
 		e.steps = append(e.steps, at)
 	case gen.OpcodeCompare:
 		e.compare(at, c)
-	case gen.OpcodeFence:
-		e.steps = append(e.steps, at)
 	default:
 		return fmt.Errorf("unknown opcode %d", c.Opcode)
 	}
@@ -120,28 +114,28 @@ func (e *expander) access(at step, c *lmb.Command) error {
 }
 
 func (e *expander) write(at step, c *lmb.Command) {
-	if c.Mask != bits(c.Width) {
+	if c.Opcode == gen.OpcodeChange {
 		e.steps = append(e.steps, at)
+		at.keep = bits(c.Width) &^ c.Mask
 	}
 	at.store = true
 	at.data = littleEndian(c.Value)[:c.Width]
-	at.keep = bits(c.Width) &^ c.Mask
-	at.unknown = gen.Source(c.Mode) == gen.SourceBusAddress
+	at.unknown = c.Opcode == gen.OpcodeAddress
 	e.steps = append(e.steps, at)
 }
 
 func (e *expander) copyIn(at step, c *lmb.Command) error {
 	at.store = true
-	switch gen.Source(c.Mode) {
-	case gen.SourcePayload:
-		at.data = c.Data
-	case gen.SourceImmediate:
+	switch {
+	case c.Opcode == gen.OpcodeFill:
 		for len(at.data) < int(c.Amount) {
 			at.data = append(at.data, littleEndian(c.Value)[:c.Width]...)
 		}
 		at.data = at.data[:c.Amount]
-	case gen.SourceTensor:
-		t := &e.image.Tensors[c.Index]
+	case c.Index == 0:
+		at.data = c.Data
+	default:
+		t := &e.image.Tensors[c.Index-1]
 		data, given := e.inputs[t.Name]
 		if !given {
 			data = t.Data
@@ -150,8 +144,6 @@ func (e *expander) copyIn(at step, c *lmb.Command) error {
 			return fmt.Errorf("input %s has %d bytes of data", t.Name, len(data))
 		}
 		at.data = data[c.Value : c.Value+uint64(c.Amount)]
-	default:
-		return fmt.Errorf("unknown source %d", c.Mode)
 	}
 	e.run(at, c)
 	return nil
@@ -160,14 +152,14 @@ func (e *expander) copyIn(at step, c *lmb.Command) error {
 // run adds a copy: one step an access, or one for all where the range is
 // memory and accesses may be widened.
 func (e *expander) run(at step, c *lmb.Command) {
-	if gen.Access(c.Option) == gen.AccessBulk {
+	if gen.Access(c.Mode) == gen.AccessBulk {
 		at.width, at.size = 0, uint64(c.Amount)
 		e.steps = append(e.steps, at)
 		return
 	}
 	all, width := at, uint64(c.Width)
 	for done := uint64(0); done < uint64(c.Amount); done += width {
-		if gen.Access(c.Option) == gen.AccessExact {
+		if gen.Access(c.Mode) == gen.AccessExact {
 			at.offset = all.offset + done
 		}
 		if all.store {
@@ -179,16 +171,13 @@ func (e *expander) run(at step, c *lmb.Command) {
 	}
 }
 
-// compare adds the loads of a comparison. Only an exact one says what each of
-// them gives.
+// compare adds the loads of a comparison and what each of them gives.
 func (e *expander) compare(at step, c *lmb.Command) {
 	width := uint64(c.Width)
 	at.fail = gen.Policy(c.Option) == gen.PolicyFail
 	for done := uint64(0); done < uint64(c.Amount); done += width {
-		if gen.CompareMode(c.Mode) == gen.CompareModeExact {
-			golden := number(c.Data[done : done+width])
-			at.holds = func(loaded uint64) bool { return loaded == golden }
-		}
+		golden := number(c.Data[done : done+width])
+		at.holds = func(loaded uint64) bool { return loaded == golden }
 		e.steps = append(e.steps, at)
 		at.offset += width
 	}
@@ -202,10 +191,6 @@ func condition(c *lmb.Command) func(uint64) bool {
 		return func(loaded uint64) bool { return loaded&mask == value }
 	case gen.ConditionNotEqual:
 		return func(loaded uint64) bool { return loaded&mask != value }
-	case gen.ConditionAnySet:
-		return func(loaded uint64) bool { return loaded&mask != 0 }
-	case gen.ConditionAnyClear:
-		return func(loaded uint64) bool { return ^loaded&mask != 0 }
 	}
 	return func(uint64) bool { return false }
 }

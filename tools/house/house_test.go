@@ -29,7 +29,8 @@ var imports = map[string]string{
 	"runtime/capi": "C lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime " +
 		"lightmetal/runtime/signed golang.org/x/sys/unix runtime strconv sync sync/atomic unsafe", // hal/mock with -tags mock only
 	"tools/lmrun": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime lightmetal/runtime/signed " +
-		"golang.org/x/sys/unix runtime/debug strconv strings sync/atomic syscall unsafe",
+		"lightmetal/tools/files golang.org/x/sys/unix runtime/debug strconv strings sync/atomic syscall unsafe",
+	"tools/files": "lightmetal/hal golang.org/x/sys/unix strconv strings unsafe",
 }
 
 // unsafeFiles are the files of the target world that may import unsafe.
@@ -41,6 +42,8 @@ var unsafeFiles = []string{
 	"runtime/capi/export.go", // what C hands over
 	"tools/lmrun/ring.go",    // counters in shared memory
 	"tools/lmrun/signal.go",  // two functions of Go's runtime
+	"tools/files/output.go",  // system calls with names that lie still
+	"tools/files/pin.go",     // addresses of names, in a filter
 }
 
 // linked is what lmrun may link beyond the standard library and itself.
@@ -62,6 +65,7 @@ var parts = []struct {
 	{"core", 6_000, []string{"fbs/*", "boards/*", "runtime/*", "hal/*"}},
 	{"lanes beyond sysfs", 1_100, []string{"hal/vfio_linux.go", "hal/tt_linux.go", "hal/ioctl_linux.go", "hal/host_linux.go"}},
 	{"runner", 1_900, []string{"tools/lmrun/*", "runtime/signed/*"}},
+	{"files, of tools too", 480, []string{"tools/files/*"}},
 	{"C archive", 1_100, []string{"runtime/capi/*"}},
 }
 

@@ -70,7 +70,11 @@ func decode(path string) (*lmb.Image, *runtime.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return lmb.FromView(view), file, nil
+	image, err := lmb.FromView(view)
+	if err != nil {
+		return nil, nil, wrong(hal.BadImage, "%s: %v", path, err)
+	}
+	return image, file, nil
 }
 
 func dumpCommand() *cobra.Command {
@@ -120,6 +124,9 @@ func dumpJSON(image *lmb.Image) error {
 		s := &image.Sequences[i]
 		for j := range s.Commands {
 			c := &s.Commands[j]
+			if c.Opcode == lmb.OpcodeMark {
+				continue // a target has no command for it
+			}
 			line := dumpedCommand{index, s.Name, gen.EnumNamesOpcode[c.Opcode], c.Width, c.Window, c.Offset, c.Amount, c.Value, c.Mask,
 				listing.CommandText(image, c)}
 			if err := encoder.Encode(line); err != nil {

@@ -46,10 +46,10 @@ func needOf(view *fbs.View) *need {
 // runtime makes the widest it can.
 func isWide(view *fbs.View, c *fbs.Command) bool {
 	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodePoll, gen.OpcodeExpect, gen.OpcodeFence, gen.OpcodeCompare:
+	case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeFill, gen.OpcodeCheck, gen.OpcodeCompare:
 		return c.Width == 8 && toDevice(view, c)
 	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
-		return (c.Width == 8 || gen.Access(c.Option) == gen.AccessBulk) && toDevice(view, c)
+		return (c.Width == 8 || gen.Access(c.Mode) == gen.AccessBulk) && toDevice(view, c)
 	}
 	return false
 }
@@ -79,7 +79,7 @@ func (r *boardReport) checkTargets(m *machine, n *need) {
 	used := map[string]bool{}
 	for i := range n.view.Targets {
 		t := &n.view.Targets[i]
-		check := fmt.Sprintf("target %d, %s (%04x:%04x)", i, t.Board, t.Vendor, t.Device)
+		check := fmt.Sprintf("target %d, %s (%04x:%04x)", i, n.view.Name(t.Board), t.Vendor, t.Device)
 		found := m.ofIDs(t.Vendor, t.Device)
 		switch {
 		case len(found) == 0:

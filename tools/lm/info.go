@@ -12,6 +12,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/lmb"
 
 	"github.com/spf13/cobra"
 )
@@ -115,33 +116,36 @@ func verified(path string) (*runtime.File, *fbs.View, error) {
 		return nil, nil, err
 	}
 	view, err := file.Verify()
-	return file, view, err
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := lmb.ReadNotes(view); err != nil {
+		return nil, nil, wrong(hal.BadImage, "%s: %v", path, err)
+	}
+	return file, view, nil
 }
 
 func describe(view *fbs.View, size int) *imageInfo {
-	r := view.Reservation
+	r, image := view.Reservation, lmb.Header(view)
 	info := &imageInfo{
 		Format:      fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor),
 		Bytes:       size,
-		Origin:      originInfo{view.Origin.Tool, view.Origin.Source, view.Origin.Time, view.Origin.Git},
+		Origin:      originInfo(image.Origin),
 		Reservation: reservationInfo{r.ArenaBytes, r.HostBytes, r.PayloadBytes, r.Commands},
 		Tensors:     []tensorInfo{},
 	}
-	for _, t := range view.Targets {
+	for _, t := range image.Targets {
 		info.Targets = append(info.Targets, targetInfo{t.Board, fmt.Sprintf("%04x", t.Vendor), fmt.Sprintf("%04x", t.Device), t.Bars})
 	}
-	for _, w := range view.Windows {
-		window := windowInfo{Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: w.Device, Bar: w.Bar, Offset: w.Offset, Size: w.Size, Slot: -1}
-		if w.Name != fbs.NoName {
-			window.Name = view.Names[w.Name]
-		}
+	for _, w := range image.Windows {
+		window := windowInfo{Name: w.Name, Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: w.Device, Bar: w.Bar, Offset: w.Offset, Size: w.Size, Slot: -1}
 		if w.Slot != fbs.NoSlot {
 			window.Slot = int(w.Slot)
 		}
 		info.Windows = append(info.Windows, window)
 	}
-	for _, t := range view.Tensors {
-		info.Tensors = append(info.Tensors, tensorInfo{t.Name, lower(gen.EnumNamesRole[t.Role]), lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size, t.Recorded})
+	for _, t := range image.Tensors {
+		info.Tensors = append(info.Tensors, tensorInfo{t.Name, lower(gen.EnumNamesRole[t.Role]), lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
 	}
 	for i := range view.Sequences {
 		info.Sequences = append(info.Sequences, describeSequence(view, i))
@@ -151,17 +155,17 @@ func describe(view *fbs.View, size int) *imageInfo {
 
 func describeSequence(view *fbs.View, index int) sequenceInfo {
 	s := &view.Sequences[index]
-	info := sequenceInfo{Name: s.Name, Commands: s.Count, Opcodes: map[string]int{}}
+	info := sequenceInfo{Name: view.Name(s.Name), Commands: s.Count, Opcodes: map[string]int{}}
 	for _, c := range view.Commands[s.First : s.First+s.Count] {
 		info.Opcodes[lower(gen.EnumNamesOpcode[c.Opcode])]++
 		switch c.Opcode {
-		case gen.OpcodeWrite:
+		case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress:
 			info.BytesIn += uint64(c.Width)
-		case gen.OpcodeCopyIn:
+		case gen.OpcodeCopyIn, gen.OpcodeFill:
 			info.BytesIn += uint64(c.Amount)
 		case gen.OpcodeCopyOut, gen.OpcodeCompare:
 			info.BytesOut += uint64(c.Amount)
-		case gen.OpcodePoll: // may begin its last interval just before the deadline
+		case gen.OpcodeCheck: // may begin its last interval just before the deadline
 			info.WaitUs += uint64(c.Amount) + uint64(c.Index)
 		case gen.OpcodeDelay:
 			info.WaitUs += uint64(c.Amount)
@@ -253,8 +257,10 @@ func verifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify IMAGE.lmb",
 		Short: "check an image as a target would before its first store",
-		Long: `Verify checks every byte of an image: sizes, checksums, references, every
-command; then every access against what the board accepts. No device is opened.
+		Long: `Verify checks every byte of an image as a target does: sizes, checksums,
+references, every command and what the board accepts of it. Then what harms no
+target: names, notes, checks that cannot hold, outputs that nothing fills. It
+prints the digest (CRC-32C) of each sequence's commands. No device is opened.
 With --key, before all that, that one of these public keys signed the file.`,
 		Args: one("image"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -270,10 +276,21 @@ With --key, before all that, that one of these public keys signed the file.`,
 			if err := checkBoards(view, name); err != nil {
 				return err
 			}
+			if err := lmb.Quality(view); err != nil {
+				return wrong(hal.BadImage, "%s: harmless, and meant by nobody: %v", args[0], err)
+			}
+			digests := map[string]string{}
+			for i := range view.Sequences {
+				digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.Digest(view, i))
+			}
 			if asJSON {
-				printJSON(os.Stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": args[0], "commands": view.Reservation.Commands})
-			} else {
-				fmt.Printf("%s: whole and valid, %d commands\n", args[0], view.Reservation.Commands)
+				printJSON(os.Stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": args[0], "commands": view.Reservation.Commands, "digests": digests})
+				return nil
+			}
+			fmt.Printf("%s: whole and valid, %d commands\n", args[0], view.Reservation.Commands)
+			for i := range view.Sequences {
+				s := &view.Sequences[i]
+				fmt.Printf("  %-24s %8d commands, digest %s\n", view.Name(s.Name), s.Count-1, digests[view.Name(s.Name)])
 			}
 			return nil
 		},
@@ -284,24 +301,19 @@ With --key, before all that, that one of these public keys signed the file.`,
 	return c
 }
 
-// checkBoards holds an image against the boards it is for.
+// checkBoards holds an image against the board it must be for, if one is named.
 func checkBoards(view *fbs.View, name string) error {
-	for i, t := range view.Targets {
-		board := boards.ByID(t.Vendor, t.Device)
-		if name != "" {
-			if board = boards.ByName(name); board == nil {
-				return usage("no board %q; boards: %s", name, boardNames())
-			}
-			if board.Vendor != t.Vendor || board.Device != t.Device {
-				return wrong(hal.WrongDevice, "the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
-					t.Board, t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
-			}
-		}
-		if board == nil {
-			continue
-		}
-		if err := runtime.CheckRules(view, i, board); err != nil {
-			return err
+	if name == "" {
+		return nil
+	}
+	board := boards.ByName(name)
+	if board == nil {
+		return usage("no board %q; boards: %s", name, boardNames())
+	}
+	for i := range view.Targets {
+		if t := &view.Targets[i]; board.Vendor != t.Vendor || board.Device != t.Device {
+			return wrong(hal.WrongDevice, "the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
+				view.Name(t.Board), t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
 		}
 	}
 	return nil

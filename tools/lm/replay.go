@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/lmb"
 	"lightmetal/tools/npy"
 	"lightmetal/tools/report"
 
@@ -85,16 +85,8 @@ type outcome struct {
 	LeastNs  int64          `json:"least_ns"`
 	MeanNs   int64          `json:"mean_ns"`
 	MostNs   int64          `json:"most_ns"`
-	Scopes   []scopeOutcome `json:"scopes,omitempty"`
 
 	Profile *report.Profile `json:"profile,omitempty"`
-}
-
-type scopeOutcome struct {
-	Name      string `json:"name"`
-	Count     uint64 `json:"count"`
-	TotalNs   int64  `json:"total_ns"`
-	LongestNs int64  `json:"longest_ns"`
 }
 
 // session is an image loaded on its devices.
@@ -158,7 +150,7 @@ func (f *replayFlags) load(path string) (*session, error) {
 		return nil, err
 	}
 	if len(f.devices) == 0 {
-		return nil, usage("--device says where to replay: mock:%s, %s; lm replay --help lists them", view.Targets[0].Board, runtime.DeviceNames(view)[0])
+		return nil, usage("--device says where to replay: mock:%s, %s; lm replay --help lists them", view.Name(view.Targets[0].Board), runtime.DeviceNames(view)[0])
 	}
 	s := &session{path: path, view: view}
 	if err := f.open(s); err != nil {
@@ -249,7 +241,7 @@ func (s *session) close() {
 func sequenceNames(view *fbs.View) string {
 	var names []string
 	for i := range view.Sequences {
-		names = append(names, view.Sequences[i].Name)
+		names = append(names, view.Name(view.Sequences[i].Name))
 	}
 	return strings.Join(names, ", ")
 }
@@ -262,11 +254,12 @@ func (s *session) tensor(spec string, role gen.Role, flag string) (index int, pa
 	}
 	var known []string
 	for i, t := range s.replay.View().Tensors {
-		if t.Role == role && t.Name == name {
+		own := s.view.Name(t.Name)
+		if t.Role == role && own == name {
 			return i, path, nil
 		}
 		if t.Role == role {
-			known = append(known, t.Name)
+			known = append(known, own)
 		}
 	}
 	list := "it has none"
@@ -294,14 +287,14 @@ func (s *session) readInput(spec string) error {
 		if err != nil {
 			return wrong(hal.BadTensor, "%s: %v", path, err)
 		}
-		if !npy.Same(array.Type, npy.TypeOf(t.DType)) || !slices.Equal(array.Shape, t.Shape) {
-			return wrong(hal.BadTensor, "%s holds %s %v, input %s is %s %v (%s in NumPy)", path, array.Type, array.Shape, t.Name,
-				lower(gen.EnumNamesDType[t.DType]), t.Shape, npy.TypeOf(t.DType))
+		if !npy.Same(array.Type, npy.TypeOf(t.DType)) || !slices.Equal(array.Shape, t.Shape()) {
+			return wrong(hal.BadTensor, "%s holds %s %v, input %s is %s %v (%s in NumPy)", path, array.Type, array.Shape, s.view.Name(t.Name),
+				lower(gen.EnumNamesDType[t.DType]), t.Shape(), npy.TypeOf(t.DType))
 		}
 		data = array.Data
 	}
 	if uint64(len(data)) != t.Size {
-		return wrong(hal.BadTensor, "%s has %d bytes, input %s has %d", path, len(data), t.Name, t.Size)
+		return wrong(hal.BadTensor, "%s has %d bytes, input %s has %d", path, len(data), s.view.Name(t.Name), t.Size)
 	}
 	copy(s.replay.Input(index), data)
 	return nil
@@ -339,7 +332,6 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 	if result := s.once(s.after); result.Code != hal.OK {
 		return end, end.fail(s, result)
 	}
-	end.Scopes = s.scopes()
 	return end, nil
 }
 
@@ -393,49 +385,26 @@ func (s *session) failed(r runtime.Result) error {
 
 // checkGolden holds every output against its recorded data.
 func (s *session) checkGolden() error {
+	notes, err := lmb.ReadNotes(s.view)
+	if err != nil {
+		return err
+	}
 	checked := 0
-	view := s.replay.View()
-	for i := range view.Tensors {
-		t := &view.Tensors[i]
-		golden := view.Data(t)
+	for i := range s.view.Tensors {
+		t := &s.view.Tensors[i]
+		golden := s.view.Data(t)
 		if t.Role != gen.RoleOutput || golden == nil {
 			continue
 		}
 		checked++
-		got := s.replay.Output(i)
-		if at := firstDifference(got, golden); at >= 0 {
-			size := int(fbs.DTypeSize(t.DType))
-			element := at / size
-			return wrong(hal.CompareFailed, "output %s: element %d is %x, recorded %x (bytes in memory order)",
-				t.Name, element, got[element*size:][:size], golden[element*size:][:size])
+		if why := notes.Goldens[i].Judge(t.DType, s.replay.Output(i), golden); why != "" {
+			return wrong(hal.CompareFailed, "output %s: %s", s.view.Name(t.Name), why)
 		}
 	}
 	if checked == 0 {
 		return usage("--check-golden: %s has no output with recorded data", s.path)
 	}
 	return nil
-}
-
-func firstDifference(a, b []byte) int {
-	if bytes.Equal(a, b) {
-		return -1
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return -1
-}
-
-func (s *session) scopes() (list []scopeOutcome) {
-	view := s.replay.View()
-	for i, scope := range s.replay.Scopes() {
-		if scope.Total != 0 {
-			list = append(list, scopeOutcome{view.Names[i], scope.Count, scope.Total, scope.Longest})
-		}
-	}
-	return list
 }
 
 // finish writes the outputs.
@@ -448,7 +417,7 @@ func (f *replayFlags) finish(s *session) error {
 		t := &s.replay.View().Tensors[index]
 		data := s.replay.Output(index)
 		if isNpy(path) {
-			data = npy.Format(&npy.Array{Type: npy.TypeOf(t.DType), Shape: t.Shape, Data: data})
+			data = npy.Format(&npy.Array{Type: npy.TypeOf(t.DType), Shape: t.Shape(), Data: data})
 		}
 		if err := writeFile(path, data); err != nil {
 			return err
@@ -468,12 +437,6 @@ func (o *outcome) String() string {
 	}
 	if o.Ignored > 0 {
 		fmt.Fprintf(&b, "%d checks failed and were to be ignored\n", o.Ignored)
-	}
-	if o.Profile != nil {
-		return b.String() // it has the scopes
-	}
-	for _, s := range o.Scopes {
-		fmt.Fprintf(&b, "  %-24s %6d times, %v in all, longest %v\n", s.Name, s.Count, time.Duration(s.TotalNs), time.Duration(s.LongestNs))
 	}
 	return b.String()
 }

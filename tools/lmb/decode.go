@@ -1,10 +1,6 @@
 package lmb
 
-import (
-	"slices"
-
-	"lightmetal/fbs"
-)
+import "lightmetal/fbs"
 
 // Decode verifies a file and gives its image. Data slices of the image refer
 // to file.
@@ -22,6 +18,35 @@ func FromView(view *fbs.View) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	image := header(view, notes)
+	marks := notes.Marks
+	for i, s := range view.Sequences {
+		commands := make([]Command, 0, s.Count-1)
+		for i := int(s.First); i < int(s.First+s.Count); i++ {
+			for ; len(marks) > 0 && marks[0].Command == i; marks = marks[1:] {
+				commands = append(commands, Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(marks[0].Kind)}, Name: marks[0].Name})
+			}
+			if i < int(s.First+s.Count)-1 {
+				commands = append(commands, CommandAt(view, i))
+			}
+		}
+		if len(commands) > 0 {
+			image.Sequences[i].Commands = commands
+		}
+	}
+	return image, nil
+}
+
+// Header is an image without its commands. Notes that make no sense are left out.
+func Header(view *fbs.View) *Image {
+	notes, err := ReadNotes(view)
+	if err != nil {
+		notes = &Notes{Windows: make([]string, len(view.Windows)), Goldens: make([]Golden, len(view.Tensors))}
+	}
+	return header(view, notes)
+}
+
+func header(view *fbs.View, notes *Notes) *Image {
 	image := &Image{Origin: notes.Origin}
 	for _, t := range view.Targets {
 		image.Targets = append(image.Targets, Target{view.Name(t.Board), t.Vendor, t.Device, t.Bars})
@@ -32,30 +57,21 @@ func FromView(view *fbs.View) (*Image, error) {
 	for i := range view.Tensors {
 		t := &view.Tensors[i]
 		image.Tensors = append(image.Tensors, Tensor{
-			Name: view.Name(t.Name), Role: t.Role, DType: t.DType, Shape: slices.Clone(t.Shape()), Data: view.Data(t), Golden: notes.Goldens[i],
+			Name: view.Name(t.Name), Role: t.Role, DType: t.DType, Shape: append([]uint32(nil), t.Shape()...), Data: view.Data(t), Golden: notes.Goldens[i],
 		})
 	}
-	marks := notes.Marks
 	for _, s := range view.Sequences {
-		sequence := Sequence{Name: view.Name(s.Name), Commands: slices.Grow([]Command(nil), int(s.Count)-1)}
-		for i := s.First; i < s.First+s.Count; i++ {
-			for ; len(marks) > 0 && marks[0].Command == int(i); marks = marks[1:] {
-				sequence.Commands = append(sequence.Commands, Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(marks[0].Kind)}, Name: marks[0].Name})
-			}
-			if i < s.First+s.Count-1 {
-				sequence.Commands = append(sequence.Commands, command(view, view.Commands[i]))
-			}
-		}
-		image.Sequences = append(image.Sequences, sequence)
+		image.Sequences = append(image.Sequences, Sequence{Name: view.Name(s.Name)})
 	}
-	return image, nil
+	return image
 }
 
-func command(view *fbs.View, c fbs.Command) Command {
-	full := Command{Command: c}
-	if HasPayload(&c) {
-		full.Data = view.Payload[c.Value : c.Value+uint64(c.Amount)]
-		full.Value = 0
+// CommandAt is the command of a verified file with this index.
+func CommandAt(view *fbs.View, index int) Command {
+	c := Command{Command: view.Commands[index]}
+	if HasPayload(&c.Command) {
+		c.Data = view.Payload[c.Value : c.Value+uint64(c.Amount)]
+		c.Value = 0
 	}
-	return full
+	return c
 }

@@ -19,8 +19,8 @@ usage: lmrun [flags] IMAGE.lmb
   -before NAME        sequence to run once before the first run, -after NAME after the last
   -input NAME=FILE    raw bytes of an input tensor; default: what was recorded. A pipe gives
                       each run its own, until it ends; so does ring:FILE, in shared memory
-  -output NAME=FILE   where to write an output tensor, raw bytes: a file after the last run,
-                      a pipe or ring:FILE after each
+  -output NAME=FILE   where to write an output tensor, raw bytes: a file after the last run, whole
+                      or not at all; a pipe or ring:FILE after each; -: standard output
   -loop N             run N times, or forever; default: 1
   -deadline TIME      a run that takes longer, such as 20ms, fails after the sequence safe
   -watchdog DEV[=S]   feed a watchdog after each run, with a timeout of S seconds; on success

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"lightmetal/hal"
+	"lightmetal/tools/files"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,31 +45,8 @@ func readFull(fd int, data []byte) (total int, err error) {
 	return total, nil
 }
 
-func writeFull(fd int, data []byte) error {
-	for len(data) > 0 {
-		n, err := unix.Write(fd, data)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		data = data[n:]
-	}
-	return nil
-}
-
 // print writes a text to a file descriptor. There is nobody to tell when that
 // fails.
-func print(fd int, text string) { _ = writeFull(fd, []byte(text)) }
+func print(fd int, text string) { _ = files.WriteFull(fd, []byte(text)) }
 
-func pathFault(path string, err error) error {
-	code := hal.IO
-	switch err {
-	case unix.ENOENT:
-		code = hal.NoFile
-	case unix.EACCES, unix.EPERM, unix.EROFS:
-		code = hal.Denied
-	}
-	return &hal.Fault{Code: code, Reason: path + ": " + err.Error()}
-}
+func pathFault(path string, err error) error { return files.Fault(path, err) }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/files"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +24,7 @@ type frames struct {
 	limit    int64 // of a run, in nanoseconds; 0: none
 	inputs   []stream
 	outputs  []stream
+	files    files.Outputs // of the outputs, nil for a ring
 	watchdog watchdog
 	sealed   bool
 }
@@ -44,8 +47,17 @@ func check(view *fbs.View, o options) error {
 			return err
 		}
 	}
-	_, _, err := parseWatchdog(o.watchdog)
-	return err
+	if _, _, err := parseWatchdog(o.watchdog); err != nil {
+		return err
+	}
+	return files.Distinct(paths(o.outputs), append(paths(o.inputs), o.image, o.key)...)
+}
+
+func paths(bindings []binding) (list []string) {
+	for _, b := range bindings {
+		list = append(list, strings.TrimPrefix(b.path, ringPrefix))
+	}
+	return list
 }
 
 // prepareFrames opens all that the runs need, for options that check has passed.
@@ -54,13 +66,15 @@ func prepareFrames(r *runtime.Replay, o options, clock hal.Device) (f *frames, e
 	view := r.View()
 	f = &frames{replay: r, clock: clock, limit: o.deadline,
 		sequence: view.SequenceByName(o.sequence), before: view.SequenceByName(o.before), after: view.SequenceByName(o.after)}
-	if f.inputs, err = openStreams(r, o.inputs, gen.RoleInput); err != nil {
-		return nil, err
+	if f.inputs, err = openStreams(r, o.inputs, gen.RoleInput); err == nil {
+		f.outputs, err = openStreams(r, o.outputs, gen.RoleOutput)
 	}
-	if f.outputs, err = openStreams(r, o.outputs, gen.RoleOutput); err != nil {
-		return nil, err
+	for i := range f.outputs {
+		f.files = append(f.files, f.outputs[i].file)
 	}
-	f.watchdog, err = openWatchdog(o.watchdog)
+	if err == nil {
+		f.watchdog, err = openWatchdog(o.watchdog)
+	}
 	return f, err
 }
 
@@ -86,6 +100,9 @@ func (f *frames) loop(count uint64) (end outcome) {
 	}
 	for (count == 0 || end.runs < count) && !stopping.Load() {
 		ended, err := f.receive()
+		if ended && end.runs == 0 && !stopping.Load() {
+			err = &hal.Fault{Code: hal.BadTensor, Reason: "the inputs ended before the first run"}
+		}
 		if ended || err != nil {
 			end.err = err
 			break
@@ -107,7 +124,9 @@ func (f *frames) loop(count uint64) (end outcome) {
 		return end
 	}
 	if f.run(f.after, 0, &end) && f.sound(&end) && end.runs > 0 {
-		end.err = f.send(true)
+		if end.err = f.send(true); end.err == nil {
+			end.err = f.files.Commit()
+		}
 	}
 	return end
 }

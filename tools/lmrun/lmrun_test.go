@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asRunner) != "" {
 		main()
 	}
+	if os.Getenv(asFrames) != "" {
+		framesChild()
+	}
 	os.Exit(m.Run())
 }
 

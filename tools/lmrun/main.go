@@ -78,13 +78,18 @@ func replay(o options) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	var end outcome
+	return runOn(devices, view, o)
+}
+
+// runOn does what comes after the devices are open, and closes them.
+func runOn(devices []hal.Device, view *fbs.View, o options) (end outcome) {
 	f, err := prepare(devices, view, o)
 	if err == nil {
 		end = f.loop(o.loop)
 	} else {
 		end.err = err
 	}
+	f.files.Discard()
 	if err := rest(f, devices); end.good() {
 		end.err = err
 	}
@@ -100,27 +105,31 @@ func (end *outcome) good() bool { return end.err == nil && end.result.Code == ha
 func prepare(devices []hal.Device, view *fbs.View, o options) (*frames, error) {
 	r, err := runtime.Load(view, o.window, devices...)
 	if err != nil {
-		return nil, err
+		return &frames{}, err
 	}
 	f, err := prepareFrames(r, o, devices[0])
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	stopOnSignal()
 	if err := r.Freeze(); err != nil {
-		return nil, err
+		return f, err
 	}
 	if o.seal {
-		err = runtime.Seal()
+		also, err := f.files.Pin()
+		if err == nil {
+			err = runtime.Seal(also...)
+		}
 		f.sealed = err == nil
+		return f, err
 	}
-	return f, err
+	return f, nil
 }
 
 // rest stops the devices' DMA and gives them back. A sealed process cannot
 // give anything back, but for what its end does.
 func rest(f *frames, devices []hal.Device) (first error) {
-	if f != nil && f.sealed {
+	if f.sealed {
 		return f.replay.Rest()
 	}
 	for _, device := range devices {
@@ -151,7 +160,7 @@ func open(o options, view *fbs.View) ([]hal.Device, error) {
 func sequences(view *fbs.View) string {
 	names := ""
 	for i := range view.Sequences {
-		names += " " + view.Sequences[i].Name
+		names += " " + view.Name(view.Sequences[i].Name)
 	}
 	return names[1:]
 }
@@ -161,7 +170,7 @@ func place(r *runtime.Replay, index int32) string {
 	for i := range r.View().Sequences {
 		s := &r.View().Sequences[i]
 		if index >= int32(s.First) && index < int32(s.First+s.Count) {
-			return "command " + strconv.Itoa(int(index)) + " (number " + strconv.Itoa(int(index)-int(s.First)) + " of " + s.Name + ")"
+			return "command " + strconv.Itoa(int(index)) + " (number " + strconv.Itoa(int(index)-int(s.First)) + " of " + view.Name(s.Name) + ")"
 		}
 	}
 	return "before the first command"

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 
 	"golang.org/x/sys/unix"
 )
@@ -101,7 +102,7 @@ func writeFile(path, text string) error {
 		return pathFault(path, err)
 	}
 	defer unix.Close(fd)
-	if err := writeFull(fd, []byte(text)); err != nil {
+	if err := files.WriteFull(fd, []byte(text)); err != nil {
 		return pathFault(path, err)
 	}
 	return nil

@@ -13,12 +13,18 @@ func report(o options, end outcome) int {
 	if code == hal.OK {
 		code = end.result.Code
 	}
+	to := 1
+	for _, b := range o.outputs {
+		if b.path == "-" {
+			to = 2 // standard output is data
+		}
+	}
 	if o.json {
-		print(1, jsonText(o, end, code))
+		print(to, jsonText(o, end, code))
 	} else if o.check && code == hal.OK {
-		print(1, "lmrun: "+o.image+": whole and valid, verified only\n")
+		print(to, "lmrun: "+o.image+": whole and valid, verified only\n")
 	} else if code == hal.OK {
-		print(1, "lmrun: done: "+o.sequence+" of "+o.image+timing(end)+"\n")
+		print(to, "lmrun: done: "+o.sequence+" of "+o.image+timing(end)+"\n")
 	} else {
 		print(2, "lmrun: "+reason(end)+"\n")
 	}

@@ -8,6 +8,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/files"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,8 +19,9 @@ import (
 type stream struct {
 	binding
 	tensor int
-	fd     int   // -1 for a ring and for an input that has been read
-	ring   *ring // nil for a file or a pipe
+	fd     int           // of a pipe, and of a file that is an input and not read yet, else -1
+	file   *files.Output // of an output that is no ring
+	ring   *ring         // nil for a file or a pipe
 	pipe   bool
 }
 
@@ -28,13 +30,14 @@ const ringPrefix = "ring:"
 
 // openStreams opens what the bindings of one kind name. Everything is opened
 // before the seal, and before the first store, so that a bad path costs no run.
+// With an error comes what was opened so far.
 func openStreams(r *runtime.Replay, bindings []binding, role gen.Role) ([]stream, error) {
 	list := make([]stream, len(bindings))
 	for i, b := range bindings {
 		s := &list[i]
 		index, err := tensor(r.View(), b, role)
 		if err != nil {
-			return nil, err
+			return list, err
 		}
 		*s = stream{binding: b, tensor: index, fd: -1}
 		if path, isRing := strings.CutPrefix(b.path, ringPrefix); isRing {
@@ -43,7 +46,7 @@ func openStreams(r *runtime.Replay, bindings []binding, role gen.Role) ([]stream
 			err = s.open(role)
 		}
 		if err != nil {
-			return nil, err
+			return list, err
 		}
 		if role == gen.RoleOutput {
 			continue
@@ -51,7 +54,7 @@ func openStreams(r *runtime.Replay, bindings []binding, role gen.Role) ([]stream
 		data := r.Input(s.tensor) // also of a pipe, which a sequence before the first run need not wait for
 		if s.ring == nil && !s.pipe {
 			if err := s.readFile(data); err != nil {
-				return nil, err
+				return list, err
 			}
 		}
 	}
@@ -71,35 +74,23 @@ func tensor(view *fbs.View, b binding, role gen.Role) (int, error) {
 	return 0, bad(flag + ": the image has no such tensor as " + b.name)
 }
 
-// open opens a file, or waits for the other side of a pipe. From then on
-// nothing waits in the kernel for a pipe, where no signal would end that.
+// open opens a file, or waits for the other side of a pipe. From then on nothing
+// waits in the kernel for a pipe, where no signal would end that.
 func (s *stream) open(role gen.Role) (err error) {
-	flags := unix.O_RDONLY
 	if role == gen.RoleOutput {
-		flags = unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC
-	}
-	for {
-		s.fd, err = unix.Open(s.path, flags|unix.O_CLOEXEC, 0o644)
-		if err != unix.EINTR {
-			break
+		if s.file, err = files.Replace(s.path, 0o644); err != nil {
+			return err
 		}
+		if s.pipe = s.file.Stream(); s.pipe {
+			s.fd = s.file.Fd()
+		}
+	} else if s.fd, s.pipe, err = files.OpenInput(s.path); err != nil {
+		return err
 	}
-	var status unix.Stat_t
-	if err == nil {
-		err = unix.Fstat(s.fd, &status)
-	}
-	if err != nil {
-		return pathFault(s.path, err)
-	}
-	switch status.Mode & unix.S_IFMT {
-	case unix.S_IFIFO, unix.S_IFCHR, unix.S_IFSOCK:
-		s.pipe = true
+	if s.pipe {
 		err = unix.SetNonblock(s.fd, true)
 	}
-	if err != nil {
-		return pathFault(s.path, err)
-	}
-	return nil
+	return err
 }
 
 // readFile fills data from a file of exactly that size.
@@ -209,10 +200,10 @@ func release(inputs []stream) {
 	}
 }
 
-// send gives the data of a run to pipes and rings, or, at the end, to files.
-// It waits for room in all rings first, so that a process that is killed while
-// it waits has put nothing into any.
-func send(r *runtime.Replay, outputs []stream, atEnd bool) error {
+// send gives the data of a run to pipes and rings, or, at the end, to files,
+// which nobody sees yet. It waits for room in all rings first, so that a process
+// that is killed while it waits has put nothing into any.
+func send(r *runtime.Replay, outputs []stream, atEnd bool) (err error) {
 	for i := range outputs {
 		if s := &outputs[i]; s.ring != nil && !atEnd {
 			if code := s.ring.makeRoom(); code != hal.OK {
@@ -227,8 +218,12 @@ func send(r *runtime.Replay, outputs []stream, atEnd bool) error {
 			s.ring.close()
 		case s.ring != nil:
 			s.ring.put(r.Output(s.tensor))
-		case s.pipe != atEnd:
+		case s.pipe && !atEnd:
 			code = s.write(r.Output(s.tensor))
+		case atEnd && !s.pipe:
+			if _, err = s.file.Write(r.Output(s.tensor)); err != nil {
+				return err
+			}
 		}
 		if code != hal.OK {
 			return s.fault(code)

@@ -41,6 +41,7 @@ type capture struct {
 	calls     []Call
 	main      *stream
 	tensors   []lmb.Tensor
+	goldens   []lmb.Tensor   // of comparisons that are judged on the host; they come last
 	sequences []lmb.Sequence // of traces; the first is number 1
 }
 
@@ -114,10 +115,17 @@ func LightMetalEndCapture(d *Device) (*LightMetalBinary, error) {
 
 // image puts the image together.
 func (c *capture) image(d *Device) *lmb.Image {
+	tensors := c.tensors
+	for i := range c.main.commands {
+		if at := &c.main.commands[i]; at.Opcode == gen.OpcodeCopyOut && at.Index == goldenIndex {
+			tensors = append(tensors, c.goldens[len(tensors)-len(c.tensors)])
+			at.Index = uint16(len(tensors))
+		}
+	}
 	sequences := append([]lmb.Sequence{{Name: "main", Commands: c.main.commands}}, c.sequences...)
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: tool, Source: c.source}, Targets: targets(d.board), Windows: windows(),
-		Tensors: c.tensors, Sequences: append(sequences, c.main.safe(&d.grid)...),
+		Tensors: tensors, Sequences: append(sequences, c.main.safe(&d.grid)...),
 	}
 }
 
@@ -213,19 +221,18 @@ func (c *capture) find(name string) int {
 
 // Comparison says when a buffer counts as equal to its golden data.
 type Comparison struct {
-	mode  gen.CompareMode
-	dtype gen.DType
-	mask  uint64
-	wrong string
+	golden lmb.Golden // of no kind: every byte is the same
+	dtype  gen.DType
+	wrong  string
 }
 
-// Exact wants every byte equal.
-func Exact() Comparison { return Comparison{mode: gen.CompareModeExact, dtype: gen.DTypeUint32} }
+// Exact wants every byte equal. A replay that finds another ends there.
+func Exact() Comparison { return Comparison{dtype: gen.DTypeUint32} }
 
 // Tolerance wants |got - want| <= absolute + relative |want| of every element.
+// lm replay --check-golden judges it after the run.
 func Tolerance(dtype gen.DType, absolute, relative float32) Comparison {
-	c := Comparison{mode: gen.CompareModeTolerance, dtype: dtype,
-		mask: uint64(math.Float32bits(absolute)) | uint64(math.Float32bits(relative))<<32}
+	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute), Second: math.Float32bits(relative)}}
 	for _, v := range []float32{absolute, relative} {
 		if !(v >= 0) || math.IsInf(float64(v), 0) {
 			c.wrong = fmt.Sprintf("tolerance %v is not a finite number from 0 on", v)
@@ -235,9 +242,10 @@ func Tolerance(dtype gen.DType, absolute, relative float32) Comparison {
 }
 
 // Correlation wants Pearson's coefficient to be at least threshold, of each
-// stretch of the buffer that lies in one piece in a bank.
+// stretch of the buffer that lies in one piece in a bank. lm replay
+// --check-golden judges it after the run.
 func Correlation(dtype gen.DType, threshold float32) Comparison {
-	c := Comparison{mode: gen.CompareModeCorrelation, dtype: dtype, mask: uint64(math.Float32bits(threshold))}
+	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementCorrelation, First: math.Float32bits(threshold)}}
 	if !(threshold >= -1 && threshold <= 1) {
 		c.wrong = fmt.Sprintf("correlation %v is not between -1 and 1", threshold)
 	}
@@ -313,7 +321,21 @@ func (d *Device) compare(name string, b *Buffer, golden []byte, how Comparison) 
 // compare appends the comparison of a run with its golden bytes.
 func (s *stream) compare(r run, golden []byte, how Comparison) {
 	pieces(r.address, r.size, func(first, n uint64) {
-		c := fbs.Command{Opcode: gen.OpcodeCompare, Width: width, Mode: uint8(how.mode), Option: uint8(gen.PolicyFail), Index: uint16(how.dtype), Mask: how.mask}
-		s.at(memory, unicast(r.tile), r.address+first, lmb.Command{Command: c, Data: golden[first : first+n]})
+		data := golden[first : first+n]
+		if how.golden.Kind == gen.JudgementInvalid {
+			c := fbs.Command{Opcode: gen.OpcodeCompare, Width: width, Option: uint8(gen.PolicyFail)}
+			s.at(memory, unicast(r.tile), r.address+first, lmb.Command{Command: c, Data: data})
+			return
+		}
+		s.capture.goldens = append(s.capture.goldens, lmb.Tensor{
+			Name: fmt.Sprintf("golden:%d", len(s.capture.goldens)), Role: gen.RoleOutput, DType: how.dtype,
+			Shape: []uint32{uint32(n) / uint32(fbs.DTypeSize(how.dtype))}, Data: data, Golden: how.golden,
+		})
+		c := fbs.Command{Opcode: gen.OpcodeCopyOut, Width: width, Mode: uint8(gen.AccessExact), Index: goldenIndex, Amount: uint32(n)}
+		s.at(memory, unicast(r.tile), r.address+first, lmb.Command{Command: c})
 	})
 }
+
+// goldenIndex stands in a capture for the output that the next of its goldens
+// becomes: they come after all other tensors.
+const goldenIndex = math.MaxUint16

@@ -104,15 +104,16 @@ func (m *machine) failed(image *lmb.Image, r runtime.Result) error {
 	text := m.on.Identity().Name + ": "
 	commands := image.Sequences[0].Commands
 	if r.Command >= 0 && int(r.Command) < len(commands) {
-		c := &commands[r.Command]
+		at := marksOut(commands, int(r.Command))
+		c := &commands[at]
 		text += fmt.Sprintf("command %d (%s)", r.Command, gen.EnumNamesOpcode[c.Opcode])
-		for i := r.Command; i >= 0; i-- {
-			if commands[i].Opcode == gen.OpcodeMark {
+		for i := at; i >= 0; i-- {
+			if commands[i].Opcode == lmb.OpcodeMark {
 				text += " of " + commands[i].Name
 				break
 			}
 		}
-		if c.Opcode == gen.OpcodePoll {
+		if c.Opcode == gen.OpcodeCheck && c.Amount != 0 {
 			text += fmt.Sprintf(": a kernel's done word is %#x, not %#x", r.Got, r.Want)
 		}
 	}
@@ -120,4 +121,17 @@ func (m *machine) failed(image *lmb.Image, r runtime.Result) error {
 		text += ": " + d.Refusal()
 	}
 	return &hal.Fault{Code: r.Code, Reason: text}
+}
+
+// marksOut is where the n-th command that is no mark stands.
+func marksOut(commands []lmb.Command, n int) int {
+	for i := range commands {
+		if commands[i].Opcode == lmb.OpcodeMark {
+			continue
+		}
+		if n--; n < 0 {
+			return i
+		}
+	}
+	return len(commands) - 1
 }

@@ -82,7 +82,7 @@ func pieces(address, size uint64, do func(first, n uint64)) {
 // copyIn stores constant data.
 func (s *stream) copyIn(t fbs.Target, address uint64, data []byte) {
 	pieces(address, uint64(len(data)), func(first, n uint64) {
-		c := fbs.Command{Opcode: gen.OpcodeCopyIn, Width: width, Mode: uint8(gen.SourcePayload), Option: uint8(gen.AccessBulk)}
+		c := fbs.Command{Opcode: gen.OpcodeCopyIn, Width: width, Mode: uint8(gen.AccessBulk)}
 		s.at(memory, t, address+first, lmb.Command{Command: c, Data: data[first : first+n]})
 	})
 }
@@ -93,8 +93,8 @@ func (s *stream) tensor(op gen.Opcode, r run, index uint16) {
 	for _, part := range r.parts {
 		size := part.end - part.first
 		pieces(address, size, func(first, n uint64) {
-			c := fbs.Command{Opcode: op, Width: width, Mode: uint8(gen.SourceTensor), Option: uint8(gen.AccessBulk),
-				Index: index, Amount: uint32(n), Value: part.first + first}
+			c := fbs.Command{Opcode: op, Width: width, Mode: uint8(gen.AccessBulk),
+				Index: 1 + index, Amount: uint32(n), Value: part.first + first}
 			s.at(memory, unicast(r.tile), address+first, lmb.Command{Command: c})
 		})
 		address += size
@@ -103,22 +103,22 @@ func (s *stream) tensor(op gen.Opcode, r run, index uint16) {
 
 // write stores one word.
 func (s *stream) write(window uint16, t fbs.Target, address uint64, value uint32) {
-	s.at(window, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: width,
-		Mode: uint8(gen.SourceImmediate), Value: uint64(value), Mask: fbs.WidthMask(width)}})
+	s.at(window, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Value: uint64(value)}})
 }
 
 // arrive makes the stores so far to a tile arrive there.
 func (s *stream) arrive(window uint16, t fbs.Target, address uint64) {
-	s.at(window, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence, Width: width, Mode: uint8(gen.FenceModeReadBack)}})
+	s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
+	s.at(window, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCheck, Width: width, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail)}})
 }
 
 // poll waits for a word.
 func (s *stream) poll(t fbs.Target, address uint64, value uint32, deadlineUs uint32) {
-	s.at(memory, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoll, Width: width, Mode: uint8(gen.ConditionEqual),
+	s.at(memory, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCheck, Width: width, Mode: uint8(gen.ConditionEqual),
 		Option: uint8(gen.PolicyFail), Index: 1, Amount: deadlineUs, Value: uint64(value), Mask: fbs.WidthMask(width)}})
 }
 
-// namesMax keeps the marks of a capture inside the format's fbs.NamesMax.
+// namesMax keeps the marks of a capture inside what the notes of a file hold.
 const namesMax = 60_000
 
 // mark names the call that the commands after it come from. Calls on objects
@@ -128,7 +128,7 @@ func (s *stream) mark(name string) {
 		return
 	}
 	s.named[name] = true
-	s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Name: name})
+	s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Name: name})
 }
 
 // safe is the sequence that runs when a run fails: all cores go into reset.

@@ -11,10 +11,11 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
 )
 
 // Report is what an image does, counted without running it. Its JSON is stable.
-// Polls count as one load, the least they make, and a bulk copy as accesses of
+// Checks count as one load, the least they make, and a bulk copy as accesses of
 // its width. Numbers that do not fit 64 bits are the largest that do.
 type Report struct {
 	Image     string     `json:"image"`
@@ -35,7 +36,7 @@ type Report struct {
 // Traffic is bytes moved between host and device.
 type Traffic struct {
 	Written  uint64 `json:"written"`
-	Read     uint64 `json:"read"`     // to an output, or looked at by a poll, an expect, a masked write or a fence
+	Read     uint64 `json:"read"`     // to an output, or looked at by a check or a change
 	Compared uint64 `json:"compared"` // loaded and held against golden data
 }
 
@@ -140,6 +141,7 @@ func ImageID(file []byte) string {
 // analysis is a Report while it grows.
 type analysis struct {
 	view    *fbs.View
+	image   *lmb.Image // without commands, for names
 	report  Report
 	opcodes [gen.OpcodeEnd + 1]Opcode
 	own     []Sequence          // without what they call
@@ -151,12 +153,12 @@ type analysis struct {
 
 func newAnalysis(view *fbs.View) *analysis {
 	a := &analysis{
-		view: view, spaces: map[spaceKey]*space{}, tiles: map[tileKey]*Traffic{}, aims: make([]aim, len(view.Windows)),
+		view: view, image: lmb.Header(view), spaces: map[spaceKey]*space{}, tiles: map[tileKey]*Traffic{}, aims: make([]aim, len(view.Windows)),
 		own: make([]Sequence, len(view.Sequences)), calls: make([]map[uint16]uint64, len(view.Sequences)),
 	}
 	for i := range view.Targets {
 		t := &view.Targets[i]
-		target := Target{Board: t.Board, ID: fmt.Sprintf("%04x:%04x", t.Vendor, t.Device), board: boards.ByID(t.Vendor, t.Device)}
+		target := Target{Board: a.image.Targets[i].Board, ID: fmt.Sprintf("%04x:%04x", t.Vendor, t.Device), board: boards.ByID(t.Vendor, t.Device)}
 		if target.board != nil {
 			target.Title = target.board.Title
 		}
@@ -171,10 +173,7 @@ func newAnalysis(view *fbs.View) *analysis {
 
 func (a *analysis) window(index int) {
 	w := &a.view.Windows[index]
-	window := Window{Index: index, Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: int(w.Device), Size: w.Size}
-	if w.Name != fbs.NoName {
-		window.Name = a.view.Names[w.Name]
-	}
+	window := Window{Index: index, Name: a.image.Windows[index].Name, Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: int(w.Device), Size: w.Size}
 	switch w.Kind {
 	case gen.WindowKindBar:
 		window.Place = fmt.Sprintf("BAR %d + 0x%x", w.Bar, w.Offset)
@@ -196,8 +195,8 @@ func (a *analysis) tensors() {
 	for i := range a.view.Tensors {
 		t := &a.view.Tensors[i]
 		a.report.Tensors = append(a.report.Tensors, Tensor{
-			Name: t.Name, Role: lower(gen.EnumNamesRole[t.Role]), DType: lower(gen.EnumNamesDType[t.DType]),
-			Shape: t.Shape, Bytes: t.Size, Recorded: t.Recorded,
+			Name: a.image.Tensors[i].Name, Role: lower(gen.EnumNamesRole[t.Role]), DType: lower(gen.EnumNamesDType[t.DType]),
+			Shape: a.image.Tensors[i].Shape, Bytes: t.Size, Recorded: t.Recorded != 0,
 		})
 	}
 	for _, s := range a.view.Segments {
@@ -227,7 +226,7 @@ func (a *analysis) weights(sequence int) []uint64 {
 
 func (a *analysis) sequence(index int, weight uint64, progress func(done int)) {
 	s := &a.view.Sequences[index]
-	a.own[index] = Sequence{Name: s.Name, Commands: uint64(s.Count) - 1}
+	a.own[index] = Sequence{Name: a.image.Sequences[index].Name, Commands: uint64(s.Count) - 1}
 	a.calls[index] = map[uint16]uint64{}
 	for i := s.First; i < s.First+s.Count-1; i++ { // End does nothing to a device
 		a.command(index, &a.view.Commands[i], weight)
@@ -254,22 +253,15 @@ func effectOf(c *fbs.Command) effect {
 	width, amount := uint64(c.Width), uint64(c.Amount)
 	e := effect{size: width}
 	switch c.Opcode {
-	case gen.OpcodeWrite:
+	case gen.OpcodeWrite, gen.OpcodeAddress:
 		e.traffic.Written, e.stores = width, 1
-		if c.Mask != fbs.WidthMask(c.Width) {
-			e.traffic.Read, e.loads = width, 1
-		}
-	case gen.OpcodeCopyIn, gen.OpcodeCopyOut, gen.OpcodeCompare:
+	case gen.OpcodeChange:
+		e.traffic.Written, e.stores = width, 1
+		e.traffic.Read, e.loads = width, 1
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
 		return copyEffect(c)
-	case gen.OpcodePoll:
+	case gen.OpcodeCheck:
 		e.traffic.Read, e.loads, e.waitUs = width, 1, amount
-	case gen.OpcodeExpect:
-		e.traffic.Read, e.loads = width, 1
-	case gen.OpcodeFence:
-		if gen.FenceMode(c.Mode) != gen.FenceModeReadBack {
-			return effect{}
-		}
-		e.traffic.Read, e.loads = width, 1
 	case gen.OpcodeDelay:
 		return effect{waitUs: amount}
 	default:
@@ -283,16 +275,16 @@ func copyEffect(c *fbs.Command) effect {
 	e := effect{size: amount}
 	count := (amount + width - 1) / width
 	switch c.Opcode {
-	case gen.OpcodeCopyIn:
+	case gen.OpcodeCopyIn, gen.OpcodeFill:
 		e.traffic.Written, e.stores = amount, count
 	case gen.OpcodeCopyOut:
 		e.traffic.Read, e.loads = amount, count
-	case gen.OpcodeCompare: // its option is a policy
+	case gen.OpcodeCompare: // always exact
 		e.traffic.Compared, e.loads = amount, count
 		return e
 	}
-	e.bulk = gen.Access(c.Option) == gen.AccessBulk
-	if gen.Access(c.Option) == gen.AccessFixed {
+	e.bulk = gen.Access(c.Mode) == gen.AccessBulk
+	if gen.Access(c.Mode) == gen.AccessFixed {
 		e.size = width
 	}
 	return e
@@ -331,8 +323,9 @@ func (a *analysis) command(sequence int, c *fbs.Command, weight uint64) {
 }
 
 func (a *analysis) tensorCommand(c *fbs.Command, weight uint64) {
-	if c.Opcode == gen.OpcodeCopyOut || c.Opcode == gen.OpcodeCopyIn && gen.Source(c.Mode) == gen.SourceTensor {
-		t := &a.report.Tensors[c.Index]
+	_, in := lmb.FromInput(c)
+	if c.Opcode == gen.OpcodeCopyOut || in {
+		t := &a.report.Tensors[c.Index-1]
 		t.Moved = sum(t.Moved, times(uint64(c.Amount), weight))
 	}
 }
@@ -358,7 +351,7 @@ func (a *analysis) finish(sequence int) {
 	r := &a.report
 	r.Counted = "every command of the file once"
 	if sequence != Whole {
-		r.Counted = "one run of " + a.view.Sequences[sequence].Name + ", calls included"
+		r.Counted = "one run of " + a.image.Sequences[sequence].Name + ", calls included"
 	}
 	for i, own := range a.own {
 		all := own
@@ -375,7 +368,7 @@ func (a *analysis) finish(sequence int) {
 	}
 	a.finishSpaces()
 	a.finishTiles()
-	o := &a.view.Origin
+	o := &a.image.Origin
 	r.Origin = strings.Join(slices.DeleteFunc([]string{o.Tool, o.Source}, func(s string) bool { return s == "" }), " from ")
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
 )
 
 // Profile is where the time of one or more runs of a sequence went, in
@@ -76,6 +77,9 @@ const (
 // decoder makes a Profile of the stamps of runs.
 type decoder struct {
 	view      *fbs.View
+	image     *lmb.Image // without commands, for names
+	names     []string   // of marks
+	marks     map[uint32][]mark
 	opcodes   [gen.OpcodeEnd + 1]Spent
 	sequences []Spent
 	windows   []Spent // one more, for what touches none
@@ -84,11 +88,29 @@ type decoder struct {
 	slowest   []Command
 }
 
+// mark is a name in front of a command.
+type mark struct {
+	kind gen.MarkKind
+	name int // index in decoder.names
+}
+
 func (d *decoder) init(view *fbs.View) {
 	*d = decoder{
-		view: view, sequences: make([]Spent, len(view.Sequences)), windows: make([]Spent, len(view.Windows)+1),
-		scopes: make([]Spent, len(view.Names)), phases: make([]Spent, len(view.Names)),
+		view: view, image: lmb.Header(view), marks: map[uint32][]mark{}, sequences: make([]Spent, len(view.Sequences)), windows: make([]Spent, len(view.Windows)+1),
 	}
+	notes, err := lmb.ReadNotes(view)
+	if err != nil {
+		return // lm has said so
+	}
+	index := map[string]int{}
+	for _, m := range notes.Marks {
+		if _, ok := index[m.Name]; !ok {
+			index[m.Name] = len(d.names)
+			d.names = append(d.names, m.Name)
+		}
+		d.marks[uint32(m.Command)] = append(d.marks[uint32(m.Command)], mark{m.Kind, index[m.Name]})
+	}
+	d.scopes, d.phases = make([]Spent, len(d.names)), make([]Spent, len(d.names))
 }
 
 // run adds a run: command i began at at[i] and the next one at at[i+1].
@@ -148,14 +170,14 @@ func (d *decoder) finish(p *Profile) {
 		keep(&p.Opcodes, d.opcodes[op], lower(gen.EnumNamesOpcode[gen.Opcode(op)]), "")
 	}
 	for i := range d.sequences {
-		keep(&p.Sequences, d.sequences[i], d.view.Sequences[i].Name, "")
+		keep(&p.Sequences, d.sequences[i], d.image.Sequences[i].Name, "")
 	}
 	for i := range d.windows {
-		keep(&p.Windows, d.windows[i], windowLabel(d.view, i), "")
+		keep(&p.Windows, d.windows[i], windowLabel(d.image, i), "")
 	}
 	for i := range d.scopes {
-		keep(&p.Scopes, d.scopes[i], d.view.Names[i], kindScope)
-		keep(&p.Scopes, d.phases[i], d.view.Names[i], kindPhase)
+		keep(&p.Scopes, d.scopes[i], d.names[i], kindScope)
+		keep(&p.Scopes, d.phases[i], d.names[i], kindPhase)
 	}
 	for _, list := range []*[]Spent{&p.Sequences, &p.Windows, &p.Scopes} {
 		*list = shorten(*list)
@@ -163,7 +185,7 @@ func (d *decoder) finish(p *Profile) {
 	p.Slowest = slices.DeleteFunc(p.Slowest, func(s Command) bool { return s.Ns == 0 })
 	for i := range p.Slowest {
 		s := &p.Slowest[i]
-		s.Sequence = d.view.Sequences[d.sequenceOf(s.Command)].Name
+		s.Sequence = d.image.Sequences[d.sequenceOf(s.Command)].Name
 		s.Text = CommandText(d.view, int(s.Command))
 	}
 }
@@ -194,12 +216,12 @@ func shorten(list []Spent) []Spent {
 	return append(slices.Clone(list[:spentMax]), rest)
 }
 
-func windowLabel(view *fbs.View, index int) string {
-	if index >= len(view.Windows) {
+func windowLabel(image *lmb.Image, index int) string {
+	if index >= len(image.Windows) {
 		return "no window"
 	}
-	if n := view.Windows[index].Name; n != fbs.NoName {
-		return view.Names[n]
+	if name := image.Windows[index].Name; name != "" {
+		return name
 	}
 	return fmt.Sprintf("w%d", index)
 }

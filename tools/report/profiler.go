@@ -65,7 +65,7 @@ func NewProfiler(view *fbs.View, sequence, slot int, clock string, devices ...ha
 	stamps := stampsOf(view, sequence)
 	if stamps > stampsMax {
 		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("a run of %s carries out %d commands; at most %d can be profiled",
-			view.Sequences[sequence].Name, stamps, stampsMax)}
+			view.Name(view.Sequences[sequence].Name), stamps, stampsMax)}
 	}
 	if len(devices) == 0 {
 		return nil, &hal.Fault{Code: hal.Usage, Reason: "no device"}
@@ -73,9 +73,9 @@ func NewProfiler(view *fbs.View, sequence, slot int, clock string, devices ...ha
 	p := &Profiler{view: view}
 	p.watch = &stopwatch{Device: devices[0], at: make([]int64, 0, stamps+1), commands: make([]uint32, 0, stamps+1)}
 	loaded := *view
-	loaded.Targets = append(slices.Clone(view.Targets), fbs.Identity{Board: "stopwatch"})
+	loaded.Targets = append(slices.Clone(view.Targets), fbs.Identity{})
 	loaded.Windows = append(slices.Clone(view.Windows), fbs.Window{
-		Kind: gen.WindowKindTlb, Device: uint8(len(view.Targets)), Slot: fbs.NoSlot, Name: fbs.NoName, Size: 1,
+		Kind: gen.WindowKindTlb, Device: uint8(len(view.Targets)), Slot: fbs.NoSlot, Size: 1,
 	})
 	var err error
 	if p.replay, err = runtime.Load(&loaded, slot, append(slices.Clone(devices), p.watch)...); err != nil {
@@ -84,7 +84,7 @@ func NewProfiler(view *fbs.View, sequence, slot int, clock string, devices ...ha
 	// Load has spoken of the image's own commands; runs take these.
 	instrument(&loaded, uint16(len(view.Windows)))
 	p.decoder.init(view)
-	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock, Sequence: view.Sequences[sequence].Name}
+	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock, Sequence: view.Name(view.Sequences[sequence].Name)}
 	return p, nil
 }
 
@@ -116,9 +116,6 @@ func instrument(view *fbs.View, window uint16) {
 	}
 	commands := make([]fbs.Command, 0, 2*len(view.Commands)+calibration+1)
 	for i, c := range view.Commands {
-		if c.Opcode == gen.OpcodeEnd {
-			c.Value = 2*c.Value + 1
-		}
 		commands = append(commands, stamp(i), c)
 	}
 	sequences := make([]fbs.Sequence, 0, len(view.Sequences)+1)
@@ -129,7 +126,7 @@ func instrument(view *fbs.View, window uint16) {
 	for range calibration {
 		commands = append(commands, stamp(len(view.Commands)))
 	}
-	commands = append(commands, fbs.Command{Opcode: gen.OpcodeEnd, Value: calibration})
+	commands = append(commands, fbs.Command{Opcode: gen.OpcodeEnd})
 	view.Commands, view.Sequences = commands, sequences
 }
 
@@ -181,19 +178,11 @@ func (p *Profiler) Profile() *Profile {
 
 // CommandText is one command as a listing has it.
 func CommandText(view *fbs.View, index int) string {
-	one := *view
-	one.Sequences = make([]fbs.Sequence, len(view.Sequences))
-	for i, s := range view.Sequences {
-		one.Sequences[i] = fbs.Sequence{Name: s.Name, First: uint32(index), Count: 1}
-		if i == 0 {
-			one.Sequences[i].Count = 2 // FromView takes the last one for the End
-		}
-	}
-	if index+1 >= len(view.Commands) || view.Commands[index].Opcode == gen.OpcodeEnd {
+	if view.Commands[index].Opcode == gen.OpcodeEnd {
 		return "end"
 	}
-	image := lmb.FromView(&one)
-	return plain(strings.Join(strings.Fields(listing.CommandText(image, &image.Sequences[0].Commands[0])), " "))
+	c := lmb.CommandAt(view, index)
+	return plain(strings.Join(strings.Fields(listing.CommandText(lmb.Header(view), &c)), " "))
 }
 
 // Name says which image is profiled, for whoever reads the profile.

@@ -92,19 +92,20 @@ func (w *walk) all() *Slice {
 		start, end := w.at[i]-first, w.at[i+1]-first
 		switch {
 		case called >= 0:
-			w.open(Slice{Name: view.Sequences[called].Name, Kind: kindCall, Start: start, Command: index}, called)
+			w.open(Slice{Name: w.d.image.Sequences[called].Name, Kind: kindCall, Start: start, Command: index}, called)
 		case i == 0 || safe >= 0 && index == view.Sequences[safe].First:
 			// "safe" after a failure ends all that was under way.
 			w.unwind(1, start)
 			of := w.d.sequenceOf(index)
-			w.open(Slice{Name: view.Sequences[of].Name, Kind: kindSequence, Start: start, Command: index}, of)
+			w.open(Slice{Name: w.d.image.Sequences[of].Name, Kind: kindSequence, Start: start, Command: index}, of)
 		}
 		called = -1
+		for _, m := range w.d.marks[index] {
+			w.mark(m, index, start)
+		}
 		switch c := &view.Commands[index]; c.Opcode {
 		case gen.OpcodeEnd:
 			w.leave(end)
-		case gen.OpcodeMark:
-			w.mark(c, index, start, end)
 		case gen.OpcodeCall:
 			called = int(c.Index)
 		default:
@@ -127,7 +128,7 @@ func (w *walk) leaf(c *fbs.Command, index uint32, start, end int64) Slice {
 	e := effectOf(c)
 	s.Bytes = e.traffic.total()
 	if e.size > 0 || c.Opcode == gen.OpcodePoint {
-		s.Window = windowLabel(w.d.view, int(c.Window))
+		s.Window = windowLabel(w.d.image, int(c.Window))
 		s.Offset = fmt.Sprintf("0x%x", c.Offset)
 	}
 	if c.Opcode == gen.OpcodePoint {
@@ -264,18 +265,18 @@ func (w *walk) take(at int) frame {
 	return f
 }
 
-func (w *walk) mark(c *fbs.Command, index uint32, start, end int64) {
-	name := int(c.Index)
-	switch gen.MarkKind(c.Mode) {
+func (w *walk) mark(m mark, index uint32, start int64) {
+	name := m.name
+	switch m.kind {
 	case gen.MarkKindPoint:
 		w.endPhase(start)
 		if len(w.stack) < depthMax {
-			w.open(Slice{Name: w.d.view.Names[name], Kind: kindPhase, Start: start, Command: index}, name)
+			w.open(Slice{Name: w.d.names[name], Kind: kindPhase, Start: start, Command: index}, name)
 		}
 	case gen.MarkKindBegin:
-		// A second Begin of a name makes the runtime forget the first.
+		// A second Begin of a name makes the first forgotten.
 		w.find(name)
-		scope := Slice{Name: w.d.view.Names[name], Kind: kindScope, Start: end, Command: index}
+		scope := Slice{Name: w.d.names[name], Kind: kindScope, Start: start, Command: index}
 		if len(w.stack) < depthMax {
 			w.open(scope, name)
 		} else {

@@ -1,0 +1,59 @@
+package mock
+
+import "lightmetal/boards"
+
+// Where tiles without modelled cores have the registers of their network
+// interfaces: ttsim v1.10.0 data/{wh,bh}/tile_regs.json and src/tile.cpp,
+// tile_rd_bytes. Of these, hosts read who the tile is.
+const (
+	dramNIUs = 0x1_0008_0000 // Wormhole: three ports of two interfaces
+	dramNIU  = 0x8000        // bytes of one
+	dramLast = dramNIUs + 6*dramNIU - 1
+
+	arcNIU0 = 0x50000 // from the tile's registers on
+	arcNIU1 = 0x58000
+
+	pcieNIU = 0xffff_ffff_ff00_0000 // Blackhole, NoC 0
+)
+
+// arcRegisters is where the registers of the ARC tile begin.
+var arcRegisters = map[string]uint64{boards.Wormhole.Name: 0x8_8000_0000, boards.Blackhole.Name: 0x8000_0000}
+
+// identity gives NOC_NODE_ID, or NOC_ID_LOGICAL, of a tile that is not a
+// Tensix tile; ok is false where there is neither.
+func (g *Tiles) identity(at Place) (id uint32, ok bool) {
+	c := boards.Tile{X: at.X, Y: at.Y}
+	if !at.Tile {
+		return 0, false
+	}
+	noc, offset, ok := g.interfaceAt(g.grid.Kind(c), at.Address)
+	traits := g.traits.noc
+	switch {
+	case !ok:
+	case offset == traits.nodeID:
+		return nodeID(g.grid, c, noc == 1), true
+	case offset == traits.logicalID && g.grid.Kind(c) == boards.Ethernet:
+		return coordinateOf(logicalTile(g.grid, c)), true
+	}
+	return 0, false
+}
+
+// interfaceAt gives the network interface of a kind of tile that has a
+// register at an address, and the register's offset in it.
+func (g *Tiles) interfaceAt(k boards.Kind, address uint64) (noc int, offset uint64, ok bool) {
+	wide := g.traits.noc.wide // Blackhole
+	arc := address - arcRegisters[g.board]
+	switch {
+	case k == boards.Ethernet && address >= niu0 && address < niu1+niuSize:
+		return int((address - niu0) / niuSize), (address - niu0) % niuSize, true
+	case k == boards.DRAM && !wide && address >= dramNIUs && address <= dramLast:
+		return int((address - dramNIUs) / dramNIU % 2), address % dramNIU, true
+	case k == boards.ARC && arc >= arcNIU0 && arc < arcNIU0+0x1000:
+		return 0, arc - arcNIU0, true
+	case k == boards.ARC && arc >= arcNIU1 && arc < arcNIU1+0x1000:
+		return 1, arc - arcNIU1, true
+	case k == boards.PCIe && wide && address >= pcieNIU:
+		return 0, address - pcieNIU, true
+	}
+	return 0, 0, false
+}

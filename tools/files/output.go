@@ -1,0 +1,249 @@
+package files
+
+import (
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
+)
+
+// Output is an output that is being written. Every one ends with Commit, Discard
+// or both.
+type Output struct {
+	path   string
+	fd     int
+	kind   uint32 // unix.S_IFREG and so on
+	from   *byte  // the file that Discard removes, nil: none
+	to     *byte  // what Commit renames it to, nil: nothing
+	pinned bool
+}
+
+// Replace begins to write to path. Mode is that of a file that is not there yet,
+// less the umask. For a pipe it waits for its reader.
+func Replace(path string, mode uint32) (*Output, error) {
+	f := &Output{path: path}
+	var old unix.Stat_t
+	var err error
+	if isStdout(path) {
+		return f, Fault("standard output", f.stdout())
+	}
+	err = unix.Stat(path, &old)
+	f.kind = old.Mode & unix.S_IFMT
+	switch {
+	case err == unix.ENOENT:
+		f.kind = unix.S_IFREG
+		return f, Fault(path, f.beside(mode, nil))
+	case err == nil && f.kind == unix.S_IFREG && !strings.HasPrefix(path, "/dev/fd/") && !strings.HasPrefix(path, "/proc/"):
+		return f, Fault(path, f.beside(0o600, &old))
+	case err == nil:
+		f.fd, err = open(path, 0, 0)
+	}
+	return f, Fault(path, err)
+}
+
+// Create begins a file that must not be there yet.
+func Create(path string, mode uint32) (*Output, error) {
+	fd, err := open(path, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+	if err == unix.EEXIST {
+		return nil, &hal.Fault{Code: hal.Usage, Reason: path + " is there and is not replaced"}
+	}
+	if err != nil {
+		return nil, Fault(path, err)
+	}
+	f := &Output{path: path, fd: fd, kind: unix.S_IFREG}
+	f.from, err = unix.BytePtrFromString(path)
+	return f, Fault(path, err)
+}
+
+// Write is Replace, or Create for a file that is not to be replaced, and all that
+// follows.
+func Write(path string, data []byte, mode uint32, begin func(string, uint32) (*Output, error)) error {
+	f, err := begin(path, mode)
+	if err != nil {
+		return err
+	}
+	defer f.Discard()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+func isStdout(path string) bool { return path == "-" || path == "/dev/stdout" }
+
+// stdout opens standard output. A stream is opened anew where that is possible,
+// so that what is set for this descriptor is not set for others.
+func (f *Output) stdout() error {
+	var status unix.Stat_t
+	err := unix.Fstat(1, &status)
+	f.kind = status.Mode & unix.S_IFMT
+	if f.fd = -1; err == nil && f.Stream() {
+		f.fd, _ = open("/proc/self/fd/1", 0, 0)
+	}
+	if err == nil && f.fd < 0 {
+		f.fd, err = unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 0)
+	}
+	return err
+}
+
+// beside opens the new file beside the one it becomes, like old where there is
+// an old one.
+func (f *Output) beside(mode uint32, old *unix.Stat_t) error {
+	target, err := resolve(f.path)
+	if err == nil && strings.HasSuffix("/"+target, "/") {
+		err = unix.EISDIR
+	}
+	if err != nil {
+		return err
+	}
+	var random [8]byte
+	if _, err := unix.Getrandom(random[:], 0); err != nil {
+		return err
+	}
+	suffix := "."
+	for _, b := range random {
+		suffix += strconv.FormatUint(uint64(b), 16)
+	}
+	at := strings.LastIndexByte(target, '/') + 1
+	const nameMax = 200 // of 255, for what is added
+	part := target[:at] + "." + target[at:min(len(target), at+nameMax)] + suffix + ".part"
+	if f.fd, err = open(part, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode); err != nil {
+		return err
+	}
+	if f.from, err = unix.BytePtrFromString(part); err == nil {
+		f.to, err = unix.BytePtrFromString(target)
+	}
+	if err == nil && old != nil {
+		_ = unix.Fchown(f.fd, int(old.Uid), int(old.Gid)) // where that is permitted
+		err = unix.Fchmod(f.fd, old.Mode&0o777)
+	}
+	if err != nil {
+		f.Discard()
+	}
+	return err
+}
+
+// resolve follows symbolic links, also to a file that is not there yet.
+func resolve(path string) (string, error) {
+	const most = 40 // links, as in the kernel
+	var target [unix.PathMax]byte
+	for range most {
+		n, err := unix.Readlink(path, target[:])
+		switch {
+		case err == unix.EINVAL || err == unix.ENOENT: // no link, or nothing
+			return path, nil
+		case err != nil:
+			return "", err
+		}
+		folder := path[:strings.LastIndexByte(path, '/')+1]
+		if path = string(target[:n]); path[0] != '/' {
+			path = folder + path
+		}
+	}
+	return "", unix.ELOOP
+}
+
+func open(path string, flags int, mode uint32) (fd int, err error) {
+	for {
+		fd, err = unix.Open(path, flags|unix.O_WRONLY|unix.O_CLOEXEC, mode)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// Stream tells that data go to somebody at once: to a pipe, a terminal or
+// another device of characters.
+func (f *Output) Stream() bool { return isStream(f.kind) }
+
+// Fd is the file's descriptor, for data that Write is not to wait with.
+func (f *Output) Fd() int { return f.fd }
+
+// Write writes all of data.
+func (f *Output) Write(data []byte) (int, error) {
+	err := WriteFull(f.fd, data)
+	if err != nil {
+		return 0, Fault(f.path, err)
+	}
+	return len(data), nil
+}
+
+// WriteFull writes all of data to a descriptor. The error is the kernel's.
+func WriteFull(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// Sync waits until all that was written is on the disk.
+func (f *Output) Sync() error {
+	if err := unix.Fsync(f.fd); err != nil && err != unix.EINVAL && err != unix.EROFS { // of pipes and devices
+		return Fault(f.path, err)
+	}
+	return nil
+}
+
+// Commit puts in place what was written. It allocates nothing.
+func (f *Output) Commit() error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if f.to != nil {
+		_, _, errno := unix.Syscall6(unix.SYS_RENAMEAT, folder, uintptr(unsafe.Pointer(f.from)), folder, uintptr(unsafe.Pointer(f.to)), 0, 0)
+		if errno != 0 {
+			return Fault(f.path, errno)
+		}
+	}
+	f.from = nil
+	f.close()
+	return nil
+}
+
+// Discard removes what Commit has not put in place. A file that is written
+// where it is stays as it is. Of nil there is nothing to remove.
+func (f *Output) Discard() {
+	if f == nil {
+		return
+	}
+	if f.from != nil {
+		_, _, _ = unix.Syscall(unix.SYS_UNLINKAT, folder, uintptr(unsafe.Pointer(f.from)), 0)
+	}
+	f.from = nil
+	f.close()
+}
+
+// close leaves the descriptor of a pinned file, which a seal does not let go.
+func (f *Output) close() {
+	if f.fd >= 0 && !f.pinned {
+		unix.Close(f.fd)
+		f.fd = -1
+	}
+}
+
+// folder is where relative paths begin: AT_FDCWD, as a system call takes it.
+const folder = ^uintptr(-unix.AT_FDCWD - 1)
+
+// Fault gives an error of the kernel its code and the path it is about.
+func Fault(path string, err error) error {
+	code := hal.IO
+	switch err {
+	case nil:
+		return nil
+	case unix.ENOENT, unix.ENOTDIR:
+		code = hal.NoFile
+	case unix.EACCES, unix.EPERM, unix.EROFS:
+		code = hal.Denied
+	}
+	return &hal.Fault{Code: code, Reason: path + ": " + err.Error()}
+}

@@ -1,0 +1,125 @@
+package lmb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// Judge holds the bytes of an output against its golden bytes, of the same
+// size, and says how they differ, empty if they are as good.
+func (g *Golden) Judge(dtype gen.DType, got, want []byte) string {
+	if bytes.Equal(got, want) && g.Kind != gen.JudgementCorrelation {
+		return ""
+	}
+	if g.Kind == gen.JudgementCorrelation {
+		var sums correlation
+		sums.add(dtype, got, want)
+		if c, threshold := sums.coefficient(), math.Float32frombits(g.First); !(c >= float64(threshold)) {
+			return fmt.Sprintf("correlation is %v, at least %v is wanted", c, threshold)
+		}
+		return ""
+	}
+	size := int(fbs.DTypeSize(dtype))
+	for i := 0; i*size < len(want); i++ {
+		x, y := got[i*size:][:size], want[i*size:][:size]
+		if !bytes.Equal(x, y) && !g.near(number(dtype, bits(x)), number(dtype, bits(y))) {
+			return fmt.Sprintf("element %d is %x, recorded %x (bytes in memory order)", i, x, y)
+		}
+	}
+	return ""
+}
+
+// near is written so that a NaN differs from everything.
+func (g *Golden) near(got, want float64) bool {
+	absolute, relative := float64(math.Float32frombits(g.First)), float64(math.Float32frombits(g.Second))
+	return g.Kind == gen.JudgementTolerance && math.Abs(got-want) <= absolute+relative*math.Abs(want)
+}
+
+// bits is the little-endian number in data, of up to 8 bytes.
+func bits(data []byte) uint64 {
+	var word [8]byte
+	copy(word[:], data)
+	return binary.LittleEndian.Uint64(word[:])
+}
+
+// number is the value of an element. 64-bit integers are rounded to 53 bits.
+func number(dtype gen.DType, bits uint64) float64 {
+	switch dtype {
+	case gen.DTypeInt8:
+		return float64(int8(bits))
+	case gen.DTypeInt16:
+		return float64(int16(bits))
+	case gen.DTypeInt32:
+		return float64(int32(bits))
+	case gen.DTypeInt64:
+		return float64(int64(bits))
+	case gen.DTypeFloat16:
+		return float16(uint16(bits))
+	case gen.DTypeBfloat16:
+		return float64(math.Float32frombits(uint32(bits) << 16))
+	case gen.DTypeFloat32:
+		return float64(math.Float32frombits(uint32(bits)))
+	case gen.DTypeFloat64:
+		return math.Float64frombits(bits)
+	}
+	return float64(bits)
+}
+
+// float16 is the value of an IEEE 754 binary16.
+func float16(bits uint16) float64 {
+	sign, exponent, fraction := 1.0, int(bits>>10&0x1f), float64(bits&0x3ff)
+	if bits>>15 != 0 {
+		sign = -1
+	}
+	switch exponent {
+	case 0:
+		return sign * math.Ldexp(fraction, -24)
+	case 0x1f:
+		if fraction != 0 {
+			return math.NaN()
+		}
+		return sign * math.Inf(1)
+	}
+	return sign * math.Ldexp(1024+fraction, exponent-25)
+}
+
+// correlation gathers Pearson's coefficient of two series in one pass, by
+// Welford's updates, which do not lose digits to large means.
+type correlation struct {
+	n, meanGot, meanWant    float64
+	varGot, varWant, shared float64
+}
+
+func (s *correlation) add(dtype gen.DType, got, want []byte) {
+	size := int(fbs.DTypeSize(dtype))
+	for i := 0; i+size <= len(want); i += size {
+		g, w := number(dtype, bits(got[i:][:size])), number(dtype, bits(want[i:][:size]))
+		s.n++
+		offGot, offWant := g-s.meanGot, w-s.meanWant
+		s.meanGot += offGot / s.n
+		s.meanWant += offWant / s.n
+		s.varGot += offGot * (g - s.meanGot)
+		s.varWant += offWant * (w - s.meanWant)
+		s.shared += offGot * (w - s.meanWant)
+	}
+}
+
+// coefficient is 1 for two equal constant series, 0 where only one varies or
+// the constants differ.
+func (s *correlation) coefficient() float64 {
+	if s.varGot == 0 && s.varWant == 0 {
+		if s.meanGot == s.meanWant {
+			return 1
+		}
+		return 0
+	}
+	if s.varGot == 0 || s.varWant == 0 {
+		return 0
+	}
+	return s.shared / math.Sqrt(s.varGot*s.varWant)
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+
+	"golang.org/x/sys/unix"
+)
+
+// asFrames makes a copy of the test program replay adder on a mock, with what
+// its value is to be done afterwards.
+const asFrames = "LM_TEST_FRAMES"
+
+// framesChild is that copy. It does not return.
+func framesChild() {
+	o, err := parse(os.Args[1:])
+	if err == nil {
+		var image *lmb.Image
+		if image, err = listing.Parse("adder.lms", []byte(adder), nil); err == nil {
+			var file []byte
+			var view *fbs.View
+			file, _ = lmb.Encode(image)
+			view, err = fbs.Verify(file)
+			end := outcome{err: check(view, o)}
+			if end.err == nil {
+				end = runOn([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
+			}
+			if os.Getenv(asFrames) == "rename" {
+				_ = unix.Rename(o.outputs[0].path, o.outputs[0].path+".other")
+			}
+			unix.Exit(report(o, end))
+		}
+	}
+	unix.Exit(report(o, outcome{err: err}))
+}
+
+func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, args...)
+	c.Env = append(os.Environ(), asFrames+"="+then)
+	return c
+}
+
+// frameFiles are an input, and an output that is there already.
+func frameFiles(t *testing.T) (folder, in, out string) {
+	t.Helper()
+	folder = t.TempDir()
+	in, out = filepath.Join(folder, "a"), filepath.Join(folder, "d")
+	for path, data := range map[string][]byte{in: bytes.Repeat([]byte{3}, frameBytes), out: []byte("old")} {
+		if err := os.WriteFile(path, data, 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder, in, out
+}
+
+var newOutput = append(bytes.Repeat([]byte{3}, frameBytes), 7, 0, 0, 0)
+
+func fileNames(t *testing.T, folder string) string {
+	t.Helper()
+	var names []string
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+// TestSealedProcessPutsItsOutputInPlace through a symbolic link, with the mode
+// of what it replaces, and leaves nothing beside it.
+func TestSealedProcessPutsItsOutputInPlace(t *testing.T) {
+	for _, seal := range [][]string{nil, {"-seal"}} {
+		folder, in, out := frameFiles(t)
+		link := filepath.Join(folder, "link")
+		if err := os.Symlink("d", link); err != nil {
+			t.Fatal(err)
+		}
+		text, err := framesCommand(t, "end", append(seal, "-input", "a="+in, "-output", "d="+link, "x.lmb")...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v, %s", seal, err, text)
+		}
+		got, err := os.ReadFile(out)
+		if err != nil || !bytes.Equal(got, newOutput) {
+			t.Errorf("%v: %x, %v", seal, got, err)
+		}
+		if info, err := os.Stat(out); err != nil || info.Mode() != 0o640 {
+			t.Errorf("%v: mode %v, %v", seal, info.Mode(), err)
+		}
+		if names := fileNames(t, folder); names != "a d link" {
+			t.Errorf("%v: left behind: %s", seal, names)
+		}
+	}
+}
+
+func TestSealedProcessRenamesNothingElse(t *testing.T) {
+	folder, in, out := frameFiles(t)
+	c := framesCommand(t, "rename", "-seal", "-input", "a="+in, "-output", "d="+out, "x.lmb")
+	text, _ := c.CombinedOutput()
+	if status := c.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGSYS {
+		t.Errorf("ended with %v, %s; want it killed by SIGSYS", c.ProcessState, text)
+	}
+	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, newOutput) || fileNames(t, folder) != "a d" {
+		t.Errorf("%x, %v, files %s", got, err, fileNames(t, folder))
+	}
+}
+
+func TestFailedRunLeavesOutputsAsTheyWere(t *testing.T) {
+	for _, args := range []string{"-sequence bad", "-seal -sequence bad", "-after bad", "-seal -after bad", "-watchdog /nonexistent"} {
+		folder, in, out := frameFiles(t)
+		text, err := framesCommand(t, "end", append(strings.Fields(args), "-input", "a="+in, "-output", "d="+out, "x.lmb")...).CombinedOutput()
+		if err == nil {
+			t.Errorf("%s: no failure: %s", args, text)
+		}
+		if got, _ := os.ReadFile(out); string(got) != "old" || fileNames(t, folder) != "a d" {
+			t.Errorf("%s: %q, files %s; %s", args, got, fileNames(t, folder), text)
+		}
+	}
+}
+
+// TestOutputThatIsReadIsRefused by every name that it has.
+func TestOutputThatIsReadIsRefused(t *testing.T) {
+	folder, in, _ := frameFiles(t)
+	image, link, hard := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "link"), filepath.Join(folder, "hard")
+	for _, err := range []error{os.WriteFile(image, []byte("image"), 0o600), os.Symlink(in, link), os.Link(in, hard)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, out := range []string{in, link, hard, image, folder + "/./a"} {
+		text, err := framesCommand(t, "end", "-input", "a="+in, "-output", "d="+out, image).CombinedOutput()
+		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 || !strings.Contains(string(text), "is an input") {
+			t.Errorf("%s: %v, %s", out, err, text)
+		}
+	}
+	if got, err := os.ReadFile(in); err != nil || len(got) != frameBytes {
+		t.Errorf("the input is %x, %v", got, err)
+	}
+}
+
+func TestRunWithoutDataIsAFailure(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if writer, err := os.OpenFile(pipe, os.O_WRONLY, 0); err == nil {
+			writer.Close()
+		}
+	}()
+	text, err := framesCommand(t, "end", "-loop", "forever", "-input", "a="+pipe, "x.lmb").CombinedOutput()
+	if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 65 || !strings.Contains(string(text), "before the first run") {
+		t.Errorf("%v, %s", err, text)
+	}
+}
+
+// TestOutputIsWholeWhereverItIsKilled kills a sealed process before and after
+// each of its system calls that have to do with files.
+func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
+	old, whole, steps := 0, 0, 0
+	for killed := true; killed; steps++ {
+		folder, in, out := frameFiles(t)
+		c := framesCommand(t, "end", "-seal", "-input", "a="+in, "-output", "d="+out, "x.lmb")
+		c.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		killed = killAtStep(t, c.Process.Pid, steps)
+		_ = c.Process.Release()
+		switch got, err := os.ReadFile(out); {
+		case err == nil && string(got) == "old":
+			old++
+		case err == nil && bytes.Equal(got, newOutput):
+			whole++
+		default:
+			t.Errorf("killed at step %d of %s: the output is %q, %v", steps, folder, got, err)
+		}
+	}
+	if old < 8 || whole < 2 {
+		t.Errorf("%d steps: %d with the old output, %d with the new one; are the right calls looked at?", steps, old, whole)
+	}
+}
+
+// killAtStep lets a traced process go on until it has begun or ended so many
+// system calls of interest, and kills it; false where it ended before.
+func killAtStep(t *testing.T, pid, step int) bool {
+	t.Helper()
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	const getSyscallInfo = 0x420e // PTRACE_GET_SYSCALL_INFO, linux/ptrace.h
+	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
+		t.Fatal(err)
+	}
+	files := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true, unix.SYS_RENAMEAT: true, unix.SYS_FCHMOD: true, unix.SYS_UNLINKAT: true, unix.SYS_EXIT_GROUP: true}
+	began, calls := false, map[int]uint64{} // by thread
+	for at := pid; ; {
+		signal := 0
+		if status.Stopped() && status.StopSignal() != syscall.SIGTRAP|0x80 && status.StopSignal() != syscall.SIGTRAP && status.StopSignal() != syscall.SIGSTOP {
+			signal = int(status.StopSignal())
+		}
+		if status.Stopped() {
+			_ = unix.PtraceSyscall(at, signal)
+		}
+		var err error
+		if at, err = unix.Wait4(-1, &status, unix.WALL, nil); err == unix.ECHILD {
+			return false
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if !status.Stopped() || status.StopSignal() != syscall.SIGTRAP|0x80 {
+			if at == pid && !status.Stopped() {
+				return false
+			}
+			continue
+		}
+		var info [11]uint64 // struct ptrace_syscall_info: op, ip, sp, number, arguments
+		_, _, _ = unix.Syscall6(unix.SYS_PTRACE, getSyscallInfo, uintptr(at), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+		if entry := info[0]&0xff == 1; entry {
+			calls[at] = info[3]
+			began = began || info[3] == unix.SYS_OPENAT && info[6]&unix.O_EXCL != 0
+		}
+		if began && files[calls[at]] {
+			if step--; step < 0 {
+				_ = unix.Kill(pid, unix.SIGKILL)
+				for {
+					if ended, err := unix.Wait4(-1, &status, unix.WALL, nil); ended == pid && !status.Stopped() || err == unix.ECHILD {
+						return true
+					}
+				}
+			}
+		}
+	}
+}

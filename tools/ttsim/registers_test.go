@@ -1,0 +1,93 @@
+package ttsim
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+)
+
+// The formulas are those of tt-isa-documentation, NoC/MemoryMap.md: NOC_NODE_ID
+// holds x and y of 6 bits, the size of the grid in 7 bits each, and 1 in bit 28
+// on NoC 0; NoC 1 counts from the other corner.
+func TestTilesTellWhoTheyAre(t *testing.T) {
+	type place struct {
+		tile    boards.Tile
+		address uint64
+		want    uint32
+	}
+	whole := map[string]uint32{"wormhole": 12<<19 | 10<<12, "blackhole": 12<<19 | 17<<12}
+	places := map[string][]place{
+		"wormhole": {
+			{boards.Tile{X: 1, Y: 1}, 0xffb2002c, 1<<28 | 1<<6 | 1}, {boards.Tile{X: 1, Y: 1}, 0xffb3002c, 10<<6 | 8},
+			{boards.Tile{X: 25, Y: 27}, 0xffb2002c, 1<<28 | 11<<6 | 9}, // translated
+			{boards.Tile{X: 1, Y: 6}, 0xffb2002c, 1<<28 | 6<<6 | 1}, {boards.Tile{X: 1, Y: 6}, 0xffb3002c, 5<<6 | 8},
+			{boards.Tile{X: 0, Y: 10}, 0x88005002c, 1<<28 | 10<<6}, {boards.Tile{X: 0, Y: 10}, 0x88005802c, 1<<6 | 9},
+			{boards.Tile{X: 5, Y: 2}, 0x10008002c, 1<<28 | 2<<6 | 5}, {boards.Tile{X: 5, Y: 10}, 0x10008802c, 1<<6 | 4},
+		},
+		"blackhole": {
+			{boards.Tile{X: 1, Y: 2}, 0xffb20044, 1<<28 | 2<<6 | 1}, {boards.Tile{X: 1, Y: 2}, 0xffb30044, 9<<6 | 15},
+			{boards.Tile{X: 16, Y: 11}, 0xffb20044, 1<<28 | 11<<6 | 16},
+			{boards.Tile{X: 20, Y: 25}, 0xffb20044, 1<<28 | 1<<6 | 1}, {boards.Tile{X: 20, Y: 25}, 0xffb30044, 10<<6 | 15},
+			{boards.Tile{X: 8, Y: 0}, 0x80050044, 1<<28 | 8}, {boards.Tile{X: 8, Y: 0}, 0x80058044, 11<<6 | 8},
+			{boards.Tile{X: 19, Y: 24}, 0xffffffffff000044, 1<<28 | 2},
+		},
+	}
+	logical := map[string][]place{ // NOC_ID_LOGICAL: the translated coordinate
+		"wormhole":  {{boards.Tile{X: 1, Y: 1}, 0xffb20138, 18<<6 | 18}, {boards.Tile{X: 9, Y: 0}, 0xffb20138, 16<<6 | 25}},
+		"blackhole": {{boards.Tile{X: 7, Y: 3}, 0xffb20148, 3<<6 | 7}, {boards.Tile{X: 16, Y: 1}, 0xffb20148, 25<<6 | 21}},
+	}
+	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
+		r := newTiles(t, d)
+		for _, p := range places[board] {
+			if got := binary.LittleEndian.Uint32(r.read(p.tile, p.address, 4)); got != p.want|whole[board] {
+				t.Errorf("%+v %#x: %#x, want %#x", p.tile, p.address, got, p.want|whole[board])
+			}
+		}
+		for _, p := range logical[board] {
+			if got := binary.LittleEndian.Uint32(r.read(p.tile, p.address, 4)); got != p.want {
+				t.Errorf("%+v %#x: %#x, want %#x", p.tile, p.address, got, p.want)
+			}
+		}
+	})
+}
+
+// Instructions of RV32I, of what the next test needs.
+func lui(to, value uint32) uint32 { return value&^0xfff | to<<7 | 0x37 }
+func addi(to, value uint32) uint32 {
+	return value<<20 | to<<7 | 0x13 // to the zero register
+}
+func sw(value, base, offset uint32) uint32 {
+	return offset>>5<<25 | value<<20 | base<<15 | 2<<12 | offset&31<<7 | 0x23
+}
+
+const jumpToItself = 0x6f
+
+// On Wormhole the start addresses of the other cores are configuration that
+// BRISC stores to: TRISC_RESET_PC_SEC1_PC at 0xffef027c, the override's bits at
+// 0xffef0284, NCRISC's pair behind them.
+func TestBRISCSetsWhereOtherCoresStart(t *testing.T) {
+	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
+		if board != "wormhole" {
+			return
+		}
+		r, tile := newTiles(t, d), firstTensix(board)
+		r.write(tile, softReset0, words(nocHeld))
+		r.write(tile, 0, words(lui(1, 0xffef0000), lui(2, 0x1000), sw(2, 1, 0x27c), addi(3, 2), sw(3, 1, 0x284), // TRISC1
+			lui(2, 0x2000), sw(2, 1, 0x288), addi(3, 1), sw(3, 1, 0x28c), jumpToItself)) // NCRISC
+		r.write(tile, 0x1000, words(lui(1, nocFlag), addi(2, 0x7d), sw(2, 1, 0), jumpToItself))
+		r.write(tile, 0x2000, words(lui(1, nocFlag), addi(2, 0x7e), sw(2, 1, 4), jumpToItself))
+		r.write(tile, softReset0, words(nocReleased))
+		for range 50 {
+			r.read(tile, nocFlag, 4)
+		}
+		r.write(tile, softReset0, words(nocReleased&^(1<<13|1<<18)))
+		for range 50 {
+			r.read(tile, nocFlag, 4)
+		}
+		if first, second := r.read(tile, nocFlag, 4)[0], r.read(tile, nocFlag+4, 4)[0]; first != 0x7d || second != 0x7e {
+			t.Errorf("flags %#x and %#x", first, second)
+		}
+	})
+}
