@@ -62,13 +62,13 @@ func (a *Aperture) Store(offset uint64, width uint8, value uint64) Code {
 	return a.do(&Walk{}, fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Offset: uint32(offset), Value: value}, nil)
 }
 
-// Do carries out one command, as a Walk does: at its offset, whatever its
-// window, and with its value as offset in memory, whatever its index.
-func (a *Aperture) Do(c fbs.Command, memory []byte) Code { return a.do(&Walk{}, c, memory) }
+// Copy carries out a CopyIn or CopyOut of data.
+func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access, data []byte) Code {
+	return a.do(&Walk{}, fbs.Command{Opcode: opcode, Width: width, Mode: uint8(access), Offset: uint32(offset), Amount: uint32(len(data))}, data)
+}
 
 func (a *Aperture) do(w *Walk, c fbs.Command, memory []byte) Code {
 	list, address := [2]fbs.Command{c}, addressOf(memory)
-	list[0].Window, list[0].Index = 0, 0
 	w.Next, w.Stop, w.Windows, w.Memories = &list[0], &list[1], &a.base, &address
 	if a.base == 0 {
 		return w.On(a.port, 0)

@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
 
@@ -42,6 +41,6 @@ func scramble(b []byte, seed uint64) {
 }
 
 // copyBulk copies text to an aperture.
-func copyBulk(a *Aperture, offset uint32, text string) {
-	a.Do(fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 1, Mode: uint8(gen.AccessBulk), Offset: offset, Amount: uint32(len(text))}, []byte(text))
+func copyBulk(a *Aperture, offset uint64, text string) {
+	a.Copy(gen.OpcodeCopyIn, offset, 1, gen.AccessBulk, []byte(text))
 }

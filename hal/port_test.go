@@ -182,10 +182,8 @@ func TestAnAperturesCommandsGoToMemoryOrPort(t *testing.T) {
 		}
 		data := []byte{1, 2, 3, 4, 5, 6, 7, 8}
 		back := make([]byte, 8)
-		c := at(gen.OpcodeCopyIn, 4, gen.AccessExact, 16, 8)
-		in, stored := a.Do(c, data), a.Store(20, 2, 0xffff)
-		c.Opcode = gen.OpcodeCopyOut
-		out := a.Do(c, back)
+		in, stored := a.Copy(gen.OpcodeCopyIn, 16, 4, gen.AccessExact, data), a.Store(20, 2, 0xffff)
+		out := a.Copy(gen.OpcodeCopyOut, 16, 4, gen.AccessExact, back)
 		got, loaded := a.Load(16, 8)
 		if in != OK || stored != OK || out != OK || loaded != OK || got != 0x0807ffff04030201 || get(back) != got {
 			t.Errorf("%s: %#x, % x", name, got, back)

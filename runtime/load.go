@@ -133,7 +133,9 @@ func (r *Replay) reserveArena() error {
 // address of, refuses what a device cannot be told, and then lets those that
 // reach memory master the bus.
 func (r *Replay) complete() error {
-	if r.commands = r.view.Commands; r.view.Marked != [len(r.view.Marked)]uint64{} {
+	r.commands = r.view.Commands
+	r.walk.Next = &r.commands[0]
+	if r.view.Marked != [len(r.view.Marked)]uint64{} {
 		r.commands = slices.Clone(r.commands)
 	}
 	masters := make([]bool, len(r.devices))
