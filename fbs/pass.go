@@ -353,7 +353,7 @@ func (l *limits) broken(f *Form, m *Command) string {
 		return f.Name + " of no bytes"
 	case amount < l.least:
 		return "an interval without a deadline"
-	case at < l.first || at+amount&l.span > l.last:
+	case f.Widths != 0 && (at < l.first || at+amount&l.span > l.last):
 		return Text("%d bytes at %x reach outside the window, or outside one register: %x to %x", size, at, l.first, l.last)
 	case at&l.zero != 0 && f.Widths != 0:
 		return Text("%d bytes at %x are not aligned to the width %d", size, at, unit)

@@ -170,7 +170,7 @@ func place(r *runtime.Replay, index int32) string {
 	for i := range r.View().Sequences {
 		s := &r.View().Sequences[i]
 		if index >= int32(s.First) && index < int32(s.First+s.Count) {
-			return "command " + strconv.Itoa(int(index)) + " (number " + strconv.Itoa(int(index)-int(s.First)) + " of " + view.Name(s.Name) + ")"
+			return "command " + strconv.Itoa(int(index)) + " (number " + strconv.Itoa(int(index)-int(s.First)) + " of " + r.View().Name(s.Name) + ")"
 		}
 	}
 	return "before the first command"

@@ -1,0 +1,432 @@
+package fbs_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// slow is a second reader of FORMAT.md section 6: it looks at every command by
+// itself, remembers nothing of others but what the text says, and is no use for
+// anything but this test. It gives the first command that is wrong, -1 for none.
+func slow(v *fbs.View) int {
+	calls, called := map[int]bool{}, map[int]bool{}
+	for s, sequence := range v.Sequences {
+		pointed := map[uint16]bool{}
+		for i := sequence.First; i < sequence.First+sequence.Count; i++ {
+			c := v.Commands[i]
+			last := i == sequence.First+sequence.Count-1
+			if last != (c.Opcode == gen.OpcodeEnd) || !slowCommand(v, c, pointed) {
+				return int(i)
+			}
+			switch c.Opcode {
+			case gen.OpcodePoint:
+				pointed[c.Window] = true
+			case gen.OpcodeCall:
+				calls[s], called[int(c.Index)] = true, true
+				clear(pointed)
+			}
+		}
+	}
+	for s := range v.Sequences {
+		if calls[s] && called[s] {
+			return len(v.Commands)
+		}
+	}
+	return -1
+}
+
+// used is what is left of a command after the fields that its row of the table
+// names are taken out.
+func used(c fbs.Command, fields string) fbs.Command {
+	for _, f := range strings.Fields(fields) {
+		switch f {
+		case "width":
+			c.Width = 0
+		case "mode":
+			c.Mode = 0
+		case "option":
+			c.Option = 0
+		case "window":
+			c.Window = 0
+		case "index":
+			c.Index = 0
+		case "offset":
+			c.Offset = 0
+		case "amount":
+			c.Amount = 0
+		case "value":
+			c.Value = 0
+		case "mask":
+			c.Mask = 0
+		}
+	}
+	c.Opcode = 0
+	return c
+}
+
+func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
+	row := map[gen.Opcode]string{
+		gen.OpcodeWrite: "width window offset value", gen.OpcodeChange: "width window offset value mask",
+		gen.OpcodeAddress: "width window index offset value", gen.OpcodeCopyIn: "width mode window index offset amount value",
+		gen.OpcodeFill: "width mode window offset amount value", gen.OpcodeCopyOut: "width mode window index offset amount value",
+		gen.OpcodeCheck: "width mode option window index offset amount value mask", gen.OpcodeCompare: "width option window index offset amount value",
+		gen.OpcodePoint: "window value mask", gen.OpcodeFence: "", gen.OpcodeDelay: "amount", gen.OpcodeCall: "index", gen.OpcodeEnd: "",
+	}
+	fields, known := row[c.Opcode]
+	if !known || used(c, fields) != (fbs.Command{}) {
+		return false
+	}
+	switch c.Opcode {
+	case gen.OpcodeFence, gen.OpcodeEnd:
+		return true
+	case gen.OpcodeDelay:
+		return c.Amount >= 1 && c.Amount <= 10_000_000
+	case gen.OpcodeCall:
+		return int(c.Index) < len(v.Sequences)
+	}
+	if int(c.Window) >= len(v.Windows) {
+		return false
+	}
+	w := v.Windows[c.Window]
+	if c.Opcode == gen.OpcodePoint {
+		t, ok := fbs.UnpackTarget(c.Mask)
+		return w.Kind == gen.WindowKindTlb && c.Value%w.Size == 0 && ok && t.Pack() == c.Mask
+	}
+	return slowAccess(v, c, w, pointed) && slowIndex(v, c) && slowValue(c)
+}
+
+func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]bool) bool {
+	if !slices.Contains([]uint8{1, 2, 4, 8}, c.Width) || w.Kind == gen.WindowKindTlb && !pointed[c.Window] {
+		return false
+	}
+	if w.Kind == gen.WindowKindConfig && (c.Width == 8 || !slices.Contains(configOpcodes, c.Opcode)) {
+		return false
+	}
+	width, size, bulk, moves := uint64(c.Width), uint64(c.Width), false, false
+	switch c.Opcode {
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut:
+		moves = true
+		switch gen.Access(c.Mode) {
+		case gen.AccessExact:
+			size = uint64(c.Amount)
+		case gen.AccessFixed:
+		case gen.AccessBulk:
+			size, bulk = uint64(c.Amount), true
+			if c.Opcode == gen.OpcodeFill {
+				return false
+			}
+		default:
+			return false
+		}
+	case gen.OpcodeCompare:
+		size, moves = uint64(c.Amount), true
+	}
+	if moves && c.Amount == 0 || uint64(c.Offset)+size > w.Size {
+		return false
+	}
+	if !bulk && (uint64(c.Offset)%width != 0 || w.Offset%width != 0 || moves && uint64(c.Amount)%width != 0) {
+		return false
+	}
+	board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
+	if board == nil || w.Kind != gen.WindowKindBar {
+		return true
+	}
+	for _, rule := range board.Rules {
+		first := w.Offset + uint64(c.Offset)
+		if rule.Bar == w.Bar && first >= rule.First && first <= rule.Last {
+			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 && (!bulk || rule.Memory)
+		}
+	}
+	return false
+}
+
+func slowIndex(v *fbs.View, c fbs.Command) bool {
+	switch c.Opcode {
+	case gen.OpcodeAddress:
+		return int(c.Index) < len(v.Windows) && (v.Windows[c.Index].Kind == gen.WindowKindBar || v.Windows[c.Index].Kind == gen.WindowKindHost) &&
+			c.Width >= 4 && c.Value <= v.Windows[c.Index].Size
+	case gen.OpcodeCheck:
+		return (c.Index == 0 || c.Amount != 0) && (c.Mode == 1 || c.Mode == 2)
+	case gen.OpcodeCopyIn, gen.OpcodeCompare:
+		if c.Index == 0 {
+			for _, s := range v.Segments {
+				first := s.Offset - v.Segments[0].Offset
+				if c.Value >= first && c.Value+uint64(c.Amount) <= first+s.Size && c.Value < 1<<50 {
+					return true
+				}
+			}
+			return false
+		}
+		return slowTensor(v, c, gen.RoleInput)
+	case gen.OpcodeCopyOut:
+		return slowTensor(v, c, gen.RoleOutput)
+	}
+	return true
+}
+
+func slowTensor(v *fbs.View, c fbs.Command, role gen.Role) bool {
+	if c.Index == 0 || int(c.Index) > len(v.Tensors) {
+		return false
+	}
+	t := v.Tensors[c.Index-1]
+	return t.Role == role && c.Value <= t.Size && uint64(c.Amount) <= t.Size-c.Value
+}
+
+func slowValue(c fbs.Command) bool {
+	wide := func(n uint64) bool { return c.Width < 8 && n>>(8*c.Width) != 0 }
+	switch c.Opcode {
+	case gen.OpcodeWrite, gen.OpcodeFill, gen.OpcodeAddress:
+		return !wide(c.Value)
+	case gen.OpcodeChange:
+		return !wide(c.Mask) && c.Mask != 0 && c.Value&^c.Mask == 0
+	case gen.OpcodeCheck:
+		return !wide(c.Mask) && c.Value&^c.Mask == 0 && (c.Option == 1 || c.Option == 2)
+	case gen.OpcodeCompare:
+		return c.Option == 1 || c.Option == 2
+	}
+	return true
+}
+
+// configOpcodes reach configuration space.
+var configOpcodes = []gen.Opcode{gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeCheck}
+
+// crowd is an image of few heads and many commands, so that most of them meet a
+// head that is known.
+func crowd(r *rand.Rand) *lmb.Image {
+	image := sample()
+	image.Windows = append(image.Windows,
+		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Offset: 0x1fc00000, Size: 0x400000}},
+		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Slot: fbs.NoSlot, Offset: 3, Size: 1001}})
+	// Tiny images are all first looks; long ones cross blocks.
+	rounds := 1 + r.IntN(60)
+	body := image.Sequences[0].Commands[:14]
+	var commands []lmb.Command
+	commands = append(commands, body[5]) // the Point
+	for range rounds {
+		commands = append(commands, body[r.IntN(len(body))])
+	}
+	commands = append(commands, body[9], body[11])
+	image.Sequences[0].Commands = append(commands, image.Sequences[0].Commands[14:]...)
+	return image
+}
+
+var oddNumbers = []uint64{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 255, 256, 0xffff, 0x10000, 0xfff8, 0xfffc, 0xffffffff, 1 << 32, 1 << 47, 1 << 48, 1 << 63, ^uint64(0)}
+
+// change makes one field of a command another number, or the command another.
+func change(r *rand.Rand, list []fbs.Command, i int) {
+	c, n := &list[i], oddNumbers[r.IntN(len(oddNumbers))]
+	if r.IntN(3) == 0 {
+		n = r.Uint64() >> r.IntN(64)
+	}
+	switch r.IntN(12) {
+	case 0:
+		c.Opcode = gen.Opcode(n % 16)
+	case 1:
+		c.Width = uint8(n % 10)
+	case 2:
+		c.Mode = uint8(n % 5)
+	case 3:
+		c.Option = uint8(n % 4)
+	case 4:
+		c.Window = uint16(n % 8)
+	case 5:
+		c.Index = uint16(n % 6)
+	case 6:
+		c.Offset = uint32(n)
+	case 7:
+		c.Amount = uint32(n)
+	case 8:
+		c.Value = n
+	case 9:
+		c.Mask = n
+	case 10:
+		*c = list[r.IntN(len(list))]
+	case 11:
+		c.Offset ^= 1 << r.IntN(20)
+	}
+}
+
+// TestFastAndSlowVerifierAgree changes one to three commands of random images
+// behind the encoder's back: both readers refuse the same command, or none.
+func TestFastAndSlowVerifierAgree(t *testing.T) {
+	rounds := 40_000
+	if testing.Short() {
+		rounds = 4_000
+	}
+	r := rand.New(rand.NewPCG(7, 11))
+	accepted := 0
+	for round := range rounds {
+		if round%20 != 0 {
+			continue
+		}
+		file, err := lmb.Encode(crowd(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			changed := slices.Clone(file)
+			view, err := fbs.Verify(changed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 1 + r.IntN(3) {
+				change(r, view.Commands, r.IntN(len(view.Commands)))
+			}
+			want := slow(view)
+			lmb.Stamp(changed, binary.LittleEndian.Uint64(changed[32:]))
+			_, err = fbs.Verify(changed)
+			got := ""
+			if err != nil {
+				got = err.(*fbs.Error).Place
+			}
+			switch {
+			case want == -1 && got == "":
+				accepted++
+			case want == len(view.Commands) && strings.HasPrefix(got, "sequence"):
+			case want == -1, got != fmt.Sprint("command ", want):
+				t.Fatalf("round %d: fast says %v, slow says command %d", round, err, want)
+			}
+		}
+	}
+	t.Logf("evidence: %d changed images, %d of them still right: the same verdict of both verifiers", rounds, accepted)
+	if accepted < rounds/50 {
+		t.Errorf("only %d of %d changed images are right: the test says little", accepted, rounds)
+	}
+}
+
+// many is an image with as many segments: payload cut anew, commands that copy
+// from them in an order that no cache helps.
+func many(t testing.TB, segments, commands int) []byte {
+	t.Helper()
+	image := sample()
+	image.Tensors, image.Sequences = nil, []lmb.Sequence{{Name: "main"}}
+	one := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: exact}, Data: make([]byte, segments*fbs.SegmentAlign)}
+	image.Sequences[0].Commands = make([]lmb.Command, commands)
+	for i := range image.Sequences[0].Commands {
+		image.Sequences[0].Commands[i] = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}}
+	}
+	image.Sequences[0].Commands[0] = one
+	image.Windows[0].Size = 1 << 28
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cut(t, file, segments)
+}
+
+// cut makes the one segment of a file many, by hand: the vector of segments
+// goes behind the rest of the envelope.
+func cut(t testing.TB, file []byte, segments int) []byte {
+	t.Helper()
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, first := slices.Clone(view.Commands), view.Segments[0].Offset
+	envelope := slices.Clone(file[:binary.LittleEndian.Uint64(file[32:])])
+	for len(envelope)%8 != 4 {
+		envelope = append(envelope, 0)
+	}
+	at := len(envelope)
+	start := (uint64(at+4+24*segments) + 4095) / 4096 * 4096
+	envelope = binary.LittleEndian.AppendUint32(envelope, uint32(segments))
+	payload := file[first:]
+	for i := range segments {
+		part := payload[i*4096:][:4096]
+		if i < segments-1 {
+			part = part[:4000] // and a gap
+		}
+		envelope = binary.LittleEndian.AppendUint64(envelope, start+uint64(i)*4096)
+		envelope = binary.LittleEndian.AppendUint64(envelope, uint64(len(part)))
+		envelope = binary.LittleEndian.AppendUint32(envelope, fbs.Checksum(part))
+		envelope = binary.LittleEndian.AppendUint32(envelope, 0)
+	}
+	root := gen.GetRootAsImage(envelope, 0)
+	table := root.Table()
+	field := int(table.Pos) + int(table.Offset(4+2*5)) // segments
+	binary.LittleEndian.PutUint32(envelope[field:], uint32(at-field))
+	reservation := root.Reservation(nil)
+	reservation.MutateSegments(uint32(segments))
+	reservation.MutatePayloadBytes(uint64(segments-1)*4000 + 4096)
+	var c gen.Command
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range len(commands) - 1 {
+		root.Commands(&c, i)
+		c.MutateOpcode(gen.OpcodeCopyIn)
+		c.MutateWidth(4)
+		c.MutateMode(exact)
+		c.MutateAmount(64)
+		c.MutateOffset(uint32(i%1024) * 64)
+		c.MutateValue(uint64(r.IntN(segments))*4096 + uint64(r.IntN(60))*64)
+	}
+	whole := append(envelope, make([]byte, int(start)-len(envelope))...)
+	whole = append(whole, payload...)
+	lmb.Stamp(whole, uint64(len(envelope)))
+	return whole
+}
+
+func TestPayloadLiesInOneSegment(t *testing.T) {
+	file := many(t, 100, 400)
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slow(view) != -1 {
+		t.Fatal("the slow verifier refuses it")
+	}
+	for _, test := range []struct {
+		value uint64
+		ok    bool
+	}{{0, true}, {3936, true}, {3940, false}, {4000, false}, {4064, false}, {4096, true}, {99*4096 + 4032, true}, {99*4096 + 4036, false}, {100 * 4096, false}, {^uint64(0) - 63, false}, {1<<48 + 4096, false}} {
+		view.Commands[7].Value = test.value
+		lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
+		if _, err := fbs.Verify(file); (err == nil) != test.ok || test.ok != (slow(view) == -1) {
+			t.Errorf("payload offset %#x: %v", test.value, err)
+		}
+	}
+}
+
+// crowded is an image of many sequences that begin anew each.
+func crowded(t testing.TB, sequences, commands int) []byte {
+	image := sample()
+	image.Tensors, image.Sequences = nil, nil
+	for i := range sequences {
+		s := lmb.Sequence{Name: fmt.Sprint("s", i)}
+		for j := range commands {
+			s.Commands = append(s.Commands, command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: uint32(j%100) * 4, Value: uint64(j)}))
+		}
+		image.Sequences = append(image.Sequences, s)
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func benchmarkVerify(b *testing.B, file []byte) {
+	view, err := fbs.Verify(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	for b.Loop() {
+		if _, err := fbs.Verify(file); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(view.Commands)), "ns/command")
+}
+
+func BenchmarkVerifySequences(b *testing.B) { benchmarkVerify(b, crowded(b, 4096, 244)) }
+
+func BenchmarkVerifySegments(b *testing.B) { benchmarkVerify(b, many(b, 4096, 1_000_000)) }
