@@ -61,6 +61,9 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 	if d.gone {
 		return fbs.WidthMask(at.width), hal.OK
 	}
+	if value, ok := d.windowWords(at); ok {
+		return value, hal.OK
+	}
 	place, c := d.locate(at)
 	if c != hal.OK {
 		return 0, c
@@ -72,6 +75,20 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 	value = d.stick(place, at.width, value)
 	d.record(Access{Load, place, at.width, value})
 	return value, hal.OK
+}
+
+// windowWords is a load of a window's registers where those can be loaded.
+func (d *Device) windowWords(at access) (value uint64, ok bool) {
+	l := d.board.TLB
+	if !d.registersLoad || l == nil || at.bar == ConfigSpace || at.bar == hostMemory || d.check(at) != hal.OK {
+		return 0, false
+	}
+	slot, inside, ok := l.Config(d.unalias(at))
+	if !ok {
+		return 0, false
+	}
+	shift := 8 * (inside % uint64(l.ConfigWidth))
+	return d.windows[slot].words[inside/uint64(l.ConfigWidth)] >> shift & fbs.WidthMask(at.width), true
 }
 
 // locate is where a load goes. Configuration registers cannot be read: the

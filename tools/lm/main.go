@@ -83,7 +83,7 @@ runtime replays through a PCIe BAR, and tells what is in them.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%v; lm %s --help tells more", err, c.Name())
 	})
-	root.AddCommand(asmCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand(), reportCommand(), signCommand())
+	root.AddCommand(asmCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand())
 	return root
 }
 
