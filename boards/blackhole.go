@@ -24,7 +24,7 @@ var Blackhole = Board{
 		{Bar: 0, First: 0x1fd14000, Last: 0x1fd15fff, Widths: 4, Name: "PCIe NIU 1"},
 		// The DMA engine below the iATU is left out: it starts transfers that
 		// no command of an image waits for.
-		{Bar: 2, First: 0x1000, Last: 0x2fff, Widths: 4, Name: "iATU"},
+		{Bar: 2, First: 0x1000, Last: 0x2fff, Widths: 4, IATU: true, Name: "iATU"},
 		{Bar: 4, First: 0, Last: 32<<30 - 1, Widths: 1 | 2 | 4 | 8, Memory: true, Name: "windows"},
 	},
 	TLB: &TLB{

@@ -44,6 +44,7 @@ type Rule struct {
 	First, Last uint64
 	Widths      uint8 // accepted access widths in bytes, ORed: 1|2|4|8; always naturally aligned
 	Memory      bool  // plain memory: bulk copies may widen accesses, stores have no side effects
+	IATU        bool  // translates what the device reaches of host memory: an image may load and not store
 	Name        string
 }
 
@@ -130,6 +131,18 @@ func (b *Board) Rule(bar uint8, offset, size uint64) *Rule {
 	for i := range b.Rules {
 		r := &b.Rules[i]
 		if r.Bar == bar && offset >= r.First && offset <= r.Last && size-1 <= r.Last-offset {
+			return r
+		}
+	}
+	return nil
+}
+
+// Register gives a rule, of something other than memory, for any of size bytes
+// of a BAR, nil if there is none.
+func (b *Board) Register(bar uint8, offset, size uint64) *Rule {
+	for i := range b.Rules {
+		r := &b.Rules[i]
+		if r.Bar == bar && !r.Memory && r.First < offset+size && offset <= r.Last {
 			return r
 		}
 	}

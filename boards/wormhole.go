@@ -20,7 +20,7 @@ var Wormhole = Board{
 		{Bar: 0, First: 0x1ff30000, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
 		// The DMA engine below the iATU is left out: it starts transfers that
 		// no command of an image waits for.
-		{Bar: 2, First: 0x1200, Last: 0x31ff, Widths: 4, Name: "iATU"},
+		{Bar: 2, First: 0x1200, Last: 0x31ff, Widths: 4, IATU: true, Name: "iATU"},
 		{Bar: 4, First: 0x00000000, Last: 0x00ffffff, Widths: 1 | 2 | 4 | 8, Memory: true, Name: "windows"},
 		{Bar: 4, First: 0x01c00000, Last: 0x01c005cf, Widths: 4 | 8, Name: "window configuration"},
 		{Bar: 4, First: 0x01e80000, Last: 0x01efffff, Widths: 4, Name: "ARC CSM"},

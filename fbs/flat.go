@@ -26,21 +26,43 @@ type flat struct {
 	err  *Error
 }
 
-func (f *flat) fail(place, reason string) {
+// place is where something stands, such as "tensor 3 shape". Its text is made
+// only where something is wrong.
+type place struct {
+	what  string
+	index int // -1: there is one only
+	part  string
+}
+
+func only(what string) place { return place{what: what, index: -1} }
+
+func (p place) String() string {
+	if p.index >= 0 {
+		p.what += Text(" %d", uint64(p.index))
+	}
+	return p.what + p.part
+}
+
+func (p place) of(part string) place {
+	p.part = part
+	return p
+}
+
+func (f *flat) fail(at place, reason string) {
 	if f.err == nil {
-		f.err = &Error{place, reason}
+		f.err = &Error{at.String(), reason}
 	}
 }
 
 // inside tells whether size bytes at pos lie between the preamble and the end
 // of the buffer, at a multiple of align.
-func (f *flat) inside(pos, size, align uint64, place string) bool {
+func (f *flat) inside(pos, size, align uint64, at place) bool {
 	switch {
 	case f.err != nil:
 	case pos < preambleEnd || pos > uint64(len(f.data)) || size > uint64(len(f.data))-pos:
-		f.fail(place, Text("offset %x with %d bytes is outside the envelope of %d bytes", pos, size, uint64(len(f.data))))
+		f.fail(at, Text("offset %x with %d bytes is outside the envelope of %d bytes", pos, size, uint64(len(f.data))))
 	case pos%align != 0:
-		f.fail(place, Text("offset %x is not a multiple of %d", pos, align))
+		f.fail(at, Text("offset %x is not a multiple of %d", pos, align))
 	default:
 		return true
 	}
@@ -49,31 +71,31 @@ func (f *flat) inside(pos, size, align uint64, place string) bool {
 
 // table is a FlatBuffers table whose vtable has been checked.
 type table struct {
-	f      *flat
-	place  string
+	f *flat
+	place
 	pos    uint64
 	size   uint64 // bytes of the table itself
 	vtable []byte // field offsets, two bytes each; nil: the table is absent
 }
 
 // table checks the table at pos, of a type with that many fields.
-func (f *flat) table(pos uint64, fields int, place string) table {
-	t := table{f: f, place: place, pos: pos}
-	if !f.inside(pos, 4, 4, place) {
+func (f *flat) table(pos uint64, fields int, at place) table {
+	t := table{f: f, place: at, pos: pos}
+	if !f.inside(pos, 4, 4, at) {
 		return t
 	}
 	vtable := uint64(int64(pos) - int64(flatbuffers.GetSOffsetT(f.data[pos:])))
-	if !f.inside(vtable, 4, 2, place+" vtable") {
+	if !f.inside(vtable, 4, 2, t.of(" vtable")) {
 		return t
 	}
 	size := uint64(flatbuffers.GetVOffsetT(f.data[vtable:]))
 	t.size = uint64(flatbuffers.GetVOffsetT(f.data[vtable+2:]))
 	switch {
 	case size < 4 || size%2 != 0 || t.size < 4:
-		f.fail(place, Text("vtable has impossible sizes %d and %d", size, t.size))
+		f.fail(at, Text("vtable has impossible sizes %d and %d", size, t.size))
 	case (size-4)/2 > uint64(fields):
-		f.fail(place, Text("has %d fields, the schema has %d", (size-4)/2, uint64(fields)))
-	case f.inside(vtable, size, 2, place+" vtable") && f.inside(pos, t.size, 4, place):
+		f.fail(at, Text("has %d fields, the schema has %d", (size-4)/2, uint64(fields)))
+	case f.inside(vtable, size, 2, t.of(" vtable")) && f.inside(pos, t.size, 4, at):
 		t.vtable = f.data[vtable+4 : vtable+size]
 	}
 	return t
@@ -99,20 +121,15 @@ func (t *table) field(id int, size, align uint64) uint64 {
 }
 
 // number gives an unsigned scalar field of 1, 2, 4 or 8 bytes, 0 where it is absent.
-func (t *table) number(id int, size uint64) uint64 {
+func (t *table) number(id int, size uint64) (n uint64) {
 	pos := t.field(id, size, size)
 	if pos == 0 {
 		return 0
 	}
-	switch size {
-	case 1:
-		return uint64(t.f.data[pos])
-	case 2:
-		return uint64(flatbuffers.GetUint16(t.f.data[pos:]))
-	case 4:
-		return uint64(flatbuffers.GetUint32(t.f.data[pos:]))
+	for i := pos + size; i > pos; i-- {
+		n = n<<8 | uint64(t.f.data[i-1])
 	}
-	return flatbuffers.GetUint64(t.f.data[pos:])
+	return n
 }
 
 // reference follows the offset at pos.
@@ -121,67 +138,75 @@ func (f *flat) reference(pos uint64) uint64 {
 }
 
 // child gives the table that a field refers to, absent where the field is.
-func (t *table) child(id, fields int, place string) table {
+func (t *table) child(id, fields int, at place) table {
 	pos := t.field(id, 4, 4)
 	if pos == 0 {
-		return table{f: t.f, place: place}
+		return table{f: t.f, place: at}
 	}
-	return t.f.table(t.f.reference(pos), fields, place)
+	return t.f.table(t.f.reference(pos), fields, at)
 }
 
 // vector gives the position of the first element and the count of a vector
 // field. The elements, of size bytes each, lie inside the buffer.
-func (t *table) vector(id int, size, align uint64, countMax uint64, what string) (first, count uint64) {
+func (t *table) vector(id int, size, align uint64, countMax uint64, at place) (first, count uint64) {
 	pos := t.field(id, 4, 4)
 	if pos == 0 {
 		return 0, 0
 	}
 	pos = t.f.reference(pos)
-	if !t.f.inside(pos, 4, 4, what) {
+	if !t.f.inside(pos, 4, 4, at) {
 		return 0, 0
 	}
 	count = uint64(flatbuffers.GetUint32(t.f.data[pos:]))
 	if count > countMax {
-		t.f.fail(what, Text("count %d is over the limit of %d", count, countMax))
+		t.f.fail(at, Text("count %d is over the limit of %d", count, countMax))
 		return 0, 0
 	}
-	if !t.f.inside(pos+4, count*size, 1, what) || count > 0 && !t.f.inside(pos+4, 1, align, what) {
+	if !t.f.inside(pos+4, count*size, 1, at) || count > 0 && !t.f.inside(pos+4, 1, align, at) {
 		return 0, 0
 	}
 	return pos + 4, count
 }
 
-// text gives a string field, empty where it is absent.
-func (t *table) text(id int, what string) string {
+// text gives a string field of so many bytes, empty where it is absent and may be.
+func (t *table) text(id int, least, most uint64, part string) string {
 	pos := t.field(id, 4, 4)
-	if pos == 0 {
-		return ""
+	if pos != 0 {
+		return t.f.stringAt(t.f.reference(pos), least, most, t.of(part))
 	}
-	return t.f.stringAt(t.f.reference(pos), what)
+	if least > 0 {
+		t.f.fail(t.of(part), "is missing")
+	}
+	return ""
 }
 
-func (f *flat) stringAt(pos uint64, what string) string {
-	if !f.inside(pos, 4, 4, what) {
+// stringAt gives a string as it lies in the buffer, so that a thousand
+// references to one cost no more than one.
+func (f *flat) stringAt(pos, least, most uint64, at place) string {
+	if !f.inside(pos, 4, 4, at) {
 		return ""
 	}
 	size := uint64(flatbuffers.GetUint32(f.data[pos:]))
-	if !f.inside(pos+4, size+1, 1, what) {
+	if size < least || size > most {
+		f.fail(at, Text("has %d bytes and should have %d to %d", size, least, most))
+	}
+	if !f.inside(pos+4, size+1, 1, at) {
 		return ""
 	}
 	bytes := f.data[pos+4 : pos+4+size]
 	if f.data[pos+4+size] != 0 {
-		f.fail(what, "string is not zero-terminated")
+		f.fail(at, "string is not zero-terminated")
 	}
 	if !utf8.Valid(bytes) {
-		f.fail(what, "string is not UTF-8")
+		f.fail(at, "string is not UTF-8")
 	}
-	return string(bytes)
+	return unsafe.String(unsafe.SliceData(bytes), len(bytes))
 }
 
 // structs is a vector of fixed-size structs as a slice over the file itself.
-func structs[T any](t *table, id int, countMax uint64, what string) []T {
+func structs[T any](t *table, id int, countMax uint64, at place) []T {
 	var element T
-	first, count := t.vector(id, uint64(unsafe.Sizeof(element)), uint64(unsafe.Alignof(element)), countMax, what)
+	first, count := t.vector(id, uint64(unsafe.Sizeof(element)), uint64(unsafe.Alignof(element)), countMax, at)
 	if count == 0 {
 		return nil
 	}

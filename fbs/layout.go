@@ -40,7 +40,8 @@ const (
 	SequencesMax = 1 << 12
 	SegmentsMax  = 1 << 12
 	NamesMax     = 1 << 16
-	NameMax      = 255 // bytes of one name
+	NameMax      = 255     // bytes of one name
+	OriginMax    = 1 << 12 // bytes of one text of the origin
 	BytesMax     = 1 << 46
 )
 

@@ -85,18 +85,8 @@ func (v *View) payloadHas(offset, size uint64) bool {
 	return false
 }
 
-// verifyTables checks names, targets, windows, sequences and tensors.
+// verifyTables checks windows, sequences and tensors.
 func (v *View) verifyTables() error {
-	for i, name := range v.Names {
-		if err := verifyName(name, "name", i); err != nil {
-			return err
-		}
-	}
-	for i := range v.Targets {
-		if err := verifyName(v.Targets[i].Board, "target", i); err != nil {
-			return err
-		}
-	}
 	host := uint64(0)
 	for i := range v.Windows {
 		if reason := v.windowReason(&v.Windows[i]); reason != "" {
@@ -113,13 +103,6 @@ func (v *View) verifyTables() error {
 		return err
 	}
 	return v.verifyTensors()
-}
-
-func verifyName(name, what string, index int) error {
-	if len(name) == 0 || len(name) > NameMax {
-		return &Error{what + Text(" %d", uint64(index)), Text("name has %d bytes and should have 1 to 255", uint64(len(name)))}
-	}
-	return nil
 }
 
 // windowReason says what is wrong with a window, empty if nothing is.
@@ -167,9 +150,6 @@ func (v *View) verifySequences() error {
 	next := uint64(0)
 	for i := range v.Sequences {
 		s := &v.Sequences[i]
-		if err := verifyName(s.Name, "sequence", i); err != nil {
-			return err
-		}
 		if v.SequenceByName(s.Name) != i {
 			return &Error{Text("sequence %d", uint64(i)), "the name " + Quote(s.Name) + " is taken"}
 		}
@@ -189,9 +169,6 @@ func (v *View) verifyTensors() error {
 	end := uint64(0)
 	for i := range v.Tensors {
 		t := &v.Tensors[i]
-		if err := verifyName(t.Name, "tensor", i); err != nil {
-			return err
-		}
 		if v.TensorByName(t.Name) != i {
 			return &Error{Text("tensor %d", uint64(i)), "the name " + Quote(t.Name) + " is taken"}
 		}

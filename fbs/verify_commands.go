@@ -172,7 +172,7 @@ func (c *checker) access(m *Command, size uint64, bulk bool) string {
 	case w.Kind == gen.WindowKindTlb && !c.pointed[m.Window]:
 		return Text("window %d is used before it is pointed in this sequence", uint64(m.Window))
 	case w.Kind == gen.WindowKindConfig && !configAllows(m):
-		return "configuration space takes only Write, Poll and Expect of 1, 2 or 4 bytes"
+		return "configuration space is read-only to images: it takes Poll and Expect, of 1, 2 or 4 bytes"
 	case w.Kind == gen.WindowKindHost && m.Opcode == gen.OpcodeFence:
 		return "a flush reads a device, not host memory"
 	}
@@ -180,7 +180,7 @@ func (c *checker) access(m *Command, size uint64, bulk bool) string {
 }
 
 func configAllows(m *Command) bool {
-	return m.Width <= 4 && (m.Opcode == gen.OpcodeWrite || m.Opcode == gen.OpcodePoll || m.Opcode == gen.OpcodeExpect)
+	return m.Width <= 4 && (m.Opcode == gen.OpcodePoll || m.Opcode == gen.OpcodeExpect)
 }
 
 // outside tells whether n has bits that an access of the command's width has not.
@@ -213,8 +213,12 @@ func (c *checker) writeReason(m *Command) string {
 		if int(m.Index) >= len(c.view.Windows) {
 			return Text("window %d does not exist", uint64(m.Index))
 		}
-		if kind := c.view.Windows[m.Index].Kind; kind != gen.WindowKindBar && kind != gen.WindowKindHost {
+		of := &c.view.Windows[m.Index]
+		if of.Kind != gen.WindowKindBar && of.Kind != gen.WindowKindHost {
 			return "only BAR and host windows have a bus address"
+		}
+		if m.Value > of.Size { // what has a limit register is told the end
+			return Text("%x bytes on is beyond window %d of %x bytes", m.Value, uint64(m.Index), of.Size)
 		}
 	default:
 		return Text("source %d is not one of Write", uint64(m.Mode))

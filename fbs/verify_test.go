@@ -65,7 +65,7 @@ func sample() *lmb.Image {
 				command(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
 			}},
 			{Name: "safe", Commands: []lmb.Command{
-				command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 2, Mode: now, Window: 3, Offset: 4, Value: 0, Mask: 4}),
+				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 2, Mode: equal, Option: fail, Window: 3, Offset: 4, Value: 4, Mask: 4}),
 			}},
 		},
 	}
@@ -271,8 +271,8 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"has no target", func(i *lmb.Image) { i.Targets = nil }},
 		{"has no window", func(i *lmb.Image) { i.Windows = nil }},
 		{"has no sequence", func(i *lmb.Image) { i.Sequences = nil }},
-		{"target 0: name has 0 bytes", func(i *lmb.Image) { i.Targets[0].Board = "" }},
-		{"name 0: name has 256 bytes", func(i *lmb.Image) { i.Windows[0].Name = strings.Repeat("x", 256) }},
+		{"target 0 board: has 0 bytes and should have 1 to 255", func(i *lmb.Image) { i.Targets[0].Board = "" }},
+		{"name 0: has 256 bytes and should have 1 to 255", func(i *lmb.Image) { i.Windows[0].Name = strings.Repeat("x", 256) }},
 		{"window 0: unknown kind 9", func(i *lmb.Image) { i.Windows[0].Kind = 9 }},
 		{"window 0: target 3 does not exist", func(i *lmb.Image) { i.Windows[0].Device = 3 }},
 		{"window 0: unknown flags 0x4", func(i *lmb.Image) { i.Windows[0].Flags = 4 }},
@@ -295,6 +295,9 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 			i.Tensors = append(i.Tensors, lmb.Tensor{Name: "e", Role: gen.RoleOutput, DType: 1, Shape: []uint32{1}})
 		}},
 
+		{"command 2: 0x1389 bytes on is beyond window 2 of 0x1388 bytes", set(2, func(c *fbs.Command) { c.Value = 5001 })},
+		{"configuration space is read-only to images", set(1, func(c *fbs.Command) { c.Window, c.Offset = 3, 4 })},
+		{"origin source: has 4097 bytes", func(i *lmb.Image) { i.Origin.Source = strings.Repeat("x", fbs.OriginMax+1) }},
 		{"command 1: unknown opcode 77", set(1, func(c *fbs.Command) { c.Opcode = 77 })},
 		{"command 1: unknown opcode 0", set(1, func(c *fbs.Command) { c.Opcode = 0 })},
 		{"command 1: End must be the last", set(1, func(c *fbs.Command) { c.Opcode = gen.OpcodeEnd })},
@@ -354,7 +357,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"delay of 0 us", set(13, func(c *fbs.Command) { c.Amount = 0 })},
 		{"command 14: sequence 5 does not exist", set(14, func(c *fbs.Command) { c.Index = 5 })},
 		{"calls do not nest", set(14, func(c *fbs.Command) { c.Index = 0 })},
-		{"configuration space takes only", func(i *lmb.Image) { c := &i.Sequences[1].Commands[0]; c.Width, c.Offset = 8, 8 }},
+		{"configuration space is read-only to images", func(i *lmb.Image) { c := &i.Sequences[1].Commands[0]; c.Width, c.Offset = 8, 8 }},
 	} {
 		image := sample()
 		test.wound(image)
@@ -473,6 +476,10 @@ func FuzzVerify(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(file)
+	for _, s := range sharedImages {
+		s.nameBytes, s.originBytes = min(s.nameBytes, 300), min(s.originBytes, 5000)
+		f.Add(sharedImage(s))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = append(make([]byte, 0, len(data)+8), data...)
 		if len(data) >= 72 {

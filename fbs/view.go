@@ -8,15 +8,13 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// castagnoli is built by the first call of Verify and not at start-up.
-var castagnoli *crc32.Table
-
 // Checksum is the CRC-32C of data.
-func Checksum(data []byte) uint32 {
-	if castagnoli == nil {
-		castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	}
-	return crc32.Checksum(data, castagnoli)
+func Checksum(data []byte) uint32 { return checksum(0, data) }
+
+// checksum goes on from the checksum of what comes before data. The table is
+// built once, by the first call and not at start-up.
+func checksum(before uint32, data []byte) uint32 {
+	return crc32.Update(before, crc32.MakeTable(crc32.Castagnoli), data)
 }
 
 // View is a verified image. Commands, Windows and Segments are the file's own
@@ -162,9 +160,8 @@ func verifyPreamble(data []byte) ([]byte, error) {
 // EnvelopeChecksum is the CRC-32C of an envelope with the checksum's own four
 // bytes taken as zero.
 func EnvelopeChecksum(envelope []byte) uint32 {
-	c := Checksum(envelope[:preambleChecksum])
-	c = crc32.Update(c, castagnoli, make([]byte, 4))
-	return crc32.Update(c, castagnoli, envelope[preambleChecksum+4:])
+	c := checksum(Checksum(envelope[:preambleChecksum]), make([]byte, 4))
+	return checksum(c, envelope[preambleChecksum+4:])
 }
 
 // Fields of the tables of image.fbs, in the order of their declaration.
@@ -183,49 +180,48 @@ const (
 
 // image reads the root table and everything below it.
 func (f *flat) image() *View {
-	root := f.table(uint64(flatbuffers.GetUOffsetT(f.data)), imageFields, "image")
+	root := f.table(uint64(flatbuffers.GetUOffsetT(f.data)), imageFields, only("image"))
 	v := &View{
-		Windows:  structs[Window](&root, imageWindows, WindowsMax, "windows"),
-		Segments: structs[Segment](&root, imageSegments, SegmentsMax, "segments"),
-		Commands: structs[Command](&root, imageCommands, CommandsMax, "commands"),
+		Windows:  structs[Window](&root, imageWindows, WindowsMax, only("windows")),
+		Segments: structs[Segment](&root, imageSegments, SegmentsMax, only("segments")),
+		Commands: structs[Command](&root, imageCommands, CommandsMax, only("commands")),
 	}
 	if root.field(imageReservation, reservationSize, 8) == 0 {
-		f.fail("image", "has no reservation")
+		f.fail(root.place, "has no reservation")
 	}
 	v.Reservation = structure[Reservation](&root, imageReservation)
 	v.Origin = f.origin(&root)
 	v.Targets = tables(&root, imageTargets, TargetsMax, "target", 4, (*flat).target)
 	v.Sequences = tables(&root, imageSequences, SequencesMax, "sequence", 3, (*flat).sequence)
 	v.Tensors = tables(&root, imageTensors, TensorsMax, "tensor", 8, (*flat).tensor)
-	first, count := root.vector(imageNames, 4, 4, NamesMax, "names")
+	first, count := root.vector(imageNames, 4, 4, NamesMax, only("names"))
 	v.Names = make([]string, count)
 	for i := range v.Names {
-		v.Names[i] = f.stringAt(f.reference(first+4*uint64(i)), Text("name %d", uint64(i)))
+		v.Names[i] = f.stringAt(f.reference(first+4*uint64(i)), 1, NameMax, place{what: "name", index: i})
 	}
 	return v
 }
 
 // tables reads a vector of tables.
 func tables[T any](root *table, id int, countMax uint64, what string, fields int, read func(*flat, table) T) []T {
-	first, count := root.vector(id, 4, 4, countMax, what+"s")
+	first, count := root.vector(id, 4, 4, countMax, only(what+"s"))
 	list := make([]T, count)
 	for i := range list {
-		place := what + Text(" %d", uint64(i))
-		list[i] = read(root.f, root.f.table(root.f.reference(first+4*uint64(i)), fields, place))
+		list[i] = read(root.f, root.f.table(root.f.reference(first+4*uint64(i)), fields, place{what: what, index: i}))
 	}
 	return list
 }
 
 func (f *flat) origin(root *table) Origin {
-	t := root.child(imageOrigin, 4, "origin")
+	t := root.child(imageOrigin, 4, only("origin"))
 	if t.vtable == nil {
-		f.fail("image", "has no origin")
+		f.fail(root.place, "has no origin")
 	}
 	return Origin{
-		Tool:   t.text(0, "origin tool"),
-		Source: t.text(1, "origin source"),
+		Tool:   t.text(0, 0, OriginMax, " tool"),
+		Source: t.text(1, 0, OriginMax, " source"),
 		Time:   t.number(2, 8),
-		Git:    t.text(3, "origin git"),
+		Git:    t.text(3, 0, OriginMax, " git"),
 	}
 }
 
@@ -238,20 +234,17 @@ type Identity struct {
 
 func (f *flat) target(t table) Identity {
 	target := Identity{
-		Board:  t.text(0, t.place+" board"),
+		Board:  t.text(0, 1, NameMax, " board"),
 		Vendor: uint16(t.number(1, 2)),
 		Device: uint16(t.number(2, 2)),
 	}
-	first, count := t.vector(3, 8, 8, uint64(len(target.Bars)), t.place+" bars")
-	for i := range count {
-		target.Bars[i] = flatbuffers.GetUint64(f.data[first+8*i:])
-	}
+	copy(target.Bars[:], structs[uint64](&t, 3, uint64(len(target.Bars)), t.of(" bars")))
 	return target
 }
 
 func (f *flat) sequence(t table) Sequence {
 	return Sequence{
-		Name:  t.text(0, t.place+" name"),
+		Name:  t.text(0, 1, NameMax, " name"),
 		First: uint32(t.number(1, 4)),
 		Count: uint32(t.number(2, 4)),
 	}
@@ -259,9 +252,10 @@ func (f *flat) sequence(t table) Sequence {
 
 func (f *flat) tensor(t table) Tensor {
 	tensor := Tensor{
-		Name:           t.text(0, t.place+" name"),
+		Name:           t.text(0, 1, NameMax, " name"),
 		Role:           gen.Role(t.number(1, 1)),
 		DType:          gen.DType(t.number(2, 1)),
+		Shape:          structs[uint32](&t, 3, DimsMax, t.of(" shape")),
 		Size:           t.number(4, 8),
 		ArenaOffset:    t.number(5, 8),
 		RecordedOffset: t.number(7, 8),
@@ -271,10 +265,5 @@ func (f *flat) tensor(t table) Tensor {
 		f.fail(t.place, Text("recorded is %d and should be 0 or 1", recorded))
 	}
 	tensor.Recorded = recorded == 1
-	first, count := t.vector(3, 4, 4, DimsMax, t.place+" shape")
-	tensor.Shape = make([]uint32, count)
-	for i := range tensor.Shape {
-		tensor.Shape[i] = flatbuffers.GetUint32(f.data[first+4*uint64(i):])
-	}
 	return tensor
 }

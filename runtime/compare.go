@@ -6,8 +6,6 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-
-	flatbuffers "github.com/google/flatbuffers/go"
 )
 
 // compare streams a device range past its golden payload, a chunk at a time.
@@ -67,16 +65,11 @@ func (r *Replay) differs(c *fbs.Command, dtype gen.DType, got, want []byte) int 
 }
 
 // bits is the little-endian number in the first size bytes.
-func bits(data []byte, size int) uint64 {
-	switch size {
-	case 1:
-		return uint64(data[0])
-	case 2:
-		return uint64(flatbuffers.GetUint16(data))
-	case 4:
-		return uint64(flatbuffers.GetUint32(data))
+func bits(data []byte, size int) (n uint64) {
+	for i := size - 1; i >= 0; i-- {
+		n = n<<8 | uint64(data[i])
 	}
-	return flatbuffers.GetUint64(data)
+	return n
 }
 
 // number is the value of an element. 64-bit integers are rounded to 53 bits.

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"strconv"
+
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -235,15 +237,8 @@ func (r *Replay) Close() error {
 
 func command(index int) string { return fbs.Text("command %d: ", uint64(index)) }
 
+// pciID is PCI ids as lspci writes them: "1e52:401e".
 func pciID(vendor, device uint16) string {
-	const digits = "0123456789abcdef"
-	id := make([]byte, 0, 9)
-	for shift := 12; shift >= 0; shift -= 4 {
-		id = append(id, digits[vendor>>shift&15])
-	}
-	id = append(id, ':')
-	for shift := 12; shift >= 0; shift -= 4 {
-		id = append(id, digits[device>>shift&15])
-	}
-	return string(id)
+	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
+	return digits[1:5] + ":" + digits[5:]
 }

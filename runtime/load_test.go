@@ -154,11 +154,12 @@ type master struct {
 	name  string
 	fail  error
 	state hal.Code
+	bus   uint64 // of what it reaches, 0: 0x1000
 }
 
 func (m master) Reach(a *hal.Aperture, of hal.Device) error {
 	*m.told = append(*m.told, m.name+" reaches "+of.(master).name)
-	a.Bus = 0x1000
+	a.Bus = max(m.bus, 0x1000)
 	return m.fail
 }
 
@@ -198,9 +199,9 @@ func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
 }
 
 func TestAddressThatReachGivesIsChecked(t *testing.T) {
-	for _, write := range []string{"write.4 r+0x80 bus(r)+0xfffff000", "write.8 r+0x80 bus(r)+0xfffffffffffff000"} {
+	for write, bus := range map[string]uint64{"write.4 r+0x80 bus(r)+0x1000": 1<<32 - 0x1000, "write.8 r+0x80 bus(r)+0x1000": 1<<64 - 0x1000} {
 		var told []string
-		edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", fail: nil}
+		edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", bus: bus}
 		_, err := runtime.Load(view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\nmain:\n  "+write+"\n"), runtime.AnySlot, edu)
 		if hal.CodeOf(err) != hal.WrongDevice || len(told) != 1 {
 			t.Errorf("%s: %v after %v", write, err, told)

@@ -10,13 +10,17 @@ import (
 // CheckRules holds every access of an image to one of its targets against what
 // that target's board accepts. The error is a *hal.Fault.
 func CheckRules(view *fbs.View, target int, board *boards.Board) error {
+	for i := range view.Windows {
+		if w := &view.Windows[i]; w.Kind == gen.WindowKindBar && w.Device == uint8(target) && w.Flags&fbs.FlagWriteCombining != 0 {
+			if r := board.Register(w.Bar, w.Offset, w.Size); r != nil {
+				return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("window %d is write-combining, which is for memory, and holds registers of ", uint64(i)) + board.Name + " (" + r.Name + ")"}
+			}
+		}
+	}
 	for i := range view.Commands {
 		c := &view.Commands[i]
-		if !touchesWindow(c) || view.Windows[c.Window].Device != uint8(target) {
-			continue
-		}
-		w := &view.Windows[c.Window]
-		if w.Kind != gen.WindowKindBar {
+		w := &view.Windows[c.Window] // 0 in commands that have none
+		if !touchesWindow(c) || w.Device != uint8(target) || w.Kind != gen.WindowKindBar {
 			continue
 		}
 		if reason := ruleReason(board, w, c); reason != "" {
@@ -61,6 +65,8 @@ func ruleReason(board *boards.Board, w *fbs.Window, c *fbs.Command) string {
 		reason = fbs.Text("the narrow accesses that %d bytes need are", size)
 	case bulk && !rule.Memory:
 		reason = "bulk access, which is for memory, is"
+	case rule.IATU && (c.Opcode == gen.OpcodeWrite || c.Opcode == gen.OpcodeCopyIn):
+		reason = "a store, which opens host memory to the device (declare a host window), is"
 	}
 	if reason != "" {
 		return reason + " not accepted by " + board.Name + fbs.Text(" BAR %d at %x (", uint64(w.Bar), offset) + rule.Name + ")"
