@@ -66,26 +66,25 @@ type binding struct{ name, path string }
 func parse(args []string) (options, error) {
 	o := options{sequence: "main", loop: 1, window: runtime.AnySlot}
 	for len(args) > 0 {
-		flag, rest := args[0], args[1:]
+		flag := args[0]
+		args = args[1:]
 		if !strings.HasPrefix(flag, "-") || flag == "-" {
 			if o.image != "" {
 				return o, bad("one image at a time: " + o.image + " or " + flag)
 			}
-			o.image, args = flag, rest
+			o.image = flag
 			continue
 		}
 		name, value, inline := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(flag, "-"), "-"), "=")
-		if o.toggle(name) && !inline {
-			args = rest
+		if !inline && o.toggle(name) {
 			continue
 		}
-		if !inline && len(rest) > 0 {
-			value, rest = rest[0], rest[1:]
+		if !inline && len(args) > 0 {
+			value, args = args[0], args[1:]
 		}
 		if err := o.set(name, value); err != nil {
 			return o, err
 		}
-		args = rest
 	}
 	if o.image == "" && !o.help {
 		return o, bad("no image given; lmrun -help tells more")
@@ -121,11 +120,8 @@ func (o *options) set(name, value string) error {
 		if !ok || tensor == "" || path == "" {
 			return bad("-" + name + " takes NAME=FILE, not " + value)
 		}
-		if name == "input" {
-			o.inputs = append(o.inputs, binding{tensor, path})
-		} else {
-			o.outputs = append(o.outputs, binding{tensor, path})
-		}
+		list := map[string]*[]binding{"input": &o.inputs, "output": &o.outputs}[name]
+		*list = append(*list, binding{tensor, path})
 	case "loop":
 		n, err := strconv.ParseUint(value, 10, 64)
 		if (err != nil || n == 0) && value != "forever" {
