@@ -18,6 +18,7 @@ type Replay struct {
 	arena     []byte          // all tensors
 	supplied  []bool          // tensors whose arena holds the caller's data
 	safe      int             // sequence that brings the device to rest, or -1
+	notice    string          // what Load could not see to, empty if nothing
 	disabled  bool            // after a failure, until loaded anew
 	limit     int64           // nanoseconds that a run may take, 0: what its waits add up to
 	end       int64           // time at which this run is late, 0: never
