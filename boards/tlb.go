@@ -8,6 +8,15 @@ import (
 // ConfigWidth bytes hold it.
 type Words [3]uint64
 
+// Pack gives a configuration of words of width bytes as 16 bytes, the first
+// eight and the next.
+func (w *Words) Pack(width uint8) (low, high uint64) {
+	if width == 8 {
+		return w[0], w[1]
+	}
+	return w[0] | w[1]<<32, w[2]
+}
+
 // Encode gives the configuration that points a window of group g at address in
 // the target. ok is false where the device cannot express it.
 func (l *TLB) Encode(g *Group, t Target, address uint64) (w Words, ok bool) {

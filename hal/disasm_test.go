@@ -1,38 +1,51 @@
 package hal
 
 import (
+	"bytes"
 	"cmp"
 	_ "embed"
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
 
 // The tests here disassemble the assembly of both architectures, on whichever
-// they run, and carry out the instructions one by one on three pieces of
-// memory: the device, the memory side and the stack. An instruction that the
-// machine below does not know fails the test, and so do calls, write-back
-// addressing and anything else that has no business on a device.
+// they run, and carry out the instructions one by one on four pieces of memory:
+// the device, the memory side, the stack, and a Walk with its tables and
+// commands. An instruction that the machine below does not know fails the test,
+// and so do calls, write-back addressing and anything else that has no business
+// on a device.
 
-//go:embed access_amd64.s
+//go:embed walk_amd64.s
 var sourceAMD64 string
 
-//go:embed access_arm64.s
+//go:embed walk_arm64.s
 var sourceARM64 string
 
 const (
 	deviceBase = 0x1000000
 	memoryBase = 0x2000000
 	stackBase  = 0x3000000
+	walkBase   = 0x4000000
+
+	// In the fourth piece: the Walk, two windows, two memories, commands.
+	windowsAt  = 64
+	memoriesAt = 128
+	listAt     = 192
+	listMax    = 64 // commands
 )
 
 // touch is one access to the device.
@@ -46,7 +59,6 @@ type instruction struct {
 	pc       uint64
 	op       string
 	operands [3]operand
-	jump     string // function that a jump out of this one goes to
 }
 
 // Where execution goes after an instruction, unless to an address.
@@ -61,7 +73,8 @@ type operand struct {
 	memory    bool
 	value     uint64 // immediate, or displacement of memory
 	register  string
-	second    string // of a pair
+	second    string // of a pair, or the index of an address
+	scale     uint64 // of the index
 	low8      bool   // AL for AX
 }
 
@@ -70,14 +83,16 @@ type machine struct {
 	functions map[string][]instruction
 	execute   func(m *machine, i *instruction) (next uint64)
 
-	device, memory, stack []byte
+	device, memory, stack, walk []byte
 
-	registers map[string]uint64
-	vectors   map[string][]byte
-	zero      bool
-	below     bool
-	avx       uint64
-	touches   []touch
+	registers   map[string]uint64
+	vectors     map[string][]byte
+	zero, below bool
+	less        bool // signed
+	avx         uint64
+	touches     []touch
+	whose       []int // command that Next named at each touch
+	fences      int
 }
 
 // machines gives a machine for each architecture, and each way to run it.
@@ -94,7 +109,7 @@ func machines(t *testing.T, test func(t *testing.T, m *machine)) {
 		t.Run(arch.name+"/avx="+strconv.FormatUint(arch.avx, 10), func(t *testing.T) {
 			test(t, &machine{
 				t: t, functions: disassemble(t, arch.name, arch.source), execute: arch.execute, avx: arch.avx,
-				device: make([]byte, 1024), memory: make([]byte, 1024), stack: make([]byte, 64),
+				device: make([]byte, 1024), memory: make([]byte, 1024), stack: make([]byte, 64), walk: make([]byte, listAt+32*listMax),
 				registers: map[string]uint64{}, vectors: map[string][]byte{},
 			})
 		})
@@ -108,7 +123,7 @@ func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 		t.Skip("the go command is not here, and it is what assembles and disassembles")
 	}
 	folder := t.TempDir()
-	file, object := filepath.Join(folder, "access.s"), filepath.Join(folder, "access.o")
+	file, object := filepath.Join(folder, "walk.s"), filepath.Join(folder, "walk.o")
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +143,8 @@ func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 
 // parseListing reads what objdump prints:
 //
-//	TEXT hal.load(SB) access.s
-//	  access.s:15	0x3b32			488b7c2408		MOVQ 0x8(SP), DI
+//	TEXT hal.walk(SB) walk.s
+//	  walk.s:84	0x892			4c8b542408		MOVQ 0x8(SP), R10
 func parseListing(t *testing.T, listing string) map[string][]instruction {
 	functions := map[string][]instruction{}
 	name := ""
@@ -147,13 +162,10 @@ func parseListing(t *testing.T, listing string) map[string][]instruction {
 			t.Fatalf("objdump: %q: %v", line, err)
 		}
 		op, args, _ := strings.Cut(strings.TrimSpace(fields[3]), " ")
-		if strings.Contains(fields[3], "NOP") { // pads a loop to a multiple of 32
-			op, args = "NOP", ""
+		if op == "MOVZX" { // of a byte or of two: 0F B6, 0F B7
+			op += regexp.MustCompile("0fb[67]").FindString(fields[2])
 		}
 		i := instruction{pc: pc, op: op}
-		if len(fields) > 4 {
-			_, i.jump, _ = strings.Cut(strings.TrimSpace(fields[4]), ":hal.")
-		}
 		for n, arg := range splitArgs(args) {
 			i.operands[n] = parseOperand(t, arg)
 		}
@@ -199,6 +211,15 @@ func parseOperand(t *testing.T, s string) operand {
 			return operand{register: first, second: second}
 		}
 		o := operand{memory: true, register: inside}
+		// (R8)(R11*8) and (R2)(R7<<3)
+		if base, index, ok := strings.Cut(inside, ")("); ok {
+			o.register = base
+			if register, shift, ok := strings.Cut(index, "<<"); ok {
+				o.second, o.scale = register, 1<<number(shift)
+			} else if register, scale, ok := strings.Cut(index, "*"); ok {
+				o.second, o.scale = register, number(scale)
+			}
+		}
 		if before != "" && inside != "SB" {
 			o.value = number(before)
 		}
@@ -213,31 +234,40 @@ func parseOperand(t *testing.T, s string) operand {
 	return operand{register: s}
 }
 
-// call runs a function with arguments of eight bytes each and gives the eight
-// bytes after them, where a result is.
-func (m *machine) call(name string, arguments ...uint64) uint64 {
+// run has the machine walk a list on the device as window 1, with the memory
+// side as memory 1; window 0 and memory 0 are not there. It gives the Walk as it
+// is then, and how many commands Next has gone on.
+func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
+	m.t.Helper()
 	clear(m.registers)
-	m.registers["SP"], m.registers["RSP"] = stackBase, stackBase
-	m.touches = m.touches[:0]
 	clear(m.stack)
-	for i, a := range arguments {
-		binary.LittleEndian.PutUint64(m.stack[8+8*i:], a)
+	m.touches, m.whose, m.fences = m.touches[:0], m.whose[:0], 0
+	m.registers["SP"], m.registers["RSP"] = stackBase, stackBase
+	binary.LittleEndian.PutUint64(m.stack[8:], walkBase)
+	copy(m.walk[listAt:], unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 32*len(list)))
+	for at, value := range map[uint64]uint64{
+		0: walkBase + listAt, 8: walkBase + windowsAt, 16: walkBase + memoriesAt, 24: walkBase + listAt + 32*uint64(len(list)), 32: 99,
+		windowsAt: 0, windowsAt + 8: deviceBase, memoriesAt: 0, memoriesAt + 8: memoryBase,
+	} {
+		binary.LittleEndian.PutUint64(m.walk[at:], value)
 	}
-	code := m.functions[name]
-	for at := 0; at < len(code); {
-		switch next := m.execute(m, &code[at]); {
-		case next == on:
+	code := m.functions["walk"]
+	for at := 0; ; {
+		switch next := m.execute(m, &code[at]); next {
+		case on:
 			at++
-		case next == back:
-			return binary.LittleEndian.Uint64(m.stack[8+8*len(arguments):])
-		case code[at].jump != "":
-			code, at = m.functions[code[at].jump], 0
+		case back:
+			field := func(at int) uint64 { return binary.LittleEndian.Uint64(m.walk[at:]) }
+			return Walk{Why: field(32), Got: field(40), Want: field(48), At: field(56)}, m.next()
 		default:
 			at = m.find(code, next)
 		}
 	}
-	m.t.Fatalf("%s runs over its end", name)
-	return 0
+}
+
+// next is which command Next names.
+func (m *machine) next() int {
+	return int(binary.LittleEndian.Uint64(m.walk)-walkBase-listAt) / 32
 }
 
 func (m *machine) find(code []instruction, pc uint64) int {
@@ -248,24 +278,27 @@ func (m *machine) find(code []instruction, pc uint64) int {
 	return at
 }
 
-// bytes gives the memory of an access; align is what the instruction demands.
-func (m *machine) bytes(o operand, width, align int, store bool) []byte {
+// bytes gives the memory of an access.
+func (m *machine) bytes(o operand, width int, store bool) []byte {
 	if o.register == "IP" {
 		return binary.LittleEndian.AppendUint64(nil, m.avx)
 	}
-	address := m.registers[o.register] + o.value
-	if address%uint64(align) != 0 {
-		m.t.Fatalf("address %#x is not a multiple of %d", address, align)
-	}
+	address := m.registers[o.register] + o.value + m.registers[o.second]*o.scale
 	var region []byte
 	switch address - address%deviceBase {
 	case deviceBase:
 		region = m.device
+		if address%uint64(width) != 0 {
+			m.t.Fatalf("%d bytes of the device at %#x, which is not a multiple", width, address)
+		}
 		m.touches = append(m.touches, touch{address % deviceBase, width, store})
+		m.whose = append(m.whose, m.next())
 	case memoryBase:
 		region = m.memory
 	case stackBase:
 		region = m.stack
+	case walkBase:
+		region = m.walk
 	}
 	if offset := address % deviceBase; offset+uint64(width) <= uint64(len(region)) {
 		return region[offset:][:width]
@@ -276,27 +309,28 @@ func (m *machine) bytes(o operand, width, align int, store bool) []byte {
 
 func (m *machine) load(o operand, width int) uint64 {
 	var b [8]byte
-	copy(b[:], m.bytes(o, width, 1, false)[:width])
+	copy(b[:], m.bytes(o, width, false)[:width])
 	return binary.LittleEndian.Uint64(b[:])
 }
 
 func (m *machine) store(o operand, width int, value uint64) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], value)
-	copy(m.bytes(o, width, 1, true), b[:width])
+	copy(m.bytes(o, width, true), b[:width])
 }
 
 // value reads an operand of an amd64 instruction.
 func (m *machine) value(o operand, width int) uint64 {
+	low := ^uint64(0) >> (64 - 8*width)
 	switch {
 	case o.immediate:
-		return o.value
+		return o.value & low
 	case o.memory:
 		return m.load(o, width)
 	case o.low8:
-		width = 1
+		low = 0xff
 	}
-	return m.registers[o.register] & (^uint64(0) >> (64 - 8*width))
+	return m.registers[o.register] & low
 }
 
 // set writes an operand of an amd64 instruction: 32 bits clear the upper half
@@ -315,10 +349,7 @@ func (m *machine) set(o operand, width int, value uint64) {
 
 var amd64Moves = map[string]int{"MOVB": 1, "MOVW": 2, "MOVL": 4, "MOVQ": 8}
 
-// Width and demanded alignment of vector moves.
-var amd64Vectors = map[string][2]int{
-	"MOVDQU": {16, 1}, "MOVDQA": {16, 16}, "MOVNTDQ": {16, 16}, "VMOVDQU": {32, 1}, "VMOVDQA": {32, 32},
-}
+var amd64Vectors = map[string]int{"MOVDQU": 16, "VMOVDQU": 32}
 
 // amd64 executes one instruction and says where to go.
 func (m *machine) amd64(i *instruction) uint64 {
@@ -327,18 +358,11 @@ func (m *machine) amd64(i *instruction) uint64 {
 		m.set(a[1], width, m.value(a[0], width))
 		return on
 	}
-	if v, ok := amd64Vectors[i.op]; ok {
-		if made := len(m.touches); v[1] == 1 {
-			defer func() {
-				if len(m.touches) != made {
-					m.t.Fatalf("%#x: %s on the device does not demand alignment", i.pc, i.op)
-				}
-			}()
-		}
+	if width, ok := amd64Vectors[i.op]; ok {
 		if a[0].memory {
-			m.vectors[a[1].register] = append(m.vectors[a[1].register][:0], m.bytes(a[0], v[0], v[1], false)...)
+			m.vectors[a[1].register] = append(m.vectors[a[1].register][:0], m.bytes(a[0], width, false)...)
 		} else {
-			copy(m.bytes(a[1], v[0], v[1], true), m.vectors[a[0].register])
+			copy(m.bytes(a[1], width, true), m.vectors[a[0].register])
 		}
 		return on
 	}
@@ -349,25 +373,33 @@ func (m *machine) amd64(i *instruction) uint64 {
 		return on
 	}
 	switch i.op {
+	case "MOVZX0fb6":
+		m.set(a[1], 4, m.value(a[0], 1))
+	case "MOVZX0fb7":
+		m.set(a[1], 4, m.value(a[0], 2))
+	case "LEAQ":
+		m.set(a[1], 8, m.registers[a[0].register]+a[0].value)
 	case "TESTQ":
 		m.zero, m.below = m.value(a[0], 8)&m.value(a[1], 8) == 0, false
-	case "CMPQ", "CMPL", "CMPB":
-		width := map[string]int{"CMPQ": 8, "CMPL": 4, "CMPB": 1}[i.op]
+	case "CMPQ", "CMPL", "CMPW", "CMPB":
+		width := map[string]int{"CMPQ": 8, "CMPL": 4, "CMPW": 2, "CMPB": 1}[i.op]
+		if a[0].low8 { // CMPL AL
+			width = 1
+		}
 		x, y := m.value(a[0], width), m.value(a[1], width)
 		m.zero, m.below = x == y, x < y
 	case "ADDQ":
-		m.set(a[1], 8, m.value(a[1], 8)+m.value(a[0], 8))
-		m.zero = m.value(a[1], 8) == 0
+		x, y := m.value(a[1], 8), m.value(a[0], 8)
+		m.set(a[1], 8, x+y)
+		m.zero, m.less = x+y == 0, int64(x+y) < 0 // no sum here overflows
 	case "SUBQ":
 		x, y := m.value(a[1], 8), m.value(a[0], 8)
 		m.set(a[1], 8, x-y)
 		m.zero, m.below = x == y, x < y
-	case "DECQ":
-		m.set(a[0], 8, m.value(a[0], 8)-1)
-		m.zero = m.value(a[0], 8) == 0
-	case "SHRQ":
-		m.set(a[1], 8, m.value(a[1], 8)>>a[0].value)
-		m.zero = m.value(a[1], 8) == 0
+	case "NEGQ":
+		m.set(a[0], 8, -m.value(a[0], 8))
+	case "ANDQ":
+		m.set(a[1], 8, m.value(a[1], 8)&m.value(a[0], 8))
 	case "XORL":
 		m.set(a[1], 4, m.value(a[1], 4)^m.value(a[0], 4))
 	case "JE":
@@ -378,18 +410,24 @@ func (m *machine) amd64(i *instruction) uint64 {
 		return jump(m.below)
 	case "JAE":
 		return jump(!m.below)
+	case "JA":
+		return jump(!m.below && !m.zero)
+	case "JL":
+		return jump(m.less)
 	case "JMP":
 		return a[0].value
 	case "RET":
 		return back
-	case "VZEROUPPER", "MFENCE", "NOP":
+	case "MFENCE":
+		m.fences++
+	case "VZEROUPPER":
 	default:
 		m.t.Fatalf("%#x: instruction %s has no business here", i.pc, i.op)
 	}
 	return on
 }
 
-var arm64Loads = map[string]int{"MOVBU": 1, "MOVHU": 2, "MOVWU": 4}
+var arm64Loads = map[string]int{"MOVBU": 1, "LDURBW": 1, "MOVHU": 2, "MOVWU": 4}
 var arm64Stores = map[string]int{"MOVB": 1, "MOVH": 2, "MOVW": 4}
 
 func (m *machine) arm64(i *instruction) uint64 {
@@ -398,7 +436,7 @@ func (m *machine) arm64(i *instruction) uint64 {
 		if o.immediate {
 			return o.value
 		}
-		return m.registers[o.register]
+		return m.registers[o.register] // ZR is never set
 	}
 	// Branches are relative, in instructions: 8(PC).
 	jump := func(taken bool, o operand) uint64 {
@@ -408,22 +446,25 @@ func (m *machine) arm64(i *instruction) uint64 {
 		return on
 	}
 	switch i.op {
-	case "MOVBU", "MOVHU", "MOVWU":
+	case "MOVBU", "LDURBW", "MOVHU", "MOVWU":
 		m.registers[a[1].register] = m.load(a[0], arm64Loads[i.op])
 	case "MOVB", "MOVH", "MOVW":
 		m.store(a[1], arm64Stores[i.op], value(a[0]))
 	case "MOVD":
-		if a[0].memory {
+		switch {
+		case a[0].memory:
 			m.registers[a[1].register] = m.load(a[0], 8)
-		} else {
+		case a[1].memory:
 			m.store(a[1], 8, value(a[0]))
+		default:
+			m.registers[a[1].register] = value(a[0])
 		}
 	case "LDP":
-		b := m.bytes(a[0], 16, 1, false)
+		b := m.bytes(a[0], 16, false)
 		m.registers[a[1].register] = binary.LittleEndian.Uint64(b)
 		m.registers[a[1].second] = binary.LittleEndian.Uint64(b[8:])
 	case "STP":
-		b := m.bytes(a[1], 16, 1, true)
+		b := m.bytes(a[1], 16, true)
 		binary.LittleEndian.PutUint64(b, m.registers[a[0].register])
 		binary.LittleEndian.PutUint64(b[8:], m.registers[a[0].second])
 	case "ADD":
@@ -436,18 +477,20 @@ func (m *machine) arm64(i *instruction) uint64 {
 		m.registers[a[2].register] = x - y
 	case "CMP":
 		m.zero, m.below = value(a[1]) == value(a[0]), value(a[1]) < value(a[0])
-	case "LSR":
-		m.registers[a[2].register] = value(a[1]) >> value(a[0])
+	case "AND":
+		m.registers[a[2].register] = value(a[1]) & value(a[0])
+	case "ORR":
+		m.registers[a[2].register] = value(a[1]) | value(a[0])
 	case "TBZ":
 		return jump(value(a[1])>>a[0].value&1 == 0, a[2])
 	case "CBZ":
 		return jump(value(a[0]) == 0, a[1])
-	case "CBNZ":
-		return jump(value(a[0]) != 0, a[1])
 	case "BEQ":
 		return jump(m.zero, a[0])
 	case "BNE":
 		return jump(!m.zero, a[0])
+	case "BHI":
+		return jump(!m.below && !m.zero, a[0])
 	case "BCC":
 		return jump(m.below, a[0])
 	case "BCS":
@@ -456,7 +499,11 @@ func (m *machine) arm64(i *instruction) uint64 {
 		return jump(true, a[0])
 	case "RET":
 		return back
-	case "DMB":
+	case "DSB":
+		if a[0].value != 15 {
+			m.t.Fatalf("%#x: DSB of less than the full system", i.pc)
+		}
+		m.fences++
 	default:
 		m.t.Fatalf("%#x: instruction %s has no business here", i.pc, i.op)
 	}
@@ -471,34 +518,25 @@ func (m *machine) checkTouches(what string, want ...touch) {
 	}
 }
 
-func TestEveryAssemblyFunctionIsTested(t *testing.T) {
+func TestTheWalkIsAllAssemblyThereIs(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
-		var got []string
-		for name := range m.functions {
-			if name != "detectAVX" { // touches no device; amd64 only
-				got = append(got, name)
-			}
-		}
-		slices.Sort(got)
-		want := []string{
-			"bulkIn", "bulkOut", "copyIn16", "copyIn32", "copyIn64", "copyIn8", "copyOut16", "copyOut32", "copyOut64", "copyOut8",
-			"fence", "fill16", "fill32", "fill64", "fill8", "load", "store", "storeRun32", "storeRun64", "streamIn",
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("functions %v, tests are for %v", got, want)
+		delete(m.functions, "detectAVX") // touches no device; amd64 only
+		if len(m.functions) != 1 || m.functions["walk"] == nil {
+			t.Errorf("functions %v, tests are for walk", slices.Collect(maps.Keys(m.functions)))
 		}
 	})
 }
 
+// at is a command of window 1 and memory 1.
+func at(opcode gen.Opcode, width uint8, mode gen.Access, offset, amount uint64) fbs.Command {
+	return fbs.Command{Opcode: opcode, Width: width, Mode: uint8(mode), Window: 1, Index: 1, Offset: uint32(offset), Amount: uint32(amount)}
+}
+
 func TestFenceIsTheFullBarrierOfDevices(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
-		want := instruction{op: "MFENCE"}
-		if m.functions["fence"][0].op == "DMB" {
-			want = instruction{op: "DMB", operands: [3]operand{{immediate: true, value: 3}}} // OSH
-		}
-		code := m.functions["fence"]
-		if len(code) != 2 || code[0].op != want.op || code[0].operands != want.operands || code[1].op != "RET" {
-			t.Errorf("fence is %+v", code)
+		fence := fbs.Command{Opcode: gen.OpcodeFence}
+		if _, done := m.run(fence, fence, fence); done != 3 || m.fences != 3 || len(m.touches) != 0 {
+			t.Errorf("%d barriers and %d accesses in %d fences", m.fences, len(m.touches), done)
 		}
 	})
 }
@@ -511,14 +549,18 @@ func TestLoadAndStoreAreOneInstruction(t *testing.T) {
 		for _, width := range widths {
 			offset := uint64(width) * 5
 			want := touch{offset, int(width), false}
-			if got := m.call("load", deviceBase+offset, uint64(width)); got != get(m.device[offset:][:width]) {
-				t.Errorf("load of %d bytes gives %#x", width, got)
+			load, store := unheld(uint32(offset), width), at(gen.OpcodeWrite, width, 0, offset, 0)
+			load.Window, store.Value = 1, 0x8877665544332211
+			if w, done := m.run(load); done != 0 || w.Why != Loaded || w.Got != get(m.device[offset:][:width]) {
+				t.Errorf("load of %d bytes gives %#x, %d", width, w.Got, w.Why)
 			}
 			m.checkTouches("load", want)
 			want.store = true
-			m.call("store", deviceBase+offset, uint64(width), 0x8877665544332211)
+			if w, done := m.run(store); done != 1 || w.Why != Left {
+				t.Errorf("store of %d bytes ends with %d", width, w.Why)
+			}
 			m.checkTouches("store", want)
-			if got := get(m.device[offset:][:width]); got != 0x8877665544332211&(^uint64(0)>>(64-8*width)) {
+			if got := get(m.device[offset:][:width]); got != 0x8877665544332211&fbs.WidthMask(width) {
 				t.Errorf("store of %d bytes leaves %#x", width, got)
 			}
 		}
@@ -528,73 +570,82 @@ func TestLoadAndStoreAreOneInstruction(t *testing.T) {
 func TestExactAndFixedAccessesKeepWidthAndOrder(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		for _, width := range widths {
-			for _, step := range []uint64{uint64(width), 0} {
+			for _, mode := range []gen.Access{gen.AccessExact, gen.AccessFixed} {
 				for count := range uint64(20) {
-					m.checkExact(uint64(width), step, count)
+					m.checkExact(width, mode, count+1)
 				}
 			}
 		}
 	})
 }
 
-func (m *machine) checkExact(width, step, count uint64) {
-	bits := strconv.FormatUint(8*width, 10)
-	first := 3 * width
+func (m *machine) checkExact(width uint8, mode gen.Access, count uint64) {
+	m.t.Helper()
+	first, step := 3*uint64(width), uint64(width)
+	if mode == gen.AccessFixed {
+		step = 0
+	}
 	var loads, stores []touch
 	for i := range count {
 		loads = append(loads, touch{first + i*step, int(width), false})
 		stores = append(stores, touch{first + i*step, int(width), true})
 	}
-	what := fmt.Sprintf("width %d, step %d, count %d", width, step, count)
-	size := count * width
-	m.call("copyIn"+bits, deviceBase+first, step, memoryBase+5, size, size)
-	m.checkTouches("copyIn, "+what, stores...)
-	m.call("copyOut"+bits, deviceBase+first, step, memoryBase+5, size, size)
-	m.checkTouches("copyOut, "+what, loads...)
-	m.call("fill"+bits, deviceBase+first, step, 0x0102030405060708, count)
-	m.checkTouches("fill, "+what, stores...)
+	what := fmt.Sprintf(", width %d, mode %d, count %d", width, mode, count)
+	for _, opcode := range []gen.Opcode{gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+		c := at(opcode, width, mode, first, count*uint64(width))
+		c.Value = 5 // bytes into the memory, which need not be aligned
+		want := loads
+		if opcode <= gen.OpcodeFill {
+			want = stores
+		}
+		if opcode == gen.OpcodeCompare {
+			if c.Mode = 0; mode == gen.AccessFixed {
+				continue
+			}
+			copy(m.memory[5:], m.device[first:][:count*uint64(width)])
+		}
+		if _, done := m.run(c); done != 1 {
+			m.t.Fatalf("%v%s is not done", opcode, what)
+		}
+		m.checkTouches(opcode.String()+what, want...)
+	}
 }
 
 func TestBulkAccessesAreAlignedInOrderAndNoNarrowerThanNeeded(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		for i := range m.memory {
-			m.memory[i] = byte(i*7 + i>>8)
+			m.memory[i] = byte(i*7+i>>8) | 1
 		}
-		for size := range uint64(301) {
+		for size := uint64(1); size <= 300; size++ {
 			for offset := range uint64(33) {
-				for _, name := range []string{"bulkIn", "streamIn", "bulkOut"} {
-					m.checkBulk(name, offset, size)
-				}
+				m.checkBulk(gen.OpcodeCopyIn, offset, size)
+				m.checkBulk(gen.OpcodeCopyOut, offset, size)
 			}
 		}
-		if m.uses("bulkIn", "MOVDQA") && (m.uses("streamIn", "MOVDQA") || !m.uses("streamIn", "MOVNTDQ")) {
-			t.Error("streamIn does not stream")
-		}
-		m.call("bulkIn", deviceBase, memoryBase, 512, 512)
+		m.run(at(gen.OpcodeCopyIn, 1, gen.AccessBulk, 0, 512))
 		wide := touch{0, 16 << m.avx, true}
 		if m.touches[0] != wide {
-			t.Errorf("bulkIn begins with %+v, want %+v", m.touches[0], wide)
+			t.Errorf("a bulk copy begins with %+v, want %+v", m.touches[0], wide)
 		}
 	})
 }
 
-func (m *machine) uses(name, op string) bool {
-	return slices.ContainsFunc(m.functions[name], func(i instruction) bool { return i.op == op })
-}
-
-func (m *machine) checkBulk(name string, offset, size uint64) {
+func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 	m.t.Helper()
-	what := func() string { return fmt.Sprintf("%s of %d bytes at %d", name, size, offset) }
-	side := size*7%16 + offset%3
-	m.call(name, deviceBase+offset, memoryBase+side, size, size)
-	if string(m.device[offset:][:size]) != string(m.memory[side:][:size]) {
+	what := func() string { return fmt.Sprintf("%v of %d bytes at %d", opcode, size, offset) }
+	c := at(opcode, 1, gen.AccessBulk, offset, size)
+	c.Value = size*7%16 + offset%3
+	if w, done := m.run(c); done != 1 && w.Why != Taken {
+		m.t.Fatalf("%s is not done", what())
+	}
+	if string(m.device[offset:][:size]) != string(m.memory[c.Value:][:size]) {
 		m.t.Fatalf("%s: the bytes differ", what())
 	}
 	at := offset
 	common := (offset | size | 16) & -(offset | size | 16) // largest power of two that divides both
 	for _, x := range m.touches {
 		width := uint64(x.width)
-		if x.offset != at || x.offset%width != 0 || width < common || x.store == (name == "bulkOut") {
+		if x.offset != at || width < common || x.store != (opcode == gen.OpcodeCopyIn) {
 			m.t.Fatalf("%s: access %+v after %d bytes", what(), x, at-offset)
 		}
 		at += width
@@ -604,61 +655,60 @@ func (m *machine) checkBulk(name string, offset, size uint64) {
 	}
 }
 
-// plainWrites gives a run of Writes at descending offsets, with one that is
-// not like the others behind it.
-func plainWrites(count int, width uint8) []fbs.Command {
-	run := make([]fbs.Command, count+1)
-	for i := range run {
-		run[i] = fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Mode: uint8(gen.SourceImmediate), Window: 3,
-			Offset: uint32(8 * (count - i)), Value: 0x1122334455667788 + uint64(i)*0x0101010101, Mask: fbs.WidthMask(width)}
-		run[i].Value &= run[i].Mask
-	}
-	return run
-}
-
-// unlike are the ways in which a Write ends a run.
-var unlike = map[string]func(*fbs.Command){
-	"opcode": func(c *fbs.Command) { c.Opcode = gen.OpcodeExpect },
-	"width":  func(c *fbs.Command) { c.Width = 2 },
-	"source": func(c *fbs.Command) { c.Mode = uint8(gen.SourceBusAddress) },
-	"window": func(c *fbs.Command) { c.Window = 4 },
-	"index":  func(c *fbs.Command) { c.Index = 1 },
-	"mask":   func(c *fbs.Command) { c.Mask = 1 },
-}
-
-func TestStoreRunMakesOneStoreACommandUntilOneIsUnlike(t *testing.T) {
+// TestEveryAccessIsThatOfTheCommandThatNextNames holds lists of commands, of
+// every kind but bulk, against what port.go does with them one by one: the
+// accesses, what each leaves, and which command a fault would be of.
+func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
-		for _, width := range []uint8{4, 8} {
-			for name, change := range unlike {
-				run := plainWrites(5, width)
-				change(&run[5])
-				var want []touch
-				for i, c := range run {
-					for j, field := range []uint64{
-						uint64(c.Opcode) | uint64(c.Width)<<8 | uint64(c.Mode)<<16 | uint64(c.Window)<<32 | uint64(c.Index)<<48,
-						uint64(c.Offset), c.Value, c.Mask,
-					} {
-						binary.LittleEndian.PutUint64(m.memory[32*i+8*j:], field)
-					}
-					want = append(want, touch{uint64(c.Offset), int(width), true})
-				}
-				const at = 512
-				binary.LittleEndian.PutUint32(m.memory[at:], 40)
-				function := "storeRun" + strconv.Itoa(int(width)*8)
-				if done := m.call(function, deviceBase, memoryBase, 6, memoryBase+at); done != 5 {
-					t.Errorf("%s, unlike in %s: %d stores, want 5", function, name, done)
-				}
-				m.checkTouches(function+" "+name, want[:5]...)
-				if got := binary.LittleEndian.Uint32(m.memory[at:]); got != 45 {
-					t.Errorf("%s: at is %d, want 45", function, got)
-				}
-				if got := get(m.device[run[2].Offset:][:width]); got != run[2].Value {
-					t.Errorf("%s stored %#x, want %#x", function, got, run[2].Value)
-				}
-				if done := m.call(function, deviceBase, memoryBase, 3, memoryBase+at); done != 3 {
-					t.Errorf("%s: %d stores of a run cut at 3", function, done)
+		random := rand.New(rand.NewPCG(1, 1))
+		ended := map[uint64]int{}
+		for range 3000 {
+			list := anyList(random, 512)
+			for i := range list {
+				if list[i].Mode == uint8(gen.AccessBulk) {
+					list[i].Mode, list[i].Width = uint8(gen.AccessExact), 1
 				}
 			}
+			p := newTape()
+			for i := range p.memory {
+				p.memory[i] = byte(random.Uint32N(3)) - 1 // all ones now and then
+				m.memory[i] = byte(random.Uint32N(3)) - 1
+			}
+			copy(m.device, p.memory[:])
+			memory := bytes.Clone(m.memory)
+			table := [2]uintptr{1: addressOf(memory)}
+			want := Walk{Next: &list[0], Memories: &table[0]}
+			var whose []int
+			done := 0
+			for ; done < len(list) && want.Why == Left && list[done].Window == 1 || done < len(list) && list[done].Opcode == gen.OpcodeFence; done++ {
+				if list[done].Opcode == gen.OpcodeFence {
+					want.Next = after(want.Next)
+					continue
+				}
+				before := want.Next
+				want.On(p, 0)
+				for len(whose) < len(p.touches) {
+					whose = append(whose, done)
+				}
+				if want.Next == before {
+					break
+				}
+			}
+			w, got := m.run(list...)
+			ended[w.Why]++
+			if got != done || w.Why != want.Why || w.Why != Left && w.Why != Taken && w.Got != want.Got || w.Why == Differs && (w.Want != want.Want || w.At != want.At) {
+				t.Fatalf("%+v\nended at %d with %+v, want %d with %+v", list, got, w, done, want)
+			}
+			m.checkTouches("list", p.touches...)
+			if !slices.Equal(m.whose, whose) {
+				t.Fatalf("%+v\naccesses of %v, want %v", list, m.whose, whose)
+			}
+			if !bytes.Equal(m.device[:512], p.memory[:]) || !bytes.Equal(m.memory, memory) {
+				t.Fatalf("%+v: memory differs", list)
+			}
+		}
+		if len(ended) != 4 {
+			t.Errorf("walks ended %v, some of each kind should", ended)
 		}
 	})
 }

@@ -46,7 +46,7 @@ type function struct {
 	stale    uint16 // bits of the status register that were set before
 
 	tlb       *boards.TLB // nil where the device has no movable windows
-	registers Aperture    // of the TLB, from the first window's on
+	registers Registers   // of the TLB
 	windows   []Aperture  // by slot; the whole hardware window, size 0 where it is free
 }
 
@@ -132,7 +132,7 @@ func (d *function) mapBar(bar uint8, wc bool, offset, size uint64) (Aperture, er
 	if err != nil {
 		return Aperture{}, err
 	}
-	a := MappedAperture(m.mem, first-m.first, size, -1, m.wc)
+	a := MappedAperture(m.mem, first-m.first, size, -1)
 	if d.bars[bar].bus != 0 {
 		a.Bus = d.bars[bar].bus + offset
 	}
@@ -174,7 +174,7 @@ func (d *function) mapHost(size uint64) (Aperture, error) {
 	if err != nil {
 		return Aperture{}, err
 	}
-	a := MappedAperture(mem, 0, size, -1, false)
+	a := MappedAperture(mem, 0, size, -1)
 	a.Bus, err = d.lane.expose(mem, huge)
 	return a, err
 }
@@ -225,34 +225,39 @@ func (d *function) needTLB() error {
 
 // mapRegisters maps the registers that aim the hardware windows, once.
 func (d *function) mapRegisters() (err error) {
-	if err = d.needTLB(); err == nil && d.registers.size == 0 {
-		d.registers, err = d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(len(d.windows)))
+	if err = d.needTLB(); err != nil || d.registers.base != 0 {
+		return err
+	}
+	a, err := d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(len(d.windows)))
+	if err == nil {
+		d.registers = newRegisters(a.base, d.tlb.ConfigWidth, d.tlb.ConfigWords)
 	}
 	return err
 }
 
-// Point implements Device. The first fence keeps earlier stores from landing
-// where the window points next; the load shows that the registers have taken
-// the configuration, and the last fence keeps later accesses behind it.
-func (d *function) Point(a *Aperture, t fbs.Target, address uint64) Code {
+// Aim implements Aimer.
+func (d *function) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 	window, inside, code := d.window(a, address)
 	if code != OK {
-		return code
+		return Aim{}, code
 	}
 	words, ok := d.tlb.Encode(d.tlb.Group(a.slot), t, address-inside)
 	if !ok {
-		return Refused
+		return Aim{}, Refused
 	}
-	fence()
-	register := uint64(a.slot) * d.tlb.ConfigStride
-	for _, word := range words[:d.tlb.ConfigWords] {
-		d.registers.Store(register, d.tlb.ConfigWidth, word)
-		register += uint64(d.tlb.ConfigWidth)
+	aim := Aim{Registers: &d.registers, Home: window.base, Inside: inside, Offset: uint32(uint64(a.slot) * d.tlb.ConfigStride)}
+	aim.Value, aim.Mask = words.Pack(d.tlb.ConfigWidth)
+	return aim, OK
+}
+
+// Point implements Device.
+func (d *function) Point(a *Aperture, t fbs.Target, address uint64) Code {
+	aim, code := d.Aim(a, t, address)
+	if code == OK {
+		aim.Registers.Aim(aim.Offset, aim.Value, aim.Mask)
+		a.base = aim.Home + uintptr(aim.Inside)
 	}
-	d.registers.Load(register-uint64(d.tlb.ConfigWidth), d.tlb.ConfigWidth)
-	fence()
-	a.base = window.base + uintptr(inside)
-	return OK
+	return code
 }
 
 // window is the hardware window behind an aperture. Where that is larger, the
@@ -349,7 +354,7 @@ func (d *function) unmap() (err error) {
 			err = failed("munmap", d.identity.Name, e)
 		}
 	}
-	d.mappings, d.windows, d.registers = nil, nil, Aperture{}
+	d.mappings, d.windows, d.registers = nil, nil, Registers{}
 	return err
 }
 

@@ -9,8 +9,9 @@
 //
 // A BAR is not memory. The Go compiler merges and deletes plain stores, and
 // copy uses overlapping unaligned pairs, so every access to mapped device
-// memory is one instruction in assembly, and no []byte of a BAR leaves this
-// package. access_generic.go is the oracle the assembly is tested against.
+// memory is one instruction in assembly, all of it in one routine, and no []byte
+// of a BAR leaves this package. port.go says what each command means, and is the
+// oracle that the assembly is tested against.
 package hal
 
 import "lightmetal/fbs"
@@ -53,6 +54,23 @@ type Device interface {
 	Close() error
 }
 
+// Aimer is a Device whose windows are aimed by stores to mapped registers. What
+// they hold is known once the windows are mapped; at run time Point is not
+// called.
+type Aimer interface {
+	Device
+	Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code)
+}
+
+// Aim is what Point would do, for an aperture that Map made.
+type Aim struct {
+	Registers   *Registers // of the device; nil: call Point
+	Home        uintptr    // first byte of the hardware window
+	Inside      uint64     // bytes from there to the aperture's first
+	Offset      uint32     // of the window's registers
+	Value, Mask uint64     // what they are to hold: the first 8 bytes, the next
+}
+
 // BusMaster is a Device that can read and write memory by itself. It does so
 // only between Master(true) and Master(false).
 type BusMaster interface {
@@ -78,12 +96,4 @@ type BusMaster interface {
 // armed is false where the driver is too old for that.
 type Cleaner interface {
 	Cleanup(t fbs.Target, address uint64, value uint32) (armed bool, err error)
-}
-
-// Port carries single accesses to a device that is not mapped memory: a mock,
-// a simulator, PCI configuration space. Offsets are from the start of the
-// aperture the port belongs to. A store is complete when Store returns.
-type Port interface {
-	Load(offset uint64, width uint8) (uint64, Code)
-	Store(offset uint64, width uint8, value uint64) Code
 }

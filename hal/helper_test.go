@@ -39,3 +39,8 @@ func scramble(b []byte, seed uint64) {
 		b[i] = byte(random.Uint64())
 	}
 }
+
+// copyBulk copies text to an aperture.
+func copyBulk(a *Aperture, offset uint64, text string) {
+	a.Copy(gen.OpcodeCopyIn, offset, 1, gen.AccessBulk, []byte(text))
+}

@@ -409,7 +409,7 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 			t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size(), a.Slot(), a.Bus)
 		}
 		a.Store(8, 4, 0x11223344)
-		a.CopyIn(0x7ffd, 4, gen.AccessBulk, []byte("end"))
+		copyBulk(a, 0x7ffd, "end")
 		if got := f.at(c.file, 0x12348, 4); string(got) != "\x44\x33\x22\x11" {
 			t.Errorf("%s holds % x", c.file, got)
 		}
@@ -458,9 +458,9 @@ func TestABarWithoutWriteCombiningIsMappedUncached(t *testing.T) {
 	f.remove("resource0_wc")
 	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Flags: fbs.FlagWriteCombining, Size: 4096}))
-	a.CopyIn(0, 4, gen.AccessBulk, []byte("data"))
-	if got := f.at("resource0", 0, 4); string(got) != "data" || a.wc {
-		t.Errorf("resource0 holds %q, write-combining %v", got, a.wc)
+	copyBulk(a, 0, "data")
+	if got := f.at("resource0", 0, 4); string(got) != "data" {
+		t.Errorf("resource0 holds %q", got)
 	}
 }
 
@@ -559,7 +559,7 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 			t.Errorf("store of %d bytes left %#x, want %#x", width, got, want)
 		}
 	}
-	if n := testing.AllocsPerRun(10, func() { a.Store(0xf00, 4, 1); a.Load(0xf00, 4) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { a.Port().Store(0xf00, 4, 1); a.Port().Load(0xf00, 4) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if a.Size() != 4096 || again.Size() != 256 || a.Bus != 0 {

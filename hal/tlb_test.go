@@ -108,10 +108,17 @@ func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
 	f := addBlackhole(t, 4*giga)
 	d := f.open()
 	a := f.must(d.Map(tlb(2*mega, 3)))
-	tape := newTape()
-	d.registers = NewAperture(tape, 512, -1)
 	if code := d.Point(a, tile, 0); code != OK {
 		t.Fatal(code)
+	}
+	list := d.registers.list[:6]
+	if list[0].Opcode != gen.OpcodeFence || list[5].Opcode != gen.OpcodeFence {
+		t.Errorf("no fence before and behind it: %+v", list)
+	}
+	tape := newTape()
+	for i := range list[1:5] {
+		w := Walk{Next: &list[1+i]}
+		w.On(tape, 0)
 	}
 	want := []touch{{36, 4, true}, {40, 4, true}, {44, 4, true}, {44, 4, false}}
 	if !slices.Equal(tape.touches, want) {
@@ -129,7 +136,7 @@ func TestWriteCombiningWindowsAreAimedThroughTheUncachedMapping(t *testing.T) {
 	if code := d.Point(a, tile, 0); code != OK {
 		t.Fatal(code)
 	}
-	a.CopyIn(0, 4, gen.AccessBulk, []byte("data"))
+	copyBulk(a, 0, "data")
 	if got := f.at("resource0_wc", mega, 4); string(got) != "data" {
 		t.Errorf("resource0_wc holds %q", got)
 	}

@@ -173,25 +173,31 @@ func (d *tt) mapTLB(w fbs.Window) (Aperture, error) {
 			return Aperture{}, err
 		}
 		d.mappings = append(d.mappings, mapping{bar: ttWindow, mem: mem})
-		return d.keepWindow(MappedAperture(mem, 0, g.Size, -1, wc), int(window.id), w.Size), nil
+		return d.keepWindow(MappedAperture(mem, 0, g.Size, -1), int(window.id), w.Size), nil
 	}
 	return Aperture{}, noWindow(d.identity.Name, w.Size)
 }
 
-// Point implements Device. The driver cannot set a static virtual channel but
-// channel 0 of a device that numbers them (tt-kmd wormhole.c, blackhole.c).
+// Aim implements Aimer: the registers are the driver's. It cannot set a static
+// virtual channel but channel 0 of a device that numbers them (tt-kmd
+// wormhole.c, blackhole.c).
+func (d *tt) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
+	aim, code := d.function.Aim(a, t, address)
+	if code == OK && t.StaticVC > d.tlb.Group(a.slot).Fields.UseStaticVC.Bits {
+		code = Refused
+	}
+	aim.Registers = nil
+	return aim, code
+}
+
+// Point implements Device.
 func (d *tt) Point(a *Aperture, t fbs.Target, address uint64) Code {
-	window, inside, code := d.window(a, address)
+	aim, code := d.Aim(a, t, address)
 	if code != OK {
 		return code
 	}
-	g := d.tlb.Group(a.slot)
-	_, ok := d.tlb.Encode(g, t, address-inside)
-	if !ok || t.StaticVC > g.Fields.UseStaticVC.Bits {
-		return Refused
-	}
 	d.point = ttConfigure{
-		id: uint32(a.slot), address: address - inside,
+		id: uint32(a.slot), address: address - aim.Inside,
 		xEnd: uint16(t.X), yEnd: uint16(t.Y), xStart: uint16(t.XStart), yStart: uint16(t.YStart),
 		noc: t.NoC, ordering: uint8(t.Ordering - gen.OrderingDefault), staticVC: t.StaticVC,
 	}
@@ -203,7 +209,7 @@ func (d *tt) Point(a *Aperture, t fbs.Target, address uint64) Code {
 	fence()
 	switch err {
 	case nil:
-		a.base = window.base + uintptr(inside)
+		a.base = aim.Home + uintptr(aim.Inside)
 		return OK
 	case unix.ENODEV: // another program has reset the device
 		return DeviceGone

@@ -95,7 +95,7 @@ func (d *plain) Identity() hal.Identity {
 }
 
 func (d *plain) Map(w fbs.Window) (hal.Aperture, error) {
-	return hal.MappedAperture(d.memory, w.Offset, w.Size, -1, false), nil
+	return hal.MappedAperture(d.memory, w.Offset, w.Size, -1), nil
 }
 
 func (d *plain) Point(*hal.Aperture, fbs.Target, uint64) hal.Code { return hal.Internal }

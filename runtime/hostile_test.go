@@ -68,7 +68,7 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 			return true, false
 		}
 		for i := range view.Tensors {
-			if tensor := &view.Tensors[i]; tensor.Role == gen.RoleInput && !tensor.Recorded {
+			if tensor := &view.Tensors[i]; tensor.Role == gen.RoleInput && tensor.Recorded == 0 {
 				replay.Input(i)
 			}
 		}
@@ -86,31 +86,13 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 	return true, true
 }
 
-// mend makes digests and checksum right again behind a change, so that the
-// change itself is what the verifier has to judge. The generated accessors
-// believe every offset, and panic where one is wrong.
+// mend makes the checksum right again behind a change, so that the change itself
+// is what the verifier has to judge.
 func mend(file []byte) {
 	if len(file) < 72 {
 		return
 	}
 	envelope := min(max(72, binary.LittleEndian.Uint64(file[32:])), uint64(len(file)))
-	func() {
-		defer func() { _ = recover() }()
-		root := gen.GetRootAsImage(file, 0)
-		var c gen.Command
-		root.Commands(&c, 0)
-		first := int(c.Table().Pos)
-		var s gen.Sequence
-		for i := range root.SequencesLength() {
-			root.Sequences(&s, i)
-			body := file[first+32*int(s.First()):][:32*(int(s.Count())-1)]
-			end := file[first+32*(int(s.First())+int(s.Count())-1):][:32]
-			if end[0] == byte(gen.OpcodeEnd) {
-				binary.LittleEndian.PutUint64(end[16:], uint64(s.Count()-1))
-				binary.LittleEndian.PutUint64(end[24:], uint64(fbs.Checksum(body)))
-			}
-		}
-	}()
 	lmb.Stamp(file, envelope)
 }
 
@@ -129,12 +111,11 @@ func objects(file []byte) (list []object) {
 	add := func(name string, index, vector int, x any) {
 		list = append(list, object{fmt.Sprintf("%s %d", name, index), reflect.ValueOf(x), vector})
 	}
-	add("Origin", 0, 0, root.Origin(nil))
 	add("Reservation", 0, 0, root.Reservation(nil))
 	for i := range root.TargetsLength() {
 		x := new(gen.Target)
 		root.Targets(x, i)
-		add("Target", i, x.BarsLength(), x)
+		add("Target", i, 0, x)
 	}
 	for i := range root.WindowsLength() {
 		x := new(gen.Window)
@@ -149,7 +130,7 @@ func objects(file []byte) (list []object) {
 	for i := range root.TensorsLength() {
 		x := new(gen.Tensor)
 		root.Tensors(x, i)
-		add("Tensor", i, x.ShapeLength(), x)
+		add("Tensor", i, 0, x)
 	}
 	for i := range root.SegmentsLength() {
 		x := new(gen.Segment)
@@ -243,12 +224,11 @@ main:
   copy.1 m+0x200 <- a[0:64] bulk
   copy.8 host+0x0 <- b[0:32]
   fill.1 m+0x300 <- 0x55 size 99 fifo
-  fill.4 m+0x400 <- 0x1 size 64 bulk
+  fill.4 m+0x404 <- 0x1 size 64 bulk
   copy.2 d[0:64] <- m+0x200
   copy.4 e[0:64] <- m+0x0 fifo
   compare.4 m+0x100 uint32 == hex 0011223344556677
-  compare.4 m+0x400 float32 == float32 1 2 absolute 0.5 relative 0 else ignore
-  compare.1 m+0x200 int8 == pattern 0x1 size 64 correlation 0.5
+  compare.4 m+0x400 float32 == float32 1 2 else ignore
   fence
   flush.4 m+0x0
   delay 10us
@@ -300,12 +280,13 @@ func TestEveryFieldIsTried(t *testing.T) {
 }
 
 // checkFieldCounts holds the fields that were tried against the Go structs that
-// the verifier reads. Tables count what the file holds: no default values.
+// the verifier reads.
 func checkFieldCounts(t *testing.T, fields map[string]int) {
 	for kind, want := range map[string]int{
 		"Command": reflect.TypeFor[fbs.Command]().NumField(), "Window": reflect.TypeFor[fbs.Window]().NumField(),
 		"Segment": reflect.TypeFor[fbs.Segment]().NumField(), "Reservation": reflect.TypeFor[fbs.Reservation]().NumField(),
-		"Target": 2 + 6, "Sequence": 2, "Tensor": 6 + 1, "Origin": 0,
+		"Target": reflect.TypeFor[fbs.Identity]().NumField() + 5, "Sequence": reflect.TypeFor[fbs.Sequence]().NumField(),
+		"Tensor": reflect.TypeFor[fbs.Tensor]().NumField(),
 	} {
 		if fields[kind] < want {
 			t.Errorf("%s: %d fields, want %d", kind, fields[kind], want)

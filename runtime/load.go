@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"slices"
 	"strconv"
 
 	"lightmetal/boards"
@@ -26,7 +27,8 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	if err := checkIdentity(view, devices); err != nil {
 		return nil, err
 	}
-	r := &Replay{view: view, devices: devices, masters: make([]hal.BusMaster, len(devices)), safe: view.SequenceByName("safe")}
+	r := &Replay{view: view, devices: devices, safe: view.SequenceByName("safe"),
+		masters: make([]hal.BusMaster, len(devices)), registers: make([]*hal.Registers, len(devices))}
 	for i, device := range devices {
 		// Asked now: to ask for an interface may allocate.
 		r.masters[i], _ = device.(hal.BusMaster)
@@ -63,8 +65,8 @@ func (r *Replay) reserve(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
 	}
-	r.apertures = make([]hal.Aperture, len(r.view.Windows))
-	r.supplied = make([]bool, len(r.view.Tensors))
+	count := len(r.view.Windows)
+	r.apertures, r.windows, r.homes = make([]hal.Aperture, count+1), make([]uintptr, count+1), make([]uintptr, count)
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
 		if forced {
@@ -78,12 +80,34 @@ func (r *Replay) reserve(slot int) error {
 		if forced && aperture.Slot() != int(w.Slot) {
 			return &hal.Fault{Code: hal.NoDevice, Reason: fbs.Text("hardware window %d cannot be had: it is too small, in use, or the kernel driver's; on a tt: device the driver chooses, which no option changes", uint64(w.Slot))}
 		}
-		r.apertures[i] = aperture
+		r.apertures[i], r.windows[i] = aperture, aperture.Base()
 	}
+	r.remember()
 	if err := r.armReset(); err != nil {
 		return err
 	}
-	return r.relocate()
+	return r.complete()
+}
+
+// remember sets where the bytes are that commands name: the payload's, and each
+// tensor's own, in the arena or recorded.
+func (r *Replay) remember() {
+	r.memories = make([]uintptr, 1+len(r.view.Tensors))
+	r.supplied = make([]bool, len(r.view.Tensors))
+	r.memories[0] = hal.AddressOf(r.view.Payload)
+	for i := range r.view.Tensors {
+		t := &r.view.Tensors[i]
+		switch {
+		case t.Role == gen.RoleOutput:
+			r.memories[1+i] = hal.AddressOf(r.Output(i))
+		case t.Recorded != 0:
+			r.memories[1+i] = hal.AddressOf(r.view.Data(t))
+		default:
+			r.missing++
+		}
+	}
+	r.blocked = r.missing != 0
+	r.walk.Windows, r.walk.Memories = &r.windows[0], &r.memories[0]
 }
 
 func (r *Replay) reserveArena() error {
@@ -105,24 +129,30 @@ func (r *Replay) reserveArena() error {
 	return nil
 }
 
-// relocate has every device reach what the image tells it the bus address of,
-// refuses addresses that it cannot be told, and then lets those that reach
-// memory master the bus. All of this is known only now that every window is
-// mapped.
-func (r *Replay) relocate() error {
+// complete puts into a copy of the commands what is known only now that every
+// window is mapped, has every device reach what the image tells it the bus
+// address of, refuses what a device cannot be told, and then lets those that
+// reach memory master the bus.
+func (r *Replay) complete() error {
+	r.commands = r.view.Commands
+	r.walk.Next = &r.commands[0]
+	if r.view.Marked != [len(r.view.Marked)]uint64{} {
+		r.commands = slices.Clone(r.commands)
+	}
 	masters := make([]bool, len(r.devices))
 	for i := range r.view.Windows {
 		if w := &r.view.Windows[i]; w.Kind == gen.WindowKindHost {
 			masters[w.Device] = true
 		}
 	}
-	for i := range r.view.Commands {
-		c := &r.view.Commands[i]
-		if c.Opcode == gen.OpcodeAddress {
-			if err := r.reach(i, c); err != nil {
+	for first := 0; first < len(r.commands); first += fbs.Block {
+		if block := first / fbs.Block; r.view.Marked[block/64]>>(block%64)&1 == 0 {
+			continue
+		}
+		for i := first; i < min(first+fbs.Block, len(r.commands)); i++ {
+			if err := r.completeOne(i, masters); err != nil {
 				return err
 			}
-			masters[r.view.Windows[c.Window].Device] = true
 		}
 	}
 	for i := range r.devices {
@@ -135,8 +165,19 @@ func (r *Replay) relocate() error {
 	return nil
 }
 
-// reach sees to the bus address that a command writes. The device that it is
-// written to is the one that uses it.
+func (r *Replay) completeOne(index int, masters []bool) error {
+	switch c := &r.commands[index]; c.Opcode {
+	case gen.OpcodeAddress:
+		masters[r.view.Windows[c.Window].Device] = true
+		return r.reach(index, c)
+	case gen.OpcodePoint:
+		return r.aim(index, c)
+	}
+	return nil
+}
+
+// reach makes an Address a Write. The device that it is written to is the one
+// that uses it.
 func (r *Replay) reach(index int, c *fbs.Command) error {
 	a := &r.apertures[c.Index]
 	if bus := r.masters[r.view.Windows[c.Window].Device]; bus != nil {
@@ -147,8 +188,31 @@ func (r *Replay) reach(index int, c *fbs.Command) error {
 	if a.Bus == 0 {
 		return &hal.Fault{Code: hal.NoDevice, Reason: command(index) + fbs.Text("window %d has no bus address on this device", uint64(c.Index))}
 	}
-	if sum := a.Bus + c.Value; sum < a.Bus || sum&^fbs.WidthMask(c.Width) != 0 {
+	sum := a.Bus + c.Value
+	if sum < a.Bus || sum&^fbs.WidthMask(c.Width) != 0 {
 		return &hal.Fault{Code: hal.WrongDevice, Reason: command(index) + fbs.Text("bus address %x does not fit the register", sum)}
+	}
+	c.Opcode, c.Index, c.Value = gen.OpcodeWrite, 0, sum
+	return nil
+}
+
+// aim puts into a Point what the device's registers are to hold, where it is
+// aimed by them: their offset, their contents in value and mask, and in amount
+// how far into the hardware window the aperture begins.
+func (r *Replay) aim(index int, c *fbs.Command) error {
+	device := r.view.Windows[c.Window].Device
+	aimer, ok := r.devices[device].(hal.Aimer)
+	if !ok {
+		return nil
+	}
+	target, _ := fbs.UnpackTarget(c.Mask)
+	aim, code := aimer.Aim(&r.apertures[c.Window], target, c.Value)
+	if code != hal.OK {
+		return &hal.Fault{Code: code, Reason: command(index) + "the device cannot aim a window so"}
+	}
+	if r.registers[device] = aim.Registers; aim.Registers != nil {
+		r.homes[c.Window] = aim.Home
+		c.Offset, c.Amount, c.Value, c.Mask = aim.Offset, uint32(aim.Inside), aim.Value, aim.Mask
 	}
 	return nil
 }
@@ -217,7 +281,7 @@ func DeviceNames(view *fbs.View) []string {
 
 // Close gives the arena back. It leaves devices and file alone.
 func (r *Replay) Close() error {
-	r.disabled = true
+	r.disabled, r.blocked = true, true
 	if r.arena == nil {
 		return nil
 	}

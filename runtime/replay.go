@@ -13,19 +13,28 @@ import (
 type Replay struct {
 	view      *fbs.View
 	devices   []hal.Device
-	masters   []hal.BusMaster // of the devices, those that can be, else nil
-	apertures []hal.Aperture  // one a window
-	arena     []byte          // all tensors
-	supplied  []bool          // tensors whose arena holds the caller's data
-	safe      int             // sequence that brings the device to rest, or -1
-	notice    string          // what Load could not see to, empty if nothing
-	disabled  bool            // after a failure, until loaded anew
-	limit     int64           // nanoseconds that a run may take, 0: what its waits add up to
-	end       int64           // time at which this run is late, 0: never
-	at        int32           // command being carried out
-	ignored   uint32          // failures of policy Ignore in this run
-	detail    Result          // what the failing command saw
-	chunk     [256]byte       // device side of a Compare
+	masters   []hal.BusMaster  // of the devices, those that can be, else nil
+	registers []*hal.Registers // that aim each device's windows; nil: its Point does
+	apertures []hal.Aperture   // one a window, and one behind them that is none
+	homes     []uintptr        // first byte of the hardware window behind each, where registers aim it
+	commands  []fbs.Command    // completed
+	arena     []byte           // all tensors
+
+	windows  []uintptr // address of each window's first byte now, 0: a port
+	memories []uintptr // of the payload, then of each tensor: recorded data or arena
+	supplied []bool    // tensors whose arena holds the caller's data
+	missing  int       // inputs that have no data yet
+	safe     int       // sequence that brings the device to rest, or -1
+
+	blocked  bool   // disabled, or an input is missing
+	notice   string // what Load could not see to, empty if nothing
+	disabled bool   // after a failure, until loaded anew
+	walk     hal.Walk
+	access   [2]fbs.Command // one load or store of odd's, with room behind it
+	limit    int64          // nanoseconds that a run may take, 0: what its waits add up to
+	end      int64          // time at which this run is late, 0: never
+	ignored  uint32         // failures of policy Ignore in this run
+	detail   Result         // what the failing command saw
 }
 
 // Result says how a run ended. Everything but Code is zero after a good one.
@@ -34,7 +43,7 @@ type Result struct {
 	Safe    hal.Code // how the sequence "safe" ended, where it ran
 	SafeRan bool
 	Command int32  // index of the command that failed, -1: none was carried out
-	Got     uint64 // what a Poll or Expect loaded last, or Compare at Element
+	Got     uint64 // what a Check loaded last, or Compare at Element
 	Want    uint64
 	Mask    uint64
 	Element uint64 // Compare: the first element that differs
@@ -44,18 +53,22 @@ type Result struct {
 // View is the verified image.
 func (r *Replay) View() *fbs.View { return r.view }
 
-// Window gives the aperture of a window, for reports.
+// Window gives the aperture of a window, as Load mapped it.
 func (r *Replay) Window(index int) *hal.Aperture { return &r.apertures[index] }
 
 // Input is the arena of an input tensor, for the caller to fill before Run.
 // The first call puts the recorded default there, if there is one; from then
 // on runs take the arena's bytes.
 func (r *Replay) Input(tensor int) []byte {
-	t := &r.view.Tensors[tensor]
-	data := r.arena[t.ArenaOffset : t.ArenaOffset+t.Size]
+	t, data := &r.view.Tensors[tensor], r.Output(tensor)
 	if !r.supplied[tensor] {
 		r.supplied[tensor] = true
 		copy(data, r.view.Data(t))
+		r.memories[1+tensor] = hal.AddressOf(data)
+		if t.Recorded == 0 {
+			r.missing--
+			r.blocked = r.disabled || r.missing != 0
+		}
 	}
 	return data
 }
@@ -67,22 +80,22 @@ func (r *Replay) Output(tensor int) []byte {
 }
 
 // Limit makes runs fail with FrameLate that take longer than this, 0 for no
-// limit. Waits end in time; the clock is looked at before every command but a
-// Write, and so before the End. The sequence "safe" has no limit.
+// limit. Waits end in time; the clock is looked at every 256 commands, and at
+// the End. The sequence "safe" has no limit.
 func (r *Replay) Limit(nanoseconds int64) { r.limit = nanoseconds }
+
+// limitEvery is how many commands are carried out between two looks at the clock.
+const limitEvery = 256
 
 // Run carries out a sequence. It allocates nothing and, on mapped devices,
 // makes no system call but for waiting, and to ask a device that reads all ones
 // whether it is there. After a failure the sequence "safe" runs, if the image
 // has one, and the Replay stays disabled.
 func (r *Replay) Run(sequence int) Result {
-	if r.disabled {
-		return Result{Code: hal.Disabled, Command: -1}
+	if r.blocked {
+		return r.refusal()
 	}
-	if !r.inputsReady() {
-		return Result{Code: hal.InputMissing, Command: -1}
-	}
-	r.detail, r.ignored = Result{}, 0
+	r.ignored = 0
 	if r.limit != 0 {
 		r.end = r.devices[0].Now() + r.limit
 		if r.end < 0 { // in 292 years
@@ -94,10 +107,21 @@ func (r *Replay) Run(sequence int) Result {
 	if code == hal.OK {
 		return Result{Ignored: r.ignored}
 	}
+	return r.failed(sequence, code)
+}
+
+func (r *Replay) refusal() Result {
+	if r.disabled {
+		return Result{Code: hal.Disabled, Command: -1}
+	}
+	return Result{Code: hal.InputMissing, Command: -1}
+}
+
+// failed is the result of a run that ended with a code, after "safe".
+func (r *Replay) failed(sequence int, code hal.Code) Result {
 	result := r.detail
-	result.Code, result.Command = code, r.at
-	result.Ignored = r.ignored
-	r.disabled = true
+	result.Code, result.Command, result.Ignored = code, int32(r.walk.Index(r.commands)), r.ignored
+	r.detail, r.disabled, r.blocked = Result{}, true, true
 	if r.safe >= 0 && r.safe != sequence {
 		result.Safe, result.SafeRan = r.guarded(r.safe), true
 	}
@@ -117,176 +141,152 @@ func (r *Replay) sleep(device hal.Device, nanoseconds int64) {
 	}
 }
 
-func (r *Replay) inputsReady() bool {
-	for i := range r.view.Tensors {
-		t := &r.view.Tensors[i]
-		if t.Role == gen.RoleInput && t.Recorded == 0 && !r.supplied[i] {
-			return false
+// execute is the loop: it carries out the commands of one sequence, by walks and
+// what ends them. Everything about the commands has been verified; only the
+// device is still unknown.
+func (r *Replay) execute(sequence int) hal.Code {
+	s, w := &r.view.Sequences[sequence], &r.walk
+	at, last := int(s.First), int(s.First+s.Count)-1
+	w.Next = &r.commands[at]
+	for end := &r.commands[last]; ; {
+		w.Stop = end
+		if r.end != 0 {
+			at = min(at+limitEvery, last)
+			w.Stop = &r.commands[at]
+		}
+		for w.Run(); w.Next != w.Stop; w.Run() {
+			if code := r.odd(w.Next); code != hal.OK {
+				return code
+			}
+		}
+		switch {
+		case r.late():
+			return hal.FrameLate
+		case w.Next == end:
+			return hal.OK
 		}
 	}
-	return true
 }
 
-// execute is the loop: it carries out the commands of one sequence. Everything
-// about them has been verified; only the device is still unknown.
-func (r *Replay) execute(sequence int) hal.Code {
-	s := &r.view.Sequences[sequence]
-	commands := r.view.Commands[s.First : s.First+s.Count]
-	for i := 0; i < len(commands); i++ {
-		c, run := &commands[i], uint64(0)
-		r.at = int32(s.First) + int32(i)
-		if c.Opcode == gen.OpcodeWrite && c.Width >= 4 {
-			run = r.apertures[c.Window].StoreRun(commands[i:], &r.at)
-		}
-		code := hal.OK
-		switch {
-		case run > 0:
-			i += int(run) - 1
-		case c.Opcode == gen.OpcodeWrite:
-			code = r.apertures[c.Window].Store(uint64(c.Offset), c.Width, c.Value)
-		default:
-			code = r.step(c)
-		}
-		if code != hal.OK {
+// odd carries out what ended a walk, or the rest of it, and goes on behind it.
+func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
+	w := &r.walk
+	if port := r.apertures[c.Window].Port(); port != nil && w.Why == hal.Left {
+		code = w.On(port, r.view.Windows[c.Window].Offset)
+		if code != hal.OK || w.Next != c {
 			return code
 		}
 	}
-	return hal.OK
-}
-
-// step carries out a command that is not a Write.
-func (r *Replay) step(c *fbs.Command) hal.Code {
-	if r.late() {
-		return hal.FrameLate
+	switch {
+	case w.Why == hal.Loaded:
+		code = r.settle(c, r.look(c, w.Got))
+	case w.Why == hal.Differs:
+		r.detail = Result{Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width), Element: w.At / uint64(c.Width)}
+		code = r.settle(c, hal.CompareFailed)
+	case w.Why == hal.Taken:
+		code = r.taken(c)
+	case c.Opcode == gen.OpcodePoint:
+		code = r.point(c)
+	case c.Opcode == gen.OpcodeChange:
+		code = r.change(c)
+	case c.Opcode == gen.OpcodeDelay:
+		code = r.delay(c)
+	case c.Opcode == gen.OpcodeCall:
+		code = r.call(c)
+	default:
+		code = hal.Internal
 	}
-	switch c.Opcode {
-	case gen.OpcodeCopyIn:
-		return r.copyIn(c)
-	case gen.OpcodeCopyOut:
-		return r.copyOut(c)
-	case gen.OpcodeChange:
-		return r.change(c)
-	case gen.OpcodeAddress:
-		return r.apertures[c.Window].Store(uint64(c.Offset), c.Width, c.Value+r.apertures[c.Index].Bus)
-	case gen.OpcodeFill:
-		return r.apertures[c.Window].Fill(uint64(c.Offset), c.Width, gen.Access(c.Mode), c.Value, uint64(c.Amount))
-	case gen.OpcodeCheck:
-		if c.Amount != 0 {
-			return r.settle(c, r.poll(c))
-		}
-		return r.settle(c, r.expect(c))
-	case gen.OpcodeCompare:
-		return r.settle(c, r.compare(c))
-	case gen.OpcodePoint:
-		target, _ := fbs.UnpackTarget(c.Mask)
-		return r.device(c).Point(&r.apertures[c.Window], target, c.Value)
-	case gen.OpcodeFence:
-		hal.FenceStores()
-		return hal.OK
-	case gen.OpcodeDelay:
-		r.sleep(r.devices[0], int64(c.Amount)*1000)
-		if r.late() {
-			return hal.FrameLate
-		}
-		return hal.OK
-	case gen.OpcodeCall:
-		return r.call(c)
-	case gen.OpcodeEnd:
-		return hal.OK
+	if code == hal.OK {
+		w.Skip()
 	}
-	return hal.Internal
+	return code
 }
 
 func (r *Replay) device(c *fbs.Command) hal.Device {
 	return r.devices[r.view.Windows[c.Window].Device]
 }
 
-// load is one load that tells a device that is gone: all it reads is ones.
+// load and store make one access at the place of a command.
 func (r *Replay) load(c *fbs.Command) (uint64, hal.Code) {
-	loaded, code := r.apertures[c.Window].Load(uint64(c.Offset), c.Width)
+	if p := r.apertures[c.Window].Port(); p != nil {
+		return p.Load(uint64(c.Offset), c.Width)
+	}
+	// What never holds is always told.
+	w := r.single(c, fbs.Command{Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Value: 1})
+	return w.Got, hal.OK
+}
+
+func (r *Replay) store(c *fbs.Command, value uint64) hal.Code {
+	if p := r.apertures[c.Window].Port(); p != nil {
+		return p.Store(uint64(c.Offset), c.Width, value)
+	}
+	r.single(c, fbs.Command{Opcode: gen.OpcodeWrite, Value: value})
+	return hal.OK
+}
+
+// single walks one access at the place of a command, which stays the next one of
+// the run's own walk: a fault is the command's.
+func (r *Replay) single(c *fbs.Command, access fbs.Command) hal.Walk {
+	r.access[0] = access
+	r.access[0].Width, r.access[0].Window, r.access[0].Offset = c.Width, c.Window, c.Offset
+	w := hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
+	w.Run()
+	return w
+}
+
+// change stores with the bits of the mask changed. What a device that is gone
+// reads are all ones.
+func (r *Replay) change(c *fbs.Command) hal.Code {
+	loaded, code := r.load(c)
 	if code == hal.OK && loaded == fbs.WidthMask(c.Width) && !r.device(c).Alive() {
 		code = hal.DeviceGone
 	}
-	return loaded, code
-}
-
-func (r *Replay) change(c *fbs.Command) hal.Code {
-	loaded, code := r.load(c)
 	if code != hal.OK {
 		return code
 	}
-	return r.apertures[c.Window].Store(uint64(c.Offset), c.Width, c.Value|loaded&^c.Mask)
+	return r.store(c, c.Value|loaded&^c.Mask)
 }
 
-func (r *Replay) call(c *fbs.Command) hal.Code {
-	at := r.at
-	code := r.execute(int(c.Index))
-	if code == hal.OK {
-		r.at = at
+// point aims a window: by registers, whose contents Load put into the command,
+// or as the device does it.
+func (r *Replay) point(c *fbs.Command) (code hal.Code) {
+	if registers := r.registers[r.view.Windows[c.Window].Device]; registers != nil {
+		registers.Aim(c.Offset, c.Value, c.Mask)
+		r.windows[c.Window] = r.homes[c.Window] + uintptr(c.Amount)
+		return hal.OK
 	}
+	target, _ := fbs.UnpackTarget(c.Mask)
+	a := &r.apertures[c.Window]
+	code = r.device(c).Point(a, target, c.Value)
+	r.windows[c.Window] = a.Base()
 	return code
 }
 
-func (r *Replay) copyIn(c *fbs.Command) hal.Code {
-	return r.apertures[c.Window].CopyIn(uint64(c.Offset), c.Width, gen.Access(c.Mode), r.source(c))
-}
-
-// source is the bytes that a CopyIn stores or a Compare wants.
-func (r *Replay) source(c *fbs.Command) []byte {
-	memory := r.view.Payload
-	if c.Index != 0 {
-		memory = r.input(int(c.Index) - 1)
-	}
-	return memory[c.Value:][:c.Amount]
-}
-
-// compare streams a device range past its golden bytes, a chunk at a time.
-func (r *Replay) compare(c *fbs.Command) hal.Code {
-	golden, width := r.source(c), int(c.Width)
-	for start := 0; start < len(golden); start += len(r.chunk) {
-		want := golden[start:min(start+len(r.chunk), len(golden))]
-		got := r.chunk[:len(want)]
-		if code := r.apertures[c.Window].CopyOut(uint64(c.Offset)+uint64(start), c.Width, gen.AccessExact, got); code != hal.OK {
-			return code
-		}
-		for i := 0; i < len(want); i += width {
-			if g, w := number(got[i:][:width]), number(want[i:][:width]); g != w {
-				r.detail = Result{Got: g, Want: w, Mask: fbs.WidthMask(c.Width), Element: uint64((start + i) / width)}
-				return hal.CompareFailed
-			}
-		}
+func (r *Replay) delay(c *fbs.Command) hal.Code {
+	r.sleep(r.devices[0], int64(c.Amount)*1000)
+	if r.late() {
+		return hal.FrameLate
 	}
 	return hal.OK
 }
 
-func number(data []byte) (n uint64) {
-	for i := range data {
-		n |= uint64(data[i]) << (8 * i)
-	}
-	return n
-}
-
-// holds tells whether a loaded value satisfies a Check.
-func holds(c *fbs.Command, loaded uint64) bool {
-	return (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual)
-}
-
-// input is what runs take for an input: the caller's data or the recorded.
-func (r *Replay) input(tensor int) []byte {
-	if t := &r.view.Tensors[tensor]; !r.supplied[tensor] {
-		return r.view.Data(t)
-	}
-	return r.Input(tensor)
-}
-
-func (r *Replay) copyOut(c *fbs.Command) hal.Code {
-	data := r.Output(int(c.Index) - 1)[c.Value : c.Value+uint64(c.Amount)]
-	code := r.apertures[c.Window].CopyOut(uint64(c.Offset), c.Width, gen.Access(c.Mode), data)
-	// A device that is gone reads all ones, which are also data.
-	if code == hal.OK && allOnes(data[max(0, len(data)-int(c.Width)):]) && !r.device(c).Alive() {
-		return hal.DeviceGone
+func (r *Replay) call(c *fbs.Command) hal.Code {
+	w, stop := &r.walk, r.walk.Stop
+	code := r.execute(int(c.Index))
+	if code == hal.OK {
+		w.Next, w.Stop = c, stop
 	}
 	return code
+}
+
+// taken sees to a CopyOut that ended with a byte of ones: a device that is gone
+// reads all ones, which are also data.
+func (r *Replay) taken(c *fbs.Command) hal.Code {
+	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
+	if allOnes(data[max(0, len(data)-int(c.Width)):]) && !r.device(c).Alive() {
+		return hal.DeviceGone
+	}
+	return hal.OK
 }
 
 func allOnes(data []byte) bool {
@@ -298,15 +298,31 @@ func allOnes(data []byte) bool {
 	return true
 }
 
-// poll loads until the condition holds. The last load comes after the
-// deadline, so that a reader that was kept off the processor still looks once.
-func (r *Replay) poll(c *fbs.Command) hal.Code {
-	loaded, code := r.load(c)
-	if code != hal.OK || holds(c, loaded) {
-		return code
+// look is what comes of the first load of a Check.
+func (r *Replay) look(c *fbs.Command, loaded uint64) hal.Code {
+	ones := loaded == fbs.WidthMask(c.Width)
+	switch {
+	case ones && !r.device(c).Alive():
+		return hal.DeviceGone
+	case holds(c, loaded):
+		return hal.OK
+	case c.Amount != 0:
+		return r.wait(c, ones)
 	}
-	a, device := &r.apertures[c.Window], r.device(c)
-	ones := loaded == fbs.WidthMask(c.Width) // and alive: some registers are
+	r.saw(c, loaded)
+	return hal.ExpectFailed
+}
+
+// holds tells whether a loaded value satisfies a Check.
+func holds(c *fbs.Command, loaded uint64) bool {
+	return (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual)
+}
+
+// wait loads until a Check holds. The last load comes after the deadline, so
+// that a reader that was kept off the processor still looks once. ones tells
+// that all ones were read, of a device that is alive: some registers are.
+func (r *Replay) wait(c *fbs.Command, ones bool) hal.Code {
+	device := r.device(c)
 	began := device.Now()
 	deadline := began + int64(c.Amount)*1000
 	for now := began; ; {
@@ -314,17 +330,17 @@ func (r *Replay) poll(c *fbs.Command) hal.Code {
 		now = device.Now()
 		lateForFrame := r.late()
 		late := lateForFrame || now >= deadline
-		loaded, code = a.Load(uint64(c.Offset), c.Width)
-		if !ones && loaded == fbs.WidthMask(c.Width) && code == hal.OK {
+		loaded, code := r.load(c)
+		if code == hal.OK && !ones && loaded == fbs.WidthMask(c.Width) {
 			ones = true
 			if !device.Alive() {
 				return hal.DeviceGone
 			}
 		}
-		if code != hal.OK || holds(c, loaded) {
+		switch {
+		case code != hal.OK || holds(c, loaded):
 			return code
-		}
-		if late {
+		case late:
 			r.saw(c, loaded)
 			if lateForFrame {
 				return hal.FrameLate
@@ -334,85 +350,29 @@ func (r *Replay) poll(c *fbs.Command) hal.Code {
 	}
 }
 
-// patience is how much longer than needed a Poll without an interval may take:
+// patience is how much longer than needed a Check without an interval may take:
 // a part of 32. It waits awake for some 3 ms, and from then on lets others run
 // (hal's Sleep does below and above 100 us).
 const patience = 32
 
-// pause is the time between two loads of a Poll that waited so long already and
+// pause is the time between two loads of a Check that waited so long already and
 // has so much left, in nanoseconds.
 func pause(c *fbs.Command, waited, left int64) int64 {
 	if c.Index != 0 {
-		return int64(c.Index) * 1000
+		return min(int64(c.Index)*1000, left)
 	}
 	return min(waited/patience, left)
 }
 
-func (r *Replay) expect(c *fbs.Command) hal.Code {
-	loaded, code := r.load(c)
-	if code == hal.OK && !holds(c, loaded) {
-		r.saw(c, loaded)
-		return hal.ExpectFailed
-	}
-	return code
-}
-
-// saw keeps what a failing Poll or Expect loaded.
+// saw keeps what a failing Check loaded.
 func (r *Replay) saw(c *fbs.Command, loaded uint64) {
 	r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
 }
 
-// faultDelay is the time, in nanoseconds, that news of a DMA that went wrong
-// may take: an IOMMU's driver writes it to the kernel's log from a thread.
-const faultDelay = 5_000_000
-
-// Diagnose says what is wrong with the devices, whatever the commands saw: OK,
-// DeviceGone, and of those that master the bus MasterOff or DMAFault. Where one
-// masters the bus it waits for news, and is for the end of a run.
-func (r *Replay) Diagnose() hal.Code {
-	code := r.diagnose()
-	for _, bus := range r.masters {
-		if bus != nil && code == hal.OK {
-			bus.Sleep(faultDelay)
-			return r.diagnose()
-		}
-	}
-	return code
-}
-
-func (r *Replay) diagnose() hal.Code {
-	for i, device := range r.devices {
-		code := hal.OK
-		if bus := r.masters[i]; bus != nil {
-			code = bus.Diagnose()
-		} else if !device.Alive() {
-			code = hal.DeviceGone
-		}
-		if code != hal.OK {
-			return code
-		}
-	}
-	return hal.OK
-}
-
-// Rest stops devices from mastering the bus. Closing them does so too; a sealed
-// process cannot close anything.
-func (r *Replay) Rest() (err error) {
-	for _, bus := range r.masters {
-		if bus == nil {
-			continue
-		}
-		if e := bus.Master(false); err == nil {
-			err = e
-		}
-	}
-	return err
-}
-
-// settle applies the policy of a Poll, Expect or Compare to how it ended.
-// Only a condition that does not hold can be passed over, never a device that
-// fails. That may be another one than was looked at: what one device waits for
-// in host memory, another may have been unable to write.
+// settle applies the policy of a Check or Compare to how it ended. Only a
+// condition that does not hold can be passed over, never a device that fails.
+// That may be another one than was looked at: what one device waits for in host
+// memory, another may have been unable to write.
 func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 	switch code {
 	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed, hal.FrameLate:
@@ -427,10 +387,7 @@ func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 	switch {
 	case state != hal.OK:
 		return state
-	case code == hal.FrameLate:
-		return code
-	}
-	if policy == gen.PolicyIgnore {
+	case code != hal.FrameLate && policy == gen.PolicyIgnore:
 		r.ignored++
 		r.detail = Result{}
 		return hal.OK

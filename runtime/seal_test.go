@@ -177,9 +177,6 @@ func runSealed(args []string) error {
 			return err
 		}
 	}
-	if scope := r.Scopes()[r.View().Commands[0].Index]; scope.Count != 1_000_000 {
-		return fmt.Errorf("%d runs were counted", scope.Count)
-	}
 	unix.Exit(0) // os.Exit writes what go test -cover counts, to a new file
 	return nil
 }

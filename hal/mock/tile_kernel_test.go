@@ -90,7 +90,7 @@ func (r *rig) reach(address uint64) uint64 {
 
 func (r *rig) write(address uint64, data []byte) {
 	r.Helper()
-	if c := r.window.CopyIn(r.reach(address), 4, gen.AccessExact, data); c != hal.OK {
+	if c := r.window.Copy(gen.OpcodeCopyIn, r.reach(address), 4, gen.AccessExact, data); c != hal.OK {
 		r.Fatal(c, r.Refusal())
 	}
 }
@@ -103,7 +103,7 @@ func (r *rig) writeWords(address uint64, words ...uint32) {
 func (r *rig) read(address uint64, size int) []byte {
 	r.Helper()
 	data := make([]byte, size)
-	if c := r.window.CopyOut(r.reach(address), 4, gen.AccessExact, data); c != hal.OK {
+	if c := r.window.Copy(gen.OpcodeCopyOut, r.reach(address), 4, gen.AccessExact, data); c != hal.OK {
 		r.Fatal(c, r.Refusal())
 	}
 	return data

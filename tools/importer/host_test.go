@@ -25,7 +25,7 @@ func hostBytes(t *testing.T, replay *runtime.Replay, name string) []byte {
 			continue
 		}
 		data := make([]byte, w.Size)
-		if c := replay.Window(i).CopyOut(0, 8, gen.AccessBulk, data); c != hal.OK {
+		if c := replay.Window(i).Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, data); c != hal.OK {
 			t.Fatal(c)
 		}
 		return data

@@ -126,7 +126,7 @@ type mapped struct {
 }
 
 func (m *mapped) Map(w fbs.Window) (hal.Aperture, error) {
-	return hal.MappedAperture(m.memory, w.Offset, w.Size, -1, false), nil
+	return hal.MappedAperture(m.memory, w.Offset, w.Size, -1), nil
 }
 
 func (m *mapped) Now() int64 {

@@ -72,13 +72,13 @@ func (d *tiles) reach(tile chips.Tile, address uint64) uint64 {
 
 func (d *tiles) write(tile chips.Tile, address uint64, data []byte) {
 	d.Helper()
-	d.must("write", d.window.CopyIn(d.reach(tile, address), 4, gen.AccessExact, data))
+	d.must("write", d.window.Copy(gen.OpcodeCopyIn, d.reach(tile, address), 4, gen.AccessExact, data))
 }
 
 func (d *tiles) read(tile chips.Tile, address uint64, size int) []byte {
 	d.Helper()
 	data := make([]byte, size)
-	d.must("read", d.window.CopyOut(d.reach(tile, address), 4, gen.AccessExact, data))
+	d.must("read", d.window.Copy(gen.OpcodeCopyOut, d.reach(tile, address), 4, gen.AccessExact, data))
 	return data
 }
 

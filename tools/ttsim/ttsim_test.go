@@ -71,11 +71,11 @@ func twoop(t *testing.T, d *Device, program []byte) {
 		want = append(want, uint32(max(0, int(3*i+50+i)-100)))
 	}
 	check(t, d, "hold", registers.Store(softReset0&0xfffff, 4, 0x47800))
-	check(t, d, "program", l1.CopyIn(0, 4, gen.AccessBulk, program))
+	check(t, d, "program", l1.Copy(gen.OpcodeCopyIn, 0, 4, gen.AccessBulk, program))
 	check(t, d, "flag", l1.Store(flag, 4, 0))
-	check(t, d, "arguments", l1.CopyIn(arguments, 4, gen.AccessExact, words(n, a, b, c, sum)))
-	check(t, d, "a", l1.CopyIn(a, 4, gen.AccessBulk, words(left...)))
-	check(t, d, "b", l1.CopyIn(b, 8, gen.AccessExact, words(right...)))
+	check(t, d, "arguments", l1.Copy(gen.OpcodeCopyIn, arguments, 4, gen.AccessExact, words(n, a, b, c, sum)))
+	check(t, d, "a", l1.Copy(gen.OpcodeCopyIn, a, 4, gen.AccessBulk, words(left...)))
+	check(t, d, "b", l1.Copy(gen.OpcodeCopyIn, b, 8, gen.AccessExact, words(right...)))
 	check(t, d, "release", registers.Store(softReset0&0xfffff, 4, 0x47000))
 	for deadline := d.Now() + 1e6; ; {
 		v, code := l1.Load(flag, 4)
@@ -88,7 +88,7 @@ func twoop(t *testing.T, d *Device, program []byte) {
 		}
 	}
 	got := make([]byte, 4*n)
-	check(t, d, "result", l1.CopyOut(sum, 4, gen.AccessBulk, got))
+	check(t, d, "result", l1.Copy(gen.OpcodeCopyOut, sum, 4, gen.AccessBulk, got))
 	if !bytes.Equal(got, words(want...)) {
 		t.Errorf("result %x, want %x", got, words(want...))
 	}
@@ -220,11 +220,11 @@ func TestEveryWidthReachesItsBytes(t *testing.T) {
 	eachFake(t, func(t *testing.T, d *Device) {
 		a := pointed(t, d, 1, 2, 0)
 		for _, width := range []uint8{1, 2, 4, 8} {
-			check(t, d, "fill", a.CopyIn(0, 8, gen.AccessBulk, bytes.Repeat([]byte{0xee}, 24)))
+			check(t, d, "fill", a.Copy(gen.OpcodeCopyIn, 0, 8, gen.AccessBulk, bytes.Repeat([]byte{0xee}, 24)))
 			value := 0x8877665544332211 & fbs.WidthMask(width)
 			check(t, d, "store", a.Store(8, width, value))
 			got := make([]byte, 24)
-			check(t, d, "read", a.CopyOut(0, 8, gen.AccessBulk, got))
+			check(t, d, "read", a.Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, got))
 			want := bytes.Repeat([]byte{0xee}, 24)
 			copy(want[8:], []byte{0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88}[:width])
 			if !bytes.Equal(got, want) {
@@ -249,14 +249,14 @@ func TestBlockCopyStopsAtTheEndOfEachWindow(t *testing.T) {
 		data[i] = byte(i * i >> 3)
 	}
 	const start = 1<<20 - 99_990
-	check(t, d, "copy in", bar.CopyIn(start, 8, gen.AccessBulk, data))
+	check(t, d, "copy in", bar.Copy(gen.OpcodeCopyIn, start, 8, gen.AccessBulk, data))
 	got := make([]byte, len(data))
-	check(t, d, "copy out", bar.CopyOut(start, 8, gen.AccessBulk, got))
+	check(t, d, "copy out", bar.Copy(gen.OpcodeCopyOut, start, 8, gen.AccessBulk, got))
 	if !bytes.Equal(got, data) {
 		t.Error("the data comes back changed")
 	}
 	second := make([]byte, len(data)-99_990)
-	check(t, d, "second tile", pointed(t, d, 2, 1, 0).CopyOut(0, 8, gen.AccessBulk, second))
+	check(t, d, "second tile", pointed(t, d, 2, 1, 0).Copy(gen.OpcodeCopyOut, 0, 8, gen.AccessBulk, second))
 	if !bytes.Equal(second, data[99_990:]) {
 		t.Error("the second window's part is not at address 0 of its tile")
 	}
@@ -265,9 +265,9 @@ func TestBlockCopyStopsAtTheEndOfEachWindow(t *testing.T) {
 func TestBlockCopyToRegistersIsOfWords(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
 	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 64})
-	check(t, d, "copy in", bar.CopyIn(32, 4, gen.AccessBulk, words(1, 2, 3)))
+	check(t, d, "copy in", bar.Copy(gen.OpcodeCopyIn, 32, 4, gen.AccessBulk, words(1, 2, 3)))
 	got := make([]byte, 12)
-	check(t, d, "copy out", bar.CopyOut(32, 4, gen.AccessBulk, got))
+	check(t, d, "copy out", bar.Copy(gen.OpcodeCopyOut, 32, 4, gen.AccessBulk, got))
 	if !bytes.Equal(got, words(1, 2, 3)) {
 		t.Errorf("%x", got)
 	}
@@ -358,7 +358,7 @@ func TestTimePassesWithLoadsAndSleeps(t *testing.T) {
 		{"loads of one address with a sleep between", func(d *Device, a *hal.Aperture) { a.Load(0, 4); d.Sleep(100); a.Load(0, 4) }, 102, 2100},
 		{"loads of one address with a copy between", func(d *Device, a *hal.Aperture) {
 			a.Load(0, 4)
-			a.CopyOut(8, 4, gen.AccessBulk, make([]byte, 4))
+			a.Copy(gen.OpcodeCopyOut, 8, 4, gen.AccessBulk, make([]byte, 4))
 			a.Load(0, 4)
 		}, 2, 2000},
 		{"sleep", func(d *Device, a *hal.Aperture) { d.Sleep(2500) }, 2500, 2500},
@@ -497,8 +497,8 @@ func TestAccessDoesNotAllocate(t *testing.T) {
 	n := testing.AllocsPerRun(100, func() {
 		a.Store(0, 4, 1)
 		a.Load(0, 4)
-		a.CopyIn(0, 4, gen.AccessBulk, data)
-		a.CopyOut(0, 4, gen.AccessBulk, data)
+		a.Copy(gen.OpcodeCopyIn, 0, 4, gen.AccessBulk, data)
+		a.Copy(gen.OpcodeCopyOut, 0, 4, gen.AccessBulk, data)
 		d.Sleep(10)
 		d.Point(a, fbs.Target{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0)
 	})

@@ -78,7 +78,7 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 	default:
 		return hal.Aperture{}, &hal.Fault{Code: hal.NoDevice, Reason: "plain memory has BARs and host memory and no other windows"}
 	}
-	a := hal.MappedAperture(d.memory, start, w.Size, -1, w.Flags&fbs.FlagWriteCombining != 0)
+	a := hal.MappedAperture(d.memory, start, w.Size, -1)
 	a.Bus = BusBase + start
 	return a, nil
 }

@@ -33,7 +33,7 @@ func bar(ids string, number int) (hal.Aperture, string, error) {
 	}
 	defer file.Close()
 	mem, err := unix.Mmap(int(file.Fd()), 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	return hal.MappedAperture(mem, 0, 1<<20, -1, false), filepath.Join(devices, at), err
+	return hal.MappedAperture(mem, 0, 1<<20, -1), filepath.Join(devices, at), err
 }
 
 // await looks at a register until lmrun has made it this value.

@@ -2,7 +2,7 @@
 
 package hal
 
-// hasAVX is read by the bulk copies.
+// hasAVX is read by bulk copies.
 //
 //lint:ignore U1000 only the assembly reads it
 var hasAVX = detectAVX()

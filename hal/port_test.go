@@ -1,0 +1,207 @@
+package hal
+
+import (
+	"slices"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// tape is a port that is memory and remembers each access. It fails with IO
+// once it has made as many as it may.
+type tape struct {
+	memory  [512]byte
+	touches []touch
+	allowed int
+}
+
+func (p *tape) touch(offset uint64, width uint8, store bool) Code {
+	if len(p.touches) == p.allowed {
+		return IO
+	}
+	p.touches = append(p.touches, touch{offset, int(width), store})
+	return OK
+}
+
+func (p *tape) Load(offset uint64, width uint8) (uint64, Code) {
+	c := p.touch(offset, width, false)
+	return get(p.memory[offset:][:width]), c
+}
+
+func (p *tape) Store(offset uint64, width uint8, value uint64) Code {
+	c := p.touch(offset, width, true)
+	if c == OK {
+		put(p.memory[offset:][:width], value)
+	}
+	return c
+}
+
+// blockTape copies whole ranges too.
+type blockTape struct{ tape }
+
+func (p *blockTape) CopyIn(offset uint64, data []byte) Code {
+	c := p.touch(offset, 0, true)
+	copy(p.memory[offset:], data)
+	return c
+}
+
+func (p *blockTape) CopyOut(offset uint64, data []byte) Code {
+	c := p.touch(offset, 0, false)
+	copy(data, p.memory[offset:])
+	return c
+}
+
+func newTape() *tape { return &tape{allowed: 1 << 30} }
+
+// on carries out one command on a port, with a memory.
+func on1(p Port, lead uint64, c fbs.Command, memory []byte) (w Walk, code Code) {
+	list := [2]fbs.Command{c}
+	table := [2]uintptr{1: addressOf(memory)}
+	w = Walk{Next: &list[0], Memories: &table[0]}
+	code = w.On(p, lead)
+	if w.Next == &list[1] {
+		w.Next = nil
+	}
+	return w, code
+}
+
+func TestPortAccessesHaveTheirWidthAndOrder(t *testing.T) {
+	data := make([]byte, 64)
+	everyBlock(func(c fbs.Command) {
+		if c.Amount > 40 {
+			return
+		}
+		for _, lead := range []uint64{0, 4, 7} {
+			p := newTape()
+			w, code := on1(p, lead, c, data)
+			if code != OK || w.Next != nil || !slices.Equal(p.touches, want(c, lead)) {
+				t.Fatalf("%+v: %v, accesses %+v, want %+v", c, code, p.touches, want(c, lead))
+			}
+		}
+	})
+}
+
+// want is the accesses of a block, by another way of counting: width by width
+// where the block is aligned, else the largest power of two that fits.
+func want(c fbs.Command, lead uint64) (touches []touch) {
+	offset, width, access, size := uint64(c.Offset), c.Width, gen.Access(c.Mode), uint64(c.Amount)
+	for done := uint64(0); done < size; {
+		at, n := offset+done, uint64(width)
+		if access == gen.AccessFixed {
+			at = offset
+		}
+		if access == gen.AccessBulk {
+			for _, n = range []uint64{8, 4, 2, 1} {
+				if n <= uint64(width) && (at+lead)&(n-1) == 0 && done+n <= size {
+					break
+				}
+			}
+		}
+		touches = append(touches, touch{at, int(n), c.Opcode != gen.OpcodeCopyOut})
+		done += n
+	}
+	return touches
+}
+
+func TestAPortsFirstFailureEndsTheCommand(t *testing.T) {
+	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+		for _, access := range accesses {
+			for allowed := range 4 {
+				p := newTape()
+				p.allowed = min(allowed, 1)
+				c := at(opcode, 4, access, 0, 16)
+				if c.Value = 0; opcode != gen.OpcodeWrite && opcode != gen.OpcodeCheck {
+					p.allowed = allowed
+				} else if allowed > 0 {
+					continue
+				}
+				w, code := on1(p, 0, c, make([]byte, 16))
+				if code != IO || len(p.touches) != p.allowed || w.Next == nil {
+					t.Errorf("%v %v after %d accesses: %v, %d accesses", opcode, access, p.allowed, code, len(p.touches))
+				}
+			}
+		}
+	}
+}
+
+func TestBlockPortServesBulkCopiesOnly(t *testing.T) {
+	for _, access := range accesses {
+		p := &blockTape{*newTape()}
+		data := make([]byte, 4)
+		on1(p, 0, at(gen.OpcodeCopyIn, 4, access, 16, 4), data)
+		on1(p, 0, at(gen.OpcodeCopyOut, 4, access, 16, 4), data)
+		width := 4
+		if access == gen.AccessBulk {
+			width = 0
+		}
+		if want := []touch{{16, width, true}, {16, width, false}}; !slices.Equal(p.touches, want) {
+			t.Errorf("%v: accesses %+v, want %+v", access, p.touches, want)
+		}
+	}
+}
+
+func TestAPortLeavesTheRestToOthers(t *testing.T) {
+	p := newTape()
+	for _, opcode := range []gen.Opcode{gen.OpcodeChange, gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeEnd} {
+		if w, code := on1(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK || w.Next == nil || w.Why != Left || len(p.touches) != 0 {
+			t.Errorf("%v: %v, %+v", opcode, code, w)
+		}
+	}
+}
+
+func TestNothingOnAPortAllocates(t *testing.T) {
+	p := newTape()
+	p.touches = make([]touch, 0, 1<<20)
+	memory := make([]byte, 64)
+	table := [2]uintptr{1: addressOf(memory)}
+	var list []fbs.Command
+	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+		for _, access := range accesses {
+			c := at(opcode, 4, access, 8, 32)
+			list = append(list, c)
+		}
+	}
+	w := Walk{Memories: &table[0]}
+	if n := testing.AllocsPerRun(100, func() {
+		for i := range list {
+			w.Next = &list[i]
+			w.On(p, 0)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestAnAperturesCommandsGoToMemoryOrPort(t *testing.T) {
+	p := newTape()
+	device := make([]byte, 512)
+	for name, a := range map[string]Aperture{"port": NewAperture(p, 512, 7), "memory": MappedAperture(device, 0, 512, 7)} {
+		if a.Size() != 512 || a.Slot() != 7 || (a.Port() == nil) == (a.Base() == 0) {
+			t.Errorf("%s: size %d, slot %d, base %#x", name, a.Size(), a.Slot(), a.Base())
+		}
+		data := []byte{1, 2, 3, 4, 5, 6, 7, 8}
+		back := make([]byte, 8)
+		in, stored := a.Copy(gen.OpcodeCopyIn, 16, 4, gen.AccessExact, data), a.Store(20, 2, 0xffff)
+		out := a.Copy(gen.OpcodeCopyOut, 16, 4, gen.AccessExact, back)
+		got, loaded := a.Load(16, 8)
+		if in != OK || stored != OK || out != OK || loaded != OK || got != 0x0807ffff04030201 || get(back) != got {
+			t.Errorf("%s: %#x, % x", name, got, back)
+		}
+	}
+	p.allowed = 0
+	a := NewAperture(p, 512, -1)
+	p.touches = nil
+	if _, code := a.Load(0, 4); code != IO || a.Store(0, 4, 1) != IO {
+		t.Errorf("Load: %v", code)
+	}
+}
+
+func TestMappedApertureStaysInsideTheMapping(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("an aperture that is larger than the mapping was made")
+		}
+	}()
+	MappedAperture(make([]byte, 64), 48, 32, -1)
+}

@@ -1,0 +1,368 @@
+// The walker, amd64.
+//
+// SI is the command, R8 the windows, R9 the memories, R10 the Walk, R12 where to
+// stop. An access through a device's address is one instruction, as wide as the
+// command says; only bulk copies, whose range is memory, are wider. Uncached
+// accesses happen once each, in program order (Intel SDM volume 3A, "Methods of
+// Caching Available").
+
+//go:build !purego
+
+#include "textflag.h"
+
+// Fields of a Walk and of a command, and numbers of image.fbs: walk.go holds them.
+#define walkNext     0
+#define walkWindows  8
+#define walkMemories 16
+#define walkStop     24
+#define walkWhy      32
+#define walkGot      40
+#define walkWant     48
+#define walkAt       56
+
+#define cWidth  1
+#define cMode   2
+#define cWindow 4
+#define cIndex  6
+#define cOffset 8
+#define cAmount 12
+#define cValue  16
+#define cMask   24
+#define cSize   32
+
+#define WRITE    $1
+#define COPYIN   $4
+#define FILL     $5
+#define COPYOUT  $6
+#define CHECK    $7
+#define COMPARE  $8
+#define FENCE    $10
+#define WRITE4   $0x401 // width 4
+#define EQUAL    $1
+#define FIXED    $2
+#define BULK     $3
+
+// On to the next command. It is noted before anything of it is done, so that a
+// fault knows whose it was.
+#define NEXT \
+	ADDQ $cSize, SI         \
+	MOVQ SI, walkNext(R10)  \
+	CMPQ SI, R12            \
+	JEQ  done               \
+	MOVL (SI), AX           \
+	CMPL AX, WRITE4         \
+	JEQ  write4             \
+	JMP  other
+
+// AT is the device's address. What is not mapped is left to Go.
+#define DEVICE(AT) \
+	MOVWLZX cWindow(SI), R11 \
+	MOVQ    (R8)(R11*8), R11 \
+	MOVL    cOffset(SI), AT  \
+	TESTQ   R11, R11         \
+	JEQ     done             \
+	ADDQ    R11, AT
+
+// AT is the address in the command's memory.
+#define MEMORY(AT) \
+	MOVWLZX cIndex(SI), AT \
+	MOVQ    (R9)(AT*8), AT \
+	ADDQ    cValue(SI), AT
+
+// On by the width in CX.
+#define WIDTHS(W1, W2, W4, W8) \
+	CMPL CX, $4 \
+	JEQ  W4     \
+	CMPL CX, $8 \
+	JEQ  W8     \
+	CMPL CX, $2 \
+	JEQ  W2     \
+	JMP  W1
+
+// func walk(w *Walk)
+TEXT ·walk(SB), NOSPLIT, $0-8
+	MOVQ w+0(FP), R10
+	MOVQ walkNext(R10), SI
+	MOVQ walkWindows(R10), R8
+	MOVQ walkMemories(R10), R9
+	MOVQ walkStop(R10), R12
+	MOVQ $0, walkWhy(R10)
+	CMPQ SI, R12
+	JEQ  done
+	MOVL (SI), AX
+	CMPL AX, WRITE4
+	JNE  other
+
+write4:
+	DEVICE(DI)
+	MOVL cValue(SI), AX
+	MOVL AX, (DI)
+	NEXT
+
+other:
+	MOVBLZX cWidth(SI), CX
+	MOVBLZX AX, AX
+	CMPL    AX, CHECK
+	JEQ     check
+	CMPL    AX, COPYIN
+	JEQ     copyIn
+	CMPL    AX, COMPARE
+	JEQ     compare
+	CMPL    AX, WRITE
+	JEQ     write
+	CMPL    AX, COPYOUT
+	JEQ     copyOut
+	CMPL    AX, FILL
+	JEQ     fill
+	CMPL    AX, FENCE
+	JNE     done
+	MFENCE
+	NEXT
+
+#define STORE(NAME, MOVE) \
+NAME:                       \
+	MOVE AX, (DI)           \
+	NEXT
+
+write:
+	DEVICE(DI)
+	MOVQ cValue(SI), AX
+	WIDTHS(write1, write2, done, write8)
+STORE(write1, MOVB)
+STORE(write2, MOVW)
+STORE(write8, MOVQ)
+
+// All ones may be a device that is gone, and the rest of what does not hold is
+// for Go, which gets what was loaded.
+#define LOADED(NAME, LOAD, ONES) \
+NAME:                       \
+	LOAD (DI), AX           \
+	ONES AX, $-1            \
+	JEQ  loaded             \
+	CMPB cMode(SI), EQUAL   \
+	JNE  loaded             \
+	MOVQ AX, DX             \
+	ANDQ cMask(SI), DX      \
+	CMPQ DX, cValue(SI)     \
+	JNE  loaded             \
+	NEXT
+
+check:
+	DEVICE(DI)
+	WIDTHS(check1, check2, check4, check8)
+LOADED(check4, MOVL, CMPL)
+LOADED(check8, MOVQ, CMPQ)
+LOADED(check2, MOVWLZX, CMPW)
+LOADED(check1, MOVBLZX, CMPB)
+
+loaded:
+	MOVQ AX, walkGot(R10)
+	MOVQ $1, walkWhy(R10)
+	RET
+
+// CX bytes of the range, BX of the golden ones: both end at zero.
+#define SAME(NAME, LOAD, WIDTH) \
+NAME:                       \
+	LOAD (DI)(CX*1), AX     \
+	LOAD (BX)(CX*1), DX     \
+	CMPQ AX, DX             \
+	JNE  differs            \
+	ADDQ $WIDTH, CX         \
+	JLT  NAME               \
+	NEXT
+
+compare:
+	DEVICE(DI)
+	MEMORY(BX)
+	MOVL cAmount(SI), AX
+	ADDQ AX, DI
+	ADDQ AX, BX
+	MOVQ CX, DX
+	MOVQ AX, CX
+	NEGQ CX
+	CMPL DX, $4
+	JEQ  same4
+	CMPL DX, $8
+	JEQ  same8
+	CMPL DX, $2
+	JEQ  same2
+SAME(same1, MOVBLZX, 1)
+SAME(same2, MOVWLZX, 2)
+SAME(same4, MOVL, 4)
+SAME(same8, MOVQ, 8)
+
+differs:
+	MOVQ AX, walkGot(R10)
+	MOVQ DX, walkWant(R10)
+	MOVL cAmount(SI), AX
+	ADDQ AX, CX
+	MOVQ CX, walkAt(R10)
+	MOVQ $2, walkWhy(R10)
+	RET
+
+// Copies go from (BX) to (DI), AX bytes. Those of one width move BX by R13 and
+// DI by DX after each access: by the width, or by zero where it is a FIFO or the
+// value of a fill.
+copyIn:
+	DEVICE(DI)
+	MEMORY(BX)
+	MOVL cAmount(SI), AX
+	MOVQ DI, R11
+	CMPB cMode(SI), BULK
+	JEQ  bulk
+	MOVQ CX, R13
+
+in:
+	MOVQ CX, DX
+	CMPB cMode(SI), FIXED
+	JNE  move
+	XORL DX, DX
+
+move:
+	MOVQ AX, R11
+	WIDTHS(move1, move2, move4, move8)
+
+fill:
+	DEVICE(DI)
+	LEAQ cValue(SI), BX
+	MOVL cAmount(SI), AX
+	XORL R13, R13
+	JMP  in
+
+copyOut:
+	DEVICE(BX)
+	MEMORY(DI)
+	MOVL cAmount(SI), AX
+	MOVQ BX, R11
+	CMPB cMode(SI), BULK
+	JEQ  bulk
+	MOVQ CX, DX
+	MOVQ CX, R13
+	CMPB cMode(SI), FIXED
+	JNE  move
+	XORL R13, R13
+	JMP  move
+
+#define MOVE(NAME, MOVX, WIDTH) \
+NAME:                       \
+	MOVX (BX), AX           \
+	MOVX AX, (DI)           \
+	ADDQ R13, BX            \
+	ADDQ DX, DI             \
+	SUBQ $WIDTH, R11        \
+	JHI  NAME               \
+	JMP  moved
+
+MOVE(move1, MOVB, 1)
+MOVE(move2, MOVW, 2)
+MOVE(move4, MOVL, 4)
+MOVE(move8, MOVQ, 8)
+
+// One access of WIDTH bytes if the device's address, R11, has that bit set, so
+// that it has fewer afterwards; on to the tail when fewer bytes are left.
+#define ALIGN(MOVE, VIA, WIDTH, ON) \
+	TESTQ $WIDTH, R11 \
+	JEQ   ON          \
+	CMPQ  AX, $WIDTH  \
+	JCS   tail        \
+	MOVE  (BX), VIA   \
+	MOVE  VIA, (DI)   \
+	ADDQ  $WIDTH, BX  \
+	ADDQ  $WIDTH, DI  \
+	ADDQ  $WIDTH, R11 \
+	SUBQ  $WIDTH, AX
+
+// One access of WIDTH bytes if the count has that bit set.
+#define TAIL(MOVE, VIA, WIDTH, ON) \
+	TESTQ $WIDTH, AX \
+	JEQ   ON         \
+	MOVE  (BX), VIA  \
+	MOVE  VIA, (DI)  \
+	ADDQ  $WIDTH, BX \
+	ADDQ  $WIDTH, DI
+
+// Naturally aligned on the device, lowest address first, never overlapping.
+// Subtracting 32 leaves the lower five bits of AX alone, so they still count
+// what follows the loops.
+bulk:
+	TESTQ $31, R11
+	JEQ   aligned
+	ALIGN(MOVB, DX, 1, align2)
+align2:
+	ALIGN(MOVW, DX, 2, align4)
+align4:
+	ALIGN(MOVL, DX, 4, align8)
+align8:
+	ALIGN(MOVQ, DX, 8, align16)
+align16:
+	ALIGN(MOVOU, X0, 16, aligned)
+aligned:
+	SUBQ  $32, AX
+	JCS   tail
+	CMPB  ·hasAVX(SB), $0
+	JEQ   by16
+by32:
+	VMOVDQU (BX), Y0
+	VMOVDQU Y0, (DI)
+	ADDQ    $32, BX
+	ADDQ    $32, DI
+	SUBQ    $32, AX
+	JCC     by32
+	VZEROUPPER
+	JMP     tail
+by16:
+	MOVOU (BX), X0
+	MOVOU 16(BX), X1
+	MOVOU X0, (DI)
+	MOVOU X1, 16(DI)
+	ADDQ  $32, BX
+	ADDQ  $32, DI
+	SUBQ  $32, AX
+	JCC   by16
+tail:
+	TAIL(MOVOU, X0, 16, tail8)
+tail8:
+	TAIL(MOVQ, DX, 8, tail4)
+tail4:
+	TAIL(MOVL, DX, 4, tail2)
+tail2:
+	TAIL(MOVW, DX, 2, tail1)
+tail1:
+	TAIL(MOVB, DX, 1, moved)
+
+// A device that is gone reads all ones: where what was copied out ends with a
+// byte of them, Go looks.
+moved:
+	CMPB (SI), COPYOUT
+	JEQ  out
+on:
+	NEXT
+out:
+	CMPB -1(DI), $-1
+	JNE  on
+	MOVQ $3, walkWhy(R10)
+
+done:
+	RET
+
+// func detectAVX() bool
+//
+// The processor has AVX and the system saves its registers: Intel SDM volume 1,
+// "Detection of AVX Instructions".
+TEXT ·detectAVX(SB), NOSPLIT, $0-1
+	MOVL $1, AX
+	XORL CX, CX
+	CPUID
+	ANDL $(1<<27 | 1<<28), CX
+	CMPL CX, $(1<<27 | 1<<28)
+	JNE  no
+	XORL CX, CX
+	XGETBV
+	ANDL $6, AX
+	CMPL AX, $6
+	JNE  no
+	MOVB $1, ret+0(FP)
+	RET
+no:
+	MOVB $0, ret+0(FP)
+	RET

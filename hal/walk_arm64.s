@@ -1,0 +1,353 @@
+// The walker, arm64.
+//
+// R0 is the Walk, R1 the command, R2 the windows, R3 the memories, R4 where to
+// stop. An access through a device's address is one instruction, as wide as the
+// command says, and naturally aligned, because Device memory faults otherwise
+// (Arm ARM, "Device memory"). None has write-back, which leaves a hypervisor
+// without a syndrome to emulate it from (Arm ARM, ISS encoding of Data Aborts,
+// ISV). Pairs leave it without one too: they occur only in bulk copies, on memory.
+
+//go:build !purego
+
+#include "textflag.h"
+
+// Fields of a Walk and of a command, and numbers of image.fbs: walk.go holds them.
+#define walkNext     0
+#define walkWindows  8
+#define walkMemories 16
+#define walkStop     24
+#define walkWhy      32
+#define walkGot      40
+#define walkWant     48
+#define walkAt       56
+
+#define cWidth  1
+#define cMode   2
+#define cWindow 4
+#define cIndex  6
+#define cOffset 8
+#define cAmount 12
+#define cValue  16
+#define cMask   24
+#define cSize   32
+
+#define WRITE    $1
+#define COPYIN   $4
+#define FILL     $5
+#define COPYOUT  $6
+#define CHECK    $7
+#define COMPARE  $8
+#define FENCE    $10
+#define WRITE4   $0x401 // width 4
+#define EQUAL    $1
+#define FIXED    $2
+#define BULK     $3
+
+// On to the next command. It is noted before anything of it is done, so that a
+// fault knows whose it was. R17 holds WRITE4.
+#define NEXT \
+	ADD   $cSize, R1         \
+	MOVD  R1, walkNext(R0)   \
+	CMP   R4, R1             \
+	BEQ   done               \
+	MOVWU (R1), R5           \
+	CMP   R17, R5            \
+	BEQ   write4             \
+	B     other
+
+// AT is the device's address. What is not mapped is left to Go.
+#define DEVICE(AT) \
+	MOVHU cWindow(R1), R7 \
+	MOVD  (R2)(R7<<3), R7 \
+	MOVWU cOffset(R1), AT \
+	CBZ   R7, done        \
+	ADD   R7, AT
+
+// AT is the address in the command's memory.
+#define MEMORY(AT) \
+	MOVHU cIndex(R1), AT  \
+	MOVD  (R3)(AT<<3), AT \
+	MOVD  cValue(R1), R7  \
+	ADD   R7, AT
+
+// On by the width in R6.
+#define WIDTHS(W1, W2, W4, W8) \
+	CMP $4, R6 \
+	BEQ W4     \
+	CMP $8, R6 \
+	BEQ W8     \
+	CMP $2, R6 \
+	BEQ W2     \
+	B   W1
+
+// func walk(w *Walk)
+TEXT ·walk(SB), NOSPLIT, $0-8
+	MOVD  w+0(FP), R0
+	MOVD  walkNext(R0), R1
+	MOVD  walkWindows(R0), R2
+	MOVD  walkMemories(R0), R3
+	MOVD  walkStop(R0), R4
+	MOVD  ZR, walkWhy(R0)
+	MOVD  WRITE4, R17
+	CMP   R4, R1
+	BEQ   done
+	MOVWU (R1), R5
+	CMP   R17, R5
+	BNE   other
+
+write4:
+	DEVICE(R8)
+	MOVWU cValue(R1), R5
+	MOVW  R5, (R8)
+	NEXT
+
+other:
+	MOVBU (R1), R5
+	MOVBU cWidth(R1), R6
+	CMP   CHECK, R5
+	BEQ   check
+	CMP   COPYIN, R5
+	BEQ   copyIn
+	CMP   COMPARE, R5
+	BEQ   compare
+	CMP   WRITE, R5
+	BEQ   write
+	CMP   COPYOUT, R5
+	BEQ   copyOut
+	CMP   FILL, R5
+	BEQ   fill
+	CMP   FENCE, R5
+	BNE   done
+	DSB   $15 // SY: what is before it is done, to devices too; Linux's mb() (arch/arm64/include/asm/barrier.h)
+	NEXT
+
+#define STORE(NAME, MOVE) \
+NAME:                       \
+	MOVE R5, (R8)           \
+	NEXT
+
+write:
+	DEVICE(R8)
+	MOVD cValue(R1), R5
+	WIDTHS(write1, write2, done, write8)
+STORE(write1, MOVB)
+STORE(write2, MOVH)
+STORE(write8, MOVD)
+
+// All ones may be a device that is gone, and the rest of what does not hold is
+// for Go, which gets what was loaded.
+#define LOADED(NAME, LOAD, ONES) \
+NAME:                       \
+	LOAD  (R8), R5          \
+	MOVD  $ONES, R9         \
+	B     looked
+
+check:
+	DEVICE(R8)
+	WIDTHS(check1, check2, check4, check8)
+LOADED(check8, MOVD, -1)
+LOADED(check2, MOVHU, 0xffff)
+LOADED(check1, MOVBU, 0xff)
+check4:
+	MOVWU (R8), R5
+	MOVD  $0xffffffff, R9
+looked:
+	CMP   R9, R5
+	BEQ   loaded
+	MOVBU cMode(R1), R9
+	CMP   EQUAL, R9
+	BNE   loaded
+	MOVD  cMask(R1), R9
+	AND   R5, R9
+	MOVD  cValue(R1), R10
+	CMP   R10, R9
+	BNE   loaded
+	NEXT
+
+loaded:
+	MOVD R5, walkGot(R0)
+	MOVD $1, R9
+	MOVD R9, walkWhy(R0)
+	RET
+
+// R10 bytes are left of the range at R8 and of the golden ones at R9.
+#define SAME(NAME, LOAD, WIDTH) \
+NAME:                       \
+	LOAD (R8), R5           \
+	LOAD (R9), R11          \
+	CMP  R11, R5            \
+	BNE  differs            \
+	ADD  $WIDTH, R8         \
+	ADD  $WIDTH, R9         \
+	SUBS $WIDTH, R10        \
+	BHI  NAME               \
+	NEXT
+
+compare:
+	DEVICE(R8)
+	MEMORY(R9)
+	MOVWU cAmount(R1), R10
+	WIDTHS(same1, same2, same4, same8)
+SAME(same1, MOVBU, 1)
+SAME(same2, MOVHU, 2)
+SAME(same4, MOVWU, 4)
+SAME(same8, MOVD, 8)
+
+differs:
+	MOVD  R5, walkGot(R0)
+	MOVD  R11, walkWant(R0)
+	MOVWU cAmount(R1), R5
+	SUB   R10, R5
+	MOVD  R5, walkAt(R0)
+	MOVD  $2, R9
+	MOVD  R9, walkWhy(R0)
+	RET
+
+// Copies go from (R9) to (R8), R10 bytes. Those of one width move R9 by R12 and
+// R8 by R11 after each access: by the width, or by zero where it is a FIFO or
+// the value of a fill.
+copyIn:
+	DEVICE(R8)
+	MEMORY(R9)
+	MOVWU cAmount(R1), R10
+	MOVBU cMode(R1), R7
+	MOVD  R8, R13
+	CMP   BULK, R7
+	BEQ   bulk
+	MOVD  R6, R12
+
+in:
+	MOVD R6, R11
+	CMP  FIXED, R7
+	BNE  move
+	MOVD ZR, R11
+
+move:
+	WIDTHS(move1, move2, move4, move8)
+
+fill:
+	DEVICE(R8)
+	ADD   $cValue, R1, R9
+	MOVWU cAmount(R1), R10
+	MOVBU cMode(R1), R7
+	MOVD  ZR, R12
+	B     in
+
+copyOut:
+	DEVICE(R9)
+	MEMORY(R8)
+	MOVWU cAmount(R1), R10
+	MOVBU cMode(R1), R7
+	MOVD  R9, R13
+	CMP   BULK, R7
+	BEQ   bulk
+	MOVD  R6, R11
+	MOVD  R6, R12
+	CMP   FIXED, R7
+	BNE   move
+	MOVD  ZR, R12
+	B     move
+
+#define MOVE(NAME, LOAD, STORE, WIDTH) \
+NAME:                       \
+	LOAD  (R9), R5          \
+	STORE R5, (R8)          \
+	ADD   R12, R9           \
+	ADD   R11, R8           \
+	SUBS  $WIDTH, R10       \
+	BHI   NAME              \
+	B     moved
+
+MOVE(move1, MOVBU, MOVB, 1)
+MOVE(move2, MOVHU, MOVH, 2)
+MOVE(move4, MOVWU, MOVW, 4)
+MOVE(move8, MOVD, MOVD, 8)
+
+// One access of WIDTH (1 << BIT) bytes if the device's address, R13, has that
+// bit set, so that it has fewer afterwards; on to the tail when fewer bytes are left.
+#define ALIGN(LOAD, STORE, WIDTH, BIT, ON) \
+	TBZ   $BIT, R13, ON \
+	CMP   $WIDTH, R10   \
+	BLO   tail          \
+	LOAD  (R9), R5      \
+	STORE R5, (R8)      \
+	ADD   $WIDTH, R9    \
+	ADD   $WIDTH, R8    \
+	ADD   $WIDTH, R13   \
+	SUB   $WIDTH, R10
+
+// One access of WIDTH (1 << BIT) bytes if the count has that bit set.
+#define TAIL(LOAD, STORE, WIDTH, BIT, ON) \
+	TBZ   $BIT, R10, ON \
+	LOAD  (R9), R5      \
+	STORE R5, (R8)      \
+	ADD   $WIDTH, R9    \
+	ADD   $WIDTH, R8
+
+// Naturally aligned on the device, lowest address first, never overlapping.
+// Subtracting 64 leaves the lower six bits of R10 alone, so they still count
+// what follows the loop.
+bulk:
+	ALIGN(MOVBU, MOVB, 1, 0, align2)
+align2:
+	ALIGN(MOVHU, MOVH, 2, 1, align4)
+align4:
+	ALIGN(MOVWU, MOVW, 4, 2, align8)
+align8:
+	ALIGN(MOVD, MOVD, 8, 3, aligned)
+aligned:
+	SUBS $64, R10
+	BLO  tail32
+by64:
+	LDP  0(R9), (R5, R6)
+	LDP  16(R9), (R7, R11)
+	LDP  32(R9), (R12, R13)
+	LDP  48(R9), (R14, R15)
+	STP  (R5, R6), 0(R8)
+	STP  (R7, R11), 16(R8)
+	STP  (R12, R13), 32(R8)
+	STP  (R14, R15), 48(R8)
+	ADD  $64, R9
+	ADD  $64, R8
+	SUBS $64, R10
+	BHS  by64
+tail32:
+	TBZ  $5, R10, tail
+	LDP  0(R9), (R5, R6)
+	LDP  16(R9), (R7, R11)
+	STP  (R5, R6), 0(R8)
+	STP  (R7, R11), 16(R8)
+	ADD  $32, R9
+	ADD  $32, R8
+tail:
+	TBZ  $4, R10, tail8
+	LDP  (R9), (R5, R6)
+	STP  (R5, R6), (R8)
+	ADD  $16, R9
+	ADD  $16, R8
+tail8:
+	TAIL(MOVD, MOVD, 8, 3, tail4)
+tail4:
+	TAIL(MOVWU, MOVW, 4, 2, tail2)
+tail2:
+	TAIL(MOVHU, MOVH, 2, 1, tail1)
+tail1:
+	TAIL(MOVBU, MOVB, 1, 0, moved)
+
+// A device that is gone reads all ones: where what was copied out ends with a
+// byte of them, Go looks.
+moved:
+	MOVBU (R1), R5
+	CMP   COPYOUT, R5
+	BEQ   out
+on:
+	NEXT
+out:
+	MOVBU -1(R8), R5
+	CMP   $0xff, R5
+	BNE   on
+	MOVD  $3, R9
+	MOVD  R9, walkWhy(R0)
+
+done:
+	RET

@@ -1,0 +1,321 @@
+package hal
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// anyList gives up to 20 commands as verified images have them, for a window 1
+// and a memory 1 of so many bytes. Some are not for a walk, and some of a window
+// 0 that is not mapped.
+func anyList(random *rand.Rand, size uint32) []fbs.Command {
+	list := make([]fbs.Command, 1+random.IntN(20), 21) // a pointer behind the last one is still one into it
+	for i := range list {
+		list[i] = anyCommand(random, size)
+	}
+	return list
+}
+
+func anyCommand(random *rand.Rand, size uint32) fbs.Command {
+	opcodes := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill,
+		gen.OpcodeCopyOut, gen.OpcodeCompare, gen.OpcodeFence}
+	width := uint8(1) << random.IntN(4)
+	c := at(opcodes[random.IntN(len(opcodes))], width, gen.Access(1+random.IntN(2)), uint64(random.Uint32N(size/2)&^7), 0)
+	c.Amount = uint32(width) * (1 + random.Uint32N(min(8, size/16)))
+	c.Value = uint64(random.Uint32N(size / 2))
+	switch c.Opcode {
+	case gen.OpcodeFence:
+		return fbs.Command{Opcode: gen.OpcodeFence}
+	case gen.OpcodeWrite:
+		c.Mode, c.Index, c.Amount, c.Value = 0, 0, 0, random.Uint64()&fbs.WidthMask(width)
+	case gen.OpcodeFill:
+		c.Index, c.Value = 0, random.Uint64()&fbs.WidthMask(width)
+	case gen.OpcodeCheck:
+		c.Mode, c.Index, c.Amount = uint8(gen.ConditionEqual), 0, random.Uint32N(2)
+		c.Mask = random.Uint64() & random.Uint64() & random.Uint64() & fbs.WidthMask(width)
+		if c.Value = 0; random.IntN(4) != 0 {
+			c.Mask &= 0xfe<<8 | 0xfe<<24 | 0xfe<<40 | 0xfe // which most bytes here have clear
+		}
+		if random.IntN(16) == 0 {
+			c.Mode = uint8(gen.ConditionNotEqual)
+		}
+	case gen.OpcodeCompare:
+		c.Mode = 0
+	default:
+		if random.IntN(3) == 0 {
+			c.Mode, c.Offset, c.Amount = uint8(gen.AccessBulk), random.Uint32N(size/2), 1+random.Uint32N(size/4)
+		}
+	}
+	switch random.IntN(100) {
+	case 0:
+		c.Window = 0
+	case 1:
+		others := []gen.Opcode{gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodePoint, gen.OpcodeDelay, gen.OpcodeCall, gen.OpcodeEnd}
+		c = fbs.Command{Opcode: others[random.IntN(len(others))], Window: 1, Width: 4, Mask: 1}
+	}
+	return c
+}
+
+// place is a device, a memory and the tables of a Walk.
+type place struct {
+	device, memory    []byte
+	windows, memories [2]uintptr
+	walk              Walk
+}
+
+// newPlace has size bytes of each at the end of pages, where reading too far faults.
+func newPlace(t testing.TB, size int) *place {
+	page := unix.Getpagesize()
+	last := func() []byte {
+		pages := mapped(t, (size+page-1)/page*page)
+		return pages[len(pages)-size:]
+	}
+	p := &place{device: last(), memory: last()}
+	p.windows[1], p.memories[1] = addressOf(p.device), addressOf(p.memory)
+	p.walk.Windows, p.walk.Memories = &p.windows[0], &p.memories[0]
+	return p
+}
+
+// run walks a list to its end or to what ends it, and says how many are done.
+func (p *place) run(run func(w *Walk), list []fbs.Command) (done int) {
+	// Stop lies in the list too.
+	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
+	p.walk.Next, p.walk.Stop, p.walk.Got, p.walk.Want, p.walk.At = &list[0], &list[len(list)-1], 0, 0, 0
+	run(&p.walk)
+	return int(uintptr(unsafe.Pointer(p.walk.Next))-uintptr(unsafe.Pointer(&list[0]))) / 32
+}
+
+func (p *place) one(t testing.TB, c fbs.Command) {
+	if done := p.run((*Walk).Run, []fbs.Command{c}); done != 1 && p.walk.Why != Taken {
+		t.Fatalf("%+v ends a walk: %d", c, p.walk.Why)
+	}
+}
+
+// compare holds what was reached, by the assembly and by plain Go, against each other.
+func (p *place) compare(t testing.TB, oracle *place, done, want int, what any) {
+	t.Helper()
+	got, expect := p.walk, oracle.walk
+	if done != want || got.Why != expect.Why || got.Got != expect.Got && got.Why != Taken || got.Want != expect.Want || got.At != expect.At {
+		t.Fatalf("%+v\ndone %d, %+v; the oracle %d, %+v", what, done, got, want, expect)
+	}
+	if !bytes.Equal(p.device, oracle.device) || !bytes.Equal(p.memory, oracle.memory) {
+		t.Fatalf("%+v\nmemory differs from the oracle's", what)
+	}
+}
+
+func TestWalksLeaveWhatPlainGoLeaves(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	p, oracle := newPlace(t, 512), newPlace(t, 512)
+	ended := map[uint64]int{}
+	for range 20_000 {
+		list := anyList(random, 512)
+		for i := range p.device {
+			p.device[i] = byte(random.Uint32N(3)) - 1 // all ones now and then
+			p.memory[i] = p.device[i]
+		}
+		if random.IntN(2) == 0 {
+			p.memory[random.IntN(512)] ^= 2
+		}
+		copy(oracle.device, p.device)
+		copy(oracle.memory, p.memory)
+		done := p.run((*Walk).Run, list)
+		p.compare(t, oracle, done, oracle.run(walkGeneric, list), list)
+		ended[p.walk.Why]++
+	}
+	if len(ended) != 4 {
+		t.Errorf("walks ended %v, some of each kind should", ended)
+	}
+}
+
+func TestAWalkEndsAtStopAndGoesOnFromThere(t *testing.T) {
+	p := newPlace(t, 64)
+	list := make([]fbs.Command, 9)
+	for i := range list {
+		list[i] = fbs.Command{Opcode: gen.OpcodeWrite, Width: 1, Window: 1, Offset: uint32(i), Value: 7}
+	}
+	w := &p.walk
+	w.Next = &list[0]
+	for _, stop := range []int{0, 3, 3, 8} {
+		w.Stop = &list[stop]
+		w.Run()
+		if w.Next != w.Stop || w.Why != Left || bytes.Count(p.device, []byte{7}) != stop {
+			t.Errorf("stop %d: % x", stop, p.device[:9])
+		}
+	}
+}
+
+// everyBlock calls f with a copy or fill of every small shape: sizes 1 to 300,
+// offsets 0 to 32. Exact and Fixed ones are whole accesses.
+func everyBlock(f func(c fbs.Command)) {
+	for _, opcode := range []gen.Opcode{gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut} {
+		for _, access := range accesses {
+			if opcode == gen.OpcodeFill && access == gen.AccessBulk {
+				continue
+			}
+			for _, width := range widths {
+				unit := uint64(width)
+				if access == gen.AccessBulk {
+					unit = 1
+				}
+				for size := unit; size <= 300; size += unit {
+					for offset := uint64(0); offset <= 32; offset += unit {
+						c := at(opcode, width, access, offset+64, size)
+						c.Value = size % 7 // wherever the memory begins
+						if opcode == gen.OpcodeFill {
+							c.Index, c.Value = 0, size*0x0123456789abcdef&fbs.WidthMask(width)
+						}
+						f(c)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestCopiesOfEveryShape(t *testing.T) {
+	p, oracle := newPlace(t, 512), newPlace(t, 512)
+	scramble(p.device, 1)
+	copy(oracle.device, p.device)
+	n := byte(0)
+	everyBlock(func(c fbs.Command) {
+		n++
+		p.memory[c.Value%7], oracle.memory[c.Value%7] = n, n // no two blocks are the same
+		list := []fbs.Command{c}
+		done := p.run((*Walk).Run, list)
+		p.compare(t, oracle, done, oracle.run(walkGeneric, list), c)
+	})
+}
+
+func TestBulkCopiesOfManyPagesUpToTheGuardPage(t *testing.T) {
+	size := 16 * unix.Getpagesize()
+	p := newPlace(t, size)
+	want := make([]byte, size)
+	for shift := range 40 {
+		scramble(p.memory, uint64(shift))
+		copy(want, p.memory)
+		c := at(gen.OpcodeCopyIn, 4, gen.AccessBulk, uint64(shift), uint64(size-shift))
+		p.one(t, c)
+		if !bytes.Equal(p.device[shift:], want[:size-shift]) {
+			t.Fatalf("shift %d: CopyIn changed the bytes", shift)
+		}
+		clear(p.memory)
+		c.Opcode, c.Value = gen.OpcodeCopyOut, uint64(shift/2)
+		p.one(t, c)
+		if !bytes.Equal(p.memory[shift/2:][:size-shift], want[:size-shift]) {
+			t.Fatalf("shift %d: CopyOut changed the bytes", shift)
+		}
+	}
+}
+
+func TestNothingInAWalkAllocates(t *testing.T) {
+	p := newPlace(t, 512)
+	random := rand.New(rand.NewPCG(3, 3))
+	list := make([]fbs.Command, 201)
+	for i := range 200 {
+		list[i] = anyCommand(random, 512)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		w := &p.walk
+		for w.Next, w.Stop = &list[0], &list[200]; w.Next != w.Stop; {
+			if w.Run(); w.Next != w.Stop {
+				w.Next = after(w.Next)
+			}
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A device that is gone, or a file that was cut short, answers with SIGBUS in
+// the middle of the assembly.
+func TestAFaultIsAPanicThatKnowsItsCommand(t *testing.T) {
+	page := unix.Getpagesize()
+	fd, err := unix.MemfdCreate("device", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Ftruncate(fd, int64(page)); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(fd, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	if err := unix.Ftruncate(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	p := newPlace(t, 512)
+	windows := [3]uintptr{0, addressOf(p.device), addressOf(mem)}
+	p.walk.Windows = &windows[0]
+	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+		for _, access := range accesses {
+			for _, width := range widths {
+				list := make([]fbs.Command, 8)
+				for i := range list {
+					list[i] = at(gen.OpcodeWrite, 4, 0, 4, 0)
+				}
+				list[4] = at(opcode, width, access, 64, 64)
+				if list[4].Window = 2; opcode == gen.OpcodeWrite {
+					list[4].Mode = 0
+				}
+				p.walk.Next, p.walk.Stop = &list[0], &list[7]
+				fault := catch(p.walk.Run)
+				if fault == nil || p.walk.Next != &list[4] {
+					t.Errorf("%v, %v, width %d: %v", opcode, access, width, fault)
+				}
+				// QEMU's user mode reports the fault without its address.
+				if at, ok := fault.(interface{ Addr() uintptr }); ok && at.Addr()-windows[2] != 64 {
+					t.Errorf("%v: fault at %d, want 64", opcode, at.Addr()-windows[2])
+				}
+			}
+		}
+	}
+}
+
+func catch(f func()) (fault runtime.Error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { fault, _ = recover().(runtime.Error) }()
+	f()
+	return nil
+}
+
+func BenchmarkWalk(b *testing.B) {
+	p := newPlace(b, 1<<20)
+	list := make([]fbs.Command, 1001)
+	each := func(name string, size int64, command func(i int) fbs.Command) {
+		b.Run(name, func(b *testing.B) {
+			for i := range 1000 {
+				list[i] = command(i)
+			}
+			b.SetBytes(size)
+			for i := 0; i < b.N; i += 1000 {
+				p.walk.Next, p.walk.Stop = &list[0], &list[min(1000, b.N-i)]
+				p.walk.Run()
+			}
+		})
+	}
+	for _, width := range widths {
+		each(fmt.Sprint("Write", width), int64(width), func(i int) fbs.Command { return at(gen.OpcodeWrite, width, 0, uint64(i*8), 0) })
+		each(fmt.Sprint("Check", width), int64(width), func(i int) fbs.Command {
+			return at(gen.OpcodeCheck, width, gen.Access(gen.ConditionEqual), uint64(i*8), 0)
+		})
+	}
+	each("RunsOfOne", 4, func(i int) fbs.Command { return at(gen.OpcodeWrite, 4<<(i%2), 0, uint64(i*8), 0) })
+	for _, access := range accesses {
+		for size := uint64(16); size <= 1<<20; size *= 16 {
+			each(fmt.Sprint("CopyIn", access, size), int64(size), func(int) fbs.Command { return at(gen.OpcodeCopyIn, 4, access, 0, size) })
+		}
+	}
+}
