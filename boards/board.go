@@ -1,6 +1,18 @@
 // Package boards describes devices as data: PCI ids, BARs, which accesses they
 // accept, and how their windows are configured. Every constant names its
 // source. There is one file a board, all with the same order of things.
+//
+// To add a board is to add its file and its name to All:
+//
+//   - what follows from its manual: ids, BARs, Rules. An access that no rule
+//     covers is refused, so begin with the registers that a recording touches;
+//   - Status, the registers that change by themselves: an importer polls them;
+//   - TLB and Reset, where it has movable windows and tiles. What is behind the
+//     windows, which stand-in and pictures need, is a file in package chips.
+//
+// `go test ./boards/... -update` then writes the golden file; look at the
+// difference. The strict mock, importer, `lm verify` and a target know the board
+// by that; a model that answers is one more file in hal/mock.
 package boards
 
 // Board is one kind of PCIe device.
@@ -21,14 +33,9 @@ type Board struct {
 	// TLB describes movable windows; nil where the device has none.
 	TLB *TLB
 
-	// Aliases lists BARs that show a part of another BAR.
-	Aliases []Alias
-
-	// Grid describes the tiles behind the windows; nil where there are none.
-	Grid *Grid
-
-	// Products lists the cards that carry the chip.
-	Products []Product
+	// Reset holds the cores of a tile in reset; zero where the device has no
+	// tiles.
+	Reset Reset
 }
 
 // Rule covers the bytes First..Last of a BAR.
@@ -37,6 +44,7 @@ type Rule struct {
 	First, Last uint64
 	Widths      uint8 // accepted access widths in bytes, ORed: 1|2|4|8; always naturally aligned
 	Memory      bool  // plain memory: bulk copies may widen accesses, stores have no side effects
+	IATU        bool  // translates what the device reaches of host memory: an image may load and not store
 	Name        string
 }
 
@@ -48,19 +56,10 @@ type Status struct {
 	Name   string
 }
 
-// Alias says that a BAR shows a part of another one, from its first byte on.
-type Alias struct {
-	Bar    uint8
-	Size   uint64
-	Of     uint8  // the other BAR
-	Offset uint64 // bytes into it
-}
-
-// Product is a card as its maker numbers it: bits 36 and up of the 64-bit
-// board id that the chip's firmware reports.
-type Product struct {
-	ID   uint32
-	Name string
+// Reset is a register of a tile: a core runs while its bit is clear.
+type Reset struct {
+	Address uint64
+	Mask    uint32 // the cores' bits; setting others stops parts a replay has no use for
 }
 
 // TLB is the layout of a device's movable windows and of the registers that
@@ -132,6 +131,18 @@ func (b *Board) Rule(bar uint8, offset, size uint64) *Rule {
 	for i := range b.Rules {
 		r := &b.Rules[i]
 		if r.Bar == bar && offset >= r.First && offset <= r.Last && size-1 <= r.Last-offset {
+			return r
+		}
+	}
+	return nil
+}
+
+// Register gives a rule, of something other than memory, for any of size bytes
+// of a BAR, nil if there is none.
+func (b *Board) Register(bar uint8, offset, size uint64) *Rule {
+	for i := range b.Rules {
+		r := &b.Rules[i]
+		if r.Bar == bar && !r.Memory && r.First < offset+size && offset <= r.Last {
 			return r
 		}
 	}

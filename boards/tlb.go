@@ -1,6 +1,8 @@
 package boards
 
-import "lightmetal/fbs/gen"
+import (
+	"lightmetal/fbs/gen"
+)
 
 // Words is the configuration of one window, as ConfigWords stores of
 // ConfigWidth bytes hold it.
@@ -37,40 +39,8 @@ func (l *TLB) Encode(g *Group, t Target, address uint64) (w Words, ok bool) {
 	return w, true
 }
 
-// Decode is the inverse of Encode: what a configuration points at. ok is false
-// where it sets bits that no target sets (linked, reserved).
-func (l *TLB) Decode(g *Group, w Words) (t Target, address uint64, ok bool) {
-	f := &g.Fields
-	t = Target{
-		X: uint8(l.Extract(w, f.XEnd)), Y: uint8(l.Extract(w, f.YEnd)),
-		XStart: uint8(l.Extract(w, f.XStart)), YStart: uint8(l.Extract(w, f.YStart)),
-		NoC:       uint8(l.Extract(w, f.NoC)),
-		Ordering:  gen.OrderingDefault + gen.Ordering(l.Extract(w, f.Ordering)),
-		StaticVC:  l.extractVC(w, f),
-		Multicast: l.Extract(w, f.Multicast) == 1,
-	}
-	address = l.Extract(w, f.Address) * g.Size
-	// What Encode does not give back has bits that mean nothing here.
-	again, ok := l.Encode(g, t, address)
-	if !ok || again != w {
-		return Target{}, 0, false
-	}
-	return t, address, true
-}
-
-// Extract gives the bits of one field of a configuration, valid or not.
-func (l *TLB) Extract(w Words, f Field) uint64 {
-	size := 8 * uint(l.ConfigWidth)
-	i, shift := uint(f.Low)/size, uint(f.Low)%size
-	v := w[i] >> shift
-	if shift+uint(f.Bits) > size {
-		v |= w[i+1] << (size - shift)
-	}
-	return v & (1<<f.Bits - 1)
-}
-
-// insert is the inverse of Extract into bits that are still zero; false where
-// the field is too small for v.
+// insert places v in the bits of a field, which are still zero; false where the
+// field is too small for it.
 func (l *TLB) insert(w *Words, f Field, v uint64) bool {
 	if v>>f.Bits != 0 {
 		return false
@@ -97,17 +67,6 @@ func (l *TLB) insertVC(w *Words, f *Fields, vc uint8) bool {
 	}
 }
 
-func (l *TLB) extractVC(w Words, f *Fields) uint8 {
-	switch {
-	case f.UseStaticVC.Bits == 0:
-		return uint8(l.Extract(w, f.StaticVC))
-	case l.Extract(w, f.UseStaticVC) == 0:
-		return 0
-	default:
-		return 1 + uint8(l.Extract(w, f.StaticVC))
-	}
-}
-
 // sound tells whether t is a target at all, on whatever device: there are two
 // NoCs and three orderings, and a unicast has no start corner.
 func sound(t Target) bool {
@@ -131,30 +90,6 @@ func (l *TLB) Group(slot int) *Group {
 		}
 	}
 	return nil
-}
-
-// Slot gives the window that covers an offset in a BAR, and the offset inside
-// it; ok is false where no window lies.
-func (l *TLB) Slot(bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
-	for i := range l.Groups {
-		g := &l.Groups[i]
-		if g.Bar != bar || offset < g.Offset || offset-g.Offset >= uint64(g.Count)*g.Size {
-			continue
-		}
-		return g.First + int((offset-g.Offset)/g.Size), (offset - g.Offset) % g.Size, true
-	}
-	return 0, 0, false
-}
-
-// Config gives the window that the register at an offset in a BAR configures,
-// and the offset inside that window's registers; ok is false where the
-// register is none of a window's.
-func (l *TLB) Config(bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
-	if bar != l.ConfigBar || offset < l.ConfigOffset {
-		return 0, 0, false
-	}
-	slot = int((offset - l.ConfigOffset) / l.ConfigStride)
-	return slot, (offset - l.ConfigOffset) % l.ConfigStride, l.Group(slot) != nil
 }
 
 // Start is where window slot of the group starts in the group's BAR.

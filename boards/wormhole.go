@@ -20,7 +20,7 @@ var Wormhole = Board{
 		{Bar: 0, First: 0x1ff30000, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
 		// The DMA engine below the iATU is left out: it starts transfers that
 		// no command of an image waits for.
-		{Bar: 2, First: 0x1200, Last: 0x31ff, Widths: 4, Name: "iATU"},
+		{Bar: 2, First: 0x1200, Last: 0x31ff, Widths: 4, IATU: true, Name: "iATU"},
 		{Bar: 4, First: 0x00000000, Last: 0x00ffffff, Widths: 1 | 2 | 4 | 8, Memory: true, Name: "windows"},
 		{Bar: 4, First: 0x01c00000, Last: 0x01c005cf, Widths: 4 | 8, Name: "window configuration"},
 		{Bar: 4, First: 0x01e80000, Last: 0x01efffff, Widths: 4, Name: "ARC CSM"},
@@ -54,66 +54,5 @@ var Wormhole = Board{
 		}},
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8, ConfigWords: 1,
 	},
-	// The kernel driver aims BAR 4 there: [KMD], BAR4_SOC_TARGET_ADDRESS.
-	Aliases: []Alias{{Bar: 4, Size: 32 << 20, Of: 0, Offset: 0x1e000000}},
-	Grid: &Grid{
-		// [Coordinates]; [ttsim] src/tile.cpp, coord_to_tile.
-		Rows: []string{
-			"DEEEEDEEEE",
-			"DTTTTDTTTT",
-			".TTTTDTTTT",
-			"PTTTTDTTTT",
-			".TTTTDTTTT",
-			"DTTTTDTTTT",
-			"DEEEEDEEEE",
-			"DTTTTDTTTT",
-			".TTTTDTTTT",
-			".TTTTDTTTT",
-			"ATTTTDTTTT",
-			"DTTTTDTTTT",
-		},
-		// [ttsim] src/tile.cpp, NOC_X_ID_TRANSLATE_TABLE_2 and the three after it.
-		First:   16,
-		Columns: []uint8{0, 5, 1, 2, 3, 4, 6, 7, 8, 9},
-		Lines:   []uint8{0, 6, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11},
-		// tt-umd wormhole_implementation.hpp, DRAM_CORES_NOC0.
-		Banks: []Bank{
-			{{0, 0}, {0, 1}, {0, 11}},
-			{{0, 5}, {0, 6}, {0, 7}},
-			{{5, 0}, {5, 1}, {5, 11}},
-			{{5, 2}, {5, 9}, {5, 10}},
-			{{5, 3}, {5, 4}, {5, 8}},
-			{{5, 5}, {5, 6}, {5, 7}},
-		},
-		// [ttsim] src/config.h and data/wh/tile_regs.json.
-		Memories: []Memory{
-			{Tensix, 0, 1464<<10 - 1, "L1"}, // WormholeB0/TensixTile/L1.md
-			{Ethernet, 0, 256<<10 - 1, "L1"},
-			{DRAM, 0, 2<<30 - 1, "DRAM"},
-			{ARC, 0x810000000, 0x81007ffff, "ARC CSM"},
-		},
-		Registers: []Register{
-			{Kind: ARC, Address: 0x880030060, Count: 8, Name: "RESET_UNIT_SCRATCH"},
-			{Kind: ARC, Address: 0x880030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
-		},
-		// [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. Bit
-		// 31 staggers the start of the cores (tt-umd sets it). Start addresses
-		// other than these are Tensix configuration, out of the NoC's reach.
-		Reset: Reset{
-			Address: 0xffb121b0, Mask: 0x47800, Ignored: 1 << 31, Initial: 0x47800,
-			Cores: []Core{
-				{Name: "BRISC", Bit: 11, PC: 0},
-				{Name: "TRISC0", Bit: 12, PC: 0x6000},
-				{Name: "TRISC1", Bit: 13, PC: 0xa000},
-				{Name: "TRISC2", Bit: 14, PC: 0xe000},
-				{Name: "NCRISC", Bit: 18, PC: 0x12000},
-			},
-		},
-	},
-	// tt-kmd telemetry.c, tt_sysfs_show_card_type.
-	Products: []Product{
-		{0x14, "n300"},
-		{0x18, "n150"},
-		{0x35, "galaxy-wormhole"},
-	},
+	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]
 }

@@ -14,6 +14,7 @@ type Form struct {
 	AmountMax      uint32 // where it is a time
 	Value, Mask    uint8  // what they may hold
 	Each           bool   // every command is looked at, whatever came before it
+	Stores         bool   // to its window
 }
 
 // What Form.Index may be.
@@ -51,17 +52,17 @@ const (
 
 var forms = [...]Form{
 	gen.OpcodeInvalid: {},
-	gen.OpcodeWrite:   {"write", 1, 1, 15, ranges | config, none, false, 0, width, zero, false},
-	gen.OpcodeChange:  {"change", 1, 1, 15, ranges | config, none, false, 0, inMask, some, true},
-	gen.OpcodeAddress: {"address", 1, 1, 4 | 8, ranges, bus, false, 0, inside, zero, true},
-	gen.OpcodeCopyIn:  {"copy in", exact | fixed | bulk, 1, 15, ranges, input, true, 0, memory, zero, false},
-	gen.OpcodeFill:    {"fill", exact | fixed, 1, 15, ranges, none, true, 0, width, zero, false},
-	gen.OpcodeCopyOut: {"copy out", exact | fixed | bulk, 1, 15, ranges, output, true, 0, memory, zero, false},
-	gen.OpcodeCheck:   {"check", conditions, policies, 15, ranges | config, interval, false, 1<<32 - 1, inMask, width, false},
-	gen.OpcodeCompare: {"compare", 1, policies, 15, ranges, input, true, 0, memory, zero, false},
-	gen.OpcodePoint:   {"point", 1, 1, 0, tlb, none, false, 0, own, own, true},
-	gen.OpcodeFence:   {"fence", 1, 1, 0, 0, none, false, 0, zero, zero, false},
-	gen.OpcodeDelay:   {"delay", 1, 1, 0, 0, none, false, DelayMaxUs, zero, zero, true},
-	gen.OpcodeCall:    {"call", 1, 1, 0, 0, sequence, false, 0, zero, zero, true},
-	gen.OpcodeEnd:     {"end", 1, 1, 0, 0, none, false, 0, zero, zero, true},
+	gen.OpcodeWrite:   {"write", 1, 1, 15, ranges, none, false, 0, width, zero, false, true},
+	gen.OpcodeChange:  {"change", 1, 1, 15, ranges, none, false, 0, inMask, some, true, true},
+	gen.OpcodeAddress: {"address", 1, 1, 4 | 8, ranges, bus, false, 0, inside, zero, true, true},
+	gen.OpcodeCopyIn:  {"copy in", exact | fixed | bulk, 1, 15, ranges, input, true, 0, memory, zero, false, true},
+	gen.OpcodeFill:    {"fill", exact | fixed, 1, 15, ranges, none, true, 0, width, zero, false, true},
+	gen.OpcodeCopyOut: {"copy out", exact | fixed | bulk, 1, 15, ranges, output, true, 0, memory, zero, false, false},
+	gen.OpcodeCheck:   {"check", conditions, policies, 15, ranges | config, interval, false, 1<<32 - 1, inMask, width, false, false},
+	gen.OpcodeCompare: {"compare", 1, policies, 15, ranges, input, true, 0, memory, zero, false, false},
+	gen.OpcodePoint:   {"point", 1, 1, 0, tlb, none, false, 0, own, own, true, false},
+	gen.OpcodeFence:   {"fence", 1, 1, 0, 0, none, false, 0, zero, zero, false, false},
+	gen.OpcodeDelay:   {"delay", 1, 1, 0, 0, none, false, DelayMaxUs, zero, zero, true, false},
+	gen.OpcodeCall:    {"call", 1, 1, 0, 0, sequence, false, 0, zero, zero, true, false},
+	gen.OpcodeEnd:     {"end", 1, 1, 0, 0, none, false, 0, zero, zero, true, false},
 }

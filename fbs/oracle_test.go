@@ -108,7 +108,7 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 	if !slices.Contains([]uint8{1, 2, 4, 8}, c.Width) || w.Kind == gen.WindowKindTlb && !pointed[c.Window] {
 		return false
 	}
-	if w.Kind == gen.WindowKindConfig && (c.Width == 8 || !slices.Contains(configOpcodes, c.Opcode)) {
+	if w.Kind == gen.WindowKindConfig && (c.Width == 8 || c.Opcode != gen.OpcodeCheck) {
 		return false
 	}
 	width, size, bulk, moves := uint64(c.Width), uint64(c.Width), false, false
@@ -143,7 +143,8 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 	for _, rule := range board.Rules {
 		first := w.Offset + uint64(c.Offset)
 		if rule.Bar == w.Bar && first >= rule.First && first <= rule.Last {
-			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 && (!bulk || rule.Memory)
+			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
+			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 && (!bulk || rule.Memory) && !(stores && rule.IATU)
 		}
 	}
 	return false
@@ -196,15 +197,14 @@ func slowValue(c fbs.Command) bool {
 	return true
 }
 
-// configOpcodes reach configuration space.
-var configOpcodes = []gen.Opcode{gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeCheck}
-
 // crowd is an image of few heads and many commands, so that most of them meet a
 // head that is known.
 func crowd(r *rand.Rand) *lmb.Image {
 	image := sample()
+	image.Targets[0].Bars[2] = 1 << 20
 	image.Windows = append(image.Windows,
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Offset: 0x1fc00000, Size: 0x400000}},
+		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 0x1000, Size: 0x2000}},
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Slot: fbs.NoSlot, Offset: 3, Size: 1001}})
 	// Tiny images are all first looks; long ones cross blocks.
 	rounds := 1 + r.IntN(60)
@@ -237,7 +237,7 @@ func change(r *rand.Rand, list []fbs.Command, i int) {
 	case 3:
 		c.Option = uint8(n % 4)
 	case 4:
-		c.Window = uint16(n % 8)
+		c.Window = uint16(n % 9)
 	case 5:
 		c.Index = uint16(n % 6)
 	case 6:

@@ -218,7 +218,7 @@ func (c *checker) window(f *Form, m *Command) string {
 	w := &c.v.Windows[m.Window]
 	switch {
 	case f.Kinds>>w.Kind&1 == 0:
-		return f.Name + Text(" does not go to window %d, which is a ", uint64(m.Window)) + kindNames[w.Kind]
+		return f.Name + Text(" does not go to window %d, which is ", uint64(m.Window)) + kindNames[w.Kind]
 	case w.Kind == gen.WindowKindTlb && f.Widths != 0 && !c.pointed[m.Window]:
 		return Text("window %d is used before it is pointed in this sequence", uint64(m.Window))
 	case m.Opcode == gen.OpcodePoint && m.Value&(w.Size-1) != 0:
@@ -227,8 +227,8 @@ func (c *checker) window(f *Form, m *Command) string {
 	return ""
 }
 
-var kindNames = [...]string{gen.WindowKindBar: "BAR window", gen.WindowKindTlb: "TLB window",
-	gen.WindowKindHost: "host window", gen.WindowKindConfig: "configuration space", gen.WindowKindInvalid: ""}
+var kindNames = [...]string{gen.WindowKindBar: "a BAR window", gen.WindowKindTlb: "a TLB window",
+	gen.WindowKindHost: "a host window", gen.WindowKindConfig: "configuration space, read-only to images"}
 
 // access sets where in its window a command may reach: what the window, and the
 // rule of the board at its offset, allow.
@@ -245,8 +245,11 @@ func (c *checker) access(f *Form, m *Command, l *limits) string {
 		if rule == nil {
 			return Text("nothing at %x of BAR %d is a register of ", at, uint64(w.Bar)) + board.Name
 		}
-		if free && !rule.Memory {
+		switch {
+		case free && !rule.Memory:
 			return "bulk access, which is for memory, is" + refused(board, rule, w, m)
+		case f.Stores && rule.IATU:
+			return "a store, which opens host memory to the device (declare a host window), is" + refused(board, rule, w, m)
 		}
 		l.first = max(rule.First, w.Offset) - w.Offset
 		end, widths = min(end, rule.Last+1-w.Offset), rule.Widths

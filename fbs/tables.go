@@ -1,6 +1,9 @@
 package fbs
 
-import "lightmetal/fbs/gen"
+import (
+	"lightmetal/boards"
+	"lightmetal/fbs/gen"
+)
 
 // verifyTables checks all tables but commands and segments.
 func (v *View) verifyTables() *Error {
@@ -102,6 +105,13 @@ func (v *View) windowReason(w *Window) string {
 		if w.Offset > bar || w.Size > bar-w.Offset {
 			return Text("%x bytes at %x do not fit BAR %d of %x", w.Size, w.Offset, uint64(w.Bar), bar)
 		}
+		board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
+		if w.Flags&FlagWriteCombining == 0 || board == nil {
+			break
+		}
+		if r := board.Register(w.Bar, w.Offset, w.Size); r != nil {
+			return "is write-combining, which is for memory, and holds registers of " + board.Name + " (" + r.Name + ")"
+		}
 	case gen.WindowKindTlb:
 		if w.Size&(w.Size-1) != 0 {
 			return Text("size %x of a TLB window is not a power of two", w.Size)
@@ -119,12 +129,12 @@ func (v *View) verifySequences() *Error {
 	next := uint64(0)
 	for i := range v.Sequences {
 		s := &v.Sequences[i]
-		place := Text("sequence %d", uint64(i))
-		if reason := v.nameReason(s.Name); reason != "" {
-			return &Error{place, reason}
-		}
+		reason := v.nameReason(s.Name)
 		if uint64(s.First) != next || s.Count == 0 || uint64(s.Count) > uint64(len(v.Commands))-next {
-			return &Error{place, Text("%d commands from %d do not continue at command %d of %d", uint64(s.Count), uint64(s.First), next, uint64(len(v.Commands)))}
+			reason = Text("%d commands from %d do not continue at command %d of %d", uint64(s.Count), uint64(s.First), next, uint64(len(v.Commands)))
+		}
+		if reason != "" {
+			return &Error{Text("sequence %d", uint64(i)), reason}
 		}
 		next += uint64(s.Count)
 	}
@@ -193,23 +203,25 @@ func (t *Tensor) shapeSize() uint64 {
 
 // verifyPlaces checks that segments follow each other and fit their reservation.
 func (v *View) verifyPlaces() *Error {
-	sum := uint64(0)
+	sum, end := uint64(0), uint64(0)
 	for i := range v.Segments {
 		s := &v.Segments[i]
-		place := Text("segment %d", uint64(i))
-		before := Segment{Offset: s.Offset} // what comes before the first, verifySegments knows
-		if i > 0 {
-			before = v.Segments[i-1]
+		if i == 0 {
+			end = s.Offset // where the first begins, verifySegments knows
 		}
-		start := roundUp(before.Offset+before.Size, SegmentAlign)
-		switch {
+		reason := ""
+		switch start := roundUp(end, SegmentAlign); {
 		case s.Size == 0 || s.Size > BytesMax || s.Offset > BytesMax:
-			return &Error{place, Text("%d bytes at %x are none, or more than 64 TiB", s.Size, s.Offset)}
+			reason = Text("%d bytes at %x are none, or more than 64 TiB", s.Size, s.Offset)
 		case s.Offset != start:
-			return &Error{place, Text("offset is %x and should be %x", s.Offset, start)}
+			reason = Text("offset is %x and should be %x", s.Offset, start)
 		case s.Reserved != 0:
-			return &Error{place, "reserved field is not zero"}
+			reason = "reserved field is not zero"
 		}
+		if reason != "" {
+			return &Error{Text("segment %d", uint64(i)), reason}
+		}
+		end = s.Offset + s.Size
 		sum += s.Size
 	}
 	if sum != v.Reservation.PayloadBytes {
@@ -252,16 +264,20 @@ func (v *View) verifySegments(data []byte, end uint64) *Error {
 	}
 	for i := range v.Segments {
 		s := &v.Segments[i]
-		place := Text("segment %d", uint64(i))
-		if s.Offset > size || s.Size > size-s.Offset {
-			return &Error{place, Text("%d bytes at %x do not fit a file of %d", s.Size, s.Offset, size)}
+		reason := ""
+		switch {
+		case s.Offset > size || s.Size > size-s.Offset:
+			reason = Text("%d bytes at %x do not fit a file of %d", s.Size, s.Offset, size)
+		case !zeros(data[end:s.Offset]):
+			reason = "bytes in front of it are not zero"
+		default:
+			end = s.Offset + s.Size
+			if got := Checksum(data[s.Offset:end]); got != s.CRC32C {
+				reason = Text("checksum is %x and should be %x", uint64(got), uint64(s.CRC32C))
+			}
 		}
-		if !zeros(data[end:s.Offset]) {
-			return &Error{place, "bytes in front of it are not zero"}
-		}
-		end = s.Offset + s.Size
-		if got := Checksum(data[s.Offset:end]); got != s.CRC32C {
-			return &Error{place, Text("checksum is %x and should be %x", uint64(got), uint64(s.CRC32C))}
+		if reason != "" {
+			return &Error{Text("segment %d", uint64(i)), reason}
 		}
 	}
 	if end != size {

@@ -373,13 +373,20 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"calls do not nest", set(14, func(c *fbs.Command) { c.Index = 0 })},
 		{"command 16: mask is zero", func(i *lmb.Image) { i.Sequences[1].Commands[0].Mask = 0 }},
 		{"command 17: width 8 is not accepted by configuration space", func(i *lmb.Image) { i.Sequences[1].Commands[1].Width = 8 }},
-		{"fill does not go to window 3, which is a configuration space", set(8, func(c *fbs.Command) { c.Window = 3 })},
+		{"fill does not go to window 3, which is configuration space, read-only", set(8, func(c *fbs.Command) { c.Window = 3 })},
 
 		// What the board says.
 		{"nothing at 0x1f000000 of BAR 0 is a register of wormhole", func(i *lmb.Image) { i.Windows[0].Offset = 0x1f000000 - 8 }},
 		{"width 2 is not accepted by wormhole BAR 0 at 0x1fe80008 (ARC CSM)", func(i *lmb.Image) {
 			i.Windows[0].Offset = 0x1fe80000
 			i.Sequences[0].Commands[1].Width = 2
+		}},
+		{"command 1: a store, which opens host memory to the device", func(i *lmb.Image) {
+			i.Targets[0].Bars[2] = 1 << 20
+			i.Windows[0].Bar, i.Windows[0].Offset, i.Windows[0].Size = 2, 0x1200, 0x1000
+		}},
+		{"window 0: is write-combining, which is for memory, and holds registers of wormhole (ARC CSM)", func(i *lmb.Image) {
+			i.Windows[0].Offset, i.Windows[0].Flags = 0x1fe80000, fbs.FlagWriteCombining
 		}},
 		{"bulk access, which is for memory, is not accepted by wormhole", func(i *lmb.Image) {
 			i.Windows[0].Offset = 0x1fe80000

@@ -7,18 +7,13 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// castagnoli is built by the first call of Verify and not at start-up.
-var castagnoli *crc32.Table
-
 // Checksum is the CRC-32C of data.
 func Checksum(data []byte) uint32 { return checksum(0, data) }
 
-// checksum goes on from the CRC-32C of what lies in front of data.
-func checksum(sum uint32, data []byte) uint32 {
-	if castagnoli == nil {
-		castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	}
-	return crc32.Update(sum, castagnoli, data)
+// checksum goes on from the checksum of what comes before data. The table is
+// built once, by the first call and not at start-up.
+func checksum(before uint32, data []byte) uint32 {
+	return crc32.Update(before, crc32.MakeTable(crc32.Castagnoli), data)
 }
 
 // View is a verified image. All of it but Marked is the file's own bytes.

@@ -41,6 +41,8 @@ type function struct {
 	mappings []mapping
 	host     hostMemory
 	masters  bool   // Master switched it on
+	taken    bool   // a Map has come
+	refusal  error  // of the first Map, which those that follow give too
 	stale    uint16 // bits of the status register that were set before
 
 	tlb       *boards.TLB // nil where the device has no movable windows
@@ -50,12 +52,16 @@ type function struct {
 
 // lane is what differs between the ways.
 type lane interface {
+	// take makes the device this program's, before its first window is
+	// mapped: decoding on, mastering off, what was left going reset.
+	take() error
 	// combines tells whether a BAR can be mapped write-combining.
 	combines(bar uint8) bool
 	// mapBar maps whole pages from an offset in what the lane maps a BAR from.
 	mapBar(bar uint8, wc bool, offset uint64, size int) ([]byte, error)
-	// expose gives host memory an address that the device reaches it at.
-	expose(mem []byte) (bus uint64, err error)
+	// expose gives host memory, which may be of huge pages, an address that
+	// the device reaches it at.
+	expose(mem []byte, huge bool) (bus uint64, err error)
 }
 
 type pciBar struct {
@@ -91,6 +97,9 @@ func (d *function) Identity() Identity { return d.identity }
 
 // Map implements Device.
 func (d *function) Map(w fbs.Window) (Aperture, error) {
+	if err := d.take(); err != nil {
+		return Aperture{}, err
+	}
 	switch w.Kind {
 	case gen.WindowKindBar:
 		return d.mapBar(w.Bar, w.Flags&fbs.FlagWriteCombining != 0, w.Offset, w.Size)
@@ -102,6 +111,14 @@ func (d *function) Map(w fbs.Window) (Aperture, error) {
 		return d.mapHost(w.Size)
 	}
 	return Aperture{}, &Fault{Internal, d.identity.Name + ": window of unknown kind " + strconv.Itoa(int(w.Kind))}
+}
+
+// take makes the device this program's, once.
+func (d *function) take() error {
+	if !d.taken {
+		d.taken, d.refusal = true, d.lane.take()
+	}
+	return d.refusal
 }
 
 // mapBar makes a range of a BAR accessible. Write-combining is a wish.
@@ -153,12 +170,12 @@ func (d *function) mapPages(bar uint8, wc bool, first, last uint64) (*mapping, e
 
 // mapHost reserves host memory that the device reaches.
 func (d *function) mapHost(size uint64) (Aperture, error) {
-	mem, err := d.host.take(d.identity.Name, size)
+	mem, huge, err := d.host.take(d.identity.Name, size)
 	if err != nil {
 		return Aperture{}, err
 	}
 	a := MappedAperture(mem, 0, size, -1)
-	a.Bus, err = d.lane.expose(mem)
+	a.Bus, err = d.lane.expose(mem, huge)
 	return a, err
 }
 

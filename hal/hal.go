@@ -28,8 +28,10 @@ type Identity struct {
 type Device interface {
 	Identity() Identity
 
-	// Map makes a window of an image accessible. The device keeps nothing of
-	// w. For a Tlb window it reserves a hardware window of at least w.Size:
+	// Map makes a window of an image accessible. Until the first Map nothing
+	// is stored to a device, nor is it reset: who opened another than was
+	// meant learns so from Identity and closes it as it was. The device keeps
+	// nothing of w. For a Tlb window it reserves a hardware window of at least w.Size:
 	// w.Slot where that is free, else any. For a Bar window the range must lie
 	// inside the BAR. For a Host window it reserves zeroed memory that the
 	// device reaches at the aperture's Bus.
@@ -91,6 +93,7 @@ type BusMaster interface {
 
 // Cleaner is a Device whose driver makes one 32-bit store when this process
 // ends, however it ends: to an address of a tile, the last that Cleanup named.
+// armed is false where the driver is too old for that.
 type Cleaner interface {
-	Cleanup(t fbs.Target, address uint64, value uint32) error
+	Cleanup(t fbs.Target, address uint64, value uint32) (armed bool, err error)
 }

@@ -20,29 +20,30 @@ const (
 // and locked. It is cut from huge pages where the kernel has some: those stay
 // where they are, and several small buffers share one. Else it is ordinary
 // pages, which the kernel may move when it makes room for large ones
-// (vm.compact_unevictable_allowed), unless a driver pins them.
+// (vm.compact_unevictable_allowed), unless a driver pins them: VFIO and
+// Tenstorrent's do, and the pci lane refuses them.
 type hostMemory struct {
 	mapped [][]byte
 	rest   []byte // of the last huge page
 }
 
-// take reserves whole pages for size bytes.
-func (h *hostMemory) take(name string, size uint64) ([]byte, error) {
+// take reserves whole pages for size bytes; huge tells of which kind.
+func (h *hostMemory) take(name string, size uint64) (mem []byte, huge bool, err error) {
 	page := uint64(unix.Getpagesize())
 	size = roundUp(size, page)
 	if size > uint64(len(h.rest)) {
-		huge, err := h.add(roundUp(size, hugePage), unix.MAP_HUGETLB|hugePageLog)
+		rest, err := h.add(roundUp(size, hugePage), unix.MAP_HUGETLB|hugePageLog)
 		if err != nil {
-			if huge, err = h.add(size, 0); err != nil {
-				return nil, &Fault{Denied, name + fbs.Text(": %x bytes of host memory cannot be locked: ", size) + errorName(err) + "; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`), or free memory"}
+			if mem, err = h.add(size, 0); err != nil {
+				return nil, false, &Fault{Denied, name + fbs.Text(": %x bytes of host memory cannot be locked: ", size) + errorName(err) + "; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`), or free memory"}
 			}
-			return huge, nil
+			return mem, false, nil
 		}
-		h.rest = huge
+		h.rest = rest
 	}
-	mem := h.rest[:size:size]
+	mem = h.rest[:size:size]
 	h.rest = h.rest[size:]
-	return mem, nil
+	return mem, true, nil
 }
 
 func (h *hostMemory) add(size uint64, flags int) ([]byte, error) {
@@ -86,16 +87,29 @@ func physical(name string, mem []byte) (uint64, error) {
 		case offset == 0:
 			start = frame
 		case frame != start+offset:
-			return 0, apartPages(name, uint64(len(mem)))
+			return 0, apartPages(name, uint64(len(mem)), true)
 		}
 	}
 	return start, nil
 }
 
 // apartPages is the fault of memory that is no single range for the device.
-func apartPages(name string, size uint64) error {
-	return &Fault{NoDevice, name + fbs.Text(": %x bytes of host memory do not lie side by side; reserve huge pages with `echo %d > /proc/sys/vm/nr_hugepages`, soon after boot, or open the device as vfio:",
-		size, 2*roundUp(size, hugePage)/hugePage)}
+// Huge pages lie side by side where they were reserved before memory was used.
+func apartPages(name string, size uint64, huge bool) error {
+	reason := name + fbs.Text(": %x bytes of host memory do not lie side by side", size)
+	if huge {
+		return &Fault{NoDevice, reason + fbs.Text(", though they are huge pages; reserve those at boot (`hugepages=%d` on the kernel's command line), use windows of at most 2 MiB, or open the device as vfio:", hugePages(size))}
+	}
+	return &Fault{NoDevice, reason + reserveHuge(size)}
 }
+
+// reserveHuge is what to do where there are no huge pages for size bytes.
+func reserveHuge(size uint64) string {
+	return fbs.Text("; reserve huge pages with `echo %d > /proc/sys/vm/nr_hugepages`, soon after boot, or open the device as vfio:", hugePages(size))
+}
+
+// hugePages is how many huge pages to reserve for size bytes and about as many
+// beside them.
+func hugePages(size uint64) uint64 { return 2 * roundUp(size, hugePage) / hugePage }
 
 func roundUp(size, unit uint64) uint64 { return (size + unit - 1) / unit * unit }

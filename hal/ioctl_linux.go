@@ -145,6 +145,11 @@ const (
 	ttAllocateTLB   = 0xfa0b
 	ttConfigureTLB  = 0xfa0d
 	ttSetNoCCleanup = 0xfa0e
+	ttSetPowerState = 0xfa0f
+
+	ttPowerFlags = 15     // ttPower.validity: so many flags count, all there can be
+	ttPowerAll   = 0x7fff // ttPower.flags
+	ttPowerClock = 1 << 0 // of the Tensix cores: high
 
 	ttPinNoC = 1 << 1 // ttPin.flags: over the NoC too
 )
@@ -208,6 +213,13 @@ type ttConfigure struct {
 	reserved0                        [3]uint8
 	reserved1                        [2]uint32
 	reservedOut                      uint64
+}
+
+type ttPower struct {
+	argsz, reserved0    uint32
+	reserved1, validity uint8
+	flags               uint16
+	settings            [14]uint16
 }
 
 type ttCleanup struct {

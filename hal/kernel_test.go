@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -78,6 +79,9 @@ func (k *fakeKernel) mmap(fd int, offset int64, length, protection, flags int) (
 	err := k.errors["mmap"]
 	switch {
 	case flags&unix.MAP_HUGETLB != 0:
+		if length%hugePage != 0 || flags>>26&63 != 21 {
+			k.t.Errorf("%#x bytes in huge pages of 1 << %d", length, flags>>26&63)
+		}
 		err = k.errors["mmap huge"]
 		flags &^= unix.MAP_HUGETLB | hugePageLog
 	case flags&unix.MAP_LOCKED != 0:
@@ -154,6 +158,7 @@ type frames struct {
 	*fakeKernel
 	first uint64 // frame
 	gap   uint64 // frames left out after every page
+	ends  int    // pages that lie side by side, then comes another place; 0: all do
 	known map[uint64]uint64
 	flags uint64
 }
@@ -165,6 +170,9 @@ func (f *frames) pread(fd int, data []byte, offset int64) (int, error) {
 	page := uint64(offset) / 8
 	if _, ok := f.known[page]; !ok {
 		f.known[page] = f.first + uint64(len(f.known))*(1+f.gap)
+		if f.ends > 0 && len(f.known) > f.ends {
+			f.known[page]++
+		}
 	}
 	put(data, f.known[page]|f.flags)
 	return len(data), nil
@@ -180,32 +188,47 @@ func fakeFrames(t testing.TB, first uint64) *frames {
 func host(size uint64) fbs.Window { return fbs.Window{Kind: gen.WindowKindHost, Size: size} }
 
 func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
-	for name, huge := range map[string]error{"huge pages": nil, "ordinary pages": unix.ENOMEM} {
-		fakeSysfs(t)
-		k := fakeFrames(t, 0x4000_0000)
-		k.errors["mmap huge"] = huge
-		d := addEdu(t).open()
-		small, large := mustMap(t, d, host(16)), mustMap(t, d, host(0x3001))
-		if small.Bus != 0x4000_0000 || large.Bus != 0x4000_1000 || small.Size() != 16 || large.Size() != 0x3001 {
-			t.Errorf("%s: %d bytes at %#x, %d at %#x", name, small.Size(), small.Bus, large.Size(), large.Bus)
+	fakeSysfs(t)
+	fakeFrames(t, 0x4000_0000)
+	d := addEdu(t).open()
+	small, large := mustMap(t, d, host(16)), mustMap(t, d, host(0x3001))
+	if small.Bus != 0x4000_0000 || large.Bus != 0x4000_1000 || small.Size() != 16 || large.Size() != 0x3001 {
+		t.Errorf("%d bytes at %#x, %d at %#x", small.Size(), small.Bus, large.Size(), large.Bus)
+	}
+	if len(d.host.mapped) != 1 {
+		t.Errorf("%d mappings", len(d.host.mapped))
+	}
+	for offset := uint64(0); offset < 0x3001; offset++ {
+		if v, code := large.Load(offset, 1); v != 0 || code != OK {
+			t.Fatalf("%#x at %#x, %v", v, offset, code)
 		}
-		want := 1
-		if huge != nil {
-			want = 2
-		}
-		if len(d.host.mapped) != want {
-			t.Errorf("%s: %d mappings", name, len(d.host.mapped))
-		}
-		for offset := uint64(0); offset < 0x3000; offset += 8 {
-			if v, code := large.Load(offset, 8); v != 0 || code != OK {
-				t.Fatalf("%s: %#x at %#x, %v", name, v, offset, code)
-			}
-		}
-		large.Store(0x2ff8, 8, 1)
-		if v, _ := small.Load(0, 8); v != 0 {
-			t.Errorf("%s: the windows overlap", name)
-		}
-		d.Close()
+	}
+	small.Store(8, 8, 1)
+	large.Store(0, 8, 2)
+	large.Store(0x2ff8, 8, 3)
+	if v, _ := small.Load(8, 8); v != 1 {
+		t.Error("the windows overlap")
+	}
+}
+
+// The kernel may move ordinary pages; a driver that pins them, and an IOMMU,
+// keep them where they are.
+func TestOrdinaryPagesAreForDriversThatPinThem(t *testing.T) {
+	fakeSysfs(t)
+	k := fakeFrames(t, 0x4000_0000)
+	k.errors["mmap huge"] = unix.ENOMEM
+	_, err := addEdu(t).open().Map(host(3 << 20))
+	wantFault(t, "pci", err, NoDevice, "0x300000 bytes of host memory are ordinary pages", "may move", "echo 4 > /proc/sys/vm/nr_hugepages", "vfio:")
+	v := fakeVFIOKernel(t)
+	v.errors["mmap huge"] = unix.ENOMEM
+	f, _ := addVFIOEdu(v)
+	if a := mustMap(t, f.openVFIO(), host(4096)); a.Bus != iovaFirst {
+		t.Errorf("vfio: bus address %#x", a.Bus)
+	}
+	tt := fakeTTKernel(t, &boards.Wormhole)
+	tt.errors["mmap huge"] = unix.ENOMEM
+	if a := mustMap(t, tt.openTT(), host(4096)); a.Bus != 0x8_0000_0000 {
+		t.Errorf("tt: bus address %#x", a.Bus)
 	}
 }
 
@@ -240,11 +263,17 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 		code  Code
 		words []string
 	}{
-		"no memory to lock": {func(k *frames, _ *fakeFunction) { k.errors["mmap locked"] = unix.EAGAIN }, Denied, []string{"0x3000 bytes", "EAGAIN", "ulimit -l"}},
-		"scattered pages":   {func(k *frames, _ *fakeFunction) { k.gap = 1 }, NoDevice, []string{"0x3000 bytes", "side by side", "echo 2 > /proc/sys/vm/nr_hugepages"}},
-		"frames untold":     {func(k *frames, _ *fakeFunction) { k.first = 0 }, Denied, []string{"CAP_SYS_ADMIN", "run as root"}},
-		"pages not there":   {func(k *frames, _ *fakeFunction) { k.flags = 0 }, NoDevice, []string{pagemap}},
-		"no pagemap":        {func(k *frames, _ *fakeFunction) { k.errors["open "+pagemap] = unix.EACCES }, Denied, []string{pagemap, "run as root"}},
+		"no memory to lock": {func(k *frames, _ *fakeFunction) {
+			k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.EAGAIN
+		}, Denied, []string{"0x3000 bytes", "EAGAIN", "ulimit -l"}},
+		"ordinary pages":     {func(k *frames, _ *fakeFunction) { k.errors["mmap huge"] = unix.ENOMEM }, NoDevice, []string{"0x3000 bytes", "may move", "echo 2 > /proc/sys/vm/nr_hugepages"}},
+		"scattered pages":    {func(k *frames, _ *fakeFunction) { k.gap = 1 }, NoDevice, []string{"0x3000 bytes", "side by side, though they are huge pages", "hugepages=2", "at most 2 MiB"}},
+		"a whole huge page":  {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage }, NoDevice, []string{"hugepages=2"}},
+		"a page and a byte":  {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage+1 }, NoDevice, []string{"hugepages=4"}},
+		"the last elsewhere": {func(k *frames, _ *fakeFunction) { k.ends = 2 }, NoDevice, []string{"side by side, though they are huge pages"}},
+		"frames untold":      {func(k *frames, _ *fakeFunction) { k.first = 0 }, Denied, []string{"CAP_SYS_ADMIN", "run as root"}},
+		"pages not there":    {func(k *frames, _ *fakeFunction) { k.flags = 0 }, NoDevice, []string{pagemap}},
+		"no pagemap":         {func(k *frames, _ *fakeFunction) { k.errors["open "+pagemap] = unix.EACCES }, Denied, []string{pagemap, "run as root"}},
 		"IOMMU": {func(_ *frames, f *fakeFunction) { f.link("iommu_group", "7") }, NoDevice,
 			[]string{"an IOMMU stands between the device and memory", "open it as vfio:0000:00:01.0"}},
 		"IOMMU of the bridge": {func(_ *frames, f *fakeFunction) { f.mkdir("../of_node"); f.write("../of_node/iommu-map", "\x00") }, NoDevice,
@@ -252,11 +281,11 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 	} {
 		fakeSysfs(t)
 		k := fakeFrames(t, 0x4000_0000)
-		k.errors["mmap huge"] = unix.ENOMEM
 		f := addEdu(t)
+		f.window = 0x2001
 		c.spoil(k, f)
 		d := f.open()
-		_, err := d.Map(host(0x2001))
+		_, err := d.Map(host(f.window))
 		wantFault(t, what, err, c.code, c.words...)
 		d.Close()
 	}
@@ -420,7 +449,7 @@ func TestADeviceThatMastersAtOpenIsStoppedAndReset(t *testing.T) {
 	}
 	f.patch("config", configCommand, 6)
 	k.writes = func(int, []byte, int64) bool { return true }
-	_, err := Open("pci:1234:11e8")
+	_, err := taken("pci:1234:11e8")
 	wantFault(t, "stays on", err, Internal, "bus mastering stays on")
 }
 
@@ -501,19 +530,19 @@ func TestSystemCallsThatFailAreNamed(t *testing.T) {
 	k := fakeSystem(t)
 	f := addEdu(t)
 	k.errors["pread "+f.path("config")] = unix.EIO
-	_, err := Open("pci:1234:11e8")
+	_, err := taken("pci:1234:11e8")
 	wantFault(t, "config", err, NoDevice, "read "+f.path("config")+": EIO")
 	clear(k.errors)
 	f.patch("config", configCommand, 0)
 	k.errors["pwrite"] = unix.EBUSY
-	_, err = Open("pci:1234:11e8")
+	_, err = taken("pci:1234:11e8")
 	wantFault(t, "enable", err, NoDevice, "write "+f.path("enable")+": EBUSY")
 	clear(k.errors)
 	f.write("vendor", "one\n")
-	_, err = Open("pci:1234:11e8")
+	_, err = taken("pci:1234:11e8")
 	wantFault(t, "vendor", err, NoDevice, "not a number")
 	k.substitute(sysfs, "no folder")
-	_, err = Open("pci:1234:11e8")
+	_, err = taken("pci:1234:11e8")
 	wantFault(t, "folder", err, NoDevice, "getdents "+sysfs+": ENOTDIR")
 }
 
@@ -537,4 +566,27 @@ func TestAFailureToUnmapIsTold(t *testing.T) {
 	mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 4096})
 	k.errors["munmap"] = unix.EINVAL
 	wantFault(t, "munmap", d.Close(), NoDevice, "munmap", "EINVAL")
+}
+
+// taken opens a device as the first Map takes it.
+func taken(name string) (Device, error) {
+	d, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := base(d).take(); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func base(d Device) *function {
+	switch d := d.(type) {
+	case *pci:
+		return &d.function
+	case *vfio:
+		return &d.function
+	}
+	return &d.(*tt).function
 }

@@ -9,9 +9,9 @@ import (
 // Open opens a device by name. "pci:VVVV:DDDD" is the only function with that
 // vendor and device id, "pci:DDDD:BB:DD.F" the one at that address, all in hex,
 // through sysfs; "vfio:" with one of these is the same function behind an IOMMU.
-// It switches memory decoding on and refuses a function that a kernel driver
-// owns. "tt:/dev/tenstorrent/N" is a device of Tenstorrent's driver. The error
-// is a *Fault whose reason says what to do next.
+// It refuses a function that a kernel driver owns. "tt:/dev/tenstorrent/N" is a
+// device of Tenstorrent's driver. Open only looks: the first Map takes the
+// device. The error is a *Fault whose reason says what to do next.
 func Open(name string) (Device, error) {
 	d, err := find(name)
 	if err != nil {

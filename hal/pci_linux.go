@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"lightmetal/fbs"
 )
 
 // sysfs has one folder a PCI function (Linux, Documentation/PCI/sysfs-pci.rst).
@@ -15,7 +17,8 @@ const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
 // Nothing stands between it and memory: this lane is for bring-up.
 type pci struct {
 	function
-	direct bool // no IOMMU stands between it and memory
+	driver string // of the kernel's that owns it, empty where none does
+	direct bool   // no IOMMU stands between it and memory
 }
 
 func (d *pci) open(name string) error {
@@ -27,15 +30,30 @@ func (d *pci) open(name string) error {
 	if err := d.readResources(); err != nil {
 		return err
 	}
-	enabled, err := d.enable()
-	if err != nil {
+	d.driver = linkBase(d.folder() + "/driver")
+	if err := d.free(); err != nil {
 		return err
 	}
 	if err := d.config.openSysfs(d.folder()); err != nil {
 		return err
 	}
-	if err := d.readHeader(enabled); err != nil {
-		return err
+	return d.readHeader()
+}
+
+// take implements lane. A user who may not enable a device can still use one
+// that is enabled. The kernel counts who wants a device enabled and does nothing
+// for the second, though somebody may have switched decoding off since.
+func (d *pci) take() error {
+	refused := d.enable()
+	command, _ := d.config.Load(configCommand, 2)
+	switch {
+	case command&configCommandMemory != 0:
+	case refused != nil:
+		return refused
+	default:
+		if err := d.command(configCommandMemory, true); err != nil {
+			return err
+		}
 	}
 	return d.quiet()
 }
@@ -58,7 +76,7 @@ func (s *configSpace) openSysfs(folder string) (err error) {
 
 // readResources takes the size and address of each BAR from `resource`: a line
 // each of first address, last address and flags.
-func (d *pci) readResources() error {
+func (d *function) readResources() error {
 	path := d.folder() + "/resource"
 	text, err := readFile(path)
 	if err != nil {
@@ -84,49 +102,44 @@ func (d *pci) readResources() error {
 	return nil
 }
 
-// enable makes the function answer to memory accesses; enabled is how that
-// went. It does not do so under a kernel driver, which would be disturbed. The
-// exception is pci-stub, which only keeps others away, from `enable` too.
-func (d *pci) enable() (enabled, err error) {
-	driver := linkBase(d.folder() + "/driver")
-	unbind := "`echo " + d.address + " > /sys/bus/pci/drivers/" + driver + "/unbind`"
-	switch driver {
-	case "":
-		return writeFile(d.folder()+"/enable", "1\n"), nil
-	case "pci-stub":
-		return &Fault{NoDevice, d.identity.Name + ": memory decoding is off and pci-stub keeps it off; release the device with " + unbind}, nil
+// free refuses a function that a kernel driver owns and would be disturbed. The
+// exception is pci-stub, which only keeps others away.
+func (d *pci) free() error {
+	switch d.driver {
+	case "", "pci-stub":
+		return nil
 	case "vfio-pci":
-		unbind = "vfio:" + d.address + ", or release it with " + unbind
-		return nil, &Fault{NoDevice, d.identity.Name + ": the kernel driver vfio-pci owns the device; open it as " + unbind}
+		return &Fault{NoDevice, d.identity.Name + ": the kernel driver vfio-pci owns the device; open it as vfio:" + d.address + ", or release it with " + d.unbind()}
 	}
-	return nil, &Fault{NoDevice, d.identity.Name + ": the kernel driver " + driver + " owns the device; release it with " + unbind}
+	return &Fault{NoDevice, d.identity.Name + ": the kernel driver " + d.driver + " owns the device; release it with " + d.unbind()}
+}
+
+func (d *pci) unbind() string {
+	return "`echo " + d.address + " > /sys/bus/pci/drivers/" + d.driver + "/unbind`"
+}
+
+// enable has the kernel make the function answer to memory accesses. Where
+// pci-stub has it, the kernel does so for nobody.
+func (d *pci) enable() error {
+	if d.driver == "" {
+		return writeFile(d.folder()+"/enable", "1\n")
+	}
+	return &Fault{NoDevice, d.identity.Name + ": memory decoding is off and pci-stub keeps it off; release the device with " + d.unbind()}
 }
 
 // readHeader checks that the function answers, and takes the bus addresses of
 // its BARs: `resource` has those of the processor, which a host bridge may
-// translate (Linux, pci_resource_to_user). A user who may not enable a device
-// can still use one that is enabled.
-func (d *pci) readHeader(enabled error) error {
+// translate (Linux, pci_resource_to_user).
+func (d *pci) readHeader() error {
 	var header [configHeader]byte
 	n, err := system.pread(d.config.fd, header[:], 0)
-	if err != nil {
-		return failed("read", d.folder()+"/config", err)
-	}
-	if n < len(header) {
-		return &Fault{NoDevice, d.folder() + "/config: " + strconv.Itoa(n) + " bytes, a PCI header has more"}
-	}
 	switch {
+	case err != nil:
+		return failed("read", d.folder()+"/config", err)
+	case n < len(header):
+		return &Fault{NoDevice, d.folder() + "/config: " + strconv.Itoa(n) + " bytes, a PCI header has more"}
 	case get(header[:2]) == 0xffff:
 		return &Fault{DeviceGone, d.identity.Name + ": configuration space reads all ones; reset the device or its slot, then `echo 1 > /sys/bus/pci/rescan`"}
-	case header[configCommand]&configCommandMemory != 0:
-	case enabled != nil:
-		return enabled
-	default:
-		// The kernel counts who wants a device enabled and does nothing for the
-		// second, though somebody may have switched decoding off since.
-		if err := d.command(configCommandMemory, true); err != nil {
-			return err
-		}
 	}
 	d.readBars(header[configBar0:])
 	return nil
@@ -196,10 +209,15 @@ func (d *pci) mapBar(bar uint8, wc bool, offset uint64, size int) ([]byte, error
 	return mem, nil
 }
 
-// expose implements lane.
-func (d *pci) expose(mem []byte) (uint64, error) {
+// expose implements lane. Ordinary pages may be moved while the device still
+// uses their address.
+func (d *pci) expose(mem []byte, huge bool) (uint64, error) {
 	if err := d.untranslated(); err != nil {
 		return 0, err
+	}
+	if !huge {
+		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move under the device", uint64(len(mem))) +
+			reserveHuge(uint64(len(mem)))}
 	}
 	return physical(d.identity.Name, mem)
 }

@@ -23,6 +23,7 @@ type fakeFunction struct {
 	t       testing.TB
 	folder  string
 	address string
+	window  uint64 // bytes of a Host window
 }
 
 // fakeSysfs makes this package look into an empty folder.
@@ -39,7 +40,7 @@ func barBus(bar int) uint64   { return uint64(bar+1) << 41 }
 
 // addFunction adds a function with 64-bit prefetchable BARs of these sizes.
 func addFunction(t testing.TB, address string, vendor, device uint16, bars map[int]uint64) *fakeFunction {
-	f := &fakeFunction{t, filepath.Join(sysfs, address), address}
+	f := &fakeFunction{t: t, folder: filepath.Join(sysfs, address), address: address}
 	if err := os.Mkdir(f.folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func (f *fakeFunction) bind(driver string) {
 // open opens the function and closes it when the test ends.
 func (f *fakeFunction) open() *pci {
 	f.t.Helper()
-	d, err := Open("pci:" + f.address)
+	d, err := taken("pci:" + f.address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 		"pci:ABCD:EF01":     {Vendor: 0xabcd, Device: 0xef01, Bars: [6]uint64{2: 2 * mega}},
 		"pci:10000:E1:1F.7": {Vendor: 0xabcd, Device: 0xef01, Bars: [6]uint64{2: 2 * mega}},
 	} {
-		d, err := Open(name)
+		d, err := taken(name)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -206,33 +207,33 @@ func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
 		"pci:0000:000:01.0", "pci:000:00:01.0", "pci:000000000:00:01.0", "pci:0000:00:1.0", "pci:0000:00:01.0:", "pci:0000:00:01.0.0",
 		"pci:../..:00:01.0", "pci:0000:00:01.0/..", "pci: 234:11e8", "pci:1234:11e8\n",
 	} {
-		_, err := Open(name)
+		_, err := taken(name)
 		wantFault(t, fmt.Sprintf("%q", name), err, Usage, name, "pci:VVVV:DDDD", "pci:DDDD:BB:DD.F")
 	}
 }
 
 func TestNoDeviceAndSeveralDevicesAreToldApart(t *testing.T) {
 	fakeSysfs(t)
-	_, err := Open("pci:1234:11e8")
+	_, err := taken("pci:1234:11e8")
 	wantFault(t, "empty folder", err, NoDevice, "pci:1234:11e8", "lists what is there")
 	addFunction(t, "0000:03:00.0", 0x1234, 0x11e8, nil)
 	addFunction(t, "0000:01:00.0", 0x1234, 0x11e8, nil)
 	addFunction(t, "0000:02:00.0", 0x1234, 0x11e9, nil)
-	_, err = Open("pci:1234:11e7")
+	_, err = taken("pci:1234:11e7")
 	wantFault(t, "other device", err, NoDevice, "pci:1234:11e7", "lists what is there")
-	_, err = Open("pci:0000:04:00.0")
+	_, err = taken("pci:0000:04:00.0")
 	wantFault(t, "other address", err, NoDevice, "pci:0000:04:00.0", "lists what is there")
-	_, err = Open("pci:1234:11e8")
+	_, err = taken("pci:1234:11e8")
 	wantFault(t, "two devices", err, Usage, "2 devices", "by its address: pci:0000:01:00.0 pci:0000:03:00.0")
 	sysfs += "/nothing"
-	_, err = Open("pci:1234:11e8")
+	_, err = taken("pci:1234:11e8")
 	wantFault(t, "no sysfs", err, NoDevice, sysfs, "ENOENT")
 }
 
 func TestManyFunctionsAreAllLookedAt(t *testing.T) {
 	fakeSysfs(t)
 	for i := range 300 { // more than one getdents call gives
-		f := &fakeFunction{t, filepath.Join(sysfs, fmt.Sprintf("%04x:00:00.0", i)), ""}
+		f := &fakeFunction{t: t, folder: filepath.Join(sysfs, fmt.Sprintf("%04x:00:00.0", i))}
 		if err := os.Mkdir(f.folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +241,7 @@ func TestManyFunctionsAreAllLookedAt(t *testing.T) {
 		f.write("device", fmt.Sprintf("%#04x\n", i%150))
 	}
 	for _, id := range []uint16{0, 149} {
-		_, err := Open(fmt.Sprintf("pci:1234:%04x", id))
+		_, err := taken(fmt.Sprintf("pci:1234:%04x", id))
 		wantFault(t, "ids", err, Usage, fmt.Sprintf("pci:%04x:00:00.0 pci:%04x:00:00.0", id, id+150))
 	}
 }
@@ -250,7 +251,7 @@ func TestAFunctionThatADriverOwnsIsRefused(t *testing.T) {
 		fakeSysfs(t)
 		f := addEdu(t)
 		f.bind(driver)
-		_, err := Open("pci:1234:11e8")
+		_, err := taken("pci:1234:11e8")
 		wantFault(t, driver, err, NoDevice, driver, "echo 0000:00:01.0 > /sys/bus/pci/drivers/"+driver+"/unbind")
 		if got := string(f.at("enable", 0, 2)); got != "0\n" {
 			t.Errorf("%s: enable holds %q", driver, got)
@@ -264,7 +265,7 @@ func TestAFunctionThatPciStubKeepsIsOpenedWhereItIsEnabled(t *testing.T) {
 	f.bind("pci-stub")
 	f.open()
 	f.patch("config", configCommand, 0)
-	_, err := Open("pci:1234:11e8")
+	_, err := taken("pci:1234:11e8")
 	wantFault(t, "memory decoding off", err, NoDevice, "memory decoding is off", "drivers/pci-stub/unbind")
 	if got := string(f.at("enable", 0, 2)); got != "0\n" {
 		t.Errorf("enable holds %q", got)
@@ -312,7 +313,7 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 		f := addEdu(t)
 		c.spoil(f)
 		before := openFiles(t)
-		_, err := Open("pci:0000:00:01.0")
+		_, err := taken("pci:0000:00:01.0")
 		wantFault(t, what, err, c.code, c.words...)
 		if after := openFiles(t); after != before {
 			t.Errorf("%s: %d files open, %d before", what, after, before)
@@ -353,7 +354,7 @@ func TestMissingPermissionIsSaidAsSuch(t *testing.T) {
 			t.Fatal(err)
 		}
 		asNobody(t, func() {
-			d, err := Open("pci:0000:00:01.0")
+			d, err := taken("pci:0000:00:01.0")
 			for _, flags := range []uint8{0, fbs.FlagWriteCombining} {
 				if err == nil {
 					_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4096, Flags: flags})
@@ -366,7 +367,7 @@ func TestMissingPermissionIsSaidAsSuch(t *testing.T) {
 	f := addEdu(t)
 	f.patch("config", configCommand, 0)
 	asNobody(t, func() {
-		_, err := Open("pci:0000:00:01.0")
+		_, err := taken("pci:0000:00:01.0")
 		wantFault(t, "enable", err, Denied, "enable: EACCES", "run as root")
 	})
 }

@@ -24,15 +24,18 @@ const (
 // takes everything back when the process ends.
 type tt struct {
 	function
-	path  string
-	fd    int
-	maps  [6]ttMapping // by 2 x BAR 0, 2, 4 + write-combining
-	point ttConfigure  // of Point, here so that it allocates nothing
+	path    string
+	fd      int
+	cleans  bool         // the driver has SET_NOC_CLEANUP
+	powered bool         // power was asked for
+	maps    [6]ttMapping // by 2 x BAR 0, 2, 4 + write-combining
+	point   ttConfigure  // of Point, here so that it allocates nothing
 }
 
-// open does not wait for a program that has the device for itself (O_EXCL).
+// open does not wait for a program that has the device for itself (O_EXCL), and
+// asks for no power yet (O_APPEND; tt-kmd ioctl.h, SET_POWER_STATE).
 func (d *tt) open(name string) (err error) {
-	d.fd, err = system.open(d.path, unix.O_RDWR|unix.O_NONBLOCK)
+	d.fd, err = system.open(d.path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	switch err {
 	case nil:
 	case unix.EAGAIN:
@@ -49,17 +52,32 @@ func (d *tt) open(name string) (err error) {
 	if driver.api != ttAPI {
 		return &Fault{NoDevice, name + fbs.Text(": the driver has API %d, %d is needed; install tt-kmd 2.0 or later", uint64(driver.api), ttAPI)}
 	}
-	if err := d.openFunction(name); err != nil {
-		return err
-	}
+	d.cleans = driver.major > 2 || driver.major == 2 && driver.minor >= 2
+	return d.openFunction(name)
+}
+
+// take implements lane. The clock is a wish: a driver before 2.6 and firmware
+// that knows no power states have it as it is.
+func (d *tt) take() error {
 	lock := ttLock{outSize: 4, index: ttLockIndex}
-	if err := control(d.fd, ttLockControl, &lock, "LOCK_CTL", d.path); err != nil {
-		return err
+	_, err := ioctl(d.fd, ttLockControl, &lock)
+	switch {
+	case err == unix.ENODEV:
+		return &Fault{DeviceGone, d.identity.Name + ": another program has reset the device since it was opened; open it again"}
+	case err != nil:
+		return failed("LOCK_CTL", d.path, err)
+	case lock.value != 1:
+		return &Fault{NoDevice, d.identity.Name + ": another replay has the device; `fuser -v " + d.path + "` names it"}
 	}
-	if lock.value != 1 {
-		return &Fault{NoDevice, name + ": another replay has the device; `fuser -v " + d.path + "` names it"}
-	}
+	d.power(ttPowerAll)
+	d.powered = true
 	return nil
+}
+
+// power asks for features of the device, as long as its file is open.
+func (d *tt) power(features uint16) {
+	state := ttPower{argsz: 40, validity: ttPowerFlags, flags: features}
+	_, _ = ioctl(d.fd, ttSetPowerState, &state)
 }
 
 // openFunction finds the function behind the driver, and its BARs. Its
@@ -75,12 +93,15 @@ func (d *tt) openFunction(name string) error {
 	if err := d.config.openSysfs(d.folder()); err != nil {
 		return err
 	}
-	if !d.Alive() {
-		return &Fault{DeviceGone, name + ": configuration space reads all ones, or memory decoding is off; reset the device with `tt-smi -r`"}
-	}
 	all := ttMappings{count: uint32(len(d.maps))}
-	if err := control(d.fd, ttQueryMappings, &all, "QUERY_MAPPINGS", d.path); err != nil {
-		return err
+	_, err := ioctl(d.fd, ttQueryMappings, &all)
+	switch {
+	case err == unix.ENODEV: // it answers only who asks for information
+		return &Fault{NoDevice, name + ": the device is being reset, and whoever does that has not said that it is over (POST_RESET); wait for that program, or reset the device again with `tt-smi -r`"}
+	case err != nil:
+		return failed("QUERY_MAPPINGS", d.path, err)
+	case !d.Alive():
+		return &Fault{DeviceGone, name + ": configuration space reads all ones, or memory decoding is off; reset the device with `tt-smi -r`"}
 	}
 	for _, m := range all.mappings {
 		if m.id >= 1 && m.id <= uint32(len(d.maps)) {
@@ -112,10 +133,13 @@ func (d *tt) mmap(offset uint64, size int) ([]byte, error) {
 
 // Map implements Device.
 func (d *tt) Map(w fbs.Window) (Aperture, error) {
-	if w.Kind == gen.WindowKindTlb {
-		return d.mapTLB(w)
+	if w.Kind != gen.WindowKindTlb {
+		return d.function.Map(w)
 	}
-	return d.function.Map(w)
+	if err := d.function.take(); err != nil {
+		return Aperture{}, err
+	}
+	return d.mapTLB(w)
 }
 
 // mapTLB has the driver choose a hardware window, of the least size that is
@@ -195,14 +219,14 @@ func (d *tt) Point(a *Aperture, t fbs.Target, address uint64) Code {
 
 // expose implements lane. The device reaches host memory over its NoC, where
 // the address is another than on the bus.
-func (d *tt) expose(mem []byte) (uint64, error) {
+func (d *tt) expose(mem []byte, huge bool) (uint64, error) {
 	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(addressOf(mem)), size: uint64(len(mem))}
 	_, err := ioctl(d.fd, ttPinPages, &pin)
 	switch err {
 	case nil:
 		return pin.noc, nil
 	case unix.EINVAL:
-		return 0, apartPages(d.identity.Name, uint64(len(mem)))
+		return 0, apartPages(d.identity.Name, uint64(len(mem)), huge)
 	}
 	return 0, failed("PIN_PAGES", d.path, err)
 }
@@ -223,21 +247,25 @@ func (d *tt) Master(on bool) error {
 	return nil
 }
 
-// Cleanup implements Cleaner.
-func (d *tt) Cleanup(t fbs.Target, address uint64, value uint32) error {
-	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: address, data: uint64(value)}
-	if _, err := ioctl(d.fd, ttSetNoCCleanup, &c); err != nil {
-		f := failed("SET_NOC_CLEANUP", d.path, err)
-		f.Reason += "; install a newer tt-kmd"
-		return f
+// Cleanup implements Cleaner. Drivers have it from 2.2 on.
+func (d *tt) Cleanup(t fbs.Target, address uint64, value uint32) (armed bool, err error) {
+	if !d.cleans {
+		return false, nil
 	}
-	return nil
+	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: address, data: uint64(value)}
+	return true, control(d.fd, ttSetNoCCleanup, &c, "SET_NOC_CLEANUP", d.path)
 }
 
-// Close implements Device. The driver makes the store of Cleanup, frees the
-// windows, and unpins host memory, which is given back after that.
+// Close implements Device. The clock is given back first: by the end of the file
+// alone a driver without power_policy would keep it. Then the driver makes the
+// store of Cleanup, which takes tiles that have power, frees the windows, and
+// unpins host memory, which is given back after that.
 func (d *tt) Close() error {
 	err := d.unmap()
+	if d.powered {
+		d.power(ttPowerAll &^ ttPowerClock)
+		d.powered = false
+	}
 	closeAll(&d.fd, &d.config.fd)
 	d.host.free()
 	return err

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -34,6 +35,11 @@ type fakeTT struct {
 	locked  bool   // by another
 	cleanup ttCleanup
 	stale   bool // the device was reset by another
+	reset   bool // the device is between reset and post-reset
+	taken   bool // by this program
+	minor   uint8
+	powers  []uint16 // features that were asked for, one after the other
+	quiet   bool     // the file is one of who asks for power by himself (O_APPEND)
 }
 
 const (
@@ -47,7 +53,7 @@ func fakeTTKernel(t testing.TB, board *boards.Board) *fakeTT {
 	f := addFunction(t, "0001:b3:1f.5", board.Vendor, board.Device, nil)
 	f.bind("tenstorrent")
 	k := &fakeTT{
-		fakeKernel: fakeSystem(t), f: f, board: board, api: 2, used: map[uint32]bool{}, noc: 0x8_0000_0000,
+		fakeKernel: fakeSystem(t), f: f, board: board, api: 2, minor: 2, used: map[uint32]bool{}, noc: 0x8_0000_0000,
 		device: ttDeviceInfo{outSize: 20, vendor: board.Vendor, device: board.Device, busDevFn: 0xb3<<8 | 0x1f<<3 | 5, domain: 1},
 	}
 	for i, bar := range []int{0, 0, 2, 2, 4, 4} {
@@ -70,7 +76,7 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		k.t.Errorf("ioctl %x on %q", request, k.opened[fd])
 		return -1, unix.ENOTTY
 	}
-	if k.stale {
+	if k.stale || k.reset && request != ttGetDriverInfo && request != ttGetDeviceInfo {
 		return -1, unix.ENODEV
 	}
 	switch request {
@@ -79,7 +85,7 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		if d.inSize != 12 {
 			return -1, unix.EINVAL
 		}
-		d.outSize, d.api, d.major = 12, k.api, 2
+		d.outSize, d.api, d.major, d.minor = 12, k.api, 2, k.minor
 	case ttGetDeviceInfo:
 		d := (*ttDeviceInfo)(argument)
 		if d.inSize != 20 {
@@ -97,7 +103,7 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 			return -1, unix.EINVAL
 		}
 		if !k.locked {
-			l.value = 1
+			l.value, k.taken = 1, true
 		}
 	case ttAllocateTLB:
 		return k.allocate((*ttAllocate)(argument))
@@ -105,6 +111,13 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		return k.configure(*(*ttConfigure)(argument))
 	case ttPinPages:
 		return k.pin((*ttPin)(argument))
+	case ttSetPowerState:
+		p := *(*ttPower)(argument)
+		if k.minor < 6 || p.argsz != uint32(unsafe.Sizeof(p)) || p.reserved0 != 0 || p.reserved1 != 0 || p.validity > 15|14<<4 {
+			return -1, unix.EINVAL
+		}
+		k.powers = append(k.powers, p.flags)
+		k.journal = append(k.journal, "power")
 	case ttSetNoCCleanup:
 		c := *(*ttCleanup)(argument)
 		if c.argsz != 32 || c.flags != 0 || c.enabled > 1 || c.address&3 != 0 || c.noc > 1 {
@@ -115,6 +128,11 @@ func (k *fakeTT) control(fd int, request, value uintptr, argument unsafe.Pointer
 		return -1, unix.EINVAL
 	}
 	return 0, nil
+}
+
+func (k *fakeTT) open(path string, flags int) (int, error) {
+	k.quiet = k.quiet || path == ttNode && flags&unix.O_APPEND != 0
+	return k.fakeKernel.open(path, flags)
 }
 
 func (k *fakeTT) allocate(a *ttAllocate) (int, error) {
@@ -165,7 +183,7 @@ func (k *fakeTT) bytes(offset uint64, n int) []byte {
 
 func (k *fakeTT) openTT() *tt {
 	k.t.Helper()
-	d, err := Open("tt:" + ttNode)
+	d, err := taken("tt:" + ttNode)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -220,11 +238,13 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 		"all ones":       {func(k *fakeTT) { k.f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) }, DeviceGone, []string{"tt-smi -r"}},
 		"no mappings":    {func(k *fakeTT) { k.errors["ioctl fa02"] = unix.EFAULT }, NoDevice, []string{"QUERY_MAPPINGS"}},
 		"no lock":        {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.EINVAL }, NoDevice, []string{"LOCK_CTL"}},
+		"being reset":    {func(k *fakeTT) { k.reset = true }, NoDevice, []string{"the device is being reset", "POST_RESET", "tt-smi -r"}},
+		"reset since":    {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.ENODEV }, DeviceGone, []string{"another program has reset the device since it was opened"}},
 		"another replay": {func(k *fakeTT) { k.locked = true }, NoDevice, []string{"another replay has the device", "fuser -v /dev/tenstorrent/0"}},
 	} {
 		k := fakeTTKernel(t, &boards.Wormhole)
 		c.spoil(k)
-		_, err := Open("tt:/dev/tenstorrent/0")
+		_, err := taken("tt:/dev/tenstorrent/0")
 		wantFault(t, what, err, c.code, c.words...)
 	}
 }
@@ -380,14 +400,15 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 		t.Error(err)
 	}
 	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "tt:/dev/tenstorrent/0 cannot reach memory of mock:still", "vfio:")
-	for errno, c := range map[unix.Errno]struct {
-		code  Code
-		words string
-	}{unix.EINVAL: {NoDevice, "nr_hugepages"}, unix.ENOSPC: {NoDevice, "PIN_PAGES /dev/tenstorrent/0: ENOSPC"}} {
-		k.errors["ioctl fa07"] = errno
-		_, err := d.Map(host(1))
-		wantFault(t, errno.Error(), err, c.code, c.words)
-	}
+	k.errors["ioctl fa07"] = unix.ENOSPC
+	_, err := d.Map(host(1))
+	wantFault(t, "other", err, NoDevice, "PIN_PAGES /dev/tenstorrent/0: ENOSPC")
+	k.errors["ioctl fa07"] = unix.EINVAL
+	_, err = d.Map(host(3 << 20))
+	wantFault(t, "huge pages", err, NoDevice, "0x300000 bytes", "side by side, though they are huge pages", "hugepages=4")
+	k.errors["mmap huge"] = unix.ENOMEM
+	_, err = d.Map(host(3 << 20))
+	wantFault(t, "ordinary pages", err, NoDevice, "0x300000 bytes", "side by side", "echo 4 > /proc/sys/vm/nr_hugepages")
 	k.journal = nil
 	d.Close()
 	if k.at("close "+ttNode) > k.at("munmap") {
@@ -415,14 +436,44 @@ func TestTheDriverKeepsMastering(t *testing.T) {
 func TestCleanupIsHandedToTheDriver(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
-	if err := d.Cleanup(tile, 0xffb121b0, 0x47800); err != nil {
-		t.Fatal(err)
+	if armed, err := d.Cleanup(tile, 0xffb121b0, 0x47800); err != nil || !armed {
+		t.Fatal(armed, err)
 	}
 	if want := (ttCleanup{argsz: 32, enabled: 1, x: 3, y: 5, noc: 1, address: 0xffb121b0, data: 0x47800}); k.cleanup != want {
 		t.Errorf("cleanup %+v", k.cleanup)
 	}
 	k.errors["ioctl fa0e"] = unix.EOPNOTSUPP
-	wantFault(t, "old driver", d.Cleanup(tile, 0, 0), NoDevice, "SET_NOC_CLEANUP")
+	_, err := d.Cleanup(tile, 0, 0)
+	wantFault(t, "refused", err, NoDevice, "SET_NOC_CLEANUP")
+	k.minor = 1
+	d.Close()
+	if armed, err := k.openTT().Cleanup(tile, 0xffb121b0, 0x47800); armed || err != nil {
+		t.Errorf("tt-kmd 2.1: %v, %v", armed, err)
+	}
+}
+
+// The clock is what a plain open leaves low. Tiles keep their power until the
+// driver has made the store of Cleanup, at the end of the file.
+func TestTheClockIsAskedForAndGivenBack(t *testing.T) {
+	k := fakeTTKernel(t, &boards.Wormhole)
+	k.minor = 6
+	d := k.openTT()
+	if !slices.Equal(k.powers, []uint16{0x7fff}) {
+		t.Errorf("asked for %#x", k.powers)
+	}
+	k.journal = nil
+	for range 2 {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if !slices.Equal(k.powers, []uint16{0x7fff, 0x7ffe}) || k.at("power") > k.at("close "+ttNode) {
+		t.Errorf("asked for %#x; %q", k.powers, k.journal)
+	}
+	for _, errno := range []error{unix.EINVAL, unix.ENOTTY} { // of a driver, or firmware, that knows no power
+		k.errors["ioctl fa0f"] = errno
+		k.openTT().Close()
+	}
 }
 
 // The driver takes the mappings away when another program resets the device.

@@ -23,7 +23,8 @@ const (
 // functions where the image says so, and nothing else.
 type vfio struct {
 	function
-	fd      int // of the function
+	number  string // of its group
+	fd      int    // of the function
 	group   *vfioGroup
 	regions [configBars]vfioRegion
 	mapped  []vfioUnmap // what the IOMMU maps for windows of this function
@@ -39,11 +40,16 @@ func (d *vfio) open(name string) error {
 		return err
 	}
 	d.identify(d, name, vendor, device)
-	number, err := d.findGroup()
-	if err != nil {
+	if d.number, err = d.findGroup(); err != nil {
 		return err
 	}
-	if d.group, err = iommu.join(name, number); err != nil {
+	return d.readResources()
+}
+
+// take implements lane. To open a function in its group resets it already
+// (Linux, vfio_pci_core_enable).
+func (d *vfio) take() (err error) {
+	if d.group, err = iommu.join(d.identity.Name, d.number); err != nil {
 		return err
 	}
 	if err := d.openFunction(); err != nil {
@@ -120,8 +126,9 @@ func (d *vfio) readRegions() error {
 		if code != OK {
 			return &Fault{code, d.identity.Name + ": configuration space cannot be read"}
 		}
+		d.bars[i] = pciBar{}
 		if register&barIO == 0 {
-			d.bars[i].size, d.identity.Bars[i] = d.regions[i].size, d.regions[i].size
+			d.bars[i].size = d.regions[i].size
 		}
 	}
 	return nil
@@ -144,7 +151,7 @@ func (d *vfio) mapBar(bar uint8, _ bool, offset uint64, size int) ([]byte, error
 }
 
 // expose implements lane: the IOMMU maps the memory at an address of our own.
-func (d *vfio) expose(mem []byte) (uint64, error) {
+func (d *vfio) expose(mem []byte, _ bool) (uint64, error) {
 	return d.mapDMA(uint64(addressOf(mem)), uint64(len(mem)))
 }
 

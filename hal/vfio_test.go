@@ -139,7 +139,7 @@ func addVFIOEdu(k *fakeVFIO) (*fakeFunction, *vfioFunction) {
 
 func (f *fakeFunction) openVFIO() *vfio {
 	f.t.Helper()
-	d, err := Open("vfio:" + f.address)
+	d, err := taken("vfio:" + f.address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 	v.flags |= vfioDeviceResets
 	for i, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11E8"} {
 		v.patch(t, vfioRegionConfig, configCommand, []byte{6, 0}) // left mastering
-		d, err := Open(name)
+		d, err := taken(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -402,7 +402,7 @@ func TestAnIOMMUWithLittleIsUsedUp(t *testing.T) {
 	k := fakeVFIOKernel(t)
 	f, _ := addVFIOEdu(k)
 	k.pageSizes = 0x10000
-	k.caps = ranges(ioRange{0x1000, 0x12ffff})
+	k.caps = ranges(ioRange{0x1000, 0x120fff}) // to the last byte of the second
 	d := f.openVFIO()
 	for _, want := range []uint64{0x100000, 0x120000} {
 		if a := mustMap(t, d, host(1)); a.Bus != want {
@@ -514,7 +514,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		k := fakeVFIOKernel(t)
 		f, v := addVFIOEdu(k)
 		c.spoil(k, f, v)
-		_, err := Open("vfio:0000:00:01.0")
+		_, err := taken("vfio:0000:00:01.0")
 		wantFault(t, what, err, c.code, c.words...)
 		if len(k.opened) > 0 || len(iommu.groups) > 0 {
 			t.Errorf("%s: still open: %v, %+v", what, k.opened, iommu)
@@ -535,7 +535,7 @@ func TestASecondRegionThatIsMissingIsAFault(t *testing.T) {
 		}
 		return k.control(fd, request, value, argument)
 	}
-	_, err := Open("vfio:0000:00:01.0")
+	_, err := taken("vfio:0000:00:01.0")
 	wantFault(t, "second region", err, NoDevice, "VFIO_DEVICE_GET_REGION_INFO")
 }
 

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"slices"
+	"strconv"
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
@@ -77,7 +78,7 @@ func (r *Replay) reserve(slot int) error {
 			return err
 		}
 		if forced && aperture.Slot() != int(w.Slot) {
-			return &hal.Fault{Code: hal.NoDevice, Reason: fbs.Text("hardware window %d is too small, in use, or belongs to the kernel driver", uint64(w.Slot))}
+			return &hal.Fault{Code: hal.NoDevice, Reason: fbs.Text("hardware window %d cannot be had: it is too small, in use, or the kernel driver's; on a tt: device the driver chooses, which no option changes", uint64(w.Slot))}
 		}
 		r.apertures[i], r.windows[i] = aperture, aperture.Base()
 	}
@@ -222,22 +223,30 @@ func (r *Replay) armReset() error {
 	for i, device := range r.devices {
 		cleaner, ok := device.(hal.Cleaner)
 		board := boards.ByID(r.view.Targets[i].Vendor, r.view.Targets[i].Device)
-		if !ok || board == nil || board.Grid == nil {
+		if !ok || board == nil || board.Reset.Mask == 0 {
 			continue
 		}
-		reset := &board.Grid.Reset
-		if tile, ok := r.resetTile(i, reset.Address); ok {
-			if err := cleaner.Cleanup(tile, reset.Address, reset.Mask); err != nil {
+		reset := &board.Reset
+		if tile, ok := r.releasedTile(i, reset); ok {
+			armed, err := cleaner.Cleanup(tile, reset.Address, reset.Mask)
+			if err != nil {
 				return err
+			}
+			if !armed {
+				r.notice = device.Identity().Name + ": cores that run when this process is killed go on running; tt-kmd 2.2 and later put those of one tile back into reset"
 			}
 		}
 	}
 	return nil
 }
 
-// resetTile is the first tile of a device whose reset register the image
-// stores to; drivers see to one only.
-func (r *Replay) resetTile(device int, register uint64) (tile fbs.Target, ok bool) {
+// Notice is what Load could not see to and a user may want to know, empty if
+// there is nothing.
+func (r *Replay) Notice() string { return r.notice }
+
+// releasedTile is the first tile of a device of which the image lets a core
+// run; drivers see to one only. Others may have been put into reset before.
+func (r *Replay) releasedTile(device int, reset *boards.Reset) (tile fbs.Target, ok bool) {
 	pointed := make([]*fbs.Command, len(r.view.Windows))
 	for i := range r.view.Commands {
 		c := &r.view.Commands[i]
@@ -246,8 +255,11 @@ func (r *Replay) resetTile(device int, register uint64) (tile fbs.Target, ok boo
 			pointed[c.Window] = c
 		case gen.OpcodeWrite:
 			at := pointed[c.Window] // nil where it is no Tlb window
-			if at == nil || at.Value+uint64(c.Offset) != register || int(r.view.Windows[c.Window].Device) != device {
+			if at == nil || at.Value+uint64(c.Offset) != reset.Address || int(r.view.Windows[c.Window].Device) != device {
 				continue
+			}
+			if c.Mask&^c.Value&uint64(reset.Mask) == 0 {
+				continue // its cores stay in reset
 			}
 			if tile, _ = fbs.UnpackTarget(at.Mask); !tile.Multicast {
 				return tile, true
@@ -280,15 +292,8 @@ func (r *Replay) Close() error {
 
 func command(index int) string { return fbs.Text("command %d: ", uint64(index)) }
 
+// pciID is PCI ids as lspci writes them: "1e52:401e".
 func pciID(vendor, device uint16) string {
-	const digits = "0123456789abcdef"
-	id := make([]byte, 0, 9)
-	for shift := 12; shift >= 0; shift -= 4 {
-		id = append(id, digits[vendor>>shift&15])
-	}
-	id = append(id, ':')
-	for shift := 12; shift >= 0; shift -= 4 {
-		id = append(id, digits[device>>shift&15])
-	}
-	return string(id)
+	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
+	return digits[1:5] + ":" + digits[5:]
 }

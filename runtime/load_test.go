@@ -150,7 +150,7 @@ type master struct {
 	name  string
 	fail  error
 	state hal.Code
-	bus   uint64 // of all that it reaches, 0: 0x1000
+	bus   uint64 // of what it reaches, 0: 0x1000
 }
 
 func (m master) Reach(a *hal.Aperture, of hal.Device) error {
@@ -195,12 +195,41 @@ func TestDevicesThatReachMemoryMasterTheBusLast(t *testing.T) {
 }
 
 func TestAddressThatReachGivesIsChecked(t *testing.T) {
-	for write, bus := range map[string]uint64{"write.4 r+0x80 bus(r)+0x1000": 0xfffff000, "write.8 r+0x80 bus(r)+0x1000": 0xfffffffffffff000} {
+	for write, bus := range map[string]uint64{"write.4 r+0x80 bus(r)+0x1000": 1<<32 - 0x1000, "write.8 r+0x80 bus(r)+0x1000": 1<<64 - 0x1000} {
 		var told []string
-		edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", fail: nil, bus: bus}
+		edu := master{Device: mock.New(&boards.Edu), told: &told, name: "edu", bus: bus}
 		_, err := runtime.Load(view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\nmain:\n  "+write+"\n"), runtime.AnySlot, edu)
 		if hal.CodeOf(err) != hal.WrongDevice || len(told) != 1 {
 			t.Errorf("%s: %v after %v", write, err, told)
+		}
+	}
+}
+
+// stranger is a device that notes what is done to it.
+type stranger struct {
+	*mock.Device
+	touched bool
+}
+
+func (s *stranger) Map(w fbs.Window) (hal.Aperture, error) {
+	s.touched = true
+	return s.Device.Map(w)
+}
+
+func (s *stranger) Master(bool) error { s.touched = true; return nil }
+
+func (s *stranger) Reach(*hal.Aperture, hal.Device) error { return nil }
+func (s *stranger) Diagnose() hal.Code                    { return hal.OK }
+
+// A lane takes a device at the first Map: until its identity is known to be
+// right, no window is mapped of any.
+func TestADeviceThatIsAnotherThanTheImagesIsNotTouched(t *testing.T) {
+	v := view(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\ntarget ivshmem 1af4:1110 bar2 1MiB\nwindow r bar0 offset 0 size 1MiB\nwindow h host size 4KiB target 1\nmain:\n  write.4 r+0x4 1\n")
+	for _, second := range []*boards.Board{&boards.Nvme, &boards.Edu} {
+		devices := []*stranger{{Device: mock.New(&boards.Edu)}, {Device: mock.New(second)}}
+		_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
+		if hal.CodeOf(err) != hal.WrongDevice || devices[0].touched || devices[1].touched {
+			t.Errorf("%s: %v; touched %v, %v", second.Name, err, devices[0].touched, devices[1].touched)
 		}
 	}
 }
@@ -209,12 +238,13 @@ func TestAddressThatReachGivesIsChecked(t *testing.T) {
 type cleaner struct {
 	*mock.Device
 	told *[]string
+	old  bool
 	fail error
 }
 
-func (c cleaner) Cleanup(to fbs.Target, address uint64, value uint32) error {
+func (c cleaner) Cleanup(to fbs.Target, address uint64, value uint32) (armed bool, err error) {
 	*c.told = append(*c.told, fmt.Sprintf("(%d,%d) %#x %#x", to.X, to.Y, address, value))
-	return c.fail
+	return !c.old, c.fail
 }
 
 func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
@@ -224,20 +254,30 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 		{"the first of two", "  point w tile 1,2 address 0xffb00000\n  point v tile 3,3 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n  write.4 v+0x121b0 0x47000\n",
 			"(1,2) 0xffb121b0 0x47800"},
 		{"another sequence", "  delay 1us\nstart:\n  point v tile 7,5 address 0xffb00000\n  write.4 v+0x121b0 0x47000\n", "(7,5) 0xffb121b0 0x47800"},
+		{"put into reset first", "  point w tile 1,2 address 0xffb00000\n  point v tile 3,3 address 0xffb00000\n  write.4 w+0x121b0 0x47800\n  write.4 v+0x121b0 0x47000\n",
+			"(3,3) 0xffb121b0 0x47800"},
+		{"put into reset alone", "  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x47800\n", ""},
+		{"a bit that is no core's", "  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x0 mask 0x80000000\n", ""},
+		{"one core of several", "  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x0 mask 0x800\n", "(1,2) 0xffb121b0 0x47800"},
 		{"many at once", "  point w tiles 1,1 to 2,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n", ""},
 		{"moved away", "  point w tile 1,1 address 0xffb00000\n  point w tile 1,1 address 0x0\n  write.4 w+0x121b0 0x47000\n", ""},
 	} {
 		var told []string
-		device := cleaner{mock.New(&boards.Wormhole), &told, nil}
+		device := cleaner{Device: mock.New(&boards.Wormhole), told: &told}
 		r, err := runtime.Load(view(t, wormhole+test.source), runtime.AnySlot, device)
 		if err != nil {
 			t.Errorf("%s: %v", test.what, err)
 			continue
 		}
 		r.Close()
-		if got := strings.Join(told, ", "); got != test.want {
-			t.Errorf("%s: %q, want %q", test.what, got, test.want)
+		if got := strings.Join(told, ", "); got != test.want || r.Notice() != "" {
+			t.Errorf("%s: %q, want %q; notice %q", test.what, got, test.want, r.Notice())
 		}
+		device.old = true
+		if r, err = runtime.Load(view(t, wormhole+test.source), runtime.AnySlot, device); err != nil || (test.want == "") != (r.Notice() == "") {
+			t.Errorf("%s, old driver: %v, notice %q", test.what, err, r.Notice())
+		}
+		r.Close()
 		device.fail = hal.Denied
 		if _, err := runtime.Load(view(t, wormhole+test.source), runtime.AnySlot, device); (test.want == "") != (err == nil) {
 			t.Errorf("%s: %v", test.what, err)

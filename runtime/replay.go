@@ -26,8 +26,9 @@ type Replay struct {
 	missing  int       // inputs that have no data yet
 	safe     int       // sequence that brings the device to rest, or -1
 
-	blocked  bool // disabled, or an input is missing
-	disabled bool // after a failure, until loaded anew
+	blocked  bool   // disabled, or an input is missing
+	notice   string // what Load could not see to, empty if nothing
+	disabled bool   // after a failure, until loaded anew
 	walk     hal.Walk
 	access   [2]fbs.Command // one load or store of odd's, with room behind it
 	limit    int64          // nanoseconds that a run may take, 0: what its waits add up to

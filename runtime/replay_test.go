@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -352,6 +353,64 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.body, err, test.want)
+		}
+	}
+}
+
+// TestStoreThatOpensHostMemoryIsRefusedAtLoad: what an image left in the iATU
+// would stay there after the run. Loads are let through.
+func TestStoreThatOpensHostMemoryIsRefusedAtLoad(t *testing.T) {
+	for _, of := range []struct {
+		target      string
+		board       *boards.Board
+		first, last uint64
+	}{
+		{"wormhole 1e52:401e", &boards.Wormhole, 0x1200, 0x31fc},
+		{"blackhole 1e52:b140", &boards.Blackhole, 0x1000, 0x2ffc},
+	} {
+		source := "lightmetal 1\ntarget " + of.target + " bar2 1MiB\nwindow r bar2 offset 0x0 size 1MiB\ntensor d output uint8[4]\nmain:\n"
+		for _, at := range []uint64{of.first, (of.first + of.last) / 2 &^ 3, of.last} {
+			for _, store := range []string{"write.4 r+%#x 0x1", "write.4 r+%#x 0x0 mask 0x80000000", "copy.4 r+%#x <- hex 01020304 fifo", "fill.4 r+%#x <- 0x0 size 8 fifo", "write.4 r+%#x bus(r)"} {
+				source := source + fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n  "+store+"\n", at, at)
+				device := mock.New(of.board)
+				_, err := runtime.Load(view(t, source), runtime.AnySlot, device)
+				if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "command 1: a store, which opens host memory to the device") || device.Operations() != 0 {
+					t.Errorf("%s: %v after %d operations", source, err, device.Operations())
+				}
+			}
+			r, err := runtime.Load(view(t, source+fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n", at)), runtime.AnySlot, mock.New(of.board))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Close()
+		}
+	}
+}
+
+// TestRegistersBehindWriteCombiningAreRefusedAtLoad: such a mapping merges
+// stores, and may load what nobody asked for.
+func TestRegistersBehindWriteCombiningAreRefusedAtLoad(t *testing.T) {
+	const wormhole = "wormhole 1e52:401e bar0 512MiB"
+	for _, test := range []struct {
+		target, window string
+		board          *boards.Board
+		refused        bool
+	}{
+		{wormhole, "bar0 offset 0x1fc00000 size 4KiB", &boards.Wormhole, true},
+		{wormhole, "bar0 offset 0x0 size 512MiB", &boards.Wormhole, true},
+		{wormhole, "bar0 offset 0x0 size 0x1f000000", &boards.Wormhole, false},
+		{"edu 1234:11e8 bar0 1MiB", "bar0 offset 0x0 size 1MiB", &boards.Edu, true},
+		{"ivshmem 1af4:1110 bar2 1MiB", "bar2 offset 0x0 size 1MiB", &boards.Ivshmem, false},
+	} {
+		for _, flag := range []string{"", " wc"} {
+			source := "lightmetal 1\ntarget " + test.target + "\nwindow w " + test.window + flag + "\nmain:\n  delay 1us\n"
+			r, err := runtime.Load(view(t, source), runtime.AnySlot, mock.New(test.board))
+			if refused := flag != "" && test.refused; refused != (hal.CodeOf(err) == hal.BadImage) || refused != (err != nil && strings.Contains(err.Error(), "window 0 is write-combining")) {
+				t.Errorf("%s%s: %v", test.window, flag, err)
+			}
+			if err == nil {
+				r.Close()
+			}
 		}
 	}
 }

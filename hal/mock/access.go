@@ -3,7 +3,7 @@ package mock
 import (
 	"fmt"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/hal"
 )
@@ -61,6 +61,9 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 	if d.gone {
 		return fbs.WidthMask(at.width), hal.OK
 	}
+	if value, ok := d.windowWords(at); ok {
+		return value, hal.OK
+	}
 	place, c := d.locate(at)
 	if c != hal.OK {
 		return 0, c
@@ -74,6 +77,21 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 	return value, hal.OK
 }
 
+// windowWords is a load of a window's registers where those can be loaded.
+func (d *Device) windowWords(at access) (value uint64, ok bool) {
+	l := d.board.TLB
+	if !d.registersLoad || l == nil || at.bar == ConfigSpace || at.bar == hostMemory || d.check(at) != hal.OK {
+		return 0, false
+	}
+	bar, offset := d.unalias(at)
+	slot, inside, ok := chips.Config(l, bar, offset)
+	if !ok {
+		return 0, false
+	}
+	shift := 8 * (inside % uint64(l.ConfigWidth))
+	return d.windows[slot].words[inside/uint64(l.ConfigWidth)] >> shift & fbs.WidthMask(at.width), true
+}
+
 // locate is where a load goes. Configuration registers cannot be read: the
 // simulator has no loads of them (ttsim v1.10.0 src/libttsim.cpp,
 // pci_mem_rd_cur). Neither can a rectangle of tiles.
@@ -83,10 +101,10 @@ func (d *Device) locate(at access) (Place, hal.Code) {
 	}
 	bar, offset := d.unalias(at)
 	if l := d.board.TLB; l != nil && bar != ConfigSpace {
-		if slot, _, ok := l.Config(bar, offset); ok {
+		if slot, _, ok := chips.Config(l, bar, offset); ok {
 			return Place{}, d.refuse("the configuration of window %d cannot be read", slot)
 		}
-		if slot, inside, ok := l.Slot(bar, offset); ok {
+		if slot, inside, ok := chips.Slot(l, bar, offset); ok {
 			w, c := d.aim(slot)
 			if c != hal.OK {
 				return Place{}, c
@@ -111,10 +129,10 @@ func (d *Device) store(at access, value uint64) hal.Code {
 	value &= fbs.WidthMask(at.width)
 	bar, offset := d.unalias(at)
 	if l := d.board.TLB; l != nil && bar != ConfigSpace {
-		if slot, inside, ok := l.Config(bar, offset); ok {
+		if slot, inside, ok := chips.Config(l, bar, offset); ok {
 			return d.configure(slot, inside, at.width, value)
 		}
-		if slot, inside, ok := l.Slot(bar, offset); ok {
+		if slot, inside, ok := chips.Slot(l, bar, offset); ok {
 			return d.storeTiles(slot, inside, at, value)
 		}
 	}
@@ -131,8 +149,8 @@ func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) ha
 	}
 	for y := w.first.Y; y <= w.last.Y; y++ {
 		for x := w.first.X; x <= w.last.X; x++ {
-			tile := boards.Tile{X: x, Y: y}
-			if w.target.Multicast && d.board.Grid.Kind(tile) != boards.Tensix {
+			tile := chips.Tile{X: x, Y: y}
+			if w.target.Multicast && chips.Of(d.board).Grid.Kind(tile) != chips.Tensix {
 				continue
 			}
 			place, c := d.tilePlace(tile, w.address+inside, at, value)
@@ -212,7 +230,7 @@ func (d *Device) checkCrossing(at access) hal.Code {
 		return hal.OK
 	}
 	bar, offset := d.unalias(at)
-	slot, inside, ok := d.board.TLB.Slot(bar, offset)
+	slot, inside, ok := chips.Slot(d.board.TLB, bar, offset)
 	if ok && inside+uint64(at.width) > d.board.TLB.Group(slot).Size {
 		return d.refuse("it crosses the end of window %d", slot)
 	}
@@ -232,7 +250,7 @@ func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
 // unalias gives the BAR and offset that an access means where its own BAR only
 // shows another.
 func (d *Device) unalias(at access) (bar uint8, offset uint64) {
-	for _, a := range d.board.Aliases {
+	for _, a := range chips.Of(d.board).Aliases {
 		if a.Bar == at.bar {
 			return a.Of, a.Offset + at.offset
 		}

@@ -36,8 +36,10 @@ type Device struct {
 	operations int
 	now        int64
 	gone       bool
-	closed     bool
-	refusal    string
+
+	registersLoad bool // of windows
+	closed        bool
+	refusal       string
 
 	faults    []Fault
 	recording bool
@@ -104,6 +106,10 @@ func (d *Device) shared(bus, size uint64) []byte {
 // Resize gives a BAR another size than the board's, 0 takes it away. It comes
 // before the first Map.
 func (d *Device) Resize(bar uint8, size uint64) { d.bars[bar] = size }
+
+// LoadWindowRegisters lets the registers that aim windows be loaded, as on
+// hardware. Without it a load of them is refused: the maker's simulator has none.
+func (d *Device) LoadWindowRegisters() { d.registersLoad = true }
 
 // Identity implements hal.Device.
 func (d *Device) Identity() hal.Identity {

@@ -215,6 +215,7 @@ func (e *Edu) storeDMA(register, value uint64) hal.Code {
 			return hal.OK
 		}
 		if _, _, c := e.ends(); c != hal.OK {
+			e.command &^= eduDMARun // as QEMU's, which ends a transfer that reached nothing
 			return c
 		}
 		if e.transferring.start(e.BusyLoads) {

@@ -15,6 +15,8 @@ const (
 	AllOnes
 	// BusFault: operation Operation does not happen and gives hal.BusFault.
 	BusFault
+	// NoDMA: the device reaches no memory, of the host or of its peers.
+	NoDMA
 )
 
 // Fault is one thing that goes wrong. Operations are counted from 1, as
@@ -31,7 +33,10 @@ type Fault struct {
 }
 
 // Inject makes a fault happen. Faults add up.
-func (d *Device) Inject(f Fault) { d.faults = append(d.faults, f) }
+func (d *Device) Inject(f Fault) {
+	d.faults = append(d.faults, f)
+	d.host.cut = d.host.cut || f.Kind == NoDMA
+}
 
 // stick gives a loaded value as the faults show it.
 func (d *Device) stick(place Place, width uint8, value uint64) uint64 {

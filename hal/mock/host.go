@@ -16,7 +16,15 @@ type Host struct {
 	buffers []*hostPort
 	master  func() bool // nil: always
 	peers   []*Device
+	cut     bool                          // nothing is reached
+	outside func(bus, size uint64) []byte // memory of another process, nil: none
 }
+
+// Attach lets the device reach memory that lies outside of this process, by
+// bus address and as long as bytes gives it. What else the device reaches by
+// itself is then of no use: whoever attaches memory decides what is mapped, and
+// whether the device masters the bus.
+func (d *Device) Attach(bytes func(bus, size uint64) []byte) { d.host.outside = bytes }
 
 // hostPort is a host buffer and an aperture's way to it.
 type hostPort struct {
@@ -40,6 +48,12 @@ func (h *Host) reserve(d *Device, size uint64) *hostPort {
 // Bytes is memory at a bus address, nil where the device cannot reach size
 // bytes there. That of a peer comes a page at a time.
 func (h *Host) Bytes(bus, size uint64) []byte {
+	if h.cut {
+		return nil
+	}
+	if h.outside != nil {
+		return h.outside(bus, size)
+	}
 	if h.master != nil && !h.master() {
 		return nil
 	}

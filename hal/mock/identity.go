@@ -1,6 +1,9 @@
 package mock
 
-import "lightmetal/boards"
+import (
+	"lightmetal/boards"
+	"lightmetal/boards/chips"
+)
 
 // Where tiles without modelled cores have the registers of their network
 // interfaces: ttsim v1.10.0 data/{wh,bh}/tile_regs.json and src/tile.cpp,
@@ -22,7 +25,7 @@ var arcRegisters = map[string]uint64{boards.Wormhole.Name: 0x8_8000_0000, boards
 // identity gives NOC_NODE_ID, or NOC_ID_LOGICAL, of a tile that is not a
 // Tensix tile; ok is false where there is neither.
 func (g *Tiles) identity(at Place) (id uint32, ok bool) {
-	c := boards.Tile{X: at.X, Y: at.Y}
+	c := chips.Tile{X: at.X, Y: at.Y}
 	if !at.Tile {
 		return 0, false
 	}
@@ -32,7 +35,7 @@ func (g *Tiles) identity(at Place) (id uint32, ok bool) {
 	case !ok:
 	case offset == traits.nodeID:
 		return nodeID(g.grid, c, noc == 1), true
-	case offset == traits.logicalID && g.grid.Kind(c) == boards.Ethernet:
+	case offset == traits.logicalID && g.grid.Kind(c) == chips.Ethernet:
 		return coordinateOf(logicalTile(g.grid, c)), true
 	}
 	return 0, false
@@ -40,19 +43,19 @@ func (g *Tiles) identity(at Place) (id uint32, ok bool) {
 
 // interfaceAt gives the network interface of a kind of tile that has a
 // register at an address, and the register's offset in it.
-func (g *Tiles) interfaceAt(k boards.Kind, address uint64) (noc int, offset uint64, ok bool) {
+func (g *Tiles) interfaceAt(k chips.Kind, address uint64) (noc int, offset uint64, ok bool) {
 	wide := g.traits.noc.wide // Blackhole
 	arc := address - arcRegisters[g.board]
 	switch {
-	case k == boards.Ethernet && address >= niu0 && address < niu1+niuSize:
+	case k == chips.Ethernet && address >= niu0 && address < niu1+niuSize:
 		return int((address - niu0) / niuSize), (address - niu0) % niuSize, true
-	case k == boards.DRAM && !wide && address >= dramNIUs && address <= dramLast:
+	case k == chips.DRAM && !wide && address >= dramNIUs && address <= dramLast:
 		return int((address - dramNIUs) / dramNIU % 2), address % dramNIU, true
-	case k == boards.ARC && arc >= arcNIU0 && arc < arcNIU0+0x1000:
+	case k == chips.ARC && arc >= arcNIU0 && arc < arcNIU0+0x1000:
 		return 0, arc - arcNIU0, true
-	case k == boards.ARC && arc >= arcNIU1 && arc < arcNIU1+0x1000:
+	case k == chips.ARC && arc >= arcNIU1 && arc < arcNIU1+0x1000:
 		return 1, arc - arcNIU1, true
-	case k == boards.PCIe && wide && address >= pcieNIU:
+	case k == chips.PCIe && wide && address >= pcieNIU:
 		return 0, address - pcieNIU, true
 	}
 	return 0, 0, false

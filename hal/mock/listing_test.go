@@ -195,9 +195,9 @@ func TestNvmeMistakesAreToldApart(t *testing.T) {
 		code           hal.Code
 		got            uint64
 	}{
-		{"admin completions out of reach", "bus(acq)", "bus(acq)+0x10000000", hal.ExpectFailed, 2},
-		{"admin submissions out of reach", "bus(asq)", "bus(asq)+0x10000000", hal.ExpectFailed, 2},
-		{"data out of reach", "bus(data)+0x7000", "bus(data)+0x10000000", hal.ExpectFailed, 0x4<<17 | 1<<16 | 2},
+		{"admin completions out of reach", "bus(acq)", "0x7010000000", hal.ExpectFailed, 2},
+		{"admin submissions out of reach", "bus(asq)", "0x7010000000", hal.ExpectFailed, 2},
+		{"data out of reach", "bus(data)+0x7000", "0x7010000000", hal.ExpectFailed, 0x4<<17 | 1<<16 | 2},
 		{"data misaligned", "bus(data)+0x7000", "bus(data)+0x7100", hal.ExpectFailed, 0x13<<17 | 1<<16 | 2},
 		{"blocks beyond the end", "0x10001 0x1 0 0 0 0 0 0 0 0 0 0 0x1f", "0x10001 0x1 0 0 0 0 0 0 0 0 0x7e1 0 0x1f", hal.ExpectFailed, 0x80<<17 | 1<<16 | 1},
 		{"doorbell not rung", "regs+0x1008 1", "regs+0x1000 6", hal.DeadlinePassed, 0},

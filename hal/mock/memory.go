@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 )
 
@@ -15,7 +16,7 @@ type page [pageSize]byte
 // DRAM and L1 as they are, registers as good as it gets. It is sparse; pages
 // come into being, all zero, when they are first touched.
 type Memory struct {
-	grid  *boards.Grid    // for reset registers; nil: there are none
+	grid  *chips.Grid     // for reset registers; nil: there are none
 	pages map[Place]*page // by the place of their first byte
 
 	// The page of the access before, for runs of neighbours.
@@ -25,7 +26,7 @@ type Memory struct {
 
 // NewMemory gives a Memory in which reset registers read as they do after
 // power-up and keep the cores' bits only.
-func NewMemory(b *boards.Board) *Memory { return &Memory{grid: b.Grid} }
+func NewMemory(b *boards.Board) *Memory { return &Memory{grid: chips.Of(b).Grid} }
 
 // Load implements Model.
 func (m *Memory) Load(at Place, width uint8) (uint64, hal.Code) {
@@ -73,7 +74,7 @@ func (m *Memory) page(first Place) *page {
 
 func (m *Memory) isReset(at Place) bool {
 	return m.grid != nil && at.Tile && at.Address == m.grid.Reset.Address &&
-		hasReset(m.grid.Kind(boards.Tile{X: at.X, Y: at.Y}))
+		hasReset(m.grid.Kind(chips.Tile{X: at.X, Y: at.Y}))
 }
 
 func get(b []byte, width uint8) uint64 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -168,13 +169,13 @@ func TestStoresToConfigurationRegistersPointAWindow(t *testing.T) {
 func TestMulticastStoresToEveryTensixTileOfItsRectangle(t *testing.T) {
 	for _, c := range []struct {
 		board          *boards.Board
-		start, end     boards.Tile
+		start, end     chips.Tile
 		tensix         int
-		inside, beyond boards.Tile
+		inside, beyond chips.Tile
 	}{
-		{&boards.Wormhole, boards.Tile{X: 1, Y: 1}, boards.Tile{X: 9, Y: 11}, 80, boards.Tile{X: 6, Y: 7}, boards.Tile{X: 6, Y: 6}},
-		{&boards.Wormhole, boards.Tile{X: 18, Y: 18}, boards.Tile{X: 19, Y: 19}, 4, boards.Tile{X: 2, Y: 2}, boards.Tile{X: 3, Y: 2}},
-		{&boards.Blackhole, boards.Tile{X: 1, Y: 2}, boards.Tile{X: 16, Y: 11}, 140, boards.Tile{X: 10, Y: 3}, boards.Tile{X: 10, Y: 1}},
+		{&boards.Wormhole, chips.Tile{X: 1, Y: 1}, chips.Tile{X: 9, Y: 11}, 80, chips.Tile{X: 6, Y: 7}, chips.Tile{X: 6, Y: 6}},
+		{&boards.Wormhole, chips.Tile{X: 18, Y: 18}, chips.Tile{X: 19, Y: 19}, 4, chips.Tile{X: 2, Y: 2}, chips.Tile{X: 3, Y: 2}},
+		{&boards.Blackhole, chips.Tile{X: 1, Y: 2}, chips.Tile{X: 16, Y: 11}, 140, chips.Tile{X: 10, Y: 3}, chips.Tile{X: 10, Y: 1}},
 	} {
 		d := New(c.board)
 		d.Record(true)
@@ -324,7 +325,10 @@ func TestHostMemoryHasBusAddressesThatDoNotMeet(t *testing.T) {
 	if got := d.host.Bytes(b.Bus+96, 4); len(got) != 4 || got[0] != 2 {
 		t.Errorf("host memory at %#x: %v", b.Bus+96, got)
 	}
-	for _, c := range []struct{ bus, size uint64 }{{0, 1}, {a.Bus - 1, 1}, {a.Bus + 4090, 8}, {a.Bus + 4096, 1}, {a.Bus, ^uint64(0)}, {b.Bus + 100, 1}} {
+	if b.Bus != a.Bus+2*4096 {
+		t.Errorf("a buffer of a page at %#x, the next at %#x: no page, or more than one, between them", a.Bus, b.Bus)
+	}
+	for _, c := range []struct{ bus, size uint64 }{{0, 1}, {a.Bus - 1, 1}, {a.Bus + 4090, 8}, {a.Bus + 4096, 1}, {a.Bus + 4097, 1}, {a.Bus, ^uint64(0)}, {b.Bus + 100, 1}} {
 		if d.host.Bytes(c.bus, c.size) != nil {
 			t.Errorf("%d bytes at %#x are reached", c.size, c.bus)
 		}

@@ -2,6 +2,7 @@ package mock
 
 import (
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 )
 
@@ -50,7 +51,7 @@ func modelOf(b *boards.Board) Model {
 		return NewEdu()
 	case b == &boards.Nvme:
 		return NewNvme()
-	case b.Grid != nil:
+	case chips.Of(b).Grid != nil:
 		return NewTiles(b)
 	}
 	return NewMemory(b)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 )
 
 // Registers of a network interface (NIU) that lie at the same offset on both
@@ -169,11 +169,11 @@ func newNIU(t *tensix, second bool) niu {
 
 // notTensix gives the columns and rows of a grid that have no Tensix tiles, one
 // bit each.
-func notTensix(g *boards.Grid) (columns, rows uint32) {
+func notTensix(g *chips.Grid) (columns, rows uint32) {
 	columns, rows = 1<<len(g.Rows[0])-1, 1<<len(g.Rows)-1
 	for y, row := range g.Rows {
 		for x := range row {
-			if boards.Kind(row[x]) == boards.Tensix {
+			if chips.Kind(row[x]) == chips.Tensix {
 				columns &^= 1 << x
 				rows &^= 1 << y
 			}
@@ -214,24 +214,24 @@ func (n *niu) keep(offset uint64, value uint32) error {
 // counts from the opposite corner.
 func (n *niu) nodeID(uint64) uint32 { return nodeID(n.grid(), n.tile.at, n.second) }
 
-func nodeID(g *boards.Grid, at boards.Tile, second bool) uint32 {
+func nodeID(g *chips.Grid, at chips.Tile, second bool) uint32 {
 	columns, rows, forward := uint8(len(g.Rows[0])), uint8(len(g.Rows)), uint32(1)
 	if second {
-		at, forward = boards.Tile{X: columns - 1 - at.X, Y: rows - 1 - at.Y}, 0
+		at, forward = chips.Tile{X: columns - 1 - at.X, Y: rows - 1 - at.Y}, 0
 	}
 	return forward<<28 | uint32(rows)<<19 | uint32(columns)<<12 | coordinateOf(at)
 }
 
 func (n *niu) logicalID(uint64) uint32 { return coordinateOf(logicalTile(n.grid(), n.tile.at)) }
 
-func (n *niu) grid() *boards.Grid { return n.tile.tiles.grid }
+func (n *niu) grid() *chips.Grid { return n.tile.tiles.grid }
 
 func (n *niu) size() (columns, rows uint8) {
 	g := n.grid()
 	return uint8(len(g.Rows[0])), uint8(len(g.Rows))
 }
 
-func coordinateOf(t boards.Tile) uint32 { return uint32(t.Y)<<6 | uint32(t.X) }
+func coordinateOf(t chips.Tile) uint32 { return uint32(t.Y)<<6 | uint32(t.X) }
 
 // translations gives one of eight tables, four of columns and four of rows, of
 // eight coordinates each, 4 bits a coordinate: what they stand for on this NoC.
@@ -329,7 +329,7 @@ type request struct {
 type end struct {
 	coordinate  uint32
 	address     uint64
-	first, tile boards.Tile // the same unless it is a multicast
+	first, tile chips.Tile // the same unless it is a multicast
 }
 
 func (n *niu) carryOut(buffer uint64) error {
@@ -414,7 +414,7 @@ func (q *request) find(e *end, multicast bool) (err error) {
 		return err
 	}
 	switch kind := q.grid().Kind(e.tile); kind {
-	case boards.Router, boards.L2CPU, boards.Security:
+	case chips.Router, chips.L2CPU, chips.Security:
 		return fmt.Errorf("(%d,%d) is a %s, which the simulator does not have as a target", e.tile.X, e.tile.Y, kind)
 	}
 	return nil
@@ -425,10 +425,10 @@ func (q *request) find(e *end, multicast bool) (err error) {
 // same on both, and Blackhole's are all translated. The simulator does not know
 // every name of a tile in the columns of DRAM (ttsim v1.10.0 src/tile.cpp,
 // remap_virtual_coordinate).
-func (n *niu) tileOf(coordinate uint32) (t boards.Tile, err error) {
+func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 	x, y := uint8(coordinate&63), uint8(coordinate>>6&63)
 	columns, rows := n.size()
-	tile := boards.Tile{X: x, Y: y}
+	tile := chips.Tile{X: x, Y: y}
 	if n.second && !n.traits.wide {
 		if x < columns {
 			tile.X = columns - 1 - x
@@ -478,9 +478,9 @@ func (q *request) checkLength() error {
 // read is from another tile, which may be the same, to L1.
 func (q *request) read() error {
 	align, kind := uint64(16), q.grid().Kind(q.targ.tile)
-	isRegister := kind != boards.DRAM && q.targ.address >= localRAM
+	isRegister := kind != chips.DRAM && q.targ.address >= localRAM
 	switch {
-	case kind == boards.DRAM:
+	case kind == chips.DRAM:
 		align = q.traits.dramAlign
 	case isRegister:
 		align = 4
@@ -546,7 +546,7 @@ func (q *request) multicast() error {
 	data := q.payload()
 	for y := first.Y; y <= last.Y; y++ {
 		for x := first.X; x <= last.X; x++ {
-			t := boards.Tile{X: x, Y: y}
+			t := chips.Tile{X: x, Y: y}
 			if q.leavesOut(t) {
 				continue
 			}
@@ -562,7 +562,7 @@ func (q *request) multicast() error {
 
 // corners of a multicast in NoC 0 coordinates. NoC 1 goes through them the other
 // way; the simulator does not have those that wrap round.
-func (q *request) corners() (first, last boards.Tile, err error) {
+func (q *request) corners() (first, last chips.Tile, err error) {
 	first, last = q.ret.first, q.ret.tile
 	if q.second {
 		first, last = last, first
@@ -574,7 +574,7 @@ func (q *request) corners() (first, last boards.Tile, err error) {
 	return first, last, err
 }
 
-func (q *request) leavesOut(t boards.Tile) bool {
+func (q *request) leavesOut(t chips.Tile) bool {
 	return q.words[routerCfg1]>>t.X&1 != 0 || q.words[routerCfg3]>>t.Y&1 != 0 ||
 		t == q.tile.at && q.ctrl&ctrlSrcInclude == 0
 }
@@ -599,7 +599,7 @@ func (q *request) increment() error {
 		return fmt.Errorf("NOC_AT_LEN_BE is %#x; of atomics the simulator has %#x only, get and increment", q.length, atIncrement)
 	case q.targ.address%16 != 0 || q.ret.address%4 != 0:
 		return fmt.Errorf("an atomic at %#x, not a multiple of 16, or its answer to %#x, not one of 4", q.targ.address, q.ret.address)
-	case kind != boards.Tensix && kind != boards.Ethernet:
+	case kind != chips.Tensix && kind != chips.Ethernet:
 		return fmt.Errorf("an atomic in a %s", kind)
 	}
 	if err := q.own(q.ret, 4); err != nil {
@@ -627,7 +627,7 @@ func (q *request) increment() error {
 func (q *request) writeInline() error {
 	kind, address := q.grid().Kind(q.targ.tile), q.targ.address
 	switch {
-	case kind != boards.Tensix && kind != boards.Ethernet:
+	case kind != chips.Tensix && kind != chips.Ethernet:
 		return fmt.Errorf("inline data to a %s", kind)
 	case q.ret.tile != q.tile.at:
 		return q.own(q.ret, 0)
@@ -658,9 +658,9 @@ func enablesWord(enables uint32, address uint64) bool {
 
 // readTile reads memory of a tile, or one register of a Tensix tile. Registers
 // of others are not modelled, nor is host memory, which is behind the PCIe tile.
-func (g *Tiles) readTile(at boards.Tile, address uint64, data []byte) error {
+func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 	kind := g.grid.Kind(at)
-	if kind == boards.Tensix {
+	if kind == chips.Tensix {
 		t := g.tile(at)
 		if t.l1.holds(address, uint64(len(data))) {
 			t.l1.read(address, data)
@@ -678,9 +678,9 @@ func (g *Tiles) readTile(at boards.Tile, address uint64, data []byte) error {
 }
 
 // writeTile is as readTile.
-func (g *Tiles) writeTile(at boards.Tile, address uint64, data []byte) error {
+func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 	kind := g.grid.Kind(at)
-	if kind == boards.Tensix {
+	if kind == chips.Tensix {
 		t := g.tile(at)
 		if t.l1.holds(address, uint64(len(data))) {
 			t.l1.write(address, data)
@@ -701,7 +701,7 @@ func (g *Tiles) writeTile(at boards.Tile, address uint64, data []byte) error {
 
 // eachPage goes through size bytes of a tile's memory; i is how many came
 // before a page.
-func (g *Tiles) eachPage(at boards.Tile, address uint64, size int, do func(page []byte, i int)) {
+func (g *Tiles) eachPage(at chips.Tile, address uint64, size int, do func(page []byte, i int)) {
 	home := g.grid.Home(at)
 	for i := 0; i < size; {
 		page := g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address + uint64(i)})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 )
 
@@ -20,9 +21,9 @@ type chip struct {
 	cmdCtrl     uint32
 	dramAlign   int
 	packet      int
-	dram        boards.Tile
+	dram        chips.Tile
 	dramAt      [2]uint32 // coordinate of dram on each NoC
-	tiles       []boards.Tile
+	tiles       []chips.Tile
 	coordinates [2][]uint32 // of tiles on each NoC
 	nowhere     uint32      // coordinate of what is no target
 	clear       uint32      // offset of NOC_CLEAR_OUTSTANDING_REQ_CNT
@@ -30,18 +31,18 @@ type chip struct {
 
 func at(x, y uint32) uint32 { return y<<6 | x }
 
-var chips = []chip{
+var allChips = []chip{
 	{board: &boards.Wormhole, suffix: "_wh", stride: 0x400, cmdCtrl: 0x28, dramAlign: 32, packet: 8192,
-		dram: boards.Tile{X: 5, Y: 2}, dramAt: [2]uint32{at(5, 9), at(4, 1)}, // by two other tiles of the bank
-		tiles: []boards.Tile{{X: 1, Y: 1}, {X: 4, Y: 3}, {X: 9, Y: 11}},
+		dram: chips.Tile{X: 5, Y: 2}, dramAt: [2]uint32{at(5, 9), at(4, 1)}, // by two other tiles of the bank
+		tiles: []chips.Tile{{X: 1, Y: 1}, {X: 4, Y: 3}, {X: 9, Y: 11}},
 		coordinates: [2][]uint32{
 			{at(1, 1), at(4, 3), at(25, 27)},
 			{at(18, 18), at(5, 8), at(0, 0)},
 		},
 		nowhere: at(0, 2), clear: 0x50},
 	{board: &boards.Blackhole, suffix: "_bh", stride: 0x800, cmdCtrl: 0x40, dramAlign: 64, packet: 16384,
-		dram: boards.Tile{X: 9, Y: 2}, dramAt: [2]uint32{at(17, 15), at(17, 16)},
-		tiles: []boards.Tile{{X: 1, Y: 2}, {X: 7, Y: 5}, {X: 16, Y: 11}},
+		dram: chips.Tile{X: 9, Y: 2}, dramAt: [2]uint32{at(17, 15), at(17, 16)},
+		tiles: []chips.Tile{{X: 1, Y: 2}, {X: 7, Y: 5}, {X: 16, Y: 11}},
 		coordinates: [2][]uint32{
 			{at(1, 2), at(7, 5), at(16, 11)},
 			{at(1, 2), at(7, 5), at(16, 11)},
@@ -53,7 +54,7 @@ var chips = []chip{
 // the alignment, and nothing around it.
 func TestNoCKernelCopiesDRAM(t *testing.T) {
 	const source, target, buffer = 0x1234_0000, 0x2000_0000, 0x20000
-	for _, c := range chips {
+	for _, c := range allChips {
 		random := rand.New(rand.NewPCG(1, 2))
 		r := newRig(t, c.board).at(c.tiles[1])
 		r.write(0, kernel(t, "noc_copy"+c.suffix))
@@ -78,7 +79,7 @@ func TestNoCKernelCopiesDRAM(t *testing.T) {
 // TestNoCKernelGathersL1 of all tiles, its own among them.
 func TestNoCKernelGathersL1(t *testing.T) {
 	const source, target, size = 0x21230, 0x30030, 20_000
-	for _, c := range chips {
+	for _, c := range allChips {
 		for noc := range uint32(2) {
 			random := rand.New(rand.NewPCG(3, 4))
 			r := newRig(t, c.board)
@@ -101,7 +102,7 @@ func TestNoCKernelGathersL1(t *testing.T) {
 // long Sleep, however often they wait for each other.
 func TestTilesMeetAtASemaphore(t *testing.T) {
 	const semaphore, words, total, n = 0x18000, 0x20000, 0x19000, 48
-	for _, c := range chips {
+	for _, c := range allChips {
 		for noc, coordinates := range c.coordinates {
 			random, sum := rand.New(rand.NewPCG(5, 6)), uint32(0)
 			r := newRig(t, c.board)
@@ -144,7 +145,7 @@ func TestTileStartsOthers(t *testing.T) {
 		0x10502023, // sw t0,0x100(zero)
 		0x0000006f, // j .
 	}
-	for _, c := range chips {
+	for _, c := range allChips {
 		for noc, coordinates := range c.coordinates {
 			tile := c.tiles[0]
 			own, step := coordinates[0], uint32(1)
@@ -162,7 +163,7 @@ func TestTileStartsOthers(t *testing.T) {
 			r.write(0, kernel(t, "noc_start"+c.suffix))
 			r.run(uint32(noc), uint32(4*len(hello)), program, first, last, 3, right, below, opposite)
 			r.Sleep(1000)
-			for _, other := range []boards.Tile{{X: tile.X + 1, Y: tile.Y}, {X: tile.X, Y: tile.Y + 1}, {X: tile.X + 1, Y: tile.Y + 1}} {
+			for _, other := range []chips.Tile{{X: tile.X + 1, Y: tile.Y}, {X: tile.X, Y: tile.Y + 1}, {X: tile.X + 1, Y: tile.Y + 1}} {
 				if r.at(other).readWord(0x100) != 1 {
 					t.Errorf("%s, NoC %d: %v did not run", c.board.Name, noc, other)
 				}
@@ -189,8 +190,8 @@ func (c *chip) commandOf(ctrl, length, targ, targAddress, ret, retAddress uint32
 
 // TestRefusedRequestStopsTheCore at the store that starts it, with the reason.
 func TestRefusedRequestStopsTheCore(t *testing.T) {
-	for i := range chips {
-		c := &chips[i]
+	for i := range allChips {
+		c := &allChips[i]
 		near, far, dram := c.coordinates[0][0], c.coordinates[0][1], c.dramAt[0]
 		for _, refused := range []struct {
 			list   []uint32
@@ -232,7 +233,7 @@ func TestRefusedRequestStopsTheCore(t *testing.T) {
 
 // TestMulticastExclusionIsRefused: Blackhole's alone, and 0 is none.
 func TestMulticastExclusionIsRefused(t *testing.T) {
-	r := newRig(t, &boards.Blackhole).at(boards.Tile{X: 1, Y: 2})
+	r := newRig(t, &boards.Blackhole).at(chips.Tile{X: 1, Y: 2})
 	r.runProgram(poke, niu0+0x82c, 0, niu0+0x82c, 1)
 	if _, code := r.window.Load(r.reach(0), 4); code != hal.Refused || !strings.Contains(r.Refusal(), "NOC_BRCST_EXCLUDE is 0x1") {
 		t.Errorf("%v, %q", code, r.Refusal())
@@ -241,8 +242,8 @@ func TestMulticastExclusionIsRefused(t *testing.T) {
 
 // TestRequestsThatStartEachOtherEnd although they would go to and fro for ever.
 func TestRequestsThatStartEachOtherEnd(t *testing.T) {
-	for i := range chips {
-		c := &chips[i]
+	for i := range allChips {
+		c := &allChips[i]
 		there := c.commandOf(0x1a, 0xf, c.coordinates[0][1], niu0+c.cmdCtrl, c.coordinates[0][0], 0)
 		back := c.commandOf(0x1a, 0xf, c.coordinates[0][0], niu0+c.cmdCtrl, c.coordinates[0][1], 0)
 		data := []uint32{niu0 + map[bool]uint32{true: 0x24, false: 0x28}[i == 0], 1} // NOC_AT_DATA
@@ -257,8 +258,8 @@ func TestRequestsThatStartEachOtherEnd(t *testing.T) {
 
 // TestCountersCountAnswers of each kind of request, on its NoC only.
 func TestCountersCountAnswers(t *testing.T) {
-	for i := range chips {
-		c := &chips[i]
+	for i := range allChips {
+		c := &allChips[i]
 		near, far := c.coordinates[0][0], c.coordinates[0][1]
 		var list []uint32
 		for _, command := range [][]uint32{
@@ -297,7 +298,7 @@ func TestCountersCountAnswers(t *testing.T) {
 // TestTranslationTables: ttsim v1.10.0 src/tile.cpp, NOC_X_ID_TRANSLATE_TABLE_0
 // and on.
 func TestTranslationTables(t *testing.T) {
-	r := newRig(t, &boards.Wormhole).at(boards.Tile{X: 1, Y: 1})
+	r := newRig(t, &boards.Wormhole).at(chips.Tile{X: 1, Y: 1})
 	for noc, want := range [][]uint32{
 		{0x76543210, 0xfedcba98, 0x76432150, 0x98, 0x76543210, 0xfedcba98, 0x75432160, 0xba98},
 		{0x76543210, 0xfedcba98, 0x23567849, 0x01, 0x76543210, 0xfedcba98, 0x46789a5b, 0x0123},

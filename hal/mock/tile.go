@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 )
 
@@ -26,9 +27,9 @@ const turnInstructions = 50
 type Tiles struct {
 	*Memory
 	board    string // its name
-	grid     *boards.Grid
+	grid     *chips.Grid
 	traits   *coreTraits
-	tensix   map[boards.Tile]*tensix
+	tensix   map[chips.Tile]*tensix
 	order    []*tensix // as they were first accessed, in which order they run too
 	clock    int64     // nanoseconds since power-up, which are cycles of the wall clock
 	ran      int64     // of these, what the cores have had
@@ -39,7 +40,7 @@ type Tiles struct {
 // NewTiles gives the tiles of Wormhole or Blackhole as after power-up: all
 // cores in reset, all memory zero.
 func NewTiles(b *boards.Board) *Tiles {
-	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: b.Grid, traits: coreTraitsOf[b.Name], tensix: map[boards.Tile]*tensix{}}
+	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: chips.Of(b).Grid, traits: coreTraitsOf[b.Name], tensix: map[chips.Tile]*tensix{}}
 }
 
 // Advance implements Clocked.
@@ -118,15 +119,15 @@ func (g *Tiles) HasRegister(at Place, op Op) bool {
 
 // find gives the Tensix tile at a place, nil if it is none.
 func (g *Tiles) find(at Place) *tensix {
-	c := boards.Tile{X: at.X, Y: at.Y}
-	if !at.Tile || g.grid.Kind(c) != boards.Tensix {
+	c := chips.Tile{X: at.X, Y: at.Y}
+	if !at.Tile || g.grid.Kind(c) != chips.Tensix {
 		return nil
 	}
 	return g.tile(c)
 }
 
 // tile gives a Tensix tile. They come into being when they are first accessed.
-func (g *Tiles) tile(c boards.Tile) *tensix {
+func (g *Tiles) tile(c chips.Tile) *tensix {
 	t := g.tensix[c]
 	if t == nil {
 		t = newTensix(g, c)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal/mock/rv32"
 )
 
@@ -34,7 +35,7 @@ const (
 type coreTraits struct {
 	extensions bool     // see rv32.Config
 	configures bool     // start addresses are configuration, see triscResetPC
-	local      []uint64 // bytes at localRAM, in the order of boards.Reset.Cores
+	local      []uint64 // bytes at localRAM, in the order of chips.Reset.Cores
 	noc        *nocTraits
 }
 
@@ -47,7 +48,7 @@ var coreTraitsOf = map[string]*coreTraits{
 // the network interfaces are not modelled.
 type tensix struct {
 	tiles     *Tiles
-	at        boards.Tile
+	at        chips.Tile
 	l1        ram
 	softReset uint32            // SOFT_RESET_0
 	registers map[uint64]uint32 // the board's others, by address
@@ -59,14 +60,14 @@ type tensix struct {
 // core is one core and what it sees.
 type core struct {
 	hart  rv32.Core
-	reset boards.Core
+	reset chips.Core
 	tile  *tensix
 	local ram
 	why   error // its last store was refused, where there is more to say than that
 }
 
-func newTensix(g *Tiles, at boards.Tile) *tensix {
-	reset, l1 := &g.grid.Reset, g.grid.Memory(boards.Tensix, 0, 1)
+func newTensix(g *Tiles, at chips.Tile) *tensix {
+	reset, l1 := &g.grid.Reset, g.grid.Memory(chips.Tensix, 0, 1)
 	t := &tensix{tiles: g, at: at, l1: ram{size: l1.Last + 1}, softReset: reset.Initial, registers: map[uint64]uint32{}}
 	t.noc = [2]niu{newNIU(t, false), newNIU(t, true)}
 	t.cores = make([]core, len(reset.Cores))
@@ -83,7 +84,7 @@ func newTensix(g *Tiles, at boards.Tile) *tensix {
 }
 
 // configuredStart adds where Wormhole's cores take their start addresses from.
-func configuredStart(c *boards.Core) {
+func configuredStart(c *chips.Core) {
 	switch c.Name {
 	case "TRISC0", "TRISC1", "TRISC2":
 		n := c.Name[5] - '0'
@@ -199,7 +200,7 @@ func (t *tensix) loadRegister(address uint64) (value uint32, ok bool) {
 	if n, offset := t.niu(address); n != nil {
 		return n.load(offset)
 	}
-	r := t.tiles.grid.Register(boards.Tensix, address)
+	r := t.tiles.grid.Register(chips.Tensix, address)
 	return t.registers[address], r != nil && !r.StoreOnly
 }
 
@@ -213,7 +214,7 @@ func (t *tensix) niu(address uint64) (n *niu, offset uint64) {
 
 // logicalTile gives the translated coordinate of a Tensix or Ethernet tile, which is its own
 // where a grid has none for it.
-func logicalTile(g *boards.Grid, t boards.Tile) boards.Tile {
+func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
 	if x := slices.Index(g.Columns, t.X); x >= 0 {
 		t.X = g.First + uint8(x)
 	}
@@ -221,7 +222,7 @@ func logicalTile(g *boards.Grid, t boards.Tile) boards.Tile {
 		t.Y = g.First + uint8(y)
 	}
 	for _, p := range g.Pairs {
-		if p.NoC0 == t && g.Kind(t) == boards.Ethernet {
+		if p.NoC0 == t && g.Kind(t) == chips.Ethernet {
 			return p.Translated
 		}
 	}
@@ -238,7 +239,7 @@ func (t *tensix) storeRegister(address uint64, value uint32) error {
 	if n, offset := t.niu(address); n != nil {
 		return n.store(offset, value)
 	}
-	if t.tiles.grid.Register(boards.Tensix, address) == nil {
+	if t.tiles.grid.Register(chips.Tensix, address) == nil {
 		return errNoRegister
 	}
 	t.registers[address] = value
@@ -264,7 +265,7 @@ func (t *tensix) setSoftReset(value uint32) error {
 }
 
 // start is the address a core starts at.
-func (t *tensix) start(c *boards.Core) uint32 {
+func (t *tensix) start(c *chips.Core) uint32 {
 	if t.registers[c.OverrideRegister]>>c.OverrideBit&1 != 0 {
 		return t.registers[c.PCRegister]
 	}

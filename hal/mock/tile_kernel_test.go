@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -66,13 +67,13 @@ func newRig(t testing.TB, b *boards.Board) *rig {
 }
 
 // at chooses the tile that what follows is about.
-func (r *rig) at(tile boards.Tile) *rig {
+func (r *rig) at(tile chips.Tile) *rig {
 	r.target = fbs.Target{X: tile.X, Y: tile.Y, Ordering: gen.OrderingDefault}
 	return r
 }
 
 // rectangle chooses all Tensix tiles in a rectangle.
-func (r *rig) rectangle(first, last boards.Tile) *rig {
+func (r *rig) rectangle(first, last chips.Tile) *rig {
 	r.target = fbs.Target{X: last.X, Y: last.Y, XStart: first.X, YStart: first.Y, Multicast: true, Ordering: gen.OrderingDefault}
 	return r
 }
@@ -115,7 +116,7 @@ func (r *rig) readWord(address uint64) uint32 {
 
 func (r *rig) reset(value uint32) {
 	r.Helper()
-	r.writeWords(r.board.Grid.Reset.Address, value)
+	r.writeWords(chips.Of(r.board).Grid.Reset.Address, value)
 }
 
 // wait polls the flag.
@@ -149,12 +150,12 @@ func (r *rig) run(args ...uint32) {
 // places gives a Tensix tile in the middle of each board, and its last.
 var places = []struct {
 	board *boards.Board
-	tile  boards.Tile
+	tile  chips.Tile
 }{
-	{&boards.Wormhole, boards.Tile{X: 6, Y: 7}},
-	{&boards.Wormhole, boards.Tile{X: 25, Y: 27}}, // translated: (9,11)
-	{&boards.Blackhole, boards.Tile{X: 10, Y: 5}},
-	{&boards.Blackhole, boards.Tile{X: 16, Y: 11}},
+	{&boards.Wormhole, chips.Tile{X: 6, Y: 7}},
+	{&boards.Wormhole, chips.Tile{X: 25, Y: 27}}, // translated: (9,11)
+	{&boards.Blackhole, chips.Tile{X: 10, Y: 5}},
+	{&boards.Blackhole, chips.Tile{X: 16, Y: 11}},
 }
 
 // TestKernelsAreTheRecordedPrograms: the ELF files of the recordings' sources
@@ -257,11 +258,11 @@ func TestMulticastKernelRunsOnFourTiles(t *testing.T) {
 	const w, x, y = 0x20000, 0x21000, 0x22000
 	for _, p := range []struct {
 		board       *boards.Board
-		first, last boards.Tile
-		tiles       []boards.Tile
+		first, last chips.Tile
+		tiles       []chips.Tile
 	}{
-		{&boards.Wormhole, boards.Tile{X: 4, Y: 5}, boards.Tile{X: 6, Y: 7}, []boards.Tile{{X: 4, Y: 5}, {X: 6, Y: 5}, {X: 4, Y: 7}, {X: 6, Y: 7}}},
-		{&boards.Blackhole, boards.Tile{X: 7, Y: 2}, boards.Tile{X: 10, Y: 3}, []boards.Tile{{X: 7, Y: 2}, {X: 10, Y: 2}, {X: 7, Y: 3}, {X: 10, Y: 3}}},
+		{&boards.Wormhole, chips.Tile{X: 4, Y: 5}, chips.Tile{X: 6, Y: 7}, []chips.Tile{{X: 4, Y: 5}, {X: 6, Y: 5}, {X: 4, Y: 7}, {X: 6, Y: 7}}},
+		{&boards.Blackhole, chips.Tile{X: 7, Y: 2}, chips.Tile{X: 10, Y: 3}, []chips.Tile{{X: 7, Y: 2}, {X: 10, Y: 2}, {X: 7, Y: 3}, {X: 10, Y: 3}}},
 	} {
 		random := rand.New(rand.NewPCG(5, 6))
 		r := newRig(t, p.board)

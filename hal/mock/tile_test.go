@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 )
 
@@ -67,18 +68,18 @@ func TestCoreSeesItsTile(t *testing.T) {
 	const wormholeSize, blackholeSize = 10<<12 | 12<<19, 17<<12 | 12<<19
 	for _, c := range []struct {
 		board    *boards.Board
-		tile     boards.Tile
+		tile     chips.Tile
 		niu      [2]uint32
 		localEnd uint32
 		want     [4]uint32 // node id and translated id on NoC 0, then on NoC 1
 	}{
-		{&boards.Wormhole, boards.Tile{X: 1, Y: 1}, wormholeNIU, 0xffb01000,
+		{&boards.Wormhole, chips.Tile{X: 1, Y: 1}, wormholeNIU, 0xffb01000,
 			[4]uint32{1<<28 | wormholeSize | 1<<6 | 1, 18<<6 | 18, wormholeSize | 10<<6 | 8, 18<<6 | 18}},
-		{&boards.Wormhole, boards.Tile{X: 9, Y: 11}, wormholeNIU, 0xffb01000,
+		{&boards.Wormhole, chips.Tile{X: 9, Y: 11}, wormholeNIU, 0xffb01000,
 			[4]uint32{1<<28 | wormholeSize | 11<<6 | 9, 27<<6 | 25, wormholeSize, 27<<6 | 25}},
-		{&boards.Blackhole, boards.Tile{X: 1, Y: 2}, blackholeNIU, 0xffb02000,
+		{&boards.Blackhole, chips.Tile{X: 1, Y: 2}, blackholeNIU, 0xffb02000,
 			[4]uint32{1<<28 | blackholeSize | 2<<6 | 1, 2<<6 | 1, blackholeSize | 9<<6 | 15, 2<<6 | 1}},
-		{&boards.Blackhole, boards.Tile{X: 16, Y: 11}, blackholeNIU, 0xffb02000,
+		{&boards.Blackhole, chips.Tile{X: 16, Y: 11}, blackholeNIU, 0xffb02000,
 			[4]uint32{1<<28 | blackholeSize | 11<<6 | 16, 11<<6 | 16, blackholeSize, 11<<6 | 16}},
 	} {
 		r := newRig(t, c.board).at(c.tile)
@@ -94,7 +95,7 @@ func TestCoreSeesItsTile(t *testing.T) {
 
 // TestCoreSeesTheWallClock: cycles of 1 ns, carried over to the high word.
 func TestCoreSeesTheWallClock(t *testing.T) {
-	r := newRig(t, &boards.Wormhole).at(boards.Tile{X: 1, Y: 1})
+	r := newRig(t, &boards.Wormhole).at(chips.Tile{X: 1, Y: 1})
 	r.Sleep(7 << 32)
 	r.runProgram(peek, wallClock0, wallClock1, wallClock1At)
 	high, at := r.readWord(0x304), r.readWord(0x308)
@@ -106,7 +107,7 @@ func TestCoreSeesTheWallClock(t *testing.T) {
 // TestCoreThatGoesAstrayStops, and the host hears of it once: the reason comes
 // with the next access to that tile, and no other.
 func TestCoreThatGoesAstrayStops(t *testing.T) {
-	here, elsewhere := boards.Tile{X: 1, Y: 2}, boards.Tile{X: 2, Y: 2}
+	here, elsewhere := chips.Tile{X: 1, Y: 2}, chips.Tile{X: 2, Y: 2}
 	for i, c := range []struct {
 		board   *boards.Board
 		program []uint32
@@ -157,7 +158,7 @@ func TestCoreThatGoesAstrayStops(t *testing.T) {
 
 // TestBlackholeCoreHasFenceAndAtomics that Wormhole's has not, atomics in L1.
 func TestBlackholeCoreHasFenceAndAtomics(t *testing.T) {
-	r := newRig(t, &boards.Blackhole).at(boards.Tile{X: 1, Y: 2})
+	r := newRig(t, &boards.Blackhole).at(chips.Tile{X: 1, Y: 2})
 	r.runProgram([]uint32{
 		0x0330000f, // fence rw,rw
 		0x10000293, // li t0,0x100
@@ -209,7 +210,7 @@ func TestCoreRunsOnlyOutOfResetAndWhileTheClockMoves(t *testing.T) {
 
 // TestReleasedCoreIsNotStartedAnew by another store of the same bits.
 func TestReleasedCoreIsNotStartedAnew(t *testing.T) {
-	r := newRig(t, &boards.Wormhole).at(boards.Tile{X: 1, Y: 1})
+	r := newRig(t, &boards.Wormhole).at(chips.Tile{X: 1, Y: 1})
 	r.runProgram(poke, 0x100, 5)
 	r.writeWords(0x204, 6)
 	r.reset(briscReleased)
@@ -226,7 +227,7 @@ func TestReleasedCoreIsNotStartedAnew(t *testing.T) {
 // TestIdleCoreCostsNothingAndWakes: a core that jumps to itself is skipped, a
 // day of it takes no time, and yet it goes on where the host changes the jump.
 func TestIdleCoreCostsNothingAndWakes(t *testing.T) {
-	r := newRig(t, &boards.Wormhole).at(boards.Tile{X: 1, Y: 1})
+	r := newRig(t, &boards.Wormhole).at(chips.Tile{X: 1, Y: 1})
 	r.runProgram([]uint32{0x0000006f}) // j .
 	r.Sleep(24 * 3600 * 1e9)
 	r.writeWords(4, 0x06400293, 0x10502023, 0x0000006f) // li t0,100; sw t0,0x100(zero); j .
@@ -259,7 +260,7 @@ func TestCoresOfATileStartWhereTheyShould(t *testing.T) {
 			0xffb12238, 0x4000, 0xffb1223c, 1,
 		}},
 	} {
-		r := newRig(t, c.board).at(boards.Tile{X: 1, Y: 2})
+		r := newRig(t, c.board).at(chips.Tile{X: 1, Y: 2})
 		for i := 0; i < len(c.before); i += 2 {
 			r.writeWords(uint64(c.before[i]), c.before[i+1])
 		}
@@ -344,15 +345,15 @@ func TestHostSeesATile(t *testing.T) {
 // same through each of its tiles.
 func TestTilesKeepTheirOwn(t *testing.T) {
 	r := newRig(t, &boards.Wormhole)
-	r.at(boards.Tile{X: 1, Y: 1}).writeWords(0x1000, 11)
-	r.at(boards.Tile{X: 2, Y: 1}).writeWords(0x1000, 22)
-	r.at(boards.Tile{X: 0, Y: 0}).writeWords(0x7fff_f000, 33)
-	for tile, want := range map[boards.Tile]uint32{{X: 1, Y: 1}: 11, {X: 2, Y: 1}: 22, {X: 3, Y: 1}: 0, {X: 18, Y: 18}: 11} {
+	r.at(chips.Tile{X: 1, Y: 1}).writeWords(0x1000, 11)
+	r.at(chips.Tile{X: 2, Y: 1}).writeWords(0x1000, 22)
+	r.at(chips.Tile{X: 0, Y: 0}).writeWords(0x7fff_f000, 33)
+	for tile, want := range map[chips.Tile]uint32{{X: 1, Y: 1}: 11, {X: 2, Y: 1}: 22, {X: 3, Y: 1}: 0, {X: 18, Y: 18}: 11} {
 		if got := r.at(tile).readWord(0x1000); got != want {
 			t.Errorf("%v: %d, want %d", tile, got, want)
 		}
 	}
-	for tile, want := range map[boards.Tile]uint32{{X: 0, Y: 11}: 33, {X: 0, Y: 5}: 0} {
+	for tile, want := range map[chips.Tile]uint32{{X: 0, Y: 11}: 33, {X: 0, Y: 5}: 0} {
 		if got := r.at(tile).readWord(0x7fff_f000); got != want {
 			t.Errorf("DRAM %v: %d, want %d", tile, got, want)
 		}
@@ -361,7 +362,7 @@ func TestTilesKeepTheirOwn(t *testing.T) {
 
 // TestRunningCoresAllocateNothing once their pages are there.
 func TestRunningCoresAllocateNothing(t *testing.T) {
-	r := newRig(t, &boards.Wormhole).at(boards.Tile{X: 1, Y: 1})
+	r := newRig(t, &boards.Wormhole).at(chips.Tile{X: 1, Y: 1})
 	r.runProgram(count)
 	if n := testing.AllocsPerRun(100, func() { r.Sleep(10_000) }); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -2,6 +2,7 @@ package mock
 
 import (
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/hal"
 )
@@ -16,7 +17,7 @@ type window struct {
 	known       bool
 	target      fbs.Target
 	address     uint64
-	first, last boards.Tile // corners in NoC 0 coordinates; the same tile of a unicast
+	first, last chips.Tile // corners in NoC 0 coordinates; the same tile of a unicast
 }
 
 // configure stores to a configuration register. Registers are judged when the
@@ -50,17 +51,17 @@ func (d *Device) aim(slot int) (*window, hal.Code) {
 	if w.written != 1<<(l.ConfigStride/4)-1 {
 		return w, d.refuse("window %d is not pointed", slot)
 	}
-	if l.Extract(w.words, f.Linked) != 0 {
+	if chips.Extract(l, w.words, f.Linked) != 0 {
 		return w, d.refuse("window %d is linked", slot)
 	}
-	if l.Extract(w.words, f.Ordering) == 3 {
+	if chips.Extract(l, w.words, f.Ordering) == 3 {
 		return w, d.refuse("window %d has ordering 3", slot)
 	}
-	xStart, yStart := l.Extract(w.words, f.XStart), l.Extract(w.words, f.YStart)
-	if l.Extract(w.words, f.Multicast) == 0 && xStart|yStart != 0 {
+	xStart, yStart := chips.Extract(l, w.words, f.XStart), chips.Extract(l, w.words, f.YStart)
+	if chips.Extract(l, w.words, f.Multicast) == 0 && xStart|yStart != 0 {
 		return w, d.refuse("window %d is a unicast with the start corner (%d,%d)", slot, xStart, yStart)
 	}
-	target, address, ok := l.Decode(g, w.words)
+	target, address, ok := chips.Decode(l, g, w.words)
 	if !ok {
 		return w, d.refuse("window %d has the configuration %#x, with bits that mean nothing", slot, w.words)
 	}
@@ -75,7 +76,7 @@ func (d *Device) aim(slot int) (*window, hal.Code) {
 // checkTarget refuses targets that the registers can express and the simulator
 // does not follow, or that are not there, and finds the tiles of the rest.
 func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.Target) hal.Code {
-	w, grid := &d.windows[slot], d.board.Grid
+	w, grid := &d.windows[slot], chips.Of(d.board).Grid
 	switch {
 	case t.NoC != 0:
 		return d.refuse("window %d goes over NoC %d, which the simulator does not have for windows", slot, t.NoC)
@@ -85,7 +86,7 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.Target) hal.Code {
 		return d.refuse("window %d of 4 GiB is a multicast, which the simulator does not have", slot)
 	}
 	var ok bool
-	if w.last, ok = grid.NoC0(t.X, t.Y); !ok || grid.Kind(w.last) == boards.Router {
+	if w.last, ok = grid.NoC0(t.X, t.Y); !ok || grid.Kind(w.last) == chips.Router {
 		return d.refuse("window %d points at (%d,%d), where there is no tile", slot, t.X, t.Y)
 	}
 	if !t.Multicast {
@@ -98,7 +99,7 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.Target) hal.Code {
 	if w.first.X > w.last.X || w.first.Y > w.last.Y {
 		return d.refuse("window %d is a multicast whose start (%d,%d) is past its end (%d,%d)", slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
-	if grid.Kind(w.first) != boards.Tensix || grid.Kind(w.last) != boards.Tensix {
+	if grid.Kind(w.first) != chips.Tensix || grid.Kind(w.last) != chips.Tensix {
 		return d.refuse("window %d is a multicast with a corner that is no Tensix tile", slot)
 	}
 	return hal.OK
@@ -106,8 +107,8 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.Target) hal.Code {
 
 // tilePlace is the place of an address in a tile, if something is there that
 // takes the access.
-func (d *Device) tilePlace(tile boards.Tile, address uint64, at access, value uint64) (Place, hal.Code) {
-	grid := d.board.Grid
+func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uint64) (Place, hal.Code) {
+	grid := chips.Of(d.board).Grid
 	home := grid.Home(tile)
 	place := Place{Tile: true, X: home.X, Y: home.Y, Address: address}
 	kind := grid.Kind(tile)
@@ -118,9 +119,9 @@ func (d *Device) tilePlace(tile boards.Tile, address uint64, at access, value ui
 	return place, d.checkRegister(kind, place, at, value)
 }
 
-func (d *Device) checkRegister(kind boards.Kind, place Place, at access, value uint64) hal.Code {
-	reset := &d.board.Grid.Reset
-	r := d.board.Grid.Register(kind, place.Address)
+func (d *Device) checkRegister(kind chips.Kind, place Place, at access, value uint64) hal.Code {
+	reset := &chips.Of(d.board).Grid.Reset
+	r := chips.Of(d.board).Grid.Register(kind, place.Address)
 	isReset := hasReset(kind) && place.Address == reset.Address
 	switch {
 	case r == nil && !isReset && !d.models(place, at.op):
@@ -142,4 +143,4 @@ func (d *Device) models(place Place, op Op) bool {
 }
 
 // hasReset tells whether tiles of a kind have the reset register.
-func hasReset(k boards.Kind) bool { return k == boards.Tensix || k == boards.Ethernet }
+func hasReset(k chips.Kind) bool { return k == chips.Tensix || k == chips.Ethernet }

@@ -29,12 +29,15 @@ func ParseKeys(text string) (keys Keys, err error) {
 		}
 		key, ok := parseKey(line)
 		if !ok {
-			return nil, &hal.Fault{Code: hal.Denied, Reason: "a public key is 64 hex digits, not " + fbs.Quote(line)}
+			return nil, denied("a public key is 64 hex digits, not " + fbs.Quote(line))
+		}
+		if forgeable(key) {
+			return nil, denied("anybody can sign for the public key " + fbs.Quote(line))
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, &hal.Fault{Code: hal.Denied, Reason: "no public key; one is 64 hex digits"}
+		return nil, denied("no public key; one is 64 hex digits")
 	}
 	return keys, nil
 }
@@ -52,6 +55,20 @@ func parseKey(digits string) (ed25519.PublicKey, bool) {
 		key[i/2] = key[i/2]<<4 | byte(digit)
 	}
 	return key, true
+}
+
+// forgeable tells whether anybody can sign for a key, as for a point of small
+// order: a signature of the neutral point and zero, made without any secret,
+// then holds for one message in eight at least.
+func forgeable(key ed25519.PublicKey) bool {
+	forged := make([]byte, ed25519.SignatureSize)
+	forged[0] = 1
+	for message := range 64 {
+		if ed25519.Verify(key, []byte{byte(message)}, forged) {
+			return true
+		}
+	}
+	return false
 }
 
 // Check refuses a file that none of the keys has signed. It reads nothing of

@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -165,4 +167,50 @@ func TestOpenSSLAgrees(t *testing.T) {
 	if err := keys(t, key(3)).Check(file); err != nil {
 		t.Error(err)
 	}
+}
+
+// smallOrders computes the encodings of all points whose order divides 8, also
+// those that RFC 8032 does not allow (y of p and p + 1, the sign of an x that
+// is 0). Of -x² + y² = 1 + dx²y², the curve of Ed25519, they are: x = 0, y = ±1;
+// y = 0; and those of order 8, whose double has y = 0, so that y² = -x² and
+// dy⁴ + 2y² - 1 = 0.
+func smallOrders() (list []ed25519.PublicKey) {
+	number := func(digits string) *big.Int { n, _ := new(big.Int).SetString(digits, 10); return n }
+	p := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 255), big.NewInt(19))
+	d := number("37095705934669439343138083508754565189542113879843219016388785533085940283555")
+	one := big.NewInt(1)
+	ys := []*big.Int{big.NewInt(0), one, new(big.Int).Sub(p, one), p, new(big.Int).Add(p, one)}
+	root := new(big.Int).ModSqrt(new(big.Int).Add(d, one), p) // y² = (-1 ± √(1 + d)) / d
+	for _, r := range []*big.Int{root, new(big.Int).Sub(p, root)} {
+		square := new(big.Int).Mul(new(big.Int).Sub(r, one), new(big.Int).ModInverse(d, p))
+		if y := new(big.Int).ModSqrt(square.Mod(square, p), p); y != nil {
+			ys = append(ys, y, new(big.Int).Sub(p, y))
+		}
+	}
+	for _, y := range ys {
+		bytes := y.FillBytes(make([]byte, 32))
+		slices.Reverse(bytes)
+		list = append(list, slices.Clone(bytes))
+		bytes[31] |= 0x80
+		list = append(list, bytes)
+	}
+	return list
+}
+
+// TestKeysThatAnybodyCanSignForAreRefused, 64 zeros among them.
+func TestKeysThatAnybodyCanSignForAreRefused(t *testing.T) {
+	points := smallOrders()
+	if len(points) != 14 || hex.EncodeToString(points[0]) != strings.Repeat("0", 64) {
+		t.Fatalf("%d points, %x first", len(points), points[0])
+	}
+	good := hex.EncodeToString(key(1).Public().(ed25519.PublicKey))
+	for _, point := range points {
+		if _, err := signed.ParseKeys(good + "\n" + hex.EncodeToString(point)); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "anybody can sign") {
+			t.Errorf("%x: %v", point, err)
+		}
+	}
+	for seed := range byte(20) {
+		keys(t, key(seed))
+	}
+	t.Logf("evidence: %d encodings of points of small order refused", len(points))
 }

@@ -37,12 +37,17 @@ type machine struct {
 	args          []string          // of process 1
 	kernelArgs    string            // the kernel's own, with a blank in front
 	virt          string            // QEMU's machine, empty: virt
+	qemu          string            // QEMU itself, empty: the system's
+	with          []string          // devices that `lm serve` shows to the machine; they need QEMU 10.1
+	lm            string            // host path of lm, for those
+	serveArgs     []string          // further arguments of lm serve
 	extra         []string          // further arguments of QEMU
 	drives        []string          // host files that are /dev/nvme1n1, n2, ...
 	dir           string            // gets initramfs, ivshmem.bin and nvme.img
 	trace         string            // host file for QEMU's trace of accesses, empty: none
 	timeout       time.Duration
 	stdout        io.Writer // gets lmrun's lines as they come
+	served        error     // how the servers ended, after a boot
 }
 
 // shm is the host's side of the ivshmem device's memory.
@@ -57,16 +62,23 @@ func (m *machine) boot() (exit int, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), m.timeout)
 	defer cancel()
-	out := &console{lines: m.stdout}
-	var complaints bytes.Buffer
-	qemu := exec.CommandContext(ctx, "qemu-system-aarch64", qemuArgs...)
-	qemu.Stdout, qemu.Stderr, qemu.WaitDelay = out, &complaints, 5*time.Second
-	// QEMU must not outlive this process. The kernel means the thread that
-	// started it, which therefore has to stay.
-	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// QEMU and the servers must not outlive this process. The kernel means the
+	// thread that started them, which therefore has to stay.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err = qemu.Run()
+	more, servers, stop, err := m.serve()
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	out := &console{lines: m.stdout}
+	var complaints bytes.Buffer
+	qemu := exec.CommandContext(ctx, cmp.Or(m.qemu, "qemu-system-aarch64"), append(qemuArgs, more...)...)
+	qemu.Stdout, qemu.Stderr, qemu.WaitDelay = out, &complaints, 5*time.Second
+	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err = qemu.Run(); err == nil {
+		m.served = finish(servers)
+	}
 	switch exit, ended := out.exit(); {
 	case ctx.Err() != nil:
 		err = fmt.Errorf("the guest did not power off within %v", m.timeout)
@@ -92,11 +104,16 @@ func (m *machine) prepare() ([]string, error) {
 		return nil, err
 	}
 	nvme := filepath.Join(m.dir, "nvme.img")
+	var shared string // memory that a served device reaches
+	if len(m.with) > 0 {
+		shared = ",memory-backend=ram"
+		m.extra = append(m.extra, "-object", fmt.Sprintf("memory-backend-memfd,id=ram,share=on,size=%dM", memory(size)))
+	}
 	if err := errors.Join(writeZeros(m.shm(), shmSize), writeZeros(nvme, nvmeSize)); err != nil {
 		return nil, err
 	}
 	args := []string{
-		"-M", cmp.Or(m.virt, "virt"), "-cpu", "cortex-a72", "-smp", "2", "-m", strconv.Itoa(memory(size)), "-nographic", "-no-reboot", "-nic", "none",
+		"-M", cmp.Or(m.virt, "virt") + shared, "-cpu", "cortex-a72", "-smp", "2", "-m", strconv.Itoa(memory(size)), "-nographic", "-no-reboot", "-nic", "none",
 		"-kernel", m.kernel, "-initrd", initrd, "-append", line,
 		// Guest memory begins at 1 GiB, beyond the 28 bits of edu's default mask.
 		"-device", "edu,addr=2,dma_mask=0xffffffffffffffff",
@@ -116,9 +133,21 @@ func (m *machine) prepare() ([]string, error) {
 	}
 	args = append(args, m.extra...)
 	if m.trace != "" {
-		args = append(args, "-trace", "memory_region_ops_read", "-trace", "memory_region_ops_write", "-D", m.trace)
+		for _, event := range m.traced() {
+			args = append(args, "-trace", event)
+		}
+		args = append(args, "-D", m.trace)
 	}
 	return args, nil
+}
+
+// traced are the events that tell of accesses: to QEMU's devices, or to those
+// that others serve.
+func (m *machine) traced() []string {
+	if len(m.with) > 0 {
+		return []string{"vfio_region_read", "vfio_region_write"}
+	}
+	return []string{"memory_region_ops_read", "memory_region_ops_write"}
 }
 
 func (m *machine) writeInitramfs(path string) (size int, err error) {

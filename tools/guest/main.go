@@ -34,6 +34,12 @@ func run(args []string) (exit int, err error) {
 	flags.StringVar(&m.lmrun, "lmrun", "", "static arm64 lmrun `binary`")
 	flags.StringVar(&m.dir, "dir", "", "`folder` for the machine's files, which stay there; default: a temporary one")
 	flags.StringVar(&m.trace, "trace", "", "write QEMU's trace of device accesses to `file`")
+	flags.StringVar(&m.qemu, "qemu", "", "QEMU `program`; default: qemu-system-aarch64 of the system")
+	flags.StringVar(&m.lm, "lm", "", "lm `binary`, for -with")
+	flags.Func("with", "a `device` that lm serve shows to the machine, such as mock:wormhole; each once", func(device string) error {
+		m.with = append(m.with, device)
+		return nil
+	})
 	flags.DurationVar(&m.timeout, "timeout", time.Minute, "hard limit for the whole run")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "usage: guest -kernel K -lmrun BIN [flags] IMAGE.lmb [-- lmrun flags]")

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
@@ -83,10 +84,10 @@ func (l *lifter) access(a *Access) error {
 	}
 	if l.tlb != nil {
 		bar, offset := l.unalias(a.Bar, a.Offset)
-		if index, inside, ok := l.tlb.Config(bar, offset); ok {
+		if index, inside, ok := chips.Config(l.tlb, bar, offset); ok {
 			return l.configure(a, index, inside)
 		}
-		if index, inside, ok := l.tlb.Slot(bar, offset); ok {
+		if index, inside, ok := chips.Slot(l.tlb, bar, offset); ok {
 			return l.through(a, index, inside)
 		}
 	}
@@ -101,7 +102,7 @@ func (l *lifter) access(a *Access) error {
 
 // unalias gives the place in the BAR that a BAR shows a part of.
 func (p *plan) unalias(bar uint8, offset uint64) (uint8, uint64) {
-	for _, a := range p.board.Aliases {
+	for _, a := range chips.Of(p.board).Aliases {
 		if a.Bar == bar && offset < a.Size {
 			return a.Of, a.Offset + offset
 		}
@@ -202,7 +203,7 @@ func (l *lifter) decode(a *Access, s *slot, index int, group *boards.Group) erro
 			words[i] = binary.LittleEndian.Uint64(b)
 		}
 	}
-	target, address, ok := l.tlb.Decode(group, words)
+	target, address, ok := chips.Decode(l.tlb, group, words)
 	if !ok {
 		return refuse(s.line, "window %d is configured to %s, which points at no tile (linked, reserved or unknown bits)",
 			index, strings.Trim(fmt.Sprintf("%#x", words[:l.tlb.ConfigWords]), "[]"))
@@ -237,26 +238,26 @@ func (l *lifter) aimAt(t fbs.Target, address uint64) aim {
 	}
 	// NoC 1 counts from the other corner; translated coordinates, which lie
 	// outside the grid, are the same on both.
-	if g := l.board.Grid; g != nil && t.NoC == 1 {
+	if g := chips.Of(l.board).Grid; g != nil && t.NoC == 1 {
 		width, height := uint8(len(g.Rows[0])), uint8(len(g.Rows))
 		a.x0, a.x1 = mirror(a.x0, width), mirror(a.x1, width)
 		a.y0, a.y1 = mirror(a.y0, height), mirror(a.y1, height)
 	}
 	a.x0, a.x1 = min(a.x0, a.x1), max(a.x0, a.x1)
 	a.y0, a.y1 = min(a.y0, a.y1), max(a.y0, a.y1)
-	a.kinds = [2]boards.Kind{l.kind(a.x0, a.y0), l.kind(a.x1, a.y1)}
+	a.kinds = [2]chips.Kind{l.kind(a.x0, a.y0), l.kind(a.x1, a.y1)}
 	return a
 }
 
-func (l *lifter) kind(x, y uint8) boards.Kind {
-	if l.board.Grid == nil {
+func (l *lifter) kind(x, y uint8) chips.Kind {
+	if chips.Of(l.board).Grid == nil {
 		return 0
 	}
-	tile, ok := l.board.Grid.NoC0(x, y)
+	tile, ok := chips.Of(l.board).Grid.NoC0(x, y)
 	if !ok {
 		return 0
 	}
-	return l.board.Grid.Kind(tile)
+	return chips.Of(l.board).Grid.Kind(tile)
 }
 
 func mirror(v, size uint8) uint8 {
@@ -292,7 +293,7 @@ func (l *lifter) tlbWindow(index int, group *boards.Group) int {
 // reaches.
 func (l *lifter) tileMemory(a *aim, address, size uint64) bool {
 	for _, k := range a.kinds {
-		if k == 0 || l.board.Grid.Memory(k, address, size) == nil {
+		if k == 0 || chips.Of(l.board).Grid.Memory(k, address, size) == nil {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
@@ -53,7 +54,7 @@ type aim struct {
 	address uint64
 	// The rectangle of tiles, in the coordinates of NoC 0 or translated ones.
 	x0, y0, x1, y1 uint8
-	kinds          [2]boards.Kind // of the corners, 0: unknown
+	kinds          [2]chips.Kind // of the corners, 0: unknown
 }
 
 func (a *aim) has(x, y uint8) bool {
@@ -172,7 +173,7 @@ func (p *plan) behindTLB(a *Access) bool {
 		return false
 	}
 	bar, offset := p.unalias(a.Bar, a.Offset)
-	_, _, ok := p.board.TLB.Slot(bar, offset)
+	_, _, ok := chips.Slot(p.board.TLB, bar, offset)
 	return ok
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -29,7 +30,7 @@ func load(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Devi
 	}
 	board := boards.ByName(image.Targets[0].Board)
 	device := mock.New(board)
-	if board.Grid != nil {
+	if chips.Of(board).Grid != nil {
 		device = mock.NewWith(board, mock.NewTiles(board))
 	}
 	replay, err := runtime.Load(view, slot, device)

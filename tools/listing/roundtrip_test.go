@@ -227,19 +227,21 @@ func (g *generator) mask(c *lmb.Command) uint64 {
 }
 
 func (g *generator) write(c *lmb.Command) {
-	g.reach(c, anyKind, 8)
+	g.reach(c, bulkKind, 8)
 	c.Offset += uint32(c.Width)
 	c.Mode, c.Mask = uint8(gen.SourceImmediate), g.mask(c)
+	most := uint64(math.MaxUint64)
 	if c.Width >= 4 && g.flip() {
 		c.Mode, c.Mask = uint8(gen.SourceBusAddress), fbs.WidthMask(c.Width)
 		for kinds := uint(1<<gen.WindowKindBar | 1<<gen.WindowKindHost); ; {
 			c.Index = uint16(g.IntN(len(g.image.Windows)))
-			if kinds>>g.image.Windows[c.Index].Kind&1 == 1 {
+			if w := &g.image.Windows[c.Index]; kinds>>w.Kind&1 == 1 {
+				most = w.Size
 				break
 			}
 		}
 	}
-	c.Value = g.datum(c) & c.Mask
+	c.Value = min(g.datum(c)&c.Mask, most)
 }
 
 func (g *generator) copy(c *lmb.Command) {

@@ -334,11 +334,7 @@ func (r *boardReport) checkMemory(m *machine, n *need) {
 	case free*huge >= n.hostBytes:
 		r.add(fine, "huge pages", text, "", "")
 	default:
-		s := warning
-		if m.page != 0 && n.hostWindowMax > m.page {
-			s = missing
-		}
-		r.add(s, "huge pages", text, fmt.Sprintf("the image has %s of host memory, which has to lie in one piece and stay where it is", sizeText(n.hostBytes)),
+		r.add(missing, "huge pages", text, fmt.Sprintf("the image has %s of host memory, which has to lie in one piece and stay where it is", sizeText(n.hostBytes)),
 			fmt.Sprintf("echo %d > /proc/sys/vm/nr_hugepages, soon after boot (or hugepages=%[1]d on the kernel's command line)", (n.hostBytes+huge-1)/huge))
 	}
 	r.checkPagemap(m, n)

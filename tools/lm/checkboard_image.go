@@ -14,13 +14,12 @@ import (
 
 // need is what an image asks of a machine. The zero value asks nothing.
 type need struct {
-	view          *fbs.View // nil: no image
-	arenaBytes    uint64
-	hostBytes     uint64 // of all Host windows
-	hostWindowMax uint64 // of the largest
-	shared        bool   // drivers of the kernel tell the devices where host memory lies
-	combining     bool   // a window asks for write-combining
-	wide          bool   // a command makes accesses of 8 bytes, or lets the runtime choose
+	view       *fbs.View // nil: no image
+	arenaBytes uint64
+	hostBytes  uint64 // of all Host windows
+	shared     bool   // drivers of the kernel tell the devices where host memory lies
+	combining  bool   // a window asks for write-combining
+	wide       bool   // a command makes accesses of 8 bytes, or lets the runtime choose
 }
 
 func needOf(view *fbs.View) *need {
@@ -32,9 +31,6 @@ func needOf(view *fbs.View) *need {
 	for i := range view.Windows {
 		w := &view.Windows[i]
 		n.combining = n.combining || w.Flags&fbs.FlagWriteCombining != 0
-		if w.Kind == gen.WindowKindHost {
-			n.hostWindowMax = max(n.hostWindowMax, w.Size)
-		}
 	}
 	for i := range view.Commands {
 		n.wide = n.wide || isWide(view, &view.Commands[i])

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/hal"
 	"lightmetal/tools/npy"
+
+	"github.com/spf13/pflag"
 )
 
 // lm runs a command line and gives its exit status and output.
@@ -251,6 +254,36 @@ finish:
 		args := append([]string{"replay", "--device", "mock:ivshmem"}, append(test.args, image)...)
 		if exit, _, stderr := lm(t, args...); exit != test.exit {
 			t.Errorf("lm %v: exit %d, %s; want %d", args, exit, stderr, test.exit)
+		}
+	}
+}
+
+// TestNoFlagTakesAnEmptyValue tries every flag of every command that takes one.
+func TestNoFlagTakesAnEmptyValue(t *testing.T) {
+	tried := 0
+	for _, c := range newRoot().Commands() {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Value.Type() == "bool" {
+				return
+			}
+			tried++
+			for _, args := range [][]string{{"--" + f.Name, ""}, {"--" + f.Name + "="}} {
+				again, _, err := newRoot().Find([]string{c.Name()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := again.ParseFlags(args); err == nil && codeOf(noEmptyValue(again, nil)) != hal.Usage {
+					t.Errorf("lm %s %q is taken", c.Name(), args)
+				}
+			}
+		})
+	}
+	if tried < 30 {
+		t.Errorf("%d flags", tried)
+	}
+	for _, args := range [][]string{{"--key", ""}, {"--key="}, {"--key", "keys", "--key="}} {
+		if exit, stdout, stderr := lm(t, append([]string{"verify", "../../testdata/images/edu.lmb"}, args...)...); exit != 64 || stdout != "" || !strings.Contains(stderr, "--key needs a value") {
+			t.Errorf("%q: %d, %s%s", args, exit, stdout, stderr)
 		}
 	}
 }

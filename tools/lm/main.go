@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/ttsim"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // version stands in the origin of every image that lm writes.
@@ -80,11 +82,27 @@ runtime replays through a PCIe BAR, and tells what is in them.
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentPreRunE = noEmptyValue
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%v; lm %s --help tells more", err, c.Name())
 	})
-	root.AddCommand(asmCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand(), reportCommand(), signCommand())
+	root.AddCommand(asmCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand())
 	return root
+}
+
+// noEmptyValue refuses a flag with an empty value: a variable that is not set
+// must not switch off what it was to switch on, such as --key.
+func noEmptyValue(c *cobra.Command, _ []string) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if len(values) == 0 || slices.Contains(values, "") {
+			err = usage("--%s needs a value; lm %s --help tells more", f.Name, c.Name())
+		}
+	})
+	return err
 }
 
 // one is a command's argument check: exactly one file.

@@ -66,29 +66,25 @@ type binding struct{ name, path string }
 func parse(args []string) (options, error) {
 	o := options{sequence: "main", loop: 1, window: runtime.AnySlot}
 	for len(args) > 0 {
-		flag, rest := args[0], args[1:]
+		flag := args[0]
+		args = args[1:]
 		if !strings.HasPrefix(flag, "-") || flag == "-" {
 			if o.image != "" {
 				return o, bad("one image at a time: " + o.image + " or " + flag)
 			}
-			o.image, args = flag, rest
+			o.image = flag
 			continue
 		}
 		name, value, inline := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(flag, "-"), "-"), "=")
-		if o.toggle(name) && !inline {
-			args = rest
+		if !inline && o.toggle(name) {
 			continue
 		}
-		if !inline {
-			if len(rest) == 0 {
-				return o, bad(flag + " needs a value, or is unknown; lmrun -help lists the flags")
-			}
-			value, rest = rest[0], rest[1:]
+		if !inline && len(args) > 0 {
+			value, args = args[0], args[1:]
 		}
 		if err := o.set(name, value); err != nil {
 			return o, err
 		}
-		args = rest
 	}
 	if o.image == "" && !o.help {
 		return o, bad("no image given; lmrun -help tells more")
@@ -98,41 +94,34 @@ func parse(args []string) (options, error) {
 
 // toggle sets a flag without a value; false where there is none of that name.
 func (o *options) toggle(name string) bool {
-	switch name {
-	case "seal":
-		o.seal = true
-	case "check":
-		o.check = true
-	case "json":
-		o.json = true
-	case "help", "h":
-		o.help = true
-	default:
-		return false
+	flag := map[string]*bool{"seal": &o.seal, "check": &o.check, "json": &o.json, "help": &o.help, "h": &o.help}[name]
+	if flag != nil {
+		*flag = true
 	}
-	return true
+	return flag != nil
 }
 
+// set takes the value of a flag, or of a line in a configuration. None takes an
+// empty one: of a variable that is not set, nothing is to be believed.
 func (o *options) set(name, value string) error {
+	if value == "" {
+		return bad("-" + name + " needs a value, or is unknown; lmrun -help lists the flags")
+	}
+	text := map[string]*string{"sequence": &o.sequence, "before": &o.before, "after": &o.after, "watchdog": &o.watchdog, "key": &o.key}[name]
+	if text != nil {
+		*text = value
+		return nil
+	}
 	switch name {
 	case "device":
 		o.devices = append(o.devices, value)
-	case "sequence":
-		o.sequence = value
-	case "before":
-		o.before = value
-	case "after":
-		o.after = value
 	case "input", "output":
 		tensor, path, ok := strings.Cut(value, "=")
 		if !ok || tensor == "" || path == "" {
 			return bad("-" + name + " takes NAME=FILE, not " + value)
 		}
-		if name == "input" {
-			o.inputs = append(o.inputs, binding{tensor, path})
-		} else {
-			o.outputs = append(o.outputs, binding{tensor, path})
-		}
+		list := map[string]*[]binding{"input": &o.inputs, "output": &o.outputs}[name]
+		*list = append(*list, binding{tensor, path})
 	case "loop":
 		n, err := strconv.ParseUint(value, 10, 64)
 		if (err != nil || n == 0) && value != "forever" {
@@ -145,10 +134,6 @@ func (o *options) set(name, value string) error {
 			return bad("-deadline takes a time such as 500us, 20ms or 1s, not " + value)
 		}
 		o.deadline = ns
-	case "watchdog":
-		o.watchdog = value
-	case "key":
-		o.key = value
 	case "window":
 		n, err := strconv.ParseUint(value, 10, 16)
 		if err != nil {

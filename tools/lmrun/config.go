@@ -44,9 +44,9 @@ func configured(args []string) (path string, rest []string) {
 		switch {
 		case name != "config" && name != "-config" || !strings.HasPrefix(arg, "-"):
 			rest = append(rest, arg)
-		case inline:
+		case value != "":
 			return value, append(rest, args[i+1:]...)
-		case i+1 < len(args):
+		case !inline && i+1 < len(args) && args[i+1] != "":
 			return args[i+1], append(rest, args[i+2:]...)
 		default:
 			rest = append(rest, arg) // parse says what is missing

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,11 +43,11 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"image":                                 "c:1: image takes the path",
 		"image -seal":                           "c:1: image takes the path",
 		"image x\n\nfrob 1":                     "c:3: unknown flag -frob",
-		"image x\nfrob":                         "c:2: unknown flag -frob",
+		"image x\nfrob":                         "c:2: -frob needs a value, or is unknown",
 		"image x\nseal yes":                     "c:2: seal takes no value",
 		"image x\nloop 0":                       "c:2: -loop takes",
-		"image x\nloop":                         "c:2: -loop takes",
-		"image x\ndeadline":                     "c:2: -deadline takes",
+		"image x\nloop":                         "c:2: -loop needs a value",
+		"image x\ndeadline":                     "c:2: -deadline needs a value",
 		"image x\nhelp":                         "c:2: help belongs on a command line",
 		"image x\ncheck":                        "c:2: check belongs on a command line",
 		"image x\nconfig y":                     "c:2: config belongs on a command line",
@@ -100,6 +101,7 @@ func TestConfigurationIsFoundOnACommandLine(t *testing.T) {
 		"--config=c -json":    "c|-json",
 		"-json -config c -x":  "c|-json -x",
 		"-config":             "|-config",
+		"-config= x.lmb":      "|-config= x.lmb",
 		"config c":            "|config c",
 		"-output config=c":    "|-output config=c",
 		"-configuration=1 -h": "|-configuration=1 -h",
@@ -199,4 +201,37 @@ func signalled(t *testing.T, signal syscall.Signal, args ...string) (stderr stri
 	}
 	_ = c.Wait()
 	return stderr, c.ProcessState.ExitCode()
+}
+
+// flagsWithValue are all flags that take one, -config apart.
+var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop", "deadline", "watchdog", "window", "key"}
+
+// TestNoFlagAndNoLineTakesAnEmptyValue: a variable that is not set must not
+// switch off what it was to switch on.
+func TestNoFlagAndNoLineTakesAnEmptyValue(t *testing.T) {
+	for _, name := range flagsWithValue {
+		if !strings.Contains(usage+"-key FILE", "-"+name+" ") {
+			t.Errorf("-%s is not in the usage", name)
+		}
+		for _, args := range [][]string{{"-" + name, "", image}, {"-" + name + "=", image}, {"--" + name + "=", image}, {image, "-" + name}, {"-" + name + "=1=x", "-" + name + "=", image}} {
+			if _, err := parse(args); hal.CodeOf(err) != hal.Usage {
+				t.Errorf("%q: %v", args, err)
+			}
+		}
+		if _, err := configure("c", "image x\n"+name+"\n"); hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "c:2: -"+name+" needs a value") {
+			t.Errorf("line %s: %v", name, err)
+		}
+	}
+	for line := range strings.Lines(usage) {
+		if words := strings.Fields(line); strings.HasPrefix(line, "  -") && len(words) > 1 && words[1] == strings.ToUpper(words[1]) {
+			if name, _, _ := strings.Cut(words[0][1:], "="); name != "config" && !slices.Contains(flagsWithValue, name) {
+				t.Errorf("%s is not tried", words[0])
+			}
+		}
+	}
+	for _, args := range [][]string{{"-config", ""}, {"-config=", image}, {"-config", "", image}, {"-key=", image}, {"-key=" + image, "-key=", image}} {
+		if _, stderr, exit := lmrun(t, args...); exit != 64 || !strings.Contains(stderr, "needs a value") {
+			t.Errorf("%q: %d, %s", args, exit, stderr)
+		}
+	}
 }

@@ -33,7 +33,7 @@ type frames struct {
 // opened for it.
 func check(view *fbs.View, o options) error {
 	for _, name := range [...]string{o.sequence, o.before, o.after} {
-		if view.SequenceByName(name) < 0 && (name != "" || o.sequence == "") {
+		if name != "" && view.SequenceByName(name) < 0 {
 			return bad("no sequence " + name + " in the image; it has " + sequences(view))
 		}
 	}

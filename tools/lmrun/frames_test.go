@@ -127,9 +127,6 @@ func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 	if end.result.Code != hal.ExpectFailed || end.runs != 0 || !end.result.SafeRan {
 		t.Errorf("%+v", end)
 	}
-	if end := frameRuns(t, "-sequence= -input a="+in); hal.CodeOf(end.err) != hal.Usage || end.runs != 0 {
-		t.Errorf("%+v", end)
-	}
 	for _, flag := range []string{"-before", "-after", "-sequence"} {
 		if end := frameRuns(t, flag+" none -input a="+in); hal.CodeOf(end.err) != hal.Usage || !strings.Contains(end.err.Error(), "no sequence none") {
 			t.Errorf("%s: %+v", flag, end)

@@ -210,7 +210,8 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 		{"changed", write("changed.lmb", changed), keyFile, "does not hold", 77},
 		{"unsigned", image, keyFile, "not signed", 77},
 		{"no image at all", write("junk.lmb", []byte("junk")), keyFile, "not signed", 77},
-		{"of another key", write("signed2.lmb", signed), write("other", []byte(strings.Repeat("00", 32))), "not among", 77},
+		{"of another key", write("signed2.lmb", signed), write("other", fmt.Appendf(nil, "%x\n", []byte(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, 32)).Public().(ed25519.PublicKey)))), "not among", 77},
+		{"of a key that anybody can sign for", write("signed3.lmb", signed), write("zeros", []byte(strings.Repeat("00", 32))), "anybody", 77},
 		{"no key", image, write("empty", nil), "no public key", 77},
 		{"no file of keys", image, filepath.Join(dir, "none"), "no such file", 66},
 	} {

@@ -107,6 +107,9 @@ func prepare(devices []hal.Device, view *fbs.View, o options) (*frames, error) {
 	if err != nil {
 		return &frames{}, err
 	}
+	if notice := r.Notice(); notice != "" {
+		print(2, "lmrun: "+notice+"\n")
+	}
 	f, err := prepareFrames(r, o, devices[0])
 	if err != nil {
 		return f, err

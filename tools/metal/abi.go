@@ -28,7 +28,7 @@ const (
 	ArgumentsMax       = argumentStride / 4
 )
 
-// Processor is a RISC-V core of a tile, in the order of boards.Reset.Cores.
+// Processor is a RISC-V core of a tile, in the order of chips.Reset.Cores.
 type Processor uint8
 
 const (

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -61,9 +61,9 @@ type Buffer struct {
 	id      uint64
 	config  BufferConfig
 	address uint64
-	stride  uint64        // from a page to the next in a bank
-	banks   []boards.Tile // in the order of places
-	places  []place       // by page
+	stride  uint64       // from a page to the next in a bank
+	banks   []chips.Tile // in the order of places
+	places  []place      // by page
 	input   *tensor
 	output  *tensor
 }
@@ -162,7 +162,7 @@ func (b *Buffer) interleave() {
 	}
 }
 
-func (g *grid) tiles(cores []CoreCoord) (list []boards.Tile) {
+func (g *grid) tiles(cores []CoreCoord) (list []chips.Tile) {
 	for _, c := range cores {
 		list = append(list, g.tile(c))
 	}
@@ -250,7 +250,7 @@ func (g *grid) shardCores(t BufferType, spec CoreSpec) ([]CoreCoord, error) {
 	return list, err
 }
 
-func (g *grid) bankTiles(t BufferType, cores []CoreCoord) (list []boards.Tile) {
+func (g *grid) bankTiles(t BufferType, cores []CoreCoord) (list []chips.Tile) {
 	if t == L1 {
 		return g.tiles(cores)
 	}
@@ -347,7 +347,7 @@ func (b *Buffer) newTensor(name string, dtype gen.DType, shape []uint32) (*tenso
 // run is bytes that follow each other in a bank: one part of the host's data
 // or several.
 type run struct {
-	tile    boards.Tile
+	tile    chips.Tile
 	address uint64
 	size    uint64
 	parts   []span // of the host's data

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -448,7 +449,7 @@ func TestProgramThatHangsIsReportedAndLeavesCoresInReset(t *testing.T) {
 	refused(t, metal.Finish(r.q), "poll deadline passed")
 	a, errMap := on.Map(fbs.Window{Kind: gen.WindowKindTlb, Size: 1 << 20, Slot: fbs.NoSlot})
 	ok(t, errMap)
-	reset := boards.Wormhole.Grid.Reset
+	reset := chips.Of(&boards.Wormhole).Grid.Reset
 	on.Point(&a, fbs.Target{X: 18, Y: 18, Ordering: gen.OrderingDefault}, reset.Address&^0xfffff)
 	if v, c := a.Load(reset.Address&0xfffff, 4); c != hal.OK || v != uint64(reset.Mask) {
 		t.Errorf("SOFT_RESET_0 is %#x (%v)", v, c)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -41,14 +42,14 @@ type grid struct {
 	board   *boards.Board
 	columns []uint8 // NoC 0 x of each logical column
 	rows    []uint8
-	banks   []boards.Tile // DRAM, as the host and kernels name it
+	banks   []chips.Tile // DRAM, as the host and kernels name it
 }
 
 func newGrid(b *boards.Board) grid {
 	g := grid{board: b}
-	for y, row := range b.Grid.Rows {
+	for y, row := range chips.Of(b).Grid.Rows {
 		for x := range row {
-			if boards.Kind(row[x]) != boards.Tensix {
+			if chips.Kind(row[x]) != chips.Tensix {
 				continue
 			}
 			if !slices.Contains(g.columns, uint8(x)) {
@@ -60,7 +61,7 @@ func newGrid(b *boards.Board) grid {
 		}
 	}
 	slices.Sort(g.columns)
-	for _, bank := range b.Grid.Banks {
+	for _, bank := range chips.Of(b).Grid.Banks {
 		g.banks = append(g.banks, g.bankTile(bank))
 	}
 	return g
@@ -68,8 +69,8 @@ func newGrid(b *boards.Board) grid {
 
 // bankTile is the name of a bank that both networks and a window understand:
 // the translated coordinate of its first tile where it has one.
-func (g *grid) bankTile(bank boards.Bank) boards.Tile {
-	for _, p := range g.board.Grid.Pairs {
+func (g *grid) bankTile(bank chips.Bank) chips.Tile {
+	for _, p := range chips.Of(g.board).Grid.Pairs {
 		if p.NoC0 == bank[0] {
 			return p.Translated
 		}
@@ -79,18 +80,18 @@ func (g *grid) bankTile(bank boards.Bank) boards.Tile {
 
 // tile gives the coordinate of a core on the network: the translated one where
 // the board has them, which skips rows that are fused off.
-func (g *grid) tile(c CoreCoord) boards.Tile {
-	t := boards.Tile{X: g.columns[c.X], Y: g.rows[c.Y]}
-	x, y := slices.Index(g.board.Grid.Columns, t.X), slices.Index(g.board.Grid.Lines, t.Y)
+func (g *grid) tile(c CoreCoord) chips.Tile {
+	t := chips.Tile{X: g.columns[c.X], Y: g.rows[c.Y]}
+	x, y := slices.Index(chips.Of(g.board).Grid.Columns, t.X), slices.Index(chips.Of(g.board).Grid.Lines, t.Y)
 	if x >= 0 && y >= 0 {
-		t = boards.Tile{X: g.board.Grid.First + uint8(x), Y: g.board.Grid.First + uint8(y)}
+		t = chips.Tile{X: chips.Of(g.board).Grid.First + uint8(x), Y: chips.Of(g.board).Grid.First + uint8(y)}
 	}
 	return t
 }
 
 // core is the inverse of tile.
-func (g *grid) core(t boards.Tile) (CoreCoord, bool) {
-	t, ok := g.board.Grid.NoC0(t.X, t.Y)
+func (g *grid) core(t chips.Tile) (CoreCoord, bool) {
+	t, ok := chips.Of(g.board).Grid.NoC0(t.X, t.Y)
 	c := CoreCoord{slices.Index(g.columns, t.X), slices.Index(g.rows, t.Y)}
 	return c, ok && c.X >= 0 && c.Y >= 0
 }
@@ -106,7 +107,7 @@ func (g *grid) target(r CoreRange) fbs.Target {
 	return t
 }
 
-func unicast(t boards.Tile) fbs.Target {
+func unicast(t chips.Tile) fbs.Target {
 	return fbs.Target{X: t.X, Y: t.Y, Ordering: gen.OrderingDefault}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 )
 
@@ -43,11 +44,11 @@ type CommandQueue struct{ device *Device }
 // it; on may be nil, and then nothing is computed. The caller closes on after
 // CloseDevice.
 func CreateDevice(board *boards.Board, on hal.Device) (*Device, error) {
-	if board == nil || board.Grid == nil || board.TLB == nil {
+	if board == nil || chips.Of(board).Grid == nil || board.TLB == nil {
 		return nil, usage("a board with a grid of cores is needed: wormhole or blackhole")
 	}
 	d := &Device{Deadline: time.Second, grid: newGrid(board), alive: map[uint64]any{}, traces: map[TraceID]*trace{}}
-	l1, dram := board.Grid.Memory(boards.Tensix, 0, 1), board.Grid.Memory(boards.DRAM, 0, 1)
+	l1, dram := chips.Of(board).Grid.Memory(chips.Tensix, 0, 1), chips.Of(board).Grid.Memory(chips.DRAM, 0, 1)
 	d.l1 = allocator{name: "L1", limit: span{dataBase, l1.Last + 1}}
 	// Address 0 stays free, so that a kernel can take it for none.
 	d.dram = allocator{name: "DRAM", limit: span{align, dram.Last + 1}}
@@ -82,7 +83,7 @@ func (d *Device) WorkerCore(c CoreCoord) (uint32, error) {
 func (d *Device) DRAMBanks() int { return len(d.banks) }
 
 // word is a tile as kernels name it.
-func word(t boards.Tile) uint32 { return uint32(t.X) | uint32(t.Y)<<8 }
+func word(t chips.Tile) uint32 { return uint32(t.X) | uint32(t.Y)<<8 }
 
 // CloseDevice releases everything that is left on a device. Nothing may be
 // called on it afterwards.

@@ -19,7 +19,7 @@ import (
 	"lightmetal/tools/ttsim"
 )
 
-var chips = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
+var allChips = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 
 // TestMain lets this program be the simulator's child, and the other process of
 // TestTraceReplaysInAnotherProcess.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 )
 
 // launch is a program as it is at the moment of EnqueueProgram: what each of
@@ -185,7 +186,7 @@ func (s *stream) hold(g *grid, cores []CoreCoord) {
 		}
 		s.held[c] = true
 	}
-	reset := &g.board.Grid.Reset
+	reset := &chips.Of(g.board).Grid.Reset
 	for _, r := range rectangles(running) {
 		s.write(registers, g.target(r), reset.Address, reset.Mask)
 	}
@@ -196,7 +197,7 @@ func (s *stream) hold(g *grid, cores []CoreCoord) {
 
 // release takes the launched processors out of reset. They wait for go.
 func (s *stream) release(g *grid, l *launch) {
-	reset := &g.board.Grid.Reset
+	reset := &chips.Of(g.board).Grid.Reset
 	for _, p := range merge(l.cores, func(c CoreCoord) []block {
 		mask := reset.Mask
 		for _, p := range l.processors[c] {

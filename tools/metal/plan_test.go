@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -95,14 +96,14 @@ func TestRectanglesCoverEachCoreOnce(t *testing.T) {
 func TestEveryTensixTileIsACoreAndBack(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		g, tiles := newGrid(b), 0
-		for y, row := range b.Grid.Rows {
+		for y, row := range chips.Of(b).Grid.Rows {
 			for x := range row {
-				if boards.Kind(row[x]) != boards.Tensix {
+				if chips.Kind(row[x]) != chips.Tensix {
 					continue
 				}
 				tiles++
-				c, ok := g.core(boards.Tile{X: uint8(x), Y: uint8(y)})
-				if back, is := b.Grid.NoC0(g.tile(c).X, g.tile(c).Y); !ok || !is || back != (boards.Tile{X: uint8(x), Y: uint8(y)}) {
+				c, ok := g.core(chips.Tile{X: uint8(x), Y: uint8(y)})
+				if back, is := chips.Of(b).Grid.NoC0(g.tile(c).X, g.tile(c).Y); !ok || !is || back != (chips.Tile{X: uint8(x), Y: uint8(y)}) {
 					t.Errorf("%s (%d,%d) is core %v, which is %v", b.Name, x, y, c, back)
 				}
 			}
@@ -284,13 +285,13 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 	s := newStream()
 	s.writeBuffer(b, make([]byte, 64*20))
 	s.launch(&d.grid, l, l.all)
-	underway, released := map[boards.Tile]bool{}, 0
-	var aim [2][]boards.Tile
+	underway, released := map[chips.Tile]bool{}, 0
+	var aim [2][]chips.Tile
 	for i, c := range s.commands {
 		switch c.Opcode {
 		case gen.OpcodePoint:
 			target, _ := fbs.UnpackTarget(c.Mask)
-			aim[c.Window] = []boards.Tile{{X: target.X, Y: target.Y}}
+			aim[c.Window] = []chips.Tile{{X: target.X, Y: target.Y}}
 			if cores, ok := d.aimed(target); ok {
 				aim[c.Window] = d.tiles(cores)
 			}
@@ -301,7 +302,7 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 		case gen.OpcodeFence:
 			delete(underway, aim[c.Window][0])
 		case gen.OpcodeWrite:
-			if c.Window == registers && c.Value != uint64(d.board.Grid.Reset.Mask) {
+			if c.Window == registers && c.Value != uint64(chips.Of(d.board).Grid.Reset.Mask) {
 				released += len(aim[c.Window])
 				if len(underway) > 0 {
 					t.Errorf("command %d releases cores while stores to %v are under way", i, underway)

@@ -2,6 +2,8 @@ package metal
 
 import (
 	"slices"
+
+	"lightmetal/boards/chips"
 )
 
 // Program is kernels with their arguments, circular buffers and semaphores, to
@@ -169,7 +171,7 @@ func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (
 
 // place checks that a kernel gets along with the others on its cores.
 func (p *Program) place(k *kernel) error {
-	start := p.device.board.Grid.Reset.Cores[k.processor].PC
+	start := chips.Of(p.device.board).Grid.Reset.Cores[k.processor].PC
 	if k.image.entry != start {
 		jump := jump(start, k.image.entry)
 		k.vector = &jump

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
@@ -136,7 +137,7 @@ func (s *stream) safe(g *grid) []lmb.Sequence {
 	if len(s.launched) == 0 {
 		return nil
 	}
-	safe, reset := newStream(), &g.board.Grid.Reset
+	safe, reset := newStream(), &chips.Of(g.board).Grid.Reset
 	for _, r := range rectangles(s.launched) {
 		safe.write(registers, g.target(r), reset.Address, reset.Mask)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -255,10 +255,10 @@ func (d *Device) adopt(image *lmb.Image) (*trace, error) {
 
 // aimed lists the cores that a target reaches.
 func (g *grid) aimed(t fbs.Target) ([]CoreCoord, bool) {
-	last, ok := g.core(boards.Tile{X: t.X, Y: t.Y})
+	last, ok := g.core(chips.Tile{X: t.X, Y: t.Y})
 	first := last
 	if t.Multicast && ok {
-		first, ok = g.core(boards.Tile{X: t.XStart, Y: t.YStart})
+		first, ok = g.core(chips.Tile{X: t.XStart, Y: t.YStart})
 	}
 	if !ok {
 		return nil, false

@@ -183,7 +183,7 @@ func check(t *testing.T, image *lmb.Image, got, want map[string][]byte) {
 
 // eachWorkload captures every workload on every machine at hand.
 func eachWorkload(t *testing.T, test func(t *testing.T, w *metal.Workload, b *boards.Board, machine func() hal.Device, binary *metal.LightMetalBinary)) {
-	for _, b := range chips {
+	for _, b := range allChips {
 		for name, machine := range machines(t, b) {
 			for i := range workloads.All {
 				w := &workloads.All[i]

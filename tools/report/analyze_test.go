@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -354,7 +354,7 @@ main:
 	if x := r.Spaces[0].Ranges; len(x) != 1 || x[0].Last != 0x1fc0000b || x[0].Written != 20 { // a FIFO is one register
 		t.Errorf("%+v", x)
 	}
-	if len(r.Tiles) != 3 || r.Tiles[1].X != 1 || r.Tiles[1].Kind != boards.Tensix.String() {
+	if len(r.Tiles) != 3 || r.Tiles[1].X != 1 || r.Tiles[1].Kind != chips.Tensix.String() {
 		t.Errorf("%+v", r.Tiles)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 )
 
 const (
@@ -55,8 +55,8 @@ func (r *Report) gridPictures() (pictures []*gridPicture) {
 
 // rows is the map of the target's tiles, nil where there is none to draw.
 func (t *Target) rows(tiles []Tile) []string {
-	if t.board != nil && t.board.Grid != nil {
-		return t.board.Grid.Rows
+	if t.board != nil && chips.Of(t.board).Grid != nil {
+		return chips.Of(t.board).Grid.Rows
 	}
 	columns, lines := 0, 0
 	for _, tile := range tiles {
@@ -82,7 +82,7 @@ func newGrid(title string, rows []string, tiles []Tile) *gridPicture {
 		g.Rows = append(g.Rows, label{gridMargin - 8, top + gridCellHeight/2 + 4, fmt.Sprint(y)})
 		for x := range columns {
 			cell := gridCell{X: gridMargin + width*float64(x) + 1, Y: top + 1, W: width - 2, H: gridCellHeight - 2}
-			cell.fill(boards.Kind(rows[y][x]), tileAt(tiles, x, y), x, y, levels)
+			cell.fill(chips.Kind(rows[y][x]), tileAt(tiles, x, y), x, y, levels)
 			g.Cells = append(g.Cells, cell)
 		}
 	}
@@ -99,14 +99,14 @@ func tileAt(tiles []Tile, x, y int) *Traffic {
 	return &Traffic{}
 }
 
-func (c *gridCell) fill(kind boards.Kind, t *Traffic, x, y int, levels levels) {
+func (c *gridCell) fill(kind chips.Kind, t *Traffic, x, y int, levels levels) {
 	name := "tile"
 	if kind != ' ' {
 		name = kind.String()
 		c.Letter = strings.Trim(string(kind), ".")
 	}
 	c.Class = "none"
-	if kind == boards.Router {
+	if kind == chips.Router {
 		c.Class = "router"
 	}
 	c.Tip = fmt.Sprintf("%s %d,%d: not touched", name, x, y)
@@ -125,11 +125,11 @@ func shortBytes(n uint64) string {
 
 func kindsText(rows []string) string {
 	var names []string
-	seen := map[boards.Kind]bool{}
+	seen := map[chips.Kind]bool{}
 	for _, row := range rows {
 		for _, c := range []byte(row) {
-			kind := boards.Kind(c)
-			if kind != ' ' && kind != boards.Router && !seen[kind] {
+			kind := chips.Kind(c)
+			if kind != ' ' && kind != chips.Router && !seen[kind] {
 				seen[kind] = true
 				names = append(names, fmt.Sprintf("%c %s", kind, strings.TrimSuffix(kind.String(), " tile")))
 			}

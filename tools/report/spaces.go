@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -109,9 +110,9 @@ func (a *analysis) noc0(device, x, y uint8) (uint8, uint8) {
 	return x, y
 }
 
-func (a *analysis) grid(device uint8) *boards.Grid {
+func (a *analysis) grid(device uint8) *chips.Grid {
 	if board := a.report.Targets[device].board; board != nil {
-		return board.Grid
+		return chips.Of(board).Grid
 	}
 	return nil
 }
@@ -135,7 +136,7 @@ func (a *analysis) settle(w *aim) {
 	}
 	for y := int(r.y0); y <= min(int(r.y1), len(grid.Rows)-1); y++ {
 		for x := int(r.x0); x <= min(int(r.x1), len(grid.Rows[y])-1); x++ {
-			if grid.Kind(boards.Tile{X: uint8(x), Y: uint8(y)}) == boards.Tensix {
+			if grid.Kind(chips.Tile{X: uint8(x), Y: uint8(y)}) == chips.Tensix {
 				a.cell(w.key.device, uint8(x), uint8(y)).add(pending, 1)
 			}
 		}
@@ -173,12 +174,12 @@ func (a *analysis) kindText(key tileKey) string {
 	return ""
 }
 
-func (a *analysis) kind(key tileKey) boards.Kind {
+func (a *analysis) kind(key tileKey) chips.Kind {
 	grid := a.grid(key.device)
 	if grid == nil || int(key.y) >= len(grid.Rows) || int(key.x) >= len(grid.Rows[key.y]) {
 		return 0
 	}
-	return grid.Kind(boards.Tile{X: key.x, Y: key.y})
+	return grid.Kind(chips.Tile{X: key.x, Y: key.y})
 }
 
 // finishSpaces orders what was touched: by target, BARs before tiles before
@@ -273,15 +274,15 @@ func (a *analysis) area(k *spaceKey, r *Range) string {
 		return ""
 	case k.kind == gen.WindowKindBar:
 		return barArea(board, uint8(k.index), r)
-	case k.kind == gen.WindowKindTlb && board.Grid != nil:
-		return tileArea(board.Grid, a.kind(tileKey{k.device, k.tiles.x1, k.tiles.y1}), r)
+	case k.kind == gen.WindowKindTlb && chips.Of(board).Grid != nil:
+		return tileArea(chips.Of(board).Grid, a.kind(tileKey{k.device, k.tiles.x1, k.tiles.y1}), r)
 	}
 	return ""
 }
 
 func barArea(board *boards.Board, bar uint8, r *Range) string {
 	if t := board.TLB; t != nil {
-		if _, _, ok := t.Config(bar, r.First); ok {
+		if _, _, ok := chips.Config(t, bar, r.First); ok {
 			return "window configuration"
 		}
 	}
@@ -296,8 +297,8 @@ func barArea(board *boards.Board, bar uint8, r *Range) string {
 	return ""
 }
 
-func tileArea(grid *boards.Grid, kind boards.Kind, r *Range) string {
-	if (kind == boards.Tensix || kind == boards.Ethernet) && r.First == grid.Reset.Address && r.Bytes() <= 4 {
+func tileArea(grid *chips.Grid, kind chips.Kind, r *Range) string {
+	if (kind == chips.Tensix || kind == chips.Ethernet) && r.First == grid.Reset.Address && r.Bytes() <= 4 {
 		return "soft reset"
 	}
 	if m := grid.Memory(kind, r.First, r.Bytes()); m != nil {

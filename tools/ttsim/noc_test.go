@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -62,19 +63,19 @@ func (d *tiles) must(what string, code hal.Code) {
 }
 
 // reach points the window at an address and gives its offset there.
-func (d *tiles) reach(tile boards.Tile, address uint64) uint64 {
+func (d *tiles) reach(tile chips.Tile, address uint64) uint64 {
 	d.Helper()
 	inside := address % (2 << 20)
 	d.must("point", d.Point(&d.window, unicast(tile.X, tile.Y), address-inside))
 	return inside
 }
 
-func (d *tiles) write(tile boards.Tile, address uint64, data []byte) {
+func (d *tiles) write(tile chips.Tile, address uint64, data []byte) {
 	d.Helper()
 	d.must("write", d.window.Copy(gen.OpcodeCopyIn, d.reach(tile, address), 4, gen.AccessExact, data))
 }
 
-func (d *tiles) read(tile boards.Tile, address uint64, size int) []byte {
+func (d *tiles) read(tile chips.Tile, address uint64, size int) []byte {
 	d.Helper()
 	data := make([]byte, size)
 	d.must("read", d.window.Copy(gen.OpcodeCopyOut, d.reach(tile, address), 4, gen.AccessExact, data))
@@ -108,7 +109,7 @@ func kernelFile(t *testing.T, name string) []byte {
 }
 
 // start loads a kernel with its arguments and lets it run.
-func (d *tiles) start(tile boards.Tile, program []byte, args ...uint32) {
+func (d *tiles) start(tile chips.Tile, program []byte, args ...uint32) {
 	d.Helper()
 	d.write(tile, softReset0, words(nocHeld))
 	d.write(tile, 0, program)
@@ -118,7 +119,7 @@ func (d *tiles) start(tile boards.Tile, program []byte, args ...uint32) {
 }
 
 // wait polls the flag of a kernel.
-func (d *tiles) wait(tile boards.Tile) {
+func (d *tiles) wait(tile chips.Tile) {
 	d.Helper()
 	at := d.reach(tile, nocFlag)
 	for range 10_000 {
@@ -146,11 +147,11 @@ var nocPlaces = map[string][2]struct{ dram, first, last uint32 }{
 	},
 }
 
-func firstTensix(board string) boards.Tile {
+func firstTensix(board string) chips.Tile {
 	if board == "wormhole" {
-		return boards.Tile{X: 1, Y: 1}
+		return chips.Tile{X: 1, Y: 1}
 	}
-	return boards.Tile{X: 1, Y: 2}
+	return chips.Tile{X: 1, Y: 2}
 }
 
 func filled(seed uint64, n int) []byte {
@@ -166,7 +167,7 @@ func filled(seed uint64, n int) []byte {
 // NoC, on to another place of the same bank.
 func TestKernelCopiesDRAM(t *testing.T) {
 	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
-		dram := map[string]boards.Tile{"wormhole": {X: 5, Y: 2}, "blackhole": {X: 9, Y: 2}}[board]
+		dram := map[string]chips.Tile{"wormhole": {X: 5, Y: 2}, "blackhole": {X: 9, Y: 2}}[board]
 		for noc, at := range nocPlaces[board] {
 			const source, target, size = 0x4000_0040, 0x30_0000, 40_004
 			r := newTiles(t, d)
@@ -184,7 +185,7 @@ func TestKernelCopiesDRAM(t *testing.T) {
 // TestKernelGathersFromL1 of two tiles, in pieces that are no multiple of 16.
 func TestKernelGathersFromL1(t *testing.T) {
 	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
-		first, last := firstTensix(board), map[string]boards.Tile{"wormhole": {X: 9, Y: 11}, "blackhole": {X: 16, Y: 11}}[board]
+		first, last := firstTensix(board), map[string]chips.Tile{"wormhole": {X: 9, Y: 11}, "blackhole": {X: 16, Y: 11}}[board]
 		for noc, at := range nocPlaces[board] {
 			const source, target, size = 0x30010, 0x48010, 17_008
 			r := newTiles(t, d)
@@ -205,7 +206,7 @@ func TestKernelsMeetAtASemaphore(t *testing.T) {
 	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
 		const semaphore, words4, total, n = 0x18000, 0x20000, 0x19000, 60
 		master := firstTensix(board)
-		workers := map[string][]boards.Tile{"wormhole": {{X: 2, Y: 1}, {X: 9, Y: 11}}, "blackhole": {{X: 2, Y: 2}, {X: 16, Y: 11}}}[board]
+		workers := map[string][]chips.Tile{"wormhole": {{X: 2, Y: 1}, {X: 9, Y: 11}}, "blackhole": {{X: 2, Y: 2}, {X: 16, Y: 11}}}[board]
 		for noc, at := range nocPlaces[board] {
 			neighbour := at.first + 1 // one to the right of the first
 			if board == "wormhole" && noc == 1 {
@@ -245,8 +246,8 @@ func TestKernelStartsOtherTiles(t *testing.T) {
 		first := firstTensix(board)
 		for noc, at := range nocPlaces[board] {
 			r := newTiles(t, d)
-			right, below := boards.Tile{X: first.X + 1, Y: first.Y}, boards.Tile{X: first.X, Y: first.Y + 1}
-			opposite := boards.Tile{X: first.X + 1, Y: first.Y + 1}
+			right, below := chips.Tile{X: first.X + 1, Y: first.Y}, chips.Tile{X: first.X, Y: first.Y + 1}
+			opposite := chips.Tile{X: first.X + 1, Y: first.Y + 1}
 			step := uint32(1)
 			if board == "wormhole" && noc == 1 {
 				step = ^uint32(0)
@@ -257,7 +258,7 @@ func TestKernelStartsOtherTiles(t *testing.T) {
 			}
 			sum := kernelFile(t, "sum")
 			r.write(first, program, sum)
-			for _, tile := range []boards.Tile{right, below, opposite} {
+			for _, tile := range []chips.Tile{right, below, opposite} {
 				r.write(tile, softReset0, words(nocHeld))
 				r.write(tile, 0, words(0))
 				r.write(tile, nocFlag, words(0))
@@ -266,10 +267,10 @@ func TestKernelStartsOtherTiles(t *testing.T) {
 			}
 			r.start(first, nocKernel(t, "noc_start", board), uint32(noc), uint32(len(sum)), program, start, end, 3,
 				at.first+step, at.first+step<<6, at.first+step+step<<6)
-			for _, tile := range []boards.Tile{first, right, below, opposite} {
+			for _, tile := range []chips.Tile{first, right, below, opposite} {
 				r.wait(tile)
 			}
-			for _, tile := range []boards.Tile{right, below, opposite} {
+			for _, tile := range []chips.Tile{right, below, opposite} {
 				if got := r.read(tile, 0x21000, 4); !bytes.Equal(got, words(uint32(tile.X)+uint32(tile.Y))) {
 					t.Errorf("NoC %d: %v says %x", noc, tile, got)
 				}
@@ -390,14 +391,14 @@ func (q *nocRequest) list(l *niuLayout) (list []uint32) {
 // neighbour to the right, and DRAM.
 const nocMemory, nocMemorySize = 0x20000, 0x200
 
-var nocDRAM = map[string]boards.Tile{"wormhole": {X: 5, Y: 2}, "blackhole": {X: 9, Y: 2}}
+var nocDRAM = map[string]chips.Tile{"wormhole": {X: 5, Y: 2}, "blackhole": {X: 9, Y: 2}}
 
 // after gives what is in those and in the registers after a list of stores, if
 // none of them is refused.
 func (d *tiles) after(board string, list []uint32) (image []byte, refused bool) {
 	d.Helper()
 	first := firstTensix(board)
-	places := []boards.Tile{first, {X: first.X + 1, Y: first.Y}, nocDRAM[board]}
+	places := []chips.Tile{first, {X: first.X + 1, Y: first.Y}, nocDRAM[board]}
 	for i, tile := range places {
 		d.write(tile, nocMemory, filled(uint64(i), nocMemorySize))
 	}
@@ -413,7 +414,7 @@ func (d *tiles) after(board string, list []uint32) (image []byte, refused bool) 
 	return append(image, d.read(first, 0x2000, 4*len(addresses))...), false
 }
 
-func (d *tiles) run(tile boards.Tile, program, list []uint32) {
+func (d *tiles) run(tile chips.Tile, program, list []uint32) {
 	d.Helper()
 	d.write(tile, softReset0, words(nocHeld))
 	d.write(tile, 0, words(program...))
@@ -423,7 +424,7 @@ func (d *tiles) run(tile boards.Tile, program, list []uint32) {
 }
 
 // fails tells whether a core of the tile has stopped.
-func (d *tiles) fails(tile boards.Tile) bool {
+func (d *tiles) fails(tile chips.Tile) bool {
 	if d.Point(&d.window, unicast(tile.X, tile.Y), 0) != hal.OK {
 		return true // the simulator has ended
 	}

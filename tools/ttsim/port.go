@@ -1,6 +1,9 @@
 package ttsim
 
-import "lightmetal/hal"
+import (
+	"lightmetal/boards/chips"
+	"lightmetal/hal"
+)
 
 // touch notes an access that ends a run of loads of one address.
 func (d *Device) touch() { d.loadClocks = 1 }
@@ -71,7 +74,7 @@ func (p *port) pieces(offset uint64, data []byte, do func(uint64, []byte) hal.Co
 // the end of the hardware window, or of the dword where no window lies.
 func (p *port) room(offset uint64) uint64 {
 	if l := p.device.board.TLB; l != nil {
-		if slot, inside, ok := l.Slot(p.bar, offset); ok {
+		if slot, inside, ok := chips.Slot(l, p.bar, offset); ok {
 			return l.Group(slot).Size - inside
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 )
 
@@ -13,30 +13,30 @@ import (
 // on NoC 0; NoC 1 counts from the other corner.
 func TestTilesTellWhoTheyAre(t *testing.T) {
 	type place struct {
-		tile    boards.Tile
+		tile    chips.Tile
 		address uint64
 		want    uint32
 	}
 	whole := map[string]uint32{"wormhole": 12<<19 | 10<<12, "blackhole": 12<<19 | 17<<12}
 	places := map[string][]place{
 		"wormhole": {
-			{boards.Tile{X: 1, Y: 1}, 0xffb2002c, 1<<28 | 1<<6 | 1}, {boards.Tile{X: 1, Y: 1}, 0xffb3002c, 10<<6 | 8},
-			{boards.Tile{X: 25, Y: 27}, 0xffb2002c, 1<<28 | 11<<6 | 9}, // translated
-			{boards.Tile{X: 1, Y: 6}, 0xffb2002c, 1<<28 | 6<<6 | 1}, {boards.Tile{X: 1, Y: 6}, 0xffb3002c, 5<<6 | 8},
-			{boards.Tile{X: 0, Y: 10}, 0x88005002c, 1<<28 | 10<<6}, {boards.Tile{X: 0, Y: 10}, 0x88005802c, 1<<6 | 9},
-			{boards.Tile{X: 5, Y: 2}, 0x10008002c, 1<<28 | 2<<6 | 5}, {boards.Tile{X: 5, Y: 10}, 0x10008802c, 1<<6 | 4},
+			{chips.Tile{X: 1, Y: 1}, 0xffb2002c, 1<<28 | 1<<6 | 1}, {chips.Tile{X: 1, Y: 1}, 0xffb3002c, 10<<6 | 8},
+			{chips.Tile{X: 25, Y: 27}, 0xffb2002c, 1<<28 | 11<<6 | 9}, // translated
+			{chips.Tile{X: 1, Y: 6}, 0xffb2002c, 1<<28 | 6<<6 | 1}, {chips.Tile{X: 1, Y: 6}, 0xffb3002c, 5<<6 | 8},
+			{chips.Tile{X: 0, Y: 10}, 0x88005002c, 1<<28 | 10<<6}, {chips.Tile{X: 0, Y: 10}, 0x88005802c, 1<<6 | 9},
+			{chips.Tile{X: 5, Y: 2}, 0x10008002c, 1<<28 | 2<<6 | 5}, {chips.Tile{X: 5, Y: 10}, 0x10008802c, 1<<6 | 4},
 		},
 		"blackhole": {
-			{boards.Tile{X: 1, Y: 2}, 0xffb20044, 1<<28 | 2<<6 | 1}, {boards.Tile{X: 1, Y: 2}, 0xffb30044, 9<<6 | 15},
-			{boards.Tile{X: 16, Y: 11}, 0xffb20044, 1<<28 | 11<<6 | 16},
-			{boards.Tile{X: 20, Y: 25}, 0xffb20044, 1<<28 | 1<<6 | 1}, {boards.Tile{X: 20, Y: 25}, 0xffb30044, 10<<6 | 15},
-			{boards.Tile{X: 8, Y: 0}, 0x80050044, 1<<28 | 8}, {boards.Tile{X: 8, Y: 0}, 0x80058044, 11<<6 | 8},
-			{boards.Tile{X: 19, Y: 24}, 0xffffffffff000044, 1<<28 | 2},
+			{chips.Tile{X: 1, Y: 2}, 0xffb20044, 1<<28 | 2<<6 | 1}, {chips.Tile{X: 1, Y: 2}, 0xffb30044, 9<<6 | 15},
+			{chips.Tile{X: 16, Y: 11}, 0xffb20044, 1<<28 | 11<<6 | 16},
+			{chips.Tile{X: 20, Y: 25}, 0xffb20044, 1<<28 | 1<<6 | 1}, {chips.Tile{X: 20, Y: 25}, 0xffb30044, 10<<6 | 15},
+			{chips.Tile{X: 8, Y: 0}, 0x80050044, 1<<28 | 8}, {chips.Tile{X: 8, Y: 0}, 0x80058044, 11<<6 | 8},
+			{chips.Tile{X: 19, Y: 24}, 0xffffffffff000044, 1<<28 | 2},
 		},
 	}
 	logical := map[string][]place{ // NOC_ID_LOGICAL: the translated coordinate
-		"wormhole":  {{boards.Tile{X: 1, Y: 1}, 0xffb20138, 18<<6 | 18}, {boards.Tile{X: 9, Y: 0}, 0xffb20138, 16<<6 | 25}},
-		"blackhole": {{boards.Tile{X: 7, Y: 3}, 0xffb20148, 3<<6 | 7}, {boards.Tile{X: 16, Y: 1}, 0xffb20148, 25<<6 | 21}},
+		"wormhole":  {{chips.Tile{X: 1, Y: 1}, 0xffb20138, 18<<6 | 18}, {chips.Tile{X: 9, Y: 0}, 0xffb20138, 16<<6 | 25}},
+		"blackhole": {{chips.Tile{X: 7, Y: 3}, 0xffb20148, 3<<6 | 7}, {chips.Tile{X: 16, Y: 1}, 0xffb20148, 25<<6 | 21}},
 	}
 	eachDevice(t, func(t *testing.T, board string, d hal.Device) {
 		r := newTiles(t, d)

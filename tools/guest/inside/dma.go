@@ -225,19 +225,19 @@ var mistakes = []struct {
 	image     string
 	device    func(*bench) string
 	pci, vfio end
+	clear     byte // of the command register, behind lmrun's back, which polls it
 }{
 	// What no IOMMU stops is noticed by what is missing: the controller says
 	// CSTS.CFS and not RDY, or takes zeros for what it cannot read and success
 	// for what it cannot write, as QEMU's does, or a buffer is as it was before.
-	{"edu-out-of-reach", onEdu, end{76, "golden mismatch: command 1 (number 1 of main): got 0xa5,"}, end{71, "DMA fault: command 1"}},
-	{"queues-out-of-reach", onNvme, end{76, "expect failed: command 27 (number 18 of init): got 0x2, wanted 0x1"}, end{71, "DMA fault: command 26 (number 17 of init)"}},
-	{"data-out-of-reach", onNvme, end{76, "golden mismatch: command 2 (number 2 of main): got 0x0,"}, end{71, "DMA fault: command 2"}},
-	{"too-small", onNvme, end{76, "golden mismatch: command 2 (number 2 of main): got 0x0,"}, end{71, "DMA fault: command 2"}},
-	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 27 (number 18 of init)"}, same},
-	{"edu-no-master", onEdu, end{69, "bus mastering is off: command 1 (number 1 of main)"}, same},
-	// Loads give all ones in the one lane and a bus error in the other.
-	{"decoding-off", onNvme, end{71, "device gone: "}, end{71, "bus fault: "}},
-	{"too-large", onEdu, end{77, "not permitted: "}, same},
+	{"edu-out-of-reach", onEdu, end{76, "golden mismatch: command 1 (number 1 of main): got 0xa5,"}, end{71, "DMA fault: command 1"}, 0},
+	{"queues-out-of-reach", onNvme, end{76, "expect failed: command 27 (number 18 of init): got 0x2, wanted 0x1"}, end{71, "DMA fault: command 26 (number 17 of init)"}, 0},
+	{"data-out-of-reach", onNvme, end{76, "golden mismatch: command 2 (number 2 of main): got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
+	{"too-small", onNvme, end{76, "golden mismatch: command 2 (number 2 of main): got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
+	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 27 (number 18 of init)"}, same, 4},
+	{"edu-no-master", onEdu, end{69, "bus mastering is off: command 1 (number 1 of main)"}, same, 4},
+	{"decoding-off", onNvme, end{71, "device gone: "}, same, 2},
+	{"too-large", onEdu, end{77, "not permitted: "}, same, 0},
 }
 
 func onNvme(b *bench) string { return b.nvme }
@@ -265,7 +265,16 @@ func dmaErrors(b *bench) {
 			want = m.vfio
 			time.Sleep(logWindow)
 		}
+		cleared := make(chan bool)
+		go func() {
+			if m.clear != 0 {
+				b.untilMaster(m.device(b))
+				b.command(m.device(b), m.clear, 0)
+			}
+			close(cleared)
+		}()
 		b.lmrun(want.exit, want.text, m.image+".lmb", []string{m.device(b)})
+		<-cleared
 		b.decode(true)
 	}
 	b.faultsLogged()
@@ -302,22 +311,42 @@ func (b *bench) decodingOff() {
 
 // decode switches memory decoding of the controller behind lmrun's back.
 func (b *bench) decode(on bool) {
-	_, at, _ := strings.Cut(b.nvme, ":")
+	if on {
+		b.command(b.nvme, 0, 2)
+	} else {
+		b.command(b.nvme, 2, 0)
+	}
+}
+
+// untilMaster waits until a device masters the bus, which Load sees to last.
+func (b *bench) untilMaster(device string) {
+	for began := time.Now(); b.command(device, 0, 0)&4 == 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			b.fail("%s does not master the bus", device)
+			return
+		}
+	}
+}
+
+// command changes bits of the command register and gives what was there.
+func (b *bench) command(device string, clear, set byte) byte {
+	_, at, _ := strings.Cut(device, ":")
 	config, err := os.OpenFile(filepath.Join(devices, at, "config"), os.O_RDWR, 0)
 	if err != nil {
 		b.fail("%v", err)
-		return
+		return 0
 	}
 	defer config.Close()
 	var command [2]byte
 	_, err1 := config.ReadAt(command[:], 4)
-	if command[0] &^= 2; on {
-		command[0] |= 2
+	before, err2 := command[0], error(nil)
+	if command[0] = before&^clear | set; command[0] != before {
+		_, err2 = config.WriteAt(command[:], 4)
 	}
-	_, err2 := config.WriteAt(command[:], 4)
 	if err := errors.Join(err1, err2); err != nil {
 		b.fail("command register: %v", err)
 	}
+	return before
 }
 
 // wrongLane opens devices by lanes that they are not ready for.

@@ -1,4 +1,6 @@
-package boards
+package chips
+
+import "lightmetal/boards"
 
 // Kind is what a tile is. Its value is the letter that stands for it in
 // Grid.Rows.
@@ -84,10 +86,9 @@ type Register struct {
 }
 
 // Reset is the register that holds the cores of a Tensix or Ethernet tile in
-// reset: a core runs while its bit is clear.
+// reset, and what is known of it beyond what a target uses.
 type Reset struct {
-	Address uint64
-	Mask    uint32 // the cores' bits; setting others stops parts a replay has no use for
+	boards.Reset
 	Ignored uint32 // bits that may be set and have no effect on the cores
 	Initial uint32 // after power-up
 	Cores   []Core

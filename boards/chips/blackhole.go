@@ -1,0 +1,101 @@
+package chips
+
+import "lightmetal/boards"
+
+var blackhole = Chip{
+	Board: &boards.Blackhole,
+	Grid: &Grid{
+		// [UMD], *_CORES_NOC0; [ttsim] src/tile.cpp, coord_to_tile.
+		Rows: []string{
+			"D.P.....AD.P.....",
+			"DEEEEEEE.DEEEEEEE",
+			"DTTTTTTTSDTTTTTTT",
+			"DTTTTTTTLDTTTTTTT",
+			"DTTTTTTT.DTTTTTTT",
+			"DTTTTTTTLDTTTTTTT",
+			"DTTTTTTT.DTTTTTTT",
+			"DTTTTTTTLDTTTTTTT",
+			"DTTTTTTT.DTTTTTTT",
+			"DTTTTTTTLDTTTTTTT",
+			"DTTTTTTT.DTTTTTTT",
+			"DTTTTTTT.DTTTTTTT",
+		},
+		// [ttsim] src/tile.cpp, remap_virtual_coordinate. Which bank a
+		// translated DRAM coordinate means differs from chip to chip with the
+		// bank that is fused off (tt-umd blackhole_coordinate_manager.cpp);
+		// these are the simulator's.
+		Pairs: []Pair{
+			{Tile{17, 12}, Tile{9, 0}}, {Tile{18, 12}, Tile{0, 0}},
+			{Tile{17, 13}, Tile{9, 1}}, {Tile{18, 13}, Tile{0, 1}},
+			{Tile{17, 14}, Tile{9, 11}}, {Tile{18, 14}, Tile{0, 11}},
+			{Tile{17, 15}, Tile{9, 2}}, {Tile{18, 15}, Tile{0, 2}},
+			{Tile{17, 16}, Tile{9, 10}}, {Tile{18, 16}, Tile{0, 10}},
+			{Tile{17, 17}, Tile{9, 3}}, {Tile{18, 17}, Tile{0, 3}},
+			{Tile{17, 18}, Tile{9, 5}}, {Tile{18, 18}, Tile{0, 5}},
+			{Tile{17, 19}, Tile{9, 7}}, {Tile{18, 19}, Tile{0, 7}},
+			{Tile{17, 20}, Tile{9, 6}}, {Tile{18, 20}, Tile{0, 6}},
+			{Tile{17, 21}, Tile{9, 9}}, {Tile{18, 21}, Tile{0, 9}},
+			{Tile{17, 22}, Tile{9, 4}}, {Tile{18, 22}, Tile{0, 4}},
+			{Tile{17, 23}, Tile{9, 8}}, {Tile{18, 23}, Tile{0, 8}},
+			{Tile{20, 25}, Tile{1, 1}}, {Tile{21, 25}, Tile{16, 1}},
+			{Tile{22, 25}, Tile{2, 1}}, {Tile{23, 25}, Tile{15, 1}},
+			{Tile{24, 25}, Tile{3, 1}}, {Tile{25, 25}, Tile{14, 1}},
+			{Tile{26, 25}, Tile{4, 1}}, {Tile{27, 25}, Tile{13, 1}},
+			{Tile{28, 25}, Tile{5, 1}}, {Tile{29, 25}, Tile{12, 1}},
+			{Tile{30, 25}, Tile{6, 1}}, {Tile{31, 25}, Tile{11, 1}},
+			{Tile{19, 24}, Tile{2, 0}},
+		},
+		// [UMD], DRAM_CORES_NOC0.
+		Banks: []Bank{
+			{{0, 0}, {0, 1}, {0, 11}},
+			{{0, 2}, {0, 10}, {0, 3}},
+			{{0, 9}, {0, 4}, {0, 8}},
+			{{0, 5}, {0, 7}, {0, 6}},
+			{{9, 0}, {9, 1}, {9, 11}},
+			{{9, 2}, {9, 10}, {9, 3}},
+			{{9, 9}, {9, 4}, {9, 8}},
+			{{9, 5}, {9, 7}, {9, 6}},
+		},
+		// [ttsim] src/config.h and data/bh/tile_regs.json.
+		Memories: []Memory{
+			{Tensix, 0, 1536<<10 - 1, "L1"}, // BlackholeA0/TensixTile/L1.md
+			{Ethernet, 0, 512<<10 - 1, "L1"},
+			{DRAM, 0, 4<<30 - 1, "DRAM"},
+			{ARC, 0x10000000, 0x1007ffff, "ARC CSM"},
+		},
+		Registers: []Register{
+			{Kind: Tensix, Address: 0xffb12228, Count: 3, Name: "TRISC_RESET_PC"},
+			{Kind: Tensix, Address: 0xffb12234, Count: 1, Name: "TRISC_RESET_PC_OVERRIDE"},
+			{Kind: Tensix, Address: 0xffb12238, Count: 1, StoreOnly: true, Name: "NCRISC_RESET_PC"},
+			{Kind: Tensix, Address: 0xffb1223c, Count: 1, StoreOnly: true, Name: "NCRISC_RESET_PC_OVERRIDE"},
+			{Kind: ARC, Address: 0x80030060, Count: 8, Name: "RESET_UNIT_SCRATCH"},
+			{Kind: ARC, Address: 0x80030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
+			{Kind: ARC, Address: 0x80030400, Count: 16, Name: "RESET_UNIT_SCRATCH_RAM"},
+		},
+		// [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. Bit
+		// 31 staggers the start of the cores (tt-umd sets it).
+		Reset: Reset{
+			Reset:   boards.Blackhole.Reset,
+			Ignored: 1 << 31, Initial: 0x47800,
+			Cores: []Core{
+				{Name: "BRISC", Bit: 11, PC: 0},
+				{Name: "TRISC0", Bit: 12, PC: 0x6000, PCRegister: 0xffb12228, OverrideRegister: 0xffb12234, OverrideBit: 0},
+				{Name: "TRISC1", Bit: 13, PC: 0xa000, PCRegister: 0xffb1222c, OverrideRegister: 0xffb12234, OverrideBit: 1},
+				{Name: "TRISC2", Bit: 14, PC: 0xe000, PCRegister: 0xffb12230, OverrideRegister: 0xffb12234, OverrideBit: 2},
+				{Name: "NCRISC", Bit: 18, PC: 0x12000, PCRegister: 0xffb12238, OverrideRegister: 0xffb1223c, OverrideBit: 0},
+			},
+		},
+	},
+	// tt-kmd telemetry.c, tt_sysfs_show_card_type.
+	Products: []Product{
+		{0x36, "p100"},
+		{0x40, "p150a"},
+		{0x41, "p150b"},
+		{0x42, "p150c"},
+		{0x43, "p100a"},
+		{0x44, "p300b"},
+		{0x45, "p300a"},
+		{0x46, "p300c"},
+		{0x47, "galaxy-blackhole"},
+	},
+}

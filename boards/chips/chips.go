@@ -1,0 +1,49 @@
+// Package chips describes what lies behind the windows of a board: tiles, their
+// coordinates, memories and registers. A target replays without it; stand-ins
+// and tools need it. Every constant names its source, as in package boards,
+// whose files list the sources that are named in brackets.
+package chips
+
+import "lightmetal/boards"
+
+// Chip is what is known of a board beyond what a target uses.
+type Chip struct {
+	*boards.Board
+
+	// Aliases lists BARs that show a part of another BAR.
+	Aliases []Alias
+
+	// Grid describes the tiles behind the windows; nil where there are none.
+	Grid *Grid
+
+	// Products lists the cards that carry the chip.
+	Products []Product
+}
+
+// Alias says that a BAR shows a part of another one, from its first byte on.
+type Alias struct {
+	Bar    uint8
+	Size   uint64
+	Of     uint8  // the other BAR
+	Offset uint64 // bytes into it
+}
+
+// Product is a card as its maker numbers it: bits 36 and up of the 64-bit
+// board id that the chip's firmware reports.
+type Product struct {
+	ID   uint32
+	Name string
+}
+
+// All lists the boards of which more is known than boards has.
+var All = []*Chip{&wormhole, &blackhole}
+
+// Of is the chip of a board; of one that has no tiles, a Chip without any.
+func Of(b *boards.Board) *Chip {
+	for _, c := range All {
+		if c.Board.Name == b.Name {
+			return c
+		}
+	}
+	return &Chip{Board: b}
+}

@@ -1,0 +1,207 @@
+package chips
+
+import (
+	"testing"
+
+	"lightmetal/boards"
+)
+
+func TestAliasesLieInTheBarsTheyShow(t *testing.T) {
+	for _, b := range All {
+		for _, a := range b.Aliases {
+			if a.Size != b.Bars[a.Bar] || a.Offset+a.Size > b.Bars[a.Of] {
+				t.Errorf("%s: BAR %d shows what BAR %d does not have", b.Name, a.Bar, a.Of)
+			}
+		}
+	}
+}
+
+func TestChipOfABoardWithoutTilesIsEmpty(t *testing.T) {
+	for _, b := range boards.All {
+		c := Of(b)
+		if c.Board.Name != b.Name || (c.Grid != nil) != (b.Reset.Mask != 0) {
+			t.Errorf("%s: %+v", b.Name, c)
+		}
+	}
+}
+
+// An access must be judged the same whichever of its two names it goes by.
+func TestAliasHasTheRulesOfTheBarItShows(t *testing.T) {
+	for _, b := range All {
+		for _, a := range b.Aliases {
+			for offset := uint64(0); offset < a.Size; offset += 0x80 {
+				r, o := b.Rule(a.Bar, offset, 4), b.Rule(a.Of, a.Offset+offset, 4)
+				if (r == nil) != (o == nil) || r != nil && (r.Widths != o.Widths || r.Name != o.Name) {
+					t.Fatalf("%s: BAR %d + %#x has the rule %+v, what it shows %+v", b.Name, a.Bar, offset, r, o)
+				}
+			}
+		}
+	}
+}
+
+func TestGridIsWhole(t *testing.T) {
+	for _, c := range []struct {
+		board         *Chip
+		width, height int
+		tiles         map[Kind]int
+	}{
+		{&wormhole, 10, 12, map[Kind]int{Tensix: 80, DRAM: 18, Ethernet: 16, ARC: 1, PCIe: 1, Router: 4}},
+		{&blackhole, 17, 12, map[Kind]int{Tensix: 140, DRAM: 24, Ethernet: 14, ARC: 1, PCIe: 2, L2CPU: 4, Security: 1, Router: 18}},
+	} {
+		g := c.board.Grid
+		if len(g.Rows) != c.height {
+			t.Fatalf("%s: %d rows", c.board.Name, len(g.Rows))
+		}
+		tiles, names := map[Kind]int{}, map[string]bool{}
+		for y, row := range g.Rows {
+			if len(row) != c.width {
+				t.Errorf("%s: row %d has %d tiles", c.board.Name, y, len(row))
+			}
+			for x := range row {
+				kind := g.Kind(Tile{uint8(x), uint8(y)})
+				tiles[kind]++
+				names[kind.String()] = true
+			}
+		}
+		if len(names) != len(c.tiles) {
+			t.Errorf("%s: two kinds of tiles have one name: %v", c.board.Name, names)
+		}
+		for k, n := range c.tiles {
+			if tiles[k] != n {
+				t.Errorf("%s: want %d tiles %c, got %d", c.board.Name, n, k, tiles[k])
+			}
+			delete(tiles, k)
+		}
+		if len(tiles) != 0 {
+			t.Errorf("%s: tiles of no kind: %v", c.board.Name, tiles)
+		}
+	}
+}
+
+func TestEveryDRAMTileIsInOneBank(t *testing.T) {
+	for _, b := range []*Chip{&wormhole, &blackhole} {
+		seen := map[Tile]bool{}
+		for _, bank := range b.Grid.Banks {
+			for _, tile := range bank {
+				if seen[tile] || b.Grid.Kind(tile) != DRAM {
+					t.Errorf("%s: bank tile %v is in two banks or no DRAM", b.Name, tile)
+				}
+				seen[tile] = true
+				if b.Grid.Home(tile) != bank[0] {
+					t.Errorf("%s: home of %v is %v", b.Name, tile, b.Grid.Home(tile))
+				}
+			}
+		}
+		for y, row := range b.Grid.Rows {
+			for x := range row {
+				tile := Tile{uint8(x), uint8(y)}
+				if b.Grid.Kind(tile) == DRAM && !seen[tile] {
+					t.Errorf("%s: %v is in no bank", b.Name, tile)
+				}
+				if b.Grid.Kind(tile) != DRAM && b.Grid.Home(tile) != tile {
+					t.Errorf("%s: %v is not at home in itself", b.Name, tile)
+				}
+			}
+		}
+	}
+}
+
+func TestTranslatedCoordinates(t *testing.T) {
+	for _, c := range []struct {
+		board *Chip
+		x, y  uint8
+		want  Tile
+		ok    bool
+	}{
+		{&wormhole, 1, 1, Tile{1, 1}, true},
+		{&wormhole, 9, 11, Tile{9, 11}, true},
+		{&wormhole, 18, 18, Tile{1, 1}, true},
+		{&wormhole, 25, 27, Tile{9, 11}, true},
+		{&wormhole, 22, 17, Tile{6, 6}, true},
+		{&wormhole, 18, 16, Tile{1, 0}, true},
+		{&wormhole, 17, 16, Tile{5, 0}, true},
+		{&wormhole, 18, 1, Tile{1, 1}, true}, // axis by axis
+		{&wormhole, 10, 1, Tile{}, false},
+		{&wormhole, 1, 12, Tile{}, false},
+		{&wormhole, 26, 18, Tile{}, false},
+		{&wormhole, 18, 28, Tile{}, false},
+		{&blackhole, 16, 11, Tile{16, 11}, true},
+		{&blackhole, 17, 12, Tile{9, 0}, true},
+		{&blackhole, 18, 23, Tile{0, 8}, true},
+		{&blackhole, 31, 25, Tile{11, 1}, true},
+		{&blackhole, 19, 24, Tile{2, 0}, true},
+		{&blackhole, 17, 1, Tile{}, false},
+		{&blackhole, 1, 12, Tile{}, false},
+		{&blackhole, 63, 63, Tile{}, false},
+	} {
+		got, ok := c.board.Grid.NoC0(c.x, c.y)
+		if ok != c.ok || ok && got != c.want {
+			t.Errorf("%s (%d,%d): want %v %v, got %v %v", c.board.Name, c.x, c.y, c.want, c.ok, got, ok)
+		}
+	}
+}
+
+// Two translated names for one tile would make two places of one.
+func TestTranslationKeepsTilesApart(t *testing.T) {
+	for _, b := range []*Chip{&wormhole, &blackhole} {
+		g := b.Grid
+		seen := map[Tile]bool{}
+		for y := uint8(len(g.Rows)); y < 64; y++ {
+			for x := uint8(len(g.Rows[0])); x < 64; x++ {
+				tile, ok := g.NoC0(x, y)
+				if !ok {
+					continue
+				}
+				if seen[tile] {
+					t.Errorf("%s: (%d,%d) is a second name for %v", b.Name, x, y, tile)
+				}
+				seen[tile] = true
+			}
+		}
+	}
+}
+
+func TestTileMemoriesAndRegisters(t *testing.T) {
+	wh, bh := wormhole.Grid, blackhole.Grid
+	for _, c := range []struct {
+		name string
+		got  bool
+		want bool
+	}{
+		{"first word of Wormhole L1", wh.Memory(Tensix, 0, 4) != nil, true},
+		{"last word of Wormhole L1", wh.Memory(Tensix, 0x16dffc, 4) != nil, true},
+		{"word over the end of Wormhole L1", wh.Memory(Tensix, 0x16dffc, 8) != nil, false},
+		{"last word of Blackhole L1", bh.Memory(Tensix, 0x17fff8, 8) != nil, true},
+		{"past Blackhole L1", bh.Memory(Tensix, 0x180000, 1) != nil, false},
+		{"last byte of Wormhole DRAM", wh.Memory(DRAM, 1<<31-1, 1) != nil, true},
+		{"past Wormhole DRAM", wh.Memory(DRAM, 1<<31, 1) != nil, false},
+		{"past the end of the address space", wh.Memory(DRAM, ^uint64(0), 4) != nil, false},
+		{"a router has no memory", wh.Memory(Router, 0, 4) != nil, false},
+		{"last TRISC PC", bh.Register(Tensix, 0xffb12230) != nil, true},
+		{"between registers", bh.Register(Tensix, 0xffb12232) != nil, false},
+		{"before the first", bh.Register(Tensix, 0xffb12224) != nil, false},
+		{"PC register on Wormhole", wh.Register(Tensix, 0xffb12228) != nil, false},
+		{"last scratch", wh.Register(ARC, 0x88003007c) != nil, true},
+		{"past the last scratch", wh.Register(ARC, 0x880030080) != nil, false},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: want %v", c.name, c.want)
+		}
+	}
+}
+
+func TestCoresAreTheBitsOfTheResetMask(t *testing.T) {
+	for _, b := range []*Chip{&wormhole, &blackhole} {
+		r := &b.Grid.Reset
+		mask := uint32(0)
+		for _, c := range r.Cores {
+			mask |= 1 << c.Bit
+			if c.PCRegister != 0 && (b.Grid.Register(Tensix, c.PCRegister) == nil || b.Grid.Register(Tensix, c.OverrideRegister) == nil) {
+				t.Errorf("%s %s: start address register is none", b.Name, c.Name)
+			}
+		}
+		if mask != r.Mask || r.Mask&r.Ignored != 0 || r.Initial&^r.Mask != 0 || len(r.Cores) != 5 {
+			t.Errorf("%s: mask %#x, cores %#x", b.Name, r.Mask, mask)
+		}
+	}
+}

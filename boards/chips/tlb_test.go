@@ -1,0 +1,261 @@
+package chips
+
+import (
+	"math/rand"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+var withTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
+
+// randomTarget is any target that group g can express, and an address.
+func randomTarget(r *rand.Rand, g *boards.Group) (fbs.Target, uint64) {
+	t := fbs.Target{
+		X: uint8(r.Intn(64)), Y: uint8(r.Intn(64)), NoC: uint8(r.Intn(2)),
+		Ordering:  gen.OrderingDefault + gen.Ordering(r.Intn(3)),
+		Multicast: r.Intn(2) == 1,
+	}
+	if t.Multicast {
+		t.XStart, t.YStart = uint8(r.Intn(64)), uint8(r.Intn(64))
+	}
+	channels := 1
+	if g.Fields.UseStaticVC.Bits != 0 {
+		channels = 8
+	}
+	t.StaticVC = uint8(r.Intn(channels + 1))
+	return t, (r.Uint64() >> (64 - g.Fields.Address.Bits)) * g.Size
+}
+
+func TestDecodeIsTheInverseOfEncode(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	for _, b := range withTLB {
+		for i := range b.TLB.Groups {
+			g := &b.TLB.Groups[i]
+			for range 20000 {
+				target, address := randomTarget(r, g)
+				w, ok := b.TLB.Encode(g, target, address)
+				if !ok {
+					t.Fatalf("%s: Encode refuses %+v %#x", b.Name, target, address)
+				}
+				gotTarget, gotAddress, ok := Decode(b.TLB, g, w)
+				if !ok || gotTarget != target || gotAddress != address {
+					t.Fatalf("%s: %+v %#x became %+v %#x, %v by way of %#x",
+						b.Name, target, address, gotTarget, gotAddress, ok, w)
+				}
+			}
+		}
+	}
+}
+
+func FuzzEncodeIsTheInverseOfDecode(f *testing.F) {
+	f.Add(uint8(2), uint64(0x40000410ff), uint64(0), uint64(0))
+	f.Add(uint8(3), uint64(0x7fd), uint64(0x40800), uint64(0x40))
+	f.Add(uint8(4), uint64(1), uint64(0x18000fff), uint64(7))
+	f.Fuzz(func(t *testing.T, group uint8, w0, w1, w2 uint64) {
+		b, i := &boards.Wormhole, int(group%5)
+		if i >= len(b.TLB.Groups) {
+			b, i = &boards.Blackhole, i-len(b.TLB.Groups)
+		}
+		g, w := &b.TLB.Groups[i], boards.Words{w0, w1, w2}
+		target, address, ok := Decode(b.TLB, g, w)
+		if !ok {
+			return
+		}
+		if again, ok := b.TLB.Encode(g, target, address); !ok || again != w {
+			t.Fatalf("%s: %#x is %+v %#x is %#x, %v", b.Name, w, target, address, again, ok)
+		}
+	})
+}
+
+// The stores that real host software made, from testdata/captures.
+func TestEncodeGivesWhatWasRecorded(t *testing.T) {
+	for _, c := range []struct {
+		board   *boards.Board
+		slot    int
+		target  fbs.Target
+		address uint64
+		want    boards.Words
+	}{
+		{&boards.Wormhole, 166, fbs.Target{X: 1, Y: 1, Ordering: gen.OrderingStrict}, 0xff000000, boards.Words{0x40000410ff}},
+		{&boards.Wormhole, 166, fbs.Target{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0, boards.Words{0x41000}},
+		{&boards.Blackhole, 0, fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingStrict}, 0xffa00000, boards.Words{0x7fd, 0x40800, 0x40}},
+		{&boards.Blackhole, 0, fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0, boards.Words{0, 0x40800, 0}},
+	} {
+		l := c.board.TLB
+		got, ok := l.Encode(l.Group(c.slot), c.target, c.address)
+		if !ok || got != c.want {
+			t.Errorf("%s %+v %#x: want %#x, got %#x %v", c.board.Name, c.target, c.address, c.want, got, ok)
+		}
+	}
+}
+
+func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
+	plain := fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingDefault}
+	with := func(change func(*fbs.Target)) fbs.Target {
+		t := plain
+		change(&t)
+		return t
+	}
+	for _, c := range []struct {
+		name    string
+		board   *boards.Board
+		slot    int
+		target  fbs.Target
+		address uint64
+		ok      bool
+	}{
+		{"nothing wrong", &boards.Wormhole, 0, plain, 0, true},
+		{"address inside a window", &boards.Wormhole, 0, plain, 0x80000, false},
+		{"address of 1 MiB in a 2 MiB window", &boards.Wormhole, 156, plain, 1 << 20, false},
+		{"last address of Wormhole", &boards.Wormhole, 0, plain, 1<<36 - 1<<20, true},
+		{"address past 36 bits", &boards.Wormhole, 0, plain, 1 << 36, false},
+		{"last address of Blackhole", &boards.Blackhole, 0, plain, 1<<64 - 2<<20, true},
+		{"ordering invalid", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.Ordering = gen.OrderingInvalid }), 0, false},
+		{"ordering past posted", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.Ordering = gen.OrderingPosted + 1 }), 0, false},
+		{"x past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.X = 64 }), 0, false},
+		{"y past 6 bits", &boards.Blackhole, 0, with(func(t *fbs.Target) { t.Y = 64 }), 0, false},
+		{"start corner of a unicast", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.XStart = 1 }), 0, false},
+		{"start corner of a multicast", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.XStart, t.Multicast = 1, true }), 0, true},
+		{"start corner past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.YStart, t.Multicast = 64, true }), 0, false},
+		{"NoC 1", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.NoC = 1 }), 0, true},
+		{"NoC 2", &boards.Blackhole, 0, with(func(t *fbs.Target) { t.NoC = 2 }), 0, false},
+		{"NoC 2 in one bit", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.NoC = 2 }), 0, false},
+		{"channel 0 in one bit", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.StaticVC = 1 }), 0, true},
+		{"channel 1 in one bit", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.StaticVC = 2 }), 0, false},
+		{"channel 7 in three bits", &boards.Blackhole, 0, with(func(t *fbs.Target) { t.StaticVC = 8 }), 0, true},
+		{"channel 8 in three bits", &boards.Blackhole, 0, with(func(t *fbs.Target) { t.StaticVC = 9 }), 0, false},
+		{"multicast through 4 GiB", &boards.Blackhole, 202, with(func(t *fbs.Target) { t.XStart, t.Multicast = 1, true }), 0, true},
+	} {
+		l := c.board.TLB
+		w, ok := l.Encode(l.Group(c.slot), c.target, c.address)
+		if ok != c.ok || !ok && w != (boards.Words{}) {
+			t.Errorf("%s: want %v, got %v %#x", c.name, c.ok, ok, w)
+		}
+	}
+}
+
+func TestDecodeRefusesBitsThatNoTargetSets(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		board *boards.Board
+		slot  int
+		w     boards.Words
+		ok    bool
+	}{
+		{"all zero", &boards.Wormhole, 166, boards.Words{}, true},
+		{"static channel", &boards.Wormhole, 166, boards.Words{1 << 41}, true},
+		{"linked", &boards.Wormhole, 166, boards.Words{1 << 40}, false},
+		{"ordering 3", &boards.Wormhole, 166, boards.Words{3 << 38}, false},
+		{"start corner of a unicast", &boards.Wormhole, 166, boards.Words{1 << 24}, false},
+		{"above the highest field", &boards.Wormhole, 166, boards.Words{1 << 42}, false},
+		{"a second word", &boards.Wormhole, 166, boards.Words{0, 1}, false},
+		{"all zero", &boards.Blackhole, 0, boards.Words{}, true},
+		{"linked", &boards.Blackhole, 0, boards.Words{0, 0, 1 << 8}, false},
+		{"stream header", &boards.Blackhole, 0, boards.Words{0, 0, 1 << 10}, false},
+		{"a channel that is not used", &boards.Blackhole, 0, boards.Words{0, 0, 1 << 11}, false},
+		{"a channel that is used", &boards.Blackhole, 0, boards.Words{0, 0, 1<<11 | 1<<9}, true},
+		{"NoC 1", &boards.Blackhole, 0, boards.Words{0, 0, 1 << 3}, true},
+		{"NoC 2", &boards.Blackhole, 0, boards.Words{0, 0, 1 << 4}, false}, // two bits, two NoCs
+		{"above the highest field", &boards.Blackhole, 0, boards.Words{0, 0, 1 << 14}, false},
+		{"bits that a word does not have", &boards.Blackhole, 0, boards.Words{1 << 32}, false},
+	} {
+		l := c.board.TLB
+		if _, _, ok := Decode(l, l.Group(c.slot), c.w); ok != c.ok {
+			t.Errorf("%s, %s: want %v", c.board.Name, c.name, c.ok)
+		}
+	}
+}
+
+func TestFieldsOfAGroupFillItsConfigurationWithoutOverlap(t *testing.T) {
+	for _, b := range withTLB {
+		for _, g := range b.TLB.Groups {
+			f := g.Fields
+			var used [96]bool
+			for _, field := range []boards.Field{f.Address, f.XEnd, f.YEnd, f.XStart, f.YStart, f.NoC, f.Multicast, f.Ordering, f.Linked, f.StaticVC, f.UseStaticVC} {
+				for bit := field.Low; bit < field.Low+field.Bits; bit++ {
+					if used[bit] {
+						t.Errorf("%s window %d: two fields have bit %d", b.Name, g.First, bit)
+					}
+					used[bit] = true
+				}
+				// Extract and insert look at two words at most.
+				size := 8 * b.TLB.ConfigWidth
+				if field.Bits > 0 && (field.Low+field.Bits-1)/size-field.Low/size > 1 {
+					t.Errorf("%s window %d: field at %d lies in three words", b.Name, g.First, field.Low)
+				}
+			}
+		}
+	}
+}
+
+func TestWindowsOfABoardLieSideBySide(t *testing.T) {
+	for _, b := range withTLB {
+		next := 0
+		for i := range b.TLB.Groups {
+			g := &b.TLB.Groups[i]
+			if g.First != next {
+				t.Errorf("%s: group %d starts at window %d", b.Name, i, g.First)
+			}
+			next += g.Count
+			for slot := g.First; slot < next; slot++ {
+				start := g.Start(slot)
+				if start%g.Size != 0 || b.Rule(g.Bar, start, g.Size) == nil {
+					t.Errorf("%s: window %d is misplaced", b.Name, slot)
+				}
+				for _, offset := range []uint64{0, g.Size - 1} {
+					got, inside, ok := Slot(b.TLB, g.Bar, start+offset)
+					if !ok || got != slot || inside != offset {
+						t.Errorf("%s: BAR %d + %#x is in window %d + %#x, %v", b.Name, g.Bar, start+offset, got, inside, ok)
+					}
+				}
+				register := b.TLB.ConfigOffset + uint64(slot)*b.TLB.ConfigStride
+				for _, offset := range []uint64{0, b.TLB.ConfigStride - 1} {
+					got, inside, ok := Config(b.TLB, b.TLB.ConfigBar, register+offset)
+					if !ok || got != slot || inside != offset || b.TLB.Group(slot) != g {
+						t.Errorf("%s: register %#x is that of window %d + %#x, %v", b.Name, register, got, inside, ok)
+					}
+				}
+				if b.Rule(b.TLB.ConfigBar, register, b.TLB.ConfigStride) == nil {
+					t.Errorf("%s: the registers of window %d cannot be stored to", b.Name, slot)
+				}
+			}
+		}
+		last := b.TLB.Groups[len(b.TLB.Groups)-1]
+		if _, _, ok := Slot(b.TLB, last.Bar, last.Start(next)); ok {
+			t.Errorf("%s: a window past the last", b.Name)
+		}
+		if _, _, ok := Slot(b.TLB, 5, 0); ok {
+			t.Errorf("%s: a window in BAR 5", b.Name)
+		}
+		if b.TLB.Group(next) != nil || b.TLB.Group(-1) != nil {
+			t.Errorf("%s: a group has a window too many", b.Name)
+		}
+		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar, b.TLB.ConfigOffset+uint64(next)*b.TLB.ConfigStride); ok {
+			t.Errorf("%s: a register past the last window", b.Name)
+		}
+		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar, b.TLB.ConfigOffset-1); ok {
+			t.Errorf("%s: a register before the first window", b.Name)
+		}
+		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar+1, b.TLB.ConfigOffset); ok {
+			t.Errorf("%s: a register in another BAR", b.Name)
+		}
+	}
+}
+
+func TestKernelDriverOwnsTheLastLargeWindow(t *testing.T) {
+	for _, c := range []struct {
+		board *boards.Board
+		slot  int
+		want  bool
+	}{
+		{&boards.Wormhole, 0, false}, {&boards.Wormhole, 166, false}, {&boards.Wormhole, 184, false}, {&boards.Wormhole, 185, true},
+		{&boards.Blackhole, 0, false}, {&boards.Blackhole, 200, false}, {&boards.Blackhole, 201, true}, {&boards.Blackhole, 202, false}, {&boards.Blackhole, 209, false},
+	} {
+		if got := c.board.TLB.Group(c.slot).Kernel(c.slot); got != c.want {
+			t.Errorf("%s window %d: want %v", c.board.Name, c.slot, c.want)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package fbs_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// TestVerifyTakesASmallMultipleOfTheFile has as many of everything as the format
+// allows, all with one name of 255 bytes.
+func TestVerifyTakesASmallMultipleOfTheFile(t *testing.T) {
+	for name, n := range map[string]int{"few": 1, "many": fbs.SequencesMax} {
+		file := shared(t, n)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := fbs.Verify(file)
+		runtime.ReadMemStats(&after)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		took := after.TotalAlloc - before.TotalAlloc
+		if took > uint64(len(file))+64<<10 {
+			t.Errorf("%s: %d bytes for a file of %d", name, took, len(file))
+		}
+		t.Logf("evidence: %s: %d bytes taken for a file of %d", name, took, len(file))
+	}
+}
+
+// shared is an image of n sequences, tensors and windows that share a name.
+func shared(t *testing.T, n int) []byte {
+	t.Helper()
+	image := sample()
+	image.Windows, image.Tensors, image.Sequences = image.Windows[3:], nil, nil
+	for i := range n {
+		name := strings.Repeat("n", fbs.NameMax-4) + fmt.Sprintf("%04d", i)
+		image.Sequences = append(image.Sequences, lmb.Sequence{Name: name})
+		image.Tensors = append(image.Tensors, lmb.Tensor{Name: name, Role: gen.RoleInput, DType: gen.DTypeInt8, Shape: []uint32{1}})
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range view.Sequences {
+		view.Sequences[i].Name, view.Tensors[i].Name = view.Sequences[0].Name, view.Sequences[0].Name
+	}
+	lmb.Stamp(file, uint64(len(file)))
+	return file
+}
+
+// TestTwoGoroutinesMayVerifyAtOnce does so as the first thing of a process; the
+// race detector tells.
+func TestTwoGoroutinesMayVerifyAtOnce(t *testing.T) {
+	const first = "LM_TEST_FIRST_VERIFY"
+	if os.Getenv(first) == "" {
+		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		child.Env = append(os.Environ(), first+"=1")
+		if out, err := child.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	file := make([]byte, 200) // comes as far as the checksum of a signature
+	binary.LittleEndian.PutUint64(file[24:], 72)
+	copy(file[72:], fbs.SignatureMagic)
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if _, err := fbs.Verify(file); err == nil {
+				t.Error("zeros are accepted")
+			}
+		})
+	}
+	both.Wait()
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/tools/vfiouser"
+
+	"github.com/spf13/cobra"
+)
+
+// serveFlags are the flags of lm serve as they are typed.
+type serveFlags struct {
+	device, socket, trace string
+	faults                []string
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use:   "serve --device DEVICE --socket PATH",
+		Short: "show a stand-in to QEMU as a real PCI device",
+		Long: `Serve makes a stand-in, or the vendor's simulator, a PCI device of a virtual
+machine: it is a vfio-user server, and QEMU 10.1 or later is its client. A kernel
+in the machine finds the device by its ids, maps its BARs and puts it behind an
+IOMMU; each access arrives here by itself, in its width and order.
+
+The server ends when its client leaves: with 0, or with 70 if the device refused
+an access. A refused load reads all ones, a refused store is dropped, as on a bus;
+standard error says which and why. SIGINT and SIGTERM end it in order.
+
+./build.sh qemu IMAGE --with mock:wormhole does all of this in one command. By hand,
+start the server first and then
+
+  qemu-system-aarch64 -M virt,memory-backend=m -m 512 \
+    -object memory-backend-memfd,id=m,size=512M,share=on \
+    -device '{"driver":"vfio-user-pci","socket":{"path":"PATH","type":"unix"}}' ...
+
+Faults, once each or several times:
+  gone@N                    from access N on the device is gone: all ones, stores lost
+  bus@N                     access N ends in a bus error
+  stuck:BAR+OFFSET=BITS/MASK      these bits read so for ever
+  late:BAR+OFFSET=BITS/MASK/N     ... until N loads would have read something else
+  no-dma                    the device reaches no memory
+`,
+		Example: `  lm serve --device mock:wormhole --socket /tmp/wormhole.sock
+  lm serve --device mock:edu --socket /tmp/edu.sock --trace edu.record --fault gone@100`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return f.run() },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+") or ttsim:LIBRARY")
+	flags.StringVar(&f.socket, "socket", "", "where QEMU's vfio-user-pci connects")
+	flags.StringVar(&f.trace, "trace", "", "write every access to this `file`, for lm import --from record")
+	flags.StringArrayVar(&f.faults, "fault", nil, "make something go wrong (above)")
+	return c
+}
+
+func (f *serveFlags) run() (err error) {
+	if f.device == "" || f.socket == "" {
+		return usage("serve takes --device and --socket; lm serve --help tells more")
+	}
+	if _, err := parseFaults(f.faults); err != nil {
+		return err
+	}
+	options := vfiouser.Options{Log: func(format string, a ...any) { fmt.Fprintf(os.Stderr, "lm serve: "+format+"\n", a...) }}
+	if f.trace != "" {
+		file, err := os.Create(f.trace)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		options.Trace = file
+	}
+	function, err := vfiouser.New(f.open, options)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	listener, err := vfiouser.Listen(f.socket)
+	if err != nil {
+		function.Close()
+		return err
+	}
+	defer listener.Close()
+	fmt.Fprintf(os.Stderr, "lm serve: %s listens on %s\n", f.device, f.socket)
+	err = vfiouser.Serve(ctx, listener, function)
+	if e := function.Close(); err == nil {
+		err = e
+	}
+	if n := function.Refused(); err == nil && n > 0 {
+		err = wrong(hal.Refused, "the device refused %d accesses", n)
+	}
+	return err
+}
+
+// open gives the device, with its faults.
+func (f *serveFlags) open() (hal.Device, error) {
+	kind, _, _ := strings.Cut(f.device, ":")
+	if kind != "mock" && kind != "ttsim" {
+		return nil, usage("%s: only stand-ins can be served: mock:BOARD or ttsim:LIBRARY", f.device)
+	}
+	device, err := openDevice(f.device)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := device.(*mock.Device)
+	if ok {
+		m.LoadWindowRegisters()
+	}
+	if len(f.faults) == 0 {
+		return device, nil
+	}
+	if !ok {
+		device.Close()
+		return nil, usage("%s: faults happen to a mock only", f.device)
+	}
+	faults, _ := parseFaults(f.faults) // run has looked at them
+	for _, fault := range faults {
+		m.Inject(fault)
+	}
+	return m, nil
+}
+
+// parseFaults reads --fault.
+func parseFaults(texts []string) (faults []mock.Fault, err error) {
+	for _, text := range texts {
+		fault, err := parseFault(text)
+		if err != nil {
+			return nil, usage("--fault %s: %v; lm serve --help lists them", text, err)
+		}
+		faults = append(faults, fault)
+	}
+	return faults, nil
+}
+
+func parseFault(text string) (f mock.Fault, err error) {
+	if text == "no-dma" {
+		return mock.Fault{Kind: mock.NoDMA}, nil
+	}
+	if name, at, ok := strings.Cut(text, "@"); ok {
+		f.Kind = map[string]mock.FaultKind{"gone": mock.AllOnes, "bus": mock.BusFault}[name]
+		if f.Operation, err = strconv.Atoi(at); err == nil && (f.Kind == 0 || f.Operation < 1) {
+			err = fmt.Errorf("there is no such fault")
+		}
+		return f, err
+	}
+	name, rest, _ := strings.Cut(text, ":")
+	f.Kind = map[string]mock.FaultKind{"stuck": mock.Stuck, "late": mock.Late}[name]
+	place, bits, ok := strings.Cut(rest, "=")
+	if f.Kind == 0 || !ok {
+		return f, fmt.Errorf("there is no such fault")
+	}
+	return f, parseStuck(&f, place, strings.Split(bits, "/"))
+}
+
+// parseStuck reads BAR+OFFSET and BITS/MASK, of a late fault with /LOADS.
+func parseStuck(f *mock.Fault, place string, bits []string) (err error) {
+	bar, offset, ok := strings.Cut(place, "+")
+	want := 2
+	if f.Kind == mock.Late {
+		want = 3
+	}
+	if !ok || len(bits) != want {
+		return fmt.Errorf("it takes BAR+OFFSET=BITS/MASK, and /LOADS if it is late")
+	}
+	number := func(text string, size int) (n uint64) {
+		n, e := strconv.ParseUint(text, 0, size)
+		if err == nil {
+			err = e
+		}
+		return n
+	}
+	f.Place = mock.Place{Bar: uint8(number(bar, 3)), Address: number(offset, 64)}
+	f.Value, f.Mask = number(bits[0], 64), number(bits[1], 64)
+	if f.Kind == mock.Late {
+		f.Loads = int(number(bits[2], 31))
+	}
+	return err
+}

@@ -1,0 +1,141 @@
+package vfiouser
+
+import (
+	"encoding/binary"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+)
+
+// Registers of PCI configuration space: PCI Express Base 5.0 section 7.5, and
+// include/uapi/linux/pci_regs.h.
+const (
+	configSize = 4096
+
+	regCommand    = 0x04
+	regStatus     = 0x06
+	regClass      = 0x08 // revision in the lowest byte
+	regBar        = 0x10
+	regCapability = 0x34
+
+	commandMaster   = 0x0004
+	commandWritable = 0x0547 // I/O, memory, master, parity, SERR, INTx off
+	statusCaps      = 0x0010
+
+	capPower       = 0x40 // power management, 8 bytes
+	capPowerState  = capPower + 4
+	powerWritable  = 0x0003
+	powerNoReset   = 0x0008
+	capExpress     = 0x50 // PCI Express endpoint, 60 bytes
+	expressDevice  = capExpress + 4
+	expressControl = capExpress + 8
+	expressLink    = capExpress + 0x0c
+	expressStatus  = capExpress + 0x12
+	expressReset   = 1 << 28 // device capabilities: function level reset
+	controlReset   = 0x8000
+
+	barMemory64 = 0x4
+	barPrefetch = 0x8
+)
+
+// classes of devices whose drivers look for one; every other is a processing
+// accelerator, as Tenstorrent's are.
+var classes = map[[2]uint16]uint32{
+	{0x1234, 0x11e8}: 0x00ff0010, // QEMU hw/misc/edu.c
+	{0x1af4, 0x1110}: 0x05000000, // QEMU hw/misc/ivshmem.c
+	{0x1b36, 0x0010}: 0x01080202, // NVM Express I/O controller
+}
+
+const classAccelerator = 0x12000000
+
+// config is configuration space with the bits that a client may change.
+type config struct {
+	bytes, writable [configSize]byte
+}
+
+// newConfig describes a function to a client: its ids and class, BARs, power
+// management, and PCI Express with a function level reset.
+func newConfig(id hal.Identity, board *boards.Board) *config {
+	c := &config{}
+	c.put16(0x00, id.Vendor)
+	c.put16(0x02, id.Device)
+	c.put16(regStatus, statusCaps)
+	class, ok := classes[[2]uint16{id.Vendor, id.Device}]
+	if !ok {
+		class = classAccelerator
+	}
+	c.put32(regClass, class)
+	c.put16(0x2c, id.Vendor) // subsystem
+	c.put16(0x2e, id.Device)
+	c.bytes[regCapability] = capPower
+	binary.LittleEndian.PutUint16(c.writable[regCommand:], commandWritable)
+	for bar := range id.Bars {
+		c.describeBar(id.Bars, bar, board)
+	}
+	c.capabilities()
+	return c
+}
+
+// describeBar gives an even BAR 64 bits where the register after it is free.
+func (c *config) describeBar(bars [6]uint64, bar int, board *boards.Board) {
+	size := bars[bar]
+	if size == 0 {
+		return
+	}
+	flags := uint32(0)
+	if bar < 5 && bars[bar+1] == 0 && bar%2 == 0 {
+		flags = barMemory64
+	}
+	if flags != 0 && board != nil && memoryBar(board, uint8(bar)) {
+		flags |= barPrefetch
+	}
+	at := regBar + 4*bar
+	c.put32(at, flags)
+	binary.LittleEndian.PutUint32(c.writable[at:], uint32(-size)&^0xf)
+	if flags&barMemory64 != 0 {
+		binary.LittleEndian.PutUint32(c.writable[at+4:], uint32(-size>>32))
+	}
+}
+
+// memoryBar tells whether a part of a BAR is plain memory, which a client may
+// map write-combining.
+func memoryBar(b *boards.Board, bar uint8) bool {
+	for i := range b.Rules {
+		if b.Rules[i].Bar == bar && b.Rules[i].Memory {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *config) capabilities() {
+	c.put16(capPower, capExpress<<8|0x01)
+	c.put16(capPower+2, 0x0003) // version 1.2
+	c.put16(capPowerState, powerNoReset)
+	c.writable[capPowerState] = powerWritable
+	c.put16(capExpress, 0x10)
+	c.put16(capExpress+2, 0x0002) // version 2, an endpoint
+	c.put32(expressDevice, expressReset|0x8000)
+	c.put16(expressControl, 0x2810)
+	binary.LittleEndian.PutUint16(c.writable[expressControl:], 0x7fff)
+	c.put32(expressLink, 0x0041) // 2.5 GT/s, one lane
+	c.put16(expressStatus, 0x0011)
+}
+
+func (c *config) put16(at int, value uint16) { binary.LittleEndian.PutUint16(c.bytes[at:], value) }
+func (c *config) put32(at int, value uint32) { binary.LittleEndian.PutUint32(c.bytes[at:], value) }
+
+// store changes the bits that may change, and tells whether the function is to
+// be reset.
+func (c *config) store(offset uint64, data []byte) (reset bool) {
+	for i, b := range data {
+		at := offset + uint64(i)
+		mask := c.writable[at]
+		c.bytes[at] = c.bytes[at]&^mask | b&mask
+		reset = reset || at == expressControl+1 && b&(controlReset>>8) != 0
+	}
+	return reset
+}
+
+// master tells whether the function may reach memory.
+func (c *config) master() bool { return c.bytes[regCommand]&commandMaster != 0 }

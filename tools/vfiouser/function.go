@@ -1,0 +1,226 @@
+package vfiouser
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+)
+
+const (
+	configRegion = 7 // as VFIO counts them: BARs 0 to 5, ROM, configuration space
+	regionCount  = 9
+
+	// timeMax is how much of a pause the device lives through at the next
+	// access, in nanoseconds: a client that was stopped for an hour does not
+	// have it calculated for one.
+	timeMax = int64(10 * time.Millisecond)
+)
+
+// Options of a Function.
+type Options struct {
+	Log   func(format string, a ...any) // what was refused, and why; nil: nowhere
+	Trace io.Writer                     // gets every access, as tools/record reads it; nil: nowhere
+}
+
+// Function is a device seen as a PCI function. It is not for concurrent use.
+type Function struct {
+	open    func() (hal.Device, error)
+	options Options
+	device  hal.Device
+	board   *boards.Board
+	bars    [6]hal.Port
+	config  *config
+	memory  memory
+	trace   *trace
+	last    time.Time // of the last access
+	refused atomic.Int64
+}
+
+// master is a device that reaches memory of the client's through bytes, which
+// gives nil where there is none.
+type master interface {
+	Attach(bytes func(address, size uint64) []byte)
+}
+
+// New opens a device and describes it. A reset closes it and opens it anew.
+func New(open func() (hal.Device, error), options Options) (*Function, error) {
+	f := &Function{open: open, options: options, last: time.Now()}
+	if f.options.Log == nil {
+		f.options.Log = func(string, ...any) {}
+	}
+	if err := f.start(); err != nil {
+		return nil, err
+	}
+	id := f.device.Identity()
+	f.board = boards.ByID(id.Vendor, id.Device)
+	f.config = newConfig(id, f.board)
+	if options.Trace != nil {
+		f.trace = newTrace(options.Trace, id)
+	}
+	return f, nil
+}
+
+// start opens the device and its BARs.
+func (f *Function) start() (err error) {
+	if f.device, err = f.open(); err != nil {
+		return err
+	}
+	for bar, size := range f.device.Identity().Bars {
+		if size == 0 {
+			continue
+		}
+		if f.bars[bar], err = mapBar(f.device, uint8(bar), size); err != nil {
+			f.device.Close()
+			return err
+		}
+	}
+	if m, ok := f.device.(master); ok {
+		m.Attach(f.reach)
+	}
+	return nil
+}
+
+// mapBar gives all of a BAR. A window ends at 4 GiB; a larger BAR is several.
+func mapBar(d hal.Device, bar uint8, size uint64) (hal.Port, error) {
+	const most = 1 << 32
+	var parts parts
+	for offset := uint64(0); offset < size; offset += most {
+		a, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: bar, Offset: offset, Size: min(size-offset, most)})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, &a)
+	}
+	return parts, nil
+}
+
+// parts are the pieces of a BAR, 4 GiB each but the last.
+type parts []hal.Port
+
+func (p parts) Load(offset uint64, width uint8) (uint64, hal.Code) {
+	return p[offset>>32].Load(offset&math.MaxUint32, width)
+}
+
+func (p parts) Store(offset uint64, width uint8, value uint64) hal.Code {
+	return p[offset>>32].Store(offset&math.MaxUint32, width, value)
+}
+
+// reach is client memory for the device, while it may master the bus.
+func (f *Function) reach(address, size uint64) []byte {
+	if !f.config.master() {
+		return nil
+	}
+	return f.memory.bytes(address, size)
+}
+
+// Refused is how many accesses the device has refused. It may be asked at any
+// time.
+func (f *Function) Refused() int { return int(f.refused.Load()) }
+
+// Close ends the device, and the trace with a line that says it is whole.
+func (f *Function) Close() error {
+	f.memory.clear()
+	err := f.device.Close()
+	if f.trace != nil {
+		if e := f.trace.end(); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// reset makes the device what it was when it was opened. Client memory stays
+// mapped: the IOMMU is not the function's.
+func (f *Function) reset() error {
+	f.device.Close()
+	f.config = newConfig(f.device.Identity(), f.board)
+	return f.start()
+}
+
+// regionSize is that of a BAR or of configuration space, 0: no such region.
+func (f *Function) regionSize(region uint32) uint64 {
+	switch {
+	case region < uint32(len(f.bars)):
+		return f.device.Identity().Bars[region]
+	case region == configRegion:
+		return configSize
+	}
+	return 0
+}
+
+// load makes one access. A refused one answers all ones, as a bus does.
+func (f *Function) load(region uint32, offset uint64, data []byte) {
+	if region == configRegion {
+		copy(data, f.config.bytes[offset:])
+		return
+	}
+	width := uint8(len(data))
+	value, code := f.access(func() (uint64, hal.Code) { return f.bars[region].Load(offset, width) })
+	if code != hal.OK {
+		f.refuse("load", region, offset, width, code)
+		value = ^uint64(0)
+	}
+	var all [8]byte
+	binary.LittleEndian.PutUint64(all[:], value)
+	copy(data, all[:])
+	f.trace.access('R', region, offset, data)
+}
+
+// store makes one access. A refused one is dropped.
+func (f *Function) store(region uint32, offset uint64, data []byte) error {
+	if region == configRegion {
+		if f.config.store(offset, data) {
+			return f.reset()
+		}
+		return nil
+	}
+	var all [8]byte
+	copy(all[:], data)
+	width, value := uint8(len(data)), binary.LittleEndian.Uint64(all[:])
+	f.trace.access('W', region, offset, data)
+	if _, code := f.access(func() (uint64, hal.Code) { return 0, f.bars[region].Store(offset, width, value) }); code != hal.OK {
+		f.refuse("store", region, offset, width, code)
+	}
+	return nil
+}
+
+// access lets the time since the last one pass on the device, and makes one.
+// Memory that the client took away under it is a bus error.
+func (f *Function) access(do func() (uint64, hal.Code)) (value uint64, code hal.Code) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			if _, isFault := fault.(interface{ Addr() uintptr }); !isFault {
+				panic(fault)
+			}
+			code = hal.BusFault
+		}
+	}()
+	f.pass()
+	return do()
+}
+
+// pass lets time go by on the device.
+func (f *Function) pass() {
+	now := time.Now()
+	f.device.Sleep(min(int64(now.Sub(f.last)), timeMax))
+	f.last = now
+}
+
+func (f *Function) refuse(verb string, region uint32, offset uint64, width uint8, code hal.Code) {
+	f.refused.Add(1)
+	reason := code.Error()
+	if d, ok := f.device.(interface{ Refusal() string }); ok && d.Refusal() != "" {
+		reason += fmt.Sprintf(" (the first: %s)", d.Refusal())
+	}
+	f.options.Log("%s of %d bytes at BAR %d + %#x: %s", verb, width, region, offset, reason)
+}

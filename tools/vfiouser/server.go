@@ -1,0 +1,272 @@
+package vfiouser
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
+)
+
+// tick is how often the device lives on while the client is silent: one that
+// masters the bus works without being accessed.
+const tick = time.Millisecond
+
+// socketPathMax is the length of a path that struct sockaddr_un holds.
+const socketPathMax = 107
+
+// Listen makes the socket. A socket that nobody listens on any more is taken
+// over; every other file is left alone.
+func Listen(path string) (*net.UnixListener, error) {
+	if len(path) > socketPathMax {
+		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("%s: a socket's path has at most %d bytes; use a shorter folder, such as /tmp", path, socketPathMax)}
+	}
+	address := &net.UnixAddr{Name: path, Net: "unix"}
+	l, err := net.ListenUnix("unix", address)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
+	}
+	if info, e := os.Lstat(path); e != nil || info.Mode()&os.ModeSocket == 0 {
+		return nil, &hal.Fault{Code: hal.IO, Reason: path + ": a file that is no socket is there"}
+	}
+	if c, e := net.DialUnix("unix", nil, address); e == nil {
+		c.Close()
+		return nil, &hal.Fault{Code: hal.IO, Reason: path + ": another server listens there"}
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, err
+	}
+	return net.ListenUnix("unix", address)
+}
+
+// Serve waits for one client and serves it until it leaves or ctx ends. While
+// it does, others are turned away. The error is nil where the client left in
+// order.
+func Serve(ctx context.Context, l *net.UnixListener, f *Function) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	client, err := l.AcceptUnix()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer client.Close()
+	stopClient := context.AfterFunc(ctx, func() { client.Close() })
+	defer stopClient()
+	go turnAway(l, f.options.Log)
+	err = f.serve(client)
+	if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
+}
+
+// turnAway closes what connects, until the listener is closed.
+func turnAway(l *net.UnixListener, log func(string, ...any)) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		log("a second client was turned away: one at a time")
+		c.Close()
+	}
+}
+
+// serve answers requests until reading one fails.
+func (f *Function) serve(c *net.UnixConn) error {
+	for {
+		if err := f.await(c); err != nil {
+			return err
+		}
+		m, err := readMessage(c)
+		if err != nil {
+			return err
+		}
+		body, number := f.handle(&m)
+		if err := m.reply(c, body, number); err != nil {
+			return err
+		}
+	}
+}
+
+// await returns when a request is there, or the client has left. Meanwhile the
+// device's time goes by.
+func (f *Function) await(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	for ready := false; !ready; {
+		err := raw.Read(func(fd uintptr) bool {
+			set := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, e := unix.Poll(set, int(tick/time.Millisecond))
+			ready = n > 0 || e != nil && e != unix.EINTR
+			return true
+		})
+		if err != nil {
+			return err
+		}
+		if !ready && f.config.master() {
+			f.access(func() (uint64, hal.Code) { return 0, hal.OK })
+		}
+	}
+	return nil
+}
+
+// handle carries out a request. It takes over the request's descriptors. What
+// it does not know or cannot do is answered with an error number.
+func (f *Function) handle(m *message) ([]byte, unix.Errno) {
+	fds := m.fds
+	if m.command == cmdDMAMap {
+		fds = nil
+	}
+	defer closeAll(fds)
+	do := handlers[m.command]
+	if do.run == nil {
+		f.options.Log("request %d is not known", m.command)
+		return nil, unix.ENOTSUP
+	}
+	if len(m.body) < do.least {
+		f.options.Log("request %d has %d bytes, not %d", m.command, len(m.body), do.least)
+		if m.command == cmdDMAMap {
+			closeAll(m.fds)
+		}
+		return nil, unix.EINVAL
+	}
+	body, err := do.run(f, m)
+	if err != nil {
+		f.options.Log("request %d: %v", m.command, err)
+		number := unix.EIO
+		errors.As(err, &number)
+		return nil, number
+	}
+	return body, 0
+}
+
+// handlers by command, with the bytes that a request has at least.
+var handlers = map[uint16]struct {
+	least int
+	run   func(f *Function, m *message) ([]byte, error)
+}{
+	cmdVersion:     {4, (*Function).version},
+	cmdDMAMap:      {dmaMapSize, (*Function).dmaMap},
+	cmdDMAUnmap:    {dmaUnmapMin, (*Function).dmaUnmap},
+	cmdDeviceInfo:  {16, (*Function).deviceInfo},
+	cmdRegionInfo:  {32, (*Function).regionInfo},
+	cmdIRQInfo:     {16, (*Function).irqInfo},
+	cmdSetIRQs:     {20, (*Function).setIRQs},
+	cmdRegionRead:  {regionAccessSize, (*Function).regionRead},
+	cmdRegionWrite: {regionAccessSize, (*Function).regionWrite},
+	cmdDeviceReset: {0, func(f *Function, _ *message) ([]byte, error) { return nil, f.reset() }},
+}
+
+// version answers 0.0, the one that QEMU's client takes.
+func (f *Function) version(m *message) ([]byte, error) {
+	if major := binary.LittleEndian.Uint16(m.body); major != 0 {
+		return nil, fmt.Errorf("%w: protocol version %d", unix.EINVAL, major)
+	}
+	text := fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d}}`, descriptorsMax, messageMax-headerSize-regionAccessSize)
+	return append([]byte{0, 0, 0, 0}, text+"\x00"...), nil
+}
+
+func (f *Function) dmaMap(m *message) ([]byte, error) {
+	le := binary.LittleEndian
+	return nil, f.memory.add(le.Uint64(m.body[16:]), le.Uint64(m.body[24:]), le.Uint64(m.body[8:]), le.Uint32(m.body[4:]), m.fds)
+}
+
+func (f *Function) dmaUnmap(m *message) ([]byte, error) {
+	le := binary.LittleEndian
+	if le.Uint32(m.body[4:])&unmapAll != 0 {
+		f.memory.clear()
+	} else {
+		f.memory.remove(le.Uint64(m.body[8:]), le.Uint64(m.body[16:]))
+	}
+	return m.body[:dmaUnmapMin], nil
+}
+
+func (f *Function) deviceInfo(*message) ([]byte, error) {
+	const flagReset, flagPCI, interrupts = 1, 2, 5
+	return words(16, flagReset|flagPCI, regionCount, interrupts), nil
+}
+
+func (f *Function) regionInfo(m *message) ([]byte, error) {
+	const flagRead, flagWrite = 1, 2
+	region := binary.LittleEndian.Uint32(m.body[8:])
+	if region >= regionCount {
+		return nil, fmt.Errorf("%w: region %d", unix.EINVAL, region)
+	}
+	size, flags := f.regionSize(region), uint32(0)
+	if size != 0 {
+		flags = flagRead | flagWrite
+	}
+	return words(32, flags, region, 0, uint32(size), uint32(size>>32), 0, 0), nil
+}
+
+// irqInfo: there are no interrupts. Whoever replays polls.
+func (f *Function) irqInfo(m *message) ([]byte, error) {
+	return words(16, 0, binary.LittleEndian.Uint32(m.body[8:]), 0), nil
+}
+
+func (f *Function) setIRQs(m *message) ([]byte, error) {
+	if count := binary.LittleEndian.Uint32(m.body[16:]); count != 0 {
+		return nil, fmt.Errorf("%w: %d interrupts of a device that has none", unix.EINVAL, count)
+	}
+	return nil, nil
+}
+
+// words are 32-bit values, lowest byte first.
+func words(values ...uint32) (out []byte) {
+	for _, v := range values {
+		out = binary.LittleEndian.AppendUint32(out, v)
+	}
+	return out
+}
+
+func (f *Function) regionRead(m *message) ([]byte, error) {
+	offset, region, count, err := f.place(m)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, regionAccessSize+count)
+	copy(out, m.body[:regionAccessSize])
+	f.load(region, offset, out[regionAccessSize:])
+	return out, nil
+}
+
+func (f *Function) regionWrite(m *message) ([]byte, error) {
+	offset, region, count, err := f.place(m)
+	if err != nil {
+		return nil, err
+	}
+	data := m.body[regionAccessSize:]
+	if len(data) != int(count) {
+		return nil, fmt.Errorf("%w: %d bytes announced, %d there", unix.EINVAL, count, len(data))
+	}
+	return m.body[:regionAccessSize], f.store(region, offset, data)
+}
+
+// place is where a request reads or writes, inside a region: one access of a
+// width that exists, or of configuration space any number of bytes.
+func (f *Function) place(m *message) (offset uint64, region, count uint32, err error) {
+	le := binary.LittleEndian
+	offset, region, count = le.Uint64(m.body), le.Uint32(m.body[8:]), le.Uint32(m.body[12:])
+	size := f.regionSize(region)
+	switch {
+	case count == 0 || region != configRegion && (count&^accessWidths != 0 || count&(count-1) != 0):
+		err = fmt.Errorf("%w: an access of %d bytes", unix.EINVAL, count)
+	case offset > size || uint64(count) > size-offset:
+		err = fmt.Errorf("%w: %d bytes at %#x of region %d, which has %#x", unix.EINVAL, count, offset, region, size)
+	}
+	return offset, region, count, err
+}
