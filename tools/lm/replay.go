@@ -69,22 +69,22 @@ picture of. The image is replayed by the same code and makes the same accesses.
 
 // outcome is what lm replay --json prints.
 type outcome struct {
-	Exit     int            `json:"exit"`
-	Code     string         `json:"code"`
-	Reason   string         `json:"reason,omitempty"`
-	Image    string         `json:"image"`
-	Sequence string         `json:"sequence"`
-	Runs     int            `json:"runs"`
-	Ignored  uint32         `json:"ignored"`
-	Command  int32          `json:"command"` // that failed, -1: none
-	Got      uint64         `json:"got"`
-	Want     uint64         `json:"want"`
-	Mask     uint64         `json:"mask"`
-	Element  uint64         `json:"element"`
-	Safe     string         `json:"safe,omitempty"` // how the sequence "safe" ended
-	LeastNs  int64          `json:"least_ns"`
-	MeanNs   int64          `json:"mean_ns"`
-	MostNs   int64          `json:"most_ns"`
+	Exit     int    `json:"exit"`
+	Code     string `json:"code"`
+	Reason   string `json:"reason,omitempty"`
+	Image    string `json:"image"`
+	Sequence string `json:"sequence"`
+	Runs     int    `json:"runs"`
+	Ignored  uint32 `json:"ignored"`
+	Command  int32  `json:"command"` // that failed, -1: none
+	Got      uint64 `json:"got"`
+	Want     uint64 `json:"want"`
+	Mask     uint64 `json:"mask"`
+	Element  uint64 `json:"element"`
+	Safe     string `json:"safe,omitempty"` // how the sequence "safe" ended
+	LeastNs  int64  `json:"least_ns"`
+	MeanNs   int64  `json:"mean_ns"`
+	MostNs   int64  `json:"most_ns"`
 
 	Profile *report.Profile `json:"profile,omitempty"`
 }
