@@ -281,7 +281,7 @@ func (w *walker) copy(op byte, c *lmb.Command, data []byte) {
 	offset := uint64(c.Offset)
 	for len(data) > 0 && len(w.rest) > 0 && !w.t.Failed() {
 		width := int(c.Width)
-		if c.Opcode != gen.OpcodeCompare && gen.Access(c.Mode) == gen.AccessBulk {
+		if c.Opcode == gen.OpcodeFill || c.Opcode != gen.OpcodeCompare && gen.Access(c.Mode) == gen.AccessBulk {
 			width = w.rest[0].width
 		}
 		if width > len(data) {

@@ -126,6 +126,9 @@ func (m *maker) store(c *lmb.Command, i int) int {
 		c.Index, c.Value = uint16(1+s.tensor), s.value
 	case fill:
 		c.Opcode, c.Mode, c.Value = gen.OpcodeFill, uint8(gen.AccessExact), s.value
+		if s.memory {
+			m.widen(c)
+		}
 		m.fills++
 		m.filled += end - i
 		return end - i
@@ -136,6 +139,15 @@ func (m *maker) store(c *lmb.Command, i int) int {
 	m.copies++
 	m.stored += end - i
 	return end - i
+}
+
+// widen makes a fill of memory one of wider stores, as far as its place allows.
+func (m *maker) widen(c *lmb.Command) {
+	place := uint64(c.Offset) | uint64(c.Amount) | m.windows[c.Window].Offset
+	for c.Width < 8 && place%uint64(2*c.Width) == 0 {
+		c.Value |= c.Value << (8 * c.Width)
+		c.Width *= 2
+	}
 }
 
 func (m *maker) load(c *lmb.Command, i int) int {
@@ -248,7 +260,7 @@ func (m *maker) bytes(i, end int) []byte {
 	return data
 }
 
-// fence puts a store fence behind every run of bulk copies. They may go
+// fence puts a store fence behind every run of bulk copies and fills. They may go
 // through a write-combining mapping, and what comes next may start the device,
 // move the window they went through, or read them back.
 func (p *plan) fence() (string, error) {
@@ -259,7 +271,7 @@ func (p *plan) fence() (string, error) {
 	out := make([]lmb.Command, 0, len(p.commands)+len(p.commands)/4)
 	open, n := false, 0
 	for _, c := range p.commands {
-		bulk := c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk
+		bulk := c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk
 		if open && !bulk && c.Opcode != lmb.OpcodeMark {
 			out = append(out, fence)
 			open = false
