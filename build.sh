@@ -531,7 +531,7 @@ cmd_bench() {
 	local arch
 	c_compiler || { say "skipped: bench measures against C, and $missing is not here"; return; }
 	cmd_cross >/dev/null || true # its size is a row of the table
-	gcc -O2 -fno-strict-aliasing -Wall -Wextra -o "$out/cref" testdata/cref/*.c -lm
+	gcc -O2 -fno-strict-aliasing -Wall -Wextra -o "$out/cref" testdata/cref/*.c
 	for arch in arm64 amd64; do static $arch "$out/bench-empty-$arch" "./$out/_empty/main.go"; done
 	static "$(go env GOARCH)" "$out/bench-child" ./tools/bench/child
 	static "$(go env GOARCH)" "$out/bench-idle" ./tools/bench/idle

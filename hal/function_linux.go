@@ -230,7 +230,7 @@ func (d *function) mapRegisters() (err error) {
 	}
 	a, err := d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(len(d.windows)))
 	if err == nil {
-		d.registers = newRegisters(a.base, d.tlb.ConfigWidth, d.tlb.ConfigWords)
+		d.registers = NewRegisters(a, d.tlb.ConfigWidth, d.tlb.ConfigWords)
 	}
 	return err
 }

@@ -16,11 +16,12 @@ type Registers struct {
 // registersMax is how many stores aim a window at most.
 const registersMax = 3
 
-// newRegisters makes the list: the first fence keeps earlier stores from landing
-// where the window points next, the load shows that the registers have taken the
-// configuration, and the last fence keeps later accesses behind it.
-func newRegisters(base uintptr, width uint8, count int) Registers {
-	r := Registers{base: base, count: count}
+// NewRegisters has count registers a window, of width bytes each, in a mapped
+// aperture. The first fence keeps earlier stores from landing where the window
+// points next, the load shows that the registers have taken the configuration,
+// and the last fence keeps later accesses behind it.
+func NewRegisters(a Aperture, width uint8, count int) Registers {
+	r := Registers{base: a.base, count: count}
 	r.list[0].Opcode = gen.OpcodeFence
 	for i := range count {
 		r.list[1+i] = fbs.Command{Opcode: gen.OpcodeWrite, Width: width}

@@ -15,9 +15,6 @@
 //   shared, is FlatBuffers' business: both are accepted.
 // - "The bytes between are zero": checked in image_check, as a byte that is
 //   neither checksummed nor zero does not exist.
-// - What decides when a Tolerance compare holds stands in a comment of
-//   image.fbs, and there is nothing on NaN, infinities and 64-bit integers, which
-//   a double cannot hold. See replay.c.
 
 static const char *bad; // first thing that is wrong, NULL while nothing is
 
@@ -50,11 +47,6 @@ static uint64_t field(const struct image *image, uint64_t table, unsigned id, un
 	return offset && inside(image, table + offset, size) ? table + offset : 0;
 }
 
-static uint64_t number(const struct image *image, uint64_t table, unsigned id, unsigned size) {
-	uint64_t pos = field(image, table, id, size);
-	return pos ? take(image->data + pos, size) : 0;
-}
-
 // follow gives what the reference at pos points at.
 static uint64_t follow(const struct image *image, uint64_t pos) { return pos + take(image->data + pos, 4); }
 
@@ -71,76 +63,24 @@ static uint64_t vector(const struct image *image, uint64_t table, unsigned id, u
 	return pos + 4;
 }
 
-static const char *text(const struct image *image, uint64_t table, unsigned id) {
-	uint32_t size;
-	uint64_t pos = vector(image, table, id, 1, &size);
-	if (!pos || !inside(image, pos, (uint64_t)size + 1) || image->data[pos + size] != 0)
-		return "";
-	return (const char *)image->data + pos;
-}
-
 // structs gives a vector of structs as it lies in the file.
 static const void *structs(const struct image *image, uint64_t root, unsigned id, unsigned size, uint32_t want) {
 	uint32_t count;
 	uint64_t pos = vector(image, root, id, size, &count);
 	if (!bad && count != want)
 		bad = "a count of the reservation is not that of its vector";
-	if (!bad && pos % 8 != 0)
+	if (!bad && pos % (size % 8 ? 4 : 8) != 0)
 		bad = "a vector is not aligned";
 	return image->data + pos;
 }
 
-static void read_targets(struct image *image, uint64_t root) {
-	uint64_t pos = vector(image, root, 2, 4, &image->targets_count);
-	if (image->targets_count > TARGETS_MAX) {
-		bad = "too many targets";
-		return;
-	}
-	for (uint32_t i = 0; i < image->targets_count && !bad; i++) {
-		uint32_t bars;
-		uint64_t first = vector(image, follow(image, pos + 4 * i), 3, 8, &bars);
-		for (uint32_t bar = 0; bar < bars && bar < 6; bar++)
-			image->targets[i].bars[bar] = take(image->data + first + 8 * bar, 8);
-	}
-}
-
-static void read_sequences(struct image *image, uint64_t root) {
-	uint32_t count;
-	uint64_t pos = vector(image, root, 5, 4, &count);
-	if (count != image->reservation.sequences) {
-		bad = "the reservation has another number of sequences";
-		return;
-	}
-	image->sequences = calloc(count + 1, sizeof *image->sequences);
-	for (uint32_t i = 0; i < count && !bad; i++) {
-		uint64_t table = follow(image, pos + 4 * i);
-		struct sequence *s = &image->sequences[i];
-		s->name = text(image, table, 0);
-		s->first = number(image, table, 1, 4);
-		s->count = number(image, table, 2, 4);
-		if (!bad && (s->count == 0 || s->first > image->reservation.commands || s->count > image->reservation.commands - s->first))
+static void check_sequences(const struct image *image) {
+	for (uint32_t i = 0; i < image->reservation.sequences && !bad; i++) {
+		const struct sequence *s = &image->sequences[i];
+		if (s->count == 0 || s->first > image->reservation.commands || s->count > image->reservation.commands - s->first)
 			bad = "a sequence has commands that do not exist";
-	}
-}
-
-static void read_tensors(struct image *image, uint64_t root) {
-	uint32_t count;
-	uint64_t pos = vector(image, root, 6, 4, &count);
-	if (count != image->reservation.tensors) {
-		bad = "the reservation has another number of tensors";
-		return;
-	}
-	image->tensors = calloc(count + 1, sizeof *image->tensors);
-	for (uint32_t i = 0; i < count && !bad; i++) {
-		uint64_t table = follow(image, pos + 4 * i);
-		struct tensor *t = &image->tensors[i];
-		t->name = text(image, table, 0);
-		t->role = number(image, table, 1, 1);
-		t->dtype = number(image, table, 2, 1);
-		t->size = number(image, table, 4, 8);
-		t->arena_offset = number(image, table, 5, 8);
-		t->recorded = number(image, table, 6, 1);
-		t->recorded_offset = number(image, table, 7, 8);
+		else if (image->commands[s->first + s->count - 1].opcode != END)
+			bad = "a sequence does not end with End";
 	}
 }
 
@@ -167,24 +107,33 @@ const char *image_open(struct image *image, const char *path) {
 	image->envelope = take(image->data + 32, 8);
 	if (memcmp(image->data + 4, "LMB1", 4) != 0)
 		return "no identifier LMB1";
-	if (take(image->data + 8, 2) != 1 || take(image->data + 10, 2) != 0)
-		return "not format 1.0";
+	if (take(image->data + 8, 2) != 2 || take(image->data + 10, 2) != 0)
+		return "not format 2.0";
 	if (take(image->data + 24, 8) != image->size || image->envelope > image->size || image->envelope < 72)
 		return "sizes do not fit the file";
 
 	uint64_t root = take(image->data, 4);
-	uint64_t reservation = field(image, root, 1, sizeof image->reservation);
+	uint64_t reservation = field(image, root, 0, sizeof image->reservation);
 	if (!reservation)
 		return bad ? bad : "no reservation";
 	memcpy(&image->reservation, image->data + reservation, sizeof image->reservation);
-	image->windows = structs(image, root, 3, sizeof(struct window), image->reservation.windows);
-	image->segments = structs(image, root, 7, sizeof(struct segment), image->reservation.segments);
-	image->commands = structs(image, root, 8, sizeof(struct command), image->reservation.commands);
-	read_targets(image, root);
-	read_sequences(image, root);
-	read_tensors(image, root);
+	const struct reservation *r = &image->reservation;
+	image->targets = structs(image, root, 1, sizeof(struct target), r->targets);
+	image->windows = structs(image, root, 2, sizeof(struct window), r->windows);
+	image->sequences = structs(image, root, 3, sizeof(struct sequence), r->sequences);
+	image->tensors = structs(image, root, 4, sizeof(struct tensor), r->tensors);
+	image->segments = structs(image, root, 5, sizeof(struct segment), r->segments);
+	image->commands = structs(image, root, 6, sizeof(struct command), r->commands);
+	image->text = image->data + vector(image, root, 7, 1, &image->text_size);
+	if (!bad)
+		check_sequences(image);
 	image->payload = image->data + round_up(image->envelope, 4096);
 	return bad;
+}
+
+int image_named(const struct image *image, uint32_t name, const char *text) {
+	uint32_t first = name >> 8, size = name & 0xff;
+	return size == strlen(text) && first + size <= image->text_size && memcmp(image->text + first, text, size) == 0;
 }
 
 // zero tells whether the bytes from start to end are.
@@ -221,19 +170,11 @@ const char *image_check(const struct image *image) {
 		return "the checksum of the envelope is wrong";
 	if (!zero(image->data, 40, 72))
 		return "bytes that have to be zero are not";
-	for (uint32_t i = 0; i < image->reservation.sequences; i++) {
-		const struct command *first = image->commands + image->sequences[i].first;
-		const struct command *end = first + image->sequences[i].count - 1;
-		if (end->opcode != END || end->value != (uint64_t)(end - first) || end->mask != crc32c(0, first, (end - first) * sizeof *first))
-			return "count or digest of a sequence is wrong";
-	}
 	return check_segments(image);
 }
 
 void image_close(struct image *image) {
 	munmap((void *)image->data, image->size);
-	free(image->sequences);
-	free(image->tensors);
 }
 
 // CRC-32C, Castagnoli's polynomial 0x1edc6f41 reflected: by the processor's

@@ -1,4 +1,4 @@
-// A reader of the Light Metal binary, format 1, written from fbs/FORMAT.md and
+// A reader of the Light Metal binary, format 2, written from fbs/FORMAT.md and
 // fbs/image.fbs and from no other source: a second reading of the specification.
 //
 // Structs are read where they lie in the file, so the machine is little endian.
@@ -12,17 +12,12 @@
 #error "the reader takes the file's integers as they lie, and the file is little endian"
 #endif
 
-enum opcode { WRITE = 1, COPY_IN, COPY_OUT, POLL, EXPECT, COMPARE, POINT, FENCE, DELAY, CALL, MARK, END };
-enum source { IMMEDIATE = 1, PAYLOAD, TENSOR, BUS_ADDRESS };
+enum opcode { WRITE = 1, CHANGE, ADDRESS, COPY_IN, FILL, COPY_OUT, CHECK, COMPARE, POINT, FENCE, DELAY, CALL, END, OPCODES };
 enum access { EXACT = 1, FIXED, BULK };
-enum condition { EQUAL = 1, NOT_EQUAL, ANY_SET, ANY_CLEAR };
-enum policy { FAIL = 1, IGNORE, DEFER };
-enum compare_mode { COMPARE_EXACT = 1, TOLERANCE, CORRELATION };
-enum fence_mode { FENCE_STORE = 1, READ_BACK };
-enum mark_kind { MARK_POINT = 1, MARK_BEGIN, MARK_END };
+enum condition { EQUAL = 1, NOT_EQUAL };
+enum policy { FAIL = 1, IGNORE };
 enum window_kind { BAR = 1, TLB, HOST, CONFIG };
 enum role { INPUT = 1, OUTPUT };
-enum dtype { INT8 = 1, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 };
 
 struct command {
 	uint8_t opcode, width, mode, option;
@@ -31,10 +26,27 @@ struct command {
 	uint64_t value, mask;
 };
 
+struct target {
+	uint64_t bars[6];
+	uint32_t board;
+	uint16_t vendor, device;
+};
+
 struct window {
 	uint8_t kind, device, bar, flags;
-	uint16_t slot, name;
+	uint16_t slot, reserved;
 	uint64_t offset, size;
+};
+
+struct sequence {
+	uint32_t name, first, count;
+};
+
+struct tensor {
+	uint32_t name;
+	uint8_t role, recorded, dtype, dims;
+	uint64_t size, arena_offset, recorded_offset;
+	uint32_t shape[8];
 };
 
 struct segment {
@@ -44,50 +56,40 @@ struct segment {
 
 struct reservation {
 	uint64_t arena_bytes, host_bytes, payload_bytes;
-	uint32_t commands, windows, tensors, sequences, segments, names;
+	uint32_t commands, windows, tensors, sequences, segments, targets;
 };
 
 _Static_assert(sizeof(struct command) == 32, "command");
+_Static_assert(sizeof(struct target) == 56, "target");
 _Static_assert(sizeof(struct window) == 24, "window");
+_Static_assert(sizeof(struct sequence) == 12, "sequence");
+_Static_assert(sizeof(struct tensor) == 64, "tensor");
 _Static_assert(sizeof(struct segment) == 24, "segment");
 _Static_assert(sizeof(struct reservation) == 48, "reservation");
-
-struct sequence {
-	const char *name; // zero-terminated, as every string in the file
-	uint32_t first, count;
-};
-
-struct tensor {
-	const char *name;
-	uint8_t role, dtype, recorded;
-	uint64_t size, arena_offset, recorded_offset;
-};
-
-#define TARGETS_MAX 8
-
-struct target {
-	uint64_t bars[6];
-};
 
 struct image {
 	const uint8_t *data;
 	uint64_t size, envelope;
 	struct reservation reservation;
-	struct target targets[TARGETS_MAX];
-	uint32_t targets_count;
+	const struct target *targets;
 	const struct window *windows;
+	const struct sequence *sequences;
+	const struct tensor *tensors;
 	const struct segment *segments;
 	const struct command *commands;
-	struct sequence *sequences;
-	struct tensor *tensors;
+	const uint8_t *text;
+	uint32_t text_size;
 	const uint8_t *payload; // the first byte of segment 0
 };
+
+// image_named tells whether a name of the image, a run of its text, is this one.
+int image_named(const struct image *image, uint32_t name, const char *text);
 
 // image_open maps a file and reads its envelope. It gives NULL, or what is wrong.
 const char *image_open(struct image *image, const char *path);
 
-// image_check verifies what has a checksum: envelope, segments, and every
-// sequence's End. It gives NULL, or what is wrong.
+// image_check verifies what has a checksum: envelope and segments. It gives
+// NULL, or what is wrong.
 const char *image_check(const struct image *image);
 
 void image_close(struct image *image);

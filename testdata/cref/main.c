@@ -9,7 +9,7 @@
 //
 //	pin CPU                      -> 0
 //	run SEQUENCE COUNT WAY       -> TIME STATUS COMMAND CRC IGNORED
-//	                                of all runs; WAY 0: memcpy, 1: streaming stores; CRC of all outputs;
+//	                                of all runs; WAY 0: memcpy, 1: streaming stores; 2 more: threaded code; CRC of all outputs;
 //	                                failures ignored in the last run
 //	load COUNT                   -> TIME                       open, check, load, close
 //	hash COUNT                   -> TIME                       open, CRC-32C of the whole file, close
@@ -50,7 +50,7 @@ static uint32_t outputs_crc(const struct replay *r) {
 	return crc;
 }
 
-static void run(struct replay *r, uint32_t sequence, uint64_t count, enum way way) {
+static void run(struct replay *r, uint32_t sequence, uint64_t count, unsigned way) {
 	struct result result = {DONE, 0};
 	r->way = way;
 	int64_t began = now();

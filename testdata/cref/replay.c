@@ -1,6 +1,5 @@
 #include "replay.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,7 +20,7 @@ static inline void fence(void) {
 #if defined __x86_64__
 	__builtin_ia32_mfence();
 #elif defined __aarch64__
-	__asm__ volatile("dmb osh" ::: "memory");
+	__asm__ volatile("dsb sy" ::: "memory");
 #else
 	__sync_synchronize();
 #endif
@@ -139,96 +138,58 @@ static void stream(uint8_t *device, const uint8_t *data, size_t size) {
 	memcpy(device + size / 64 * 64, data + size / 64 * 64, size % 64);
 }
 
-static void copy_in(const struct replay *r, const struct command *c, uint8_t *device, const uint8_t *data) {
-	if (c->option == BULK && r->way == STREAM) {
+static inline void copy_in(const struct replay *r, const struct command *c) {
+	uint8_t *device = r->windows[c->window] + c->offset;
+	const uint8_t *data = r->memories[c->index] + c->value;
+	if (c->mode == BULK && r->way & STREAM) {
 		stream(device, data, c->amount);
-	} else if (c->option == BULK) {
+	} else if (c->mode == BULK) {
 		memcpy(device, data, c->amount);
 	} else {
-		size_t step = c->option == FIXED ? 0 : c->width;
+		size_t step = c->mode == FIXED ? 0 : c->width;
 #define IN(TYPE) in_##TYPE(device, step, data, c->amount)
 		BY_WIDTH(c->width, IN)
 	}
 }
 
-static void copy_out(const struct command *c, const uint8_t *device, uint8_t *data) {
-	if (c->option == BULK) {
+static inline void copy_out(const struct replay *r, const struct command *c) {
+	const uint8_t *device = r->windows[c->window] + c->offset;
+	uint8_t *data = r->memories[c->index] + c->value;
+	if (c->mode == BULK) {
 		memcpy(data, device, c->amount);
 	} else {
-		size_t step = c->option == FIXED ? 0 : c->width;
+		size_t step = c->mode == FIXED ? 0 : c->width;
 #define OUT(TYPE) out_##TYPE(device, step, data, c->amount)
 		BY_WIDTH(c->width, OUT)
 	}
 }
 
-static void fill(const struct command *c, uint8_t *device) {
-	size_t step = c->option == FIXED ? 0 : c->width;
-#define FILL(TYPE) fill_##TYPE(device, step, c->value, c->amount)
-	BY_WIDTH(c->width, FILL)
+static inline void fill(const struct replay *r, const struct command *c) {
+	uint8_t *device = r->windows[c->window] + c->offset;
+	size_t step = c->mode == FIXED ? 0 : c->width;
+#define FILL_ALL(TYPE) fill_##TYPE(device, step, c->value, c->amount)
+	BY_WIDTH(c->width, FILL_ALL)
 }
 
-static void write_command(const struct replay *r, const struct command *c) {
+static inline void change(const struct replay *r, const struct command *c) {
 	uint8_t *at = r->windows[c->window] + c->offset;
-	uint64_t value = c->value;
-	if (c->mode == BUS_ADDRESS)
-		value += r->bus[c->index];
-	else if (c->mask != width_mask(c->width))
-		value |= load(at, c->width) & ~c->mask;
-	store(at, c->width, value);
+	store(at, c->width, c->value | (load(at, c->width) & ~c->mask));
 }
 
-// write_run carries out a Write and those that follow it and differ from it in
-// offset and value alone. It gives the last of them.
-static const struct command *write_run(const struct replay *r, const struct command *c) {
-	uint8_t *base = r->windows[c->window];
-	uint64_t kind = *(const uint64_t *)c, mask = c->mask; // opcode to index
-	if (c->mode != IMMEDIATE || mask != width_mask(c->width)) {
-		write_command(r, c);
-		return c;
-	}
-	if (c->width == 4) {
-		for (; *(const uint64_t *)c == kind && c->mask == mask; c++)
-			*(volatile uint32_t *)(base + c->offset) = c->value;
-	} else {
-		for (; *(const uint64_t *)c == kind && c->mask == mask; c++)
-			store(base + c->offset, c->width, c->value);
-	}
-	return c - 1;
+static inline int holds(const struct command *c, uint64_t loaded) {
+	return ((loaded & c->mask) == c->value) == (c->mode == EQUAL);
 }
 
-static void copy_in_command(const struct replay *r, const struct command *c) {
-	const struct tensor *t = &r->image->tensors[c->index];
-	uint8_t *at = r->windows[c->window] + c->offset;
-	if (c->mode == PAYLOAD)
-		copy_in(r, c, at, r->image->payload + c->value);
-	else if (c->mode == TENSOR) // of which only the recorded data are known here
-		copy_in(r, c, at, r->image->payload + t->recorded_offset + c->value);
-	else
-		fill(c, at);
-}
-
-static int holds(const struct command *c, uint64_t loaded) {
-	switch (c->mode) {
-	case EQUAL:
-		return (loaded & c->mask) == c->value;
-	case NOT_EQUAL:
-		return (loaded & c->mask) != c->value;
-	case ANY_SET:
-		return (loaded & c->mask) != 0;
-	}
-	return (loaded & c->mask) != c->mask;
-}
-
-// FORMAT.md does not say whether a poll looks once more when its deadline has
-// passed while it was waiting; here it does.
-static enum status poll(const struct replay *r, const struct command *c) {
+// A check with a deadline looks once more when that has passed while it waited.
+static enum status wait_for(const struct replay *r, const struct command *c) {
 	const uint8_t *at = r->windows[c->window] + c->offset;
-	if (holds(c, load(at, c->width)))
-		return DONE;
 	int64_t deadline = now() + c->amount * 1000LL;
+	if (c->amount == 0)
+		return EXPECT_FAILED;
 	for (;;) {
-		if (c->index)
-			wait_us(c->index);
+		int64_t left = (deadline - now()) / 1000;
+		if (c->index && left > 0)
+			wait_us(c->index < left ? c->index : left);
 		int late = now() >= deadline;
 		if (holds(c, load(at, c->width)))
 			return DONE;
@@ -237,210 +198,176 @@ static enum status poll(const struct replay *r, const struct command *c) {
 	}
 }
 
-static double half(uint16_t bits) {
-	double sign = bits >> 15 ? -1 : 1, fraction = bits & 0x3ff;
-	int exponent = bits >> 10 & 0x1f;
-	if (exponent == 31)
-		return fraction ? NAN : sign * INFINITY;
-	return exponent ? sign * ldexp(1024 + fraction, exponent - 25) : sign * ldexp(fraction, -24);
+static inline enum status check(const struct replay *r, const struct command *c) {
+	return holds(c, load(r->windows[c->window] + c->offset, c->width)) ? DONE : wait_for(r, c);
 }
 
-static double element(unsigned dtype, const uint8_t *at) {
-	union {
-		int8_t i8;
-		uint8_t u8;
-		int16_t i16;
-		uint16_t u16;
-		int32_t i32;
-		uint32_t u32;
-		int64_t i64;
-		uint64_t u64;
-		float f32;
-		double f64;
-	} n = {0};
-	memcpy(&n, at, dtype <= UINT8 ? 1 : dtype <= UINT16 || dtype == FLOAT16 || dtype == BFLOAT16 ? 2
-			: dtype <= UINT32 || dtype == FLOAT32									 ? 4
-																					 : 8);
-	switch (dtype) {
-	case INT8:
-		return n.i8;
-	case UINT8:
-		return n.u8;
-	case INT16:
-		return n.i16;
-	case UINT16:
-		return n.u16;
-	case INT32:
-		return n.i32;
-	case UINT32:
-		return n.u32;
-	case INT64:
-		return n.i64;
-	case UINT64:
-		return n.u64;
-	case FLOAT16:
-		return half(n.u16);
-	case BFLOAT16:
-		n.u32 <<= 16;
-		return n.f32;
-	case FLOAT32:
-		return n.f32;
-	}
-	return n.f64;
-}
-
-static unsigned dtype_size(unsigned dtype) {
-	static const uint8_t sizes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
-	return sizes[dtype];
-}
-
-// FORMAT.md leaves open what a Tolerance makes of equal infinities and of NaN,
-// and in what arithmetic 64-bit integers are compared. Here: elements with equal
-// bits are equal, a NaN differs from all others, all arithmetic is double.
-static int close_enough(const struct command *c, const uint8_t *got, const uint8_t *want) {
-	float absolute, relative;
-	memcpy(&absolute, &c->mask, 4);
-	memcpy(&relative, (const uint8_t *)&c->mask + 4, 4);
-	unsigned size = dtype_size(c->index);
-	for (uint32_t i = 0; i < c->amount; i += size) {
-		if (memcmp(got + i, want + i, size) == 0)
-			continue;
-		double w = element(c->index, want + i);
-		if (!(fabs(element(c->index, got + i) - w) <= absolute + relative * fabs(w)))
-			return 0;
-	}
-	return 1;
-}
-
-// FORMAT.md leaves open what the coefficient of a constant series is. Here: 1
-// for two equal constants, else 0.
-static int correlated(const struct command *c, const uint8_t *got, const uint8_t *want) {
-	double n = 0, mean_got = 0, mean_want = 0, var_got = 0, var_want = 0, shared = 0, coefficient;
-	for (uint32_t i = 0; i < c->amount; i += dtype_size(c->index)) {
-		double off_got = element(c->index, got + i) - mean_got, off_want = element(c->index, want + i) - mean_want;
-		n++;
-		mean_got += off_got / n;
-		mean_want += off_want / n;
-		var_got += off_got * (element(c->index, got + i) - mean_got);
-		var_want += off_want * (element(c->index, want + i) - mean_want);
-		shared += off_got * (element(c->index, want + i) - mean_want);
-	}
-	float threshold;
-	memcpy(&threshold, &c->mask, 4);
-	if (var_got == 0 && var_want == 0)
-		coefficient = mean_got == mean_want;
-	else
-		coefficient = var_got == 0 || var_want == 0 ? 0 : shared / sqrt(var_got * var_want);
-	return coefficient >= threshold;
-}
-
-// "Golden values of float types are compared as such" cannot mean mode Exact
-// if that is to accept a NaN it recorded; bytes are compared there.
-static enum status compare(const struct replay *r, const struct command *c) {
-	const uint8_t *at = r->windows[c->window] + c->offset, *want = r->image->payload + c->value;
+static inline enum status compare(const struct replay *r, const struct command *c) {
+	const uint8_t *at = r->windows[c->window] + c->offset, *want = r->memories[c->index] + c->value;
 	int good = 0;
-	if (c->mode == COMPARE_EXACT) {
 #define SAME(TYPE) good = same_##TYPE(at, want, c->amount)
-		BY_WIDTH(c->width, SAME)
-	} else if (c->mode == TOLERANCE) {
-		good = close_enough(c, at, want);
-	} else {
-		good = correlated(c, at, want);
-	}
+	BY_WIDTH(c->width, SAME)
 	return good ? DONE : COMPARE_FAILED;
 }
 
-static enum status settle(struct replay *r, const struct command *c, enum status status) {
-	if (status == DONE || c->option == FAIL)
+// settle tells whether the run goes on.
+static inline enum status settle(struct replay *r, const struct command *c, enum status status) {
+	if (__builtin_expect(status == DONE, 1) || c->option == FAIL)
 		return status;
-	r->ignored += c->option == IGNORE;
-	if (c->option == DEFER && r->deferred.status == DONE)
-		r->deferred = (struct result){status, r->at};
+	r->ignored++;
 	return DONE;
 }
 
-static void mark(struct replay *r, const struct command *c) {
-	struct scope *s = &r->scopes[c->index];
-	if (c->mode == MARK_BEGIN) {
-		s->began = now();
-		return;
+// point stores what replay_load encoded: one register of 64 bits, or three of 32.
+static inline void point(const struct replay *r, const struct command *c) {
+	volatile uint8_t *at = r->registers + c->offset;
+	fence();
+	if (c->width == 8) {
+		*(volatile uint64_t *)at = c->value;
+		(void)*(volatile uint64_t *)at;
+	} else {
+		*(volatile uint32_t *)at = c->value;
+		*(volatile uint32_t *)(at + 4) = c->value >> 32;
+		*(volatile uint32_t *)(at + 8) = c->mask;
+		(void)*(volatile uint32_t *)(at + 8);
 	}
-	s->count++;
-	if (c->mode == MARK_END) {
-		int64_t took = now() - s->began;
-		s->total += took;
-		if (took > s->longest)
-			s->longest = took;
-	}
+	fence();
 }
 
-static enum status execute(struct replay *r, const struct sequence *s) {
-	const struct command *c = r->image->commands + s->first, *first;
-	uint64_t done = 0;
-	for (enum status status = DONE;; c++, done++) {
-		r->at = c - r->image->commands;
+static enum status execute(struct replay *r, const struct sequence *s);
+
+static enum status call(struct replay *r, const struct command *c) {
+	return execute(r, &r->image->sequences[c->index]);
+}
+
+static enum status switched(struct replay *r, const struct command *c) {
+	for (enum status status = DONE;; c++) {
 		switch (c->opcode) {
 		case WRITE:
-			first = c;
-			c = write_run(r, c);
-			done += c - first;
-			break;
+			store(r->windows[c->window] + c->offset, c->width, c->value);
+			continue;
+		case CHANGE:
+			change(r, c);
+			continue;
 		case COPY_IN:
-			copy_in_command(r, c);
-			break;
+			copy_in(r, c);
+			continue;
+		case FILL:
+			fill(r, c);
+			continue;
 		case COPY_OUT:
-			copy_out(c, r->windows[c->window] + c->offset, r->arena + r->image->tensors[c->index].arena_offset + c->value);
-			break;
-		case POLL:
-			status = settle(r, c, poll(r, c));
-			break;
-		case EXPECT:
-			status = settle(r, c, holds(c, load(r->windows[c->window] + c->offset, c->width)) ? DONE : EXPECT_FAILED);
+			copy_out(r, c);
+			continue;
+		case CHECK:
+			status = settle(r, c, check(r, c));
 			break;
 		case COMPARE:
 			status = settle(r, c, compare(r, c));
 			break;
+		case POINT:
+			point(r, c);
+			continue;
 		case FENCE:
 			fence();
-			if (c->mode == READ_BACK)
-				load(r->windows[c->window] + c->offset, c->width);
-			break;
+			continue;
 		case DELAY:
 			wait_us(c->amount);
-			break;
-		case CALL: {
-			int32_t at = r->at;
-			status = execute(r, &r->image->sequences[c->index]);
-			if (status == DONE)
-				r->at = at;
-			break;
-		}
-		case MARK:
-			mark(r, c);
-			break;
+			continue;
+		case CALL:
+			status = call(r, c);
+			if (status != DONE)
+				return status;
+			continue;
 		case END:
-			return done == c->value ? DONE : INTERNAL;
+			return DONE;
 		default:
 			return INTERNAL;
 		}
-		if (status != DONE)
+		if (status != DONE) {
+			r->at = c - r->commands;
 			return status;
+		}
 	}
+}
+
+static enum status threaded(struct replay *r, const struct command *c) {
+	static const void *const labels[OPCODES] = {
+		[0] = &&unknown, [WRITE] = &&write, [CHANGE] = &&change, [ADDRESS] = &&unknown, [COPY_IN] = &&copy_in,
+		[FILL] = &&fill, [COPY_OUT] = &&copy_out, [CHECK] = &&check, [COMPARE] = &&compare, [POINT] = &&point,
+		[FENCE] = &&fence, [DELAY] = &&delay, [CALL] = &&call, [END] = &&end};
+	uint8_t *const *windows = r->windows;
+	enum status status;
+	c--;
+#define NEXT() goto *labels[(++c)->opcode]
+	NEXT();
+write:
+	if (c->width == 4) {
+		*(volatile uint32_t *)(windows[c->window] + c->offset) = c->value;
+		NEXT();
+	}
+	store(windows[c->window] + c->offset, c->width, c->value);
+	NEXT();
+change:
+	change(r, c);
+	NEXT();
+copy_in:
+	copy_in(r, c);
+	NEXT();
+fill:
+	fill(r, c);
+	NEXT();
+copy_out:
+	copy_out(r, c);
+	NEXT();
+check:
+	status = settle(r, c, check(r, c));
+	if (status == DONE)
+		NEXT();
+	goto failed;
+compare:
+	status = settle(r, c, compare(r, c));
+	if (status == DONE)
+		NEXT();
+	goto failed;
+point:
+	point(r, c);
+	NEXT();
+fence:
+	fence();
+	NEXT();
+delay:
+	wait_us(c->amount);
+	NEXT();
+call:
+	status = call(r, c);
+	if (status == DONE)
+		NEXT();
+	return status;
+end:
+	return DONE;
+unknown:
+	status = INTERNAL;
+failed:
+	r->at = c - r->commands;
+	return status;
+}
+
+static enum status execute(struct replay *r, const struct sequence *s) {
+	return r->way & THREADED ? threaded(r, r->commands + s->first) : switched(r, r->commands + s->first);
 }
 
 struct result replay_run(struct replay *r, uint32_t sequence) {
 	if (r->disabled)
 		return (struct result){INTERNAL, -1};
-	r->deferred = (struct result){DONE, 0};
 	r->ignored = 0;
 	enum status status = execute(r, &r->image->sequences[sequence]);
-	struct result result = status == DONE ? r->deferred : (struct result){status, r->at};
-	if (result.status == DONE)
-		return result;
+	if (status == DONE)
+		return (struct result){DONE, 0};
+	struct result result = {status, r->at};
 	r->disabled = 1;
 	uint32_t ignored = r->ignored;
 	for (uint32_t i = 0; i < r->image->reservation.sequences; i++)
-		if (i != sequence && strcmp(r->image->sequences[i].name, "safe") == 0)
+		if (i != sequence && image_named(r->image, r->image->sequences[i].name, "safe"))
 			execute(r, &r->image->sequences[i]);
 	r->ignored = ignored;
 	return result;
@@ -449,49 +376,97 @@ struct result replay_run(struct replay *r, uint32_t sequence) {
 // bar_start is where a BAR begins in the device's memory.
 static uint64_t bar_start(const struct image *image, unsigned target, unsigned bar) {
 	uint64_t start = 0;
-	for (unsigned t = 0; t <= target && t < image->targets_count; t++)
+	for (unsigned t = 0; t <= target && t < image->reservation.targets; t++)
 		for (unsigned b = 0; b < 6 && (t < target || b < bar); b++)
 			start += round_up(image->targets[t].bars[b], 4096);
 	return start;
 }
 
 uint64_t device_size(const struct image *image) {
-	for (uint32_t i = 0; i < image->reservation.windows; i++)
-		if (image->windows[i].kind != BAR && image->windows[i].kind != HOST)
+	uint64_t tiles = 0;
+	for (uint32_t i = 0; i < image->reservation.windows; i++) {
+		if (image->windows[i].kind == CONFIG)
 			return 0;
-	return bar_start(image, image->targets_count, 0) + image->reservation.host_bytes;
+		if (image->windows[i].kind == TLB)
+			tiles += round_up(image->windows[i].size, 4096);
+	}
+	return bar_start(image, image->reservation.targets, 0) + image->reservation.host_bytes + tiles + 4096;
+}
+
+// What the registers of a window hold: bits of the address in units of the
+// window, the far corner, the near one, NoC, multicast, ordering, and a static
+// virtual channel, which is one bit on a Wormhole. Sources: boards/wormhole.go
+// and blackhole.go.
+static int encode(const struct image *image, struct command *c) {
+	const struct window *w = &image->windows[c->window];
+	int wormhole = image->targets[w->device].device == 0x401e;
+	int low = wormhole ? (w->size == 1 << 20 ? 16 : w->size == 2 << 20 ? 15 : w->size == 16 << 20 ? 12 : 0)
+					   : (w->size == 2 << 20 ? 43 : 0);
+	if (low == 0)
+		return 0;
+	uint64_t t = c->mask, channel = t >> 48 & 0xff;
+	unsigned __int128 corners = (t & 0x3f) | (t >> 8 & 0x3f) << 6 | (t >> 16 & 0x3f) << 12 | (t >> 24 & 0x3f) << 18;
+	unsigned __int128 rest = (t >> 32 & 1), words;
+	if (wormhole)
+		rest |= (t >> 56) << 1 | ((t >> 40 & 3) - 1) << 2 | channel << 5;
+	else
+		rest |= (t >> 56) << 2 | ((t >> 40 & 3) - 1) << 3 | (channel ? 1ull << 6 | (channel - 1) << 8 : 0);
+	words = c->value / w->size | corners << low | rest << (low + 24);
+	c->value = words, c->mask = words >> 64, c->width = wormhole ? 8 : 4;
+	return 1;
 }
 
 enum status replay_load(struct replay *r, const struct image *image, uint8_t *device) {
 	memset(r, 0, sizeof *r);
 	if (device_size(image) == 0)
 		return WRONG_DEVICE;
-	uint32_t windows = image->reservation.windows;
-	uint64_t host = bar_start(image, image->targets_count, 0);
+	const struct reservation *n = &image->reservation;
+	uint64_t next = bar_start(image, n->targets, 0), tiles = next + n->host_bytes, registers = 0;
+	uint32_t registers_of[n->windows + 1];
+	uint64_t bus[n->windows + 1];
 	r->image = image;
-	r->windows = calloc(windows, sizeof *r->windows);
-	r->bus = calloc(windows, sizeof *r->bus);
-	r->scopes = calloc(image->reservation.names + 1, sizeof *r->scopes);
-	for (uint32_t i = 0; i < windows; i++) {
+	r->windows = calloc(n->windows, sizeof *r->windows);
+	r->memories = calloc(1 + n->tensors, sizeof *r->memories);
+	for (uint32_t i = 0; i < n->windows; i++) {
 		const struct window *w = &image->windows[i];
-		uint64_t start = w->kind == HOST ? host : bar_start(image, w->device, w->bar) + w->offset;
+		uint64_t start = bar_start(image, w->device, w->bar) + w->offset;
 		if (w->kind == HOST)
-			host += round_up(w->size, 4096);
+			start = next, next += round_up(w->size, 4096);
+		if (w->kind == TLB)
+			start = tiles, tiles += round_up(w->size, 4096), registers_of[i] = registers, registers += 16;
 		r->windows[i] = device + start;
-		r->bus[i] = BUS_BASE + start;
+		bus[i] = BUS_BASE + start;
 	}
-	if (image->reservation.arena_bytes == 0)
-		return DONE;
-	r->arena = mmap(NULL, image->reservation.arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (r->arena == MAP_FAILED || mlock(r->arena, image->reservation.arena_bytes) != 0)
-		return INTERNAL;
+	r->registers = device + tiles;
+	r->memories[0] = (uint8_t *)image->payload;
+	if (n->arena_bytes) {
+		r->arena = mmap(NULL, n->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (r->arena == MAP_FAILED || mlock(r->arena, n->arena_bytes) != 0)
+			return INTERNAL;
+	}
+	for (uint32_t i = 0; i < n->tensors; i++) {
+		const struct tensor *t = &image->tensors[i]; // of an input only the recorded data are known here
+		r->memories[1 + i] = t->role == OUTPUT ? r->arena + t->arena_offset : (uint8_t *)image->payload + t->recorded_offset;
+	}
+	r->commands = malloc(n->commands * sizeof *r->commands);
+	memcpy(r->commands, image->commands, n->commands * sizeof *r->commands);
+	for (struct command *c = r->commands; c < r->commands + n->commands; c++) {
+		if (c->opcode == ADDRESS) {
+			c->opcode = WRITE;
+			c->value += bus[c->index];
+		} else if (c->opcode == POINT) {
+			if (!encode(image, c))
+				return WRONG_DEVICE;
+			c->offset = registers_of[c->window];
+		}
+	}
 	return DONE;
 }
 
 void replay_close(struct replay *r) {
 	if (r->arena)
 		munmap(r->arena, r->image->reservation.arena_bytes);
+	free(r->commands);
 	free(r->windows);
-	free(r->bus);
-	free(r->scopes);
+	free(r->memories);
 }

@@ -6,8 +6,8 @@
 #include "image.h"
 
 // How block writes to memory are made: by memcpy, or by a loop of stores that
-// pass the cache by.
-enum way { MEMCPY, STREAM };
+// pass the cache by. How commands are: by a switch, or by threaded code.
+enum way { MEMCPY = 0, STREAM = 1, SWITCH = 0, THREADED = 2 };
 
 // Exit statuses of lightmetal's programs.
 enum status { DONE = 0, USAGE = 64, BAD_IMAGE = 65, INTERNAL = 70, DEADLINE_PASSED = 75, EXPECT_FAILED = 76, COMPARE_FAILED = 76, WRONG_DEVICE = 78 };
@@ -17,27 +17,24 @@ struct result {
 	int32_t command; // that failed
 };
 
-struct scope {
-	uint64_t count;
-	int64_t total, longest, began;
-};
-
 struct replay {
 	const struct image *image;
-	uint8_t **windows; // address of each window's first byte
-	uint64_t *bus;     // its bus address
+	struct command *commands; // completed
+	uint8_t **windows;        // address of each window's first byte
+	uint8_t **memories;       // payload, then each tensor: recorded bytes or the arena
+	uint8_t *registers;       // that aim windows
 	uint8_t *arena;
-	struct scope *scopes;
-	enum way way;
+	unsigned way;
 	int disabled;
 	uint32_t ignored; // failures of policy Ignore in this run
 	int32_t at;
-	struct result deferred;
 };
 
 // device_size is the memory a device needs to stand for all that the image
 // reaches: the BARs of each target in turn, then host memory, each window of it
-// at a multiple of 4096. Configuration space and tiles are no memory: 0.
+// at a multiple of 4096, then what Tlb windows show, one place each wherever it
+// points, and a page with 16 bytes of registers for each of those. Configuration
+// space is no memory: 0.
 uint64_t device_size(const struct image *image);
 
 // replay_load places the windows of a checked image in device memory. Bus

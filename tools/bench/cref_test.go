@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/runtime"
@@ -36,7 +36,7 @@ func compileC(t *testing.T) string {
 	}
 	program := filepath.Join(t.TempDir(), "cref")
 	arguments := append([]string{"-O2", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-o", program}, sources...)
-	if out, err := exec.Command("gcc", append(arguments, "-lm")...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return program
@@ -126,7 +126,7 @@ func theirs(t *testing.T, program, path string, before []byte, way int) left {
 func compareSides(t *testing.T, program, path string, before []byte) left {
 	t.Helper()
 	want := ours(t, path, before)
-	for way, name := range []string{"memcpy", "streaming stores"} {
+	for way, name := range []string{"memcpy", "streaming stores", "threaded, memcpy", "threaded, streaming stores"} {
 		got := theirs(t, program, path, before, way)
 		if got.status != want.status || got.command != want.command {
 			t.Errorf("%s: C ends with %d at command %d, the runtime with %d at %d", name, got.status, got.command, want.status, want.command)
@@ -214,36 +214,62 @@ func TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything(t *testing.T) {
 	}
 }
 
-// The windows of anyImage: two BARs, one window at an odd place, host memory.
+// The windows of anyImage: two BARs, one window at an odd place, host memory,
+// and a window onto tiles.
 var anyWindows = []lmb.Window{
 	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Slot: fbs.NoSlot, Size: 8192}},
 	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 8, Size: 4096, Flags: fbs.FlagWriteCombining}},
 	{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 5000}},
 	{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 4096}},
+	{Window: fbs.Window{Kind: gen.WindowKindTlb, Device: 1, Slot: fbs.NoSlot, Size: 1 << 20}},
+	{Window: fbs.Window{Kind: gen.WindowKindTlb, Device: 2, Slot: fbs.NoSlot, Size: 2 << 20}},
 }
+
+const firstTlb = 4
 
 func anyImage(random *rand.Rand) *lmb.Image {
 	image := &lmb.Image{
-		Targets: []lmb.Target{{Board: "nothing known", Vendor: 1, Device: 2, Bars: [6]uint64{0: 8192, 2: 5000}}},
+		Targets: []lmb.Target{
+			{Board: "nothing known", Vendor: 1, Device: 2, Bars: [6]uint64{0: 8192, 2: 5000}},
+			{Board: boards.Wormhole.Name, Vendor: boards.Wormhole.Vendor, Device: boards.Wormhole.Device},
+			{Board: boards.Blackhole.Name, Vendor: boards.Blackhole.Vendor, Device: boards.Blackhole.Device},
+		},
 		Windows: anyWindows,
 		Tensors: []lmb.Tensor{
 			{Name: "in", Role: gen.RoleInput, DType: gen.DTypeUint8, Shape: []uint32{512}, Data: noise(512)},
 			{Name: "out", Role: gen.RoleOutput, DType: gen.DTypeUint8, Shape: []uint32{512}},
 		},
 	}
-	callee := []lmb.Command{anyCommand(random, gen.OpcodeWrite), anyCommand(random, gen.OpcodeCopyIn)}
-	commands := []lmb.Command{anyCommand(random, gen.OpcodeCopyOut)} // an output has to be filled
-	kinds := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeCopyIn, gen.OpcodeCopyIn, gen.OpcodeCopyOut,
-		gen.OpcodePoll, gen.OpcodeExpect, gen.OpcodeCompare, gen.OpcodeFence, gen.OpcodeCall, gen.OpcodeMark}
+	points := func() []lmb.Command { return []lmb.Command{anyPoint(random, firstTlb), anyPoint(random, firstTlb+1)} }
+	callee := append(points(), anyCommand(random, gen.OpcodeWrite), anyCommand(random, gen.OpcodeCopyIn))
+	commands := append(points(), anyCommand(random, gen.OpcodeCopyOut)) // an output has to be filled
+	kinds := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeCopyIn, gen.OpcodeFill,
+		gen.OpcodeCopyOut, gen.OpcodeCheck, gen.OpcodeCheck, gen.OpcodeCompare, gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeCall}
 	for range 1 + random.IntN(200) {
-		commands = append(commands, anyCommand(random, kinds[random.IntN(len(kinds))]))
+		c := anyCommand(random, kinds[random.IntN(len(kinds))])
+		commands = append(commands, c)
+		if c.Opcode == gen.OpcodeCall {
+			commands = append(commands, points()...)
+		}
 	}
 	add(image, "main", commands)
 	add(image, "callee", callee)
 	if random.IntN(2) == 0 {
-		add(image, "safe", []lmb.Command{anyCommand(random, gen.OpcodeWrite)})
+		add(image, "safe", append(points(), anyCommand(random, gen.OpcodeWrite)))
 	}
 	return image
+}
+
+// anyPoint aims a window anywhere.
+func anyPoint(random *rand.Rand, window uint16) lmb.Command {
+	t := fbs.Target{X: uint8(random.IntN(64)), Y: uint8(random.IntN(64)), NoC: uint8(random.IntN(2)), Ordering: gen.Ordering(1 + random.IntN(3))}
+	if t.StaticVC = uint8(random.IntN(2)); window > firstTlb {
+		t.StaticVC = uint8(random.IntN(9))
+	}
+	if t.Multicast = random.IntN(2) == 0; t.Multicast {
+		t.XStart, t.YStart = uint8(random.IntN(64)), uint8(random.IntN(64))
+	}
+	return single(fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: random.Uint64N(1<<14) * anyWindows[window].Size, Mask: t.Pack()})
 }
 
 // anyCommand is a valid command of a kind. Few checks end the run, so that what
@@ -252,98 +278,69 @@ func anyCommand(random *rand.Rand, opcode gen.Opcode) lmb.Command {
 	width := uint8(1) << random.IntN(4)
 	mask := fbs.WidthMask(width)
 	window := uint16(random.IntN(len(anyWindows)))
-	bytes := uint32(width) * uint32(1+random.IntN(64))
-	reach := uint32(anyWindows[window].Size) - 512
+	reach := uint32(min(anyWindows[window].Size, 8192)) - 512
 	c := fbs.Command{Opcode: opcode, Width: width, Window: window, Offset: random.Uint32N(reach) &^ 7}
-	option := gen.PolicyIgnore + gen.Policy(random.IntN(2))
+	option := gen.PolicyIgnore
 	if random.IntN(60) == 0 {
 		option = gen.PolicyFail
-	} else if random.IntN(8) != 0 {
-		option = gen.PolicyIgnore
 	}
 	switch opcode {
 	case gen.OpcodeWrite:
-		c.Mode, c.Mask = uint8(gen.SourceImmediate), mask
-		switch {
-		case width >= 4 && random.IntN(4) == 0:
-			c.Mode, c.Index, c.Value = uint8(gen.SourceBusAddress), uint16(random.IntN(len(anyWindows))), random.Uint64N(4096)
-		case random.IntN(3) == 0:
-			c.Mask = max(random.Uint64()&mask, 1)
-			c.Value = random.Uint64() & c.Mask
-		default:
-			c.Value = random.Uint64() & mask
-		}
-	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
-		return anyCopy(random, c, bytes)
-	case gen.OpcodePoll, gen.OpcodeExpect:
-		c.Option, c.Mode = uint8(option), uint8(1+random.IntN(4))
+		c.Value = random.Uint64() & mask
+	case gen.OpcodeChange:
+		c.Mask = max(random.Uint64()&mask, 1)
+		c.Value = random.Uint64() & c.Mask
+	case gen.OpcodeAddress:
+		c.Width, c.Index, c.Value = max(width, 4), uint16(random.IntN(firstTlb)), random.Uint64N(4096)
+	case gen.OpcodeCopyIn, gen.OpcodeCopyOut, gen.OpcodeFill:
+		return anyCopy(random, c)
+	case gen.OpcodeCheck:
+		c.Option, c.Mode = uint8(option), uint8(1+random.IntN(2))
 		c.Mask = max(random.Uint64()&random.Uint64()&mask, 1)
-		if gen.Condition(c.Mode) <= gen.ConditionNotEqual {
-			c.Value = random.Uint64() & random.Uint64() & c.Mask
-		}
-		if opcode == gen.OpcodePoll {
+		c.Value = random.Uint64() & random.Uint64() & c.Mask
+		if random.IntN(2) == 0 {
 			c.Amount, c.Index = 1+random.Uint32N(20), uint16(random.IntN(3))
 		}
 	case gen.OpcodeCompare:
-		return anyCompare(random, c, option)
-	case gen.OpcodeFence:
-		if window >= 2 || random.IntN(2) == 0 { // host memory takes no flush
-			c = fbs.Command{Opcode: opcode, Mode: uint8(gen.FenceModeStore)}
-		} else {
-			c.Mode = uint8(gen.FenceModeReadBack)
+		golden := make([]byte, 8*(1+random.IntN(60)))
+		for i := range golden {
+			golden[i] = byte(random.Uint32N(4))
 		}
+		c.Option = uint8(option)
+		return lmb.Command{Command: c, Data: golden}
+	case gen.OpcodePoint:
+		return anyPoint(random, firstTlb+uint16(random.IntN(2)))
+	case gen.OpcodeFence:
+		c = fbs.Command{Opcode: opcode}
 	case gen.OpcodeCall:
 		c = fbs.Command{Opcode: opcode, Index: 1}
-	case gen.OpcodeMark:
-		return lmb.Command{Name: "a", Command: fbs.Command{Opcode: opcode, Mode: uint8(1 + random.IntN(3))}}
 	}
 	return single(c)
 }
 
-func anyCopy(random *rand.Rand, c fbs.Command, bytes uint32) lmb.Command {
-	c.Option, c.Amount = uint8(1+random.IntN(3)), bytes
-	c.Mode = uint8(gen.SourceTensor)
-	kind := random.IntN(3)
-	bulk := gen.Access(c.Option) == gen.AccessBulk
-	if bulk && !(c.Opcode == gen.OpcodeCopyIn && kind == 0) { // a bulk copy begins and ends anywhere
+func anyCopy(random *rand.Rand, c fbs.Command) lmb.Command {
+	c.Mode, c.Amount = uint8(1+random.IntN(3)), uint32(c.Width)*uint32(1+random.IntN(64))
+	if c.Opcode == gen.OpcodeFill {
+		c.Mode, c.Value = uint8(1+random.IntN(2)), random.Uint64()&fbs.WidthMask(c.Width)
+		return single(c)
+	}
+	if gen.Access(c.Mode) == gen.AccessBulk { // which begins and ends anywhere
 		c.Offset += random.Uint32N(8)
 		c.Amount = 1 + random.Uint32N(500)
 	}
-	if c.Opcode == gen.OpcodeCopyOut {
-		c.Index = 1
-		kind = 2
-	}
-	switch kind {
-	case 0:
-		c.Mode, c.Value = uint8(gen.SourceImmediate), random.Uint64()&fbs.WidthMask(c.Width)
-	case 1:
-		c.Mode = uint8(gen.SourcePayload)
+	if c.Opcode == gen.OpcodeCopyIn && random.IntN(2) == 0 {
 		data := make([]byte, c.Amount)
 		for i := range data {
 			data[i] = byte(random.Uint32())
 		}
 		return lmb.Command{Command: c, Data: data}
-	default:
-		c.Amount = min(c.Amount, 512)
-		c.Value = random.Uint64N(uint64(512-c.Amount) + 1)
 	}
+	if c.Index = 1; c.Opcode == gen.OpcodeCopyOut {
+		c.Index = 2
+	}
+	c.Amount = min(c.Amount, 512)
+	c.Value = random.Uint64N(uint64(512-c.Amount) + 1)
 	return single(c)
-}
-
-func anyCompare(random *rand.Rand, c fbs.Command, option gen.Policy) lmb.Command {
-	dtype := gen.DType(1 + random.IntN(int(gen.DTypeFloat64)))
-	c.Index, c.Option, c.Mode = uint16(dtype), uint8(option), uint8(1+random.IntN(3))
-	switch gen.CompareMode(c.Mode) {
-	case gen.CompareModeTolerance:
-		c.Mask = uint64(math.Float32bits(2.5)) | uint64(math.Float32bits(0.5))<<32
-	case gen.CompareModeCorrelation:
-		c.Mask = uint64(math.Float32bits(-0.5 + random.Float32()))
-	}
-	golden := make([]byte, 8*(1+random.IntN(60)))
-	for i := range golden {
-		golden[i] = byte(random.Uint32N(4))
-	}
-	return lmb.Command{Command: c, Data: golden}
 }
 
 func TestCAcceptsTheChecksumsOfEverySample(t *testing.T) {

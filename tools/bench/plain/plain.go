@@ -1,12 +1,15 @@
 // Package plain is a device of nothing but mapped memory, laid out as
 // testdata/cref lays it out, so that two programs can leave their bytes in the
 // same places: the BARs of each target in turn, each a whole number of pages,
-// then host memory. It has no tiles and no configuration space.
+// then host memory, then what Tlb windows show, each one place wherever it
+// points, and a page with 16 bytes of registers for each of those. It has no
+// configuration space.
 package plain
 
 import (
 	"time"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -22,30 +25,65 @@ const page = 4096
 // Size is the memory that the devices of an image need, 0 where plain memory
 // cannot stand for them.
 func Size(view *fbs.View) uint64 {
+	tiles := uint64(0)
 	for i := range view.Windows {
-		if kind := view.Windows[i].Kind; kind != gen.WindowKindBar && kind != gen.WindowKindHost {
+		switch w := &view.Windows[i]; w.Kind {
+		case gen.WindowKindConfig:
 			return 0
+		case gen.WindowKindTlb:
+			if group(view, w) == nil {
+				return 0
+			}
+			tiles += roundUp(w.Size)
 		}
 	}
-	return barStart(view, len(view.Targets), 0) + view.Reservation.HostBytes
+	return barStart(view, len(view.Targets), 0) + view.Reservation.HostBytes + tiles + page
+}
+
+// group is the kind of hardware window that a Tlb window is, nil for none.
+func group(view *fbs.View, w *fbs.Window) *boards.Group {
+	board := boards.ByID(view.Targets[w.Device].Vendor, view.Targets[w.Device].Device)
+	if board == nil || board.TLB == nil {
+		return nil
+	}
+	for i := range board.TLB.Groups {
+		if g := &board.TLB.Groups[i]; g.Size == w.Size && w.Size < 1<<32 {
+			return g
+		}
+	}
+	return nil
 }
 
 // Devices gives a device for each target of an image, all in one memory of at
 // least Size bytes.
 func Devices(view *fbs.View, memory []byte) []hal.Device {
-	host := barStart(view, len(view.Targets), 0)
+	s := &shared{view: view, memory: memory, host: barStart(view, len(view.Targets), 0)}
+	s.tiles = s.host + view.Reservation.HostBytes
 	devices := make([]hal.Device, len(view.Targets))
 	for i := range devices {
-		devices[i] = &device{view: view, target: i, memory: memory, host: &host}
+		d := &device{shared: s, target: i}
+		if board := boards.ByID(view.Targets[i].Vendor, view.Targets[i].Device); board != nil && board.TLB != nil {
+			page := hal.MappedAperture(memory, Size(view)-page, page, -1)
+			d.tlb, d.registers = board.TLB, hal.NewRegisters(page, board.TLB.ConfigWidth, board.TLB.ConfigWords)
+		}
+		devices[i] = d
 	}
 	return devices
 }
 
+// shared is what the devices have in common.
+type shared struct {
+	view        *fbs.View
+	memory      []byte
+	host, tiles uint64 // where the next window of each kind goes
+	slots       int    // Tlb windows
+}
+
 type device struct {
-	view   *fbs.View
-	target int
-	memory []byte
-	host   *uint64 // where the next Host window goes
+	*shared
+	target    int
+	tlb       *boards.TLB
+	registers hal.Registers
 }
 
 func barStart(view *fbs.View, target, bar int) uint64 {
@@ -69,21 +107,39 @@ func (d *device) Identity() hal.Identity {
 
 func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 	var start uint64
+	slot := -1
 	switch w.Kind {
 	case gen.WindowKindBar:
 		start = barStart(d.view, d.target, int(w.Bar)) + w.Offset
 	case gen.WindowKindHost:
-		start = *d.host
-		*d.host += roundUp(w.Size)
+		start = d.host
+		d.host += roundUp(w.Size)
+	case gen.WindowKindTlb:
+		start, slot = d.tiles, d.slots
+		d.tiles += roundUp(w.Size)
+		d.slots++
 	default:
-		return hal.Aperture{}, &hal.Fault{Code: hal.NoDevice, Reason: "plain memory has BARs and host memory and no other windows"}
+		return hal.Aperture{}, &hal.Fault{Code: hal.NoDevice, Reason: "plain memory has no configuration space"}
 	}
-	a := hal.MappedAperture(d.memory, start, w.Size, -1)
+	a := hal.MappedAperture(d.memory, start, w.Size, slot)
 	a.Bus = BusBase + start
 	return a, nil
 }
 
-func (d *device) Point(*hal.Aperture, fbs.Target, uint64) hal.Code { return hal.Refused }
+// Aim implements hal.Aimer.
+func (d *device) Aim(a *hal.Aperture, t fbs.Target, address uint64) (hal.Aim, hal.Code) {
+	g := group(d.view, &fbs.Window{Kind: gen.WindowKindTlb, Device: uint8(d.target), Size: a.Size()})
+	words, ok := d.tlb.Encode(g, t, address)
+	if !ok {
+		return hal.Aim{}, hal.Refused
+	}
+	aim := hal.Aim{Registers: &d.registers, Home: a.Base(), Offset: 16 * uint32(a.Slot())}
+	aim.Value, aim.Mask = words.Pack(d.tlb.ConfigWidth)
+	return aim, hal.OK
+}
+
+// Point implements hal.Device: nobody calls it of an Aimer.
+func (d *device) Point(*hal.Aperture, fbs.Target, uint64) hal.Code { return hal.Internal }
 
 func (d *device) Alive() bool { return true }
 
