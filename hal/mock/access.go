@@ -83,7 +83,8 @@ func (d *Device) windowWords(at access) (value uint64, ok bool) {
 	if !d.registersLoad || l == nil || at.bar == ConfigSpace || at.bar == hostMemory || d.check(at) != hal.OK {
 		return 0, false
 	}
-	slot, inside, ok := l.Config(d.unalias(at))
+	bar, offset := d.unalias(at)
+	slot, inside, ok := chips.Config(l, bar, offset)
 	if !ok {
 		return 0, false
 	}
