@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 )
 
@@ -21,7 +22,7 @@ const (
 func main() {
 	exit, err := run(os.Args[1:])
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "guest:", err)
+		fmt.Fprintf(os.Stderr, "guest: %s\n", files.Safe([]byte(err.Error())))
 	}
 	os.Exit(exit)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/hex"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -98,9 +97,9 @@ are stable.`,
 				info.SignedBy = hex.EncodeToString(signature.Key)
 			}
 			if asJSON {
-				printJSON(os.Stdout, info)
+				printJSON(stdout, info)
 			} else {
-				fmt.Print(info)
+				fmt.Fprint(stdout, info)
 			}
 			return nil
 		},
@@ -271,9 +270,9 @@ With --key, before all that, that one of these public keys signed the file.`,
 				return err
 			}
 			if asJSON {
-				printJSON(os.Stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": args[0], "commands": view.Reservation.Commands})
+				printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": args[0], "commands": view.Reservation.Commands})
 			} else {
-				fmt.Printf("%s: whole and valid, %d commands\n", args[0], view.Reservation.Commands)
+				fmt.Fprintf(stdout, "%s: whole and valid, %d commands\n", args[0], view.Reservation.Commands)
 			}
 			return nil
 		},

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
@@ -35,21 +37,31 @@ func main() {
 
 // run is a whole invocation; it gives the exit status.
 func run(args []string) int {
+	*stdout, *stderr = text{to: os.Stdout}, text{to: os.Stderr}
 	root := newRoot()
+	root.SetOut(stdout)
+	root.SetErr(stderr)
 	root.SetArgs(args)
 	command, err := root.ExecuteC()
-	if err == nil {
-		return 0
+	asked, _ := command.Flags().GetBool("json")
+	exit := tellFailure(err, asked)
+	if err := stdout.end(); err != nil {
+		return tellFailure(err, false)
 	}
+	return exit
+}
+
+// tellFailure prints an error that is not printed yet. A line that follows is
+// set in, so that no text from a file looks like one of lm's own.
+func tellFailure(err error, asJSON bool) int {
 	code := codeOf(err)
 	var already reported
-	if errors.As(err, &already) {
-		return code.Exit()
-	}
-	if asked, _ := command.Flags().GetBool("json"); asked {
-		printJSON(os.Stdout, failure{code.Exit(), code.Error(), err.Error()})
-	} else {
-		fmt.Fprintln(os.Stderr, "lm: "+err.Error())
+	switch {
+	case err == nil || errors.As(err, &already):
+	case asJSON:
+		printJSON(stdout, failure{code.Exit(), code.Error(), err.Error()})
+	default:
+		fmt.Fprintln(stderr, "lm: "+strings.ReplaceAll(err.Error(), "\n", "\n    "))
 	}
 	return code.Exit()
 }
@@ -84,7 +96,11 @@ runtime replays through a PCIe BAR, and tells what is in them.
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentPreRunE = noEmptyValue
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage("%v; lm %s --help tells more", err, c.Name())
+		hint := ""
+		if _, name, ok := strings.Cut(err.Error(), " in -"); ok && c.Flags().Lookup(name) != nil {
+			hint = "; this flag has two dashes, --" + name
+		}
+		return usage("%v%s; lm %s --help tells more", err, hint, c.Name())
 	})
 	root.AddCommand(asmCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand())
 	return root
@@ -125,6 +141,8 @@ func codeOf(err error) hal.Code {
 	var code hal.Code
 	var image *fbs.Error
 	switch {
+	case err == nil:
+		return hal.OK
 	case errors.As(err, &code):
 		return code
 	case errors.As(err, &image):
@@ -141,7 +159,7 @@ func codeOf(err error) hal.Code {
 	return hal.Usage
 }
 
-func printJSON(w *os.File, value any) {
+func printJSON(w io.Writer, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // a value of our own that JSON cannot hold
@@ -152,17 +170,4 @@ func printJSON(w *os.File, value any) {
 // wrong makes an error of a code whose text stands alone.
 func wrong(code hal.Code, format string, a ...any) error {
 	return &hal.Fault{Code: code, Reason: fmt.Sprintf(format, a...)}
-}
-
-// writeFile puts a file in place whole or not at all.
-func writeFile(path string, data []byte) error {
-	temporary := path + ".part"
-	if err := os.WriteFile(temporary, data, 0o644); err != nil {
-		return err
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		os.Remove(temporary)
-		return err
-	}
-	return nil
 }

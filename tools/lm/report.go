@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 	"lightmetal/tools/report"
 
 	"github.com/schollz/progressbar/v3"
@@ -56,6 +57,11 @@ type reportedImage struct {
 }
 
 func (f *reportFlags) run(path string) error {
+	if f.out != "" {
+		if err := files.Distinct([]string{f.out}, path, f.profile); err != nil {
+			return err
+		}
+	}
 	file, view, err := verified(path)
 	if err != nil {
 		return err
@@ -80,12 +86,12 @@ func (f *reportFlags) run(path string) error {
 	}
 	switch {
 	case f.json:
-		printJSON(os.Stdout, reportedImage{r, profile})
+		printJSON(tell(f.out), reportedImage{r, profile})
 	case f.out == "":
-		if err := r.Write(os.Stdout); err != nil || profile == nil {
+		if err := r.Write(stdout); err != nil || profile == nil {
 			return err
 		}
-		return profile.Write(os.Stdout)
+		return profile.Write(stdout)
 	}
 	return nil
 }
@@ -95,7 +101,7 @@ func (f *reportFlags) readProfile(image, id string) (*report.Profile, error) {
 	if f.profile == "" {
 		return nil, nil
 	}
-	file, err := os.Open(f.profile)
+	file, err := openFile(f.profile)
 	if err != nil {
 		return nil, err
 	}
