@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 )
@@ -64,7 +65,7 @@ func run(args []string) (exit int, err error) {
 		}
 		defer os.RemoveAll(m.dir)
 	}
-	if exit, err = m.replay(path, rest); errors.Is(err, fs.ErrNotExist) {
+	if exit, err = m.replay(path, rest); errors.Is(err, fs.ErrNotExist) || hal.CodeOf(err) == hal.NoFile {
 		return exitNoFile, err
 	}
 	return exit, err
