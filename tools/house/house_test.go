@@ -31,7 +31,7 @@ var imports = map[string]string{
 		"lightmetal/runtime/signed golang.org/x/sys/unix runtime strconv sync sync/atomic unsafe", // hal/mock with -tags mock only
 	"tools/lmrun": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime lightmetal/runtime/signed " +
 		"lightmetal/tools/files golang.org/x/sys/unix runtime/debug strconv strings sync/atomic syscall unsafe",
-	"tools/files": "lightmetal/hal golang.org/x/sys/unix strconv strings unsafe",
+	"tools/files": "lightmetal/hal golang.org/x/sys/unix strconv strings unicode/utf8 unsafe",
 }
 
 // unsafeFiles are the files of the target world that may import unsafe.

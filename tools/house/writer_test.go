@@ -45,6 +45,22 @@ func writes(file *ast.File) (list []string) {
 	return list
 }
 
+// TestTextOfLmPassesOnePlace, where it is made safe for a terminal and where a
+// standard output that fails is noticed.
+func TestTextOfLmPassesOnePlace(t *testing.T) {
+	past := []string{"os.Stdout", "os.Stderr", "fmt.Print", "fmt.Printf", "fmt.Println"}
+	for name, file := range sources(t, "tools/lm") {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				if p, ok := s.X.(*ast.Ident); ok && slices.Contains(past, p.Name+"."+s.Sel.Name) && name != "tools/lm/main.go" {
+					t.Errorf("%s has %s.%s; stdout and stderr of terminal.go take text", name, p.Name, s.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
 // TestToolsWriteFilesInOnePlace holds every tool to tools/files, where devices,
 // links, modes, failures and full disks are thought of. Programs that only tests
 // run inside of a guest are left out.

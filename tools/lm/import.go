@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -136,12 +134,11 @@ func (f *importFlags) run(path string) error {
 // progress shows how much of a trace is read, on a terminal only. The function
 // it gives takes the bar away.
 func progress(trace *input, o *importer.Options) func() {
-	terminal, err := os.Stderr.Stat()
-	size, serr := trace.Stat()
-	if err != nil || serr != nil || terminal.Mode()&os.ModeCharDevice == 0 {
+	size, err := trace.Stat()
+	if err != nil || !onTerminal() {
 		return func() {}
 	}
-	bar := progressbar.NewOptions64(size.Size(), progressbar.OptionSetWriter(io.Writer(os.Stderr)),
+	bar := progressbar.NewOptions64(size.Size(), progressbar.OptionSetWriter(stderr.to),
 		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription("reading"))
 	o.Progress = func(bytes int64) { _ = bar.Set64(bytes) }
 	return func() { _ = bar.Finish() }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -403,11 +402,10 @@ func (end *outcome) fail(s *session, result runtime.Result) error {
 }
 
 func (f *replayFlags) progress() func(int) {
-	terminal, err := os.Stderr.Stat()
-	if err != nil || terminal.Mode()&os.ModeCharDevice == 0 || f.loop < 1000 {
+	if !onTerminal() || f.loop < 1000 {
 		return func(int) {}
 	}
-	bar := progressbar.NewOptions(f.loop, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionClearOnFinish(),
+	bar := progressbar.NewOptions(f.loop, progressbar.OptionSetWriter(stderr.to), progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetDescription("runs"), progressbar.OptionThrottle(100*time.Millisecond))
 	return func(n int) { _ = bar.Set(n) }
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -127,11 +126,10 @@ func writePage(path string, r *report.Report, profile *report.Profile) error {
 // commandProgress shows how far the counting of a large image is, on a terminal.
 func commandProgress(view *fbs.View) func(int) {
 	const large = 1_000_000 // commands that take longer than a blink
-	terminal, err := os.Stderr.Stat()
-	if err != nil || terminal.Mode()&os.ModeCharDevice == 0 || len(view.Commands) < large {
+	if !onTerminal() || len(view.Commands) < large {
 		return nil
 	}
-	bar := progressbar.NewOptions(len(view.Commands), progressbar.OptionSetWriter(os.Stderr), progressbar.OptionClearOnFinish(),
+	bar := progressbar.NewOptions(len(view.Commands), progressbar.OptionSetWriter(stderr.to), progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetDescription("commands"), progressbar.OptionThrottle(100*time.Millisecond))
 	return func(n int) { _ = bar.Set(n) }
 }

@@ -65,6 +65,13 @@ func tell(outputs ...string) io.Writer {
 	return stdout
 }
 
+// onTerminal tells that somebody looks at standard error. What moves there is
+// written past text, by bars that show numbers and words of ours.
+func onTerminal() bool {
+	status, err := stderr.to.Stat()
+	return err == nil && status.Mode()&os.ModeCharDevice != 0
+}
+
 // reasonOf is the kernel's part of an error with a path.
 func reasonOf(err error) error {
 	var path *os.PathError
