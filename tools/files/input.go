@@ -8,13 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenInput opens a file to read from, or waits for the other side of a pipe.
-// Stream tells that data come from somebody as they are made.
-func OpenInput(path string) (fd int, stream bool, err error) {
-	return openInput(path, 0)
-}
-
-func openInput(path string, flags int) (fd int, stream bool, err error) {
+// OpenInput opens a file to read from, and without unix.O_NONBLOCK waits for the
+// other side of a pipe. Stream tells that data come as they are made.
+func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	for {
 		fd, err = unix.Open(path, flags|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != unix.EINTR {
@@ -39,7 +35,7 @@ func isStream(kind uint32) bool {
 // Open opens a file to read from and does not wait for the writer of a pipe:
 // without one, nothing is there to read.
 func Open(path string) (fd int, stream bool, err error) {
-	if fd, stream, err = openInput(path, unix.O_NONBLOCK); err != nil {
+	if fd, stream, err = OpenInput(path, unix.O_NONBLOCK); err != nil {
 		return -1, false, err
 	}
 	return fd, stream, Fault(path, unix.SetNonblock(fd, false))
@@ -63,8 +59,9 @@ func Read(path string, most int) ([]byte, error) {
 	if stream {
 		most = min(most, streamMax)
 	}
+	tooLarge := &hal.Fault{Code: hal.BadImage, Reason: path + " has more than the " + strconv.Itoa(most) + " bytes that can be read here"}
 	if status.Size > int64(most) {
-		return nil, tooLarge(path, most)
+		return nil, tooLarge
 	}
 	data := make([]byte, 0, max(int(status.Size), 4095)+1)
 	for {
@@ -83,11 +80,20 @@ func Read(path string, most int) ([]byte, error) {
 			return data, nil
 		}
 		if data = data[:len(data)+n]; len(data) > most {
-			return nil, tooLarge(path, most)
+			return nil, tooLarge
 		}
 	}
 }
 
-func tooLarge(path string, most int) error {
-	return &hal.Fault{Code: hal.BadImage, Reason: path + " has more than the " + strconv.Itoa(most) + " bytes that can be read here"}
+// Spare holds a process to room for so many more open files. Go itself opens
+// some at times of its own, and ends a process that has none with status 2.
+func Spare(count int) error {
+	for range count {
+		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		if err != nil {
+			return Fault("files that Go opens", err)
+		}
+		defer unix.Close(fd)
+	}
+	return nil
 }

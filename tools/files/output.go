@@ -238,10 +238,15 @@ const folder = ^uintptr(-unix.AT_FDCWD - 1)
 
 // Fault gives an error of the kernel its code and the path it is about.
 func Fault(path string, err error) error {
+	if fault, ok := err.(*hal.Fault); ok {
+		return fault
+	}
 	code := hal.IO
 	switch err {
 	case nil:
 		return nil
+	case unix.EMFILE, unix.ENFILE:
+		return &hal.Fault{Code: code, Reason: path + ": " + err.Error() + "; ulimit -n raises the number that is possible"}
 	case unix.ENOENT, unix.ENOTDIR:
 		code = hal.NoFile
 	case unix.EACCES, unix.EPERM, unix.EROFS:

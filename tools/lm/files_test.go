@@ -308,3 +308,20 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }
+
+// TestFewResourcesAreAnErrorWithItsReason, and not one of Go's own, with 2.
+func TestFewResourcesAreAnErrorWithItsReason(t *testing.T) {
+	image := testFolder(t, "images", "edu.lmb")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[string]string{"-n 4": "ulimit -n", "-n 5": "ulimit -n", "-n 8": "ulimit -n", "-n 12": "ulimit -n", "-v 1000000": "ulimit -v", "-v 2000000": "ulimit -v"} {
+		c := exec.Command("sh", "-c", "ulimit "+limit+` && exec "$0" "$@"`, self, "replay", "--device", "mock:edu", image)
+		c.Env = append(os.Environ(), asLm+"=1")
+		text, _ := c.CombinedOutput()
+		if exit := c.ProcessState.ExitCode(); exit != 74 && exit != 70 || !strings.Contains(string(text), want) {
+			t.Errorf("ulimit %s: exit %d, %.300s", limit, exit, text)
+		}
+	}
+}

@@ -14,10 +14,12 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 	"lightmetal/tools/ttsim"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 // version stands in the origin of every image that lm writes.
@@ -27,12 +29,29 @@ const exitCodes = `Exit status:
   0 done; 64 usage; 65 bad image, capture, listing or tensor; 66 no such file;
   69 device unavailable; 70 internal or access refused; 71 device gone or bus fault;
   74 I/O; 75 poll deadline passed; 76 golden mismatch or expect failed;
-  77 not permitted; 78 image is for another device
+  77 not permitted; 78 image is for another device. 2 is Go's own, with a line
+  "fatal error": less than about 600 MiB of address space, or no memory left
 `
 
 func main() {
 	ttsim.ChildMain()
+	if err := enough(); err != nil {
+		stderr.to = os.Stderr
+		os.Exit(tellFailure(err, false))
+	}
 	os.Exit(run(os.Args[1:]))
+}
+
+// enough refuses a machine on which Go would end lm in the middle of something,
+// with status 2: every thread reserves address space, and files are opened at
+// times of its own.
+func enough() error {
+	const filesLeast, addressesLeast = 16, 2 << 30
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err == nil && limit.Cur < addressesLeast {
+		return wrong(hal.Internal, "there are %d MiB of address space (ulimit -v), lm takes up to %d", limit.Cur>>20, addressesLeast>>20)
+	}
+	return files.Spare(filesLeast)
 }
 
 // run is a whole invocation; it gives the exit status.
