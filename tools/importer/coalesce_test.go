@@ -122,7 +122,7 @@ compare tlb0+0x0 w2 0100020003000900
 expect tlb0+0x8 w4 0x4 mask 0xffffffff
 compare tlb0+0x10 w8 05000000000000000600000000000000
 point tlb0 (1,1) 0xffb00000
-expect tlb0+0x121b0 w4 0x7 mask 0xffffffff
+expect tlb0+0x121b0 w4 0x0 mask 0x47800
 expect tlb0+0x121b4 w4 0x8 mask 0xffffffff
 `)
 	if got := did(report, "coalesce"); got != "3 expects, 2 compares of 6 loads" {
