@@ -33,9 +33,12 @@ usage: ./build.sh COMMAND
   test [STEP...]          every check there is, or only the steps named; steps are
                             fmt vet lint gen kernels unit fuzz race arm64 purego cross
                             reproducible recipes guest bench
-  qemu IMAGE [FLAGS]      replay IMAGE on an arm64 machine under QEMU that has an edu, an ivshmem
+  qemu IMAGE [--with DEVICE] [FLAGS]
+                          replay IMAGE on an arm64 machine under QEMU that has an edu, an ivshmem
                             and an nvme device; FLAGS and exit status are lmrun's; files of -input
                             and -output are this machine's; what the devices kept lies in build/qemu
+                            --with mock:wormhole (or ttsim:LIBRARY): on that, which lm serve makes a
+                            PCI device of the machine, with a QEMU of 10.1 or later
   cross                   static lmrun for arm64 and amd64 in build/, with its size
   archive [--mock] [--signed]
                           the runtime for firmware in C, in build/: liblightmetal-arm64.a and -amd64.a
@@ -61,7 +64,7 @@ What a command needs beyond Go it installs, when it is root on Debian. Otherwise
 missing, and `test` says at the end what it skipped for that reason. LM_GUEST_KERNEL=FILE makes
 `test` and `qemu` boot another arm64 kernel than Debian's cloud kernel, LM_GUEST_MODULES=FOLDER gives
 `test` the modules of that kernel; LM_GUEST_TIMEOUT=10m gives `qemu` more than the one minute a run
-may take.
+may take; LM_QEMU=FILE is the QEMU for served devices.
 TEXT
 }
 
@@ -262,6 +265,10 @@ step_guest() {
 	firmware "$out/firmware-arm64" "$out/liblightmetal-mock-arm64.a"
 	full_kernel || skip "no arm64 kernel with a watchdog: $missing"
 	need_uboot || skip "no U-Boot for QEMU: $missing"
+	new_qemu || skip "$missing"
+	say "served devices: $("$new_qemu" --version | head -1)"
+	new_kernel || skip "no arm64 kernel with an IOMMU for served devices: $missing"
+	export LM_GUEST_QEMU=$new_qemu LM_GUEST_NEW_KERNEL=$new_kernel LM_GUEST_NEW_MODULES=$new_modules
 	export LM_GUEST_MODULES=$modules LM_GUEST_FIRMWARE=$PWD/$out/firmware-arm64
 	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
@@ -296,35 +303,103 @@ full_kernel() {
 }
 full_kernel= full_modules=
 
-# fetch_kernel METAPACKAGE KERNEL MODULES
+# new_kernel is kernel for Debian 13's cloud kernel, which has a driver for the
+# IOMMU that QEMU can put in front of a served device.
+new_kernel() {
+	new_kernel=$PWD/$cache/vmlinuz-new-arm64 new_modules=$PWD/$cache/modules-new-arm64
+	[[ -s $new_kernel && -d $new_modules ]] && return
+	fetch_kernel linux-image-cloud-arm64 "$new_kernel" "$new_modules" trixie
+}
+new_kernel= new_modules=
+
+# fetch_kernel METAPACKAGE KERNEL MODULES [SUITE], without which it is the system's
 fetch_kernel() {
 	missing="set LM_GUEST_KERNEL; only Debian's own can be downloaded, with apt-get and dpkg-deb"
 	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
 	missing="it could not be downloaded; see $out/apt.log"
-	mkdir -p "$out" "$cache/apt/$1"
-	unpack_kernel "$@" >>"$out/apt.log" 2>&1 || { download_kernel "$1" && unpack_kernel "$@"; } >>"$out/apt.log" 2>&1
+	mkdir -p "$out" "$cache/apt/$1${4:+-$4}"
+	unpack_kernel "$@" >>"$out/apt.log" 2>&1 || { download_kernel "$1" "${4:-}" && unpack_kernel "$@"; } >>"$out/apt.log" 2>&1
 }
 
+# debian is where this system's packages come from, if it is Debian.
+debian() {
+	apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' | sed -n 's/^Debian Debian //p' | head -1 |
+		grep . || { echo "this system's packages are not Debian's"; return 1; }
+}
+
+# download_kernel METAPACKAGE SUITE, which is empty for the system's
 download_kernel() {
-	local apt=$PWD/$cache/apt name
-	mkdir -p "$apt/lists/partial" "$apt/archives/partial"
+	local apt=$PWD/$cache/apt name uri
+	local lists=$apt/lists${2:+-$2} folder=$apt/$1${2:+-$2}
+	mkdir -p "$lists/partial" "$apt/archives/partial"
 	local options=(-q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root
-		-o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt")
+		-o Dir::State::lists="$lists" -o Dir::Cache="$apt")
+	if [[ -n $2 ]]; then
+		uri=$(debian) && echo "deb $uri $2 main" >"$apt/$2.list" || return
+		options+=(-o Dir::Etc::SourceList="$apt/$2.list" -o Dir::Etc::SourceParts=/dev/null)
+	fi
 	apt-get "${options[@]}" update || return
 	name=$(apt-cache "${options[@]}" depends "$1" | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -1)
 	[[ -n $name ]] || { echo "$1 depends on no kernel"; return 1; }
-	rm -f "$apt/$1"/*.deb
-	(cd "$apt/$1" && apt-get "${options[@]}" download "$name")
+	rm -f "$folder"/*.deb
+	(cd "$folder" && apt-get "${options[@]}" download "$name")
 }
 
-# unpack_kernel takes the kernel and its modules of VFIO and of watchdogs out of
-# the package. The modules' folder comes last: where it is, all of it is there.
+# unpack_kernel takes the kernel and its modules of VFIO, of IOMMUs and of
+# watchdogs out of the package. The modules' folder comes last: where it is, all
+# of it is there.
 unpack_kernel() {
 	local part=$cache/modules.part
 	rm -rf "$part" "$3" && mkdir -p "$part" || return
-	dpkg-deb --fsys-tarfile "$cache/apt/$1"/*.deb | tar -x -C "$part" --no-same-owner --transform 's|.*/||' --wildcards \
-		'./boot/vmlinuz-*' './lib/modules/*/drivers/vfio/*.ko' './lib/modules/*/drivers/watchdog/*.ko' || return
+	dpkg-deb --fsys-tarfile "$cache/apt/$1${4:+-$4}"/*.deb | tar -x -C "$part" --no-same-owner --transform 's|.*/||' --wildcards \
+		'./boot/vmlinuz-*' '*/drivers/vfio/*.ko*' '*/drivers/watchdog/*.ko*' '*/drivers/iommu/*.ko*' || return
+	find "$part" -name '*.xz' -exec xz -d {} + || return
 	mv "$part"/vmlinuz-* "$2" && mv "$part" "$3"
+}
+
+# new_qemu leaves in $new_qemu a QEMU that shows a served device (lm serve): the
+# user's, the system's where that is 10.1 or later, or the one of Debian's
+# backports to trixie. That is unpacked into the cache, not installed, and runs
+# with its own libraries.
+new_qemu=
+new_qemu() {
+	new_qemu=${LM_QEMU:-$(command -v qemu-system-aarch64)}
+	[[ -z $new_qemu || $new_qemu == /* ]] || new_qemu=$start_dir/$new_qemu
+	missing="LM_QEMU=$new_qemu has no vfio-user-pci; it takes QEMU 10.1"
+	shows_served && return
+	[[ -z ${LM_QEMU:-} ]] || return 1
+	new_qemu=$PWD/$cache/qemu/qemu-system-aarch64
+	missing="set LM_QEMU to a QEMU of 10.1 or later; only Debian's can be downloaded, with apt-get and dpkg-deb"
+	[[ -x $new_qemu ]] && return
+	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
+	missing="QEMU 10.1 or later could not be downloaded; see $out/apt.log"
+	say "fetching a QEMU with vfio-user into $cache/qemu"
+	fetch_qemu >>"$out/apt.log" 2>&1 && shows_served
+}
+
+shows_served() { [[ -n $new_qemu ]] && "$new_qemu" -M virt -device help 2>&1 | grep vfio-user-pci >/dev/null; }
+
+# fetch_qemu takes the packages from where the system's own come from. The
+# program, whose name comes last, is there when all of it is.
+fetch_qemu() {
+	local apt=$PWD/$cache/apt/qemu root=$PWD/$cache/qemu uri deb libraries
+	uri=$(debian) || return
+	rm -rf "$root" && mkdir -p "$root" "$apt/lists/partial" "$apt/archives/partial" || return
+	printf 'deb %s trixie main\ndeb %s trixie-backports main\n' "$uri" "$uri" >"$apt/sources.list"
+	: >"$apt/status" # nothing is installed there: all of it is wanted
+	local options=(-q -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists="$apt/lists"
+		-o Dir::State::status="$apt/status" -o Dir::Cache="$apt" -o APT::Sandbox::User=root)
+	apt-get "${options[@]}" update || return
+	apt-get "${options[@]}" install -y --no-install-recommends -t trixie-backports --download-only qemu-system-arm || return
+	for deb in "$apt"/archives/*.deb; do dpkg-deb -x "$deb" "$root" || return; done
+	libraries=$(cd "$root" && dirname "$(find usr/lib -name libglib-2.0.so.0 | head -1)")
+	cat >"$root/part" <<-TEXT
+		#!/bin/sh
+		root=\$(dirname "\$(readlink -f "\$0")")
+		QEMU_MODULE_DIR=/nonexistent exec "\$root/$(cd "$root" && find usr/lib*/ld-linux-* | head -1)" \\
+			--library-path "\$root/$libraries:\$root/$libraries/pulseaudio" "\$root/usr/bin/qemu-system-aarch64" -L "\$root/usr/share/qemu" "\$@"
+	TEXT
+	chmod +x "$root/part" && mv "$root/part" "$root/qemu-system-aarch64"
 }
 
 # static GOARCH OUTPUT PACKAGE
@@ -495,17 +570,24 @@ same_delivery() {
 }
 
 cmd_qemu() {
-	local image=${1:-}
-	[[ -n $image && $image != -* ]] || { warn "usage: ./build.sh qemu IMAGE.lmb [lmrun flags]"; exit 64; }
+	local image=${1:-} with=()
+	[[ -n $image && $image != -* ]] || { warn "usage: ./build.sh qemu IMAGE.lmb [--with DEVICE] [lmrun flags]"; exit 64; }
 	shift
 	mkdir -p "$out/qemu"
 	# Standard output is lmrun's.
 	need qemu-system-aarch64 qemu-system-arm >&2 || { warn "qemu: $missing is not here"; exit 69; }
 	kernel >&2 || { warn "qemu: no arm64 kernel: $missing"; exit 69; }
+	while [[ ${1:-} == --with ]]; do
+		[[ -n ${2:-} ]] || { warn "qemu: --with takes a device, such as mock:wormhole"; exit 64; }
+		new_qemu >&2 || { warn "qemu: $missing"; exit 69; }
+		with+=(-with "$2" -qemu "$new_qemu" -lm "$PWD/$out/lm")
+		shift 2
+	done
 	build_guest >&2
+	[[ ${#with[@]} -eq 0 ]] || go build -o "$out/lm" ./tools/lm
 	cd "$start_dir"
 	exec "$OLDPWD/$out/guest" -kernel "$kernel" -lmrun "$OLDPWD/$out/lmrun-arm64" -dir "$OLDPWD/$out/qemu" \
-		-timeout "${LM_GUEST_TIMEOUT:-1m}" "$image" -- "$@"
+		-timeout "${LM_GUEST_TIMEOUT:-1m}" "${with[@]}" "$image" -- "$@"
 }
 
 cmd_gen() {

@@ -253,12 +253,15 @@ func (r *Replay) releasedTile(device int, reset *boards.Reset) (tile fbs.Target,
 		switch c.Opcode {
 		case gen.OpcodePoint:
 			pointed[c.Window] = c
-		case gen.OpcodeWrite:
-			at := pointed[c.Window] // nil where it is no Tlb window
+		case gen.OpcodeWrite, gen.OpcodeChange:
+			at, mask := pointed[c.Window], c.Mask // nil where it is no Tlb window
+			if c.Opcode == gen.OpcodeWrite {
+				mask = fbs.WidthMask(c.Width)
+			}
 			if at == nil || at.Value+uint64(c.Offset) != reset.Address || int(r.view.Windows[c.Window].Device) != device {
 				continue
 			}
-			if c.Mask&^c.Value&uint64(reset.Mask) == 0 {
+			if mask&^c.Value&uint64(reset.Mask) == 0 {
 				continue // its cores stay in reset
 			}
 			if tile, _ = fbs.UnpackTarget(at.Mask); !tile.Multicast {

@@ -49,6 +49,10 @@ type Result struct {
 	Ignored uint32 // failures that policy Ignore passed over, good run or not
 }
 
+// Commands are those that runs take, completed by Load. A profiler puts others
+// there, and sequences of them into its own View.
+func (r *Replay) Commands() *[]fbs.Command { return &r.commands }
+
 // View is the verified image.
 func (r *Replay) View() *fbs.View { return r.view }
 

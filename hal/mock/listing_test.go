@@ -51,8 +51,8 @@ func rigOf(t *testing.T, name, text string) *rig {
 	g := &rig{T: t}
 	var devices []hal.Device
 	for _, target := range view.Targets {
-		d := mock.New(boards.ByName(target.Board))
-		if target.Board == "nvme" {
+		d := mock.New(boards.ByName(view.Name(target.Board)))
+		if view.Name(target.Board) == "nvme" {
 			g.nvme = mock.NewNvme()
 			d = mock.NewWith(&boards.Nvme, g.nvme)
 		}

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 
 	"golang.org/x/sys/unix"
@@ -132,7 +134,7 @@ func (b *bench) image(name string, image *lmb.Image) (path string, size int64, d
 	}
 	// The name is this process's own: writing a file that another one has mapped is a bus error for it.
 	path = filepath.Join(b.dir, fmt.Sprintf("bench-%s-%d.lmb", name, os.Getpid()))
-	return path, int64(len(file)), func() { os.Remove(path) }, os.WriteFile(path, file, 0o644)
+	return path, int64(len(file)), func() { os.Remove(path) }, files.Write(path, file, 0o644, files.Replace)
 }
 
 // on measures on a pair of sides that serve an image.
@@ -209,12 +211,9 @@ func (b *bench) report(asJSON bool, path string) error {
 	if path == "" {
 		return nil
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	b.table(file, head)
-	return file.Close()
+	var text bytes.Buffer
+	b.table(&text, head)
+	return files.Write(path, text.Bytes(), 0o666, files.Replace)
 }
 
 func (b *bench) table(w io.Writer, head []string) {

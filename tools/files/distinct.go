@@ -30,8 +30,8 @@ func Distinct(outputs []string, inputs ...string) error {
 // same tells that two paths lead to one file with data of its own. Where none
 // is there yet, only equal names are known to.
 func same(a, b string) bool {
-	if isStdout(a) || isStdout(b) {
-		return isStdout(a) && isStdout(b)
+	if IsStdout(a) || IsStdout(b) {
+		return IsStdout(a) && IsStdout(b)
 	}
 	var left, right unix.Stat_t
 	if unix.Stat(a, &left) == nil && unix.Stat(b, &right) == nil {

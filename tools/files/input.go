@@ -1,12 +1,18 @@
 package files
 
-import "golang.org/x/sys/unix"
+import (
+	"strconv"
 
-// OpenInput opens a file to read from, or waits for the other side of a pipe.
-// Stream tells that data come from somebody as they are made.
-func OpenInput(path string) (fd int, stream bool, err error) {
+	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenInput opens a file to read from, and without unix.O_NONBLOCK waits for the
+// other side of a pipe. Stream tells that data come as they are made.
+func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	for {
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err = unix.Open(path, flags|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != unix.EINTR {
 			break
 		}
@@ -15,9 +21,79 @@ func OpenInput(path string) (fd int, stream bool, err error) {
 	if err == nil {
 		err = unix.Fstat(fd, &status)
 	}
+	if err == nil && status.Mode&unix.S_IFMT == unix.S_IFDIR {
+		unix.Close(fd)
+		err = unix.EISDIR
+	}
 	return fd, isStream(status.Mode & unix.S_IFMT), Fault(path, err)
 }
 
 func isStream(kind uint32) bool {
 	return kind == unix.S_IFIFO || kind == unix.S_IFCHR || kind == unix.S_IFSOCK
+}
+
+// Open opens a file to read from and does not wait for the writer of a pipe:
+// without one, nothing is there to read.
+func Open(path string) (fd int, stream bool, err error) {
+	if fd, stream, err = OpenInput(path, unix.O_NONBLOCK); err != nil {
+		return -1, false, err
+	}
+	return fd, stream, Fault(path, unix.SetNonblock(fd, false))
+}
+
+// streamMax bounds what a pipe or a device gives, which has no size to know it by.
+const streamMax = 64 << 20
+
+// Read gives the whole of a file of so many bytes at most. A pipe that nobody
+// writes to and a device without an end are errors, and keep nobody waiting.
+func Read(path string, most int) ([]byte, error) {
+	fd, stream, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var status unix.Stat_t
+	if err := unix.Fstat(fd, &status); err != nil {
+		return nil, Fault(path, err)
+	}
+	if stream {
+		most = min(most, streamMax)
+	}
+	tooLarge := &hal.Fault{Code: hal.BadImage, Reason: path + " has more than the " + strconv.Itoa(most) + " bytes that can be read here"}
+	if status.Size > int64(most) {
+		return nil, tooLarge
+	}
+	data := make([]byte, 0, max(int(status.Size), 4095)+1)
+	for {
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+		n, err := unix.Read(fd, data[len(data):cap(data)])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, Fault(path, err)
+		case n == 0 && stream && len(data) == 0 && status.Mode&unix.S_IFMT == unix.S_IFIFO:
+			return nil, &hal.Fault{Code: hal.IO, Reason: path + " is a pipe that nobody writes to"}
+		case n == 0:
+			return data, nil
+		}
+		if data = data[:len(data)+n]; len(data) > most {
+			return nil, tooLarge
+		}
+	}
+}
+
+// Spare holds a process to room for so many more open files. Go itself opens
+// some at times of its own, and ends a process that has none with status 2.
+func Spare(count int) error {
+	for range count {
+		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		if err != nil {
+			return Fault("files that Go opens", err)
+		}
+		defer unix.Close(fd)
+	}
+	return nil
 }

@@ -27,8 +27,9 @@ func Replace(path string, mode uint32) (*Output, error) {
 	f := &Output{path: path}
 	var old unix.Stat_t
 	var err error
-	if isStdout(path) {
-		return f, Fault("standard output", f.stdout())
+	if IsStdout(path) {
+		f.path = "standard output"
+		return f, Fault(f.path, f.stdout())
 	}
 	err = unix.Stat(path, &old)
 	f.kind = old.Mode & unix.S_IFMT
@@ -72,7 +73,8 @@ func Write(path string, data []byte, mode uint32, begin func(string, uint32) (*O
 	return f.Commit()
 }
 
-func isStdout(path string) bool { return path == "-" || path == "/dev/stdout" }
+// IsStdout tells that a path means standard output.
+func IsStdout(path string) bool { return path == "-" || path == "/dev/stdout" }
 
 // stdout opens standard output. A stream is opened anew where that is possible,
 // so that what is set for this descriptor is not set for others.
@@ -236,10 +238,15 @@ const folder = ^uintptr(-unix.AT_FDCWD - 1)
 
 // Fault gives an error of the kernel its code and the path it is about.
 func Fault(path string, err error) error {
+	if fault, ok := err.(*hal.Fault); ok {
+		return fault
+	}
 	code := hal.IO
 	switch err {
 	case nil:
 		return nil
+	case unix.EMFILE, unix.ENFILE:
+		return &hal.Fault{Code: code, Reason: path + ": " + err.Error() + "; ulimit -n raises the number that is possible"}
 	case unix.ENOENT, unix.ENOTDIR:
 		code = hal.NoFile
 	case unix.EACCES, unix.EPERM, unix.EROFS:

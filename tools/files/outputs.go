@@ -4,24 +4,15 @@ package files
 type Outputs []*Output
 
 // Commit puts all in place, and none before all are on the disk.
-func (list Outputs) Commit() error {
-	for _, f := range list {
-		if f == nil {
-			continue
-		}
-		if err := f.Sync(); err != nil {
-			return err
-		}
-	}
-	for _, f := range list {
-		if f == nil {
-			continue
-		}
-		if err := f.Commit(); err != nil {
-			return err
+func (list Outputs) Commit() (err error) {
+	for _, step := range [...]func(*Output) error{(*Output).Sync, (*Output).Commit} {
+		for _, f := range list {
+			if f != nil && err == nil {
+				err = step(f)
+			}
 		}
 	}
-	return nil
+	return err
 }
 
 // Discard removes what is not in place.

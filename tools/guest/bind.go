@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 )
 
@@ -22,6 +23,7 @@ type output struct {
 // the guest. It packs the inputs and adds a drive for each output.
 func (m *machine) bind(flags []string, image *lmb.Image) ([]output, error) {
 	var outputs []output
+	var inputs, written []string
 	for i := 0; i < len(flags); i++ {
 		name, value, inline := strings.Cut(strings.TrimLeft(flags[i], "-"), "=")
 		if !strings.HasPrefix(flags[i], "-") || name != "input" && name != "output" {
@@ -40,23 +42,27 @@ func (m *machine) bind(flags []string, image *lmb.Image) ([]output, error) {
 		}
 		inside := fmt.Sprintf("/input/%d", len(m.files))
 		if name == "input" {
-			data, err := os.ReadFile(path)
+			data, err := files.Read(path, inputMax)
 			if err != nil {
 				return nil, err
 			}
-			m.files[inside] = data
+			inputs, m.files[inside] = append(inputs, path), data
 		} else {
 			o := output{filepath.Join(m.dir, fmt.Sprintf("output%d.img", len(outputs))), path, tensorSize(image, tensor)}
 			if err := o.create(); err != nil {
 				return nil, err
 			}
+			written = append(written, path)
 			outputs, m.drives = append(outputs, o), append(m.drives, o.drive)
 			inside = fmt.Sprintf("/dev/nvme1n%d", len(outputs))
 		}
 		m.args = append(m.args, "-"+name, tensor+"="+inside)
 	}
-	return outputs, nil
+	return outputs, files.Distinct(written, inputs...)
 }
+
+// inputMax bounds the file of an input, which the guest has in memory.
+const inputMax = 1 << 30
 
 // tensorSize is 0 for a tensor that does not exist; lmrun says so.
 func tensorSize(image *lmb.Image, name string) uint64 {
@@ -93,5 +99,5 @@ func (o *output) fetch() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(o.path, data[:o.size], 0o644)
+	return files.Write(o.path, data[:o.size], 0o666, files.Replace)
 }

@@ -19,7 +19,7 @@ var lanes = []struct {
 	setUp func(*testing.T, *machine)
 }{
 	{"pci", func(*testing.T, *machine) {}},
-	{"vfio", func(t *testing.T, m *machine) { m.virt = iommu; m.addModules(t) }},
+	{"vfio", func(t *testing.T, m *machine) { m.virt = iommu; m.addModules(t, "LM_GUEST_MODULES") }},
 }
 
 // onEachLane runs a scenario of inside/dma.go by each lane.

@@ -58,12 +58,13 @@ func (m *machine) add(t *testing.T, guest, host string) {
 	m.files[guest] = data
 }
 
-// addModules puts all kernel modules at hand into /modules.
-func (m *machine) addModules(t *testing.T) {
+// addModules puts all kernel modules of the folder that a variable names into
+// /modules.
+func (m *machine) addModules(t *testing.T, variable string) {
 	t.Helper()
-	modules, err := filepath.Glob(filepath.Join(tool(t, "LM_GUEST_MODULES"), "*.ko"))
+	modules, err := filepath.Glob(filepath.Join(tool(t, variable), "*.ko"))
 	if err != nil || len(modules) == 0 {
-		t.Fatalf("no kernel modules in LM_GUEST_MODULES: %v", err)
+		t.Fatalf("no kernel modules in %s: %v", variable, err)
 	}
 	for _, path := range modules {
 		m.add(t, "/modules/"+filepath.Base(path), path)

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"lightmetal/tools/files"
 )
 
 const (
@@ -155,13 +157,13 @@ func (m *machine) writeInitramfs(path string) (size int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	files := maps.Clone(m.files)
-	files["/init"] = init
-	archive, err := initramfs(files)
+	content := maps.Clone(m.files)
+	content["/init"] = init
+	archive, err := initramfs(content)
 	if err != nil {
 		return 0, err
 	}
-	return len(archive), os.WriteFile(path, archive, 0o644)
+	return len(archive), files.Write(path, archive, 0o644, files.Replace)
 }
 
 // memory is the guest's, in MiB. The files of an initramfs may take half of
@@ -232,7 +234,7 @@ func (c *console) Write(p []byte) (int, error) {
 		if closing := exitLine.FindStringSubmatch(line); closing != nil {
 			c.last = closing[1]
 		} else if !kernelLine.MatchString(line) {
-			fmt.Fprintln(c.lines, line)
+			fmt.Fprintf(c.lines, "%s\n", files.Safe([]byte(line)))
 		}
 	}
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +10,7 @@ import (
 	"testing"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/hal"
 	"lightmetal/tools/lmb"
 
 	"github.com/cavaliergopher/cpio"
@@ -97,7 +96,7 @@ func TestHostFilesInFlagsBecomeTheGuests(t *testing.T) {
 	if string(m.files["/input/0"]) != "data" || len(outputs) != 1 || outputs[0].size != 12 || outputs[0].path != "/out" {
 		t.Errorf("got files %q and outputs %+v", m.files, outputs)
 	}
-	if _, err := m.bind([]string{"-input", "x=" + dir + "/none"}, image); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := m.bind([]string{"-input", "x=" + dir + "/none"}, image); hal.CodeOf(err) != hal.NoFile {
 		t.Errorf("missing input: got %v", err)
 	}
 	for _, flags := range [][]string{{"-input"}, {"-output", "y"}} {

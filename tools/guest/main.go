@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"lightmetal/hal"
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 )
 
@@ -21,7 +23,7 @@ const (
 func main() {
 	exit, err := run(os.Args[1:])
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "guest:", err)
+		fmt.Fprintf(os.Stderr, "guest: %s\n", files.Safe([]byte(err.Error())))
 	}
 	os.Exit(exit)
 }
@@ -63,7 +65,7 @@ func run(args []string) (exit int, err error) {
 		}
 		defer os.RemoveAll(m.dir)
 	}
-	if exit, err = m.replay(path, rest); errors.Is(err, fs.ErrNotExist) {
+	if exit, err = m.replay(path, rest); errors.Is(err, fs.ErrNotExist) || hal.CodeOf(err) == hal.NoFile {
 		return exitNoFile, err
 	}
 	return exit, err

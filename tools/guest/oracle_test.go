@@ -14,26 +14,26 @@ import (
 
 // command is a Command of a test's image; the width is 4 unless it says other.
 func command(c fbs.Command) lmb.Command {
-	if c.Width == 0 && c.Opcode != gen.OpcodeMark && c.Opcode != gen.OpcodeDelay && c.Opcode != gen.OpcodeCall {
+	if c.Width == 0 && c.Opcode != lmb.OpcodeMark && c.Opcode != gen.OpcodeDelay && c.Opcode != gen.OpcodeCall {
 		c.Width = 4
 	}
 	return lmb.Command{Command: c}
 }
 
 func write(offset uint32, value uint64) lmb.Command {
-	return command(fbs.Command{Opcode: gen.OpcodeWrite, Mode: uint8(gen.SourceImmediate), Offset: offset, Value: value, Mask: 0xffffffff})
+	return command(fbs.Command{Opcode: gen.OpcodeWrite, Offset: offset, Value: value})
 }
 
 func expect(offset uint32, value uint64) lmb.Command {
 	return command(fbs.Command{
-		Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
+		Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
 		Offset: offset, Value: value, Mask: 0xffffffff,
 	})
 }
 
 func poll(offset uint32, mask, value uint64, deadlineUs uint32) lmb.Command {
 	return command(fbs.Command{
-		Opcode: gen.OpcodePoll, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
+		Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
 		Offset: offset, Value: value, Mask: mask, Amount: deadlineUs, Index: 100,
 	})
 }
@@ -128,23 +128,23 @@ func program() *lmb.Image {
 	image := eduImage(mainOf(
 		expect(0, 0x10000ed),
 		write(4, 0x12345678),
-		command(fbs.Command{Opcode: gen.OpcodeMark}),
-		command(fbs.Command{Opcode: gen.OpcodeWrite, Mode: uint8(gen.SourceImmediate), Offset: 0x20, Value: 0x80, Mask: 0xf0}),
+		command(fbs.Command{Opcode: lmb.OpcodeMark}),
+		command(fbs.Command{Opcode: gen.OpcodeChange, Offset: 0x20, Value: 0x80, Mask: 0xf0}),
 		poll(0x20, 1, 0, 1000),
 		command(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
 		lmb.Command{Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.SourcePayload), Option: uint8(gen.AccessExact), Offset: 0x80, Amount: 16,
+			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessExact), Offset: 0x80, Amount: 16,
 		}, Data: []byte("abcdefghijklmnop")},
 		lmb.Command{Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.SourcePayload), Option: uint8(gen.AccessBulk), Offset: 0x100, Amount: 12,
+			Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessBulk), Offset: 0x100, Amount: 12,
 		}, Data: []byte("ABCDEFGHIJKL")},
 		command(fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Mode: uint8(gen.SourceImmediate), Option: uint8(gen.AccessFixed), Offset: 0x64, Amount: 8, Value: 5,
+			Opcode: gen.OpcodeFill, Mode: uint8(gen.AccessFixed), Offset: 0x64, Amount: 8, Value: 5,
 		}),
 		command(fbs.Command{
-			Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.SourceTensor), Option: uint8(gen.AccessExact), Offset: 8, Amount: 4, Index: 0, Value: 4,
+			Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact), Offset: 8, Amount: 4, Index: 1, Value: 4,
 		}),
-		command(fbs.Command{Opcode: gen.OpcodeFence, Mode: uint8(gen.FenceModeReadBack)}),
+		command(fbs.Command{Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail)}),
 	), lmb.Sequence{Name: "other", Commands: []lmb.Command{write(8, 5)}})
 	image.Tensors = []lmb.Tensor{{Name: "y", Role: gen.RoleOutput, DType: gen.DTypeUint32, Shape: []uint32{2}}}
 	return image

@@ -258,7 +258,7 @@ func TestGuestRefusesACorruptImageBeforeTheFirstStore(t *testing.T) {
 	image := identified()
 	image.Sequences[0].Commands = append(image.Sequences[0].Commands, lmb.Command{
 		Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.SourcePayload), Option: uint8(gen.AccessExact), Offset: 0x80, Amount: 8,
+			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessExact), Offset: 0x80, Amount: 8,
 		},
 		Data: []byte("payload."),
 	})

@@ -234,25 +234,26 @@ func (w *walker) command(index int, c *lmb.Command) {
 	case gen.OpcodePoint:
 		w.points[c.Window] = &c.Command
 	case gen.OpcodeFence:
-	case gen.OpcodeMark:
+	case lmb.OpcodeMark:
 		if e := w.next(); e.op != 'M' || e.text != c.Name {
 			w.t.Errorf("command %d: mark %q where line %d has %q", index, c.Name, e.line, e.text)
 		}
 	case gen.OpcodeWrite:
 		e := w.expect('W', c, uint64(c.Offset), int(c.Width))
 		w.value(e, c.Value)
-	case gen.OpcodeExpect:
+	case gen.OpcodeCheck:
 		e := w.expect('R', c, uint64(c.Offset), int(c.Width))
-		w.value(e, e.value&^c.Mask|c.Value)
-	case gen.OpcodePoll:
-		e := w.expect('R', c, uint64(c.Offset), int(c.Width))
+		if c.Amount == 0 {
+			w.value(e, e.value&^c.Mask|c.Value)
+			return
+		}
 		for e.value&c.Mask != c.Value && !w.t.Failed() {
 			e = w.expect('R', c, uint64(c.Offset), int(c.Width))
 		}
-	case gen.OpcodeCopyIn:
+	case gen.OpcodeCopyIn, gen.OpcodeFill:
 		w.copy('W', c, w.bytesIn(c))
 	case gen.OpcodeCopyOut:
-		w.copy('R', c, w.image.Tensors[c.Index].Data[c.Value:][:c.Amount])
+		w.copy('R', c, w.image.Tensors[c.Index-1].Data[c.Value:][:c.Amount])
 	case gen.OpcodeCompare:
 		w.copy('R', c, c.Data)
 	default:
@@ -261,11 +262,11 @@ func (w *walker) command(index int, c *lmb.Command) {
 }
 
 func (w *walker) bytesIn(c *lmb.Command) []byte {
-	switch gen.Source(c.Mode) {
-	case gen.SourcePayload:
+	switch {
+	case c.Opcode == gen.OpcodeCopyIn && c.Index == 0:
 		return c.Data
-	case gen.SourceTensor:
-		return w.image.Tensors[c.Index].Data[c.Value:][:c.Amount]
+	case c.Opcode == gen.OpcodeCopyIn:
+		return w.image.Tensors[c.Index-1].Data[c.Value:][:c.Amount]
 	}
 	one := make([]byte, c.Width)
 	for i := range one {
@@ -280,7 +281,7 @@ func (w *walker) copy(op byte, c *lmb.Command, data []byte) {
 	offset := uint64(c.Offset)
 	for len(data) > 0 && len(w.rest) > 0 && !w.t.Failed() {
 		width := int(c.Width)
-		if c.Opcode != gen.OpcodeCompare && gen.Access(c.Option) == gen.AccessBulk {
+		if c.Opcode == gen.OpcodeFill || c.Opcode != gen.OpcodeCompare && gen.Access(c.Mode) == gen.AccessBulk {
 			width = w.rest[0].width
 		}
 		if width > len(data) {

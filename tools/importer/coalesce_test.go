@@ -122,7 +122,7 @@ compare tlb0+0x0 w2 0100020003000900
 expect tlb0+0x8 w4 0x4 mask 0xffffffff
 compare tlb0+0x10 w8 05000000000000000600000000000000
 point tlb0 (1,1) 0xffb00000
-expect tlb0+0x121b0 w4 0x7 mask 0xffffffff
+expect tlb0+0x121b0 w4 0x0 mask 0x47800
 expect tlb0+0x121b4 w4 0x8 mask 0xffffffff
 `)
 	if got := did(report, "coalesce"); got != "3 expects, 2 compares of 6 loads" {
@@ -149,12 +149,12 @@ func TestEqualStoresBecomeAFillWhereThatIsShorter(t *testing.T) {
 		want  string
 	}{
 		{"8 are not enough", same(8, 4, 0, 7), "copyin bulk tlb0+0x0 w4 32 bytes\nfence\n"},
-		{"9 are", same(9, 4, 0, 7), "fill bulk tlb0+0x0 w4 36 bytes 0x7\nfence\n"},
+		{"9 are", same(9, 4, 0, 7), "fill exact tlb0+0x0 w4 36 bytes 0x7\nfence\n"},
 		{"one differs", join(same(9, 4, 0, 7), same(1, 4, 36, 8)), "copyin bulk tlb0+0x0 w4 40 bytes\nfence\n"},
 		{"many, then others", join(same(64, 4, 0, 7), same(1, 4, 256, 8), same(1, 4, 260, 9)),
-			"fill bulk tlb0+0x0 w4 256 bytes 0x7\ncopyin bulk tlb0+0x100 w4 0800000009000000\nfence\n"},
+			"fill exact tlb0+0x0 w8 256 bytes 0x700000007\ncopyin bulk tlb0+0x100 w4 0800000009000000\nfence\n"},
 		{"others, then many", join(same(1, 4, 0, 8), same(1, 4, 4, 9), same(64, 4, 8, 7)),
-			"copyin bulk tlb0+0x0 w4 0800000009000000\nfill bulk tlb0+0x8 w4 256 bytes 0x7\nfence\n"},
+			"copyin bulk tlb0+0x0 w4 0800000009000000\nfill exact tlb0+0x8 w8 256 bytes 0x700000007\nfence\n"},
 		{"other widths are other values", join(same(9, 8, 0, 0), same(1, 4, 72, 0)), "copyin bulk tlb0+0x0 w8 76 bytes\nfence\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

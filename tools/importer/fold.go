@@ -1,8 +1,10 @@
 package importer
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"lightmetal/fbs"
@@ -30,10 +32,10 @@ type loop struct {
 func (p *plan) registerOf(s *step) register {
 	if s.aim < 0 {
 		w := &p.windows[s.window]
-		return register{uint32(w.bar), w.base + s.offset}
+		return register{uint32(w.bar), w.base + uint64(s.offset)}
 	}
 	a := &p.aims[s.aim]
-	return register{0x10000 | uint32(a.x0) | uint32(a.y0)<<8, a.address + s.offset}
+	return register{0x10000 | uint32(a.x0) | uint32(a.y0)<<8, a.address + uint64(s.offset)}
 }
 
 // folder finds loops that wait.
@@ -49,6 +51,12 @@ type folder struct {
 
 // run is a list of loads of one register with no store between them.
 type run struct{ head, tail int32 }
+
+// block identifies loads of the same neighbours.
+type block struct {
+	register
+	size uint64
+}
 
 // fold makes polls of loops that wait for the device.
 //
@@ -67,21 +75,75 @@ func (p *plan) fold() (string, error) {
 	if !p.with("fold") {
 		return "", nil
 	}
-	f := &folder{plan: p, volatile: map[register]bool{}, index: map[loop]int{}, next: make([]int32, len(p.steps))}
-	for i := range p.steps {
-		s := &p.steps[i]
+	f := &folder{plan: p, volatile: map[register]bool{}, index: map[loop]int{}}
+	f.spread(f.changing())
+	f.next = make([]int32, p.steps.n)
+	for i := range p.steps.n {
+		s := p.steps.at(i)
 		switch {
-		case s.op == stepStore || s.op == stepRelocate:
+		case s.op == stepStore || s.op == stepRelocate || s.op == stepHost:
 			f.finish()
-		case s.op == stepLoad && s.tensor < 0:
+		case s.op == stepLoad && s.tensor() < 0 && s.run() == 1:
 			f.add(int32(i))
 		}
 	}
 	f.finish()
+	f.next = nil
 	f.findAnswers()
 	f.pollVolatile()
 	p.sweep()
 	return f.text(), nil
+}
+
+// blockMin loads of neighbours that are made once are a block of results. Fewer
+// may be flags.
+const blockMin = 16
+
+// changing finds the runs of loads that a program made more than once between
+// two stores, and that then gave something else: it waited for one of them.
+func (f *folder) changing() map[block]bool {
+	changing, seen := map[block]bool{}, map[block]uint64{}
+	for i := range f.steps.n {
+		s := f.steps.at(i)
+		switch {
+		case s.op == stepStore || s.op == stepRelocate || s.op == stepHost:
+			clear(seen)
+		case s.op == stepLoad && s.tensor() < 0 && s.run() >= blockMin:
+			b := block{f.registerOf(s), s.size()}
+			before, again := seen[b]
+			if again && !bytes.Equal(f.data.bytes(before, b.size), f.data.bytes(s.value, b.size)) {
+				changing[b] = true
+			}
+			seen[b] = s.value
+		}
+	}
+	return changing
+}
+
+// spread makes single loads of runs that are short, that change, or that the
+// user wants polled.
+func (f *folder) spread(changing map[block]bool) {
+	f.expand(func(s *step) bool {
+		if s.run() < blockMin || changing[block{f.registerOf(s), s.size()}] {
+			return true
+		}
+		in, _ := f.inRange(s, f.o.Poll)
+		return in
+	})
+}
+
+// expand makes single loads of the runs that are chosen.
+func (f *folder) expand(chosen func(s *step) bool) {
+	_ = f.steps.rewrite(func(s *step, out *steps) error {
+		if s.op != stepLoad || s.tensor() >= 0 || s.run() == 1 || !chosen(s) {
+			out.add(*s)
+			return nil
+		}
+		for k := range s.run() {
+			out.add(f.element(s, k))
+		}
+		return nil
+	})
 }
 
 func (f *folder) text() string {
@@ -98,7 +160,7 @@ func (f *folder) text() string {
 
 func (f *folder) add(i int32) {
 	f.next[i] = -1
-	key := loop{f.registerOf(&f.steps[i]), f.steps[i].width}
+	key := loop{f.registerOf(f.steps.at(int(i))), f.steps.at(int(i)).width}
 	r, ok := f.index[key]
 	if !ok {
 		f.index[key] = len(f.runs)
@@ -119,19 +181,22 @@ func (f *folder) finish() {
 }
 
 func (f *folder) cut(r run) {
-	mask := f.mask(&f.steps[r.tail])
-	final := f.steps[r.tail].value & mask
+	last := f.steps.at(int(r.tail))
+	mask := f.mask(last)
+	final := last.value & mask
 	for head := r.head; head >= 0; {
-		i, n := head, 1
-		for ; f.steps[i].value&mask != final; i = f.next[i] {
-			f.steps[i].op = stepNone
-			n++
+		i, n := head, uint32(1)
+		for s := f.steps.at(int(i)); s.value&mask != final; s = f.steps.at(int(i)) {
+			s.op = stepNone
+			n += s.count
+			i = f.next[i]
 		}
-		if n > 1 {
+		if s := f.steps.at(int(i)); n > 1 {
+			f.volatile[f.registerOf(s)] = true
 			f.poll(i, f.since(head), mask)
-			f.volatile[f.registerOf(&f.steps[i])] = true
+			f.singles += int(s.count - 1)
 			f.loops++
-			f.folded += n
+			f.folded += int(n)
 		}
 		head = f.next[i]
 	}
@@ -140,23 +205,26 @@ func (f *folder) cut(r run) {
 // since is when a loop began: with the access before its first load, because
 // the program may have slept before it looked.
 func (f *folder) since(head int32) int64 {
-	if head > 0 && f.steps[head-1].time > 0 {
-		head--
+	if head > 0 {
+		if before := f.steps.at(int(head - 1)).last(); before > 0 {
+			return before
+		}
 	}
-	return f.steps[head].time
+	return f.steps.at(int(head)).time
 }
 
 // poll makes a poll of a load, for the value it gave.
 func (f *folder) poll(i int32, since int64, mask uint64) {
-	s := &f.steps[i]
+	s := f.steps.at(int(i))
 	s.op, s.mask = stepPoll, mask
 	s.value &= mask
 	s.us = f.deadline(s.time - since)
 }
 
-func (f *folder) deadline(recorded int64) uint32 {
-	if f.o.DeadlineUs != 0 {
-		return f.o.DeadlineUs
+// deadline is that of a poll which took so many nanoseconds when recorded.
+func (p *plan) deadline(recorded int64) uint32 {
+	if p.o.DeadlineUs != 0 {
+		return p.o.DeadlineUs
 	}
 	us := max(recorded, 0) / 1000
 	if us > math.MaxUint32/deadlineFactor {
@@ -176,30 +244,80 @@ type cell struct {
 // A load among others beside it reads a result, not a flag.
 func (f *folder) findAnswers() {
 	cells := map[uint64][]cell{} // by address / 8
-	for i := range f.steps {
-		if f.lone(i) {
-			r := f.registerOf(&f.steps[i])
+	for i := range f.steps.n {
+		if !f.lone(i) {
+			continue
+		}
+		r := f.registerOf(f.steps.at(i))
+		if !slices.ContainsFunc(cells[r.address/8], func(c cell) bool { return c.tile == r.tile }) {
 			cells[r.address/8] = append(cells[r.address/8], cell{tile: r.tile})
 		}
 	}
 	if len(cells) == 0 {
 		return
 	}
-	for i := range f.steps {
-		s := &f.steps[i]
-		if s.op != stepStore && !f.lone(i) {
+	for i := range f.steps.n {
+		switch s := f.steps.at(i); {
+		case s.op == stepStore:
+			f.store(cells, s)
+		case f.lone(i):
+			f.answer(cells, s)
+		}
+	}
+}
+
+// answer looks at what a load gave of a word that the program stored.
+func (f *folder) answer(cells map[uint64][]cell, s *step) {
+	r := f.registerOf(s)
+	shift := 8 * (r.address % 8)
+	mask, data := fbs.WidthMask(s.width)<<shift, s.value<<shift
+	for _, c := range cells[r.address/8] {
+		if c.tile == r.tile && c.known&mask == mask && c.data&mask != data {
+			f.volatile[r] = true
+		}
+	}
+}
+
+// store has the cells that a step stores to know it.
+func (f *folder) store(cells map[uint64][]cell, s *step) {
+	r := f.registerOf(s)
+	first, last := r.address/8, (r.address+s.size()-1)/8
+	if last-first < uint64(len(cells)) {
+		for word := first; word <= last; word++ {
+			f.storeWord(cells[word], s, r.address, word)
+		}
+		return
+	}
+	for word, list := range cells {
+		if word >= first && word <= last {
+			f.storeWord(list, s, r.address, word)
+		}
+	}
+}
+
+// storeWord has the cells of 8 aligned bytes know what a step, from an address
+// on, stores there.
+func (f *folder) storeWord(list []cell, s *step, address, word uint64) {
+	if len(list) == 0 {
+		return
+	}
+	mask, data := uint64(0), uint64(0)
+	for k := range s.run() {
+		at := address + uint64(k)*uint64(s.width)
+		if at/8 < word {
+			k += uint32((word*8-at)/uint64(s.width)) - 1
 			continue
 		}
-		r := f.registerOf(s)
-		list, shift := cells[r.address/8], 8*(r.address%8)
-		mask, data := fbs.WidthMask(s.width)<<shift, f.datum(s)<<shift
-		for j := range list {
-			switch c := &list[j]; {
-			case s.op == stepStore && f.reaches(s, c.tile):
-				c.data, c.known = c.data&^mask|data, c.known|mask
-			case s.op == stepLoad && c.tile == r.tile && c.known&mask == mask && c.data&mask != data:
-				f.volatile[r] = true
-			}
+		if at/8 > word {
+			break
+		}
+		shift := 8 * (at % 8)
+		mask |= fbs.WidthMask(s.width) << shift
+		data |= f.datum(s, k) << shift
+	}
+	for j := range list {
+		if c := &list[j]; f.reaches(s, c.tile) {
+			c.data, c.known = c.data&^mask|data, c.known|mask
 		}
 	}
 }
@@ -207,14 +325,14 @@ func (f *folder) findAnswers() {
 // lone tells whether a step loads from memory, and the steps beside it do not
 // load what lies beside it.
 func (f *folder) lone(i int) bool {
-	s := &f.steps[i]
-	if s.op != stepLoad || s.tensor >= 0 || !s.memory {
+	s := f.steps.at(i)
+	if s.op != stepLoad || s.tensor() >= 0 || !s.is(memoryStep) || s.run() > 1 {
 		return false
 	}
 	beside := func(a, b *step) bool {
-		return a.op == stepLoad && b.op == stepLoad && a.window == b.window && a.aim == b.aim && b.offset == a.offset+uint64(a.width)
+		return a.op == stepLoad && b.op == stepLoad && a.window == b.window && a.aim == b.aim && b.offset == a.offset+uint32(a.size())
 	}
-	return !(i > 0 && beside(&f.steps[i-1], s)) && !(i+1 < len(f.steps) && beside(s, &f.steps[i+1]))
+	return !(i > 0 && beside(f.steps.at(i-1), s)) && !(i+1 < f.steps.n && beside(s, f.steps.at(i+1)))
 }
 
 // reaches tells whether a store reaches a tile, or the BAR, of a cell.
@@ -225,31 +343,42 @@ func (f *folder) reaches(s *step, tile uint32) bool {
 	return tile&0x10000 != 0 && f.aims[s.aim].has(uint8(tile), uint8(tile>>8))
 }
 
-// datum is what a step stores or loads.
-func (f *folder) datum(s *step) uint64 {
-	if s.tensor < 0 {
-		return s.value
-	}
-	value := uint64(0)
-	for i, b := range f.tensors[s.tensor].data[s.value:][:s.width] {
-		value |= uint64(b) << (8 * i)
-	}
-	return value
-}
-
 // pollVolatile makes polls of the single loads that are left of registers that
 // change by themselves.
 func (f *folder) pollVolatile() {
-	for i := range f.steps {
-		s := &f.steps[i]
-		if s.op != stepLoad || s.tensor >= 0 {
+	if len(f.volatile) > 0 {
+		f.expand(f.hasVolatile)
+	}
+	for i := range f.steps.n {
+		s := f.steps.at(i)
+		if s.op != stepLoad || s.tensor() >= 0 || s.run() > 1 {
 			continue
 		}
 		if mask, listed := f.listed(s); listed || f.volatile[f.registerOf(s)] {
 			f.poll(int32(i), f.since(int32(i)), mask)
-			f.singles++
+			f.singles += int(s.count)
 		}
 	}
+}
+
+// hasVolatile tells whether one of a run of loads changes by itself.
+func (f *folder) hasVolatile(s *step) bool {
+	r := f.registerOf(s)
+	if uint64(len(f.volatile)) < s.size() {
+		for v := range f.volatile {
+			if v.tile == r.tile && v.address-r.address < s.size() {
+				return true
+			}
+		}
+		return false
+	}
+	for range s.run() {
+		if f.volatile[r] {
+			return true
+		}
+		r.address += uint64(s.width)
+	}
+	return false
 }
 
 // mask is the bits of a load that a poll looks at.
@@ -260,12 +389,12 @@ func (f *folder) mask(s *step) uint64 {
 
 // listed tells whether the board or the user says that what a step loads
 // changes by itself, and which bits count.
-func (f *folder) listed(s *step) (mask uint64, ok bool) {
-	full := fbs.WidthMask(s.width)
+func (p *plan) listed(s *step) (mask uint64, ok bool) {
+	full := p.significant(s)
 	if s.aim < 0 {
-		w := &f.windows[s.window]
-		for _, r := range f.board.Status {
-			delta := r.Offset - (w.base + s.offset)
+		w := &p.windows[s.window]
+		for _, r := range p.board.Status {
+			delta := r.Offset - (w.base + uint64(s.offset))
 			if r.Bar != w.bar || delta >= uint64(s.width) {
 				continue
 			}
@@ -274,19 +403,29 @@ func (f *folder) listed(s *step) (mask uint64, ok bool) {
 			}
 		}
 	}
-	return full, len(f.o.Poll) > 0 && f.inRange(s, f.o.Poll)
+	in, _ := p.inRange(s, p.o.Poll)
+	return full, in
+}
+
+// significant is the bits of a load that mean something: of the register that
+// holds cores in reset, theirs.
+func (p *plan) significant(s *step) uint64 {
+	if s.width == 4 && s.aim >= 0 && p.isReset(&p.aims[s.aim], s) {
+		return uint64(p.board.Reset.Mask)
+	}
+	return fbs.WidthMask(s.width)
 }
 
 // expect reports the loads that are left; they are held against what they
 // gave when recorded, or, without this pass, carried out and forgotten.
 func (p *plan) expect() (string, error) {
 	n := 0
-	for i := range p.steps {
-		s := &p.steps[i]
-		if s.op != stepLoad || s.tensor >= 0 {
+	for i := range p.steps.n {
+		s := p.steps.at(i)
+		if s.op != stepLoad || s.tensor() >= 0 {
 			continue
 		}
-		n++
+		n += int(s.count)
 		if !p.with("expect") {
 			s.op = stepIgnore
 		}
@@ -307,14 +446,18 @@ const pauseNs = 10_000_000
 // did not poll.
 func (p *plan) pauses() (string, error) {
 	n, first := 0, 0
-	for i := 1; i < len(p.steps); i++ {
-		a, b := &p.steps[i-1], &p.steps[i]
-		if a.time == 0 || b.time-a.time < pauseNs || b.op == stepPoll || !a.touches() {
+	var a *step // the last access
+	for i := range p.steps.n {
+		b := p.steps.at(i)
+		if !b.touches() {
 			continue
 		}
-		if n++; n == 1 {
-			first = b.line
+		if a != nil && a.time != 0 && b.time-a.last() >= pauseNs && b.op != stepPoll {
+			if n++; n == 1 {
+				first = int(b.line)
+			}
 		}
+		a = b
 	}
 	if n > 0 {
 		p.warn(first, "the program paused for 10 ms or more before this line, and %s in all: a replay goes on at once "+

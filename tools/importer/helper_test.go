@@ -141,7 +141,7 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 	if int(c.Window) < len(image.Windows) {
 		place = fmt.Sprintf("%s+0x%x w%d", image.Windows[c.Window].Name, c.Offset, c.Width)
 	}
-	option := strings.ToLower(gen.Access(c.Option).String())
+	option := strings.ToLower(gen.Access(c.Mode).String())
 	switch c.Opcode {
 	case gen.OpcodePoint:
 		t, _ := fbs.UnpackTarget(c.Mask)
@@ -156,24 +156,24 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 	case gen.OpcodeWrite:
 		return fmt.Sprintf("write %s 0x%x", place, c.Value)
 	case gen.OpcodeCopyIn:
-		switch gen.Source(c.Mode) {
-		case gen.SourceTensor:
-			return fmt.Sprintf("copyin %s %s %s[%d:%d]", option, place, image.Tensors[c.Index].Name, c.Value, c.Value+uint64(c.Amount))
-		case gen.SourceImmediate:
-			return fmt.Sprintf("fill %s %s %d bytes 0x%x", option, place, c.Amount, c.Value)
+		if c.Index != 0 {
+			return fmt.Sprintf("copyin %s %s %s[%d:%d]", option, place, image.Tensors[c.Index-1].Name, c.Value, c.Value+uint64(c.Amount))
 		}
 		return fmt.Sprintf("copyin %s %s %s", option, place, showBytes(c.Data))
+	case gen.OpcodeFill:
+		return fmt.Sprintf("fill %s %s %d bytes 0x%x", option, place, c.Amount, c.Value)
 	case gen.OpcodeCopyOut:
-		return fmt.Sprintf("copyout %s %s %s[%d:%d]", option, place, image.Tensors[c.Index].Name, c.Value, c.Value+uint64(c.Amount))
-	case gen.OpcodePoll:
-		return fmt.Sprintf("poll %s 0x%x mask 0x%x for %d us", place, c.Value, c.Mask, c.Amount)
-	case gen.OpcodeExpect:
+		return fmt.Sprintf("copyout %s %s %s[%d:%d]", option, place, image.Tensors[c.Index-1].Name, c.Value, c.Value+uint64(c.Amount))
+	case gen.OpcodeCheck:
+		if c.Amount != 0 {
+			return fmt.Sprintf("poll %s 0x%x mask 0x%x for %d us", place, c.Value, c.Mask, c.Amount)
+		}
 		return fmt.Sprintf("expect %s 0x%x mask 0x%x", place, c.Value, c.Mask)
 	case gen.OpcodeCompare:
 		return fmt.Sprintf("compare %s %s", place, showBytes(c.Data))
 	case gen.OpcodeFence:
 		return "fence"
-	case gen.OpcodeMark:
+	case lmb.OpcodeMark:
 		return "mark " + c.Name
 	}
 	return c.Opcode.String()

@@ -1,9 +1,9 @@
 package importer
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"lightmetal/fbs"
@@ -71,25 +71,62 @@ func (o *Options) isAddress(a *Access) bool {
 	return a.Width >= 4 && index >= 0
 }
 
-// joinHalves makes one store of two that follow each other and hold the halves
-// of an address in host memory: on the target it may have other bits in both.
-func (p *plan) joinHalves() (joined int) {
-	if len(p.o.Host) == 0 {
-		return 0
+// joiner is a sink that makes one store of two that follow each other and hold
+// the halves of an address in host memory: on the target it may have other bits
+// in both.
+type joiner struct {
+	*lifter
+	waits  bool
+	before Access
+}
+
+func (j *joiner) access(a *Access) error {
+	if j.waits {
+		if whole, ok := j.joined(&j.before, a); ok {
+			j.before = whole
+			j.halves++
+			return nil
+		}
+		if err := j.flush(); err != nil {
+			return err
+		}
 	}
-	kept := p.trace.Accesses[:0]
-	for _, a := range p.trace.Accesses {
-		if n := len(kept); n > 0 {
-			if whole, ok := p.joined(&kept[n-1], &a); ok {
-				kept[n-1] = whole
-				joined++
-				continue
+	j.before, j.waits = *a, true
+	return nil
+}
+
+func (j *joiner) flush() error {
+	if !j.waits {
+		return nil
+	}
+	j.waits = false
+	return j.lifter.access(&j.before)
+}
+
+func (j *joiner) block(a *Access, data []byte) error {
+	return natural(a, data, func(a *Access, n uint32, data []byte) error {
+		if n > 1 && !j.addresses(data) {
+			if err := j.flush(); err != nil {
+				return err
+			}
+			return j.lifter.accesses(a, n, data)
+		}
+		for k := range n {
+			e := *a
+			e.Offset, e.Value = a.Offset+uint64(k)*uint64(a.Width), little(data[k*uint32(a.Width):][:a.Width])
+			if err := j.access(&e); err != nil {
+				return err
 			}
 		}
-		kept = append(kept, a)
+		return nil
+	})
+}
+
+func (j *joiner) device(line int, time int64, write bool, bus uint64, data []byte) error {
+	if err := j.flush(); err != nil {
+		return err
 	}
-	p.trace.Accesses = kept
-	return joined
+	return j.lifter.device(line, time, write, bus, data)
 }
 
 func (p *plan) joined(a, b *Access) (whole Access, ok bool) {
@@ -106,83 +143,220 @@ func (p *plan) joined(a, b *Access) (whole Access, ok bool) {
 	return whole, r != nil && r.Widths&8 != 0 && p.o.isAddress(&whole)
 }
 
+// givenHosts adds the host memory that the user gave.
+func (p *plan) givenHosts() {
+	for _, h := range p.o.Host {
+		p.addHost(hostSpace{name: h.Name, bus: h.Bus, size: uint64(len(h.Data)), given: true, pages: map[uint64]*hostPage{},
+			first: []hostStore{{len(p.hosts), 0, h.Data}}})
+		p.hosts[len(p.hosts)-1].store(0, h.Data)
+	}
+}
+
+// mapping follows an access of the registers that map host memory.
+func (l *lifter) mapping(a *Access, inside bool) error {
+	if inside {
+		if a.Op == OpLoad {
+			l.plan.loads++
+		} else {
+			l.plan.stores++
+		}
+	}
+	return l.host.access(a)
+}
+
+// hostAddress finds the host memory that a value is an address of.
+func (p *plan) hostAddress(value uint64, width uint8) (index int, inside uint64) {
+	for i := range p.hosts {
+		h := &p.hosts[i]
+		seen := h.bus
+		if h.whole {
+			seen = h.seen
+		}
+		if inside = value - seen; inside < h.size && (width == 8 || width == 4 && !h.whole) {
+			return i, inside
+		}
+	}
+	return -1, 0
+}
+
+// relocates tells whether a stored value is an address of host memory there.
+func (p *plan) relocates(s *step, value uint64) (index int, inside uint64) {
+	index, inside = p.hostAddress(value, s.width)
+	if index >= 0 && p.hosts[index].bus == 0 && !p.hosts[index].whole &&
+		(s.aim >= 0 || !takesAddresses(p.board.Name, p.windows[s.window].bar, uint64(s.offset))) {
+		return -1, 0
+	}
+	return index, inside
+}
+
+// hostText says what became of host memory.
+type hostText struct{ stores, loads int }
+
 // host makes a relocation of every store of an address in host memory. Loads
 // of one are carried out and not held against the recording.
 func (p *plan) host() (string, error) {
-	if len(p.o.Host) == 0 {
+	if len(p.hosts) == 0 {
 		return "", nil
 	}
-	stores, loads := 0, 0
-	for i := range p.steps {
-		s := &p.steps[i]
-		index, inside := p.o.hostOf(s.value)
-		if index < 0 || s.width < 4 || s.op != stepStore && s.op != stepLoad {
-			continue
+	for i := range p.hosts {
+		h := &p.hosts[i]
+		if !h.given {
+			h.size = (h.size + hostPageSize - 1) / hostPageSize * hostPageSize
 		}
-		if s.op == stepLoad {
-			s.op = stepIgnore
-			loads++
-			continue
-		}
-		if s.aim >= 0 || !takesAddresses(p.board.Name, p.windows[s.window].bar, s.offset) {
-			p.warn(s.line, "0x%x, which is stored to %s + 0x%x, is taken for an address in host memory %s",
-				s.value, p.windows[s.window].Name, s.offset, p.o.Host[index].Name)
-		}
-		s.op, s.value, s.host = stepRelocate, inside, uint16(index)
-		stores++
+		p.windows[h.window].Size = h.size
 	}
-	text := counted(stores, "store") + " of its addresses became relocations"
+	var t hostText
+	err := p.steps.rewrite(func(s *step, out *steps) error {
+		p.relocate(s, out, &t)
+		return nil
+	})
+	if len(p.o.Host) > 0 {
+		p.warn(0, "the trace holds neither what the device did to host memory nor what the program read there: the image does not wait for it, and does not compare it")
+	}
+	return p.hostDid(&t), err
+}
+
+func (p *plan) hostDid(t *hostText) string {
+	text := counted(t.stores, "store") + " of its addresses became relocations"
 	if p.halves > 0 {
 		text += fmt.Sprintf(", %d of them joined from two halves", p.halves)
 	}
-	if loads > 0 {
-		text += "; " + counted(loads, "load") + " of its addresses ignored"
+	if t.loads > 0 {
+		text += "; " + counted(t.loads, "load") + " of its addresses ignored"
 	}
-	p.hostWindows()
-	p.warn(0, "the trace holds neither what the device did to host memory nor what the program read there: the image does not wait for it, and does not compare it")
-	return text, nil
+	return text
 }
 
-// hostWindows adds a window for each host memory.
-func (p *plan) hostWindows() {
-	p.hostFirst = uint16(len(p.windows))
-	for _, h := range p.o.Host {
-		w := window{}
-		w.Window = lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: uint64(len(h.Data))}, Name: h.Name}
-		p.windows = append(p.windows, w)
+// relocate appends a step, or the parts of a run that hold addresses and those
+// that do not.
+func (p *plan) relocate(s *step, out *steps, t *hostText) {
+	if s.op != stepStore && s.op != stepLoad || p.windows[s.window].Kind == gen.WindowKindHost {
+		out.add(*s)
+		return
 	}
-}
-
-// fill puts commands in front that bring host memory to what was recorded,
-// addresses in it to what they are on the target.
-func (p *plan) fill() (string, error) {
-	if len(p.o.Host) == 0 {
-		return "", nil
-	}
-	var front, pointers []lmb.Command
-	text := ""
-	for i, h := range p.o.Host {
-		window := p.hostFirst + uint16(i)
-		front = append(front, lmb.Command{Data: h.Data, Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessBulk), Window: window,
-		}})
-		before := len(pointers)
-		for offset := 0; offset+8 <= len(h.Data); offset += 8 {
-			if index, inside := p.o.hostOf(binary.LittleEndian.Uint64(h.Data[offset:])); index >= 0 {
-				pointers = append(pointers, relocation(8, window, uint64(offset), p.hostFirst+uint16(index), inside))
-			}
+	from := uint32(0)
+	for k := range s.run() {
+		index, inside := p.relocates(s, p.datum(s, k))
+		if index < 0 {
+			continue
 		}
-		text += fmt.Sprintf("; %s: %d bytes with %s", h.Name, len(h.Data), counted(len(pointers)-before, "address"))
+		if k > from {
+			out.add(p.part(s, from, k))
+		}
+		from = k + 1
+		e := *s
+		if s.run() > 1 {
+			e = p.element(s, k)
+		}
+		p.relocated(out.add(e), index, inside, t)
 	}
-	front = append(front, pointers...)
-	front = append(front, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
-	p.commands = append(front, p.commands...)
-	return "host memory " + text[2:], nil
+	if from == 0 {
+		out.add(*s)
+	} else if from < s.run() {
+		out.add(p.part(s, from, s.run()))
+	}
+}
+
+func (p *plan) relocated(s *step, index int, inside uint64, t *hostText) {
+	if s.op == stepLoad {
+		s.op = stepIgnore
+		t.loads += int(s.count)
+		return
+	}
+	if s.aim >= 0 && !p.hosts[index].whole || s.aim < 0 && !takesAddresses(p.board.Name, p.windows[s.window].bar, uint64(s.offset)) {
+		p.warn(int(s.line), "0x%x, which is stored to %s + 0x%x, is taken for an address in host memory %s",
+			s.value, p.windows[s.window].Name, s.offset, p.hosts[index].name)
+	}
+	s.op, s.value, s.to = stepRelocate, inside, int16(index)
+	t.stores++
+}
+
+// front gives the commands that bring host memory to what was recorded,
+// addresses in it to what they are on the target.
+func (p *plan) front() (list []lmb.Command, did string) {
+	var pointers []lmb.Command
+	for i := range p.hosts {
+		h := &p.hosts[i]
+		before, size := len(pointers), 0
+		for _, s := range joined(h.first) {
+			size += len(s.data)
+			list = append(list, p.hostCopies(h, s)...)
+			pointers = append(pointers, p.pointersIn(h, s)...)
+		}
+		did += fmt.Sprintf("; %s: %d bytes with %s", h.name, size, counted(len(pointers)-before, "address"))
+	}
+	if len(list) == 0 {
+		return nil, ""
+	}
+	list = append(list, pointers...)
+	list = append(list, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
+	return list, "host memory " + did[2:]
+}
+
+// hostCopies bring data to host memory, in natural widths at its ends.
+func (p *plan) hostCopies(h *hostSpace, s hostStore) (list []lmb.Command) {
+	if h.given {
+		return []lmb.Command{p.hostCopy(h, 0, 8, s.data)}
+	}
+	natural(&Access{Offset: s.offset}, s.data, func(a *Access, _ uint32, data []byte) error {
+		list = append(list, p.hostCopy(h, a.Offset, a.Width, data))
+		return nil
+	})
+	return list
+}
+
+func (p *plan) hostCopy(h *hostSpace, offset uint64, width uint8, data []byte) lmb.Command {
+	return lmb.Command{Data: data, Command: fbs.Command{
+		Opcode: gen.OpcodeCopyIn, Width: width, Mode: uint8(gen.AccessBulk), Window: h.window, Offset: uint32(offset),
+	}}
+}
+
+// pointersIn gives relocations of the addresses that host memory holds.
+func (p *plan) pointersIn(h *hostSpace, s hostStore) (list []lmb.Command) {
+	for at := -int(s.offset) & 7; at+8 <= len(s.data); at += 8 {
+		if index, inside := p.hostAddress(little(s.data[at:][:8]), 8); index >= 0 && (p.hosts[index].whole || p.hosts[index].bus != 0) {
+			list = append(list, relocation(8, h.window, s.offset+uint64(at), p.hosts[index].window, inside))
+		}
+	}
+	return list
 }
 
 // relocation stores the bus address of a place in host memory.
 func relocation(width uint8, window uint16, offset uint64, host uint16, inside uint64) lmb.Command {
 	return lmb.Command{Command: fbs.Command{
-		Opcode: gen.OpcodeAddress, Width: width, Window: window, Index: host, Offset: uint32(offset), Value: inside,
+		Opcode: gen.OpcodeAddress, Width: width, Window: window, Index: host,
+		Offset: uint32(offset), Value: inside,
 	}}
+}
+
+// iatuPass says what became of the stores that map host memory.
+func (l *lifter) iatuPass() (string, error) {
+	r := l.host.regions
+	if r.stores+r.loads == 0 {
+		return "", nil
+	}
+	text := fmt.Sprintf("%s of it left out: the lane that replays aims it", counted(r.stores+r.loads, "access"))
+	unused := 0
+	for number := range uint32(iatuRegions) {
+		if !r.enabled[number] {
+			continue
+		}
+		g, _ := r.get(number)
+		i := slices.IndexFunc(l.hosts, func(h hostSpace) bool { return h.whole && g.size > 0 && h.bus-g.target < g.size })
+		if i < 0 {
+			unused++
+			continue
+		}
+		text += fmt.Sprintf("; region %s is host window %s", g.String(), l.hosts[i].name)
+	}
+	if unused > 0 {
+		text += fmt.Sprintf("; %s that nothing reaches dropped", counted(unused, "region"))
+	}
+	if l.host.direct > 0 {
+		text += fmt.Sprintf("; %s through the PCIe tile became accesses of host memory", counted(l.host.direct, "access"))
+	}
+	if l.o.From != FromRecord && unused > 0 {
+		l.warn(0, "the trace does not tell what the device reaches of host memory: if cores do, the image lacks it")
+	}
+	return text, nil
 }

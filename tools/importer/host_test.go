@@ -20,8 +20,8 @@ import (
 func hostBytes(t *testing.T, replay *runtime.Replay, name string) []byte {
 	t.Helper()
 	view := replay.View()
-	for i, w := range view.Windows {
-		if w.Kind != gen.WindowKindHost || view.Names[w.Name] != name {
+	for i, w := range lmb.Header(view).Windows {
+		if w.Kind != gen.WindowKindHost || w.Name != name {
 			continue
 		}
 		data := make([]byte, w.Size)
@@ -117,7 +117,7 @@ func TestControllerOfLinuxIsImportedWithItsQueues(t *testing.T) {
 	image, _ := mustImport(t, text, o)
 	var relocations []string
 	for i := range image.Sequences[0].Commands {
-		if c := &image.Sequences[0].Commands[i]; c.Opcode == gen.OpcodeWrite && gen.Source(c.Mode) == gen.SourceBusAddress {
+		if c := &image.Sequences[0].Commands[i]; c.Opcode == gen.OpcodeAddress {
 			relocations = append(relocations, strings.Join(strings.Fields(listing.CommandText(image, c)), " "))
 		}
 	}

@@ -5,15 +5,17 @@
 // they had in the program that was recorded, in this order:
 //
 //	lift      BAR offsets behind movable windows become (tile, address)
-//	host      addresses in host memory that the user gave become relocations
+//	iATU      regions of host memory become host windows; nothing stores to the iATU
+//	host      addresses in host memory become relocations
 //	tensors   stores to an input and loads from an output become copies
 //	fold      loops that wait become polls with a deadline
 //	expect    all other loads are held against what they gave when recorded
 //	drop      windows are pointed only where that changes something
 //	coalesce  neighbouring accesses become copies, fills and compares
 //	fence     bulk copies are complete before anything that may depend on them
-//	fill      host memory that the user gave gets its contents first
+//	fill      host memory gets its contents first
 //	mark      text in the trace becomes marks
+//	safe      where several tiles ran, a sequence holds them in reset
 //
 // Whatever an image cannot express, or a trace does not hold, is refused with
 // the line it stands in. Nothing is left out silently: the Report counts it.
@@ -22,6 +24,7 @@ package importer
 import (
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -65,6 +68,9 @@ type Options struct {
 	// Host is what the device reached of host memory. A run begins with the
 	// data in it.
 	Host []HostSpec
+
+	// Part is what to import of the trace; the zero value is all of it.
+	Part Part
 
 	Without  []string          // passes to leave out
 	Progress func(bytes int64) // told now and then how much of the trace is read; may be nil
@@ -127,28 +133,166 @@ type Count struct {
 // Read gives the accesses to the device that the options choose, without any
 // pass. The error is an *Error.
 func Read(r io.Reader, o Options) (*Trace, error) {
+	c := collector{reached: Count{Name: "accesses of the device to host memory"}}
+	t, err := read(r, o, &c)
+	if err != nil {
+		return nil, err
+	}
+	t.Accesses = c.list
+	if c.reached.N > 0 {
+		t.Ignored = append(t.Ignored, c.reached)
+	}
+	return t, nil
+}
+
+// read has a sink take what a trace holds.
+func read(r io.Reader, o Options, to sink) (*Trace, error) {
 	switch o.From {
 	case FromMmiotrace:
-		return readMmiotrace(r, o)
+		return readMmiotrace(r, o, to)
 	case FromQemu:
-		return readQemu(r, o)
+		return readQemu(r, o, to)
 	case FromRecord:
-		return readRecord(r, o)
+		return readRecord(r, o, to)
 	}
 	return nil, usage("unknown format %q: %s, %s or %s", o.From, FromMmiotrace, FromQemu, FromRecord)
 }
 
-// Import makes an image of a trace: one sequence, "main". The error is an
-// *Error.
+// collector is the sink of Read.
+type collector struct {
+	list    []Access
+	reached Count
+}
+
+func (c *collector) start(*boards.Board) {}
+
+func (c *collector) access(a *Access) error {
+	c.list = append(c.list, *a)
+	return nil
+}
+
+func (c *collector) block(a *Access, data []byte) error {
+	return natural(a, data, func(a *Access, n uint32, data []byte) error {
+		for k := range uint64(n) {
+			e := *a
+			e.Offset += k * uint64(a.Width)
+			e.Value = little(data[k*uint64(a.Width):][:a.Width])
+			c.list = append(c.list, e)
+		}
+		return nil
+	})
+}
+
+func (c *collector) device(int, int64, bool, uint64, []byte) error {
+	c.reached.N++
+	return nil
+}
+
+// Import makes an image of a trace: the sequence "main", and "safe" where the
+// program let several tiles run. The error is an *Error.
+//
+// Steps are made while the trace is read; they take less than its text, and
+// their memory goes to the commands as those are made.
 func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
 	}
-	t, err := Read(r, o)
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	m := importing{o: o}
+	t, err := read(r, o, &m)
 	if err != nil {
 		return nil, nil, err
 	}
-	return ImportTrace(t, o)
+	return m.finish(t)
+}
+
+// gcPercent is how much garbage an import may leave before it is collected. Most
+// of its memory has no pointers, so looking is cheap.
+const gcPercent = 10
+
+// sink takes what a reader finds, in order. start comes first.
+type sink interface {
+	start(b *boards.Board)
+	access(a *Access) error
+
+	// block is an access of any size, from a.Offset on.
+	block(a *Access, data []byte) error
+
+	// device is an access of the device to host memory.
+	device(line int, time int64, write bool, bus uint64, data []byte) error
+}
+
+// importing is the sink that makes an image.
+type importing struct {
+	o      Options
+	lifter *lifter
+	sink   // the lifter, or what is in front of it
+	flush  func() error
+}
+
+func (m *importing) start(b *boards.Board) {
+	m.lifter = newLifter(b, m.o)
+	m.sink, m.flush = m.lifter, func() error { return nil }
+	if len(m.o.Host) > 0 {
+		j := &joiner{lifter: m.lifter}
+		m.sink, m.flush = j, j.flush
+	}
+}
+
+// finish makes the image of the steps.
+func (m *importing) finish(t *Trace) (*lmb.Image, *Report, error) {
+	if m.lifter == nil {
+		m.start(t.Board)
+	}
+	if err := m.flush(); err != nil {
+		return nil, nil, err
+	}
+	l := m.lifter
+	if err := l.part.check(t.Lines); err != nil {
+		return nil, nil, err
+	}
+	l.settle(0)
+	if l.part.left > 0 {
+		t.Ignored = append(t.Ignored, Count{"accesses outside the part", l.part.left})
+	}
+	l.read(t)
+	for _, pass := range l.passes() {
+		did, err := pass.run()
+		if err != nil {
+			return nil, nil, err
+		}
+		l.did(pass.name, did)
+	}
+	image, err := l.image(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return image, &l.report, nil
+}
+
+// pass is one of the passes over the steps.
+type pass struct {
+	name string
+	run  func() (did string, err error)
+}
+
+func (l *lifter) passes() []pass {
+	m := &maker{plan: l.plan}
+	return []pass{
+		{"lift", l.lift},
+		{"iATU", l.iatuPass},
+		{"host", l.plan.host},
+		{"tensors", l.tensorPass},
+		{"fold", l.fold},
+		{"expect", l.expect},
+		{"pauses", l.pauses},
+		{"drop", l.drop},
+		{"coalesce", m.coalesce},
+		{"fence", m.fenced},
+		{"fill", m.hostFilled},
+		{"mark", l.mark},
+		{"safe", l.safe},
+	}
 }
 
 // ImportTrace is Import for accesses that were read by other means. It takes
@@ -160,35 +304,15 @@ func ImportTrace(t *Trace, o Options) (*lmb.Image, *Report, error) {
 	if err := t.check(); err != nil {
 		return nil, nil, err
 	}
-	p := newPlan(t, o)
-	p.halves = p.joinHalves()
-	for _, pass := range []struct {
-		name string
-		run  func(*plan) (did string, err error)
-	}{
-		{"lift", (*plan).lift},
-		{"host", (*plan).host},
-		{"tensors", (*plan).tensorPass},
-		{"fold", (*plan).fold},
-		{"expect", (*plan).expect},
-		{"pauses", (*plan).pauses},
-		{"drop", (*plan).drop},
-		{"coalesce", (*plan).coalesce},
-		{"fence", (*plan).fence},
-		{"fill", (*plan).fill},
-		{"mark", (*plan).mark},
-	} {
-		did, err := pass.run(p)
-		if err != nil {
+	m := importing{o: o}
+	m.start(t.Board)
+	for i := range t.Accesses {
+		if err := m.access(&t.Accesses[i]); err != nil {
 			return nil, nil, err
 		}
-		p.did(pass.name, did)
 	}
-	image, err := p.image()
-	if err != nil {
-		return nil, nil, err
-	}
-	return image, &p.report, nil
+	t.Accesses = nil
+	return m.finish(t)
 }
 
 func (o *Options) check() error {

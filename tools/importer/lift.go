@@ -17,8 +17,9 @@ type slot struct {
 	config [24]byte // its registers
 	known  uint32   // one bit a byte of them that was stored
 	line   int      // of the last store to them
-	step   int      // that the last store to them is, while no access followed
+	step   int      // that the last store to them is, while no access followed; -1: none
 	fresh  bool     // stored to, and no access followed
+	moved  bool     // configured anew, and the image's window not yet
 
 	target  fbs.Target // of the configuration in force
 	address uint64     // in the tile, of the recorded window's first byte
@@ -26,29 +27,43 @@ type slot struct {
 	window  int        // of the image, -1: none yet
 }
 
-// lifter follows the configuration of the windows.
+// lifter turns accesses into steps as they are read: one through a movable
+// window into an access of the tile it points at, any other into one of a BAR.
+// It follows the configuration of the windows, also outside the part that is
+// imported.
 type lifter struct {
 	*plan
 	tlb                           *boards.TLB
 	slots                         map[int]*slot
+	aimOf                         map[aimKey]int32
 	stores, loads, points, unused int // of the configuration
 	lifted, raw                   int // accesses through windows, and others
+	part                          partState
+	host                          hostMemory
+	lastStore                     step // to the device
 }
 
-// lift turns accesses into steps: one through a movable window into an access
-// of the tile it points at, any other into one of a BAR.
-func (p *plan) lift() (string, error) {
-	l := &lifter{plan: p, tlb: p.board.TLB, slots: map[int]*slot{}}
-	if !p.with("lift") {
+// aimKey is what makes two aims the same.
+type aimKey struct {
+	mask, address uint64
+}
+
+func newLifter(b *boards.Board, o Options) *lifter {
+	l := &lifter{plan: newPlan(b, o), tlb: b.TLB, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
+	l.part.init(&l.o)
+	l.host = hostMemory{regions: newRegions(b), slot: -1}
+	l.givenHosts()
+	if !l.with("lift") {
 		l.tlb = nil
 	}
-	p.steps = make([]step, 0, len(p.trace.Accesses))
-	for i := range p.trace.Accesses {
-		if err := l.access(&p.trace.Accesses[i]); err != nil {
-			return "", err
-		}
-	}
-	p.trace.Accesses = nil
+	return l
+}
+
+// start implements sink.
+func (l *lifter) start(*boards.Board) {}
+
+// lift reports what became of the accesses.
+func (l *lifter) lift() (string, error) {
 	for _, s := range l.slots {
 		if s.fresh {
 			l.unused++
@@ -75,34 +90,154 @@ func (l *lifter) text() string {
 	return text
 }
 
+// access implements sink.
 func (l *lifter) access(a *Access) error {
 	if a.Op == OpMark {
-		if l.with("mark") {
+		l.part.mark(a)
+		if l.with("mark") && l.part.inside {
 			l.addMark(a)
 		}
 		return nil
 	}
-	if l.tlb != nil {
-		bar, offset := l.unalias(a.Bar, a.Offset)
-		if index, inside, ok := chips.Config(l.tlb, bar, offset); ok {
-			return l.configure(a, index, inside)
+	return l.accesses(a, 1, nil)
+}
+
+// block implements sink.
+func (l *lifter) block(a *Access, data []byte) error { return natural(a, data, l.accesses) }
+
+// natural cuts an access of any size into naturally aligned ones of at most 8
+// bytes, lowest address first, and gives neighbours of 8 bytes together.
+func natural(a *Access, data []byte, do func(a *Access, n uint32, data []byte) error) error {
+	at := a.Offset
+	for len(data) > 0 {
+		e, n := *a, 1
+		e.Width, e.Offset = 8, at
+		for int(e.Width) > len(data) || at%uint64(e.Width) != 0 {
+			e.Width /= 2
 		}
-		if index, inside, ok := chips.Slot(l.tlb, bar, offset); ok {
-			return l.through(a, index, inside)
+		if e.Width == 8 {
+			n = len(data) / 8
+		}
+		size := n * int(e.Width)
+		if err := do(&e, uint32(n), data[:size:size]); err != nil {
+			return err
+		}
+		data, at = data[size:], at+uint64(size)
+	}
+	return nil
+}
+
+// accesses takes n neighbours of one width that together move data, nil where n
+// is 1 and a has it; in halves where they are not one step.
+func (l *lifter) accesses(a *Access, n uint32, data []byte) error {
+	if n == 1 && data != nil {
+		a.Value = little(data)
+		data = nil
+	}
+	split := n > 1 && l.addresses(data)
+	if !split {
+		ok, err := l.take(a, n, data)
+		if ok || err != nil {
+			return err
 		}
 	}
-	s, err := l.barStep(a)
-	if err != nil {
+	first, second := *a, *a
+	at := uint64(n/2) * uint64(a.Width)
+	second.Offset += at
+	if err := l.accesses(&first, n/2, data[:at:at]); err != nil {
 		return err
 	}
-	l.raw++
-	l.steps = append(l.steps, s)
+	return l.accesses(&second, n-n/2, data[at:])
+}
+
+// addresses tells whether data holds an address in host memory that the user
+// gave.
+func (l *lifter) addresses(data []byte) bool {
+	for ; len(l.o.Host) > 0 && len(data) >= 8; data = data[8:] {
+		if i, _ := l.o.hostOf(little(data[:8])); i >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// take makes a step of accesses. ok is false where they have to be halved.
+func (l *lifter) take(a *Access, n uint32, data []byte) (ok bool, err error) {
+	bar, offset := l.unalias(a.Bar, a.Offset)
+	inside := l.part.has(a)
+	if l.tlb != nil {
+		if index, at, ok := chips.Config(l.tlb, bar, offset); ok {
+			if n == 1 {
+				err = l.configure(a, index, at, inside)
+			}
+			return n == 1, err
+		}
+	}
+	if l.host.covers(a, uint64(n)*uint64(a.Width)) {
+		if n == 1 {
+			err = l.mapping(a, inside)
+		}
+		return n == 1, err
+	}
+	if !inside {
+		l.part.left += int(n)
+		return true, nil
+	}
+	if l.tlb != nil {
+		if index, at, ok := chips.Slot(l.tlb, bar, offset); ok {
+			return l.through(a, n, data, index, at)
+		}
+	}
+	s, ok, err := l.barStep(a, n)
+	if !ok || err != nil {
+		return ok, err
+	}
+	l.raw += int(n)
+	return true, l.add(&s, data)
+}
+
+// add appends a step, or has the last one take it in.
+func (l *lifter) add(s *step, data []byte) error {
+	n := int(s.count)
+	l.before(s)
+	if s.op == stepStore {
+		l.plan.stores += n
+	} else {
+		l.plan.loads += n
+	}
+	if err := l.limit(s); err != nil {
+		return err
+	}
+	if l.join(s, data) {
+		return nil
+	}
+	if s.count > 1 {
+		s.value = l.data.own(data)
+	}
+	l.steps.add(*s)
+	return nil
+}
+
+// limit refuses a trace as soon as it is sure that no image holds it: stores
+// that are no neighbours are at least a command each.
+func (l *lifter) limit(s *step) error {
+	if s.op != stepStore {
+		return nil
+	}
+	a := &l.lastStore
+	if a.count == 0 || a.window != s.window || a.aim != s.aim || a.offset+uint32(a.size()) != s.offset {
+		l.certain++
+	}
+	l.lastStore = *s
+	if l.certain >= fbs.CommandsMax {
+		return refuse(int(s.line), "more than the %d commands that an image holds: import a part", fbs.CommandsMax)
+	}
 	return nil
 }
 
 // unalias gives the place in the BAR that a BAR shows a part of.
 func (p *plan) unalias(bar uint8, offset uint64) (uint8, uint64) {
-	for _, a := range chips.Of(p.board).Aliases {
+	for _, a := range p.chip.Aliases {
 		if a.Bar == bar && offset < a.Size {
 			return a.Of, a.Offset + offset
 		}
@@ -120,62 +255,110 @@ func (l *lifter) slot(index int) *slot {
 }
 
 // configure takes an access to a window's configuration registers.
-func (l *lifter) configure(a *Access, index int, inside uint64) error {
+func (l *lifter) configure(a *Access, index int, at uint64, inside bool) error {
 	if l.tlb.Group(index).Kernel(index) {
 		return refuse(a.Line, "%s of the configuration of window %d, which belongs to the kernel driver", a.Op, index)
 	}
 	if a.Op == OpLoad {
 		l.loads++
+		l.plan.loads++
 		return nil
 	}
 	size := uint64(l.tlb.ConfigWidth) * uint64(l.tlb.ConfigWords)
-	if a.Width < 4 || a.Width > l.tlb.ConfigWidth || inside+uint64(a.Width) > size {
+	if a.Width < 4 || a.Width > l.tlb.ConfigWidth || at+uint64(a.Width) > size {
 		return refuse(a.Line, "store of %d bytes to the configuration of window %d, whose registers have %d", a.Width, index, l.tlb.ConfigWidth)
 	}
 	s := l.slot(index)
 	var value [8]byte
 	binary.LittleEndian.PutUint64(value[:], a.Value)
-	copy(s.config[inside:], value[:a.Width])
-	s.known |= (1<<a.Width - 1) << inside
-	s.line, s.step, s.fresh = a.Line, len(l.steps), true
+	copy(s.config[at:], value[:a.Width])
+	s.known |= (1<<a.Width - 1) << at
+	s.line, s.fresh = a.Line, true
+	if !inside {
+		s.step = -1
+		return nil
+	}
 	l.stores++
+	l.plan.stores++
 	// The place of a Point, should an access show that this store was the last
 	// of a configuration.
-	l.steps = append(l.steps, step{line: a.Line, time: a.Time, aim: -1, tensor: -1})
+	if end := l.steps.end(); end != nil && end.op == stepNone && s.step == l.steps.n-1 {
+		end.line, end.time = uint32(a.Line), a.Time
+		return nil
+	}
+	s.step = l.steps.n
+	l.steps.add(step{line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: -1})
 	return nil
 }
 
-// through takes an access through a window.
-func (l *lifter) through(a *Access, index int, inside uint64) error {
+// through takes accesses through a window.
+func (l *lifter) through(a *Access, n uint32, data []byte, index int, at uint64) (ok bool, err error) {
 	group := l.tlb.Group(index)
 	if group.Kernel(index) {
-		return refuse(a.Line, "%s through window %d, which belongs to the kernel driver", a.Op, index)
+		return false, refuse(a.Line, "%s through window %d, which belongs to the kernel driver", a.Op, index)
 	}
-	r, err := l.check(a)
+	size := uint64(n) * uint64(a.Width)
+	if n > 1 && (at+size > group.Size || l.ruleOf(a.Bar, a.Offset, size) < 0) {
+		return false, nil
+	}
+	rule, err := l.check(a)
 	if err != nil {
-		return err
+		return false, err
 	}
 	s := l.slot(index)
 	if s.fresh || s.aim < 0 {
 		if err := l.decode(a, s, index, group); err != nil {
-			return err
+			return false, err
 		}
 	}
-	address := s.address + inside
-	if page := address &^ (l.pageSize() - 1); s.aim < 0 || l.aims[s.aim].address != page {
-		l.point(a, s, page)
+	address := s.address + at
+	page := address &^ (l.pageSize() - 1)
+	if n > 1 && (address+size-1)&^(l.pageSize()-1) != page {
+		return false, nil
 	}
-	at := &l.aims[s.aim]
-	if a.Op == OpLoad && at.target.Multicast {
-		return refuse(a.Line, "load through window %d, which is pointed at several tiles", index)
+	aimed := l.aimAt(s.target, page)
+	memory := l.tileMemory(&aimed, address, size)
+	if n > 1 && !memory {
+		return false, nil
 	}
-	l.lifted++
-	l.steps = append(l.steps, step{
-		op: opOf(a), width: a.Width, line: a.Line, time: a.Time, value: a.Value, rule: r,
-		window: uint16(s.window), offset: address - at.address, aim: s.aim, tensor: -1,
-		memory: l.tileMemory(at, address, uint64(a.Width)),
-	})
-	return nil
+	if taken, err := l.throughPCIe(a, &aimed, address); taken || err != nil {
+		return true, err
+	}
+	l.aim(a, s, &aimed, index, group)
+	if a.Op == OpLoad && aimed.target.Multicast {
+		return false, refuse(a.Line, "load through window %d, which is pointed at several tiles", index)
+	}
+	l.lifted += int(n)
+	next := step{
+		op: opOf(a), width: a.Width, count: n, line: uint32(a.Line), time: a.Time, value: a.Value, rule: rule,
+		window: uint16(s.window), offset: uint32(address - page), aim: s.aim, to: -1,
+	}
+	if memory {
+		next.flags = memoryStep
+	}
+	l.release(&next, &aimed)
+	return true, l.add(&next, data)
+}
+
+// aim has the image's window point where an access goes.
+func (l *lifter) aim(a *Access, s *slot, at *aim, index int, group *boards.Group) {
+	if s.window < 0 {
+		s.window = l.tlbWindow(index, group)
+	}
+	now := s.aim >= 0 && l.aims[s.aim].address == at.address && l.aims[s.aim].target == s.target
+	switch {
+	case now && !s.moved:
+	case now && l.with("drop"):
+		l.points++
+		l.dropped++
+		if end := l.steps.end(); s.step >= 0 && s.step == l.steps.n-1 && end.op == stepNone {
+			l.steps.cut(l.steps.n - 1)
+		}
+		s.step = -1
+	default:
+		l.point(a, s, at)
+	}
+	s.moved = false
 }
 
 // pageSize is the size of the image's windows: that of the device's smallest,
@@ -208,24 +391,27 @@ func (l *lifter) decode(a *Access, s *slot, index int, group *boards.Group) erro
 		return refuse(s.line, "window %d is configured to %s, which points at no tile (linked, reserved or unknown bits)",
 			index, strings.Trim(fmt.Sprintf("%#x", words[:l.tlb.ConfigWords]), "[]"))
 	}
-	if s.window < 0 {
-		s.window = l.tlbWindow(index, group)
-	}
-	s.target, s.address, s.aim, s.fresh = target, address, -1, false
+	s.target, s.address, s.fresh, s.moved = target, address, false, true
 	return nil
 }
 
 // point makes a step that points the image's window at a page of the tile: in
 // the place of the configuration stores, or where an access leaves the page.
-func (l *lifter) point(a *Access, s *slot, page uint64) {
+func (l *lifter) point(a *Access, s *slot, at *aim) {
 	if s.step < 0 {
-		s.step = len(l.steps)
-		l.steps = append(l.steps, step{line: a.Line, time: a.Time, aim: -1, tensor: -1})
+		s.step = l.steps.n
+		l.steps.add(step{line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: -1})
 	}
-	s.aim = int32(len(l.aims))
-	l.aims = append(l.aims, l.aimAt(s.target, page))
-	p := &l.steps[s.step]
-	p.op, p.window, p.value, p.mask, p.aim = stepPoint, uint16(s.window), page, s.target.Pack(), s.aim
+	key := aimKey{s.target.Pack(), at.address}
+	index, ok := l.aimOf[key]
+	if !ok {
+		index = int32(len(l.aims))
+		l.aims = append(l.aims, *at)
+		l.aimOf[key] = index
+	}
+	s.aim = index
+	p := l.steps.at(s.step)
+	p.op, p.window, p.value, p.mask, p.aim = stepPoint, uint16(s.window), at.address, key.mask, s.aim
 	s.step = -1
 	l.points++
 }
@@ -238,7 +424,7 @@ func (l *lifter) aimAt(t fbs.Target, address uint64) aim {
 	}
 	// NoC 1 counts from the other corner; translated coordinates, which lie
 	// outside the grid, are the same on both.
-	if g := chips.Of(l.board).Grid; g != nil && t.NoC == 1 {
+	if g := l.chip.Grid; g != nil && t.NoC == 1 {
 		width, height := uint8(len(g.Rows[0])), uint8(len(g.Rows))
 		a.x0, a.x1 = mirror(a.x0, width), mirror(a.x1, width)
 		a.y0, a.y1 = mirror(a.y0, height), mirror(a.y1, height)
@@ -250,14 +436,14 @@ func (l *lifter) aimAt(t fbs.Target, address uint64) aim {
 }
 
 func (l *lifter) kind(x, y uint8) chips.Kind {
-	if chips.Of(l.board).Grid == nil {
+	if l.chip.Grid == nil {
 		return 0
 	}
-	tile, ok := chips.Of(l.board).Grid.NoC0(x, y)
+	tile, ok := l.chip.Grid.NoC0(x, y)
 	if !ok {
 		return 0
 	}
-	return chips.Of(l.board).Grid.Kind(tile)
+	return l.chip.Grid.Kind(tile)
 }
 
 func mirror(v, size uint8) uint8 {
@@ -293,7 +479,7 @@ func (l *lifter) tlbWindow(index int, group *boards.Group) int {
 // reaches.
 func (l *lifter) tileMemory(a *aim, address, size uint64) bool {
 	for _, k := range a.kinds {
-		if k == 0 || chips.Of(l.board).Grid.Memory(k, address, size) == nil {
+		if k == 0 || l.chip.Grid.Memory(k, address, size) == nil {
 			return false
 		}
 	}
@@ -306,54 +492,52 @@ func (p *plan) drop() (string, error) {
 	if !p.with("drop") {
 		return "", nil
 	}
-	points, dropped := 0, 0
-	pending, current := make([]int, len(p.windows)), make([]int, len(p.windows))
-	for i := range pending {
-		pending[i], current[i] = -1, -1
+	d := dropper{plan: p, pending: make([]int, len(p.windows)), current: make([]step, len(p.windows))}
+	for i := range d.pending {
+		d.pending[i] = -1
 	}
-	remove := func(i int) {
-		p.steps[i].op = stepNone
-		dropped++
+	for i := range p.steps.n {
+		d.step(i)
 	}
-	for i := range p.steps {
-		s := &p.steps[i]
-		w := s.window
-		switch {
-		case s.op == stepPoint:
-			points++
-			if pending[w] >= 0 {
-				remove(pending[w])
-			}
-			pending[w] = i
-		case s.touches() && pending[w] >= 0:
-			now, before := &p.steps[pending[w]], current[w]
-			if before >= 0 && p.steps[before].value == now.value && p.steps[before].mask == now.mask {
-				remove(pending[w])
-			} else {
-				current[w] = pending[w]
-			}
-			pending[w] = -1
-		}
-	}
-	for _, i := range pending {
-		if i >= 0 {
-			remove(i)
-		}
+	for _, i := range d.pending {
+		d.remove(i)
 	}
 	p.sweep()
-	if points == 0 {
+	if d.points+p.dropped == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%d of %s change nothing", dropped, counted(points, "point")), nil
+	return fmt.Sprintf("%d of %s change nothing", d.dropped+p.dropped, counted(d.points+p.dropped, "point")), nil
 }
 
-// sweep takes out the steps that do nothing any more.
-func (p *plan) sweep() {
-	kept := p.steps[:0]
-	for _, s := range p.steps {
-		if s.op != stepNone {
-			kept = append(kept, s)
-		}
+type dropper struct {
+	*plan
+	pending         []int  // of each window: the point that no access has followed yet, -1: none
+	current         []step // of each window: the point that it has, op stepNone: none
+	points, dropped int
+}
+
+func (d *dropper) remove(i int) {
+	if i >= 0 {
+		d.steps.at(i).op = stepNone
+		d.dropped++
 	}
-	p.steps = kept
+}
+
+func (d *dropper) step(i int) {
+	s := d.steps.at(i)
+	w := s.window
+	switch {
+	case s.op == stepPoint:
+		d.points++
+		d.remove(d.pending[w])
+		d.pending[w] = i
+	case s.touches() && d.pending[w] >= 0:
+		now, before := d.steps.at(d.pending[w]), &d.current[w]
+		if before.op == stepPoint && before.value == now.value && before.mask == now.mask {
+			d.remove(d.pending[w])
+		} else {
+			*before = *now
+		}
+		d.pending[w] = -1
+	}
 }

@@ -2,8 +2,11 @@ package importer
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 
 	"lightmetal/boards"
@@ -16,15 +19,20 @@ const mmiotraceVersion = "20070824"
 // mmiotrace reads Linux's mmiotrace text format.
 type mmiotrace struct {
 	*lineReader
-	o        Options
-	only     bool // count, and take nothing
-	version  bool
-	devices  []*pciDevice
-	last     *pciRange // the range of the access before: most are in the same
-	outside  int       // accesses outside every BAR, where a device was asked for by name
-	lost     int       // line of the first of them
-	accesses []Access
-	marks    int
+	o       Options
+	to      sink
+	only    bool // count, and take nothing
+	version bool
+	devices []*pciDevice
+	slots   map[string][]*pciDevice
+	ranges  []*pciRange // sorted by base, nil: a device has come since
+	last    *pciRange   // the range of the access before: most are in the same
+	chosen  *pciDevice  // the first that was wanted and accessed
+	board   *boards.Board
+	outside int      // accesses outside every BAR, where a device was asked for by name
+	lost    int      // line of the first of them
+	early   []Access // marks in front of the first access
+	marks   int
 }
 
 // pciDevice is one PCIDEV line.
@@ -33,8 +41,11 @@ type pciDevice struct {
 	slot           string // bus, device and function as lspci writes them
 	vendor, device uint16
 	ranges         [7]pciRange // BAR 0..5 and the expansion ROM
+	order          int         // among the devices
 	wanted         bool
 	accesses       int
+	unknown        error // an access that the kernel could not decode
+	unknowns       int
 }
 
 // pciRange is where one BAR lies, or the expansion ROM.
@@ -42,6 +53,7 @@ type pciRange struct {
 	of         *pciDevice
 	bar        uint8 // 6: expansion ROM
 	base, size uint64
+	furthest   uint64 // end of this range and of those sorted before it
 	stats      RegionSummary
 }
 
@@ -71,12 +83,17 @@ var mmiotraceRecords = map[string]func(*mmiotrace, fields) error{
 	"LSPCI":   (*mmiotrace).lspciRecord,
 }
 
-func readMmiotrace(r io.Reader, o Options) (*Trace, error) {
-	m := &mmiotrace{lineReader: newLineReader(r, o.Progress), o: o}
+func readMmiotrace(r io.Reader, o Options, to sink) (*Trace, error) {
+	m := newMmiotrace(r, o)
+	m.to = to
 	if err := m.read(); err != nil {
 		return nil, err
 	}
 	return m.trace()
+}
+
+func newMmiotrace(r io.Reader, o Options) *mmiotrace {
+	return &mmiotrace{lineReader: newLineReader(r, o.Progress), o: o, slots: map[string][]*pciDevice{}}
 }
 
 func (m *mmiotrace) read() error {
@@ -98,7 +115,7 @@ func (m *mmiotrace) record(text []byte) error {
 	f := fields{text}
 	kind := f.next()
 	if len(kind) == 0 || kind[0] == '#' {
-		return nil // ftrace's own comments
+		return m.hides("comment", text) // ftrace's own
 	}
 	record := mmiotraceRecords[string(kind)]
 	switch {
@@ -214,14 +231,40 @@ func (m *mmiotrace) unmapRecord(f fields) error {
 	return m.whole("UNMAP", &f, unmapColumns, v[:])
 }
 
-func (m *mmiotrace) lspciRecord(fields) error { return nil }
+func (m *mmiotrace) lspciRecord(f fields) error { return m.hides("LSPCI record", f.rest) }
+
+// hides refuses free text with an access in it: the line before has lost its
+// end.
+func (m *mmiotrace) hides(kind string, text []byte) error {
+	if found := accessInText.Find(text); found != nil {
+		return refuse(m.line, "%s with an access in it: %s", kind, shown(found))
+	}
+	return nil
+}
+
+var accessInText = regexp.MustCompile(`[RW] [1248] [0-9]+\.[0-9]+ -?[0-9]+ 0x[0-9a-f]+ 0x[0-9a-f]+`)
 
 func (m *mmiotrace) unknownRecord(f fields) error {
 	var v [6]uint64
 	if err := m.whole("UNKNOWN", &f, unknownColumns, v[:]); err != nil {
 		return err
 	}
-	return refuse(m.line, "UNKNOWN: the kernel could not decode the instruction that accessed 0x%x: the access is lost", v[2])
+	lost := refuse(m.line, "UNKNOWN: the kernel could not decode the instruction that accessed 0x%x: the access is lost", v[2])
+	r := m.find(v[2])
+	switch {
+	case r == nil && (m.o.Device == "" || m.only):
+		return lost
+	case r == nil:
+		return m.nowhere(v[2])
+	}
+	r.of.unknowns++
+	if r.of.unknown == nil {
+		r.of.unknown = lost
+	}
+	if r.of.wanted && (len(m.devices) == 1 || r.of == m.chosen) || m.only {
+		return lost
+	}
+	return nil
 }
 
 func (m *mmiotrace) markRecord(f fields) error {
@@ -231,13 +274,32 @@ func (m *mmiotrace) markRecord(f fields) error {
 		return m.cut("MARK", "time", at)
 	}
 	text := strings.TrimSpace(string(f.rest))
-	var events uint64
-	if n, _ := fmt.Sscanf(text, "Lost %d events", &events); n == 1 {
-		return refuse(m.line, "the kernel lost %d events: the trace is incomplete (record again with a larger buffer_size_kb)", events)
+	// The kernel's own mark has no time (mmio_print_mark, mmio_reset_data); a
+	// user's may say the same.
+	if lost := lostEvents.FindStringSubmatch(text); lost != nil && ns == 0 {
+		return refuse(m.line, "the kernel lost %s events: the trace is incomplete (record again with a larger buffer_size_kb)", lost[1])
 	}
-	m.accesses = append(m.accesses, Access{Line: m.line, Op: OpMark, Time: ns, Name: text})
+	if err := m.hides("MARK", f.rest); err != nil {
+		return err
+	}
 	m.marks++
-	return nil
+	a := Access{Line: m.line, Op: OpMark, Time: ns, Name: text}
+	if m.chosen == nil {
+		m.early = append(m.early, a)
+		return nil
+	}
+	return m.give(&a)
+}
+
+var lostEvents = regexp.MustCompile(`^Lost ([0-9]+) events\.?$`)
+
+// give has the sink take an access or a mark, once it is known what the trace
+// is of.
+func (m *mmiotrace) give(a *Access) error {
+	if m.only || m.board == nil {
+		return nil
+	}
+	return m.to.access(a)
 }
 
 // pcidevRecord reads where a device's BARs lie (mmio_print_pcidev): seven
@@ -257,6 +319,13 @@ func (m *mmiotrace) pcidevRecord(f fields) error {
 		}
 		resources[i] = v
 	}
+	driver := f.next()
+	if more := f.next(); len(more) > 0 {
+		return refuse(m.line, "PCIDEV record with more than its fields: %s", shown(more))
+	}
+	if err := m.hides("PCIDEV record", driver); err != nil {
+		return err
+	}
 	if id[0] > 0xffff || id[1] > 0xffffffff {
 		return refuse(m.line, "PCIDEV record with ids wider than PCI has")
 	}
@@ -275,16 +344,19 @@ func (m *mmiotrace) pcidevRecord(f fields) error {
 }
 
 // add takes a device; trace_pipe repeats all of them each time it is opened.
+// Lines do not tell the PCI domain: where a device was asked for, one with the
+// slot of another is one of another domain.
 func (m *mmiotrace) add(d *pciDevice) error {
-	for _, old := range m.devices {
-		if old.slot == d.slot && old.text == d.text {
+	for _, old := range m.slots[d.slot] {
+		if old.text == d.text {
 			return nil
 		}
-		if old.slot == d.slot {
+		if m.o.Device == "" && !m.only {
 			return refuse(m.line, "PCIDEV %s has other ids or ranges than before", d.slot)
 		}
 	}
-	m.devices = append(m.devices, d)
+	d.order = len(m.devices)
+	m.devices, m.slots[d.slot], m.ranges = append(m.devices, d), append(m.slots[d.slot], d), nil
 	return nil
 }
 
@@ -322,21 +394,46 @@ func (m *mmiotrace) access(op Op, kind string, f fields) error {
 	})
 }
 
-// find gives the range that holds an address.
-func (m *mmiotrace) find(address uint64) *pciRange {
+// find gives the range that holds an address, of several that of the first
+// device.
+func (m *mmiotrace) find(address uint64) (found *pciRange) {
 	if m.last != nil && address-m.last.base < m.last.size {
 		return m.last
 	}
+	if m.ranges == nil {
+		m.sortRanges()
+	}
+	after, _ := slices.BinarySearchFunc(m.ranges, address, func(r *pciRange, address uint64) int {
+		if r.base <= address {
+			return -1
+		}
+		return 1
+	})
+	for i := after - 1; i >= 0 && m.ranges[i].furthest > address; i-- {
+		if r := m.ranges[i]; address-r.base < r.size && (found == nil || r.of.order < found.of.order) {
+			found = r
+		}
+	}
+	if found != nil {
+		m.last = found
+	}
+	return found
+}
+
+func (m *mmiotrace) sortRanges() {
 	for _, d := range m.devices {
 		for i := range d.ranges {
-			r := &d.ranges[i]
-			if r.base != 0 && address-r.base < r.size {
-				m.last = r
-				return r
+			if r := &d.ranges[i]; r.base != 0 && r.size != 0 {
+				m.ranges = append(m.ranges, r)
 			}
 		}
 	}
-	return nil
+	slices.SortStableFunc(m.ranges, func(a, b *pciRange) int { return cmp.Compare(a.base, b.base) })
+	furthest := uint64(0)
+	for _, r := range m.ranges {
+		furthest = max(furthest, r.base+r.size)
+		r.furthest = furthest
+	}
 }
 
 // nowhere refuses an access that belongs to no device of the trace, unless the
@@ -364,11 +461,34 @@ func (m *mmiotrace) take(r *pciRange, a Access) error {
 	if r.bar == expansionROM {
 		return refuse(m.line, "offset 0x%x of %s of %s: an image cannot access that", a.Offset, r.name(), r.of)
 	}
-	m.accesses = append(m.accesses, a)
-	return nil
+	if m.chosen == nil {
+		m.choice(r.of)
+		for i := range m.early {
+			if err := m.give(&m.early[i]); err != nil {
+				return err
+			}
+		}
+		m.early = nil
+	}
+	if r.of != m.chosen {
+		m.board = nil // trace says which there are
+	}
+	return m.give(&a)
 }
 
-// trace gives the accesses of the one device that was asked for.
+// choice takes the first device that was wanted and accessed. Another one that
+// is makes the choice the user's.
+func (m *mmiotrace) choice(d *pciDevice) {
+	m.chosen, m.board = d, m.o.Board
+	if m.board == nil {
+		m.board = boards.ByID(d.vendor, d.device)
+	}
+	if m.board != nil && !m.only {
+		m.to.start(m.board)
+	}
+}
+
+// trace gives what was read of the one device that was asked for.
 func (m *mmiotrace) trace() (*Trace, error) {
 	if !m.version {
 		return nil, refuse(0, "no VERSION line: this is no mmiotrace")
@@ -377,10 +497,10 @@ func (m *mmiotrace) trace() (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trace{Accesses: m.accesses, Board: m.o.Board, Vendor: d.vendor, Device: d.device, Lines: m.line}
-	if t.Board == nil {
-		t.Board = boards.ByID(d.vendor, d.device)
+	if d.unknown != nil {
+		return nil, d.unknown
 	}
+	t := &Trace{Board: m.board, Vendor: d.vendor, Device: d.device, Lines: m.line}
 	if t.Board == nil {
 		return nil, usage("no board for %s; boards: %s; name both, device and board, if one of them is like it", d, boardList())
 	}
@@ -390,6 +510,9 @@ func (m *mmiotrace) trace() (*Trace, error) {
 	for _, other := range m.devices {
 		if other != d && other.accesses > 0 {
 			t.Ignored = append(t.Ignored, Count{"accesses to " + other.String(), other.accesses})
+		}
+		if other != d && other.unknowns > 0 {
+			t.Ignored = append(t.Ignored, Count{"accesses that the kernel could not decode to " + other.String(), other.unknowns})
 		}
 	}
 	if m.outside > 0 {
@@ -421,8 +544,13 @@ func (m *mmiotrace) choose() (*pciDevice, error) {
 }
 
 func deviceList(devices []*pciDevice) string {
+	const shownMax = 8
 	var list []string
-	for _, d := range devices {
+	for i, d := range devices {
+		if i == shownMax {
+			list = append(list, fmt.Sprintf("and %d more", len(devices)-i))
+			break
+		}
 		list = append(list, fmt.Sprintf("%s (%s)", d, counted(d.accesses, "access")))
 	}
 	if len(list) == 0 {

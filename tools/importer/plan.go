@@ -13,41 +13,6 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// stepOp is what a step does.
-type stepOp uint8
-
-const (
-	stepNone     stepOp = iota
-	stepStore           // value, or bytes of an input tensor
-	stepRelocate        // the bus address of host memory
-	stepLoad            // an expected value, or bytes of an output tensor
-	stepIgnore          // a load whose value does not matter
-	stepPoll
-	stepPoint
-	stepMark
-)
-
-// step is an access on its way to a command.
-type step struct {
-	rule   *boards.Rule
-	time   int64
-	offset uint64 // bytes into the window
-	value  uint64 // datum; offset in the tensor or in host memory; address in the tile (stepPoint); index into plan.names (stepMark)
-	mask   uint64 // of a stepPoll
-	line   int
-	us     uint32 // deadline of a stepPoll
-	aim    int32  // index into plan.aims: where the window points; in a BAR -1
-	tensor int16  // index into plan.tensors, -1: none
-	window uint16 // index into plan.windows
-	host   uint16 // index into Options.Host, of a stepRelocate
-	op     stepOp
-	width  uint8
-	memory bool // plain memory: what counts is the bytes, not the accesses
-}
-
-// touches tells whether a step accesses the device.
-func (s *step) touches() bool { return s.op >= stepStore && s.op <= stepPoll }
-
 // aim is where a window points.
 type aim struct {
 	target  fbs.Target
@@ -72,9 +37,10 @@ type window struct {
 type plan struct {
 	o        Options
 	board    *boards.Board
-	trace    *Trace
+	chip     *chips.Chip
 	report   Report
-	steps    []step
+	steps    steps
+	data     arena // of runs
 	aims     []aim
 	windows  []window
 	bars     [6]uint64 // end of what is used in each BAR
@@ -83,24 +49,28 @@ type plan struct {
 	tensors  []tensor
 	commands []lmb.Command
 
-	hostFirst uint16 // window of the first host memory
-	halves    int    // stores of addresses that were two
+	loads, stores int // in the trace
+	certain       int // commands that there will be, whatever the passes do
+	dropped       int // points that drop would take out, and lift did not make
+	ignored       int // loads whose value tensors have given up
+	split         int // accesses at the edge of a tensor
+	halves        int // stores of addresses that were two
+
+	hosts   []hostSpace
+	late    [][]hostStore // of stepHost
+	running []hold        // tiles whose cores were released
 }
 
-func newPlan(t *Trace, o Options) *plan {
-	p := &plan{o: o, board: t.Board, trace: t}
-	p.report = Report{Board: t.Board.Name, Warnings: append([]Warning{}, t.Warnings...)}
-	loads, stores := 0, 0
-	for i := range t.Accesses {
-		switch t.Accesses[i].Op {
-		case OpLoad:
-			loads++
-		case OpStore:
-			stores++
-		}
-	}
-	p.did("read", fmt.Sprintf("%s: %s, %s%s", counted(t.Lines, "line"), counted(loads, "load"), counted(stores, "store"), ignoredText(t.Ignored)))
-	return p
+func newPlan(b *boards.Board, o Options) *plan {
+	o.Board = b
+	return &plan{o: o, board: b, chip: chips.Of(b), report: Report{Board: b.Name}}
+}
+
+// read reports what was read.
+func (p *plan) read(t *Trace) {
+	p.report.Warnings = append(append([]Warning{}, t.Warnings...), p.report.Warnings...)
+	text := fmt.Sprintf("%s: %s, %s%s", counted(t.Lines, "line"), counted(p.loads, "load"), counted(p.stores, "store"), ignoredText(t.Ignored))
+	p.report.Passes = append([]Pass{{"read", text}}, p.report.Passes...)
 }
 
 func ignoredText(list []Count) (text string) {
@@ -128,35 +98,56 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// check refuses an access that no image for this board can hold.
-func (p *plan) check(a *Access) (*boards.Rule, error) {
-	r := p.board.Rule(a.Bar, a.Offset, uint64(a.Width))
-	if r == nil {
-		return nil, refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s has nothing there that an image may access",
+// check refuses an access that no image for this board can hold. It gives the
+// number of the rule.
+func (p *plan) check(a *Access) (uint8, error) {
+	n := p.ruleOf(a.Bar, a.Offset, uint64(a.Width))
+	if n < 0 {
+		return 0, refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s has nothing there that an image may access",
 			a.Op, a.Width, a.Bar, a.Offset, p.board.Name)
 	}
+	r := &p.board.Rules[n]
 	if r.Widths&a.Width == 0 {
-		return nil, refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)",
+		return 0, refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)",
 			a.Op, a.Width, a.Bar, a.Offset, p.board.Name, r.Name)
 	}
 	if reason := hostMemoryReason(p.board, a); reason != "" && !p.o.isAddress(a) {
-		return nil, refuse(a.Line, "%s", reason)
+		return 0, refuse(a.Line, "%s", reason)
 	}
-	return r, nil
+	return uint8(n), nil
 }
 
-// barStep is an access to a BAR that no window is in front of.
-func (p *plan) barStep(a *Access) (step, error) {
-	r, err := p.check(a)
-	if err != nil {
-		return step{}, err
+// ruleOf is the number of the first rule that covers an access, -1: none.
+func (p *plan) ruleOf(bar uint8, offset, size uint64) int {
+	for i := range p.board.Rules {
+		if r := &p.board.Rules[i]; r.Bar == bar && offset >= r.First && offset <= r.Last && size-1 <= r.Last-offset {
+			return i
+		}
 	}
-	p.bars[a.Bar] = max(p.bars[a.Bar], a.Offset+uint64(a.Width))
-	return step{
-		op: opOf(a), width: a.Width, line: a.Line, time: a.Time, value: a.Value, rule: r,
-		window: p.barWindow(a.Bar, a.Offset), offset: a.Offset % fbs.WindowMax, aim: -1, tensor: -1,
-		memory: r.Memory && !p.behindTLB(a),
-	}, nil
+	return -1
+}
+
+// barStep makes a step of n neighbours in a BAR that no window is in front of,
+// of which a is the first. ok is false where they cannot be one.
+func (p *plan) barStep(a *Access, n uint32) (s step, ok bool, err error) {
+	size := uint64(n) * uint64(a.Width)
+	memory := p.ruleOf(a.Bar, a.Offset, size)
+	if n > 1 && (memory < 0 || !p.board.Rules[memory].Memory || p.behindTLB(a) || (a.Offset+size-1)/fbs.WindowMax != a.Offset/fbs.WindowMax) {
+		return s, false, nil
+	}
+	rule, err := p.check(a)
+	if err != nil {
+		return s, false, err
+	}
+	p.bars[a.Bar] = max(p.bars[a.Bar], a.Offset+size)
+	s = step{
+		op: opOf(a), width: a.Width, count: n, line: uint32(a.Line), time: a.Time, value: a.Value, rule: rule,
+		window: p.barWindow(a.Bar, a.Offset), offset: uint32(a.Offset % fbs.WindowMax), aim: -1, to: -1,
+	}
+	if p.board.Rules[rule].Memory && !p.behindTLB(a) {
+		s.flags = memoryStep
+	}
+	return s, true, nil
 }
 
 func opOf(a *Access) stepOp {
@@ -206,7 +197,7 @@ func (p *plan) addMark(a *Access) {
 		return
 	}
 	p.names = append(p.names, name)
-	p.steps = append(p.steps, step{op: stepMark, line: a.Line, time: a.Time, value: uint64(len(p.names) - 1), aim: -1, tensor: -1})
+	p.steps.add(step{op: stepMark, line: uint32(a.Line), time: a.Time, count: 1, value: uint64(len(p.names) - 1), aim: -1, to: -1})
 }
 
 // markName makes a name that an image can hold of text from a trace.
@@ -226,19 +217,19 @@ func markName(text string) string {
 }
 
 // image puts the commands into an image.
-func (p *plan) image() (*lmb.Image, error) {
-	if len(p.commands) >= fbs.CommandsMax {
-		return nil, refuse(0, "%d commands are more than an image holds (%d)", len(p.commands)+1, fbs.CommandsMax)
-	}
+func (p *plan) image(t *Trace) (*lmb.Image, error) {
 	image := &lmb.Image{
 		Origin: lmb.Origin{Tool: p.o.Tool, Source: p.o.Source},
 		Targets: []lmb.Target{{
 			Board:  p.board.Name,
-			Vendor: cmp.Or(p.trace.Vendor, p.board.Vendor), Device: cmp.Or(p.trace.Device, p.board.Device),
+			Vendor: cmp.Or(t.Vendor, p.board.Vendor), Device: cmp.Or(t.Device, p.board.Device),
 			Bars: p.barSizes(),
 		}},
 		Tensors:   p.imageTensors(),
 		Sequences: []lmb.Sequence{{Name: "main", Commands: p.commands}},
+	}
+	if safe := p.safeCommands(); len(safe) > 0 {
+		image.Sequences = append(image.Sequences, lmb.Sequence{Name: "safe", Commands: safe})
 	}
 	for _, w := range p.windows {
 		if w.Kind == gen.WindowKindBar {
@@ -268,12 +259,12 @@ func (p *plan) barSizes() (sizes [6]uint64) {
 	return sizes
 }
 
-// hostMemory lists the registers that take addresses of host memory. What the
+// addressRegisters lists the registers that take addresses of host memory. What the
 // recorded program had there is not in the trace, and its addresses are not
 // those of the replay, so no image can be made of a store to them, unless
 // Options.Host gives that memory. Zero, and
 // addresses between first and last, are not of host memory.
-var hostMemory = []struct {
+var addressRegisters = []struct {
 	board       string
 	bar         uint8
 	offset      uint64 // of 8 bytes
@@ -288,7 +279,7 @@ var hostMemory = []struct {
 
 // takesAddresses tells whether a register is one of them.
 func takesAddresses(board string, bar uint8, offset uint64) bool {
-	for _, h := range hostMemory {
+	for _, h := range addressRegisters {
 		if h.board == board && h.bar == bar && offset >= h.offset && offset < h.offset+8 {
 			return true
 		}
@@ -297,7 +288,7 @@ func takesAddresses(board string, bar uint8, offset uint64) bool {
 }
 
 func hostMemoryReason(b *boards.Board, a *Access) string {
-	for _, h := range hostMemory {
+	for _, h := range addressRegisters {
 		if h.board != b.Name || h.bar != a.Bar || a.Offset+uint64(a.Width) <= h.offset || a.Offset >= h.offset+8 || a.Op != OpStore {
 			continue
 		}

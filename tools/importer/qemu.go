@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
@@ -50,12 +51,13 @@ type qemu struct {
 	other    map[string]int // lines of other events
 	baseless string         // a chosen region whose base is not known
 	outside  int            // accesses of regions that were not chosen
-	accesses []Access
+	taken    int            // of those that were
+	to       sink
 }
 
-func newQemu(r io.Reader, o Options) *qemu {
+func newQemu(r io.Reader, o Options, to sink) *qemu {
 	q := &qemu{
-		lineReader: newLineReader(r, o.Progress), o: o,
+		lineReader: newLineReader(r, o.Progress), o: o, to: to,
 		seen: map[string]*RegionSummary{}, other: map[string]int{},
 	}
 	if o.Region != "" || o.Base != 0 {
@@ -65,14 +67,15 @@ func newQemu(r io.Reader, o Options) *qemu {
 	return q
 }
 
-func readQemu(r io.Reader, o Options) (*Trace, error) {
+func readQemu(r io.Reader, o Options, to sink) (*Trace, error) {
 	if o.Board == nil {
 		return nil, usage("a trace of QEMU does not say which device it is of: name the board; boards: %s", boardList())
 	}
-	q := newQemu(r, o)
+	q := newQemu(r, o, to)
 	if err := q.checkRegions(); err != nil {
 		return nil, err
 	}
+	to.start(o.Board)
 	if err := q.read(); err != nil {
 		return nil, err
 	}
@@ -110,21 +113,53 @@ func (q *qemu) record(text []byte) error {
 	rest, at := q.timestamp(text)
 	f := fields{rest}
 	event := f.next()
-	if record := qemuEvents[string(event)]; record != nil {
-		return record(q, f, at)
+	record := qemuEvents[string(event)]
+	// Nothing may hide an access: neither one that is cut, nor one that another
+	// writer's text has got in front of.
+	hidden := text
+	if record != nil {
+		hidden = f.rest
 	}
-	// Anything else may not hide an access: neither one that is cut, nor one
-	// that another writer's text has got in front of.
-	if i := bytes.Index(text, []byte("memory_region_ops_")); i >= 0 {
-		return refuse(q.line, "%s looks like a memory_region_ops event and is none", shown(text[i:]))
+	for _, kind := range []string{"memory_region_ops_", "vfio_region_"} {
+		for i := 0; ; i++ {
+			n := bytes.Index(hidden[i:], []byte(kind))
+			if n < 0 {
+				break
+			}
+			if i += n; kind == "memory_region_ops_" || !vfioOther[string(word(hidden[i:]))] {
+				return refuse(q.line, "%s looks like a %s event and is none", shown(hidden[i:]), strings.TrimSuffix(kind, "_"))
+			}
+		}
+	}
+	if record != nil {
+		return record(q, f, at)
 	}
 	q.count(event)
 	return nil
 }
 
+// vfioOther are the vfio_region events that hold no access (QEMU,
+// hw/vfio/trace-events).
+var vfioOther = map[string]bool{
+	"vfio_region_setup": true, "vfio_region_mmap": true, "vfio_region_mmap_fault": true, "vfio_region_exit": true, "vfio_region_finalize": true,
+	"vfio_region_mmaps_set_enabled": true, "vfio_region_unmap": true, "vfio_region_sparse_mmap_header": true, "vfio_region_sparse_mmap_entry": true,
+}
+
+// word is the name that a text begins with.
+func word(text []byte) []byte {
+	n := bytes.IndexFunc(text, func(c rune) bool { return c != '_' && (c < 'a' || c > 'z') && (c < '0' || c > '9') })
+	if n < 0 {
+		return text
+	}
+	return text[:n]
+}
+
 // timestamp takes off the TID@SECONDS.MICROSECONDS: that -msg timestamp=on
 // puts in front.
 func (q *qemu) timestamp(text []byte) (rest []byte, ns int64) {
+	if rest, ns, ok := isoTime(text); ok {
+		return rest, ns
+	}
 	tid, rest, ok := bytes.Cut(text, []byte("@"))
 	if _, number := decimal(tid); !ok || !number {
 		return text, 0
@@ -135,6 +170,24 @@ func (q *qemu) timestamp(text []byte) (rest []byte, ns int64) {
 		return text, 0
 	}
 	return rest, ns
+}
+
+// isoTime takes off the 2026-11-22T05:06:07.123456Z that QEMU puts in front of
+// every line of its log with -msg timestamp=on, since 10.2 of trace events
+// too, and the (THREAD:NAME): that may follow it.
+func isoTime(text []byte) (rest []byte, ns int64, ok bool) {
+	stamp, rest, ok := bytes.Cut(text, []byte(" "))
+	if !ok || len(stamp) < len("2026-11-22T05:06:07Z") || stamp[4] != '-' {
+		return text, 0, false
+	}
+	at, err := time.Parse(time.RFC3339Nano, string(bytes.TrimSuffix(stamp, []byte(":"))))
+	if err != nil {
+		return text, 0, false
+	}
+	if thread, after, found := bytes.Cut(rest, []byte("): ")); found && len(thread) > 0 && thread[0] == '(' {
+		rest = after
+	}
+	return rest, at.UnixNano(), true
 }
 
 func (q *qemu) count(event []byte) {
@@ -204,8 +257,7 @@ func (q *qemu) access(op Op, name string, address, value, size uint64, at int64)
 		return nil
 	case r.Base == 0:
 		q.baseless = r.Name
-		q.accesses = append(q.accesses, a) // for a summary; trace refuses
-		return nil
+		return q.give(&a) // for a summary; trace refuses
 	case address < r.Base:
 		return refuse(q.line, "address 0x%x lies before the base 0x%x of region %q", address, r.Base, name)
 	}
@@ -214,8 +266,17 @@ func (q *qemu) access(op Op, name string, address, value, size uint64, at int64)
 		return refuse(q.line, "address 0x%x lies outside BAR %d of %s, 0x%x bytes from 0x%x on: is the base right?",
 			address, r.Bar, q.o.Board.Name, q.o.Board.Bars[r.Bar], r.Base)
 	}
-	q.accesses = append(q.accesses, a)
-	return nil
+	return q.give(&a)
+}
+
+// give has the sink take an access, unless it is not known where in the BAR it
+// is; a summary takes those, too.
+func (q *qemu) give(a *Access) error {
+	q.taken++
+	if _, summary := q.to.(*collector); q.baseless != "" && !summary {
+		return nil
+	}
+	return q.to.access(a)
 }
 
 // chosen gives the region of the device that an access belongs to.
@@ -275,8 +336,7 @@ func (q *qemu) vfio(op Op, text []byte, at int64) error {
 	if number > 5 || q.o.Board.Bars[number] == 0 {
 		return refuse(q.line, "region %d is no BAR of board %s", number, q.o.Board.Name)
 	}
-	q.accesses = append(q.accesses, a)
-	return nil
+	return q.give(&a)
 }
 
 func vfioFields(op Op, text []byte) (place string, number, offset, value, size uint64, ok bool) {
@@ -313,10 +373,10 @@ func (q *qemu) trace() (*Trace, error) {
 	case q.baseless != "":
 		return nil, usage("region %q needs the guest-physical address of its BAR as base%s; regions: %s",
 			q.baseless, q.baseHint(q.baseless), q.list())
-	case len(q.accesses) == 0:
+	case q.taken == 0:
 		return nil, usage("no access to region %s; regions: %s", q.wantedList(), q.list())
 	}
-	t := &Trace{Accesses: q.accesses, Board: q.o.Board, Lines: q.line}
+	t := &Trace{Board: q.o.Board, Lines: q.line}
 	if q.outside > 0 {
 		t.Ignored = append(t.Ignored, Count{"accesses to other regions", q.outside})
 	}

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -10,82 +9,132 @@ import (
 	"lightmetal/tools/record"
 )
 
-// readRecord reads what tools/record writes. Clocks of the simulator count as
+// recording reads what tools/record writes. Clocks of the simulator count as
 // nanoseconds.
-func readRecord(r io.Reader, o Options) (*Trace, error) {
-	capture, err := record.Read(r)
-	var place *record.Error
-	if errors.As(err, &place) {
-		return nil, refuse(place.Line, "%v", place.Err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	t := &Trace{Board: o.Board, Vendor: capture.Vendor, Device: capture.Device}
-	if t.Board == nil {
-		t.Board = boards.ByID(capture.Vendor, capture.Device)
-	}
-	if t.Board == nil {
-		return nil, usage("the recording is of %04x:%04x, which no board is: name one; boards: %s", capture.Vendor, capture.Device, boardList())
-	}
-	time, configuration := int64(1), 0
-	for i := range capture.Records {
-		rec := &capture.Records[i]
-		t.Lines = max(t.Lines, rec.Line)
-		switch rec.Kind {
-		case record.BarWrite:
-			t.Accesses = split(t.Accesses, rec, OpStore, time)
-		case record.BarRead:
-			t.Accesses = split(t.Accesses, rec, OpLoad, time)
-		case record.HostWrite, record.HostRead:
-			return nil, refuse(rec.Line, "the device reaches for host memory at 0x%x, which an image of this capture would not have", rec.Offset)
-		case record.ConfigWrite:
-			t.Warnings = append(t.Warnings, Warning{rec.Line, "store to PCI configuration space left out: opening a device does what it needs"})
-		case record.ConfigRead:
-			configuration++
-		case record.Clock:
-			time += int64(rec.Clocks)
-		}
-	}
-	if configuration > 0 {
-		t.Ignored = append(t.Ignored, Count{"loads of PCI configuration space", configuration})
-	}
-	return t, nil
+type recording struct {
+	o             Options
+	to            sink
+	trace         *Trace
+	time          int64
+	calls         int // accesses of the program to the device
+	configuration int
+	clocks        int
 }
 
-// split cuts a call of any size into naturally aligned accesses of at most 8
-// bytes, lowest address first.
-func split(list []Access, rec *record.Record, op Op, time int64) []Access {
-	for offset, data := rec.Offset, rec.Data; len(data) > 0; {
-		width := 8
-		for width > len(data) || offset%uint64(width) != 0 {
-			width /= 2
-		}
-		var value [8]byte
-		copy(value[:], data[:width])
-		list = append(list, Access{
-			Line: rec.Line, Time: time, Op: op, Bar: rec.Bar, Width: uint8(width), Offset: offset, Value: binary.LittleEndian.Uint64(value[:]),
-		})
-		offset, data = offset+uint64(width), data[width:]
+func readRecord(r io.Reader, o Options, to sink) (*Trace, error) {
+	t := recording{o: o, to: to, time: 1}
+	count := &counter{r: r, progress: o.Progress}
+	err := record.Each(count, t.header, t.record)
+	var place *record.Error
+	switch {
+	case errors.As(err, &place) && count.bytes == 0:
+		return nil, refuse(0, "the recording is empty: the program did not open the simulator (it never called libttsim_init)")
+	case errors.As(err, &place):
+		return nil, refuse(place.Line, "%v", place.Err)
+	case err != nil:
+		return nil, err
+	case t.calls == 0:
+		return nil, refuse(0, "the recording holds no access to the device: the program opened the simulator and then neither stored to a BAR nor loaded from one (%s of configuration space, %s)",
+			counted(t.configuration, "load"), counted(t.clocks, "clock step"))
 	}
-	return list
+	if t.configuration > 0 {
+		t.trace.Ignored = append(t.trace.Ignored, Count{"loads of PCI configuration space", t.configuration})
+	}
+	return t.trace, nil
 }
+
+func (t *recording) header(c *record.Capture) error {
+	t.trace = &Trace{Board: t.o.Board, Vendor: c.Vendor, Device: c.Device}
+	if t.trace.Board == nil {
+		t.trace.Board = boards.ByID(c.Vendor, c.Device)
+	}
+	if t.trace.Board == nil {
+		return usage("the recording is of %04x:%04x, which no board is: name one; boards: %s", c.Vendor, c.Device, boardList())
+	}
+	t.to.start(t.trace.Board)
+	return nil
+}
+
+func (t *recording) record(rec *record.Record) error {
+	t.trace.Lines = max(t.trace.Lines, rec.Line)
+	a := Access{Line: rec.Line, Time: t.time, Bar: rec.Bar, Offset: rec.Offset}
+	switch rec.Kind {
+	case record.BarWrite, record.BarRead:
+		t.calls++
+		a.Op = OpStore
+		if rec.Kind == record.BarRead {
+			a.Op = OpLoad
+		}
+		return t.to.block(&a, rec.Data)
+	case record.HostWrite, record.HostRead:
+		return t.to.device(rec.Line, t.time, rec.Kind == record.HostWrite, rec.Offset, rec.Data)
+	case record.Mark:
+		a.Op, a.Name = OpMark, string(rec.Data)
+		return t.to.access(&a)
+	case record.ConfigWrite:
+		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, "store to PCI configuration space left out: opening a device does what it needs"})
+	case record.ConfigRead:
+		t.configuration++
+	case record.Clock:
+		t.clocks++
+		t.time += int64(rec.Clocks)
+	}
+	return nil
+}
+
+// counter tells how much of a recording is read.
+type counter struct {
+	r           io.Reader
+	progress    func(int64)
+	bytes, told int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.bytes += int64(n)
+	if c.progress != nil && (c.bytes-c.told >= progressBytes || err == io.EOF && c.bytes > c.told) {
+		c.told = c.bytes
+		c.progress(c.bytes)
+	}
+	return n, err
+}
+
+// tally is the sink of a summary.
+type tally struct{ bars [6]RegionSummary }
+
+func (s *tally) start(*boards.Board) {}
+
+func (s *tally) access(a *Access) error {
+	if a.Op != OpMark {
+		s.bars[a.Bar].count(*a)
+	}
+	return nil
+}
+
+func (s *tally) block(a *Access, data []byte) error {
+	return natural(a, data, func(a *Access, n uint32, _ []byte) error {
+		for k := range uint64(n) {
+			e := *a
+			e.Offset += k * uint64(a.Width)
+			s.bars[a.Bar].count(e)
+		}
+		return nil
+	})
+}
+
+func (s *tally) device(int, int64, bool, uint64, []byte) error { return nil }
 
 func summarizeRecord(r io.Reader, o Options) (*Summary, error) {
-	t, err := readRecord(r, o)
+	var list tally
+	t, err := readRecord(r, o, &list)
 	if err != nil {
 		return nil, err
 	}
 	s := &Summary{Lines: t.Lines, Other: t.Ignored}
-	for bar := range uint8(6) {
-		region := RegionSummary{Name: fmt.Sprintf("BAR %d", bar)}
-		for _, a := range t.Accesses {
-			if a.Bar == bar {
-				region.count(a)
-			}
-		}
-		if region.Loads+region.Stores > 0 {
-			s.Regions = append(s.Regions, region)
+	for bar := range list.bars {
+		if region := &list.bars[bar]; region.Loads+region.Stores > 0 {
+			region.Name = fmt.Sprintf("BAR %d", bar)
+			s.Regions = append(s.Regions, *region)
 		}
 	}
 	return s, nil

@@ -56,7 +56,8 @@ func (s RegionSummary) String() string {
 func Summarize(r io.Reader, o Options) (*Summary, error) {
 	switch o.From {
 	case FromMmiotrace:
-		m := &mmiotrace{lineReader: newLineReader(r, o.Progress), o: o, only: true}
+		m := newMmiotrace(r, o)
+		m.only = true
 		if err := m.read(); err != nil {
 			return nil, err
 		}
@@ -70,7 +71,8 @@ func Summarize(r io.Reader, o Options) (*Summary, error) {
 }
 
 func summarizeQemu(r io.Reader, o Options) (*Summary, error) {
-	q := newQemu(r, o)
+	var c collector
+	q := newQemu(r, o, &c)
 	if o.Board == nil {
 		q.regions = nil
 	}
@@ -87,7 +89,7 @@ func summarizeQemu(r io.Reader, o Options) (*Summary, error) {
 			return s, nil
 		}
 	}
-	for _, a := range q.accesses {
+	for _, a := range c.list {
 		a.Offset -= base
 		if reason := hostMemoryReason(o.Board, &a); reason != "" && !o.isAddress(&a) {
 			s.Blocked = append(s.Blocked, Warning{a.Line, reason})

@@ -53,26 +53,13 @@ func (p *plan) tensorPass() (string, error) {
 	if len(p.tensors) == 0 && len(p.o.Ignore) == 0 {
 		return "", nil
 	}
-	steps, split, ignored := p.steps, 0, 0
-	out := make([]step, 0, len(steps))
-	for i := range steps {
-		before := len(out)
-		var err error
-		if out, err = p.assign(out, steps[i]); err != nil {
-			return "", err
-		}
-		if len(out) > before+1 {
-			split++
-		}
-		if out[before].op == stepIgnore {
-			ignored++
-		}
+	if err := p.steps.rewrite(func(s *step, out *steps) error { return p.assign(out, *s) }); err != nil {
+		return "", err
 	}
-	p.steps = out
 	if err := p.checkComplete(); err != nil {
 		return "", err
 	}
-	return p.tensorText(split, ignored), nil
+	return p.tensorText(p.split, p.ignored), nil
 }
 
 func (p *plan) tensorText(split, ignored int) string {
@@ -161,32 +148,49 @@ func distinct(a, b *tensor) error {
 func (p *plan) at(s *step, place Place) (address uint64, ok bool) {
 	if s.aim >= 0 {
 		a := &p.aims[s.aim]
-		return a.address + s.offset, place.Tile && a.has(place.X, place.Y)
+		return a.address + uint64(s.offset), place.Tile && a.has(place.X, place.Y)
 	}
 	w := &p.windows[s.window]
-	return w.base + s.offset, !place.Tile && w.bar == p.o.Bar
+	return w.base + uint64(s.offset), !place.Tile && w.bar == p.o.Bar
 }
 
 // assign appends a step to out, or the parts of it that belong to different
 // tensors.
-func (p *plan) assign(out []step, s step) ([]step, error) {
+func (p *plan) assign(out *steps, s step) error {
 	if s.op != stepStore && s.op != stepLoad {
-		return append(out, s), nil
+		out.add(s)
+		return nil
 	}
 	index, whole, err := p.tensorOf(&s)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if !whole {
+	ignored, all := false, true
+	if s.op == stepLoad && index < 0 {
+		ignored, all = p.inRange(&s, p.o.Ignore)
+	}
+	switch {
+	case (!whole || !all) && s.run() > 1:
+		return p.divide(out, s)
+	case !whole:
 		return p.halve(out, s, &p.tensors[index])
-	}
-	if index >= 0 {
+	case index >= 0:
 		return p.use(out, s, index)
-	}
-	if s.op == stepLoad && p.inRange(&s, p.o.Ignore) {
+	case ignored:
 		s.op = stepIgnore
+		p.ignored += int(s.count)
 	}
-	return append(out, s), nil
+	out.add(s)
+	return nil
+}
+
+// divide assigns the halves of a run.
+func (p *plan) divide(out *steps, s step) error {
+	n := s.run() / 2
+	if err := p.assign(out, p.part(&s, 0, n)); err != nil {
+		return err
+	}
+	return p.assign(out, p.part(&s, n, s.run()))
 }
 
 // tensorOf finds the tensor that a step belongs to, -1 if there is none. whole
@@ -207,7 +211,7 @@ func (p *plan) tensorWith(s *step, role gen.Role) (index int, whole bool, err er
 	for i := range p.tensors {
 		t := &p.tensors[i]
 		address, ok := p.at(s, t.Place)
-		last := address + uint64(s.width) - 1
+		last := address + s.size() - 1
 		if t.role != role || !ok || address > t.last() || last < t.Address {
 			continue
 		}
@@ -216,82 +220,95 @@ func (p *plan) tensorWith(s *step, role gen.Role) (index int, whole bool, err er
 	}
 	// Tensors in one place do not overlap: this is a store to several tiles.
 	if whole && other >= 0 {
-		return 0, false, refuse(s.line, "the store reaches several tiles, and with them both input %s and input %s; name one of the two",
+		return 0, false, refuse(int(s.line), "the store reaches several tiles, and with them both input %s and input %s; name one of the two",
 			p.tensors[other].Name, p.tensors[index].Name)
 	}
 	return index, whole, nil
 }
 
-func (p *plan) inRange(s *step, ranges []Range) bool {
+// inRange tells whether a step accesses one of the ranges, and whether all of
+// it does that, or nothing.
+func (p *plan) inRange(s *step, ranges []Range) (in, all bool) {
+	all = true
 	for _, r := range ranges {
-		if address, ok := p.at(s, r.Place); ok && address <= r.Last && address+uint64(s.width)-1 >= r.First {
-			return true
+		address, ok := p.at(s, r.Place)
+		if last := address + s.size() - 1; ok && address <= r.Last && last >= r.First {
+			in, all = true, all && (s.run() == 1 || address >= r.First && last <= r.Last)
 		}
 	}
-	return false
+	return in, all
 }
 
 // halve splits a step at the edge of a tensor, if the device cannot tell.
-func (p *plan) halve(out []step, s step, t *tensor) ([]step, error) {
-	if s.width == 1 || !s.memory || s.rule.Widths&(s.width/2) == 0 {
-		return nil, refuse(s.line, "%d bytes lie half in %s %s (%s), and such an access cannot be split there", s.width, t.kind(), t.Name, t.span())
+func (p *plan) halve(out *steps, s step, t *tensor) error {
+	if s.width == 1 || !s.is(memoryStep) || p.rule(&s).Widths&(s.width/2) == 0 {
+		return refuse(int(s.line), "%d bytes lie half in %s %s (%s), and such an access cannot be split there", s.width, t.kind(), t.Name, t.span())
 	}
+	if s.flags&halfStep == 0 {
+		p.split++
+	}
+	s.flags |= halfStep
 	low, high := s, s
 	low.width /= 2
 	high.width /= 2
-	high.offset += uint64(low.width)
+	high.offset += uint32(low.width)
 	low.value &= fbs.WidthMask(low.width)
 	high.value >>= 8 * low.width
-	out, err := p.assign(out, low)
-	if err != nil {
-		return nil, err
+	if err := p.assign(out, low); err != nil {
+		return err
 	}
 	return p.assign(out, high)
 }
 
 // use appends a step that lies in a tensor, and takes its bytes into the
 // tensor.
-func (p *plan) use(out []step, s step, index int) ([]step, error) {
+func (p *plan) use(out *steps, s step, index int) error {
 	t := &p.tensors[index]
 	if s.op == stepLoad && t.role == gen.RoleInput {
 		s.op = stepIgnore
-		return append(out, s), nil
+		p.ignored += int(s.count)
+		out.add(s)
+		return nil
 	}
 	if t.data == nil {
 		// A tensor larger than what the trace moves cannot be complete; if it
 		// is very large, memory is not reserved to say which bytes are missing.
-		if t.size > max(sureSizeMax, 8*uint64(len(p.steps))) {
-			return nil, usage("%s %s has %d bytes, more than the whole trace moves", t.kind(), t.Name, t.size)
+		if t.size > max(sureSizeMax, 8*uint64(p.loads+p.stores)) {
+			return usage("%s %s has %d bytes, more than the whole trace moves", t.kind(), t.Name, t.size)
 		}
 		t.data, t.have = make([]byte, t.size), make([]uint64, (t.size+63)/64)
 	}
 	address, _ := p.at(&s, t.Place)
 	offset := address - t.Address
-	for i := range uint64(s.width) {
-		if err := p.take(out, t, &s, index, offset+i, byte(s.value>>(8*i))); err != nil {
-			return nil, err
+	for k := range s.run() {
+		value := p.datum(&s, k)
+		for i := range uint64(s.width) {
+			if err := p.take(out, t, s.lineOf(k), index, offset+uint64(k)*uint64(s.width)+i, byte(value>>(8*i))); err != nil {
+				return err
+			}
 		}
 	}
-	t.uses++
-	s.tensor, s.value = int16(index), offset
-	return append(out, s), nil
+	t.uses += int(s.count)
+	s.to, s.value = int16(index), offset
+	out.add(s)
+	return nil
 }
 
 // take takes one byte into a tensor. An input is stored anew in every pass of
 // a workload, but then with the same data, or it is no input of the whole. Of
 // an output the last load counts: that is also what a replay gives.
-func (p *plan) take(out []step, t *tensor, s *step, index int, offset uint64, value byte) error {
+func (p *plan) take(out *steps, t *tensor, line, index int, offset uint64, value byte) error {
 	word, bit := offset/64, uint64(1)<<(offset%64)
 	if t.have[word]&bit == 0 {
 		t.have[word] |= bit
 		t.missing--
 	} else if t.data[offset] != value {
-		before := lineBefore(out, index, offset)
 		if t.role == gen.RoleInput {
-			return refuse(s.line, "byte %d of input %s is stored with other data than in line %d: an input has one value a run", offset, t.Name, before)
+			before := lineBefore(out, index, offset)
+			return refuse(line, "byte %d of input %s is stored with other data than in line %d: an input has one value a run", offset, t.Name, before)
 		}
 		if !t.changed {
-			p.warn(s.line, "output %s is read with other data than in line %d: the last counts", t.Name, before)
+			p.warn(line, "output %s is read with other data than in line %d: the last counts", t.Name, lineBefore(out, index, offset))
 		}
 		t.changed = true
 	}
@@ -299,11 +316,11 @@ func (p *plan) take(out []step, t *tensor, s *step, index int, offset uint64, va
 	return nil
 }
 
-// lineBefore finds the last step that used a byte of a tensor.
-func lineBefore(steps []step, index int, offset uint64) int {
-	for i := len(steps) - 1; i >= 0; i-- {
-		if s := &steps[i]; int(s.tensor) == index && s.value <= offset && offset < s.value+uint64(s.width) {
-			return s.line
+// lineBefore finds the last access that used a byte of a tensor.
+func lineBefore(list *steps, index int, offset uint64) int {
+	for i := list.n - 1; i >= 0; i-- {
+		if s := list.at(i); s.tensor() == index && s.value <= offset && offset < s.value+s.size() {
+			return s.lineOf(uint32((offset - s.value) / uint64(s.width)))
 		}
 	}
 	return 0
@@ -353,8 +370,8 @@ func (p *plan) placesHint(t *tensor) string {
 	}
 	var list []string
 	seen := map[string]bool{}
-	for i := range p.steps {
-		s := &p.steps[i]
+	for i := range p.steps.n {
+		s := p.steps.at(i)
 		if s.op != want || s.aim < 0 {
 			continue
 		}

@@ -249,14 +249,18 @@ func (p *parser) bulkFill(c *lmb.Command, w *lmb.Window) {
 		value = value&fbs.WidthMask(n) | value<<(8*n)
 	}
 	part := lmb.Command{Command: fbs.Command{Window: c.Window, Offset: c.Offset}}
+	widest := uint8(8)
+	for w.Offset%uint64(widest) != 0 {
+		widest /= 2
+	}
 	for left > 0 {
-		width := uint8(8)
-		for uint32(width) > left || (uint64(part.Offset)|w.Offset)%uint64(width) != 0 {
+		width := widest
+		for uint32(width) > left || part.Offset%uint32(width) != 0 {
 			width /= 2
 		}
 		part.Opcode, part.Width, part.Mode, part.Amount, part.Value = gen.OpcodeWrite, width, 0, 0, value&fbs.WidthMask(width)
 		size := uint32(width)
-		if whole := left / size * size; whole > size && width >= c.Width {
+		if whole := left / size * size; whole > size && width == widest {
 			part.Opcode, part.Mode, part.Amount, size = gen.OpcodeFill, uint8(gen.AccessExact), whole, whole
 		}
 		p.before = append(p.before, part)

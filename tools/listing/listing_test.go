@@ -213,28 +213,83 @@ func TestFieldsOfEveryCommand(t *testing.T) {
 		text string
 		want c
 	}{
-		{"write.4 regs+0x4 0x1", c{Opcode: gen.OpcodeWrite, Width: 4, Mode: 1, Offset: 4, Value: 1, Mask: 0xffffffff}},
-		{"write.8 regs+0x10 bus(w4)+0x1000", c{Opcode: gen.OpcodeWrite, Width: 8, Mode: 4, Index: 4, Offset: 16, Value: 0x1000, Mask: 1<<64 - 1}},
-		{"write.2 regs+0x2 0x100 mask 0x700", c{Opcode: gen.OpcodeWrite, Width: 2, Mode: 1, Offset: 2, Value: 0x100, Mask: 0x700}},
-		{"read.1 regs+0x3 else defer", c{Opcode: gen.OpcodeExpect, Width: 1, Mode: 1, Option: 3, Offset: 3}},
-		{"expect.4 regs+0x0 & 0xf == 7 else ignore", c{Opcode: gen.OpcodeExpect, Width: 4, Mode: 1, Option: 2, Value: 7, Mask: 15}},
-		{"poll.4 regs+0x0 any-clear 6 else fail every 10us within 1s", c{Opcode: gen.OpcodePoll, Width: 4, Mode: 4, Option: 1, Index: 10, Amount: 1000000, Mask: 6}},
-		{"copy.4 regs+0x8 <- hex 0011223344556677 fifo", c{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: 2, Option: 2, Offset: 8, Amount: 8}},
-		{"copy.8 regs+0x8 <- a[8:] bulk", c{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: 3, Option: 3, Offset: 8, Amount: 1016, Value: 8}},
-		{"copy.1 d[:5] <- l1+1KiB", c{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: 3, Option: 1, Window: 2, Index: 1, Offset: 1024, Amount: 5}},
-		{"fill.2 regs+0x8 <- 0xbeef size 32", c{Opcode: gen.OpcodeCopyIn, Width: 2, Mode: 1, Option: 1, Offset: 8, Amount: 32, Value: 0xbeef}},
-		{"compare.4 regs+0x0 float32 == file \"bytes.bin\" from 4 size 8 relative 1", c{Opcode: gen.OpcodeCompare, Width: 4, Mode: 2, Option: 1, Index: 11, Amount: 8, Mask: 0x3f80000000000000}},
-		{"compare.4 regs+0x0 float16 == float16 1e+0 2 correlation -1e+0", c{Opcode: gen.OpcodeCompare, Width: 4, Mode: 3, Option: 1, Index: 9, Amount: 4, Mask: 0xbf800000}},
+		{"write.4 regs+0x4 0x1", c{Opcode: gen.OpcodeWrite, Width: 4, Offset: 4, Value: 1}},
+		{"write.8 regs+0x10 bus(w4)+0x1000", c{Opcode: gen.OpcodeAddress, Width: 8, Index: 4, Offset: 16, Value: 0x1000}},
+		{"write.2 regs+0x2 0x100 mask 0x700", c{Opcode: gen.OpcodeChange, Width: 2, Offset: 2, Value: 0x100, Mask: 0x700}},
+		{"read.1 regs+0x3 else ignore", c{Opcode: gen.OpcodeCheck, Width: 1, Mode: 1, Option: 2, Offset: 3}},
+		{"expect.4 regs+0x0 & 0xf == 7 else ignore", c{Opcode: gen.OpcodeCheck, Width: 4, Mode: 1, Option: 2, Value: 7, Mask: 15}},
+		{"poll.4 regs+0x0 any-clear 6 else fail every 10us within 1s", c{Opcode: gen.OpcodeCheck, Width: 4, Mode: 2, Option: 1, Index: 10, Amount: 1000000, Value: 6, Mask: 6}},
+		{"expect.4 regs+0x0 any-set 6", c{Opcode: gen.OpcodeCheck, Width: 4, Mode: 2, Option: 1, Mask: 6}},
+		{"expect.4 regs+0x0 != 6", c{Opcode: gen.OpcodeCheck, Width: 4, Mode: 2, Option: 1, Value: 6, Mask: 0xffffffff}},
+		{"copy.4 regs+0x8 <- hex 0011223344556677 fifo", c{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: 2, Offset: 8, Amount: 8}},
+		{"copy.8 regs+0x8 <- a[8:] bulk", c{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: 3, Index: 1, Offset: 8, Amount: 1016, Value: 8}},
+		{"copy.1 d[:5] <- l1+1KiB", c{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: 1, Window: 2, Index: 2, Offset: 1024, Amount: 5}},
+		{"fill.2 regs+0x8 <- 0xbeef size 32", c{Opcode: gen.OpcodeFill, Width: 2, Mode: 1, Offset: 8, Amount: 32, Value: 0xbeef}},
+		{"compare.4 regs+0x0 float32 == file \"bytes.bin\" from 4 size 8 relative 1", c{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: 1, Index: 3, Amount: 8}},
+		{"compare.4 regs+0x0 float32 == file \"bytes.bin\" from 4 size 8", c{Opcode: gen.OpcodeCompare, Width: 4, Option: 1, Amount: 8}},
+		{"compare.4 regs+0x0 int32 == a[8:16] else ignore", c{Opcode: gen.OpcodeCompare, Width: 4, Option: 2, Index: 1, Amount: 8, Value: 8}},
+		{"compare.4 regs+0x0 float16 == float16 1e+0 2 correlation -1e+0", c{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: 1, Index: 3, Amount: 4}},
 		{"point l1 tiles 1,2 to 3,4 address 0x100000 vc 0 noc 1 ordering posted", c{Opcode: gen.OpcodePoint, Window: 2, Value: 1 << 20, Mask: 0x0101030102010403}},
-		{"fence", c{Opcode: gen.OpcodeFence, Mode: 1}},
-		{"flush.4 regs+0xc", c{Opcode: gen.OpcodeFence, Width: 4, Mode: 2, Offset: 12}},
+		{"fence", c{Opcode: gen.OpcodeFence}},
+		{"read.4 regs+0xc", c{Opcode: gen.OpcodeCheck, Width: 4, Mode: 1, Option: 1, Offset: 12}},
 		{"delay 1ms", c{Opcode: gen.OpcodeDelay, Amount: 1000}},
 		{"call other", c{Opcode: gen.OpcodeCall, Index: 1}},
-		{"end \"x\"", c{Opcode: gen.OpcodeMark, Mode: 3}},
+		{"end \"x\"", c{Opcode: lmb.OpcodeMark, Mode: 3}},
 	} {
 		image := mustParse(t, context+"main:\n  "+test.text+"\nother:\n")
 		if got := image.Sequences[0].Commands[0].Command; got != test.want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", test.text, got, test.want)
+		}
+	}
+}
+
+// TestWordsThatAreSeveralCommands: what a target carries out may be more than a
+// line.
+func TestWordsThatAreSeveralCommands(t *testing.T) {
+	for source, want := range map[string]string{
+		"flush.4 regs+0xc": "fence; read.4 regs+0xc",
+		"fill.4 regs+0x10 <- 0x11223344 size 64 bulk":             "fill.8 regs+0x10 <- 0x1122334411223344 size 64",
+		"fill.2 regs+0x6 <- 0xabcd size 20 bulk":                  "write.2 regs+0x6 0xabcd; fill.8 regs+0x8 <- 0xabcdabcdabcdabcd size 16; write.2 regs+0x18 0xabcd",
+		"fill.1 regs+0x1 <- 0x5 size 6 bulk":                      "write.1 regs+0x1 0x5; write.2 regs+0x2 0x505; write.2 regs+0x4 0x505; write.1 regs+0x6 0x5",
+		"fill.2 odd+0x0 <- 0x1234 size 8 bulk":                    "fill.2 odd+0x0 <- 0x1234 size 8",
+		"fill.8 regs+0x0 <- 0x1 size 8 bulk":                      "write.8 regs+0x0 0x1",
+		"fill.4 regs+0x0 <- 0x1 size 8":                           "fill.4 regs+0x0 <- 0x1 size 8",
+		"write.4 regs+0x0 0x5 mask 0xffffffff":                    "write.4 regs+0x0 0x5 mask 0xffffffff",
+		"expect.2 regs+0x0 any-clear 0x6":                         "expect.2 regs+0x0 & 0x6 != 0x6",
+		"compare.4 regs+0x0 float32 == float32 1.5":               "compare.4 regs+0x0 uint32 == hex 0000c03f",
+		"compare.4 regs+0x0 float32 == float32 1 correlation 0.5": "compare.4 regs+0x0 float32 == hex 0000803f correlation 0.5",
+	} {
+		image := mustParse(t, context+"main:\n  "+source+"\n")
+		var got []string
+		for i := range image.Sequences[0].Commands {
+			got = append(got, strings.Join(strings.Fields(CommandText(image, &image.Sequences[0].Commands[i])), " "))
+		}
+		if text := strings.Join(got, "; "); text != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", source, text, want)
+		}
+	}
+}
+
+// TestJudgementsThatAreNoComparesAreDeclared: outputs that no compare with a
+// tolerance makes keep their judgement too.
+func TestJudgementsThatAreNoComparesAreDeclared(t *testing.T) {
+	for _, change := range []func(*lmb.Image){
+		func(*lmb.Image) {},
+		func(i *lmb.Image) { i.Tensors[2].Name = "golden:7" },
+		func(i *lmb.Image) { i.Sequences[0].Commands[0].Mode = uint8(gen.AccessBulk) },
+		func(i *lmb.Image) {
+			i.Sequences[0].Commands = append(i.Sequences[0].Commands, i.Sequences[0].Commands[0])
+		},
+		func(i *lmb.Image) {
+			i.Tensors = append(i.Tensors, lmb.Tensor{Name: "x", Role: gen.RoleInput, DType: 1})
+		},
+		func(i *lmb.Image) { i.Tensors[2].Shape = []uint32{1, 1} },
+		func(i *lmb.Image) { i.Sequences[0].Commands = nil },
+	} {
+		image := mustParse(t, context+"main:\n  compare.4 regs+0x0 float32 == hex 0000803f absolute 0.5\n")
+		change(image)
+		if text := mustPrint(t, image); !reflect.DeepEqual(mustParse(t, text), image) {
+			t.Errorf("the image has changed; its listing:\n%s", text)
 		}
 	}
 }
@@ -293,6 +348,9 @@ func TestCommandTextOfNonsenseIsOneLineThatDoesNotParse(t *testing.T) {
 		c := &lmb.Command{Command: fbs.Command{
 			Opcode: gen.Opcode(opcode), Width: 255, Mode: 77, Option: 78, Window: 999, Index: 0xffff, Offset: 1 << 31, Amount: 1 << 31, Value: 1 << 63, Mask: 1 << 63,
 		}}
+		if c.Opcode == gen.OpcodeFence {
+			continue // it has no fields to be nonsense
+		}
 		text := CommandText(image, c)
 		if _, err := Parse("x", []byte(context+"main:\n"+text), nil); err == nil || strings.Contains(text, "\n") {
 			t.Errorf("opcode %d gives %q (%v)", opcode, text, err)

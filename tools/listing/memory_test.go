@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
 )
@@ -33,13 +32,15 @@ func (m *memory) run(c *lmb.Command) {
 	end := c.Offset + c.Amount
 	switch c.Opcode {
 	case gen.OpcodeWrite:
+		m.store(c.Offset, c.Width, c.Value)
+	case gen.OpcodeChange:
 		m.store(c.Offset, c.Width, m.load(c)&^c.Mask|c.Value)
-	case gen.OpcodeCopyIn:
+	case gen.OpcodeCopyIn, gen.OpcodeFill:
 		m.copyIn(c)
 	case gen.OpcodeCopyOut:
 		m.output = bytes.Clone(m.bytes[c.Offset:end])
-	case gen.OpcodeExpect:
-		if got := m.load(c); !fbs.Holds(gen.Condition(c.Mode), got, c.Value, c.Mask) {
+	case gen.OpcodeCheck:
+		if got := m.load(c); (got&c.Mask == c.Value) != (gen.Condition(c.Mode) == gen.ConditionEqual) {
 			m.t.Errorf("%s: the memory holds %#x", CommandText(m.image, c), got)
 		}
 	case gen.OpcodeCompare:
@@ -50,14 +51,14 @@ func (m *memory) run(c *lmb.Command) {
 }
 
 func (m *memory) copyIn(c *lmb.Command) {
-	switch gen.Source(c.Mode) {
-	case gen.SourcePayload:
+	switch {
+	case lmb.HasPayload(&c.Command):
 		copy(m.bytes[c.Offset:], c.Data)
-	case gen.SourceTensor:
-		copy(m.bytes[c.Offset:], m.image.Tensors[c.Index].Data[c.Value:c.Value+uint64(c.Amount)])
-	case gen.SourceImmediate:
+	case c.Opcode == gen.OpcodeCopyIn:
+		copy(m.bytes[c.Offset:], m.image.Tensors[c.Index-1].Data[c.Value:c.Value+uint64(c.Amount)])
+	default:
 		for i := uint32(0); i < c.Amount; i += uint32(c.Width) {
-			if gen.Access(c.Option) == gen.AccessFixed {
+			if gen.Access(c.Mode) == gen.AccessFixed {
 				m.store(c.Offset, c.Width, c.Value)
 			} else {
 				m.store(c.Offset+i, c.Width, c.Value)

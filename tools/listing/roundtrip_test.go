@@ -19,6 +19,7 @@ type generator struct {
 	*rand.Rand
 	image   *lmb.Image
 	pointed map[uint16]bool // of the sequence at hand
+	goldens int             // outputs of compares
 	used    map[string]bool // what has come up, for the test that nothing is left out
 }
 
@@ -55,7 +56,7 @@ func (g *generator) bytes(n uint32) []byte {
 func (g *generator) upTo(most, unit uint64) uint64 { return g.Uint64N(most/unit+1) * unit }
 
 func (g *generator) make() *lmb.Image {
-	g.image = &lmb.Image{}
+	g.image, g.goldens = &lmb.Image{}, 0
 	if g.flip() {
 		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)), Time: g.Uint64N(3) << 62, Git: "\u2028"}
 	}
@@ -142,36 +143,33 @@ func (g *generator) sequence(index int) {
 	}
 	for i := range g.image.Tensors {
 		if index == 0 && g.image.Tensors[i].Role == gen.RoleOutput {
-			c := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: uint8(gen.SourceTensor), Option: uint8(gen.AccessBulk), Index: uint16(i), Amount: 1}}
+			c := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: uint8(gen.AccessBulk), Index: uint16(1 + i), Amount: 1}}
 			s.Commands = append(s.Commands, c)
 		}
 	}
 }
 
 func (g *generator) command(sequence int, s *lmb.Sequence) []lmb.Command {
-	opcode := gen.Opcode(1 + g.IntN(11))
+	opcode := gen.Opcode(1 + g.IntN(13))
+	if opcode == gen.OpcodeEnd {
+		opcode = lmb.OpcodeMark
+	}
 	if opcode == gen.OpcodeCall && (sequence != 0 || len(g.image.Sequences) == 1) {
 		return nil
 	}
 	c := lmb.Command{Command: fbs.Command{Opcode: opcode}}
 	g.used[fmt.Sprint("opcode ", opcode)] = true
 	switch opcode {
-	case gen.OpcodeWrite:
+	case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress:
 		g.write(&c)
-	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut:
 		g.copy(&c)
-	case gen.OpcodePoll, gen.OpcodeExpect:
+	case gen.OpcodeCheck:
 		g.condition(&c)
 	case gen.OpcodeCompare:
 		g.compare(&c)
 	case gen.OpcodePoint:
 		g.point(&c, uint16(1))
-	case gen.OpcodeFence:
-		c.Mode = uint8(gen.FenceModeStore)
-		if g.flip() {
-			c.Mode = uint8(gen.FenceModeReadBack)
-			g.reach(&c, 1<<gen.WindowKindBar|1<<gen.WindowKindTlb, 8)
-		}
 	case gen.OpcodeDelay:
 		c.Amount = 1 + uint32(g.upTo(fbs.DelayMaxUs-1, 1))
 		if g.flip() {
@@ -180,12 +178,12 @@ func (g *generator) command(sequence int, s *lmb.Sequence) []lmb.Command {
 	case gen.OpcodeCall:
 		c.Index = uint16(1 + g.IntN(len(g.image.Sequences)-1))
 		clear(g.pointed)
-	case gen.OpcodeMark:
+	case lmb.OpcodeMark:
 		c.Mode = uint8(1 + g.IntN(3))
 		c.Name = g.name(map[string]bool{})
 	}
-	g.used[fmt.Sprint(opcode, " mode ", c.Mode)] = true
-	g.used[fmt.Sprint(opcode, " option ", c.Option)] = true
+	g.used[fmt.Sprint(c.Opcode, " mode ", c.Mode)] = true
+	g.used[fmt.Sprint(c.Opcode, " option ", c.Option)] = true
 	if c.Width == 0 || g.image.Windows[c.Window].Kind != gen.WindowKindTlb || g.pointed[c.Window] {
 		return []lmb.Command{c}
 	}
@@ -229,41 +227,46 @@ func (g *generator) mask(c *lmb.Command) uint64 {
 func (g *generator) write(c *lmb.Command) {
 	g.reach(c, bulkKind, 8)
 	c.Offset += uint32(c.Width)
-	c.Mode, c.Mask = uint8(gen.SourceImmediate), g.mask(c)
-	most := uint64(math.MaxUint64)
-	if c.Width >= 4 && g.flip() {
-		c.Mode, c.Mask = uint8(gen.SourceBusAddress), fbs.WidthMask(c.Width)
+	c.Value = g.datum(c)
+	switch c.Opcode {
+	case gen.OpcodeChange:
+		c.Mask = g.mask(c)
+		c.Value &= c.Mask
+	case gen.OpcodeAddress:
 		for kinds := uint(1<<gen.WindowKindBar | 1<<gen.WindowKindHost); ; {
 			c.Index = uint16(g.IntN(len(g.image.Windows)))
 			if w := &g.image.Windows[c.Index]; kinds>>w.Kind&1 == 1 {
-				most = w.Size
-				break
+				c.Offset &^= 7
+				c.Width = 4 << g.IntN(2)
+				c.Value = min(g.datum(c), w.Size)
+				return
 			}
 		}
 	}
-	c.Value = min(g.datum(c)&c.Mask, most)
 }
 
 func (g *generator) copy(c *lmb.Command) {
 	g.reach(c, bulkKind, 8)
-	c.Option = uint8(1 + g.IntN(3))
-	c.Amount = uint32(c.Width) * (1 + g.Uint32N(uint32(32/c.Width)))
 	c.Mode = uint8(1 + g.IntN(3))
-	bulk := gen.Access(c.Option) == gen.AccessBulk
-	if bulk && gen.Source(c.Mode) != gen.SourceImmediate {
+	if c.Opcode == gen.OpcodeFill {
+		c.Mode = uint8(1 + g.IntN(2))
+	}
+	c.Amount = uint32(c.Width) * (1 + g.Uint32N(uint32(32/c.Width)))
+	bulk := gen.Access(c.Mode) == gen.AccessBulk
+	if bulk {
 		c.Offset += g.Uint32N(8)
 		c.Amount = 1 + g.Uint32N(20)
 	}
 	switch {
-	case c.Opcode == gen.OpcodeCopyOut, gen.Source(c.Mode) == gen.SourceTensor:
+	case c.Opcode == gen.OpcodeFill:
+		c.Value = g.datum(c)
+	case c.Opcode == gen.OpcodeCopyOut || g.flip():
 		g.tensorSide(c, bulk)
-	case gen.Source(c.Mode) == gen.SourcePayload:
-		if gen.Access(c.Option) == gen.AccessFixed {
+	default:
+		if gen.Access(c.Mode) == gen.AccessFixed {
 			c.Amount *= 1 + g.Uint32N(9)
 		}
 		c.Data = g.bytes(c.Amount)
-	default:
-		c.Value = g.datum(c)
 	}
 }
 
@@ -272,13 +275,13 @@ func (g *generator) tensorSide(c *lmb.Command, bulk bool) {
 	if c.Opcode == gen.OpcodeCopyOut {
 		role = gen.RoleOutput
 	}
-	c.Mode = uint8(gen.SourceTensor)
 	for {
-		c.Index = uint16(g.IntN(len(g.image.Tensors)))
-		if t := &g.image.Tensors[c.Index]; t.Role == role {
+		at := g.IntN(len(g.image.Tensors))
+		if t := &g.image.Tensors[at]; t.Role == role {
 			if !bulk {
 				c.Width = 1
 			}
+			c.Index = uint16(1 + at)
 			c.Amount = uint32(min(uint64(c.Amount), t.Size()))
 			c.Value = g.upTo(t.Size()-uint64(c.Amount), 1)
 			return
@@ -288,12 +291,10 @@ func (g *generator) tensorSide(c *lmb.Command, bulk bool) {
 
 func (g *generator) condition(c *lmb.Command) {
 	g.reach(c, anyKind, 8)
-	c.Mode, c.Option, c.Mask = uint8(1+g.IntN(4)), uint8(1+g.IntN(3)), g.mask(c)
-	if gen.Condition(c.Mode) <= gen.ConditionNotEqual {
-		c.Value = g.datum(c) & c.Mask
-	}
+	c.Mode, c.Option, c.Mask = uint8(1+g.IntN(2)), uint8(1+g.IntN(2)), g.mask(c)
+	c.Value = g.datum(c) & c.Mask
 	switch {
-	case c.Opcode == gen.OpcodePoll:
+	case g.flip():
 		c.Amount = 1 + g.Uint32()>>g.IntN(31)/2
 		c.Index = uint16(g.Uint32()) >> g.IntN(17)
 	case g.IntN(4) == 0:
@@ -301,19 +302,32 @@ func (g *generator) condition(c *lmb.Command) {
 	}
 }
 
+// compare is exact, against payload or an input, or with a tolerance.
 func (g *generator) compare(c *lmb.Command) {
 	g.reach(c, bulkKind, 8)
-	c.Mode, c.Option, c.Index = uint8(1+g.IntN(3)), uint8(1+g.IntN(3)), uint16(1+g.IntN(12))
+	c.Option = uint8(1 + g.IntN(2))
 	c.Amount = 8 * (1 + g.Uint32N(4))
-	c.Data = g.bytes(c.Amount)
-	switch gen.CompareMode(c.Mode) {
-	case gen.CompareModeTolerance:
-		for _, shift := range []uint{0, 32} {
-			c.Mask |= uint64(g.tolerance()) << shift
-		}
-	case gen.CompareModeCorrelation:
-		c.Mask = uint64(math.Float32bits(2*g.Float32() - 1))
+	switch g.IntN(3) {
+	case 0:
+		c.Data = g.bytes(c.Amount)
+	case 1:
+		g.tensorSide(c, false)
+	default:
+		g.golden(c)
 	}
+}
+
+func (g *generator) golden(c *lmb.Command) {
+	dtype := gen.DType(1 + g.IntN(12))
+	golden := lmb.Golden{Kind: gen.JudgementTolerance, First: g.tolerance(), Second: g.tolerance()}
+	if g.flip() {
+		golden = lmb.Golden{Kind: gen.JudgementCorrelation, First: math.Float32bits(2*g.Float32() - 1)}
+	}
+	elements := c.Amount / uint32(fbs.DTypeSize(dtype))
+	g.image.Tensors = append(g.image.Tensors, lmb.Tensor{Name: fmt.Sprint("golden:", g.goldens), Role: gen.RoleOutput, DType: dtype,
+		Shape: []uint32{elements}, Data: g.bytes(c.Amount), Golden: golden})
+	g.goldens++
+	c.Opcode, c.Mode, c.Option, c.Index = gen.OpcodeCopyOut, uint8(gen.AccessExact), 0, uint16(len(g.image.Tensors))
 }
 
 // tolerance gives the bits of a number that is finite and not negative; minus
@@ -368,9 +382,9 @@ func TestLegalImagesSurvivePrintAndParse(t *testing.T) {
 			t.Fatalf("seed %d: the decoded file prints another listing (%v)", seed, err)
 		}
 	}
-	// FORMAT.md section 6: 11 opcodes but End, with this many modes and options each, Write to Mark.
-	modes, options := 2+3+1+4+4+3+1+2+1+1+3, 1+3+3+3+3+3+1+1+1+1+1
-	if len(used) != 11+modes+options {
+	// FORMAT.md section 6: 12 opcodes but End, and marks, with this many modes and options each, Write to Call, mark.
+	modes, options := 1+1+1+3+2+3+2+1+1+1+1+1+3, 1+1+1+1+1+1+2+2+1+1+1+1+1
+	if len(used) != 13+modes+options {
 		t.Errorf("%d opcodes, modes and options came up: %v", len(used), used)
 	}
 }
@@ -378,8 +392,8 @@ func TestLegalImagesSurvivePrintAndParse(t *testing.T) {
 func TestNumbersThatAreNoTolerancesSurvive(t *testing.T) {
 	image := mustParse(t, context+"main:\n  compare.4 regs+0x0 float32 == hex 00112233 absolute 0\n  compare.4 regs+0x0 float32 == hex 00112233 correlation 0\n")
 	for _, bits := range []uint32{0x7fc00000, 0x7f800001, 0xffffffff, 0x7f800000, 0xff800000, 0xbf800000, 0x80000000, 0xc0000000} {
-		image.Sequences[0].Commands[0].Mask = uint64(bits) | uint64(bits)<<32
-		image.Sequences[0].Commands[1].Mask = uint64(bits)
+		image.Tensors[2].Golden.First, image.Tensors[2].Golden.Second = bits, bits
+		image.Tensors[3].Golden.First = bits
 		if !reflect.DeepEqual(mustParse(t, mustPrint(t, image)), image) {
 			t.Errorf("%#x has changed", bits)
 		}

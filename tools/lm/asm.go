@@ -2,15 +2,16 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/files"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
 
@@ -19,43 +20,76 @@ import (
 
 func asmCommand() *cobra.Command {
 	var out string
+	var anywhere bool
 	c := &cobra.Command{
 		Use:   "asm LISTING.lms",
 		Short: "assemble a listing into an image",
 		Long: `Asm makes an image of a listing; lm dump prints the same language, and
 tools/listing/LANGUAGE.md describes it. Files named in the listing are looked
-for beside it.`,
+for beside it, and stand in its folder or below; with --anywhere, where they are.`,
 		Example: "  lm asm testdata/listings/edu-factorial.lms -o factorial.lmb",
 		Args:    one("listing"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			source, err := os.ReadFile(args[0])
-			if err != nil {
-				return err
-			}
-			image, err := listing.Parse(args[0], source, func(path string) ([]byte, error) {
-				if !filepath.IsAbs(path) {
-					path = filepath.Join(filepath.Dir(args[0]), path)
-				}
-				return os.ReadFile(path)
-			})
-			if err != nil {
-				return wrong(hal.BadImage, "%v", err)
-			}
-			return encode(image, out, args[0], ".lms")
+			return assembleFile(args[0], cmp.Or(out, besideOf(args[0], ".lms")), anywhere)
 		},
 	}
 	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: LISTING.lmb)")
+	c.Flags().BoolVar(&anywhere, "anywhere", false, "let the listing name files outside its folder")
 	return c
 }
 
-// encode writes an image. An empty path means the source's with another ending.
-func encode(image *lmb.Image, path, source, ending string) error {
+func assembleFile(path, out string, anywhere bool) error {
+	inputs := []string{path}
+	if err := files.Distinct([]string{out}, inputs...); err != nil {
+		return err
+	}
+	source, err := readFile(path, dataMax)
+	if err != nil {
+		return err
+	}
+	image, err := listing.Parse(path, source, func(name string) ([]byte, error) {
+		file := name
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(filepath.Dir(path), file)
+		}
+		if !anywhere && !below(filepath.Dir(path), file) {
+			return nil, fmt.Errorf("%s is not below the listing's folder; --anywhere permits that", name)
+		}
+		inputs = append(inputs, file)
+		return readFile(file, dataMax)
+	})
+	if err != nil {
+		return wrong(hal.BadImage, "%v", err)
+	}
+	if err := files.Distinct([]string{out}, inputs...); err != nil {
+		return err
+	}
+	return encode(image, out, path)
+}
+
+// below tells that a file stands in a folder or further down, symbolic links
+// followed. What is not there is as far below as its name says.
+func below(folder, file string) bool {
+	real := func(path string) string {
+		if followed, err := filepath.EvalSymlinks(path); err == nil {
+			path = followed
+		}
+		path, _ = filepath.Abs(path)
+		return path
+	}
+	way, err := filepath.Rel(real(folder), real(file))
+	return err == nil && filepath.IsLocal(way)
+}
+
+// besideOf is where an image goes when nothing else is said: the source's path
+// with another ending.
+func besideOf(source, ending string) string { return strings.TrimSuffix(source, ending) + ".lmb" }
+
+// encode writes an image.
+func encode(image *lmb.Image, path, source string) error {
 	file, err := lmb.Encode(image)
 	if err != nil {
 		return fmt.Errorf("%s: %w", source, err)
-	}
-	if path == "" {
-		path = strings.TrimSuffix(source, ending) + ".lmb"
 	}
 	return writeFile(path, file)
 }
@@ -94,7 +128,7 @@ one object a command, with payload as its size only.`,
 			if asJSON {
 				return dumpJSON(image)
 			}
-			return listing.Print(os.Stdout, image)
+			return listing.Print(stdout, image)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object a command")
@@ -116,7 +150,7 @@ type dumpedCommand struct {
 }
 
 func dumpJSON(image *lmb.Image) error {
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(stdout)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	index := 0

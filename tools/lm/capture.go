@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 
 	"github.com/spf13/cobra"
@@ -53,6 +56,11 @@ With --device none nothing is computed: outputs have no golden data then.`,
 }
 
 func (f *captureFlags) run(program string, workload []string) error {
+	if f.out != "" {
+		if err := files.Distinct([]string{f.out}, program); err != nil {
+			return err
+		}
+	}
 	folder, err := os.MkdirTemp("", "lm-capture")
 	if err != nil {
 		return err
@@ -63,7 +71,7 @@ func (f *captureFlags) run(program string, workload []string) error {
 		return err
 	}
 	if f.list {
-		return runProgram(executable, "-list")
+		return runProgram(stdout, executable, "-list")
 	}
 	args := []string{"-board", f.board, "-device", f.device, "-out", filepath.Join(folder, "image")}
 	name := filepath.Base(filepath.Clean(program))
@@ -71,10 +79,10 @@ func (f *captureFlags) run(program string, workload []string) error {
 		name = workload[0]
 		args = append(args, "-workload", name)
 	}
-	if err := runProgram(executable, args...); err != nil {
+	if err := runProgram(tell(f.out), executable, args...); err != nil {
 		return err
 	}
-	file, err := os.ReadFile(filepath.Join(folder, "image"))
+	file, err := readFile(filepath.Join(folder, "image"), math.MaxInt)
 	if err != nil {
 		return wrong(hal.BadImage, "%s wrote no image; its main function calls metal.Main", program)
 	}
@@ -110,13 +118,13 @@ func buildProgram(program, folder string) (string, error) {
 }
 
 // runProgram runs a program of metal.Main, and gives its error as its own.
-func runProgram(executable string, args ...string) error {
+func runProgram(to io.Writer, executable string, args ...string) error {
 	c := exec.Command(executable, args...)
-	var stderr bytes.Buffer
-	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, &stderr
+	var said bytes.Buffer
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, to, &said
 	err := c.Run()
 	if err == nil {
-		os.Stderr.Write(stderr.Bytes())
+		_, _ = stderr.Write(said.Bytes())
 		return nil
 	}
 	var exit *exec.ExitError
@@ -130,6 +138,6 @@ func runProgram(executable string, args ...string) error {
 			break
 		}
 	}
-	text := strings.TrimSpace(stderr.String())
+	text := strings.TrimSpace(said.String())
 	return wrong(code, "%s", strings.TrimPrefix(text, code.Error()+": "))
 }

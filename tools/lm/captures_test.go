@@ -19,6 +19,9 @@ import (
 
 func TestMain(m *testing.M) {
 	ttsim.ChildMain()
+	if os.Getenv(asLm) != "" {
+		main()
+	}
 	os.Exit(m.Run())
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"strings"
 
 	"lightmetal/boards/hosts"
@@ -128,7 +127,7 @@ func (r *boardReport) add(s state, check, found, why, next string) {
 
 func (f *checkBoardFlags) run(board string) error {
 	if f.collect {
-		fmt.Print(collectScript)
+		fmt.Fprint(stdout, collectScript)
 		return nil
 	}
 	if f.list {
@@ -188,9 +187,9 @@ func (r *boardReport) print(asJSON bool) error {
 	}
 	r.Exit, r.Code = code.Exit(), code.Error()
 	if asJSON {
-		printJSON(os.Stdout, r)
+		printJSON(stdout, r)
 	} else {
-		fmt.Print(r)
+		fmt.Fprint(stdout, r)
 	}
 	if code != hal.OK {
 		return reported{code}

@@ -189,7 +189,7 @@ func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
 	for i := range n.view.Targets {
 		t := &n.view.Targets[i]
 		board := boards.ByID(t.Vendor, t.Device)
-		r.checkFit(fmt.Sprintf("target %d, %s", i, t.Board), barsOf(board, t.Bars), missing)
+		r.checkFit(fmt.Sprintf("target %d, %s", i, n.view.Name(t.Board)), barsOf(board, t.Bars), missing)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -39,10 +38,10 @@ func listHosts(asJSON bool) error {
 		for _, h := range hosts.All {
 			list = append(list, hostInfo{h.Name, h.Title, hostFacts(h), optionNames(h), fitting(h)})
 		}
-		printJSON(os.Stdout, list)
+		printJSON(stdout, list)
 		return nil
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BOARD\tWHAT\tPCIE\tWORMHOLE\tBLACKHOLE\tWRITE-COMBINING\tDMA\tIOMMU\tBOOT")
 	for _, h := range hosts.All {
 		fits := strings.Join(fitting(h), " ")

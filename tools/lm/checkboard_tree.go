@@ -23,7 +23,7 @@ type tree string
 const textMax = 4 << 20
 
 func (t tree) bytes(path string) []byte {
-	file, err := os.Open(filepath.Join(string(t), path))
+	file, err := openFile(filepath.Join(string(t), path))
 	if err != nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func readKernelConfig(path string) (*kernelConfig, error) {
 	if path == "" {
 		return &kernelConfig{}, nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := readFile(path, textMax)
 	if err != nil {
 		return nil, err
 	}

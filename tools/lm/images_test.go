@@ -125,7 +125,7 @@ func onMock(t *testing.T, path string) *runtime.Replay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	device := mock.New(boards.ByName(view.Targets[0].Board))
+	device := mock.New(boards.ByName(view.Name(view.Targets[0].Board)))
 	replay, err := runtime.Load(view, runtime.AnySlot, device)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
@@ -210,25 +210,25 @@ var wounds = map[string]wound{
 	"random.lmb":       {"not a Light Metal image", randomBytes},
 	"flipped-bit.lmb":  {"envelope checksum is", func(t *testing.T) []byte { file := good(t); file[500] ^= 4; return file }},
 	"wrong-schema.lmb": {"made by another version", func(t *testing.T) []byte { file := good(t); file[16]++; return file }},
-	"newer-format.lmb": {"format 2.0, this program reads 1.0", func(t *testing.T) []byte { file := good(t); file[8]++; return file }},
+	"newer-format.lmb": {"format 3.0, this program reads 2.0", func(t *testing.T) []byte { file := good(t); file[8]++; return file }},
 
 	"unknown-opcode.lmb": {"command 1: unknown opcode 99", func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Opcode = 99 }) }},
 	"outside-window.lmb": {"command 1: 4 bytes at 0x100000 reach outside the window", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) { c.Offset = 0x100000 })
 	}},
 	"misaligned.lmb": {"command 1: 4 bytes at 0x6 are not aligned", func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Offset = 6 }) }},
-	"poll-without-deadline.lmb": {"command 1: poll has no deadline", func(t *testing.T) []byte {
+	"poll-without-deadline.lmb": {"command 1: an interval without a deadline", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) {
-			*c = fbs.Command{Opcode: gen.OpcodePoll, Width: 4, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Mask: 1}
+			*c = fbs.Command{Opcode: gen.OpcodeCheck, Width: 4, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Index: 5, Mask: 1}
 		})
 	}},
-	"payload-outside-segment.lmb": {"command 1: 64 bytes at payload offset 0x1000 lie outside every segment", func(t *testing.T) []byte {
+	"payload-outside-segment.lmb": {"command 1: 64 bytes at 0x1000 reach outside the tensor, or outside every segment of payload", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) {
-			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.SourcePayload), Option: uint8(gen.AccessExact), Amount: 64, Value: 0x1000}
+			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact), Amount: 64, Value: 0x1000}
 		})
 	}},
 	"width-not-of-the-board.lmb": {"command 1: width 8 is not accepted by edu BAR 0 at 0x8", func(t *testing.T) []byte {
-		return assembled(t, "main:\n  expect.4 r+0x0 == 0x010000ed\n  write.8 r+0x8 0x5\n")
+		return patched(t, func(c *fbs.Command) { c.Width, c.Offset = 8, 8 })
 	}},
 	"too-many-commands.lmb": {"commands: count 4294967295 is over the limit", func(t *testing.T) []byte {
 		return patchedCount(t, 0xffffffff)
@@ -284,8 +284,7 @@ func patchedCount(t *testing.T, count uint32) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := binary.LittleEndian.AppendUint64(nil, view.Commands[0].Value|view.Commands[0].Mask<<32)
-	at := bytes.Index(file, first[:4]) - 16 - 4 // value is at byte 16 of a command, the count in front of it
+	at := bytes.Index(file, binary.LittleEndian.AppendUint64(nil, view.Commands[0].Value)) - 16 - 4 // value is at byte 16 of a command, the count in front of it
 	binary.LittleEndian.PutUint32(file[at:], count)
 	lmb.Stamp(file, uint64(len(file)))
 	return file

@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,6 +10,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 	"lightmetal/tools/importer"
 
 	"github.com/schollz/progressbar/v3"
@@ -86,11 +85,22 @@ func boardNames() string {
 }
 
 func (f *importFlags) run(path string) error {
+	if f.out == "" {
+		f.out = besideOf(path, filepath.Ext(path))
+	}
+	inputs := []string{path}
+	for _, spec := range f.host {
+		_, file, _ := strings.Cut(spec, ",")
+		inputs = append(inputs, file)
+	}
+	if err := files.Distinct([]string{f.out}, inputs...); err != nil && !f.summary {
+		return err
+	}
 	o, err := f.options(path)
 	if err != nil {
 		return err
 	}
-	trace, err := os.Open(path)
+	trace, err := openFile(path)
 	if err != nil {
 		return err
 	}
@@ -102,7 +112,7 @@ func (f *importFlags) run(path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		printJSON(os.Stdout, summary)
+		printJSON(stdout, summary)
 		return nil
 	}
 	image, report, err := importer.Import(trace, o)
@@ -110,26 +120,25 @@ func (f *importFlags) run(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := encode(image, f.out, path, filepath.Ext(path)); err != nil {
+	if err := encode(image, f.out, path); err != nil {
 		return err
 	}
 	if f.json {
-		printJSON(os.Stdout, report)
+		printJSON(tell(f.out), report)
 	} else {
-		fmt.Print(report)
+		fmt.Fprint(tell(f.out), report)
 	}
 	return nil
 }
 
 // progress shows how much of a trace is read, on a terminal only. The function
 // it gives takes the bar away.
-func progress(trace *os.File, o *importer.Options) func() {
-	terminal, err := os.Stderr.Stat()
-	size, serr := trace.Stat()
-	if err != nil || serr != nil || terminal.Mode()&os.ModeCharDevice == 0 {
+func progress(trace *input, o *importer.Options) func() {
+	size, err := trace.Stat()
+	if err != nil || !onTerminal() {
 		return func() {}
 	}
-	bar := progressbar.NewOptions64(size.Size(), progressbar.OptionSetWriter(io.Writer(os.Stderr)),
+	bar := progressbar.NewOptions64(size.Size(), progressbar.OptionSetWriter(stderr.to),
 		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription("reading"))
 	o.Progress = func(bytes int64) { _ = bar.Set64(bytes) }
 	return func() { _ = bar.Finish() }
@@ -156,7 +165,7 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 		if err != nil {
 			return o, wrong(hal.Usage, "%v", err)
 		}
-		if host.Data, err = os.ReadFile(file); err != nil {
+		if host.Data, err = readFile(file, dataMax); err != nil {
 			return o, err
 		}
 		o.Host = append(o.Host, host)

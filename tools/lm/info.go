@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/hex"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -99,9 +98,9 @@ are stable.`,
 				info.SignedBy = hex.EncodeToString(signature.Key)
 			}
 			if asJSON {
-				printJSON(os.Stdout, info)
+				printJSON(stdout, info)
 			} else {
-				fmt.Print(info)
+				fmt.Fprint(stdout, info)
 			}
 			return nil
 		},
@@ -284,13 +283,13 @@ With --key, before all that, that one of these public keys signed the file.`,
 				digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.Digest(view, i))
 			}
 			if asJSON {
-				printJSON(os.Stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": args[0], "commands": view.Reservation.Commands, "digests": digests})
+				printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": args[0], "commands": view.Reservation.Commands, "digests": digests})
 				return nil
 			}
-			fmt.Printf("%s: whole and valid, %d commands\n", args[0], view.Reservation.Commands)
+			fmt.Fprintf(stdout, "%s: whole and valid, %d commands\n", args[0], view.Reservation.Commands)
 			for i := range view.Sequences {
 				s := &view.Sequences[i]
-				fmt.Printf("  %-24s %8d commands, digest %s\n", view.Name(s.Name), s.Count-1, digests[view.Name(s.Name)])
+				fmt.Fprintf(stdout, "  %-24s %8d commands, digest %s\n", view.Name(s.Name), s.Count-1, digests[view.Name(s.Name)])
 			}
 			return nil
 		},

@@ -6,16 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 	"lightmetal/tools/ttsim"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 // version stands in the origin of every image that lm writes.
@@ -25,31 +29,58 @@ const exitCodes = `Exit status:
   0 done; 64 usage; 65 bad image, capture, listing or tensor; 66 no such file;
   69 device unavailable; 70 internal or access refused; 71 device gone or bus fault;
   74 I/O; 75 poll deadline passed; 76 golden mismatch or expect failed;
-  77 not permitted; 78 image is for another device
+  77 not permitted; 78 image is for another device. 2 is Go's own, with a line
+  "fatal error": less than about 600 MiB of address space, or no memory left
 `
 
 func main() {
 	ttsim.ChildMain()
+	if err := enough(); err != nil {
+		stderr.to = os.Stderr
+		os.Exit(tellFailure(err, false))
+	}
 	os.Exit(run(os.Args[1:]))
+}
+
+// enough refuses a machine on which Go would end lm in the middle of something,
+// with status 2: every thread reserves address space, and files are opened at
+// times of its own.
+func enough() error {
+	const filesLeast, addressesLeast = 16, 2 << 30
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err == nil && limit.Cur < addressesLeast {
+		return wrong(hal.Internal, "there are %d MiB of address space (ulimit -v), lm takes up to %d", limit.Cur>>20, addressesLeast>>20)
+	}
+	return files.Spare(filesLeast)
 }
 
 // run is a whole invocation; it gives the exit status.
 func run(args []string) int {
+	*stdout, *stderr = text{to: os.Stdout}, text{to: os.Stderr}
 	root := newRoot()
+	root.SetOut(stdout)
+	root.SetErr(stderr)
 	root.SetArgs(args)
 	command, err := root.ExecuteC()
-	if err == nil {
-		return 0
+	asked, _ := command.Flags().GetBool("json")
+	exit := tellFailure(err, asked)
+	if err := stdout.end(); err != nil {
+		return tellFailure(err, false)
 	}
+	return exit
+}
+
+// tellFailure prints an error that is not printed yet. A line that follows is
+// set in, so that no text from a file looks like one of lm's own.
+func tellFailure(err error, asJSON bool) int {
 	code := codeOf(err)
 	var already reported
-	if errors.As(err, &already) {
-		return code.Exit()
-	}
-	if asked, _ := command.Flags().GetBool("json"); asked {
-		printJSON(os.Stdout, failure{code.Exit(), code.Error(), err.Error()})
-	} else {
-		fmt.Fprintln(os.Stderr, "lm: "+err.Error())
+	switch {
+	case err == nil || errors.As(err, &already):
+	case asJSON:
+		printJSON(stdout, failure{code.Exit(), code.Error(), err.Error()})
+	default:
+		fmt.Fprintln(stderr, "lm: "+strings.ReplaceAll(err.Error(), "\n", "\n    "))
 	}
 	return code.Exit()
 }
@@ -84,7 +115,11 @@ runtime replays through a PCIe BAR, and tells what is in them.
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentPreRunE = noEmptyValue
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage("%v; lm %s --help tells more", err, c.Name())
+		hint := ""
+		if _, name, ok := strings.Cut(err.Error(), " in -"); ok && c.Flags().Lookup(name) != nil {
+			hint = "; this flag has two dashes, --" + name
+		}
+		return usage("%v%s; lm %s --help tells more", err, hint, c.Name())
 	})
 	root.AddCommand(asmCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand())
 	return root
@@ -125,6 +160,8 @@ func codeOf(err error) hal.Code {
 	var code hal.Code
 	var image *fbs.Error
 	switch {
+	case err == nil:
+		return hal.OK
 	case errors.As(err, &code):
 		return code
 	case errors.As(err, &image):
@@ -141,7 +178,7 @@ func codeOf(err error) hal.Code {
 	return hal.Usage
 }
 
-func printJSON(w *os.File, value any) {
+func printJSON(w io.Writer, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // a value of our own that JSON cannot hold
@@ -152,17 +189,4 @@ func printJSON(w *os.File, value any) {
 // wrong makes an error of a code whose text stands alone.
 func wrong(code hal.Code, format string, a ...any) error {
 	return &hal.Fault{Code: code, Reason: fmt.Sprintf(format, a...)}
-}
-
-// writeFile puts a file in place whole or not at all.
-func writeFile(path string, data []byte) error {
-	temporary := path + ".part"
-	if err := os.WriteFile(temporary, data, 0o644); err != nil {
-		return err
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		os.Remove(temporary)
-		return err
-	}
-	return nil
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/npy"
 	"lightmetal/tools/report"
@@ -34,7 +35,8 @@ type replayFlags struct {
 }
 
 func replayCommand() *cobra.Command {
-	var f replayFlags
+	f := replayFlags{window: runtime.AnySlot}
+	var window uint16
 	c := &cobra.Command{
 		Use:   "replay IMAGE.lmb",
 		Short: "replay an image on a device",
@@ -50,7 +52,12 @@ picture of. The image is replayed by the same code and makes the same accesses.
 		Example: `  lm replay --device mock:edu edu.lmb
   lm replay --device mock:wormhole --input a=a.npy --output d=d.npy wh.lmb`,
 		Args: one("image"),
-		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("window") {
+				f.window = int(window)
+			}
+			return f.run(args[0])
+		},
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&f.devices, "device", nil, "device; once for each target of the image, in order")
@@ -60,7 +67,7 @@ picture of. The image is replayed by the same code and makes the same accesses.
 	flags.StringArrayVar(&f.inputs, "input", nil, "NAME=FILE: data of an input tensor")
 	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: where to put an output tensor")
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
-	flags.IntVar(&f.window, "window", runtime.AnySlot, "hardware window for the first TLB window (default: the recorded one, if free)")
+	flags.Uint16Var(&window, "window", 0, "hardware window for the first TLB window (default: the recorded one, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false, "hold every output against what was recorded")
 	flags.StringVar(&f.profile, "profile", "", "time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
 	flags.BoolVar(&f.json, "json", false, "result as JSON, on failure too")
@@ -69,22 +76,22 @@ picture of. The image is replayed by the same code and makes the same accesses.
 
 // outcome is what lm replay --json prints.
 type outcome struct {
-	Exit     int            `json:"exit"`
-	Code     string         `json:"code"`
-	Reason   string         `json:"reason,omitempty"`
-	Image    string         `json:"image"`
-	Sequence string         `json:"sequence"`
-	Runs     int            `json:"runs"`
-	Ignored  uint32         `json:"ignored"`
-	Command  int32          `json:"command"` // that failed, -1: none
-	Got      uint64         `json:"got"`
-	Want     uint64         `json:"want"`
-	Mask     uint64         `json:"mask"`
-	Element  uint64         `json:"element"`
-	Safe     string         `json:"safe,omitempty"` // how the sequence "safe" ended
-	LeastNs  int64          `json:"least_ns"`
-	MeanNs   int64          `json:"mean_ns"`
-	MostNs   int64          `json:"most_ns"`
+	Exit     int    `json:"exit"`
+	Code     string `json:"code"`
+	Reason   string `json:"reason,omitempty"`
+	Image    string `json:"image"`
+	Sequence string `json:"sequence"`
+	Runs     int    `json:"runs"`
+	Ignored  uint32 `json:"ignored"`
+	Command  int32  `json:"command"` // that failed, -1: none
+	Got      uint64 `json:"got"`
+	Want     uint64 `json:"want"`
+	Mask     uint64 `json:"mask"`
+	Element  uint64 `json:"element"`
+	Safe     string `json:"safe,omitempty"` // how the sequence "safe" ended
+	LeastNs  int64  `json:"least_ns"`
+	MeanNs   int64  `json:"mean_ns"`
+	MostNs   int64  `json:"most_ns"`
 
 	Profile *report.Profile `json:"profile,omitempty"`
 }
@@ -118,18 +125,18 @@ func (f *replayFlags) run(path string) error {
 		if f.json {
 			code := codeOf(err)
 			end.Exit, end.Code, end.Reason = code.Exit(), code.Error(), err.Error()
-			printJSON(os.Stdout, end)
+			printJSON(f.tell(), end)
 			return reported{code}
 		}
 		return err
 	}
 	if f.json {
-		printJSON(os.Stdout, end)
+		printJSON(f.tell(), end)
 		return nil
 	}
-	fmt.Print(end)
+	fmt.Fprint(f.tell(), end)
 	if end.Profile != nil {
-		return end.Profile.Write(os.Stdout)
+		return end.Profile.Write(f.tell())
 	}
 	return nil
 }
@@ -144,6 +151,9 @@ func (r reported) Unwrap() error { return r.code }
 func (f *replayFlags) load(path string) (*session, error) {
 	if f.loop < 1 {
 		return nil, usage("--loop %d: at least once", f.loop)
+	}
+	if err := f.checkFiles(path); err != nil {
+		return nil, err
 	}
 	file, view, err := verified(path)
 	if err != nil {
@@ -162,6 +172,42 @@ func (f *replayFlags) load(path string) (*session, error) {
 		s.profiler.Calibrate()
 	}
 	return s, nil
+}
+
+// written are the files that a replay writes.
+func (f *replayFlags) written() []string { return append(pathsOf(f.outputs), present(f.profile)...) }
+
+func (f *replayFlags) tell() io.Writer { return tell(f.written()...) }
+
+// checkFiles holds what is written against what is read, and finds an input
+// that is given twice.
+func (f *replayFlags) checkFiles(image string) error {
+	seen := map[string]bool{}
+	for _, spec := range f.inputs {
+		name, _, _ := strings.Cut(spec, "=")
+		if seen[name] {
+			return usage("--input %s is given twice", name)
+		}
+		seen[name] = true
+	}
+	return files.Distinct(f.written(), append(pathsOf(f.inputs), image)...)
+}
+
+// pathsOf are the files of NAME=FILE.
+func pathsOf(specs []string) (list []string) {
+	for _, spec := range specs {
+		if _, path, ok := strings.Cut(spec, "="); ok {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+func present(path string) []string {
+	if path == "" {
+		return nil
+	}
+	return []string{path}
 }
 
 func (f *replayFlags) open(s *session) (err error) {
@@ -271,17 +317,20 @@ func (s *session) tensor(spec string, role gen.Role, flag string) (index int, pa
 
 func isNpy(path string) bool { return filepath.Ext(path) == ".npy" }
 
+// npyHeaderMax is more than any header of a .npy file that is read here.
+const npyHeaderMax = 1 << 20
+
 // readInput fills an input tensor; type and shape of a .npy file must be right.
 func (s *session) readInput(spec string) error {
 	index, path, err := s.tensor(spec, gen.RoleInput, "--input")
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(path)
+	t := &s.replay.View().Tensors[index]
+	data, err := readFile(path, int(t.Size)+npyHeaderMax)
 	if err != nil {
 		return err
 	}
-	t := &s.replay.View().Tensors[index]
 	if isNpy(path) {
 		array, err := npy.Parse(data)
 		if err != nil {
@@ -345,11 +394,10 @@ func (end *outcome) fail(s *session, result runtime.Result) error {
 }
 
 func (f *replayFlags) progress() func(int) {
-	terminal, err := os.Stderr.Stat()
-	if err != nil || terminal.Mode()&os.ModeCharDevice == 0 || f.loop < 1000 {
+	if !onTerminal() || f.loop < 1000 {
 		return func(int) {}
 	}
-	bar := progressbar.NewOptions(f.loop, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionClearOnFinish(),
+	bar := progressbar.NewOptions(f.loop, progressbar.OptionSetWriter(stderr.to), progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetDescription("runs"), progressbar.OptionThrottle(100*time.Millisecond))
 	return func(n int) { _ = bar.Set(n) }
 }

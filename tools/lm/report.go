@@ -2,12 +2,12 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"time"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 	"lightmetal/tools/report"
 
 	"github.com/schollz/progressbar/v3"
@@ -56,6 +56,11 @@ type reportedImage struct {
 }
 
 func (f *reportFlags) run(path string) error {
+	if f.out != "" {
+		if err := files.Distinct([]string{f.out}, path, f.profile); err != nil {
+			return err
+		}
+	}
 	file, view, err := verified(path)
 	if err != nil {
 		return err
@@ -80,12 +85,12 @@ func (f *reportFlags) run(path string) error {
 	}
 	switch {
 	case f.json:
-		printJSON(os.Stdout, reportedImage{r, profile})
+		printJSON(tell(f.out), reportedImage{r, profile})
 	case f.out == "":
-		if err := r.Write(os.Stdout); err != nil || profile == nil {
+		if err := r.Write(stdout); err != nil || profile == nil {
 			return err
 		}
-		return profile.Write(os.Stdout)
+		return profile.Write(stdout)
 	}
 	return nil
 }
@@ -95,7 +100,7 @@ func (f *reportFlags) readProfile(image, id string) (*report.Profile, error) {
 	if f.profile == "" {
 		return nil, nil
 	}
-	file, err := os.Open(f.profile)
+	file, err := openFile(f.profile)
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +126,10 @@ func writePage(path string, r *report.Report, profile *report.Profile) error {
 // commandProgress shows how far the counting of a large image is, on a terminal.
 func commandProgress(view *fbs.View) func(int) {
 	const large = 1_000_000 // commands that take longer than a blink
-	terminal, err := os.Stderr.Stat()
-	if err != nil || terminal.Mode()&os.ModeCharDevice == 0 || len(view.Commands) < large {
+	if !onTerminal() || len(view.Commands) < large {
 		return nil
 	}
-	bar := progressbar.NewOptions(len(view.Commands), progressbar.OptionSetWriter(os.Stderr), progressbar.OptionClearOnFinish(),
+	bar := progressbar.NewOptions(len(view.Commands), progressbar.OptionSetWriter(stderr.to), progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetDescription("commands"), progressbar.OptionThrottle(100*time.Millisecond))
 	return func(n int) { _ = bar.Set(n) }
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-
 	"lightmetal/hal"
 	"lightmetal/tools/report"
 
@@ -43,8 +41,8 @@ func diffImages(pathA, pathB string, asJSON bool) error {
 	}
 	d := report.Diff(a, b)
 	if asJSON {
-		printJSON(os.Stdout, d)
-	} else if err := d.Write(os.Stdout); err != nil {
+		printJSON(stdout, d)
+	} else if err := d.Write(stdout); err != nil {
 		return err
 	}
 	if !d.Equal {

@@ -11,6 +11,7 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
+	"lightmetal/tools/files"
 	"lightmetal/tools/vfiouser"
 
 	"github.com/spf13/cobra"
@@ -70,13 +71,18 @@ func (f *serveFlags) run() (err error) {
 	if _, err := parseFaults(f.faults); err != nil {
 		return err
 	}
-	options := vfiouser.Options{Log: func(format string, a ...any) { fmt.Fprintf(os.Stderr, "lm serve: "+format+"\n", a...) }}
+	options := vfiouser.Options{Log: func(format string, a ...any) { fmt.Fprintf(stderr, "lm serve: "+format+"\n", a...) }}
 	if f.trace != "" {
-		file, err := os.Create(f.trace)
-		if err != nil {
-			return err
+		file, fault := files.Replace(f.trace, 0o666)
+		if fault != nil {
+			return fault
 		}
-		defer file.Close()
+		// Also of a session that failed.
+		defer func() {
+			if e := file.Commit(); err == nil {
+				err = e
+			}
+		}()
 		options.Trace = file
 	}
 	function, err := vfiouser.New(f.open, options)
@@ -91,7 +97,7 @@ func (f *serveFlags) run() (err error) {
 		return err
 	}
 	defer listener.Close()
-	fmt.Fprintf(os.Stderr, "lm serve: %s listens on %s\n", f.device, f.socket)
+	fmt.Fprintf(stderr, "lm serve: %s listens on %s\n", f.device, f.socket)
 	err = vfiouser.Serve(ctx, listener, function)
 	if e := function.Close(); err == nil {
 		err = e

@@ -8,14 +8,13 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"os"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
+	"lightmetal/tools/files"
 
 	"github.com/spf13/cobra"
 )
@@ -69,30 +68,28 @@ func newKey(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := create(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		return err
-	}
-	if err := create(path+".pub", []byte(hex.EncodeToString(public)+"\n"), 0o644); err != nil {
-		os.Remove(path)
-		return err
-	}
-	fmt.Printf("%s signs, and is to be kept secret; %s.pub goes to the targets\n", path, path)
-	return nil
-}
-
-func create(path string, data []byte, mode os.FileMode) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if errors.Is(err, os.ErrExist) {
-		return usage("%s is there and is not replaced", path)
-	}
+	half, err := files.Create(path+".pub", 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(data)
-	return errors.Join(err, file.Close())
+	defer half.Discard()
+	if _, err := half.Write([]byte(hex.EncodeToString(public) + "\n")); err != nil {
+		return err
+	}
+	if err := files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600, files.Create); err != nil {
+		return err
+	}
+	if err := half.Commit(); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s signs, and is to be kept secret; %s.pub goes to the targets\n", path, path)
+	return nil
 }
 
 func sign(path, keyPath, out string) error {
+	if err := files.Distinct([]string{out}, keyPath); err != nil {
+		return err
+	}
 	key, err := privateKey(keyPath)
 	if err != nil {
 		return err
@@ -111,12 +108,12 @@ func sign(path, keyPath, out string) error {
 	if err := writeFile(out, whole); err != nil {
 		return err
 	}
-	fmt.Printf("%s: signed by %x\n", out, public)
+	fmt.Fprintf(tell(out), "%s: signed by %x\n", out, public)
 	return nil
 }
 
 func privateKey(path string) (ed25519.PrivateKey, error) {
-	text, err := os.ReadFile(path)
+	text, err := readFile(path, keysMax)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +134,7 @@ func privateKey(path string) (ed25519.PrivateKey, error) {
 
 // checkSignature refuses a file that no key in a file of public keys signed.
 func checkSignature(path, keysPath string) error {
-	text, err := os.ReadFile(keysPath)
+	text, err := readFile(keysPath, keysMax)
 	if err != nil {
 		return err
 	}

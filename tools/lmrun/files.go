@@ -6,29 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readFile gives the whole of a small file, such as those in /proc that have
-// no size.
-func readFile(path string) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	data := make([]byte, 0, 4096)
-	for {
-		if len(data) == cap(data) {
-			data = append(data, make([]byte, cap(data))...)[:len(data)]
-		}
-		n, err := unix.Read(fd, data[len(data):cap(data)])
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
-			return data, err
-		}
-		data = data[:len(data)+n]
-	}
-}
+// textMax bounds a configuration, a file of keys, and what is read in /proc.
+const textMax = 4 << 20
+
+// readFile gives the whole of a small file.
+func readFile(path string) ([]byte, error) { return files.Read(path, textMax) }
 
 // readFull reads until data is full or the file ends.
 func readFull(fd int, data []byte) (total int, err error) {
@@ -45,8 +27,7 @@ func readFull(fd int, data []byte) (total int, err error) {
 	return total, nil
 }
 
-// print writes a text to a file descriptor. There is nobody to tell when that
-// fails.
-func print(fd int, text string) { _ = files.WriteFull(fd, []byte(text)) }
+// print writes a text, made safe for a terminal: all that people read.
+func print(fd int, text string) error { return files.WriteFull(fd, files.Safe([]byte(text))) }
 
 func pathFault(path string, err error) error { return files.Fault(path, err) }

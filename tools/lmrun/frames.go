@@ -37,9 +37,14 @@ func check(view *fbs.View, o options) error {
 			return bad("no sequence " + name + " in the image; it has " + sequences(view))
 		}
 	}
-	for _, b := range o.inputs {
+	for i, b := range o.inputs {
 		if _, err := tensor(view, b, gen.RoleInput); err != nil {
 			return err
+		}
+		for _, other := range o.inputs[:i] {
+			if b.name == other.name {
+				return bad("-input " + b.name + " is given twice")
+			}
 		}
 	}
 	for _, b := range o.outputs {

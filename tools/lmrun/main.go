@@ -7,6 +7,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/files"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +28,9 @@ func main() {
 	o, err := parse(rest)
 	switch {
 	case o.help:
-		print(1, usage)
+		if err := print(1, usage); err != nil {
+			unix.Exit(hal.IO.Exit())
+		}
 		unix.Exit(0)
 	case err != nil:
 		unix.Exit(report(o, outcome{err: err}))
@@ -39,10 +42,10 @@ func main() {
 // a static program 128 KB.
 func arguments() ([]string, error) {
 	text, err := readFile("/proc/self/cmdline")
-	if err != nil {
+	if hal.CodeOf(err) == hal.NoFile {
 		return nil, &hal.Fault{Code: hal.Internal, Reason: "the command line is read from /proc, which is not mounted"}
 	}
-	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"), nil
+	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"), err
 }
 
 // outcome is how a whole invocation ended, with what there is to tell.
@@ -108,10 +111,13 @@ func prepare(devices []hal.Device, view *fbs.View, o options) (*frames, error) {
 		return &frames{}, err
 	}
 	if notice := r.Notice(); notice != "" {
-		print(2, "lmrun: "+notice+"\n")
+		_ = print(2, "lmrun: "+notice+"\n")
 	}
 	f, err := prepareFrames(r, o, devices[0])
 	if err != nil {
+		return f, err
+	}
+	if err := files.Spare(2); err != nil { // which Freeze has Go open
 		return f, err
 	}
 	stopOnSignal()

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -255,3 +256,78 @@ func killAtStep(t *testing.T, pid, step int) bool {
 		}
 	}
 }
+
+// TestStandardOutputThatCannotBeWritten is 74, whatever else there was to tell.
+func TestStandardOutputThatCannotBeWritten(t *testing.T) {
+	_, in, _ := frameFiles(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"-input", "a=" + in}, {"-json", "-input", "a=" + in}, {"-json", "-sequence", "bad"}, {"-input", "a=" + in, "-output", "d=-"}, {"-seal", "-input", "a=" + in}} {
+		c := framesCommand(t, "end", append(args, "x.lmb")...)
+		var errs bytes.Buffer
+		c.Stdout, c.Stderr = full, &errs
+		if _ = c.Run(); c.ProcessState.ExitCode() != 74 {
+			t.Errorf("%v: %v, %s", args, c.ProcessState, errs.String())
+		}
+	}
+}
+
+// TestOutputOnStandardOutputIsDataAlone, and people are told elsewhere.
+func TestOutputOnStandardOutputIsDataAlone(t *testing.T) {
+	_, in, _ := frameFiles(t)
+	for _, flag := range []string{"-loop=1", "-json"} {
+		c := framesCommand(t, "end", flag, "-input", "a="+in, "-output", "d=-", "x.lmb")
+		var out, errs bytes.Buffer
+		c.Stdout, c.Stderr = &out, &errs
+		if err := c.Run(); err != nil || !bytes.Equal(out.Bytes(), newOutput) || !strings.Contains(errs.String(), "done") {
+			t.Errorf("%s: %v, %x, %s", flag, err, out.Bytes(), errs.String())
+		}
+	}
+}
+
+// TestFewOpenFilesAreAnErrorWithItsReason, and not one of Go's own, with 2.
+func TestFewOpenFilesAreAnErrorWithItsReason(t *testing.T) {
+	_, in, out := frameFiles(t)
+	ended := false
+	for limit := 3; limit < 20; limit++ {
+		c := exec.Command("sh", "-c", "ulimit -n "+strconv.Itoa(limit)+` && exec "$0" "$@"`, framesCommand(t, "end").Path, "-input", "a="+in, "-output", "d="+out, "x.lmb")
+		c.Env = append(os.Environ(), asFrames+"=end")
+		text, _ := c.CombinedOutput()
+		exit := c.ProcessState.ExitCode()
+		ended = ended || exit == 0
+		if exit != 0 && (exit != 74 || !strings.Contains(string(text), "too many open files")) {
+			t.Errorf("%d files: exit %d, %.300s", limit, exit, text)
+		}
+	}
+	if !ended {
+		t.Error("no limit was enough")
+	}
+}
+
+// TestNoPathBringsControlCharactersToATerminal drives lmrun with names that
+// have them, in files, flags, images and configurations.
+func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
+	const hostile = "x\x1b[2J\u009b31m\x07\u0085\x9by"
+	folder := t.TempDir()
+	t.Chdir(folder)
+	text := "image " + hostile + "\n" + hostile + " " + hostile + "\n"
+	for name, data := range map[string]string{hostile: "junk", "conf": text, "conf2": "image " + hostile + "\n", "conf3": "module " + hostile + "\nimage y\n", "conf4": "on-failure " + hostile + "\n"} {
+		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{hostile}, {hostile + "none"}, {"-device", hostile, imagePath}, {"-" + hostile + "=1", "x"}, {"-deadline", hostile, "x"}, {"-loop", hostile, "x"}, {"-window", hostile, "x"},
+		{"-watchdog", hostile, imagePath}, {"-sequence", hostile, imagePath}, {"-input", hostile + "=x", imagePath}, {"-output", hostile, "x"}, {"-key", hostile, "x"}, {"x", hostile},
+		{"-config", hostile}, {"-config", "conf"}, {"-config", "conf2"}, {"-config", "conf3"}, {"-config", "conf4"}, {"-config", hostile + "none"}, {"-json", hostile}, {"-check", hostile}} {
+		stdout, stderr, exit := lmrun(t, args...)
+		text := stdout + stderr
+		if at := strings.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }); at >= 0 || strings.ToValidUTF8(text, "") != text || exit == 0 || text == "" {
+			t.Errorf("lmrun %q: exit %d: %q", args, exit, text)
+		}
+	}
+}
+
+var imagePath, _ = filepath.Abs(image)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strconv"
+	"strings"
 
 	"lightmetal/hal"
 )
@@ -19,14 +20,21 @@ func report(o options, end outcome) int {
 			to = 2 // standard output is data
 		}
 	}
-	if o.json {
-		print(to, jsonText(o, end, code))
-	} else if o.check && code == hal.OK {
-		print(to, "lmrun: "+o.image+": whole and valid, verified only\n")
-	} else if code == hal.OK {
-		print(to, "lmrun: done: "+o.sequence+" of "+o.image+timing(end)+"\n")
-	} else {
-		print(2, "lmrun: "+reason(end)+"\n")
+	var err error
+	switch {
+	case o.json:
+		err = print(to, jsonText(o, end, code))
+	case o.check && code == hal.OK:
+		err = print(to, "lmrun: "+o.image+": whole and valid, verified only\n")
+	case code == hal.OK:
+		err = print(to, "lmrun: done: "+o.sequence+" of "+o.image+timing(end)+"\n")
+	default:
+		// No text from a file looks like a line of its own.
+		_ = print(2, "lmrun: "+strings.ReplaceAll(reason(end), "\n", "\n    ")+"\n")
+	}
+	if err != nil {
+		_ = print(2, "lmrun: standard output: "+err.Error()+"\n")
+		code = hal.IO
 	}
 	return code.Exit()
 }

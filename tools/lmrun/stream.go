@@ -84,7 +84,7 @@ func (s *stream) open(role gen.Role) (err error) {
 		if s.pipe = s.file.Stream(); s.pipe {
 			s.fd = s.file.Fd()
 		}
-	} else if s.fd, s.pipe, err = files.OpenInput(s.path); err != nil {
+	} else if s.fd, s.pipe, err = files.OpenInput(s.path, 0); err != nil {
 		return err
 	}
 	if s.pipe {

@@ -20,6 +20,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	kernels "lightmetal/testdata/kernels/metal"
+	"lightmetal/tools/lmb"
 	"lightmetal/tools/metal"
 )
 
@@ -496,7 +497,7 @@ func TestImageNamesTheCallsAndTheirObjects(t *testing.T) {
 	var marks []string
 	binary := r.end()
 	for _, c := range binary.Image.Sequences[0].Commands {
-		if c.Opcode == gen.OpcodeMark {
+		if c.Opcode == lmb.OpcodeMark {
 			marks = append(marks, c.Name)
 		}
 	}

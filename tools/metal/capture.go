@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 )
 
@@ -61,8 +61,10 @@ func (b *LightMetalBinary) Size() int { return len(b.file) }
 // IsEmpty tells that nothing was recorded.
 func (b *LightMetalBinary) IsEmpty() bool { return len(b.Calls) == 0 }
 
-// SaveToFile writes the file.
-func (b *LightMetalBinary) SaveToFile(path string) error { return os.WriteFile(path, b.file, 0o644) }
+// SaveToFile writes the file, whole or not at all.
+func (b *LightMetalBinary) SaveToFile(path string) error {
+	return files.Write(path, b.file, 0o666, files.Replace)
+}
 
 // LightMetalBeginCapture records calls on a device from here on. Where recording
 // is switched off it does nothing.

@@ -63,14 +63,14 @@ func replay(t *testing.T, file []byte, on hal.Device, inputs map[string][]byte) 
 	}
 	defer r.Close()
 	for i := range view.Tensors {
-		if data := inputs[view.Tensors[i].Name]; data != nil {
+		if data := inputs[view.Name(view.Tensors[i].Name)]; data != nil {
 			copy(r.Input(i), data)
 		}
 	}
 	result = r.Run(view.SequenceByName("main"))
 	outputs = map[string][]byte{}
 	for i := range view.Tensors {
-		outputs[view.Tensors[i].Name] = append([]byte{}, r.Output(i)...)
+		outputs[view.Name(view.Tensors[i].Name)] = append([]byte{}, r.Output(i)...)
 	}
 	return outputs, result
 }

@@ -66,7 +66,7 @@ func mainOf(list []Workload, args []string) error {
 		return err
 	}
 	if err := binary.SaveToFile(*out); err != nil {
-		return &hal.Fault{Code: hal.IO, Reason: err.Error()}
+		return err
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package record
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -49,10 +50,11 @@ const (
 	HostWrite                   // the device wrote host memory
 	HostRead                    // the device read host memory
 	Clock                       // time passed in the device
+	Mark                        // text that the program wrote into the recording, in Data
 )
 
 var kinds = map[string]Kind{
-	"W": BarWrite, "R": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead, "CLK": Clock,
+	"W": BarWrite, "R": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead, "CLK": Clock, "MARK": Mark,
 }
 
 // Error is a defect of a recording and where it lies, both counted from 1.
@@ -72,30 +74,53 @@ var ErrCut = errors.New("the recording has no END line: the program ended, or th
 // it is ErrCut the Capture holds every record before the cut, and may be used;
 // with every other error it is nil.
 func Read(r io.Reader) (*Capture, error) {
-	p := parser{from: bufio.NewReader(r)}
+	var capture Capture
+	var records []Record
+	err := Each(r, func(c *Capture) error {
+		capture = *c
+		return nil
+	}, func(r *Record) error {
+		records = append(records, *r)
+		return nil
+	})
+	if err != nil && !errors.Is(err, ErrCut) {
+		return nil, err
+	}
+	capture.Records = records
+	return &capture, err
+}
+
+// Each gives the header of a recording, without records, and then every record.
+// What is behind Data is the callee's. The error is an *Error, that of r, or
+// the first that a function gave, after which Each ends.
+func Each(r io.Reader, header func(*Capture) error, record func(*Record) error) error {
+	p := parser{from: bufio.NewReaderSize(r, 64<<10), each: record}
 	p.header()
+	if p.err == nil {
+		p.err = header(&p.capture)
+	}
 	for p.err == nil && !p.ended {
 		p.record()
 	}
 	if p.err == nil {
 		p.nothingMore()
 	}
-	if p.err != nil && !errors.Is(p.err, ErrCut) {
-		return nil, p.err
-	}
-	return &p.capture, p.err
+	return p.err
 }
 
 // parser keeps its first error; after it nothing else happens.
 type parser struct {
 	from    *bufio.Reader
 	capture Capture
+	each    func(*Record) error
+	records uint64
 	ended   bool
 	err     error
 
 	line   int
 	fields []string
-	taken  int // of fields
+	taken  int  // of fields
+	long   bool // the line goes on behind the last field, which is cut
 }
 
 // fail names the field that was taken last.
@@ -116,14 +141,15 @@ func (p *parser) next() {
 	if p.err != nil {
 		return
 	}
-	text, err := p.from.ReadString('\n')
+	line, err := p.from.ReadSlice('\n')
 	p.line++
+	text := string(line)
 	p.fields, p.taken = strings.Split(strings.TrimSuffix(text, "\n"), " "), 0
-	if err == io.EOF {
-		p.taken = len(p.fields)
-		p.fail("%w", ErrCut)
-	} else if err != nil {
-		p.err = err
+	if p.long = err == bufio.ErrBufferFull; p.long {
+		err = nil
+	}
+	if err != nil {
+		p.cutOr(err)
 	}
 }
 
@@ -200,13 +226,19 @@ func (p *parser) record() {
 		p.configAccess(&r)
 	case HostWrite, HostRead:
 		p.access(&r)
+	case Mark:
+		r.Data = []byte(strings.Join(p.fields[p.taken:], " "))
+		p.taken = len(p.fields)
 	case Clock:
 		r.Clocks = uint32(p.number("count", 10, 32))
 	default:
 		p.fail("%q is no kind of record", name)
 	}
 	p.end()
-	p.capture.Records = append(p.capture.Records, r)
+	p.records++
+	if p.err == nil {
+		p.err = p.each(&r)
+	}
 }
 
 func (p *parser) barAccess(r *Record) {
@@ -235,17 +267,62 @@ func (p *parser) access(r *Record) {
 	r.Offset = p.number("offset", 16, 64)
 	size := p.number("size", 10, 32)
 	data, err := hex.DecodeString(p.field())
+	if p.long && errors.Is(err, hex.ErrLength) {
+		err = nil // of the digits that are here
+	}
+	if p.long && err == nil {
+		data, err = p.rest(data, size)
+	}
 	if err != nil || uint64(len(data)) != size || size == 0 {
 		p.fail("the data is not %d bytes in hexadecimal digits", size)
 	}
 	r.Data = data
 }
 
+// rest takes the data of a line that is longer than what is read at once. Room
+// is made as data comes: the size is not to be trusted.
+func (p *parser) rest(data []byte, size uint64) ([]byte, error) {
+	digits := p.fields[len(p.fields)-1]
+	odd := digits[len(digits)&^1:] // half a byte
+	for p.long && uint64(len(data)) <= size {
+		text, err := p.from.ReadSlice('\n')
+		if p.long = err == bufio.ErrBufferFull; !p.long && err != nil {
+			p.cutOr(err)
+			return data, nil
+		}
+		text = bytes.TrimSuffix(text, []byte("\n"))
+		if len(odd) > 0 && len(text) > 0 {
+			text, odd = append([]byte(odd), text...), ""
+		}
+		if len(text)%2 != 0 && p.long {
+			odd, text = string(text[len(text)-1:]), text[:len(text)-1]
+		}
+		var failed error
+		if data, failed = hex.AppendDecode(data, text); failed != nil {
+			return data, failed
+		}
+	}
+	if len(odd) > 0 {
+		return data, hex.ErrLength
+	}
+	return data, nil
+}
+
+// cutOr keeps the error of a line that ends without a newline.
+func (p *parser) cutOr(err error) {
+	if err == io.EOF {
+		p.taken = len(p.fields)
+		p.fail("%w", ErrCut)
+	} else if p.err == nil {
+		p.err = err
+	}
+}
+
 // count takes the END line.
 func (p *parser) count() {
 	p.ended = true
-	if n := p.number("count", 10, 64); n != uint64(len(p.capture.Records)) {
-		p.fail("END counts %d records, there are %d", n, len(p.capture.Records))
+	if n := p.number("count", 10, 64); n != p.records {
+		p.fail("END counts %d records, there are %d", n, p.records)
 	}
 	p.end()
 }

@@ -27,19 +27,17 @@ func counted(image *lmb.Image) map[int]Traffic {
 			t := windows[int(c.Window)]
 			width := uint64(c.Width)
 			switch c.Opcode {
-			case gen.OpcodeWrite:
+			case gen.OpcodeWrite, gen.OpcodeAddress:
 				t.Written += width
-				if ^c.Mask<<(64-8*c.Width) != 0 {
-					t.Read += width
-				}
-			case gen.OpcodeCopyIn:
+			case gen.OpcodeChange:
+				t.Written += width
+				t.Read += width
+			case gen.OpcodeCopyIn, gen.OpcodeFill:
 				t.Written += max(uint64(len(c.Data)), uint64(c.Amount))
 			case gen.OpcodeCopyOut:
 				t.Read += uint64(c.Amount)
-			case gen.OpcodePoll, gen.OpcodeExpect:
+			case gen.OpcodeCheck:
 				t.Read += width
-			case gen.OpcodeFence:
-				t.Read += width // none of a store fence
 			case gen.OpcodeCompare:
 				t.Compared += uint64(len(c.Data))
 			}
@@ -204,10 +202,10 @@ func pollLoads(view *fbs.View) map[mock.Access]uint64 {
 		case gen.OpcodePoint:
 			target, _ := fbs.UnpackTarget(c.Mask)
 			at[c.Window] = mock.Place{Tile: true, X: target.X, Y: target.Y, Address: c.Value}
-		case gen.OpcodePoll, gen.OpcodeExpect, gen.OpcodeCopyOut:
+		case gen.OpcodeCheck, gen.OpcodeCopyOut:
 			place.Address += uint64(c.Offset)
 			loads[place]++
-			if c.Opcode == gen.OpcodePoll {
+			if c.Opcode == gen.OpcodeCheck && c.Amount != 0 {
 				polls[mock.Access{Place: place, Width: c.Width}] = 0
 			}
 		}
@@ -221,11 +219,11 @@ func pollLoads(view *fbs.View) map[mock.Access]uint64 {
 func TestCallsCountAsOftenAsTheyAreMade(t *testing.T) {
 	view := verify(t, assemble(t, multicast))
 	whole, main := Analyze(view, Whole, nil), Analyze(view, 0, nil)
-	if whole.Opcodes[0].Count != 2 || main.Windows[0].Written-whole.Windows[0].Written != 12 {
+	if whole.Opcodes[0].Count != 1 || main.Windows[0].Written-whole.Windows[0].Written != 12 {
 		t.Errorf("whole %+v, main %+v", whole.Windows[0], main.Windows[0])
 	}
 	s := whole.Sequences[0]
-	if s.Commands != 9 || s.Executed != 9+2*3 || s.Stores != 1+16+1+2*3 || s.Loads != 4+1+1+2*1 {
+	if s.Commands != 9 || s.Executed != 9+2*4 || s.Stores != 1+8+1+2*3 || s.Loads != 4+1+1+2*1 {
 		t.Errorf("%+v", s)
 	}
 	if more := Analyze(view, 1, nil); len(more.Tiles) != 1 || more.Tiles[0].Written != 12 {

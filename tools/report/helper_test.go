@@ -131,27 +131,27 @@ func large(t testing.TB, count int) []byte {
 	t.Helper()
 	one := func(op gen.Opcode, mode uint8, at int) lmb.Command {
 		return lmb.Command{Command: fbs.Command{
-			Opcode: op, Mode: mode, Width: 4, Offset: uint32(at*2654435761) % (1 << 18) * 4, Value: uint64(at), Mask: fbs.WidthMask(4),
+			Opcode: op, Mode: mode, Width: 4, Offset: uint32(at*2654435761) % (1 << 18) * 4, Value: uint64(at),
 		}}
 	}
 	main := lmb.Sequence{Name: "main"}
 	add := func(c lmb.Command) { main.Commands = append(main.Commands, c) }
 	for i := 0; len(main.Commands) < count; i++ {
 		if i%1000 == 0 {
-			add(lmb.Command{Name: "layer", Command: fbs.Command{Opcode: gen.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}})
+			add(lmb.Command{Name: "layer", Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}})
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: 1}})
 			target := fbs.Target{X: uint8(1 + i/1000%4), Y: uint8(1 + i/4000%5), Ordering: gen.OrderingDefault}
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()}})
 		}
 		switch {
 		case i%16 == 5:
-			c := one(gen.OpcodeExpect, uint8(gen.ConditionEqual), i)
-			c.Option, c.Mask, c.Value = uint8(gen.PolicyFail), 0, 0
+			c := one(gen.OpcodeCheck, uint8(gen.ConditionEqual), i)
+			c.Option, c.Value = uint8(gen.PolicyFail), 0
 			add(c)
 		case i%1000 == 999:
-			add(lmb.Command{Name: "layer", Command: fbs.Command{Opcode: gen.OpcodeMark, Mode: uint8(gen.MarkKindEnd)}})
+			add(lmb.Command{Name: "layer", Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindEnd)}})
 		default:
-			add(one(gen.OpcodeWrite, uint8(gen.SourceImmediate), i))
+			add(one(gen.OpcodeWrite, 0, i))
 		}
 	}
 	wormhole := &boards.Wormhole

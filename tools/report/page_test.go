@@ -92,7 +92,7 @@ func TestThePageSaysWhatTheTablesSay(t *testing.T) {
 	for _, want := range []string{
 		"Tensix tile 1,1: 2.2 KiB in, 1.01 KiB out",           // the grid
 		"Tensix tile 1,1 0x20000 to 0x203ff, 1 KiB: 1 KiB in", // the map
-		"copyin, 12.8 us, ", "command 20; tlb0 0x10000", // the timeline
+		"copyin, 12.8 us, ", "; tlb0 0x10000", // the timeline
 		"soft reset", "read output", "CRC-32C", "prefers-color-scheme: dark", "@media print",
 	} {
 		if !strings.Contains(text, want) {

@@ -82,7 +82,10 @@ func NewProfiler(view *fbs.View, sequence, slot int, clock string, devices ...ha
 		return nil, err
 	}
 	// Load has spoken of the image's own commands; runs take these.
+	commands := p.replay.Commands()
+	loaded.Commands = *commands // completed
 	instrument(&loaded, uint16(len(view.Windows)))
+	*commands = loaded.Commands
 	p.decoder.init(view)
 	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock, Sequence: view.Name(view.Sequences[sequence].Name)}
 	return p, nil

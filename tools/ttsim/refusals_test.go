@@ -312,7 +312,7 @@ func outcome(t *testing.T, d hal.Device, accesses []access) (hal.Code, int) {
 		if size == 0 {
 			continue
 		}
-		a, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: uint8(bar), Slot: fbs.NoSlot, Name: fbs.NoName, Size: size})
+		a, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: uint8(bar), Slot: fbs.NoSlot, Size: size})
 		if err != nil {
 			t.Fatal(err)
 		}

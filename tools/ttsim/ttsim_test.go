@@ -27,7 +27,7 @@ func eachFake(t *testing.T, test func(t *testing.T, d *Device)) {
 }
 
 func tlbWindow(size uint64, slot uint16) fbs.Window {
-	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot, Name: fbs.NoName}
+	return fbs.Window{Kind: gen.WindowKindTlb, Size: size, Slot: slot}
 }
 
 func mapped(t *testing.T, d *Device, w fbs.Window) *hal.Aperture {

@@ -1,0 +1,252 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"lightmetal/hal"
+)
+
+func write(path, text string) error { return Write(path, []byte(text), 0o666, Replace) }
+
+// only fails unless a folder holds exactly these files.
+func only(t *testing.T, folder, want string) {
+	t.Helper()
+	var names []string
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("the folder holds %q, want %q", got, want)
+	}
+}
+
+func holds(t *testing.T, path, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s holds %q, %v; want %q", path, got, err, want)
+	}
+}
+
+func TestFileIsReplacedWithItsModeKept(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o027))
+	folder := t.TempDir()
+	for _, mode := range []os.FileMode{0o600, 0o644, 0o755, 0o666} {
+		path := filepath.Join(folder, "f")
+		if err := errors.Join(os.WriteFile(path, []byte("old and longer"), 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(path, "new"); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, path, "new")
+		if info, _ := os.Stat(path); info.Mode() != mode {
+			t.Errorf("mode %v became %v", mode, info.Mode())
+		}
+	}
+	path := filepath.Join(folder, "g")
+	if err := write(path, "new"); err != nil {
+		t.Fatal(err)
+	}
+	if info, _ := os.Stat(path); info.Mode() != 0o640 {
+		t.Errorf("a new file has mode %v", info.Mode())
+	}
+	only(t, folder, "f g")
+}
+
+func TestOwnerOfAReplacedFileStays(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	path := filepath.Join(t.TempDir(), "f")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 1234, 1235), write(path, "new")); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.Stat_t
+	if err := syscall.Stat(path, &status); err != nil || status.Uid != 1234 || status.Gid != 1235 {
+		t.Errorf("owner %d:%d, %v", status.Uid, status.Gid, err)
+	}
+}
+
+// TestLinksAreFollowed also from another folder, and to what is not there yet.
+func TestLinksAreFollowed(t *testing.T) {
+	folder := t.TempDir()
+	if err := errors.Join(os.Mkdir(folder+"/far", 0o755), os.WriteFile(folder+"/far/f", nil, 0o600),
+		os.Symlink("far/f", folder+"/a"), os.Symlink(folder+"/a", folder+"/far/b"), os.Symlink("far/new", folder+"/c"), os.Symlink("self", folder+"/self")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(write(folder+"/far/b", "one"), write(folder+"/c", "two")); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, folder+"/far/f", "one")
+	holds(t, folder+"/far/new", "two")
+	only(t, folder, "a c far self")
+	only(t, folder+"/far", "b f new")
+	for _, link := range []string{"/a", "/far/b", "/c"} {
+		if info, err := os.Lstat(folder + link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s is no link any more: %v, %v", link, info, err)
+		}
+	}
+	if err := write(folder+"/self", "x"); hal.CodeOf(err) != hal.IO {
+		t.Errorf("a link to itself: %v", err)
+	}
+}
+
+func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
+	folder := t.TempDir()
+	if err := errors.Join(os.Symlink("/dev/null", folder+"/null"), syscall.Mkfifo(folder+"/pipe", 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	nodes := []string{folder + "/null"}
+	if err := syscall.Mknod(folder+"/node", syscall.S_IFCHR|0o666, 1<<8|3); err == nil { // of memory, null
+		nodes = append(nodes, folder+"/node")
+	}
+	for _, path := range nodes {
+		before, _ := os.Stat(path)
+		err := write(path, "gone")
+		if after, _ := os.Stat(path); err != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() {
+			t.Errorf("%s: %v; %v became %v", path, err, before.Mode(), after.Mode())
+		}
+	}
+	_ = os.Remove(folder + "/node")
+	text := make(chan string)
+	go func() {
+		got, _ := os.ReadFile(folder + "/pipe")
+		text <- string(got)
+	}()
+	if err := write(folder+"/pipe", "through"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-text; got != "through" {
+		t.Errorf("%q came through the pipe", got)
+	}
+	only(t, folder, "null pipe")
+	if err := write("/dev/full", "x"); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "no space") {
+		t.Errorf("/dev/full: %v", err)
+	}
+}
+
+// TestNothingIsLeftOfWhatFails on a file system that is full, where the folder
+// is missing, and where writing was given up.
+func TestNothingIsLeftOfWhatFails(t *testing.T) {
+	folder := t.TempDir()
+	for path, code := range map[string]hal.Code{folder: hal.IO, folder + "/none/f": hal.NoFile, folder + "/none/": hal.IO, "": hal.IO} {
+		if err := write(path, "x"); hal.CodeOf(err) != code {
+			t.Errorf("%q: %v, want %v", path, err, code)
+		}
+	}
+	if err := os.WriteFile(folder+"/f", []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, begin := range []func(string, uint32) (*Output, error){Replace, Create} {
+		path := folder + "/f"
+		if fmt.Sprintf("%p", begin) == fmt.Sprintf("%p", Create) {
+			path = folder + "/g"
+		}
+		f, err := begin(path, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte("half")); err != nil {
+			t.Fatal(err)
+		}
+		f.Discard()
+		f.Discard()
+	}
+	holds(t, folder+"/f", "old")
+	only(t, folder, "f")
+	if _, err := Create(folder+"/f", 0o600); hal.CodeOf(err) != hal.Usage {
+		t.Errorf("a file is there: %v", err)
+	}
+	if err := syscall.Mount("lightmetal", folder, "tmpfs", 0, "size=8k"); err != nil {
+		t.Skipf("the full disk is not tried, only root can make one: %v", err)
+	}
+	defer func() { _ = syscall.Unmount(folder, 0) }()
+	if err := write(folder+"/f", "old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(folder+"/f", strings.Repeat("x", 1<<20)); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "no space") {
+		t.Errorf("a full disk: %v", err)
+	}
+	holds(t, folder+"/f", "old")
+	only(t, folder, "f")
+}
+
+func TestOutputsAreDistinctWhateverTheirNames(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	if err := errors.Join(os.WriteFile("in", nil, 0o600), os.WriteFile("other", nil, 0o600), os.Symlink("in", "link"), os.Link("in", "hard"),
+		os.Mkdir("far", 0o755), os.Symlink("../new", "far/new")); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		outputs, inputs string
+		refused         bool
+	}{
+		{"in", "in", true}, {"link", "in", true}, {"in", "link", true}, {"hard", "in", true}, {"./far/../in", "in", true}, {folder + "/in", "in", true},
+		{"other", "in", false}, {"new", "in", false}, {"new other", "in", false}, {"new", "new", true}, {"new", "far/new", true},
+		{"new new", "", true}, {"new ./new", "", true}, {"other far/../other", "", true}, {"new " + folder + "/new", "", true}, {"new far/old", "", false},
+		{"/dev/null /dev/null", "/dev/null", false}, {"- /dev/stdout", "", true}, {"-", "in", false},
+	} {
+		err := Distinct(strings.Fields(test.outputs), strings.Fields(test.inputs)...)
+		if (hal.CodeOf(err) == hal.Usage) != test.refused || !test.refused && err != nil {
+			t.Errorf("outputs %s, inputs %s: %v", test.outputs, test.inputs, err)
+		}
+	}
+}
+
+func TestInputsAreBoundedAndKeepNobodyWaiting(t *testing.T) {
+	folder := t.TempDir()
+	if err := errors.Join(syscall.Mkfifo(folder+"/pipe", 0o600), os.WriteFile(folder+"/f", []byte("12345"), 0o600), os.WriteFile(folder+"/empty", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		path string
+		most int
+		code hal.Code
+		want string
+	}{
+		{"/f", 5, hal.OK, "12345"}, {"/f", 4, hal.BadImage, "more than the 4 bytes"}, {"/empty", 0, hal.OK, ""}, {"/none", 9, hal.NoFile, "no such file"},
+		{"/pipe", 9, hal.IO, "nobody writes to"}, {"", 9, hal.IO, "is a directory"},
+	} {
+		got, err := Read(folder+test.path, test.most)
+		if hal.CodeOf(err) != test.code || err == nil && string(got) != test.want || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s, %d: %q, %v; want %v, %s", test.path, test.most, got, err, test.code, test.want)
+		}
+	}
+	if _, err := Read("/dev/zero", 1<<40); hal.CodeOf(err) != hal.BadImage {
+		t.Errorf("/dev/zero: %v", err)
+	}
+	if text, err := Read("/proc/self/status", 1<<20); err != nil || !bytes.Contains(text, []byte("Threads:")) {
+		t.Errorf("a file without a size: %q, %v", text, err)
+	}
+}
+
+func TestNoControlCharacterIsLeft(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                          "",
+		"plain text\tof\ntwo lines": "plain text\tof\ntwo lines",
+		"\x1b[2Jred":                `\u001b[2Jred`,
+		"a\x00b\rc\x7f":             `a\u0000b\u000dc\u007f`,
+		"\u009b31m ü € 𝄞":           `\u009b31m ü € 𝄞`,
+		"\u0080\u009f\u00a0":        "\\u0080\\u009f\u00a0",
+		"\x9b31m":                   `\x9b31m`,
+		"ü\xc3":                     `ü\xc3`,
+		"\xed\xa0\x80":              `\xed\xa0\x80`,
+		"\ufffd":                    "\ufffd",
+	} {
+		if got := string(Safe([]byte(text))); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package house
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// writers are what opens, makes, renames or fills files, by package. Flags of
+// package unix and os count where they ask for more than reading.
+var writers = map[string][]string{
+	"os":      {"Create", "CreateTemp", "WriteFile", "Rename", "OpenFile", "Truncate", "Link", "Symlink", "CopyFS"},
+	"unix":    {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "Creat", "Rename", "Renameat", "Renameat2", "Truncate", "Link", "Linkat"},
+	"syscall": {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "Creat", "Rename", "Renameat", "Truncate", "Link"},
+	"ioutil":  {"WriteFile", "TempFile"},
+}
+
+// notOutputs are the files that write what is nobody's output, and why.
+var notOutputs = map[string]string{
+	"tools/lmrun/ring.go":      "memory shared with another process",
+	"tools/lmrun/watchdog.go":  "a device",
+	"tools/lmrun/prepare.go":   "files of sysfs",
+	"tools/lminit/prepare.go":  "files of sysfs",
+	"tools/guest/machine.go":   "drives of a machine in a folder of its own",
+	"tools/bench/limit.go":     "control groups",
+	"tools/bench/still.go":     "a log of strace, removed when read",
+	"tools/bootimage/image.go": "a folder of its own that is put in place whole",
+}
+
+// writes gives what a source has to write files with.
+func writes(file *ast.File) (list []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if p, ok := s.X.(*ast.Ident); ok && slices.Contains(writers[p.Name], s.Sel.Name) {
+				list = append(list, p.Name+"."+s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return list
+}
+
+// TestTextOfLmPassesOnePlace, where it is made safe for a terminal and where a
+// standard output that fails is noticed.
+func TestTextOfLmPassesOnePlace(t *testing.T) {
+	past := []string{"os.Stdout", "os.Stderr", "fmt.Print", "fmt.Printf", "fmt.Println"}
+	for name, file := range sources(t, "tools/lm") {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				if p, ok := s.X.(*ast.Ident); ok && slices.Contains(past, p.Name+"."+s.Sel.Name) && name != "tools/lm/main.go" {
+					t.Errorf("%s has %s.%s; stdout and stderr of terminal.go take text", name, p.Name, s.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestToolsWriteFilesInOnePlace holds every tool to tools/files, where devices,
+// links, modes, failures and full disks are thought of. Programs that only tests
+// run inside of a guest are left out.
+func TestToolsWriteFilesInOnePlace(t *testing.T) {
+	seen := 0
+	err := filepath.WalkDir(filepath.Join(root, "tools"), func(path string, entry fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(root, path)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "tools/files" || name == "tools/guest/inside" || entry.Name() == "testdata"):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || notOutputs[name] != "":
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		seen++
+		for _, how := range writes(file) {
+			t.Errorf("%s writes by %s and not by tools/files", name, how)
+		}
+		return nil
+	})
+	if err != nil || seen < 50 {
+		t.Errorf("%d sources looked at, %v", seen, err)
+	}
+}

@@ -1,0 +1,379 @@
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"lightmetal/boards/chips"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// hostSpace is host memory that becomes a window of the image.
+type hostSpace struct {
+	name   string
+	bus    uint64 // of its first byte
+	seen   uint64 // address of its first byte as the device has it; 0: bus
+	size   uint64 // up to the last byte that was reached
+	window uint16
+	whole  bool // addresses are moved in 8 bytes only
+	given  bool // by the user, who says what is in it
+	pages  map[uint64]*hostPage
+	first  []hostStore // what was in it
+}
+
+// hostPage is what is known of 4 KiB of host memory at this point of the trace.
+type hostPage struct {
+	data  [hostPageSize]byte
+	known [hostPageSize]bool
+}
+
+const (
+	hostPageSize = 4096
+	hostApart    = 1 << 20 // addresses that no region shows and that lie in different ones of these are different memory
+	hostSizeMax  = 1 << 30
+	hostsMax     = 64
+	hostBar      = 64 // window.bar of the first, where BARs have theirs
+)
+
+// hostStore is data that the program stored to host memory.
+type hostStore struct {
+	host   int // index into plan.hosts
+	offset uint64
+	data   []byte
+}
+
+// hostMemory follows what a recording tells of host memory: what the device
+// read there the program had stored, and what the device wrote the program may
+// have waited for.
+type hostMemory struct {
+	*regions
+	due           bool // the program stored to the device since the last slot
+	slot          int  // of the last one, -1: none
+	wrote         []hostStore
+	changed       hostStore // the last bytes that the device wrote and that were different
+	since         int64     // when the first of wrote was
+	line          int       // of the last
+	direct        int       // accesses of the program through the PCIe tile
+	reads, writes int       // bytes, of the device
+}
+
+// device implements sink: the device reached host memory at a bus address.
+func (l *lifter) device(line int, time int64, write bool, bus uint64, data []byte) error {
+	i, offset, err := l.hostAt(line, bus, uint64(len(data)))
+	if err != nil {
+		return err
+	}
+	inside := l.part.has(&Access{Line: line})
+	if write {
+		l.host.writes += len(data)
+		l.deviceWrote(line, time, inside, hostStore{i, offset, data})
+		return nil
+	}
+	l.host.reads += len(data)
+	for _, s := range l.learn(hostStore{i, offset, data}, !inside) {
+		l.place(line, time, s)
+	}
+	l.host.due = true
+	return nil
+}
+
+// hostAt finds the host memory that holds an address, or adds it.
+func (p *lifter) hostAt(line int, bus, size uint64) (index int, offset uint64, err error) {
+	for i := range p.hosts {
+		h := &p.hosts[i]
+		reach := h.size
+		if !h.given {
+			reach = h.limit(p.host.regions)
+		}
+		if bus >= h.bus && bus-h.bus < reach {
+			h.size = max(h.size, bus-h.bus+size)
+			if h.given && h.size > reach || h.size > hostSizeMax {
+				return 0, 0, refuse(line, "the device reaches %d bytes of host memory at 0x%x, beyond the end of %s", size, bus, h.name)
+			}
+			return i, bus - h.bus, nil
+		}
+	}
+	return p.newHost(line, bus, size)
+}
+
+// limit is how far memory may grow: to the end of its region.
+func (h *hostSpace) limit(r *regions) uint64 {
+	if g, ok := r.ofBus(h.bus); ok && h.whole {
+		return g.size
+	}
+	return hostApart
+}
+
+func (p *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, err error) {
+	h := hostSpace{name: fmt.Sprintf("host%d", len(p.hosts)), bus: bus &^ (hostApart - 1), pages: map[uint64]*hostPage{}}
+	if g, ok := p.host.ofBus(bus); ok {
+		h.bus, h.seen, h.whole = g.target, p.host.noc+g.base, true
+	} else if p.host.size != 0 {
+		h.seen, h.whole = p.host.noc+h.bus, true
+	}
+	h.size = bus - h.bus + size
+	if h.size > hostSizeMax || len(p.hosts) == hostsMax {
+		return 0, 0, refuse(line, "the device reaches host memory at 0x%x, which is more than an image of this capture would have: import a part", bus)
+	}
+	p.addHost(h)
+	return len(p.hosts) - 1, bus - h.bus, nil
+}
+
+// addHost adds host memory and its window, whose size is not known yet.
+func (p *plan) addHost(h hostSpace) {
+	h.window = uint16(len(p.windows))
+	w := window{bar: uint8(hostBar + len(p.hosts))}
+	w.Window = lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot}, Name: h.name}
+	p.windows = append(p.windows, w)
+	p.hosts = append(p.hosts, h)
+}
+
+func (h *hostSpace) page(offset uint64) *hostPage {
+	g := h.pages[offset/hostPageSize]
+	if g == nil {
+		g = &hostPage{}
+		h.pages[offset/hostPageSize] = g
+	}
+	return g
+}
+
+// learn takes what was read from host memory, and gives what the program must
+// have stored since the last time; what nobody had read before was there from
+// the start, as is everything where early is set.
+func (p *plan) learn(s hostStore, early bool) (stored []hostStore) {
+	h := &p.hosts[s.host]
+	for i := 0; i < len(s.data); {
+		offset := s.offset + uint64(i)
+		g, at := h.page(offset), offset%hostPageSize
+		n := 1
+		same := func(k int) (known, equal bool) { return g.known[at+uint64(k)], g.data[at+uint64(k)] == s.data[i+k] }
+		known, equal := same(0)
+		for i+n < len(s.data) && at+uint64(n) < hostPageSize {
+			if k, e := same(n); k != known || k && e != equal {
+				break
+			}
+			n++
+		}
+		piece := hostStore{s.host, offset, s.data[i : i+n]}
+		switch {
+		case !known:
+			h.first = append(h.first, piece)
+		case !equal && early:
+			h.first = joined(append(h.first, piece))
+		case !equal:
+			stored = append(stored, piece)
+		}
+		g.take(at, piece.data)
+		i += n
+	}
+	return stored
+}
+
+func (g *hostPage) take(at uint64, data []byte) {
+	copy(g.data[at:], data)
+	for i := range data {
+		g.known[at+uint64(i)] = true
+	}
+}
+
+// place puts a store of the program in front of its last stores to the device:
+// one of them had the device read what is stored.
+func (l *lifter) place(line int, time int64, s hostStore) {
+	if l.host.slot < 0 {
+		l.slotHere(line, time)
+	}
+	at := l.steps.at(l.host.slot)
+	if at.op == stepNone {
+		at.op, at.value = stepHost, uint64(len(l.late))
+		l.late = append(l.late, nil)
+	}
+	l.late[at.value] = append(l.late[at.value], s)
+}
+
+func (l *lifter) slotHere(line int, time int64) {
+	l.host.slot = l.steps.n
+	l.steps.add(step{line: uint32(line), time: time, count: 1, aim: -1, to: -1})
+}
+
+// deviceWrote takes what the device wrote.
+func (l *lifter) deviceWrote(line int, time int64, inside bool, s hostStore) {
+	h := &l.hosts[s.host]
+	if !inside {
+		l.learn(s, true)
+		return
+	}
+	fresh := false
+	for i := 0; i < len(s.data); {
+		offset := s.offset + uint64(i)
+		g, at := h.page(offset), offset%hostPageSize
+		piece := s.data[i:min(len(s.data), i+int(hostPageSize-at))]
+		for k, b := range piece {
+			if !g.known[at+uint64(k)] && b != 0 || g.known[at+uint64(k)] && g.data[at+uint64(k)] != b {
+				l.host.changed = hostStore{s.host, offset + uint64(k), piece[k : k+1]}
+			}
+			fresh = fresh || !g.known[at+uint64(k)] || g.data[at+uint64(k)] != b
+		}
+		g.take(at, piece)
+		i += len(piece)
+	}
+	if !fresh {
+		return // what was there: nobody could tell
+	}
+	if len(l.host.wrote) == 0 {
+		l.host.since = time
+	}
+	l.host.wrote, l.host.line = append(l.host.wrote, s), line
+}
+
+// settle makes steps of what the device wrote since the program's last store:
+// the program may have waited for it before it went on, so a replay waits for
+// the last that changed, and compares all of it.
+func (l *lifter) settle(time int64) {
+	wrote := l.host.wrote
+	l.host.wrote = nil
+	if len(wrote) == 0 {
+		return
+	}
+	if c := l.host.changed; c.data != nil {
+		h, word := &l.hosts[c.host], c.offset&^3
+		g := h.page(word)
+		l.steps.add(step{
+			op: stepPoll, width: 4, count: 1, line: uint32(l.host.line), time: time, value: little(g.data[word%hostPageSize:][:4]), mask: g.mask(word),
+			us: l.deadline(time - l.host.since), window: h.window, offset: uint32(word), aim: -1, to: -1, flags: memoryStep,
+		})
+	}
+	l.host.changed = hostStore{}
+	for _, s := range joined(wrote) {
+		l.compareHost(s, time)
+	}
+}
+
+// mask has ones where the bytes of a word are known.
+func (g *hostPage) mask(word uint64) (mask uint64) {
+	for i := range uint64(4) {
+		if g.known[word%hostPageSize+i] {
+			mask |= 0xff << (8 * i)
+		}
+	}
+	return mask
+}
+
+// joined sorts stores, and makes one of those that touch or overlap.
+func joined(list []hostStore) (out []hostStore) {
+	own := false // the data of the last of out
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b hostStore) int {
+		if a.host != b.host {
+			return a.host - b.host
+		}
+		return cmp.Compare(a.offset, b.offset)
+	})
+	for _, s := range list {
+		if n := len(out); n > 0 && out[n-1].host == s.host && s.offset <= out[n-1].offset+uint64(len(out[n-1].data)) {
+			last := &out[n-1]
+			if !own {
+				last.data, own = slices.Clone(last.data), true
+			}
+			over := copy(last.data[s.offset-last.offset:], s.data)
+			last.data = append(last.data, s.data[over:]...)
+			continue
+		}
+		out, own = append(out, s), false
+	}
+	return out
+}
+
+// compareHost makes loads of what host memory holds now where s lies.
+func (l *lifter) compareHost(s hostStore, time int64) {
+	h := &l.hosts[s.host]
+	a := Access{Line: l.host.line, Op: OpLoad, Time: time, Offset: s.offset}
+	data := make([]byte, len(s.data))
+	for i := 0; i < len(data); {
+		offset := s.offset + uint64(i)
+		i += copy(data[i:], h.page(offset).data[offset%hostPageSize:])
+	}
+	natural(&a, data, func(e *Access, n uint32, data []byte) error {
+		l.hostStep(s.host, e, n, data)
+		return nil
+	})
+}
+
+// hostStep makes a step of the program's accesses to host memory.
+func (l *lifter) hostStep(host int, a *Access, n uint32, data []byte) {
+	s := step{
+		op: opOf(a), width: a.Width, count: n, line: uint32(a.Line), time: a.Time, value: a.Value,
+		window: l.hosts[host].window, offset: uint32(a.Offset), aim: -1, to: -1, flags: memoryStep,
+	}
+	if n == 1 && data != nil {
+		s.value = little(data)
+	}
+	if !l.join(&s, data) {
+		if n > 1 {
+			s.value = l.data.own(data)
+		}
+		l.steps.add(s)
+	}
+}
+
+// before comes in front of a store to the device: what the device wrote until
+// then is waited for, and what the program stored to host memory goes here.
+func (l *lifter) before(s *step) {
+	if s.op != stepStore || len(l.hosts) == 0 && len(l.host.enabled) == 0 {
+		return
+	}
+	l.settle(s.time)
+	if end := l.steps.end(); l.host.due || end == nil || end.op != stepStore {
+		l.slotHere(int(s.line), s.time)
+		l.host.due = false
+	}
+}
+
+// throughPCIe takes an access that the program made, through the PCIe tile, of
+// its own memory: it becomes one of that memory.
+func (l *lifter) throughPCIe(a *Access, at *aim, address uint64) (taken bool, err error) {
+	if at.kinds[0] != chips.PCIe || at.target.Multicast {
+		return false, nil
+	}
+	bus, ok := l.host.toBus(address)
+	if !ok {
+		return false, nil
+	}
+	i, offset, err := l.hostAt(a.Line, bus, uint64(a.Width))
+	if err != nil {
+		return true, err
+	}
+	l.host.direct++
+	e := *a
+	e.Offset = offset
+	data := make([]byte, 8)
+	for k := range data {
+		data[k] = byte(a.Value >> (8 * k))
+	}
+	data = data[:a.Width]
+	if a.Op == OpStore {
+		l.settle(a.Time)
+		l.hosts[i].store(offset, data)
+		l.plan.stores++
+	} else {
+		l.plan.loads++
+		for _, s := range l.learn(hostStore{i, offset, data}, false) {
+			l.slotHere(a.Line, a.Time)
+			l.place(a.Line, a.Time, s)
+		}
+	}
+	l.hostStep(i, &e, 1, nil)
+	return true, nil
+}
+
+// store takes what the program stored.
+func (h *hostSpace) store(offset uint64, data []byte) {
+	for len(data) > 0 {
+		at := offset % hostPageSize
+		n := min(len(data), int(hostPageSize-at))
+		h.page(offset).take(at, data[:n])
+		data, offset = data[n:], offset+uint64(n)
+	}
+}

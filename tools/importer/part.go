@@ -1,0 +1,94 @@
+package importer
+
+import (
+	"strconv"
+	"strings"
+)
+
+// ParsePart reads FROM..TO: numbers of lines, from 1, or texts of marks. The
+// part begins and ends with these lines; either side may be empty.
+func ParsePart(text string) (Part, error) {
+	from, to, ok := strings.Cut(text, "..")
+	p := Part{strings.TrimSpace(from), strings.TrimSpace(to)}
+	if !ok || p == (Part{}) {
+		return p, usage("part %q: the form is FROM..TO, lines or marks of the trace, such as 1200..2400, 'frame 2'..'frame 3' or 1200..", text)
+	}
+	first, last := lineNumber(p.From), lineNumber(p.To)
+	if p.From == "0" || p.To == "0" || first > 0 && last > 0 && last < first {
+		return p, usage("part %q ends before it starts; lines count from 1", text)
+	}
+	return p, nil
+}
+
+// Part is what to import of a trace: lines, or from one mark to another. Windows
+// and host memory are followed from the start on.
+type Part struct{ From, To string }
+
+func lineNumber(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// partState tells which accesses belong to the part.
+type partState struct {
+	Part
+	first, last  int // lines, 0: a mark, or none
+	inside       bool
+	began, ended bool
+	left         int // accesses before and behind
+}
+
+func (s *partState) init(o *Options) {
+	s.Part, s.first, s.last = o.Part, lineNumber(o.Part.From), lineNumber(o.Part.To)
+	s.inside = s.From == ""
+	s.began = s.inside
+}
+
+// line goes on to a line.
+func (s *partState) line(line int) {
+	switch {
+	case !s.began && s.first > 0 && line >= s.first:
+		s.inside, s.began = true, true
+	case s.ended && s.inside:
+		s.inside = false
+	}
+	if s.inside && s.last > 0 && line > s.last {
+		s.inside, s.ended = false, true
+	}
+}
+
+// has tells whether an access belongs to the part.
+func (s *partState) has(a *Access) bool {
+	s.line(a.Line)
+	return s.inside
+}
+
+// mark is has for a mark, where a part may begin or end; the mark that ends it
+// belongs to it.
+func (s *partState) mark(a *Access) bool {
+	s.line(a.Line)
+	name := strings.TrimSpace(a.Name)
+	switch {
+	case !s.began && s.first == 0 && name == s.From:
+		s.inside, s.began = true, true
+	case s.inside && s.To != "" && s.last == 0 && name == s.To:
+		s.ended = true // with what comes next
+	}
+	return s.inside
+}
+
+// check refuses a part that the trace does not have.
+func (s *partState) check(lines int) error {
+	switch {
+	case !s.began && s.first > 0:
+		return usage("the part begins at line %d, the trace has %d", s.first, lines)
+	case !s.began:
+		return usage("the trace has no mark %q for the part to begin at", s.From)
+	case s.To != "" && s.last == 0 && !s.ended:
+		return usage("the trace has no mark %q behind the start of the part", s.To)
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+package importer
+
+import (
+	"encoding/binary"
+
+	"lightmetal/boards"
+)
+
+// stepOp is what a step does.
+type stepOp uint8
+
+const (
+	stepNone     stepOp = iota
+	stepStore           // value, or bytes of an input tensor
+	stepRelocate        // the bus address of host memory
+	stepLoad            // an expected value, or bytes of an output tensor
+	stepIgnore          // a load whose value does not matter
+	stepPoll
+	stepPoint
+	stepMark
+	stepHost // stores of the program to host memory, which the trace does not hold
+)
+
+// step is an access on its way to a command, or several: a run of neighbours
+// in memory, or a load that was repeated with nothing in between. Traces have
+// millions: it is small and has no pointers.
+type step struct {
+	time   int64  // nanoseconds, of the first access
+	value  uint64 // datum; of a run, where its bytes are in plan.data; offset in the tensor or in host memory; address in the tile (stepPoint); index into plan.names (stepMark) or plan.late (stepHost)
+	mask   uint64 // of a stepPoll; packed target of a stepPoint
+	offset uint32 // bytes into the window
+	line   uint32 // of the first access
+	count  uint32 // accesses
+	us     uint32 // deadline of a stepPoll; before that, the time from the first access to the last
+	aim    int32  // index into plan.aims: where the window points; in a BAR -1
+	window uint16 // index into plan.windows
+	to     int16  // index into plan.tensors, of a stepRelocate into plan.hosts; -1: none
+	rule   uint8  // index into the board's rules
+	op     stepOp
+	width  uint8
+	flags  uint8
+}
+
+const (
+	memoryStep   = 1 << iota // plain memory: what counts is the bytes, not the accesses
+	repeatedStep             // count loads of one place that all gave value
+	apartStep                // each access of the run has a line of its own
+	halfStep                 // of an access that was split at the edge of a tensor
+)
+
+// touches tells whether a step accesses the device.
+func (s *step) touches() bool { return s.op >= stepStore && s.op <= stepPoll }
+
+func (s *step) is(flag uint8) bool { return s.flags&flag != 0 }
+
+// run is how many neighbours a step accesses.
+func (s *step) run() uint32 {
+	if s.is(repeatedStep) {
+		return 1
+	}
+	return s.count
+}
+
+// size is how many bytes a step accesses.
+func (s *step) size() uint64 { return uint64(s.run()) * uint64(s.width) }
+
+// last is when the last access was.
+func (s *step) last() int64 {
+	if s.op == stepPoll {
+		return s.time
+	}
+	return s.time + int64(s.us)*1000
+}
+
+// lineOf is the line of access k.
+func (s *step) lineOf(k uint32) int {
+	if s.is(apartStep) {
+		return int(s.line + k)
+	}
+	return int(s.line)
+}
+
+// tensor is the tensor a step belongs to, -1: none.
+func (s *step) tensor() int {
+	if s.op == stepRelocate {
+		return -1
+	}
+	return int(s.to)
+}
+
+const chunkSteps = 4096
+
+// steps is a list that grows without being copied.
+type steps struct {
+	chunks [][]step
+	n      int
+}
+
+func (l *steps) at(i int) *step { return &l.chunks[i/chunkSteps][i%chunkSteps] }
+
+// add appends a step; it stays where it is.
+func (l *steps) add(s step) *step {
+	if l.n == len(l.chunks)*chunkSteps {
+		l.chunks = append(l.chunks, make([]step, 0, chunkSteps))
+	}
+	c := &l.chunks[l.n/chunkSteps]
+	*c = append(*c, s)
+	l.n++
+	return &(*c)[len(*c)-1]
+}
+
+// end is the last step, nil where there is none.
+func (l *steps) end() *step {
+	if l.n == 0 {
+		return nil
+	}
+	return l.at(l.n - 1)
+}
+
+// cut keeps the first n steps.
+func (l *steps) cut(n int) {
+	l.n = n
+	l.chunks = l.chunks[:(n+chunkSteps-1)/chunkSteps]
+	if n%chunkSteps != 0 {
+		c := &l.chunks[n/chunkSteps]
+		*c = (*c)[:n%chunkSteps]
+	}
+}
+
+// rewrite has do append each step to the list anew, or others in its place.
+func (l *steps) rewrite(do func(s *step, out *steps) error) error {
+	old := l.chunks
+	*l = steps{}
+	for i, c := range old {
+		for j := range c {
+			if err := do(&c[j], l); err != nil {
+				return err
+			}
+		}
+		old[i] = nil
+	}
+	return nil
+}
+
+// sweep takes out the steps that do nothing any more.
+func (p *plan) sweep() {
+	kept := 0
+	for i := range p.steps.n {
+		if s := p.steps.at(i); s.op != stepNone {
+			*p.steps.at(kept) = *s
+			kept++
+		}
+	}
+	p.steps.cut(kept)
+}
+
+const arenaChunk = 1 << 20
+
+// arena holds the bytes of runs. A place in it is a chunk's number and the
+// offset in the chunk, 32 bits each.
+type arena struct{ chunks [][]byte }
+
+// add copies data into the arena.
+func (a *arena) add(data ...[]byte) (at uint64) {
+	size := 0
+	for _, d := range data {
+		size += len(d)
+	}
+	n := len(a.chunks)
+	if n == 0 || size > cap(a.chunks[n-1])-len(a.chunks[n-1]) {
+		a.chunks = append(a.chunks, make([]byte, 0, max(size, arenaChunk)))
+		n++
+	}
+	c := &a.chunks[n-1]
+	at = uint64(n-1)<<32 | uint64(len(*c))
+	for _, d := range data {
+		*c = append(*c, d...)
+	}
+	return at
+}
+
+// own takes data over where that is worth it, and copies it otherwise. The
+// caller does not change it any more.
+func (a *arena) own(data []byte) (at uint64) {
+	if len(data) < arenaChunk/16 {
+		return a.add(data)
+	}
+	a.chunks = append(a.chunks, data[:len(data):len(data)])
+	return uint64(len(a.chunks)-1) << 32
+}
+
+// bytes is what lies at a place.
+func (a *arena) bytes(at, size uint64) []byte {
+	offset := at & (1<<32 - 1)
+	return a.chunks[at>>32][offset : offset+size : offset+size]
+}
+
+// extend appends to the size bytes at a place, if they are the last and room
+// is left behind them.
+func (a *arena) extend(at, size uint64, data []byte) bool {
+	c := &a.chunks[at>>32]
+	if at>>32 != uint64(len(a.chunks)-1) || at&(1<<32-1)+size != uint64(len(*c)) || len(data) > cap(*c)-len(*c) {
+		return false
+	}
+	*c = append(*c, data...)
+	return true
+}
+
+// element is access k of a step by itself.
+func (p *plan) element(s *step, k uint32) step {
+	if s.count == 1 {
+		return *s
+	}
+	e := *s
+	e.count, e.flags, e.line, e.us = 1, s.flags&memoryStep, uint32(s.lineOf(k)), 0
+	if s.op == stepPoll {
+		e.us = s.us
+	} else if k > 0 {
+		e.time = s.last()
+	}
+	if s.is(repeatedStep) {
+		return e
+	}
+	e.offset += k * uint32(s.width)
+	e.value = p.datum(s, k)
+	if s.tensor() >= 0 {
+		e.value = s.value + uint64(k)*uint64(s.width)
+	}
+	return e
+}
+
+// datum is what access k of a step stores or loads.
+func (p *plan) datum(s *step, k uint32) uint64 {
+	at := uint64(k) * uint64(s.width)
+	switch {
+	case s.tensor() >= 0:
+		return little(p.tensors[s.to].data[s.value+at:][:s.width])
+	case s.run() > 1:
+		return little(p.data.bytes(s.value+at, uint64(s.width)))
+	}
+	return s.value
+}
+
+// part is the accesses first to end of a run.
+func (p *plan) part(s *step, first, end uint32) step {
+	if end-first == 1 {
+		return p.element(s, first)
+	}
+	e := *s
+	e.count, e.line = end-first, uint32(s.lineOf(first))
+	e.offset += first * uint32(s.width)
+	e.value += uint64(first) * uint64(s.width)
+	if first > 0 {
+		e.time, e.us = s.last(), 0
+	}
+	return e
+}
+
+func little(b []byte) uint64 {
+	switch len(b) {
+	case 1:
+		return uint64(b[0])
+	case 2:
+		return uint64(binary.LittleEndian.Uint16(b))
+	case 4:
+		return uint64(binary.LittleEndian.Uint32(b))
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+// rule is the board's rule for what a step accesses.
+func (p *plan) rule(s *step) *boards.Rule { return &p.board.Rules[s.rule] }
+
+// join makes the last step of the list one with what comes next: a neighbour
+// in memory, or the same load once more. data is that of a run. It tells
+// whether it did.
+func (p *plan) join(s *step, data []byte) bool {
+	a := p.steps.end()
+	if a == nil || a.op != s.op || s.op != stepLoad && s.op != stepStore || a.window != s.window || a.aim != s.aim ||
+		a.width != s.width || a.rule != s.rule || a.flags&memoryStep != s.flags&memoryStep || s.time-a.last() >= pauseNs {
+		return false
+	}
+	if a.offset == s.offset && s.op == stepLoad && a.run() == 1 && s.count == 1 && a.value == s.value && a.count < 1<<31 {
+		a.flags |= repeatedStep
+		a.count++
+		a.us = micros(s.last() - a.time)
+		return true
+	}
+	return p.prolong(a, s, data)
+}
+
+// prolong makes a run of two neighbours in memory.
+func (p *plan) prolong(a, s *step, data []byte) bool {
+	if !s.is(memoryStep) || a.is(repeatedStep) || a.offset+uint32(a.size()) != s.offset || a.size()+s.size() > arenaChunk {
+		return false
+	}
+	after := a.lineOf(a.count - 1) // lines are one, or go on by one
+	apart := int(s.line) == after+1
+	if !apart && int(s.line) != after || a.count > 1 && apart != a.is(apartStep) || s.count > 1 && apart {
+		return false
+	}
+	var first, second [8]byte
+	if data == nil {
+		binary.LittleEndian.PutUint64(second[:], s.value)
+		data = second[:s.width]
+	}
+	if a.count == 1 {
+		binary.LittleEndian.PutUint64(first[:], a.value)
+		a.value = p.data.add(first[:a.width], data)
+	} else if !p.data.extend(a.value, a.size(), data) {
+		return false
+	}
+	if apart {
+		a.flags |= apartStep
+	}
+	a.count += s.count
+	a.us = micros(s.last() - a.time)
+	return true
+}
+
+// micros is a time in microseconds, or as much as a step can hold.
+func micros(ns int64) uint32 { return uint32(min(max(ns, 0)/1000, 1<<32-1)) }

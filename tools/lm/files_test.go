@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+)
+
+// asLm makes a copy of the test program lm itself.
+const asLm = "LM_TEST_LM"
+
+// process is lm as a process of its own, with the descriptors of one.
+func process(t *testing.T, stdout *os.File, args ...string) (exit int, out, errs string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, args...)
+	c.Env = append(os.Environ(), asLm+"=1")
+	var o, e bytes.Buffer
+	c.Stdout, c.Stderr = &o, &e
+	if stdout != nil {
+		c.Stdout = stdout
+	}
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return c.ProcessState.ExitCode(), o.String(), e.String()
+}
+
+func testFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestNoCommandWritesOverWhatItReads, by whatever name. What was there is there
+// afterwards, and nothing else.
+func TestNoCommandWritesOverWhatItReads(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	key := "k.pem"
+	if exit, _, stderr := lm(t, "sign", "--new-key", key); exit != 0 {
+		t.Fatal(stderr)
+	}
+	source := edu + "main:\n  copy.4 r+0x80 <- file \"data\"\n"
+	twoop := testFile(t, testFolder(t, "images", "wh.twoop.lmb"))
+	trace := testFile(t, testFolder(t, "captures", "edu.qemutrace"))
+	for name, data := range map[string][]byte{"f.lms": []byte(source), "data": make([]byte, 4), "twoop.lmb": twoop,
+		"a.bin": make([]byte, 1024), "run.json": []byte("{}"), "t.trace": trace, "program": []byte("#!/bin/sh\n")} {
+		if err := os.WriteFile(name, data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Symlink("f.lms", "link"), os.Link("data", "hard")); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t)
+	for _, line := range []string{
+		"sign --key k.pem -o k.pem twoop.lmb", "sign --key k.pem -o ./k.pem twoop.lmb",
+		"asm f.lms -o f.lms", "asm f.lms -o link", "asm link -o f.lms", "asm f.lms -o data", "asm f.lms -o hard",
+		"replay --device mock:wormhole --input a=a.bin --output d=a.bin twoop.lmb", "replay --device mock:wormhole --output d=twoop.lmb twoop.lmb",
+		"replay --device mock:wormhole --output d=x --profile x twoop.lmb", "replay --device mock:wormhole --profile twoop.lmb twoop.lmb",
+		"report -o twoop.lmb twoop.lmb", "report --profile run.json -o run.json twoop.lmb",
+		"import --from qemu --region edu-mmio --base 0x10000000 --board edu t.trace -o t.trace",
+		"import --from qemu --region edu-mmio --base 0x10000000 --board edu --host h=0x1000,data t.trace -o hard",
+		"capture program -o program",
+	} {
+		exit, stdout, stderr := lm(t, strings.Fields(line)...)
+		if exit != 64 || stdout != "" || !strings.Contains(stderr, "is to be written") {
+			t.Errorf("lm %s: exit %d, %s%s", line, exit, stdout, stderr)
+		}
+		if after := snapshot(t); after != before {
+			t.Fatalf("lm %s: the folder was\n%s\nand is\n%s", line, before, after)
+		}
+	}
+	if exit, _, stderr := lm(t, "sign", "--key", key, "twoop.lmb"); exit != 0 { // an image in place is what sign is for
+		t.Error(stderr)
+	}
+}
+
+func testFolder(t *testing.T, elements ...string) string {
+	t.Helper()
+	return filepath.Join(append([]string{testRoot, "testdata"}, elements...)...)
+}
+
+var testRoot = func() string { path, _ := filepath.Abs("../.."); return path }()
+
+// snapshot is all that is in the working folder.
+func snapshot(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, _ := e.Info()
+		text.WriteString(e.Name() + " " + info.Mode().String() + " ")
+		data, _ := os.ReadFile(e.Name())
+		text.WriteString(string(rune(len(data)%1000+'0')) + checksum(data) + "\n")
+	}
+	return text.String()
+}
+
+func checksum(data []byte) string {
+	sum := 0
+	for i, b := range data {
+		sum = (sum*31 + int(b) + i) % 1_000_000_007
+	}
+	return string(rune(sum%0xd000 + 1))
+}
+
+// TestOutputsGoToDevicesAndToStandardOutput, and the device nodes stay.
+func TestOutputsGoToDevicesAndToStandardOutput(t *testing.T) {
+	t.Chdir(t.TempDir())
+	twoop := testFolder(t, "images", "wh.twoop.lmb")
+	for _, line := range []string{"replay --device mock:wormhole --output d=/dev/null --profile /dev/null " + twoop, "report -o /dev/null " + twoop} {
+		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 0 {
+			t.Errorf("lm %s: %d, %s", line, exit, stderr)
+		}
+	}
+	if info, err := os.Stat("/dev/null"); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		t.Fatalf("/dev/null is %v, %v", info, err)
+	}
+	if err := os.WriteFile("f.lms", []byte(edu+"main:\n  write.4 r+0x4 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if exit, _, stderr := lm(t, "asm", "f.lms"); exit != 0 {
+		t.Fatal(stderr)
+	}
+	image := string(testFile(t, "f.lmb"))
+	for _, line := range []string{"asm f.lms -o -", "asm f.lms -o /dev/stdout"} {
+		if exit, stdout, stderr := process(t, nil, strings.Fields(line)...); exit != 0 || stdout != image {
+			t.Errorf("lm %s: %d, %d bytes of %d, %s", line, exit, len(stdout), len(image), stderr)
+		}
+	}
+	golden, _, _ := process(t, nil, "replay", "--device", "mock:wormhole", "--output", "d=d.bin", twoop)
+	for _, flag := range []string{"--json=false", "--json"} {
+		exit, stdout, stderr := process(t, nil, "replay", flag, "--device", "mock:wormhole", "--output", "d=-", twoop)
+		if exit != golden || stdout != string(testFile(t, "d.bin")) || !strings.Contains(stderr, "done") {
+			t.Errorf("%s: exit %d, %d bytes on standard output, %s", flag, exit, len(stdout), stderr)
+		}
+	}
+}
+
+// TestStandardOutputThatCannotBeWrittenIsAnInputOutputError for every command
+// that prints.
+func TestStandardOutputThatCannotBeWrittenIsAnInputOutputError(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	image, folder := testFolder(t, "images", "edu.lmb"), t.TempDir()
+	for _, line := range []string{"--help", "info --help", "info " + image, "info --json " + image, "dump " + image, "dump --json " + image, "verify " + image,
+		"verify --json " + image, "report " + image, "report --json " + image, "diff " + image + " " + image, "replay --device mock:edu " + image,
+		"replay --json --device mock:edu " + image, "check-board --list", "check-board --list --json", "check-board --collect", "sign --new-key " + folder + "/k",
+		"replay --device mock:edu --json --loop 0 " + image, "asm -o - " + testFolder(t, "listings", "edu-factorial.lms"), "completion bash",
+		"import --from qemu --region edu-mmio --base 0x10000000 --board edu -o " + folder + "/x " + testFolder(t, "captures", "edu.qemutrace")} {
+		exit, _, stderr := process(t, full, strings.Fields(line)...)
+		if exit != 74 || !strings.Contains(stderr, "standard output: no space left on device") {
+			t.Errorf("lm %s > /dev/full: exit %d, %s", line, exit, stderr)
+		}
+	}
+}
+
+// TestInputsThatDoNotEndAreRefused and those that never begin, for every kind
+// of input that there is.
+func TestInputsThatDoNotEndAreRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	image, twoop, trace := testFolder(t, "images", "edu.lmb"), testFolder(t, "images", "wh.twoop.lmb"), testFolder(t, "captures", "edu.qemutrace")
+	if err := errors.Join(syscall.Mkfifo("pipe", 0o600), os.WriteFile("f.lms", []byte(edu+"main:\n  copy.4 r+0x80 <- file \"pipe\"\n"), 0o600),
+		os.WriteFile("long.lms", bytes.Repeat([]byte("x"), 64<<20), 0o600), os.Mkdir("folder", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"/dev/zero", "pipe", "folder"} {
+		for _, line := range []string{"info BAD", "dump BAD", "verify BAD", "verify --key BAD " + image, "asm -o x BAD", "import --from qemu --region r --base 0 --board edu -o x BAD",
+			"import --from mmiotrace --board edu -o x BAD", "import --from record -o x BAD",
+			"import --from qemu --region edu-mmio --base 0x10000000 --board edu --host h=0x1000,BAD -o x " + trace,
+			"replay --device mock:wormhole --input a=BAD " + twoop, "report --profile BAD " + twoop, "sign --key BAD " + twoop, "sign --key BAD -o x BAD",
+			"check-board --kernel-config BAD", "diff BAD " + image, "capture BAD -o x"} {
+			exit, _, stderr := lm(t, strings.Fields(strings.ReplaceAll(line, "BAD", bad))...)
+			if exit != 64 && exit != 65 && exit != 74 || stderr == "" {
+				t.Errorf("lm %s, %s: exit %d, %s", line, bad, exit, stderr)
+			}
+		}
+	}
+	for _, line := range []string{"asm -o x f.lms", "asm -o x long.lms"} {
+		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 65 || len(stderr) > 1000 {
+			t.Errorf("lm %s: exit %d, %.300s", line, exit, stderr)
+		}
+	}
+}
+
+func TestListingReadsFilesFromItsOwnFolderDown(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	if err := errors.Join(os.MkdirAll("in/below", 0o755), os.WriteFile("secret", []byte("1234"), 0o600), os.WriteFile("in/below/data", []byte("1234"), 0o600),
+		os.Symlink("../secret", "in/link"), os.Symlink("in", "also")); err != nil {
+		t.Fatal(err)
+	}
+	for path, inside := range map[string]bool{"below/data": true, "../secret": false, folder + "/secret": false, folder + "/in/below/data": true, "link": false, "../in/below/data": true, "/etc/passwd": false} {
+		if err := os.WriteFile("in/f.lms", []byte(edu+"main:\n  copy.1 r+0x80 <- file \""+path+"\" from 0 size 4\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, source := range []string{"in/f.lms", "also/f.lms", folder + "/in/f.lms"} {
+			exit, _, stderr := lm(t, "asm", "-o", "x", source)
+			if (exit == 0) != inside || !inside && !strings.Contains(stderr, "--anywhere") {
+				t.Errorf("asm %s with %s: exit %d, %s", source, path, exit, stderr)
+			}
+		}
+		if exit, _, stderr := lm(t, "asm", "--anywhere", "-o", "x", "in/f.lms"); exit != 0 {
+			t.Errorf("asm --anywhere with %s: exit %d, %s", path, exit, stderr)
+		}
+	}
+}
+
+func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
+	image, twoop := testFolder(t, "images", "edu.lmb"), testFolder(t, "images", "wh.twoop.lmb")
+	for line, want := range map[string]string{
+		"replay --device mock:wormhole --window -5 " + twoop:             "--window",
+		"replay --device mock:wormhole --window 65543 " + twoop:          "--window",
+		"replay --device mock:wormhole --window -1 " + twoop:             "--window",
+		"replay --device mock:wormhole --input a=x --input a=y " + twoop: "--input a is given twice",
+		"replay -device mock:edu " + image:                               "--device",
+		"info -json " + image:                                            "--json",
+		"import -from qemu x":                                            "--from",
+	} {
+		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 64 || !strings.Contains(stderr, want) {
+			t.Errorf("lm %s: exit %d, %s; want %q", line, exit, stderr, want)
+		}
+	}
+}
+
+// hostile is in every name of an image, and as bytes in every other text.
+const hostile = "x\x1b[2J\u009b31m\x07\u0085y"
+
+// TestNoPathBringsControlCharactersToATerminal drives all commands with names
+// and texts that have them.
+func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
+	t.Chdir(t.TempDir())
+	image, err := listing.Parse("x.lms", []byte(edu+"tensor a input uint32[1] = uint32 1\ntensor d output uint32[1] = uint32 7\n"+
+		"main:\n  begin \"s\"\n  copy.4 r+0x4 <- a[0:4]\n  copy.4 d[0:4] <- r+0x4\n  end \"s\"\nbad:\n  expect.4 r+0x0 == 0x1\nslow:\n  poll.4 r+0x20 & 0x80 == 0x80 within 1ms\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image.Origin.Tool, image.Origin.Source, image.Origin.Git = hostile, hostile, hostile
+	for i := range image.Windows {
+		image.Windows[i].Name = hostile + "w"
+	}
+	for i := range image.Tensors {
+		image.Tensors[i].Name = hostile + string(rune('a'+i))
+	}
+	for i := range image.Sequences {
+		if image.Sequences[i].Name != "main" {
+			image.Sequences[i].Name = hostile + image.Sequences[i].Name
+		}
+	}
+	for i := range image.Targets {
+		image.Targets[i].Board = hostile
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Logf("names like these do not get into an image: %v", err)
+	}
+	raw := "x\x9b\x1b[2J\x85y\n"
+	for name, data := range map[string][]byte{"i.lmb": file, hostile: []byte(raw), "raw": []byte(raw), "f.lms": []byte(edu + "main:\n  " + raw), "g.lms": []byte(raw),
+		"m": []byte("VERSION 20070824\n" + raw), "q": []byte("1@1.0:memory_region_ops_read " + raw), "a.npy": []byte("\x93NUMPY\x01\x00\x10\x00{'" + raw), "p": []byte(`{"` + raw)} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := [][]string{
+		{"info", "i.lmb"}, {"info", "--json", "i.lmb"}, {"dump", "i.lmb"}, {"dump", "--json", "i.lmb"}, {"verify", "i.lmb"}, {"report", "i.lmb"}, {"report", "--json", "i.lmb"},
+		{"report", "--sequence", hostile, "i.lmb"}, {"diff", "i.lmb", testFolder(t, "images", "edu.lmb")},
+		{"replay", "--device", "mock:edu", "i.lmb"}, {"replay", "--device", "mock:edu", "--profile", "x", "i.lmb"}, {"replay", "--json", "--device", "mock:edu", "--profile", "x", "i.lmb"},
+		{"replay", "--device", "mock:edu", "--check-golden", "i.lmb"}, {"replay", "--device", "mock:edu", "--sequence", hostile + "bad", "i.lmb"},
+		{"replay", "--device", "mock:edu", "--sequence", hostile + "slow", "i.lmb"}, {"replay", "--device", "mock:edu", "--sequence", "none", "i.lmb"},
+		{"replay", "--device", "mock:edu", "--input", "n=x", "i.lmb"}, {"replay", "--device", "mock:edu", "--input", hostile + "a=raw", "i.lmb"},
+		{"replay", "--device", "mock:edu", "--input", hostile + "a=a.npy", "i.lmb"}, {"replay", "--device", "mock:edu", "--output", hostile + "=x", "i.lmb"},
+		{"replay", "i.lmb"}, {"replay", "--device", "mock:" + hostile, "i.lmb"}, {"replay", "--device", hostile, "i.lmb"},
+		{"asm", "f.lms"}, {"asm", "g.lms"}, {"asm", hostile}, {"info", hostile}, {"verify", "--key", "raw", "i.lmb"}, {"sign", "--key", "raw", "i.lmb"},
+		{"import", "--from", "mmiotrace", "m"}, {"import", "--from", "mmiotrace", "--summary", "m"}, {"import", "--from", "qemu", "--region", "r", "--base", "0", "--board", "edu", "q"},
+		{"import", "--from", "record", "raw"}, {"import", "--from", hostile, "raw"}, {"import", "--from", "qemu", "--board", hostile, "q"},
+		{"report", "--profile", "p", "i.lmb"}, {"check-board", hostile}, {"check-board", "--kernel-config", "raw"}, {"capture", "raw"}, {hostile}, {"info", "--" + hostile}, {"info", hostile + "none"},
+	}
+	for _, args := range lines {
+		exit, stdout, stderr := lm(t, args...)
+		for _, text := range []string{stdout, stderr} {
+			if at := strings.IndexFunc(text, isControl); at >= 0 || strings.ToValidUTF8(text, "") != text {
+				t.Errorf("lm %q: exit %d: %q", args, exit, text[max(0, at-40):])
+			}
+		}
+	}
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }
+
+// TestFewResourcesAreAnErrorWithItsReason, and not one of Go's own, with 2.
+func TestFewResourcesAreAnErrorWithItsReason(t *testing.T) {
+	image := testFolder(t, "images", "edu.lmb")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[string]string{"-n 4": "ulimit -n", "-n 5": "ulimit -n", "-n 8": "ulimit -n", "-n 12": "ulimit -n", "-v 1000000": "ulimit -v", "-v 2000000": "ulimit -v"} {
+		c := exec.Command("sh", "-c", "ulimit "+limit+` && exec "$0" "$@"`, self, "replay", "--device", "mock:edu", image)
+		c.Env = append(os.Environ(), asLm+"=1")
+		text, _ := c.CombinedOutput()
+		if exit := c.ProcessState.ExitCode(); exit != 74 && exit != 70 || !strings.Contains(string(text), want) {
+			t.Errorf("ulimit %s: exit %d, %.300s", limit, exit, text)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"math"
+	"os"
+	"unicode/utf8"
+
+	"lightmetal/hal"
+	"lightmetal/tools/files"
+)
+
+// stdout and stderr take all text that people see, and nothing else writes to a
+// terminal: names come from files that strangers made.
+var stdout, stderr = &text{}, &text{}
+
+// text makes what is written safe for a terminal, and keeps the first error.
+type text struct {
+	to   *os.File
+	rest []byte // of a character that is not whole yet
+	err  error
+}
+
+func (t *text) Write(p []byte) (int, error) {
+	data := append(t.rest, p...)
+	whole := len(data)
+	for back := 1; back < utf8.UTFMax && back <= len(data); back++ {
+		if start := len(data) - back; utf8.RuneStart(data[start]) {
+			if !utf8.FullRune(data[start:]) {
+				whole = start
+			}
+			break
+		}
+	}
+	t.put(data[:whole])
+	t.rest = append([]byte(nil), data[whole:]...)
+	return len(p), t.err
+}
+
+func (t *text) put(data []byte) {
+	if t.err == nil && len(data) > 0 {
+		_, t.err = t.to.Write(files.Safe(data))
+	}
+}
+
+// end writes what is left, and tells whether all was written.
+func (t *text) end() error {
+	t.put(t.rest)
+	t.rest = nil
+	if t.err != nil {
+		return wrong(hal.IO, "standard output: %v", reasonOf(t.err))
+	}
+	return nil
+}
+
+// tell is where people are told what was done: not among the data of an output
+// that is standard output.
+func tell(outputs ...string) io.Writer {
+	for _, path := range outputs {
+		if files.IsStdout(path) {
+			return stderr
+		}
+	}
+	return stdout
+}
+
+// onTerminal tells that somebody looks at standard error. What moves there is
+// written past text, by bars that show numbers and words of ours.
+func onTerminal() bool {
+	status, err := stderr.to.Stat()
+	return err == nil && status.Mode()&os.ModeCharDevice != 0
+}
+
+// reasonOf is the kernel's part of an error with a path.
+func reasonOf(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// readFile reads an input whole. Limits are far above what makes sense.
+func readFile(path string, most int) ([]byte, error) { return files.Read(path, most) }
+
+// input is an input that is read in parts.
+type input struct {
+	*os.File
+	left int64 // bytes that may come; a device may have no end
+}
+
+func openFile(path string) (*input, error) {
+	fd, _, err := files.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	in := &input{os.NewFile(uintptr(fd), path), math.MaxInt64}
+	if status, err := in.Stat(); err == nil && status.Mode()&os.ModeCharDevice != 0 {
+		in.left = deviceMax
+	}
+	return in, nil
+}
+
+func (in *input) Read(p []byte) (n int, err error) {
+	if in.left == 0 {
+		return 0, wrong(hal.BadImage, "%s has no end within %d bytes", in.Name(), int64(deviceMax))
+	}
+	n, err = in.File.Read(p[:min(int64(len(p)), in.left)])
+	in.left -= int64(n)
+	return n, err
+}
+
+const (
+	deviceMax = 64 << 20
+	keysMax   = 1 << 20
+	dataMax   = 1 << 30 // of a listing, of data that goes into an image
+)
+
+// writeFile puts an output in place whole or not at all.
+func writeFile(path string, data []byte) error {
+	return files.Write(path, data, 0o666, files.Replace)
+}
