@@ -357,9 +357,20 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 	}
 }
 
-// TestStoreThatOpensHostMemoryIsRefusedAtLoad: what an image left in the iATU
+// verdict is what the verifier says of a listing.
+func verdict(t *testing.T, source string) error {
+	t.Helper()
+	image, err := listing.Parse("test.lms", []byte(source), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = lmb.Encode(image) // which verifies
+	return err
+}
+
+// TestStoreThatOpensHostMemoryIsRefused: what an image left in the iATU
 // would stay there after the run. Loads are let through.
-func TestStoreThatOpensHostMemoryIsRefusedAtLoad(t *testing.T) {
+func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 	for _, of := range []struct {
 		target      string
 		board       *boards.Board
@@ -372,10 +383,8 @@ func TestStoreThatOpensHostMemoryIsRefusedAtLoad(t *testing.T) {
 		for _, at := range []uint64{of.first, (of.first + of.last) / 2 &^ 3, of.last} {
 			for _, store := range []string{"write.4 r+%#x 0x1", "write.4 r+%#x 0x0 mask 0x80000000", "copy.4 r+%#x <- hex 01020304 fifo", "fill.4 r+%#x <- 0x0 size 8 fifo", "write.4 r+%#x bus(r)"} {
 				source := source + fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n  "+store+"\n", at, at)
-				device := mock.New(of.board)
-				_, err := runtime.Load(view(t, source), runtime.AnySlot, device)
-				if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "command 1: a store, which opens host memory to the device") || device.Operations() != 0 {
-					t.Errorf("%s: %v after %d operations", source, err, device.Operations())
+				if err := verdict(t, source); err == nil || !strings.Contains(err.Error(), "command 1: a store, which opens host memory to the device") {
+					t.Errorf("%s: %v", source, err)
 				}
 			}
 			r, err := runtime.Load(view(t, source+fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n", at)), runtime.AnySlot, mock.New(of.board))
@@ -387,9 +396,9 @@ func TestStoreThatOpensHostMemoryIsRefusedAtLoad(t *testing.T) {
 	}
 }
 
-// TestRegistersBehindWriteCombiningAreRefusedAtLoad: such a mapping merges
+// TestRegistersBehindWriteCombiningAreRefused: such a mapping merges
 // stores, and may load what nobody asked for.
-func TestRegistersBehindWriteCombiningAreRefusedAtLoad(t *testing.T) {
+func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 	const wormhole = "wormhole 1e52:401e bar0 512MiB"
 	for _, test := range []struct {
 		target, window string
@@ -404,13 +413,19 @@ func TestRegistersBehindWriteCombiningAreRefusedAtLoad(t *testing.T) {
 	} {
 		for _, flag := range []string{"", " wc"} {
 			source := "lightmetal 1\ntarget " + test.target + "\nwindow w " + test.window + flag + "\nmain:\n  delay 1us\n"
-			r, err := runtime.Load(view(t, source), runtime.AnySlot, mock.New(test.board))
-			if refused := flag != "" && test.refused; refused != (hal.CodeOf(err) == hal.BadImage) || refused != (err != nil && strings.Contains(err.Error(), "window 0 is write-combining")) {
+			err := verdict(t, source)
+			if refused := flag != "" && test.refused; refused != (err != nil) || refused != (err != nil && strings.Contains(err.Error(), "window 0: is write-combining")) {
 				t.Errorf("%s%s: %v", test.window, flag, err)
+				continue
 			}
-			if err == nil {
-				r.Close()
+			if err != nil {
+				continue
 			}
+			r, err := runtime.Load(view(t, source), runtime.AnySlot, mock.New(test.board))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Close()
 		}
 	}
 }
