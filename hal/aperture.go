@@ -77,6 +77,13 @@ func (a *Aperture) do(w *Walk, c fbs.Command, memory []byte) Code {
 	return OK
 }
 
+// fence makes what comes before it reach device and memory before what follows.
+func fence() {
+	list := [2]fbs.Command{{Opcode: gen.OpcodeFence}}
+	w := Walk{Next: &list[0], Stop: &list[1]}
+	w.Run()
+}
+
 // AddressOf is the address of the first byte of mem, for the tables of a Walk.
 // The caller keeps mem reachable.
 func AddressOf(mem []byte) uintptr { return addressOf(mem) }

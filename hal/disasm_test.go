@@ -41,9 +41,11 @@ const (
 	stackBase  = 0x3000000
 	walkBase   = 0x4000000
 
-	// In the fourth piece: the Walk, two windows, two memories, commands.
-	windowsAt  = 64
+	// In the fourth piece: the Walk, two windows and registers, two memories,
+	// two homes, commands.
+	windowsAt  = 80
 	memoriesAt = 128
+	homesAt    = 160
 	listAt     = 192
 	listMax    = 64 // commands
 )
@@ -235,8 +237,9 @@ func parseOperand(t *testing.T, s string) operand {
 }
 
 // run has the machine walk a list on the device as window 1, with the memory
-// side as memory 1; window 0 and memory 0 are not there. It gives the Walk as it
-// is then, and how many commands Next has gone on.
+// side as memory 1; window 0 and memory 0 are not there. The registers, window 2,
+// and the home of window 1 are the device, too. It gives the Walk as it is then,
+// and how many commands Next has gone on.
 func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	m.t.Helper()
 	clear(m.registers)
@@ -247,7 +250,8 @@ func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 	copy(m.walk[listAt:], unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 32*len(list)))
 	for at, value := range map[uint64]uint64{
 		0: walkBase + listAt, 8: walkBase + windowsAt, 16: walkBase + memoriesAt, 24: walkBase + listAt + 32*uint64(len(list)), 32: 99,
-		windowsAt: 0, windowsAt + 8: deviceBase, memoriesAt: 0, memoriesAt + 8: memoryBase,
+		64: walkBase + homesAt, windowsAt: 0, windowsAt + 8: deviceBase, windowsAt + 16: deviceBase,
+		memoriesAt: 0, memoriesAt + 8: memoryBase, homesAt + 8: deviceBase,
 	} {
 		binary.LittleEndian.PutUint64(m.walk[at:], value)
 	}
@@ -379,8 +383,10 @@ func (m *machine) amd64(i *instruction) uint64 {
 		m.set(a[1], 4, m.value(a[0], 2))
 	case "LEAQ":
 		m.set(a[1], 8, m.registers[a[0].register]+a[0].value)
-	case "TESTQ":
+	case "TESTQ", "TESTL":
 		m.zero, m.below = m.value(a[0], 8)&m.value(a[1], 8) == 0, false
+	case "SHRQ":
+		m.set(a[1], 8, m.value(a[1], 8)>>a[0].value)
 	case "CMPQ", "CMPL", "CMPW", "CMPB":
 		width := map[string]int{"CMPQ": 8, "CMPL": 4, "CMPW": 2, "CMPB": 1}[i.op]
 		if a[0].low8 { // CMPL AL
@@ -391,7 +397,7 @@ func (m *machine) amd64(i *instruction) uint64 {
 	case "ADDQ":
 		x, y := m.value(a[1], 8), m.value(a[0], 8)
 		m.set(a[1], 8, x+y)
-		m.zero, m.less = x+y == 0, int64(x+y) < 0 // no sum here overflows
+		m.zero, m.below, m.less = x+y == 0, x+y < x, int64(x+y) < 0 // no signed sum here overflows
 	case "SUBQ":
 		x, y := m.value(a[1], 8), m.value(a[0], 8)
 		m.set(a[1], 8, x-y)
@@ -479,6 +485,8 @@ func (m *machine) arm64(i *instruction) uint64 {
 		m.zero, m.below = value(a[1]) == value(a[0]), value(a[1]) < value(a[0])
 	case "AND":
 		m.registers[a[2].register] = value(a[1]) & value(a[0])
+	case "LSR":
+		m.registers[a[2].register] = value(a[1]) >> value(a[0])
 	case "ORR":
 		m.registers[a[2].register] = value(a[1]) | value(a[0])
 	case "TBZ":
@@ -676,21 +684,23 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 			}
 			copy(m.device, p.memory[:])
 			memory := bytes.Clone(m.memory)
-			table := [2]uintptr{1: addressOf(memory)}
-			want := Walk{Next: &list[0], Memories: &table[0]}
+			memories, windows, homes := [2]uintptr{1: addressOf(memory)}, [3]uintptr{}, [2]uintptr{}
+			want := Walk{Next: &list[0], Memories: &memories[0], Windows: &windows[0], Homes: &homes[0]}
 			var whose []int
 			done := 0
-			for ; done < len(list) && want.Why == Left && list[done].Window == 1 || done < len(list) && list[done].Opcode == gen.OpcodeFence; done++ {
-				if list[done].Opcode == gen.OpcodeFence {
+			for ; done < len(list); done++ {
+				switch c := &list[done]; {
+				case c.Opcode == gen.OpcodeFence:
 					want.Next = after(want.Next)
-					continue
+				case c.Opcode == gen.OpcodePoint && c.Width != 0:
+					want.point(p)
+				case c.Window == 1:
+					want.step(p, uint64(windows[1]), 0)
 				}
-				before := want.Next
-				want.On(p, 0)
 				for len(whose) < len(p.touches) {
 					whose = append(whose, done)
 				}
-				if want.Next == before {
+				if want.Next == &list[done] {
 					break
 				}
 			}

@@ -46,7 +46,7 @@ type function struct {
 	stale    uint16 // bits of the status register that were set before
 
 	tlb       *boards.TLB // nil where the device has no movable windows
-	registers Registers   // of the TLB
+	registers uintptr     // of the TLB, mapped, from the first window's on
 	windows   []Aperture  // by slot; the whole hardware window, size 0 where it is free
 }
 
@@ -225,12 +225,12 @@ func (d *function) needTLB() error {
 
 // mapRegisters maps the registers that aim the hardware windows, once.
 func (d *function) mapRegisters() (err error) {
-	if err = d.needTLB(); err != nil || d.registers.base != 0 {
+	if err = d.needTLB(); err != nil || d.registers != 0 {
 		return err
 	}
 	a, err := d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(len(d.windows)))
 	if err == nil {
-		d.registers = NewRegisters(a, d.tlb.ConfigWidth, d.tlb.ConfigWords)
+		d.registers = a.base
 	}
 	return err
 }
@@ -245,7 +245,7 @@ func (d *function) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 	if !ok {
 		return Aim{}, Refused
 	}
-	aim := Aim{Registers: &d.registers, Home: window.base, Inside: inside, Offset: uint32(uint64(a.slot) * d.tlb.ConfigStride)}
+	aim := Aim{Registers: d.registers, Offset: uint32(uint64(a.slot) * d.tlb.ConfigStride), Width: d.tlb.ConfigWidth, Home: window.base, Inside: uint32(inside)}
 	aim.Value, aim.Mask = words.Pack(d.tlb.ConfigWidth)
 	return aim, OK
 }
@@ -253,11 +253,16 @@ func (d *function) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 // Point implements Device.
 func (d *function) Point(a *Aperture, t fbs.Target, address uint64) Code {
 	aim, code := d.Aim(a, t, address)
-	if code == OK {
-		aim.Registers.Aim(aim.Offset, aim.Value, aim.Mask)
-		a.base = aim.Home + uintptr(aim.Inside)
+	if code != OK {
+		return code
 	}
-	return code
+	list := [2]fbs.Command{{Opcode: gen.OpcodePoint}}
+	aim.Put(&list[0], 1)
+	windows := [2]uintptr{a.base, aim.Registers}
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &windows[0], Homes: &aim.Home}
+	w.Run()
+	a.base = windows[0]
+	return OK
 }
 
 // window is the hardware window behind an aperture. Where that is larger, the
@@ -354,7 +359,7 @@ func (d *function) unmap() (err error) {
 			err = failed("munmap", d.identity.Name, e)
 		}
 	}
-	d.mappings, d.windows, d.registers = nil, nil, Registers{}
+	d.mappings, d.windows, d.registers = nil, nil, 0
 	return err
 }
 

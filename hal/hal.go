@@ -64,11 +64,18 @@ type Aimer interface {
 
 // Aim is what Point would do, for an aperture that Map made.
 type Aim struct {
-	Registers   *Registers // of the device; nil: call Point
-	Home        uintptr    // first byte of the hardware window
-	Inside      uint64     // bytes from there to the aperture's first
-	Offset      uint32     // of the window's registers
-	Value, Mask uint64     // what they are to hold: the first 8 bytes, the next
+	Registers   uintptr // of the device's first window, mapped; 0: call Point
+	Offset      uint32  // of this window's from there
+	Width       uint8   // 8: one register; 4: three, lowest address first
+	Value, Mask uint64  // what they are to hold: the first 8 bytes, the next
+	Home        uintptr // first byte of the hardware window
+	Inside      uint32  // bytes from there to the aperture's first
+}
+
+// Put makes a Point one for a Walk, whose table of windows has the registers at
+// an index, and whose table of homes has the home of the Point's window.
+func (a *Aim) Put(c *fbs.Command, registers int) {
+	c.Width, c.Index, c.Offset, c.Amount, c.Value, c.Mask = a.Width, uint16(registers), a.Offset, a.Inside, a.Value, a.Mask
 }
 
 // BusMaster is a Device that can read and write memory by itself. It does so

@@ -64,8 +64,7 @@ func after(c *fbs.Command) *fbs.Command {
 // memory is the range that the next command's index, value and amount name.
 func (w *Walk) memory() []byte {
 	c := w.Next
-	first := *(*uintptr)(unsafe.Add(unsafe.Pointer(w.Memories), uintptr(c.Index)*unsafe.Sizeof(*w.Memories)))
-	return unsafe.Slice((*byte)(pointer(first+uintptr(c.Value))), c.Amount)
+	return unsafe.Slice((*byte)(pointer(*entry(w.Memories, c.Index)+uintptr(c.Value))), c.Amount)
 }
 
 func (w *Walk) check(p Port, at uint64) Code {

@@ -111,15 +111,12 @@ func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
 	if code := d.Point(a, tile, 0); code != OK {
 		t.Fatal(code)
 	}
-	list := d.registers.list[:6]
-	if list[0].Opcode != gen.OpcodeFence || list[5].Opcode != gen.OpcodeFence {
-		t.Errorf("no fence before and behind it: %+v", list)
-	}
-	tape := newTape()
-	for i := range list[1:5] {
-		w := Walk{Next: &list[1+i]}
-		w.On(tape, 0)
-	}
+	aim, _ := d.Aim(a, tile, 0)
+	list := [2]fbs.Command{{Opcode: gen.OpcodePoint}}
+	aim.Put(&list[0], 1)
+	tape, windows := newTape(), [2]uintptr{}
+	w := Walk{Next: &list[0], Windows: &windows[0], Homes: &aim.Home}
+	w.point(tape)
 	want := []touch{{36, 4, true}, {40, 4, true}, {44, 4, true}, {44, 4, false}}
 	if !slices.Equal(tape.touches, want) {
 		t.Errorf("accesses %+v, want %+v", tape.touches, want)

@@ -186,7 +186,7 @@ func (d *tt) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 	if code == OK && t.StaticVC > d.tlb.Group(a.slot).Fields.UseStaticVC.Bits {
 		code = Refused
 	}
-	aim.Registers = nil
+	aim.Registers = 0
 	return aim, code
 }
 
@@ -197,7 +197,7 @@ func (d *tt) Point(a *Aperture, t fbs.Target, address uint64) Code {
 		return code
 	}
 	d.point = ttConfigure{
-		id: uint32(a.slot), address: address - aim.Inside,
+		id: uint32(a.slot), address: address - uint64(aim.Inside),
 		xEnd: uint16(t.X), yEnd: uint16(t.Y), xStart: uint16(t.XStart), yStart: uint16(t.YStart),
 		noc: t.NoC, ordering: uint8(t.Ordering - gen.OrderingDefault), staticVC: t.StaticVC,
 	}

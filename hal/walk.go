@@ -7,9 +7,10 @@ import (
 )
 
 // Walk carries out commands of an image that have been verified, on mapped
-// memory: Write, CopyIn, Fill, CopyOut, Compare and Fence, and Check where Equal
-// holds and not all ones are read. What ends it is for the caller, who looks at
-// Next and Why, and may go on behind it. No load is ever made twice.
+// memory: Write, CopyIn, Fill, CopyOut, Compare, Fence, Check where Equal holds
+// and not all ones are read, and a Point that an Aim was put into. What ends it
+// is for the caller, who looks at Next and Why, and may go on behind it. No load
+// is ever made twice.
 type Walk struct {
 	Next     *fbs.Command // where to begin, and then what ended the walk; noted before each command, so that it is whose access faulted
 	Windows  *uintptr     // table of the addresses of windows' first bytes, 0: not mapped
@@ -19,6 +20,7 @@ type Walk struct {
 	Got      uint64       // what was loaded
 	Want     uint64       // Differs: the golden element
 	At       uint64       // Differs: bytes in front of it
+	Homes    *uintptr     // table of the addresses of the hardware windows behind windows that registers aim
 }
 
 // Why a walk ended.
@@ -50,6 +52,7 @@ const (
 	_ = -(unsafe.Offsetof(Walk{}.Got) ^ 40)
 	_ = -(unsafe.Offsetof(Walk{}.Want) ^ 48)
 	_ = -(unsafe.Offsetof(Walk{}.At) ^ 56)
+	_ = -(unsafe.Offsetof(Walk{}.Homes) ^ 64)
 	_ = -(unsafe.Offsetof(fbs.Command{}.Width) ^ 1)
 	_ = -(unsafe.Offsetof(fbs.Command{}.Mode) ^ 2)
 	_ = -(unsafe.Offsetof(fbs.Command{}.Window) ^ 4)

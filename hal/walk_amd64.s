@@ -19,6 +19,7 @@
 #define walkGot      40
 #define walkWant     48
 #define walkAt       56
+#define walkHomes    64
 
 #define cWidth  1
 #define cMode   2
@@ -36,6 +37,7 @@
 #define COPYOUT  $6
 #define CHECK    $7
 #define COMPARE  $8
+#define POINT    $9
 #define FENCE    $10
 #define WRITE4   $0x401 // width 4
 #define EQUAL    $1
@@ -112,10 +114,46 @@ other:
 	JEQ     write
 	CMPL    AX, COPYOUT
 	JEQ     copyOut
+	CMPL    AX, POINT
+	JEQ     point
 	CMPL    AX, FILL
 	JEQ     fill
 	CMPL    AX, FENCE
 	JNE     done
+	MFENCE
+	NEXT
+
+// The first fence keeps earlier stores from landing where the window points
+// next, the load shows that the registers have taken what they hold, and the
+// last fence keeps later accesses behind it.
+point:
+	TESTL   CX, CX
+	JEQ     done
+	MOVWLZX cIndex(SI), R11
+	MOVQ    (R8)(R11*8), DI
+	MOVL    cOffset(SI), AX
+	MOVWLZX cWindow(SI), BX
+	MOVQ    walkHomes(R10), DX
+	MOVQ    (DX)(BX*8), DX
+	MOVL    cAmount(SI), R11
+	ADDQ    AX, DI
+	ADDQ    R11, DX
+	MOVQ    cValue(SI), AX
+	MOVQ    cMask(SI), R13
+	MOVQ    DX, (R8)(BX*8)
+	MFENCE
+	CMPL    CX, $4
+	JEQ     point4
+	MOVQ    AX, (DI)
+	MOVQ    (DI), AX
+	MFENCE
+	NEXT
+point4:
+	MOVL    AX, (DI)
+	SHRQ    $32, AX
+	MOVL    AX, 4(DI)
+	MOVL    R13, 8(DI)
+	MOVL    8(DI), AX
 	MFENCE
 	NEXT
 
@@ -301,6 +339,24 @@ aligned:
 	JCS   tail
 	CMPB  ·hasAVX(SB), $0
 	JEQ   by16
+	SUBQ  $96, AX
+	JCS   rest
+by128:
+	VMOVDQU (BX), Y0
+	VMOVDQU 32(BX), Y1
+	VMOVDQU 64(BX), Y2
+	VMOVDQU 96(BX), Y3
+	VMOVDQU Y0, (DI)
+	VMOVDQU Y1, 32(DI)
+	VMOVDQU Y2, 64(DI)
+	VMOVDQU Y3, 96(DI)
+	SUBQ    $-128, BX
+	SUBQ    $-128, DI
+	ADDQ    $-128, AX
+	JCS     by128
+rest:
+	ADDQ    $96, AX
+	JLT     short
 by32:
 	VMOVDQU (BX), Y0
 	VMOVDQU Y0, (DI)
@@ -308,6 +364,7 @@ by32:
 	ADDQ    $32, DI
 	SUBQ    $32, AX
 	JCC     by32
+short:
 	VZEROUPPER
 	JMP     tail
 by16:

@@ -20,6 +20,7 @@
 #define walkGot      40
 #define walkWant     48
 #define walkAt       56
+#define walkHomes    64
 
 #define cWidth  1
 #define cMode   2
@@ -37,6 +38,7 @@
 #define COPYOUT  $6
 #define CHECK    $7
 #define COMPARE  $8
+#define POINT    $9
 #define FENCE    $10
 #define WRITE4   $0x401 // width 4
 #define EQUAL    $1
@@ -114,11 +116,46 @@ other:
 	BEQ   write
 	CMP   COPYOUT, R5
 	BEQ   copyOut
+	CMP   POINT, R5
+	BEQ   point
 	CMP   FILL, R5
 	BEQ   fill
 	CMP   FENCE, R5
 	BNE   done
 	DSB   $15 // SY: what is before it is done, to devices too; Linux's mb() (arch/arm64/include/asm/barrier.h)
+	NEXT
+
+// The first fence keeps earlier stores from landing where the window points
+// next, the load shows that the registers have taken what they hold, and the
+// last fence keeps later accesses behind it.
+point:
+	CBZ   R6, done
+	MOVHU cIndex(R1), R7
+	MOVD  (R2)(R7<<3), R8
+	MOVWU cOffset(R1), R7
+	ADD   R7, R8
+	MOVHU cWindow(R1), R9
+	MOVD  walkHomes(R0), R7
+	MOVD  (R7)(R9<<3), R7
+	MOVWU cAmount(R1), R10
+	ADD   R10, R7
+	MOVD  R7, (R2)(R9<<3)
+	MOVD  cValue(R1), R5
+	MOVD  cMask(R1), R9
+	DSB   $15
+	CMP   $4, R6
+	BEQ   point4
+	MOVD  R5, (R8)
+	MOVD  (R8), R5
+	DSB   $15
+	NEXT
+point4:
+	MOVW  R5, (R8)
+	LSR   $32, R5
+	MOVW  R5, 4(R8)
+	MOVW  R9, 8(R8)
+	MOVWU 8(R8), R5
+	DSB   $15
 	NEXT
 
 #define STORE(NAME, MOVE) \

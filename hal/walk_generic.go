@@ -18,14 +18,46 @@ func walkGeneric(w *Walk) {
 			fenced.Add(1)
 			w.Next = after(c)
 			continue
+		case gen.OpcodePoint:
+			if c.Width == 0 {
+				return
+			}
+			w.point(memory{})
+			continue
 		case gen.OpcodeWrite, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCheck, gen.OpcodeCompare:
-			base = *(*uintptr)(unsafe.Add(unsafe.Pointer(w.Windows), uintptr(c.Window)*unsafe.Sizeof(base)))
+			base = *entry(w.Windows, c.Window)
 		}
 		if base == 0 {
 			return
 		}
 		w.step(memory{}, uint64(base), 0)
 	}
+}
+
+// entry is an element of a table.
+func entry(table *uintptr, index uint16) *uintptr {
+	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), uintptr(index)*unsafe.Sizeof(*table)))
+}
+
+// point stores what an Aim put into a Point, loads the last of it, and moves the
+// window.
+func (w *Walk) point(p Port) {
+	c := w.Next
+	at := uint64(*entry(w.Windows, c.Index)) + uint64(c.Offset)
+	fenced.Add(1)
+	if c.Width == 8 {
+		p.Store(at, 8, c.Value)
+	} else {
+		p.Store(at, 4, c.Value)
+		at += 4
+		p.Store(at, 4, c.Value>>32)
+		at += 4
+		p.Store(at, 4, c.Mask)
+	}
+	p.Load(at, c.Width)
+	fenced.Add(1)
+	*entry(w.Windows, c.Window) = *entry(w.Homes, c.Window) + uintptr(c.Amount)
+	w.Next = after(c)
 }
 
 // fenced orders memory, which is as much as Go without assembly offers.

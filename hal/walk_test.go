@@ -28,7 +28,7 @@ func anyList(random *rand.Rand, size uint32) []fbs.Command {
 
 func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 	opcodes := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill,
-		gen.OpcodeCopyOut, gen.OpcodeCompare, gen.OpcodeFence}
+		gen.OpcodeCopyOut, gen.OpcodeCompare, gen.OpcodeFence, gen.OpcodePoint}
 	width := uint8(1) << random.IntN(4)
 	c := at(opcodes[random.IntN(len(opcodes))], width, gen.Access(1+random.IntN(2)), uint64(random.Uint32N(size/2)&^7), 0)
 	c.Amount = uint32(width) * (1 + random.Uint32N(min(8, size/16)))
@@ -36,6 +36,11 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 	switch c.Opcode {
 	case gen.OpcodeFence:
 		return fbs.Command{Opcode: gen.OpcodeFence}
+	case gen.OpcodePoint: // the registers are window 2, the first bytes of the device
+		aim := Aim{Width: 4 << random.IntN(2), Offset: 16 * random.Uint32N(4), Value: random.Uint64(), Mask: random.Uint64(), Inside: 8 * random.Uint32N(8)}
+		c = fbs.Command{Opcode: gen.OpcodePoint, Window: 1}
+		aim.Put(&c, 2)
+		return c
 	case gen.OpcodeWrite:
 		c.Mode, c.Index, c.Amount, c.Value = 0, 0, 0, random.Uint64()&fbs.WidthMask(width)
 	case gen.OpcodeFill:
@@ -61,16 +66,18 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 		c.Window = 0
 	case 1:
 		others := []gen.Opcode{gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodePoint, gen.OpcodeDelay, gen.OpcodeCall, gen.OpcodeEnd}
-		c = fbs.Command{Opcode: others[random.IntN(len(others))], Window: 1, Width: 4, Mask: 1}
+		c = fbs.Command{Opcode: others[random.IntN(len(others))], Window: 1, Mask: 1}
 	}
 	return c
 }
 
-// place is a device, a memory and the tables of a Walk.
+// place is a device, a memory and the tables of a Walk. Registers that aim window
+// 1, and what it shows, are in the device, too.
 type place struct {
-	device, memory    []byte
-	windows, memories [2]uintptr
-	walk              Walk
+	device, memory  []byte
+	windows         [3]uintptr
+	memories, homes [2]uintptr
+	walk            Walk
 }
 
 // newPlace has size bytes of each at the end of pages, where reading too far faults.
@@ -81,8 +88,9 @@ func newPlace(t testing.TB, size int) *place {
 		return pages[len(pages)-size:]
 	}
 	p := &place{device: last(), memory: last()}
-	p.windows[1], p.memories[1] = addressOf(p.device), addressOf(p.memory)
-	p.walk.Windows, p.walk.Memories = &p.windows[0], &p.memories[0]
+	p.homes[1], p.memories[1] = addressOf(p.device), addressOf(p.memory)
+	p.windows = [3]uintptr{0, p.homes[1], p.homes[1]}
+	p.walk.Windows, p.walk.Memories, p.walk.Homes = &p.windows[0], &p.memories[0], &p.homes[0]
 	return p
 }
 
@@ -90,6 +98,7 @@ func newPlace(t testing.TB, size int) *place {
 func (p *place) run(run func(w *Walk), list []fbs.Command) (done int) {
 	// Stop lies in the list too.
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
+	p.windows[1] = p.homes[1]
 	p.walk.Next, p.walk.Stop, p.walk.Got, p.walk.Want, p.walk.At = &list[0], &list[len(list)-1], 0, 0, 0
 	run(&p.walk)
 	return int(uintptr(unsafe.Pointer(p.walk.Next))-uintptr(unsafe.Pointer(&list[0]))) / 32
@@ -108,7 +117,7 @@ func (p *place) compare(t testing.TB, oracle *place, done, want int, what any) {
 	if done != want || got.Why != expect.Why || got.Got != expect.Got && got.Why != Taken || got.Want != expect.Want || got.At != expect.At {
 		t.Fatalf("%+v\ndone %d, %+v; the oracle %d, %+v", what, done, got, want, expect)
 	}
-	if !bytes.Equal(p.device, oracle.device) || !bytes.Equal(p.memory, oracle.memory) {
+	if p.windows[1]-p.homes[1] != oracle.windows[1]-oracle.homes[1] || !bytes.Equal(p.device, oracle.device) || !bytes.Equal(p.memory, oracle.memory) {
 		t.Fatalf("%+v\nmemory differs from the oracle's", what)
 	}
 }

@@ -28,7 +28,7 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 		return nil, err
 	}
 	r := &Replay{view: view, devices: devices, safe: view.SequenceByName("safe"),
-		masters: make([]hal.BusMaster, len(devices)), registers: make([]*hal.Registers, len(devices))}
+		masters: make([]hal.BusMaster, len(devices))}
 	for i, device := range devices {
 		// Asked now: to ask for an interface may allocate.
 		r.masters[i], _ = device.(hal.BusMaster)
@@ -66,7 +66,7 @@ func (r *Replay) reserve(slot int) error {
 		return err
 	}
 	count := len(r.view.Windows)
-	r.apertures, r.windows, r.homes = make([]hal.Aperture, count+1), make([]uintptr, count+1), make([]uintptr, count)
+	r.apertures, r.windows, r.homes = make([]hal.Aperture, count+1), make([]uintptr, count+len(r.devices)), make([]uintptr, count+1)
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
 		if forced {
@@ -107,7 +107,7 @@ func (r *Replay) remember() {
 		}
 	}
 	r.blocked = r.missing != 0
-	r.walk.Windows, r.walk.Memories = &r.windows[0], &r.memories[0]
+	r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.windows[0], &r.memories[0], &r.homes[0]
 }
 
 func (r *Replay) reserveArena() error {
@@ -196,9 +196,8 @@ func (r *Replay) reach(index int, c *fbs.Command) error {
 	return nil
 }
 
-// aim puts into a Point what the device's registers are to hold, where it is
-// aimed by them: their offset, their contents in value and mask, and in amount
-// how far into the hardware window the aperture begins.
+// aim puts into a Point what the device's registers are to hold, where those aim
+// its windows.
 func (r *Replay) aim(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
 	aimer, ok := r.devices[device].(hal.Aimer)
@@ -210,9 +209,10 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 	if code != hal.OK {
 		return &hal.Fault{Code: code, Reason: command(index) + "the device cannot aim a window so"}
 	}
-	if r.registers[device] = aim.Registers; aim.Registers != nil {
-		r.homes[c.Window] = aim.Home
-		c.Offset, c.Amount, c.Value, c.Mask = aim.Offset, uint32(aim.Inside), aim.Value, aim.Mask
+	if aim.Registers != 0 {
+		registers := len(r.view.Windows) + int(device)
+		r.windows[registers], r.homes[c.Window] = aim.Registers, aim.Home
+		aim.Put(c, registers)
 	}
 	return nil
 }

@@ -13,14 +13,13 @@ import (
 type Replay struct {
 	view      *fbs.View
 	devices   []hal.Device
-	masters   []hal.BusMaster  // of the devices, those that can be, else nil
-	registers []*hal.Registers // that aim each device's windows; nil: its Point does
-	apertures []hal.Aperture   // one a window, and one behind them that is none
-	homes     []uintptr        // first byte of the hardware window behind each, where registers aim it
-	commands  []fbs.Command    // completed
-	arena     []byte           // all tensors
+	masters   []hal.BusMaster // of the devices, those that can be, else nil
+	apertures []hal.Aperture  // one a window, and one behind them that is none
+	homes     []uintptr       // first byte of the hardware window behind each window, where registers aim it
+	commands  []fbs.Command   // completed
+	arena     []byte          // all tensors
 
-	windows  []uintptr // address of each window's first byte now, 0: a port
+	windows  []uintptr // address of each window's first byte now, 0: a port; behind them, of the registers of each device
 	memories []uintptr // of the payload, then of each tensor: recorded data or arena
 	supplied []bool    // tensors whose arena holds the caller's data
 	missing  int       // inputs that have no data yet
@@ -251,14 +250,8 @@ func (r *Replay) change(c *fbs.Command) hal.Code {
 	return r.store(c, c.Value|loaded&^c.Mask)
 }
 
-// point aims a window: by registers, whose contents Load put into the command,
-// or as the device does it.
+// point aims a window that no registers do: the device does it.
 func (r *Replay) point(c *fbs.Command) (code hal.Code) {
-	if registers := r.registers[r.view.Windows[c.Window].Device]; registers != nil {
-		registers.Aim(c.Offset, c.Value, c.Mask)
-		r.windows[c.Window] = r.homes[c.Window] + uintptr(c.Amount)
-		return hal.OK
-	}
 	target, _ := fbs.UnpackTarget(c.Mask)
 	a := &r.apertures[c.Window]
 	code = r.device(c).Point(a, target, c.Value)

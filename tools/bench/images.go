@@ -13,6 +13,8 @@ import (
 // deviceSize is the memory of the device that the images are for, an ivshmem.
 const deviceSize = 32 << 20
 
+const pageSize = 4096 // which plain memory has for registers that aim windows
+
 // Windows of every image of the bench; both show the whole device.
 const (
 	plainWindow     = 0
@@ -54,6 +56,13 @@ func write(width uint8, i int) lmb.Command {
 	return single(fbs.Command{
 		Opcode: gen.OpcodeWrite, Width: width,
 		Offset: uint32(i%1024) * 8, Value: uint64(i) * 0x9e3779b97f4a7c15 & fbs.WidthMask(width),
+	})
+}
+
+// scattered is a store to any word of the device, by a permutation.
+func scattered(i int) lmb.Command {
+	return single(fbs.Command{
+		Opcode: gen.OpcodeWrite, Width: 4, Offset: uint32(uint64(i) * 0x9e3779b97f4a7c15 % (deviceSize / 4) * 4), Value: uint64(i),
 	})
 }
 

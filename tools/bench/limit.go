@@ -132,7 +132,7 @@ func (b *bench) cold(group *cgroup, path string) (took time.Duration, peak int64
 	if err := dropPages(path); err != nil {
 		return 0, 0, err
 	}
-	m, err := newMemory(deviceSize)
+	m, err := newMemory(deviceSize + pageSize)
 	if err != nil {
 		return 0, 0, err
 	}

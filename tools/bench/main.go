@@ -28,6 +28,7 @@ import (
 // bench is one invocation.
 type bench struct {
 	dir         string // of programs and images
+	testdata    string // of recordings and listings
 	child, cref string
 	full        bool
 	rounds      int
@@ -42,7 +43,7 @@ func main() {
 	full := flag.Bool("full", false, "everything, in about five minutes; without it, under a minute")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	write := flag.String("write", "", "write the table to this `file` too")
-	only := flag.String("only", "", "measure one `part` alone: writes, blocks, load, start, size, residency, still, frames, limit, opcodes, scaling, count")
+	only := flag.String("only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, limit, opcodes, scaling, count")
 	dir := flag.String("dir", "build", "`folder` with the programs that build.sh makes")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -63,7 +64,7 @@ func main() {
 
 func newBench(dir string, full bool) *bench {
 	b := &bench{
-		dir: dir, child: filepath.Join(dir, "bench-child"), cref: filepath.Join(dir, "cref"), full: full,
+		dir: dir, testdata: "testdata", child: filepath.Join(dir, "bench-child"), cref: filepath.Join(dir, "cref"), full: full,
 		rounds: 9, atLeast: 4 * time.Millisecond, cpu: lastCPU(), progress: io.Discard,
 	}
 	if full {
@@ -97,6 +98,7 @@ func (b *bench) run() error {
 		run  func() error
 	}{
 		{"writes", b.writes},
+		{"captures", b.captures},
 		{"blocks", b.blocks},
 		{"load", b.loads},
 		{"start", b.startUp},
@@ -137,12 +139,17 @@ func (b *bench) image(name string, image *lmb.Image) (path string, size int64, d
 
 // on measures on a pair of sides that serve an image.
 func (b *bench) on(name string, image *lmb.Image, measure func(p *pair, size int64) error) error {
+	return b.onMemory(name, image, nil, measure)
+}
+
+// onMemory is on with a device that holds something before.
+func (b *bench) onMemory(name string, image *lmb.Image, before []byte, measure func(p *pair, size int64) error) error {
 	path, size, done, err := b.image(name, image)
 	if err != nil {
 		return err
 	}
 	defer done()
-	p, err := b.startPair(path)
+	p, err := b.startPair(path, before)
 	if err != nil {
 		return err
 	}

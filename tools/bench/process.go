@@ -19,7 +19,7 @@ func (b *bench) startUp() error {
 		return err
 	}
 	defer done()
-	m, err := newMemory(deviceSize)
+	m, err := newMemory(deviceSize + pageSize)
 	if err != nil {
 		return err
 	}

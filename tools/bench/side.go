@@ -142,11 +142,12 @@ type pair struct {
 }
 
 // startPair starts both sides on one processor.
-func (b *bench) startPair(image string) (*pair, error) {
-	m, err := newMemory(deviceSize)
+func (b *bench) startPair(image string, before []byte) (*pair, error) {
+	m, err := newMemory(max(deviceSize+pageSize, len(before)))
 	if err != nil {
 		return nil, err
 	}
+	copy(m.bytes, before)
 	p := &pair{memory: m}
 	if p.ours, err = start(m, image, b.child); err != nil {
 		return nil, err
@@ -191,6 +192,36 @@ func (r request) ask(count int) (float64, error) {
 		return 0, err
 	}
 	return float64(answer[0]) / float64(count), nil
+}
+
+// ways are those in which C carries out commands: by a switch and by threaded
+// code, each with memcpy and with streaming stores for block writes.
+var ways = []string{"switch", "switch, streaming", "threaded", "threaded, streaming"}
+
+// besideBest is a row of a sequence that we run beside C's best way.
+func (b *bench) besideBest(section, what string, sequence int, scale float64, p *pair) (row, error) {
+	requests := []request{run(p.ours, sequence, 0)}
+	for way := range ways {
+		requests = append(requests, run(p.c, sequence, way))
+	}
+	took, err := measure(b.rounds, b.atLeast, requests...)
+	if err != nil {
+		return row{}, err
+	}
+	best := best(took[1:])
+	r := versus(section, what, "ns", scale, took[0], took[1+best])
+	r.Note = "C's best: " + ways[best]
+	return r, nil
+}
+
+// best is which of several measurements took least.
+func best(took [][]float64) (least int) {
+	for i := range took {
+		if median(took[i]) < median(took[least]) {
+			least = i
+		}
+	}
+	return least
 }
 
 // measure asks all requests in turn, rounds times, in an order that turns

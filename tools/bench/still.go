@@ -60,7 +60,7 @@ const stillSequences = callee
 // heapUse is what runs of every sequence allocate. Asking allocates too, as
 // much each time, which an empty pair of questions shows.
 func (b *bench) heapUse(path string, runs int) (objects, cycles int64, err error) {
-	m, err := newMemory(deviceSize)
+	m, err := newMemory(deviceSize + pageSize)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -97,7 +97,7 @@ func (b *bench) heapUse(path string, runs int) (objects, cycles int64, err error
 // systemCalls counts those of the first thread of a process that runs each
 // sequence so many times, by name.
 func (b *bench) systemCalls(path string, count int) (map[string]int64, error) {
-	m, err := newMemory(deviceSize)
+	m, err := newMemory(deviceSize + pageSize)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,15 @@ type row struct {
 
 func value(n float64) *float64 { return &n }
 
+// more is how much longer one measurement takes than another.
+func more(longer, shorter []float64) float64 {
+	list := make([]float64, len(longer))
+	for i := range list {
+		list[i] = longer[i] - shorter[i]
+	}
+	return median(list)
+}
+
 // versus is a row of two measurements; lower is better for both.
 func versus(section, what, unit string, scale float64, ours, c []float64) row {
 	all := ratios(ours, c)

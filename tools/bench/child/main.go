@@ -1,6 +1,7 @@
 // Command child is our side of the ratios: the runtime in a program like those
 // of a target, without fmt and os, on plain memory that the bench shares. It
-// answers the same requests as testdata/cref/main.c, which lists them, and one more:
+// answers the same requests as testdata/cref/main.c, which lists them, but that
+// WAY is a limit on the time of each run in hours, 0: none; and one more:
 //
 //	heap    -> OBJECTS CYCLES    allocated, and of the collector, since the start
 package main
@@ -144,6 +145,7 @@ func (c *child) answer(words []string) {
 		}
 		say(1, "0\n")
 	case "run":
+		c.replay.Limit(int64(n[2]) * int64(time.Hour))
 		c.run(n[0], n[1])
 	case "load":
 		c.reload(n[0])

@@ -63,8 +63,7 @@ func Devices(view *fbs.View, memory []byte) []hal.Device {
 	for i := range devices {
 		d := &device{shared: s, target: i}
 		if board := boards.ByID(view.Targets[i].Vendor, view.Targets[i].Device); board != nil && board.TLB != nil {
-			page := hal.MappedAperture(memory, Size(view)-page, page, -1)
-			d.tlb, d.registers = board.TLB, hal.NewRegisters(page, board.TLB.ConfigWidth, board.TLB.ConfigWords)
+			d.tlb, d.registers = board.TLB, hal.AddressOf(memory[Size(view)-page:])
 		}
 		devices[i] = d
 	}
@@ -83,7 +82,7 @@ type device struct {
 	*shared
 	target    int
 	tlb       *boards.TLB
-	registers hal.Registers
+	registers uintptr
 }
 
 func barStart(view *fbs.View, target, bar int) uint64 {
@@ -133,7 +132,7 @@ func (d *device) Aim(a *hal.Aperture, t fbs.Target, address uint64) (hal.Aim, ha
 	if !ok {
 		return hal.Aim{}, hal.Refused
 	}
-	aim := hal.Aim{Registers: &d.registers, Home: a.Base(), Offset: 16 * uint32(a.Slot())}
+	aim := hal.Aim{Registers: d.registers, Offset: 16 * uint32(a.Slot()), Width: d.tlb.ConfigWidth, Home: a.Base()}
 	aim.Value, aim.Mask = words.Pack(d.tlb.ConfigWidth)
 	return aim, hal.OK
 }
