@@ -93,6 +93,8 @@ func newSubject(t *testing.T, name string, file []byte) *subject {
 				c.Amount = min(c.Amount, pollUsMax)
 			}
 		}
+		s := &image.Sequences[i]
+		s.Commands = slices.DeleteFunc(s.Commands, func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
 	}
 	s := &subject{name: name, image: image}
 	s.addSafe()

@@ -41,15 +41,6 @@ func view(t testing.TB, source string) *fbs.View {
 	return v
 }
 
-// refusal is what is wrong with a listing.
-func refusal(source string) error {
-	image, err := listing.Parse("test.lms", []byte(source), nil)
-	if err == nil {
-		_, err = lmb.Encode(image) // which verifies
-	}
-	return err
-}
-
 const ivshmem = `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000
 window m bar2 offset 0x0 size 0x100000
@@ -366,10 +357,21 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n", "bulk access, which is for memory, is not accepted"},
 		{"  fill.4 r+0x7c <- 0x1 size 8\n", "8 bytes at 0x7c reach outside the window, or outside one register"},
 	} {
-		if err := refusal(edu + test.body); err == nil || !strings.Contains(err.Error(), test.want) {
+		if err := verdict(t, edu+test.body); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.body, err, test.want)
 		}
 	}
+}
+
+// verdict is what the verifier says of a listing.
+func verdict(t *testing.T, source string) error {
+	t.Helper()
+	image, err := listing.Parse("test.lms", []byte(source), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = lmb.Encode(image) // which verifies
+	return err
 }
 
 // TestStoreThatOpensHostMemoryIsRefused: what an image left in the iATU
@@ -387,7 +389,7 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 		for _, at := range []uint64{of.first, (of.first + of.last) / 2 &^ 3, of.last} {
 			for _, store := range []string{"write.4 r+%#x 0x1", "write.4 r+%#x 0x0 mask 0x80000000", "copy.4 r+%#x <- hex 01020304 fifo", "fill.4 r+%#x <- 0x0 size 8 fifo", "write.4 r+%#x bus(r)"} {
 				source := source + fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n  "+store+"\n", at, at)
-				if err := refusal(source); err == nil || !strings.Contains(err.Error(), "command 1: a store, which opens host memory to the device") {
+				if err := verdict(t, source); err == nil || !strings.Contains(err.Error(), "command 1: a store, which opens host memory to the device") {
 					t.Errorf("%s: %v", source, err)
 				}
 			}
@@ -417,10 +419,19 @@ func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 	} {
 		for _, flag := range []string{"", " wc"} {
 			source := "lightmetal 1\ntarget " + test.target + "\nwindow w " + test.window + flag + "\nmain:\n  delay 1us\n"
-			err := refusal(source)
-			if refused := flag != "" && test.refused; refused != (err != nil) || refused && !strings.Contains(err.Error(), "window 0: is write-combining") {
+			err := verdict(t, source)
+			if refused := flag != "" && test.refused; refused != (err != nil) || refused != (err != nil && strings.Contains(err.Error(), "window 0: is write-combining")) {
 				t.Errorf("%s%s: %v", test.window, flag, err)
+				continue
 			}
+			if err != nil {
+				continue
+			}
+			r, err := runtime.Load(view(t, source), runtime.AnySlot, mock.New(test.board))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Close()
 		}
 	}
 }

@@ -213,7 +213,7 @@ func TestListingReadsFilesFromItsOwnFolderDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, inside := range map[string]bool{"below/data": true, "../secret": false, folder + "/secret": false, folder + "/in/below/data": true, "link": false, "../in/below/data": true, "/etc/passwd": false} {
-		if err := os.WriteFile("in/f.lms", []byte(edu+"main:\n  copy.1 r+0x80 <- file \""+path+"\" from 0 size 4\n"), 0o600); err != nil {
+		if err := os.WriteFile("in/f.lms", []byte(edu+"main:\n  copy.4 r+0x80 <- file \""+path+"\" from 0 size 4\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for _, source := range []string{"in/f.lms", "also/f.lms", folder + "/in/f.lms"} {

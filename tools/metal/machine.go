@@ -32,23 +32,25 @@ type read struct {
 // mapped is a device whose windows are mapped once, not once a run.
 type mapped struct {
 	hal.Device
-	apertures map[fbs.Window]hal.Aperture
+	apertures []hal.Aperture
+	next      int // window of the image that is being loaded
 }
 
-// Map implements hal.Device. Windows of an image differ in their names.
+// Map implements hal.Device. All images have the same windows.
 func (m *mapped) Map(w fbs.Window) (hal.Aperture, error) {
-	if a, ok := m.apertures[w]; ok {
-		return a, nil
+	m.next++
+	if m.next <= len(m.apertures) {
+		return m.apertures[m.next-1], nil
 	}
 	a, err := m.Device.Map(w)
 	if err == nil {
-		m.apertures[w] = a
+		m.apertures = append(m.apertures, a)
 	}
 	return a, err
 }
 
 func newMachine(d *Device, on hal.Device) *machine {
-	return &machine{device: d, on: &mapped{on, map[fbs.Window]hal.Aperture{}}, pending: newStream()}
+	return &machine{device: d, on: &mapped{Device: on}, pending: newStream()}
 }
 
 // read notes a read of a buffer and gives its tensor in the pending commands.
@@ -82,6 +84,7 @@ func (m *machine) try() error {
 	if err != nil {
 		return err
 	}
+	m.on.next = 0
 	replay, err := runtime.Load(view, runtime.AnySlot, m.on)
 	if err != nil {
 		return err
