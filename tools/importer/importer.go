@@ -46,7 +46,9 @@ var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "ma
 type Options struct {
 	From   string        // FromMmiotrace, FromQemu or FromRecord
 	Board  *boards.Board // nil: by the PCI ids in the trace
-	Device string        // mmiotrace: VVVV:DDDD or BB:DD.F, where a trace has several devices, or one that no board has the ids of
+	Device string        // mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several devices, or one that no board has the ids of
+
+	Incomplete bool // record: take one that is not whole
 
 	// The region of QEMU's that is the device, as in type Region, and more of
 	// them where the device has several. Bar is also where tensors and ranges

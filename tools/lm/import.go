@@ -27,6 +27,7 @@ type importFlags struct {
 	inputs, outputs, host    []string
 	without                  []string
 	summary, json            bool
+	incomplete               bool
 }
 
 func importCommand() *cobra.Command {
@@ -40,7 +41,8 @@ deadlines instead of read loops, expects instead of other reads, block copies
 instead of runs of stores. It says what each pass did.
 
   mmiotrace   Linux's tracer of that name (VERSION 20070824)
-  record      what the recorder in tools/record writes (Tenstorrent's simulator)
+  record      what lm record writes, and the recorder in tools/record/shim
+              (Tenstorrent's simulator)
   qemu        QEMU's -trace memory_region_ops_read/write; --region names the
               device's memory region and --base says where the guest had it
 
@@ -60,7 +62,8 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 	flags.StringVar(&f.from, "from", "", "format of the trace: mmiotrace, qemu or record")
 	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: TRACE with .lmb)")
 	flags.StringVar(&f.board, "board", "", "board of the device (default: by the PCI ids in the trace)")
-	flags.StringVar(&f.device, "device", "", "mmiotrace: VVVV:DDDD or BB:DD.F where the trace has several devices")
+	flags.StringVar(&f.device, "device", "", "VVVV:DDDD or BB:DD.F where the trace has several devices (record: DDDD:BB:DD.F)")
+	flags.BoolVar(&f.incomplete, "incomplete", false, "record: take one that says itself that something is missing, or that was cut")
 	flags.StringSliceVar(&f.regions, "region", nil, "qemu: name of the memory region of the device; several: NAME=BAR")
 	flags.StringSliceVar(&f.bases, "base", nil, "qemu: address of each region in the guest, in the same order")
 	flags.Uint8Var(&f.bar, "bar", 0, "qemu: BAR that the region is")
@@ -145,7 +148,7 @@ func progress(trace *input, o *importer.Options) func() {
 }
 
 func (f *importFlags) options(path string) (importer.Options, error) {
-	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar}
+	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar, Incomplete: f.incomplete}
 	if f.from == "" {
 		return o, usage("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
