@@ -199,7 +199,7 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	defer debug.SetGCPercent(debug.SetGCPercent(GCPercent))
 	m := importing{o: o}
 	t, err := read(r, o, &m)
 	if err != nil {
@@ -208,9 +208,9 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	return m.finish(t)
 }
 
-// gcPercent is how much garbage an import may leave before it is collected. Most
+// GCPercent is how much garbage an import may leave before it is collected. Most
 // of its memory has no pointers, so looking is cheap.
-const gcPercent = 10
+const GCPercent = 10
 
 // sink takes what a reader finds, in order. start comes first.
 type sink interface {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ type importFlags struct {
 	poll, ignore             []string
 	inputs, outputs, host    []string
 	without                  []string
+	part                     string
 	summary, json            bool
 	incomplete               bool
 }
@@ -48,12 +50,15 @@ instead of runs of stores. It says what each pass did.
 
 A capture that is incomplete, or that no image can express, is refused with the
 line in which that shows; --summary tells what is in it all the same. Where a
-device reached host memory, a trace does not hold what was in it: --host gives
-that, and the addresses that the program stored become relocations.
+device reached host memory, a trace does not hold what was in it (a recording
+does): --host gives that, and the addresses that the program stored become
+relocations. --part takes a frame out of a run; windows are followed from the
+start on, and what the program set up before is the user's to repeat.
 
 Boards: ` + boardNames() + `
 Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 		Example: `  lm import --from qemu --region edu-mmio --base 0x10000000 --board edu edu.qemutrace -o edu.lmb
+  lm import --from record --part 1200..2400 run.record -o frame.lmb
   lm import --from mmiotrace --input a=1,1,0x20000,int32,256 --output d=1,1,0x23000,int32,256 wh.mmiotrace -o wh.lmb`,
 		Args: one("trace"),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
@@ -73,6 +78,7 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 	flags.StringArrayVar(&f.inputs, "input", nil, "input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE (no X,Y without tiles)")
 	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, likewise")
 	flags.StringArrayVar(&f.host, "host", nil, "host memory that the device reached: NAME=BUSADDRESS,FILE; FILE holds its bytes")
+	flags.StringVar(&f.part, "part", "", "import FROM..TO alone: lines of the trace, or texts of its marks")
 	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
 	flags.BoolVar(&f.summary, "summary", false, "only tell what is in the trace")
 	flags.BoolVar(&f.json, "json", false, "report as JSON")
@@ -118,6 +124,7 @@ func (f *importFlags) run(path string) error {
 		printJSON(stdout, summary)
 		return nil
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(importer.GCPercent)) // for what encodes the image, too
 	image, report, err := importer.Import(trace, o)
 	done()
 	if err != nil {
@@ -162,6 +169,13 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 	}
 	if err := f.setTensors(&o); err != nil {
 		return o, err
+	}
+	if f.part != "" {
+		part, err := importer.ParsePart(f.part)
+		if err != nil {
+			return o, wrong(hal.Usage, "%v", err)
+		}
+		o.Part = part
 	}
 	for _, spec := range f.host {
 		host, file, err := importer.ParseHost(spec)

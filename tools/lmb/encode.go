@@ -19,17 +19,7 @@ func Encode(image *Image) ([]byte, error) {
 	if e.err != nil {
 		return nil, e.err
 	}
-	envelope := insertPreamble(e.build())
-	if len(e.payload) > 0 {
-		e.segments = []fbs.Segment{{
-			Offset: roundUp(uint64(len(envelope)), fbs.SegmentAlign),
-			Size:   uint64(len(e.payload)),
-			CRC32C: fbs.Checksum(e.payload),
-		}}
-		// The segment's offset depends on the size of the envelope, and nothing else does.
-		envelope = insertPreamble(e.build())
-	}
-	file := e.seal(envelope)
+	file := e.payload.assemble(e.room(), e.build, func(s fbs.Segment) { e.segments = []fbs.Segment{s} })
 	if _, err := fbs.Verify(file); err != nil {
 		return nil, err
 	}
@@ -41,7 +31,7 @@ type encoder struct {
 	image    *Image
 	names    map[string]uint16
 	nameList []string
-	payload  []byte
+	payload  payload
 	recorded []uint64 // payload offset of each tensor's data
 	commands []fbs.Command
 	runs     []fbs.Sequence
@@ -51,6 +41,11 @@ type encoder struct {
 
 // layOut places payload and names, and resolves the commands' references.
 func (e *encoder) layOut() {
+	commands := len(e.image.Sequences)
+	for i := range e.image.Sequences {
+		commands += len(e.image.Sequences[i].Commands)
+	}
+	e.commands = make([]fbs.Command, 0, commands)
 	e.segments = []fbs.Segment{{}} // as many as there will be
 	for _, w := range e.image.Windows {
 		if w.Name != "" {
@@ -58,12 +53,12 @@ func (e *encoder) layOut() {
 		}
 	}
 	for i := range e.image.Tensors {
-		e.recorded = append(e.recorded, e.place(e.image.Tensors[i].Data))
+		e.recorded = append(e.recorded, e.payload.place(e.image.Tensors[i].Data))
 	}
 	for i := range e.image.Sequences {
 		e.sequence(&e.image.Sequences[i])
 	}
-	if len(e.payload) == 0 {
+	if e.payload.size == 0 {
 		e.segments = nil
 	}
 }
@@ -77,7 +72,7 @@ func (e *encoder) sequence(s *Sequence) {
 			c.Index = e.name(s.Commands[i].Name)
 		case hasPayload(&c):
 			c.Amount = uint32(len(s.Commands[i].Data))
-			c.Value = e.place(s.Commands[i].Data)
+			c.Value = e.payload.place(s.Commands[i].Data)
 		}
 		e.commands = append(e.commands, c)
 	}
@@ -87,17 +82,6 @@ func (e *encoder) sequence(s *Sequence) {
 
 func hasPayload(c *fbs.Command) bool {
 	return c.Opcode == gen.OpcodeCompare || c.Opcode == gen.OpcodeCopyIn && gen.Source(c.Mode) == gen.SourcePayload
-}
-
-// place appends data to the payload area and gives its offset.
-func (e *encoder) place(data []byte) uint64 {
-	if len(data) == 0 {
-		return 0
-	}
-	e.payload = append(e.payload, make([]byte, roundUp(uint64(len(e.payload)), fbs.PayloadAlign)-uint64(len(e.payload)))...)
-	offset := len(e.payload)
-	e.payload = append(e.payload, data...)
-	return uint64(offset)
 }
 
 func (e *encoder) name(name string) uint16 {
@@ -114,9 +98,17 @@ func (e *encoder) name(name string) uint16 {
 	return index
 }
 
+// room is about how many bytes the envelope has, rather too many.
+func (e *encoder) room() int {
+	text := 0
+	for _, name := range e.nameList {
+		text += len(name) + 16
+	}
+	return 32*len(e.commands) + text + 512*(len(e.image.Tensors)+len(e.runs)+len(e.image.Windows)+len(e.image.Targets)) + 4096
+}
+
 // build writes the FlatBuffer.
-func (e *encoder) build() []byte {
-	b := flatbuffers.NewBuilder(64*len(e.commands) + 4096)
+func (e *encoder) build(b *flatbuffers.Builder) {
 	commands := e.buildCommands(b)
 	segments := vector(b, gen.ImageStartSegmentsVector, e.segments, func(s fbs.Segment) {
 		gen.CreateSegment(b, s.Offset, s.Size, s.CRC32C, s.Reserved)
@@ -147,7 +139,6 @@ func (e *encoder) build() []byte {
 	gen.ImageAddSegments(b, segments)
 	gen.ImageAddCommands(b, commands)
 	b.FinishWithFileIdentifier(gen.ImageEnd(b), []byte(fbs.Identifier))
-	return b.FinishedBytes()
 }
 
 func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
@@ -237,7 +228,7 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) (written []flatbuffers.UO
 
 func (e *encoder) reservation() fbs.Reservation {
 	r := fbs.Reservation{
-		PayloadBytes: uint64(len(e.payload)),
+		PayloadBytes: e.payload.size,
 		Commands:     uint32(len(e.commands)),
 		Windows:      uint32(len(e.image.Windows)),
 		Tensors:      uint32(len(e.image.Tensors)),
@@ -254,27 +245,6 @@ func (e *encoder) reservation() fbs.Reservation {
 		}
 	}
 	return r
-}
-
-// insertPreamble makes room for the preamble behind the file identifier. Its
-// size is a multiple of every alignment in the schema, so all objects stay aligned.
-func insertPreamble(flat []byte) []byte {
-	envelope := slices.Concat(flat[:8], make([]byte, fbs.PreambleInsertion), flat[8:])
-	root := binary.LittleEndian.Uint32(envelope)
-	binary.LittleEndian.PutUint32(envelope, root+fbs.PreambleInsertion)
-	return envelope
-}
-
-// seal fills the preamble and appends the payload.
-func (e *encoder) seal(envelope []byte) []byte {
-	size := uint64(len(envelope))
-	file := envelope
-	if len(e.payload) > 0 {
-		file = append(file, make([]byte, roundUp(size, fbs.SegmentAlign)-size)...)
-		file = append(file, e.payload...)
-	}
-	Stamp(file, size)
-	return file
 }
 
 // Stamp fills the preamble of a file whose envelope has this many bytes:
