@@ -213,13 +213,14 @@ func structs[T any](t *table, id int, countMax uint64, at place) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&t.f.data[first])), count)
 }
 
-// structure is one fixed-size struct field, zero where it is absent.
-func structure[T any](t *table, id int) (value T) {
+// structure is one fixed-size struct field.
+func structure[T any](t *table, id int, part string) (value T) {
 	pos := t.field(id, uint64(unsafe.Sizeof(value)), uint64(unsafe.Alignof(value)))
-	if pos != 0 {
-		value = *(*T)(unsafe.Pointer(&t.f.data[pos]))
+	if pos == 0 {
+		t.f.fail(t.of(part), "is missing")
+		return value
 	}
-	return value
+	return *(*T)(unsafe.Pointer(&t.f.data[pos]))
 }
 
 // aligned tells whether the buffer's own address allows structs to be read in

@@ -30,6 +30,7 @@ type View struct {
 	Segments    []Segment
 	Commands    []Command
 	Payload     []byte // the payload area: all segments and the gaps between
+	Envelope    []byte // all in front of it
 }
 
 // Origin says where an image comes from.
@@ -100,6 +101,7 @@ func Verify(data []byte) (*View, error) {
 	}
 	f := &flat{data: envelope}
 	v := f.image()
+	v.Envelope = envelope
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -116,6 +118,14 @@ func Verify(data []byte) (*View, error) {
 		return nil, err
 	}
 	return v, nil
+}
+
+// EnvelopeSize is the size of an envelope as a file says it. Nothing is verified.
+func EnvelopeSize(data []byte) uint64 {
+	if len(data) < preambleEnd {
+		return 0
+	}
+	return flatbuffers.GetUint64(data[preambleEnvelope:])
 }
 
 // verifyPreamble gives the envelope of a file, its checksum verified.
@@ -186,10 +196,7 @@ func (f *flat) image() *View {
 		Segments: structs[Segment](&root, imageSegments, SegmentsMax, only("segments")),
 		Commands: structs[Command](&root, imageCommands, CommandsMax, only("commands")),
 	}
-	if root.field(imageReservation, reservationSize, 8) == 0 {
-		f.fail(root.place, "has no reservation")
-	}
-	v.Reservation = structure[Reservation](&root, imageReservation)
+	v.Reservation = structure[Reservation](&root, imageReservation, " reservation")
 	v.Origin = f.origin(&root)
 	v.Targets = tables(&root, imageTargets, TargetsMax, "target", 4, (*flat).target)
 	v.Sequences = tables(&root, imageSequences, SequencesMax, "sequence", 3, (*flat).sequence)
