@@ -68,7 +68,7 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 }
 
 func (a *Aperture) do(w *Walk, c fbs.Command, memory []byte) Code {
-	list, address := [2]fbs.Command{c}, addressOf(memory)
+	list, address := [2]fbs.Command{c}, AddressOf(memory)
 	w.Next, w.Stop, w.Windows, w.Memories = &list[0], &list[1], &a.base, &address
 	if a.base == 0 {
 		return w.On(a.port, 0)
@@ -84,18 +84,17 @@ func fence() {
 	w.Run()
 }
 
-// AddressOf is the address of the first byte of mem, for the tables of a Walk.
-// The caller keeps mem reachable.
-func AddressOf(mem []byte) uintptr { return addressOf(mem) }
-
 // pointer makes an address of mapped memory a pointer. Vet takes the plain
 // conversion for a mistake, which it is for memory that Go manages.
 func pointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
 
-// addressOf gives the address of the first byte of mem. It is called through a
-// variable, so that mem escapes: a buffer on a stack would move.
+// AddressOf is the address of the first byte of mem, for the tables of a Walk.
+// The caller keeps mem reachable. It calls through a variable, so that mem
+// escapes: a buffer on a stack would move.
+func AddressOf(mem []byte) uintptr { return addressOf(mem) }
+
 var addressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }

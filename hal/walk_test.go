@@ -157,9 +157,13 @@ func TestAWalkEndsAtStopAndGoesOnFromThere(t *testing.T) {
 	for _, stop := range []int{0, 3, 3, 8} {
 		w.Stop = &list[stop]
 		w.Run()
-		if w.Next != w.Stop || w.Why != Left || bytes.Count(p.device, []byte{7}) != stop {
+		if w.Next != w.Stop || w.Why != Left || w.Index(list) != stop || bytes.Count(p.device, []byte{7}) != stop {
 			t.Errorf("stop %d: % x", stop, p.device[:9])
 		}
+	}
+	w.Next = &list[3]
+	if w.Skip(); w.Next != &list[4] {
+		t.Errorf("behind command 3 comes %d", w.Index(list))
 	}
 }
 

@@ -87,6 +87,7 @@ func newSubject(t *testing.T, name string, file []byte) *subject {
 		t.Fatal(err)
 	}
 	for i := range image.Sequences {
+		image.Sequences[i].Commands = slices.DeleteFunc(image.Sequences[i].Commands, func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
 		for j := range image.Sequences[i].Commands {
 			if c := &image.Sequences[i].Commands[j]; c.Opcode == gen.OpcodeCheck {
 				c.Amount = min(c.Amount, pollUsMax)

@@ -241,6 +241,16 @@ func TestPollSeesALateBit(t *testing.T) {
 	}
 }
 
+func TestOnesThatAreDataAreTakenAsThem(t *testing.T) {
+	for _, golden := range []string{"00ffffff", "ffffffff"} {
+		r, _ := on(t, "tensor d output uint8[4]\nmain:\n  copy.4 m+0x0 <- hex "+golden+"\n  copy.4 d[0:4] <- m+0x0\n  expect.4 m+0x0 & 0xff00 == 0xff00\n")
+		run(t, r, hal.OK)
+		if got := r.Output(0); got[3] != 0xff {
+			t.Errorf("% x", got)
+		}
+	}
+}
+
 func TestDeviceThatIsGoneIsReported(t *testing.T) {
 	for _, body := range []string{
 		"  expect.4 m+0x0 == 0x0\n",
@@ -347,11 +357,7 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n", "bulk access, which is for memory, is not accepted"},
 		{"  fill.4 r+0x7c <- 0x1 size 8\n", "8 bytes at 0x7c reach outside the window, or outside one register"},
 	} {
-		image, err := listing.Parse("test.lms", []byte(edu+test.body), nil)
-		if err == nil {
-			_, err = lmb.Encode(image) // which verifies
-		}
-		if err == nil || !strings.Contains(err.Error(), test.want) {
+		if err := verdict(t, edu+test.body); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.body, err, test.want)
 		}
 	}

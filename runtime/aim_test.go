@@ -1,0 +1,108 @@
+package runtime_test
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+	memories "lightmetal/tools/bench/plain"
+)
+
+const aimedHead = "lightmetal 1\ntarget wormhole 1e52:401e bar0 1MiB\nwindow a tlb size 1MiB\nwindow b tlb size 16MiB\n"
+
+// TestPointStoresWhatLoadPutIntoIt has registers and windows that are plain
+// memory: what each is to hold is the board's own encoding, which tests of
+// boards and of mapped lanes hold.
+func TestPointStoresWhatLoadPutIntoIt(t *testing.T) {
+	v := view(t, aimedHead+`main:
+  point a tile 1,2 address 0x100000 ordering strict
+  write.4 a+0x10 0x1111
+  point b tile 3,4 address 0x7000000 noc 1
+  write.4 b+0x20 0x2222
+  call again
+again:
+  point a tile 5,6 address 0x0
+  write.4 a+0x30 0x3333
+`)
+	memory := make([]byte, memories.Size(v))
+	r, err := runtime.Load(v, runtime.AnySlot, memories.Devices(v, memory)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	before := append([]fbs.Command(nil), v.Commands...)
+	run(t, r, hal.OK)
+	word := func(at int) uint64 { return binary.LittleEndian.Uint64(memory[at:]) }
+	const a, b, registers = 1 << 20, 2 << 20, 18 << 20
+	if word(a+0x10) != 0x1111 || word(a+0x30) != 0x3333 || word(b+0x20) != 0x2222 {
+		t.Errorf("windows hold %#x, %#x, %#x", word(a+0x10), word(a+0x30), word(b+0x20))
+	}
+	for at, want := range map[int]struct {
+		group   int
+		target  fbs.Target
+		address uint64
+	}{
+		registers:      {0, fbs.Target{X: 5, Y: 6, Ordering: 1}, 0},
+		registers + 16: {2, fbs.Target{X: 3, Y: 4, NoC: 1, Ordering: 1}, 0x7000000},
+	} {
+		words, ok := boards.Wormhole.TLB.Encode(&boards.Wormhole.TLB.Groups[want.group], want.target, want.address)
+		if !ok || word(at) != words[0] {
+			t.Errorf("registers hold %#x, want %#x", word(at), words[0])
+		}
+	}
+	for i := range before {
+		if v.Commands[i] != before[i] {
+			t.Errorf("command %d of the view is now %+v", i, v.Commands[i])
+		}
+	}
+	if n := testing.AllocsPerRun(10, func() { r.Run(0) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad: a Wormhole has six bits
+// for a coordinate.
+func TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad(t *testing.T) {
+	v := view(t, aimedHead+"main:\n  point a tile 1,2 address 0x0\n  point a tile 64,2 address 0x0\n  write.4 a+0x0 0x1\n")
+	memory := make([]byte, memories.Size(v))
+	_, err := runtime.Load(v, runtime.AnySlot, memories.Devices(v, memory)...)
+	if hal.CodeOf(err) != hal.Refused || !strings.Contains(err.Error(), "command 1: ") {
+		t.Error(err)
+	}
+}
+
+// TestPollWithAnIntervalEndsAtItsDeadline: the last interval is what is left.
+func TestPollWithAnIntervalEndsAtItsDeadline(t *testing.T) {
+	r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within 1ms every 65ms\n")
+	before := device.Now()
+	run(t, r, hal.DeadlinePassed)
+	if took := device.Now() - before; took < 1_000_000 || took > 1_010_000 {
+		t.Errorf("it took %d ns", took)
+	}
+}
+
+// TestBulkCopyThroughAPortIsAlignedInTheBAR: a window may begin at an odd place.
+func TestBulkCopyThroughAPortIsAlignedInTheBAR(t *testing.T) {
+	device := mock.New(&boards.Ivshmem)
+	r, err := runtime.Load(view(t, `lightmetal 1
+target ivshmem 1af4:1110 bar2 0x100000
+window m bar2 offset 0x3 size 0x1000
+tensor d output uint8[13]
+main:
+  copy.8 m+0x0 <- hex 00112233445566778899aabbcc bulk
+  copy.8 d[0:13] <- m+0x0 bulk
+`), runtime.AnySlot, device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	run(t, r, hal.OK)
+	if got := r.Output(0); string(got) != "\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc" {
+		t.Errorf("came back as % x (%s)", got, device.Refusal())
+	}
+}
