@@ -103,10 +103,17 @@ skip() {
 	exit $skipped
 }
 
+# skips_inside STEP tells how many cases of a step that passed skipped themselves.
+skips_inside() {
+	local count
+	count=$(grep -c "^$1: " "$out/skipped.log" 2>/dev/null) || return 0
+	printf ', %d cases skipped' "$count"
+}
+
 # run NAME: one step, in a shell of its own so that its failure ends only it.
 passed=() failed=() skips=()
 run() {
-	local name=$1 status=0 start=$SECONDS
+	local name=$1 status=0 start=$SECONDS step_name=$1
 	say "== $name"
 	set +e
 	(
@@ -116,7 +123,7 @@ run() {
 	status=${PIPESTATUS[0]}
 	set -e
 	case $status in
-	0) passed+=("$name ($((SECONDS - start)) s)") ;;
+	0) passed+=("$name ($((SECONDS - start)) s)$(skips_inside "$name")") ;;
 	$skipped) skips+=("$name: $(sed -n 's/^skipped: //p' "$out/step.log" | tail -1)") ;;
 	*) failed+=("$name") ;;
 	esac
@@ -129,7 +136,7 @@ cmd_test() {
 		declare -F "step_$step" >/dev/null || { warn "no step $step; ./build.sh help lists them"; exit 64; }
 	done
 	mkdir -p "$out"
-	rm -f "$out"/unit.log "$out"/fuzz.log
+	rm -f "$out"/unit.log "$out"/fuzz.log "$out"/skipped.log
 	before=$(tree)
 	for step in "${steps[@]}"; do run "$step"; done
 	same_tree "$before"
@@ -163,6 +170,10 @@ summary() {
 	say "== summary"
 	for line in "${passed[@]}"; do say "passed   $line"; done
 	for line in "${skips[@]}"; do say "skipped  $line"; done
+	if [[ -s $out/skipped.log ]]; then
+		say "skipped  $(wc -l <"$out/skipped.log") cases, inside of steps:"
+		sed 's/^/           /' "$out/skipped.log"
+	fi
 	for line in "${failed[@]}"; do say "FAILED   $line"; done
 	[[ ${#failed[@]} -eq 0 ]] || exit 1
 	say DONE
@@ -197,20 +208,34 @@ step_unit() {
 	tell -cover "${covered[@]}"
 	tell $(go list ./... | grep -vxF -f <(go list "${covered[@]}"))
 	fully_covered
-	go test -timeout 10m -tags nolightmetal ./tools/metal
+	tests -timeout 10m -tags nolightmetal ./tools/metal
 }
 
-# tell FLAGS AND PACKAGES: go test, whose log, with what tests tell of their
-# evidence, is added to unit.log. Shown are results, and all of it on failure.
-tell() {
-	local log=$out/unit.part status
+# tests FLAGS AND PACKAGES: go test, whose log is left in tests.log. Shown are
+# results, and all of it on failure; cases that skip themselves are kept for the summary.
+tests() {
+	local log=$out/tests.log status
 	set +e
 	go test -timeout 20m -v "$@" 2>&1 | tee "$log" | grep --line-buffered -E '^(ok|FAIL|panic)|^ *--- FAIL'
 	status=${PIPESTATUS[0]}
 	set -e
 	[[ $status -eq 0 ]] || failures "$log"
-	cat "$log" >>"$out/unit.log"
+	cases_skipped "$log" >>"$out/skipped.log"
 	return $status
+}
+
+# tell is tests, whose log, with what tests tell of their evidence, is added to unit.log.
+tell() {
+	local status=0
+	tests "$@" || status=$?
+	cat "$out/tests.log" >>"$out/unit.log"
+	return $status
+}
+
+# cases_skipped prints each case of a log that skipped itself, and why.
+cases_skipped() {
+	awk -v step="$step_name" '/^=== / { why = "" } /_test\.go:[0-9]+: / { why = $0; sub(/^.*_test\.go:[0-9]+: /, "", why) }
+		/^ *--- SKIP: / { print step ": " $3 (why == "" ? "" : ": " why); why = "" }' "$1"
 }
 
 # failures prints what a log has of tests that failed, panicked or did not compile.
@@ -240,17 +265,17 @@ evidence() {
 
 step_race() {
 	c_compiler || skip "$missing is not here"
-	CGO_ENABLED=1 go test -race -timeout 10m "${target_packages[@]}" ./tools/lmb/... ./tools/listing/... ./tools/importer/...
+	CGO_ENABLED=1 tests -race -timeout 10m "${target_packages[@]}" ./tools/lmb/... ./tools/listing/... ./tools/importer/...
 }
 
 step_arm64() {
 	need qemu-aarch64-static qemu-user-static || skip "$missing is not here"
-	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 10m -exec qemu-aarch64-static "${target_packages[@]}"
+	CGO_ENABLED=0 GOARCH=arm64 tests -timeout 10m -exec qemu-aarch64-static "${target_packages[@]}"
 }
 
 step_purego() {
 	go vet -tags purego "${target_packages[@]}"
-	go test -timeout 10m -tags purego "${target_packages[@]}"
+	tests -timeout 10m -tags purego "${target_packages[@]}"
 }
 
 step_cross() { cmd_cross; }
@@ -272,7 +297,7 @@ step_guest() {
 	export LM_GUEST_MODULES=$modules LM_GUEST_FIRMWARE=$PWD/$out/firmware-arm64
 	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
-		go test -count=1 -timeout 10m ./tools/guest
+		tests -count=1 -timeout 10m ./tools/guest
 }
 
 # kernel leaves the path of an arm64 kernel in $kernel and of the folder with its
@@ -573,20 +598,29 @@ cmd_qemu() {
 	local image=${1:-} with=()
 	[[ -n $image && $image != -* ]] || { warn "usage: ./build.sh qemu IMAGE.lmb [--with DEVICE] [lmrun flags]"; exit 64; }
 	shift
-	mkdir -p "$out/qemu"
+	local dir=$PWD/$out/qemu
+	mkdir -p "$out"
+	# Of two at once, the second has a folder of its own; descriptor 9 stays open.
+	exec 9>"$out/.qemu.lock"
+	if command -v flock >/dev/null && ! flock -n 9; then
+		dir=$dir-$$
+		warn "another machine runs; this one's files are in $dir"
+	fi
+	mkdir -p "$dir"
 	# Standard output is lmrun's.
 	need qemu-system-aarch64 qemu-system-arm >&2 || { warn "qemu: $missing is not here"; exit 69; }
 	kernel >&2 || { warn "qemu: no arm64 kernel: $missing"; exit 69; }
 	while [[ ${1:-} == --with ]]; do
 		[[ -n ${2:-} ]] || { warn "qemu: --with takes a device, such as mock:wormhole"; exit 64; }
 		new_qemu >&2 || { warn "qemu: $missing"; exit 69; }
-		with+=(-with "$2" -qemu "$new_qemu" -lm "$PWD/$out/lm")
+		with+=(-with "$2" -qemu "$new_qemu" -lm "$dir/lm")
 		shift 2
 	done
-	build_guest >&2
-	[[ ${#with[@]} -eq 0 ]] || go build -o "$out/lm" ./tools/lm
+	static arm64 "$dir/lmrun-arm64" ./tools/lmrun
+	go build -o "$dir/guest" ./tools/guest
+	[[ ${#with[@]} -eq 0 ]] || go build -o "$dir/lm" ./tools/lm
 	cd "$start_dir"
-	exec "$OLDPWD/$out/guest" -kernel "$kernel" -lmrun "$OLDPWD/$out/lmrun-arm64" -dir "$OLDPWD/$out/qemu" \
+	exec "$dir/guest" -kernel "$kernel" -lmrun "$dir/lmrun-arm64" -dir "$dir" \
 		-timeout "${LM_GUEST_TIMEOUT:-1m}" "${with[@]}" "$image" -- "$@"
 }
 

@@ -156,3 +156,10 @@ func TestNamesInMessagesAreHarmless(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestEnvelopeSizeIsWhatTheFileSays(t *testing.T) {
+	file := encode(t, sample())
+	if got := fbs.EnvelopeSize(file); got != binary.LittleEndian.Uint64(file[32:]) || fbs.EnvelopeSize(file[:71]) != 0 {
+		t.Errorf("%d", got)
+	}
+}

@@ -28,6 +28,7 @@ type View struct {
 	Text        []byte // what names are runs of
 	Notes       []byte // for host tools; nothing in it has been verified
 	Payload     []byte // the payload area: all segments and the gaps between
+	Envelope    []byte // all in front of it
 
 	// Marked has a bit for each Block of commands that holds a Point or an Address.
 	Marked [CommandsMax / Block / 64]uint64
@@ -104,6 +105,7 @@ func Verify(data []byte) (*View, error) {
 func read(envelope []byte) (v *View, sum uint32, err *Error) {
 	t := Root(envelope, preambleEnd, imageFields, "image")
 	v = &View{
+		Envelope:    envelope,
 		Reservation: Struct[Reservation](t, imageReservation),
 		Targets:     Vector[Identity](t, imageTargets, 8, TargetsMax, "targets"),
 		Windows:     Vector[Window](t, imageWindows, 8, WindowsMax, "windows"),
@@ -139,6 +141,14 @@ const (
 	imageNotes
 	imageFields
 )
+
+// EnvelopeSize is the size of an envelope as a file says it. Nothing is verified.
+func EnvelopeSize(data []byte) uint64 {
+	if len(data) < preambleEnd {
+		return 0
+	}
+	return flatbuffers.GetUint64(data[preambleEnvelope:])
+}
 
 // verifyPreamble gives the envelope of a file, its checksum not verified yet.
 func verifyPreamble(data []byte) ([]byte, error) {

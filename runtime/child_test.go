@@ -26,12 +26,13 @@ const childTask = "LM_TEST_CHILD"
 // childTasks run in a process of their own, because they freeze or seal it, or
 // measure the whole of it. An error ends the child with status 1.
 var childTasks = map[string]func(args []string) error{
-	"count":   countFrozenRuns,
-	"sealed":  runSealed,
-	"fault":   faultSealed,
-	"forbid":  breakTheSeal,
-	"memory":  tellAnonymousMemory,
-	"threads": tellThreads,
+	"count":     countFrozenRuns,
+	"sealed":    runSealed,
+	"fault":     faultSealed,
+	"forbid":    breakTheSeal,
+	"memory":    tellAnonymousMemory,
+	"rewritten": rewriteSealed,
+	"threads":   tellThreads,
 }
 
 func TestMain(m *testing.M) {

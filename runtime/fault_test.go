@@ -430,20 +430,23 @@ safe:
 // in QEMU's user mode: Go then takes it for a nil pointer.
 func needFaultAddress(t *testing.T) {
 	t.Helper()
-	path := written(t, make([]byte, 1))
-	file, err := runtime.Open(path)
+	fd, err := unix.MemfdCreate("empty", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	os.Truncate(path, 0)
+	defer unix.Close(fd)
+	memory, err := unix.Mmap(fd, 0, 1, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(memory)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if _, hasAddress := recover().(interface{ Addr() uintptr }); !hasAddress {
 			t.Skip("bus errors have no address here")
 		}
 	}()
-	t.Log("not cut short:", file.Bytes()[0])
+	t.Log("not cut short:", memory[0])
 }
 
 // TestFileCutShortDuringARunIsABusFault cuts a real file under its mapping.
@@ -455,8 +458,8 @@ func TestFileCutShortDuringARunIsABusFault(t *testing.T) {
 		safe    hal.Code
 		stored  byte
 	}{
-		{4096, 1, hal.OK, 1},    // payload gone
-		{0, 0, hal.BusFault, 0}, // commands gone, those of safe too
+		{4096, 1, hal.OK, 1}, // payload gone
+		{0, 1, hal.OK, 1},    // all gone but the copy of the commands
 	} {
 		path := written(t, encoded(t, withPayload))
 		r, device, err := loadPlain(path)

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"runtime/debug"
+	"unsafe"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
@@ -9,52 +10,122 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is an image mapped read-only; its pages come from the page cache and
-// go to the device without a copy in between.
+// File is an image in memory. The envelope, by which a run goes, is a copy: who
+// rewrites or cuts the file changes nothing of what was verified. The payload is
+// the page cache's, and goes to the device without a copy in between.
 type File struct {
-	path string
-	data []byte
+	path  string
+	fd    int
+	data  []byte
+	owned int // bytes from the first on that are a copy; whole pages, or all
 }
 
-// Open maps a file. The error is a *hal.Fault.
+// Open maps a file and copies its envelope. The error is a *hal.Fault.
 func Open(path string) (*File, error) {
 	// A pipe that nobody writes to must not keep us: O_NONBLOCK.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fileFault(path, err)
 	}
-	defer unix.Close(fd)
+	f := &File{path: path, fd: fd}
+	if err := f.read(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *File) read() error {
 	var status unix.Stat_t
-	err = unix.Fstat(fd, &status)
+	err := unix.Fstat(f.fd, &status)
 	switch {
 	case err != nil || status.Mode&unix.S_IFMT != unix.S_IFREG:
-		return nil, &hal.Fault{Code: hal.BadImage, Reason: path + " is a directory or a device, an image is a file"}
+		return &hal.Fault{Code: hal.BadImage, Reason: f.path + " is a directory or a device, an image is a file"}
 	case status.Size == 0:
-		return nil, &hal.Fault{Code: hal.BadImage, Reason: path + ": the file is empty"}
+		return &hal.Fault{Code: hal.BadImage, Reason: f.path + ": the file is empty"}
 	}
-	data, err := unix.Mmap(fd, 0, int(status.Size), unix.PROT_READ, unix.MAP_SHARED)
+	f.data, err = unix.Mmap(f.fd, 0, int(status.Size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fileFault(path, err)
+		return fileFault(f.path, err)
 	}
-	return &File{path, data}, nil
+	// How large the envelope is stands in its first page, and counts as it was
+	// when that was copied.
+	if err = f.own(1); err == nil {
+		err = f.own(fbs.EnvelopeSize(f.data))
+	}
+	return err
 }
+
+// hugePage is the size from which on the copy is worth huge pages: without
+// them it takes as long as three passes over it.
+const hugePage = 2 << 20
+
+// own puts a copy in place of the pages up to a byte of the file.
+func (f *File) own(end uint64) error {
+	size, page := uint64(len(f.data)), uint64(unix.Getpagesize())
+	part := f.data[f.owned:max(uint64(f.owned), min((min(end, size)+page-1)/page*page, size))]
+	if len(part) == 0 {
+		return nil
+	}
+	if pages, _ := available(); uint64(len(part)) > pages {
+		return &hal.Fault{Code: hal.BadImage, Reason: f.path + fbs.Text(": %d bytes of it are to be copied into memory, the machine has %d available", uint64(len(part)), pages)}
+	}
+	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
+	if len(part) >= hugePage && err == nil {
+		_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // where the kernel has them
+	}
+	for n, done := 0, 0; done < len(part) && err == nil; done += n {
+		n, err = unix.Pread(f.fd, part[done:], int64(f.owned+done))
+		if n == 0 {
+			return &hal.Fault{Code: hal.BusFault, Reason: f.path + ": " + cutShort}
+		}
+	}
+	if err != nil {
+		return fileFault(f.path, err)
+	}
+	f.owned += len(part)
+	return unix.Mprotect(part, unix.PROT_READ)
+}
+
+// unchanging tells whether nobody can change the file: by fs-verity, or on a
+// block device that takes no writes, such as dm-verity makes. A mount that is
+// read-only is no such promise.
+func (f *File) unchanging() bool {
+	var s unix.Statx_t
+	_ = unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, 0, &s) // leaves zeros where the kernel has none
+	return s.Attributes&unix.STATX_ATTR_VERITY != 0 ||
+		numberAfter(kernelText(fbs.Text("/sys/dev/block/%d:%d/ro", uint64(s.Dev_major), uint64(s.Dev_minor))), "") == 1
+}
+
+const cutShort = "the file was cut short while it was read"
 
 // Verify checks every byte of the file. The error is a *hal.Fault.
 func (f *File) Verify() (view *fbs.View, err error) {
-	err = f.Check(func(data []byte) (err error) {
+	err = f.look(func(data []byte) (err error) {
 		view, err = fbs.Verify(data)
 		return err
 	})
 	return view, err
 }
 
-// Check has a function look at the bytes of the file. Its error becomes a
-// *hal.Fault with the path of the file, as does a file that is cut short
-// meanwhile. An error without a code counts as a bad image.
+// Check has a function look at the bytes of the file, such as one that verifies
+// a signature, and makes sure that they stay as it saw them: the payload is
+// copied too, unless nobody can change it. The error is a *hal.Fault; one of the
+// function's without a code counts as a bad image.
 func (f *File) Check(check func(data []byte) error) error {
+	if !f.unchanging() {
+		if err := f.own(uint64(len(f.data))); err != nil {
+			return err
+		}
+	}
+	return f.look(check)
+}
+
+// look gives errors the path of the file, and makes one of a file that is cut
+// short meanwhile.
+func (f *File) look(check func(data []byte) error) error {
 	var err error
-	code := f.guarded(check, &err)
-	reason := "the file was cut short while it was read"
+	code, reason := f.guarded(check, &err), cutShort
 	if code == hal.OK && err == nil {
 		return nil
 	}
@@ -73,12 +144,18 @@ func (f *File) guarded(check func(data []byte) error, err *error) (code hal.Code
 	return hal.OK
 }
 
-// Bytes is the mapped file. Reading it after another process has truncated it
-// is a bus error.
+// Bytes is the mapped file. Reading payload after another process has truncated
+// the file is a bus error.
 func (f *File) Bytes() []byte { return f.data }
 
 // Close unmaps the file. No View or Replay of it may be used afterwards.
-func (f *File) Close() error { return unix.Munmap(f.data) }
+func (f *File) Close() error {
+	unix.Close(f.fd)
+	if f.data == nil {
+		return nil
+	}
+	return unix.Munmap(f.data)
+}
 
 func fileFault(path string, err error) error {
 	code := hal.IO

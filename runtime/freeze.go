@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Freeze makes the process ready for runs that allocate nothing: the arena is
-// locked into memory with every page of it present and private, the collector
+// Freeze makes the process ready for runs that allocate nothing: the arena
+// and the commands are locked into memory with every page of it present and private, the collector
 // is off, GOMAXPROCS is fixed (a fixed value ends Go's periodic look at the CPU
 // limits, which opens files), the threads that Go may need exist, and the
 // calling goroutine stays on its thread with all the stack it may need. The
 // error is a *hal.Fault.
 func (r *Replay) Freeze() error {
-	if len(r.arena) > 0 {
-		if err := unix.Mlock(r.arena); err != nil {
-			return &hal.Fault{Code: hal.Denied, Reason: "locking the arena into memory: " + err.Error() + "; raise RLIMIT_MEMLOCK (ulimit -l)"}
+	for _, memory := range [...][]byte{r.view.Envelope, r.arena} {
+		if err := unix.Mlock(memory); err != nil {
+			return &hal.Fault{Code: hal.Denied, Reason: "locking commands and arena into memory: " + err.Error() + "; raise RLIMIT_MEMLOCK (ulimit -l)"}
 		}
 	}
 	processors := goruntime.GOMAXPROCS(0)

@@ -109,22 +109,23 @@ func (r *Replay) remember() {
 	r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.windows[0], &r.memories[0], &r.homes[0]
 }
 
+// reserveArena takes the arena, and refuses what the machine has not the memory
+// for: what is asked of it lastly would end the process, or another one.
 func (r *Replay) reserveArena() error {
-	size := r.view.Reservation.ArenaBytes
-	if size == 0 {
-		return nil
+	size, tables := r.view.Reservation.ArenaBytes, uint64(0)
+	for i := range r.view.Windows {
+		tables += r.view.Windows[i].Size / 512 // an entry of 8 bytes for each page of 4 KiB
 	}
-	var system unix.Sysinfo_t
-	_ = unix.Sysinfo(&system) // cannot fail
-	memory := uint64(system.Totalram) * uint64(system.Unit)
-	var arena []byte
-	if size <= memory {
-		arena, _ = unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	host := r.view.Reservation.HostBytes
+	pages, huge := available()
+	fits := size+tables <= pages && size+tables+host <= pages+huge
+	if fits && size > 0 {
+		arena, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		r.arena, fits = arena, err == nil
 	}
-	if arena == nil {
-		return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("the image reserves %d bytes for tensors, the machine has %d", size, memory)}
+	if !fits {
+		return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("the image reserves %d bytes for tensors, %d for host memory and %d for page tables of its windows, the machine has %d available", size, host, tables, pages+huge)}
 	}
-	r.arena = arena
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lightmetal/boards/hosts"
+	"lightmetal/tools/files"
 )
 
 // commandLine is the kernel's. After a panic it resets, since nobody reads it.
@@ -26,9 +27,12 @@ func (r *request) writeBoot() error {
 		if host == "" {
 			continue
 		}
-		data, err := os.ReadFile(host)
+		data, err := files.Read(host, fileMax)
 		if err != nil {
 			return err
+		}
+		if reason := r.strange(name, data); reason != "" {
+			return fmt.Errorf("%s %s", host, reason)
 		}
 		if err := r.write(name, data, 0o644); err != nil {
 			return err
@@ -51,6 +55,24 @@ func (r *request) writeBoot() error {
 		return r.write("config.txt", []byte("arm_64bit=1\nkernel=Image\ninitramfs "+initramfsGz+" followkernel\n"), 0o644)
 	}
 	return nil
+}
+
+// strange says why a file is no kernel, or no device tree, that the board boots.
+func (r *request) strange(name string, data []byte) string {
+	at := func(offset int, magic string) bool {
+		return len(data) >= offset+len(magic) && string(data[offset:offset+len(magic)]) == magic
+	}
+	switch {
+	case name == "board.dtb" && !at(0, "\xd0\x0d\xfe\xed"): // Devicetree Specification 0.4, 5.2
+		return "is no device tree (.dtb)"
+	case name != "Image":
+	case at(0, "\x1f\x8b"):
+		return "is a kernel packed by gzip; gunzip gives the Image"
+	case at(4, "zimg") && r.board.Boot.Value == hosts.UEFI: // Linux, drivers/firmware/efi/libstub/zboot-header.S
+	case !at(56, "ARM\x64"): // Linux, Documentation/arch/arm64/booting.rst
+		return "is no arm64 kernel Image"
+	}
+	return ""
 }
 
 // fit is a flattened image tree (U-Boot, doc/usage/fit/source_file_format.rst):
@@ -125,9 +147,9 @@ func (r *request) writeFIT() error {
 		return err
 	}
 	mkimage := exec.Command("mkimage", "-f", "image.its", "image.itb")
-	mkimage.Dir, mkimage.Env = r.out, append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", created.Unix()))
+	mkimage.Dir, mkimage.Env = r.dir, append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", created.Unix()))
 	if text, err := mkimage.CombinedOutput(); err != nil {
 		return fmt.Errorf("mkimage of u-boot-tools: %w\n%s", err, text)
 	}
-	return os.Chmod(filepath.Join(r.out, "image.itb"), 0o644)
+	return os.Chmod(filepath.Join(r.dir, "image.itb"), 0o644)
 }

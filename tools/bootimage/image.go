@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,6 +15,9 @@ import (
 
 	"lightmetal/tools/bootimage/initramfs"
 	"lightmetal/tools/bootimage/sbom"
+	"lightmetal/tools/files"
+
+	"golang.org/x/sys/unix"
 )
 
 // Names in the folder of the result.
@@ -23,25 +27,47 @@ const (
 	configName  = "lmrun.conf"
 )
 
-// make writes the whole folder anew.
-func (r *request) make(out io.Writer) error {
-	files, err := r.files()
+// fileMax bounds every file that goes into an image.
+const fileMax = 1 << 30
+
+// make makes the whole folder anew, beside the one it replaces, and puts it in
+// place when all of it is there.
+func (r *request) make(out io.Writer) (err error) {
+	parts, err := r.files()
 	if err != nil {
 		return err
 	}
-	if err := r.clear(); err != nil {
+	if err := r.replaceable(); err != nil {
 		return err
 	}
-	for _, f := range files {
+	if r.dir, err = os.MkdirTemp(filepath.Dir(r.out), ".image-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
+	if err := errors.Join(os.Chmod(r.dir, 0o755), r.fill(parts)); err != nil {
+		return err
+	}
+	if err := r.replace(); err != nil {
+		return err
+	}
+	return r.list(out)
+}
+
+// fill makes the result.
+func (r *request) fill(parts []initramfs.File) error {
+	for _, f := range parts {
 		if err := r.write(rootFolder+f.Path, f.Data, fs.FileMode(f.Mode)); err != nil {
 			return err
 		}
 	}
-	if err := r.verify(files); err != nil {
+	if err := r.verify(parts); err != nil {
+		return err
+	}
+	if err := r.fits(parts); err != nil {
 		return err
 	}
 	var archive, packed bytes.Buffer
-	if err := initramfs.Pack(&archive, files); err != nil {
+	if err := initramfs.Pack(&archive, parts); err != nil {
 		return err
 	}
 	if err := initramfs.Gzip(&packed, archive.Bytes()); err != nil {
@@ -53,14 +79,11 @@ func (r *request) make(out io.Writer) error {
 	if err := r.writeBoot(); err != nil {
 		return err
 	}
-	if err := r.describe(files); err != nil {
-		return err
-	}
-	return r.list(out)
+	return r.describe(parts)
 }
 
-// clear removes an earlier result, and nothing else.
-func (r *request) clear() error {
+// replaceable refuses a folder that holds something else than an earlier result.
+func (r *request) replaceable() error {
 	entries, err := os.ReadDir(r.out)
 	if err != nil && !os.IsNotExist(err) {
 		return err
@@ -68,15 +91,23 @@ func (r *request) clear() error {
 	if _, err := os.Stat(filepath.Join(r.out, rootFolder, configName)); err != nil && len(entries) > 0 {
 		return fmt.Errorf("%s holds something else than a boot image", r.out)
 	}
-	return os.RemoveAll(r.out)
+	return os.MkdirAll(filepath.Dir(r.out), 0o755)
+}
+
+// replace puts the result in place; an earlier one is in r.dir then.
+func (r *request) replace() error {
+	if _, err := os.Stat(r.out); err == nil {
+		return unix.Renameat2(unix.AT_FDCWD, r.dir, unix.AT_FDCWD, r.out, unix.RENAME_EXCHANGE)
+	}
+	return os.Rename(r.dir, r.out)
 }
 
 // files are those of the initramfs.
 func (r *request) files() ([]initramfs.File, error) {
-	var files []initramfs.File
+	var parts []initramfs.File
 	add := func(host, guest string, mode uint32) error {
-		data, err := os.ReadFile(host)
-		files = append(files, initramfs.File{Path: guest, Mode: mode, Data: data})
+		data, err := files.Read(host, fileMax)
+		parts = append(parts, initramfs.File{Path: guest, Mode: mode, Data: data})
 		return err
 	}
 	if err := add(r.lmrun, "/init", 0o755); err != nil {
@@ -97,14 +128,14 @@ func (r *request) files() ([]initramfs.File, error) {
 		}
 	}
 	config, err := r.configuration()
-	files = append(files, initramfs.File{Path: "/" + configName, Mode: 0o644, Data: config})
-	return files, err
+	parts = append(parts, initramfs.File{Path: "/" + configName, Mode: 0o644, Data: config})
+	return parts, err
 }
 
 // configuration is the user's, or one made of flags.
 func (r *request) configuration() ([]byte, error) {
 	if r.config != "" {
-		return os.ReadFile(r.config)
+		return files.Read(r.config, fileMax)
 	}
 	text := "# What lmrun does as process 1: one \"name value\" a line.\n"
 	for _, line := range r.machine {
@@ -121,8 +152,8 @@ func (r *request) configuration() ([]byte, error) {
 
 // verify has lmrun read the configuration and verify the images, as the board
 // will.
-func (r *request) verify(files []initramfs.File) error {
-	root, err := filepath.Abs(filepath.Join(r.out, rootFolder))
+func (r *request) verify(parts []initramfs.File) error {
+	root, err := filepath.Abs(filepath.Join(r.dir, rootFolder))
 	if err != nil {
 		return err
 	}
@@ -130,7 +161,7 @@ func (r *request) verify(files []initramfs.File) error {
 	if err != nil {
 		return err
 	}
-	here, err := r.onHost(string(config), root, files)
+	here, err := r.onHost(string(config), root, parts)
 	if err != nil {
 		return err
 	}
@@ -140,11 +171,11 @@ func (r *request) verify(files []initramfs.File) error {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, configName)
-	if err := os.WriteFile(path, []byte(here), 0o644); err != nil {
+	if err := files.Write(path, []byte(here), 0o600, files.Create); err != nil {
 		return err
 	}
 	if text, err := exec.Command(r.verifier, "-config", path, "-check").CombinedOutput(); err != nil {
-		return fmt.Errorf("the board would refuse this: %w\n%s", err, strings.ReplaceAll(string(text), dir+"/", ""))
+		return fmt.Errorf("the board would refuse this: %w\n%s", err, strings.NewReplacer(dir+"/", "", root, "").Replace(string(text)))
 	}
 	return nil
 }
@@ -152,7 +183,7 @@ func (r *request) verify(files []initramfs.File) error {
 // onHost gives a configuration whose paths of images and keys lead to the
 // staged files. For an image that the board finds on a file system it mounts,
 // and which is not here, the first one stands in, without its key.
-func (r *request) onHost(config, root string, files []initramfs.File) (string, error) {
+func (r *request) onHost(config, root string, parts []initramfs.File) (string, error) {
 	standIn := root + "/" + filepath.Base(r.images[0])
 	lines, mounts, named, mounted := strings.Split(config, "\n"), []string{}, map[string]bool{}, false
 	for i, line := range lines {
@@ -164,7 +195,7 @@ func (r *request) onHost(config, root string, files []initramfs.File) (string, e
 			continue
 		}
 		path := filepath.Join("/", strings.TrimSpace(value))
-		packed := slices.ContainsFunc(files, func(f initramfs.File) bool { return f.Path == path })
+		packed := slices.ContainsFunc(parts, func(f initramfs.File) bool { return f.Path == path })
 		below := slices.ContainsFunc(mounts, func(m string) bool { return strings.HasPrefix(path, m) })
 		if !packed && !below {
 			return "", fmt.Errorf("%s:%d: %s is not in the boot image, and not below a mount", configName, i+1, path)
@@ -189,9 +220,9 @@ func (r *request) onHost(config, root string, files []initramfs.File) (string, e
 }
 
 // describe writes the list of what is inside, and the digests.
-func (r *request) describe(files []initramfs.File) error {
+func (r *request) describe(parts []initramfs.File) error {
 	var listed []sbom.File
-	for _, f := range files {
+	for _, f := range parts {
 		listed = append(listed, sbom.File{Path: rootFolder + f.Path, Data: f.Data})
 	}
 	created, err := sourceDate()
@@ -206,12 +237,12 @@ func (r *request) describe(files []initramfs.File) error {
 		return err
 	}
 	var sums strings.Builder
-	err = filepath.WalkDir(r.out, func(path string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(r.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		name, _ := filepath.Rel(r.out, path)
+		name, _ := filepath.Rel(r.dir, path)
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(data), name)
 		return err
 	})
@@ -240,11 +271,11 @@ func (r *request) list(out io.Writer) error {
 
 // write writes a file of the result. Its mode does not depend on the umask.
 func (r *request) write(name string, data []byte, mode fs.FileMode) error {
-	path := filepath.Join(r.out, name)
+	path := filepath.Join(r.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, data, mode); err != nil {
+	if err := files.Write(path, data, uint32(mode), files.Replace); err != nil {
 		return err
 	}
 	return os.Chmod(path, mode)

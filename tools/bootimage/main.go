@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,14 +14,20 @@ import (
 
 	"lightmetal/boards/hosts"
 	"lightmetal/tools/bootimage/sbom"
+	"lightmetal/tools/files"
 )
 
 func main() {
-	err := run(os.Args[1:], os.Stdout)
+	out := bufio.NewWriter(os.Stdout)
+	err := run(os.Args[1:], out)
+	full := out.Flush()
 	switch usage := errors.Is(err, errUsage); {
 	case errors.Is(err, flag.ErrHelp):
+	case err == nil && full != nil:
+		fmt.Fprintln(os.Stderr, "bootimage:", full)
+		os.Exit(74)
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "bootimage:", err)
+		fmt.Fprintf(os.Stderr, "bootimage: %s\n", files.Safe([]byte(err.Error())))
 		if usage {
 			os.Exit(64)
 		}
@@ -57,19 +64,19 @@ func sbomCommand(args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	var files []sbom.File
+	var parts []sbom.File
 	for _, path := range flags.Args() {
-		data, err := os.ReadFile(path)
+		data, err := files.Read(path, fileMax)
 		if err != nil {
 			return err
 		}
-		files = append(files, sbom.File{Path: filepath.Base(path), Data: data})
+		parts = append(parts, sbom.File{Path: filepath.Base(path), Data: data})
 	}
 	created, err := sourceDate()
 	if err != nil {
 		return err
 	}
-	text, err := sbom.Document(*name, created, files)
+	text, err := sbom.Document(*name, created, parts)
 	if err == nil {
 		_, err = out.Write(text)
 	}
@@ -103,7 +110,8 @@ type request struct {
 	kernel, dtb string   // host paths, empty: none
 	load        string   // address of the kernel in a FIT, empty: the board's
 	append      string   // further kernel arguments
-	out         string
+	out         string   // folder of the result
+	dir         string   // beside it, where the result is made
 }
 
 // ofEveryImage are lmrun's flags that may be given here instead of a

@@ -161,3 +161,60 @@ func TestUsageIsToldFromFailure(t *testing.T) {
 		t.Error(err, out.String())
 	}
 }
+
+// kernelImage is what an arm64 kernel begins with, as far as it is looked at.
+var kernelImage = strings.Repeat("\x00", 56) + "ARM\x64" + strings.Repeat("\x00", 64)
+
+const twoop = "../../testdata/images/wh.twoop.lmb"
+
+func TestInputsThatTheBoardCannotUseAreRefused(t *testing.T) {
+	short, right := written(t, "a.bin", "short"), written(t, "a.bin", strings.Repeat("x", 1024))
+	for _, test := range []struct {
+		want string
+		args []string
+	}{
+		{"is no arm64 kernel", []string{"-board", "qemu-virt", "-kernel", edu, edu}},
+		{"is no arm64 kernel", []string{"-board", "qemu-virt", "-kernel", written(t, "empty", ""), edu}},
+		{"gunzip", []string{"-board", "qemu-virt", "-kernel", written(t, "Image.gz", "\x1f\x8b\x08"), edu}},
+		{"is no device tree", []string{"-board", "s32g3", "-load", "0x40400000", "-kernel", written(t, "Image", kernelImage), "-dtb", edu, edu}},
+		{"more than the", []string{"-board", "qemu-virt", "-kernel", "/dev/zero", edu}},
+		{"has 5 bytes, input a takes 1024", []string{"-board", "qemu-virt", "-add", short + "=/a.bin", "-input", "a=/a.bin", twoop}},
+		{"lmrun.conf:2: /a.bin has 5 bytes", []string{"-board", "qemu-virt", "-add", short + "=/a.bin", "-config", written(t, "c", "image wh.twoop.lmb\ninput a=/a.bin\n"), twoop}},
+		{"no port with room for the BARs of wormhole", []string{"-board", "imx8mp", "-load", "0x40400000", twoop}},
+	} {
+		if folder, err := made(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %q", test.args, err, test.want)
+		} else if left, _ := os.ReadDir(filepath.Dir(folder)); len(left) > 0 {
+			t.Errorf("%q: %v is left", test.args, left[0])
+		}
+	}
+	for _, args := range [][]string{{"-board", "qemu-virt", "-add", right + "=/a.bin", "-input", "a=/a.bin", twoop}, {"-board", "qemu-virt", "-kernel", written(t, "Image", kernelImage), edu}} {
+		if _, err := made(t, args...); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// TestImageThatFailsLeavesTheOneBefore, also where its parts come from there.
+func TestImageThatFailsLeavesTheOneBefore(t *testing.T) {
+	folder, err := made(t, "-board", "qemu-virt", edu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := read(t, folder, "SHA256SUMS")
+	again := func(args ...string) error {
+		return run(append([]string{"image", "-lmrun", runner, "-verifier", runner, "-out", folder, "-board", "qemu-virt"}, args...), io.Discard)
+	}
+	if err := again("-kernel", edu, edu); err == nil || read(t, folder, "SHA256SUMS") != sums {
+		t.Errorf("%v, and the sums were\n%s\nand are\n%s", err, sums, read(t, folder, "SHA256SUMS"))
+	}
+	if err := again("-seal", folder+"/root/edu.lmb"); err != nil || !strings.Contains(read(t, folder, rootFolder, configName), "seal") {
+		t.Error(err)
+	}
+	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("the folder has mode %v, %v", info.Mode(), err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(folder)); len(left) != 1 {
+		t.Errorf("beside it are %v", left)
+	}
+}

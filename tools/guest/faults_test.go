@@ -35,7 +35,7 @@ main:
 safe:
   write.4 m+0x4 0x5afe
 `), "truncate")
-	if !strings.Contains(console, "bus fault: command 2") {
+	if !strings.Contains(console, "bus fault: command 2") || !strings.Contains(console, "sequence safe: done") {
 		t.Error(console)
 	}
 }

@@ -50,6 +50,7 @@ type machine struct {
 	timeout       time.Duration
 	stdout        io.Writer // gets lmrun's lines as they come
 	served        error     // how the servers ended, after a boot
+	sockets       []string  // of the servers, as they were
 }
 
 // shm is the host's side of the ivshmem device's memory.
@@ -80,6 +81,9 @@ func (m *machine) boot() (exit int, err error) {
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err = qemu.Run(); err == nil {
 		m.served = finish(servers)
+		for _, s := range servers {
+			m.sockets = append(m.sockets, s.socket)
+		}
 	}
 	switch exit, ended := out.exit(); {
 	case ctx.Err() != nil:
@@ -143,13 +147,14 @@ func (m *machine) prepare() ([]string, error) {
 	return args, nil
 }
 
-// traced are the events that tell of accesses: to QEMU's devices, or to those
+// traced are the events that tell of accesses, to QEMU's devices and to those
 // that others serve.
 func (m *machine) traced() []string {
+	events := []string{"memory_region_ops_read", "memory_region_ops_write"}
 	if len(m.with) > 0 {
-		return []string{"vfio_region_read", "vfio_region_write"}
+		events = append(events, "vfio_region_read", "vfio_region_write")
 	}
-	return []string{"memory_region_ops_read", "memory_region_ops_write"}
+	return events
 }
 
 func (m *machine) writeInitramfs(path string) (size int, err error) {

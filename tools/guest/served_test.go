@@ -1,12 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/fbs/gen"
+	"lightmetal/hal"
 )
 
 // chip is a device that `lm serve` shows, and what runs on it.
@@ -103,5 +110,143 @@ func TestGuestReplaysOnAServedChip(t *testing.T) {
 				t.Log(console)
 			})
 		}
+	}
+}
+
+// TestMocksDoAsQEMUsOwnDevices: the same images, on QEMU's edu and NVMe and on
+// our mocks of them beside those, in one machine. QEMU's trace has the same
+// accesses and the same values on both sides.
+func TestMocksDoAsQEMUsOwnDevices(t *testing.T) {
+	for _, c := range []struct {
+		board string
+		of    region
+		free  map[uint64]uint64 // by offset: bits in which versions of QEMU differ, and addresses of memory
+		setUp func(*testing.T, *machine)
+		flags []string
+	}{
+		{"edu", edu, nil, func(t *testing.T, m *machine) {
+			m.addGolden(t, "capture", "import", "--from", "qemu", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu",
+				"../../testdata/captures/edu.qemutrace")
+			m.addGolden(t, "factorial", "asm", "../../testdata/listings/edu-factorial.lms")
+		}, nil},
+		{"edu", edu, map[uint64]uint64{0x80: ^uint64(0), 0x88: ^uint64(0)}, func(t *testing.T, m *machine) { m.addTransfer(t, "edu-dma", "data", "result", 4095) }, []string{"-sequence", "transfer", "-input", "data=/input/data"}},
+		// CAP.CSS bit 7, no I/O command set: 7.2 has it, as the mock, 11.1 has not.
+		{"nvme", nvme, map[uint64]uint64{0: 1 << 44, 0x28: ^uint64(0), 0x30: ^uint64(0)}, func(t *testing.T, m *machine) { m.addTransfer(t, "nvme", "blocks", "result", 32<<10) }, []string{"-sequence", "transfer", "-input", "blocks=/input/blocks"}},
+	} {
+		t.Run(fmt.Sprintf("%s %v", c.board, c.flags), func(t *testing.T) {
+			m, _ := inside(t, func(m *machine) {
+				m.serveTo(t, "mock:"+c.board)
+				c.setUp(t, m)
+			}, "served", append([]string{"pci", fmt.Sprintf("%04x:%04x", c.of.vendor, c.of.device)}, c.flags...)...)
+			if m.served != nil {
+				t.Error(m.served)
+			}
+			theirs, ours := m.bothTraces(t, c.of, c.free)
+			if len(theirs) == 0 || !slices.Equal(theirs, ours) {
+				t.Errorf("QEMU's device: %d accesses, ours %d", len(theirs), len(ours))
+				for i := range min(len(theirs), len(ours)) {
+					if theirs[i] != ours[i] {
+						t.Fatalf("access %d: QEMU's %v, ours %v", i, theirs[i], ours[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+// addTransfer puts a listing that moves data into /images, with new data for
+// its input, which are to come back as its output.
+func (m *machine) addTransfer(t *testing.T, name, input, output string, size int) {
+	t.Helper()
+	m.addListing(t, name, "")
+	data := xorshift32(79, (size+3)/4*4)[:size]
+	m.files["/input/"+input], m.files["/golden/"+name+"/"+output] = data, data
+}
+
+// bothTraces gives the accesses to QEMU's own device and to the served one.
+// Loads that are made again until they give something else count as the last.
+func (m *machine) bothTraces(t *testing.T, of region, free map[uint64]uint64) (theirs, ours []access) {
+	t.Helper()
+	log, err := os.ReadFile(m.trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err = parseTrace(bytes.NewReader(log), of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err = parseServed(bytes.NewReader(log), servedRegion(m.sockets[0], of.bar))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return once(theirs, free), once(ours, free)
+}
+
+// once leaves of repeated loads of one place the last, without the bits that
+// are free.
+func once(trace []access, free map[uint64]uint64) (out []access) {
+	for _, a := range trace {
+		a.value &^= free[a.offset]
+		if n := len(out); n > 0 && !a.store && !out[n-1].store && a.offset == out[n-1].offset && a.width == out[n-1].width {
+			out = out[:n-1]
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// TestServedChipsTakeEveryWindowAndWay: a window of each size, sealed, with
+// the windows mapped write-combining where the image asks for that.
+func TestServedChipsTakeEveryWindowAndWay(t *testing.T) {
+	for i := range chips {
+		c := &chips[i]
+		for _, slot := range c.slots {
+			t.Run(c.board+" window "+slot, func(t *testing.T) {
+				m, _ := inside(t, func(m *machine) {
+					m.serveTo(t, "mock:"+c.board)
+					m.addGolden(t, "twoop", append([]string{"import"}, c.captures["twoop"]...)...)
+				}, "served", "pci", c.ids, "-window", slot, "-seal", "-loop", "3")
+				if m.served != nil {
+					t.Error(m.served)
+				}
+			})
+		}
+	}
+}
+
+// TestFaultsOfAServedDeviceHaveTheirStatus: what lm serve makes go wrong shows
+// in the machine as what it is.
+func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
+	twoopOf := func(t *testing.T, m *machine) {
+		m.addGolden(t, "twoop", append([]string{"import"}, chips[0].captures["twoop"]...)...)
+	}
+	eduOf := func(t *testing.T, m *machine) {
+		m.addGolden(t, "factorial", "asm", "../../testdata/listings/edu-factorial.lms")
+	}
+	for _, c := range []struct {
+		name, board, fault string
+		want               hal.Code
+		setUp              func(*testing.T, *machine)
+		flags              []string
+		refused            bool
+	}{
+		{"gone", "wormhole", "gone@40", hal.DeviceGone, twoopOf, nil, false},
+		{"late bit", "edu", "late:0+0x20=1/1/1000", hal.OK, eduOf, nil, false},
+		{"stuck bit", "edu", "stuck:0+0x20=1/1", hal.DeadlinePassed, eduOf, nil, false},
+		{"wrong answer", "edu", "stuck:0+0=0/0xff", hal.ExpectFailed, eduOf, nil, false},
+		{"no memory", "nvme", "no-dma", hal.ExpectFailed, func(t *testing.T, m *machine) { m.addTransfer(t, "nvme", "blocks", "result", 32<<10) },
+			[]string{"-sequence", "transfer", "-input", "blocks=/input/blocks"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := boards.ByName(c.board)
+			m, console := inside(t, func(m *machine) {
+				m.serveTo(t, "mock:"+c.board)
+				m.serveArgs = []string{"--fault", c.fault}
+				c.setUp(t, m)
+			}, "faulty", append([]string{strconv.Itoa(c.want.Exit()), fmt.Sprintf("%04x:%04x", b.Vendor, b.Device)}, c.flags...)...)
+			if (m.served != nil) != c.refused {
+				t.Errorf("the server's end: %v; %s", m.served, console)
+			}
+		})
 	}
 }

@@ -74,5 +74,43 @@ func parseLine(line string, of region) (access, error) {
 	return access{verb == "write", address % of.size, uint8(size), value & bits(uint8(size))}, nil
 }
 
+// servedRegion is a BAR of the served device behind a socket.
+func servedRegion(socket string, bar uint8) string {
+	return fmt.Sprintf("vfio-user:%s:region%d+", socket, bar)
+}
+
+// parseServed reads the accesses to one BAR of a served device, in order, from
+// QEMU's log of vfio_region_read and _write, for instance
+//
+//	vfio_region_write  (vfio-user:/tmp/s:region0+0x20, 0x80, 4)
+//	vfio_region_read  (vfio-user:/tmp/s:region0+0x20, 4) = 0x80
+func parseServed(log io.Reader, region string) ([]access, error) {
+	var accesses []access
+	lines := bufio.NewScanner(log)
+	for number := 1; lines.Scan(); number++ {
+		verb, rest, ok := strings.Cut(lines.Text(), "  ("+region)
+		if !ok {
+			continue
+		}
+		var a access
+		var err error
+		switch verb {
+		case "vfio_region_write":
+			a.store = true
+			_, err = fmt.Sscanf(rest, "0x%x, 0x%x, %d)", &a.offset, &a.value, &a.width)
+		case "vfio_region_read":
+			_, err = fmt.Sscanf(rest, "0x%x, %d) = 0x%x", &a.offset, &a.width, &a.value)
+		default:
+			err = fmt.Errorf("neither a read nor a write")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w: %s", number, err, lines.Text())
+		}
+		a.value &= bits(a.width)
+		accesses = append(accesses, a)
+	}
+	return accesses, lines.Err()
+}
+
 // bits is all the bits of a width in bytes.
 func bits(width uint8) uint64 { return ^uint64(0) >> (64 - 8*uint(width)) }

@@ -3,6 +3,7 @@ package importer
 import (
 	"encoding/binary"
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"lightmetal/fbs"
@@ -56,6 +57,10 @@ func (m *maker) coalesce() (string, error) {
 	}
 	m.commands = make([]lmb.Command, 0, count.made)
 	m.all()
+	if len(m.steps.chunks) >= freeChunks {
+		m.steps = steps{}
+		debug.FreeOSMemory()
+	}
 	m.steps, m.data = steps{}, arena{}
 	if len(m.o.Inputs) > 0 && m.compares > 0 {
 		m.warn(m.compareLine, "%s what the device gave against the recording, and will fail where an input changes it: name it as an output",
@@ -72,12 +77,20 @@ func (m *maker) all() {
 	}
 	for at, freed := (pos{}), 0; at.i < m.steps.n; {
 		at = m.command(at)
-		if chunk := at.i / chunkSteps; !m.dry && chunk > freed {
-			m.steps.chunks[freed], freed = nil, freed+1
+		// Extents look at the step before the next one.
+		for chunk := (at.i - 1) / chunkSteps; !m.dry && freed < chunk; freed++ {
+			m.steps.chunks[freed] = nil
+			if freed%freeChunks == freeChunks-1 {
+				debug.FreeOSMemory() // commands come in their place
+			}
 		}
 	}
 	m.fences.end(m)
 }
+
+// freeChunks is how many chunks of steps, 59 MB of them, go back to the system
+// at once.
+const freeChunks = 256
 
 // emit appends a command, and the fence that it needs in front.
 func (m *maker) emit(c *lmb.Command) {

@@ -46,7 +46,9 @@ var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "ma
 type Options struct {
 	From   string        // FromMmiotrace, FromQemu or FromRecord
 	Board  *boards.Board // nil: by the PCI ids in the trace
-	Device string        // mmiotrace: VVVV:DDDD or BB:DD.F, where a trace has several devices, or one that no board has the ids of
+	Device string        // mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several devices, or one that no board has the ids of
+
+	Incomplete bool // record: take one that is not whole
 
 	// The region of QEMU's that is the device, as in type Region, and more of
 	// them where the device has several. Bar is also where tensors and ranges
@@ -197,7 +199,7 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	defer debug.SetGCPercent(debug.SetGCPercent(GCPercent))
 	m := importing{o: o}
 	t, err := read(r, o, &m)
 	if err != nil {
@@ -206,9 +208,9 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	return m.finish(t)
 }
 
-// gcPercent is how much garbage an import may leave before it is collected. Most
+// GCPercent is how much garbage an import may leave before it is collected. Most
 // of its memory has no pointers, so looking is cheap.
-const gcPercent = 10
+const GCPercent = 10
 
 // sink takes what a reader finds, in order. start comes first.
 type sink interface {

@@ -24,9 +24,15 @@ type recording struct {
 func readRecord(r io.Reader, o Options, to sink) (*Trace, error) {
 	t := recording{o: o, to: to, time: 1}
 	count := &counter{r: r, progress: o.Progress}
-	err := record.Each(count, t.header, t.record)
+	err := record.Each(count, o.Device, t.header, t.record)
+	if t.trace != nil && o.Incomplete && record.Incomplete(err) {
+		t.trace.Warnings = append(t.trace.Warnings, Warning{0, "the recording is not whole: the image does less than the program did"})
+		err = nil
+	}
 	var place *record.Error
 	switch {
+	case t.trace != nil && record.Incomplete(err) && errors.As(err, &place):
+		return nil, refuse(place.Line, "%v; --incomplete imports what there is", place.Err)
 	case errors.As(err, &place) && count.bytes == 0:
 		return nil, refuse(0, "the recording is empty: the program did not open the simulator (it never called libttsim_init)")
 	case errors.As(err, &place):
@@ -71,6 +77,8 @@ func (t *recording) record(rec *record.Record) error {
 	case record.Mark:
 		a.Op, a.Name = OpMark, string(rec.Data)
 		return t.to.access(&a)
+	case record.Gap:
+		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, "not recorded: " + string(rec.Data)})
 	case record.ConfigWrite:
 		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, "store to PCI configuration space left out: opening a device does what it needs"})
 	case record.ConfigRead:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,9 @@ type importFlags struct {
 	poll, ignore             []string
 	inputs, outputs, host    []string
 	without                  []string
+	part                     string
 	summary, json            bool
+	incomplete               bool
 }
 
 func importCommand() *cobra.Command {
@@ -40,18 +43,22 @@ deadlines instead of read loops, expects instead of other reads, block copies
 instead of runs of stores. It says what each pass did.
 
   mmiotrace   Linux's tracer of that name (VERSION 20070824)
-  record      what the recorder in tools/record writes (Tenstorrent's simulator)
+  record      what lm record writes, and the recorder in tools/record/shim
+              (Tenstorrent's simulator)
   qemu        QEMU's -trace memory_region_ops_read/write; --region names the
               device's memory region and --base says where the guest had it
 
 A capture that is incomplete, or that no image can express, is refused with the
 line in which that shows; --summary tells what is in it all the same. Where a
-device reached host memory, a trace does not hold what was in it: --host gives
-that, and the addresses that the program stored become relocations.
+device reached host memory, a trace does not hold what was in it (a recording
+does): --host gives that, and the addresses that the program stored become
+relocations. --part takes a frame out of a run; windows are followed from the
+start on, and what the program set up before is the user's to repeat.
 
 Boards: ` + boardNames() + `
 Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 		Example: `  lm import --from qemu --region edu-mmio --base 0x10000000 --board edu edu.qemutrace -o edu.lmb
+  lm import --from record --part 1200..2400 run.record -o frame.lmb
   lm import --from mmiotrace --input a=1,1,0x20000,int32,256 --output d=1,1,0x23000,int32,256 wh.mmiotrace -o wh.lmb`,
 		Args: one("trace"),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
@@ -60,7 +67,8 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 	flags.StringVar(&f.from, "from", "", "format of the trace: mmiotrace, qemu or record")
 	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: TRACE with .lmb)")
 	flags.StringVar(&f.board, "board", "", "board of the device (default: by the PCI ids in the trace)")
-	flags.StringVar(&f.device, "device", "", "mmiotrace: VVVV:DDDD or BB:DD.F where the trace has several devices")
+	flags.StringVar(&f.device, "device", "", "VVVV:DDDD or BB:DD.F where the trace has several devices (record: DDDD:BB:DD.F)")
+	flags.BoolVar(&f.incomplete, "incomplete", false, "record: take one that says itself that something is missing, or that was cut")
 	flags.StringSliceVar(&f.regions, "region", nil, "qemu: name of the memory region of the device; several: NAME=BAR")
 	flags.StringSliceVar(&f.bases, "base", nil, "qemu: address of each region in the guest, in the same order")
 	flags.Uint8Var(&f.bar, "bar", 0, "qemu: BAR that the region is")
@@ -70,6 +78,7 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 	flags.StringArrayVar(&f.inputs, "input", nil, "input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE (no X,Y without tiles)")
 	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, likewise")
 	flags.StringArrayVar(&f.host, "host", nil, "host memory that the device reached: NAME=BUSADDRESS,FILE; FILE holds its bytes")
+	flags.StringVar(&f.part, "part", "", "import FROM..TO alone: lines of the trace, or texts of its marks")
 	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
 	flags.BoolVar(&f.summary, "summary", false, "only tell what is in the trace")
 	flags.BoolVar(&f.json, "json", false, "report as JSON")
@@ -115,6 +124,7 @@ func (f *importFlags) run(path string) error {
 		printJSON(stdout, summary)
 		return nil
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(importer.GCPercent)) // for what encodes the image, too
 	image, report, err := importer.Import(trace, o)
 	done()
 	if err != nil {
@@ -145,7 +155,7 @@ func progress(trace *input, o *importer.Options) func() {
 }
 
 func (f *importFlags) options(path string) (importer.Options, error) {
-	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar}
+	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar, Incomplete: f.incomplete}
 	if f.from == "" {
 		return o, usage("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
@@ -159,6 +169,13 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 	}
 	if err := f.setTensors(&o); err != nil {
 		return o, err
+	}
+	if f.part != "" {
+		part, err := importer.ParsePart(f.part)
+		if err != nil {
+			return o, wrong(hal.Usage, "%v", err)
+		}
+		o.Part = part
 	}
 	for _, spec := range f.host {
 		host, file, err := importer.ParseHost(spec)

@@ -73,6 +73,10 @@ func run(args []string) int {
 // tellFailure prints an error that is not printed yet. A line that follows is
 // set in, so that no text from a file looks like one of lm's own.
 func tellFailure(err error, asJSON bool) int {
+	var program programStatus
+	if errors.As(err, &program) {
+		return int(program)
+	}
 	code := codeOf(err)
 	var already reported
 	switch {
@@ -102,6 +106,7 @@ runtime replays through a PCIe BAR, and tells what is in them.
   lm import --from mmiotrace trace.txt -o model.lmb     from a capture
   lm asm listing.lms -o model.lmb                       from a listing written by hand
   lm capture ./program NAME -o model.lmb                from a program on the host API
+  lm record -o run.record -- ./program                  write down what a program does to a device
   lm info model.lmb                                     what it is
   lm dump model.lmb                                     every command, as a listing
   lm replay --device mock:edu model.lmb                 run it
@@ -122,6 +127,7 @@ runtime replays through a PCIe BAR, and tells what is in them.
 		return usage("%v%s; lm %s --help tells more", err, hint, c.Name())
 	})
 	root.AddCommand(asmCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand())
+	root.AddCommand(asmCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), recordCommand(), replayCommand(), reportCommand(), signCommand())
 	return root
 }
 

@@ -35,17 +35,8 @@ func encode(image *Image) ([]byte, *fbs.View, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	envelope := insertPreamble(e.build(noted))
-	if len(e.payload) > 0 {
-		e.segments = []fbs.Segment{{
-			Offset: roundUp(uint64(len(envelope)), fbs.SegmentAlign),
-			Size:   uint64(len(e.payload)),
-			CRC32C: fbs.Checksum(e.payload),
-		}}
-		// The segment's offset depends on the size of the envelope, and nothing else does.
-		envelope = insertPreamble(e.build(noted))
-	}
-	file := e.seal(envelope)
+	room := 32*len(e.commands) + len(e.text.bytes) + len(noted) + 64*(len(image.Tensors)+len(e.runs)+len(image.Windows)+len(image.Targets)) + 4096
+	file := e.payload.assemble(room, func(b *flatbuffers.Builder) { e.build(b, noted) }, func(s fbs.Segment) { e.segments = []fbs.Segment{s} })
 	view, err := fbs.Verify(file)
 	if err != nil {
 		return nil, nil, err
@@ -59,7 +50,7 @@ type encoder struct {
 	image    *Image
 	text     text
 	notes    *Notes
-	payload  []byte
+	payload  payload
 	recorded []uint64 // payload offset of each tensor's data
 	commands []fbs.Command
 	runs     []fbs.Sequence
@@ -97,13 +88,18 @@ func (e *encoder) name(what, name string) fbs.Name {
 
 // layOut places payload and names, and resolves the commands' references.
 func (e *encoder) layOut() {
+	commands := len(e.image.Sequences)
+	for i := range e.image.Sequences {
+		commands += len(e.image.Sequences[i].Commands)
+	}
+	e.commands = make([]fbs.Command, 0, commands)
 	e.segments = []fbs.Segment{{}} // as many as there will be
 	for i := range e.image.Targets {
 		e.name(fmt.Sprintf("target %d", i), e.image.Targets[i].Board)
 	}
 	for i := range e.image.Tensors {
 		e.name(fmt.Sprintf("tensor %d", i), e.image.Tensors[i].Name)
-		e.recorded = append(e.recorded, e.place(e.image.Tensors[i].Data))
+		e.recorded = append(e.recorded, e.payload.place(e.image.Tensors[i].Data))
 		if n := len(e.image.Tensors[i].Shape); n > fbs.DimsMax && e.err == nil {
 			e.err = fmt.Errorf("tensor %d: %d dimensions, at most %d", i, n, fbs.DimsMax)
 		}
@@ -111,7 +107,7 @@ func (e *encoder) layOut() {
 	for i := range e.image.Sequences {
 		e.sequence(i)
 	}
-	if len(e.payload) == 0 {
+	if e.payload.size == 0 {
 		e.segments = nil
 	}
 }
@@ -127,7 +123,7 @@ func (e *encoder) sequence(index int) {
 		}
 		if HasPayload(&c) {
 			c.Amount = uint32(len(s.Commands[i].Data))
-			c.Value = e.place(s.Commands[i].Data)
+			c.Value = e.payload.place(s.Commands[i].Data)
 		}
 		e.commands = append(e.commands, c)
 	}
@@ -135,20 +131,8 @@ func (e *encoder) sequence(index int) {
 	e.runs = append(e.runs, fbs.Sequence{Name: e.name(fmt.Sprintf("sequence %d", index), s.Name), First: uint32(first), Count: uint32(len(e.commands) - first)})
 }
 
-// place appends data to the payload area and gives its offset.
-func (e *encoder) place(data []byte) uint64 {
-	if len(data) == 0 {
-		return 0
-	}
-	e.payload = append(e.payload, make([]byte, roundUp(uint64(len(e.payload)), fbs.PayloadAlign)-uint64(len(e.payload)))...)
-	offset := len(e.payload)
-	e.payload = append(e.payload, data...)
-	return uint64(offset)
-}
-
 // build writes the FlatBuffer.
-func (e *encoder) build(noted []byte) []byte {
-	b := flatbuffers.NewBuilder(64*len(e.commands) + len(noted) + 4096)
+func (e *encoder) build(b *flatbuffers.Builder, noted []byte) {
 	commands := vector(b, gen.ImageStartCommandsVector, e.commands, func(c fbs.Command) {
 		gen.CreateCommand(b, c.Opcode, c.Width, c.Mode, c.Option, c.Window, c.Index, c.Offset, c.Amount, c.Value, c.Mask)
 	})
@@ -182,7 +166,6 @@ func (e *encoder) build(noted []byte) []byte {
 	gen.ImageAddText(b, text)
 	gen.ImageAddNotes(b, notes)
 	b.FinishWithFileIdentifier(gen.ImageEnd(b), []byte(fbs.Identifier))
-	return b.FinishedBytes()
 }
 
 // vector writes a vector of structs or numbers; FlatBuffers are built from the end.
@@ -216,7 +199,7 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 
 func (e *encoder) reservation() fbs.Reservation {
 	r := fbs.Reservation{
-		PayloadBytes: uint64(len(e.payload)),
+		PayloadBytes: e.payload.size,
 		Commands:     uint32(len(e.commands)),
 		Windows:      uint32(len(e.image.Windows)),
 		Tensors:      uint32(len(e.image.Tensors)),
@@ -233,27 +216,6 @@ func (e *encoder) reservation() fbs.Reservation {
 		}
 	}
 	return r
-}
-
-// insertPreamble makes room for the preamble behind the file identifier. Its
-// size is a multiple of every alignment in the schema, so all objects stay aligned.
-func insertPreamble(flat []byte) []byte {
-	envelope := slices.Concat(flat[:8], make([]byte, fbs.PreambleInsertion), flat[8:])
-	root := binary.LittleEndian.Uint32(envelope)
-	binary.LittleEndian.PutUint32(envelope, root+fbs.PreambleInsertion)
-	return envelope
-}
-
-// seal fills the preamble and appends the payload.
-func (e *encoder) seal(envelope []byte) []byte {
-	size := uint64(len(envelope))
-	file := envelope
-	if len(e.payload) > 0 {
-		file = append(file, make([]byte, roundUp(size, fbs.SegmentAlign)-size)...)
-		file = append(file, e.payload...)
-	}
-	Stamp(file, size)
-	return file
 }
 
 // Stamp fills the preamble of a file whose envelope has this many bytes:

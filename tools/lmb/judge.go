@@ -70,22 +70,14 @@ func number(dtype gen.DType, bits uint64) float64 {
 	return float64(bits)
 }
 
-// float16 is the value of an IEEE 754 binary16.
+// float16 is the value of an IEEE 754 binary16: a binary32 with the exponent 112
+// less, but for infinities and NaN.
 func float16(bits uint16) float64 {
-	sign, exponent, fraction := 1.0, int(bits>>10&0x1f), float64(bits&0x3ff)
-	if bits>>15 != 0 {
-		sign = -1
+	value := math.Float32frombits(uint32(bits&0x7fff)<<13) * 0x1p112
+	if bits&0x7c00 == 0x7c00 {
+		value = math.Float32frombits(0x7f800000 | uint32(bits&0x3ff)<<13)
 	}
-	switch exponent {
-	case 0:
-		return sign * math.Ldexp(fraction, -24)
-	case 0x1f:
-		if fraction != 0 {
-			return math.NaN()
-		}
-		return sign * math.Inf(1)
-	}
-	return sign * math.Ldexp(1024+fraction, exponent-25)
+	return math.Copysign(float64(value), float64(int16(bits|1)))
 }
 
 // correlation gathers Pearson's coefficient of two series in one pass, by

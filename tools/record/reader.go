@@ -1,6 +1,6 @@
-// Package record reads what the recorder writes: all traffic between a host
-// program and a device that a libttsim.so simulates. FORMAT.md describes the
-// text, shim/record.c is the recorder.
+// Package record reads what recorders write: all traffic between a host program
+// and a device. FORMAT.md describes the text; shim/record.c records what a
+// libttsim.so simulates, lm record the devices of a machine.
 package record
 
 import (
@@ -14,9 +14,10 @@ import (
 	"strings"
 )
 
-// Capture is one recording.
+// Capture is one recording, or what one of several devices has in it.
 type Capture struct {
 	Vendor, Device uint16 // PCI ids
+	Name           string // of the device, where a recording may have several
 	Bars           [6]Bar
 	Records        []Record
 }
@@ -51,10 +52,13 @@ const (
 	HostRead                    // the device read host memory
 	Clock                       // time passed in the device
 	Mark                        // text that the program wrote into the recording, in Data
+	Note                        // text of the recorder, in Data
+	Gap                         // Data says what is missing
 )
 
 var kinds = map[string]Kind{
 	"W": BarWrite, "R": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead, "CLK": Clock, "MARK": Mark,
+	"NOTE": Note, "GAP": Gap,
 }
 
 // Error is a defect of a recording and where it lies, both counted from 1.
@@ -70,33 +74,46 @@ func (e *Error) Unwrap() error { return e.Err }
 // or the simulator rejected the access that the last line announces.
 var ErrCut = errors.New("the recording has no END line: the program ended, or the simulator stopped it, at the last access")
 
-// Read reads a whole recording. The error is an *Error, or that of r. Where
-// it is ErrCut the Capture holds every record before the cut, and may be used;
-// with every other error it is nil.
-func Read(r io.Reader) (*Capture, error) {
-	var capture Capture
+// ErrGap is in the error of a recording in which something is missing.
+var ErrGap = errors.New("the recording is not whole")
+
+// Incomplete tells that an error is ErrCut or ErrGap, about a recording that is
+// sound as far as it goes.
+func Incomplete(err error) bool { return errors.Is(err, ErrCut) || errors.Is(err, ErrGap) }
+
+// Read reads a whole recording of one device. The error is that of ReadDevice.
+func Read(r io.Reader) (*Capture, error) { return ReadDevice(r, "") }
+
+// ReadDevice reads what a whole recording has of one device, named as for Each.
+// The error is an *Error, or that of r. Where it is Incomplete the Capture holds
+// every record that is there, and may be used; with every other error it is nil.
+func ReadDevice(r io.Reader, device string) (*Capture, error) {
+	capture := &Capture{}
 	var records []Record
-	err := Each(r, func(c *Capture) error {
-		capture = *c
+	err := Each(r, device, func(c *Capture) error {
+		capture = c
 		return nil
 	}, func(r *Record) error {
 		records = append(records, *r)
 		return nil
 	})
-	if err != nil && !errors.Is(err, ErrCut) {
+	if err != nil && !Incomplete(err) {
 		return nil, err
 	}
 	capture.Records = records
-	return &capture, err
+	return capture, err
 }
 
-// Each gives the header of a recording, without records, and then every record.
-// What is behind Data is the callee's. The error is an *Error, that of r, or
-// the first that a function gave, after which Each ends.
-func Each(r io.Reader, header func(*Capture) error, record func(*Record) error) error {
-	p := parser{from: bufio.NewReaderSize(r, 64<<10), each: record}
+// Each gives the header of a recording, without records, and then every record
+// of a device: VVVV:DDDD, or its name; empty: there is only one. Of version 2
+// the header has the BARs when all is read. What is behind Data is the callee's.
+// The error is an *Error, that of r, or the first that a function gave, after
+// which Each ends.
+func Each(r io.Reader, device string, header func(*Capture) error, record func(*Record) error) error {
+	p := parser{from: bufio.NewReaderSize(r, 64<<10), each: record, several: several{wanted: device, header: header}}
+	p.unzip()
 	p.header()
-	if p.err == nil {
+	if p.err == nil && p.version == 1 {
 		p.err = header(&p.capture)
 	}
 	for p.err == nil && !p.ended {
@@ -105,13 +122,18 @@ func Each(r io.Reader, header func(*Capture) error, record func(*Record) error) 
 	if p.err == nil {
 		p.nothingMore()
 	}
+	if p.version == 2 && (p.err == nil || Incomplete(p.err)) {
+		p.whole()
+	}
 	return p.err
 }
 
 // parser keeps its first error; after it nothing else happens.
 type parser struct {
 	from    *bufio.Reader
+	version uint64
 	capture Capture
+	several several // version 2
 	each    func(*Record) error
 	records uint64
 	ended   bool
@@ -188,8 +210,13 @@ func (p *parser) end() {
 func (p *parser) header() {
 	p.next()
 	p.word("LMRECORD")
-	p.word("1")
+	if p.version = p.number("version", 10, 8); p.version != 1 && p.version != 2 {
+		p.fail("version %d is not 1 or 2", p.version)
+	}
 	p.end()
+	if p.version == 2 {
+		return // devices come as they are met
+	}
 	p.next()
 	p.word("DEVICE")
 	p.capture.Vendor = uint16(p.number("vendor", 16, 16))
@@ -218,7 +245,16 @@ func (p *parser) record() {
 		p.count()
 		return
 	}
+	p.records++
+	if p.version == 2 && (name == "DEVICE" || name == "BAR") {
+		p.met(name)
+		return
+	}
 	r := Record{Line: p.line, Kind: kinds[name]}
+	if p.version == 1 && r.Kind >= Note {
+		r.Kind = 0
+	}
+	p.several.other = false
 	switch r.Kind {
 	case BarWrite, BarRead:
 		p.barAccess(&r)
@@ -226,7 +262,7 @@ func (p *parser) record() {
 		p.configAccess(&r)
 	case HostWrite, HostRead:
 		p.access(&r)
-	case Mark:
+	case Mark, Note, Gap:
 		r.Data = []byte(strings.Join(p.fields[p.taken:], " "))
 		p.taken = len(p.fields)
 	case Clock:
@@ -235,13 +271,17 @@ func (p *parser) record() {
 		p.fail("%q is no kind of record", name)
 	}
 	p.end()
-	p.records++
-	if p.err == nil {
+	p.noteGap(&r)
+	if p.err == nil && !p.several.other {
 		p.err = p.each(&r)
 	}
 }
 
 func (p *parser) barAccess(r *Record) {
+	if p.version == 2 {
+		p.numberedAccess(r)
+		return
+	}
 	bar := p.number("BAR", 10, 8)
 	if bar >= uint64(len(p.capture.Bars)) || p.capture.Bars[bar].Size == 0 {
 		p.fail("the device has no BAR %d", bar)
@@ -257,7 +297,7 @@ func (p *parser) barAccess(r *Record) {
 func (p *parser) configAccess(r *Record) {
 	r.Bdf = uint32(p.number("bdf", 16, 32))
 	p.access(r)
-	if len(r.Data) != 4 {
+	if n := len(r.Data); n != 4 && (p.version == 1 || n != 1 && n != 2) {
 		p.fail("a configuration access of %d bytes", len(r.Data))
 	}
 }
@@ -310,7 +350,7 @@ func (p *parser) rest(data []byte, size uint64) ([]byte, error) {
 
 // cutOr keeps the error of a line that ends without a newline.
 func (p *parser) cutOr(err error) {
-	if err == io.EOF {
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // the latter where it is compressed
 		p.taken = len(p.fields)
 		p.fail("%w", ErrCut)
 	} else if p.err == nil {

@@ -161,6 +161,9 @@ func (f *Function) regionSize(region uint32) uint64 {
 func (f *Function) load(region uint32, offset uint64, data []byte) {
 	if region == configRegion {
 		copy(data, f.config.bytes[offset:])
+		if !f.device.Alive() { // nor does its configuration space answer
+			fill(data, 0xff)
+		}
 		return
 	}
 	width := uint8(len(data))
@@ -173,6 +176,12 @@ func (f *Function) load(region uint32, offset uint64, data []byte) {
 	binary.LittleEndian.PutUint64(all[:], value)
 	copy(data, all[:])
 	f.trace.access('R', region, offset, data)
+}
+
+func fill(data []byte, with byte) {
+	for i := range data {
+		data[i] = with
+	}
 }
 
 // store makes one access. A refused one is dropped.

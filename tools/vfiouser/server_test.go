@@ -230,6 +230,9 @@ func TestFaultsShowAsOnHardware(t *testing.T) {
 	if c.load(0, 0, 4) != 0x010000ed || c.load(0, 0, 4) != 0x010000ed || c.load(0, 0, 4) != 0xffffffff {
 		t.Error("the device did not go at its third access")
 	}
+	if got := c.load(configRegion, 0, 4); got != 0xffffffff {
+		t.Errorf("the ids of a device that is gone: %#x", got)
+	}
 }
 
 // Each of these ends the request alone, with an error number.

@@ -237,7 +237,7 @@ var mistakes = []struct {
 	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 27 (number 18 of init)"}, same, 4},
 	{"edu-no-master", onEdu, end{69, "bus mastering is off: command 1 (number 1 of main)"}, same, 4},
 	{"decoding-off", onNvme, end{71, "device gone: "}, same, 2},
-	{"too-large", onEdu, end{77, "not permitted: "}, same, 0},
+	{"too-large", onEdu, end{65, "bad image: the image reserves"}, same, 0},
 }
 
 func onNvme(b *bench) string { return b.nvme }

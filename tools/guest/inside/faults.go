@@ -81,7 +81,7 @@ func truncateUnderMapping([]string) int {
 		fmt.Println("inside:", err)
 		return 1
 	}
-	if err := os.Truncate(path, 4096); err != nil {
+	if err := os.Truncate(path, 0); err != nil {
 		fmt.Println("inside:", err)
 		return 1
 	}

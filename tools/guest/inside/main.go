@@ -104,21 +104,34 @@ func insmod(names ...string) error {
 
 const devices = "/sys/bus/pci/devices"
 
-// address finds the only PCI function with these ids, "1234:11e8".
+// address finds the first PCI function with these ids, "1234:11e8".
 func address(ids string) (string, error) {
+	found, err := addresses(ids)
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// addresses finds all PCI functions with these ids, in the order of their
+// addresses; none is an error.
+func addresses(ids string) (found []string, err error) {
 	vendor, device, _ := strings.Cut(ids, ":")
 	entries, err := os.ReadDir(devices)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	for _, e := range entries {
 		v, _ := os.ReadFile(filepath.Join(devices, e.Name(), "vendor"))
 		d, _ := os.ReadFile(filepath.Join(devices, e.Name(), "device"))
 		if strings.TrimSpace(string(v)) == "0x"+vendor && strings.TrimSpace(string(d)) == "0x"+device {
-			return e.Name(), nil
+			found = append(found, e.Name())
 		}
 	}
-	return "", fmt.Errorf("no PCI function %s", ids)
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no PCI function %s", ids)
+	}
+	return found, nil
 }
 
 // bind gives a PCI function to a driver.

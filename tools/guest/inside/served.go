@@ -5,56 +5,90 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
-func init() { scenarios["served"] = served }
+func init() {
+	scenarios["served"] = served
+	scenarios["faulty"] = faulty
+}
 
-// served replays every image of /images on the one device with the given ids,
-// by a lane and with lmrun's further flags, and wants the outputs to be what
+// faulty replays the one image of /images on the last device with the given
+// ids, which is the served one, and wants an exit status: faulty EXIT IDS [FLAG...].
+func faulty(args []string) int {
+	want, _ := strconv.Atoi(args[0]) // of a test's own
+	devices, err := ready("pci", args[1])
+	images, _ := filepath.Glob("/images/*.lmb")
+	if err != nil || len(images) != 1 {
+		fmt.Println("inside:", err, images)
+		return 1
+	}
+	flags := append([]string{"-device", devices[len(devices)-1]}, args[2:]...)
+	if !expect(want, "", "/lmrun", append(flags, images[0])...) {
+		return 1
+	}
+	return 0
+}
+
+// served replays every image of /images on each device with the given ids, by
+// a lane and with lmrun's further flags, and wants the outputs to be what
 // /golden has of them: served LANE IDS [FLAG...].
 func served(args []string) int {
-	device, err := ready(args[0], args[1])
+	devices, err := ready(args[0], args[1])
 	if err != nil {
 		fmt.Println("inside:", err)
 		return 1
 	}
 	images, _ := filepath.Glob("/images/*.lmb") // the pattern is right
 	failed := len(images) == 0
-	for _, image := range images {
-		flags := append([]string{"-device", device}, args[2:]...)
-		golden, _ := filepath.Glob("/golden/" + strings.TrimSuffix(filepath.Base(image), ".lmb") + "/*")
-		for _, file := range golden {
-			flags = append(flags, "-output", filepath.Base(file)+"=/tmp/"+filepath.Base(file))
-		}
-		if !expect(0, "done", "/lmrun", append(flags, image)...) {
-			failed = true
-			continue
-		}
-		for _, file := range golden {
-			failed = !equalFiles(file, "/tmp/"+filepath.Base(file)) || failed
+	for _, device := range devices {
+		for _, image := range images {
+			failed = !golden(image, append([]string{"-device", device}, args[2:]...)) || failed
 		}
 	}
-	fmt.Printf("inside: %d images replayed\n", len(images))
+	fmt.Printf("inside: %d images replayed on %d devices\n", len(images), len(devices))
 	if failed {
 		return 1
 	}
 	return 0
 }
 
-// ready hands the device with these ids to a lane and gives its name there.
-func ready(lane, ids string) (device string, err error) {
-	at, err := address(ids)
-	if err != nil {
-		return "", err
+// golden replays an image, and wants the outputs of /golden.
+func golden(image string, flags []string) bool {
+	files, _ := filepath.Glob("/golden/" + strings.TrimSuffix(filepath.Base(image), ".lmb") + "/*")
+	for _, file := range files {
+		flags = append(flags, "-output", filepath.Base(file)+"=/tmp/"+filepath.Base(file))
 	}
+	if !expect(0, "done", "/lmrun", append(flags, image)...) {
+		return false
+	}
+	for _, file := range files {
+		if !equalFiles(file, "/tmp/"+filepath.Base(file)) {
+			return false
+		}
+	}
+	return true
+}
+
+// ready hands the devices with these ids to a lane and gives their names there.
+func ready(lane, ids string) (names []string, err error) {
 	if lane == "pci" {
-		return "pci:" + at, os.WriteFile("/proc/sys/vm/nr_hugepages", []byte("8"), 0)
+		err = os.WriteFile("/proc/sys/vm/nr_hugepages", []byte("8"), 0)
+	} else {
+		err = insmod("virtio-iommu.ko", "vfio.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko")
 	}
-	if err := insmod("virtio-iommu.ko", "vfio.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko"); err != nil {
-		return "", err
+	if err != nil {
+		return nil, err
 	}
-	return "vfio:" + at, bind("vfio-pci", at)
+	found, err := addresses(ids)
+	for _, at := range found {
+		names = append(names, lane+":"+at)
+		if lane == "vfio" && err == nil {
+			err = bind("vfio-pci", at)
+		}
+	}
+	return names, err
 }
 
 // equalFiles complains where two files differ.

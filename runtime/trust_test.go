@@ -1,0 +1,295 @@
+package runtime_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a file holds first, and what it is rewritten to: of the same size, with
+// other values, places and payload.
+const (
+	honest  = ivshmem + "main:\n  delay 1us\n  write.4 m+0x0 0x11\n  copy.8 m+0x1000 <- pattern 0x1 size 64KiB bulk\nsafe:\n  write.4 m+0x8 0x5afe\n"
+	hostile = ivshmem + "main:\n  delay 1us\n  write.4 m+0x4 0x66\n  copy.8 m+0x1000 <- pattern 0x7 size 64KiB bulk\nsafe:\n  write.4 m+0xc 0xbad\n"
+)
+
+// stored is what honest and hostile leave behind: the first 16 bytes, and one
+// of the payload.
+func (d *plain) stored() string { return fmt.Sprintf("% x %x", d.memory[:16], d.memory[0x1000+8]) }
+
+const honestStores = "11 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
+
+// rewrites are what somebody may do to a file that is in use.
+func rewrites(t *testing.T) map[string]func(path string) error {
+	other := encoded(t, hostile)
+	// Commands that no verifier lets through: outside the window, by far.
+	outside := encoded(t, honest)
+	for at := range outside {
+		if at%8 == 0 && binary.LittleEndian.Uint64(outside[at:]) == 0x11 {
+			binary.LittleEndian.PutUint32(outside[at-8:], 0xfffffff0)
+			outside[at-16] = 99
+		}
+	}
+	write := func(data []byte) func(string) error {
+		return func(path string) error {
+			file, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = file.WriteAt(data, 0)
+			return errors.Join(err, file.Close())
+		}
+	}
+	return map[string]func(string) error{"another image": write(other), "outside": write(outside), "ones": write(bytes.Repeat([]byte{0xff}, len(other)))}
+}
+
+func opened(t *testing.T, path string) *runtime.File {
+	t.Helper()
+	file, err := runtime.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
+// TestFileRewrittenUnderARunChangesNoAccess: what was verified is carried out,
+// whenever the file changes after Open. Only payload is the file's own, and of
+// one that was checked, as for a signature, not even that.
+func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
+	believe := func([]byte) error { return nil }
+	for what, rewrite := range rewrites(t) {
+		for when := range 4 { // before Check, before Verify, before Load, before Run
+			for _, checked := range []bool{false, true} {
+				if !checked && when < 2 || checked && when == 0 {
+					continue // payload is seen to be wrong
+				}
+				path := written(t, encoded(t, honest))
+				file := opened(t, path)
+				step := func(now int) {
+					if now == when {
+						if err := rewrite(path); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if checked {
+					if err := file.Check(believe); err != nil {
+						t.Fatal(err)
+					}
+				}
+				step(1)
+				view, err := file.Verify()
+				if err != nil {
+					t.Fatalf("%s, %d: %v", what, when, err)
+				}
+				step(2)
+				device, err := newPlain(1 << 20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := runtime.Load(view, runtime.AnySlot, device)
+				if err != nil {
+					t.Fatal(err)
+				}
+				step(3)
+				result := r.Run(0)
+				if got := device.stored(); result.Code != hal.OK || !strings.HasPrefix(got, honestStores) || checked && bytes.Contains(device.memory, bytes.Repeat([]byte{0xff}, 8)) {
+					t.Errorf("%s, %d, checked %v: %+v, stored %s", what, when, checked, result, got)
+				}
+				if want := payloadOf(t); checked && !bytes.Equal(device.memory[0x1000:0x11000], want) {
+					t.Errorf("%s, %d: other payload than the signed", what, when)
+				}
+				r.Close()
+				device.Close()
+			}
+		}
+	}
+}
+
+// payloadOf is what honest copies to a device.
+func payloadOf(t *testing.T) []byte {
+	t.Helper()
+	r, device, err := loadPlain(written(t, encoded(t, honest)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	defer r.Close()
+	if result := r.Run(0); result.Code != hal.OK {
+		t.Fatal(result)
+	}
+	return bytes.Clone(device.memory[0x1000:0x11000])
+}
+
+// TestSignatureCoversWhatIsVerified rewrites the file after its signature was
+// looked at, and before it is verified and loaded: by then it is copied.
+func TestSignatureCoversWhatIsVerified(t *testing.T) {
+	path := written(t, encoded(t, honest))
+	file := opened(t, path)
+	var seen []byte
+	if err := file.Check(func(data []byte) error { seen = bytes.Clone(data); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, rewrite := range rewrites(t) {
+		if err := rewrite(path); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(file.Bytes(), seen) {
+			t.Error("the checked bytes changed")
+		}
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(file.Bytes(), seen) {
+		t.Error("the checked bytes changed")
+	}
+}
+
+// rewriteSealed runs an image, then rewrites or cuts its file from behind the
+// seal, and runs it again; it prints what the device holds.
+func rewriteSealed(args []string) error {
+	path, with := args[0], args[1]
+	other, err := os.ReadFile(with)
+	if err != nil {
+		return err
+	}
+	r, device, err := loadPlain(path)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Open(path, unix.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if err := r.Freeze(); err != nil {
+		return err
+	}
+	if err := runtime.Seal(); err != nil {
+		return err
+	}
+	if n, err := unix.Write(fd, other); err != nil || n != len(other) {
+		return fmt.Errorf("%d bytes written, %w", n, err)
+	}
+	if result := r.Run(0); result.Code != hal.OK {
+		return fmt.Errorf("%+v", result)
+	}
+	_, err = unix.Write(1, []byte(device.stored()+"\n"))
+	unix.Exit(hal.CodeOf(err).Exit()) // os.Exit writes what go test -cover counts, to a new file
+	return nil
+}
+
+func TestFileRewrittenUnderTheSealChangesNoAccess(t *testing.T) {
+	needSeccomp(t)
+	out, status := child(t, "rewritten", written(t, encoded(t, honest)), written(t, encoded(t, hostile)))
+	if status != 0 || !strings.HasPrefix(out, honestStores) {
+		t.Errorf("%v: %s", status, out)
+	}
+}
+
+// TestFileThatIsLargerThanMemoryIsRefused has nothing in it and takes no room:
+// 1 TiB of commands, as it says.
+func TestFileThatIsLargerThanMemoryIsRefused(t *testing.T) {
+	path := written(t, encoded(t, honest))
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const size = 1 << 40
+	if err := file.Truncate(size); err != nil {
+		t.Skip(err)
+	}
+	if _, err := file.WriteAt(binary.LittleEndian.AppendUint64(nil, size), 32); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runtime.Open(path); hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "the machine has") {
+		t.Error(err)
+	}
+}
+
+// TestFileThatCannotBeCopiedIsAnError: it is cut short, or its descriptor gone.
+func TestFileThatCannotBeCopiedIsAnError(t *testing.T) {
+	path := written(t, encoded(t, honest))
+	file := opened(t, path)
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Check(func([]byte) error { return nil }); hal.CodeOf(err) != hal.BusFault || !strings.Contains(err.Error(), "cut short") {
+		t.Error(err)
+	}
+	path = written(t, encoded(t, honest))
+	file = opened(t, path)
+	links, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if at, _ := os.Readlink(link); at == path {
+			var fd int
+			fmt.Sscan(filepath.Base(link), &fd)
+			unix.Close(fd)
+		}
+	}
+	if err := file.Check(func([]byte) error { return nil }); hal.CodeOf(err) != hal.IO {
+		t.Error(err)
+	}
+}
+
+// TestMemoryIsJudgedByWhatIsAvailable: tensors, host memory, and the page tables
+// of many windows are refused before anything is taken.
+func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
+	windows := ""
+	for i := range 64 {
+		windows += fmt.Sprintf("window h%d host size 4GiB\n", i)
+	}
+	bars := ""
+	for i := range 4096 {
+		bars += fmt.Sprintf("window b%d bar4 offset 0x0 size 4GiB\n", i)
+	}
+	const target = "lightmetal 1\ntarget blackhole 1e52:b140 bar4 32GiB\nwindow w bar4 offset 0x0 size 1MiB\n"
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil || uint64(machine.Totalram)*uint64(machine.Unit) > 30<<30 {
+		bars = windows // more tables than 32 GiB are in no image
+	}
+	for what, source := range map[string]string{
+		"host memory": target + windows,
+		"tensors":     target + "tensor a input uint8[1048576x1048576]\n",
+		"page tables": strings.Replace(target+bars, "window w bar4 offset 0x0 size 1MiB\n", "", 1),
+	} {
+		_, err := runtime.Load(view(t, source+"main:\n  delay 1us\n"), runtime.AnySlot, mock.New(&boards.Blackhole))
+		if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), "available") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestLargeEnvelopeIsCopiedWhole has so many commands that the copy is worth
+// huge pages, and no payload behind them.
+func TestLargeEnvelopeIsCopiedWhole(t *testing.T) {
+	file := encoded(t, ivshmem+"main:\n"+strings.Repeat("  write.4 m+0x0 0x1\n", 100_000))
+	path := written(t, file)
+	copied := opened(t, path)
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(copied.Bytes(), file) {
+		t.Error("other bytes")
+	}
+	if _, err := copied.Verify(); err != nil {
+		t.Error(err)
+	}
+}

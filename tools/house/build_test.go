@@ -1,0 +1,97 @@
+package house
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// copyOfBuild gives a folder with build.sh and a go command that does what a
+// shell script says.
+func copyOfBuild(t *testing.T, fake string) (dir string, run func(args ...string) *exec.Cmd) {
+	t.Helper()
+	dir = t.TempDir()
+	content := map[string][]byte{"go": []byte("#!/bin/sh\n" + fake)}
+	for _, name := range []string{"build.sh", "go.mod", "fbs/image.fbs"} {
+		data, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content[name] = data
+	}
+	for name, data := range content {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, func(args ...string) *exec.Cmd {
+		c := exec.Command("./build.sh", args...)
+		c.Dir, c.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "LM_GUEST_KERNEL="+dir+"/go.mod")
+		return c
+	}
+}
+
+// TestTwoMachinesAtOnceHaveFoldersOfTheirOwn: the guest tool is a script here,
+// which tells its arguments and then waits for its input to end.
+func TestTwoMachinesAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
+	if _, err := exec.LookPath("flock"); err != nil {
+		t.Skip(err)
+	}
+	dir, run := copyOfBuild(t, `while [ $# -gt 0 ] && [ "$1" != -o ]; do shift; done
+[ $# -lt 2 ] || { printf '#!/bin/sh\necho "$@"\ncat >/dev/null\n' >"$2"; chmod +x "$2"; }
+`)
+	if err := os.WriteFile(filepath.Join(dir, "qemu-system-aarch64"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var lines [2]string
+	for i := range lines {
+		c := run("qemu", "x.lmb")
+		wait, err := c.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := c.StdoutPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines[i], err = bufio.NewReader(out).ReadString('\n')
+		if err != nil || !strings.Contains(lines[i], "-dir "+dir+"/build/qemu") {
+			t.Errorf("%q, %v", lines[i], err)
+		}
+		defer func() { wait.Close(); _ = c.Wait() }()
+	}
+	if lines[0] == lines[1] {
+		t.Errorf("both run as %s", lines[0])
+	}
+}
+
+// TestSkippedCasesAreCountedAndNamed runs build.sh with a go command whose
+// tests pass and skip some of their cases.
+func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
+	const fake = "[ \"$1\" = test ] || exit 0\ncat <<'END'\n" +
+		"=== RUN   TestA\n    a_test.go:7: a line of a test that passes\n--- PASS: TestA (0.00s)\n" +
+		"=== RUN   TestB\n    a_test.go:9: no device here\n--- SKIP: TestB (0.00s)\n" +
+		"=== RUN   TestC\n=== RUN   TestC/one\n    a_test.go:12: no second one: really\n    --- SKIP: TestC/one (0.00s)\n--- PASS: TestC (0.00s)\n" +
+		"=== RUN   TestD\n--- SKIP: TestD (0.00s)\nok  \texample\t0.1s\nEND\n"
+	_, run := copyOfBuild(t, fake)
+	c := run("test", "purego")
+	out, err := c.CombinedOutput()
+	_, summary, _ := strings.Cut(string(out), "== summary\n")
+	for _, want := range []string{", 3 cases skipped\n", "skipped  3 cases, inside of steps:\n", "purego: TestB: no device here\n", "purego: TestC/one: no second one: really\n", "purego: TestD\n", "\nDONE\n"} {
+		if !strings.Contains(summary, want) {
+			t.Errorf("no %q in the summary", want)
+		}
+	}
+	if err != nil || t.Failed() {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// recordProgram reaches a file of 1 MiB, its argument, as a driver reaches a BAR.
+const recordProgram = `
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(int count, char **arguments) {
+	int fd = open(arguments[1], O_RDWR);
+	volatile uint32_t *p = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	p[0] = 12;
+	p[1] = p[0] * 3;
+	memset((void *)(p + 64), 7, 100);
+	if (count > 2)
+		__atomic_fetch_add(p, 1, __ATOMIC_SEQ_CST);
+	return 3;
+}
+`
+
+func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		if os.Getenv("LM_TEST_REQUIRED") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("needs gcc")
+	}
+	folder, program := t.TempDir(), built(t, ".") // a process of its own: what traces waits for all its children
+	path := func(name string) string { return filepath.Join(folder, name) }
+	source := write(t, "program.c", recordProgram)
+	if out, err := exec.Command("gcc", "-O2", "-o", path("program"), source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.WriteFile(path("card"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	record := func(want int, args ...string) string {
+		t.Helper()
+		c := exec.Command(program, append([]string{"record", "-o", path("out.record"), "--file", path("card") + "=2,1af4:1110"}, args...)...)
+		var said bytes.Buffer
+		c.Stderr = &said
+		var exit *exec.ExitError
+		if err := c.Run(); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		if got := c.ProcessState.ExitCode(); got != want {
+			t.Fatalf("exit %d, want %d: %s", got, want, said.String())
+		}
+		return said.String()
+	}
+	record(3, "--", path("program"), path("card"))
+	if exit, _, stderr := lm(t, "import", "--from", "record", path("out.record"), "-o", path("out.lmb")); exit != 0 {
+		t.Fatal(stderr)
+	}
+	if exit, stdout, stderr := lm(t, "dump", path("out.lmb")); exit != 0 || !strings.Contains(stdout, "write.4   bar2+0x4 0x24\n") || !strings.Contains(stdout, "expect.4  bar2+0x0 == 0xc\n") {
+		t.Error(stdout, stderr)
+	}
+	if exit, _, stderr := lm(t, "replay", "--device", "mock:ivshmem", path("out.lmb")); exit != 0 {
+		t.Error(stderr)
+	}
+	said := record(70, "--", path("program"), path("card"), "locked")
+	if !strings.Contains(said, "locked") || !strings.Contains(said, "(main+") {
+		t.Error(said)
+	}
+	exit, _, stderr := lm(t, "import", "--from", "record", path("out.record"), "-o", path("out.lmb"))
+	if exit != 65 || !strings.Contains(stderr, "not whole") || !strings.Contains(stderr, "--incomplete") {
+		t.Error(exit, stderr)
+	}
+	if exit, stdout, stderr := lm(t, "import", "--incomplete", "--from", "record", path("out.record"), "-o", path("out.lmb")); exit != 0 || !strings.Contains(stdout, "not whole") {
+		t.Error(exit, stdout, stderr)
+	}
+	record(66, "--", path("nothing"))
+	record(64, "--on-unknown", "stop", "--", path("program"))
+	record(64, "--file", "card", "--", path("program"))
+}

@@ -1,0 +1,94 @@
+package lmb
+
+import (
+	"encoding/binary"
+
+	"lightmetal/fbs"
+
+	flatbuffers "github.com/google/flatbuffers/go"
+)
+
+// payload is data on its way into a file: where each piece of it goes. Nothing
+// is copied before the file is there.
+type payload struct {
+	pieces []piece
+	size   uint64
+}
+
+type piece struct {
+	offset uint64
+	data   []byte
+}
+
+// place gives data a place behind what is there, and its offset.
+func (p *payload) place(data []byte) uint64 {
+	if len(data) == 0 {
+		return 0
+	}
+	offset := roundUp(p.size, fbs.PayloadAlign)
+	p.pieces = append(p.pieces, piece{offset, data})
+	p.size = offset + uint64(len(data))
+	return offset
+}
+
+// assemble makes the file: in one buffer, with room in front of the envelope,
+// which FlatBuffers build from its end. write writes the envelope; it is asked
+// twice, because the segments depend on the size of the envelope, and nothing
+// else does.
+func (p *payload) assemble(room int, write func(b *flatbuffers.Builder), segment func(s fbs.Segment)) []byte {
+	buffer, envelope := p.built(room, write)
+	size := uint64(len(envelope))
+	file := envelope
+	if p.size > 0 {
+		start := roundUp(size, fbs.SegmentAlign)
+		file = buffer[cap(buffer)-cap(envelope):][:start+p.size]
+		for _, piece := range p.pieces {
+			copy(file[start+piece.offset:], piece.data)
+		}
+		segment(fbs.Segment{Offset: start, Size: p.size, CRC32C: fbs.Checksum(file[start:])})
+		write(builderOn(buffer[:cap(buffer)-cap(envelope)+len(envelope)]))
+		insertPreamble(file)
+	}
+	Stamp(file, size)
+	return file
+}
+
+// built writes the envelope into a buffer that has room for the payload behind
+// it, and gives both; the envelope's capacity reaches to the buffer's end.
+func (p *payload) built(room int, write func(b *flatbuffers.Builder)) (buffer, envelope []byte) {
+	for {
+		room = int(roundUp(uint64(room), fbs.PayloadAlign)) // the envelope begins where the buffer is aligned
+		buffer = make([]byte, uint64(room)+fbs.SegmentAlign+p.size)
+		b := builderOn(buffer[:room])
+		write(b)
+		flat := b.FinishedBytes()
+		start := room - len(flat) - fbs.PreambleInsertion
+		if len(b.Bytes) == room && start >= 0 {
+			envelope = buffer[start:room]
+			insertPreamble(envelope)
+			return buffer, envelope
+		}
+		room = len(b.Bytes) + fbs.PreambleInsertion
+	}
+}
+
+// builderOn gives a builder that writes into memory, from its end on, as long
+// as it has room there.
+func builderOn(memory []byte) *flatbuffers.Builder {
+	b := flatbuffers.NewBuilder(0)
+	b.Bytes = memory[:len(memory):len(memory)]
+	b.Reset()
+	return b
+}
+
+// insertPreamble makes room for the preamble behind the file identifier of an
+// envelope that has as many bytes in front. Its size is a multiple of every
+// alignment in the schema, so all objects stay aligned.
+func insertPreamble(envelope []byte) {
+	head := envelope[fbs.PreambleInsertion:][:8]
+	root := binary.LittleEndian.Uint32(head)
+	copy(envelope, head)
+	clear(head)
+	clear(envelope[8:][:fbs.PreambleInsertion])
+	binary.LittleEndian.PutUint32(envelope, root+fbs.PreambleInsertion)
+}

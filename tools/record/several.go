@@ -1,0 +1,131 @@
+package record
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+)
+
+// several is what version 2 tells of devices and BARs, each numbered from 0 in
+// the order they are met.
+type several struct {
+	wanted  string // device, empty: the only one
+	header  func(*Capture) error
+	devices []*Capture // without records
+	chosen  *Capture   // nil: not met yet
+	bars    []numbered
+	other   bool   // the record that is being read is of another device
+	gap     *Error // the first one
+}
+
+type numbered struct {
+	device *Capture
+	index  uint8
+}
+
+// unzip looks into what is compressed.
+func (p *parser) unzip() {
+	if head, _ := p.from.Peek(2); string(head) != "\x1f\x8b" {
+		return
+	}
+	zip, err := gzip.NewReader(p.from)
+	if err != nil {
+		p.err = &Error{1, 1, err}
+		return
+	}
+	p.from = bufio.NewReaderSize(zip, 64<<10)
+}
+
+// met takes a DEVICE or a BAR line.
+func (p *parser) met(name string) {
+	s := &p.several
+	count := len(s.devices)
+	if name == "BAR" {
+		count = len(s.bars)
+	}
+	if n := p.number("number", 10, 16); n != uint64(count) {
+		p.fail("%s %d where %d belongs", name, n, count)
+	}
+	if name == "BAR" {
+		p.metBar()
+		p.end()
+		return
+	}
+	d := &Capture{Vendor: uint16(p.number("vendor", 16, 16)), Device: uint16(p.number("device", 16, 16)), Name: p.field()}
+	p.end()
+	s.devices = append(s.devices, d)
+	p.choose(d)
+}
+
+// ids are VVVV:DDDD.
+func (c *Capture) ids() string { return fmt.Sprintf("%04x:%04x", c.Vendor, c.Device) }
+
+// choose looks whether a device is the one that is wanted.
+func (p *parser) choose(d *Capture) {
+	s := &p.several
+	if s.wanted != "" && s.wanted != d.Name && s.wanted != d.ids() {
+		return
+	}
+	if s.chosen != nil {
+		p.fail("the recording has several such devices, %s (%s) and %s (%s) among them: name one", s.chosen.Name, s.chosen.ids(), d.Name, d.ids())
+	}
+	if p.err == nil {
+		s.chosen = d
+		p.err = s.header(d)
+	}
+}
+
+func (p *parser) metBar() {
+	s := &p.several
+	device, index := p.number("device", 10, 16), p.number("BAR", 10, 8)
+	bar := Bar{p.number("base", 16, 64), p.number("size", 16, 64)}
+	if device >= uint64(len(s.devices)) || index > 5 || s.devices[device].Bars[index].Size != 0 || bar.Size == 0 {
+		p.fail("BAR %d of device %d is no new one", index, device)
+		return
+	}
+	s.devices[device].Bars[index] = bar
+	s.bars = append(s.bars, numbered{s.devices[device], uint8(index)})
+}
+
+// numberedAccess is barAccess where a BAR is known by its number.
+func (p *parser) numberedAccess(r *Record) {
+	n := p.number("BAR", 10, 16)
+	if n >= uint64(len(p.several.bars)) {
+		p.fail("no BAR has number %d", n)
+		return
+	}
+	b := p.several.bars[n]
+	r.Bar, p.several.other = b.index, b.device != p.several.chosen
+	p.access(r)
+	if size := b.device.Bars[b.index].Size; r.Offset > size || uint64(len(r.Data)) > size-r.Offset {
+		p.fail("%d bytes at %#x do not lie in BAR %d, which has %#x bytes", len(r.Data), r.Offset, b.index, size)
+	}
+}
+
+// noteGap keeps the first. What comes before the device is met is nobody's.
+func (p *parser) noteGap(r *Record) {
+	if r.Kind == Gap && p.several.gap == nil {
+		p.several.gap = &Error{p.line, 1, fmt.Errorf("%w: %s", ErrGap, r.Data)}
+	}
+	if p.version == 2 && p.several.chosen == nil {
+		p.several.other = true
+	}
+}
+
+// whole looks, when all is read, whether it was.
+func (p *parser) whole() {
+	s := &p.several
+	switch {
+	case s.chosen == nil && len(s.devices) == 0 && p.err == nil && s.gap == nil:
+		p.err = &Error{1, 1, errors.New("the recorded program mapped no BAR of a device: there is nothing in the recording")}
+	case s.chosen == nil && len(s.devices) > 0:
+		list := ""
+		for _, d := range s.devices {
+			list += fmt.Sprintf(", %s (%s)", d.Name, d.ids())
+		}
+		p.err = &Error{1, 1, fmt.Errorf("the recording has no device %s; it has%s", s.wanted, list[1:])}
+	case p.err == nil && s.gap != nil:
+		p.err = s.gap
+	}
+}

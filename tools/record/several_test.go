@@ -1,0 +1,103 @@
+package record
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// two devices, of which the first has two BARs.
+const two = "LMRECORD 2\nDEVICE 0 8086 100e 0000:00:02.0\nBAR 0 0 0 10000 1000\nDEVICE 1 1b36 0010 0000:00:03.0\nBAR 1 1 0 20000 4000\n"
+
+const twoRecords = "W 0 10 4 01020304\nNOTE a b  c\nCLK 5\nR 1 3ff8 8 0011223344556677\nBAR 2 0 5 0 10\nR 2 f 1 ff\nEND 10\n"
+
+func TestRecordingOfSeveralDevicesGivesEachItsOwn(t *testing.T) {
+	text := two + twoRecords
+	first, err := ReadDevice(strings.NewReader(text), "0000:00:02.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	note, clock := Record{Line: 7, Kind: Note, Data: []byte("a b  c")}, Record{Line: 8, Kind: Clock, Clocks: 5}
+	want := &Capture{
+		Vendor: 0x8086, Device: 0x100e, Name: "0000:00:02.0", Bars: [6]Bar{0: {0x10000, 0x1000}, 5: {0, 16}},
+		Records: []Record{
+			{Line: 6, Kind: BarWrite, Offset: 16, Data: []byte{1, 2, 3, 4}}, note, clock, {Line: 11, Kind: BarRead, Bar: 5, Offset: 15, Data: []byte{255}},
+		},
+	}
+	if !reflect.DeepEqual(first, want) {
+		t.Errorf("got  %+v\nwant %+v", first, want)
+	}
+	second, err := ReadDevice(strings.NewReader(text), "1b36:0010")
+	if err != nil || second.Vendor != 0x1b36 || len(second.Records) != 3 || second.Records[2].Offset != 0x3ff8 {
+		t.Errorf("%v: %+v", err, second)
+	}
+	for name, want := range map[string]string{
+		"":             "4:20: the recording has several such devices, 0000:00:02.0 (8086:100e) and 0000:00:03.0 (1b36:0010) among them: name one",
+		"0000:00:04.0": "1:1: the recording has no device 0000:00:04.0; it has 0000:00:02.0 (8086:100e), 0000:00:03.0 (1b36:0010)",
+	} {
+		if c, err := ReadDevice(strings.NewReader(text), name); c != nil || err == nil || err.Error() != want {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestSecondVersionSaysWhereItIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"DEVICE 1 1 1 a\n":     "6:8: DEVICE 1 where 2 belongs",
+		"BAR 2 2 0 0 10\n":     "6:13: BAR 0 of device 2 is no new one",
+		"BAR 2 0 0 0 10\n":     "6:13: BAR 0 of device 0 is no new one",
+		"BAR 2 0 6 0 10\n":     "6:13: BAR 6 of device 0 is no new one",
+		"BAR 2 0 1 0 0\n":      "6:13: BAR 1 of device 0 is no new one",
+		"W 2 0 4 00000000\n":   "6:3: no BAR has number 2",
+		"W 0 ffd 4 00000000\n": "6:11: 4 bytes at 0xffd do not lie in BAR 0, which has 0x1000 bytes",
+		"CLK 1\nEND 4\n":       "7:5: END counts 4 records, there are 5",
+	} {
+		if c, err := ReadDevice(strings.NewReader(two+text), "8086:100e"); c != nil || err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestRecordingThatSaysWhatIsMissingIsGivenWithItsGap(t *testing.T) {
+	c, err := ReadDevice(strings.NewReader(two+"W 0 0 1 00\nGAP a locked instruction\nEND 6\n"), "8086:100e")
+	if !errors.Is(err, ErrGap) || !strings.Contains(err.Error(), "7:1: ") || !strings.Contains(err.Error(), "a locked instruction") || c == nil || len(c.Records) != 2 {
+		t.Errorf("%v, %+v", err, c)
+	}
+}
+
+func TestCompressedRecordingIsReadUpToWhereItIsCut(t *testing.T) {
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	if _, err := io.WriteString(w, two+"W 0 0 1 00\nW 0 1 1 00\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	cut := zipped.Len()
+	if _, err := io.WriteString(w, "END 6\n"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if c, err := ReadDevice(bytes.NewReader(zipped.Bytes()), "8086:100e"); err != nil || len(c.Records) != 2 {
+		t.Errorf("%v, %+v", err, c)
+	}
+	if c, err := ReadDevice(bytes.NewReader(zipped.Bytes()[:cut]), "8086:100e"); !errors.Is(err, ErrCut) || c == nil || len(c.Records) != 2 {
+		t.Errorf("cut: %v, %+v", err, c)
+	}
+	damaged := bytes.Clone(zipped.Bytes())
+	damaged[len(damaged)-6] ^= 1
+	if c, err := ReadDevice(bytes.NewReader(damaged), "8086:100e"); err == nil || errors.Is(err, ErrCut) || c != nil {
+		t.Errorf("damaged: %v, %+v", err, c)
+	}
+}
+
+func TestRecordingOfNothingSaysSo(t *testing.T) {
+	if _, err := Read(strings.NewReader("LMRECORD 2\nEND 0\n")); err == nil || !strings.Contains(err.Error(), "mapped no BAR") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,234 @@
+// Package a64 carries out one instruction of arm64 that reaches memory, with
+// the memory given by its caller: the recorder of programs (tools/recorder)
+// makes each access to a device itself.
+//
+// It knows the loads and stores of general and vector registers, pairs of them,
+// those with ordering, and DC ZVA. Exclusives, atomics, SVE and what it does
+// not know it refuses by name: it never guesses. Source: Arm ARM (DDI 0487)
+// C4.1.94, "Loads and Stores", whose names of fields are used.
+package a64
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// State is what a program's thread has in its registers.
+type State struct {
+	X      [31]uint64
+	SP, PC uint64
+	Zero   uint64 // bytes that DC ZVA clears, a power of two
+
+	// Vectors gives the vector registers, when an instruction needs them.
+	// VectorsChanged tells that it changed them.
+	Vectors        func() (*[32][16]byte, error)
+	VectorsChanged bool
+}
+
+// Memory is what the program sees. Each call is one access of len(data) bytes:
+// 1, 2, 4, 8 or 16.
+type Memory interface {
+	Load(address uint64, data []byte) error
+	Store(address uint64, data []byte) error
+}
+
+// Refusal is why an instruction is not carried out. Nothing has happened.
+type Refusal struct {
+	Code   uint32
+	Reason string
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("%08x: %s", r.Code, r.Reason) }
+
+// Step carries out an instruction, which made a page fault at an address, and
+// changes the state. The error is a *Refusal, or that of the memory or of the
+// vectors; then no register has changed.
+func Step(code uint32, fault uint64, s *State, memory Memory) error {
+	i, reason := decode(code)
+	if reason != "" {
+		return &Refusal{code, reason}
+	}
+	m := &machine{s, i, memory}
+	if err := m.run(fault); err != nil {
+		return err
+	}
+	s.PC += 4
+	return nil
+}
+
+// Length is 4 and Width how many bytes of memory the instruction reaches; 0
+// where Step refuses it.
+func Length(code uint32) (length, width int) {
+	i, reason := decode(code)
+	if reason != "" {
+		return 0, 0
+	}
+	return 4, i.width * len(i.registers)
+}
+
+// machine is one instruction at work.
+type machine struct {
+	*State
+	instruction
+	memory Memory
+}
+
+// x is a register of data: 31 is zero.
+func (s *State) x(n uint8) uint64 {
+	if n == 31 {
+		return 0
+	}
+	return s.X[n]
+}
+
+func (s *State) setX(n uint8, v uint64) {
+	if n != 31 {
+		s.X[n] = v
+	}
+}
+
+// pointer is a register of an address: 31 is the stack pointer.
+func (s *State) pointer(n uint8) *uint64 {
+	if n == 31 {
+		return &s.SP
+	}
+	return &s.X[n]
+}
+
+// address gives where the access begins, and what the base becomes.
+func (m *machine) address() (at, base uint64) {
+	base = *m.pointer(m.base)
+	offset := m.offset
+	if m.index {
+		offset = m.indexed()
+	}
+	at = base + offset
+	if m.post {
+		at = base
+	}
+	return at, base + offset
+}
+
+// indexed is a register as an offset, extended and shifted.
+func (m *machine) indexed() uint64 {
+	v := m.x(m.second)
+	switch m.option {
+	case 2: // UXTW
+		v = uint64(uint32(v))
+	case 6: // SXTW
+		v = uint64(int64(int32(v)))
+	}
+	return v << m.shift
+}
+
+func (m *machine) run(fault uint64) error {
+	at, base := m.address()
+	if m.cache {
+		return m.line(at, fault)
+	}
+	if size := uint64(m.width * len(m.registers)); fault-at >= size {
+		return &Refusal{m.code, fmt.Sprintf("its operand is %d bytes at %#x, and the fault was at %#x", size, at, fault)}
+	}
+	move := m.general
+	if m.vector {
+		move = m.vectors
+	}
+	if err := move(at); err != nil {
+		return err
+	}
+	if m.writeBack {
+		*m.pointer(m.base) = base
+	}
+	return nil
+}
+
+// line is an instruction on a block of a cache: DC ZVA clears it, others make
+// no access.
+func (m *machine) line(at, fault uint64) error {
+	if !m.zero {
+		return nil
+	}
+	at &^= m.Zero - 1
+	if fault-at >= m.Zero {
+		return &Refusal{m.code, "the fault is in another block"}
+	}
+	var zeros [16]byte
+	for done := uint64(0); done < m.Zero; done += 16 {
+		if err := m.memory.Store(at+done, zeros[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// general moves general registers. All loads are made before a register
+// changes.
+func (m *machine) general(at uint64) error {
+	var values [2]uint64
+	for n, register := range m.registers {
+		var b [8]byte
+		data := b[:m.width]
+		if m.load {
+			if err := m.memory.Load(at, data); err != nil {
+				return err
+			}
+			values[n] = m.extended(binary.LittleEndian.Uint64(b[:]))
+		} else {
+			binary.LittleEndian.PutUint64(b[:], m.x(register))
+			if err := m.memory.Store(at, data); err != nil {
+				return err
+			}
+		}
+		at += uint64(m.width)
+	}
+	for n, register := range m.registers {
+		if m.load {
+			m.setX(register, values[n])
+		}
+	}
+	return nil
+}
+
+// extended is what a loaded number becomes in a register.
+func (m *machine) extended(v uint64) uint64 {
+	if !m.signed {
+		return v
+	}
+	shift := 64 - 8*m.width
+	v = uint64(int64(v) << shift >> shift)
+	if m.narrow {
+		v = uint64(uint32(v))
+	}
+	return v
+}
+
+// vectors moves vector registers, or one element of one.
+func (m *machine) vectors(at uint64) error {
+	v, err := m.Vectors()
+	if err != nil {
+		return err
+	}
+	loaded := *v
+	for _, register := range m.registers {
+		if m.load && !m.element {
+			loaded[register] = [16]byte{}
+		}
+		data := loaded[register][m.lane : m.lane+m.width]
+		if m.load {
+			err = m.memory.Load(at, data)
+		} else {
+			err = m.memory.Store(at, data)
+		}
+		if err != nil {
+			return err
+		}
+		for to := m.width; m.all && to < m.size; to += m.width { // LD1R
+			copy(loaded[register][to:], loaded[register][:m.width])
+		}
+		at += uint64(m.width)
+	}
+	if m.load {
+		*v, m.VectorsChanged = loaded, true
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"fmt"
+	"runtime/debug"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// view is a mapping of a BAR in the recorder itself. Areas share it.
+type view struct {
+	base unsafe.Pointer
+	size uint64
+	uses int
+}
+
+// newView maps a part of what a program's descriptor names, as far as its mode
+// allows: a descriptor to read only cannot be mapped to write.
+func newView(fd int, offset, size uint64) (*view, error) {
+	prot := unix.PROT_READ
+	if _, write := mode(fd); write {
+		prot |= unix.PROT_WRITE
+	}
+	base, err := unix.MmapPtr(fd, int64(offset), nil, uintptr(size), prot, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return &view{base, size, 0}, nil
+}
+
+// mode tells what a descriptor was opened for.
+func mode(fd int) (read, write bool) {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	flags &= unix.O_ACCMODE
+	return err == nil && flags != unix.O_WRONLY, err == nil && flags == unix.O_RDWR
+}
+
+// drop ends one use. The last one unmaps: an open mapping keeps a device from
+// being closed.
+func (v *view) drop() {
+	if v.uses--; v.uses == 0 {
+		_ = unix.MunmapPtr(v.base, uintptr(v.size))
+	}
+}
+
+// busFault is what a device or a file that ends answers to an access: the
+// program would have got SIGBUS.
+type busFault struct{ address uint64 }
+
+func (b *busFault) Error() string { return fmt.Sprintf("bus fault at %#x", b.address) }
+
+// load makes one access of len(data) bytes, 1 to 64.
+func (v *view) load(at uint64, data []byte) (err error) {
+	defer caught(&err)()
+	loadDevice(unsafe.Add(v.base, at), &data[0], len(data))
+	return nil
+}
+
+func (v *view) store(at uint64, data []byte) (err error) {
+	defer caught(&err)()
+	storeDevice(unsafe.Add(v.base, at), &data[0], len(data))
+	return nil
+}
+
+// caught makes an error of a fault until the function it gives is called.
+func caught(err *error) func() {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		if r := recover(); r != nil {
+			fault, ok := r.(interface{ Addr() uintptr })
+			if !ok {
+				panic(r)
+			}
+			*err = &busFault{uint64(fault.Addr())}
+		}
+	}
+}
+
+// loadDevice reads width bytes in one access where the processor has one of
+// that width: 1, 2, 4, 8, 16, 32, 64.
+//
+//go:noescape
+func loadDevice(device unsafe.Pointer, data *byte, width int)
+
+// storeDevice is the other way.
+//
+//go:noescape
+func storeDevice(device unsafe.Pointer, data *byte, width int)

@@ -1,0 +1,93 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+)
+
+// What seccomp's programs work on: struct seccomp_data.
+const (
+	dataCall = 0
+	dataArch = 4
+	dataArgs = 16 // eight bytes each, the low half first
+
+	filterAllow = 0x7fff0000 // SECCOMP_RET_ALLOW
+	filterTrace = 0x7ff00000 // SECCOMP_RET_TRACE
+
+	flagMode = 1 // SECCOMP_SET_MODE_FILTER
+)
+
+// condition is when a system call stops the program: one argument, masked, is
+// or is not zero. No mask: always.
+type condition struct {
+	argument int
+	mask     uint32
+	zero     bool
+	equal    uint32 // instead of zero: the argument is this
+}
+
+// watched are the system calls that stop a program, with what is more than one
+// condition named twice.
+var watched = []struct {
+	call uint32
+	when condition
+}{
+	{unix.SYS_MMAP, condition{argument: 3, mask: unix.MAP_ANONYMOUS, zero: true}},
+	{unix.SYS_MMAP, condition{argument: 3, mask: unix.MAP_FIXED}},
+	{unix.SYS_MUNMAP, condition{}},
+	{unix.SYS_MPROTECT, condition{}},
+	{unix.SYS_PKEY_MPROTECT, condition{}},
+	{unix.SYS_MREMAP, condition{}},
+	{unix.SYS_CLONE, condition{argument: 0, mask: unix.CLONE_UNTRACED}},
+	{unix.SYS_CLONE3, condition{}},
+	{unix.SYS_IOCTL, condition{argument: 1, equal: groupGetDevice}},
+}
+
+// filter is the program that seccomp runs at every system call. Those of
+// another architecture, 32 bits among them, always stop.
+func filter() []byte {
+	var code []unix.SockFilter
+	add := func(op uint16, k uint32, yes, no uint8) {
+		code = append(code, unix.SockFilter{Code: op, K: k, Jt: yes, Jf: no})
+	}
+	const (
+		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		any   = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+		end   = unix.BPF_RET | unix.BPF_K
+	)
+	add(load, dataArch, 0, 0)
+	add(equal, auditArch, 1, 0)
+	add(end, filterTrace, 0, 0)
+	for _, w := range watched {
+		add(load, dataCall, 0, 0)
+		switch when := w.when; {
+		case when.equal != 0:
+			add(equal, w.call, 0, 3)
+			add(load, uint32(dataArgs+8*when.argument), 0, 0)
+			add(equal, when.equal, 0, 1)
+		case when.mask == 0:
+			add(equal, w.call, 0, 1)
+		default:
+			add(equal, w.call, 0, 3)
+			add(load, uint32(dataArgs+8*when.argument), 0, 0)
+			if when.zero {
+				add(any, when.mask, 1, 0)
+			} else {
+				add(any, when.mask, 0, 1)
+			}
+		}
+		add(end, filterTrace, 0, 0)
+	}
+	add(end, filterAllow, 0, 0)
+	var b []byte
+	for _, c := range code {
+		b = binary.NativeEndian.AppendUint16(b, c.Code)
+		b = append(b, c.Jt, c.Jf)
+		b = binary.NativeEndian.AppendUint32(b, c.K)
+	}
+	return b
+}

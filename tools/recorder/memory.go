@@ -1,0 +1,109 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// memory is a program's, as a faulting instruction sees it: accesses to BARs
+// are made by the recorder and written down.
+type memory struct {
+	*recording
+	*thread
+}
+
+// accessFault is an access that the program may not make: it gets the signal.
+type accessFault struct {
+	signal unix.Signal
+	code   int32
+	at     uint64
+}
+
+func (f *accessFault) Error() string { return fmt.Sprintf("%v at %#x", f.signal, f.at) }
+
+const (
+	codeNotMapped = 1 // SEGV_MAPERR
+	codeForbidden = 2 // SEGV_ACCERR
+	codeBus       = 2 // BUS_ADRERR
+)
+
+func (m *memory) Load(address uint64, data []byte) error {
+	return m.each(address, data, m.loadBar, readMemory)
+}
+
+func (m *memory) Store(address uint64, data []byte) error {
+	return m.each(address, data, m.storeBar, writeMemory)
+}
+
+// each cuts an access at the ends of areas. One that lies in an area whole is
+// made whole.
+func (m *memory) each(address uint64, data []byte, bar func(*area, uint64, []byte) error, other func(int, uint64, []byte) int) error {
+	whole := len(data)
+	for len(data) > 0 {
+		a := m.space.find(address)
+		if a == nil {
+			n := min(uint64(len(data)), m.space.next(address)-address)
+			if done := other(m.tid, address, data[:n]); done < int(n) {
+				return &accessFault{unix.SIGSEGV, codeNotMapped, address + uint64(done)}
+			}
+			address, data = address+n, data[n:]
+			continue
+		}
+		n := piece(min(uint64(len(data)), a.end-address), uint64(whole))
+		if err := bar(a, address, data[:n]); err != nil {
+			return err
+		}
+		address, data = address+n, data[n:]
+	}
+	return nil
+}
+
+// piece is how much of n bytes is one access: all of an access that is whole,
+// a power of two up to 8 of one that is cut.
+func piece(n, whole uint64) uint64 {
+	if n == whole {
+		return n
+	}
+	p := uint64(8)
+	for p > n {
+		p /= 2
+	}
+	return p
+}
+
+func (m *memory) loadBar(a *area, address uint64, data []byte) error {
+	if a.prot == 0 {
+		return &accessFault{unix.SIGSEGV, codeForbidden, address}
+	}
+	at := address - a.start
+	if err := a.view.load(a.at+at, data); err != nil {
+		return &accessFault{unix.SIGBUS, codeBus, address}
+	}
+	m.write('R', a, at, data)
+	return nil
+}
+
+func (m *memory) storeBar(a *area, address uint64, data []byte) error {
+	if a.prot&unix.PROT_WRITE == 0 {
+		return &accessFault{unix.SIGSEGV, codeForbidden, address}
+	}
+	at := address - a.start
+	if err := a.view.store(a.at+at, data); err != nil {
+		return &accessFault{unix.SIGBUS, codeBus, address}
+	}
+	m.write('W', a, at, data)
+	return nil
+}
+
+// write writes down an access, in parts of eight bytes.
+func (m *memory) write(kind byte, a *area, at uint64, data []byte) {
+	m.accesses++
+	for len(data) > 0 {
+		n := min(len(data), 8)
+		m.out.access(kind, a.bar.number, a.offset+at, data[:n])
+		at, data = at+uint64(n), data[n:]
+	}
+}

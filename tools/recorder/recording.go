@@ -1,0 +1,163 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say what is to be recorded.
+type Options struct {
+	Program []string  // its path or name, and its arguments
+	Out     io.Writer // gets the record
+	Devices []string  // DDDD:BB:DD.F or VVVV:DDDD; none: all that the program maps
+	Files   []File    // files that stand for BARs
+
+	Limit     uint64    // accesses after which the program is ended; 0: none
+	GoOn      bool      // after what cannot be recorded the program goes on unrecorded; else it is ended
+	Progress  io.Writer // told now and then how far it is; may be nil
+	Complaint io.Writer // gets what is not recorded, a line each
+}
+
+// Result is what became of a program.
+type Result struct {
+	Exit     int    // its exit status, or 128 and the signal that ended it
+	Accesses uint64 // written down
+	Gaps     int    // what could not be written down: the record is not whole
+	Devices  int    // of which it mapped something
+	Stopped  string // why the recorder ended the program; empty: it did not
+}
+
+// Failure is why a program was not run, or not recorded to its end.
+type Failure struct {
+	Kind   Kind
+	Reason string
+}
+
+func (f *Failure) Error() string { return f.Reason }
+
+// Kind is what a Failure is about.
+type Kind uint8
+
+const (
+	Internal  Kind = iota
+	NoProgram      // there is none of that name
+	Forbidden      // the system does not let it be traced
+	Output         // the record cannot be written
+	Refused        // an instruction or a mapping that is not recorded
+)
+
+// recording is one run.
+type recording struct {
+	options  *Options
+	out      *writer
+	main     int // process
+	threads  map[int]*thread
+	early    map[int]bool // threads that stopped before their parents told of them
+	devices  []*device
+	bars     []*bar
+	opened   []opened
+	accesses uint64
+	told     time.Time
+	result   Result
+	ending   bool
+}
+
+// Run runs a program to its end and writes the record. The record is whole
+// where the error is nil and there are no gaps.
+func Run(o Options) (Result, error) {
+	runtime.LockOSThread() // one thread is the tracer
+	defer runtime.UnlockOSThread()
+	out := newWriter(o.Out)
+	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{}, told: time.Now()}
+	if err := r.start(); err != nil {
+		return r.result, err
+	}
+	defer r.forward()()
+	r.resume(r.threads[r.main], 0)
+	r.loop()
+	r.result.Accesses, r.result.Devices = r.accesses, len(r.devices)
+	if err := out.close(); err != nil {
+		return r.result, &Failure{Output, err.Error()}
+	}
+	return r.result, nil
+}
+
+// forward passes on what asks the recorder to end. A terminal sends SIGINT to
+// the program too; the record is ended when the program has ended.
+func (r *recording) forward() (stop func()) {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	go func() {
+		asked := 0
+		for s := range signals {
+			asked++
+			if asked > 2 {
+				s = unix.SIGKILL
+			}
+			if s != unix.SIGINT || asked > 1 {
+				_ = unix.Kill(r.main, s.(unix.Signal))
+			}
+		}
+	}()
+	return func() { signal.Stop(signals); close(signals) }
+}
+
+func (r *recording) loop() {
+	for len(r.threads) > 0 {
+		var status unix.WaitStatus
+		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		t := r.threads[tid]
+		switch {
+		case t == nil && status.Stopped():
+			r.early[tid] = true
+		case t == nil:
+		case status.Stopped():
+			r.stopped(t, status)
+		default:
+			r.ended(t, status)
+		}
+		r.progress()
+	}
+}
+
+func (r *recording) progress() {
+	if r.options.Progress != nil && r.accesses > 0 && time.Since(r.told) > time.Second {
+		r.told = time.Now()
+		fmt.Fprintf(r.options.Progress, "\rlm: %d accesses recorded ", r.accesses)
+	}
+}
+
+// gap writes down, and says, that something is missing in the record.
+func (r *recording) gap(format string, a ...any) {
+	r.result.Gaps++
+	text := fmt.Sprintf(format, a...)
+	r.out.line("GAP %s", text)
+	if r.options.Complaint != nil {
+		fmt.Fprintln(r.options.Complaint, text)
+	}
+}
+
+// end ends the program: all its processes.
+func (r *recording) end(reason string) {
+	if r.ending {
+		return
+	}
+	r.ending, r.result.Stopped = true, reason
+	for _, t := range r.threads {
+		_ = unix.Kill(t.process, unix.SIGKILL)
+	}
+}

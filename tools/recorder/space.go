@@ -1,0 +1,125 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import "slices"
+
+// area is a part of a program's memory that is a BAR.
+type area struct {
+	start, end uint64 // addresses in the program
+	bar        *bar
+	offset     uint64 // of start, in the BAR
+	prot       uint64 // that the program asked for; what it has is none
+	view       *view
+	at         uint64 // of start, in the view
+}
+
+// space is what the threads of a program share that share memory: its areas,
+// in the order of their addresses.
+type space struct {
+	areas    []area
+	uses     int    // by threads
+	changing int    // threads inside a system call that changes areas
+	gate     uint64 // address of an instruction that calls the kernel, 0: none seen
+	released bool   // areas are the program's own again, unrecorded
+}
+
+// find gives the area that an address lies in, or nil.
+func (s *space) find(address uint64) *area {
+	for i := range s.areas {
+		if a := &s.areas[i]; address >= a.start && address < a.end {
+			return a
+		}
+	}
+	return nil
+}
+
+// next is where the first area behind an address begins.
+func (s *space) next(address uint64) uint64 {
+	for i := range s.areas {
+		if s.areas[i].start > address {
+			return s.areas[i].start
+		}
+	}
+	return ^uint64(0)
+}
+
+func (s *space) add(a area) {
+	a.view.uses++
+	s.areas = append(s.areas, a)
+	slices.SortFunc(s.areas, func(a, b area) int {
+		if a.start < b.start {
+			return -1
+		}
+		return 1
+	})
+}
+
+// part is the part of an area between two addresses.
+func (a area) part(start, end uint64) area {
+	start, end = max(start, a.start), min(end, a.end)
+	a.offset += start - a.start
+	a.at += start - a.start
+	a.start, a.end = start, end
+	return a
+}
+
+// parts gives what lies between two addresses.
+func (s *space) parts(start, end uint64) (list []area) {
+	for _, a := range s.areas {
+		if p := a.part(start, end); p.start < p.end {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// remove takes out what lies between two addresses, and cuts what only begins
+// or ends there.
+func (s *space) remove(start, end uint64) {
+	if len(s.parts(start, end)) == 0 {
+		return
+	}
+	before := s.areas
+	s.areas = nil
+	for _, a := range before {
+		for _, rest := range []area{a.part(0, start), a.part(end, ^uint64(0))} {
+			if rest.start < rest.end {
+				s.add(rest)
+			}
+		}
+	}
+	for _, a := range before {
+		a.view.drop()
+	}
+}
+
+// protect notes what the program asks for between two addresses.
+func (s *space) protect(start, end, prot uint64) {
+	changed := s.parts(start, end)
+	for _, a := range changed {
+		a.view.uses++ // over the removal
+	}
+	s.remove(start, end)
+	for _, a := range changed {
+		a.prot = prot
+		s.add(a)
+		a.view.drop()
+	}
+}
+
+// copy is what a child gets that does not share memory.
+func (s *space) copy() *space {
+	c := &space{gate: s.gate, released: s.released}
+	for _, a := range s.areas {
+		c.add(a)
+	}
+	return c
+}
+
+// drop ends one thread's use.
+func (s *space) drop() {
+	if s.uses--; s.uses == 0 {
+		s.remove(0, ^uint64(0))
+	}
+}

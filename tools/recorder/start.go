@@ -1,0 +1,134 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// start starts the program and stops it before its first instruction, with the
+// filter in it.
+func (r *recording) start() error {
+	path, err := exec.LookPath(r.options.Program[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return &Failure{NoProgram, fmt.Sprintf("%v", err)}
+	}
+	pid, err := syscall.ForkExec(path, r.options.Program, &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Ptrace: true},
+	})
+	if err == unix.EPERM {
+		return &Failure{Forbidden, "tracing a program is not permitted here: in a container it takes --cap-add=SYS_PTRACE (and no seccomp profile that forbids ptrace), " +
+			"elsewhere /proc/sys/kernel/yama/ptrace_scope below 3"}
+	}
+	if err != nil {
+		return &Failure{NoProgram, fmt.Sprintf("%s: %v", path, err)}
+	}
+	r.main = pid
+	t := &thread{tid: pid, process: pid, space: &space{uses: 1}}
+	r.threads[pid] = t
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil || !status.Stopped() {
+		return &Failure{Internal, fmt.Sprintf("%s ended before it began: %v", path, err)}
+	}
+	if err := unix.PtraceSetOptions(pid, options); err != nil {
+		return &Failure{Forbidden, fmt.Sprintf("tracing %s: %v", path, err)}
+	}
+	if err := r.installFilter(t); err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		return &Failure{Forbidden, fmt.Sprintf("no filter of system calls can be put into %s: %v", path, err)}
+	}
+	return nil
+}
+
+// installFilter has the program ask for the filter itself, by an instruction
+// that stands for a moment where its first one does: there is one thread.
+func (r *recording) installFilter(t *thread) error {
+	regs, err := registersOf(t.tid)
+	if err != nil {
+		return err
+	}
+	code := make([]byte, len(callCode))
+	if _, err := unix.PtracePeekText(t.tid, uintptr(regs.pc()), code); err != nil {
+		return err
+	}
+	if _, err := unix.PtracePokeText(t.tid, uintptr(regs.pc()), callCode); err != nil {
+		return err
+	}
+	program := filter()
+	at := regs.stack()&^15 - 4096
+	head := binary.NativeEndian.AppendUint64(nil, uint64(len(program)/8)) // struct sock_fprog
+	head = binary.NativeEndian.AppendUint64(head, at+16)
+	if data := append(head, program...); writeMemory(t.tid, at, data) != len(data) {
+		return errors.New("its stack cannot be written")
+	}
+	t.space.gate = regs.pc()
+	result, err := r.inject(t, unix.SYS_SECCOMP, flagMode, 0, at)
+	if err == nil && callError(result) == unix.EACCES { // without privileges it takes a promise to gain none
+		if result, err = r.inject(t, unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
+			result, err = r.inject(t, unix.SYS_SECCOMP, flagMode, 0, at)
+		}
+	}
+	t.space.gate = 0
+	if err == nil && callError(result) != 0 {
+		err = callError(result)
+	}
+	_, perr := unix.PtracePokeText(t.tid, uintptr(regs.pc()), code)
+	return errors.Join(err, perr)
+}
+
+// callError is the error in the result of a system call, 0 if there is none.
+func callError(result uint64) unix.Errno {
+	if result > ^uint64(4095) {
+		return unix.Errno(-result)
+	}
+	return 0
+}
+
+var errEnded = errors.New("the thread has ended")
+
+// inject has a stopped thread make a system call, and leaves its registers as
+// they were. Signals that come meanwhile come again.
+func (r *recording) inject(t *thread, call uint64, arguments ...uint64) (result uint64, err error) {
+	before, err := registersOf(t.tid)
+	if err != nil {
+		return 0, err
+	}
+	regs := *before
+	regs.setPC(t.space.gate)
+	regs.prepare(call, arguments)
+	if err := regs.put(t.tid); err != nil {
+		return 0, err
+	}
+	var held []unix.Signal
+	for stops := 0; stops < 2; { // at its entry and at its exit
+		if err := ptrace(unix.PTRACE_SYSCALL, t.tid, 0, 0); err != nil {
+			return 0, err
+		}
+		var status unix.WaitStatus
+		if _, err := unix.Wait4(t.tid, &status, unix.WALL, nil); err != nil || !status.Stopped() {
+			r.ended(t, status)
+			return 0, errEnded
+		}
+		switch signal := status.StopSignal(); {
+		case signal == stopCall:
+			stops++
+		case signal != unix.SIGTRAP:
+			held = append(held, signal)
+		}
+	}
+	after, err := registersOf(t.tid)
+	if err != nil {
+		return 0, err
+	}
+	for _, signal := range held {
+		_ = unix.Tgkill(t.process, t.tid, signal)
+	}
+	return after.result(), before.put(t.tid)
+}

@@ -1,0 +1,305 @@
+package x86
+
+import "math/bits"
+
+// The flags that arithmetic sets.
+const (
+	carry    = 1 << 0
+	parity   = 1 << 2
+	adjust   = 1 << 4
+	zero     = 1 << 6
+	sign     = 1 << 7
+	down     = 1 << 10
+	overflow = 1 << 11
+)
+
+// operation is arithmetic by its number in opcodes: ADD OR ADC SBB AND SUB XOR CMP.
+type operation uint8
+
+const (
+	opAdd operation = iota
+	opOr
+	opAdc
+	opSbb
+	opAnd
+	opSub
+	opXor
+	opCmp
+)
+
+// compute gives x op y, of size bytes, and sets the flags.
+func (m *machine) compute(op operation, x, y uint64, size int) (z uint64) {
+	x, y = x&ones(size), y&ones(size)
+	in := m.Flags & carry
+	if op == opAdd || op == opSub || op == opCmp {
+		in = 0
+	}
+	var out bool
+	var signs uint64 // its top bit is the overflow
+	switch op {
+	case opAdd, opAdc:
+		z = (x + y + in) & ones(size)
+		out, signs = z < x || in == 1 && z == x, ^(x^y)&(x^z)
+	case opSub, opSbb, opCmp:
+		z = (x - y - in) & ones(size)
+		out, signs = x < y || in == 1 && x == y, (x^y)&(x^z)
+	case opOr:
+		z = x | y
+	case opAnd:
+		z = x & y
+	case opXor:
+		z = x ^ y
+	}
+	m.Flags &^= carry | overflow | adjust
+	if out {
+		m.Flags |= carry
+	}
+	if signs>>(8*size-1)&1 == 1 {
+		m.Flags |= overflow
+	}
+	if op != opOr && op != opAnd && op != opXor {
+		m.Flags |= (x ^ y ^ z) & adjust
+	}
+	m.result(z, size)
+	return z
+}
+
+// result sets the flags that tell of a value.
+func (m *machine) result(z uint64, size int) {
+	m.Flags &^= zero | sign | parity
+	if z == 0 {
+		m.Flags |= zero
+	}
+	if z>>(8*size-1)&1 == 1 {
+		m.Flags |= sign
+	}
+	if bits.OnesCount8(uint8(z))%2 == 0 {
+		m.Flags |= parity
+	}
+}
+
+// arithmetic is opcodes 00 to 3B: the low bits say size and direction.
+func (m *machine) arithmetic() error {
+	size, op := m.memoryWidth(), operation(m.opcode>>3)
+	v, err := m.loadNumber(size)
+	if err != nil {
+		return err
+	}
+	r := m.register(m.reg, size)
+	if m.opcode&2 == 0 {
+		return m.putBack(op, v, r, size)
+	}
+	if z := m.compute(op, r, v, size); op != opCmp {
+		m.setRegister(m.reg, size, z)
+	}
+	return nil
+}
+
+// putBack computes and stores. Flags change with the store only.
+func (m *machine) putBack(op operation, v, by uint64, size int) error {
+	before := m.Flags
+	z := m.compute(op, v, by, size)
+	if op == opCmp {
+		return nil
+	}
+	return m.orFlags(m.storeNumber(size, z), before)
+}
+
+// orFlags takes flags back where a store has failed.
+func (m *machine) orFlags(err error, before uint64) error {
+	if err != nil {
+		m.Flags = before
+	}
+	return err
+}
+
+// arithmeticImmediate is group 1.
+func (m *machine) arithmeticImmediate() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err != nil {
+		return err
+	}
+	return m.putBack(operation(m.reg&7), v, m.instruction.immediate, size)
+}
+
+func (m *machine) test() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err == nil {
+		m.compute(opAnd, v, m.register(m.reg, size), size)
+	}
+	return err
+}
+
+// unary is group 3: TEST, TEST, NOT, NEG.
+func (m *machine) unary() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err != nil {
+		return err
+	}
+	switch m.reg & 7 {
+	case 2:
+		return m.storeNumber(size, ^v)
+	case 3:
+		return m.putBack(opSub, 0, v, size)
+	}
+	m.compute(opAnd, v, m.instruction.immediate, size)
+	return nil
+}
+
+// step is INC and DEC, which leave the carry.
+func (m *machine) step() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err != nil {
+		return err
+	}
+	before := m.Flags
+	op := opAdd
+	if m.reg&7 == 1 {
+		op = opSub
+	}
+	z := m.compute(op, v, 1, size)
+	m.Flags = m.Flags&^carry | before&carry
+	return m.orFlags(m.storeNumber(size, z), before)
+}
+
+// multiply is IMUL of two operands, one of which may be an immediate. Flags it
+// leaves undefined stay.
+func (m *machine) multiply() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err != nil {
+		return err
+	}
+	x, y := int64(extend(m.register(m.reg, size), size)), int64(extend(v, size))
+	if m.table == 0 {
+		x = int64(m.instruction.immediate)
+	}
+	high, low := bits.Mul64(uint64(x), uint64(y))
+	high -= uint64(x>>63)&uint64(y) + uint64(y>>63)&uint64(x) // signed
+	whole := extend(low, size) == low && high == uint64(int64(low)>>63)
+	m.Flags &^= carry | overflow
+	if !whole {
+		m.Flags |= carry | overflow
+	}
+	m.setRegister(m.reg, size, low)
+	return nil
+}
+
+// shift is group 2: ROL, ROR, SHL, SHR, SAR.
+func (m *machine) shift() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err != nil {
+		return err
+	}
+	count := m.shiftCount()
+	if count == 0 {
+		return m.storeNumber(size, v) // it is written all the same
+	}
+	before := m.Flags
+	z := m.shifted(v, count, size)
+	return m.orFlags(m.storeNumber(size, z), before)
+}
+
+func (m *machine) shiftCount() int {
+	count := 1
+	switch {
+	case m.opcode < 0xd0:
+		count = int(uint8(m.instruction.immediate))
+	case m.opcode >= 0xd2:
+		count = int(m.Reg[1] & 0xff)
+	}
+	if m.memoryWidth() == 8 {
+		return count & 63
+	}
+	return count & 31
+}
+
+// shifted sets the overflow as for a count of 1; for others it is undefined.
+func (m *machine) shifted(v uint64, count, size int) (z uint64) {
+	width := 8 * size
+	top := func(v uint64) uint64 { return v >> (width - 1) & 1 }
+	var out, over uint64
+	switch m.reg & 7 {
+	case 0: // ROL
+		n := count % width
+		z = v<<n | v>>(width-n)
+		out = z & 1
+		over = top(z) ^ out
+	case 1: // ROR
+		n := count % width
+		z = v>>n | v<<(width-n)
+		out = top(z)
+		over = out ^ z>>(width-2)&1
+	case 4: // SHL
+		z, out = v<<count, v>>max(width-count, 0)&1
+		if count > width {
+			out = 0
+		}
+		over = top(z) ^ out
+	case 5: // SHR
+		z, out, over = v>>count, v>>(count-1)&1, top(v)
+	case 7: // SAR
+		s := int64(extend(v, size))
+		z, out = uint64(s>>count), uint64(s>>(count-1))&1
+	}
+	z &= ones(size)
+	m.Flags = m.Flags&^(carry|overflow) | out*carry | over*overflow
+	if m.reg&4 != 0 {
+		m.Flags &^= adjust
+		m.result(z, size)
+	}
+	return z
+}
+
+// bit is group 8: BT, BTS, BTR, BTC with the number of a bit in the operand.
+func (m *machine) bit() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err != nil {
+		return err
+	}
+	n := m.instruction.immediate & uint64(8*size-1)
+	was := v >> n & 1
+	switch m.reg & 7 {
+	case 5:
+		err = m.storeNumber(size, v|1<<n)
+	case 6:
+		err = m.storeNumber(size, v&^(1<<n))
+	case 7:
+		err = m.storeNumber(size, v^1<<n)
+	}
+	if err == nil {
+		m.Flags = m.Flags&^carry | was*carry
+	}
+	return err
+}
+
+// condition is what the low bits of an opcode ask of the flags.
+func (m *machine) condition() bool {
+	has := func(flag uint64) bool { return m.Flags&flag != 0 }
+	var holds bool
+	switch m.opcode >> 1 & 7 {
+	case 0:
+		holds = has(overflow)
+	case 1:
+		holds = has(carry)
+	case 2:
+		holds = has(zero)
+	case 3:
+		holds = has(carry | zero)
+	case 4:
+		holds = has(sign)
+	case 5:
+		holds = has(parity)
+	case 6:
+		holds = has(sign) != has(overflow)
+	case 7:
+		holds = has(zero) || has(sign) != has(overflow)
+	}
+	return holds != (m.opcode&1 == 1)
+}

@@ -1,0 +1,95 @@
+package x86
+
+// shape is what follows an opcode.
+type shape uint8
+
+const (
+	modRM   shape = iota // ModRM, with a memory operand
+	noModRM              // nothing: the operands are fixed
+	offset               // an address of eight bytes
+)
+
+// form is what all instructions of one opcode have in common.
+type form struct {
+	shape  shape
+	wants  immediateSize
+	groups uint8 // bits of the values that ModRM's reg may have, 0: all
+	size   func(*instruction) int
+	run    func(*machine) error
+
+	vectors encoding // of a vector instruction: in which it exists
+	masked  bool     // EVEX: it takes a mask
+	fill    bool     // EVEX: it takes a broadcast of one element
+	three   bool     // VEX and EVEX: it has a register in vvvv
+	element func(*instruction) int
+}
+
+type immediateSize uint8
+
+const (
+	noImmediate immediateSize = iota
+	oneByte
+	operandBytes // as the operand, up to four
+)
+
+// immediate is how many bytes of the instruction are one.
+func (f *form) immediate(i *instruction) int {
+	switch {
+	case f.wants == noImmediate, (i.opcode == 0xf6 || i.opcode == 0xf7) && i.table == 0 && i.reg&7 > 1: // group 3: TEST alone has one
+		return 0
+	case f.wants == oneByte:
+		return 1
+	}
+	return min(f.size(i), 4)
+}
+
+// memoryWidth is the length of the memory operand in bytes, 0 for those that
+// repeat.
+func (i *instruction) memoryWidth() int {
+	if i.form.size == nil {
+		return 0
+	}
+	if i.broadcast && i.form.fill {
+		return i.form.element(i)
+	}
+	return i.form.size(i)
+}
+
+// check gives a reason to refuse what no processor or no emulation takes.
+func (f *form) check(i *instruction) string {
+	switch {
+	case f.groups != 0 && f.groups>>(i.reg&7)&1 == 0:
+		return "not known to the recorder"
+	case f.vectors == 0 && f.shape != noModRM && (i.repeat || i.repeatNot):
+		return "a repeat prefix on what does not repeat"
+	case i.encoding != legacy && !f.three && i.second != 0:
+		return "a register where none belongs"
+	case i.broadcast && !f.fill:
+		return "a broadcast of what cannot be one"
+	case (i.mask != 0 || i.zeroing) && !f.masked, i.zeroing && i.mask == 0:
+		return "a mask where none belongs"
+	}
+	return ""
+}
+
+// lookup finds the form of an instruction whose opcode is known.
+func lookup(i *instruction) *form {
+	if i.encoding == legacy {
+		if f := integers[uint16(i.table)<<8|uint16(i.opcode)]; f != nil {
+			return f
+		}
+	}
+	f := vectors[vectorKey{i.table, i.opcode, i.mandatory}]
+	if f == nil || f.vectors&i.encoding == 0 {
+		return nil
+	}
+	return f
+}
+
+// size functions of forms.
+func operandSize(i *instruction) int { return i.operandSize() }
+func integerSize(i *instruction) int { return i.integerSize() }
+func vectorSize(i *instruction) int  { return i.vectorSize() }
+func bytes(n int) func(*instruction) int {
+	return func(*instruction) int { return n }
+}

@@ -1,0 +1,233 @@
+package x86
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// integers are the instructions on general registers, by table and opcode.
+var integers = integerForms()
+
+func integerForms() map[uint16]*form {
+	forms := map[uint16]*form{
+		0x88: {size: integerSize, run: (*machine).moveStore},
+		0x89: {size: integerSize, run: (*machine).moveStore},
+		0x8a: {size: integerSize, run: (*machine).moveLoad},
+		0x8b: {size: integerSize, run: (*machine).moveLoad},
+		0xc6: {size: integerSize, wants: oneByte, groups: 1, run: (*machine).moveImmediate},
+		0xc7: {size: integerSize, wants: operandBytes, groups: 1, run: (*machine).moveImmediate},
+		0xa0: {shape: offset, size: integerSize, run: (*machine).moveLoad}, // reg is 0: the accumulator
+		0xa1: {shape: offset, size: integerSize, run: (*machine).moveLoad},
+		0xa2: {shape: offset, size: integerSize, run: (*machine).moveStore},
+		0xa3: {shape: offset, size: integerSize, run: (*machine).moveStore},
+		0x63: {size: bytes(4), run: (*machine).moveSigned},
+		0x80: {size: integerSize, wants: oneByte, run: (*machine).arithmeticImmediate},
+		0x81: {size: integerSize, wants: operandBytes, run: (*machine).arithmeticImmediate},
+		0x83: {size: integerSize, wants: oneByte, run: (*machine).arithmeticImmediate},
+		0x84: {size: integerSize, run: (*machine).test},
+		0x85: {size: integerSize, run: (*machine).test},
+		0xf6: {size: integerSize, wants: oneByte, groups: 0b1111, run: (*machine).unary},
+		0xf7: {size: integerSize, wants: operandBytes, groups: 0b1111, run: (*machine).unary},
+		0xfe: {size: integerSize, groups: 0b11, run: (*machine).step},
+		0xff: {size: farSize, groups: 0b1000011, run: (*machine).stepOrPush},
+		0x8f: {size: pushSize, groups: 1, run: (*machine).pop},
+		0xa4: {shape: noModRM, run: (*machine).copyString},
+		0xa5: {shape: noModRM, run: (*machine).copyString},
+		0xaa: {shape: noModRM, run: (*machine).fillString},
+		0xab: {shape: noModRM, run: (*machine).fillString},
+		0xac: {shape: noModRM, run: (*machine).loadString},
+		0xad: {shape: noModRM, run: (*machine).loadString},
+
+		0x1b6: {size: bytes(1), run: (*machine).moveZero},
+		0x1b7: {size: bytes(2), run: (*machine).moveZero},
+		0x1be: {size: bytes(1), run: (*machine).moveSigned},
+		0x1bf: {size: bytes(2), run: (*machine).moveSigned},
+		0x1af: {size: operandSize, run: (*machine).multiply},
+		0x69:  {size: operandSize, wants: operandBytes, run: (*machine).multiply},
+		0x6b:  {size: operandSize, wants: oneByte, run: (*machine).multiply},
+		0x1c3: {size: operandSize, run: (*machine).moveStore}, // MOVNTI
+		0x1ba: {size: operandSize, wants: oneByte, groups: 0b11110000, run: (*machine).bit},
+		0x1ae: {size: bytes(1), groups: 0b11000000, run: (*machine).flush}, // CLFLUSH, CLFLUSHOPT, CLWB
+		0x2f0: {size: operandSize, run: (*machine).moveSwapped},
+		0x2f1: {size: operandSize, run: (*machine).moveSwapped},
+	}
+	for operation := range uint16(8) {
+		for direction := range uint16(4) { // memory and register, of one byte and more
+			forms[operation<<3|direction] = &form{size: integerSize, run: (*machine).arithmetic}
+		}
+	}
+	for condition := range uint16(16) {
+		forms[0x140|condition] = &form{size: operandSize, run: (*machine).moveConditional}
+		forms[0x190|condition] = &form{size: bytes(1), run: (*machine).setConditional}
+	}
+	for _, shift := range []uint16{0xc0, 0xc1, 0xd0, 0xd1, 0xd2, 0xd3} {
+		f := &form{size: integerSize, groups: 0b10110011, run: (*machine).shift}
+		if shift < 0xd0 {
+			f.wants = oneByte
+		}
+		forms[shift] = f
+	}
+	return forms
+}
+
+// pushSize is that of instructions that are 64 bits wide without being told.
+func pushSize(i *instruction) int {
+	if i.operand16 && !i.wide {
+		return 2
+	}
+	return 8
+}
+
+func farSize(i *instruction) int {
+	if i.reg&7 == 6 {
+		return pushSize(i)
+	}
+	return i.operandSize()
+}
+
+// high tells whether a byte register is AH, CH, DH or BH.
+func (m *machine) high(register uint8, size int) bool {
+	return size == 1 && !m.rex && register >= 4 && register < 8
+}
+
+func (m *machine) register(register uint8, size int) uint64 {
+	if m.high(register, size) {
+		return m.Reg[register-4] >> 8 & 0xff
+	}
+	return m.Reg[register] & ones(size)
+}
+
+// setRegister clears the upper half where it writes four bytes.
+func (m *machine) setRegister(register uint8, size int, v uint64) {
+	switch {
+	case m.high(register, size):
+		m.Reg[register-4] = m.Reg[register-4]&^0xff00 | v&0xff<<8
+	case size >= 4:
+		m.Reg[register] = v & ones(size)
+	default:
+		m.Reg[register] = m.Reg[register]&^ones(size) | v&ones(size)
+	}
+}
+
+// ones is all the bits of a width in bytes.
+func ones(size int) uint64 { return ^uint64(0) >> (64 - 8*size) }
+
+func (m *machine) loadNumber(size int) (uint64, error) {
+	var b [8]byte
+	err := m.load(b[:size])
+	return binary.LittleEndian.Uint64(b[:]), err
+}
+
+func (m *machine) storeNumber(size int, v uint64) error {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	return m.store(b[:size])
+}
+
+func (m *machine) moveStore() error {
+	size := m.memoryWidth()
+	return m.storeNumber(size, m.register(m.reg, size))
+}
+
+func (m *machine) moveLoad() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err == nil {
+		m.setRegister(m.reg, size, v)
+	}
+	return err
+}
+
+func (m *machine) moveImmediate() error {
+	return m.storeNumber(m.memoryWidth(), m.instruction.immediate)
+}
+
+func (m *machine) moveZero() error {
+	v, err := m.loadNumber(m.memoryWidth())
+	if err == nil {
+		m.setRegister(m.reg, m.operandSize(), v)
+	}
+	return err
+}
+
+func (m *machine) moveSigned() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err == nil {
+		m.setRegister(m.reg, m.operandSize(), extend(v, size))
+	}
+	return err
+}
+
+// moveSwapped is MOVBE.
+func (m *machine) moveSwapped() error {
+	size := m.memoryWidth()
+	swap := func(v uint64) uint64 { return bits.ReverseBytes64(v) >> (64 - 8*size) }
+	if m.opcode == 0xf1 {
+		return m.storeNumber(size, swap(m.register(m.reg, size)))
+	}
+	v, err := m.loadNumber(size)
+	if err == nil {
+		m.setRegister(m.reg, size, swap(v))
+	}
+	return err
+}
+
+// moveConditional loads whether or not it moves, and clears an upper half
+// either way.
+func (m *machine) moveConditional() error {
+	size := m.memoryWidth()
+	v, err := m.loadNumber(size)
+	if err != nil {
+		return err
+	}
+	if !m.condition() {
+		v = m.register(m.reg, size)
+	}
+	m.setRegister(m.reg, size, v)
+	return nil
+}
+
+func (m *machine) setConditional() error {
+	if m.condition() {
+		return m.storeNumber(1, 1)
+	}
+	return m.storeNumber(1, 0)
+}
+
+// flush is an instruction on a cache line: no access.
+func (m *machine) flush() error { return m.within(m.address&^63, 64) }
+
+// stepOrPush is group 5.
+func (m *machine) stepOrPush() error {
+	if m.reg&7 != 6 {
+		return m.step()
+	}
+	var b [8]byte
+	data := b[:pushSize(&m.instruction)]
+	if err := m.load(data); err != nil {
+		return err
+	}
+	if err := m.memory.Store(m.Reg[4]-uint64(len(data)), data); err != nil {
+		return err
+	}
+	m.Reg[4] -= uint64(len(data))
+	return nil
+}
+
+// pop computes its address with the stack pointer that it leaves.
+func (m *machine) pop() error {
+	var b [8]byte
+	data := b[:pushSize(&m.instruction)]
+	if err := m.memory.Load(m.Reg[4], data); err != nil {
+		return err
+	}
+	if m.base == 4 {
+		m.address += uint64(len(data))
+	}
+	if err := m.store(data); err != nil {
+		return err
+	}
+	m.Reg[4] += uint64(len(data))
+	return nil
+}

@@ -1,0 +1,139 @@
+package x86
+
+// addParts adds the moves between memory and a part of a vector.
+func addParts(forms map[vectorKey]*form) {
+	for mandatory := range uint8(2) {
+		for half, opcode := range []uint8{0x12, 0x16} { // MOVLPS, MOVLPD, MOVHPS, MOVHPD
+			at := 8 * half
+			forms[vectorKey{1, opcode, mandatory}] = &form{size: bytes(8), vectors: sse, three: true, run: func(m *machine) error { return m.insert(at) }}
+			forms[vectorKey{1, opcode + 1, mandatory}] = &form{size: bytes(8), vectors: sse, run: func(m *machine) error { return m.extract(at) }}
+		}
+	}
+	numbered := func(m *machine) int { // by an immediate, among those that fit the 16 bytes
+		width := m.memoryWidth()
+		return int(m.instruction.immediate) & (16/width - 1) * width
+	}
+	insert := func(m *machine) error { return m.insert(numbered(m)) }
+	extract := func(m *machine) error { return m.extract(numbered(m)) }
+	for opcode, size := range map[uint8]func(*instruction) int{0x14: bytes(1), 0x15: bytes(2), 0x16: wideElement, 0x17: bytes(4)} { // PEXTRB, W, D and Q, EXTRACTPS
+		forms[vectorKey{3, opcode, 1}] = &form{size: size, wants: oneByte, vectors: sse, run: extract}
+	}
+	for opcode, size := range map[uint8]func(*instruction) int{0x20: bytes(1), 0x22: wideElement} { // PINSRB, D and Q
+		forms[vectorKey{3, opcode, 1}] = &form{size: size, wants: oneByte, vectors: sse, three: true, run: insert}
+	}
+	forms[vectorKey{1, 0xc4, 1}] = &form{size: bytes(2), wants: oneByte, vectors: sse, three: true, run: insert} // PINSRW
+	for _, f := range []struct {
+		opcode, width uint8
+		vectors       encoding
+	}{{0x19, 16, vex | evex}, {0x39, 16, vex | evex}, {0x1b, 32, evex}, {0x3b, 32, evex}} { // VEXTRACTF128 and the like
+		width := int(f.width)
+		forms[vectorKey{3, f.opcode, 1}] = &form{size: bytes(width), wants: oneByte, vectors: f.vectors, run: func(m *machine) error {
+			if width >= m.vectorSize() {
+				return m.refuse("no such vector length")
+			}
+			return m.extract(int(m.instruction.immediate) & (m.vectorSize()/width - 1) * width)
+		}}
+	}
+}
+
+// insert loads into a part of the lowest 16 bytes; the others come from the
+// register itself, or from another one where the encoding names it.
+func (m *machine) insert(at int) error {
+	v, err := m.Vectors()
+	if err != nil {
+		return err
+	}
+	from := m.reg
+	if m.encoding != legacy {
+		from = m.second
+	}
+	data := v.Z[from]
+	if err := m.load(data[at : at+m.memoryWidth()]); err != nil {
+		return err
+	}
+	m.put(v, data[:16])
+	return nil
+}
+
+func (m *machine) extract(at int) error {
+	v, err := m.Vectors()
+	if err != nil {
+		return err
+	}
+	return m.store(v.Z[m.reg][at : at+m.memoryWidth()])
+}
+
+// addBroadcasts adds loads of one element into all places of a vector.
+func addBroadcasts(forms map[vectorKey]*form) {
+	for _, f := range []struct {
+		opcode, width uint8
+		vectors       encoding
+	}{
+		{0x18, 4, vex | evex}, {0x19, 8, vex | evex}, {0x1a, 16, vex}, // VBROADCASTSS, SD, F128
+		{0x78, 1, vex | evex}, {0x79, 2, vex | evex}, {0x58, 4, vex | evex}, {0x59, 8, vex | evex}, {0x5a, 16, vex}, // VPBROADCASTB, W, D, Q, VBROADCASTI128
+	} {
+		forms[vectorKey{2, f.opcode, 1}] = &form{size: bytes(int(f.width)), vectors: f.vectors, run: (*machine).repeated}
+	}
+	forms[vectorKey{1, 0x12, 3}] = &form{size: bytes(8), vectors: legacy, run: (*machine).repeated} // MOVDDUP
+}
+
+func (m *machine) repeated() error {
+	if m.encoding == evex && m.wide != (m.memoryWidth() == 8) && m.opcode < 0x70 {
+		return m.refuse("not known to the recorder") // broadcasts of pairs
+	}
+	v, err := m.Vectors()
+	if err != nil {
+		return err
+	}
+	var b [64]byte
+	n := m.memoryWidth()
+	if err := m.load(b[:n]); err != nil {
+		return err
+	}
+	size := m.vectorSize()
+	for at := n; at < size; at += n {
+		copy(b[at:at+n], b[:n])
+	}
+	m.put(v, b[:size])
+	return nil
+}
+
+// addMaskedMoves adds AVX's moves under the signs of another vector.
+func addMaskedMoves(forms map[vectorKey]*form) {
+	for opcode, element := range map[uint8]func(*instruction) int{
+		0x2c: bytes(4), 0x2d: bytes(8), 0x2e: bytes(4), 0x2f: bytes(8), 0x8c: wideElement, 0x8e: wideElement, // VMASKMOVPS and PD, VPMASKMOVD and Q
+	} {
+		f := &form{size: vectorSize, vectors: vex, three: true, element: element, run: (*machine).signedStore}
+		if opcode == 0x2c || opcode == 0x2d || opcode == 0x8c {
+			f.run = (*machine).signedLoad
+		}
+		forms[vectorKey{2, opcode, 1}] = f
+	}
+}
+
+// signs is a mask of the elements whose top bit is set.
+func (m *machine) signs(v *Vectors) (mask uint64) {
+	element := m.form.element(&m.instruction)
+	for n := range m.memoryWidth() / element {
+		mask |= uint64(v.Z[m.second][(n+1)*element-1]>>7) << n
+	}
+	return mask
+}
+
+func (m *machine) signedLoad() error {
+	v, err := m.Vectors()
+	if err != nil {
+		return err
+	}
+	var b [64]byte
+	m.zeroing = true
+	return m.maskedLoad(v, b[:m.memoryWidth()], m.signs(v))
+}
+
+func (m *machine) signedStore() error {
+	v, err := m.Vectors()
+	if err != nil {
+		return err
+	}
+	return m.maskedStore(v.Z[m.reg][:m.memoryWidth()], m.signs(v))
+}

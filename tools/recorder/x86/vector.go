@@ -1,0 +1,179 @@
+package x86
+
+// vectorKey is how a vector instruction is found: the mandatory prefix is 0
+// for none, 1 for 66, 2 for F3, 3 for F2.
+type vectorKey struct{ table, opcode, mandatory uint8 }
+
+const (
+	sse    = legacy | vex | evex // as in SSE, AVX and AVX-512
+	ssevex = legacy | vex
+)
+
+var vectors = vectorForms()
+
+func vectorForms() map[vectorKey]*form {
+	forms := map[vectorKey]*form{}
+	addMoves(forms)
+	addParts(forms)
+	addBroadcasts(forms)
+	addMaskedMoves(forms)
+	addLogic(forms)
+	return forms
+}
+
+// addMoves adds the moves of whole vectors, and of one number to the bottom of
+// a vector that it clears.
+func addMoves(forms map[vectorKey]*form) {
+	for _, f := range []struct {
+		table, load, store, mandatory uint8 // an opcode of 0: there is none
+		vectors                       encoding
+		masked                        bool
+		element                       func(*instruction) int
+	}{
+		{1, 0x10, 0x11, 0, sse, true, bytes(4)},       // MOVUPS
+		{1, 0x10, 0x11, 1, sse, true, bytes(8)},       // MOVUPD
+		{1, 0x28, 0x29, 0, sse, true, bytes(4)},       // MOVAPS
+		{1, 0x28, 0x29, 1, sse, true, bytes(8)},       // MOVAPD
+		{1, 0, 0x2b, 0, sse, false, nil},              // MOVNTPS
+		{1, 0, 0x2b, 1, sse, false, nil},              // MOVNTPD
+		{1, 0x6f, 0x7f, 1, sse, true, wideElement},    // MOVDQA, VMOVDQA32 and 64
+		{1, 0x6f, 0x7f, 2, sse, true, wideElement},    // MOVDQU, VMOVDQU32 and 64
+		{1, 0x6f, 0x7f, 3, evex, true, narrowElement}, // VMOVDQU8 and 16
+		{1, 0, 0xe7, 1, sse, false, nil},              // MOVNTDQ
+		{1, 0xf0, 0, 3, ssevex, false, nil},           // LDDQU
+		{2, 0x2a, 0, 1, sse, false, nil},              // MOVNTDQA
+	} {
+		if f.load != 0 {
+			forms[vectorKey{f.table, f.load, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, run: (*machine).vectorLoad}
+		}
+		if f.store != 0 {
+			forms[vectorKey{f.table, f.store, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, run: (*machine).vectorStore}
+		}
+	}
+	for _, f := range []struct {
+		load, store, mandatory uint8
+		size                   func(*instruction) int
+	}{
+		{0x10, 0x11, 2, bytes(4)},    // MOVSS
+		{0x10, 0x11, 3, bytes(8)},    // MOVSD
+		{0x6e, 0x7e, 1, wideElement}, // MOVD, MOVQ
+		{0x7e, 0, 2, bytes(8)},       // MOVQ
+		{0, 0xd6, 1, bytes(8)},       // MOVQ
+	} {
+		if f.load != 0 {
+			forms[vectorKey{1, f.load, f.mandatory}] = &form{size: f.size, vectors: sse, run: (*machine).vectorLoad}
+		}
+		if f.store != 0 {
+			forms[vectorKey{1, f.store, f.mandatory}] = &form{size: f.size, vectors: sse, run: (*machine).vectorStore}
+		}
+	}
+}
+
+// wideElement is 4 bytes, or 8 with W.
+func wideElement(i *instruction) int {
+	if i.wide {
+		return 8
+	}
+	return 4
+}
+
+// narrowElement is 1 byte, or 2 with W.
+func narrowElement(i *instruction) int {
+	if i.wide {
+		return 2
+	}
+	return 1
+}
+
+// put is the bottom of a vector register. Without SSE's encoding all above it
+// is cleared, with it all above 16 bytes stays.
+func (m *machine) put(v *Vectors, data []byte) {
+	z := &v.Z[m.reg]
+	whole := z[:]
+	if m.encoding == legacy {
+		whole = z[:16]
+	}
+	clear(whole[copy(whole, data):])
+	m.VectorsChanged = true
+}
+
+func (m *machine) vectorLoad() error {
+	v, err := m.Vectors()
+	if err != nil {
+		return err
+	}
+	var b [64]byte
+	data := b[:m.memoryWidth()]
+	if m.mask != 0 {
+		return m.maskedLoad(v, data, v.K[m.mask])
+	}
+	if err := m.load(data); err != nil {
+		return err
+	}
+	m.put(v, data)
+	return nil
+}
+
+func (m *machine) vectorStore() error {
+	if m.zeroing {
+		return m.refuse("a store that clears")
+	}
+	v, err := m.Vectors()
+	if err != nil {
+		return err
+	}
+	data := v.Z[m.reg][:m.memoryWidth()]
+	if m.mask != 0 {
+		return m.maskedStore(data, v.K[m.mask])
+	}
+	return m.store(data)
+}
+
+// A masked move touches the elements whose bit is set. What a processor makes
+// of it on a device is its own affair; here runs of elements become accesses
+// of 8 bytes where the address allows, and of less at their ends.
+
+// maskedLoad merges, or clears what the mask leaves out.
+func (m *machine) maskedLoad(v *Vectors, data []byte, mask uint64) error {
+	if !m.zeroing {
+		copy(data, v.Z[m.reg][:])
+	}
+	if err := m.runs(data, mask, m.memory.Load); err != nil {
+		return err
+	}
+	m.put(v, data)
+	return nil
+}
+
+func (m *machine) maskedStore(data []byte, mask uint64) error {
+	return m.runs(data, mask, m.memory.Store)
+}
+
+// runs makes the accesses of a masked move.
+func (m *machine) runs(data []byte, mask uint64, access func(uint64, []byte) error) error {
+	if err := m.within(m.address, len(data)); err != nil {
+		return err
+	}
+	element := m.form.element(&m.instruction)
+	for at := 0; at < len(data); {
+		end := at
+		for end < len(data) && mask>>(end/element)&1 == 1 {
+			end += element
+		}
+		if end == at {
+			at += element
+			continue
+		}
+		for at < end {
+			n := 8
+			for n > end-at || (m.address+uint64(at))%uint64(n) != 0 && n > element {
+				n /= 2
+			}
+			if err := access(m.address+uint64(at), data[at:at+n]); err != nil {
+				return err
+			}
+			at += n
+		}
+	}
+	return nil
+}
