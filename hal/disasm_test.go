@@ -35,6 +35,9 @@ var sourceAMD64 string
 //go:embed walk_arm64.s
 var sourceARM64 string
 
+//go:embed walk.h
+var sourceHeader string
+
 const (
 	deviceBase = 0x1000000
 	memoryBase = 0x2000000
@@ -126,8 +129,10 @@ func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 	}
 	folder := t.TempDir()
 	file, object := filepath.Join(folder, "walk.s"), filepath.Join(folder, "walk.o")
-	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
+	for path, text := range map[string]string{file: source, filepath.Join(folder, "walk.h"): sourceHeader} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	run := func(args ...string) string {
 		c := exec.Command(goTool, args...)
@@ -139,7 +144,7 @@ func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 		return string(out)
 	}
 	include := filepath.Join(strings.TrimSpace(run("env", "GOROOT")), "pkg", "include")
-	run("tool", "asm", "-I", include, "-p", "hal", "-o", object, file)
+	run("tool", "asm", "-I", include, "-I", folder, "-p", "hal", "-o", object, file)
 	return parseListing(t, run("tool", "objdump", object))
 }
 

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 )
 
 // Walk carries out commands of an image that have been verified, on mapped
@@ -72,7 +73,8 @@ var addressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// The assembly's offsets of the fields of a Walk and of a command.
+// The offsets of the fields of a Walk and of a command, and the numbers of
+// image.fbs, that the assembly has.
 const (
 	_ = -(unsafe.Offsetof(Walk{}.Next) ^ 0)
 	_ = -(unsafe.Offsetof(Walk{}.Windows) ^ 8)
@@ -92,4 +94,15 @@ const (
 	_ = -(unsafe.Offsetof(fbs.Command{}.Value) ^ 16)
 	_ = -(unsafe.Offsetof(fbs.Command{}.Mask) ^ 24)
 	_ = -(unsafe.Sizeof(fbs.Command{}) ^ 32)
+	_ = -(gen.OpcodeWrite ^ 1)
+	_ = -(gen.OpcodeCopyIn ^ 4)
+	_ = -(gen.OpcodeFill ^ 5)
+	_ = -(gen.OpcodeCopyOut ^ 6)
+	_ = -(gen.OpcodeCheck ^ 7)
+	_ = -(gen.OpcodeCompare ^ 8)
+	_ = -(gen.OpcodePoint ^ 9)
+	_ = -(gen.OpcodeFence ^ 10)
+	_ = -(gen.ConditionEqual ^ 1)
+	_ = -(gen.AccessFixed ^ 2)
+	_ = -(gen.AccessBulk ^ 3)
 )

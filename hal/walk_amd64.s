@@ -9,40 +9,7 @@
 //go:build !purego
 
 #include "textflag.h"
-
-// Fields of a Walk and of a command, and numbers of image.fbs: walk.go holds them.
-#define walkNext     0
-#define walkWindows  8
-#define walkMemories 16
-#define walkStop     24
-#define walkWhy      32
-#define walkGot      40
-#define walkWant     48
-#define walkAt       56
-#define walkHomes    64
-
-#define cWidth  1
-#define cMode   2
-#define cWindow 4
-#define cIndex  6
-#define cOffset 8
-#define cAmount 12
-#define cValue  16
-#define cMask   24
-#define cSize   32
-
-#define WRITE    $1
-#define COPYIN   $4
-#define FILL     $5
-#define COPYOUT  $6
-#define CHECK    $7
-#define COMPARE  $8
-#define POINT    $9
-#define FENCE    $10
-#define WRITE4   $0x401 // width 4
-#define EQUAL    $1
-#define FIXED    $2
-#define BULK     $3
+#include "walk.h"
 
 // On to the next command. It is noted before anything of it is done, so that a
 // fault knows whose it was.
@@ -320,8 +287,8 @@ MOVE(move8, MOVQ, 8)
 	ADDQ  $WIDTH, DI
 
 // Naturally aligned on the device, lowest address first, never overlapping.
-// Subtracting 32 leaves the lower five bits of AX alone, so they still count
-// what follows the loops.
+// Subtracting 128 and 32 leaves the lower five bits of AX alone, so they still
+// count what follows the loops.
 bulk:
 	TESTQ $31, R11
 	JEQ   aligned
@@ -335,12 +302,10 @@ align8:
 align16:
 	ALIGN(MOVOU, X0, 16, aligned)
 aligned:
-	SUBQ  $32, AX
-	JCS   tail
-	CMPB  ·hasAVX(SB), $0
-	JEQ   by16
-	SUBQ  $96, AX
+	SUBQ  $128, AX
 	JCS   rest
+	CMPB  ·hasAVX(SB), $0
+	JEQ   rest
 by128:
 	VMOVDQU (BX), Y0
 	VMOVDQU 32(BX), Y1
@@ -352,22 +317,13 @@ by128:
 	VMOVDQU Y3, 96(DI)
 	SUBQ    $-128, BX
 	SUBQ    $-128, DI
-	ADDQ    $-128, AX
-	JCS     by128
-rest:
-	ADDQ    $96, AX
-	JLT     short
-by32:
-	VMOVDQU (BX), Y0
-	VMOVDQU Y0, (DI)
-	ADDQ    $32, BX
-	ADDQ    $32, DI
-	SUBQ    $32, AX
-	JCC     by32
-short:
+	SUBQ    $128, AX
+	JCC     by128
 	VZEROUPPER
-	JMP     tail
-by16:
+rest:
+	ADDQ  $96, AX
+	JLT   tail
+by32:
 	MOVOU (BX), X0
 	MOVOU 16(BX), X1
 	MOVOU X0, (DI)
@@ -375,7 +331,7 @@ by16:
 	ADDQ  $32, BX
 	ADDQ  $32, DI
 	SUBQ  $32, AX
-	JCC   by16
+	JCC   by32
 tail:
 	TAIL(MOVOU, X0, 16, tail8)
 tail8:
