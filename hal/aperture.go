@@ -1,8 +1,6 @@
 package hal
 
 import (
-	"unsafe"
-
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -10,10 +8,11 @@ import (
 // Aperture is a range of a device's address space: mapped memory, whose address
 // goes into the table of a Walk, or a port.
 type Aperture struct {
-	base uintptr // address of byte 0 where the range is mapped, else 0
-	port Port    // where it is not mapped
-	size uint64
-	slot int // hardware window of a Tlb window, else -1
+	base  uintptr   // address of byte 0 where the range is mapped, else 0
+	port  Port      // where it is not mapped
+	block BlockPort // the port again, if it has block copies
+	size  uint64
+	slot  int // hardware window of a Tlb window, else -1
 
 	// Bus is the address other devices reach byte 0 at, 0 if they cannot.
 	Bus uint64
@@ -22,7 +21,8 @@ type Aperture struct {
 // NewAperture is an aperture of size bytes onto a port. slot is the hardware
 // window of a Tlb window, -1 for every other kind.
 func NewAperture(port Port, size uint64, slot int) Aperture {
-	return Aperture{port: port, size: size, slot: slot}
+	block, _ := port.(BlockPort) // asked now: to ask may allocate
+	return Aperture{port: port, block: block, size: size, slot: slot}
 }
 
 // MappedAperture is an aperture onto the size bytes at an offset in mapped
@@ -71,7 +71,7 @@ func (a *Aperture) do(w *Walk, c fbs.Command, memory []byte) Code {
 	list, address := [2]fbs.Command{c}, AddressOf(memory)
 	w.Next, w.Stop, w.Windows, w.Memories = &list[0], &list[1], &a.base, &address
 	if a.base == 0 {
-		return w.On(a.port, 0)
+		return w.On(a, 0)
 	}
 	w.Run()
 	return OK
@@ -82,19 +82,4 @@ func fence() {
 	list := [2]fbs.Command{{Opcode: gen.OpcodeFence}}
 	w := Walk{Next: &list[0], Stop: &list[1]}
 	w.Run()
-}
-
-// pointer makes an address of mapped memory a pointer. Vet takes the plain
-// conversion for a mistake, which it is for memory that Go manages.
-func pointer(address uintptr) unsafe.Pointer {
-	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
-}
-
-// AddressOf is the address of the first byte of mem, for the tables of a Walk.
-// The caller keeps mem reachable. It calls through a variable, so that mem
-// escapes: a buffer on a stack would move.
-func AddressOf(mem []byte) uintptr { return addressOf(mem) }
-
-var addressOf = func(mem []byte) uintptr {
-	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }

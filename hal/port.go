@@ -1,8 +1,6 @@
 package hal
 
 import (
-	"unsafe"
-
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -22,27 +20,40 @@ type BlockPort interface {
 	CopyOut(offset uint64, data []byte) Code
 }
 
-// On carries out Next on a port, as Run does on mapped memory, and goes on to
-// the command behind it where nothing is left to look at. lead is where the
-// window begins in its BAR: bulk copies are aligned there. A code of the port's
-// that is not OK ends the command.
-func (w *Walk) On(p Port, lead uint64) Code { return w.step(p, 0, lead) }
+// On carries out Next on the port of an aperture, as Run does on mapped memory,
+// and goes on to the command behind it where nothing is left to look at. lead is
+// where the window begins in its BAR: bulk copies are aligned there. A code of
+// the port's that is not OK ends the command.
+func (w *Walk) On(a *Aperture, lead uint64) Code { return w.step(a.port, a.block, 0, lead) }
 
 // step is what a command means, in plain Go: what the assembly is tested
 // against. base is added to the port's offsets.
-func (w *Walk) step(p Port, base, lead uint64) (code Code) {
+func (w *Walk) step(p Port, block BlockPort, base, lead uint64) (code Code) {
 	c := w.Next
 	at := base + uint64(c.Offset)
+	bulk := block != nil && gen.Access(c.Mode) == gen.AccessBulk
 	w.Why = Left
 	switch c.Opcode {
 	case gen.OpcodeWrite:
 		code = p.Store(at, c.Width, c.Value)
 	case gen.OpcodeCopyIn:
-		code = copyIn(p, c, at, lead, w.memory())
+		if data := w.memory(); bulk {
+			code = block.CopyIn(at, data)
+		} else {
+			code = w.copyIn(p, at, lead, data)
+		}
 	case gen.OpcodeFill:
-		code = fill(p, c, at)
+		code = w.fill(p, at)
 	case gen.OpcodeCopyOut:
-		code = w.copyOut(p, at, lead)
+		data := w.memory()
+		if bulk {
+			code = block.CopyOut(at, data)
+		} else {
+			code = w.copyOut(p, at, lead, data)
+		}
+		if data[len(data)-1] == 0xff {
+			w.Why = Taken
+		}
 	case gen.OpcodeCheck:
 		code = w.check(p, at)
 	case gen.OpcodeCompare:
@@ -56,15 +67,10 @@ func (w *Walk) step(p Port, base, lead uint64) (code Code) {
 	return code
 }
 
-// after is the command that lies behind c.
-func after(c *fbs.Command) *fbs.Command {
-	return (*fbs.Command)(unsafe.Add(unsafe.Pointer(c), unsafe.Sizeof(*c)))
-}
-
 // memory is the range that the next command's index, value and amount name.
 func (w *Walk) memory() []byte {
 	c := w.Next
-	return unsafe.Slice((*byte)(pointer(*entry(w.Memories, c.Index)+uintptr(c.Value))), c.Amount)
+	return bytesAt(*entry(w.Memories, c.Index)+uintptr(c.Value), c.Amount)
 }
 
 func (w *Walk) check(p Port, at uint64) Code {
@@ -91,11 +97,8 @@ func (w *Walk) compare(p Port, at uint64) Code {
 	return OK
 }
 
-func copyIn(p Port, c *fbs.Command, at, lead uint64, data []byte) Code {
-	if block, ok := p.(BlockPort); ok && gen.Access(c.Mode) == gen.AccessBulk {
-		return block.CopyIn(at, data)
-	}
-	for len(data) > 0 {
+func (w *Walk) copyIn(p Port, at, lead uint64, data []byte) Code {
+	for c := w.Next; len(data) > 0; {
 		n := next(c, at+lead, uint64(len(data)))
 		if code := p.Store(at, n, get(data[:n])); code != OK {
 			return code
@@ -106,21 +109,8 @@ func copyIn(p Port, c *fbs.Command, at, lead uint64, data []byte) Code {
 	return OK
 }
 
-func (w *Walk) copyOut(p Port, at, lead uint64) (code Code) {
-	c, data := w.Next, w.memory()
-	if block, ok := p.(BlockPort); ok && gen.Access(c.Mode) == gen.AccessBulk {
-		code = block.CopyOut(at, data)
-	} else {
-		code = eachOut(p, c, at, lead, data)
-	}
-	if data[len(data)-1] == 0xff {
-		w.Why = Taken
-	}
-	return code
-}
-
-func eachOut(p Port, c *fbs.Command, at, lead uint64, data []byte) Code {
-	for len(data) > 0 {
+func (w *Walk) copyOut(p Port, at, lead uint64, data []byte) Code {
+	for c := w.Next; len(data) > 0; {
 		n := next(c, at+lead, uint64(len(data)))
 		value, code := p.Load(at, n)
 		if code != OK {
@@ -133,7 +123,8 @@ func eachOut(p Port, c *fbs.Command, at, lead uint64, data []byte) Code {
 	return OK
 }
 
-func fill(p Port, c *fbs.Command, at uint64) Code {
+func (w *Walk) fill(p Port, at uint64) Code {
+	c := w.Next
 	for size := c.Amount; size > 0; size -= uint32(c.Width) {
 		if code := p.Store(at, c.Width, c.Value); code != OK {
 			return code

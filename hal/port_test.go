@@ -59,7 +59,8 @@ func on1(p Port, lead uint64, c fbs.Command, memory []byte) (w Walk, code Code) 
 	list := [2]fbs.Command{c}
 	table := [2]uintptr{1: addressOf(memory)}
 	w = Walk{Next: &list[0], Memories: &table[0]}
-	code = w.On(p, lead)
+	a := NewAperture(p, 512, -1)
+	code = w.On(&a, lead)
 	if w.Next == &list[1] {
 		w.Next = nil
 	}
@@ -162,11 +163,11 @@ func TestNothingOnAPortAllocates(t *testing.T) {
 			list = append(list, c)
 		}
 	}
-	w := Walk{Memories: &table[0]}
+	w, a := Walk{Memories: &table[0]}, NewAperture(p, 512, -1)
 	if n := testing.AllocsPerRun(100, func() {
 		for i := range list {
 			w.Next = &list[i]
-			w.On(p, 0)
+			w.On(&a, 0)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -42,6 +42,36 @@ func (w *Walk) Index(list []fbs.Command) int {
 	return int((uintptr(unsafe.Pointer(w.Next)) - uintptr(unsafe.Pointer(unsafe.SliceData(list)))) / unsafe.Sizeof(list[0]))
 }
 
+// after is the command that lies behind c.
+func after(c *fbs.Command) *fbs.Command {
+	return (*fbs.Command)(unsafe.Add(unsafe.Pointer(c), unsafe.Sizeof(*c)))
+}
+
+// entry is an element of a table.
+func entry(table *uintptr, index uint16) *uintptr {
+	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), uintptr(index)*unsafe.Sizeof(*table)))
+}
+
+// pointer makes an address of mapped memory a pointer. Vet takes the plain
+// conversion for a mistake, which it is for memory that Go manages.
+func pointer(address uintptr) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}
+
+// bytesAt is the size bytes at an address.
+func bytesAt(address uintptr, size uint32) []byte {
+	return unsafe.Slice((*byte)(pointer(address)), size)
+}
+
+// AddressOf is the address of the first byte of mem, for the tables of a Walk.
+// The caller keeps mem reachable. It calls through a variable, so that mem
+// escapes: a buffer on a stack would move.
+func AddressOf(mem []byte) uintptr { return addressOf(mem) }
+
+var addressOf = func(mem []byte) uintptr {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+}
+
 // The assembly's offsets of the fields of a Walk and of a command.
 const (
 	_ = -(unsafe.Offsetof(Walk{}.Next) ^ 0)

@@ -2,7 +2,6 @@ package hal
 
 import (
 	"sync/atomic"
-	"unsafe"
 
 	"lightmetal/fbs/gen"
 )
@@ -30,13 +29,8 @@ func walkGeneric(w *Walk) {
 		if base == 0 {
 			return
 		}
-		w.step(memory{}, uint64(base), 0)
+		w.step(memory{}, nil, uint64(base), 0)
 	}
-}
-
-// entry is an element of a table.
-func entry(table *uintptr, index uint16) *uintptr {
-	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), uintptr(index)*unsafe.Sizeof(*table)))
 }
 
 // point stores what an Aim put into a Point, loads the last of it, and moves the

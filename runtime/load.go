@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"slices"
 	"strconv"
 
 	"lightmetal/boards"
@@ -138,7 +137,7 @@ func (r *Replay) complete() error {
 	r.commands = r.view.Commands
 	r.walk.Next = &r.commands[0]
 	if r.view.Marked != [len(r.view.Marked)]uint64{} {
-		r.commands = slices.Clone(r.commands)
+		r.commands = append([]fbs.Command(nil), r.commands...)
 	}
 	masters := make([]bool, len(r.devices))
 	for i := range r.view.Windows {

@@ -174,8 +174,8 @@ func (r *Replay) execute(sequence int) hal.Code {
 // odd carries out what ended a walk, or the rest of it, and goes on behind it.
 func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
-	if port := r.apertures[c.Window].Port(); port != nil && w.Why == hal.Left {
-		code = w.On(port, r.view.Windows[c.Window].Offset)
+	if a := &r.apertures[c.Window]; a.Port() != nil && w.Why == hal.Left {
+		code = w.On(a, r.view.Windows[c.Window].Offset)
 		if code != hal.OK || w.Next != c {
 			return code
 		}

@@ -37,7 +37,7 @@ var imports = map[string]string{
 // unsafeFiles are the files of the target world that may import unsafe.
 var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", "fbs/verify_commands.go", // structs read in place
-	"hal/access_generic.go",  // device memory
+	"hal/walk.go",            // device memory, commands and tables of addresses
 	"hal/ioctl_linux.go",     // structs of ioctls
 	"runtime/seal.go",        // one system call
 	"runtime/file.go",        // memory in the place of a file's

@@ -57,19 +57,19 @@ func compiled(t *testing.T) map[string]*function {
 }
 
 // seams are the functions that a run calls through interfaces, by what calls
-// them so: package runtime knows devices, apertures know ports, and the rest of
-// hal knows the kernel. Deferred functions are called by Go itself.
+// them so: package runtime knows devices, walks know ports, and the rest of hal
+// knows the kernel. Deferred functions are called by Go itself.
 var seams = map[string]*regexp.Regexp{
-	"lightmetal/runtime":         regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Alive|Now|Sleep|Point|Diagnose)$|^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
-	"lightmetal/hal.(*Aperture)": regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
-	"lightmetal/hal":             regexp.MustCompile(`^lightmetal/hal\.linux\.(pread|pwrite|ioctl|read)$`),
+	"lightmetal/runtime":     regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Alive|Now|Sleep|Point|Diagnose)$|^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
+	"lightmetal/hal.(*Walk)": regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
+	"lightmetal/hal":         regexp.MustCompile(`^lightmetal/hal\.linux\.(pread|pwrite|ioctl|read)$`),
 }
 
 // behind is what a function that calls through an interface may come to.
 func behind(caller string, functions map[string]*function) (names []string) {
 	for from, pattern := range seams {
-		aperture := strings.HasPrefix(caller, "lightmetal/hal.(*Aperture)")
-		if !strings.HasPrefix(caller, from) || aperture != strings.HasSuffix(from, "(*Aperture)") {
+		walk := strings.HasPrefix(caller, "lightmetal/hal.(*Walk)")
+		if !strings.HasPrefix(caller, from) || walk != strings.HasSuffix(from, "(*Walk)") {
 			continue
 		}
 		for name := range functions {
@@ -126,7 +126,7 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 			}
 		}
 	}
-	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).compare", "hal.(*configSpace).Load", "hal.(*pci).Point", "hal.linux.pread", "hal.storeRun32"} {
+	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).wait", "hal.(*configSpace).Load", "hal.(*tt).Point", "hal.linux.pread", "hal.walk"} {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not looked at", needed)
 		}
