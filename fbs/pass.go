@@ -1,8 +1,6 @@
 package fbs
 
 import (
-	"unsafe"
-
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 )
@@ -10,12 +8,9 @@ import (
 // Block is how many commands are summed and checked together: 16 KiB.
 const Block = 512
 
-// head is all of a command in front of the offset: opcode to index. Form,
-// window, board's rule, memory and whether a window is aimed follow from it and
-// from one place; what they allow is checked once and leaves limits.
-func head(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(m)) }
-
-// limits of the other 24 bytes of commands of one head.
+// limits of commands of one head, that is of the other 24 bytes. Form, window,
+// board's rule, memory and whether a window is aimed follow from the head and
+// from one place; what they allow is checked once and kept.
 type limits struct {
 	first, last       uint64 // where an access may begin in the window, under one rule
 	span              uint64 // all ones where amount is bytes from there; last is then their end
@@ -52,10 +47,10 @@ func (k *memo) held(list, ahead []Command) int {
 		c := &list[i]
 		h := head(c)
 		l := &k.limits[slot(h)]
-		both := *(*uint64)(unsafe.Pointer(&c.Offset))
-		at, amount, place := both&(1<<32-1), both>>32, c.Value&l.place
+		pair := both(c)
+		at, amount, place := pair&(1<<32-1), pair>>32, c.Value&l.place
 		sign := (at - l.first) | (l.last - at - amount&l.span) | (amount - l.least) | (place - l.memory) | (l.memoryEnd - place - amount)
-		if sign>>63|both&l.zero|c.Value&^l.value|c.Mask&^l.mask|c.Value&^c.Mask&l.inMask|(h^k.heads[slot(h)]) != 0 {
+		if sign>>63|pair&l.zero|c.Value&^l.value|c.Mask&^l.mask|c.Value&^c.Mask&l.inMask|(h^k.heads[slot(h)]) != 0 {
 			return i
 		}
 		if i < len(ahead) {
@@ -92,7 +87,7 @@ func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
 		c.forget()
 		for first := s.First; first < s.First+s.Count; first += Block {
 			list := v.Commands[first:min(first+Block, s.First+s.Count)]
-			sum = checksum(sum, unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 32*len(list)))
+			sum = checksum(sum, bytesOf(list))
 			if at, why := c.block(int(first), list, int(s.First+s.Count-1)); why != "" {
 				return 0, &Error{Text("command %d", uint64(at)), why}
 			}

@@ -2,7 +2,6 @@ package fbs
 
 import (
 	"hash/crc32"
-	"unsafe"
 
 	flatbuffers "github.com/google/flatbuffers/go"
 )
@@ -122,10 +121,10 @@ func read(envelope []byte) (v *View, sum uint32, err *Error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	first := uintptr(unsafe.Pointer(unsafe.SliceData(v.Commands))) - uintptr(unsafe.Pointer(unsafe.SliceData(envelope)))
+	first := placeIn(envelope, v.Commands)
 	sum = checksum(checksum(0, envelope[:preambleChecksum]), make([]byte, 4))
 	sum, err = v.verifyCommands(checksum(sum, envelope[preambleChecksum+4:first]))
-	return v, checksum(sum, envelope[int(first)+32*len(v.Commands):]), err
+	return v, checksum(sum, envelope[first+len(bytesOf(v.Commands)):]), err
 }
 
 // Fields of table Image, in the order of their declaration.

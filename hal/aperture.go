@@ -46,6 +46,9 @@ func (a *Aperture) Slot() int { return a.slot }
 
 // Load makes one load of width bytes. On mapped memory the code is OK.
 func (a *Aperture) Load(offset uint64, width uint8) (uint64, Code) {
+	if a.port != nil {
+		return a.port.Load(offset, width)
+	}
 	var w Walk
 	code := a.do(&w, unheld(uint32(offset), width), nil)
 	return w.Got, code
@@ -59,6 +62,9 @@ func unheld(offset uint32, width uint8) fbs.Command {
 // Store makes one store of width bytes; bits of value above them are ignored.
 // On mapped memory the code is OK, and the store may still be on its way.
 func (a *Aperture) Store(offset uint64, width uint8, value uint64) Code {
+	if a.port != nil {
+		return a.port.Store(offset, width, value)
+	}
 	return a.do(&Walk{}, fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Offset: uint32(offset), Value: value}, nil)
 }
 

@@ -300,6 +300,9 @@ func anyCommand(random *rand.Rand, opcode gen.Opcode) lmb.Command {
 		c.Value = random.Uint64() & random.Uint64() & c.Mask
 		if random.IntN(2) == 0 {
 			c.Amount, c.Index = 1+random.Uint32N(20), uint16(random.IntN(3))
+			if random.IntN(12) == 0 {
+				c.Option = uint8(gen.PolicyFail)
+			}
 		}
 	case gen.OpcodeCompare:
 		golden := make([]byte, 8*(1+random.IntN(60)))

@@ -20,12 +20,12 @@ const root = "../.."
 // build work.
 var imports = map[string]string{
 	"fbs/gen":      "github.com/google/flatbuffers/go strconv",
-	"fbs":          "lightmetal/fbs/gen github.com/google/flatbuffers/go hash/crc32 math strconv unicode/utf8 unsafe",
-	"boards":       "lightmetal/fbs lightmetal/fbs/gen",
+	"fbs":          "lightmetal/boards lightmetal/fbs/gen github.com/google/flatbuffers/go hash/crc32 strconv unsafe",
+	"boards":       "lightmetal/fbs/gen",
 	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen", // which hal/mock and tools alone use
 	"hal":          "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv sync/atomic time unsafe",
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal github.com/google/flatbuffers/go " +
-		"golang.org/x/sys/unix math runtime runtime/debug strconv time unsafe",
+		"golang.org/x/sys/unix math runtime runtime/debug slices strconv time unsafe",
 	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings", // with -tags signed only
 	"runtime/capi": "C lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime " +
 		"lightmetal/runtime/signed golang.org/x/sys/unix runtime strconv sync sync/atomic unsafe", // hal/mock with -tags mock only
@@ -36,7 +36,7 @@ var imports = map[string]string{
 
 // unsafeFiles are the files of the target world that may import unsafe.
 var unsafeFiles = []string{
-	"fbs/flat.go", "fbs/layout.go", "fbs/verify_commands.go", // structs read in place
+	"fbs/flat.go", "fbs/layout.go", // structs read in place
 	"hal/walk.go",            // device memory, commands and tables of addresses
 	"hal/ioctl_linux.go",     // structs of ioctls
 	"runtime/seal.go",        // one system call

@@ -493,12 +493,12 @@ func TestSeveralDevicesAtOnce(t *testing.T) {
 func TestAccessDoesNotAllocate(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
 	a := pointed(t, d, 1, 1, 0)
-	data := make([]byte, 256)
+	data, block := make([]byte, 256), a.Port().(hal.BlockPort)
 	n := testing.AllocsPerRun(100, func() {
 		a.Store(0, 4, 1)
 		a.Load(0, 4)
-		a.Copy(gen.OpcodeCopyIn, 0, 4, gen.AccessBulk, data)
-		a.Copy(gen.OpcodeCopyOut, 0, 4, gen.AccessBulk, data)
+		block.CopyIn(0, data)
+		block.CopyOut(0, data)
 		d.Sleep(10)
 		d.Point(a, fbs.Target{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0)
 	})
