@@ -67,6 +67,14 @@ type Command struct {
 	Mask   uint64
 }
 
+// CommandSize is the bytes of a Command.
+const CommandSize = 32
+
+// CommandsIn is memory, of whole commands at a multiple of 8, as those.
+func CommandsIn(memory []byte) []Command {
+	return unsafe.Slice((*Command)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/CommandSize)
+}
+
 // Window is the Window struct of image.fbs as it lies in the file.
 type Window struct {
 	Kind     gen.WindowKind
@@ -152,7 +160,7 @@ type Reservation struct {
 
 // The build fails where the compiler lays the structs out otherwise.
 const (
-	_ = -(unsafe.Sizeof(Command{}) ^ 32)
+	_ = -(unsafe.Sizeof(Command{}) ^ CommandSize)
 	_ = -(unsafe.Sizeof(Window{}) ^ 24)
 	_ = -(unsafe.Sizeof(Identity{}) ^ 56)
 	_ = -(unsafe.Sizeof(Sequence{}) ^ 12)

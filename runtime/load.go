@@ -109,10 +109,20 @@ func (r *Replay) remember() {
 	r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.windows[0], &r.memories[0], &r.homes[0]
 }
 
-// reserveArena takes the arena, and refuses what the machine has not the memory
+// pageMax is the largest page that a machine here has, an arm64's.
+const pageMax = 64 << 10
+
+// reserveArena takes the arena, with room for commands that are to be completed
+// in pages behind the tensors, and refuses what the machine has not the memory
 // for: what is asked of it lastly would end the process, or another one.
 func (r *Replay) reserveArena() error {
 	size, tables := r.view.Reservation.ArenaBytes, uint64(0)
+	r.commands = r.view.Commands
+	behind, marked := size, r.view.Marked != [len(r.view.Marked)]uint64{}
+	if marked {
+		behind = (size + pageMax - 1) &^ (pageMax - 1)
+		size = behind + uint64(len(r.commands))*fbs.CommandSize
+	}
 	for i := range r.view.Windows {
 		tables += r.view.Windows[i].Size / 512 // an entry of 8 bytes for each page of 4 KiB
 	}
@@ -126,6 +136,11 @@ func (r *Replay) reserveArena() error {
 	if !fits {
 		return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("the image reserves %d bytes for tensors, %d for host memory and %d for page tables of its windows, the machine has %d available", size, host, tables, pages+huge)}
 	}
+	if marked {
+		r.copied = r.arena[behind:]
+		r.commands = fbs.CommandsIn(r.copied)
+		copy(r.commands, r.view.Commands)
+	}
 	return nil
 }
 
@@ -134,11 +149,7 @@ func (r *Replay) reserveArena() error {
 // address of, refuses what a device cannot be told, and then lets those that
 // reach memory master the bus.
 func (r *Replay) complete() error {
-	r.commands = r.view.Commands
 	r.walk.Next = &r.commands[0]
-	if r.view.Marked != [len(r.view.Marked)]uint64{} {
-		r.commands = append([]fbs.Command(nil), r.commands...)
-	}
 	masters := make([]bool, len(r.devices))
 	for i := range r.view.Windows {
 		if w := &r.view.Windows[i]; w.Kind == gen.WindowKindHost {
@@ -154,6 +165,9 @@ func (r *Replay) complete() error {
 				return err
 			}
 		}
+	}
+	if r.copied != nil {
+		_ = unix.Mprotect(r.copied, unix.PROT_READ) // cannot fail: the pages are our own
 	}
 	for i := range r.devices {
 		if bus := r.masters[i]; bus != nil && masters[i] {
