@@ -188,19 +188,19 @@ func WriteFull(fd int, data []byte) error {
 	return nil
 }
 
-// Sync waits until all that was written is on the disk.
-func (f *Output) Sync() error {
+// sync waits until all that was written is on the disk.
+func (f *Output) sync() error {
 	if err := unix.Fsync(f.fd); err != nil && err != unix.EINVAL && err != unix.EROFS { // of pipes and devices
 		return Fault(f.path, err)
 	}
 	return nil
 }
 
-// Commit puts in place what was written. It allocates nothing.
-func (f *Output) Commit() error {
-	if err := f.Sync(); err != nil {
-		return err
-	}
+// Commit puts in place what was written.
+func (f *Output) Commit() error { return Outputs{f}.Commit() }
+
+// place puts in place what is on the disk. It allocates nothing.
+func (f *Output) place() error {
 	if f.to != nil {
 		_, _, errno := unix.Syscall6(unix.SYS_RENAMEAT, folder, uintptr(unsafe.Pointer(f.from)), folder, uintptr(unsafe.Pointer(f.to)), 0, 0)
 		if errno != 0 {
