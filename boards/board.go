@@ -36,6 +36,9 @@ type Board struct {
 	// Reset holds the cores of a tile in reset; zero where the device has no
 	// tiles.
 	Reset Reset
+
+	// Outbound is how tiles reach host memory; nil where there are none.
+	Outbound *Outbound
 }
 
 // Rule covers the bytes First..Last of a BAR.

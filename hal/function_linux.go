@@ -48,6 +48,10 @@ type function struct {
 	tlb       *boards.TLB // nil where the device has no movable windows
 	registers Aperture    // of the TLB, from the first window's on
 	windows   []Aperture  // by slot; the whole hardware window, size 0 where it is free
+
+	outbound    *boards.Outbound // nil where the device has the addresses of the bus
+	translation Aperture         // onto its registers, size 0 where nothing is shown
+	shown       []region
 }
 
 // lane is what differs between the ways.
@@ -86,7 +90,7 @@ func (d *function) identify(l lane, name string, vendor, device uint16) {
 	d.lane = l
 	d.identity.Name, d.identity.Vendor, d.identity.Device = name, vendor, device
 	if board := boards.ByID(vendor, device); board != nil {
-		d.tlb = board.TLB
+		d.tlb, d.outbound = board.TLB, board.Outbound
 	}
 }
 
@@ -176,6 +180,9 @@ func (d *function) mapHost(size uint64) (Aperture, error) {
 	}
 	a := MappedAperture(mem, 0, size, -1, false)
 	a.Bus, err = d.lane.expose(mem, huge)
+	if err == nil && d.outbound != nil {
+		a.Bus, err = d.show(a.Bus, uint64(len(mem)))
+	}
 	return a, err
 }
 
@@ -276,9 +283,14 @@ func (d *function) Master(on bool) error {
 		d.config.Store(configStatus, 2, configStatusDMA)
 		status, _ := d.config.Load(configStatus, 2)
 		d.stale = uint16(status)
+		d.translate(true)
 	}
 	d.masters = on
-	return d.command(configCommandMaster, on)
+	err := d.command(configCommandMaster, on)
+	if !on {
+		d.translate(false)
+	}
+	return err
 }
 
 // command sets or clears a bit of the command register and sees that it stays.
@@ -349,7 +361,7 @@ func (d *function) unmap() (err error) {
 			err = failed("munmap", d.identity.Name, e)
 		}
 	}
-	d.mappings, d.windows, d.registers = nil, nil, Aperture{}
+	d.mappings, d.windows, d.registers, d.translation, d.shown = nil, nil, Aperture{}, Aperture{}, nil
 	return err
 }
 

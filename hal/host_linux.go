@@ -57,6 +57,16 @@ func (h *hostMemory) add(size uint64, flags int) ([]byte, error) {
 	return mem, err
 }
 
+// holds tells whether an aperture is onto this memory.
+func (h *hostMemory) holds(a *Aperture) bool {
+	for _, mem := range h.mapped {
+		if start := addressOf(mem); a.base >= start && a.base-start < uintptr(len(mem)) {
+			return true
+		}
+	}
+	return false
+}
+
 func (h *hostMemory) free() {
 	for _, mem := range h.mapped {
 		_ = system.munmap(mem) // of anonymous memory cannot fail

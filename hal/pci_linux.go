@@ -224,7 +224,8 @@ func (d *pci) expose(mem []byte, huge bool) (uint64, error) {
 
 // Reach implements BusMaster: what this lane opens has one address everywhere.
 func (d *pci) Reach(a *Aperture, of Device) error {
-	if _, same := of.(*pci); !same {
+	owner, same := of.(*pci)
+	if !same || !d.reaches(a, &owner.function) {
 		return apart(d, of)
 	}
 	return d.untranslated()
@@ -232,7 +233,7 @@ func (d *pci) Reach(a *Aperture, of Device) error {
 
 // apart is the fault of two devices that do not share addresses.
 func apart(d, of Device) error {
-	return &Fault{Usage, d.Identity().Name + " cannot reach memory of " + of.Identity().Name + "; open both as pci:, or both as vfio:"}
+	return &Fault{Usage, d.Identity().Name + " cannot reach memory of " + of.Identity().Name + "; open both as pci:, or both as vfio:; tiles reach nothing but their device's own Host windows, and nothing else reaches those"}
 }
 
 // untranslated refuses a function whose addresses an IOMMU translates. The

@@ -88,6 +88,7 @@ func (d *tt) openFunction(name string) error {
 		return err
 	}
 	d.identify(d, name, info.vendor, info.device)
+	d.outbound = nil // which the driver aims: PIN_PAGES
 	slot := info.busDevFn
 	d.address = hex(uint64(info.domain)) + ":" + hex(uint64(slot >> 8))[2:] + ":" + hex(uint64(slot >> 3 & 31))[2:] + "." + strconv.Itoa(int(slot&7))
 	if err := d.config.openSysfs(d.folder()); err != nil {

@@ -159,7 +159,7 @@ func (d *vfio) expose(mem []byte, _ bool) (uint64, error) {
 // IOMMU's mappings, so that a window that one reaches is reached by all.
 func (d *vfio) Reach(a *Aperture, of Device) error {
 	owner, same := of.(*vfio)
-	if !same {
+	if !same || !d.reaches(a, &owner.function) {
 		return apart(d, of)
 	}
 	if a.Bus != 0 || a.base == 0 || a.slot >= 0 {
