@@ -18,13 +18,9 @@ type Outbound struct {
 // Registers of a region, 32 bits each (Synopsys DesignWare PCIe, iATU; tt-kmd
 // wormhole.c and blackhole.c, IATU_*_OUTBOUND).
 const (
-	regionType        = 0x00
-	regionControl     = 0x04
-	regionBase        = 0x08
-	regionUpperBase   = 0x0c
-	regionLimit       = 0x10
-	regionTarget      = 0x14
-	regionUpperTarget = 0x18
+	regionType    = 0x00
+	regionControl = 0x04
+	regionBase    = 0x08 // lower and upper half, then lower half of the limit, both of the target
 )
 
 // Aim makes the stores that have a region show size bytes at a bus address to
@@ -37,14 +33,12 @@ func (o *Outbound) Aim(region int, offset, size, bus uint64, store func(register
 		return
 	}
 	limit := offset + size - 1
-	store(at+regionBase, uint32(offset))
-	store(at+regionUpperBase, uint32(offset>>32))
-	store(at+regionLimit, uint32(limit))
+	for i, value := range [...]uint64{offset, offset >> 32, limit, bus, bus >> 32} {
+		store(at+regionBase+4*uint64(i), uint32(value))
+	}
 	if o.UpperLimit != 0 {
 		store(at+o.UpperLimit, uint32(limit>>32))
 	}
-	store(at+regionTarget, uint32(bus))
-	store(at+regionUpperTarget, uint32(bus>>32))
 	store(at+regionType, o.Type)
 	store(at+regionControl, o.Control)
 }

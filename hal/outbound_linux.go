@@ -56,5 +56,8 @@ func (d *function) reaches(a *Aperture, owner *function) bool {
 	if d.outbound != nil {
 		return d == owner && d.host.holds(a)
 	}
+	if d.driver != nil {
+		return d == owner
+	}
 	return owner.outbound == nil || !owner.host.holds(a)
 }

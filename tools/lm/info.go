@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -288,7 +289,7 @@ func checkBoards(view *fbs.View, name string) error {
 	for i, t := range view.Targets {
 		board := boards.ByID(t.Vendor, t.Device)
 		if name != "" {
-			if board = boards.ByName(name); board == nil {
+			if board = chips.ByName(name); board == nil {
 				return usage("no board %q; boards: %s", name, boardNames())
 			}
 			if board.Vendor != t.Vendor || board.Device != t.Device {
