@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
@@ -39,7 +39,7 @@ func TestRecordingsOfTheVendorsDriverReplay(t *testing.T) {
 		replayed := func(name string, open func(t *testing.T, board string) hal.Device) {
 			t.Run(name, func(t *testing.T) { replayOnce(t, image, open(t, board[filepath.Base(path)[:2]])) })
 		}
-		replayed(name+"/mock", func(_ *testing.T, board string) hal.Device { return mock.New(boards.ByName(board)) })
+		replayed(name+"/mock", func(_ *testing.T, board string) hal.Device { return mock.New(chips.ByName(board)) })
 		replayed(name+"/ttsim", func(t *testing.T, board string) hal.Device { return opened(t, vendors(t, board)) })
 	}
 }
