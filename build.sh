@@ -203,6 +203,7 @@ step_unit() {
 	c_compiler || { say "without $missing, tests that compile C skip themselves"; all=; }
 	need g++ g++ || { say "without $missing, the C header is not tried with C++"; all=; }
 	need qemu-aarch64-static qemu-user-static || { say "without $missing, tests that run foreign programs skip themselves"; all=; }
+	need strace strace || { say "without $missing, tests that count system calls skip themselves"; all=; }
 	need flatc flatbuffers-compiler || { say "without $missing, tests that read images by other means skip themselves"; all=; }
 	# With everything there, a test that skips itself for want of it has failed.
 	[[ -z $all ]] || export LM_TEST_REQUIRED=1
@@ -656,6 +657,7 @@ cmd_gen() {
 cmd_bench() {
 	local arch
 	c_compiler || { say "skipped: bench measures against C, and $missing is not here"; return; }
+	need strace strace || true # without it rows are skipped
 	cmd_cross >/dev/null || true # its size is a row of the table
 	gcc -O2 -fno-strict-aliasing -Wall -Wextra -o "$out/cref" testdata/cref/*.c -lm
 	for arch in arm64 amd64; do static $arch "$out/bench-empty-$arch" "./$out/_empty/main.go"; done
