@@ -33,6 +33,7 @@ usage: ./build.sh COMMAND
   test [STEP...]          every check there is, or only the steps named; steps are
                             fmt vet lint gen kernels unit fuzz race arm64 purego cross
                             reproducible recipes guest bench
+  record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes
   qemu IMAGE [--with DEVICE] [FLAGS]
                           replay IMAGE on an arm64 machine under QEMU that has an edu, an ivshmem
                             and an nvme device; FLAGS and exit status are lmrun's; files of -input
@@ -202,6 +203,7 @@ step_unit() {
 	c_compiler || { say "without $missing, tests that compile C skip themselves"; all=; }
 	need g++ g++ || { say "without $missing, the C header is not tried with C++"; all=; }
 	need qemu-aarch64-static qemu-user-static || { say "without $missing, tests that run foreign programs skip themselves"; all=; }
+	need strace strace || { say "without $missing, tests that count system calls skip themselves"; all=; }
 	need flatc flatbuffers-compiler || { say "without $missing, tests that read images by other means skip themselves"; all=; }
 	# With everything there, a test that skips itself for want of it has failed.
 	[[ -z $all ]] || export LM_TEST_REQUIRED=1
@@ -594,6 +596,15 @@ same_delivery() {
 	return $status
 }
 
+cmd_record-trials() {
+	need qemu-system-aarch64 qemu-system-arm || { warn "record-trials: $missing is not here"; exit 69; }
+	kernel || { warn "record-trials: no arm64 kernel: $missing"; exit 69; }
+	cross_compiler arm64 || { warn "record-trials: no C compiler for arm64: $missing"; exit 69; }
+	build_guest
+	LM_RECORD_TRIALS=1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_MODULES=$modules LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 \
+		go test -count=1 -timeout 30m -v -run 'Record' ./tools/guest
+}
+
 cmd_qemu() {
 	local image=${1:-} with=()
 	[[ -n $image && $image != -* ]] || { warn "usage: ./build.sh qemu IMAGE.lmb [--with DEVICE] [lmrun flags]"; exit 64; }
@@ -646,6 +657,7 @@ cmd_gen() {
 cmd_bench() {
 	local arch
 	c_compiler || { say "skipped: bench measures against C, and $missing is not here"; return; }
+	need strace strace || true # without it rows are skipped
 	cmd_cross >/dev/null || true # its size is a row of the table
 	gcc -O2 -fno-strict-aliasing -Wall -Wextra -o "$out/cref" testdata/cref/*.c
 	for arch in arm64 amd64; do static $arch "$out/bench-empty-$arch" "./$out/_empty/main.go"; done
@@ -776,7 +788,7 @@ command=${1:-help}
 [[ $# -eq 0 ]] || shift
 case $command in
 help | -h | --help) help ;;
-demo | test | qemu | cross | archive | image | sbom | gen | bench | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
+demo | test | record-trials | qemu | cross | archive | image | sbom | gen | bench | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
 *)
 	warn "no command $command; ./build.sh help lists them"
 	exit 64

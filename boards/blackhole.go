@@ -49,4 +49,10 @@ var Blackhole = Board{
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 12, ConfigWidth: 4, ConfigWords: 3,
 	},
 	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]
+	// [KMD], IATU_* and blackhole_configure_outbound_atu: INCREASE_REGION_SIZE,
+	// enabled; noc_pcie_offset, noc_dma_limit.
+	Outbound: &Outbound{
+		Bar: 2, Offset: 0x1000, Stride: 0x200, Regions: 16,
+		NoC: 4 << 58, Last: 1<<58 - 1, Type: 1 << 13, Control: 1 << 31, UpperLimit: 0x20,
+	},
 }

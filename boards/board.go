@@ -1,18 +1,7 @@
 // Package boards describes devices as data: PCI ids, BARs, which accesses they
 // accept, and how their windows are configured. Every constant names its
-// source. There is one file a board, all with the same order of things.
-//
-// To add a board is to add its file and its name to All:
-//
-//   - what follows from its manual: ids, BARs, Rules. An access that no rule
-//     covers is refused, so begin with the registers that a recording touches;
-//   - Status, the registers that change by themselves: an importer polls them;
-//   - TLB and Reset, where it has movable windows and tiles. What is behind the
-//     windows, which stand-in and pictures need, is a file in package chips.
-//
-// `go test ./boards/... -update` then writes the golden file; look at the
-// difference. The strict mock, importer, `lm verify` and a target know the board
-// by that; a model that answers is one more file in hal/mock.
+// source. There is one file a board, all with the same order of things;
+// README.md says how to add one.
 package boards
 
 // Board is one kind of PCIe device.
@@ -36,6 +25,9 @@ type Board struct {
 	// Reset holds the cores of a tile in reset; zero where the device has no
 	// tiles.
 	Reset Reset
+
+	// Outbound is how tiles reach host memory; nil where there are none.
+	Outbound *Outbound
 }
 
 // Rule covers the bytes First..Last of a BAR.
@@ -104,16 +96,6 @@ type Field struct{ Low, Bits uint8 }
 
 // All lists every board.
 var All = []*Board{&Edu, &Ivshmem, &Nvme, &Wormhole, &Blackhole}
-
-// ByName finds a board, nil if there is none of that name.
-func ByName(name string) *Board {
-	for _, b := range All {
-		if b.Name == name {
-			return b
-		}
-	}
-	return nil
-}
 
 // ByID finds the board of a PCI device, nil if there is none.
 func ByID(vendor, device uint16) *Board {

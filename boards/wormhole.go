@@ -55,4 +55,10 @@ var Wormhole = Board{
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8, ConfigWords: 1,
 	},
 	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]
+	// [KMD], IATU_* and wormhole_configure_outbound_atu: enabled, and the bypass
+	// of DMA, TLP and function; noc_pcie_offset, noc_dma_limit.
+	Outbound: &Outbound{
+		Bar: 2, Offset: 0x1200, Stride: 0x200, Regions: 16,
+		NoC: 0x8_0000_0000, Last: 0xfffd_ffff, Control: 1<<31 | 1<<27 | 1<<21 | 1<<19,
+	},
 }

@@ -1,10 +1,6 @@
 package hal
 
-import (
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 // spinMax is the longest wait, in nanoseconds, that is spent awake. The timer
 // slack of a thread is 50 us (man 2 prctl, PR_SET_TIMERSLACK), so that a
@@ -18,14 +14,12 @@ var opened = time.Now()
 // is a system call each time.
 func now() int64 { return int64(time.Since(opened)) }
 
-// sleep lets at least that many nanoseconds pass. nanosleep returns early at a
-// signal, which the Go runtime sends to itself to preempt.
+// sleep lets at least that many nanoseconds pass. A signal ends a pause early.
 func sleep(nanoseconds int64) {
 	end := now() + nanoseconds
 	for left := nanoseconds; left > 0; left = end - now() {
 		if left > spinMax {
-			t := unix.NsecToTimespec(left)
-			unix.Nanosleep(&t, nil)
+			Pause(left)
 		}
 	}
 }

@@ -10,58 +10,64 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2).
-const (
-	configCommand       = 0x04 // R/W u16
-	configCommandMemory = 1 << 1
-	configCommandMaster = 1 << 2
-	configStatus        = 0x06 // R/W1C u16
-	configBar0          = 0x10 // R/W u32 each
-	configBars          = 6
-	configHeader        = configBar0 + 4*configBars
-
-	// A transfer of the device's own went wrong: parity error of data it asked
-	// for, target abort, master abort, poisoned data.
-	configStatusDMA = 1<<8 | 1<<12 | 1<<13 | 1<<15
-
-	barIO      = 1 << 0 // an I/O port range
-	barType    = 3 << 1
-	barType64  = 2 << 1 // this register and the next are one address
-	barAddress = ^uint64(0xf)
-)
-
-// function is a PCI function, whichever way the kernel hands it out.
+// function is a PCI function, whichever way the kernel hands it out. It alone
+// has the methods of a Device; a lane gives it parts.
 type function struct {
 	lane     lane
+	kind     string // of lane, as it stands in names
+	driver   driver // where the kernel's is beside us, else nil
 	identity Identity
 	address  string // 0000:01:00.0
+	owner    string // driver of the kernel's that has it, empty where none does
 	bars     [configBars]pciBar
 	config   configSpace
-	header   [8]byte // of configuration space, where Alive reads to
-	mappings []mapping
+	header   [8]byte  // of configuration space, where Alive reads to
+	mappings [][]byte // pages of BARs
 	host     hostMemory
 	masters  bool   // Master switched it on
 	taken    bool   // a Map has come
 	refusal  error  // of the first Map, which those that follow give too
 	stale    uint16 // bits of the status register that were set before
 
+	faulted func() bool // tells faults that the status register does not; nil: nothing does
+
 	tlb       *boards.TLB // nil where the device has no movable windows
 	registers uintptr     // of the TLB, mapped, from the first window's on
 	windows   []Aperture  // by slot; the whole hardware window, size 0 where it is free
+
+	outbound    *boards.Outbound // nil where the device has the addresses of the bus
+	translation Aperture         // onto its registers, size 0 where nothing is shown
+	shown       []region
 }
 
 // lane is what differs between the ways.
 type lane interface {
+	// open looks for what the device is, and stores nothing to it.
+	open() error
 	// take makes the device this program's, before its first window is
 	// mapped: decoding on, mastering off, what was left going reset.
 	take() error
-	// combines tells whether a BAR can be mapped write-combining.
-	combines(bar uint8) bool
-	// mapBar maps whole pages from an offset in what the lane maps a BAR from.
-	mapBar(bar uint8, wc bool, offset uint64, size int) ([]byte, error)
+	// mapFile maps whole pages from an offset in what the lane maps a BAR
+	// from. Write-combining is a wish; combined is what became of it.
+	mapFile(bar uint8, wc bool, offset uint64, size int) (mem []byte, combined bool, err error)
 	// expose gives host memory, which may be of huge pages, an address that
 	// the device reaches it at.
 	expose(mem []byte, huge bool) (bus uint64, err error)
+	// reach is Reach, of a device of the same lane.
+	reach(a *Aperture, owner *function) error
+	// close gives everything back, the device being at rest.
+	close() error
+}
+
+// driver is a lane beside a kernel driver that has the device master the bus,
+// and keeps the hardware windows.
+type driver interface {
+	// window chooses one of at least a size; slot -1: none is left.
+	window(size uint64, wc bool) (slot int, a Aperture, err error)
+	// aims tells whether it can aim one so.
+	aims(slot int, t fbs.Target) bool
+	point(slot int, t fbs.Target, address uint64) Code
+	cleanup(t fbs.Target, address uint64, value uint32) (note string, err error)
 }
 
 type pciBar struct {
@@ -70,23 +76,11 @@ type pciBar struct {
 	offset uint64 // of its first byte in what is mapped, where it begins inside a page
 }
 
-// mapping is some pages of a BAR. Two mappings of one page with different
-// memory types do not go together (on x86 the kernel refuses the second, or
-// makes it uncached: arch/x86/mm/pat/memtype.c), and the kernel builds the page
-// table of a mapping at once. So only the pages of a window are mapped.
-type mapping struct {
-	bar   uint8
-	wc    bool
-	first uint64 // of mem in what the lane maps
-	mem   []byte
-}
-
 // identify fills in which device it is, and what is known of such devices.
-func (d *function) identify(l lane, name string, vendor, device uint16) {
-	d.lane = l
-	d.identity.Name, d.identity.Vendor, d.identity.Device = name, vendor, device
+func (d *function) identify(vendor, device uint16) {
+	d.identity.Vendor, d.identity.Device = vendor, device
 	if board := boards.ByID(vendor, device); board != nil {
-		d.tlb = board.TLB
+		d.tlb, d.outbound = board.TLB, board.Outbound
 	}
 }
 
@@ -97,7 +91,7 @@ func (d *function) Identity() Identity { return d.identity }
 
 // Map implements Device.
 func (d *function) Map(w fbs.Window) (Aperture, error) {
-	if err := d.take(); err != nil {
+	if err := d.hold(); err != nil {
 		return Aperture{}, err
 	}
 	switch w.Kind {
@@ -113,26 +107,30 @@ func (d *function) Map(w fbs.Window) (Aperture, error) {
 	return Aperture{}, &Fault{Internal, d.identity.Name + ": window of unknown kind " + strconv.Itoa(int(w.Kind))}
 }
 
-// take makes the device this program's, once.
-func (d *function) take() error {
+// hold takes the device, once.
+func (d *function) hold() error {
 	if !d.taken {
 		d.taken, d.refusal = true, d.lane.take()
 	}
 	return d.refusal
 }
 
-// mapBar makes a range of a BAR accessible. Write-combining is a wish.
+// mapBar makes a range of a BAR accessible: only the pages that it needs. Two
+// mappings of one page with different memory types do not go together (on x86 the
+// kernel refuses the second, or makes it uncached: arch/x86/mm/pat/memtype.c), and
+// the kernel builds the page table of a mapping at once.
 func (d *function) mapBar(bar uint8, wc bool, offset, size uint64) (Aperture, error) {
 	if err := d.checkBar(bar, offset, size); err != nil {
 		return Aperture{}, err
 	}
-	page := uint64(unix.Getpagesize())
 	first := d.bars[bar].offset + offset
-	m, err := d.mapPages(bar, wc && d.lane.combines(bar), first&^(page-1), first+size)
+	inside := first % uint64(unix.Getpagesize())
+	mem, _, err := d.lane.mapFile(bar, wc, first-inside, int(inside+size))
 	if err != nil {
 		return Aperture{}, err
 	}
-	a := MappedAperture(m.mem, first-m.first, size, -1)
+	d.mappings = append(d.mappings, mem)
+	a := MappedAperture(mem, inside, size, -1)
 	if d.bars[bar].bus != 0 {
 		a.Bus = d.bars[bar].bus + offset
 	}
@@ -145,88 +143,47 @@ func (d *function) checkBar(bar uint8, offset, size uint64) error {
 		return &Fault{WrongDevice, what + " does not exist or is not memory; is the image for this device?"}
 	}
 	if has := d.bars[bar].size; size == 0 || offset > has || size > has-offset {
-		return &Fault{WrongDevice, what + " has 0x" + hex(has) + " bytes, the window needs 0x" + hex(size) + " at 0x" + hex(offset) +
+		return &Fault{WrongDevice, what + fbs.Text(" has %x bytes, the window needs %x at %x", has, size, offset) +
 			"; is the image for this device, and did the firmware grant the whole BAR?"}
 	}
 	return nil
 }
 
-// mapPages gives a mapping that covers the bytes first to last-1: one that is
-// there, or a new one.
-func (d *function) mapPages(bar uint8, wc bool, first, last uint64) (*mapping, error) {
-	for i := range d.mappings {
-		m := &d.mappings[i]
-		if m.bar == bar && m.wc == wc && m.first <= first && last <= m.first+uint64(len(m.mem)) {
-			return m, nil
-		}
-	}
-	mem, err := d.lane.mapBar(bar, wc, first, int(last-first))
-	if err != nil {
-		return nil, err
-	}
-	d.mappings = append(d.mappings, mapping{bar, wc, first, mem})
-	return &d.mappings[len(d.mappings)-1], nil
-}
-
-// mapHost reserves host memory that the device reaches.
-func (d *function) mapHost(size uint64) (Aperture, error) {
-	mem, huge, err := d.host.take(d.identity.Name, size)
-	if err != nil {
-		return Aperture{}, err
-	}
-	a := MappedAperture(mem, 0, size, -1)
-	a.Bus, err = d.lane.expose(mem, huge)
-	return a, err
-}
-
 // mapTLB reserves a hardware window and maps the whole of it, so that Point
 // can move the aperture inside.
-func (d *function) mapTLB(w fbs.Window) (Aperture, error) {
-	if err := d.mapRegisters(); err != nil {
-		return Aperture{}, err
-	}
-	slot := d.tlb.Choose(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot].size != 0 })
-	if slot < 0 {
-		return Aperture{}, noWindow(d.identity.Name, w.Size)
-	}
-	g := d.tlb.Group(slot)
-	a, err := d.mapBar(g.Bar, w.Flags&fbs.FlagWriteCombining != 0, g.Start(slot), g.Size)
-	if err != nil {
-		return Aperture{}, err
-	}
-	return d.keepWindow(a, slot, w.Size), nil
-}
-
-func noWindow(name string, size uint64) error {
-	return &Fault{NoDevice, name + fbs.Text(": no hardware window of %x bytes is left; the image has too many, or too large, Tlb windows for this device", size)}
-}
-
-// keepWindow notes the whole of a hardware window, and gives the aperture of
-// size bytes that moves in it.
-func (d *function) keepWindow(a Aperture, slot int, size uint64) Aperture {
-	a.slot = slot
-	a.Bus = 0 // it moves with every Point
-	d.windows[slot] = a
-	a.size = size
-	return a
-}
-
-// needTLB makes room for all windows of the device, once.
-func (d *function) needTLB() error {
+func (d *function) mapTLB(w fbs.Window) (a Aperture, err error) {
 	if d.tlb == nil {
-		return &Fault{WrongDevice, d.identity.Name + ": the image moves windows and the device has none that move; is the image for this device?"}
+		return a, &Fault{WrongDevice, d.identity.Name + ": the image moves windows and the device has none that move; is the image for this device?"}
 	}
 	if d.windows == nil {
 		last := &d.tlb.Groups[len(d.tlb.Groups)-1]
 		d.windows = make([]Aperture, last.First+last.Count)
 	}
-	return nil
+	slot, wc := -1, w.Flags&fbs.FlagWriteCombining != 0
+	if d.driver != nil {
+		slot, a, err = d.driver.window(w.Size, wc)
+	} else if err = d.mapRegisters(); err == nil {
+		if slot = d.tlb.Choose(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot].size != 0 }); slot >= 0 {
+			g := d.tlb.Group(slot)
+			a, err = d.mapBar(g.Bar, wc, g.Start(slot), g.Size)
+		}
+	}
+	if err == nil && slot < 0 {
+		err = &Fault{NoDevice, d.identity.Name + fbs.Text(": no hardware window of %x bytes is left; the image has too many, or too large, Tlb windows for this device", w.Size)}
+	}
+	if err != nil {
+		return Aperture{}, err
+	}
+	a.slot, a.Bus = slot, 0 // it moves with every Point
+	d.windows[slot] = a
+	a.size = w.Size
+	return a, nil
 }
 
 // mapRegisters maps the registers that aim the hardware windows, once.
 func (d *function) mapRegisters() (err error) {
-	if err = d.needTLB(); err != nil || d.registers != 0 {
-		return err
+	if d.registers != 0 {
+		return nil
 	}
 	a, err := d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(len(d.windows)))
 	if err == nil {
@@ -245,6 +202,9 @@ func (d *function) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 	if !ok {
 		return Aim{}, Refused
 	}
+	if d.driver != nil && !d.driver.aims(a.slot, t) {
+		return Aim{}, Refused
+	}
 	aim := Aim{Registers: d.registers, Offset: uint32(uint64(a.slot) * d.tlb.ConfigStride), Width: d.tlb.ConfigWidth, Home: window.base, Inside: uint32(inside)}
 	aim.Value, aim.Mask = words.Pack(d.tlb.ConfigWidth)
 	return aim, OK
@@ -254,6 +214,12 @@ func (d *function) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 func (d *function) Point(a *Aperture, t fbs.Target, address uint64) Code {
 	aim, code := d.Aim(a, t, address)
 	if code != OK {
+		return code
+	}
+	if d.driver != nil {
+		if code = d.driver.point(a.slot, t, address-uint64(aim.Inside)); code == OK {
+			a.base = aim.Home + uintptr(aim.Inside)
+		}
 		return code
 	}
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint}}
@@ -279,46 +245,36 @@ func (d *function) window(a *Aperture, address uint64) (window *Aperture, inside
 	return window, inside, OK
 }
 
-// Master implements BusMaster. Bits of the status register that are set before
-// the device masters the bus, and stay, say nothing of what it does then.
-func (d *function) Master(on bool) error {
-	if on {
-		d.config.Store(configStatus, 2, configStatusDMA)
-		status, _ := d.config.Load(configStatus, 2)
-		d.stale = uint16(status)
+// Reach implements BusMaster.
+func (d *function) Reach(a *Aperture, of Device) error {
+	owner, same := of.(*function)
+	if !same || owner.kind != d.kind || !d.reaches(a, owner) {
+		return &Fault{Usage, d.identity.Name + " cannot reach memory of " + of.Identity().Name + "; open both as pci:, or both as vfio:; tiles reach nothing but their device's own Host windows, and nothing else reaches those"}
 	}
-	d.masters = on
-	return d.command(configCommandMaster, on)
+	return d.lane.reach(a, owner)
 }
 
-// command sets or clears a bit of the command register and sees that it stays.
-func (d *function) command(bit uint64, on bool) error {
-	if d.config.denied != nil {
-		return d.config.denied
-	}
-	was, code := d.config.Load(configCommand, 2)
-	want := was &^ bit
+// Master implements BusMaster. Bits of the status register that are set before
+// the device masters the bus, and stay, say nothing of what it does then. A
+// driver has its device master the bus all the time.
+func (d *function) Master(on bool) error {
 	if on {
-		want |= bit
+		if d.driver == nil {
+			d.config.Store(configStatus, 2, configStatusDMA)
+		}
+		status, _ := d.config.Load(configStatus, 2)
+		d.stale = uint16(status)
+		d.translate(true)
 	}
-	if code == OK && was != want {
-		code = d.config.Store(configCommand, 2, want)
-	}
-	if code != OK {
-		return &Fault{code, d.identity.Name + ": the command register in configuration space cannot be stored to (only root may, and not under kernel lockdown)"}
-	}
-	is, _ := d.config.Load(configCommand, 2)
-	switch {
-	case is == 0xffff:
-		return &Fault{DeviceGone, d.identity.Name + ": configuration space reads all ones"}
-	case is&bit == want&bit:
+	d.masters = on
+	if d.driver != nil {
 		return nil
-	case bit == configCommandMemory:
-		return &Fault{NoDevice, d.identity.Name + ": memory decoding stays off; `lspci -vv` and `dmesg` may say why"}
-	case on:
-		return &Fault{MasterOff, d.identity.Name + ": bus mastering stays off, so that the device cannot reach memory; `lspci -vv` and `dmesg` may say why"}
 	}
-	return &Fault{Internal, d.identity.Name + ": bus mastering stays on, so that the device may still write to memory; reset it"}
+	err := d.command(configCommandMaster, on)
+	if !on {
+		d.translate(false)
+	}
+	return err
 }
 
 // Alive implements Device.
@@ -334,7 +290,8 @@ func (d *function) Diagnose() Code {
 		return DeviceGone
 	case d.masters && d.header[configCommand]&configCommandMaster == 0:
 		return MasterOff
-	case d.masters && uint16(get(d.header[configStatus:]))&configStatusDMA&^d.stale != 0:
+	case d.masters && uint16(get(d.header[configStatus:]))&configStatusDMA&^d.stale != 0,
+		d.masters && d.faulted != nil && d.faulted():
 		return DMAFault
 	}
 	return OK
@@ -344,22 +301,36 @@ func (d *function) Now() int64 { return now() }
 
 func (d *function) Sleep(nanoseconds int64) { sleep(nanoseconds) }
 
-// rest has the device leave memory alone, before any of that is given back.
-func (d *function) rest() error {
-	if d.masters {
-		return d.Master(false)
+// Cleanup implements Cleaner.
+func (d *function) Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
+	if d.driver == nil {
+		return "", nil
 	}
-	return nil
+	return d.driver.cleanup(t, address, value)
+}
+
+// Close implements Device. The device leaves memory alone before any of that is
+// given back. Memory decoding stays on: what the image started may still run.
+func (d *function) Close() (err error) {
+	if d.masters {
+		err = d.Master(false)
+	}
+	if e := d.lane.close(); err == nil {
+		err = e
+	}
+	d.host.free()
+	closeAll(&d.config.fd)
+	return err
 }
 
 // unmap gives back what was mapped of the device.
 func (d *function) unmap() (err error) {
-	for _, m := range d.mappings {
-		if e := system.munmap(m.mem); e != nil && err == nil {
+	for _, mem := range d.mappings {
+		if e := system.munmap(mem); e != nil && err == nil {
 			err = failed("munmap", d.identity.Name, e)
 		}
 	}
-	d.mappings, d.windows, d.registers = nil, nil, 0
+	d.mappings, d.windows, d.registers, d.translation, d.shown = nil, nil, 0, Aperture{}, nil
 	return err
 }
 
@@ -371,62 +342,4 @@ func closeAll(files ...*int) {
 			*fd = -1
 		}
 	}
-}
-
-// mapConfig opens configuration space for loads and stores.
-func (d *function) mapConfig(size uint64) (Aperture, error) {
-	if d.config.denied != nil {
-		return Aperture{}, d.config.denied
-	}
-	if d.config.size < size {
-		return Aperture{}, &Fault{WrongDevice, d.identity.Name + ": configuration space has " + strconv.FormatUint(d.config.size, 10) +
-			" bytes, the window needs " + strconv.FormatUint(size, 10)}
-	}
-	return NewAperture(&d.config, size, -1), nil
-}
-
-// configSpace carries accesses to configuration space, which is a part of a
-// file. The kernel makes one access of one, two or four aligned bytes as wide
-// as it is asked for (drivers/pci/pci-sysfs.c, pci_read_config;
-// drivers/vfio/pci/vfio_pci_config.c, vfio_config_do_rw).
-type configSpace struct {
-	fd     int
-	start  int64 // in the file
-	size   uint64
-	denied error   // why nothing can be stored, nil where it can
-	buffer [8]byte // here, so that no access allocates
-}
-
-func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
-	n, err := system.pread(s.fd, s.buffer[:width], s.start+int64(offset))
-	if code := configCode(n, width, err); code != OK {
-		return 0, code
-	}
-	return get(s.buffer[:width]), OK
-}
-
-func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
-	if s.denied != nil {
-		return Denied
-	}
-	put(s.buffer[:width], value)
-	n, err := system.pwrite(s.fd, s.buffer[:width], s.start+int64(offset))
-	return configCode(n, width, err)
-}
-
-// configCode is the code of an access: a device that was removed answers
-// ENODEV, lockdown EPERM, and a user without CAP_SYS_ADMIN gets the first 64
-// bytes only.
-func configCode(n int, width uint8, err error) Code {
-	switch {
-	case err == unix.ENODEV:
-		return DeviceGone
-	case err == unix.EPERM:
-		return Denied
-	case err != nil:
-		return IO
-	case n != int(width):
-		return Denied
-	}
-	return OK
 }

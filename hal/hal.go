@@ -100,7 +100,7 @@ type BusMaster interface {
 
 // Cleaner is a Device whose driver makes one 32-bit store when this process
 // ends, however it ends: to an address of a tile, the last that Cleanup named.
-// armed is false where the driver is too old for that.
+// note says what will not be done where the driver is too old for that.
 type Cleaner interface {
-	Cleanup(t fbs.Target, address uint64, value uint32) (armed bool, err error)
+	Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error)
 }

@@ -27,6 +27,20 @@ type hostMemory struct {
 	rest   []byte // of the last huge page
 }
 
+// mapHost reserves host memory that the device reaches.
+func (d *function) mapHost(size uint64) (Aperture, error) {
+	mem, huge, err := d.host.take(d.identity.Name, size)
+	if err != nil {
+		return Aperture{}, err
+	}
+	a := MappedAperture(mem, 0, size, -1)
+	a.Bus, err = d.lane.expose(mem, huge)
+	if err == nil && d.outbound != nil {
+		a.Bus, err = d.show(a.Bus, uint64(len(mem)))
+	}
+	return a, err
+}
+
 // take reserves whole pages for size bytes; huge tells of which kind.
 func (h *hostMemory) take(name string, size uint64) (mem []byte, huge bool, err error) {
 	page := uint64(unix.Getpagesize())
@@ -55,6 +69,16 @@ func (h *hostMemory) add(size uint64, flags int) ([]byte, error) {
 		h.mapped = append(h.mapped, mem)
 	}
 	return mem, err
+}
+
+// holds tells whether an aperture is onto this memory.
+func (h *hostMemory) holds(a *Aperture) bool {
+	for _, mem := range h.mapped {
+		if start := addressOf(mem); a.base >= start && a.base-start < uintptr(len(mem)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (h *hostMemory) free() {

@@ -30,32 +30,11 @@ func (linux) open(path string, flags int) (int, error) {
 
 func (linux) close(fd int) error { return unix.Close(fd) }
 
-func (linux) ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
-	if argument != nil {
-		value = uintptr(argument)
-	}
-	result, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, value)
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(result), nil
-}
-
 func (linux) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 	return unix.Mmap(fd, offset, length, protection, flags)
 }
 
 func (linux) munmap(mem []byte) error { return unix.Munmap(mem) }
-
-func (linux) read(fd int, data []byte) (int, error) { return unix.Read(fd, data) }
-
-func (linux) pread(fd int, data []byte, offset int64) (int, error) {
-	return unix.Pread(fd, data, offset)
-}
-
-func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
-	return unix.Pwrite(fd, data, offset)
-}
 
 // ioctl hands a struct to a driver, which may change it. T lies in memory as C
 // has it: ioctl_test.go pins sizes and offsets.

@@ -513,16 +513,16 @@ func TestDevicesOfOneKindReachEachOther(t *testing.T) {
 	g := addFunction(t, "0000:02:00.0", 0x1af4, 0x1110, map[int]uint64{2: mega})
 	d, of := f.open(), g.open()
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x100, Size: 0x100})
-	if err := d.Reach(a, of); err != nil || a.Bus != barBus(2)+0x100 {
+	if err := d.Reach(a, of.function); err != nil || a.Bus != barBus(2)+0x100 {
 		t.Errorf("bus address %#x, %v", a.Bus, err)
 	}
 	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "pci:0000:00:01.0 cannot reach memory of mock:still", "both as pci:")
 	f.link("iommu_group", "1")
-	if err := d.Reach(a, of); err != nil {
+	if err := d.Reach(a, of.function); err != nil {
 		t.Errorf("asked again: %v", err)
 	}
 	d = f.open()
-	wantFault(t, "IOMMU", d.Reach(a, of), NoDevice, "open it as vfio:0000:00:01.0")
+	wantFault(t, "IOMMU", d.Reach(a, of.function), NoDevice, "open it as vfio:0000:00:01.0")
 }
 
 func TestSystemCallsThatFailAreNamed(t *testing.T) {
@@ -574,19 +574,9 @@ func taken(name string) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := base(d).take(); err != nil {
+	if err := d.(*function).hold(); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
-}
-
-func base(d Device) *function {
-	switch d := d.(type) {
-	case *pci:
-		return &d.function
-	case *vfio:
-		return &d.function
-	}
-	return &d.(*tt).function
 }

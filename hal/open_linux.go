@@ -17,72 +17,76 @@ func Open(name string) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.open(name); err != nil {
+	if err := d.lane.open(); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-type opener interface {
-	Device
-	open(name string) error
-}
-
 // find gives the device that a name means, not opened yet.
-func find(name string) (opener, error) {
+func find(name string) (*function, error) {
 	const usage = "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"
 	kind, rest := cut(name, ':')
-	f := function{config: configSpace{fd: -1}}
-	switch {
-	case kind == "tt" && rest != "":
-		return &tt{function: f, path: rest, fd: -1}, nil
-	case kind != "pci" && kind != "vfio":
-		return nil, &Fault{Usage, name + ": no such kind of device" + usage}
+	d := &function{kind: kind, identity: Identity{Name: name}, config: configSpace{fd: -1}}
+	switch kind {
+	case "pci":
+		d.lane = newPCI(d)
+	case "vfio":
+		d.lane = newVFIO(d)
+	case "tt":
+		d.lane = newTT(d, rest)
 	}
-	n, ok := parsePCI(rest)
+	if d.lane == nil {
+		return nil, &Fault{Usage, name + ": no such kind of device, or none that this program was built for" + usage}
+	}
+	if kind == "tt" && rest != "" {
+		return d, nil
+	}
+	address, vendor, device, ok := parsePCI(rest)
 	if !ok {
 		return nil, &Fault{Usage, name + ": not a PCI device name" + usage}
 	}
 	var err error
-	if f.address, err = findPCI(name, n); err != nil {
-		return nil, err
-	}
-	if kind == "vfio" {
-		return &vfio{function: f, fd: -1, log: -1}, nil
-	}
-	return &pci{function: f}, nil
+	d.address, err = findPCI(name, address, vendor, device)
+	return d, err
 }
 
-// pciName is what follows "pci:": an address, or ids where that is empty.
-type pciName struct {
-	address        string
-	vendor, device uint16
+// look reads what the kernel tells of a function that it has in sysfs.
+func (d *function) look() error {
+	vendor, device, err := readIDs(d.folder())
+	if err != nil {
+		return err
+	}
+	d.identify(vendor, device)
+	d.owner = linkBase(d.folder() + "/driver")
+	return d.readResources()
 }
 
-func parsePCI(s string) (n pciName, ok bool) {
+// parsePCI parses what follows "pci:": an address, or ids where that is empty.
+func parsePCI(s string) (address string, vendor, device uint16, ok bool) {
 	first, rest := cut(s, ':')
 	second, third := cut(rest, ':')
 	if third == "" {
-		vendor, ok1 := parseHex(first, 4, 4)
-		device, ok2 := parseHex(second, 4, 4)
-		return pciName{vendor: uint16(vendor), device: uint16(device)}, ok1 && ok2 && len(s) == 9
+		v, ok1 := parseHex(first, 4, 4)
+		d, ok2 := parseHex(second, 4, 4)
+		return "", uint16(v), uint16(d), ok1 && ok2 && len(s) == 9
 	}
 	slot, function := cut(third, '.')
-	_, ok1 := parseHex(first, 4, 8) // Intel VMD numbers its domains from 0x10000
-	_, ok2 := parseHex(second, 2, 2)
+	domain, ok1 := parseHex(first, 4, 8) // Intel VMD numbers its domains from 0x10000
+	bus, ok2 := parseHex(second, 2, 2)
 	d, ok3 := parseHex(slot, 2, 2)
 	f, ok4 := parseHex(function, 1, 1)
-	return pciName{address: lower(s)}, ok1 && ok2 && ok3 && ok4 && d < 32 && f < 8
+	return pciAddress(domain, bus, d, f), 0, 0, ok1 && ok2 && ok3 && ok4 && d < 32 && f < 8
 }
 
 // findPCI gives the address of the function that a name means.
-func findPCI(name string, n pciName) (string, error) {
+func findPCI(name, address string, vendor, device uint16) (string, error) {
 	const none = ": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again"
-	if n.address != "" {
-		if fd, err := system.open(sysfs+"/"+n.address, unix.O_PATH); err == nil {
+	if address != "" {
+		if fd, err := system.open(sysfs+"/"+address, unix.O_PATH); err == nil {
 			_ = system.close(fd)
-			return n.address, nil
+			return address, nil
 		}
 		return "", &Fault{NoDevice, name + none}
 	}
@@ -92,11 +96,11 @@ func findPCI(name string, n pciName) (string, error) {
 	}
 	found, list := addresses[:0], ""
 	for _, address := range addresses {
-		vendor, device, err := readIDs(sysfs + "/" + address)
+		v, d, err := readIDs(sysfs + "/" + address)
 		if err != nil {
 			return "", err
 		}
-		if vendor == n.vendor && device == n.device {
+		if v == vendor && d == device {
 			found = append(found, address)
 			list += " pci:" + address
 		}
@@ -110,27 +114,22 @@ func findPCI(name string, n pciName) (string, error) {
 	return "", &Fault{Usage, name + ": " + strconv.Itoa(len(found)) + " devices have these ids; name one by its address:" + list}
 }
 
+// readIDs reads two files that hold a number and a newline.
 func readIDs(folder string) (vendor, device uint16, err error) {
-	v, err := readNumber(folder + "/vendor")
-	if err != nil {
-		return 0, 0, err
+	var ids [2]uint16
+	for i, path := range [...]string{folder + "/vendor", folder + "/device"} {
+		text, err := readFile(path)
+		if err != nil {
+			return 0, 0, err
+		}
+		digits, _ := cut(text, '\n')
+		v, ok := parse0x(digits)
+		if !ok {
+			return 0, 0, &Fault{NoDevice, path + ": not a number"}
+		}
+		ids[i] = uint16(v)
 	}
-	d, err := readNumber(folder + "/device")
-	return uint16(v), uint16(d), err
-}
-
-// readNumber reads a file that holds one number and a newline.
-func readNumber(path string) (uint64, error) {
-	text, err := readFile(path)
-	if err != nil {
-		return 0, err
-	}
-	digits, _ := cut(text, '\n')
-	v, ok := parse0x(digits)
-	if !ok {
-		return 0, &Fault{NoDevice, path + ": not a number"}
-	}
-	return v, nil
+	return ids[0], ids[1], nil
 }
 
 // parseHex parses a number of lenMin to lenMax hex digits and nothing else.
@@ -171,21 +170,13 @@ func cut(s string, separator byte) (before, after string) {
 	return s, ""
 }
 
-// lower folds hex digits to the case of sysfs.
-func lower(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if c >= 'A' && c <= 'F' {
-			b[i] = c + 'a' - 'A'
-		}
+// pciAddress is an address as sysfs writes it.
+func pciAddress(domain, bus, slot, function uint64) string {
+	hex := func(v uint64, digits int) string {
+		s := strconv.FormatUint(v, 16)
+		return "0000"[min(4-digits+len(s), 4):] + s
 	}
-	return string(b)
-}
-
-// hex formats v with the digits of sysfs, at least four.
-func hex(v uint64) string {
-	s := strconv.FormatUint(v, 16)
-	return "0000"[min(len(s), 4):] + s
+	return hex(domain, 4) + ":" + hex(bus, 2) + ":" + hex(slot, 2) + "." + hex(function, 1)
 }
 
 // failed turns a failed system call on a path into a fault.
@@ -246,7 +237,7 @@ func linkBase(path string) string {
 	return string(target[start:n])
 }
 
-// listFolder gives the names in a folder in order.
+// listFolder gives the names in a folder, in any order.
 func listFolder(path string) (names []string, err error) {
 	fd, err := system.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -260,17 +251,8 @@ func listFolder(path string) (names []string, err error) {
 			return nil, failed("getdents", path, err)
 		}
 		if n == 0 {
-			return sorted(names), nil
+			return names, nil
 		}
 		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
 	}
-}
-
-func sorted(names []string) []string {
-	for i := range names {
-		for j := i; j > 0 && names[j] < names[j-1]; j-- {
-			names[j], names[j-1] = names[j-1], names[j]
-		}
-	}
-	return names
 }

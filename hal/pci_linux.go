@@ -16,21 +16,16 @@ const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
 // pci is a function that is driven through the files in its sysfs folder.
 // Nothing stands between it and memory: this lane is for bring-up.
 type pci struct {
-	function
-	driver string // of the kernel's that owns it, empty where none does
-	direct bool   // no IOMMU stands between it and memory
+	*function
+	direct bool // no IOMMU stands between it and memory
 }
 
-func (d *pci) open(name string) error {
-	vendor, device, err := readIDs(d.folder())
-	if err != nil {
+func newPCI(d *function) lane { return &pci{function: d} }
+
+func (d *pci) open() error {
+	if err := d.look(); err != nil {
 		return err
 	}
-	d.identify(d, name, vendor, device)
-	if err := d.readResources(); err != nil {
-		return err
-	}
-	d.driver = linkBase(d.folder() + "/driver")
 	if err := d.free(); err != nil {
 		return err
 	}
@@ -43,19 +38,30 @@ func (d *pci) open(name string) error {
 // take implements lane. A user who may not enable a device can still use one
 // that is enabled. The kernel counts who wants a device enabled and does nothing
 // for the second, though somebody may have switched decoding off since.
+//
+// A device that masters the bus was left so by a program that was killed: it may
+// write to memory that is no longer that program's. The reset makes it forget the
+// addresses, where it can be reset. Who may not do this may not let the device
+// master the bus either.
 func (d *pci) take() error {
 	refused := d.enable()
 	command, _ := d.config.Load(configCommand, 2)
-	switch {
-	case command&configCommandMemory != 0:
-	case refused != nil:
-		return refused
-	default:
-		if err := d.command(configCommandMemory, true); err != nil {
-			return err
+	if command&configCommandMemory == 0 {
+		if refused == nil {
+			refused = d.command(configCommandMemory, true)
+		}
+		if refused != nil {
+			return refused
 		}
 	}
-	return d.quiet()
+	if command&configCommandMaster == 0 || d.config.denied != nil {
+		return nil
+	}
+	if err := d.Master(false); err != nil {
+		return err
+	}
+	_ = writeFile(d.folder()+"/reset", "1\n")
+	return d.command(configCommandMemory, true)
 }
 
 // openSysfs opens configuration space in a function's folder; a user who may
@@ -105,23 +111,23 @@ func (d *function) readResources() error {
 // free refuses a function that a kernel driver owns and would be disturbed. The
 // exception is pci-stub, which only keeps others away.
 func (d *pci) free() error {
-	switch d.driver {
+	switch d.owner {
 	case "", "pci-stub":
 		return nil
 	case "vfio-pci":
 		return &Fault{NoDevice, d.identity.Name + ": the kernel driver vfio-pci owns the device; open it as vfio:" + d.address + ", or release it with " + d.unbind()}
 	}
-	return &Fault{NoDevice, d.identity.Name + ": the kernel driver " + d.driver + " owns the device; release it with " + d.unbind()}
+	return &Fault{NoDevice, d.identity.Name + ": the kernel driver " + d.owner + " owns the device; release it with " + d.unbind()}
 }
 
 func (d *pci) unbind() string {
-	return "`echo " + d.address + " > /sys/bus/pci/drivers/" + d.driver + "/unbind`"
+	return "`echo " + d.address + " > /sys/bus/pci/drivers/" + d.owner + "/unbind`"
 }
 
 // enable has the kernel make the function answer to memory accesses. Where
 // pci-stub has it, the kernel does so for nobody.
 func (d *pci) enable() error {
-	if d.driver == "" {
+	if d.owner == "" {
 		return writeFile(d.folder()+"/enable", "1\n")
 	}
 	return &Fault{NoDevice, d.identity.Name + ": memory decoding is off and pci-stub keeps it off; release the device with " + d.unbind()}
@@ -141,61 +147,35 @@ func (d *pci) readHeader() error {
 	case get(header[:2]) == 0xffff:
 		return &Fault{DeviceGone, d.identity.Name + ": configuration space reads all ones; reset the device or its slot, then `echo 1 > /sys/bus/pci/rescan`"}
 	}
-	d.readBars(header[configBar0:])
-	return nil
-}
-
-func (d *pci) readBars(registers []byte) {
 	for i := range d.bars {
-		address := get(registers[4*i:][:4])
+		register := header[configBar0+4*i:]
+		address := get(register[:4])
 		if address&(barIO|barType) == barType64 && i+1 < configBars {
-			address |= get(registers[4*i+4:][:4]) << 32
+			address |= get(register[4:8]) << 32
 		}
 		// Zero where the address is kept elsewhere (Enhanced Allocation).
 		if address&barAddress != 0 {
 			d.bars[i].bus = address & barAddress
 		}
 	}
+	return nil
 }
 
-// quiet stops a device that a program left mastering the bus when it was
-// killed: it may write to memory that is no longer that program's. The reset
-// makes it forget the addresses, where it can be reset. Who may not do this may
-// not let the device master the bus either.
-func (d *pci) quiet() error {
-	if command, _ := d.config.Load(configCommand, 2); command&configCommandMaster == 0 || d.config.denied != nil {
-		return nil
-	}
-	if err := d.Master(false); err != nil {
-		return err
-	}
-	_ = writeFile(d.folder()+"/reset", "1\n")
-	return d.command(configCommandMemory, true)
-}
-
-// combines implements lane: only prefetchable BARs have the file.
-func (d *pci) combines(bar uint8) bool {
-	fd, err := system.open(d.barPath(bar, true), unix.O_PATH)
-	if err == nil {
-		_ = system.close(fd)
-	}
-	return err == nil
-}
-
-func (d *pci) barPath(bar uint8, wc bool) string {
+// mapFile implements lane. Only prefetchable BARs have a file for
+// write-combining.
+func (d *pci) mapFile(bar uint8, wc bool, offset uint64, size int) ([]byte, bool, error) {
 	path := d.folder() + "/resource" + strconv.Itoa(int(bar))
+	fd, err := -1, error(unix.ENOENT)
 	if wc {
-		path += "_wc"
+		fd, err = system.open(path+"_wc", unix.O_RDWR)
 	}
-	return path
-}
-
-// mapBar implements lane.
-func (d *pci) mapBar(bar uint8, wc bool, offset uint64, size int) ([]byte, error) {
-	path := d.barPath(bar, wc)
-	fd, err := system.open(path, unix.O_RDWR)
+	if wc = err != unix.ENOENT; wc {
+		path += "_wc"
+	} else {
+		fd, err = system.open(path, unix.O_RDWR)
+	}
 	if err != nil {
-		return nil, failed("open", path, err)
+		return nil, false, failed("open", path, err)
 	}
 	defer system.close(fd)
 	mem, err := system.mmap(fd, int64(offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -204,9 +184,9 @@ func (d *pci) mapBar(bar uint8, wc bool, offset uint64, size int) ([]byte, error
 		if err == unix.EINVAL {
 			f.Reason += "; do other windows, or other processes, map the same pages with another memory type?"
 		}
-		return nil, f
+		return nil, false, f
 	}
-	return mem, nil
+	return mem, wc, nil
 }
 
 // expose implements lane. Ordinary pages may be moved while the device still
@@ -222,18 +202,10 @@ func (d *pci) expose(mem []byte, huge bool) (uint64, error) {
 	return physical(d.identity.Name, mem)
 }
 
-// Reach implements BusMaster: what this lane opens has one address everywhere.
-func (d *pci) Reach(a *Aperture, of Device) error {
-	if _, same := of.(*pci); !same {
-		return apart(d, of)
-	}
-	return d.untranslated()
-}
+// reach implements lane: what this lane opens has one address everywhere.
+func (d *pci) reach(*Aperture, *function) error { return d.untranslated() }
 
-// apart is the fault of two devices that do not share addresses.
-func apart(d, of Device) error {
-	return &Fault{Usage, d.Identity().Name + " cannot reach memory of " + of.Identity().Name + "; open both as pci:, or both as vfio:"}
-}
+func (d *pci) close() error { return d.unmap() }
 
 // untranslated refuses a function whose addresses an IOMMU translates. The
 // folder iommu_group is there once a driver was bound, on arm64, and before
@@ -264,15 +236,3 @@ func (d *pci) untranslated() error {
 // busesMax bounds the way up from a function to its host bridge: each bridge
 // between them is a folder.
 const busesMax = 8
-
-// Close implements Device. Memory decoding stays on: what the image started
-// may still be running.
-func (d *pci) Close() error {
-	err := d.rest()
-	if e := d.unmap(); err == nil {
-		err = e
-	}
-	d.host.free()
-	closeAll(&d.config.fd)
-	return err
-}

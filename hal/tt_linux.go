@@ -1,8 +1,6 @@
 package hal
 
 import (
-	"strconv"
-
 	"golang.org/x/sys/unix"
 
 	"lightmetal/fbs"
@@ -15,26 +13,27 @@ const (
 	// The driver's locks 0 to 15 are for Ethernet cores (tt-kmd ioctl.h). The
 	// last keeps two replays from using one device.
 	ttLockIndex = 63
-
-	ttWindow = 0xff // mapping.bar of a hardware window, whose pages are not shared
 )
 
 // tt is a device of Tenstorrent's own driver, beside which other programs may
 // use it. The driver gives out the windows and aims them, pins host memory, and
 // takes everything back when the process ends.
 type tt struct {
-	function
+	*function
 	path    string
 	fd      int
 	cleans  bool         // the driver has SET_NOC_CLEANUP
 	powered bool         // power was asked for
 	maps    [6]ttMapping // by 2 x BAR 0, 2, 4 + write-combining
-	point   ttConfigure  // of Point, here so that it allocates nothing
+	aim     ttConfigure  // of point, here so that it allocates nothing
 }
+
+func newTT(d *function, path string) lane { return &tt{function: d, path: path, fd: -1} }
 
 // open does not wait for a program that has the device for itself (O_EXCL), and
 // asks for no power yet (O_APPEND; tt-kmd ioctl.h, SET_POWER_STATE).
-func (d *tt) open(name string) (err error) {
+func (d *tt) open() (err error) {
+	name := d.identity.Name
 	d.fd, err = system.open(d.path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	switch err {
 	case nil:
@@ -53,7 +52,7 @@ func (d *tt) open(name string) (err error) {
 		return &Fault{NoDevice, name + fbs.Text(": the driver has API %d, %d is needed; install tt-kmd 2.0 or later", uint64(driver.api), ttAPI)}
 	}
 	d.cleans = driver.major > 2 || driver.major == 2 && driver.minor >= 2
-	return d.openFunction(name)
+	return d.openFunction()
 }
 
 // take implements lane. The clock is a wish: a driver before 2.6 and firmware
@@ -82,14 +81,16 @@ func (d *tt) power(features uint16) {
 
 // openFunction finds the function behind the driver, and its BARs. Its
 // configuration space is in sysfs as ever.
-func (d *tt) openFunction(name string) error {
+func (d *tt) openFunction() error {
+	name := d.identity.Name
 	info := ttDeviceInfo{inSize: 20}
 	if err := control(d.fd, ttGetDeviceInfo, &info, "GET_DEVICE_INFO", d.path); err != nil {
 		return err
 	}
-	d.identify(d, name, info.vendor, info.device)
-	slot := info.busDevFn
-	d.address = hex(uint64(info.domain)) + ":" + hex(uint64(slot >> 8))[2:] + ":" + hex(uint64(slot >> 3 & 31))[2:] + "." + strconv.Itoa(int(slot&7))
+	d.identify(info.vendor, info.device)
+	d.driver, d.outbound = d, nil // which the driver aims: PIN_PAGES
+	slot := uint64(info.busDevFn)
+	d.address = pciAddress(uint64(info.domain), slot>>8, slot>>3&31, slot&7)
 	if err := d.config.openSysfs(d.folder()); err != nil {
 		return err
 	}
@@ -112,15 +113,13 @@ func (d *tt) openFunction(name string) error {
 	return nil
 }
 
-// combines implements lane.
-func (d *tt) combines(bar uint8) bool { return d.maps[bar|1].size != 0 }
-
-// mapBar implements lane.
-func (d *tt) mapBar(bar uint8, wc bool, offset uint64, size int) ([]byte, error) {
-	if wc {
+// mapFile implements lane.
+func (d *tt) mapFile(bar uint8, wc bool, offset uint64, size int) ([]byte, bool, error) {
+	if wc = wc && d.maps[bar|1].size != 0; wc {
 		bar |= 1
 	}
-	return d.mmap(d.maps[bar].base+offset, size)
+	mem, err := d.mmap(d.maps[bar].base+offset, size)
+	return mem, wc, err
 }
 
 func (d *tt) mmap(offset uint64, size int) ([]byte, error) {
@@ -131,85 +130,59 @@ func (d *tt) mmap(offset uint64, size int) ([]byte, error) {
 	return mem, nil
 }
 
-// Map implements Device.
-func (d *tt) Map(w fbs.Window) (Aperture, error) {
-	if w.Kind != gen.WindowKindTlb {
-		return d.function.Map(w)
-	}
-	if err := d.function.take(); err != nil {
-		return Aperture{}, err
-	}
-	return d.mapTLB(w)
-}
-
-// mapTLB has the driver choose a hardware window, of the least size that is
+// window implements driver: the driver chooses one of the least size that is
 // left. It knows no preference.
-func (d *tt) mapTLB(w fbs.Window) (Aperture, error) {
-	if err := d.needTLB(); err != nil {
-		return Aperture{}, err
-	}
+func (d *tt) window(size uint64, wc bool) (int, Aperture, error) {
 	for i := range d.tlb.Groups {
 		g := &d.tlb.Groups[i]
-		if g.Size < w.Size {
+		if g.Size < size {
 			continue
 		}
 		window := ttAllocate{size: g.Size}
 		_, err := ioctl(d.fd, ttAllocateTLB, &window)
-		if err == unix.ENOMEM {
+		switch {
+		case err == unix.ENOMEM:
 			continue
+		case err != nil:
+			return -1, Aperture{}, failed("ALLOCATE_TLB", d.path, err)
+		case d.tlb.Group(int(window.id)) != g:
+			return -1, Aperture{}, &Fault{Internal, d.identity.Name + fbs.Text(": the driver gave window %d for one of %x bytes", uint64(window.id), g.Size)}
 		}
-		if err != nil {
-			return Aperture{}, failed("ALLOCATE_TLB", d.path, err)
-		}
-		if d.tlb.Group(int(window.id)) != g {
-			return Aperture{}, &Fault{Internal, d.identity.Name + fbs.Text(": the driver gave window %d for one of %x bytes", uint64(window.id), g.Size)}
-		}
-		offset, wc := window.uncached, w.Flags&fbs.FlagWriteCombining != 0
+		offset := window.uncached
 		if wc {
 			offset = window.combining
 		}
 		mem, err := d.mmap(offset, int(g.Size))
 		if err != nil {
-			return Aperture{}, err
+			return -1, Aperture{}, err
 		}
-		d.mappings = append(d.mappings, mapping{bar: ttWindow, mem: mem})
-		return d.keepWindow(MappedAperture(mem, 0, g.Size, -1), int(window.id), w.Size), nil
+		d.mappings = append(d.mappings, mem)
+		return int(window.id), MappedAperture(mem, 0, g.Size, -1), nil
 	}
-	return Aperture{}, noWindow(d.identity.Name, w.Size)
+	return -1, Aperture{}, nil
 }
 
-// Aim implements Aimer: the registers are the driver's. It cannot set a static
-// virtual channel but channel 0 of a device that numbers them (tt-kmd
-// wormhole.c, blackhole.c).
-func (d *tt) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
-	aim, code := d.function.Aim(a, t, address)
-	if code == OK && t.StaticVC > d.tlb.Group(a.slot).Fields.UseStaticVC.Bits {
-		code = Refused
-	}
-	aim.Registers = 0
-	return aim, code
+// aims implements driver. The driver cannot set a static virtual channel but
+// channel 0 of a device that numbers them (tt-kmd wormhole.c, blackhole.c).
+func (d *tt) aims(slot int, t fbs.Target) bool {
+	return t.StaticVC <= d.tlb.Group(slot).Fields.UseStaticVC.Bits
 }
 
-// Point implements Device.
-func (d *tt) Point(a *Aperture, t fbs.Target, address uint64) Code {
-	aim, code := d.Aim(a, t, address)
-	if code != OK {
-		return code
-	}
-	d.point = ttConfigure{
-		id: uint32(a.slot), address: address - uint64(aim.Inside),
+// point implements driver.
+func (d *tt) point(slot int, t fbs.Target, address uint64) Code {
+	d.aim = ttConfigure{
+		id: uint32(slot), address: address,
 		xEnd: uint16(t.X), yEnd: uint16(t.Y), xStart: uint16(t.XStart), yStart: uint16(t.YStart),
 		noc: t.NoC, ordering: uint8(t.Ordering - gen.OrderingDefault), staticVC: t.StaticVC,
 	}
 	if t.Multicast {
-		d.point.multicast = 1
+		d.aim.multicast = 1
 	}
 	fence()
-	_, err := ioctl(d.fd, PointRequest, &d.point)
+	_, err := ioctl(d.fd, PointRequest, &d.aim)
 	fence()
 	switch err {
 	case nil:
-		a.base = aim.Home + uintptr(aim.Inside)
 		return OK
 	case unix.ENODEV: // another program has reset the device
 		return DeviceGone
@@ -231,42 +204,27 @@ func (d *tt) expose(mem []byte, huge bool) (uint64, error) {
 	return 0, failed("PIN_PAGES", d.path, err)
 }
 
-// Reach implements BusMaster. Each device has addresses of its own.
-func (d *tt) Reach(_ *Aperture, of Device) error {
-	if of != Device(d) {
-		return &Fault{Usage, d.identity.Name + " cannot reach memory of " + of.Identity().Name + " through Tenstorrent's driver; open both as vfio:"}
-	}
-	return nil
-}
+// reach implements lane: each device has addresses of its own.
+func (d *tt) reach(*Aperture, *function) error { return nil }
 
-// Master implements BusMaster. The driver has the device master the bus all the
-// time; host memory is out of its reach once the process has ended.
-func (d *tt) Master(on bool) error {
-	status, _ := d.config.Load(configStatus, 2)
-	d.stale, d.masters = uint16(status), on
-	return nil
-}
-
-// Cleanup implements Cleaner. Drivers have it from 2.2 on.
-func (d *tt) Cleanup(t fbs.Target, address uint64, value uint32) (armed bool, err error) {
+// cleanup implements driver.
+func (d *tt) cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
 	if !d.cleans {
-		return false, nil
+		return d.identity.Name + ": cores that run when this process is killed go on running; tt-kmd 2.2 and later put those of one tile back into reset", nil
 	}
 	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: address, data: uint64(value)}
-	return true, control(d.fd, ttSetNoCCleanup, &c, "SET_NOC_CLEANUP", d.path)
+	return "", control(d.fd, ttSetNoCCleanup, &c, "SET_NOC_CLEANUP", d.path)
 }
 
-// Close implements Device. The clock is given back first: by the end of the file
-// alone a driver without power_policy would keep it. Then the driver makes the
-// store of Cleanup, which takes tiles that have power, frees the windows, and
-// unpins host memory, which is given back after that.
-func (d *tt) Close() error {
+// close gives the clock back first: by the end of the file alone a driver without
+// power_policy would keep it. Then the driver makes the store of cleanup, which
+// takes tiles that have power, frees the windows, and unpins host memory.
+func (d *tt) close() error {
 	err := d.unmap()
 	if d.powered {
 		d.power(ttPowerAll &^ ttPowerClock)
 		d.powered = false
 	}
-	closeAll(&d.fd, &d.config.fd)
-	d.host.free()
+	closeAll(&d.fd)
 	return err
 }

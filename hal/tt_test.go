@@ -188,7 +188,7 @@ func (k *fakeTT) openTT() *tt {
 		k.t.Fatal(err)
 	}
 	k.t.Cleanup(func() { d.Close() })
-	return d.(*tt)
+	return d.(*function).lane.(*tt)
 }
 
 func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
@@ -291,7 +291,7 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 			t.Errorf("%s: the file holds %#x", c.board.Name, got)
 		}
 		k.aimed = make([]ttConfigure, 0, 100)
-		standIn := testing.AllocsPerRun(10, func() { _, _ = ioctl(d.fd, PointRequest, &d.point) })
+		standIn := testing.AllocsPerRun(10, func() { _, _ = ioctl(d.fd, PointRequest, &d.aim) })
 		if n := testing.AllocsPerRun(10, func() { d.Point(a, to, address) }); n > standIn && !underRace { // which allocates by chance
 			t.Errorf("%s: %v allocations, %v of them the stand-in's", c.board.Name, n, standIn)
 		}
@@ -396,7 +396,7 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	if a.Bus != 0x8_0000_0000 || b.Bus != 0x8_0000_1000 || uintptr(k.pins[1].address) != b.base || k.pins[1].size != 0x2000 {
 		t.Errorf("at %#x and %#x, pinned %+v", a.Bus, b.Bus, k.pins)
 	}
-	if err := d.Reach(a, d); err != nil {
+	if err := d.Reach(a, d.function); err != nil {
 		t.Error(err)
 	}
 	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "tt:/dev/tenstorrent/0 cannot reach memory of mock:still", "vfio:")
@@ -436,8 +436,8 @@ func TestTheDriverKeepsMastering(t *testing.T) {
 func TestCleanupIsHandedToTheDriver(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
-	if armed, err := d.Cleanup(tile, 0xffb121b0, 0x47800); err != nil || !armed {
-		t.Fatal(armed, err)
+	if note, err := d.Cleanup(tile, 0xffb121b0, 0x47800); err != nil || note != "" {
+		t.Fatal(note, err)
 	}
 	if want := (ttCleanup{argsz: 32, enabled: 1, x: 3, y: 5, noc: 1, address: 0xffb121b0, data: 0x47800}); k.cleanup != want {
 		t.Errorf("cleanup %+v", k.cleanup)
@@ -447,8 +447,12 @@ func TestCleanupIsHandedToTheDriver(t *testing.T) {
 	wantFault(t, "refused", err, NoDevice, "SET_NOC_CLEANUP")
 	k.minor = 1
 	d.Close()
-	if armed, err := k.openTT().Cleanup(tile, 0xffb121b0, 0x47800); armed || err != nil {
-		t.Errorf("tt-kmd 2.1: %v, %v", armed, err)
+	if note, err := k.openTT().Cleanup(tile, 0xffb121b0, 0x47800); !strings.Contains(note, "go on running; tt-kmd 2.2") || err != nil {
+		t.Errorf("tt-kmd 2.1: %q, %v", note, err)
+	}
+	fakeSysfs(t)
+	if note, err := addEdu(t).open().Cleanup(tile, 0, 0); note != "" || err != nil {
+		t.Errorf("a lane without a driver: %q, %v", note, err)
 	}
 }
 

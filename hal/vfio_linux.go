@@ -22,28 +22,26 @@ const (
 // It reaches the host memory of this process's Host windows, windows of other
 // functions where the image says so, and nothing else.
 type vfio struct {
-	function
+	*function
 	number  string // of its group
 	fd      int    // of the function
 	group   *vfioGroup
 	regions [configBars]vfioRegion
 	mapped  []vfioUnmap // what the IOMMU maps for windows of this function
 
-	log     int // the kernel's log, from when the function was opened; -1: not to be read
-	record  [8192]byte
-	faulted bool // the log has a fault
+	log    int // the kernel's log, from when the function was opened; -1: not to be read
+	record [8192]byte
+	logged bool // a fault
 }
 
-func (d *vfio) open(name string) error {
-	vendor, device, err := readIDs(d.folder())
-	if err != nil {
-		return err
+func newVFIO(d *function) lane { return &vfio{function: d, fd: -1, log: -1} }
+
+func (d *vfio) open() (err error) {
+	d.faulted = d.faultLogged
+	if err = d.look(); err == nil {
+		d.number, err = d.findGroup()
 	}
-	d.identify(d, name, vendor, device)
-	if d.number, err = d.findGroup(); err != nil {
-		return err
-	}
-	return d.readResources()
+	return err
 }
 
 // take implements lane. To open a function in its group resets it already
@@ -70,13 +68,12 @@ func (d *vfio) take() (err error) {
 // findGroup gives the number of the function's group, which exists where
 // vfio-pci has the function and an IOMMU is on for it.
 func (d *vfio) findGroup() (string, error) {
-	driver := linkBase(d.folder() + "/driver")
-	if driver != "vfio-pci" {
+	if d.owner != "vfio-pci" {
 		bind := "modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/" + d.address + "/driver_override; "
 		owner := "no driver"
-		if driver != "" {
-			owner = "the kernel driver " + driver
-			bind += "echo " + d.address + " > /sys/bus/pci/drivers/" + driver + "/unbind; "
+		if d.owner != "" {
+			owner = "the kernel driver " + d.owner
+			bind += "echo " + d.address + " > /sys/bus/pci/drivers/" + d.owner + "/unbind; "
 		}
 		return "", &Fault{NoDevice, d.identity.Name + ": " + owner + " has the device; hand it to vfio-pci with `" + bind + "echo " + d.address +
 			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU is on for it: switch that on, or open it as pci:" + d.address}
@@ -134,20 +131,17 @@ func (d *vfio) readRegions() error {
 	return nil
 }
 
-// combines implements lane: VFIO maps everything uncached.
-func (d *vfio) combines(uint8) bool { return false }
-
-// mapBar implements lane.
-func (d *vfio) mapBar(bar uint8, _ bool, offset uint64, size int) ([]byte, error) {
+// mapFile implements lane: VFIO maps everything uncached.
+func (d *vfio) mapFile(bar uint8, _ bool, offset uint64, size int) ([]byte, bool, error) {
 	r := &d.regions[bar]
 	if r.flags&vfioRegionMMap == 0 {
-		return nil, &Fault{NoDevice, d.identity.Name + ": VFIO does not let BAR " + strconv.Itoa(int(bar)) + " be mapped (smaller than a page, or not alone in it)"}
+		return nil, false, &Fault{NoDevice, d.identity.Name + ": VFIO does not let BAR " + strconv.Itoa(int(bar)) + " be mapped (smaller than a page, or not alone in it)"}
 	}
 	mem, err := system.mmap(d.fd, int64(r.offset+offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, failed("mmap", d.address+" BAR "+strconv.Itoa(int(bar)), err)
+		return nil, false, failed("mmap", d.address+" BAR "+strconv.Itoa(int(bar)), err)
 	}
-	return mem, nil
+	return mem, false, nil
 }
 
 // expose implements lane: the IOMMU maps the memory at an address of our own.
@@ -155,20 +149,16 @@ func (d *vfio) expose(mem []byte, _ bool) (uint64, error) {
 	return d.mapDMA(uint64(addressOf(mem)), uint64(len(mem)))
 }
 
-// Reach implements BusMaster. All functions that this process opens share the
-// IOMMU's mappings, so that a window that one reaches is reached by all.
-func (d *vfio) Reach(a *Aperture, of Device) error {
-	owner, same := of.(*vfio)
-	if !same {
-		return apart(d, of)
-	}
+// reach implements lane. All functions that this process opens share the IOMMU's
+// mappings, so that a window that one reaches is reached by all.
+func (d *vfio) reach(a *Aperture, owner *function) error {
 	if a.Bus != 0 || a.base == 0 || a.slot >= 0 {
 		return nil
 	}
 	page := uint64(unix.Getpagesize())
 	first := uint64(a.base) &^ (page - 1)
 	inside := uint64(a.base) - first
-	bus, err := owner.mapDMA(first, roundUp(inside+a.size, page))
+	bus, err := owner.lane.(*vfio).mapDMA(first, roundUp(inside+a.size, page))
 	a.Bus = bus + inside
 	return err
 }
@@ -190,30 +180,21 @@ func (d *vfio) mapDMA(address, size uint64) (uint64, error) {
 	return 0, failed("VFIO_IOMMU_MAP_DMA", d.address, err)
 }
 
-// Diagnose implements BusMaster. What the device tells of an access that the
-// IOMMU refuses is up to the device: a read ends in an abort that most note in
-// their status register, a write just vanishes. The IOMMU's driver writes both
-// to the kernel's log, without this function's name where the IOMMU is an SMMU:
-// any IOMMU fault there since the function was opened counts.
-func (d *vfio) Diagnose() Code {
-	code := d.function.Diagnose()
-	if code == OK && d.masters && d.faultLogged() {
-		return DMAFault
-	}
-	return code
-}
-
 // faultLogged reads the new records of the kernel's log, of which each read
-// gives one. EPIPE: some are lost.
+// gives one. EPIPE: some are lost. What a device tells of an access that the
+// IOMMU refuses is up to it: a read ends in an abort that most note in their
+// status register, a write just vanishes. The IOMMU's driver logs both, without
+// this function's name where it is an SMMU: any IOMMU fault there since the
+// function was taken counts.
 func (d *vfio) faultLogged() bool {
 	for {
 		n, err := system.read(d.log, d.record[:])
 		switch {
 		case err == unix.EPIPE:
 		case err != nil || n == 0:
-			return d.faulted
+			return d.logged
 		default:
-			d.faulted = d.faulted || tellsFault(d.record[:n])
+			d.logged = d.logged || tellsFault(d.record[:n])
 		}
 	}
 }
@@ -240,9 +221,7 @@ func contains(data []byte, word string) bool {
 	return false
 }
 
-// Close implements Device.
-func (d *vfio) Close() error {
-	err := d.rest()
+func (d *vfio) close() (err error) {
 	for i := range d.mapped {
 		if e := control(iommu.fd, vfioIOMMUUnmapDMA, &d.mapped[i], "VFIO_IOMMU_UNMAP_DMA", d.address); err == nil {
 			err = e
@@ -252,7 +231,6 @@ func (d *vfio) Close() error {
 	if e := d.unmap(); err == nil {
 		err = e
 	}
-	d.host.free()
 	closeAll(&d.log, &d.fd)
 	d.config.fd = -1
 	if d.group != nil {

@@ -144,7 +144,7 @@ func (f *fakeFunction) openVFIO() *vfio {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { d.Close() })
-	return d.(*vfio)
+	return d.(*function).lane.(*vfio)
 }
 
 func (k *fakeVFIO) open(path string, flags int) (int, error) {
@@ -432,7 +432,7 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	}
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1ff8, Size: 0x10})
 	for range 2 {
-		if err := d.Reach(a, of); err != nil || a.Bus != 0x100ff8 {
+		if err := d.Reach(a, of.function); err != nil || a.Bus != 0x100ff8 {
 			t.Errorf("bus address %#x, %v", a.Bus, err)
 		}
 	}
@@ -441,7 +441,7 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	}
 	own, config, moving := mustMap(t, d, host(1)), mustMap(t, of, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}), mustMap(t, of, tlb(mega, 0))
 	for _, w := range []*Aperture{own, config, moving} {
-		if err := d.Reach(w, of); err != nil {
+		if err := d.Reach(w, of.function); err != nil {
 			t.Error(err)
 		}
 	}

@@ -32,7 +32,8 @@ var childTasks = map[string]func(args []string) error{
 	"forbid":    breakTheSeal,
 	"memory":    tellAnonymousMemory,
 	"rewritten": rewriteSealed,
-	"threads":   tellThreads,
+	"frozen":    tellFrozen,
+	"steady":    runSteady,
 }
 
 func TestMain(m *testing.M) {
@@ -104,10 +105,7 @@ func (d *plain) Alive() bool                                      { return true 
 func (d *plain) Now() int64                                       { return int64(time.Since(started)) }
 func (d *plain) Close() error                                     { return unix.Munmap(d.memory) }
 
-func (d *plain) Sleep(nanoseconds int64) {
-	t := unix.NsecToTimespec(nanoseconds)
-	unix.Nanosleep(&t, nil)
-}
+func (d *plain) Sleep(nanoseconds int64) { hal.Pause(nanoseconds) }
 
 // loadPlain opens, verifies and loads an image of ivshmem on plain memory.
 func loadPlain(path string) (*runtime.Replay, *plain, error) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -142,7 +142,7 @@ func verified(t *testing.T, image *lmb.Image) *fbs.View {
 // load loads a view of this subject on a new mock.
 func (s *subject) load(t *testing.T, view *fbs.View) (*runtime.Replay, *mock.Device) {
 	t.Helper()
-	device := mock.New(boards.ByName(view.Name(view.Targets[0].Board)))
+	device := mock.New(chips.ByName(view.Name(view.Targets[0].Board)))
 	device.Record(true)
 	replay, err := runtime.Load(view, runtime.AnySlot, device)
 	if err != nil {

@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"runtime/debug"
 	"unsafe"
 
 	"lightmetal/fbs"
@@ -139,7 +138,7 @@ func (f *File) look(check func(data []byte) error) error {
 }
 
 func (f *File) guarded(check func(data []byte) error, err *error) (code hal.Code) {
-	defer guard(debug.SetPanicOnFault(true), &code)
+	defer guard(setPanicOnFault(true), &code)
 	*err = check(f.data)
 	return hal.OK
 }

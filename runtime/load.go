@@ -242,13 +242,11 @@ func (r *Replay) armReset() error {
 		}
 		reset := &board.Reset
 		if tile, ok := r.releasedTile(i, reset); ok {
-			armed, err := cleaner.Cleanup(tile, reset.Address, reset.Mask)
+			note, err := cleaner.Cleanup(tile, reset.Address, reset.Mask)
 			if err != nil {
 				return err
 			}
-			if !armed {
-				r.notice = device.Identity().Name + ": cores that run when this process is killed go on running; tt-kmd 2.2 and later put those of one tile back into reset"
-			}
+			r.notice = note
 		}
 	}
 	return nil

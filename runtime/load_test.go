@@ -242,9 +242,12 @@ type cleaner struct {
 	fail error
 }
 
-func (c cleaner) Cleanup(to fbs.Target, address uint64, value uint32) (armed bool, err error) {
+func (c cleaner) Cleanup(to fbs.Target, address uint64, value uint32) (note string, err error) {
 	*c.told = append(*c.told, fmt.Sprintf("(%d,%d) %#x %#x", to.X, to.Y, address, value))
-	return !c.old, c.fail
+	if c.old {
+		note = "cores go on running"
+	}
+	return note, c.fail
 }
 
 func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {

@@ -12,14 +12,13 @@ import (
 // sealAllowed are the system calls of a sealed process: output, waiting, time,
 // configuration space, also to tell a failing device from one that is
 // gone, the way out, and what Go does on its own account: its preemption
-// signals, looking for work, giving unused memory back, and the signal stack of
-// a thread that was still starting. None of them makes, maps or opens anything.
+// signals, looking for work, and the signal stack of a thread that was still
+// starting, as Go's monitor may be. None of them makes, maps or opens anything.
 var sealAllowed = [...]uint32{
 	unix.SYS_WRITE, unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_PWRITE64,
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_EPOLL_PWAIT, unix.SYS_SCHED_YIELD, unix.SYS_RESTART_SYSCALL,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY,
 	unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_SIGALTSTACK, unix.SYS_TGKILL, unix.SYS_GETPID, unix.SYS_GETTID,
-	unix.SYS_MADVISE,
 	unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 }
 

@@ -86,9 +86,9 @@ func TestTenThousandFrozenRunsMoveNoHeapCounter(t *testing.T) {
 	}
 }
 
-// tellThreads prints the signals that the frozen thread blocks, the number of
-// threads that there are, and whether Go waits for files already.
-func tellThreads(args []string) error {
+// tellFrozen prints the signals that the frozen process ignores, the number of
+// its threads, Go's processors, and whether Go waits for files already.
+func tellFrozen(args []string) error {
 	r, _, err := loadPlain(args[0])
 	if err != nil {
 		return err
@@ -96,43 +96,51 @@ func tellThreads(args []string) error {
 	if err := r.Freeze(); err != nil {
 		return err
 	}
-	polls := false // asked first: to open a file makes Go wait for it
+	fd, err := unix.Open("/proc/self/status", unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	text := make([]byte, 4096)
+	n, err := hal.Read(fd, text)
+	if err != nil {
+		return err
+	}
+	field := func(name string) string {
+		_, rest, _ := strings.Cut(string(text[:n]), name+":")
+		return strings.Fields(rest)[0]
+	}
+	polls := false
 	for fd := range 32 {
 		var target [64]byte
 		n, _ := unix.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd), target[:])
 		polls = polls || strings.Contains(string(target[:max(n, 0)]), "[eventpoll]")
 	}
-	text, err := os.ReadFile("/proc/thread-self/status")
-	if err != nil {
-		return err
-	}
-	_, blocked, _ := strings.Cut(string(text), "SigBlk:")
-	threads, err := os.ReadDir("/proc/self/task")
-	fmt.Println(strings.Fields(blocked)[0], len(threads), goruntime.GOMAXPROCS(0), polls)
-	return err
+	fmt.Println(field("SigIgn"), field("Threads"), goruntime.GOMAXPROCS(0), polls)
+	return nil
 }
 
 // TestFreezeLeavesGoNothingToMake: a run that Go interrupts makes it map memory,
-// one that waits makes it clone a thread where none is idle, and giving memory
-// back takes a timer, the first of which opens an epoll file. All are rare, so
-// that a million runs need not show them.
+// a second processor makes it clone threads, and giving memory back takes a
+// timer, the first of which opens an epoll file. All are rare, so that a million
+// runs need not show them.
 func TestFreezeLeavesGoNothingToMake(t *testing.T) {
-	out, status := child(t, "threads", written(t, encoded(t, small)))
-	var blocked uint64
+	out, status := child(t, "frozen", written(t, encoded(t, small)))
+	var ignored uint64
 	var threads, processors int
 	var polls bool
-	if _, err := fmt.Sscanf(out, "%x %d %d %t", &blocked, &threads, &processors, &polls); err != nil || status != 0 {
+	if _, err := fmt.Sscanf(out, "%x %d %d %t", &ignored, &threads, &processors, &polls); err != nil || status != 0 {
 		t.Fatalf("%q, %v, status %v", out, err, status)
 	}
-	if blocked>>(unix.SIGURG-1)&1 == 0 {
-		t.Errorf("the thread blocks signals 0x%x, SIGURG is not among them", blocked)
+	if ignored>>(unix.SIGURG-1)&1 == 0 {
+		t.Errorf("the process ignores signals 0x%x, SIGURG is not among them", ignored)
 	}
 	if !polls {
 		t.Error("no epoll file is open")
 	}
-	const others = 6 // this thread, Go's monitor, and the spare ones of freeze.go
-	if threads < processors+others {
-		t.Errorf("%d threads for %d processors", threads, processors)
+	// The test program, with package os, has threads that a runner does without.
+	const most = 8
+	if threads > most || processors != 1 {
+		t.Errorf("%d threads, more than %d, or %d processors, more than 1", threads, most, processors)
 	}
 }
 

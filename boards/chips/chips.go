@@ -47,3 +47,13 @@ func Of(b *boards.Board) *Chip {
 	}
 	return &Chip{Board: b}
 }
+
+// ByName finds a board, nil if there is none of that name.
+func ByName(name string) *boards.Board {
+	for _, b := range boards.All {
+		if b.Name == name {
+			return b
+		}
+	}
+	return nil
+}

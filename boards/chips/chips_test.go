@@ -16,12 +16,18 @@ func TestAliasesLieInTheBarsTheyShow(t *testing.T) {
 	}
 }
 
-func TestChipOfABoardWithoutTilesIsEmpty(t *testing.T) {
+func TestBoardHasANameAndAChip(t *testing.T) {
 	for _, b := range boards.All {
+		if ByName(b.Name) != b {
+			t.Errorf("%s: not found by name", b.Name)
+		}
 		c := Of(b)
 		if c.Board.Name != b.Name || (c.Grid != nil) != (b.Reset.Mask != 0) {
 			t.Errorf("%s: %+v", b.Name, c)
 		}
+	}
+	if ByName("") != nil || ByName("grayskull") != nil {
+		t.Error("found a board that is not there")
 	}
 }
 

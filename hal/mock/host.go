@@ -34,9 +34,13 @@ type hostPort struct {
 }
 
 // reserve adds a buffer. A page stays free after each, so that running over
-// the end of one hits none.
+// the end of one hits none. The stand-in of a device with tiles aims its own
+// translation: the addresses are those that tiles use.
 func (h *Host) reserve(d *Device, size uint64) *hostPort {
 	p := &hostPort{d: d, bus: hostBus, data: make([]byte, size)}
+	if o := d.board.Outbound; o != nil {
+		p.bus = o.NoC
+	}
 	if n := len(h.buffers); n > 0 {
 		before := h.buffers[n-1]
 		p.bus = before.bus + (uint64(len(before.data))+2*pageSize-1)/pageSize*pageSize

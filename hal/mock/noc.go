@@ -478,8 +478,10 @@ func (q *request) checkLength() error {
 // read is from another tile, which may be the same, to L1.
 func (q *request) read() error {
 	align, kind := uint64(16), q.grid().Kind(q.targ.tile)
-	isRegister := kind != chips.DRAM && q.targ.address >= localRAM
+	isRegister := kind != chips.DRAM && kind != chips.PCIe && q.targ.address >= localRAM
 	switch {
+	case kind == chips.PCIe:
+		align = 1
 	case kind == chips.DRAM:
 		align = q.traits.dramAlign
 	case isRegister:
@@ -656,8 +658,8 @@ func enablesWord(enables uint32, address uint64) bool {
 	return enables != 0 && enables>>shift == 0xf && uint64(shift%16) == address%16
 }
 
-// readTile reads memory of a tile, or one register of a Tensix tile. Registers
-// of others are not modelled, nor is host memory, which is behind the PCIe tile.
+// readTile reads memory of a tile, host memory behind the PCIe tile, or one
+// register of a Tensix tile. Registers of others are not modelled.
 func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 	kind := g.grid.Kind(at)
 	if kind == chips.Tensix {
@@ -670,6 +672,9 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 			put(data, 4, uint64(value))
 			return nil
 		}
+	} else if memory := g.hostMemory(kind, address, len(data)); memory != nil {
+		copy(data, memory)
+		return nil
 	} else if g.grid.Memory(kind, address, uint64(len(data))) != nil {
 		g.eachPage(at, address, len(data), func(page []byte, i int) { copy(data[i:], page) })
 		return nil
@@ -692,11 +697,23 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 			}
 			return nil
 		}
+	} else if memory := g.hostMemory(kind, address, len(data)); memory != nil {
+		copy(memory, data)
+		return nil
 	} else if g.grid.Memory(kind, address, uint64(len(data))) != nil {
 		g.eachPage(at, address, len(data), func(page []byte, i int) { copy(page, data[i:]) })
 		return nil
 	}
 	return fmt.Errorf("the %s (%d,%d) cannot be written %d bytes at %#x", kind, at.X, at.Y, len(data), address)
+}
+
+// hostMemory is the host memory that a kind of tile shows at an address, nil if
+// there is none.
+func (g *Tiles) hostMemory(k chips.Kind, address uint64, size int) []byte {
+	if k != chips.PCIe || g.host == nil {
+		return nil
+	}
+	return g.host.Bytes(address, uint64(size))
 }
 
 // eachPage goes through size bytes of a tile's memory; i is how many came

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 )
 
@@ -227,6 +230,65 @@ func TestRefusedRequestStopsTheCore(t *testing.T) {
 			if r.window.Load(r.reach(0), 4); strings.Contains(r.model.(*Tiles).Reason(), refused.reason) {
 				t.Errorf("%s: %q again", c.board.Name, r.model.(*Tiles).Reason())
 			}
+		}
+	}
+}
+
+// TestTilesReachHostMemory behind the PCIe tile, in the windows of the image
+// and nowhere else, and while the device masters the bus.
+func TestTilesReachHostMemory(t *testing.T) {
+	pcie := map[*boards.Board]uint32{&boards.Wormhole: at(0, 3), &boards.Blackhole: at(19, 24)}
+	for i := range allChips {
+		c := &allChips[i]
+		r := newRig(t, c.board).at(c.tiles[0])
+		first := mapped(t, r.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 0x1000})
+		second := mapped(t, r.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
+		if noc := c.board.Outbound.NoC; first.Bus != noc || second.Bus != noc+0x2000 {
+			t.Fatalf("%s: windows at %#x and %#x", c.board.Name, first.Bus, second.Bus)
+		}
+		// hosted is a request one end of which is at an address of the host.
+		hosted := func(ctrl, size uint32, address uint64, local uint32, write bool) []uint32 {
+			list := c.commandOf(ctrl, size, pcie[c.board], uint32(address), c.coordinates[0][0], local)
+			mid, other := uint32(niu0+0x04), uint32(niu0+0x10)
+			if write {
+				list = c.commandOf(ctrl, size, c.coordinates[0][0], local, pcie[c.board], uint32(address))
+				mid, other = other, mid
+			}
+			start := slices.Clone(list[len(list)-2:])
+			list = list[:len(list)-2]
+			if c.board == &boards.Wormhole {
+				return append(append(list, mid, pcie[c.board]<<4|uint32(address>>32)), start...)
+			}
+			return append(append(list, mid, uint32(address>>32), other, 0), start...)
+		}
+		data := randomBytes(rand.New(rand.NewPCG(1, 2)), 96)
+		if code := second.Copy(gen.OpcodeCopyIn, 4, 4, gen.AccessExact, data); code != hal.OK {
+			t.Fatal(code)
+		}
+		r.runProgram(poke, hosted(0x10, 96, second.Bus+4, 0x1000, false)...)
+		r.runProgram(poke, hosted(0x12, 64, first.Bus+0xfc0, 0x1000, true)...)
+		got := make([]byte, 64)
+		if code := first.Copy(gen.OpcodeCopyOut, 0xfc0, 4, gen.AccessExact, got); code != hal.OK || !bytes.Equal(got, data[:64]) || !bytes.Equal(r.read(0x1000, 96), data) {
+			t.Errorf("%s: %v, % x in host memory, % x in L1, want % x; %s", c.board.Name, code, got, r.read(0x1000, 96), data, r.Refusal())
+		}
+		for _, wrong := range [][]uint32{
+			hosted(0x10, 64, second.Bus+64, 0x1000, false), // over the end
+			hosted(0x12, 64, first.Bus+0x1000, 0x1000, true),
+			hosted(0x10, 4, 0, 0x1000, false),
+		} {
+			s := newRig(t, c.board).at(c.tiles[0])
+			mapped(t, s.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 0x1000})
+			mapped(t, s.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
+			s.runProgram(poke, wrong...)
+			if _, code := s.window.Load(s.reach(0), 4); code != hal.Refused || !strings.Contains(s.Refusal(), "the PCIe tile") {
+				t.Errorf("%s: %v, %q", c.board.Name, code, s.Refusal())
+			}
+		}
+		config := mapped(t, r.Device, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
+		store(t, r.Device, &config, 4, 2, 2)
+		r.runProgram(poke, hosted(0x10, 4, first.Bus, 0x1000, false)...)
+		if _, code := r.window.Load(r.reach(0), 4); code != hal.Refused {
+			t.Errorf("%s, bus mastering off: %v", c.board.Name, code)
 		}
 	}
 }

@@ -34,6 +34,7 @@ type Tiles struct {
 	clock    int64     // nanoseconds since power-up, which are cycles of the wall clock
 	ran      int64     // of these, what the cores have had
 	requests int       // to the network that are under way, inside each other
+	host     *Host     // behind the PCIe tile, nil: nothing
 	reason   string    // of the last refusal
 }
 
@@ -42,6 +43,9 @@ type Tiles struct {
 func NewTiles(b *boards.Board) *Tiles {
 	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: chips.Of(b).Grid, traits: coreTraitsOf[b.Name], tensix: map[chips.Tile]*tensix{}}
 }
+
+// Connect implements Master.
+func (g *Tiles) Connect(host *Host) { g.host = host }
 
 // Advance implements Clocked.
 func (g *Tiles) Advance(nanoseconds int64) {

@@ -171,9 +171,11 @@ func freeze(handle int32) int32 {
 		case sealed.Load():
 			return outcome{code: hal.Denied, reason: "the process is sealed"}
 		}
-		if err := im.replay.Freeze(); err != nil {
+		if err := im.replay.FreezeShared(); err != nil {
 			return failed(err)
 		}
+		makeThreads()
+		blockPreemption()
 		im.stage = frozen
 		return outcome{}
 	})

@@ -4,6 +4,7 @@ package main
 
 import (
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 )
@@ -18,7 +19,7 @@ func openMock(name string) (hal.Device, error) {
 	if len(name) < len(kind) || name[:len(kind)] != kind {
 		return hal.Open(name)
 	}
-	board := boards.ByName(name[len(kind):])
+	board := chips.ByName(name[len(kind):])
 	if board == nil {
 		names := ""
 		for _, b := range boards.All {

@@ -96,6 +96,21 @@ func (b *bench) frameRows(what string, ours, c []float64) {
 		}
 		b.add(r)
 	}
+	o, n := late(ours), late(c)
+	r := row{Section: "frame of 10,000 writes", What: what + ", over 50 us late", Unit: "frames", Ours: value(o), C: value(n),
+		Note: "longer than the program's own median by that"}
+	b.add(r.atMost(o, max(1.2*n, n+1), "<= 1.2 x C, or one more"))
+}
+
+// late counts times of more than 50 us beyond the median.
+func late(list []float64) (count float64) {
+	limit := median(list) + 50e3
+	for _, t := range list {
+		if t > limit {
+			count++
+		}
+	}
+	return count
 }
 
 // above counts times of more than twice the median.

@@ -44,7 +44,7 @@ func (b *bench) startUp() error {
 		Section: "goals", What: "exec to first store, 1 MB image", Unit: "ms", Ours: value(median(took[0]) / 1e6), C: value(median(took[2]) / 1e6),
 		Note: fmt.Sprintf("an empty Go program %.2f ms, beyond it %.2f ms", median(took[1])/1e6, median(beyond)/1e6),
 	}
-	b.add(r.atMost(median(beyond), 2e6, "<= 2 ms beyond"))
+	b.add(r.atMost(median(beyond), 0.75e6, "<= 0.75 ms beyond"))
 	return nil
 }
 
@@ -108,6 +108,8 @@ func (b *bench) residency() error {
 				return err
 			}
 			b.add(b.residencyRows("image of "+bytesText(size), ours, c, empty)...)
+			b.add(row{Section: "goals", What: "threads, image of " + bytesText(size), Ours: value(float64(ours["Threads"])), C: value(float64(c["Threads"]))}.
+				atMost(float64(ours["Threads"]), 5, "<= 5"))
 			return nil
 		})
 		if err != nil {
@@ -127,8 +129,7 @@ func (b *bench) residencyRows(what string, ours, c, empty map[string]int64) []ro
 	all := row{Section: "goals", What: "resident, " + what, Unit: "KiB", Ours: kib(ours["RssAnon"] + ours["RssFile"]), C: kib(c["RssAnon"] + c["RssFile"]),
 		Note: fmt.Sprintf("with pages of the mapped file and of the program; an empty Go program %d KiB", (empty["RssAnon"]+empty["RssFile"])>>10)}
 	ownExcess := float64(ours["RssAnon"]-empty["RssAnon"]) / 1024
-	allExcess := float64(ours["RssAnon"]+ours["RssFile"]-empty["RssAnon"]-empty["RssFile"]) / 1024
-	return []row{own.atMost(ownExcess, 512, "<= 512 KiB beyond"), all.atMost(allExcess, 512, "<= 512 KiB beyond")}
+	return []row{own.atMost(ownExcess, 256, "<= 256 KiB beyond"), all}
 }
 
 // emptyStatus is the memory of a program that waits for its input.
@@ -153,7 +154,8 @@ func emptyStatus(program string) (map[string]int64, error) {
 	return status, errors.Join(err, command.Wait())
 }
 
-// statusOf gives the memory lines of a process's status, in bytes.
+// statusOf gives the memory lines of a process's status, in bytes, and the number
+// of its threads.
 func statusOf(pid int) (map[string]int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -165,6 +167,8 @@ func statusOf(pid int) (map[string]int64, error) {
 		key, rest, _ := strings.Cut(string(line), ":")
 		if _, err := fmt.Sscanf(rest, "%d kB", &n); err == nil {
 			status[key] = n << 10
+		} else if _, err := fmt.Sscan(rest, &n); err == nil && key == "Threads" {
+			status[key] = n
 		}
 	}
 	return status, nil

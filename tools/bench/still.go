@@ -42,16 +42,31 @@ func (b *bench) still() error {
 	if err != nil {
 		return err
 	}
-	all, names := int64(0), ""
+	for _, r := range []struct{ who, what string }{
+		{own, "system calls of the replaying thread"}, {taking, "futexes and clones of any thread"}, {monitor, "system calls of Go's monitor"},
+	} {
+		count, names := more(few[r.who], many[r.who])
+		counted := row{Section: section, What: r.what + what, Ours: value(float64(count)), Note: names}
+		if r.who != monitor {
+			counted = counted.atMost(float64(count), 0, "0")
+		}
+		b.add(counted)
+	}
+	return nil
+}
+
+// Whose system calls are counted apart.
+const own, taking, monitor = "own", "taking", "monitor"
+
+// more adds up what one count has beyond another, and names it.
+func more(few, many map[string]int64) (all int64, names string) {
 	for _, name := range slices.Sorted(maps.Keys(many)) {
-		if more := many[name] - few[name]; more != 0 {
-			all += more
-			names += fmt.Sprintf(" %d %s,", more, name)
+		if n := many[name] - few[name]; n != 0 {
+			all += n
+			names += fmt.Sprintf(", %d %s", n, name)
 		}
 	}
-	r := row{Section: section, What: "system calls" + what, Ours: value(float64(all)), Note: "of the replaying thread:" + strings.TrimSuffix(names, ",")}
-	b.add(r.atMost(float64(all), 0, "0"))
-	return nil
+	return all, strings.TrimPrefix(names, ", ")
 }
 
 // stillSequences are those of opcodesImage that are run: none waits.
@@ -94,9 +109,9 @@ func (b *bench) heapUse(path string, runs int) (objects, cycles int64, err error
 	return many[0] - one[0], many[1], err
 }
 
-// systemCalls counts those of the first thread of a process that runs each
-// sequence so many times, by name.
-func (b *bench) systemCalls(path string, count int) (map[string]int64, error) {
+// systemCalls counts those of all threads of a process that runs each sequence so
+// many times, by whose they are and by name.
+func (b *bench) systemCalls(path string, count int) (map[string]map[string]int64, error) {
 	m, err := newMemory(deviceSize + pageSize)
 	if err != nil {
 		return nil, err
@@ -108,7 +123,7 @@ func (b *bench) systemCalls(path string, count int) (map[string]int64, error) {
 	}
 	defer os.Remove(log.Name())
 	defer log.Close()
-	s, err := start(m, path, "strace", "-qq", "-e", "signal=none", "-o", log.Name(), b.child)
+	s, err := start(m, path, "strace", "-f", "-qq", "-e", "signal=none", "-o", log.Name(), b.child)
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +137,27 @@ func (b *bench) systemCalls(path string, count int) (map[string]int64, error) {
 		return nil, err
 	}
 	text, err := os.ReadFile(log.Name())
-	calls := map[string]int64{}
-	for line := range strings.Lines(string(text)) {
-		if name, _, found := strings.Cut(line, "("); found {
-			calls[name]++
+	return callsByThread(string(text)), err
+}
+
+// callsByThread reads a log of strace -f from the first request on, which is the
+// first thread's.
+func callsByThread(log string) map[string]map[string]int64 {
+	calls := map[string]map[string]int64{own: {}, taking: {}, monitor: {}}
+	first, _, _ := strings.Cut(log, " ")
+	_, log, _ = strings.Cut(log, "read(0, ")
+	for line := range strings.Lines(log) {
+		thread, call, _ := strings.Cut(line, " ")
+		name, _, found := strings.Cut(strings.TrimSpace(call), "(")
+		switch {
+		case !found || strings.Contains(name, " "): // the end of one that was begun above, or of a thread
+		case name == "futex" || strings.HasPrefix(name, "clone"):
+			calls[taking][name]++
+		case thread == first:
+			calls[own][name]++
+		default:
+			calls[monitor][name]++
 		}
 	}
-	return calls, err
+	return calls
 }

@@ -24,11 +24,11 @@ type row struct {
 
 func value(n float64) *float64 { return &n }
 
-// more is how much longer one measurement takes than another.
-func more(longer, shorter []float64) float64 {
-	list := make([]float64, len(longer))
+// longer is how much longer one measurement takes than another.
+func longer(one, other []float64) float64 {
+	list := make([]float64, len(one))
 	for i := range list {
-		list[i] = longer[i] - shorter[i]
+		list[i] = one[i] - other[i]
 	}
 	return median(list)
 }

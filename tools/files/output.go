@@ -11,7 +11,8 @@ import (
 )
 
 // Output is an output that is being written. Every one ends with Commit, Discard
-// or both.
+// or both. What writes and ends it are raw system calls, since that is behind Freeze:
+// see hal.Write.
 type Output struct {
 	path   string
 	fd     int
@@ -176,7 +177,7 @@ func (f *Output) Write(data []byte) (int, error) {
 // WriteFull writes all of data to a descriptor. The error is the kernel's.
 func WriteFull(fd int, data []byte) error {
 	for len(data) > 0 {
-		n, err := unix.Write(fd, data)
+		n, err := hal.Write(fd, data)
 		if err == unix.EINTR {
 			continue
 		}
@@ -188,21 +189,22 @@ func WriteFull(fd int, data []byte) error {
 	return nil
 }
 
-// Sync waits until all that was written is on the disk.
-func (f *Output) Sync() error {
-	if err := unix.Fsync(f.fd); err != nil && err != unix.EINVAL && err != unix.EROFS { // of pipes and devices
-		return Fault(f.path, err)
+// sync waits until all that was written is on the disk.
+func (f *Output) sync() error {
+	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(f.fd), 0, 0)
+	if errno != 0 && errno != unix.EINVAL && errno != unix.EROFS { // of pipes and devices
+		return Fault(f.path, errno)
 	}
 	return nil
 }
 
-// Commit puts in place what was written. It allocates nothing.
-func (f *Output) Commit() error {
-	if err := f.Sync(); err != nil {
-		return err
-	}
+// Commit puts in place what was written.
+func (f *Output) Commit() error { return Outputs{f}.Commit() }
+
+// place puts in place what is on the disk. It allocates nothing.
+func (f *Output) place() error {
 	if f.to != nil {
-		_, _, errno := unix.Syscall6(unix.SYS_RENAMEAT, folder, uintptr(unsafe.Pointer(f.from)), folder, uintptr(unsafe.Pointer(f.to)), 0, 0)
+		_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT, folder, uintptr(unsafe.Pointer(f.from)), folder, uintptr(unsafe.Pointer(f.to)), 0, 0)
 		if errno != 0 {
 			return Fault(f.path, errno)
 		}
@@ -219,7 +221,7 @@ func (f *Output) Discard() {
 		return
 	}
 	if f.from != nil {
-		_, _, _ = unix.Syscall(unix.SYS_UNLINKAT, folder, uintptr(unsafe.Pointer(f.from)), 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, folder, uintptr(unsafe.Pointer(f.from)), 0)
 	}
 	f.from = nil
 	f.close()
@@ -228,7 +230,7 @@ func (f *Output) Discard() {
 // close leaves the descriptor of a pinned file, which a seal does not let go.
 func (f *Output) close() {
 	if f.fd >= 0 && !f.pinned {
-		unix.Close(f.fd)
+		_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(f.fd), 0, 0)
 		f.fd = -1
 	}
 }

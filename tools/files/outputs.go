@@ -5,7 +5,7 @@ type Outputs []*Output
 
 // Commit puts all in place, and none before all are on the disk.
 func (list Outputs) Commit() (err error) {
-	for _, step := range [...]func(*Output) error{(*Output).Sync, (*Output).Commit} {
+	for _, step := range [...]func(*Output) error{(*Output).sync, (*Output).place} {
 		for _, f := range list {
 			if f != nil && err == nil {
 				err = step(f)

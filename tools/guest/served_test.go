@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 )
@@ -23,7 +23,7 @@ type chip struct {
 	slots      []string            // a window of each size
 }
 
-var chips = []chip{
+var allChips = []chip{
 	{"wormhole", "1e52:401e", map[string][]string{
 		"twoop": twoop("wh", "1,1"),
 		"mlp":   {"--from", "mmiotrace", "../../testdata/captures/wh.mlp.mmiotrace"},
@@ -92,8 +92,8 @@ func (m *machine) addGolden(t *testing.T, name string, args ...string) {
 // TestGuestReplaysOnAServedChip: every capture and workload, through a real
 // kernel and a real mapping, without and behind an IOMMU.
 func TestGuestReplaysOnAServedChip(t *testing.T) {
-	for i := range chips {
-		c := &chips[i]
+	for i := range allChips {
+		c := &allChips[i]
 		for _, way := range onServed {
 			t.Run(c.board+" "+way.lane, func(t *testing.T) {
 				m, console := inside(t, func(m *machine) {
@@ -198,8 +198,8 @@ func once(trace []access, free map[uint64]uint64) (out []access) {
 // TestServedChipsTakeEveryWindowAndWay: a window of each size, sealed, with
 // the windows mapped write-combining where the image asks for that.
 func TestServedChipsTakeEveryWindowAndWay(t *testing.T) {
-	for i := range chips {
-		c := &chips[i]
+	for i := range allChips {
+		c := &allChips[i]
 		for _, slot := range c.slots {
 			t.Run(c.board+" window "+slot, func(t *testing.T) {
 				m, _ := inside(t, func(m *machine) {
@@ -218,7 +218,7 @@ func TestServedChipsTakeEveryWindowAndWay(t *testing.T) {
 // in the machine as what it is.
 func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
 	twoopOf := func(t *testing.T, m *machine) {
-		m.addGolden(t, "twoop", append([]string{"import"}, chips[0].captures["twoop"]...)...)
+		m.addGolden(t, "twoop", append([]string{"import"}, allChips[0].captures["twoop"]...)...)
 	}
 	eduOf := func(t *testing.T, m *machine) {
 		m.addGolden(t, "factorial", "asm", "../../testdata/listings/edu-factorial.lms")
@@ -238,7 +238,7 @@ func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
 			[]string{"-sequence", "transfer", "-input", "blocks=/input/blocks"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := boards.ByName(c.board)
+			b := chips.ByName(c.board)
 			m, console := inside(t, func(m *machine) {
 				m.serveTo(t, "mock:"+c.board)
 				m.serveArgs = []string{"--fault", c.fault}

@@ -43,8 +43,12 @@ func compiled(t *testing.T) map[string]*function {
 	var f *function
 	for line := range strings.Lines(string(out)) {
 		if m := objdumpText.FindStringSubmatch(line); m != nil {
-			f = &function{}
-			functions[strings.TrimSuffix(m[1], ".abi0")] = f
+			// A function and its wrapper for the other convention of calls count as one.
+			name := strings.TrimSuffix(m[1], ".abi0")
+			if f = functions[name]; f == nil {
+				f = &function{}
+				functions[name] = f
+			}
 		} else if m := objdumpCall.FindStringSubmatch(line); m != nil && f != nil {
 			f.calls = append(f.calls, strings.TrimSuffix(m[1], ".abi0"))
 		} else if m := frame.FindStringSubmatch(line); m != nil && f.frame == 0 {
@@ -120,7 +124,7 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 			if name == "lightmetal/runtime.guard" && callee == "runtime.typeAssert" {
 				continue
 			}
-			errno := callee == "runtime.convT64" && (strings.HasPrefix(name, "golang.org/x/sys/unix.") || strings.HasPrefix(name, "lightmetal/hal.linux."))
+			errno := callee == "runtime.convT64" && (strings.HasPrefix(name, "golang.org/x/sys/unix.") || strings.HasPrefix(name, "lightmetal/hal.linux.") || name == "lightmetal/hal.Read" || name == "lightmetal/hal.Write")
 			if taking.MatchString(callee) && !errno {
 				t.Errorf("%s calls %s", name, callee)
 			}

@@ -337,7 +337,7 @@ func (l *lifter) iatuPass() (string, error) {
 	}
 	text := fmt.Sprintf("%s of it left out: the lane that replays aims it", counted(r.stores+r.loads, "access"))
 	unused := 0
-	for number := range uint32(iatuRegions) {
+	for number := range uint32(r.Regions) {
 		if !r.enabled[number] {
 			continue
 		}

@@ -110,9 +110,9 @@ func (h *hostSpace) limit(r *regions) uint64 {
 func (p *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, err error) {
 	h := hostSpace{name: fmt.Sprintf("host%d", len(p.hosts)), bus: bus &^ (hostApart - 1), pages: map[uint64]*hostPage{}}
 	if g, ok := p.host.ofBus(bus); ok {
-		h.bus, h.seen, h.whole = g.target, p.host.noc+g.base, true
-	} else if p.host.size != 0 {
-		h.seen, h.whole = p.host.noc+h.bus, true
+		h.bus, h.seen, h.whole = g.target, p.host.NoC+g.base, true
+	} else if p.host.Regions != 0 {
+		h.seen, h.whole = p.host.NoC+h.bus, true
 	}
 	h.size = bus - h.bus + size
 	if h.size > hostSizeMax || len(p.hosts) == hostsMax {

@@ -6,25 +6,8 @@ import (
 	"lightmetal/boards"
 )
 
-// iatu is where the tiles of a chip see host memory, behind the PCIe tile: the
-// registers of the iATU map that onto addresses of the bus. Sources: ttsim
-// v1.10.0 src/libttsim.cpp, iatu_reg_field, and src/tile.cpp,
-// translate_pci_dma_addr; tt-umd blackhole_tt_device.cpp, configure_iatu_region.
-type iatu struct {
-	noc, size   uint64
-	upperLimits []uint32
-}
-
-var iatus = map[string]*iatu{
-	boards.Wormhole.Name: {noc: 0x8_0000_0000, size: 0xfffe_0000},
-	// tt-umd stores the upper half of the limit to 0x1c, ttsim has it at 0x20.
-	boards.Blackhole.Name: {noc: 4 << 58, size: 1 << 58, upperLimits: []uint32{0x1c, 0x20}},
-}
-
 const (
-	iatuRegions  = 16
-	iatuOutbound = 0x200 // from one outbound region to the next
-	iatuInbound  = 0x100 // inbound regions lie between
+	iatuInbound = 0x100 // from an outbound region's registers to an inbound one's
 
 	iatuControl     = 0x04
 	iatuEnable      = 1 << 31
@@ -33,13 +16,15 @@ const (
 	iatuLimit       = 0x10
 	iatuTarget      = 0x14
 	iatuUpperTarget = 0x18
+	iatuOther       = 0x1c // where tt-umd stores the upper half of the limit
 )
 
 // regions are the outbound regions of an iATU, as they are at this point of the
-// trace.
+// trace: they map what the tiles see behind the PCIe tile onto addresses of the
+// bus. Sources: ttsim v1.10.0 src/libttsim.cpp, iatu_reg_field, and src/tile.cpp,
+// translate_pci_dma_addr; tt-umd blackhole_tt_device.cpp, configure_iatu_region.
 type regions struct {
-	*iatu
-	rule          *boards.Rule // that covers the registers, nil: there are none
+	*boards.Outbound
 	registers     map[uint32]uint32
 	enabled       map[uint32]bool // regions that ever were, by number
 	stores, loads int
@@ -53,56 +38,51 @@ type region struct {
 }
 
 func newRegions(b *boards.Board) *regions {
-	r := &regions{iatu: iatus[b.Name], registers: map[uint32]uint32{}, enabled: map[uint32]bool{}}
-	if r.iatu == nil {
-		r.iatu = &iatu{}
-	}
-	for i := range b.Rules {
-		if b.Rules[i].IATU {
-			r.rule = &b.Rules[i]
-		}
+	r := &regions{Outbound: b.Outbound, registers: map[uint32]uint32{}, enabled: map[uint32]bool{}}
+	if r.Outbound == nil {
+		r.Outbound = &boards.Outbound{}
 	}
 	return r
 }
 
 // covers tells whether an access is of the registers.
 func (r *regions) covers(a *Access, size uint64) bool {
-	return r.rule != nil && a.Bar == r.rule.Bar && a.Offset+size > r.rule.First && a.Offset <= r.rule.Last
+	return r.Regions > 0 && a.Bar == r.Bar && a.Offset+size > r.Offset && a.Offset < r.Offset+uint64(r.Regions)*r.Stride
 }
 
 // access follows an access of the registers. Images do not store there: the
 // lane that replays aims the iATU.
 func (r *regions) access(a *Access) error {
-	at := uint32(a.Offset - r.rule.First)
+	at := uint32(a.Offset - r.Offset)
 	switch {
-	case a.Width != 4 || a.Offset < r.rule.First:
+	case a.Width != 4 || a.Offset < r.Offset:
 		return refuse(a.Line, "%s of %d bytes of the iATU, whose registers have 4", a.Op, a.Width)
 	case a.Op == OpLoad:
 		r.loads++
 		return nil
-	case at%iatuOutbound >= iatuInbound:
-		return refuse(a.Line, "store to inbound region %d of the iATU, which decides what the BARs show", at/iatuOutbound)
+	case at%r.stride() >= iatuInbound:
+		return refuse(a.Line, "store to inbound region %d of the iATU, which decides what the BARs show", at/r.stride())
 	}
 	r.stores++
 	r.registers[at] = uint32(a.Value)
-	if at%iatuOutbound == iatuControl && a.Value&iatuEnable != 0 {
-		r.enabled[at/iatuOutbound] = true
+	if at%r.stride() == iatuControl && a.Value&iatuEnable != 0 {
+		r.enabled[at/r.stride()] = true
 	}
 	return nil
 }
 
+func (r *regions) stride() uint32 { return uint32(r.Stride) }
+
 // get gives an outbound region, if it is enabled.
 func (r *regions) get(number uint32) (g region, ok bool) {
-	register := func(at uint32) uint64 { return uint64(r.registers[number*iatuOutbound+at]) }
+	register := func(at uint32) uint64 { return uint64(r.registers[number*r.stride()+at]) }
 	if register(iatuControl)&iatuEnable == 0 {
 		return g, false
 	}
 	g = region{number: number, base: register(iatuUpperBase)<<32 | register(iatuBase), target: register(iatuUpperTarget)<<32 | register(iatuTarget)}
 	limit := g.base&^(1<<32-1) | register(iatuLimit)
-	for _, at := range r.upperLimits {
-		if upper := register(at); upper != 0 {
-			limit = upper<<32 | register(iatuLimit)
-		}
+	if r.UpperLimit != 0 {
+		limit = max(register(uint32(r.UpperLimit)), register(iatuOther))<<32 | register(iatuLimit)
 	}
 	g.size = limit - g.base + 1
 	return g, limit >= g.base
@@ -110,7 +90,7 @@ func (r *regions) get(number uint32) (g region, ok bool) {
 
 // each goes through the regions that are enabled now.
 func (r *regions) each(do func(g region) (done bool)) {
-	for number := range uint32(iatuRegions) {
+	for number := range uint32(r.Regions) {
 		if g, ok := r.get(number); ok && do(g) {
 			return
 		}
@@ -120,11 +100,11 @@ func (r *regions) each(do func(g region) (done bool)) {
 // toBus is where on the bus an address is that a tile reaches behind the PCIe
 // tile: as a region says, or as it is where none does.
 func (r *regions) toBus(address uint64) (bus uint64, ok bool) {
-	offset := address - r.noc
-	if r.noc == 4<<58 && address < r.noc { // Blackhole's windows 0 to 3 go past the iATU
-		return address & (r.size - 1), true
+	offset := address - r.NoC
+	if r.UpperLimit != 0 && address < r.NoC { // Blackhole's windows 0 to 3 go past the iATU
+		return address & r.Last, true
 	}
-	if r.size == 0 || offset >= r.size {
+	if r.Regions == 0 || offset > r.Last {
 		return 0, false
 	}
 	bus = offset

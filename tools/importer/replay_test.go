@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -28,7 +27,7 @@ func load(t *testing.T, image *lmb.Image, slot int) (*runtime.Replay, *mock.Devi
 	if err != nil {
 		t.Fatal(err)
 	}
-	board := boards.ByName(image.Targets[0].Board)
+	board := chips.ByName(image.Targets[0].Board)
 	device := mock.New(board)
 	if chips.Of(board).Grid != nil {
 		device = mock.NewWith(board, mock.NewTiles(board))

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
@@ -33,7 +33,7 @@ const newInputs = 1000
 // names it.
 func devices(chip string) map[string]func(t *testing.T) hal.Device {
 	return map[string]func(t *testing.T) hal.Device{
-		"mock": func(*testing.T) hal.Device { return mock.New(boards.ByName(chip)) },
+		"mock": func(*testing.T) hal.Device { return mock.New(chips.ByName(chip)) },
 		"ttsim": func(t *testing.T) hal.Device {
 			variable := map[string]string{"wormhole": "LM_TTSIM_WH", "blackhole": "LM_TTSIM_BH"}[chip]
 			library := os.Getenv(variable)

@@ -3,7 +3,7 @@ package main
 import (
 	"strings"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/ttsim"
@@ -18,7 +18,7 @@ const deviceHelp = `Devices:
 func openDevice(name string) (hal.Device, error) {
 	switch kind, rest, _ := strings.Cut(name, ":"); kind {
 	case "mock":
-		board := boards.ByName(rest)
+		board := chips.ByName(rest)
 		if board == nil {
 			return nil, usage("%s: no board %q; boards: %s", name, rest, boardNames())
 		}

@@ -325,3 +325,26 @@ func TestFewResourcesAreAnErrorWithItsReason(t *testing.T) {
 		}
 	}
 }
+
+// TestOutputsComeAfterEverythingElseHeld: the golden check, the sequence after
+// the last run, and the opening of every other output.
+func TestOutputsComeAfterEverythingElseHeld(t *testing.T) {
+	t.Chdir(t.TempDir())
+	twoop := testFolder(t, "images", "wh.twoop.lmb")
+	if err := errors.Join(os.WriteFile("a.bin", bytes.Repeat([]byte{7}, 1024), 0o600), os.WriteFile("d.bin", []byte("old"), 0o604), os.Chmod("d.bin", 0o604)); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t)
+	for line, code := range map[string]int{"--check-golden --input a=a.bin --output d=d.bin": 76, "--after none --output d=d.bin": 64, "--output d=d.bin --output d=none/d.bin": 66} {
+		exit, _, stderr := lm(t, append(append([]string{"replay", "--device", "mock:wormhole"}, strings.Fields(line)...), twoop)...)
+		if after := snapshot(t); exit != code || after != before {
+			t.Errorf("%s: exit %d, %s\nthe folder was\n%s\nand is\n%s", line, exit, stderr, before, after)
+		}
+	}
+	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--input", "a=a.bin", "--output", "d=d.bin", twoop); exit != 0 || len(testFile(t, "d.bin")) != 1024 {
+		t.Error(exit, stderr)
+	}
+	if info, _ := os.Stat("d.bin"); info.Mode() != 0o604 {
+		t.Errorf("mode %v", info.Mode())
+	}
+}

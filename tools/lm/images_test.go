@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -125,7 +126,7 @@ func onMock(t *testing.T, path string) *runtime.Replay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	device := mock.New(boards.ByName(view.Name(view.Targets[0].Board)))
+	device := mock.New(chips.ByName(view.Name(view.Targets[0].Board)))
 	replay, err := runtime.Load(view, runtime.AnySlot, device)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)

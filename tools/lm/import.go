@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/importer"
@@ -160,7 +161,7 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 		return o, usage("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
 	if f.board != "" {
-		if o.Board = boards.ByName(f.board); o.Board == nil {
+		if o.Board = chips.ByName(f.board); o.Board == nil {
 			return o, usage("no board %q; boards: %s", f.board, boardNames())
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -305,7 +305,7 @@ func checkBoards(view *fbs.View, name string) error {
 	if name == "" {
 		return nil
 	}
-	board := boards.ByName(name)
+	board := chips.ByName(name)
 	if board == nil {
 		return usage("no board %q; boards: %s", name, boardNames())
 	}

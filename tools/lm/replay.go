@@ -455,8 +455,10 @@ func (s *session) checkGolden() error {
 	return nil
 }
 
-// finish writes the outputs.
+// finish writes the outputs: all or none, as far as a file system can do that.
 func (f *replayFlags) finish(s *session) error {
+	var list files.Outputs
+	defer func() { list.Discard() }()
 	for _, spec := range f.outputs {
 		index, path, err := s.tensor(spec, gen.RoleOutput, "--output")
 		if err != nil {
@@ -467,11 +469,16 @@ func (f *replayFlags) finish(s *session) error {
 		if isNpy(path) {
 			data = npy.Format(&npy.Array{Type: npy.TypeOf(t.DType), Shape: t.Shape(), Data: data})
 		}
-		if err := writeFile(path, data); err != nil {
+		file, err := files.Replace(path, 0o666)
+		if err != nil {
+			return err
+		}
+		list = append(list, file)
+		if _, err := file.Write(data); err != nil {
 			return err
 		}
 	}
-	return nil
+	return list.Commit()
 }
 
 // String is the text for people.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"lightmetal/hal"
 	"lightmetal/tools/files"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +16,7 @@ func readFile(path string) ([]byte, error) { return files.Read(path, textMax) }
 // readFull reads until data is full or the file ends.
 func readFull(fd int, data []byte) (total int, err error) {
 	for total < len(data) {
-		n, err := unix.Read(fd, data[total:])
+		n, err := hal.Read(fd, data[total:])
 		if err == unix.EINTR {
 			continue
 		}

@@ -1,17 +1,13 @@
 package main
 
 import (
-	"runtime/debug"
 	"strings"
-	"sync/atomic"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/files"
-
-	"golang.org/x/sys/unix"
 )
 
 // frames runs one sequence again and again, with new data each time.
@@ -68,6 +64,7 @@ func paths(bindings []binding) (list []string) {
 // prepareFrames opens all that the runs need, for options that check has passed.
 // The watchdog comes last: from then on there is no way back but a run or a reset.
 func prepareFrames(r *runtime.Replay, o options, clock hal.Device) (f *frames, err error) {
+	runtime.PanicOnFault() // in the memory of a ring
 	view := r.View()
 	f = &frames{replay: r, clock: clock, limit: o.deadline,
 		sequence: view.SequenceByName(o.sequence), before: view.SequenceByName(o.before), after: view.SequenceByName(o.after)}
@@ -83,29 +80,15 @@ func prepareFrames(r *runtime.Replay, o options, clock hal.Device) (f *frames, e
 	return f, err
 }
 
-// stopping is set by a signal: the run that goes on is the last.
-var stopping atomic.Bool
-
-// stopOnSignal makes SIGTERM and SIGINT end the runs in order. A second one
-// ends the process.
-func stopOnSignal() {
-	signals := listen(unix.SIGTERM, unix.SIGINT)
-	go func() {
-		<-signals
-		stopping.Store(true)
-		unix.Exit(128 + int(<-signals))
-	}()
-}
-
 // loop runs until the count is reached (0: never), the inputs end, a signal
 // comes or a run fails.
 func (f *frames) loop(count uint64) (end outcome) {
 	if !f.run(f.before, 0, &end) {
 		return end
 	}
-	for (count == 0 || end.runs < count) && !stopping.Load() {
+	for (count == 0 || end.runs < count) && stopping.Load() == 0 {
 		ended, err := f.receive()
-		if ended && end.runs == 0 && !stopping.Load() {
+		if ended && end.runs == 0 && stopping.Load() == 0 {
 			err = &hal.Fault{Code: hal.BadTensor, Reason: "the inputs ended before the first run"}
 		}
 		if ended || err != nil {
@@ -118,10 +101,9 @@ func (f *frames) loop(count uint64) (end outcome) {
 		}
 		now := f.clock.Now()
 		end.count(now - began)
-		if end.err = f.send(false); end.err != nil {
+		if end.err = f.deliver(); end.err != nil {
 			break
 		}
-		release(f.inputs)
 		f.watchdog.feed(now)
 	}
 	if end.err != nil {
@@ -129,26 +111,35 @@ func (f *frames) loop(count uint64) (end outcome) {
 		return end
 	}
 	if f.run(f.after, 0, &end) && f.sound(&end) && end.runs > 0 {
-		if end.err = f.send(true); end.err == nil {
+		if end.err = f.finish(); end.err == nil {
 			end.err = f.files.Commit()
 		}
 	}
 	return end
 }
 
-// receive and send survive a ring whose file was cut short.
+// receive, deliver and finish survive a ring whose file is cut short.
 func (f *frames) receive() (ended bool, err error) {
-	defer vanished(debug.SetPanicOnFault(true), &err)
+	defer vanished(&err)
 	return receive(f.replay, f.inputs)
 }
 
-func (f *frames) send(atEnd bool) (err error) {
-	defer vanished(debug.SetPanicOnFault(true), &err)
-	return send(f.replay, f.outputs, atEnd)
+// deliver gives the results of a run, and its inputs back.
+func (f *frames) deliver() (err error) {
+	defer vanished(&err)
+	if err = send(f.replay, f.outputs, false); err == nil {
+		release(f.inputs)
+	}
+	return err
 }
 
-func vanished(panics bool, err *error) {
-	debug.SetPanicOnFault(panics)
+func (f *frames) finish() (err error) {
+	defer vanished(&err)
+	return send(f.replay, f.outputs, true)
+}
+
+// vanished, deferred, gives an error instead of a bus error.
+func vanished(err *error) {
 	if recover() != nil {
 		*err = &hal.Fault{Code: hal.IO, Reason: "the memory of a ring is gone: was its file cut short?"}
 	}

@@ -423,9 +423,9 @@ func TestSignalEndsTheRunsInOrder(t *testing.T) {
 				break
 			}
 		}
-		stopping.Store(true)
+		stopping.Store(1)
 		end := <-done
-		stopping.Store(false)
+		stopping.Store(0)
 		if got, _ := os.ReadFile(out); end.err != nil || end.result.Code != hal.OK || end.runs == 0 || !bytes.Equal(got, results[resultBytes:]) && end.runs == 2 {
 			t.Errorf("%s: %+v, %x", input, end, got)
 		}
@@ -450,24 +450,62 @@ func TestDeadlineHoldsForRunsAlone(t *testing.T) {
 	}
 }
 
+// cutter is a clock that cuts a file short when it is asked for the so-many-th time:
+// 1 is in front of a run, 2 behind it.
+type cutter struct {
+	waiter
+	path string
+	left int
+}
+
+func (c *cutter) Now() int64 {
+	if c.left--; c.left == 0 {
+		_ = os.Truncate(c.path, 0)
+	}
+	return c.waiter.Now()
+}
+
+// TestRingThatIsCutShortIsAnInputOutputError cuts at every moment: once it is
+// mapped, before the first run, in a run, before its input is given back.
 func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "in")
-	data := made(t, path, frameBytes, 4)
-	data[ringWritten] = 1
-	_ = os.WriteFile(path, data, 0o600)
-	o, err := parse(strings.Fields("-input a=ring:" + path + " x.lmb"))
+	path := filepath.Join(t.TempDir(), "ring")
+	header := func() {
+		data := made(t, path, frameBytes, 4)
+		data[ringWritten] = 2
+		_ = os.WriteFile(path, data, 0o600)
+	}
+	header()
+	runtime.PanicOnFault()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := prepareFrames(loaded(t), o, mock.New(&boards.Ivshmem))
-	if err != nil {
-		t.Fatal(err)
+	r, fresh, err := mapRing(int(file.Fd()), path, frameBytes)
+	if err != nil || fresh {
+		t.Fatal(fresh, err)
 	}
-	if err := os.Truncate(path, 0); err != nil {
-		t.Fatal(err)
+	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN) // which the mapping would keep
+	file.Close()
+	_ = os.Truncate(path, 0)
+	if err := r.begin(path, false, true); hal.CodeOf(err) != hal.IO {
+		t.Errorf("cut while it is opened: %v", err)
 	}
-	if end := f.loop(1); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan {
-		t.Errorf("%+v", end)
+	for moment := range 3 {
+		header()
+		o, err := parse(strings.Fields("-loop 2 -input a=ring:" + path + " x.lmb"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := prepareFrames(loaded(t), o, &cutter{waiter{mock.New(&boards.Ivshmem)}, path, moment})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if moment == 0 {
+			_ = os.Truncate(path, 0)
+		}
+		if end := f.loop(o.loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan || end.result.Safe != hal.OK {
+			t.Errorf("cut at moment %d: %+v", moment, end)
+		}
 	}
 }
 

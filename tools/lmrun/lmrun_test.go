@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asFrames) != "" {
 		framesChild()
 	}
+	if os.Getenv(asSignalled) != "" {
+		signalledMain(os.Args[1:])
+	}
 	os.Exit(m.Run())
 }
 

@@ -120,7 +120,9 @@ func prepare(devices []hal.Device, view *fbs.View, o options) (*frames, error) {
 	if err := files.Spare(2); err != nil { // which Freeze has Go open
 		return f, err
 	}
-	stopOnSignal()
+	if err := stopOnSignal(); err != nil {
+		return f, err
+	}
 	if err := r.Freeze(); err != nil {
 		return f, err
 	}

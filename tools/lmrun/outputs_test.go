@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -199,10 +200,17 @@ func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
 			t.Errorf("killed at step %d of %s: the output is %q, %v", steps, folder, got, err)
 		}
 	}
+	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC), slices.Index(fileCalls, unix.SYS_RENAMEAT)
+	if synced < 0 || renamed < synced || slices.Index(fileCalls[:synced], unix.SYS_WRITE) < 0 {
+		t.Errorf("calls %v: the data are not on the disk (%d) before they are in place (%d)", fileCalls, synced, renamed)
+	}
 	if old < 8 || whole < 2 {
 		t.Errorf("%d steps: %d with the old output, %d with the new one; are the right calls looked at?", steps, old, whole)
 	}
 }
+
+// fileCalls are the numbers of the calls of interest that killAtStep saw begin.
+var fileCalls []uint64
 
 // killAtStep lets a traced process go on until it has begun or ended so many
 // system calls of interest, and kills it; false where it ended before.
@@ -218,6 +226,7 @@ func killAtStep(t *testing.T, pid, step int) bool {
 	}
 	files := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true, unix.SYS_RENAMEAT: true, unix.SYS_FCHMOD: true, unix.SYS_UNLINKAT: true, unix.SYS_EXIT_GROUP: true}
 	began, calls := false, map[int]uint64{} // by thread
+	fileCalls = nil
 	for at := pid; ; {
 		signal := 0
 		if status.Stopped() && status.StopSignal() != syscall.SIGTRAP|0x80 && status.StopSignal() != syscall.SIGTRAP && status.StopSignal() != syscall.SIGSTOP {
@@ -242,6 +251,9 @@ func killAtStep(t *testing.T, pid, step int) bool {
 		_, _, _ = unix.Syscall6(unix.SYS_PTRACE, getSyscallInfo, uintptr(at), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
 		if entry := info[0]&0xff == 1; entry {
 			calls[at] = info[3]
+			if files[info[3]] && began {
+				fileCalls = append(fileCalls, info[3])
+			}
 			began = began || info[3] == unix.SYS_OPENAT && info[6]&unix.O_EXCL != 0
 		}
 		if began && files[calls[at]] {

@@ -46,13 +46,24 @@ func openRing(path string, size uint64, writer bool) (*ring, error) {
 	}
 	defer unix.Close(fd)
 	defer unix.Flock(fd, unix.LOCK_UN) // which a mapping would keep
-	r := &ring{slot: size, stride: (size + ringAlign - 1) &^ (ringAlign - 1), slots: ringSlotsNew}
+	r, fresh, err := mapRing(fd, path, size)
+	if err == nil {
+		err = r.begin(path, fresh, writer)
+	}
+	return r, err
+}
+
+// mapRing locks and maps a file that is a ring, or gives it the size of one: then
+// it is fresh.
+func mapRing(fd int, path string, size uint64) (r *ring, fresh bool, err error) {
+	r = &ring{slot: size, stride: (size + ringAlign - 1) &^ (ringAlign - 1), slots: ringSlotsNew}
 	var status unix.Stat_t
 	var magic [len(ringMagic)]byte
 	if err = unix.Flock(fd, unix.LOCK_EX); err == nil {
 		_, err = unix.Pread(fd, magic[:], 0)
 	}
-	if err == nil && magic == [len(ringMagic)]byte{} { // not there, or not finished
+	fresh = err == nil && magic == [len(ringMagic)]byte{} // not there, or not finished
+	if fresh {
 		if err = unix.Ftruncate(fd, 0); err == nil {
 			err = unix.Fallocate(fd, 0, 0, int64(r.bytes()))
 		}
@@ -61,29 +72,35 @@ func openRing(path string, size uint64, writer bool) (*ring, error) {
 		err = unix.Fstat(fd, &status)
 	}
 	if err != nil {
-		return nil, pathFault(path, err)
+		return nil, false, pathFault(path, err)
 	}
 	if status.Size < ringHeader {
-		return nil, badRing(path, "is too short for one")
+		return nil, false, badRing(path, "is too short for one")
 	}
 	r.memory, err = unix.Mmap(fd, 0, int(status.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
-		return nil, pathFault(path, err)
+		return nil, false, pathFault(path, err)
 	}
+	return r, fresh, nil
+}
+
+// begin makes the header of a fresh ring, and holds another's against the tensor.
+func (r *ring) begin(path string, fresh, writer bool) (err error) {
+	defer vanished(&err)
 	r.written, r.read, r.closed = (*uint64)(r.at(ringWritten)), (*uint64)(r.at(ringRead)), (*uint32)(r.at(ringClosed))
-	if magic == [len(ringMagic)]byte{} {
+	if fresh {
 		*(*uint64)(r.at(ringSlot)), *(*uint64)(r.at(ringSlots)) = r.slot, r.slots
 		// The other side may look as soon as the first eight bytes are there.
 		atomic.StoreUint64((*uint64)(r.at(0)), *(*uint64)(unsafe.Pointer(unsafe.StringData(ringMagic))))
 	}
 	if err := r.check(path); err != nil {
-		return nil, err
+		return err
 	}
 	if writer {
 		atomic.StoreUint32(r.closed, 0)
 	}
 	r.stale = !writer && atomic.LoadUint32(r.closed) != 0
-	return r, nil
+	return nil
 }
 
 func (r *ring) at(offset int) unsafe.Pointer { return unsafe.Pointer(&r.memory[offset]) }
@@ -124,13 +141,13 @@ func (r *ring) wait(enough func(waiting, slots uint64) bool) (ended bool, code h
 		case enough(waiting, r.slots):
 			r.stale = false
 			return false, hal.OK
-		case stopping.Load() || closed && !r.stale:
+		case stopping.Load() != 0 || closed && !r.stale:
 			return true, hal.OK
 		case !closed:
 			r.stale = false
 		}
 		if looks > ringSpins {
-			pause(streamPauseNs)
+			hal.Pause(streamPauseNs)
 		}
 	}
 }

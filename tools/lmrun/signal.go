@@ -1,30 +1,53 @@
 package main
 
 import (
-	_ "unsafe" // for go:linkname
+	"sync/atomic"
+	"unsafe"
+
+	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
 )
 
-// Package os/signal would bring package os with it: 14 KB, and work before
-// main. These are the two functions of Go's runtime that it calls.
+// stopping is not 0 after a signal: the run that goes on is the last. Further
+// signals change nothing, so that none skips the sequence safe or leaves DMA going.
+// What runs by then is bounded by its waits, or by -deadline.
+var stopping atomic.Uint32
 
-//go:linkname enableSignal os/signal.signal_enable
-func enableSignal(signal uint32)
+// stopSignals ask for an orderly end. SIGQUIT and SIGKILL remain, for one that is not.
+var stopSignals = [...]unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP}
 
-//go:linkname receiveSignal os/signal.signal_recv
-func receiveSignal() uint32
+// action is struct sigaction as the kernel has it, the same on both
+// architectures (linux, arch/x86/include/uapi/asm/signal.h and
+// arch/arm64/include/uapi/asm/signal.h with include/linux/signal_types.h).
+type action struct {
+	handler  uintptr
+	flags    uint64
+	restorer uintptr // 0: the kernel's own
+	mask     uint64
+}
 
-// listen gives signals as they come, instead of their ending the process.
-func listen(which ...unix.Signal) <-chan unix.Signal {
-	signals := make(chan unix.Signal, 1)
-	for _, signal := range which {
-		enableSignal(uint32(signal))
+const (
+	actionOnStack  = 0x08000000 // Go's stack for signals: a goroutine's is too small
+	actionRestorer = 0x04000000
+)
+
+// handlers gives the address of the handler in signal_*.s, which sets stopping,
+// and of what a handler returns to where the kernel has nothing for that.
+func handlers() (handler, restorer uintptr)
+
+// stopOnSignal makes signals end the runs in order. They come to no goroutine,
+// since one that waits for them would take a thread. There is no SA_RESTART: a wait
+// of a run ends early, and looks how much time is left.
+func stopOnSignal() error {
+	a := action{flags: actionOnStack}
+	if a.handler, a.restorer = handlers(); a.restorer != 0 {
+		a.flags |= actionRestorer
 	}
-	go func() {
-		for {
-			signals <- unix.Signal(receiveSignal())
+	for _, signal := range stopSignals {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&a)), 0, unsafe.Sizeof(a.mask), 0, 0); errno != 0 {
+			return &hal.Fault{Code: hal.Internal, Reason: "taking signals: " + errno.Error()}
 		}
-	}()
-	return signals
+	}
+	return nil
 }

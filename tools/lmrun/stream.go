@@ -150,12 +150,12 @@ func (s *stream) fault(code hal.Code) error {
 // read takes data from a pipe; a signal ends the wait for them.
 func (s *stream) read(data []byte) (ended bool, code hal.Code) {
 	for total := 0; total < len(data); {
-		n, err := unix.Read(s.fd, data[total:])
+		n, err := hal.Read(s.fd, data[total:])
 		switch {
-		case err == unix.EAGAIN && stopping.Load():
+		case err == unix.EAGAIN && stopping.Load() != 0:
 			return true, hal.OK
 		case err == unix.EAGAIN:
-			pause(streamPauseNs)
+			hal.Pause(streamPauseNs)
 		case err == unix.EINTR:
 		case err != nil:
 			return false, hal.IO
@@ -173,10 +173,10 @@ func (s *stream) read(data []byte) (ended bool, code hal.Code) {
 // write gives data to a pipe; a signal ends the wait for room.
 func (s *stream) write(data []byte) hal.Code {
 	for len(data) > 0 {
-		n, err := unix.Write(s.fd, data)
+		n, err := hal.Write(s.fd, data)
 		switch {
-		case err == unix.EAGAIN && !stopping.Load():
-			pause(streamPauseNs)
+		case err == unix.EAGAIN && stopping.Load() == 0:
+			hal.Pause(streamPauseNs)
 		case err == unix.EINTR:
 		case err != nil:
 			return hal.IO

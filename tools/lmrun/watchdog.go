@@ -43,7 +43,7 @@ func openWatchdog(text string) (watchdog, error) {
 		w.fd, w.every = fd, int64(timeout)*1e9/4
 	}
 	if err != nil {
-		_, _ = unix.Write(fd, []byte{'V'})
+		_, _ = hal.Write(fd, []byte{'V'})
 		unix.Close(fd)
 		w.fd = -1
 		return w, &hal.Fault{Code: hal.NoDevice, Reason: path + ": no watchdog, or not one with this timeout: " + err.Error()}
@@ -67,7 +67,7 @@ var food = [1]byte{}
 func (w *watchdog) feed(now int64) {
 	if w.fd >= 0 && now-w.fed >= w.every {
 		w.fed = now
-		_, _ = unix.Write(w.fd, food[:])
+		_, _ = hal.Write(w.fd, food[:])
 	}
 }
 
@@ -75,6 +75,6 @@ func (w *watchdog) feed(now int64) {
 // process that does not stop its own leaves the machine to be reset.
 func (w *watchdog) stop() {
 	if w.fd >= 0 {
-		_, _ = unix.Write(w.fd, []byte{'V'})
+		_, _ = hal.Write(w.fd, []byte{'V'})
 	}
 }

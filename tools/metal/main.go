@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/ttsim"
@@ -84,7 +85,7 @@ func choose(list []Workload, name string) (*Workload, error) {
 
 // openDevice opens what a capture runs on, and finds its board.
 func openDevice(board, device string) (b *boards.Board, on hal.Device, err error) {
-	b = boards.ByName(board)
+	b = chips.ByName(board)
 	if board != "" && b == nil {
 		return nil, nil, usage("no board %q", board)
 	}
@@ -95,7 +96,7 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device, err error
 		}
 		return b, nil, nil
 	case "mock":
-		mocked := boards.ByName(rest)
+		mocked := chips.ByName(rest)
 		if mocked == nil {
 			return nil, nil, usage("%s: no board %q", device, rest)
 		}

@@ -101,7 +101,8 @@ func parseShape(text string) ([]uint32, error) {
 }
 
 func (a *Array) checkSize() error {
-	if len(a.Type) < 3 || !strings.ContainsRune("<|=", rune(a.Type[0])) {
+	// | is for types of one byte, which have no order; = is the machine's.
+	if len(a.Type) < 3 || !strings.ContainsRune("<|=", rune(a.Type[0])) || a.Type[0] == '|' && a.Type[2:] != "1" {
 		return fmt.Errorf("byte 10: type %q is not little endian and plain", a.Type)
 	}
 	size, err := strconv.ParseUint(a.Type[2:], 10, 8)

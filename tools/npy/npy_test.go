@@ -57,3 +57,27 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestByteOrderMarks of NumPy's array protocol: <, > and = where there is an
+// order, | where there is none (numpy.org, The array interface protocol).
+func TestByteOrderMarks(t *testing.T) {
+	for descr, right := range map[string]bool{"<i4": true, "=i4": true, ">i4": false, "|i4": false, "i4": false, "!i4": false, "<f8": true, ">f8": false, "=f8": true, "|f8": false,
+		"|u1": true, "<u1": true, "=i1": true, "|b1": true, "<i": false, "<i0": false} {
+		size := 8
+		if len(descr) == 3 {
+			size = int(descr[2] - '0')
+		}
+		file := Format(&Array{Type: descr, Shape: []uint32{1}, Data: make([]byte, size)})
+		if array, err := Parse(file); (err == nil) != right || right && array.Type != descr {
+			t.Errorf("%s: %+v, %v", descr, array, err)
+		}
+	}
+	for _, test := range []struct {
+		a, b string
+		same bool
+	}{{"<i4", "=i4", true}, {"|u1", "<u1", true}, {"<i4", "<u4", false}, {"<i4", "<i8", false}, {"<f4", "<i4", false}, {"<u2", "<u2", true}} {
+		if Same(test.a, test.b) != test.same {
+			t.Errorf("%s and %s: %v", test.a, test.b, !test.same)
+		}
+	}
+}

@@ -227,6 +227,47 @@ func TestForkedCopyDoesNotWrite(t *testing.T) {
 	}
 }
 
+// A program may open the simulator again, of the same library or of it loaded
+// anew (tt-umd does, once for each cluster).
+func TestEverySessionHasARecordingOfItsOwn(t *testing.T) {
+	client, shim, fake := gcc(t, "client", "testdata/client.c"), recorder(t), fakes(t)[0].path
+	for _, run := range []string{"sessions", "reload"} {
+		file := filepath.Join(t.TempDir(), "out.record")
+		cmd := exec.Command(client, shim, run)
+		cmd.Env = append(os.Environ(), "LM_RECORD_LIBRARY="+fake, "LM_RECORD_FILE="+file)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "lightmetal recorder: session 1 made no access to the device\n") || strings.Count(string(out), "recorder") != 1 {
+			t.Fatalf("%s: %v\n%s", run, err, out)
+		}
+		for i, suffix := range []string{"", ".2", ".3"} {
+			f, err := os.Open(file + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := Read(f)
+			f.Close()
+			if err != nil || c.Vendor != 0x1e52 {
+				t.Fatalf("%s, session %d: %v", run, i+1, err)
+			}
+			if i == 0 {
+				continue
+			}
+			mark, last := c.Records[0], c.Records[len(c.Records)-1]
+			want := []string{"second session", "third session"}[i-1]
+			if mark.Kind != Mark || string(mark.Data) != want || last.Kind != BarRead || last.Data[0] != byte(i+1) {
+				t.Errorf("%s, session %d: %+v ... %+v", run, i+1, mark, last)
+			}
+		}
+	}
+}
+
+func TestProgramThatNeverOpensTheSimulatorIsToldSo(t *testing.T) {
+	s := run(t, fakes(t)[0].path, "never")
+	if s.err != nil || s.text != "" || !strings.Contains(s.output, "it never called libttsim_init") {
+		t.Errorf("%v, %q: %s", s.err, s.text, s.output)
+	}
+}
+
 func TestRecorderSaysWhatItLacks(t *testing.T) {
 	client, shim, fake := gcc(t, "client", "testdata/client.c"), recorder(t), fakes(t)[0].path
 	unknown := gcc(t, "unknown.so", "-shared", "-fPIC", "-DIDS=0xfeed1e52", "testdata/fakesim.c")

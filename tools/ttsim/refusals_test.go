@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -364,7 +364,7 @@ func (c *refusalCase) check(t *testing.T, library string) {
 func TestMockAgreesWithTheSimulator(t *testing.T) {
 	for _, c := range refusalCases {
 		t.Run(c.board+"/"+c.name, func(t *testing.T) {
-			d := mock.New(boards.ByName(c.board))
+			d := mock.New(chips.ByName(c.board))
 			code, _ := outcome(t, d, c.accesses)
 			want := hal.OK
 			if c.refused != "" || c.mock == stricter {

@@ -24,8 +24,8 @@ import (
 
 const memoryFile = 3 // the file descriptor of the device's memory
 
-// init keeps main on the first thread of the process: the one that is pinned
-// and looked at from outside.
+// init keeps main on the first thread of the process, the one that is pinned and
+// looked at from outside, until Freeze.
 func init() { goruntime.LockOSThread() }
 
 func main() {
@@ -70,7 +70,7 @@ func end(err error) {
 
 func say(fd int, text string) {
 	for data := []byte(text); len(data) > 0; {
-		n, err := unix.Write(fd, data)
+		n, err := hal.Write(fd, data)
 		if err != nil && err != unix.EINTR {
 			return
 		}
@@ -92,6 +92,7 @@ func open(path string) *child {
 	if err := c.replay.Freeze(); err != nil {
 		end(err)
 	}
+	goruntime.UnlockOSThread()
 	return c
 }
 
@@ -119,7 +120,7 @@ func (c *child) load(view *fbs.View) *runtime.Replay {
 func (c *child) serve() {
 	var buffer [128]byte
 	for {
-		n, err := unix.Read(0, buffer[:])
+		n, err := hal.Read(0, buffer[:])
 		if err == unix.EINTR {
 			continue
 		}
@@ -224,8 +225,7 @@ func (c *child) frames(sequence, count int, period int64) {
 	}
 	for i := range took {
 		next = unix.NsecToTimespec(next.Nano() + period)
-		for unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &next, nil) == unix.EINTR {
-		}
+		sleepUntil(&next)
 		began := now()
 		if result := c.replay.Run(sequence); result.Code != hal.OK {
 			end(result.Code)
@@ -234,6 +234,16 @@ func (c *child) frames(sequence, count int, period int64) {
 	}
 	say(1, number(int64(count))+"\n")
 	say(1, unsafe.String((*byte)(unsafe.Pointer(unsafe.SliceData(took))), 8*count))
+}
+
+// sleepUntil is a raw system call, as all behind Freeze.
+func sleepUntil(next *unix.Timespec) {
+	for {
+		_, _, errno := unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(next)), 0, 0, 0)
+		if errno != unix.EINTR {
+			return
+		}
+	}
 }
 
 var opened = time.Now()

@@ -13,8 +13,6 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-
-	"golang.org/x/sys/unix"
 )
 
 // BusBase is the bus address of the first byte.
@@ -146,9 +144,6 @@ var opened = time.Now()
 
 func (d *device) Now() int64 { return int64(time.Since(opened)) }
 
-func (d *device) Sleep(nanoseconds int64) {
-	t := unix.NsecToTimespec(nanoseconds)
-	unix.Nanosleep(&t, nil)
-}
+func (d *device) Sleep(nanoseconds int64) { hal.Pause(nanoseconds) }
 
 func (d *device) Close() error { return nil }

@@ -74,6 +74,8 @@ __attribute__((noreturn, format(printf, 1, 2))) static void die(const char *form
 static int file = -1;
 static pid_t owner;      // a forked copy of the process must not write
 static uint64_t records; // lines after the header
+static uint64_t accesses; // of those, by the program to a BAR
+static unsigned session; // from 1: a program may open the simulator several times
 static bool ended;
 
 // Text that is not in the file yet.
@@ -161,10 +163,57 @@ static void put_end(void)
 	ended = true;
 	put(&now, "END %" PRIu64 "\n", records);
 	flush(&now);
+	if (!accesses && getpid() == owner)
+		fprintf(stderr, "lightmetal recorder: session %u made no access to the device\n", session);
 }
 
 // A program that returns from main without libttsim_exit has ended too.
-__attribute__((destructor)) static void at_exit(void) { put_end(); }
+__attribute__((destructor)) static void at_exit(void)
+{
+	if (!device && session == 1 && !ended && getpid() == owner)
+		fprintf(stderr, "lightmetal recorder: the program loaded the simulator and did not open it (it never called libttsim_init): nothing is recorded\n");
+	if (device)
+		put_end();
+}
+
+// ---- sessions
+//
+// Each call of libttsim_init starts a recording: LM_RECORD_FILE, then the same
+// with .2, .3 and so on. A program may also unload the library in between, so
+// the number of the last one is kept in the environment, with the process.
+
+#define SESSION "LM_RECORD_SESSION"
+
+static unsigned last_session(void)
+{
+	const char *text = getenv(SESSION);
+	long pid;
+	unsigned n;
+	return text && sscanf(text, "%ld %u", &pid, &n) == 2 && pid == (long)getpid() ? n : 0;
+}
+
+static void open_session(void)
+{
+	const char *to = getenv("LM_RECORD_FILE");
+	char name[4096];
+	session = last_session() + 1;
+	int n = session == 1 ? snprintf(name, sizeof name, "%s", to) : snprintf(name, sizeof name, "%s.%u", to, session);
+	if (n < 0 || (size_t)n >= sizeof name)
+		die("LM_RECORD_FILE: the name is too long");
+	file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (file < 0)
+		die("LM_RECORD_FILE %s: %s", name, strerror(errno));
+	owner = getpid();
+	records = accesses = 0;
+	ended = false;
+}
+
+static void keep_session(void)
+{
+	char text[64];
+	snprintf(text, sizeof text, "%ld %u", (long)getpid(), session);
+	setenv(SESSION, text, 1);
+}
 
 // ---- the real library
 
@@ -199,10 +248,7 @@ __attribute__((constructor)) static void open_real(void)
 	real.tile_wr_bytes = symbol(library, "libttsim_tile_wr_bytes");
 	if (real.init == libttsim_init)
 		die("LM_RECORD_LIBRARY names the recorder itself");
-	file = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (file < 0)
-		die("LM_RECORD_FILE %s: %s", to, strerror(errno));
-	owner = getpid();
+	open_session();
 }
 
 // put_header asks the library what it is: ids at 0x00, BARs from 0x10 on.
@@ -244,7 +290,10 @@ static uint32_t bar_of(uint64_t address, uint64_t *offset)
 EXPORT void libttsim_init(void)
 {
 	if (device)
-		die("libttsim_init is called twice; a capture holds one run");
+		die("libttsim_init is called twice, without libttsim_exit in between");
+	if (ended)
+		open_session();
+	keep_session();
 	real.init();
 	put_header();
 }
@@ -252,7 +301,23 @@ EXPORT void libttsim_init(void)
 EXPORT void libttsim_exit(void)
 {
 	put_end();
+	device = NULL;
+	close(file);
+	file = -1;
 	real.exit();
+}
+
+// lm_record_mark is for programs that know the recorder: lm import --part goes
+// from one mark to another.
+EXPORT void lm_record_mark(const char *name)
+{
+	if (!device)
+		return;
+	put(&now, "MARK ");
+	for (grow(&now, strlen(name) + 1); *name; name++)
+		now.at[now.size++] = *name == '\n' ? ' ' : *name;
+	now.at[now.size++] = '\n';
+	put_line(&now);
 }
 
 static void recorded_read(uint64_t address, void *p, uint32_t size)
@@ -302,6 +367,7 @@ EXPORT void libttsim_pci_mem_rd_bytes(uint64_t address, void *p, uint32_t size)
 {
 	uint64_t offset;
 	uint32_t bar = bar_of(address, &offset);
+	accesses++;
 	put(&now, "R %u %" PRIx64 " %u", bar, offset, size);
 	flush(&now);
 	loading = true;
@@ -313,6 +379,7 @@ EXPORT void libttsim_pci_mem_wr_bytes(uint64_t address, const void *p, uint32_t 
 {
 	uint64_t offset;
 	uint32_t bar = bar_of(address, &offset);
+	accesses++;
 	put(&now, "W %u %" PRIx64 " %u", bar, offset, size);
 	put_data(&now, p, size);
 	put_line(&now);

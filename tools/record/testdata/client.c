@@ -51,9 +51,11 @@ static void *symbol(void *library, const char *name)
 	return p;
 }
 
+static void *loaded;
+
 static void open_library(const char *path)
 {
-	void *library = dlopen(path, RTLD_NOW);
+	void *library = loaded = dlopen(path, RTLD_NOW);
 	if (!library)
 		fail(dlerror());
 	initialise = symbol(library, "libttsim_init");
@@ -271,12 +273,35 @@ static void run_fork(void)
 	clock_step(1);
 }
 
+// One session after the other, of one library or of it loaded anew; each leaves
+// its number in DRAM and says so in a mark.
+static void run_sessions(const char *path, bool reload)
+{
+	for (uint32_t i = 2; i <= 3; i++) {
+		uint32_t word = 0;
+		shutdown();
+		if (reload) {
+			dlclose(loaded);
+			open_library(path);
+		}
+		initialise();
+		void (*mark)(const char *) = dlsym(loaded, "lm_record_mark");
+		if (mark)
+			mark(i == 2 ? "second session" : "third\nsession");
+		point((struct rectangle){1, 2, 1, 2}, 0);
+		put_word(0x100, i);
+		mem_read(through(0x100), &word, 4);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 3)
 		fail("usage: client LIBRARY RUN [PROGRAM]");
 	const char *run = argv[2];
 	open_library(argv[1]);
+	if (!strcmp(run, "never"))
+		return 0;
 	for (int i = 0; i < 16; i++)
 		host[i] = 0xa0 + i;
 	set_dma(host_read, host_write);
@@ -298,6 +323,8 @@ int main(int argc, char **argv)
 		run_crash();
 	else if (!strcmp(run, "fork"))
 		run_fork();
+	else if (!strcmp(run, "sessions") || !strcmp(run, "reload"))
+		run_sessions(argv[1], !strcmp(run, "reload"));
 	else if (!strcmp(run, "leave"))
 		return 0;
 	else

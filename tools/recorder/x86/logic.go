@@ -43,6 +43,7 @@ func addLogic(forms map[vectorKey]*form) {
 	add(vectorKey{1, 0xda, 1}, 1, least) // PMINUB
 	forms[vectorKey{1, 0xda, 1}].vectors = sse
 	add(vectorKey{1, 0xde, 1}, 1, most) // PMAXUB
+	forms[vectorKey{1, 0xde, 1}].vectors = sse
 	for mandatory := range uint8(2) {
 		for n, f := range []lane{and, andNot, or, xor} { // ANDPS, ANDNPS, ORPS, XORPS and PD
 			add(vectorKey{1, 0x54 + uint8(n), mandatory}, 1, f)

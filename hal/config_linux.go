@@ -1,0 +1,115 @@
+package hal
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2).
+const (
+	configCommand       = 0x04 // R/W u16
+	configCommandMemory = 1 << 1
+	configCommandMaster = 1 << 2
+	configStatus        = 0x06 // R/W1C u16
+	configBar0          = 0x10 // R/W u32 each
+	configBars          = 6
+	configHeader        = configBar0 + 4*configBars
+
+	// A transfer of the device's own went wrong: parity error of data it asked
+	// for, target abort, master abort, poisoned data.
+	configStatusDMA = 1<<8 | 1<<12 | 1<<13 | 1<<15
+
+	barIO      = 1 << 0 // an I/O port range
+	barType    = 3 << 1
+	barType64  = 2 << 1 // this register and the next are one address
+	barAddress = ^uint64(0xf)
+)
+
+// command sets or clears a bit of the command register and sees that it stays.
+func (d *function) command(bit uint64, on bool) error {
+	if d.config.denied != nil {
+		return d.config.denied
+	}
+	was, code := d.config.Load(configCommand, 2)
+	want := was &^ bit
+	if on {
+		want |= bit
+	}
+	if code == OK && was != want {
+		code = d.config.Store(configCommand, 2, want)
+	}
+	if code != OK {
+		return &Fault{code, d.identity.Name + ": the command register in configuration space cannot be stored to (only root may, and not under kernel lockdown)"}
+	}
+	is, _ := d.config.Load(configCommand, 2)
+	switch {
+	case is == 0xffff:
+		return &Fault{DeviceGone, d.identity.Name + ": configuration space reads all ones"}
+	case is&bit == want&bit:
+		return nil
+	case bit == configCommandMemory:
+		return &Fault{NoDevice, d.identity.Name + ": memory decoding stays off; `lspci -vv` and `dmesg` may say why"}
+	case on:
+		return &Fault{MasterOff, d.identity.Name + ": bus mastering stays off, so that the device cannot reach memory; `lspci -vv` and `dmesg` may say why"}
+	}
+	return &Fault{Internal, d.identity.Name + ": bus mastering stays on, so that the device may still write to memory; reset it"}
+}
+
+// mapConfig opens configuration space for loads and stores.
+func (d *function) mapConfig(size uint64) (Aperture, error) {
+	if d.config.denied != nil {
+		return Aperture{}, d.config.denied
+	}
+	if d.config.size < size {
+		return Aperture{}, &Fault{WrongDevice, d.identity.Name + ": configuration space has " + strconv.FormatUint(d.config.size, 10) +
+			" bytes, the window needs " + strconv.FormatUint(size, 10)}
+	}
+	return NewAperture(&d.config, size, -1), nil
+}
+
+// configSpace carries accesses to configuration space, which is a part of a
+// file. The kernel makes one access of one, two or four aligned bytes as wide
+// as it is asked for (drivers/pci/pci-sysfs.c, pci_read_config;
+// drivers/vfio/pci/vfio_pci_config.c, vfio_config_do_rw).
+type configSpace struct {
+	fd     int
+	start  int64 // in the file
+	size   uint64
+	denied error   // why nothing can be stored, nil where it can
+	buffer [8]byte // here, so that no access allocates
+}
+
+func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
+	n, err := system.pread(s.fd, s.buffer[:width], s.start+int64(offset))
+	if code := configCode(n, width, err); code != OK {
+		return 0, code
+	}
+	return get(s.buffer[:width]), OK
+}
+
+func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
+	if s.denied != nil {
+		return Denied
+	}
+	put(s.buffer[:width], value)
+	n, err := system.pwrite(s.fd, s.buffer[:width], s.start+int64(offset))
+	return configCode(n, width, err)
+}
+
+// configCode is the code of an access: a device that was removed answers
+// ENODEV, lockdown EPERM, and a user without CAP_SYS_ADMIN gets the first 64
+// bytes only.
+func configCode(n int, width uint8, err error) Code {
+	switch {
+	case err == unix.ENODEV:
+		return DeviceGone
+	case err == unix.EPERM:
+		return Denied
+	case err != nil:
+		return IO
+	case n != int(width):
+		return Denied
+	}
+	return OK
+}

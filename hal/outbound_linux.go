@@ -1,0 +1,63 @@
+package hal
+
+import (
+	"lightmetal/fbs"
+)
+
+// region is host memory as the tiles of a device see it, through its address
+// translation. Tenstorrent's driver aims that itself; other lanes do so here.
+type region struct{ offset, size, bus uint64 }
+
+// show gives host memory at a bus address one that the device's tiles use. A
+// page stays free after each, and all is the same in every run.
+func (d *function) show(bus, size uint64) (noc uint64, err error) {
+	o := d.outbound
+	if d.translation.size == 0 {
+		if d.translation, err = d.mapBar(o.Bar, false, o.Offset, uint64(o.Regions)*o.Stride); err != nil {
+			return 0, err
+		}
+	}
+	offset := uint64(0)
+	if n := len(d.shown); n > 0 {
+		offset = d.shown[n-1].offset + d.shown[n-1].size + pageFree
+	}
+	if len(d.shown) == o.Regions || offset > o.Last || size-1 > o.Last-offset {
+		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": no %x bytes are left of what the device's tiles see of host memory, or no region of %d; the image has too many, or too large, Host windows",
+			size, uint64(o.Regions))}
+	}
+	d.shown = append(d.shown, region{offset, size, bus})
+	return o.NoC + offset, nil
+}
+
+const pageFree = 4096
+
+// translate has the tiles see host memory, and nothing that somebody else left
+// there; or nothing at all.
+func (d *function) translate(on bool) {
+	if d.translation.size == 0 {
+		return
+	}
+	o := d.outbound
+	for i := range o.Regions {
+		var r region
+		if on && i < len(d.shown) {
+			r = d.shown[i]
+		}
+		o.Aim(i, r.offset, r.size, r.bus, func(register uint64, value uint32) {
+			d.translation.Store(register-o.Offset, 4, uint64(value))
+		})
+	}
+}
+
+// reaches tells whether a device can be given the address of an owner's window.
+// Tiles have addresses of their own for their device's Host windows, and none
+// for anything else.
+func (d *function) reaches(a *Aperture, owner *function) bool {
+	if d.outbound != nil {
+		return d == owner && d.host.holds(a)
+	}
+	if d.driver != nil {
+		return d == owner
+	}
+	return owner.outbound == nil || !owner.host.holds(a)
+}

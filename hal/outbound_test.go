@@ -1,0 +1,127 @@
+package hal
+
+import (
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// regionsOf gives what enabled regions of an iATU show, from its registers
+// (offsets as in tt-kmd wormhole.c and blackhole.c).
+func regionsOf(o *boards.Outbound, register func(offset uint64) uint64) (list []string) {
+	for i := range 16 {
+		at := o.Offset + uint64(i)*0x200
+		if register(at+4)&(1<<31) == 0 {
+			continue
+		}
+		upper := register(at + 0x0c)
+		limit := upper
+		if o.UpperLimit != 0 {
+			limit = register(at + 0x20)
+		}
+		list = append(list, fmt.Sprintf("%d: %#x..%#x to %#x", i, upper<<32|register(at+8), limit<<32|register(at+0x10), register(at+0x18)<<32|register(at+0x14)))
+	}
+	return list
+}
+
+// Tiles see host memory through the iATU, which somebody may have left aimed.
+func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
+	fakeSysfs(t)
+	fakeFrames(t, 0x12_4000_0000)
+	for _, c := range []struct {
+		f     *fakeFunction
+		board *boards.Board
+	}{{addWormhole(t), &boards.Wormhole}, {addBlackhole(t, 4<<30), &boards.Blackhole}} {
+		o := c.board.Outbound
+		register := func(offset uint64) uint64 { return get(c.f.at("resource2", offset, 4)) }
+		c.f.patch("resource2", o.Offset+3*o.Stride+4, 0, 0, 0, 0x80)
+		d := c.f.open()
+		a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x3000))
+		if a.Bus != o.NoC || b.Bus != o.NoC+0x2000 {
+			t.Errorf("%s: tiles see the windows at %#x and %#x", c.board.Name, a.Bus, b.Bus)
+		}
+		if got := regionsOf(o, register); len(got) != 1 {
+			t.Errorf("%s, before it masters: %q", c.board.Name, got)
+		}
+		for range 2 {
+			if err := d.Master(true); err != nil {
+				t.Fatal(err)
+			}
+			first, second := d.shown[0].bus, d.shown[1].bus
+			want := []string{fmt.Sprintf("0: 0x0..0xfff to %#x", first), fmt.Sprintf("1: 0x2000..0x4fff to %#x", second)}
+			if got := regionsOf(o, register); fmt.Sprint(got) != fmt.Sprint(want) || first < 0x12_4000_0000 || second != first+0x1000 {
+				t.Errorf("%s: %q, want %q", c.board.Name, got, want)
+			}
+			if err := d.Master(false); err != nil {
+				t.Fatal(err)
+			}
+			if got := regionsOf(o, register); len(got) != 0 {
+				t.Errorf("%s, at rest: %q", c.board.Name, got)
+			}
+		}
+		if n := testing.AllocsPerRun(10, func() { d.translate(true); d.translate(false) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+		d.Close()
+	}
+}
+
+func TestTheIATUIsAimedAtWhatTheIOMMUMaps(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	f := addWormhole(t)
+	v := k.add(f, "3", map[int]uint64{0: 512 * mega, 2: mega})
+	d := f.openVFIO()
+	a := mustMap(t, d, host(0x1800))
+	if err := d.Master(true); err != nil {
+		t.Fatal(err)
+	}
+	got := regionsOf(boards.Wormhole.Outbound, func(offset uint64) uint64 { return get(v.at(t, 2, offset, 4)) })
+	if a.Bus != 0x8_0000_0000 || len(got) != 1 || got[0] != "0: 0x0..0x1fff to 0x100000" {
+		t.Errorf("tiles see the window at %#x; %q", a.Bus, got)
+	}
+	if err := d.Reach(a, d.function); err != nil || a.Bus != 0x8_0000_0000 {
+		t.Errorf("bus address %#x, %v", a.Bus, err)
+	}
+}
+
+func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	f := addWormhole(t)
+	k.add(f, "3", map[int]uint64{0: 512 * mega, 2: mega})
+	edu, _ := addVFIOEdu(k)
+	d, other := f.openVFIO(), edu.openVFIO()
+	own, theirs := mustMap(t, d, host(1)), mustMap(t, other, host(1))
+	bar := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1fe80000, Size: 0x100})
+	for what, err := range map[string]error{
+		"a BAR of its own":       d.Reach(bar, d.function),
+		"another's memory":       d.Reach(theirs, other.function),
+		"its memory for another": other.Reach(own, d.function),
+		"a mock":                 d.Reach(own, still{}),
+	} {
+		wantFault(t, what, err, Usage, "cannot reach memory", "tiles reach nothing but")
+	}
+	if err := other.Reach(bar, d.function); err != nil || bar.Bus == 0 {
+		t.Errorf("its BAR for another: %v", err)
+	}
+	for range 15 {
+		mustMap(t, d, host(1))
+	}
+	_, err := d.Map(host(1))
+	wantFault(t, "17 windows", err, NoDevice, "no 0x1000 bytes are left", "region of 16")
+	d.Close()
+	d = f.openVFIO()
+	d.shown = []region{{size: 0xfffd_0000 - pageFree}}
+	mustMap(t, d, host(0x10000)) // to the last offset
+	_, err = d.Map(host(1))
+	wantFault(t, "over the end", err, NoDevice, "no 0x1000 bytes are left")
+	d.Close()
+	d = f.openVFIO()
+	k.errors["mmap"] = unix.ENOMEM
+	_, err = d.Map(host(1))
+	wantFault(t, "no registers", err, NoDevice, "mmap 0000:01:00.0 BAR 2: ENOMEM")
+}

@@ -1,0 +1,144 @@
+package runtime_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	goruntime "runtime"
+	"strings"
+	"testing"
+
+	"lightmetal/hal"
+	"lightmetal/runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// long is some 20 ms of commands, after half of which Go wants a goroutine to
+// make room for others.
+const long = ivshmem + `
+main:
+  fill.4 m+0x0 <- 0x1 size 0xffff0
+  fill.4 m+0x0 <- 0x2 size 0xffff0
+  call sub
+sub:
+  write.4 m+0x0 0x1
+wait:
+  delay 3ms
+`
+
+const steadyFrom, steadyTo = "runs begin", "runs end"
+
+// runSteady freezes the process, seals it if it is told to, and makes runs
+// between two lines of output.
+func runSteady(args []string) error {
+	r, _, err := loadPlain(args[0])
+	if err != nil {
+		return err
+	}
+	if err := r.Freeze(); err != nil {
+		return err
+	}
+	var runs int
+	fmt.Sscan(args[1], &runs)
+	if args[2] == "sealed" {
+		if err := runtime.Seal(); err != nil {
+			return err
+		}
+	}
+	main, wait := r.View().SequenceByName("main"), r.View().SequenceByName("wait")
+	hal.Write(1, []byte(steadyFrom))
+	for i := range runs {
+		for range 60 {
+			if r.Run(main).Code != hal.OK {
+				unix.Exit(1)
+			}
+		}
+		if i%20 == 0 && r.Run(wait).Code != hal.OK {
+			unix.Exit(1)
+		}
+	}
+	hal.Write(1, []byte(steadyTo))
+	unix.Exit(0) // os.Exit writes what go test -cover counts, to a new file
+	return nil
+}
+
+// TestFrozenRunsAskTheKernelForNothing has strace look at all threads of a
+// process that makes 200 long runs and ten waits: the replaying thread makes no
+// system call but those of the waits, and no thread is made or woken. What
+// Go's monitor does by itself, naps and looks for files, is counted apart.
+func TestFrozenRunsAskTheKernelForNothing(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector makes calls of its own")
+	}
+	if _, err := exec.LookPath("strace"); err != nil {
+		if os.Getenv("LM_TEST_REQUIRED") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("strace is not here")
+	}
+	log := filepath.Join(t.TempDir(), "strace")
+	c := exec.Command("strace", "-f", "-qq", "-o", log, os.Args[0], written(t, encoded(t, long)), "200", "open")
+	c.Env = append(os.Environ(), childTask+"=steady")
+	if out, err := c.CombinedOutput(); err != nil || string(out) != steadyFrom+steadyTo {
+		t.Skipf("strace cannot follow here: %v, %s", err, out)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner, own, others, monitor := between(t, text)
+	if own != 10 {
+		t.Errorf("thread %s made %d system calls in 200 runs and 10 waits:\n%s", runner, own, text)
+	}
+	if others != 0 {
+		t.Errorf("%d futexes and new threads:\n%s", others, text)
+	}
+	t.Logf("evidence: %d system calls of frozen runs beside their waits (Go's monitor made %d by itself)", own-10+others, monitor)
+}
+
+var call = regexp.MustCompile(`^(\d+) +(?:<\.\.\. )?(\w+)`)
+
+// between counts the system calls between the two marks: of the thread that
+// made the marks, futexes and clones of any, and the rest.
+func between(t *testing.T, log []byte) (runner string, own, taking, rest int) {
+	t.Helper()
+	_, log, begun := bytes.Cut(log, []byte("\""+steadyFrom+"\""))
+	log, end, ended := bytes.Cut(log, []byte("\""+steadyTo+"\""))
+	if !begun || !ended || len(end) == 0 {
+		t.Fatal("the marks are not in the log")
+	}
+	lines := strings.Split(string(log), "\n")
+	// The last line is what stood before the second mark: its thread and "write(1, ".
+	runner, _, _ = strings.Cut(lines[len(lines)-1], " ")
+	for _, line := range lines[1 : len(lines)-1] {
+		m := call.FindStringSubmatch(line)
+		switch {
+		case m == nil || strings.Contains(line, "resumed>") || strings.Contains(line, " --- "):
+		case m[2] == "futex" || strings.HasPrefix(m[2], "clone"):
+			taking++
+		case m[1] == runner:
+			own++
+		default:
+			rest++
+		}
+	}
+	return runner, own, taking, rest
+}
+
+// TestSealedProcessesSurviveTheirBeginning: what a process still makes when it
+// is sealed shows in its first runs, if it does.
+func TestSealedProcessesSurviveTheirBeginning(t *testing.T) {
+	needSeccomp(t)
+	const processes = 40
+	path := written(t, encoded(t, long))
+	for i := range processes {
+		if out, status := child(t, "steady", path, "2", "sealed"); status != 0 {
+			t.Fatalf("process %d: exit %d, signal %v, %q", i, status.ExitStatus(), status.Signal(), out)
+		}
+	}
+	t.Logf("evidence: %d sealed processes that lived (on %s)", processes, goruntime.GOARCH)
+}

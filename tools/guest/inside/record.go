@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+func init() { scenarios["record"] = recorded }
+
+// recorded runs a program of this guest under lm record, on a resource of the
+// only device with these ids, and prints the record:
+//
+//	IDS RESOURCE PROGRAM ARGUMENTS: PATH in them is the resource's path
+func recorded(args []string) int {
+	at, err := address(args[0])
+	if err != nil {
+		fmt.Println("inside:", err)
+		return 1
+	}
+	folder := filepath.Join(devices, at)
+	if err := os.WriteFile(filepath.Join(folder, "enable"), []byte("1"), 0); err != nil {
+		fmt.Println("inside:", err)
+		return 1
+	}
+	const out = "/tmp/out.record"
+	c := exec.Command("/lm", "record", "-o", out, "--")
+	for _, arg := range args[2:] {
+		c.Args = append(c.Args, strings.ReplaceAll(arg, "PATH", filepath.Join(folder, args[1])))
+	}
+	c.Stdout, c.Stderr = os.Stdout, os.Stdout
+	_ = c.Run()
+	data, err := os.ReadFile(out)
+	if err != nil {
+		fmt.Println("inside:", err)
+		return 1
+	}
+	text := base64.StdEncoding.EncodeToString(data)
+	for len(text) > 0 {
+		n := min(len(text), 120)
+		fmt.Println("record:", text[:n])
+		text = text[n:]
+	}
+	return status(c.ProcessState)
+}

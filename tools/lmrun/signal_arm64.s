@@ -1,0 +1,15 @@
+#include "textflag.h"
+
+// A C function of the kernel's: it may use what the signal's frame saves, which
+// is all registers, and returns to the vDSO.
+TEXT ·stop(SB), NOSPLIT|NOFRAME, $0
+	MOVD $1, R0
+	MOVD $·stopping(SB), R1
+	MOVW R0, (R1)
+	RET
+
+TEXT ·handlers(SB), NOSPLIT, $0-16
+	MOVD $·stop(SB), R0
+	MOVD R0, handler+0(FP)
+	MOVD ZR, restorer+8(FP)
+	RET

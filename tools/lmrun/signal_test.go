@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/hal/mock"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+
+	"golang.org/x/sys/unix"
+)
+
+// asSignalled makes a copy of the test program run a sequence on a mock.
+const asSignalled = "LM_TEST_SIGNALLED"
+
+// stubborn never does what is waited for.
+const stubborn = `lightmetal 1
+target ivshmem 1af4:1110 bar2 0x100000
+window m bar2 offset 0x0 size 0x100000
+fails:
+  poll.4 m+0x0 == 0x1 within 300ms every 1ms
+passes:
+  poll.4 m+0x0 == 0x1 within 300ms every 1ms else ignore
+last:
+  write.4 m+0x0 0x2
+safe:
+  write.4 m+0x0 0x5afe
+`
+
+// loud says once that it waits, and that its DMA is stopped.
+type loud struct {
+	*mock.Device
+	said *atomic.Bool
+}
+
+func (l loud) Sleep(nanoseconds int64) {
+	if !l.said.Swap(true) {
+		print(1, "waiting\n")
+	}
+	hal.Pause(nanoseconds)
+	l.Device.Sleep(nanoseconds)
+}
+
+func (loud) Reach(*hal.Aperture, hal.Device) error { return nil }
+func (loud) Diagnose() hal.Code                    { return hal.OK }
+func (loud) Master(on bool) error {
+	if !on {
+		print(1, "at rest\n")
+	}
+	return nil
+}
+
+// signalledMain does what lmrun does from Load on, with a mock for a device.
+func signalledMain(flags []string) {
+	o, err := parse(append(flags, "x.lmb"))
+	exitOn(err)
+	image, err := listing.Parse("stubborn.lms", []byte(stubborn), nil)
+	exitOn(err)
+	file, err := lmb.Encode(image)
+	exitOn(err)
+	view, err := fbs.Verify(file)
+	exitOn(err)
+	device := loud{mock.New(&boards.Ivshmem), new(atomic.Bool)}
+	f, err := prepare([]hal.Device{device}, view, o)
+	exitOn(err)
+	end := f.loop(o.loop)
+	exitOn(f.replay.Rest())
+	unix.Exit(report(o, end))
+}
+
+func exitOn(err error) {
+	if err != nil {
+		print(2, err.Error()+"\n")
+		unix.Exit(1)
+	}
+}
+
+// TestFurtherSignalsSkipNothing: whatever comes how often, the run ends by its
+// own bound, and sequence safe and the end of DMA follow.
+func TestFurtherSignalsSkipNothing(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signals := []os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
+	for _, test := range []struct{ flags, want string }{
+		{"-loop forever -sequence fails", "poll deadline passed: command 0 (number 0 of fails): got 0x0, wanted 0x1 under mask 0xffffffff; sequence safe: done"},
+		{"-loop forever -sequence fails -seal", "sequence safe: done"},
+		{"-loop forever -sequence passes -after last", "lmrun: done: passes of x.lmb, "},
+		{"-loop forever -sequence passes -after last -seal", "lmrun: done: passes of x.lmb, "},
+	} {
+		c := exec.Command(self, strings.Fields(test.flags)...)
+		c.Env = append(os.Environ(), asSignalled+"=1")
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Stderr = c.Stdout
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			text += lines.Text() + "\n"
+			if lines.Text() == "waiting" {
+				for _, signal := range signals {
+					_ = c.Process.Signal(signal)
+				}
+			}
+		}
+		_ = c.Wait()
+		exit := map[bool]int{true: hal.DeadlinePassed.Exit(), false: 0}[strings.Contains(test.flags, "fails")]
+		if c.ProcessState.ExitCode() != exit || !strings.Contains(text, test.want) || !strings.Contains(text, "at rest") {
+			t.Errorf("%s: %v, %s", test.flags, c.ProcessState, text)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package recorder
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// one is an instruction, or several behind each other, that reach memory by
+// RDI, and which flags the processor defines.
+type one struct {
+	text  string
+	flags uint64
+}
+
+const (
+	allFlags   = 0x8d5
+	noAdjust   = allFlags &^ 0x10
+	carryOnly  = 1
+	shiftFlags = noAdjust &^ 0x800
+)
+
+// integerTests are the instructions on general registers.
+func integerTests() (list []one) {
+	add := func(flags uint64, format string, a ...any) {
+		list = append(list, one{fmt.Sprintf(format, a...), flags})
+	}
+	registers := map[string][]string{"b": {"%al", "%bh", "%r9b", "%sil"}, "w": {"%ax", "%r10w"}, "l": {"%eax", "%r11d"}, "q": {"%rax", "%r12"}}
+	for _, size := range []string{"b", "w", "l", "q"} {
+		for _, r := range registers[size] {
+			add(allFlags, "mov %s, 5(%%rdi)", r)
+			add(allFlags, "mov (%%rdi,%%rdx,4), %s", r)
+			if r == "%sil" || r == "%bh" {
+				continue
+			}
+			for op, flags := range map[string]uint64{"add": allFlags, "or": noAdjust, "adc": allFlags, "sbb": allFlags, "and": noAdjust, "sub": allFlags, "xor": noAdjust, "cmp": allFlags} {
+				add(flags, "%s %s, (%%rdi)", op, r)
+				add(flags, "%s 8(%%rdi), %s", op, r)
+			}
+			add(noAdjust, "test %s, (%%rdi)", r)
+		}
+		for op, flags := range map[string]uint64{"add": allFlags, "or": noAdjust, "adc": allFlags, "sbb": allFlags, "and": noAdjust, "sub": allFlags, "xor": noAdjust, "cmp": allFlags, "test": noAdjust} {
+			add(flags, "%s%s $-7, (%%rdi)", op, size)
+			if size != "b" {
+				add(flags, "%s%s $0x1234, 64(%%rdi)", op, size)
+			}
+		}
+		add(allFlags, "mov%s $0x55, -16(%%rdi)", size)
+		for _, op := range []string{"inc", "dec", "not", "neg"} {
+			add(allFlags, "%s%s (%%rdi)", op, size)
+		}
+		for _, op := range []string{"shl", "shr", "sar"} {
+			add(noAdjust, "%s%s (%%rdi)", op, size)
+			add(shiftFlags, "%s%s $3, (%%rdi)", op, size)
+			add(shiftFlags, "%s%s %%cl, (%%rdi)", op, size)
+			add(allFlags, "%s%s $0x40, (%%rdi)", op, size)
+		}
+		for _, op := range []string{"rol", "ror"} {
+			add(allFlags, "%s%s (%%rdi)", op, size)
+			add(allFlags&^0x800, "%s%s $3, (%%rdi)", op, size)
+			add(allFlags&^0x800, "%s%s %%cl, (%%rdi)", op, size)
+		}
+		add(allFlags, "stos%s", size)
+		add(allFlags, "rep stos%s", size)
+		add(allFlags, "movs%s", size)
+		add(allFlags, "rep movs%s", size)
+		add(allFlags, "xchg %%rsi, %%rdi; rep movs%s", size) // from the BAR
+		add(allFlags, "lea 64(%%rdi), %%rsi; rep movs%s", size)
+		add(allFlags, "xchg %%rsi, %%rdi; lods%s", size)
+		add(allFlags, "xchg %%rsi, %%rdi; rep lods%s", size)
+	}
+	for _, size := range []string{"w", "l", "q"} {
+		r := registers[size][1]
+		add(0x801, "imul (%%rdi), %s", r)
+		add(0x801, "imul $77, (%%rdi), %s", r)
+		add(0x801, "imul $-1234, 4(%%rdi), %s", r)
+		add(allFlags, "movbe (%%rdi), %s", r)
+		add(allFlags, "movbe %s, (%%rdi)", r)
+		for _, op := range []string{"bt", "bts", "btr", "btc"} {
+			add(carryOnly, "%s%s $11, (%%rdi)", op, size)
+		}
+		for _, condition := range []string{"o", "no", "b", "ae", "e", "ne", "be", "a", "s", "ns", "p", "np", "l", "ge", "le", "g"} {
+			add(allFlags, "cmov%s (%%rdi), %s", condition, r)
+			add(allFlags, "set%s (%%rdi)", condition)
+		}
+	}
+	for _, text := range []string{"movzbw (%rdi), %ax", "movzbl (%rdi), %eax", "movzbq (%rdi), %rax", "movzwl (%rdi), %r8d", "movzwq (%rdi), %r8",
+		"movsbw (%rdi), %ax", "movsbl (%rdi), %eax", "movsbq (%rdi), %rax", "movswl (%rdi), %r8d", "movswq (%rdi), %r8", "movslq (%rdi), %rbp",
+		"movnti %eax, (%rdi)", "movnti %rax, 8(%rdi)", "push (%rdi); pop %rax", "push %rax; pop (%rdi)", "pushw (%rdi); popw %ax",
+		"movabs %al, 0x10000400", "movabs 0x10000400, %rax", "mov 0x10000404, %ebx", "movabs 0x10000408, %eax", "movl $3, 0x10000500(,%rdx,8)",
+		"clflush (%rdi)", "mov %eax, (%edi)"} {
+		add(allFlags, "%s", text)
+	}
+	return list
+}
+
+// vectorTests are those on vectors that every processor with AVX-512 has.
+func vectorTests() (list []one) {
+	add := func(format string, a ...any) { list = append(list, one{fmt.Sprintf(format, a...), allFlags}) }
+	both := func(op, register string) {
+		add("%s 16(%%rdi), %s", op, register)
+		add("%s %s, 32(%%rdi)", op, register)
+	}
+	for _, op := range []string{"movups", "movupd", "movdqu", "movaps", "movapd", "movdqa", "movss", "movsd", "movd", "movq", "movlps", "movlpd", "movhps", "movhpd"} {
+		both(op, "%xmm3")
+	}
+	for _, text := range []string{"lddqu (%rdi), %xmm9", "movntdq %xmm9, (%rdi)", "movntps %xmm9, (%rdi)", "movntpd %xmm9, (%rdi)", "movntdqa (%rdi), %xmm9", "movddup (%rdi), %xmm2",
+		"pextrb $5, %xmm4, (%rdi)", "pextrw $5, %xmm4, (%rdi)", "pextrd $3, %xmm4, (%rdi)", "pextrq $1, %xmm4, (%rdi)", "extractps $2, %xmm4, (%rdi)",
+		"pinsrb $5, (%rdi), %xmm4", "pinsrw $5, (%rdi), %xmm4", "pinsrd $3, (%rdi), %xmm4", "pinsrq $1, (%rdi), %xmm4",
+		"vpextrb $15, %xmm14, (%rdi)", "vpextrw $7, %xmm24, (%rdi)", "vpextrd $1, %xmm4, (%rdi)", "vpextrq $0, %xmm24, 8(%rdi)",
+		"vpinsrb $15, (%rdi), %xmm5, %xmm4", "vpinsrw $7, 2(%rdi), %xmm25, %xmm4", "vpinsrd $0, 4(%rdi), %xmm5, %xmm24", "vpinsrq $1, 8(%rdi), %xmm5, %xmm4",
+		"vmovlps 8(%rdi), %xmm5, %xmm6", "vmovhps 8(%rdi), %xmm25, %xmm6", "vmovlpd %xmm26, 8(%rdi)", "vmovhpd %xmm6, 8(%rdi)",
+		"vmovss 4(%rdi), %xmm7", "vmovsd 8(%rdi), %xmm27", "vmovss %xmm27, 4(%rdi)", "vmovd 4(%rdi), %xmm20", "vmovq 8(%rdi), %xmm20", "vmovq %xmm20, 8(%rdi)", "vmovd %xmm2, 4(%rdi)",
+		"vextractf128 $1, %ymm3, (%rdi)", "vextracti128 $0, %ymm3, (%rdi)", "vextractf32x4 $3, %zmm23, 16(%rdi)", "vextracti64x4 $1, %zmm23, 32(%rdi)", "vextracti64x2 $1, %ymm23, 16(%rdi)", "vextractf32x8 $1, %zmm3, (%rdi)",
+		"vbroadcastss 4(%rdi), %ymm1", "vbroadcastsd 8(%rdi), %zmm21", "vbroadcastf128 (%rdi), %ymm1", "vpbroadcastb 1(%rdi), %ymm1", "vpbroadcastw 2(%rdi), %xmm1",
+		"vpbroadcastd 4(%rdi), %zmm31", "vpbroadcastq 8(%rdi), %ymm21", "vbroadcasti128 (%rdi), %ymm1",
+		"vmaskmovps (%rdi), %ymm2, %ymm3", "vmaskmovpd (%rdi), %xmm2, %xmm3", "vmaskmovps %ymm3, %ymm2, (%rdi)", "vmaskmovpd %ymm3, %ymm2, (%rdi)",
+		"vpmaskmovd (%rdi), %ymm2, %ymm3", "vpmaskmovq (%rdi), %ymm2, %ymm3", "vpmaskmovd %ymm3, %ymm2, (%rdi)", "vpmaskmovq %xmm3, %xmm2, (%rdi)",
+		"pcmpeqb (%rdi), %xmm2", "vpcmpeqw (%rdi), %ymm2, %ymm3", "vpcmpeqd (%rdi), %xmm2, %xmm3", "vpcmpeqq (%rdi), %ymm2, %ymm3",
+		"vpcmpeqb (%rdi), %zmm2, %k3", "vpcmpeqw 64(%rdi), %ymm22, %k3", "vpcmpeqd (%rdi), %xmm2, %k3{%k2}", "vpcmpeqq (%rdi), %zmm2, %k5",
+		"vpcmpub $4, (%rdi), %ymm22, %k3", "vpcmpub $1, 64(%rdi), %zmm22, %k3", "vpcmpb $2, (%rdi), %xmm22, %k3", "vpcmpuw $6, (%rdi), %ymm22, %k3", "vpcmpw $5, (%rdi), %ymm22, %k3{%k1}",
+		"vpcmpud $1, (%rdi), %ymm22, %k3", "vpcmpd $1, (%rdi), %ymm22, %k3", "vpcmpuq $2, (%rdi), %ymm22, %k3", "vpcmpq $5, (%rdi), %zmm22, %k3",
+		"vptestmb (%rdi), %zmm22, %k3", "vptestnmw (%rdi), %ymm22, %k3", "vptestmd (%rdi), %xmm22, %k3", "vptestnmq (%rdi), %zmm22, %k3",
+		"vpternlogd $0xde, (%rdi), %ymm22, %ymm23", "vpternlogq $0x35, 64(%rdi), %zmm2, %zmm3"} {
+		add("%s", text)
+	}
+	for _, op := range []string{"movups", "movupd", "movaps", "movapd", "movdqu", "movdqa", "movntdq", "movntps", "movntpd"} {
+		for _, register := range []string{"%xmm13", "%ymm13"} {
+			add("v%s %s, 64(%%rdi)", op, register)
+			if !strings.HasPrefix(op, "movnt") {
+				add("v%s 64(%%rdi), %s", op, register)
+			}
+		}
+	}
+	for _, op := range []string{"movdqu8", "movdqu16", "movdqu32", "movdqu64", "movdqa32", "movdqa64", "movups", "movupd", "movaps", "movapd"} {
+		for _, register := range []string{"%xmm16", "%ymm30", "%zmm5", "%zmm31"} {
+			add("v%s 64(%%rdi), %s", op, register)
+			add("v%s %s, -64(%%rdi)", op, register)
+			add("v%s 64(%%rdi), %s{%%k1}", op, register)
+			add("v%s (%%rdi), %s{%%k2}{z}", op, register)
+			add("v%s %s, 128(%%rdi){%%k3}", op, register)
+		}
+	}
+	for _, op := range []string{"pand", "pandn", "por", "pxor", "paddb", "paddw", "paddd", "paddq", "psubb", "psubw", "psubd", "psubq", "pminub", "pmaxub", "andps", "andnpd", "orps", "xorpd"} {
+		add("%s (%%rdi), %%xmm4", op)
+		add("v%s (%%rdi), %%ymm5, %%ymm4", op)
+	}
+	for _, op := range []string{"pandd", "pandnq", "porq", "pxord", "paddb", "paddw", "paddd", "paddq", "psubb", "psubw", "psubd", "psubq", "pminub", "pmaxub"} {
+		add("v%s 64(%%rdi), %%zmm25, %%zmm4", op)
+		add("v%s (%%rdi), %%ymm25, %%ymm24", op)
+	}
+	return list
+}
+
+// assembly is the tests' functions: registers in, the instruction, registers out.
+func assembly(list []one) string {
+	names := strings.Fields("rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15")
+	var functions, table strings.Builder
+	each := func(format string, n int, f func(i int) []any) {
+		for i := range n {
+			fmt.Fprintf(&functions, format, f(i)...)
+		}
+	}
+	general := func(format string) {
+		for i, name := range names {
+			if name != "rsp" {
+				fmt.Fprintf(&functions, format, 8*i, name)
+			}
+		}
+	}
+	const masks, vectors = 136, 200 // in struct state
+	for n, test := range list {
+		fmt.Fprintf(&functions, "run%d:\n push %%rbx; push %%rbp; push %%r12; push %%r13; push %%r14; push %%r15; mov %%rsp, saved\n", n)
+		each(" vmovdqu64 in+%d, %%zmm%d\n", 32, func(i int) []any { return []any{vectors + 64*i, i} })
+		each(" kmovq in+%d, %%k%d\n", 8, func(i int) []any { return []any{masks + 8*i, i} })
+		functions.WriteString(" pushq in+128; popfq\n")
+		general(" mov in+%d, %%%s\n")
+		fmt.Fprintf(&functions, " %s\n", test.text)
+		general(" mov %%%[2]s, out+%[1]d\n")
+		functions.WriteString(" mov %rsp, out+32; mov saved, %rsp; pushfq; popq out+128; cld\n")
+		each(" vmovdqu64 %%zmm%d, out+%d\n", 32, func(i int) []any { return []any{i, vectors + 64*i} })
+		each(" kmovq %%k%d, out+%d\n", 8, func(i int) []any { return []any{i, masks + 8*i} })
+		functions.WriteString(" pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx; vzeroupper; ret\n")
+		fmt.Fprintf(&table, " .quad run%d, name%d, %#x, 0xffff\n", n, n, test.flags)
+		fmt.Fprintf(&functions, "name%d: .string %q\n", n, test.text)
+	}
+	return ".text\n" + functions.String() + ".data\n.balign 8\n.globl tests, test_count\ntests:\n" + table.String() + fmt.Sprintf("test_count: .long %d\n.section .note.GNU-stack,\"\",@progbits\n", len(list))
+}
+
+// TestInstructionsLeaveWhatTheProcessorLeaves runs each with the same registers
+// and memory under the recorder and without it.
+func TestInstructionsLeaveWhatTheProcessorLeaves(t *testing.T) {
+	for name, list := range map[string][]one{"integers": integerTests(), "vectors": vectorTests()} {
+		t.Run(name, func(t *testing.T) {
+			if flags, err := os.ReadFile("/proc/cpuinfo"); err != nil || !strings.Contains(string(flags), " avx512vl") || !strings.Contains(string(flags), " avx512bw") {
+				t.Skip("this processor has no AVX-512: the state of its vectors cannot be compared")
+			}
+			source := filepath.Join(t.TempDir(), "tests.S")
+			if err := os.WriteFile(source, []byte(assembly(list)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			program := compiled(t, "testdata/harness.c", "-O1", "-no-pie", source)
+			with, without := recorded(t, nil, Options{}, program), alone(t, nil, program)
+			if with.exit != without.exit || with.err != nil {
+				t.Errorf("exit %d, without the recorder %d; %v; it said %s", with.exit, without.exit, with.err, with.said)
+			}
+			got, want := strings.Split(with.output, "\n"), strings.Split(without.output, "\n")
+			failed := 0
+			for n := range min(len(got), len(want)) {
+				if got[n] != want[n] && failed < 20 {
+					failed++
+					t.Errorf("got  %s\nwant %s", got[n], want[n])
+				}
+			}
+			if len(want) != 5*len(list)+1 || len(got) != len(want) && failed == 0 {
+				t.Errorf("%d lines, without the recorder %d, of %d instructions", len(got), len(want), len(list))
+			}
+			t.Logf("evidence: %d instructions carried out as the processor does", len(list))
+		})
+	}
+}
