@@ -12,6 +12,9 @@ fi
 export GOFLAGS="${GOFLAGS:--buildvcs=false}" GOTOOLCHAIN="${GOTOOLCHAIN:-local}"
 export DEBIAN_FRONTEND=noninteractive
 
+# The Go whose own runtime steadiness and seal were tried with: runtime/GO.md.
+go_tried=go1.26.8
+
 out=build
 cache=build/cache
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -784,6 +787,8 @@ cmd_clean() {
 }
 
 command -v go >/dev/null || { warn "Go is missing; go.mod says which version is needed"; exit 69; }
+[[ $(go env GOVERSION) == "$go_tried" ]] ||
+	warn "this is $(go env GOVERSION); the runtime was tried with $go_tried: runtime/GO.md says what depends on it"
 command=${1:-help}
 [[ $# -eq 0 ]] || shift
 case $command in

@@ -343,7 +343,7 @@ const patience = 32
 // has so much left, in nanoseconds.
 func pause(c *fbs.Command, waited, left int64) int64 {
 	if c.Index != 0 {
-		return int64(c.Index) * 1000
+		return min(int64(c.Index)*1000, left)
 	}
 	return min(waited/patience, left)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -280,4 +281,26 @@ func countLines(t *testing.T, path string) int {
 		t.Fatal(err)
 	}
 	return strings.Count(string(text), "\n")
+}
+
+// TestToolchainIsTheOneThatWasTried: go.mod, build.sh and the page of what is
+// relied on name one Go.
+func TestToolchainIsTheOneThatWasTried(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	_, rest, _ := strings.Cut(read("go.mod"), "\ntoolchain ")
+	toolchain, _, _ := strings.Cut(rest, "\n")
+	for name, mark := range map[string]string{"build.sh": "go_tried=" + toolchain + "\n", "runtime/GO.md": "**" + toolchain + "**"} {
+		if toolchain == "" || !strings.Contains(read(name), mark) {
+			t.Errorf("%s does not name %q, the toolchain of go.mod", name, toolchain)
+		}
+	}
+	if goruntime.Version() != toolchain {
+		t.Logf("this is %s, not %s", goruntime.Version(), toolchain)
+	}
 }
