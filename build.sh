@@ -205,6 +205,7 @@ step_unit() {
 	local all=1
 	c_compiler || { say "without $missing, tests that compile C skip themselves"; all=; }
 	need g++ g++ || { say "without $missing, the C header is not tried with C++"; all=; }
+	need aarch64-linux-gnu-objdump binutils-aarch64-linux-gnu || { say "without $missing, the recorder's decoder of arm64 is not held against it"; all=; }
 	need qemu-aarch64-static qemu-user-static || { say "without $missing, tests that run foreign programs skip themselves"; all=; }
 	need strace strace || { say "without $missing, tests that count system calls skip themselves"; all=; }
 	need flatc flatbuffers-compiler || { say "without $missing, tests that read images by other means skip themselves"; all=; }
