@@ -16,14 +16,14 @@ import (
 	"lightmetal/hal"
 )
 
-// chip is a device that `lm serve` shows, and what runs on it.
-type chip struct {
+// card is a device that `lm serve` shows, and what runs on it.
+type card struct {
 	board, ids string
 	captures   map[string][]string // arguments of lm import, by name
 	slots      []string            // a window of each size
 }
 
-var allChips = []chip{
+var allChips = []card{
 	{"wormhole", "1e52:401e", map[string][]string{
 		"twoop": twoop("wh", "1,1"),
 		"mlp":   {"--from", "mmiotrace", "../../testdata/captures/wh.mlp.mmiotrace"},
@@ -61,7 +61,7 @@ func (m *machine) serveTo(t *testing.T, device string) {
 
 // addAll imports every capture of a chip, and captures every workload on the
 // host API for it.
-func (m *machine) addAll(t *testing.T, c *chip) {
+func (m *machine) addAll(t *testing.T, c *card) {
 	t.Helper()
 	for name, args := range c.captures {
 		m.addGolden(t, name, append([]string{"import"}, args...)...)
@@ -259,8 +259,8 @@ func TestVendorsDriverOnAServedChip(t *testing.T) {
 	if driver == "" {
 		t.Skip("needs the vendor's kernel driver, built for Debian's arm64 kernel (LM_TTKMD is not set)")
 	}
-	for i := range chips {
-		c := &chips[i]
+	for i := range allChips {
+		c := &allChips[i]
 		t.Run(c.board, func(t *testing.T) {
 			m, console := inside(t, func(m *machine) {
 				m.kernel = tool(t, "LM_GUEST_FULL_KERNEL")
