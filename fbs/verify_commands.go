@@ -362,7 +362,7 @@ func (c *checker) compareReason(m *Command) string {
 	if !c.view.payloadHas(m.Value, uint64(m.Amount)) {
 		return Text("%d golden bytes at payload offset %x lie outside every segment", uint64(m.Amount), m.Value)
 	}
-	low, high := Float32(uint32(m.Mask)), Float32(uint32(m.Mask>>32))
+	low, high := math.Float32frombits(uint32(m.Mask)), math.Float32frombits(uint32(m.Mask>>32))
 	switch gen.CompareMode(m.Mode) {
 	case gen.CompareModeExact:
 		if m.Mask != 0 {
@@ -381,9 +381,6 @@ func (c *checker) compareReason(m *Command) string {
 	}
 	return ""
 }
-
-// Float32 is the number with these bits.
-func Float32(bits uint32) float32 { return math.Float32frombits(bits) }
 
 func (c *checker) pointReason(m *Command) string {
 	if *m != (Command{Opcode: m.Opcode, Window: m.Window, Value: m.Value, Mask: m.Mask}) {

@@ -31,6 +31,7 @@ type View struct {
 	Commands    []Command
 	Payload     []byte // the payload area: all segments and the gaps between
 	Envelope    []byte // all in front of it
+	AllowedUs   uint64 // of LongestUs, for Load: an hour, or what the caller puts here
 }
 
 // Origin says where an image comes from.
@@ -101,7 +102,7 @@ func Verify(data []byte) (*View, error) {
 	}
 	f := &flat{data: envelope}
 	v := f.image()
-	v.Envelope = envelope
+	v.Envelope, v.AllowedUs = envelope, 3600e6
 	if f.err != nil {
 		return nil, f.err
 	}

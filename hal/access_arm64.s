@@ -280,11 +280,10 @@ TEXT ·bulkOut(SB), NOSPLIT, $0-32
 
 // func fence()
 //
-// DMB OSH: the barrier Linux uses before device stores (arch/arm64/include/asm/io.h,
-// __io_bw, with OSHST), widened to loads for a read-back through a
-// write-combining mapping.
+// DSB SY, Linux's mb() (arch/arm64/include/asm/barrier.h): what is before it is
+// done, of host memory and of devices, before anything after it begins.
 TEXT ·fence(SB), NOSPLIT, $0-0
-	DMB $3
+	DSB $15
 	RET
 
 // func storeRun32(device uintptr, first *fbs.Command, count uint64, at *int32) uint64

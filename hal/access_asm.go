@@ -67,8 +67,8 @@ func streamIn(device uintptr, data []byte)
 //go:noescape
 func bulkOut(device uintptr, data []byte)
 
-// fence makes the stores before it reach the device before any load or store
-// after it, on uncached and on write-combining mappings alike.
+// fence is a full barrier: loads and stores before it come before those after
+// it, of host memory, and on uncached and write-combining mappings alike.
 func fence()
 
 func copyIn(device, step uintptr, width uint8, data []byte) {

@@ -10,31 +10,11 @@ import (
 // where there is no assembly: the compiler promises nothing about the accesses
 // it makes.
 
-func loadGeneric(device uintptr, width uint8) uint64 {
-	switch p := pointer(device); width {
-	case 1:
-		return uint64(*(*uint8)(p))
-	case 2:
-		return uint64(*(*uint16)(p))
-	case 4:
-		return uint64(*(*uint32)(p))
-	default:
-		return *(*uint64)(p)
-	}
-}
+func bytesAt(device uintptr, n int) []byte { return unsafe.Slice((*byte)(pointer(device)), n) }
 
-func storeGeneric(device uintptr, width uint8, value uint64) {
-	switch p := pointer(device); width {
-	case 1:
-		*(*uint8)(p) = uint8(value)
-	case 2:
-		*(*uint16)(p) = uint16(value)
-	case 4:
-		*(*uint32)(p) = uint32(value)
-	case 8:
-		*(*uint64)(p) = value
-	}
-}
+func loadGeneric(device uintptr, width uint8) uint64 { return get(bytesAt(device, int(width))) }
+
+func storeGeneric(device uintptr, width uint8, value uint64) { put(bytesAt(device, int(width)), value) }
 
 // The offsets that the assembly has of the fields of a command.
 const (
@@ -79,23 +59,9 @@ func fillGeneric(device, step uintptr, width uint8, value, count uint64) {
 	}
 }
 
-func bulkInGeneric(device uintptr, data []byte) {
-	for len(data) > 0 {
-		width := fit(uint64(device), uint64(len(data)), 8)
-		storeGeneric(device, width, get(data[:width]))
-		device += uintptr(width)
-		data = data[width:]
-	}
-}
+func bulkInGeneric(device uintptr, data []byte) { copy(bytesAt(device, len(data)), data) }
 
-func bulkOutGeneric(device uintptr, data []byte) {
-	for len(data) > 0 {
-		width := fit(uint64(device), uint64(len(data)), 8)
-		put(data[:width], loadGeneric(device, width))
-		device += uintptr(width)
-		data = data[width:]
-	}
-}
+func bulkOutGeneric(device uintptr, data []byte) { copy(data, bytesAt(device, len(data))) }
 
 // pointer makes an address of mapped memory a pointer. Vet takes the plain
 // conversion for a mistake, which it is for memory that Go manages.

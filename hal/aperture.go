@@ -133,9 +133,8 @@ func (a *Aperture) Fill(offset uint64, width uint8, access gen.Access, value, si
 	return OK
 }
 
-// FenceStores makes all stores so far reach their devices before any later
-// load or store does. To know that a store has arrived, load from the same
-// device afterwards.
+// FenceStores is a full barrier. To know that a store has arrived, load from the
+// same device afterwards.
 func FenceStores() { fence() }
 
 func (a *Aperture) copyInPort(offset uint64, width uint8, access gen.Access, data []byte) Code {

@@ -456,7 +456,7 @@ func (m *machine) arm64(i *instruction) uint64 {
 		return jump(true, a[0])
 	case "RET":
 		return back
-	case "DMB":
+	case "DSB":
 	default:
 		m.t.Fatalf("%#x: instruction %s has no business here", i.pc, i.op)
 	}
@@ -493,8 +493,8 @@ func TestEveryAssemblyFunctionIsTested(t *testing.T) {
 func TestFenceIsTheFullBarrierOfDevices(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
 		want := instruction{op: "MFENCE"}
-		if m.functions["fence"][0].op == "DMB" {
-			want = instruction{op: "DMB", operands: [3]operand{{immediate: true, value: 3}}} // OSH
+		if m.functions["fence"][0].op == "DSB" {
+			want = instruction{op: "DSB", operands: [3]operand{{immediate: true, value: 15}}} // SY
 		}
 		code := m.functions["fence"]
 		if len(code) != 2 || code[0].op != want.op || code[0].operands != want.operands || code[1].op != "RET" {

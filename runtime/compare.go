@@ -32,7 +32,7 @@ func (r *Replay) compare(c *fbs.Command) hal.Code {
 		}
 	}
 	if gen.CompareMode(c.Mode) == gen.CompareModeCorrelation {
-		if got, threshold := sums.coefficient(), float64(fbs.Float32(uint32(c.Mask))); !(got >= threshold) {
+		if got, threshold := sums.coefficient(), float64(math.Float32frombits(uint32(c.Mask))); !(got >= threshold) {
 			r.detail = Result{Got: math.Float64bits(got), Want: math.Float64bits(threshold), Mask: fbs.WidthMask(8)}
 			return hal.CompareFailed
 		}
@@ -45,7 +45,7 @@ func (r *Replay) differs(c *fbs.Command, dtype gen.DType, got, want []byte) int 
 	if string(got) == string(want) && gen.CompareMode(c.Mode) == gen.CompareModeExact {
 		return -1
 	}
-	absolute, relative := float64(fbs.Float32(uint32(c.Mask))), float64(fbs.Float32(uint32(c.Mask>>32)))
+	absolute, relative := float64(math.Float32frombits(uint32(c.Mask))), float64(math.Float32frombits(uint32(c.Mask>>32)))
 	size := int(fbs.DTypeSize(dtype))
 	for i := 0; i*size < len(want); i++ {
 		g, w := bits(got[i*size:], size), bits(want[i*size:], size)

@@ -26,6 +26,9 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	if err := checkIdentity(view, devices); err != nil {
 		return nil, err
 	}
+	if err := CheckTime(view); err != nil {
+		return nil, err
+	}
 	for i := range view.Targets {
 		// A device of no known board has no rules beyond the format's own.
 		if board := boards.ByID(view.Targets[i].Vendor, view.Targets[i].Device); board != nil {
@@ -233,8 +236,7 @@ func (r *Replay) Close() error {
 
 func command(index int) string { return fbs.Text("command %d: ", uint64(index)) }
 
-// pciID is PCI ids as lspci writes them: "1e52:401e".
-func pciID(vendor, device uint16) string {
+func pciID(vendor, device uint16) string { // "1e52:401e"
 	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
 	return digits[1:5] + ":" + digits[5:]
 }

@@ -10,13 +10,6 @@ import (
 // CheckRules holds every access of an image to one of its targets against what
 // that target's board accepts. The error is a *hal.Fault.
 func CheckRules(view *fbs.View, target int, board *boards.Board) error {
-	for i := range view.Windows {
-		if w := &view.Windows[i]; w.Kind == gen.WindowKindBar && w.Device == uint8(target) && w.Flags&fbs.FlagWriteCombining != 0 {
-			if r := board.Register(w.Bar, w.Offset, w.Size); r != nil {
-				return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("window %d is write-combining, which is for memory, and holds registers of ", uint64(i)) + board.Name + " (" + r.Name + ")"}
-			}
-		}
-	}
 	for i := range view.Commands {
 		c := &view.Commands[i]
 		w := &view.Windows[c.Window] // 0 in commands that have none
@@ -25,6 +18,17 @@ func CheckRules(view *fbs.View, target int, board *boards.Board) error {
 		}
 		if reason := ruleReason(board, w, c); reason != "" {
 			return &hal.Fault{Code: hal.BadImage, Reason: command(i) + reason}
+		}
+	}
+	return nil
+}
+
+// CheckTime refuses an image with a sequence that may take longer than the view
+// allows. The error is a *hal.Fault.
+func CheckTime(view *fbs.View) error {
+	for i, us := range view.LongestUs() {
+		if us > view.AllowedUs {
+			return &hal.Fault{Code: hal.BadImage, Reason: "sequence " + fbs.Quote(view.Sequences[i].Name) + fbs.Text(" may take %d s, %d are allowed; -longest allows more", us/1e6, view.AllowedUs/1e6)}
 		}
 	}
 	return nil
@@ -65,6 +69,8 @@ func ruleReason(board *boards.Board, w *fbs.Window, c *fbs.Command) string {
 		reason = fbs.Text("the narrow accesses that %d bytes need are", size)
 	case bulk && !rule.Memory:
 		reason = "bulk access, which is for memory, is"
+	case w.Flags&fbs.FlagWriteCombining != 0 && !rule.Memory:
+		reason = "a write-combining window, which is for memory, is"
 	case rule.IATU && (c.Opcode == gen.OpcodeWrite || c.Opcode == gen.OpcodeCopyIn):
 		reason = "a store, which opens host memory to the device (declare a host window), is"
 	}
