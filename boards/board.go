@@ -118,15 +118,3 @@ func (b *Board) Rule(bar uint8, offset, size uint64) *Rule {
 	}
 	return nil
 }
-
-// Register gives a rule, of something other than memory, for any of size bytes
-// of a BAR, nil if there is none.
-func (b *Board) Register(bar uint8, offset, size uint64) *Rule {
-	for i := range b.Rules {
-		r := &b.Rules[i]
-		if r.Bar == bar && !r.Memory && r.First < offset+size && offset <= r.Last {
-			return r
-		}
-	}
-	return nil
-}

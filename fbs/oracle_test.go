@@ -144,7 +144,7 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 		first := w.Offset + uint64(c.Offset)
 		if rule.Bar == w.Bar && first >= rule.First && first <= rule.Last {
 			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
-			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 && (!bulk || rule.Memory) && !(stores && rule.IATU)
+			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 && (!bulk || rule.Memory) && !(stores && rule.IATU) && (w.Flags == 0 || rule.Memory)
 		}
 	}
 	return false
@@ -205,6 +205,7 @@ func crowd(r *rand.Rand) *lmb.Image {
 	image.Windows = append(image.Windows,
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Offset: 0x1fc00000, Size: 0x400000}},
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 0x1000, Size: 0x2000}},
+		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Flags: fbs.FlagWriteCombining, Offset: 0x1e000000, Size: 0x1fe0000}},
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Slot: fbs.NoSlot, Offset: 3, Size: 1001}})
 	// Tiny images are all first looks; long ones cross blocks.
 	rounds := 1 + r.IntN(60)
@@ -237,7 +238,7 @@ func change(r *rand.Rand, list []fbs.Command, i int) {
 	case 3:
 		c.Option = uint8(n % 4)
 	case 4:
-		c.Window = uint16(n % 9)
+		c.Window = uint16(n % 10)
 	case 5:
 		c.Index = uint16(n % 6)
 	case 6:

@@ -243,6 +243,8 @@ func (c *checker) access(f *Form, m *Command, l *limits) string {
 		switch {
 		case free && !rule.Memory:
 			return "bulk access, which is for memory, is" + refused(board, rule, w, m)
+		case w.Flags&FlagWriteCombining != 0 && !rule.Memory:
+			return "a write-combining window, which is for memory, is" + refused(board, rule, w, m)
 		case f.Stores && rule.IATU:
 			return "a store, which opens host memory to the device (declare a host window), is" + refused(board, rule, w, m)
 		}

@@ -2,7 +2,7 @@ package fbs
 
 import flatbuffers "github.com/google/flatbuffers/go"
 
-// The signature block that may follow an image (FORMAT.md section 7).
+// The signature block that may follow an image (FORMAT.md section 8).
 const (
 	SignatureBytes = 128
 	SignatureMagic = "LMBSIGN1"

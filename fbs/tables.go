@@ -1,9 +1,6 @@
 package fbs
 
-import (
-	"lightmetal/boards"
-	"lightmetal/fbs/gen"
-)
+import "lightmetal/fbs/gen"
 
 // verifyTables checks all tables but commands and segments.
 func (v *View) verifyTables() *Error {
@@ -104,13 +101,6 @@ func (v *View) windowReason(w *Window) string {
 		bar := v.Targets[w.Device].Bars[w.Bar]
 		if w.Offset > bar || w.Size > bar-w.Offset {
 			return Text("%x bytes at %x do not fit BAR %d of %x", w.Size, w.Offset, uint64(w.Bar), bar)
-		}
-		board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
-		if w.Flags&FlagWriteCombining == 0 || board == nil {
-			break
-		}
-		if r := board.Register(w.Bar, w.Offset, w.Size); r != nil {
-			return "is write-combining, which is for memory, and holds registers of " + board.Name + " (" + r.Name + ")"
 		}
 	case gen.WindowKindTlb:
 		if w.Size&(w.Size-1) != 0 {

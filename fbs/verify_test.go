@@ -385,7 +385,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 			i.Targets[0].Bars[2] = 1 << 20
 			i.Windows[0].Bar, i.Windows[0].Offset, i.Windows[0].Size = 2, 0x1200, 0x1000
 		}},
-		{"window 0: is write-combining, which is for memory, and holds registers of wormhole (ARC CSM)", func(i *lmb.Image) {
+		{"a write-combining window, which is for memory, is not accepted by wormhole BAR 0 at 0x1fe80008 (ARC CSM)", func(i *lmb.Image) {
 			i.Windows[0].Offset, i.Windows[0].Flags = 0x1fe80000, fbs.FlagWriteCombining
 		}},
 		{"bulk access, which is for memory, is not accepted by wormhole", func(i *lmb.Image) {

@@ -28,6 +28,7 @@ type View struct {
 	Notes       []byte // for host tools; nothing in it has been verified
 	Payload     []byte // the payload area: all segments and the gaps between
 	Envelope    []byte // all in front of it
+	AllowedUs   uint64 // of LongestUs, for Load: an hour, or what the caller puts here
 
 	// Marked has a bit for each Block of commands that holds a Point or an Address.
 	Marked [CommandsMax / Block / 64]uint64
@@ -105,6 +106,7 @@ func read(envelope []byte) (v *View, sum uint32, err *Error) {
 	t := Root(envelope, preambleEnd, imageFields, "image")
 	v = &View{
 		Envelope:    envelope,
+		AllowedUs:   3600e6,
 		Reservation: Struct[Reservation](t, imageReservation),
 		Targets:     Vector[Identity](t, imageTargets, 8, TargetsMax, "targets"),
 		Windows:     Vector[Window](t, imageWindows, 8, WindowsMax, "windows"),

@@ -299,6 +299,7 @@ func checkFieldCounts(t *testing.T, fields map[string]int) {
 func FuzzReplay(f *testing.F) {
 	f.Add(encoded(f, everything))
 	f.Add(encoded(f, small))
+	f.Add(encoded(f, ivshmem+"main:\n  call waits\n  call waits\n  call stores\nwaits:\n  delay 10s\n  delay 10s\nstores:\n  fill.1 m+0x0 <- 0x1 size 1MiB fifo\n"))
 	for _, pattern := range []string{"../testdata/images/*.lmb", "../testdata/bad/*.lmb"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 {

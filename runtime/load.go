@@ -26,6 +26,9 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	if err := checkIdentity(view, devices); err != nil {
 		return nil, err
 	}
+	if err := CheckTime(view); err != nil {
+		return nil, err
+	}
 	r := &Replay{view: view, devices: devices, safe: view.SequenceByName("safe"),
 		masters: make([]hal.BusMaster, len(devices))}
 	for i, device := range devices {
@@ -37,6 +40,17 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// CheckTime refuses an image with a sequence that may take longer than the view
+// allows. The error is a *hal.Fault.
+func CheckTime(view *fbs.View) error {
+	for i, us := range view.LongestUs() {
+		if us > view.AllowedUs {
+			return &hal.Fault{Code: hal.BadImage, Reason: "sequence " + fbs.Quote(view.Name(view.Sequences[i].Name)) + fbs.Text(" may take %d s, %d are allowed; -longest allows more", us/1e6, view.AllowedUs/1e6)}
+		}
+	}
+	return nil
 }
 
 // checkIdentity holds the image's targets against the devices.
@@ -304,8 +318,7 @@ func (r *Replay) Close() error {
 
 func command(index int) string { return fbs.Text("command %d: ", uint64(index)) }
 
-// pciID is PCI ids as lspci writes them: "1e52:401e".
-func pciID(vendor, device uint16) string {
+func pciID(vendor, device uint16) string { // "1e52:401e"
 	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
 	return digits[1:5] + ":" + digits[5:]
 }

@@ -293,3 +293,47 @@ func TestLargeEnvelopeIsCopiedWhole(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSequenceThatMayTakeTooLongIsRefusedAtLoad: an hour, unless more is allowed.
+// It is a check of the image, and sets no limit for runs.
+func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
+	waits := func(calls int) string {
+		return ivshmem + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" + strings.Repeat("  delay 10s\n", 36)
+	}
+	for _, test := range []struct {
+		what, source string
+		us           uint64 // of main
+	}{
+		{"an hour", waits(10), 3600e6},
+		{"more than an hour", waits(11), 3960e6},
+		{"stores", ivshmem + "main:\n" + strings.Repeat("  call fills\n", 40) + "fills:\n" + strings.Repeat("  fill.1 m+0x0 <- 0x1 size 1MiB\n", 100), 4000 << 20},
+		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n", 3600e6 + 1001},
+	} {
+		v := view(t, test.source)
+		if got := v.LongestUs()[0]; got != test.us {
+			t.Errorf("%s: %d us, want %d", test.what, got, test.us)
+		}
+		device := mock.New(&boards.Ivshmem)
+		r, err := runtime.Load(v, runtime.AnySlot, device)
+		if refused := test.us > 3600e6; refused != (hal.CodeOf(err) == hal.BadImage) || refused && !strings.Contains(err.Error(), `sequence "main" may take`) || device.Operations() != 0 {
+			t.Errorf("%s: %v", test.what, err)
+		}
+		if err == nil {
+			r.Close()
+		}
+		v.AllowedUs = test.us
+		if r, err = runtime.Load(v, runtime.AnySlot, device); err != nil {
+			t.Errorf("%s, allowed: %v", test.what, err)
+			continue
+		}
+		r.Close()
+	}
+}
+
+// TestLongestTimeDoesNotRunOver has calls of all there is of waiting.
+func TestLongestTimeDoesNotRunOver(t *testing.T) {
+	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
+	if got := v.LongestUs(); got[0] != 1<<62 || got[1] != 400_000*(4294967295+65535+1) {
+		t.Error(got)
+	}
+}

@@ -80,7 +80,7 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 // windowWords is a load of a window's registers where those can be loaded.
 func (d *Device) windowWords(at access) (value uint64, ok bool) {
 	l := d.board.TLB
-	if !d.registersLoad || l == nil || at.bar == ConfigSpace || at.bar == hostMemory || d.check(at) != hal.OK {
+	if !d.hardware || l == nil || at.bar == ConfigSpace || at.bar == hostMemory || d.check(at) != hal.OK {
 		return 0, false
 	}
 	bar, offset := d.unalias(at)
@@ -179,6 +179,9 @@ func (d *Device) behind(place Place) Model {
 	if !place.Tile && place.Bar == ConfigSpace {
 		return d.config
 	}
+	if d.forDriver(place) {
+		return &d.driver
+	}
 	return d.model
 }
 
@@ -216,6 +219,9 @@ func (d *Device) check(at access) hal.Code {
 		return d.checkWidth(at, 1|2|4|8, "host memory")
 	}
 	r := d.board.Rule(at.bar, at.offset, width)
+	if r == nil && d.forDriver(Place{Bar: at.bar, Address: at.offset}) {
+		return d.checkWidth(at, 4, "registers of the kernel driver")
+	}
 	if r == nil {
 		return d.refuse("no rule of board %s covers it", d.board.Name)
 	}

@@ -37,9 +37,10 @@ type Device struct {
 	now        int64
 	gone       bool
 
-	registersLoad bool // of windows
-	closed        bool
-	refusal       string
+	hardware bool   // it is seen by a kernel
+	driver   Memory // registers for its driver
+	closed   bool
+	refusal  string
 
 	faults    []Fault
 	recording bool
@@ -107,9 +108,10 @@ func (d *Device) shared(bus, size uint64) []byte {
 // before the first Map.
 func (d *Device) Resize(bar uint8, size uint64) { d.bars[bar] = size }
 
-// LoadWindowRegisters lets the registers that aim windows be loaded, as on
-// hardware. Without it a load of them is refused: the maker's simulator has none.
-func (d *Device) LoadWindowRegisters() { d.registersLoad = true }
+// AsHardware makes the device one that a kernel sees: the registers that aim
+// windows can be loaded, which the maker's simulator refuses, and the window of
+// the kernel driver is there for it.
+func (d *Device) AsHardware() { d.hardware = true }
 
 // Identity implements hal.Device.
 func (d *Device) Identity() hal.Identity {

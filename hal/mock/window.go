@@ -24,7 +24,7 @@ type window struct {
 // window is used: between the stores of one configuration they make no sense.
 func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) hal.Code {
 	l := d.board.TLB
-	if l.Group(slot).Kernel(slot) {
+	if l.Group(slot).Kernel(slot) && !d.hardware {
 		return d.refuse("window %d belongs to the kernel driver", slot)
 	}
 	w := &d.windows[slot]
@@ -124,7 +124,7 @@ func (d *Device) checkRegister(kind chips.Kind, place Place, at access, value ui
 	r := chips.Of(d.board).Grid.Register(kind, place.Address)
 	isReset := hasReset(kind) && place.Address == reset.Address
 	switch {
-	case r == nil && !isReset && !d.models(place, at.op):
+	case r == nil && !isReset && !d.models(place, at.op) && !d.forDriver(place):
 		return d.refuse("the %s (%d,%d) has nothing at %#x", kind, place.X, place.Y, place.Address)
 	case at.width != 4:
 		return d.refuse("register %#x of the %s (%d,%d): accesses of %d bytes are not allowed", place.Address, kind, place.X, place.Y, at.width)

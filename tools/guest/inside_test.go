@@ -16,7 +16,7 @@ func inside(t *testing.T, setUp func(*machine), scenario string, args ...string)
 	t.Helper()
 	m, console, exit := insideExit(t, setUp, scenario, args...)
 	if exit != 0 {
-		t.Fatalf("scenario %s: exit status %d; the console says:\n%s", scenario, exit, console)
+		t.Fatalf("scenario %s: exit status %d; the console says:\n%sthe servers: %v", scenario, exit, console, m.served)
 	}
 	return m, console
 }

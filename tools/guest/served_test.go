@@ -16,14 +16,14 @@ import (
 	"lightmetal/hal"
 )
 
-// chip is a device that `lm serve` shows, and what runs on it.
-type chip struct {
+// card is a device that `lm serve` shows, and what runs on it.
+type card struct {
 	board, ids string
 	captures   map[string][]string // arguments of lm import, by name
 	slots      []string            // a window of each size
 }
 
-var allChips = []chip{
+var allChips = []card{
 	{"wormhole", "1e52:401e", map[string][]string{
 		"twoop": twoop("wh", "1,1"),
 		"mlp":   {"--from", "mmiotrace", "../../testdata/captures/wh.mlp.mmiotrace"},
@@ -59,9 +59,13 @@ func (m *machine) serveTo(t *testing.T, device string) {
 	m.trace = filepath.Join(m.dir, "trace")
 }
 
-// addWorkloads captures every workload on the host API, for a chip.
-func (m *machine) addWorkloads(t *testing.T, c *chip) {
+// addAll imports every capture of a chip, and captures every workload on the
+// host API for it.
+func (m *machine) addAll(t *testing.T, c *card) {
 	t.Helper()
+	for name, args := range c.captures {
+		m.addGolden(t, name, append([]string{"import"}, args...)...)
+	}
 	list, err := exec.Command(tool(t, "LM_GUEST_LM"), "capture", "../../testdata/workloads/run", "--list").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -99,10 +103,7 @@ func TestGuestReplaysOnAServedChip(t *testing.T) {
 				m, console := inside(t, func(m *machine) {
 					way.setUp(t, m)
 					m.serveTo(t, "mock:"+c.board)
-					for name, args := range c.captures {
-						m.addGolden(t, name, append([]string{"import"}, args...)...)
-					}
-					m.addWorkloads(t, c)
+					m.addAll(t, c)
 				}, "served", way.lane, c.ids)
 				if m.served != nil {
 					t.Error(m.served)
@@ -246,6 +247,30 @@ func TestFaultsOfAServedDeviceHaveTheirStatus(t *testing.T) {
 			}, "faulty", append([]string{strconv.Itoa(c.want.Exit()), fmt.Sprintf("%04x:%04x", b.Vendor, b.Device)}, c.flags...)...)
 			if (m.served != nil) != c.refused {
 				t.Errorf("the server's end: %v; %s", m.served, console)
+			}
+		})
+	}
+}
+
+// TestVendorsDriverOnAServedChip: the maker's own kernel driver, where there is
+// one (LM_TTKMD=FILE.ko, built for the full kernel), takes the mock for a card.
+func TestVendorsDriverOnAServedChip(t *testing.T) {
+	driver := os.Getenv("LM_TTKMD")
+	if driver == "" {
+		t.Skip("needs the vendor's kernel driver, built for Debian's arm64 kernel (LM_TTKMD is not set)")
+	}
+	for i := range allChips {
+		c := &allChips[i]
+		t.Run(c.board, func(t *testing.T) {
+			m, console := inside(t, func(m *machine) {
+				m.kernel = tool(t, "LM_GUEST_FULL_KERNEL")
+				m.add(t, "/modules/tenstorrent.ko", driver)
+				m.serveTo(t, "mock:"+c.board)
+				m.addAll(t, c)
+			}, "served", "tt", c.ids)
+			t.Log(console)
+			if m.served != nil {
+				t.Error(m.served)
 			}
 		})
 	}

@@ -3,15 +3,18 @@ package main
 import (
 	"encoding/hex"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
+	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/report"
 
 	"github.com/spf13/cobra"
 )
@@ -76,6 +79,8 @@ type sequenceInfo struct {
 	BytesIn  uint64         `json:"bytes_in"`
 	BytesOut uint64         `json:"bytes_out"`
 	WaitUs   uint64         `json:"wait_max_us"` // sum of all deadlines and delays, calls included
+
+	LongestUs uint64 `json:"longest_us"` // the same, and a microsecond for each access
 }
 
 func infoCommand() *cobra.Command {
@@ -146,33 +151,31 @@ func describe(view *fbs.View, size int) *imageInfo {
 	for _, t := range image.Tensors {
 		info.Tensors = append(info.Tensors, tensorInfo{t.Name, lower(gen.EnumNamesRole[t.Role]), lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
 	}
-	for i := range view.Sequences {
-		info.Sequences = append(info.Sequences, describeSequence(view, i))
+	longest := view.LongestUs()
+	for i, counted := range report.Counts(view) {
+		info.Sequences = append(info.Sequences, describeSequence(view, i, &counted, longest[i]))
 	}
 	return info
 }
 
-func describeSequence(view *fbs.View, index int) sequenceInfo {
+func describeSequence(view *fbs.View, index int, r *report.Sequence, longest uint64) sequenceInfo {
 	s := &view.Sequences[index]
-	info := sequenceInfo{Name: view.Name(s.Name), Commands: s.Count, Opcodes: map[string]int{}}
+	info := sequenceInfo{Name: view.Name(s.Name), Commands: s.Count, Opcodes: map[string]int{}, BytesIn: r.Written, BytesOut: r.Read + r.Compared, WaitUs: r.WaitUs, LongestUs: longest}
 	for _, c := range view.Commands[s.First : s.First+s.Count] {
 		info.Opcodes[lower(gen.EnumNamesOpcode[c.Opcode])]++
-		switch c.Opcode {
-		case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress:
-			info.BytesIn += uint64(c.Width)
-		case gen.OpcodeCopyIn, gen.OpcodeFill:
-			info.BytesIn += uint64(c.Amount)
-		case gen.OpcodeCopyOut, gen.OpcodeCompare:
-			info.BytesOut += uint64(c.Amount)
-		case gen.OpcodeCheck: // may begin its last interval just before the deadline
-			info.WaitUs += uint64(c.Amount) + uint64(c.Index)
-		case gen.OpcodeDelay:
-			info.WaitUs += uint64(c.Amount)
-		case gen.OpcodeCall:
-			info.WaitUs += describeSequence(view, int(c.Index)).WaitUs
-		}
 	}
 	return info
+}
+
+// duration is a time in words, of any length.
+func duration(us uint64) string {
+	if us >= 1<<62 {
+		return "for ever"
+	}
+	if us > math.MaxInt64/1000 {
+		return fmt.Sprintf("%d h", us/3600e6)
+	}
+	return (time.Duration(us) * time.Microsecond).String()
 }
 
 func lower(name string) string { return strings.ToLower(name) }
@@ -206,8 +209,8 @@ func (i *imageInfo) String() string {
 		line(t.Role, "%s: %s %v, %d bytes%s", t.Name, t.DType, t.Shape, t.Bytes, map[bool]string{true: ", recorded data in the image"}[t.Recorded])
 	}
 	for _, s := range i.Sequences {
-		line("sequence", "%s: %d commands (%s), %d bytes in, %d out, waits at most %v", s.Name, s.Commands, opcodeText(s.Opcodes),
-			s.BytesIn, s.BytesOut, time.Duration(s.WaitUs)*time.Microsecond)
+		line("sequence", "%s: %d commands (%s), %d bytes in, %d out, waits at most %s", s.Name, s.Commands, opcodeText(s.Opcodes),
+			s.BytesIn, s.BytesOut, duration(s.WaitUs))
 	}
 	return b.String()
 }
@@ -253,6 +256,7 @@ func opcodeText(counts map[string]int) string {
 func verifyCommand() *cobra.Command {
 	var asJSON bool
 	var name, keys string
+	var longest time.Duration
 	c := &cobra.Command{
 		Use:   "verify IMAGE.lmb",
 		Short: "check an image as a target would before its first store",
@@ -260,7 +264,11 @@ func verifyCommand() *cobra.Command {
 references, every command and what the board accepts of it. Then what harms no
 target: names, notes, checks that cannot hold, outputs that nothing fills. It
 prints the digest (CRC-32C) of each sequence's commands. No device is opened.
-With --key, before all that, that one of these public keys signed the file.`,
+With --key, before all that, that one of these public keys signed the file.
+
+It warns of rules that were not held because no board has the PCI ids, and of
+fences that are missing around host memory: between a write of it and the next
+store to the device, and between a poll and what is read from it then.`,
 		Args: one("image"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if keys != "" {
@@ -272,19 +280,28 @@ With --key, before all that, that one of these public keys signed the file.`,
 			if err != nil {
 				return err
 			}
-			if err := checkBoards(view, name); err != nil {
+			view.AllowedUs = uint64(max(longest, 0).Microseconds())
+			if err := runtime.CheckTime(view); err != nil {
+				return err
+			}
+			warnings, err := checkBoards(view, name)
+			if err != nil {
 				return err
 			}
 			if err := lmb.Quality(view); err != nil {
 				return wrong(hal.BadImage, "%s: harmless, and meant by nobody: %v", args[0], err)
 			}
+			warnings = append(warnings, fenceWarnings(view)...)
 			digests := map[string]string{}
 			for i := range view.Sequences {
 				digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.Digest(view, i))
 			}
 			if asJSON {
-				printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": args[0], "commands": view.Reservation.Commands, "digests": digests})
+				printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": args[0], "commands": view.Reservation.Commands, "digests": digests, "warnings": warnings})
 				return nil
+			}
+			for _, text := range warnings {
+				fmt.Fprintln(stderr, "lm: warning: "+text)
 			}
 			fmt.Fprintf(stdout, "%s: whole and valid, %d commands\n", args[0], view.Reservation.Commands)
 			for i := range view.Sequences {
@@ -296,24 +313,30 @@ With --key, before all that, that one of these public keys signed the file.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	c.Flags().StringVar(&keys, "key", "", "file of public keys in hex, one a line")
+	c.Flags().DurationVar(&longest, "longest", time.Hour, "refuse an image whose sequences could wait and store for longer")
 	c.Flags().StringVar(&name, "board", "", "the board it must be for (default: the one in the image)")
 	return c
 }
 
-// checkBoards holds an image against the board it must be for, if one is named.
-func checkBoards(view *fbs.View, name string) error {
-	if name == "" {
-		return nil
-	}
-	board := chips.ByName(name)
-	if board == nil {
-		return usage("no board %q; boards: %s", name, boardNames())
-	}
-	for i := range view.Targets {
-		if t := &view.Targets[i]; board.Vendor != t.Vendor || board.Device != t.Device {
-			return wrong(hal.WrongDevice, "the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
-				view.Name(t.Board), t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
+// checkBoards holds an image against the boards it is for, and says which rules
+// were not held because no board is known by its ids.
+func checkBoards(view *fbs.View, name string) (notHeld []string, err error) {
+	notHeld = []string{}
+	for i, t := range view.Targets {
+		board := boards.ByID(t.Vendor, t.Device)
+		if name != "" {
+			if board = chips.ByName(name); board == nil {
+				return nil, usage("no board %q; boards: %s", name, boardNames())
+			}
+			if board.Vendor != t.Vendor || board.Device != t.Device {
+				return nil, wrong(hal.WrongDevice, "the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
+					view.Name(t.Board), t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
+			}
+		}
+		if board == nil {
+			notHeld = append(notHeld, fmt.Sprintf("target %d: no board has the PCI ids %04x:%04x, so these rules were not held: which registers there are, "+
+				"the widths they take, what is memory, and that nothing opens host memory to the device", i, t.Vendor, t.Device))
 		}
 	}
-	return nil
+	return notHeld, nil
 }

@@ -27,6 +27,7 @@ type replayFlags struct {
 	sequence        string
 	before, after   string // empty: none
 	inputs, outputs []string
+	longest         time.Duration
 	loop            int
 	window          int
 	checkGolden     bool
@@ -66,6 +67,7 @@ picture of. The image is replayed by the same code and makes the same accesses.
 	flags.StringVar(&f.after, "after", "", "sequence to run once after the last run")
 	flags.StringArrayVar(&f.inputs, "input", nil, "NAME=FILE: data of an input tensor")
 	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: where to put an output tensor")
+	flags.DurationVar(&f.longest, "longest", time.Hour, "refuse an image whose sequences could wait and store for longer")
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
 	flags.Uint16Var(&window, "window", 0, "hardware window for the first TLB window (default: the recorded one, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false, "hold every output against what was recorded")
@@ -245,6 +247,7 @@ func (f *replayFlags) open(s *session) (err error) {
 
 // loadImage loads the image, instrumented where a profile is wanted.
 func (f *replayFlags) loadImage(s *session) (err error) {
+	s.view.AllowedUs = uint64(max(f.longest, 0).Microseconds())
 	if f.profile == "" {
 		s.replay, err = runtime.Load(s.view, f.window, s.devices...)
 		return err

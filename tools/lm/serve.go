@@ -120,7 +120,7 @@ func (f *serveFlags) open() (hal.Device, error) {
 	}
 	m, ok := device.(*mock.Device)
 	if ok {
-		m.LoadWindowRegisters()
+		m.AsHardware()
 	}
 	if len(f.faults) == 0 {
 		return device, nil

@@ -204,7 +204,7 @@ func signalled(t *testing.T, signal syscall.Signal, args ...string) (stderr stri
 }
 
 // flagsWithValue are all flags that take one, -config apart.
-var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop", "deadline", "watchdog", "window", "key"}
+var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop", "deadline", "watchdog", "window", "key", "longest"}
 
 // TestNoFlagAndNoLineTakesAnEmptyValue: a variable that is not set must not
 // switch off what it was to switch on.

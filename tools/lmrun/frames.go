@@ -48,6 +48,7 @@ func check(view *fbs.View, o options) error {
 			return err
 		}
 	}
+	view.AllowedUs = uint64(o.longest) / 1000
 	if _, _, err := parseWatchdog(o.watchdog); err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func TestHelpIsOnStandardOutput(t *testing.T) {
 }
 
 func TestCommandLines(t *testing.T) {
-	standard := options{sequence: "main", loop: 1, window: runtime.AnySlot, image: "x.lmb"}
+	standard := options{sequence: "main", loop: 1, longest: 3600e9, window: runtime.AnySlot, image: "x.lmb"}
 	with := func(change func(*options)) options { o := standard; change(&o); return o }
 	for _, test := range []struct {
 		line string
@@ -131,6 +131,7 @@ func TestCommandLines(t *testing.T) {
 			o.deadline, o.watchdog, o.key = 1_500_000, "/dev/watchdog0=5", "k"
 		})},
 		{"-deadline 3600s x.lmb", with(func(o *options) { o.deadline = 3600e9 })},
+		{"-longest 7200s x.lmb", with(func(o *options) { o.longest = 7200e9 })},
 		{"-h", with(func(o *options) { o.help, o.image = true, "" })},
 	} {
 		if got, err := parse(strings.Fields(test.line)); err != nil || !reflect.DeepEqual(got, test.want) {

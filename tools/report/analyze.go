@@ -248,46 +248,56 @@ type effect struct {
 	waitUs        uint64
 }
 
-// effectOf is FORMAT.md's table seen from the bus.
+// effectOf is FORMAT.md's table seen from the bus: fbs tells how many accesses
+// and how long, here they get their direction.
 func effectOf(c *fbs.Command) effect {
+	accesses, waitUs := c.Effort()
 	width, amount := uint64(c.Width), uint64(c.Amount)
-	e := effect{size: width}
+	e := effect{size: width, loads: accesses, waitUs: waitUs, traffic: Traffic{Read: width}}
 	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeAddress:
-		e.traffic.Written, e.stores = width, 1
-	case gen.OpcodeChange:
-		e.traffic.Written, e.stores = width, 1
-		e.traffic.Read, e.loads = width, 1
-	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
-		return copyEffect(c)
+	case gen.OpcodeWrite, gen.OpcodeAddress, gen.OpcodeChange:
+		e.loads, e.stores = accesses-1, 1
+		e.traffic = Traffic{Written: width, Read: width * e.loads}
+	case gen.OpcodeCopyIn, gen.OpcodeFill:
+		e.loads, e.stores, e.size, e.traffic = 0, accesses, amount, Traffic{Written: amount}
+	case gen.OpcodeCopyOut:
+		e.size, e.traffic = amount, Traffic{Read: amount}
+	case gen.OpcodeCompare:
+		e.size, e.traffic = amount, Traffic{Compared: amount}
 	case gen.OpcodeCheck:
-		e.traffic.Read, e.loads, e.waitUs = width, 1, amount
-	case gen.OpcodeDelay:
-		return effect{waitUs: amount}
 	default:
-		return effect{}
+		return effect{waitUs: waitUs}
+	}
+	switch c.Opcode {
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut:
+		e.bulk = gen.Access(c.Mode) == gen.AccessBulk
+		if gen.Access(c.Mode) == gen.AccessFixed {
+			e.size = width
+		}
 	}
 	return e
 }
 
-func copyEffect(c *fbs.Command) effect {
-	width, amount := uint64(c.Width), uint64(c.Amount)
-	e := effect{size: amount}
-	count := (amount + width - 1) / width
-	switch c.Opcode {
-	case gen.OpcodeCopyIn, gen.OpcodeFill:
-		e.traffic.Written, e.stores = amount, count
-	case gen.OpcodeCopyOut:
-		e.traffic.Read, e.loads = amount, count
-	case gen.OpcodeCompare: // always exact
-		e.traffic.Compared, e.loads = amount, count
-		return e
+// Counts is what one run of each sequence does at most, calls included.
+func Counts(view *fbs.View) []Sequence {
+	counts, calls := make([]Sequence, len(view.Sequences)), make([]map[uint16]uint64, len(view.Sequences))
+	for i, s := range view.Sequences {
+		counts[i].Name, calls[i] = view.Name(s.Name), map[uint16]uint64{}
+		for at := s.First; at < s.First+s.Count-1; at++ {
+			c := &view.Commands[at]
+			e := effectOf(c)
+			counts[i].add(&e, 1)
+			if c.Opcode == gen.OpcodeCall {
+				calls[i][c.Index]++
+			}
+		}
 	}
-	e.bulk = gen.Access(c.Mode) == gen.AccessBulk
-	if gen.Access(c.Mode) == gen.AccessFixed {
-		e.size = width
+	for i := range counts { // what is called calls nothing
+		for callee, times := range calls[i] {
+			counts[i].call(&counts[callee], times)
+		}
 	}
-	return e
+	return counts
 }
 
 func (a *analysis) command(sequence int, c *fbs.Command, weight uint64) {

@@ -50,7 +50,7 @@ func (l *lines) String() string {
 func opened(b *boards.Board, faults ...mock.Fault) func() (hal.Device, error) {
 	return func() (hal.Device, error) {
 		d := mock.New(b)
-		d.LoadWindowRegisters()
+		d.AsHardware()
 		for _, f := range faults {
 			d.Inject(f)
 		}

@@ -19,10 +19,13 @@ const (
 	configRegion = 7 // as VFIO counts them: BARs 0 to 5, ROM, configuration space
 	regionCount  = 9
 
-	// timeMax is how much of a pause the device lives through at the next
-	// access, in nanoseconds: a client that was stopped for an hour does not
-	// have it calculated for one.
-	timeMax = int64(10 * time.Millisecond)
+	// At an access the device lives through the time since the one before, of
+	// which a client that was stopped leaves much, slice by slice and as long as
+	// the client can wait: QEMU's takes 5 s without an answer for the end, and a
+	// chip whose cores all run takes longer to calculate than to run.
+	timeMax   = time.Second
+	timeSlice = 50 * time.Microsecond
+	patience  = 10 * time.Millisecond
 )
 
 // Options of a Function.
@@ -221,7 +224,9 @@ func (f *Function) access(do func() (uint64, hal.Code)) (value uint64, code hal.
 // pass lets time go by on the device.
 func (f *Function) pass() {
 	now := time.Now()
-	f.device.Sleep(min(int64(now.Sub(f.last)), timeMax))
+	for left := min(now.Sub(f.last), timeMax); left > 0 && time.Since(now) < patience; left -= timeSlice {
+		f.device.Sleep(int64(min(left, timeSlice)))
+	}
 	f.last = now
 }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 func init() {
@@ -49,9 +51,21 @@ func served(args []string) int {
 	}
 	fmt.Printf("inside: %d images replayed on %d devices\n", len(images), len(devices))
 	if failed {
+		fmt.Print(kernelLog())
 		return 1
 	}
 	return 0
+}
+
+// kernelLog is the end of what the kernel said.
+func kernelLog() string {
+	text := make([]byte, 1<<20)
+	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, text)
+	if err != nil {
+		return "inside: " + err.Error()
+	}
+	lines := strings.SplitAfter(string(text[:n]), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "")
 }
 
 // golden replays an image, and wants the outputs of /golden.
@@ -73,9 +87,12 @@ func golden(image string, flags []string) bool {
 
 // ready hands the devices with these ids to a lane and gives their names there.
 func ready(lane, ids string) (names []string, err error) {
-	if lane == "pci" {
+	switch lane {
+	case "tt":
+		return []string{"tt:/dev/tenstorrent/0"}, insmod("tenstorrent.ko")
+	case "pci":
 		err = os.WriteFile("/proc/sys/vm/nr_hugepages", []byte("8"), 0)
-	} else {
+	default:
 		err = insmod("virtio-iommu.ko", "vfio.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko")
 	}
 	if err != nil {

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const fenced = `lightmetal 1
+target ivshmem 1af4:1110 bar2 1MiB
+window m bar2 offset 0x0 size 1MiB
+window h host size 4KiB
+tensor d output uint8[64]
+`
+
+func assembledFile(t *testing.T, source string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.lms")
+	if err := os.WriteFile(path, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := strings.TrimSuffix(path, ".lms") + ".lmb"
+	if exit, _, stderr := lm(t, "asm", path, "-o", out); exit != 0 {
+		t.Fatal(stderr)
+	}
+	return out
+}
+
+// TestVerifyWarnsOfFencesThatAreMissing around host memory.
+func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
+	const told = "stores to the device, command 0 wrote host memory"
+	const read = "reads host memory, command 0 polled for it"
+	for _, test := range []struct {
+		body string
+		want []string
+	}{
+		{"  write.4 h+0x0 0x1\n  write.4 m+0x0 0x1\n", []string{"command 1 " + told}},
+		{"  write.4 h+0x0 0x1\n  fence\n  write.4 m+0x0 0x1\n", nil},
+		{"  write.4 h+0x0 0x1\n  flush.4 m+0x0\n  write.4 m+0x0 0x1\n", nil},
+		{"  copy.4 h+0x0 <- hex 01020304\n  delay 1us\n  fill.4 m+0x0 <- 0x1 size 8\n  write.4 m+0x0 0x1\n", []string{"command 2 " + told}},
+		{"  write.4 m+0x0 0x1\n  write.4 h+0x0 0x1\n", nil},
+		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- h+0x0\n", []string{"command 1 " + read}},
+		{"  poll.4 h+0x0 == 0x1 within 1ms\n  compare.4 h+0x0 uint32 == uint32 1\n", []string{"command 1 " + read}},
+		{"  poll.4 m+0x0 == 0x1 within 1ms\n  fence\n  copy.4 d[0:64] <- h+0x0\n", nil},
+		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- m+0x0\n", nil},
+		{"  write.4 h+0x0 0x1\n  call ring\n  call ring\nring:\n  write.4 m+0x0 0x1\n", []string{"command 4 " + told}},
+		{"  write.4 h+0x0 0x1\n  call order\n  write.4 m+0x0 0x1\norder:\n  fence\n", nil},
+	} {
+		if !strings.Contains(test.body, "d[") {
+			test.body = strings.Replace(test.body+"fill:\n  copy.4 d[0:64] <- m+0x0\n", "\n\n", "\n", 1)
+		}
+		exit, stdout, stderr := lm(t, "verify", assembledFile(t, fenced+"main:\n"+test.body))
+		var got []string
+		for line := range strings.Lines(stderr) {
+			text, _, _ := strings.Cut(strings.TrimPrefix(line, "lm: warning: "), ", and no fence")
+			got = append(got, text)
+		}
+		if exit != 0 || !strings.Contains(stdout, "whole and valid") || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s%d: %q, want %q", test.body, exit, got, test.want)
+		}
+	}
+}
+
+func TestVerifySaysWhichRulesWereNotHeld(t *testing.T) {
+	unknown := strings.Replace(fenced, "ivshmem 1af4:1110", "ivshmem 1af4:1111", 1) + "main:\n  copy.4 d[0:64] <- m+0x0\n"
+	exit, _, stderr := lm(t, "verify", assembledFile(t, unknown))
+	if exit != 0 || !strings.Contains(stderr, "target 0: no board has the PCI ids 1af4:1111, so these rules were not held: ") {
+		t.Errorf("%d: %s", exit, stderr)
+	}
+	if _, _, stderr := lm(t, "verify", "../../testdata/images/edu.lmb"); stderr != "" {
+		t.Error(stderr)
+	}
+	if _, stdout, _ := lm(t, "verify", "--json", assembledFile(t, unknown)); !strings.Contains(stdout, `"warnings":["target 0: no board has`) {
+		t.Error(stdout)
+	}
+}
+
+// TestWorstCaseIsMultipliedOutAndRefusedBeyondAnHour has calls of long waits, and
+// 43 TB of stores that wait for nothing.
+func TestWorstCaseIsMultipliedOutAndRefusedBeyondAnHour(t *testing.T) {
+	fill := "tensor e input uint8[64]\nwindow big bar2 offset 0x0 size 512KiB\nmain:\n" + strings.Repeat("  call stores\n", 300) + "stores:\n" +
+		strings.Repeat("  fill.1 big+0x0 <- 0x1 size 512KiB\n", 100) + "  copy.4 d[0:64] <- m+0x0\n"
+	wait := "main:\n" + strings.Repeat("  call waits\n", 401) + "waits:\n  delay 9s\n  copy.4 d[0:64] <- m+0x0\n"
+	for what, test := range map[string]struct{ source, says string }{"stores": {fill, "may take 15728 s"}, "waits": {wait, "may take 3609 s"}} {
+		image := assembledFile(t, fenced+test.source)
+		if exit, _, stderr := lm(t, "verify", image); exit != 65 || !strings.Contains(stderr, `sequence "main" `+test.says) {
+			t.Errorf("%s: %d, %s", what, exit, stderr)
+		}
+		if exit, _, stderr := lm(t, "verify", "--longest", "5h", image); exit != 0 {
+			t.Errorf("%s: %d, %s", what, exit, stderr)
+		}
+		if exit, _, stderr := lm(t, "replay", "--device", "mock:ivshmem", image); exit != 65 || !strings.Contains(stderr, test.says) {
+			t.Errorf("%s: %d, %s", what, exit, stderr)
+		}
+	}
+	_, stdout, _ := lm(t, "info", assembledFile(t, fenced+wait))
+	if !strings.Contains(stdout, "waits at most 1h0m9s") {
+		t.Error(stdout)
+	}
+	_, stdout, _ = lm(t, "info", assembledFile(t, fenced+fill))
+	if !strings.Contains(stdout, "15728640000 bytes in") {
+		t.Error(stdout)
+	}
+}
