@@ -12,6 +12,9 @@ fi
 export GOFLAGS="${GOFLAGS:--buildvcs=false}" GOTOOLCHAIN="${GOTOOLCHAIN:-local}"
 export DEBIAN_FRONTEND=noninteractive
 
+# The Go whose own runtime steadiness and seal were tried with: runtime/GO.md.
+go_tried=go1.26.8
+
 out=build
 cache=build/cache
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -202,6 +205,7 @@ step_unit() {
 	local all=1
 	c_compiler || { say "without $missing, tests that compile C skip themselves"; all=; }
 	need g++ g++ || { say "without $missing, the C header is not tried with C++"; all=; }
+	need aarch64-linux-gnu-objdump binutils-aarch64-linux-gnu || { say "without $missing, the recorder's decoder of arm64 is not held against it"; all=; }
 	need qemu-aarch64-static qemu-user-static || { say "without $missing, tests that run foreign programs skip themselves"; all=; }
 	need strace strace || { say "without $missing, tests that count system calls skip themselves"; all=; }
 	need flatc flatbuffers-compiler || { say "without $missing, tests that read images by other means skip themselves"; all=; }
@@ -784,6 +788,8 @@ cmd_clean() {
 }
 
 command -v go >/dev/null || { warn "Go is missing; go.mod says which version is needed"; exit 69; }
+[[ $(go env GOVERSION) == "$go_tried" ]] ||
+	warn "this is $(go env GOVERSION); the runtime was tried with $go_tried: runtime/GO.md says what depends on it"
 command=${1:-help}
 [[ $# -eq 0 ]] || shift
 case $command in

@@ -2,6 +2,8 @@ module lightmetal
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/cavaliergopher/cpio v1.0.1
 	github.com/google/flatbuffers v25.12.19+incompatible

@@ -30,7 +30,7 @@ func (l *TLB) Encode(g *Group, t Target, address uint64) (w Words, ok bool) {
 		l.insert(&w, f.XStart, uint64(t.XStart)) &&
 		l.insert(&w, f.YStart, uint64(t.YStart)) &&
 		l.insert(&w, f.NoC, uint64(t.NoC)) &&
-		l.insert(&w, f.Multicast, bit(t.Multicast)) &&
+		(!t.Multicast || l.insert(&w, f.Multicast, 1)) &&
 		l.insert(&w, f.Ordering, uint64(t.Ordering-gen.OrderingDefault)) &&
 		l.insertVC(&w, f, t.StaticVC)
 	if !ok {
@@ -72,13 +72,6 @@ func (l *TLB) insertVC(w *Words, f *Fields, vc uint8) bool {
 func sound(t Target) bool {
 	return t.NoC <= 1 && t.Ordering >= gen.OrderingDefault && t.Ordering <= gen.OrderingPosted &&
 		(t.Multicast || t.XStart == 0 && t.YStart == 0)
-}
-
-func bit(b bool) uint64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // Group gives the group that a window belongs to, nil for no such window.

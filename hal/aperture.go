@@ -49,9 +49,7 @@ func (a *Aperture) Load(offset uint64, width uint8) (uint64, Code) {
 	if a.port != nil {
 		return a.port.Load(offset, width)
 	}
-	var w Walk
-	code := a.do(&w, unheld(uint32(offset), width), nil)
-	return w.Got, code
+	return a.walk(unheld(uint32(offset), width)), OK
 }
 
 // unheld is a Check that never holds, and so a load.
@@ -65,22 +63,27 @@ func (a *Aperture) Store(offset uint64, width uint8, value uint64) Code {
 	if a.port != nil {
 		return a.port.Store(offset, width, value)
 	}
-	return a.do(&Walk{}, fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Offset: uint32(offset), Value: value}, nil)
+	a.walk(fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Offset: uint32(offset), Value: value})
+	return OK
 }
 
 // Copy carries out a CopyIn or CopyOut of data.
 func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access, data []byte) Code {
-	return a.do(&Walk{}, fbs.Command{Opcode: opcode, Width: width, Mode: uint8(access), Offset: uint32(offset), Amount: uint32(len(data))}, data)
-}
-
-func (a *Aperture) do(w *Walk, c fbs.Command, memory []byte) Code {
-	list, address := [2]fbs.Command{c}, AddressOf(memory)
-	w.Next, w.Stop, w.Windows, w.Memories = &list[0], &list[1], &a.base, &address
+	list, address := [2]fbs.Command{{Opcode: opcode, Width: width, Mode: uint8(access), Offset: uint32(offset), Amount: uint32(len(data))}}, AddressOf(data)
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.base, Memories: &address}
 	if a.base == 0 {
 		return w.On(a, 0)
 	}
 	w.Run()
 	return OK
+}
+
+// walk carries out one load or store of a mapped aperture, and allocates nothing.
+func (a *Aperture) walk(c fbs.Command) uint64 {
+	list := [2]fbs.Command{c}
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.base}
+	w.Run()
+	return w.Got
 }
 
 // fence makes what comes before it reach device and memory before what follows.

@@ -56,11 +56,8 @@ func (d *function) command(bit uint64, on bool) error {
 	return &Fault{Internal, d.identity.Name + ": bus mastering stays on, so that the device may still write to memory; reset it"}
 }
 
-// mapConfig opens configuration space for loads and stores.
+// mapConfig opens configuration space, to which an image stores nothing.
 func (d *function) mapConfig(size uint64) (Aperture, error) {
-	if d.config.denied != nil {
-		return Aperture{}, d.config.denied
-	}
 	if d.config.size < size {
 		return Aperture{}, &Fault{WrongDevice, d.identity.Name + ": configuration space has " + strconv.FormatUint(d.config.size, 10) +
 			" bytes, the window needs " + strconv.FormatUint(size, 10)}
@@ -78,6 +75,22 @@ type configSpace struct {
 	size   uint64
 	denied error   // why nothing can be stored, nil where it can
 	buffer [8]byte // here, so that no access allocates
+}
+
+// openSysfs opens configuration space in a function's folder; a user who may
+// not store to it can still load.
+func (s *configSpace) openSysfs(folder string) (err error) {
+	path := folder + "/config"
+	if s.fd, err = system.open(path, unix.O_RDWR); err != nil {
+		s.denied = failed("open", path, err)
+		if s.fd, err = system.open(path, unix.O_RDONLY); err != nil {
+			return failed("open", path, err)
+		}
+	}
+	var stat unix.Stat_t
+	_ = unix.Fstat(s.fd, &stat) // cannot fail
+	s.size = uint64(stat.Size)
+	return nil
 }
 
 func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {

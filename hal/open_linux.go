@@ -6,6 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// sysfs has one folder a PCI function (Linux, Documentation/PCI/sysfs-pci.rst).
+var sysfs = "/sys/bus/pci/devices"
+
+const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
+
 // Open opens a device by name. "pci:VVVV:DDDD" is the only function with that
 // vendor and device id, "pci:DDDD:BB:DD.F" the one at that address, all in hex,
 // through sysfs; "vfio:" with one of these is the same function behind an IOMMU.
@@ -63,6 +68,34 @@ func (d *function) look() error {
 	return d.readResources()
 }
 
+// readResources takes the size and address of each BAR from `resource`: a line
+// each of first address, last address and flags.
+func (d *function) readResources() error {
+	path := d.folder() + "/resource"
+	text, err := readFile(path)
+	if err != nil {
+		return err
+	}
+	for i := range d.bars {
+		var line string
+		line, text = cut(text, '\n')
+		first, line := cut(line, ' ')
+		last, flags := cut(line, ' ')
+		start, ok1 := parse0x(first)
+		end, ok2 := parse0x(last)
+		kind, ok3 := parse0x(flags)
+		if !ok1 || !ok2 || !ok3 || end < start {
+			return &Fault{NoDevice, path + ": line " + strconv.Itoa(i+1) + " is not two addresses and flags"}
+		}
+		if kind&resourceMemory != 0 && end != 0 {
+			// A file begins at the page that its BAR begins in.
+			d.bars[i] = pciBar{bus: start, size: end - start + 1, offset: start % uint64(unix.Getpagesize())}
+			d.identity.Bars[i] = d.bars[i].size
+		}
+	}
+	return nil
+}
+
 // parsePCI parses what follows "pci:": an address, or ids where that is empty.
 func parsePCI(s string) (address string, vendor, device uint16, ok bool) {
 	first, rest := cut(s, ':')
@@ -81,37 +114,32 @@ func parsePCI(s string) (address string, vendor, device uint16, ok bool) {
 }
 
 // findPCI gives the address of the function that a name means.
-func findPCI(name, address string, vendor, device uint16) (string, error) {
-	const none = ": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again"
-	if address != "" {
-		if fd, err := system.open(sysfs+"/"+address, unix.O_PATH); err == nil {
-			_ = system.close(fd)
-			return address, nil
-		}
-		return "", &Fault{NoDevice, name + none}
-	}
-	addresses, err := listFolder(sysfs)
+func findPCI(name, address string, vendor, device uint16) (found string, err error) {
+	all, err := listFolder(sysfs)
 	if err != nil {
 		return "", err
 	}
-	found, list := addresses[:0], ""
-	for _, address := range addresses {
-		v, d, err := readIDs(sysfs + "/" + address)
-		if err != nil {
-			return "", err
+	count, list := 0, ""
+	for _, a := range all {
+		is := a == address
+		if address == "" {
+			v, d, err := readIDs(sysfs + "/" + a)
+			if err != nil {
+				return "", err
+			}
+			is = v == vendor && d == device
 		}
-		if v == vendor && d == device {
-			found = append(found, address)
-			list += " pci:" + address
+		if is {
+			found, count, list = a, count+1, list+" pci:"+a
 		}
 	}
-	switch len(found) {
+	switch count {
 	case 0:
-		return "", &Fault{NoDevice, name + none}
+		return "", &Fault{NoDevice, name + ": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again"}
 	case 1:
-		return found[0], nil
+		return found, nil
 	}
-	return "", &Fault{Usage, name + ": " + strconv.Itoa(len(found)) + " devices have these ids; name one by its address:" + list}
+	return "", &Fault{Usage, name + ": " + strconv.Itoa(count) + " devices have these ids; name one by its address:" + list}
 }
 
 // readIDs reads two files that hold a number and a newline.

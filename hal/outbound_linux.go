@@ -1,6 +1,8 @@
 package hal
 
 import (
+	"golang.org/x/sys/unix"
+
 	"lightmetal/fbs"
 )
 
@@ -19,7 +21,7 @@ func (d *function) show(bus, size uint64) (noc uint64, err error) {
 	}
 	offset := uint64(0)
 	if n := len(d.shown); n > 0 {
-		offset = d.shown[n-1].offset + d.shown[n-1].size + pageFree
+		offset = d.shown[n-1].offset + d.shown[n-1].size + uint64(unix.Getpagesize())
 	}
 	if len(d.shown) == o.Regions || offset > o.Last || size-1 > o.Last-offset {
 		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": no %x bytes are left of what the device's tiles see of host memory, or no region of %d; the image has too many, or too large, Host windows",
@@ -28,8 +30,6 @@ func (d *function) show(bus, size uint64) (noc uint64, err error) {
 	d.shown = append(d.shown, region{offset, size, bus})
 	return o.NoC + offset, nil
 }
-
-const pageFree = 4096
 
 // translate has the tiles see host memory, and nothing that somebody else left
 // there; or nothing at all.

@@ -1,3 +1,5 @@
+//go:build lane_pci || !(lane_vfio || lane_tt)
+
 package hal
 
 import (
@@ -7,11 +9,6 @@ import (
 
 	"lightmetal/fbs"
 )
-
-// sysfs has one folder a PCI function (Linux, Documentation/PCI/sysfs-pci.rst).
-var sysfs = "/sys/bus/pci/devices"
-
-const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
 
 // pci is a function that is driven through the files in its sysfs folder.
 // Nothing stands between it and memory: this lane is for bring-up.
@@ -64,60 +61,17 @@ func (d *pci) take() error {
 	return d.command(configCommandMemory, true)
 }
 
-// openSysfs opens configuration space in a function's folder; a user who may
-// not store to it can still load.
-func (s *configSpace) openSysfs(folder string) (err error) {
-	path := folder + "/config"
-	if s.fd, err = system.open(path, unix.O_RDWR); err != nil {
-		s.denied = failed("open", path, err)
-		if s.fd, err = system.open(path, unix.O_RDONLY); err != nil {
-			return failed("open", path, err)
-		}
-	}
-	var stat unix.Stat_t
-	_ = unix.Fstat(s.fd, &stat) // cannot fail
-	s.size = uint64(stat.Size)
-	return nil
-}
-
-// readResources takes the size and address of each BAR from `resource`: a line
-// each of first address, last address and flags.
-func (d *function) readResources() error {
-	path := d.folder() + "/resource"
-	text, err := readFile(path)
-	if err != nil {
-		return err
-	}
-	for i := range d.bars {
-		var line string
-		line, text = cut(text, '\n')
-		first, line := cut(line, ' ')
-		last, flags := cut(line, ' ')
-		start, ok1 := parse0x(first)
-		end, ok2 := parse0x(last)
-		kind, ok3 := parse0x(flags)
-		if !ok1 || !ok2 || !ok3 || end < start {
-			return &Fault{NoDevice, path + ": line " + strconv.Itoa(i+1) + " is not two addresses and flags"}
-		}
-		if kind&resourceMemory != 0 && end != 0 {
-			// A file begins at the page that its BAR begins in.
-			d.bars[i] = pciBar{bus: start, size: end - start + 1, offset: start % uint64(unix.Getpagesize())}
-			d.identity.Bars[i] = d.bars[i].size
-		}
-	}
-	return nil
-}
-
 // free refuses a function that a kernel driver owns and would be disturbed. The
 // exception is pci-stub, which only keeps others away.
 func (d *pci) free() error {
+	use := "; "
 	switch d.owner {
 	case "", "pci-stub":
 		return nil
 	case "vfio-pci":
-		return &Fault{NoDevice, d.identity.Name + ": the kernel driver vfio-pci owns the device; open it as vfio:" + d.address + ", or release it with " + d.unbind()}
+		use = "; open it as vfio:" + d.address + ", or "
 	}
-	return &Fault{NoDevice, d.identity.Name + ": the kernel driver " + d.owner + " owns the device; release it with " + d.unbind()}
+	return &Fault{NoDevice, d.identity.Name + ": the kernel driver " + d.owner + " owns the device" + use + "release it with " + d.unbind()}
 }
 
 func (d *pci) unbind() string {

@@ -1,3 +1,5 @@
+//go:build lane_tt || !(lane_pci || lane_vfio)
+
 package hal
 
 import (

@@ -1,3 +1,5 @@
+//go:build lane_vfio || !(lane_pci || lane_tt)
+
 package hal
 
 import (
@@ -36,12 +38,27 @@ type vfio struct {
 
 func newVFIO(d *function) lane { return &vfio{function: d, fd: -1, log: -1} }
 
-func (d *vfio) open() (err error) {
-	d.faulted = d.faultLogged
-	if err = d.look(); err == nil {
-		d.number, err = d.findGroup()
+// open finds the function's group, which exists where vfio-pci has the function
+// and an IOMMU is on for it.
+func (d *vfio) open() error {
+	if err := d.look(); err != nil {
+		return err
 	}
-	return err
+	d.faulted = d.faultLogged
+	if d.owner != "vfio-pci" {
+		bind := "modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/" + d.address + "/driver_override; "
+		owner := "no driver"
+		if d.owner != "" {
+			owner = "the kernel driver " + d.owner
+			bind += "echo " + d.address + " > /sys/bus/pci/drivers/" + d.owner + "/unbind; "
+		}
+		return &Fault{NoDevice, d.identity.Name + ": " + owner + " has the device; hand it to vfio-pci with `" + bind + "echo " + d.address +
+			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU is on for it: switch that on, or open it as pci:" + d.address}
+	}
+	if d.number = linkBase(d.folder() + "/iommu_group"); d.number == "" {
+		return &Fault{NoDevice, d.identity.Name + ": no IOMMU is on for the device; switch it on (firmware, kernel command line), or open it as pci:" + d.address}
+	}
+	return nil
 }
 
 // take implements lane. To open a function in its group resets it already
@@ -63,26 +80,6 @@ func (d *vfio) take() (err error) {
 		return err
 	}
 	return d.command(configCommandMemory, true)
-}
-
-// findGroup gives the number of the function's group, which exists where
-// vfio-pci has the function and an IOMMU is on for it.
-func (d *vfio) findGroup() (string, error) {
-	if d.owner != "vfio-pci" {
-		bind := "modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/" + d.address + "/driver_override; "
-		owner := "no driver"
-		if d.owner != "" {
-			owner = "the kernel driver " + d.owner
-			bind += "echo " + d.address + " > /sys/bus/pci/drivers/" + d.owner + "/unbind; "
-		}
-		return "", &Fault{NoDevice, d.identity.Name + ": " + owner + " has the device; hand it to vfio-pci with `" + bind + "echo " + d.address +
-			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU is on for it: switch that on, or open it as pci:" + d.address}
-	}
-	number := linkBase(d.folder() + "/iommu_group")
-	if number == "" {
-		return "", &Fault{NoDevice, d.identity.Name + ": no IOMMU is on for the device; switch it on (firmware, kernel command line), or open it as pci:" + d.address}
-	}
-	return number, nil
 }
 
 // openFunction opens the function in its group, and resets it where it can be:

@@ -79,16 +79,6 @@ func TestTargetThatTheDeviceCannotBeAimedAtIsRefusedAtLoad(t *testing.T) {
 	}
 }
 
-// TestPollWithAnIntervalEndsAtItsDeadline: the last interval is what is left.
-func TestPollWithAnIntervalEndsAtItsDeadline(t *testing.T) {
-	r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within 1ms every 65ms\n")
-	before := device.Now()
-	run(t, r, hal.DeadlinePassed)
-	if took := device.Now() - before; took < 1_000_000 || took > 1_010_000 {
-		t.Errorf("it took %d ns", took)
-	}
-}
-
 // TestBulkCopyThroughAPortIsAlignedInTheBAR: a window may begin at an odd place.
 func TestBulkCopyThroughAPortIsAlignedInTheBAR(t *testing.T) {
 	device := mock.New(&boards.Ivshmem)

@@ -252,8 +252,7 @@ func (r *Replay) armReset() error {
 	return nil
 }
 
-// Notice is what Load could not see to and a user may want to know, empty if
-// there is nothing.
+// Notice is what Load could not see to, empty if there is nothing.
 func (r *Replay) Notice() string { return r.notice }
 
 // releasedTile is the first tile of a device of which the image lets a core
@@ -270,11 +269,9 @@ func (r *Replay) releasedTile(device int, reset *boards.Reset) (tile fbs.Target,
 			if c.Opcode == gen.OpcodeWrite {
 				mask = fbs.WidthMask(c.Width)
 			}
-			if at == nil || at.Value+uint64(c.Offset) != reset.Address || int(r.view.Windows[c.Window].Device) != device {
+			if at == nil || at.Value+uint64(c.Offset) != reset.Address || int(r.view.Windows[c.Window].Device) != device ||
+				mask&^c.Value&uint64(reset.Mask) == 0 { // its cores stay in reset
 				continue
-			}
-			if mask&^c.Value&uint64(reset.Mask) == 0 {
-				continue // its cores stay in reset
 			}
 			if tile, _ = fbs.UnpackTarget(at.Mask); !tile.Multicast {
 				return tile, true

@@ -217,6 +217,18 @@ func TestPollWaitsUntilItsDeadline(t *testing.T) {
 	}
 }
 
+// TestPollWithAnIntervalEndsAtItsDeadline: the last wait is what is left, also
+// where the interval is longer than all of the time.
+func TestPollWithAnIntervalEndsAtItsDeadline(t *testing.T) {
+	for _, times := range []string{"3ms every 2ms", "3ms every 60ms"} {
+		r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within "+times+"\n")
+		run(t, r, hal.DeadlinePassed)
+		if took := device.Now(); took < 3_000_000 || took > 3_010_000 {
+			t.Errorf("within %s: %d ns", times, took)
+		}
+	}
+}
+
 // TestPollWithoutIntervalLooksLessOftenTheLongerItWaits counts loads: a part of
 // the time waited apart, they are few, and what comes is noticed in time.
 func TestPollWithoutIntervalLooksLessOftenTheLongerItWaits(t *testing.T) {

@@ -142,3 +142,9 @@ func TestSealedProcessesSurviveTheirBeginning(t *testing.T) {
 	}
 	t.Logf("evidence: %d sealed processes that lived (on %s)", processes, goruntime.GOARCH)
 }
+
+func TestFallbackOfTheLinknamesBuilds(t *testing.T) {
+	if out, err := exec.Command("go", "vet", "-tags", "nolinkname", ".").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

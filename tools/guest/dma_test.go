@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
@@ -182,4 +184,32 @@ func TestGuestTellsMistakesOfDMAApart(t *testing.T) {
 // ACCESS_PLATFORM makes the device use the addresses that the IOMMU knows.
 func TestGuestHasADeviceEncryptWhatTheStandardLibraryDoes(t *testing.T) {
 	onEachLane(t, "crypto", nil, "-object", "cryptodev-backend-builtin,id=crypto", "-device", "virtio-crypto-pci,addr=6,cryptodev=crypto,iommu_platform=on")
+}
+
+// TestGuestNVMeImageGivesItsOutput: what goes to the namespace comes back to a
+// file of the host, byte by byte.
+func TestGuestNVMeImageGivesItsOutput(t *testing.T) {
+	folder := t.TempDir()
+	m := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, kernelArgs: " hugepages=16",
+		dir: folder, timeout: 3 * time.Minute, stdout: io.Discard}
+	source, err := os.ReadFile("../../testdata/listings/nvme.lms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := listing.Parse("nvme.lms", source, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out := filepath.Join(folder, "in"), filepath.Join(folder, "out")
+	data := xorshift32(0x5eed, 64*512)
+	if err := os.WriteFile(in, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"-before", "init", "-sequence", "frame", "-after", "stop", "-input", "blocks=" + in, "-output", "result=" + out}
+	if exit, err := m.replay(written(t, image), flags); err != nil || exit != 0 {
+		t.Fatalf("exit %d, %v", exit, err)
+	}
+	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes came back, %v", len(got), err)
+	}
 }

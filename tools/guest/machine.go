@@ -45,6 +45,7 @@ type machine struct {
 	serveArgs     []string          // further arguments of lm serve
 	extra         []string          // further arguments of QEMU
 	drives        []string          // host files that are /dev/nvme1n1, n2, ...
+	serials       []string          // host files behind /dev/ttyS0, ttyS1, ...
 	dir           string            // gets initramfs, ivshmem.bin and nvme.img
 	trace         string            // host file for QEMU's trace of accesses, empty: none
 	timeout       time.Duration
@@ -136,6 +137,9 @@ func (m *machine) prepare() ([]string, error) {
 		args = append(args,
 			"-drive", fmt.Sprintf("if=none,id=out%d,format=raw,file=%s", i, escape(path)),
 			"-device", fmt.Sprintf("nvme-ns,bus=out,drive=out%d,nsid=%d", i, i+1))
+	}
+	for i, path := range m.serials {
+		args = append(args, "-chardev", fmt.Sprintf("file,id=tty%d,path=%s", i, escape(path)), "-device", fmt.Sprintf("pci-serial,addr=%d,chardev=tty%d", 8+i, i))
 	}
 	args = append(args, m.extra...)
 	if m.trace != "" {

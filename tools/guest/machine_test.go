@@ -108,7 +108,7 @@ func TestHostFilesInFlagsBecomeTheGuests(t *testing.T) {
 
 func TestOutputThatWasNotWrittenIsNotFetched(t *testing.T) {
 	dir := t.TempDir()
-	o := output{filepath.Join(dir, "drive"), filepath.Join(dir, "y"), 4}
+	o := output{drive: filepath.Join(dir, "drive"), path: filepath.Join(dir, "y"), size: 4}
 	if err := o.create(); err != nil {
 		t.Fatal(err)
 	}
@@ -128,5 +128,39 @@ func TestOutputThatWasNotWrittenIsNotFetched(t *testing.T) {
 	}
 	if got, _ := os.ReadFile(o.path); string(got) != "four" {
 		t.Errorf("got %q, want four", got)
+	}
+}
+
+// TestOutputOfASerialLineIsWhatWasWritten: the line puts a carriage return
+// before each newline, and the last run counts.
+func TestOutputOfASerialLineIsWhatWasWritten(t *testing.T) {
+	dir := t.TempDir()
+	o := output{drive: filepath.Join(dir, "drive"), path: filepath.Join(dir, "y"), size: 6, serial: true}
+	if err := o.create(); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"\r\r\n\r\nabc": "\r\n\nabc", "before123456": "123456", "12345": ""} {
+		if err := os.WriteFile(o.drive, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(o.path)
+		err := o.fetch()
+		if got, _ := os.ReadFile(o.path); string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%q becomes %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+// TestOutputsOfAnImageThatDrivesNVMeGoToSerialLines, as the kernel leaves NVMe
+// to the replay then.
+func TestOutputsOfAnImageThatDrivesNVMeGoToSerialLines(t *testing.T) {
+	m := &machine{dir: t.TempDir(), files: map[string][]byte{}}
+	image := &lmb.Image{Targets: []lmb.Target{{Vendor: 0x1b36, Device: 0x0010}}}
+	if _, err := m.bind([]string{"-output", "y=/out", "-output=z=/other"}, image); err != nil || len(m.drives) != 0 || len(m.serials) != 2 ||
+		strings.Join(m.args, " ") != "-output y=/dev/ttyS0 -output z=/dev/ttyS1" {
+		t.Errorf("%v, %+v", err, m)
+	}
+	if _, err := m.bind([]string{"-output", "a=/1", "-output", "b=/2", "-output", "c=/3"}, image); err == nil {
+		t.Error("five serial lines")
 	}
 }

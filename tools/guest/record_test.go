@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"lightmetal/tools/lmb"
 	"lightmetal/tools/record"
 )
 
@@ -17,21 +19,27 @@ import (
 // to it is in QEMU's trace.
 var cmb = region{"nvme-cmb", 0x8086, 0x5845, 2, 1 << 20}
 
-// withRecorder adds lm, and a program in C for the guest.
-func withRecorder(t *testing.T, m *machine, source string, flags ...string) {
+// withRecorder adds lm, and has QEMU trace.
+func withRecorder(t *testing.T, m *machine) {
 	t.Helper()
-	folder := t.TempDir()
-	lm := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(folder, "lm"), "lightmetal/tools/lm")
-	lm.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
-	compiler := exec.Command("aarch64-linux-gnu-gcc", append([]string{"-static", "-o", filepath.Join(folder, "program"), source, "-lpthread"}, flags...)...)
-	for _, c := range []*exec.Cmd{lm, compiler} {
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", c.Args, err, out)
-		}
+	lm := filepath.Join(t.TempDir(), "lm")
+	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", lm, "lightmetal/tools/lm")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	m.add(t, "/lm", filepath.Join(folder, "lm"))
-	m.add(t, "/program", filepath.Join(folder, "program"))
+	m.add(t, "/lm", lm)
 	m.trace = filepath.Join(m.dir, "trace")
+}
+
+// addProgram puts a program in C, static, at /program.
+func (m *machine) addProgram(t *testing.T, source string) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
+	if out, err := exec.Command("aarch64-linux-gnu-gcc", "-static", "-O2", "-o", program, source, "-lpthread").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	m.add(t, "/program", program)
 }
 
 // recordOf takes the record from the console.
@@ -98,13 +106,14 @@ func equalToTrace(t *testing.T, capture *record.Capture, of region, trace []acce
 	t.Logf("evidence: %d recorded accesses equal to QEMU's own trace", count)
 }
 
-// recordedIn runs a program of the guest under lm record.
-func recordedIn(t *testing.T, of region, ids, resource, source string, extra []string, args ...string) {
+// recordedIn runs a program of the guest under lm record, on the device that
+// has a region.
+func recordedIn(t *testing.T, of region, resource string, setUp func(*machine), args ...string) {
 	t.Helper()
 	m, console := inside(t, func(m *machine) {
-		withRecorder(t, m, source, "-O2")
-		m.extra = append(m.extra, extra...)
-	}, "record", append([]string{ids, resource, "/program"}, args...)...)
+		withRecorder(t, m)
+		setUp(m)
+	}, "record", append([]string{fmt.Sprintf("%04x:%04x", of.vendor, of.device), resource}, args...)...)
 	log, err := os.Open(m.trace)
 	if err != nil {
 		t.Fatal(err)
@@ -122,11 +131,35 @@ const patterns = "../recorder/testdata/patterns.c"
 func onMemory(t *testing.T, scenario string) {
 	t.Helper()
 	device := []string{"-drive", "if=none,id=cmb,format=raw,file.driver=null-co,file.size=1M", "-device", "nvme,addr=6,serial=cmb,drive=cmb,cmb_size_mb=1,use-intel-id=on"}
-	recordedIn(t, cmb, "8086:5845", "resource2", patterns, device, "PATH", scenario)
+	recordedIn(t, cmb, "resource2", func(m *machine) {
+		m.addProgram(t, patterns)
+		m.extra = append(m.extra, device...)
+	}, "/program", "PATH", scenario)
 }
 
 // TestRecordedListIsWhatReachedTheDevice for accesses of all widths.
 func TestRecordedListIsWhatReachedTheDevice(t *testing.T) { onMemory(t, "volatile") }
+
+// TestReplayIsRecordedByEachLane records a program in Go, lmrun, on registers:
+// by sysfs and by VFIO.
+func TestReplayIsRecordedByEachLane(t *testing.T) {
+	file, err := lmb.Encode(identified())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lane := range lanes {
+		t.Run(lane.name, func(t *testing.T) {
+			resource := "resource0"
+			if lane.name == "vfio" {
+				resource = "vfio"
+			}
+			recordedIn(t, edu, resource, func(m *machine) {
+				lane.setUp(t, m)
+				m.files["/image.lmb"] = file
+			}, "/lmrun", "-device", lane.name+":DEVICE", "/image.lmb")
+		})
+	}
+}
 
 // TestRecordedTrialsAreWhatReachedTheDevice for copies of all lengths, 20
 // threads, and signals at every access: minutes.

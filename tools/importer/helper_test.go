@@ -153,7 +153,7 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 			text += " " + strings.ToLower(t.Ordering.String())
 		}
 		return text
-	case gen.OpcodeWrite:
+	case gen.OpcodeWrite, gen.OpcodeAddress:
 		return fmt.Sprintf("write %s 0x%x", place, c.Value)
 	case gen.OpcodeCopyIn:
 		if c.Index != 0 {

@@ -199,8 +199,8 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(GCPercent))
 	m := importing{o: o}
+	defer m.restore()
 	t, err := read(r, o, &m)
 	if err != nil {
 		return nil, nil, err
@@ -208,9 +208,16 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	return m.finish(t)
 }
 
-// GCPercent is how much garbage an import may leave before it is collected. Most
-// of its memory has no pointers, so looking is cheap.
-const GCPercent = 10
+// gcPercent is how much garbage a large import may leave before it is collected.
+// Most of its memory has no pointers, so looking is cheap.
+const gcPercent = 10
+
+// restore takes back what a large import has set.
+func (m *importing) restore() {
+	if m.lifter != nil && m.lifter.large {
+		debug.SetGCPercent(m.lifter.percent)
+	}
+}
 
 // sink takes what a reader finds, in order. start comes first.
 type sink interface {

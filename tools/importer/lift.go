@@ -3,6 +3,7 @@ package importer
 import (
 	"encoding/binary"
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"lightmetal/boards"
@@ -41,6 +42,8 @@ type lifter struct {
 	part                          partState
 	host                          hostMemory
 	lastStore                     step // to the device
+	large                         bool
+	percent                       int // of garbage that was allowed before
 }
 
 // aimKey is what makes two aims the same.
@@ -215,8 +218,14 @@ func (l *lifter) add(s *step, data []byte) error {
 		s.value = l.data.own(data)
 	}
 	l.steps.add(*s)
+	if !l.large && (len(l.steps.chunks) > largeChunks || len(l.data.chunks) > largeChunks) {
+		l.large, l.percent = true, debug.SetGCPercent(gcPercent)
+	}
 	return nil
 }
+
+// largeChunks of steps, 15 MB, or of data, 64 MiB or more, make an import large.
+const largeChunks = 64
 
 // limit refuses a trace as soon as it is sure that no image holds it: stores
 // that are no neighbours are at least a command each.

@@ -131,10 +131,29 @@ func (q *qemu) record(text []byte) error {
 			}
 		}
 	}
+	if cut := cutEvent(hidden); cut != nil {
+		return refuse(q.line, "%s looks like the start of an event and is none", shown(cut))
+	}
 	if record != nil {
 		return record(q, f, at)
 	}
 	q.count(event)
+	return nil
+}
+
+// cutMin letters at the end of a line may be an event that is cut.
+const cutMin = 8
+
+// cutEvent gives the end of a line that is the start of an event with an
+// access, nil if it is none.
+func cutEvent(text []byte) []byte {
+	for i := max(0, len(text)-len("memory_region_ops_write")); i+cutMin <= len(text); i++ {
+		for name := range qemuEvents {
+			if strings.HasPrefix(name, string(text[i:])) {
+				return text[i:]
+			}
+		}
+	}
 	return nil
 }
 

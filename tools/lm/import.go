@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -125,7 +124,6 @@ func (f *importFlags) run(path string) error {
 		printJSON(stdout, summary)
 		return nil
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(importer.GCPercent)) // for what encodes the image, too
 	image, report, err := importer.Import(trace, o)
 	done()
 	if err != nil {

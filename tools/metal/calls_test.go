@@ -369,6 +369,28 @@ func TestCircularBuffersThatMakeNoSenseAreRefused(t *testing.T) {
 	refused(t, metal.EnqueueProgram(r.q, p, false), "circular buffers of program 1 end at 0x22100 on core (0,0), and a buffer is at 0x22080")
 }
 
+// Circular buffers end at 0x22080 here. Every buffer counts, whichever was made
+// first, and one may begin right behind them.
+func TestCircularBuffersMayTouchABufferAndNotOverlapIt(t *testing.T) {
+	for low, fits := range map[uint64]bool{0x22080: true, 0x22040: false, 0x22000: false} {
+		r := mocked(t)
+		p := must(metal.CreateProgram(r.Device))
+		must(metal.CreateKernel(p, kernels.ELF("local.brisc"), metal.CoreCoord{}, brisc))
+		for index := range uint8(2) {
+			must(metal.CreateCircularBuffer(p, metal.CoreCoord{}, metal.CircularBufferConfig{TotalSize: 64, PageSizes: map[uint8]uint64{index: 64}}))
+		}
+		for _, address := range []uint64{0x30000, low, 0x28000} {
+			must(metal.CreateBuffer(r.Device, metal.BufferConfig{Size: 64, PageSize: 64, Type: metal.L1, Address: &address}))
+		}
+		err := metal.EnqueueProgram(r.q, p, false)
+		if fits {
+			ok(t, err)
+			continue
+		}
+		refused(t, err, fmt.Sprintf("circular buffers of program 1 end at 0x22080 on core (0,0), and a buffer is at %#x", low))
+	}
+}
+
 func TestUpdatesOfCircularBuffersReachTheNextLaunch(t *testing.T) {
 	r := mocked(t)
 	p := must(metal.CreateProgram(r.Device))

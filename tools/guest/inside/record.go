@@ -12,24 +12,26 @@ import (
 func init() { scenarios["record"] = recorded }
 
 // recorded runs a program of this guest under lm record, on a resource of the
-// only device with these ids, and prints the record:
+// only device with these ids, or on the device by VFIO, and prints the record:
 //
-//	IDS RESOURCE PROGRAM ARGUMENTS: PATH in them is the resource's path
+//	IDS RESOURCE|vfio PROGRAM ARGUMENTS
+//
+// PATH in the arguments is the resource's path, DEVICE the device's name.
 func recorded(args []string) int {
 	at, err := address(args[0])
-	if err != nil {
-		fmt.Println("inside:", err)
-		return 1
+	if err == nil && args[1] == "vfio" {
+		err = (&bench{lane: "vfio", edu: at, ivshmem: at, nvme: at}).prepare()
+	} else if err == nil {
+		err = os.WriteFile(filepath.Join(devices, at, "enable"), []byte("1"), 0)
 	}
-	folder := filepath.Join(devices, at)
-	if err := os.WriteFile(filepath.Join(folder, "enable"), []byte("1"), 0); err != nil {
+	if err != nil {
 		fmt.Println("inside:", err)
 		return 1
 	}
 	const out = "/tmp/out.record"
 	c := exec.Command("/lm", "record", "-o", out, "--")
 	for _, arg := range args[2:] {
-		c.Args = append(c.Args, strings.ReplaceAll(arg, "PATH", filepath.Join(folder, args[1])))
+		c.Args = append(c.Args, strings.NewReplacer("PATH", filepath.Join(devices, at, args[1]), "DEVICE", at).Replace(arg))
 	}
 	c.Stdout, c.Stderr = os.Stdout, os.Stdout
 	_ = c.Run()

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -200,6 +201,10 @@ static void open_session(void)
 	int n = session == 1 ? snprintf(name, sizeof name, "%s", to) : snprintf(name, sizeof name, "%s.%u", to, session);
 	if (n < 0 || (size_t)n >= sizeof name)
 		die("LM_RECORD_FILE: the name is too long");
+	struct stat of_capture, of_library;
+	const char *library = getenv("LM_RECORD_LIBRARY");
+	if (library && !stat(library, &of_library) && !stat(name, &of_capture) && of_library.st_dev == of_capture.st_dev && of_library.st_ino == of_capture.st_ino)
+		die("LM_RECORD_FILE %s is LM_RECORD_LIBRARY", name);
 	file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (file < 0)
 		die("LM_RECORD_FILE %s: %s", name, strerror(errno));

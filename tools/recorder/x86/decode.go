@@ -204,8 +204,12 @@ func (i *instruction) operands(r *reader) string {
 	switch i.form.shape {
 	case noModRM:
 	case offset:
-		i.displacement = r.signed(8)
 		i.hasMemory = true
+		if i.address32 {
+			i.displacement = r.signed(4) // of which the address takes 32 bits
+		} else {
+			i.displacement = r.signed(8)
+		}
 	default:
 		i.modRM(r)
 		if !i.hasMemory {

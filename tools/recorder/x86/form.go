@@ -14,15 +14,32 @@ type form struct {
 	shape  shape
 	wants  immediateSize
 	groups uint8 // bits of the values that ModRM's reg may have, 0: all
+	not16  bool  // prefix 66 makes another instruction of it, or none
 	size   func(*instruction) int
 	run    func(*machine) error
 
 	vectors encoding // of a vector instruction: in which it exists
 	masked  bool     // EVEX: it takes a mask
 	fill    bool     // EVEX: it takes a broadcast of one element
+	toMask  bool     // EVEX: reg is a mask register
 	three   bool     // VEX and EVEX: it has a register in vvvv
 	element func(*instruction) int
+	lengths uint8 // VEX and EVEX: bits of the vector lengths that there are, 0: all
+	wVex    wide  // what W has to be
+	wEvex   wide
 }
+
+// wide is what an encoding wants of W.
+type wide uint8
+
+const (
+	anyW wide = iota
+	w0
+	w1
+)
+
+// fits tells whether W is what is wanted.
+func (w wide) fits(set bool) bool { return w == anyW || set == (w == w1) }
 
 type immediateSize uint8
 
@@ -66,6 +83,12 @@ func (f *form) check(i *instruction) string {
 		return "a register where none belongs"
 	case i.broadcast && !f.fill:
 		return "a broadcast of what cannot be one"
+	case i.encoding != legacy && f.lengths != 0 && f.lengths>>i.vector&1 == 0, i.encoding == vex && !f.wVex.fits(i.wide), i.encoding == evex && !f.wEvex.fits(i.wide):
+		return "no instruction of this length and width"
+	case i.encoding == evex && f.toMask && (i.reg > 7 || i.zeroing):
+		return "no such mask register"
+	case f.not16 && i.operand16:
+		return "an operand of 16 bits where there is none"
 	case (i.mask != 0 || i.zeroing) && !f.masked, i.zeroing && i.mask == 0:
 		return "a mask where none belongs"
 	}
@@ -90,6 +113,6 @@ func lookup(i *instruction) *form {
 func operandSize(i *instruction) int { return i.operandSize() }
 func integerSize(i *instruction) int { return i.integerSize() }
 func vectorSize(i *instruction) int  { return i.vectorSize() }
-func bytes(n int) func(*instruction) int {
+func fixed(n int) func(*instruction) int {
 	return func(*instruction) int { return n }
 }

@@ -20,7 +20,7 @@ func integerForms() map[uint16]*form {
 		0xa1: {shape: offset, size: integerSize, run: (*machine).moveLoad},
 		0xa2: {shape: offset, size: integerSize, run: (*machine).moveStore},
 		0xa3: {shape: offset, size: integerSize, run: (*machine).moveStore},
-		0x63: {size: bytes(4), run: (*machine).moveSigned},
+		0x63: {size: fixed(4), run: (*machine).moveSigned},
 		0x80: {size: integerSize, wants: oneByte, run: (*machine).arithmeticImmediate},
 		0x81: {size: integerSize, wants: operandBytes, run: (*machine).arithmeticImmediate},
 		0x83: {size: integerSize, wants: oneByte, run: (*machine).arithmeticImmediate},
@@ -38,16 +38,16 @@ func integerForms() map[uint16]*form {
 		0xac: {shape: noModRM, run: (*machine).loadString},
 		0xad: {shape: noModRM, run: (*machine).loadString},
 
-		0x1b6: {size: bytes(1), run: (*machine).moveZero},
-		0x1b7: {size: bytes(2), run: (*machine).moveZero},
-		0x1be: {size: bytes(1), run: (*machine).moveSigned},
-		0x1bf: {size: bytes(2), run: (*machine).moveSigned},
+		0x1b6: {size: fixed(1), run: (*machine).moveZero},
+		0x1b7: {size: fixed(2), run: (*machine).moveZero},
+		0x1be: {size: fixed(1), run: (*machine).moveSigned},
+		0x1bf: {size: fixed(2), run: (*machine).moveSigned},
 		0x1af: {size: operandSize, run: (*machine).multiply},
 		0x69:  {size: operandSize, wants: operandBytes, run: (*machine).multiply},
 		0x6b:  {size: operandSize, wants: oneByte, run: (*machine).multiply},
-		0x1c3: {size: operandSize, run: (*machine).moveStore}, // MOVNTI
+		0x1c3: {size: operandSize, not16: true, run: (*machine).moveStore}, // MOVNTI
 		0x1ba: {size: operandSize, wants: oneByte, groups: 0b11110000, run: (*machine).bit},
-		0x1ae: {size: bytes(1), groups: 0b11000000, run: (*machine).flush}, // CLFLUSH, CLFLUSHOPT, CLWB
+		0x1ae: {size: fixed(1), groups: 0b11000000, run: (*machine).flush}, // CLFLUSH, CLFLUSHOPT, CLWB
 		0x2f0: {size: operandSize, run: (*machine).moveSwapped},
 		0x2f1: {size: operandSize, run: (*machine).moveSwapped},
 	}
@@ -58,7 +58,7 @@ func integerForms() map[uint16]*form {
 	}
 	for condition := range uint16(16) {
 		forms[0x140|condition] = &form{size: operandSize, run: (*machine).moveConditional}
-		forms[0x190|condition] = &form{size: bytes(1), run: (*machine).setConditional}
+		forms[0x190|condition] = &form{size: fixed(1), run: (*machine).setConditional}
 	}
 	for _, shift := range []uint16{0xc0, 0xc1, 0xd0, 0xd1, 0xd2, 0xd3} {
 		f := &form{size: integerSize, groups: 0b10110011, run: (*machine).shift}

@@ -3,6 +3,9 @@ package x86
 // Instructions that compare or combine a vector with memory: what functions
 // such as memcmp and what vectorising compilers use.
 
+// byWidth is what EVEX wants of W for elements of 1, 2, 4 and 8 bytes.
+var byWidth = [4]wide{anyW, anyW, w0, w1}
+
 // lane combines bytes of the first operand with those of memory, in place.
 type lane func(a, b []byte)
 
@@ -30,7 +33,7 @@ func addLogic(forms map[vectorKey]*form) {
 	least := bitwise(func(a, b byte) byte { return min(a, b) })
 	most := bitwise(func(a, b byte) byte { return max(a, b) })
 	add := func(key vectorKey, width int, f lane) {
-		forms[key] = &form{size: vectorSize, vectors: ssevex, three: true, element: bytes(width), run: func(m *machine) error { return m.combine(f) }}
+		forms[key] = &form{size: vectorSize, vectors: ssevex, three: true, element: fixed(width), run: func(m *machine) error { return m.combine(f) }}
 	}
 	for n, width := range []int{1, 2, 4} { // PCMPEQB, W, D
 		add(vectorKey{1, 0x74 + uint8(n), 1}, width, equal)
@@ -52,8 +55,9 @@ func addLogic(forms map[vectorKey]*form) {
 	for n, width := range []int{1, 2, 4, 8} { // PADDB, W, D, Q and PSUB
 		add(vectorKey{1, []uint8{0xfc, 0xfd, 0xfe, 0xd4}[n], 1}, width, sum)
 		add(vectorKey{1, 0xf8 + uint8(n), 1}, width, difference)
-		forms[vectorKey{1, 0xf8 + uint8(n), 1}].vectors = sse
-		forms[vectorKey{1, []uint8{0xfc, 0xfd, 0xfe, 0xd4}[n], 1}].vectors = sse
+		for _, opcode := range []uint8{0xf8 + uint8(n), []uint8{0xfc, 0xfd, 0xfe, 0xd4}[n]} {
+			forms[vectorKey{1, opcode, 1}].vectors, forms[vectorKey{1, opcode, 1}].wEvex = sse, byWidth[n]
+		}
 	}
 	addTests(forms)
 }
@@ -65,7 +69,7 @@ func addTests(forms map[vectorKey]*form) {
 		return m.compare(signed, ordered(signed, uint8(m.instruction.immediate)))
 	}
 	add := func(key vectorKey, wants immediateSize, element func(*instruction) int, run func(*machine) error) {
-		forms[key] = &form{size: vectorSize, wants: wants, vectors: evex, three: true, masked: true, element: element, run: run}
+		forms[key] = &form{size: vectorSize, wants: wants, vectors: evex, three: true, masked: true, toMask: true, element: element, run: run}
 	}
 	for n := range uint8(2) {
 		add(vectorKey{3, 0x3e + n, 1}, oneByte, narrowElement, stated) // VPCMPUB and UW, VPCMPB and W
@@ -80,7 +84,7 @@ func addTests(forms map[vectorKey]*form) {
 	}
 	for n, key := range []vectorKey{{1, 0x74, 1}, {1, 0x75, 1}, {1, 0x76, 1}, {2, 0x29, 1}} { // VPCMPEQB, W, D, Q
 		older := forms[key]
-		forms[key] = &form{size: vectorSize, vectors: sse, three: true, masked: true, element: bytes(1 << n), run: func(m *machine) error {
+		forms[key] = &form{size: vectorSize, vectors: sse, three: true, masked: true, toMask: true, element: fixed(1 << n), wEvex: byWidth[n], run: func(m *machine) error {
 			if m.encoding == evex {
 				return m.compare(false, ordered(false, 0))
 			}
@@ -153,9 +157,6 @@ func (m *machine) combine(f lane) error {
 // compare sets the bits of a mask register by the elements of a register and
 // of memory.
 func (m *machine) compare(signed bool, is func(a, b uint64) bool) error {
-	if m.zeroing {
-		return m.refuse("a mask where none belongs")
-	}
 	v, err := m.Vectors()
 	if err != nil {
 		return err

@@ -5,8 +5,8 @@ func addParts(forms map[vectorKey]*form) {
 	for mandatory := range uint8(2) {
 		for half, opcode := range []uint8{0x12, 0x16} { // MOVLPS, MOVLPD, MOVHPS, MOVHPD
 			at := 8 * half
-			forms[vectorKey{1, opcode, mandatory}] = &form{size: bytes(8), vectors: sse, three: true, run: func(m *machine) error { return m.insert(at) }}
-			forms[vectorKey{1, opcode + 1, mandatory}] = &form{size: bytes(8), vectors: sse, run: func(m *machine) error { return m.extract(at) }}
+			forms[vectorKey{1, opcode, mandatory}] = &form{size: fixed(8), vectors: sse, three: true, lengths: 1, wEvex: w0 + wide(mandatory), run: func(m *machine) error { return m.insert(at) }}
+			forms[vectorKey{1, opcode + 1, mandatory}] = &form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w0 + wide(mandatory), run: func(m *machine) error { return m.extract(at) }}
 		}
 	}
 	numbered := func(m *machine) int { // by an immediate, among those that fit the 16 bytes
@@ -15,22 +15,20 @@ func addParts(forms map[vectorKey]*form) {
 	}
 	insert := func(m *machine) error { return m.insert(numbered(m)) }
 	extract := func(m *machine) error { return m.extract(numbered(m)) }
-	for opcode, size := range map[uint8]func(*instruction) int{0x14: bytes(1), 0x15: bytes(2), 0x16: wideElement, 0x17: bytes(4)} { // PEXTRB, W, D and Q, EXTRACTPS
-		forms[vectorKey{3, opcode, 1}] = &form{size: size, wants: oneByte, vectors: sse, run: extract}
+	for opcode, size := range map[uint8]func(*instruction) int{0x14: fixed(1), 0x15: fixed(2), 0x16: wideElement, 0x17: fixed(4)} { // PEXTRB, W, D and Q, EXTRACTPS
+		forms[vectorKey{3, opcode, 1}] = &form{size: size, wants: oneByte, vectors: sse, lengths: 1, run: extract}
 	}
-	for opcode, size := range map[uint8]func(*instruction) int{0x20: bytes(1), 0x22: wideElement} { // PINSRB, D and Q
-		forms[vectorKey{3, opcode, 1}] = &form{size: size, wants: oneByte, vectors: sse, three: true, run: insert}
+	for opcode, size := range map[uint8]func(*instruction) int{0x20: fixed(1), 0x22: wideElement} { // PINSRB, D and Q
+		forms[vectorKey{3, opcode, 1}] = &form{size: size, wants: oneByte, vectors: sse, three: true, lengths: 1, run: insert}
 	}
-	forms[vectorKey{1, 0xc4, 1}] = &form{size: bytes(2), wants: oneByte, vectors: sse, three: true, run: insert} // PINSRW
+	forms[vectorKey{1, 0xc4, 1}] = &form{size: fixed(2), wants: oneByte, vectors: sse, three: true, lengths: 1, run: insert} // PINSRW
 	for _, f := range []struct {
 		opcode, width uint8
 		vectors       encoding
-	}{{0x19, 16, vex | evex}, {0x39, 16, vex | evex}, {0x1b, 32, evex}, {0x3b, 32, evex}} { // VEXTRACTF128 and the like
+		lengths       uint8
+	}{{0x19, 16, vex | evex, 0b110}, {0x39, 16, vex | evex, 0b110}, {0x1b, 32, evex, 0b100}, {0x3b, 32, evex, 0b100}} { // VEXTRACTF128 and the like
 		width := int(f.width)
-		forms[vectorKey{3, f.opcode, 1}] = &form{size: bytes(width), wants: oneByte, vectors: f.vectors, run: func(m *machine) error {
-			if width >= m.vectorSize() {
-				return m.refuse("no such vector length")
-			}
+		forms[vectorKey{3, f.opcode, 1}] = &form{size: fixed(width), wants: oneByte, vectors: f.vectors, lengths: f.lengths, wVex: w0, run: func(m *machine) error {
 			return m.extract(int(m.instruction.immediate) & (m.vectorSize()/width - 1) * width)
 		}}
 	}
@@ -68,19 +66,19 @@ func addBroadcasts(forms map[vectorKey]*form) {
 	for _, f := range []struct {
 		opcode, width uint8
 		vectors       encoding
+		lengths       uint8
+		w             wide // in EVEX
 	}{
-		{0x18, 4, vex | evex}, {0x19, 8, vex | evex}, {0x1a, 16, vex}, // VBROADCASTSS, SD, F128
-		{0x78, 1, vex | evex}, {0x79, 2, vex | evex}, {0x58, 4, vex | evex}, {0x59, 8, vex | evex}, {0x5a, 16, vex}, // VPBROADCASTB, W, D, Q, VBROADCASTI128
+		{0x18, 4, vex | evex, 0, w0}, {0x19, 8, vex | evex, 0b110, w1}, {0x1a, 16, vex, 0b110, anyW}, // VBROADCASTSS, SD, F128
+		{0x78, 1, vex | evex, 0, w0}, {0x79, 2, vex | evex, 0, w0}, {0x58, 4, vex | evex, 0, w0}, {0x59, 8, vex | evex, 0, w1}, // VPBROADCASTB, W, D, Q
+		{0x5a, 16, vex, 0b110, anyW}, // VBROADCASTI128
 	} {
-		forms[vectorKey{2, f.opcode, 1}] = &form{size: bytes(int(f.width)), vectors: f.vectors, run: (*machine).repeated}
+		forms[vectorKey{2, f.opcode, 1}] = &form{size: fixed(int(f.width)), vectors: f.vectors, lengths: f.lengths, wVex: w0, wEvex: f.w, run: (*machine).repeated}
 	}
-	forms[vectorKey{1, 0x12, 3}] = &form{size: bytes(8), vectors: legacy, run: (*machine).repeated} // MOVDDUP
+	forms[vectorKey{1, 0x12, 3}] = &form{size: fixed(8), vectors: legacy, run: (*machine).repeated} // MOVDDUP
 }
 
 func (m *machine) repeated() error {
-	if m.encoding == evex && m.wide != (m.memoryWidth() == 8) && m.opcode < 0x70 {
-		return m.refuse("not known to the recorder") // broadcasts of pairs
-	}
 	v, err := m.Vectors()
 	if err != nil {
 		return err
@@ -101,9 +99,12 @@ func (m *machine) repeated() error {
 // addMaskedMoves adds AVX's moves under the signs of another vector.
 func addMaskedMoves(forms map[vectorKey]*form) {
 	for opcode, element := range map[uint8]func(*instruction) int{
-		0x2c: bytes(4), 0x2d: bytes(8), 0x2e: bytes(4), 0x2f: bytes(8), 0x8c: wideElement, 0x8e: wideElement, // VMASKMOVPS and PD, VPMASKMOVD and Q
+		0x2c: fixed(4), 0x2d: fixed(8), 0x2e: fixed(4), 0x2f: fixed(8), 0x8c: wideElement, 0x8e: wideElement, // VMASKMOVPS and PD, VPMASKMOVD and Q
 	} {
 		f := &form{size: vectorSize, vectors: vex, three: true, element: element, run: (*machine).signedStore}
+		if opcode < 0x80 {
+			f.wVex = w0
+		}
 		if opcode == 0x2c || opcode == 0x2d || opcode == 0x8c {
 			f.run = (*machine).signedLoad
 		}

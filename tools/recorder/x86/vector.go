@@ -29,42 +29,45 @@ func addMoves(forms map[vectorKey]*form) {
 		vectors                       encoding
 		masked                        bool
 		element                       func(*instruction) int
+		w                             wide // in EVEX
 	}{
-		{1, 0x10, 0x11, 0, sse, true, bytes(4)},       // MOVUPS
-		{1, 0x10, 0x11, 1, sse, true, bytes(8)},       // MOVUPD
-		{1, 0x28, 0x29, 0, sse, true, bytes(4)},       // MOVAPS
-		{1, 0x28, 0x29, 1, sse, true, bytes(8)},       // MOVAPD
-		{1, 0, 0x2b, 0, sse, false, nil},              // MOVNTPS
-		{1, 0, 0x2b, 1, sse, false, nil},              // MOVNTPD
-		{1, 0x6f, 0x7f, 1, sse, true, wideElement},    // MOVDQA, VMOVDQA32 and 64
-		{1, 0x6f, 0x7f, 2, sse, true, wideElement},    // MOVDQU, VMOVDQU32 and 64
-		{1, 0x6f, 0x7f, 3, evex, true, narrowElement}, // VMOVDQU8 and 16
-		{1, 0, 0xe7, 1, sse, false, nil},              // MOVNTDQ
-		{1, 0xf0, 0, 3, ssevex, false, nil},           // LDDQU
-		{2, 0x2a, 0, 1, sse, false, nil},              // MOVNTDQA
+		{1, 0x10, 0x11, 0, sse, true, fixed(4), w0},         // MOVUPS
+		{1, 0x10, 0x11, 1, sse, true, fixed(8), w1},         // MOVUPD
+		{1, 0x28, 0x29, 0, sse, true, fixed(4), w0},         // MOVAPS
+		{1, 0x28, 0x29, 1, sse, true, fixed(8), w1},         // MOVAPD
+		{1, 0, 0x2b, 0, sse, false, nil, w0},                // MOVNTPS
+		{1, 0, 0x2b, 1, sse, false, nil, w1},                // MOVNTPD
+		{1, 0x6f, 0x7f, 1, sse, true, wideElement, anyW},    // MOVDQA, VMOVDQA32 and 64
+		{1, 0x6f, 0x7f, 2, sse, true, wideElement, anyW},    // MOVDQU, VMOVDQU32 and 64
+		{1, 0x6f, 0x7f, 3, evex, true, narrowElement, anyW}, // VMOVDQU8 and 16
+		{1, 0, 0xe7, 1, sse, false, nil, w0},                // MOVNTDQ
+		{1, 0xf0, 0, 3, ssevex, false, nil, anyW},           // LDDQU
+		{2, 0x2a, 0, 1, sse, false, nil, w0},                // MOVNTDQA
 	} {
 		if f.load != 0 {
-			forms[vectorKey{f.table, f.load, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, run: (*machine).vectorLoad}
+			forms[vectorKey{f.table, f.load, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, wEvex: f.w, run: (*machine).vectorLoad}
 		}
 		if f.store != 0 {
-			forms[vectorKey{f.table, f.store, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, run: (*machine).vectorStore}
+			forms[vectorKey{f.table, f.store, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, wEvex: f.w, run: (*machine).vectorStore}
 		}
 	}
 	for _, f := range []struct {
 		load, store, mandatory uint8
 		size                   func(*instruction) int
+		w                      wide
+		lengths                uint8
 	}{
-		{0x10, 0x11, 2, bytes(4)},    // MOVSS
-		{0x10, 0x11, 3, bytes(8)},    // MOVSD
-		{0x6e, 0x7e, 1, wideElement}, // MOVD, MOVQ
-		{0x7e, 0, 2, bytes(8)},       // MOVQ
-		{0, 0xd6, 1, bytes(8)},       // MOVQ
+		{0x10, 0x11, 2, fixed(4), w0, 0},      // MOVSS
+		{0x10, 0x11, 3, fixed(8), w1, 0},      // MOVSD
+		{0x6e, 0x7e, 1, wideElement, anyW, 1}, // MOVD, MOVQ
+		{0x7e, 0, 2, fixed(8), w1, 1},         // MOVQ
+		{0, 0xd6, 1, fixed(8), w1, 1},         // MOVQ
 	} {
 		if f.load != 0 {
-			forms[vectorKey{1, f.load, f.mandatory}] = &form{size: f.size, vectors: sse, run: (*machine).vectorLoad}
+			forms[vectorKey{1, f.load, f.mandatory}] = &form{size: f.size, vectors: sse, wEvex: f.w, lengths: f.lengths, run: (*machine).vectorLoad}
 		}
 		if f.store != 0 {
-			forms[vectorKey{1, f.store, f.mandatory}] = &form{size: f.size, vectors: sse, run: (*machine).vectorStore}
+			forms[vectorKey{1, f.store, f.mandatory}] = &form{size: f.size, vectors: sse, wEvex: f.w, lengths: f.lengths, run: (*machine).vectorStore}
 		}
 	}
 }

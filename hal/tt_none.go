@@ -1,0 +1,5 @@
+//go:build !lane_tt && (lane_pci || lane_vfio)
+
+package hal
+
+func newTT(*function, string) lane { return nil }

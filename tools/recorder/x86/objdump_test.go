@@ -1,0 +1,210 @@
+package x86
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// slot is how far apart instructions lie for objdump: more than it can make of
+// one and what follows.
+const slot = 32
+
+// random gives bytes that are an instruction more often than chance has it.
+func random(r *rand.Rand) []byte {
+	code := make([]byte, 15)
+	for i := range code {
+		code[i] = byte(r.Uint32())
+	}
+	at := 0
+	put := func(b ...byte) { at += copy(code[at:], b) }
+	for r.IntN(3) == 0 {
+		put([]byte{0x66, 0xf2, 0xf3, 0x67, 0x64, 0x2e}[r.IntN(6)])
+	}
+	switch r.IntN(6) {
+	case 0:
+		put(0x40 | byte(r.IntN(16)))
+	case 1:
+		put(0x0f)
+	case 2:
+		put(0x40|byte(r.IntN(16)), 0x0f)
+	case 3:
+		put(0xc5, byte(r.Uint32()))
+	case 4:
+		put(0xc4, byte(r.Uint32())&0xe0|byte(1+r.IntN(3)), byte(r.Uint32()))
+		if r.IntN(2) == 0 {
+			code[at-1] |= 0x78
+		}
+	case 5:
+		put(0x62, byte(r.Uint32())&0xf0|byte(1+r.IntN(3)), byte(r.Uint32())|4, byte(r.Uint32()))
+		if r.IntN(2) == 0 {
+			code[at-2] |= 0x78
+			code[at-1] = code[at-1]&0x60 | 8
+		}
+	}
+	return code
+}
+
+var names = strings.Fields("rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15")
+
+// operand is the memory operand as objdump writes it.
+func operand(i *instruction) string {
+	text := ""
+	if i.base >= 0 {
+		text = names[i.base]
+	}
+	if i.ipRelative {
+		text = "rip"
+	}
+	if i.index >= 0 {
+		text += fmt.Sprintf("+%s*%d", names[i.index], 1<<i.scale)
+	}
+	text = strings.TrimPrefix(text, "+")
+	if d := int64(i.displacement); d < 0 && !i.ipRelative {
+		text += fmt.Sprintf("-%#x", -d)
+	} else if d != 0 || i.mode != 0 || i.ipRelative {
+		text += fmt.Sprintf("+%#x", uint64(d))
+	}
+	return "[" + text + "]"
+}
+
+// plain tells that objdump writes the operand of an instruction as operand does.
+func plain(i *instruction) bool {
+	return i.form.shape == modRM && !i.address32 && (i.base >= 0 || i.ipRelative)
+}
+
+var widths = map[string]int{"BYTE": 1, "WORD": 2, "DWORD": 4, "QWORD": 8, "XMMWORD": 16, "YMMWORD": 32, "ZMMWORD": 64}
+
+// noIndex is how objdump shows that there is none.
+var noIndex = regexp.MustCompile(`\+riz\*\d`)
+
+// width is what objdump says of the operand, 0 where it says nothing.
+func width(text string) int {
+	before, _, ok := strings.Cut(text, " PTR ")
+	fields := strings.FieldsFunc(before, func(c rune) bool { return c == ' ' || c == ',' })
+	if !ok || len(fields) == 0 {
+		return 0
+	}
+	return widths[fields[len(fields)-1]]
+}
+
+// TestWhatIsDecodedIsWhatObjdumpSays: no instruction that is taken has another
+// length, width or place there, or is none.
+func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
+	if _, err := exec.LookPath("objdump"); err != nil {
+		if os.Getenv("LM_TEST_REQUIRED") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("needs objdump")
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	var taken []instruction
+	var blob bytes.Buffer
+	tried := 0
+	for ; len(taken) < 60000; tried++ {
+		code := random(r)
+		i, err := decode(code)
+		if err != nil {
+			continue
+		}
+		taken = append(taken, i)
+		blob.Write(code[:i.length])
+		blob.Write(bytes.Repeat([]byte{0x90}, slot-i.length))
+	}
+	path := filepath.Join(t.TempDir(), "code")
+	if err := os.WriteFile(path, blob.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("objdump", "-D", "-b", "binary", "-m", "i386:x86-64", "-M", "intel", "-w", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, wrong := 0, 0
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		fields := strings.SplitN(lines.Text(), "\t", 3)
+		at, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(fields[0], ":")), 16, 64)
+		if len(fields) != 3 || err != nil || at%slot != 0 {
+			continue
+		}
+		i := &taken[at/slot]
+		seen++
+		reason := ""
+		switch length, w := len(strings.Fields(fields[1])), width(fields[2]); {
+		case strings.Contains(fields[2], "(bad)"):
+			reason = "none for objdump"
+		case length != i.length:
+			reason = fmt.Sprintf("length %d", i.length)
+		case w != 0 && i.memoryWidth() != 0 && w != i.memoryWidth():
+			reason = fmt.Sprintf("width %d", i.memoryWidth())
+		case plain(i) && !strings.Contains(noIndex.ReplaceAllString(fields[2], ""), operand(i)):
+			reason = operand(i)
+		}
+		if reason != "" {
+			if wrong++; wrong <= 40 {
+				t.Errorf("%s\t%s: decoded: %s", fields[1], fields[2], reason)
+			}
+		}
+	}
+	if seen != len(taken) {
+		t.Errorf("objdump shows %d of %d instructions", seen, len(taken))
+	}
+	t.Logf("evidence: %d random inputs decoded as objdump does, of %d tried; %d wrong", len(taken), tried, wrong)
+}
+
+// memoryOf is memory where everything is, and gives nothing back.
+type memoryOf struct{ accesses int }
+
+func (m *memoryOf) Load(_ uint64, data []byte) error { return m.note(data) }
+
+func (m *memoryOf) Store(_ uint64, data []byte) error { return m.note(data) }
+
+func (m *memoryOf) note(data []byte) error {
+	m.accesses++
+	if n := len(data); n == 0 || n > 64 || n&(n-1) != 0 {
+		return fmt.Errorf("an access of %d bytes", n)
+	}
+	return nil
+}
+
+// FuzzStep: whatever bytes there are, an instruction is carried out or refused,
+// and a refusal has done nothing.
+func FuzzStep(f *testing.F) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		f.Add(random(r), r.Uint64(), r.Uint64())
+	}
+	f.Fuzz(func(t *testing.T, code []byte, fault, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		s := State{IP: r.Uint64(), Flags: r.Uint64()}
+		for i := range s.Reg {
+			s.Reg[i] = r.Uint64()
+		}
+		s.Reg[rcx] &= 0xff
+		var v Vectors
+		s.Vectors = func() (*Vectors, error) { return &v, nil }
+		i, err := decode(code)
+		if err == nil { // a fault that fits more often than chance has it
+			m := machine{State: &s, instruction: i}
+			fault = m.effective()
+			if i.form.shape == noModRM {
+				fault = s.Reg[rdi]
+			}
+		}
+		before := s.Reg
+		var memory memoryOf
+		if err := Step(code, fault, &s, &memory); err != nil {
+			refusal, ok := err.(*Refusal)
+			if !ok || refusal.Reason == "" || memory.accesses != 0 || s.Reg != before {
+				t.Errorf("% x: %v after %d accesses", code, err, memory.accesses)
+			}
+		}
+	})
+}

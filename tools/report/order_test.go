@@ -1,0 +1,61 @@
+package report
+
+import (
+	"slices"
+	"testing"
+)
+
+const twoCalled = `lightmetal 1
+target edu 1234:11e8 bar0 1MiB
+window bar0 bar0 size 1MiB
+
+zeta:
+  write.4 bar0+0x4 1
+
+alpha:
+  write.4 bar0+0x4 2
+
+main:
+  call alpha
+  call zeta
+`
+
+// The tables of a profile have sequences in the order of the image, whatever
+// their names and their times are.
+func TestSequencesStandInTheOrderOfTheImage(t *testing.T) {
+	view := verify(t, assemble(t, twoCalled))
+	p, _ := profiled(t, view, device(view), "main", 1)
+	var names, want []string
+	for _, s := range p.Sequences {
+		names = append(names, s.Name)
+	}
+	for _, s := range Analyze(view, Whole, nil).Sequences {
+		want = append(want, s.Name)
+	}
+	if !slices.Equal(names, []string{"zeta", "alpha", "main"}) || !slices.Equal(names, want) {
+		t.Errorf("%v, in the image %v", names, want)
+	}
+}
+
+// Of several runs the first of the longest is shown, and the slowest commands
+// are those of any run.
+func TestLongestRunAndSlowestCommandsAreFound(t *testing.T) {
+	view := verify(t, assemble(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow bar0 bar0 size 1MiB\n\nmain:\n  write.4 bar0+0x4 1\n  write.4 bar0+0x4 2\n  write.4 bar0+0x4 3\n"))
+	var d decoder
+	d.init(view)
+	p := &Profile{}
+	for _, at := range [][]int64{{0, 1, 3, 8, 8}, {100, 109, 110, 112, 112}, {200, 201, 203, 207, 207}, {300, 302, 312, 312, 312}} {
+		d.run(p, []uint32{0, 1, 2, 3}, at)
+	}
+	d.finish(p)
+	if p.Runs != 4 || p.TotalNs != 8+12+7+12 || p.LeastNs != 7 || p.MostNs != 12 || p.Shown != 2 || p.Timeline.Ns != 12 || p.Timeline.Children[0].Children[0].Ns != 9 {
+		t.Errorf("%d runs of %d ns, %d to %d, run %d shown, %+v", p.Runs, p.TotalNs, p.LeastNs, p.MostNs, p.Shown, p.Timeline)
+	}
+	var slow [][2]int64
+	for _, c := range p.Slowest {
+		slow = append(slow, [2]int64{int64(c.Command), c.Ns})
+	}
+	if !slices.Equal(slow, [][2]int64{{1, 10}, {0, 9}, {2, 5}}) {
+		t.Errorf("slowest: %v", slow)
+	}
+}
