@@ -692,10 +692,11 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 			memories, windows, homes := [2]uintptr{1: addressOf(memory)}, [3]uintptr{}, [2]uintptr{}
 			want := Walk{Next: &list[0], Memories: &memories[0], Windows: &windows[0], Homes: &homes[0]}
 			var whose []int
-			done := 0
+			done, fences := 0, fenced.Load()
 			for ; done < len(list); done++ {
 				switch c := &list[done]; {
 				case c.Opcode == gen.OpcodeFence:
+					fenced.Add(1)
 					want.Next = after(want.Next)
 				case c.Opcode == gen.OpcodePoint && c.Width != 0:
 					want.point(p)
@@ -715,6 +716,9 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 				t.Fatalf("%+v\nended at %d with %+v, want %d with %+v", list, got, w, done, want)
 			}
 			m.checkTouches("list", p.touches...)
+			if uint32(m.fences) != fenced.Load()-fences {
+				t.Fatalf("%+v\n%d barriers, want %d", list, m.fences, fenced.Load()-fences)
+			}
 			if !slices.Equal(m.whose, whose) {
 				t.Fatalf("%+v\naccesses of %v, want %v", list, m.whose, whose)
 			}

@@ -7,8 +7,24 @@
 //	result := replay.Run(sequence)              // as often as wanted
 //	replay.Close()
 //
-// Verify and Load trust nothing and check everything; Run checks nothing again. Start
-// reading at replay.go, which holds the one loop and the one switch.
+// From file to store:
+//
+//   - Open copies the envelope into memory of our own and maps the payload (file.go).
+//   - Verify passes over every command once; limits follow from what a command
+//     begins with and are known for those alike (fbs/pass.go, fbs/forms.go).
+//   - Load maps windows, and takes one arena for tensors. Points and Addresses are
+//     completed in a copy of the commands: what registers are to hold that aim a
+//     window, and the bus address (load.go). Two tables of addresses are left, one
+//     of windows and one of memories.
+//   - Run is a loop of walks (replay.go). A walk is one assembly routine over the
+//     commands as they lie, hal/walk_arm64.s: it takes the address of a command's
+//     window from the table, adds the offset, and makes the store. It ends at what
+//     needs a decision: a check that does not hold, a wait, a call, a port.
+//   - What ended it is for Replay.odd, which goes on behind it. What a command
+//     means is written down in Go too, in hal/port.go: for ports, and for the tests
+//     of the assembly.
+//
+// Verify and Load trust nothing and check everything; Run checks nothing again.
 //
 // A Replay belongs to one goroutine. Nothing here prints, logs, reads the
 // environment or exits.
