@@ -190,3 +190,27 @@ func TestEnvelopeSizeIsWhatTheFileSays(t *testing.T) {
 		t.Errorf("%d", got)
 	}
 }
+
+// TestEffortIsWhatACommandDoesAtMost looks at the sample, which uses everything.
+func TestEffortIsWhatACommandDoesAtMost(t *testing.T) {
+	view, err := fbs.Verify(encode(t, sample()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[gen.Opcode][2]uint64{gen.OpcodePoll: {1, 1005}, gen.OpcodeExpect: {1, 0}, gen.OpcodeCopyOut: {3, 0}, gen.OpcodeCompare: {1, 0},
+		gen.OpcodeDelay: {0, 10}, gen.OpcodeMark: {0, 0}, gen.OpcodePoint: {0, 0}, gen.OpcodeCall: {0, 0}, gen.OpcodeEnd: {0, 0}}
+	for i := range view.Commands {
+		accesses, wait := view.Commands[i].Effort()
+		if w, ok := want[view.Commands[i].Opcode]; ok && w != [2]uint64{accesses, wait} {
+			t.Errorf("command %d: %d, %d, want %d", i, accesses, wait, w)
+		}
+	}
+	masked := fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Mask: 1}
+	if accesses, _ := masked.Effort(); accesses != 2 {
+		t.Errorf("%d accesses of a masked write", accesses)
+	}
+	// Two writes, an expect, a poll, copies of 8, 30, 99 and 6 bytes, a compare, a flush, and what safe expects.
+	if got := view.LongestUs(); got[0] != 2+1+1006+2+4+99+3+1+1+10+1 || got[1] != 1 {
+		t.Error(got)
+	}
+}
