@@ -183,3 +183,31 @@ func TestEffortIsWhatACommandDoesAtMost(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestPayloadOfAFileWithoutAnyIsRefused(t *testing.T) {
+	image := sample()
+	image.Tensors, image.Sequences = nil, []lmb.Sequence{{Name: "main", Commands: []lmb.Command{{}}}}
+	image.Sequences[0].Commands[0].Opcode = gen.OpcodeFence
+	file := encode(t, image)
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view.Commands[0] = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact), Amount: 4}
+	lmb.Stamp(file, uint64(len(file)))
+	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "outside every segment of payload") {
+		t.Error(err)
+	}
+}
+
+func TestCommandsLieInMemoryAsInAFile(t *testing.T) {
+	view, err := fbs.Verify(encode(t, sample()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := view.Envelope
+	at := bytes.Index(file, []byte{byte(gen.OpcodeFence), 0, 0, 0, 0, 0, 0, 0}) // the first of the sample
+	if got := fbs.CommandsIn(file[at:][:fbs.CommandSize*len(view.Commands)]); !reflect.DeepEqual(got, view.Commands) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -318,17 +318,17 @@ func TestDeviceReachesHostWindows(t *testing.T) {
 		}
 	}
 	data := []byte("sixteen bytes...")
-	check(t, d, "data", second.CopyIn(0x17d8, 4, gen.AccessExact, data))
+	check(t, d, "data", second.Copy(gen.OpcodeCopyIn, 0x17d8, 4, gen.AccessExact, data))
 	check(t, d, "address", bar.Store(0, 4, hostBus+0x2000+0x17d8))
 	check(t, d, "start", bar.Store(16, 4, 1))
 	before := d.Now()
 	got := make([]byte, 16)
-	check(t, d, "result", second.CopyOut(0x17e8, 8, gen.AccessExact, got))
+	check(t, d, "result", second.Copy(gen.OpcodeCopyOut, 0x17e8, 8, gen.AccessExact, got))
 	if string(got) != string(data) || d.Now() == before {
 		t.Errorf("the device stored %q, in no time: %v", got, d.Now() == before)
 	}
-	check(t, d, "bulk in", second.CopyIn(1, 4, gen.AccessBulk, data))
-	check(t, d, "bulk out", second.CopyOut(1, 4, gen.AccessBulk, got))
+	check(t, d, "bulk in", second.Copy(gen.OpcodeCopyIn, 1, 4, gen.AccessBulk, data))
+	check(t, d, "bulk out", second.Copy(gen.OpcodeCopyOut, 1, 4, gen.AccessBulk, got))
 	if string(got) != string(data) {
 		t.Errorf("in bulk: %q", got)
 	}
