@@ -305,8 +305,9 @@ func TestFastAndSlowVerifierAgree(t *testing.T) {
 }
 
 // many is an image with as many segments: payload cut anew, commands that copy
-// from them in an order that no cache helps.
-func many(t testing.TB, segments, commands int) []byte {
+// from them in an order that no cache helps. With more parts than 1 the first of
+// fewer segments takes all pages that are left.
+func many(t testing.TB, segments, parts, commands int) []byte {
 	t.Helper()
 	image := sample()
 	image.Tensors, image.Sequences = nil, []lmb.Sequence{{Name: "main"}}
@@ -321,12 +322,12 @@ func many(t testing.TB, segments, commands int) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cut(t, file, segments)
+	return cut(t, file, segments/parts, parts > 1)
 }
 
 // cut makes the one segment of a file many, by hand: the vector of segments
 // goes behind the rest of the envelope.
-func cut(t testing.TB, file []byte, segments int) []byte {
+func cut(t testing.TB, file []byte, segments int, uneven bool) []byte {
 	t.Helper()
 	view, err := fbs.Verify(file)
 	if err != nil {
@@ -341,12 +342,19 @@ func cut(t testing.TB, file []byte, segments int) []byte {
 	start := (uint64(at+4+24*segments) + 4095) / 4096 * 4096
 	envelope = binary.LittleEndian.AppendUint32(envelope, uint32(segments))
 	payload := file[first:]
-	for i := range segments {
-		part := payload[i*4096:][:4096]
-		if i < segments-1 {
-			part = part[:4000] // and a gap
+	total := 0
+	for i, page := 0, 0; i < segments; i++ {
+		pages := 1
+		if i == 0 && uneven {
+			pages = len(payload)/4096 - segments + 1
 		}
-		envelope = binary.LittleEndian.AppendUint64(envelope, start+uint64(i)*4096)
+		part := payload[page*4096:][:pages*4096]
+		if i < segments-1 {
+			part = part[:len(part)-96] // and a gap
+		}
+		total += len(part)
+		envelope = binary.LittleEndian.AppendUint64(envelope, start+uint64(page)*4096)
+		page += pages
 		envelope = binary.LittleEndian.AppendUint64(envelope, uint64(len(part)))
 		envelope = binary.LittleEndian.AppendUint32(envelope, fbs.Checksum(part))
 		envelope = binary.LittleEndian.AppendUint32(envelope, 0)
@@ -357,7 +365,7 @@ func cut(t testing.TB, file []byte, segments int) []byte {
 	binary.LittleEndian.PutUint32(envelope[field:], uint32(at-field))
 	reservation := root.Reservation(nil)
 	reservation.MutateSegments(uint32(segments))
-	reservation.MutatePayloadBytes(uint64(segments-1)*4000 + 4096)
+	reservation.MutatePayloadBytes(uint64(total))
 	var c gen.Command
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range len(commands) - 1 {
@@ -376,7 +384,7 @@ func cut(t testing.TB, file []byte, segments int) []byte {
 }
 
 func TestPayloadLiesInOneSegment(t *testing.T) {
-	file := many(t, 100, 400)
+	file := many(t, 100, 1, 400)
 	view, err := fbs.Verify(file)
 	if err != nil {
 		t.Fatal(err)
@@ -392,6 +400,22 @@ func TestPayloadLiesInOneSegment(t *testing.T) {
 		lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
 		if _, err := fbs.Verify(file); (err == nil) != test.ok || test.ok != (slow(view) == -1) {
 			t.Errorf("payload offset %#x: %v", test.value, err)
+		}
+	}
+}
+
+// TestSegmentsOfDifferentSizesAreFound has one segment of 51 pages, 49 of one.
+func TestSegmentsOfDifferentSizesAreFound(t *testing.T) {
+	file := many(t, 100, 2, 400)
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for offset := uint64(0); offset < 101*4096; offset += 1056 {
+		view.Commands[7].Value = offset
+		lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
+		if _, err := fbs.Verify(file); (err == nil) != (slow(view) == -1) {
+			t.Fatalf("payload offset %#x: %v", offset, err)
 		}
 	}
 }
@@ -430,4 +454,4 @@ func benchmarkVerify(b *testing.B, file []byte) {
 
 func BenchmarkVerifySequences(b *testing.B) { benchmarkVerify(b, crowded(b, 4096, 244)) }
 
-func BenchmarkVerifySegments(b *testing.B) { benchmarkVerify(b, many(b, 4096, 1_000_000)) }
+func BenchmarkVerifySegments(b *testing.B) { benchmarkVerify(b, many(b, 4096, 1, 1_000_000)) }

@@ -214,6 +214,10 @@ func (v *View) verifyPlaces() *Error {
 		end = s.Offset + s.Size
 		sum += s.Size
 	}
+	v.stride = ^uint64(0)
+	if n := uint64(len(v.Segments)); n > 1 {
+		v.stride = (v.Segments[n-1].Offset - v.Segments[0].Offset) / (n - 1) // a page or more
+	}
 	if sum != v.Reservation.PayloadBytes {
 		return &Error{"reservation", Text("%d payload bytes, the segments have %d", v.Reservation.PayloadBytes, sum)}
 	}
@@ -221,24 +225,25 @@ func (v *View) verifyPlaces() *Error {
 }
 
 // segment gives first and end, in the payload, of the last segment that begins
-// at or before an offset; 0 and 0 where there is no segment. Chosen without
-// jumps: offsets come in any order.
+// at or before an offset; 0 and 0 where there is no segment. Offsets come in any
+// order, and segments are mostly of one size: so it looks there first.
 func (v *View) segment(offset uint64) (first, end uint64) {
 	list := v.Segments
 	if len(list) == 0 {
 		return 0, 0
 	}
-	area := list[0].Offset
-	at := 0
-	for n := len(list); n > 1; {
-		half := n / 2
-		next := at + half
-		if list[next].Offset-area <= offset {
-			at = next
+	area, last := list[0].Offset, len(list)-1
+	begins := func(at int) uint64 { return list[at].Offset - area }
+	at := int(min(offset/v.stride, uint64(last)))
+	if begins(at) > offset || at < last && begins(at+1) <= offset {
+		at = 0
+		for n := len(list); n > 1; n -= n / 2 {
+			if begins(at+n/2) <= offset {
+				at += n / 2
+			}
 		}
-		n -= half
 	}
-	return list[at].Offset - area, list[at].Offset - area + list[at].Size
+	return begins(at), begins(at) + list[at].Size
 }
 
 // verifySegments checks the payload: its checksums, that it ends with the file,

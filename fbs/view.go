@@ -30,6 +30,8 @@ type View struct {
 	Envelope    []byte // all in front of it
 	AllowedUs   uint64 // of LongestUs, for Load: an hour, or what the caller puts here
 
+	stride uint64 // bytes from one segment to the next, on average
+
 	// Marked has a bit for each Block of commands that holds a Point or an Address.
 	Marked [CommandsMax / Block / 64]uint64
 }
