@@ -88,7 +88,8 @@ func (a *Aperture) walk(c fbs.Command) uint64 {
 
 // fence makes what comes before it reach device and memory before what follows.
 func fence() {
-	list := [2]fbs.Command{{Opcode: gen.OpcodeFence}}
-	w := Walk{Next: &list[0], Stop: &list[1]}
+	w := Walk{Next: &fences[0], Stop: &fences[1]}
 	w.Run()
 }
+
+var fences = [2]fbs.Command{{Opcode: gen.OpcodeFence}}
