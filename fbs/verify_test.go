@@ -319,6 +319,10 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"command 1: width 0 is not one of write", set(1, func(c *fbs.Command) { c.Width = 0 })},
 		{"command 1: window 9 does not exist", set(1, func(c *fbs.Command) { c.Window = 9 })},
 		{"4 bytes at 0x10000 reach outside the window", set(1, func(c *fbs.Command) { c.Offset = 0x10000 })},
+		{"4 bytes at 0x0 reach outside the window of 0x2 bytes", func(i *lmb.Image) {
+			i.Windows[0].Size = 2
+			i.Sequences[0].Commands[1].Offset = 0
+		}},
 		{"4 bytes at 0xfffffffc reach outside the window", set(1, func(c *fbs.Command) { c.Offset = 0xfffffffc })},
 		{"4 bytes at 0xa are not aligned to the width 4", set(1, func(c *fbs.Command) { c.Offset = 10 })},
 		{"the window starts at 0x1001, which is not aligned", func(i *lmb.Image) { i.Windows[0].Offset = 0x1001 }},

@@ -40,10 +40,17 @@ type bench struct {
 }
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "-import" { // this program once more, for importMemory
+		if err := importChild(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(70)
+		}
+		return
+	}
 	full := flag.Bool("full", false, "everything, in about five minutes; without it, under a minute")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	write := flag.String("write", "", "write the table to this `file` too")
-	only := flag.String("only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, limit, opcodes, scaling, count")
+	only := flag.String("only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, limit, import, opcodes, scaling, count")
 	dir := flag.String("dir", "build", "`folder` with the programs that build.sh makes")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -107,6 +114,7 @@ func (b *bench) run() error {
 		{"still", b.still},
 		{"frames", b.frameTimes},
 		{"limit", b.memoryLimit},
+		{"import", b.importMemory},
 		{"opcodes", b.opcodes},
 		{"scaling", b.scaling},
 		{"count", b.instructions},

@@ -8,6 +8,7 @@ package ttsim
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void (*sim_init)(void);
 static void (*sim_exit)(void);
@@ -18,15 +19,32 @@ static void (*sim_rd)(uint64_t, void *, uint32_t);
 static void (*sim_wr)(uint64_t, const void *, uint32_t);
 static void (*sim_clock)(uint32_t);
 
-// Nothing of this process's memory is the device's to touch.
-static void refuse_dma(const char *verb, uint64_t address, uint32_t size) {
+// Host memory: a file that the parent shares, from an address of the bus on. The
+// device may touch the parts that Host windows are of, and nothing else.
+static char *host_memory;
+static uint64_t host_base;
+static struct { uint64_t address, size; } host[64];
+static unsigned host_count;
+
+static int host_add(uint64_t address, uint64_t size) {
+	if (host_count == sizeof host / sizeof *host)
+		return 0;
+	host[host_count].address = address;
+	host[host_count++].size = size;
+	return 1;
+}
+static char *host_at(const char *verb, uint64_t address, uint32_t size) {
+	for (unsigned i = 0; i < host_count; i++)
+		if (address >= host[i].address && size <= host[i].size && address - host[i].address <= host[i].size - size)
+			return host_memory + (address - host_base);
 	printf("ERROR: the device %s %u bytes of host memory at 0x%llx; "
-	       "a simulated device has no host memory here\n", verb, size, (unsigned long long)address);
+	       "no Host window of the image is there\n", verb, size, (unsigned long long)address);
 	fflush(stdout);
 	_Exit(1);
 }
-static void dma_rd(uint64_t address, void *p, uint32_t size) { refuse_dma("reads", address, size); }
-static void dma_wr(uint64_t address, const void *p, uint32_t size) { refuse_dma("writes", address, size); }
+static void dma_rd(uint64_t address, void *p, uint32_t size) { memcpy(p, host_at("reads", address, size), size); }
+static void dma_wr(uint64_t address, const void *p, uint32_t size) { memcpy(host_at("writes", address, size), p, size); }
+static void host_open(void *memory, uint64_t base) { host_memory = memory; host_base = base; }
 
 // sim_open gives NULL, or what is wrong with the library.
 static const char *sim_open(const char *path) {
@@ -70,6 +88,8 @@ import (
 	"io"
 	"os"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 const built = true
@@ -92,6 +112,11 @@ func ChildMain() {
 // serve loads the library and answers requests until the parent asks for the
 // end, or is gone.
 func serve(path string, parent io.ReadWriter) error {
+	memory, err := unix.Mmap(childMemory, 0, hostSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return fmt.Errorf("mapping host memory: %w", err)
+	}
+	C.host_open(unsafe.Pointer(&memory[0]), hostBus)
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	if wrong := C.sim_open(name); wrong != nil {
@@ -145,6 +170,10 @@ func answer(r request, buffer []byte, parent io.Reader) (n int, err error) {
 		C.sim_call_config_wr(C.uint32_t(address), C.uint32_t(r.value))
 	case opClock:
 		C.sim_call_clock(C.uint32_t(r.value))
+	case opHost:
+		if C.host_add(address, C.uint64_t(r.value)) == 0 {
+			return 0, errors.New("there are as many Host windows as can be")
+		}
 	case opExit:
 		C.sim_call_exit()
 	default:

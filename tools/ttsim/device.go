@@ -45,6 +45,8 @@ type Device struct {
 	board    *boards.Board
 	process  *process
 	windows  map[int]*port // by hardware window
+	hosts    int           // Host windows
+	hostEnd  uint64        // bytes of host memory that they take
 	refusal  string        // why Point refused
 	now      int64         // nanoseconds
 
@@ -111,8 +113,7 @@ func (d *Device) Refusal() string {
 	return d.refusal
 }
 
-// Map gives access to a Bar, Tlb or Config window. Host windows are refused:
-// the device has no host memory to reach.
+// Map gives access to a window.
 func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 	switch w.Kind {
 	case gen.WindowKindBar:
@@ -121,9 +122,41 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 		return d.mapTlb(w)
 	case gen.WindowKindConfig:
 		return hal.NewAperture(&config{d}, w.Size, -1), nil
+	case gen.WindowKindHost:
+		return d.mapHost(w)
 	}
-	return d.refuse(hal.Refused, "window of kind %s: a simulated device has no host memory", w.Kind)
+	return d.refuse(hal.Refused, "windows of kind %s cannot be mapped", w.Kind)
 }
+
+// mapHost reserves host memory, and has the device's tiles see it at the
+// aperture's Bus. A page stays free after each.
+func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
+	o := d.board.Outbound
+	size := (w.Size + pageSize - 1) &^ (pageSize - 1)
+	if o == nil || d.hosts == o.Regions || size-1 > min(hostSize-1, o.Last) || d.hostEnd > min(hostSize-1, o.Last)-(size-1) {
+		return d.refuse(hal.NoDevice, "no %#x bytes of host memory are left that its tiles see", w.Size)
+	}
+	data, err := d.process.host(d.hostEnd, size)
+	if err != nil {
+		return d.refuse(hal.NoDevice, "host memory: %v", err)
+	}
+	code := hal.OK
+	o.Aim(d.hosts, d.hostEnd, size, hostBus+d.hostEnd, func(register uint64, value uint32) {
+		if code == hal.OK {
+			code = d.store(barBase[o.Bar]+register, 4, uint64(value))
+		}
+	})
+	if code != hal.OK {
+		return d.refuse(code, "%s", d.Refusal())
+	}
+	a := hal.NewAperture(&hostPort{d, o.NoC + d.hostEnd, data}, w.Size, -1)
+	a.Bus = o.NoC + d.hostEnd
+	d.hosts++
+	d.hostEnd += size + pageSize
+	return a, nil
+}
+
+const pageSize = 4096
 
 func (d *Device) mapBar(w fbs.Window) (hal.Aperture, error) {
 	if int(w.Bar) >= len(barBase) || barBase[w.Bar] == 0 {

@@ -8,6 +8,9 @@
 // program started once more: main must call ChildMain before anything else.
 // What the library printed last is kept, and Device.Refusal gives it.
 //
+// Host windows are memory that the two processes share. The device reaches it
+// where the iATU, which Map aims, shows it to tiles, and nothing else of the host.
+//
 // Time is virtual. The simulator only moves when it is told to: one clock for
 // a load, one for each nanosecond of a Sleep.
 package ttsim

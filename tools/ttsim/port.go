@@ -9,13 +9,19 @@ import (
 func (d *Device) touch() { d.loadClocks = 1 }
 
 func (d *Device) load(address uint64, width uint8) (uint64, hal.Code) {
+	clocks := d.clocks(address)
+	return d.process.call(request{op: opLoad, size: uint32(width), address: address, value: clocks}, nil, nil)
+}
+
+// clocks is how many of them a load of an address lets pass.
+func (d *Device) clocks(address uint64) uint64 {
 	if d.polled != address {
 		d.touch()
 	}
 	clocks := d.loadClocks
 	d.polled, d.loadClocks = address, min(2*clocks, loadClocksMax)
 	d.now += loadTime
-	return d.process.call(request{op: opLoad, size: uint32(width), address: address, value: clocks}, nil, nil)
+	return clocks
 }
 
 func (d *Device) store(address uint64, width uint8, value uint64) hal.Code {
@@ -79,6 +85,56 @@ func (p *port) room(offset uint64) uint64 {
 		}
 	}
 	return 4 - offset%4
+}
+
+// hostPort is host memory. Loads of it take time, so that a poll ends and what
+// it waits for comes.
+type hostPort struct {
+	device *Device
+	start  uint64 // as tiles see it
+	data   []byte
+}
+
+func (p *hostPort) Load(offset uint64, width uint8) (value uint64, code hal.Code) {
+	d := p.device
+	if d.process.died != hal.OK {
+		return ^uint64(0), d.process.died
+	}
+	for i := range uint64(width) {
+		value |= uint64(p.data[offset+i]) << (8 * i)
+	}
+	clocks := d.clocks(p.start + offset)
+	_, code = d.process.call(request{op: opClock, value: clocks}, nil, nil)
+	return value, code
+}
+
+func (p *hostPort) Store(offset uint64, width uint8, value uint64) hal.Code {
+	if p.device.process.died != hal.OK {
+		return p.device.process.died
+	}
+	p.device.touch()
+	for i := range uint64(width) {
+		p.data[offset+i] = byte(value >> (8 * i))
+	}
+	return hal.OK
+}
+
+// CopyIn and CopyOut are accesses as Store and Load are, in one go.
+func (p *hostPort) CopyIn(offset uint64, data []byte) hal.Code {
+	p.device.touch()
+	if p.device.process.died == hal.OK {
+		copy(p.data[offset:], data)
+	}
+	return p.device.process.died
+}
+
+func (p *hostPort) CopyOut(offset uint64, data []byte) hal.Code {
+	p.device.now += loadTime
+	p.device.touch()
+	if p.device.process.died == hal.OK {
+		copy(data, p.data[offset:])
+	}
+	return p.device.process.died
 }
 
 // config is PCI configuration space. The library has whole dwords only.

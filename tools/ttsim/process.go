@@ -22,7 +22,9 @@ const exitTime = 5 * time.Second
 type process struct {
 	cmd    *exec.Cmd
 	socket *os.File
-	output tail // stdout and stderr of the child, complete once it has ended
+	memory *os.File // host memory
+	mapped [][]byte // of it
+	output tail     // stdout and stderr of the child, complete once it has ended
 
 	died     hal.Code // OK while the child runs
 	lastWord string   // why it ended
@@ -48,12 +50,17 @@ func start(library string) (*process, error) {
 	p := &process{socket: os.NewFile(uintptr(ends[0]), "child")}
 	theirs := os.NewFile(uintptr(ends[1]), "parent")
 	defer theirs.Close()
+	if p.memory, err = sharedMemory(); err != nil {
+		p.socket.Close()
+		return nil, err
+	}
 	p.cmd = exec.Command(program)
 	p.cmd.Env = append(os.Environ(), childVariable+"="+library)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	p.cmd.ExtraFiles = []*os.File{theirs}
+	p.cmd.ExtraFiles = []*os.File{theirs, p.memory}
 	if err := p.cmd.Start(); err != nil {
 		p.socket.Close()
+		p.memory.Close()
 		return nil, err
 	}
 	theirs.Close() // or the child's end would never read as closed
@@ -69,6 +76,34 @@ func start(library string) (*process, error) {
 		return nil, errors.New("the child does not speak this protocol")
 	}
 	return p, nil
+}
+
+// sharedMemory is a file without a name.
+func sharedMemory() (*os.File, error) {
+	fd, err := unix.MemfdCreate("host memory", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	file := os.NewFile(uintptr(fd), "host memory")
+	if err := file.Truncate(hostSize); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// host gives size bytes of host memory, whole pages, that the device reaches at
+// an offset from hostBus.
+func (p *process) host(offset, size uint64) ([]byte, error) {
+	data, err := unix.Mmap(int(p.memory.Fd()), int64(offset), int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	p.mapped = append(p.mapped, data)
+	if _, code := p.call(request{op: opHost, address: hostBus + offset, value: size}, nil, nil); code != hal.OK {
+		return nil, errors.New(p.lastWord)
+	}
+	return data, nil
 }
 
 // call sends a request with the data of a copyIn, and receives the reply and
@@ -105,6 +140,10 @@ func (p *process) exchange(in, out []byte) bool {
 // a refusal; a signal means that the simulator is broken, or was killed.
 func (p *process) reap() {
 	p.socket.Close()
+	p.memory.Close()
+	for _, data := range p.mapped {
+		unix.Munmap(data)
+	}
 	kill := time.AfterFunc(exitTime, func() { p.cmd.Process.Kill() })
 	defer kill.Stop()
 	p.cmd.Wait() // its error says what the state says

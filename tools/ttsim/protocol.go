@@ -20,6 +20,14 @@ const (
 	// standard three.
 	childSocket = 3
 
+	// childMemory is host memory, the next file.
+	childMemory = 4
+
+	// hostBus is the bus address at which it begins, hostSize how much there
+	// can be. Pages exist where they are stored to.
+	hostBus  = 0x1000_0000
+	hostSize = 4 << 30
+
 	// childVariable holds the path of the library in the child's environment,
 	// and is what tells a child from the program itself.
 	childVariable = "LM_TTSIM_CHILD"
@@ -35,6 +43,7 @@ const (
 	opConfigLoad                    // reply: the dword at address of PCI configuration space
 	opConfigStore                   // value to the dword at address of PCI configuration space
 	opClock                         // value clocks pass
+	opHost                          // the device may touch value bytes of host memory at address
 	opExit                          // shut the library down and end the process
 )
 

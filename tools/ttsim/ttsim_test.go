@@ -160,7 +160,7 @@ func TestMapSaysWhatDoesNotFit(t *testing.T) {
 		"no free hardware window of 0x2000000 bytes":         tlbWindow(32<<20, fbs.NoSlot),
 		"there is no BAR 1":                                  {Kind: gen.WindowKindBar, Bar: 1, Size: 4},
 		"BAR 2 has 0x100000 bytes, the window needs 0x8 at ": {Kind: gen.WindowKindBar, Bar: 2, Offset: 0xffffc, Size: 8},
-		"a simulated device has no host memory":              {Kind: gen.WindowKindHost, Size: 4096},
+		"no 0x100000000 bytes of host memory are left":       {Kind: gen.WindowKindHost, Size: 4 << 30},
 	} {
 		_, err := d.Map(w)
 		var fault *hal.Fault
@@ -302,7 +302,59 @@ func TestRefusalInsideAClockReachesTheCaller(t *testing.T) {
 	}
 }
 
-func TestDeviceMayNotTouchHostMemory(t *testing.T) {
+// The device finds what the host stored, and the host what the device stored,
+// at the addresses that the regions of the iATU are aimed at.
+func TestDeviceReachesHostWindows(t *testing.T) {
+	d := opened(t, fakes(t)["wormhole"])
+	first := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
+	second := mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 0x1800})
+	if first.Bus != 0x8_0000_0000 || second.Bus != 0x8_0000_2000 {
+		t.Errorf("tiles see the windows at %#x and %#x", first.Bus, second.Bus)
+	}
+	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 0x3200})
+	for at, want := range map[uint64]uint64{0x1404: 0x88280000, 0x1408: 0x2000, 0x140c: 0, 0x1410: 0x3fff, 0x1414: hostBus + 0x2000, 0x1418: 0} {
+		if v, code := bar.Load(at, 4); v != want || code != hal.OK {
+			t.Errorf("register %#x holds %#x, want %#x; %v", at, v, want, code)
+		}
+	}
+	data := []byte("sixteen bytes...")
+	check(t, d, "data", second.Copy(gen.OpcodeCopyIn, 0x17d8, 4, gen.AccessExact, data))
+	check(t, d, "address", bar.Store(0, 4, hostBus+0x2000+0x17d8))
+	check(t, d, "start", bar.Store(16, 4, 1))
+	before := d.Now()
+	got := make([]byte, 16)
+	check(t, d, "result", second.Copy(gen.OpcodeCopyOut, 0x17e8, 8, gen.AccessExact, got))
+	if string(got) != string(data) || d.Now() == before {
+		t.Errorf("the device stored %q, in no time: %v", got, d.Now() == before)
+	}
+	check(t, d, "bulk in", second.Copy(gen.OpcodeCopyIn, 1, 4, gen.AccessBulk, data))
+	check(t, d, "bulk out", second.Copy(gen.OpcodeCopyOut, 1, 4, gen.AccessBulk, got))
+	if string(got) != string(data) {
+		t.Errorf("in bulk: %q", got)
+	}
+	check(t, d, "address", bar.Store(0, 4, hostBus+0x2000+0x2000-16)) // the last words of the window
+	if code := bar.Store(16, 4, 1); code != hal.Refused || !strings.Contains(d.Refusal(), "the device writes 16 bytes of host memory at 0x10004000") {
+		t.Errorf("%v: %q", code, d.Refusal())
+	}
+	if _, code := second.Load(0, 4); code != hal.Refused {
+		t.Errorf("after the end: %v", code)
+	}
+	if code := second.Store(0, 4, 0); code != hal.Refused {
+		t.Errorf("after the end: %v", code)
+	}
+}
+
+func TestHostWindowsAreAsManyAsTheIATUHasRegions(t *testing.T) {
+	d := opened(t, fakes(t)["blackhole"])
+	for range 16 {
+		mapped(t, d, fbs.Window{Kind: gen.WindowKindHost, Size: 1})
+	}
+	if _, err := d.Map(fbs.Window{Kind: gen.WindowKindHost, Size: 1}); err == nil || !strings.Contains(err.Error(), "no 0x1 bytes of host memory are left") {
+		t.Error(err)
+	}
+}
+
+func TestDeviceMayNotTouchOtherHostMemory(t *testing.T) {
 	d := opened(t, fakes(t)["blackhole"])
 	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 64})
 	check(t, d, "low half", bar.Store(0, 4, 0x5000))

@@ -2,7 +2,8 @@
 // of tiles and one reset register, as in a Wormhole (or, with -DBLACKHOLE, a
 // Blackhole), and nothing else. There are no cores: 2000 clocks after a
 // release the first word of L1 says which kernel's result appears. A store to
-// BAR 2 + 16 and a load from BAR 2 + 20 make the device touch host memory.
+// BAR 2 + 16 and a load from BAR 2 + 20 make the device touch host memory. The
+// registers of the iATU hold what is stored to them.
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -186,8 +187,19 @@ static void dma(void)
 	hostWrite(address + sizeof data, data, sizeof data);
 }
 
+static uint32_t iatu[0x2200 / 4]; // BAR 2 + 0x1000 and on
+
+static int inIATU(uint64_t address, uint32_t size)
+{
+	return address - BAR2 - 0x1000 < sizeof iatu && !(address & 3) && size == 4;
+}
+
 void libttsim_pci_mem_rd_bytes(uint64_t address, void *p, uint32_t size)
 {
+	if (inIATU(address, size)) {
+		memcpy(p, &iatu[(address - BAR2 - 0x1000) / 4], 4);
+		return;
+	}
 	if (address - BAR2 < sizeof bar2 && size == 4) {
 		memcpy(p, &bar2[(address - BAR2) / 4], 4);
 		if (address - BAR2 == 20)
@@ -204,6 +216,10 @@ void libttsim_pci_mem_rd_bytes(uint64_t address, void *p, uint32_t size)
 
 void libttsim_pci_mem_wr_bytes(uint64_t address, const void *p, uint32_t size)
 {
+	if (inIATU(address, size)) {
+		memcpy(&iatu[(address - BAR2 - 0x1000) / 4], p, 4);
+		return;
+	}
 	if (address - BAR2 < sizeof bar2 && size == 4) {
 		memcpy(&bar2[(address - BAR2) / 4], p, 4);
 		if (address - BAR2 == 16)
