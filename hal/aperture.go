@@ -85,11 +85,3 @@ func (a *Aperture) walk(c fbs.Command) uint64 {
 	w.Run()
 	return w.Got
 }
-
-// fence makes what comes before it reach device and memory before what follows.
-func fence() {
-	w := Walk{Next: &fences[0], Stop: &fences[1]}
-	w.Run()
-}
-
-var fences = [2]fbs.Command{{Opcode: gen.OpcodeFence}}
