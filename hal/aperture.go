@@ -85,10 +85,3 @@ func (a *Aperture) walk(c fbs.Command) uint64 {
 	w.Run()
 	return w.Got
 }
-
-// fence makes what comes before it reach device and memory before what follows.
-func fence() {
-	list := [2]fbs.Command{{Opcode: gen.OpcodeFence}}
-	w := Walk{Next: &list[0], Stop: &list[1]}
-	w.Run()
-}
