@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestEveryCodeHasATextAndAnExitStatus(t *testing.T) {
@@ -54,3 +56,22 @@ func TestCodeOfFindsTheCodeInAnyError(t *testing.T) {
 type wrapped struct{ error }
 
 func (w wrapped) Unwrap() error { return w.error }
+
+func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
+	for errno, want := range map[error]Code{
+		unix.ENOENT: NoFile, unix.ENOTDIR: NoFile, unix.EACCES: Denied, unix.EPERM: Denied, unix.EROFS: Denied, unix.ENOSPC: IO, unix.EMFILE: IO,
+	} {
+		words := []string{"x.lmb: " + errno.Error()}
+		if errno == unix.EMFILE {
+			words = append(words, "ulimit -n")
+		}
+		wantFault(t, errno.Error(), FileFault("x.lmb", errno), want, words...)
+	}
+	if err := FileFault("x.lmb", nil); err != nil {
+		t.Error(err)
+	}
+	fault := &Fault{BadTensor, "said already"}
+	if err := FileFault("x.lmb", fault); err != error(fault) {
+		t.Error(err)
+	}
+}

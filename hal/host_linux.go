@@ -7,13 +7,8 @@ import (
 )
 
 const (
-	pagemap     = "/proc/self/pagemap"
 	hugePage    = 2 << 20
 	hugePageLog = 21 << 26 // MAP_HUGE_2MB: the binary logarithm in the upper bits (linux/mman.h)
-
-	// An entry of pagemap (Linux, Documentation/admin-guide/mm/pagemap.rst).
-	pagePresent = 1 << 63
-	pageFrame   = 1<<55 - 1
 )
 
 // hostMemory is the host memory of one device's Host windows: zeroed, present
@@ -86,35 +81,6 @@ func (h *hostMemory) free() {
 		_ = system.munmap(mem) // of anonymous memory cannot fail
 	}
 	*h = hostMemory{}
-}
-
-// physical is the address of mem on a bus that nothing translates: its pages
-// have to lie side by side.
-func physical(name string, mem []byte) (uint64, error) {
-	fd, err := system.open(pagemap, unix.O_RDONLY)
-	if err != nil {
-		return 0, failed("open", pagemap, err)
-	}
-	defer system.close(fd)
-	page := uint64(unix.Getpagesize())
-	start := uint64(0)
-	for offset := uint64(0); offset < uint64(len(mem)); offset += page {
-		var entry [8]byte
-		at := int64((uint64(addressOf(mem)) + offset) / page * 8)
-		if n, err := system.pread(fd, entry[:], at); err != nil || n < len(entry) || get(entry[:])&pagePresent == 0 {
-			return 0, &Fault{NoDevice, name + ": " + pagemap + " does not say where host memory lies"}
-		}
-		frame := get(entry[:]) & pageFrame * page
-		switch {
-		case frame == 0:
-			return 0, &Fault{Denied, name + ": the kernel does not tell this user where host memory lies (CAP_SYS_ADMIN); run as root, or open the device as vfio:"}
-		case offset == 0:
-			start = frame
-		case frame != start+offset:
-			return 0, apartPages(name, uint64(len(mem)), true)
-		}
-	}
-	return start, nil
 }
 
 // apartPages is the fault of memory that is no single range for the device.

@@ -72,7 +72,7 @@ func (d *function) look() error {
 // each of first address, last address and flags.
 func (d *function) readResources() error {
 	path := d.folder() + "/resource"
-	text, err := readFile(path)
+	text, err := ReadText(path)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func findPCI(name, address string, vendor, device uint16) (found string, err err
 func readIDs(folder string) (vendor, device uint16, err error) {
 	var ids [2]uint16
 	for i, path := range [...]string{folder + "/vendor", folder + "/device"} {
-		text, err := readFile(path)
+		text, err := ReadText(path)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -216,14 +216,34 @@ func failed(call, path string, err error) *Fault {
 	return &Fault{NoDevice, reason}
 }
 
+// FileFault gives an error of the kernel about a file, which is not a device's,
+// its code and the path.
+func FileFault(path string, err error) error {
+	if fault, ok := err.(*Fault); ok {
+		return fault
+	}
+	code, remedy := IO, ""
+	switch err {
+	case nil:
+		return nil
+	case unix.EMFILE, unix.ENFILE:
+		remedy = "; ulimit -n raises the number that is possible"
+	case unix.ENOENT, unix.ENOTDIR:
+		code = NoFile
+	case unix.EACCES, unix.EPERM, unix.EROFS:
+		code = Denied
+	}
+	return &Fault{code, path + ": " + err.Error() + remedy}
+}
+
 // errorName names the errno of a system call.
 func errorName(err error) string {
 	errno, _ := err.(unix.Errno)
 	return unix.ErrnoName(errno)
 }
 
-// readFile reads a small file whole.
-func readFile(path string) (string, error) {
+// ReadText reads a small file of the kernel whole.
+func ReadText(path string) (string, error) {
 	fd, err := system.open(path, unix.O_RDONLY)
 	if err != nil {
 		return "", failed("open", path, err)

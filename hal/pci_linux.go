@@ -10,6 +10,14 @@ import (
 	"lightmetal/fbs"
 )
 
+const (
+	pagemap = "/proc/self/pagemap"
+
+	// An entry of pagemap (Linux, Documentation/admin-guide/mm/pagemap.rst).
+	pagePresent = 1 << 63
+	pageFrame   = 1<<55 - 1
+)
+
 // pci is a function that is driven through the files in its sysfs folder.
 // Nothing stands between it and memory: this lane is for bring-up.
 type pci struct {
@@ -170,7 +178,7 @@ func (d *pci) untranslated() error {
 	}
 	use := "; open it as vfio:" + d.address
 	if linkBase(d.folder()+"/iommu_group") != "" {
-		kind, _ := readFile(d.folder() + "/iommu_group/type")
+		kind, _ := ReadText(d.folder() + "/iommu_group/type")
 		if d.direct = kind == "identity\n"; d.direct {
 			return nil
 		}
@@ -179,7 +187,7 @@ func (d *pci) untranslated() error {
 	path := d.folder()
 	for range busesMax {
 		path += "/.."
-		if _, err := readFile(path + "/of_node/iommu-map"); err == nil {
+		if _, err := ReadText(path + "/of_node/iommu-map"); err == nil {
 			return &Fault{NoDevice, d.identity.Name + ": an IOMMU stands between the host bridge and memory" + use}
 		}
 	}
@@ -190,3 +198,32 @@ func (d *pci) untranslated() error {
 // busesMax bounds the way up from a function to its host bridge: each bridge
 // between them is a folder.
 const busesMax = 8
+
+// physical is the address of mem on a bus that nothing translates: its pages
+// have to lie side by side.
+func physical(name string, mem []byte) (uint64, error) {
+	fd, err := system.open(pagemap, unix.O_RDONLY)
+	if err != nil {
+		return 0, failed("open", pagemap, err)
+	}
+	defer system.close(fd)
+	page := uint64(unix.Getpagesize())
+	start := uint64(0)
+	for offset := uint64(0); offset < uint64(len(mem)); offset += page {
+		var entry [8]byte
+		at := int64((uint64(addressOf(mem)) + offset) / page * 8)
+		if n, err := system.pread(fd, entry[:], at); err != nil || n < len(entry) || get(entry[:])&pagePresent == 0 {
+			return 0, &Fault{NoDevice, name + ": " + pagemap + " does not say where host memory lies"}
+		}
+		frame := get(entry[:]) & pageFrame * page
+		switch {
+		case frame == 0:
+			return 0, &Fault{Denied, name + ": the kernel does not tell this user where host memory lies (CAP_SYS_ADMIN); run as root, or open the device as vfio:"}
+		case offset == 0:
+			start = frame
+		case frame != start+offset:
+			return 0, apartPages(name, uint64(len(mem)), true)
+		}
+	}
+	return start, nil
+}

@@ -24,7 +24,7 @@ func Open(path string) (*File, error) {
 	// A pipe that nobody writes to must not keep us: O_NONBLOCK.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fileFault(path, err)
+		return nil, hal.FileFault(path, err)
 	}
 	f := &File{path: path, fd: fd}
 	if err := f.read(); err != nil {
@@ -45,7 +45,7 @@ func (f *File) read() error {
 	}
 	f.data, err = unix.Mmap(f.fd, 0, int(status.Size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return fileFault(f.path, err)
+		return hal.FileFault(f.path, err)
 	}
 	// How large the envelope is stands in its first page, and counts as it was
 	// when that was copied.
@@ -80,7 +80,7 @@ func (f *File) own(end uint64) error {
 		}
 	}
 	if err != nil {
-		return fileFault(f.path, err)
+		return hal.FileFault(f.path, err)
 	}
 	f.owned += len(part)
 	return unix.Mprotect(part, unix.PROT_READ)
@@ -153,15 +153,4 @@ func (f *File) Close() error {
 		return nil
 	}
 	return unix.Munmap(f.data)
-}
-
-func fileFault(path string, err error) error {
-	code := hal.IO
-	switch err {
-	case unix.ENOENT, unix.ENOTDIR:
-		code = hal.NoFile
-	case unix.EACCES, unix.EPERM:
-		code = hal.Denied
-	}
-	return &hal.Fault{Code: code, Reason: path + ": " + err.Error()}
 }

@@ -1,6 +1,10 @@
 package runtime
 
-import "golang.org/x/sys/unix"
+import (
+	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
+)
 
 // available is how many bytes of memory the machine can still give, and how
 // many more in huge pages, which host windows may lie in. Limits on a group of
@@ -30,14 +34,8 @@ func numberAfter(text, name string) (n uint64) {
 	return n
 }
 
-// kernelText is what a file of /proc or /sys begins with, empty where there is none.
+// kernelText is a file of /proc or /sys, empty where there is none.
 func kernelText(path string) string {
-	text := make([]byte, 4096) // meminfo has some 1,600
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	defer unix.Close(fd)
-	n, _ := unix.Read(fd, text)
-	return string(text[:max(n, 0)])
+	text, _ := hal.ReadText(path)
+	return text
 }

@@ -63,13 +63,16 @@ func (b *bench) imported(w workload, size int) (most, input, image int64, err er
 	if err != nil {
 		return 0, 0, 0, err
 	}
+	written := make(chan struct{})
 	go func() {
+		defer close(written)
 		text := bufio.NewWriter(io.MultiWriter(pipe, (*counter)(&input)))
 		w.write(text, size)
 		text.Flush()
 		pipe.Close()
 	}()
 	out, err := command.Output()
+	<-written
 	if err != nil {
 		return 0, 0, 0, fmt.Errorf("import of %s: %w", w.what, err)
 	}

@@ -25,7 +25,7 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 		unix.Close(fd)
 		err = unix.EISDIR
 	}
-	return fd, isStream(status.Mode & unix.S_IFMT), Fault(path, err)
+	return fd, isStream(status.Mode & unix.S_IFMT), hal.FileFault(path, err)
 }
 
 func isStream(kind uint32) bool {
@@ -38,7 +38,7 @@ func Open(path string) (fd int, stream bool, err error) {
 	if fd, stream, err = OpenInput(path, unix.O_NONBLOCK); err != nil {
 		return -1, false, err
 	}
-	return fd, stream, Fault(path, unix.SetNonblock(fd, false))
+	return fd, stream, hal.FileFault(path, unix.SetNonblock(fd, false))
 }
 
 // streamMax bounds what a pipe or a device gives, which has no size to know it by.
@@ -54,7 +54,7 @@ func Read(path string, most int) ([]byte, error) {
 	defer unix.Close(fd)
 	var status unix.Stat_t
 	if err := unix.Fstat(fd, &status); err != nil {
-		return nil, Fault(path, err)
+		return nil, hal.FileFault(path, err)
 	}
 	if stream {
 		most = min(most, streamMax)
@@ -73,7 +73,7 @@ func Read(path string, most int) ([]byte, error) {
 		case err == unix.EINTR:
 			continue
 		case err != nil:
-			return nil, Fault(path, err)
+			return nil, hal.FileFault(path, err)
 		case n == 0 && stream && len(data) == 0 && status.Mode&unix.S_IFMT == unix.S_IFIFO:
 			return nil, &hal.Fault{Code: hal.IO, Reason: path + " is a pipe that nobody writes to"}
 		case n == 0:
@@ -91,7 +91,7 @@ func Spare(count int) error {
 	for range count {
 		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 		if err != nil {
-			return Fault("files that Go opens", err)
+			return hal.FileFault("files that Go opens", err)
 		}
 		defer unix.Close(fd)
 	}

@@ -30,20 +30,20 @@ func Replace(path string, mode uint32) (*Output, error) {
 	var err error
 	if IsStdout(path) {
 		f.path = "standard output"
-		return f, Fault(f.path, f.stdout())
+		return f, hal.FileFault(f.path, f.stdout())
 	}
 	err = unix.Stat(path, &old)
 	f.kind = old.Mode & unix.S_IFMT
 	switch {
 	case err == unix.ENOENT:
 		f.kind = unix.S_IFREG
-		return f, Fault(path, f.beside(mode, nil))
+		return f, hal.FileFault(path, f.beside(mode, nil))
 	case err == nil && f.kind == unix.S_IFREG && !strings.HasPrefix(path, "/dev/fd/") && !strings.HasPrefix(path, "/proc/"):
-		return f, Fault(path, f.beside(0o600, &old))
+		return f, hal.FileFault(path, f.beside(0o600, &old))
 	case err == nil:
 		f.fd, err = open(path, 0, 0)
 	}
-	return f, Fault(path, err)
+	return f, hal.FileFault(path, err)
 }
 
 // Create begins a file that must not be there yet.
@@ -53,11 +53,11 @@ func Create(path string, mode uint32) (*Output, error) {
 		return nil, &hal.Fault{Code: hal.Usage, Reason: path + " is there and is not replaced"}
 	}
 	if err != nil {
-		return nil, Fault(path, err)
+		return nil, hal.FileFault(path, err)
 	}
 	f := &Output{path: path, fd: fd, kind: unix.S_IFREG}
 	f.from, err = unix.BytePtrFromString(path)
-	return f, Fault(path, err)
+	return f, hal.FileFault(path, err)
 }
 
 // Write is Replace, or Create for a file that is not to be replaced, and all that
@@ -169,7 +169,7 @@ func (f *Output) Fd() int { return f.fd }
 func (f *Output) Write(data []byte) (int, error) {
 	err := WriteFull(f.fd, data)
 	if err != nil {
-		return 0, Fault(f.path, err)
+		return 0, hal.FileFault(f.path, err)
 	}
 	return len(data), nil
 }
@@ -193,7 +193,7 @@ func WriteFull(fd int, data []byte) error {
 func (f *Output) sync() error {
 	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(f.fd), 0, 0)
 	if errno != 0 && errno != unix.EINVAL && errno != unix.EROFS { // of pipes and devices
-		return Fault(f.path, errno)
+		return hal.FileFault(f.path, errno)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (f *Output) place() error {
 	if f.to != nil {
 		_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT, folder, uintptr(unsafe.Pointer(f.from)), folder, uintptr(unsafe.Pointer(f.to)), 0, 0)
 		if errno != 0 {
-			return Fault(f.path, errno)
+			return hal.FileFault(f.path, errno)
 		}
 	}
 	f.from = nil
@@ -237,22 +237,3 @@ func (f *Output) close() {
 
 // folder is where relative paths begin: AT_FDCWD, as a system call takes it.
 const folder = ^uintptr(-unix.AT_FDCWD - 1)
-
-// Fault gives an error of the kernel its code and the path it is about.
-func Fault(path string, err error) error {
-	if fault, ok := err.(*hal.Fault); ok {
-		return fault
-	}
-	code := hal.IO
-	switch err {
-	case nil:
-		return nil
-	case unix.EMFILE, unix.ENFILE:
-		return &hal.Fault{Code: code, Reason: path + ": " + err.Error() + "; ulimit -n raises the number that is possible"}
-	case unix.ENOENT, unix.ENOTDIR:
-		code = hal.NoFile
-	case unix.EACCES, unix.EPERM, unix.EROFS:
-		code = hal.Denied
-	}
-	return &hal.Fault{Code: code, Reason: path + ": " + err.Error()}
-}

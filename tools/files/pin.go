@@ -4,6 +4,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"lightmetal/hal"
 )
 
 // Pin moves the names of files to memory that can only be read, and gives the
@@ -28,7 +30,7 @@ func (list Outputs) Pin() ([]unix.SockFilter, error) {
 		err = unix.Mprotect(memory, unix.PROT_READ)
 	}
 	if err != nil {
-		return nil, Fault("the names of the outputs", err)
+		return nil, hal.FileFault("the names of the outputs", err)
 	}
 	program := allow(nil, unix.SYS_FSYNC)
 	for _, f := range list {

@@ -75,9 +75,9 @@ var target = []string{"tools/lmrun", "tools/files", "runtime/signed", "runtime/c
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 5_913  // 3,600
-	linesWithRunner  = 8_315  // 4,600
-	linesOfTheTarget = 10_492 // 7,500
+	linesOfProduct   = 5_792  // 3,600
+	linesWithRunner  = 8_179  // 4,600
+	linesOfTheTarget = 10_487 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/tools/lmb"
 )
@@ -54,6 +55,42 @@ func FuzzParseTensor(f *testing.F) {
 		s, err := ParseTensor(spec)
 		if err == nil && (s.Size() == 0 || s.Size() > tensorSizeMax) {
 			t.Errorf("%q: %d bytes", spec, s.Size())
+		}
+	})
+}
+
+// So do any bytes that begin as a recording does.
+func FuzzImportRecord(f *testing.F) {
+	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
+		o := board.Outbound
+		f.Add(strings.Join(concat(regionLines(o.Offset, 0, 0, 1<<30, 0), pointLines(board, 1, 2, 0),
+			[]string{"W 0 100 20 0102030405060708010203040506070801020304", "CLK 5", "HR 0 8 1100000000000000", "HW 40 4 aa000000", "MARK here", "R 0 100 4 01020304"}), "\n"), board == &boards.Wormhole, "here..", uint64(0x40))
+		f.Add(strings.Join(concat(pointLines(board, 0, 3, o.NoC), pointLines(board, 19, 24, o.NoC), []string{"R 0 b000000 4 01020304", "W 0 0 8 0000000008000000"}), "\n"), board == &boards.Wormhole, "6..9", uint64(0))
+	}
+	f.Fuzz(func(t *testing.T, text string, wormhole bool, part string, host uint64) {
+		device := bhRecord
+		if wormhole {
+			device = whRecord
+		}
+		o := Options{From: FromRecord, Inputs: []TensorSpec{{Name: "a", Place: Place{Tile: true, X: 1, Y: 2}, Address: 0x108, DType: gen.DTypeInt32, Shape: []uint32{2}}}}
+		if p, err := ParsePart(part); err == nil {
+			o.Part = p
+		}
+		if host%8 == 0 && host > 0 && host < 1<<40 {
+			o.Host = []HostSpec{{"given", host, make([]byte, 64)}}
+		}
+		if len(text)%2 == 0 {
+			o.Inputs = nil
+		}
+		image, _, err := Import(strings.NewReader(recordOf(device, strings.Split(text, "\n")...)), o)
+		if err != nil {
+			if c := hal.CodeOf(err); c != hal.BadImage && c != hal.Usage {
+				t.Fatalf("%v: code %v", err, c)
+			}
+			return
+		}
+		if _, err := lmb.Encode(image); err != nil {
+			t.Fatalf("the image is none: %v", err)
 		}
 	})
 }

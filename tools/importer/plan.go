@@ -218,6 +218,9 @@ func markName(text string) string {
 
 // image puts the commands into an image.
 func (p *plan) image(t *Trace) (*lmb.Image, error) {
+	if len(p.windows) == 0 {
+		return nil, refuse(0, "no access to the device is left to replay")
+	}
 	image := &lmb.Image{
 		Origin: lmb.Origin{Tool: p.o.Tool, Source: p.o.Source},
 		Targets: []lmb.Target{{

@@ -227,8 +227,10 @@ func TestResetMakesTheDeviceNew(t *testing.T) {
 
 func TestFaultsShowAsOnHardware(t *testing.T) {
 	c, _ := serving(t, opened(&boards.Edu, mock.Fault{Kind: mock.AllOnes, Operation: 3}), nil)
-	if c.load(0, 0, 4) != 0x010000ed || c.load(0, 0, 4) != 0x010000ed || c.load(0, 0, 4) != 0xffffffff {
-		t.Error("the device did not go at its third access")
+	for i, want := range []uint64{0x010000ed, 0x010000ed, 0xffffffff} {
+		if got := c.load(0, 0, 4); got != want {
+			t.Errorf("access %d gives %#x, want %#x: the device goes at its third", i+1, got, want)
+		}
 	}
 	if got := c.load(configRegion, 0, 4); got != 0xffffffff {
 		t.Errorf("the ids of a device that is gone: %#x", got)
