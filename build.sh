@@ -631,6 +631,13 @@ cmd_qemu() {
 		with+=(-with "$2" -qemu "$new_qemu" -lm "$dir/lm")
 		shift 2
 	done
+	# VFIO takes modules of the kernel, and for served devices an IOMMU that Debian 12's does not know.
+	if [[ " $*" == *vfio:* ]]; then
+		[[ -n ${LM_GUEST_KERNEL:-} ]] || { new_kernel >&2 && kernel=$new_kernel modules=$new_modules; } ||
+			{ warn "qemu: no arm64 kernel for vfio: $missing"; exit 69; }
+		[[ -n $modules ]] || { warn "qemu: vfio: takes LM_GUEST_MODULES beside LM_GUEST_KERNEL"; exit 64; }
+		with+=(-modules "$modules")
+	fi
 	static arm64 "$dir/lmrun-arm64" ./tools/lmrun
 	go build -o "$dir/guest" ./tools/guest
 	[[ ${#with[@]} -eq 0 ]] || go build -o "$dir/lm" ./tools/lm

@@ -42,9 +42,10 @@ type machine struct {
 	qemu          string            // QEMU itself, empty: the system's
 	with          []string          // devices that `lm serve` shows to the machine; they need QEMU 10.1
 	lm            string            // host path of lm, for those
+	modules       string            // host folder of the kernel's modules, for devices by vfio:
 	serveArgs     []string          // further arguments of lm serve
 	extra         []string          // further arguments of QEMU
-	drives        []string          // host files that are /dev/nvme1n1, n2, ...
+	drives        []string          // host files that are /dev/nvme0n1, n2, ...
 	serials       []string          // host files behind /dev/ttyS0, ttyS1, ...
 	dir           string            // gets initramfs, ivshmem.bin and nvme.img
 	trace         string            // host file for QEMU's trace of accesses, empty: none
@@ -126,11 +127,12 @@ func (m *machine) prepare() ([]string, error) {
 		"-device", "edu,addr=2,dma_mask=0xffffffffffffffff",
 		"-object", "memory-backend-file,id=shm,share=on,size=" + strconv.Itoa(shmSize) + ",mem-path=" + escape(m.shm()),
 		"-device", "ivshmem-plain,addr=3,memdev=shm",
-		"-drive", "if=none,id=nvme,format=raw,file=" + escape(nvme),
-		"-device", "nvme,addr=4,serial=lightmetal,drive=nvme",
 	}
-	if len(m.drives) > 0 {
-		// Intel's ids, so that 1b36:0010 stays the one device above.
+	// The kernel numbers controllers as they come, several at once, so that
+	// there is one: no image with drives for its outputs is for the other.
+	if len(m.drives) == 0 {
+		args = append(args, "-drive", "if=none,id=nvme,format=raw,file="+escape(nvme), "-device", "nvme,addr=4,serial=lightmetal,drive=nvme")
+	} else {
 		args = append(args, "-device", "nvme,addr=5,id=out,serial=outputs,use-intel-id=on")
 	}
 	for i, path := range m.drives {
