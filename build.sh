@@ -51,7 +51,7 @@ usage: ./build.sh COMMAND
                             lm_open_signed
   image BOARD [--signed] [FLAGS] IMAGE...
                           what BOARD boots to do nothing but replay, in build/image-BOARD: an initramfs
-                            with lmrun as process 1, the images and a configuration, and what the boot
+                            with lminit as process 1, lmrun, the images and a configuration, and what the boot
                             loader wants; without arguments: the boards, and the FLAGS
   sbom                    build/sbom.spdx.json: what lmrun is linked from, SPDX 2.3
   gen [--check]           Go code from fbs/image.fbs; --check: only compare it with the tree
@@ -441,6 +441,7 @@ static() {
 build_guest() {
 	mkdir -p "$out"
 	static arm64 "$out/lmrun-arm64" ./tools/lmrun
+	static arm64 "$out/lminit-arm64" ./tools/lminit
 	go build -o "$out/guest" ./tools/guest
 }
 
@@ -533,13 +534,17 @@ cmd_image() {
 	fi
 	shift
 	[[ ${1:-} != --signed ]] || { tags=" -tags=signed"; shift; }
-	GOFLAGS+=$tags static arm64 "$out/image-lmrun-arm64" ./tools/lmrun
-	GOFLAGS+=$tags static "$(go env GOARCH)" "$out/image-lmrun" ./tools/lmrun
+	local program
+	for program in lmrun lminit; do
+		GOFLAGS+=$tags static arm64 "$out/image-programs/arm64/$program" ./tools/$program
+		GOFLAGS+=$tags static "$(go env GOARCH)" "$out/image-programs/$program" ./tools/$program
+	done
 	if [[ " $*" == *" "-dtb* || " $*" == *" "--dtb* ]]; then
 		need mkimage u-boot-tools && need dtc device-tree-compiler || { warn "image: $missing is not here"; exit 69; }
 	fi
 	cd "$start_dir"
-	"$here/$out/bootimage" image -board "$board" -lmrun "$here/$out/image-lmrun-arm64" -verifier "$here/$out/image-lmrun" \
+	"$here/$out/bootimage" image -board "$board" -lmrun "$here/$out/image-programs/arm64/lmrun" -lminit "$here/$out/image-programs/arm64/lminit" \
+		-verifier "$here/$out/image-programs/lminit" \
 		-out "$here/$out/image-$board" "$@"
 }
 
@@ -584,8 +589,9 @@ step_recipes() {
 	for tool in "systemd-analyze systemd" "rauc rauc" "mksquashfs squashfs-tools" "swupdate swupdate" "cpio cpio" "openssl openssl"; do
 		need $tool || skip "$missing is not here"
 	done
-	GOFLAGS+=" -tags=signed" static "$(go env GOARCH)" "$out/recipes-lmrun" ./tools/lmrun
-	testdata/recipes/check.sh "$PWD/$out/recipes-lmrun" "$PWD/testdata/images/edu.lmb" "$PWD/$out/_recipes"
+	local program
+	for program in lmrun lminit; do GOFLAGS+=" -tags=signed" static "$(go env GOARCH)" "$out/recipes-programs/$program" ./tools/$program; done
+	testdata/recipes/check.sh "$PWD/$out/recipes-programs/lmrun" "$PWD/testdata/images/edu.lmb" "$PWD/$out/_recipes"
 }
 
 # same_delivery DIR DIR
@@ -639,6 +645,7 @@ cmd_qemu() {
 		with+=(-modules "$modules")
 	fi
 	static arm64 "$dir/lmrun-arm64" ./tools/lmrun
+	static arm64 "$dir/lminit-arm64" ./tools/lminit
 	go build -o "$dir/guest" ./tools/guest
 	[[ ${#with[@]} -eq 0 ]] || go build -o "$dir/lm" ./tools/lm
 	cd "$start_dir"

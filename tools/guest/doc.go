@@ -1,4 +1,4 @@
-// Guest boots an arm64 machine under QEMU whose only program is lmrun, replays
+// Guest boots an arm64 machine under QEMU whose only programs are lminit and lmrun, replays
 // one image on it and ends with lmrun's exit status.
 //
 //	guest -kernel VMLINUZ -lmrun LMRUN [-dir DIR] [-trace FILE] [-timeout 1m] IMAGE.lmb [-- lmrun flags]

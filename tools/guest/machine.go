@@ -34,7 +34,7 @@ const (
 // machine is one boot.
 type machine struct {
 	kernel, lmrun string            // host paths
-	init          string            // host path of process 1, empty: lmrun
+	init          string            // host path of process 1, empty: the lminit beside lmrun
 	files         map[string][]byte // of the guest, by absolute path
 	args          []string          // of process 1
 	kernelArgs    string            // the kernel's own, with a blank in front
@@ -164,17 +164,26 @@ func (m *machine) traced() []string {
 }
 
 func (m *machine) writeInitramfs(path string) (size int, err error) {
-	init, err := os.ReadFile(cmp.Or(m.init, m.lmrun))
-	if err != nil {
-		return 0, err
-	}
 	content := maps.Clone(m.files)
-	content["/init"] = init
+	parts := map[string]string{"/init": m.init}
+	if m.init == "" {
+		parts = map[string]string{"/init": lminit(m.lmrun), "/lmrun": m.lmrun}
+	}
+	for guest, host := range parts {
+		if content[guest], err = os.ReadFile(host); err != nil {
+			return 0, err
+		}
+	}
 	archive, err := initramfs(content)
 	if err != nil {
 		return 0, err
 	}
 	return len(archive), files.Write(path, archive, 0o644, files.Replace)
+}
+
+// lminit is the program that starts an lmrun: it lies beside it, and is called as it.
+func lminit(lmrun string) string {
+	return filepath.Join(filepath.Dir(lmrun), strings.Replace(filepath.Base(lmrun), "lmrun", "lminit", 1))
 }
 
 // memory is the guest's, in MiB. The files of an initramfs may take half of
