@@ -380,10 +380,11 @@ download_kernel() {
 # watchdogs out of the package. The modules' folder comes last: where it is, all
 # of it is there.
 unpack_kernel() {
-	local part=$cache/modules.part
+	local part=$cache/modules.part wanted=('./boot/vmlinuz-*' '*/drivers/vfio/*.ko*' '*/drivers/watchdog/*.ko*')
+	[[ -z ${4:-} ]] || wanted+=('*/drivers/iommu/*.ko*') # Debian 12's kernel has none that is a module, which tar takes for a failure
 	rm -rf "$part" "$3" && mkdir -p "$part" || return
-	dpkg-deb --fsys-tarfile "$cache/apt/$1${4:+-$4}"/*.deb | tar -x -C "$part" --no-same-owner --transform 's|.*/||' --wildcards \
-		'./boot/vmlinuz-*' '*/drivers/vfio/*.ko*' '*/drivers/watchdog/*.ko*' '*/drivers/iommu/*.ko*' || return
+	dpkg-deb --fsys-tarfile "$cache/apt/$1${4:+-$4}"/*.deb | tar -x -C "$part" --no-same-owner --transform 's|.*/||' \
+		--wildcards "${wanted[@]}" || return
 	find "$part" -name '*.xz' -exec xz -d {} + || return
 	mv "$part"/vmlinuz-* "$2" && mv "$part" "$3"
 }
