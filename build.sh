@@ -51,7 +51,7 @@ usage: ./build.sh COMMAND
                             lm_open_signed
   image BOARD [--signed] [FLAGS] IMAGE...
                           what BOARD boots to do nothing but replay, in build/image-BOARD: an initramfs
-                            with lmrun as process 1, the images and a configuration, and what the boot
+                            with lminit as process 1, lmrun, the images and a configuration, and what the boot
                             loader wants; without arguments: the boards, and the FLAGS
   sbom                    build/sbom.spdx.json: what lmrun is linked from, SPDX 2.3
   gen [--check]           Go code from fbs/image.fbs; --check: only compare it with the tree
@@ -380,10 +380,11 @@ download_kernel() {
 # watchdogs out of the package. The modules' folder comes last: where it is, all
 # of it is there.
 unpack_kernel() {
-	local part=$cache/modules.part
+	local part=$cache/modules.part wanted=('./boot/vmlinuz-*' '*/drivers/vfio/*.ko*' '*/drivers/watchdog/*.ko*')
+	[[ -z ${4:-} ]] || wanted+=('*/drivers/iommu/*.ko*') # Debian 12's kernel has none that is a module, which tar takes for a failure
 	rm -rf "$part" "$3" && mkdir -p "$part" || return
-	dpkg-deb --fsys-tarfile "$cache/apt/$1${4:+-$4}"/*.deb | tar -x -C "$part" --no-same-owner --transform 's|.*/||' --wildcards \
-		'./boot/vmlinuz-*' '*/drivers/vfio/*.ko*' '*/drivers/watchdog/*.ko*' '*/drivers/iommu/*.ko*' || return
+	dpkg-deb --fsys-tarfile "$cache/apt/$1${4:+-$4}"/*.deb | tar -x -C "$part" --no-same-owner --transform 's|.*/||' \
+		--wildcards "${wanted[@]}" || return
 	find "$part" -name '*.xz' -exec xz -d {} + || return
 	mv "$part"/vmlinuz-* "$2" && mv "$part" "$3"
 }
@@ -441,6 +442,7 @@ static() {
 build_guest() {
 	mkdir -p "$out"
 	static arm64 "$out/lmrun-arm64" ./tools/lmrun
+	static arm64 "$out/lminit-arm64" ./tools/lminit
 	go build -o "$out/guest" ./tools/guest
 }
 
@@ -533,13 +535,17 @@ cmd_image() {
 	fi
 	shift
 	[[ ${1:-} != --signed ]] || { tags=" -tags=signed"; shift; }
-	GOFLAGS+=$tags static arm64 "$out/image-lmrun-arm64" ./tools/lmrun
-	GOFLAGS+=$tags static "$(go env GOARCH)" "$out/image-lmrun" ./tools/lmrun
+	local program
+	for program in lmrun lminit; do
+		GOFLAGS+=$tags static arm64 "$out/image-programs/arm64/$program" ./tools/$program
+		GOFLAGS+=$tags static "$(go env GOARCH)" "$out/image-programs/$program" ./tools/$program
+	done
 	if [[ " $*" == *" "-dtb* || " $*" == *" "--dtb* ]]; then
 		need mkimage u-boot-tools && need dtc device-tree-compiler || { warn "image: $missing is not here"; exit 69; }
 	fi
 	cd "$start_dir"
-	"$here/$out/bootimage" image -board "$board" -lmrun "$here/$out/image-lmrun-arm64" -verifier "$here/$out/image-lmrun" \
+	"$here/$out/bootimage" image -board "$board" -lmrun "$here/$out/image-programs/arm64/lmrun" -lminit "$here/$out/image-programs/arm64/lminit" \
+		-verifier "$here/$out/image-programs/lminit" \
 		-out "$here/$out/image-$board" "$@"
 }
 
@@ -584,8 +590,9 @@ step_recipes() {
 	for tool in "systemd-analyze systemd" "rauc rauc" "mksquashfs squashfs-tools" "swupdate swupdate" "cpio cpio" "openssl openssl"; do
 		need $tool || skip "$missing is not here"
 	done
-	GOFLAGS+=" -tags=signed" static "$(go env GOARCH)" "$out/recipes-lmrun" ./tools/lmrun
-	testdata/recipes/check.sh "$PWD/$out/recipes-lmrun" "$PWD/testdata/images/edu.lmb" "$PWD/$out/_recipes"
+	local program
+	for program in lmrun lminit; do GOFLAGS+=" -tags=signed" static "$(go env GOARCH)" "$out/recipes-programs/$program" ./tools/$program; done
+	testdata/recipes/check.sh "$PWD/$out/recipes-programs/lmrun" "$PWD/testdata/images/edu.lmb" "$PWD/$out/_recipes"
 }
 
 # same_delivery DIR DIR
@@ -631,7 +638,15 @@ cmd_qemu() {
 		with+=(-with "$2" -qemu "$new_qemu" -lm "$dir/lm")
 		shift 2
 	done
+	# VFIO takes modules of the kernel, and for served devices an IOMMU that Debian 12's does not know.
+	if [[ " $*" == *vfio:* ]]; then
+		[[ -n ${LM_GUEST_KERNEL:-} ]] || { new_kernel >&2 && kernel=$new_kernel modules=$new_modules; } ||
+			{ warn "qemu: no arm64 kernel for vfio: $missing"; exit 69; }
+		[[ -n $modules ]] || { warn "qemu: vfio: takes LM_GUEST_MODULES beside LM_GUEST_KERNEL"; exit 64; }
+		with+=(-modules "$modules")
+	fi
 	static arm64 "$dir/lmrun-arm64" ./tools/lmrun
+	static arm64 "$dir/lminit-arm64" ./tools/lminit
 	go build -o "$dir/guest" ./tools/guest
 	[[ ${#with[@]} -eq 0 ]] || go build -o "$dir/lm" ./tools/lm
 	cd "$start_dir"

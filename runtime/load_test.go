@@ -300,6 +300,30 @@ func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
 	}
 }
 
+// chooser is a device whose driver chooses the hardware windows.
+type chooser struct{ *mock.Device }
+
+func (c chooser) Map(w fbs.Window) (hal.Aperture, error) {
+	w.Slot = fbs.NoSlot
+	return c.Device.Map(w)
+}
+
+func TestWindowThatCannotBeForcedIsRefusedWithWhatMayBeWhy(t *testing.T) {
+	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\nmain:\n  delay 1us\n")
+	for what, c := range map[string]struct {
+		slot   int
+		device hal.Device
+	}{
+		"the kernel driver's": {185, mock.New(&boards.Wormhole)},
+		"the driver chooses":  {20, chooser{mock.New(&boards.Wormhole)}},
+	} {
+		_, err := runtime.Load(v, c.slot, c.device)
+		if hal.CodeOf(err) != hal.NoDevice || !strings.Contains(err.Error(), "too small, in use, or the kernel driver's; on a tt: device the driver chooses") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestDeviceNamesAreThePCIIDs(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB target 1\nmain:\n  delay 1us\n")
 	if got := runtime.DeviceNames(v); !reflect.DeepEqual(got, []string{"pci:1e52:401e", "pci:1234:11e8"}) {

@@ -8,6 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lmrun=$1 image=$2 dir=$3
 rm -rf "$dir" && mkdir -p "$dir/bin" "$dir/data" "$dir/tmp"
 install "$lmrun" "$dir/bin/lmrun"
+install "$(dirname "$lmrun")/lminit" "$dir/bin/lminit"
 install "$here/update/lightmetal-place" "$dir/bin"
 export PATH=$dir/bin:$PATH TMPDIR=$dir/tmp
 fail() { echo "$*" >&2; exit 1; }
@@ -32,7 +33,7 @@ place() {
 }
 
 unit() {
-	sed "s|/usr/bin/lmrun|$dir/bin/lmrun|" "$here/systemd/lightmetal.service" >"$dir/lightmetal.service"
+	sed "s|/usr/bin/lminit|$dir/bin/lminit|" "$here/systemd/lightmetal.service" >"$dir/lightmetal.service"
 	systemd-analyze verify "$dir/lightmetal.service"
 	# In tenths; 10 is no protection at all.
 	systemd-analyze security --offline=yes --threshold=20 "$dir/lightmetal.service" >"$dir/security" || fail "$(tail -1 "$dir/security")"

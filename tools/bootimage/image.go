@@ -67,7 +67,7 @@ func (r *request) fill(parts []initramfs.File) error {
 		return err
 	}
 	var archive, packed bytes.Buffer
-	if err := initramfs.Pack(&archive, parts); err != nil {
+	if err := errors.Join(initramfs.Nodes(&archive), initramfs.Pack(&archive, parts)); err != nil {
 		return err
 	}
 	if err := initramfs.Gzip(&packed, archive.Bytes()); err != nil {
@@ -110,8 +110,10 @@ func (r *request) files() ([]initramfs.File, error) {
 		parts = append(parts, initramfs.File{Path: guest, Mode: mode, Data: data})
 		return err
 	}
-	if err := add(r.lmrun, "/init", 0o755); err != nil {
-		return nil, err
+	for _, program := range [][2]string{{r.lminit, "/init"}, {r.lmrun, "/lmrun"}} {
+		if err := add(program[0], program[1], 0o755); err != nil {
+			return nil, err
+		}
 	}
 	for _, image := range r.images {
 		if err := add(image, "/"+filepath.Base(image), 0o644); err != nil {
@@ -137,7 +139,7 @@ func (r *request) configuration() ([]byte, error) {
 	if r.config != "" {
 		return files.Read(r.config, fileMax)
 	}
-	text := "# What lmrun does as process 1: one \"name value\" a line.\n"
+	text := "# What lminit does as process 1: one \"name value\" a line.\n"
 	for _, line := range r.machine {
 		text += line + "\n"
 	}
@@ -150,7 +152,7 @@ func (r *request) configuration() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// verify has lmrun read the configuration and verify the images, as the board
+// verify has lminit read the configuration and verify the images, as the board
 // will.
 func (r *request) verify(parts []initramfs.File) error {
 	root, err := filepath.Abs(filepath.Join(r.dir, rootFolder))

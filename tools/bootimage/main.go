@@ -101,7 +101,8 @@ func sourceDate() (time.Time, error) {
 type request struct {
 	board       *hosts.Host
 	lmrun       string   // host path of the arm64 program
-	verifier    string   // host path of an lmrun that runs here
+	lminit      string   // and of the one that starts it
+	verifier    string   // host path of an lminit that runs here, with lmrun beside it
 	config      string   // host path of a configuration, empty: settings
 	settings    []string // lines for every image
 	machine     []string // lines before the first
@@ -123,7 +124,8 @@ func imageCommand(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bootimage image", flag.ContinueOnError)
 	board := flags.String("board", "", "`name` of the board; bootimage boards lists them")
 	flags.StringVar(&r.lmrun, "lmrun", "", "static arm64 lmrun")
-	flags.StringVar(&r.verifier, "verifier", "", "lmrun of this machine, to verify with")
+	flags.StringVar(&r.lminit, "lminit", "", "static arm64 lminit")
+	flags.StringVar(&r.verifier, "verifier", "", "lminit of this machine with lmrun beside it, to verify with")
 	flags.StringVar(&r.out, "out", "", "`folder` for the result; what is in it goes away")
 	flags.StringVar(&r.config, "config", "", "configuration, instead of the flags of lmrun")
 	flags.StringVar(&r.kernel, "kernel", "", "arm64 kernel `Image`")
@@ -147,8 +149,8 @@ func imageCommand(args []string, out io.Writer) error {
 	if r.board = hosts.ByName(*board); r.board == nil {
 		return fmt.Errorf("%w: no board %q; there are %s", errUsage, *board, names())
 	}
-	if r.lmrun == "" || r.verifier == "" || r.out == "" || len(r.images) == 0 {
-		return fmt.Errorf("%w: -lmrun, -verifier, -out and images are needed", errUsage)
+	if r.lmrun == "" || r.lminit == "" || r.verifier == "" || r.out == "" || len(r.images) == 0 {
+		return fmt.Errorf("%w: -lmrun, -lminit, -verifier, -out and images are needed", errUsage)
 	}
 	if r.config != "" && len(r.settings)+len(r.machine) > 0 {
 		return fmt.Errorf("%w: flags of lmrun stand in the configuration", errUsage)

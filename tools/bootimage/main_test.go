@@ -17,14 +17,14 @@ import (
 
 const edu = "../../testdata/images/edu.lmb"
 
-var runner string // lmrun, for both roles
+var runner string // lminit, for all roles, with lmrun beside it
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "bootimage-test-")
 	if err == nil {
-		runner = filepath.Join(dir, "lmrun")
+		runner = filepath.Join(dir, "lminit")
 		var text []byte
-		if text, err = exec.Command("go", "build", "-o", runner, "lightmetal/tools/lmrun").CombinedOutput(); err != nil {
+		if text, err = exec.Command("go", "build", "-o", dir, "lightmetal/tools/lmrun", "lightmetal/tools/lminit").CombinedOutput(); err != nil {
 			err = fmt.Errorf("%w\n%s", err, text)
 		}
 	}
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 func made(t *testing.T, args ...string) (folder string, err error) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "image")
-	return folder, run(append([]string{"image", "-lmrun", runner, "-verifier", runner, "-out", folder}, args...), io.Discard)
+	return folder, run(append([]string{"image", "-lmrun", runner, "-lminit", runner, "-verifier", runner, "-out", folder}, args...), io.Discard)
 }
 
 func written(t *testing.T, name, text string) string {
@@ -129,12 +129,12 @@ func TestImageOnAMountedFileSystemIsTheBoardsToVerify(t *testing.T) {
 
 func TestFolderOfSomethingElseIsLeftAlone(t *testing.T) {
 	folder := filepath.Dir(written(t, "precious", "x"))
-	err := run([]string{"image", "-lmrun", runner, "-verifier", runner, "-board", "rpi5", "-out", folder, edu}, io.Discard)
+	err := run([]string{"image", "-lmrun", runner, "-lminit", runner, "-verifier", runner, "-board", "rpi5", "-out", folder, edu}, io.Discard)
 	if err == nil || read(t, folder, "precious") != "x" {
 		t.Error("an image was made over another folder:", err)
 	}
 	for range 2 { // its own is made anew
-		if err := run([]string{"image", "-lmrun", runner, "-verifier", runner, "-board", "rpi5", "-out", folder + "/image", edu}, io.Discard); err != nil {
+		if err := run([]string{"image", "-lmrun", runner, "-lminit", runner, "-verifier", runner, "-board", "rpi5", "-out", folder + "/image", edu}, io.Discard); err != nil {
 			t.Error(err)
 		}
 	}
@@ -203,7 +203,7 @@ func TestImageThatFailsLeavesTheOneBefore(t *testing.T) {
 	}
 	sums := read(t, folder, "SHA256SUMS")
 	again := func(args ...string) error {
-		return run(append([]string{"image", "-lmrun", runner, "-verifier", runner, "-out", folder, "-board", "qemu-virt"}, args...), io.Discard)
+		return run(append([]string{"image", "-lmrun", runner, "-lminit", runner, "-verifier", runner, "-out", folder, "-board", "qemu-virt"}, args...), io.Discard)
 	}
 	if err := again("-kernel", edu, edu); err == nil || read(t, folder, "SHA256SUMS") != sums {
 		t.Errorf("%v, and the sums were\n%s\nand are\n%s", err, sums, read(t, folder, "SHA256SUMS"))

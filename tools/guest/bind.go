@@ -82,7 +82,7 @@ func (m *machine) bind(flags []string, image *lmb.Image) ([]output, error) {
 func (m *machine) attach(o *output) string {
 	if !o.serial {
 		m.drives = append(m.drives, o.drive)
-		return fmt.Sprintf("/dev/nvme1n%d", len(m.drives))
+		return fmt.Sprintf("/dev/nvme0n%d", len(m.drives))
 	}
 	if len(m.serials) == serialsMax {
 		return ""

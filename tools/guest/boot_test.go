@@ -21,13 +21,13 @@ func bootImage(t *testing.T, args ...string) string {
 	kernel, runner := tool(t, "LM_GUEST_KERNEL"), tool(t, "LM_GUEST_LMRUN")
 	dir := t.TempDir()
 	out := filepath.Join(dir, "image")
-	for _, program := range []string{"bootimage", "lmrun"} {
+	for _, program := range []string{"bootimage", "lmrun", "lminit"} {
 		build := exec.Command("go", "build", "-o", filepath.Join(dir, program), "lightmetal/tools/"+program)
 		if text, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	}
-	c := exec.Command(filepath.Join(dir, "bootimage"), append([]string{"image", "-lmrun", runner, "-verifier", filepath.Join(dir, "lmrun"),
+	c := exec.Command(filepath.Join(dir, "bootimage"), append([]string{"image", "-lmrun", runner, "-lminit", lminit(runner), "-verifier", filepath.Join(dir, "lminit"),
 		"-kernel", kernel, "-out", out}, args...)...)
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("bootimage %s: %v\n%s", strings.Join(args, " "), err, text)
@@ -109,7 +109,7 @@ func TestBootImageReplaysTheCaptureOfEdu(t *testing.T) {
 	path, image := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu",
 		"../../testdata/captures/edu.qemutrace")
 	b := bootFrom(t, bootImage(t, "-board", "qemu-virt", "-device", "pci:1234:11e8", "-seal", path))
-	b.says(t, hal.OK, "off", "lmrun: /lmrun.conf: images: 1", "lmrun: done: main of /image.lmb*", "lmrun: poweroff")
+	b.says(t, hal.OK, "off", "lminit: /lmrun.conf: images: 1", "lmrun: done: main of /image.lmb*", "lminit: poweroff")
 	trace := replayed{machine: b.machine}.reached(t, edu)
 	if failed, _, err := expanded(t, image, "main").match(trace); failed != "" || err != nil {
 		t.Errorf("failed at %q, %v", failed, err)
@@ -119,8 +119,8 @@ func TestBootImageReplaysTheCaptureOfEdu(t *testing.T) {
 func TestBootImageRestartsAndThenReboots(t *testing.T) {
 	b := bootFrom(t, bootImage(t, "-board", "qemu-virt", "-on-failure", "restart 2 reboot", mistaken(t)))
 	failed := "lmrun: expect failed: command 2 *"
-	b.says(t, hal.ExpectFailed, "reset", "lmrun: /lmrun.conf: images: 1", failed, "lmrun: restart after exit 76",
-		failed, "lmrun: restart after exit 76", failed, "lmrun: reboot")
+	b.says(t, hal.ExpectFailed, "reset", "lminit: /lmrun.conf: images: 1", failed, "lminit: restart after exit 76",
+		failed, "lminit: restart after exit 76", failed, "lminit: reboot")
 }
 
 // TestBootImageReplaysSeveralImages also mounts a file system for an output,
@@ -139,8 +139,8 @@ func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 	config := configFile(t, "on-success reboot\nhugepages 4\nmount none /out tmpfs\n"+
 		"image second.lmb\nsequence compute\ninput n=n\noutput result=/out/result\nloop 2\nimage second.lmb\nimage /image.lmb\nimage second.lmb\n")
 	b := bootFrom(t, bootImage(t, "-board", "qemu-virt", "-config", config, "-add", n, bad, second))
-	b.says(t, hal.ExpectFailed, "off", "lmrun: /lmrun.conf: images: 4", "lmrun: done: compute of second.lmb, 2 times*", "lmrun: done: main of second.lmb*",
-		"lmrun: expect failed: command 2 *", "lmrun: poweroff")
+	b.says(t, hal.ExpectFailed, "off", "lminit: /lmrun.conf: images: 4", "lmrun: done: compute of second.lmb, 2 times*", "lmrun: done: main of second.lmb*",
+		"lmrun: expect failed: command 2 *", "lminit: poweroff")
 }
 
 // TestBootImageBindsADriver makes edu a device of VFIO, which takes modules,
@@ -155,15 +155,15 @@ func TestBootImageLoadsModulesAndBindsADriver(t *testing.T) {
 	config += "bind vfio-pci 0000:00:02.0\nimage image.lmb\ndevice vfio:0000:00:02.0\nloop 3\n"
 	args = append(args, "-config", configFile(t, config), written(t, identified()))
 	b := bootFrom(t, bootImage(t, args...), "-M", "virt,iommu=smmuv3,gic-version=3")
-	b.says(t, hal.OK, "reset", "lmrun: /lmrun.conf: images: 1", "lmrun: done: main of image.lmb, 3 times*", "lmrun: reboot")
+	b.says(t, hal.OK, "reset", "lminit: /lmrun.conf: images: 1", "lmrun: done: main of image.lmb, 3 times*", "lminit: reboot")
 }
 
 // TestBadConfigurationOnTheBoard packs what bootimage refuses to.
 func TestBadConfigurationIsSaidAndEndsAsConfigured(t *testing.T) {
 	folder := bootImage(t, "-board", "qemu-virt", written(t, identified()))
 	for _, test := range []struct{ text, says, then, down string }{
-		{"on-failure reboot\n\nfrobnicate 1\nimage /image.lmb\n", "lmrun: usage: /lmrun.conf:3: frobnicate stands before*", "lmrun: reboot", "reset"},
-		{"image /image.lmb\nloop x\n", "lmrun: usage: /lmrun.conf:2: -loop takes*", "lmrun: poweroff", "off"},
+		{"on-failure reboot\n\nfrobnicate 1\nimage /image.lmb\n", "lminit: usage: /lmrun.conf:3: frobnicate stands before*", "lminit: reboot", "reset"},
+		{"image /image.lmb\nloop x\n", "lminit: usage: /lmrun.conf:2: -loop takes*", "lminit: poweroff", "off"},
 	} {
 		repack(t, folder, test.text)
 		bootFrom(t, folder).says(t, hal.Usage, test.down, test.says, test.then)
@@ -177,12 +177,16 @@ func repack(t *testing.T, folder, config string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	runner, err := os.ReadFile(filepath.Join(folder, "root", "lmrun"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	image, err := os.ReadFile(filepath.Join(folder, "root", "image.lmb"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var archive, packed bytes.Buffer
-	err = errors.Join(newc.Pack(&archive, []newc.File{{Path: "/init", Mode: 0o755, Data: init},
+	err = errors.Join(newc.Pack(&archive, []newc.File{{Path: "/init", Mode: 0o755, Data: init}, {Path: "/lmrun", Mode: 0o755, Data: runner},
 		{Path: "/image.lmb", Data: image}, {Path: "/lmrun.conf", Data: []byte(config)}}), newc.Gzip(&packed, archive.Bytes()),
 		os.WriteFile(filepath.Join(folder, "initramfs.cpio.gz"), packed.Bytes(), 0o644))
 	if err != nil {

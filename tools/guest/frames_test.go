@@ -23,7 +23,7 @@ func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
 	image, _ := made(t, "asm", "../../testdata/listings/edu-factorial.lms")
 	dir := t.TempDir()
 	args := []string{"-board", "qemu-virt", "-config", ""}
-	config, lines := "", []string{"lmrun: /lmrun.conf: images: 5"}
+	config, lines := "", []string{"lminit: /lmrun.conf: images: 5"}
 	qemu := []string{"-device", "nvme,addr=5,id=out,serial=outputs,use-intel-id=on"}
 	drive := func(n int) string { return filepath.Join(dir, fmt.Sprintf("drive%d", n)) }
 	inputs := []uint32{0, 5, 10, 12, 13}
@@ -43,7 +43,7 @@ func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
 	}
 	args[3] = configFile(t, config)
 	b := bootFrom(t, bootImage(t, append(args, image)...), qemu...)
-	b.says(t, 0, "off", append(lines, "lmrun: poweroff")...)
+	b.says(t, 0, "off", append(lines, "lminit: poweroff")...)
 	for i, n := range inputs {
 		data, err := os.ReadFile(drive(i))
 		if err != nil {

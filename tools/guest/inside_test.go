@@ -41,6 +41,7 @@ func insideRun(t *testing.T, setUp func(*machine), scenario string, args ...stri
 		files: map[string][]byte{}, args: append([]string{scenario}, args...), dir: dir, timeout: 3 * time.Minute, stdout: &console,
 	}
 	m.add(t, "/lmrun", m.lmrun)
+	m.add(t, "/lminit", lminit(m.lmrun))
 	if setUp != nil {
 		setUp(m)
 	}

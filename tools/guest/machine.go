@@ -34,7 +34,7 @@ const (
 // machine is one boot.
 type machine struct {
 	kernel, lmrun string            // host paths
-	init          string            // host path of process 1, empty: lmrun
+	init          string            // host path of process 1, empty: the lminit beside lmrun
 	files         map[string][]byte // of the guest, by absolute path
 	args          []string          // of process 1
 	kernelArgs    string            // the kernel's own, with a blank in front
@@ -42,9 +42,10 @@ type machine struct {
 	qemu          string            // QEMU itself, empty: the system's
 	with          []string          // devices that `lm serve` shows to the machine; they need QEMU 10.1
 	lm            string            // host path of lm, for those
+	modules       string            // host folder of the kernel's modules, for devices by vfio:
 	serveArgs     []string          // further arguments of lm serve
 	extra         []string          // further arguments of QEMU
-	drives        []string          // host files that are /dev/nvme1n1, n2, ...
+	drives        []string          // host files that are /dev/nvme0n1, n2, ...
 	serials       []string          // host files behind /dev/ttyS0, ttyS1, ...
 	dir           string            // gets initramfs, ivshmem.bin and nvme.img
 	trace         string            // host file for QEMU's trace of accesses, empty: none
@@ -126,11 +127,12 @@ func (m *machine) prepare() ([]string, error) {
 		"-device", "edu,addr=2,dma_mask=0xffffffffffffffff",
 		"-object", "memory-backend-file,id=shm,share=on,size=" + strconv.Itoa(shmSize) + ",mem-path=" + escape(m.shm()),
 		"-device", "ivshmem-plain,addr=3,memdev=shm",
-		"-drive", "if=none,id=nvme,format=raw,file=" + escape(nvme),
-		"-device", "nvme,addr=4,serial=lightmetal,drive=nvme",
 	}
-	if len(m.drives) > 0 {
-		// Intel's ids, so that 1b36:0010 stays the one device above.
+	// The kernel numbers controllers as they come, several at once, so that
+	// there is one: no image with drives for its outputs is for the other.
+	if len(m.drives) == 0 {
+		args = append(args, "-drive", "if=none,id=nvme,format=raw,file="+escape(nvme), "-device", "nvme,addr=4,serial=lightmetal,drive=nvme")
+	} else {
 		args = append(args, "-device", "nvme,addr=5,id=out,serial=outputs,use-intel-id=on")
 	}
 	for i, path := range m.drives {
@@ -162,17 +164,26 @@ func (m *machine) traced() []string {
 }
 
 func (m *machine) writeInitramfs(path string) (size int, err error) {
-	init, err := os.ReadFile(cmp.Or(m.init, m.lmrun))
-	if err != nil {
-		return 0, err
-	}
 	content := maps.Clone(m.files)
-	content["/init"] = init
+	parts := map[string]string{"/init": m.init}
+	if m.init == "" {
+		parts = map[string]string{"/init": lminit(m.lmrun), "/lmrun": m.lmrun}
+	}
+	for guest, host := range parts {
+		if content[guest], err = os.ReadFile(host); err != nil {
+			return 0, err
+		}
+	}
 	archive, err := initramfs(content)
 	if err != nil {
 		return 0, err
 	}
 	return len(archive), files.Write(path, archive, 0o644, files.Replace)
+}
+
+// lminit is the program that starts an lmrun: it lies beside it, and is called as it.
+func lminit(lmrun string) string {
+	return filepath.Join(filepath.Dir(lmrun), strings.Replace(filepath.Base(lmrun), "lmrun", "lminit", 1))
 }
 
 // memory is the guest's, in MiB. The files of an initramfs may take half of

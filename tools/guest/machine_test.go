@@ -90,7 +90,7 @@ func TestHostFilesInFlagsBecomeTheGuests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Join(m.args, " "), "-json -input x=/input/0 -output y=/dev/nvme1n1 -loop 2"; got != want {
+	if got, want := strings.Join(m.args, " "), "-json -input x=/input/0 -output y=/dev/nvme0n1 -loop 2"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if string(m.files["/input/0"]) != "data" || len(outputs) != 1 || outputs[0].size != 12 || outputs[0].path != "/out" {

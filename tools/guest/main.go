@@ -38,6 +38,7 @@ func run(args []string) (exit int, err error) {
 	flags.StringVar(&m.trace, "trace", "", "write QEMU's trace of device accesses to `file`")
 	flags.StringVar(&m.qemu, "qemu", "", "QEMU `program`; default: qemu-system-aarch64 of the system")
 	flags.StringVar(&m.lm, "lm", "", "lm `binary`, for -with")
+	flags.StringVar(&m.modules, "modules", "", "`folder` of the kernel's modules, for devices by vfio:")
 	flags.Func("with", "a `device` that lm serve shows to the machine, such as mock:wormhole; each once", func(device string) error {
 		m.with = append(m.with, device)
 		return nil
@@ -87,7 +88,11 @@ func (m *machine) replay(path string, flags []string) (exit int, err error) {
 		return exitUsage, err
 	}
 	m.files["/image.lmb"] = file
-	m.args = append(m.args, "/image.lmb")
+	if functions := vfioDevices(flags); len(functions) == 0 {
+		m.args = append(m.args, "/image.lmb")
+	} else if err := m.byVFIO(functions, "/image.lmb"); err != nil {
+		return exitUsage, err
+	}
 	if exit, err = m.boot(); err != nil {
 		return exitFailed, err
 	}

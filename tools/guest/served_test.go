@@ -45,8 +45,7 @@ var onServed = []struct {
 	{"pci", func(*testing.T, *machine) {}},
 	{"vfio", func(t *testing.T, m *machine) {
 		m.kernel = tool(t, "LM_GUEST_NEW_KERNEL")
-		m.virt = "virt,gic-version=3"
-		m.extra = append(m.extra, "-device", "virtio-iommu-pci,addr=7")
+		m.behindIOMMU()
 		m.addModules(t, "LM_GUEST_NEW_MODULES")
 	}},
 }

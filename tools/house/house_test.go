@@ -31,7 +31,10 @@ var imports = map[string]string{
 	"runtime/capi": "C lightmetal/boards lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime " +
 		"lightmetal/runtime/signed golang.org/x/sys/unix runtime strconv sync sync/atomic unsafe", // hal/mock and boards/chips with -tags mock only
 	"tools/lmrun": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime lightmetal/runtime/signed " +
-		"lightmetal/tools/files golang.org/x/sys/unix strconv strings sync/atomic syscall unsafe",
+		"lightmetal/tools/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv strings sync/atomic unsafe",
+	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime lightmetal/tools/files strconv strings",
+	"tools/lminit": "lightmetal/hal lightmetal/runtime lightmetal/tools/files lightmetal/tools/lmrun/args " +
+		"golang.org/x/sys/unix os os/signal path/filepath strconv strings syscall time",
 	"tools/files": "lightmetal/hal golang.org/x/sys/unix strconv strings unicode/utf8 unsafe",
 }
 
@@ -47,7 +50,6 @@ var unsafeFiles = []string{
 	"runtime/file.go",        // memory in the place of a file's
 	"runtime/capi/export.go", // what C hands over
 	"tools/lmrun/ring.go",    // counters in shared memory
-	"tools/lmrun/listen.go",  // two functions of Go's runtime
 	"tools/lmrun/signal.go",  // one system call
 	"tools/files/output.go",  // system calls with names that lie still
 	"tools/files/pin.go",     // addresses of names, in a filter
@@ -70,14 +72,18 @@ var (
 )
 
 // target is the rest of what can run on one, beside the product's packages.
-var target = []string{"tools/lmrun", "tools/files", "runtime/signed", "runtime/capi"}
+var target = []string{"tools/lmrun", "tools/lmrun/args", "tools/lminit", "tools/files", "runtime/signed", "runtime/capi"}
+
+// never are files in their folders that no target links: the oracle for other
+// architectures, and stand-ins for devices.
+var never = []string{"hal/access_noasm.go", "runtime/capi/device_mock.go", "runtime/capi/export_mock.go"}
 
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
 	linesOfProduct   = 5_792  // 3,600
-	linesWithRunner  = 8_179  // 4,600
-	linesOfTheTarget = 10_487 // 7,500
+	linesWithRunner  = 7_606  // 4,600
+	linesOfTheTarget = 10_483 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
@@ -225,7 +231,7 @@ func TestTagsPickLanes(t *testing.T) {
 // with lmrun, and of everything that there is.
 func TestTargetIsReadInAnAfternoon(t *testing.T) {
 	core := linesLinked(t, product)
-	runner := core + linesLinked(t, []string{"tools/lmrun", "tools/files"})
+	runner := core + linesLinked(t, []string{"tools/lmrun", "tools/lmrun/args", "tools/files"})
 	all := 0
 	for _, folder := range append(target, product...) {
 		for _, pattern := range []string{"*.go", "*.s"} {
@@ -234,7 +240,7 @@ func TestTargetIsReadInAnAfternoon(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, path := range paths {
-				if !strings.HasSuffix(path, "_test.go") {
+				if name, _ := filepath.Rel(root, path); !strings.HasSuffix(path, "_test.go") && !slices.Contains(never, name) {
 					all += countLines(t, path)
 				}
 			}

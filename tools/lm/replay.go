@@ -232,6 +232,9 @@ func (f *replayFlags) open(s *session) (err error) {
 	if err := f.loadImage(s); err != nil {
 		return fmt.Errorf("%s: %w", s.path, err)
 	}
+	if notice := s.replay.Notice(); notice != "" {
+		fmt.Fprintln(stderr, "lm: warning: "+notice)
+	}
 	for _, spec := range f.inputs {
 		if err := s.readInput(spec); err != nil {
 			return err

@@ -7,12 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// textMax bounds a configuration, a file of keys, and what is read in /proc.
-const textMax = 4 << 20
-
-// readFile gives the whole of a small file.
-func readFile(path string) ([]byte, error) { return files.Read(path, textMax) }
-
 // readFull reads until data is full or the file ends.
 func readFull(fd int, data []byte) (total int, err error) {
 	for total < len(data) {

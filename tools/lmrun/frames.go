@@ -8,6 +8,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/files"
+	"lightmetal/tools/lmrun/args"
 )
 
 // frames runs one sequence again and again, with new data each time.
@@ -27,56 +28,56 @@ type frames struct {
 
 // check holds the names in the options against the image, before a device is
 // opened for it.
-func check(view *fbs.View, o options) error {
-	for _, name := range [...]string{o.sequence, o.before, o.after} {
+func check(view *fbs.View, o args.Options) error {
+	for _, name := range [...]string{o.Sequence, o.Before, o.After} {
 		if name != "" && view.SequenceByName(name) < 0 {
-			return bad("no sequence " + name + " in the image; it has " + sequences(view))
+			return args.Bad("no sequence " + name + " in the image; it has " + sequences(view))
 		}
 	}
-	for i, b := range o.inputs {
+	for i, b := range o.Inputs {
 		if _, err := tensor(view, b, gen.RoleInput); err != nil {
 			return err
 		}
-		for _, other := range o.inputs[:i] {
-			if b.name == other.name {
-				return bad("-input " + b.name + " is given twice")
+		for _, other := range o.Inputs[:i] {
+			if b.Name == other.Name {
+				return args.Bad("-input " + b.Name + " is given twice")
 			}
 		}
 	}
-	for _, b := range o.outputs {
+	for _, b := range o.Outputs {
 		if _, err := tensor(view, b, gen.RoleOutput); err != nil {
 			return err
 		}
 	}
-	view.AllowedUs = uint64(o.longest) / 1000
-	if _, _, err := parseWatchdog(o.watchdog); err != nil {
+	view.AllowedUs = uint64(o.Longest) / 1000
+	if _, _, err := parseWatchdog(o.Watchdog); err != nil {
 		return err
 	}
-	return files.Distinct(paths(o.outputs), append(paths(o.inputs), o.image, o.key)...)
+	return files.Distinct(paths(o.Outputs), append(paths(o.Inputs), o.Image, o.Key)...)
 }
 
-func paths(bindings []binding) (list []string) {
+func paths(bindings []args.Binding) (list []string) {
 	for _, b := range bindings {
-		list = append(list, strings.TrimPrefix(b.path, ringPrefix))
+		list = append(list, strings.TrimPrefix(b.Path, ringPrefix))
 	}
 	return list
 }
 
 // prepareFrames opens all that the runs need, for options that check has passed.
 // The watchdog comes last: from then on there is no way back but a run or a reset.
-func prepareFrames(r *runtime.Replay, o options, clock hal.Device) (f *frames, err error) {
+func prepareFrames(r *runtime.Replay, o args.Options, clock hal.Device) (f *frames, err error) {
 	runtime.PanicOnFault() // in the memory of a ring
 	view := r.View()
-	f = &frames{replay: r, clock: clock, limit: o.deadline,
-		sequence: view.SequenceByName(o.sequence), before: view.SequenceByName(o.before), after: view.SequenceByName(o.after)}
-	if f.inputs, err = openStreams(r, o.inputs, gen.RoleInput); err == nil {
-		f.outputs, err = openStreams(r, o.outputs, gen.RoleOutput)
+	f = &frames{replay: r, clock: clock, limit: o.Deadline,
+		sequence: view.SequenceByName(o.Sequence), before: view.SequenceByName(o.Before), after: view.SequenceByName(o.After)}
+	if f.inputs, err = openStreams(r, o.Inputs, gen.RoleInput); err == nil {
+		f.outputs, err = openStreams(r, o.Outputs, gen.RoleOutput)
 	}
 	for i := range f.outputs {
 		f.files = append(f.files, f.outputs[i].file)
 	}
 	if err == nil {
-		f.watchdog, err = openWatchdog(o.watchdog)
+		f.watchdog, err = openWatchdog(o.Watchdog)
 	}
 	return f, err
 }

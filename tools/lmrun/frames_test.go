@@ -19,6 +19,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
@@ -90,7 +91,7 @@ func (waiter) Sleep(nanoseconds int64) {
 // frameRuns does what replay does from Load on.
 func frameRuns(t *testing.T, line string) outcome {
 	t.Helper()
-	o, err := parse(append(strings.Fields(line), "x.lmb"))
+	o, err := args.Parse(append(strings.Fields(line), "x.lmb"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func frameRuns(t *testing.T, line string) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	end := f.loop(o.loop)
+	end := f.loop(o.Loop)
 	f.files.Discard()
 	for _, s := range f.inputs {
 		if s.fd >= 0 {
@@ -146,7 +147,7 @@ func (m *master) Master(bool) error                     { return nil }
 
 func TestDeviceThatDidNotReachMemoryIsAFailureThoughNoCommandSawIt(t *testing.T) {
 	device := &master{waiter: waiter{mock.New(&boards.Ivshmem)}, state: hal.DMAFault}
-	o, err := parse([]string{"-sequence", "begin", "x.lmb"})
+	o, err := args.Parse([]string{"-sequence", "begin", "x.lmb"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +356,7 @@ func TestCutOffRunIsDoneAgain(t *testing.T) {
 	_ = os.WriteFile(path, data, 0o600)
 	out := filepath.Join(t.TempDir(), "out")
 	made(t, out, resultBytes, 2)
-	o, err := parse(strings.Fields("-loop 2 -input a=ring:" + path + " -output d=ring:" + out + " x.lmb"))
+	o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " -output d=ring:" + out + " x.lmb"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +379,7 @@ func TestCutOffRunIsDoneAgain(t *testing.T) {
 	if f, err = prepareFrames(loaded(t), o, waiter{mock.New(&boards.Ivshmem)}); err != nil {
 		t.Fatal(err)
 	}
-	if end := f.loop(o.loop); end.err != nil || end.runs != 2 || read(path, ringRead) != 2 || read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
+	if end := f.loop(o.Loop); end.err != nil || end.runs != 2 || read(path, ringRead) != 2 || read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
 		t.Fatalf("%+v", end)
 	}
 	all, _ := os.ReadFile(out)
@@ -492,7 +493,7 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 	}
 	for moment := range 3 {
 		header()
-		o, err := parse(strings.Fields("-loop 2 -input a=ring:" + path + " x.lmb"))
+		o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " x.lmb"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -503,7 +504,7 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 		if moment == 0 {
 			_ = os.Truncate(path, 0)
 		}
-		if end := f.loop(o.loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan || end.result.Safe != hal.OK {
+		if end := f.loop(o.Loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan || end.result.Safe != hal.OK {
 			t.Errorf("cut at moment %d: %+v", moment, end)
 		}
 	}

@@ -6,14 +6,17 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
+	"lightmetal/tools/files"
 )
 
 const keyUsage = `
   -key FILE           public keys in hex, one a line; replay only what one of them has signed`
 
+const keysMax = 4 << 20 // bytes of a file of keys
+
 // checkSignature refuses a file that no key in a file of public keys signed.
 func checkSignature(file *runtime.File, path string) error {
-	text, err := readFile(path)
+	text, err := files.Read(path, keysMax)
 	if err != nil {
 		return pathFault(path, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/lmrun/args"
 )
 
 // asRunner makes a copy of the test program lmrun itself.
@@ -113,34 +115,34 @@ func TestHelpIsOnStandardOutput(t *testing.T) {
 }
 
 func TestCommandLines(t *testing.T) {
-	standard := options{sequence: "main", loop: 1, longest: 3600e9, window: runtime.AnySlot, image: "x.lmb"}
-	with := func(change func(*options)) options { o := standard; change(&o); return o }
+	standard := args.Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot, Image: "x.lmb"}
+	with := func(change func(*args.Options)) args.Options { o := standard; change(&o); return o }
 	for _, test := range []struct {
 		line string
-		want options
+		want args.Options
 	}{
 		{"x.lmb", standard},
-		{"-device pci:1:2 x.lmb --device=pci:3:4", with(func(o *options) { o.devices = []string{"pci:1:2", "pci:3:4"} })},
-		{"-sequence safe -loop 7 x.lmb", with(func(o *options) { o.sequence, o.loop = "safe", 7 })},
-		{"-input a=b=c -output d=e x.lmb", with(func(o *options) {
-			o.inputs, o.outputs = []binding{{"a", "b=c"}}, []binding{{"d", "e"}}
+		{"-device pci:1:2 x.lmb --device=pci:3:4", with(func(o *args.Options) { o.Devices = []string{"pci:1:2", "pci:3:4"} })},
+		{"-sequence safe -loop 7 x.lmb", with(func(o *args.Options) { o.Sequence, o.Loop = "safe", 7 })},
+		{"-input a=b=c -output d=e x.lmb", with(func(o *args.Options) {
+			o.Inputs, o.Outputs = []args.Binding{{Name: "a", Path: "b=c"}}, []args.Binding{{Name: "d", Path: "e"}}
 		})},
-		{"-window 12 -seal --json x.lmb", with(func(o *options) { o.window, o.seal, o.json = 12, true, true })},
-		{"-loop forever -deadline 20ms x.lmb", with(func(o *options) { o.loop, o.deadline = 0, 20_000_000 })},
-		{"-deadline 1500us -watchdog /dev/watchdog0=5 -key k x.lmb", with(func(o *options) {
-			o.deadline, o.watchdog, o.key = 1_500_000, "/dev/watchdog0=5", "k"
+		{"-window 12 -seal --json x.lmb", with(func(o *args.Options) { o.Window, o.Seal, o.JSON = 12, true, true })},
+		{"-loop forever -deadline 20ms x.lmb", with(func(o *args.Options) { o.Loop, o.Deadline = 0, 20_000_000 })},
+		{"-deadline 1500us -watchdog /dev/watchdog0=5 -key k x.lmb", with(func(o *args.Options) {
+			o.Deadline, o.Watchdog, o.Key = 1_500_000, "/dev/watchdog0=5", "k"
 		})},
-		{"-deadline 3600s x.lmb", with(func(o *options) { o.deadline = 3600e9 })},
-		{"-longest 7200s x.lmb", with(func(o *options) { o.longest = 7200e9 })},
-		{"-h", with(func(o *options) { o.help, o.image = true, "" })},
+		{"-deadline 3600s x.lmb", with(func(o *args.Options) { o.Deadline = 3600e9 })},
+		{"-longest 7200s x.lmb", with(func(o *args.Options) { o.Longest = 7200e9 })},
+		{"-h", with(func(o *args.Options) { o.Help, o.Image = true, "" })},
 	} {
-		if got, err := parse(strings.Fields(test.line)); err != nil || !reflect.DeepEqual(got, test.want) {
+		if got, err := args.Parse(strings.Fields(test.line)); err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, %v", test.line, got, err)
 		}
 	}
 	for _, line := range []string{"", "-loop 0 x", "-loop -1 x", "-loop x x", "-window x x", "-window 65536 x", "-input a x", "-input =b x", "-output a= x", "-loop", "a b",
 		"-deadline 0ms x", "-deadline 20 x", "-deadline ms x", "-deadline 20mss x", "-deadline 3601s x", "-deadline -1s x", "-deadline 4294967295s x"} {
-		if _, err := parse(strings.Fields(line)); hal.CodeOf(err) != hal.Usage {
+		if _, err := args.Parse(strings.Fields(line)); hal.CodeOf(err) != hal.Usage {
 			t.Errorf("%q: %v", line, err)
 		}
 	}
@@ -159,7 +161,7 @@ func TestTextInJSONIsQuoted(t *testing.T) {
 }
 
 func TestReportOfARun(t *testing.T) {
-	o := options{image: "x.lmb", sequence: "main"}
+	o := args.Options{Image: "x.lmb", Sequence: "main"}
 	end := outcome{runs: 4, total: 10_000, least: 2_000, most: 3_100}
 	if got := timing(end); !strings.Contains(got, "least 2.0, mean 2.5, most 3.1") {
 		t.Error(got)
@@ -228,5 +230,35 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 	help, _ := exec.Command(runner, "-help").Output()
 	if !strings.Contains(string(help), "-key FILE") || strings.Contains(usage, "-key") {
 		t.Error("-key stands in the help of one that cannot, or not in that of one that can")
+	}
+}
+
+// flagsWithValue are all flags that take one.
+var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop", "deadline", "watchdog", "window", "key", "longest"}
+
+// TestNoFlagTakesAnEmptyValue: a variable that is not set must not
+// switch off what it was to switch on.
+func TestNoFlagTakesAnEmptyValue(t *testing.T) {
+	for _, name := range flagsWithValue {
+		if !strings.Contains(usage+"-key FILE", "-"+name+" ") {
+			t.Errorf("-%s is not in the usage", name)
+		}
+		for _, line := range [][]string{{"-" + name, "", image}, {"-" + name + "=", image}, {"--" + name + "=", image}, {image, "-" + name}, {"-" + name + "=1=x", "-" + name + "=", image}} {
+			if _, err := args.Parse(line); hal.CodeOf(err) != hal.Usage {
+				t.Errorf("%q: %v", line, err)
+			}
+		}
+	}
+	for text := range strings.Lines(usage) {
+		if words := strings.Fields(text); strings.HasPrefix(text, "  -") && len(words) > 1 && words[1] == strings.ToUpper(words[1]) {
+			if name, _, _ := strings.Cut(words[0][1:], "="); !slices.Contains(flagsWithValue, name) {
+				t.Errorf("%s is not tried", words[0])
+			}
+		}
+	}
+	for _, line := range [][]string{{"-key=", image}, {"-key=" + image, "-key=", image}} {
+		if _, stderr, exit := lmrun(t, line...); exit != 64 || !strings.Contains(stderr, "needs a value") {
+			t.Errorf("%q: %d, %s", line, exit, stderr)
+		}
 	}
 }

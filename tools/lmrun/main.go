@@ -2,32 +2,24 @@ package main
 
 import (
 	"strconv"
-	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/files"
+	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
 
 func main() {
-	if unix.Getpid() == 1 {
-		initMain()
-	}
-	args, err := arguments()
+	words, err := args.FromProc()
 	if err != nil {
-		unix.Exit(report(options{}, outcome{err: err}))
+		unix.Exit(report(args.Options{}, outcome{err: err}))
 	}
-	path, rest := configured(args[1:])
-	if path != "" {
-		exit, _, _ := supervise(path, rest)
-		unix.Exit(exit)
-	}
-	o, err := parse(rest)
+	o, err := args.Parse(words)
 	switch {
-	case o.help:
+	case o.Help:
 		if err := print(1, usage); err != nil {
 			unix.Exit(hal.IO.Exit())
 		}
@@ -36,16 +28,6 @@ func main() {
 		unix.Exit(report(o, outcome{err: err}))
 	}
 	unix.Exit(report(o, replay(o)))
-}
-
-// arguments is the command line. It comes from /proc because package os costs
-// a static program 128 KB.
-func arguments() ([]string, error) {
-	text, err := readFile("/proc/self/cmdline")
-	if hal.CodeOf(err) == hal.NoFile {
-		return nil, &hal.Fault{Code: hal.Internal, Reason: "the command line is read from /proc, which is not mounted"}
-	}
-	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"), err
 }
 
 // outcome is how a whole invocation ended, with what there is to tell.
@@ -60,13 +42,13 @@ type outcome struct {
 }
 
 // replay does everything between the command line and the report.
-func replay(o options) outcome {
-	file, err := runtime.Open(o.image)
+func replay(o args.Options) outcome {
+	file, err := runtime.Open(o.Image)
 	if err != nil {
 		return outcome{err: err}
 	}
-	if o.key != "" {
-		if err := checkSignature(file, o.key); err != nil {
+	if o.Key != "" {
+		if err := checkSignature(file, o.Key); err != nil {
 			return outcome{err: err}
 		}
 	}
@@ -74,7 +56,7 @@ func replay(o options) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	if err := check(view, o); err != nil || o.check {
+	if err := check(view, o); err != nil || o.Check {
 		return outcome{err: err}
 	}
 	devices, err := open(o, view)
@@ -85,10 +67,10 @@ func replay(o options) outcome {
 }
 
 // runOn does what comes after the devices are open, and closes them.
-func runOn(devices []hal.Device, view *fbs.View, o options) (end outcome) {
+func runOn(devices []hal.Device, view *fbs.View, o args.Options) (end outcome) {
 	f, err := prepare(devices, view, o)
 	if err == nil {
-		end = f.loop(o.loop)
+		end = f.loop(o.Loop)
 	} else {
 		end.err = err
 	}
@@ -105,8 +87,8 @@ func runOn(devices []hal.Device, view *fbs.View, o options) (end outcome) {
 func (end *outcome) good() bool { return end.err == nil && end.result.Code == hal.OK }
 
 // prepare takes everything that the runs need, up to the seal.
-func prepare(devices []hal.Device, view *fbs.View, o options) (*frames, error) {
-	r, err := runtime.Load(view, o.window, devices...)
+func prepare(devices []hal.Device, view *fbs.View, o args.Options) (*frames, error) {
+	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {
 		return &frames{}, err
 	}
@@ -126,7 +108,7 @@ func prepare(devices []hal.Device, view *fbs.View, o options) (*frames, error) {
 	if err := r.Freeze(); err != nil {
 		return f, err
 	}
-	if o.seal {
+	if o.Seal {
 		also, err := f.files.Pin()
 		if err == nil {
 			err = runtime.Seal(also...)
@@ -152,8 +134,8 @@ func rest(f *frames, devices []hal.Device) (first error) {
 }
 
 // open opens one device for each target of the image.
-func open(o options, view *fbs.View) ([]hal.Device, error) {
-	names := o.devices
+func open(o args.Options, view *fbs.View) ([]hal.Device, error) {
+	names := o.Devices
 	if len(names) == 0 {
 		names = runtime.DeviceNames(view)
 	}

@@ -19,6 +19,7 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,7 +30,7 @@ const asFrames = "LM_TEST_FRAMES"
 
 // framesChild is that copy. It does not return.
 func framesChild() {
-	o, err := parse(os.Args[1:])
+	o, err := args.Parse(os.Args[1:])
 	if err == nil {
 		var image *lmb.Image
 		if image, err = listing.Parse("adder.lms", []byte(adder), nil); err == nil {
@@ -42,7 +43,7 @@ func framesChild() {
 				end = runOn([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
 			}
 			if os.Getenv(asFrames) == "rename" {
-				_ = unix.Rename(o.outputs[0].path, o.outputs[0].path+".other")
+				_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")
 			}
 			unix.Exit(report(o, end))
 		}

@@ -5,29 +5,30 @@ import (
 	"strings"
 
 	"lightmetal/hal"
+	"lightmetal/tools/lmrun/args"
 )
 
 // report prints how it ended, as a line for people or as one JSON object, and
 // gives the exit status. After the seal it only writes.
-func report(o options, end outcome) int {
+func report(o args.Options, end outcome) int {
 	code := hal.CodeOf(end.err)
 	if code == hal.OK {
 		code = end.result.Code
 	}
 	to := 1
-	for _, b := range o.outputs {
-		if b.path == "-" {
+	for _, b := range o.Outputs {
+		if b.Path == "-" {
 			to = 2 // standard output is data
 		}
 	}
 	var err error
 	switch {
-	case o.json:
+	case o.JSON:
 		err = print(to, jsonText(o, end, code))
-	case o.check && code == hal.OK:
-		err = print(to, "lmrun: "+o.image+": whole and valid, verified only\n")
+	case o.Check && code == hal.OK:
+		err = print(to, "lmrun: "+o.Image+": whole and valid, verified only\n")
 	case code == hal.OK:
-		err = print(to, "lmrun: done: "+o.sequence+" of "+o.image+timing(end)+"\n")
+		err = print(to, "lmrun: done: "+o.Sequence+" of "+o.Image+timing(end)+"\n")
 	default:
 		// No text from a file looks like a line of its own.
 		_ = print(2, "lmrun: "+strings.ReplaceAll(reason(end), "\n", "\n    ")+"\n")
@@ -76,11 +77,11 @@ func reason(end outcome) string {
 
 // jsonText is the one object of -json; its fields are the same on success and
 // on failure.
-func jsonText(o options, end outcome, code hal.Code) string {
+func jsonText(o args.Options, end outcome, code hal.Code) string {
 	text := `{"exit":` + strconv.Itoa(code.Exit()) +
 		`,"code":` + quote(code.Error()) +
-		`,"image":` + quote(o.image) +
-		`,"sequence":` + quote(o.sequence) +
+		`,"image":` + quote(o.Image) +
+		`,"sequence":` + quote(o.Sequence) +
 		`,"runs":` + decimal(end.runs) +
 		`,"ignored":` + decimal(uint64(end.result.Ignored))
 	if code != hal.OK {

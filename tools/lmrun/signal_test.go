@@ -15,6 +15,7 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +62,7 @@ func (loud) Master(on bool) error {
 
 // signalledMain does what lmrun does from Load on, with a mock for a device.
 func signalledMain(flags []string) {
-	o, err := parse(append(flags, "x.lmb"))
+	o, err := args.Parse(append(flags, "x.lmb"))
 	exitOn(err)
 	image, err := listing.Parse("stubborn.lms", []byte(stubborn), nil)
 	exitOn(err)
@@ -72,7 +73,7 @@ func signalledMain(flags []string) {
 	device := loud{mock.New(&boards.Ivshmem), new(atomic.Bool)}
 	f, err := prepare([]hal.Device{device}, view, o)
 	exitOn(err)
-	end := f.loop(o.loop)
+	end := f.loop(o.Loop)
 	exitOn(f.replay.Rest())
 	unix.Exit(report(o, end))
 }

@@ -9,6 +9,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/files"
+	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +18,7 @@ import (
 // once before the first run, and written after the last. A pipe or another
 // device of characters, and a ring, take part in every run.
 type stream struct {
-	binding
+	args.Binding
 	tensor int
 	fd     int           // of a pipe, and of a file that is an input and not read yet, else -1
 	file   *files.Output // of an output that is no ring
@@ -31,7 +32,7 @@ const ringPrefix = "ring:"
 // openStreams opens what the bindings of one kind name. Everything is opened
 // before the seal, and before the first store, so that a bad path costs no run.
 // With an error comes what was opened so far.
-func openStreams(r *runtime.Replay, bindings []binding, role gen.Role) ([]stream, error) {
+func openStreams(r *runtime.Replay, bindings []args.Binding, role gen.Role) ([]stream, error) {
 	list := make([]stream, len(bindings))
 	for i, b := range bindings {
 		s := &list[i]
@@ -39,8 +40,8 @@ func openStreams(r *runtime.Replay, bindings []binding, role gen.Role) ([]stream
 		if err != nil {
 			return list, err
 		}
-		*s = stream{binding: b, tensor: index, fd: -1}
-		if path, isRing := strings.CutPrefix(b.path, ringPrefix); isRing {
+		*s = stream{Binding: b, tensor: index, fd: -1}
+		if path, isRing := strings.CutPrefix(b.Path, ringPrefix); isRing {
 			s.ring, err = openRing(path, r.View().Tensors[s.tensor].Size, role == gen.RoleOutput)
 		} else {
 			err = s.open(role)
@@ -62,8 +63,8 @@ func openStreams(r *runtime.Replay, bindings []binding, role gen.Role) ([]stream
 }
 
 // tensor finds the tensor of a binding.
-func tensor(view *fbs.View, b binding, role gen.Role) (int, error) {
-	index := view.TensorByName(b.name)
+func tensor(view *fbs.View, b args.Binding, role gen.Role) (int, error) {
+	index := view.TensorByName(b.Name)
 	if index >= 0 && view.Tensors[index].Role == role {
 		return index, nil
 	}
@@ -71,20 +72,20 @@ func tensor(view *fbs.View, b binding, role gen.Role) (int, error) {
 	if role == gen.RoleOutput {
 		flag = "-output"
 	}
-	return 0, bad(flag + ": the image has no such tensor as " + b.name)
+	return 0, args.Bad(flag + ": the image has no such tensor as " + b.Name)
 }
 
 // open opens a file, or waits for the other side of a pipe. From then on nothing
 // waits in the kernel for a pipe, where no signal would end that.
 func (s *stream) open(role gen.Role) (err error) {
 	if role == gen.RoleOutput {
-		if s.file, err = files.Replace(s.path, 0o644); err != nil {
+		if s.file, err = files.Replace(s.Path, 0o644); err != nil {
 			return err
 		}
 		if s.pipe = s.file.Stream(); s.pipe {
 			s.fd = s.file.Fd()
 		}
-	} else if s.fd, s.pipe, err = files.OpenInput(s.path, 0); err != nil {
+	} else if s.fd, s.pipe, err = files.OpenInput(s.Path, 0); err != nil {
 		return err
 	}
 	if s.pipe {
@@ -97,7 +98,7 @@ func (s *stream) open(role gen.Role) (err error) {
 func (s *stream) readFile(data []byte) error {
 	read, err := readFull(s.fd, data)
 	if err != nil {
-		return pathFault(s.path, err)
+		return pathFault(s.Path, err)
 	}
 	more, _ := unix.Read(s.fd, make([]byte, 1))
 	unix.Close(s.fd)
@@ -109,7 +110,7 @@ func (s *stream) readFile(data []byte) error {
 	if more > 0 {
 		relation = "more"
 	}
-	return &hal.Fault{Code: hal.BadTensor, Reason: s.path + " has " + relation + " than the " + strconv.Itoa(len(data)) + " bytes of input " + s.name}
+	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + strconv.Itoa(len(data)) + " bytes of input " + s.Name}
 }
 
 // receive takes the data of the next run. ended is the orderly end: the other
@@ -140,9 +141,9 @@ func receive(r *runtime.Replay, inputs []stream) (ended bool, err error) {
 // fault says why data did not come or go. A process that ends by it allocates
 // only what the heap has room for.
 func (s *stream) fault(code hal.Code) error {
-	reason := s.path + ": reading or writing failed, or the other side is gone"
+	reason := s.Path + ": reading or writing failed, or the other side is gone"
 	if code != hal.IO {
-		code, reason = hal.BadTensor, s.path+": ends, or makes no sense, in the middle of a run's data"
+		code, reason = hal.BadTensor, s.Path+": ends, or makes no sense, in the middle of a run's data"
 	}
 	return &hal.Fault{Code: code, Reason: reason}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lightmetal/hal"
+	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,7 +57,7 @@ func parseWatchdog(text string) (path string, seconds int, err error) {
 	path, digits, given := strings.Cut(text, "=")
 	n, err := strconv.ParseUint(digits, 10, 16)
 	if given && (err != nil || n == 0 || path == "") {
-		return "", 0, bad("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
+		return "", 0, args.Bad("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
 	}
 	return path, int(n), nil
 }

@@ -46,6 +46,26 @@ func Pack(w io.Writer, files []File) error {
 	return archive.Close()
 }
 
+// Nodes writes the beginning of an archive: what process 1 finds before it mounts
+// anything. Without a console Linux starts it with no open files, and Go then opens
+// /dev/null in their place, or gives up.
+func Nodes(w io.Writer) error {
+	const folder, device = 0o040755, 0o020600
+	for _, n := range []struct {
+		name         string
+		mode         int
+		major, minor int
+	}{{"dev", folder, 0, 0}, {"dev/console", device, 5, 1}, {"dev/null", device | 0o066, 1, 3}} {
+		// Magic, inode, mode, owner, group, links, time, size, device, node, length of the name, sum.
+		header := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", 0, n.mode, 0, 0, 1, 0, 0, 0, 0, n.major, n.minor, len(n.name)+1, 0)
+		entry := header + n.name + "\x00"
+		if _, err := io.WriteString(w, entry+"\x00\x00\x00"[:-len(entry)&3]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Gzip compresses an archive, without name and time.
 func Gzip(w io.Writer, archive []byte) error {
 	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)

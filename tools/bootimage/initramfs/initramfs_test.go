@@ -78,3 +78,26 @@ func TestCompressedArchiveHasNoNameAndNoTime(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 }
+
+func TestNodesAreThoseOfProcessOne(t *testing.T) {
+	var b bytes.Buffer
+	if err := Nodes(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := Pack(&b, []File{{"/init", 0o755, []byte("i")}}); err != nil {
+		t.Fatal(err)
+	}
+	r, got := cpio.NewReader(&b), ""
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		got += fmt.Sprintf("%s %o\n", h.Name, h.Mode)
+	}
+	if want := "dev 40755\ndev/console 20600\ndev/null 20666\ninit 100755\n"; got != want {
+		t.Errorf("%s", got)
+	}
+}

@@ -68,14 +68,14 @@ func kills(args []string) int {
 	}
 	killed, began := 0, time.Now()
 	for i := range count {
-		victim := compute()
+		program, victim := "/lmrun", compute()
 		switch i % 3 {
 		case 1:
 			victim = compute("-loop", "forever")
 		case 2:
-			victim = []string{"-config", "/endless.conf"}
+			program, victim = "/lminit", []string{"-config", "/endless.conf"}
 		}
-		c := exec.Command("/lmrun", victim...)
+		c := exec.Command(program, victim...)
 		if err := c.Start(); err != nil {
 			fmt.Println("inside:", err)
 			return 1
@@ -113,7 +113,7 @@ func allGone() bool {
 	return false
 }
 
-// signals makes lmrun process 1 of a name space of its own. What it asks of
+// signals makes lminit process 1 of a name space of its own. What it asks of
 // the machine is told to its parent by the signal that it dies of: SIGHUP for
 // a reboot, SIGINT for the others (pid_namespaces(7)).
 func signals([]string) int {
@@ -122,15 +122,15 @@ func signals([]string) int {
 		signal, death syscall.Signal
 		says          string
 	}{
-		{syscall.SIGTERM, syscall.SIGHUP, "lmrun: reboot"},
-		{syscall.SIGINT, syscall.SIGHUP, "lmrun: reboot"},
-		{syscall.SIGUSR1, syscall.SIGINT, "lmrun: halt"},
-		{syscall.SIGUSR2, syscall.SIGINT, "lmrun: poweroff"},
+		{syscall.SIGTERM, syscall.SIGHUP, "lminit: reboot"},
+		{syscall.SIGINT, syscall.SIGHUP, "lminit: reboot"},
+		{syscall.SIGUSR1, syscall.SIGINT, "lminit: halt"},
+		{syscall.SIGUSR2, syscall.SIGINT, "lminit: poweroff"},
 	} {
 		said, death := processOne(test.signal)
 		// The replay ends in order, unless the signal comes before it has begun.
 		text := replayDone.ReplaceAllString(said, "")
-		want := []string{"lmrun: /endless.conf: images: 1", "lmrun: ending on " + unix.SignalName(test.signal), "lmrun: exit 0", test.says}
+		want := []string{"lminit: /endless.conf: images: 1", "lminit: ending on " + unix.SignalName(test.signal), "lmrun: exit 0", test.says}
 		if death != test.death || !strings.HasPrefix(text, strings.Join(want, "\n")) {
 			fmt.Printf("inside: %v: died of %v, want %v; said\n%s\n", test.signal, death, test.death, said)
 			failed = 1
@@ -149,7 +149,7 @@ var replayDone = regexp.MustCompile(`(?m)^lmrun: done: main of factorial\.lmb, \
 // the signal.
 func processOne(signal syscall.Signal) (text string, death syscall.Signal) {
 	said := new(strings.Builder)
-	c := exec.Command("/lmrun", "-config", "/endless.conf")
+	c := exec.Command("/lminit", "-config", "/endless.conf")
 	c.Stdout, c.Stderr = said, said
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	if err := c.Start(); err != nil {

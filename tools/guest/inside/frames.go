@@ -26,7 +26,7 @@ func framesFromPipes([]string) int {
 		fmt.Println("inside:", err)
 		return 1
 	}
-	c, err := spawn("/lmrun", "-config", "/frames.conf")
+	c, err := spawn("/lminit", "-config", "/frames.conf")
 	if err != nil {
 		fmt.Println("inside:", err)
 		return 1

@@ -10,7 +10,7 @@ SRCREV ?= "${AUTOREV}"
 PV = "0+git"
 
 GO_IMPORT = "lightmetal"
-GO_INSTALL = "${GO_IMPORT}/tools/lmrun"
+GO_INSTALL = "${GO_IMPORT}/tools/lmrun ${GO_IMPORT}/tools/lminit"
 inherit go-mod systemd
 
 # The two modules that lmrun links are fetched by Go and held by go.sum.
@@ -33,6 +33,7 @@ LIGHTMETAL_CONFIG ?= ""
 
 do_install() {
 	install -D -m 0755 ${B}/${GO_BUILD_BINDIR}/lmrun ${D}${bindir}/lmrun
+	install -D -m 0755 ${B}/${GO_BUILD_BINDIR}/lminit ${D}${bindir}/lminit
 	install -D -m 0644 ${S}/src/${GO_IMPORT}/testdata/recipes/systemd/lightmetal.service ${D}${systemd_system_unitdir}/lightmetal.service
 	install -D -m 0755 ${S}/src/${GO_IMPORT}/testdata/recipes/update/lightmetal-place ${D}${bindir}/lightmetal-place
 	for image in ${LIGHTMETAL_IMAGES}; do

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lightmetal/hal"
+	"lightmetal/tools/lmrun/args"
 )
 
 // bootConfiguration is what process 1 obeys unless its arguments name another.
@@ -76,11 +77,11 @@ func configure(path, text string) (configuration, error) {
 			if fault, ok := err.(*hal.Fault); ok {
 				reason = fault.Reason
 			}
-			return c, bad(place + ": " + reason)
+			return c, args.Bad(place + ": " + reason)
 		}
 	}
 	if len(c.replays) == 0 {
-		return c, bad(path + ": no image is named")
+		return c, args.Bad(path + ": no image is named")
 	}
 	return c, nil
 }
@@ -88,7 +89,7 @@ func configure(path, text string) (configuration, error) {
 func (c *configuration) line(place, name, value string) error {
 	if name == "image" {
 		if value == "" || value[0] == '-' {
-			return bad("image takes the path of an image, not " + strconv.Quote(value))
+			return args.Bad("image takes the path of an image, not " + strconv.Quote(value))
 		}
 		c.replays = append(c.replays, []string{value})
 		return nil
@@ -97,7 +98,7 @@ func (c *configuration) line(place, name, value string) error {
 		return c.machine(place, name, strings.Fields(value), least, most)
 	}
 	if len(c.replays) == 0 {
-		return bad(name + " stands before the first image, or is unknown")
+		return args.Bad(name + " stands before the first image, or is unknown")
 	}
 	flag, err := flagOf(name, value)
 	if err != nil {
@@ -111,17 +112,17 @@ func (c *configuration) line(place, name, value string) error {
 
 // flagOf makes a command line's flag of a configuration's line.
 func flagOf(name, value string) (string, error) {
-	var o options
-	toggle := o.toggle(name)
+	var o args.Options
+	toggle := o.Toggle(name)
 	switch {
 	case name == "help" || name == "h" || name == "config" || name == "check":
-		return "", bad(name + " belongs on a command line")
+		return "", args.Bad(name + " belongs on a command line")
 	case toggle && value != "":
-		return "", bad(name + " takes no value")
+		return "", args.Bad(name + " takes no value")
 	case toggle:
 		return "-" + name, nil
 	}
-	return "-" + name + "=" + value, o.set(name, value)
+	return "-" + name + "=" + value, o.Set(name, value)
 }
 
 // machineValues is how many values a line takes that is about the machine and
@@ -144,10 +145,10 @@ func machineValues(name string) (least, most int) {
 
 func (c *configuration) machine(place, name string, values []string, least, most int) (err error) {
 	if len(c.replays) > 0 {
-		return bad(name + " stands before the first image")
+		return args.Bad(name + " stands before the first image")
 	}
 	if len(values) < least || len(values) > most {
-		return bad(name + " takes " + strconv.Itoa(least) + " to " + strconv.Itoa(most) + " values, not " + strconv.Itoa(len(values)))
+		return args.Bad(name + " takes " + strconv.Itoa(least) + " to " + strconv.Itoa(most) + " values, not " + strconv.Itoa(len(values)))
 	}
 	switch name {
 	case "on-success":
@@ -157,9 +158,9 @@ func (c *configuration) machine(place, name string, values []string, least, most
 	case "hugepages":
 		n, err := strconv.ParseUint(values[0], 10, 32)
 		if err != nil {
-			return bad("hugepages takes a number, not " + values[0])
+			return args.Bad("hugepages takes a number, not " + values[0])
 		}
-		values[0] = decimal(n) // as the kernel writes it
+		values[0] = strconv.FormatUint(n, 10) // as the kernel writes it
 		fallthrough
 	default:
 		c.preparations = append(c.preparations, preparation{place, name, values})
@@ -175,14 +176,14 @@ func endingOf(values []string) (ending, error) {
 		if len(values) == 3 {
 			n, err := strconv.ParseUint(values[1], 10, 31)
 			if err != nil || n == 0 {
-				return e, bad("restart takes a number from 1 on, not " + values[1])
+				return e, args.Bad("restart takes a number from 1 on, not " + values[1])
 			}
 			e.restarts, e.then = int(n), values[2]
 		}
 	}
 	known := e.then == "halt" || e.then == "poweroff" || e.then == "reboot"
 	if !known || len(values) == 2 || len(values) == 3 && values[0] != "restart" {
-		return ending{then: "poweroff"}, bad("halt, poweroff, reboot, restart or `restart N` with one of the first three, not " + strings.Join(values, " "))
+		return ending{then: "poweroff"}, args.Bad("halt, poweroff, reboot, restart or `restart N` with one of the first three, not " + strings.Join(values, " "))
 	}
 	return e, nil
 }

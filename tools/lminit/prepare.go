@@ -5,6 +5,7 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/tools/files"
+	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
@@ -84,7 +85,7 @@ func mountAt(values []string) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if len(values) == 4 {
 		if values[3] != "ro" {
-			return bad("ro, or nothing, not " + values[3])
+			return args.Bad("ro, or nothing, not " + values[3])
 		}
 		flags |= unix.MS_RDONLY
 	}

@@ -3,31 +3,33 @@ package main
 import (
 	"strconv"
 
+	"lightmetal/tools/lmrun/args"
+
 	"golang.org/x/sys/unix"
 )
 
-// initMain is lmrun as process 1. It does not return.
-func initMain() {
+// process1 is lminit as a machine's first process. It does not return.
+func process1() {
 	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}} {
 		_ = unix.Mkdir(m.path, 0o755)
 		if err := unix.Mount(m.kind, m.path, m.kind, 0, ""); err != nil && err != unix.EBUSY {
-			print(2, "lmrun: mounting "+m.path+": "+err.Error()+"\n")
+			print(2, "lminit: mounting "+m.path+": "+err.Error()+"\n")
 		}
 	}
 	// Control-Alt-Delete is SIGINT then, instead of a reset at once.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF)
-	args, err := arguments()
+	words, err := args.FromProc()
 	if err != nil {
-		print(2, "lmrun: "+err.Error()+"\n")
+		print(2, "lminit: "+err.Error()+"\n")
 	}
-	path, rest := configured(args[min(1, len(args)):])
+	path, rest := configured(words)
 	if path == "" && unix.Access(bootConfiguration, unix.F_OK) == nil {
 		path = bootConfiguration
 	}
 	exit, then, mounts := supervise(path, rest)
 	print(1, "lmrun: exit "+strconv.Itoa(exit)+"\n")
 	if path != "" {
-		print(2, "lmrun: "+then+"\n")
+		print(2, "lminit: "+then+"\n")
 	}
 	_ = unix.Kill(-1, unix.SIGKILL)
 	unix.Sync()

@@ -1,18 +1,23 @@
 package main
 
 import (
+	"os"
+	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"lightmetal/hal"
+	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	pauseNs = 100_000_000   // between a failure and the next start
-	graceNs = 2_000_000_000 // from SIGTERM to SIGKILL
+	pauseTime = 100 * time.Millisecond // between a failure and the next start
+	graceTime = 2 * time.Second        // from SIGTERM to SIGKILL, beyond what the replay may take
 )
 
 // supervisor replays images one after the other, each in a child, so that
@@ -21,8 +26,8 @@ type supervisor struct {
 	configuration
 	path    string   // of the configuration, empty: a command line
 	flags   []string // of the command line, for every image
-	signals <-chan unix.Signal
-	ended   unix.Signal // the one that ends this, or 0
+	signals chan os.Signal
+	ended   os.Signal // the one that ends this, or nil
 }
 
 // supervise carries out a configuration, or a command line where path is
@@ -31,13 +36,10 @@ type supervisor struct {
 func supervise(path string, flags []string) (exit int, then string, mounts []string) {
 	// To process 1 they mean what they mean to busybox's init: SIGUSR1 halt,
 	// SIGUSR2 power off, the others reboot.
-	s := supervisor{path: path, flags: flags, signals: listen(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)}
+	s := supervisor{path: path, flags: flags, signals: make(chan os.Signal, 1)}
+	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	if err := s.read(); err != nil {
-		if o, _ := parse(flags); o.json {
-			report(o, outcome{err: err})
-		} else {
-			s.say(err.Error())
-		}
+		s.say(err.Error())
 		return hal.CodeOf(err).Exit(), s.failure.then, nil
 	}
 	exit, then = s.run()
@@ -90,7 +92,7 @@ func (s *supervisor) run() (exit int, then string) {
 		}
 		s.say("restart after exit " + strconv.Itoa(exit))
 		if exit != 0 {
-			pause(pauseNs)
+			time.Sleep(pauseTime)
 		}
 		if s.look() {
 			break
@@ -112,30 +114,35 @@ func (s *supervisor) look() bool {
 	case s.ended = <-s.signals:
 	default:
 	}
-	return s.ended != 0
+	return s.ended != nil
 }
 
 // attempt makes the machine ready and replays every image, up to the first
 // that fails.
 func (s *supervisor) attempt() (exit int) {
-	o, _ := parse(s.flags)
-	for i := 0; i < len(s.preparations) && !o.check; i++ {
+	o, _ := args.Parse(s.flags)
+	for i := 0; i < len(s.preparations) && !o.Check; i++ {
 		if err := s.preparations[i].prepare(); err != nil {
 			s.say(err.Error())
 			return hal.CodeOf(err).Exit()
 		}
 	}
-	for i := 0; i < len(s.replays) && exit == 0 && s.ended == 0; i++ {
+	for i := 0; i < len(s.replays) && exit == 0 && s.ended == nil; i++ {
 		exit = s.replay(s.replays[i])
 	}
 	return exit
 }
 
-// replay runs lmrun for one image and gives its exit status.
+// replay runs lmrun, which lies beside this program, for one image and gives its exit status.
 func (s *supervisor) replay(flags []string) int {
-	args := append(append([]string{"lmrun"}, flags...), s.flags...)
+	words := append(append([]string{"lmrun"}, flags...), s.flags...)
+	self, err := os.Executable()
+	if err != nil {
+		s.say("finding lmrun: " + err.Error())
+		return hal.Internal.Exit()
+	}
 	// Where this process is killed, the next one must not find the device in use.
-	pid, err := syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(filepath.Join(filepath.Dir(self), "lmrun"), words, &syscall.ProcAttr{
 		Files: []uintptr{0, 1, 2}, Env: syscall.Environ(),
 		// A terminal's SIGINT comes once, from here.
 		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}})
@@ -150,9 +157,9 @@ func (s *supervisor) replay(flags []string) int {
 		case status := <-over:
 			return s.exit(status)
 		case s.ended = <-s.signals:
-			s.say("ending on " + unix.SignalName(s.ended))
+			s.say("ending on " + unix.SignalName(s.ended.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
-			go killLater(pid)
+			time.AfterFunc(longest(words[1:]), func() { _ = unix.Kill(pid, unix.SIGKILL) })
 		}
 	}
 }
@@ -169,18 +176,13 @@ func reap(pid int, over chan<- unix.WaitStatus) {
 	}
 }
 
-func killLater(pid int) {
-	pause(graceNs)
-	_ = unix.Kill(pid, unix.SIGKILL)
-}
-
 // exit is the status of a replay. One that a signal ended counts as a bus
 // fault for SIGBUS, as done where that was asked for, else as internal.
 func (s *supervisor) exit(status unix.WaitStatus) int {
 	switch {
 	case !status.Signaled():
 		return status.ExitStatus()
-	case s.ended != 0 && status.Signal() == unix.SIGTERM:
+	case s.ended != nil && status.Signal() == unix.SIGTERM:
 		return 0
 	}
 	s.say("the replay was ended by signal " + unix.SignalName(status.Signal()))
@@ -191,10 +193,4 @@ func (s *supervisor) exit(status unix.WaitStatus) int {
 }
 
 // say tells people; standard output is the replay's.
-func (s *supervisor) say(text string) { print(2, "lmrun: "+text+"\n") }
-
-func pause(ns int64) {
-	rest := unix.NsecToTimespec(ns)
-	for unix.Nanosleep(&rest, &rest) == unix.EINTR {
-	}
-}
+func (s *supervisor) say(text string) { print(2, "lminit: "+text+"\n") }

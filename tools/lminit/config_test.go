@@ -2,16 +2,20 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"lightmetal/hal"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmrun/args"
 )
 
 func TestConfigurationsBecomeCommandLines(t *testing.T) {
@@ -29,7 +33,7 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
 	}
 	for _, line := range want.replays {
-		if _, err := parse(line); err != nil {
+		if _, err := args.Parse(line); err != nil {
 			t.Errorf("%q is no command line: %v", line, err)
 		}
 	}
@@ -87,7 +91,7 @@ func FuzzConfiguration(f *testing.F) {
 			t.Fatalf("no place: %v", err)
 		}
 		for _, line := range c.replays {
-			if _, err := parse(line); err != nil {
+			if _, err := args.Parse(line); err != nil {
 				t.Fatalf("%q is taken and makes the command line %q: %v", text, line, err)
 			}
 		}
@@ -133,33 +137,33 @@ func configFile(t *testing.T, text string) string {
 
 func TestImagesOfAConfigurationAreReplayedInOrder(t *testing.T) {
 	path := configFile(t, "image edu.lmb\nimage edu.lmb\nsequence none\n")
-	if _, stderr, exit := lmrun(t, "-check", "-config", path); exit != 64 || !strings.Contains(stderr, "no sequence none") {
+	if _, stderr, exit := lminit(t, "-check", "-config", path); exit != 64 || !strings.Contains(stderr, "no sequence none") {
 		t.Errorf("a sequence that is not there: exit %d, %q", exit, stderr)
 	}
 	path = configFile(t, "image edu.lmb\nimage edu.lmb\nsequence main\n")
-	stdout, stderr, exit := lmrun(t, "-check", "-config", path)
+	stdout, stderr, exit := lminit(t, "-check", "-config", path)
 	if want := "lmrun: edu.lmb: whole and valid, verified only\nlmrun: edu.lmb: whole and valid, verified only\n"; exit != 0 || stdout != want {
 		t.Errorf("exit %d, %q, %q", exit, stdout, stderr)
 	}
 	path = configFile(t, "image none.lmb\nimage edu.lmb\n")
-	if stdout, stderr, exit = lmrun(t, "-check", "-config", path); exit != 66 || stdout != "" || !strings.Contains(stderr, "none.lmb") {
+	if stdout, stderr, exit = lminit(t, "-check", "-config", path); exit != 66 || stdout != "" || !strings.Contains(stderr, "none.lmb") {
 		t.Errorf("after a failure: exit %d, %q, %q", exit, stdout, stderr)
 	}
 }
 
 func TestCheckPreparesNothing(t *testing.T) {
 	path := configFile(t, "module /no/such.ko\nimage edu.lmb\n")
-	if _, stderr, exit := lmrun(t, "-config", path, "-check"); exit != 0 {
+	if _, stderr, exit := lminit(t, "-config", path, "-check"); exit != 0 {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
-	if _, stderr, exit := lmrun(t, "-config", path); exit != 66 || !strings.Contains(stderr, path+":1: module /no/such.ko: ") {
+	if _, stderr, exit := lminit(t, "-config", path); exit != 66 || !strings.Contains(stderr, path+":1: module /no/such.ko: ") {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 }
 
 func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	path := configFile(t, "on-failure restart 2 reboot\nimage none.lmb\n")
-	_, stderr, exit := lmrun(t, "-config", path)
+	_, stderr, exit := lminit(t, "-config", path)
 	if exit != 66 || strings.Count(stderr, "lmrun: no such file") != 3 || strings.Count(stderr, "restart after exit 66") != 2 {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
@@ -180,12 +184,7 @@ func TestSignalEndsASupervisor(t *testing.T) {
 
 func signalled(t *testing.T, signal syscall.Signal, args ...string) (stderr string, exit int) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command(self, args...)
-	c.Env = append(os.Environ(), asRunner+"=1")
+	c := exec.Command(filepath.Join(programs, "lminit"), args...)
 	pipe, err := c.StderrPipe()
 	if err == nil {
 		err = c.Start()
@@ -203,35 +202,84 @@ func signalled(t *testing.T, signal syscall.Signal, args ...string) (stderr stri
 	return stderr, c.ProcessState.ExitCode()
 }
 
-// flagsWithValue are all flags that take one, -config apart.
-var flagsWithValue = []string{"device", "sequence", "before", "after", "input", "output", "loop", "deadline", "watchdog", "window", "key", "longest"}
+// programs is a folder with lminit and lmrun.
+var programs string
 
-// TestNoFlagAndNoLineTakesAnEmptyValue: a variable that is not set must not
-// switch off what it was to switch on.
-func TestNoFlagAndNoLineTakesAnEmptyValue(t *testing.T) {
-	for _, name := range flagsWithValue {
-		if !strings.Contains(usage+"-key FILE", "-"+name+" ") {
-			t.Errorf("-%s is not in the usage", name)
-		}
-		for _, args := range [][]string{{"-" + name, "", image}, {"-" + name + "=", image}, {"--" + name + "=", image}, {image, "-" + name}, {"-" + name + "=1=x", "-" + name + "=", image}} {
-			if _, err := parse(args); hal.CodeOf(err) != hal.Usage {
-				t.Errorf("%q: %v", args, err)
-			}
-		}
+func TestMain(m *testing.M) { os.Exit(withPrograms(m)) }
+
+func withPrograms(m *testing.M) int {
+	var err error
+	if programs, err = os.MkdirTemp("", "lminit-"); err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(programs)
+	if out, err := exec.Command("go", "build", "-o", programs, "lightmetal/tools/lminit", "lightmetal/tools/lmrun").CombinedOutput(); err != nil {
+		panic(err.Error() + string(out))
+	}
+	return m.Run()
+}
+
+const image = "../../testdata/images/edu.lmb"
+
+// lminit runs the program as a process of its own.
+func lminit(t *testing.T, args ...string) (stdout, stderr string, exit int) {
+	t.Helper()
+	c := exec.Command(filepath.Join(programs, "lminit"), args...)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), c.ProcessState.ExitCode()
+}
+
+func TestLineWithoutAValueIsRefused(t *testing.T) {
+	for _, name := range []string{"device", "sequence", "before", "after", "input", "output", "loop", "deadline", "watchdog", "window", "key", "longest"} {
 		if _, err := configure("c", "image x\n"+name+"\n"); hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "c:2: -"+name+" needs a value") {
 			t.Errorf("line %s: %v", name, err)
 		}
 	}
-	for line := range strings.Lines(usage) {
-		if words := strings.Fields(line); strings.HasPrefix(line, "  -") && len(words) > 1 && words[1] == strings.ToUpper(words[1]) {
-			if name, _, _ := strings.Cut(words[0][1:], "="); name != "config" && !slices.Contains(flagsWithValue, name) {
-				t.Errorf("%s is not tried", words[0])
-			}
+	for _, line := range [][]string{{}, {"-config", ""}, {"-config=", image}, {"-config", "", image}, {image}} {
+		if _, stderr, exit := lminit(t, line...); exit != 64 || !strings.Contains(stderr, "no -config given") {
+			t.Errorf("%q: %d, %s", line, exit, stderr)
 		}
 	}
-	for _, args := range [][]string{{"-config", ""}, {"-config=", image}, {"-config", "", image}, {"-key=", image}, {"-key=" + image, "-key=", image}} {
-		if _, stderr, exit := lmrun(t, args...); exit != 64 || !strings.Contains(stderr, "needs a value") {
-			t.Errorf("%q: %d, %s", args, exit, stderr)
+	if stdout, _, exit := lminit(t, "-help"); exit != 0 || stdout != usage {
+		t.Errorf("-help: %d, %s", exit, stdout)
+	}
+}
+
+// TestSupervisorWaitsForTheWorstCase: what a replay that was asked to end may
+// still take is what its sequences wait for at most, or its deadline, and safe.
+func TestSupervisorWaitsForTheWorstCase(t *testing.T) {
+	parsed, err := listing.Parse("slow.lms", []byte(`lightmetal 1
+target ivshmem 1af4:1110 bar2 0x100000
+window m bar2 offset 0x0 size 0x100000
+main:
+  poll.4 m+0x0 == 0x1 within 3s
+  call pause
+pause:
+  delay 2s
+last:
+  delay 1s
+safe:
+  delay 4s
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := lmb.Encode(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "slow.lmb")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flags, seconds := range map[string]int64{path: 5 + 4, "-after last " + path: 5 + 1 + 4, "-deadline 100ms " + path: 4, "-sequence last " + path: 1 + 4, "none.lmb": 0} {
+		ns := longest(strings.Fields(flags))
+		if least := graceTime + time.Duration(seconds)*time.Second; ns < least || ns > least+500*time.Millisecond {
+			t.Errorf("%s: %v, want %d s more than %v", flags, ns, seconds, graceTime)
 		}
 	}
 }

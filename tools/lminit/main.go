@@ -1,0 +1,57 @@
+// Lminit starts lmrun, which lies beside it: once for each image that a
+// configuration names, again where that is wanted, and as a machine's process 1,
+// for which it mounts what is needed, reaps, and in the end powers off.
+// CONFIGURATION.md is its manual.
+package main
+
+import (
+	"lightmetal/hal"
+	"lightmetal/tools/files"
+	"lightmetal/tools/lmrun/args"
+
+	"golang.org/x/sys/unix"
+)
+
+const usage = `lminit starts lmrun for every image that a configuration names.
+
+usage: lminit -config FILE [flags of lmrun for every image]
+
+  -config FILE  images and their flags, one "name value" a line, and what follows a failure
+  -check        only verify configuration and images, and touch nothing
+  -help         this text
+
+As process 1 it reads /lmrun.conf where there is one, and else hands its arguments to lmrun.
+The exit status is the last replay's; lmrun -help lists them.
+`
+
+func main() {
+	if unix.Getpid() == 1 {
+		process1()
+	}
+	words, err := args.FromProc()
+	path, rest := configured(words)
+	o, _ := args.Parse(rest)
+	switch {
+	case err != nil:
+		print(2, "lminit: "+err.Error()+"\n")
+		unix.Exit(hal.CodeOf(err).Exit())
+	case o.Help:
+		print(1, usage)
+		unix.Exit(0)
+	case path == "":
+		print(2, "lminit: no -config given; lminit -help tells more\n")
+		unix.Exit(hal.Usage.Exit())
+	}
+	exit, _, _ := supervise(path, rest)
+	unix.Exit(exit)
+}
+
+// print writes a text, made safe for a terminal. There is nobody to tell when that fails.
+func print(fd int, text string) { _ = files.WriteFull(fd, files.Safe([]byte(text))) }
+
+// textMax bounds a configuration, and what is read in /proc.
+const textMax = 4 << 20
+
+func readFile(path string) ([]byte, error) { return files.Read(path, textMax) }
+
+func pathFault(path string, err error) error { return hal.FileFault(path, err) }

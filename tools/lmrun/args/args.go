@@ -1,0 +1,146 @@
+// Package args is the command line of lmrun, which a configuration of lminit
+// spells line by line.
+package args
+
+import (
+	"strconv"
+	"strings"
+
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/files"
+)
+
+// Options is what the command line says.
+type Options struct {
+	Image    string
+	Devices  []string
+	Sequence string
+	Before   string // empty: none
+	After    string
+	Inputs   []Binding
+	Outputs  []Binding
+	Loop     uint64 // 0: forever
+	Deadline int64  // nanoseconds, 0: none
+	Longest  int64  // nanoseconds that a sequence may take at worst
+	Watchdog string
+	Key      string
+	Window   int // runtime.AnySlot: the choice of image and device
+	Seal     bool
+	Check    bool
+	JSON     bool
+	Help     bool
+}
+
+// Binding is one NAME=FILE.
+type Binding struct{ Name, Path string }
+
+// textMax bounds the command line.
+const textMax = 4 << 20
+
+// FromProc is the command line of this process without the program's name. It
+// comes from /proc because package os costs a static program 128 KB.
+func FromProc() ([]string, error) {
+	text, err := files.Read("/proc/self/cmdline", textMax)
+	if hal.CodeOf(err) == hal.NoFile {
+		return nil, &hal.Fault{Code: hal.Internal, Reason: "the command line is read from /proc, which is not mounted"}
+	}
+	words := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	return words[1:], err
+}
+
+// Parse reads a command line without the program's name. What it understood
+// so far is in the options even when it fails, so that -json is obeyed.
+func Parse(args []string) (Options, error) {
+	o := Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot}
+	for len(args) > 0 {
+		flag := args[0]
+		args = args[1:]
+		if !strings.HasPrefix(flag, "-") || flag == "-" {
+			if o.Image != "" {
+				return o, Bad("one image at a time: " + o.Image + " or " + flag)
+			}
+			o.Image = flag
+			continue
+		}
+		name, value, inline := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(flag, "-"), "-"), "=")
+		if !inline && o.Toggle(name) {
+			continue
+		}
+		if !inline && len(args) > 0 {
+			value, args = args[0], args[1:]
+		}
+		if err := o.Set(name, value); err != nil {
+			return o, err
+		}
+	}
+	if o.Image == "" && !o.Help {
+		return o, Bad("no image given; lmrun -help tells more")
+	}
+	return o, nil
+}
+
+// Toggle sets a flag without a value; false where there is none of that name.
+func (o *Options) Toggle(name string) bool {
+	flag := map[string]*bool{"seal": &o.Seal, "check": &o.Check, "json": &o.JSON, "help": &o.Help, "h": &o.Help}[name]
+	if flag != nil {
+		*flag = true
+	}
+	return flag != nil
+}
+
+// Set takes the value of a flag, or of a line in a configuration. None takes an
+// empty one: of a variable that is not set, nothing is to be believed.
+func (o *Options) Set(name, value string) error {
+	if value == "" {
+		return Bad("-" + name + " needs a value, or is unknown; lmrun -help lists the flags")
+	}
+	text := map[string]*string{"sequence": &o.Sequence, "before": &o.Before, "after": &o.After, "watchdog": &o.Watchdog, "key": &o.Key}[name]
+	if text != nil {
+		*text = value
+		return nil
+	}
+	switch name {
+	case "device":
+		o.Devices = append(o.Devices, value)
+	case "input", "output":
+		tensor, path, ok := strings.Cut(value, "=")
+		if !ok || tensor == "" || path == "" {
+			return Bad("-" + name + " takes NAME=FILE, not " + value)
+		}
+		list := map[string]*[]Binding{"input": &o.Inputs, "output": &o.Outputs}[name]
+		*list = append(*list, Binding{tensor, path})
+	case "loop":
+		n, err := strconv.ParseUint(value, 10, 64)
+		if (err != nil || n == 0) && value != "forever" {
+			return Bad("-loop takes a number from 1 on or forever, not " + value)
+		}
+		o.Loop = n
+	case "deadline", "longest":
+		ns, ok := duration(value)
+		if !ok || name == "deadline" && ns > 3600e9 {
+			return Bad("-" + name + " takes a time such as 500us, 20ms or 1s, not " + value)
+		}
+		*map[string]*int64{"deadline": &o.Deadline, "longest": &o.Longest}[name] = ns
+	case "window":
+		n, err := strconv.ParseUint(value, 10, 16)
+		if err != nil {
+			return Bad("-window takes the number of a hardware window, not " + value)
+		}
+		o.Window = int(n)
+	default:
+		return Bad("unknown flag -" + name + "; lmrun -help lists the flags")
+	}
+	return nil
+}
+
+// duration reads a whole number of us, ms or s.
+func duration(text string) (ns int64, ok bool) {
+	digits := strings.TrimRight(text, "ums")
+	n, err := strconv.ParseUint(digits, 10, 32)
+	unit := map[string]uint64{"us": 1e3, "ms": 1e6, "s": 1e9}[text[len(digits):]]
+	return int64(n * unit), err == nil && n*unit > 0
+}
+
+// Bad is a mistake in what was asked for.
+func Bad(reason string) error { return &hal.Fault{Code: hal.Usage, Reason: reason} }
