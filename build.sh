@@ -302,6 +302,8 @@ step_guest() {
 	export LM_GUEST_QEMU=$new_qemu LM_GUEST_NEW_KERNEL=$new_kernel LM_GUEST_NEW_MODULES=$new_modules
 	export LM_GUEST_MODULES=$modules LM_GUEST_FIRMWARE=$PWD/$out/firmware-arm64
 	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
+	programs || skip "$missing"
+	export LM_GUEST_PROGRAMS=$programs
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
 		tests -count=1 -timeout 10m ./tools/guest
 }
@@ -374,6 +376,34 @@ download_kernel() {
 	[[ -n $name ]] || { echo "$1 depends on no kernel"; return 1; }
 	rm -f "$folder"/*.deb
 	(cd "$folder" && apt-get "${options[@]}" download "$name")
+}
+
+# programs leaves Debian's arm64 programs that drive devices themselves, and all
+# they are linked to, in $programs.
+programs=$PWD/$cache/programs-arm64
+programs() {
+	[[ ! -d $programs ]] || return 0
+	missing="programs of Debian's could not be downloaded; see $out/apt.log"
+	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
+	mkdir -p "$out" "$cache/apt/programs"
+	download_programs >>"$out/apt.log" 2>&1
+}
+
+# download_programs has apt find out what qemu-io and testpmd need on a machine
+# that has nothing.
+download_programs() {
+	local apt=$PWD/$cache/apt into=$PWD/$cache/apt/programs package
+	mkdir -p "$apt/lists/partial" "$into/archives/partial" && : >"$into/status"
+	local options=(-q -y -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root
+		-o Dir::State::lists="$apt/lists" -o Dir::Cache="$into" -o Dir::State::status="$into/status")
+	apt-get "${options[@]}" update && apt-get "${options[@]}" --download-only --no-install-recommends install qemu-utils dpdk-dev || return
+	rm -rf "$programs.part" && mkdir -p "$programs.part" || return
+	for package in "$into"/archives/*.deb; do
+		dpkg-deb --fsys-tarfile "$package" | tar -x -C "$programs.part" --no-same-owner --wildcards \
+			'*/bin/qemu-io' '*/bin/dpdk-testpmd' '*.so' '*.so.*' 2>/dev/null || true # packages without any
+	done
+	rm -rf "$into/archives"
+	mv "$programs.part" "$programs"
 }
 
 # unpack_kernel takes the kernel and its modules of VFIO, of IOMMUs and of
@@ -611,7 +641,10 @@ cmd_record-trials() {
 	need qemu-system-aarch64 qemu-system-arm || { warn "record-trials: $missing is not here"; exit 69; }
 	kernel || { warn "record-trials: no arm64 kernel: $missing"; exit 69; }
 	cross_compiler arm64 || { warn "record-trials: no C compiler for arm64: $missing"; exit 69; }
+	full_kernel || { warn "record-trials: no full arm64 kernel: $missing"; exit 69; }
+	programs || { warn "record-trials: $missing"; exit 69; }
 	build_guest
+	export LM_GUEST_PROGRAMS=$programs LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
 	LM_RECORD_TRIALS=1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_MODULES=$modules LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 \
 		go test -count=1 -timeout 30m -v -run 'Record' ./tools/guest
 }
