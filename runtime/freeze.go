@@ -21,7 +21,7 @@ func (r *Replay) Freeze() error {
 		return err
 	}
 	goruntime.GOMAXPROCS(1)
-	ignorePreemption()
+	IgnorePreemption()
 	return nil
 }
 
@@ -63,11 +63,12 @@ func reserveStack() {
 //go:noinline
 func touch(room *[stackReserved]byte) { room[0] = 1 }
 
-// ignorePreemption has the kernel drop the signal by which Go interrupts a
+// IgnorePreemption has the kernel drop the signal by which Go interrupts a
 // goroutine anywhere. Its first arrival maps memory to keep registers in (Go
 // 1.26, runtime/preempt_xreg.go), and each is a disturbance. Go still stops the
-// goroutine where it calls a function, which no command goes long without.
-func ignorePreemption() {
+// goroutine where it calls a function, which no command goes long without. A program
+// of one goroutine ignores it from its start: it would cut raw system calls short.
+func IgnorePreemption() {
 	ignore := [4]uint64{1} // struct sigaction: handler SIG_IGN, flags, restorer, mask
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
 }

@@ -5,9 +5,8 @@ package runtime
 import _ "unsafe" // for go:linkname
 
 // Package runtime/debug would bring os, fmt and reflection with it: 57 KB. Go's
-// own runtime gives it these two functions, and these names to them (Go 1.26,
-// runtime/mgcpacer.go and runtime/rdebug.go). Should a later Go refuse that, build with
-// -tags nolinkname.
+// own runtime names these two functions for it (GO.md). Should a later Go refuse
+// that, build with -tags nolinkname.
 
 //go:linkname setGCPercent runtime/debug.setGCPercent
 func setGCPercent(percent int32) (before int32)

@@ -20,6 +20,16 @@ var (
 	ivshmem = region{"", 0x1af4, 0x1110, 2, shmSize} // RAM, which QEMU cannot trace
 )
 
+// named tells whether a line is about the region, or about one of several that
+// make up the BAR, whose names begin with what stands in front of a *.
+func (of region) named(line string) bool {
+	_, name, _ := strings.Cut(line, " name '")
+	if start, several := strings.CutSuffix(of.name, "*"); several {
+		return strings.HasPrefix(name, start)
+	}
+	return name == of.name+"'"
+}
+
 // access is one load or store that reached a region.
 type access struct {
 	store  bool
@@ -43,7 +53,7 @@ func parseTrace(log io.Reader, of region) ([]access, error) {
 	lines := bufio.NewScanner(log)
 	for number := 1; lines.Scan(); number++ {
 		line := lines.Text()
-		if !strings.HasPrefix(line, "memory_region_ops_") || !strings.HasSuffix(line, " name '"+of.name+"'") {
+		if !strings.HasPrefix(line, "memory_region_ops_") || !of.named(line) {
 			continue
 		}
 		a, err := parseLine(line, of)

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"lightmetal/hal"
-	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
@@ -103,7 +102,8 @@ func writeFile(path, text string) error {
 		return pathFault(path, err)
 	}
 	defer unix.Close(fd)
-	if err := files.WriteFull(fd, []byte(text)); err != nil {
+	// Not hal.Write: Go's signals would wait, and the kernel then gives fewer huge pages.
+	if _, err := unix.Write(fd, []byte(text)); err != nil {
 		return pathFault(path, err)
 	}
 	return nil

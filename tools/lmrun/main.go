@@ -13,6 +13,7 @@ import (
 )
 
 func main() {
+	runtime.IgnorePreemption()
 	words, err := args.FromProc()
 	if err != nil {
 		unix.Exit(report(args.Options{}, outcome{err: err}))

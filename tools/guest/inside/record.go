@@ -6,7 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func init() { scenarios["record"] = recorded }
@@ -14,9 +18,10 @@ func init() { scenarios["record"] = recorded }
 // recorded runs a program of this guest under lm record, on a resource of the
 // only device with these ids, or on the device by VFIO, and prints the record:
 //
-//	IDS RESOURCE|vfio PROGRAM ARGUMENTS
+//	IDS RESOURCE|vfio [SECONDS]
 //
-// PATH in the arguments is the resource's path, DEVICE the device's name.
+// With SECONDS a program that hangs for so long is ended, and begun again.
+// The program and its arguments are the lines of /arguments. PATH in them is the resource's path, DEVICE the device's name.
 func recorded(args []string) int {
 	at, err := address(args[0])
 	if err == nil && args[1] == "vfio" {
@@ -28,17 +33,49 @@ func recorded(args []string) int {
 		fmt.Println("inside:", err)
 		return 1
 	}
-	const out = "/tmp/out.record"
-	c := exec.Command("/lm", "record", "-o", out, "--")
-	for _, arg := range args[2:] {
-		c.Args = append(c.Args, strings.NewReplacer("PATH", filepath.Join(devices, at, args[1]), "DEVICE", at).Replace(arg))
+	prepareDPDK()
+	lines, _ := os.ReadFile("/arguments")
+	program := strings.Split(strings.NewReplacer("PATH", filepath.Join(devices, at, args[1]), "DEVICE", at).Replace(string(lines)), "\n")
+	limit := 4 * time.Minute
+	attempts := 1
+	if len(args) > 2 { // each so many seconds
+		seconds, _ := strconv.Atoi(args[2])
+		limit, attempts = time.Duration(seconds)*time.Second, 8
 	}
+	exit := 1
+	for n := 0; n < attempts && exit != 0; n++ {
+		if exit, err = recordedOnce(program, limit); err != nil {
+			fmt.Println("inside:", err)
+			return 1
+		}
+	}
+	return exit
+}
+
+// prepareDPDK makes what testpmd wants of a machine.
+func prepareDPDK() {
+	for _, folder := range []string{"/dev/hugepages", "/run", "/var/run"} {
+		_ = os.MkdirAll(folder, 0o755)
+	}
+	_ = os.Chmod("/", 0o755)
+	_ = unix.Mount("hugetlbfs", "/dev/hugepages", "hugetlbfs", 0, "")
+}
+
+// recordedOnce runs a program under lm record, which is asked to end after a
+// limit, and prints the record.
+func recordedOnce(program []string, limit time.Duration) (exit int, err error) {
+	const out = "/tmp/out.record"
+	c := exec.Command("/lm", append([]string{"record", "-o", out, "--"}, program...)...)
 	c.Stdout, c.Stderr = os.Stdout, os.Stdout
-	_ = c.Run()
+	if err := c.Start(); err != nil {
+		return 0, err
+	}
+	late := time.AfterFunc(limit, func() { _ = c.Process.Signal(unix.SIGTERM) })
+	_ = c.Wait()
+	late.Stop()
 	data, err := os.ReadFile(out)
 	if err != nil {
-		fmt.Println("inside:", err)
-		return 1
+		return 0, err
 	}
 	text := base64.StdEncoding.EncodeToString(data)
 	for len(text) > 0 {
@@ -46,5 +83,6 @@ func recorded(args []string) int {
 		fmt.Println("record:", text[:n])
 		text = text[n:]
 	}
-	return status(c.ProcessState)
+	fmt.Println("record: end")
+	return status(c.ProcessState), nil
 }
