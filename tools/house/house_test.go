@@ -76,14 +76,14 @@ var target = []string{"tools/lmrun", "tools/lmrun/args", "tools/lminit", "tools/
 
 // never are files in their folders that no target links: the oracle for other
 // architectures, and stand-ins for devices.
-var never = []string{"hal/access_noasm.go", "runtime/capi/device_mock.go", "runtime/capi/export_mock.go"}
+var never = []string{"hal/walk_noasm.go", "runtime/capi/device_mock.go", "runtime/capi/export_mock.go"}
 
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 5_792  // 3,600
-	linesWithRunner  = 7_606  // 4,600
-	linesOfTheTarget = 10_483 // 7,500
+	linesOfProduct   = 5_667  // 3,600
+	linesWithRunner  = 7_481  // 4,600
+	linesOfTheTarget = 10_321 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
