@@ -440,7 +440,8 @@ new_qemu() {
 	fetch_qemu >>"$out/apt.log" 2>&1 && shows_served
 }
 
-shows_served() { [[ -n $new_qemu ]] && "$new_qemu" -M virt -device help 2>&1 | grep vfio-user-pci >/dev/null; }
+# shows_served asks for one device: a list of all loads QEMU's modules, the system's of another version among them.
+shows_served() { [[ -n $new_qemu ]] && "$new_qemu" -M virt -device vfio-user-pci,help 2>&1 | grep '^vfio-user-pci options' >/dev/null; }
 
 # fetch_qemu takes the packages from where the system's own come from. The
 # program, whose name comes last, is there when all of it is.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/tools/importer"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/record"
 )
@@ -42,8 +43,9 @@ func (m *machine) addProgram(t *testing.T, source string) {
 	m.add(t, "/program", program)
 }
 
-// recordsOf takes the records from the console, one behind the other.
-func recordsOf(t *testing.T, console string) (all []record.Record) {
+// recordsOf takes the records from the console, one behind the other, and gives
+// the last file too.
+func recordsOf(t *testing.T, console string) (all []record.Record, file []byte) {
 	t.Helper()
 	var text strings.Builder
 	for line := range strings.Lines(console) {
@@ -62,10 +64,10 @@ func recordsOf(t *testing.T, console string) (all []record.Record) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, capture.Records...)
+		all, file = append(all, capture.Records...), data
 		text.Reset()
 	}
-	return all
+	return all, file
 }
 
 // equalToTrace holds what was recorded of a BAR against what QEMU saw: order,
@@ -115,7 +117,7 @@ func equalToTrace(t *testing.T, records []record.Record, of region, trace []acce
 // recordedIn runs a program of the guest under lm record, on the device that
 // has a region, by a resource or by vfio; a number behind it is the scenario's
 // SECONDS.
-func recordedIn(t *testing.T, of region, resource string, setUp func(*machine), args ...string) {
+func recordedIn(t *testing.T, of region, resource string, setUp func(*machine), args ...string) (file []byte, trace []access) {
 	t.Helper()
 	resource, seconds, _ := strings.Cut(resource, " ")
 	scenario := []string{fmt.Sprintf("%04x:%04x", of.vendor, of.device), resource}
@@ -132,11 +134,12 @@ func recordedIn(t *testing.T, of region, resource string, setUp func(*machine), 
 		t.Fatal(err)
 	}
 	defer log.Close()
-	trace, err := parseTrace(log, of)
-	if err != nil {
+	if trace, err = parseTrace(log, of); err != nil {
 		t.Fatal(err)
 	}
-	equalToTrace(t, recordsOf(t, console), of, trace)
+	records, file := recordsOf(t, console)
+	equalToTrace(t, records, of, trace)
+	return file, trace
 }
 
 const patterns = "../recorder/testdata/patterns.c"
@@ -154,7 +157,7 @@ func onMemory(t *testing.T, scenario string) {
 func TestRecordedListIsWhatReachedTheDevice(t *testing.T) { onMemory(t, "volatile") }
 
 // TestReplayIsRecordedByEachLane records a program in Go, lmrun, on registers:
-// by sysfs and by VFIO.
+// by sysfs and by VFIO. What is imported of the record does the same again.
 func TestReplayIsRecordedByEachLane(t *testing.T) {
 	file, err := lmb.Encode(identified())
 	if err != nil {
@@ -166,10 +169,21 @@ func TestReplayIsRecordedByEachLane(t *testing.T) {
 			if lane.name == "vfio" {
 				resource = "vfio"
 			}
-			recordedIn(t, edu, resource, func(m *machine) {
+			record, trace := recordedIn(t, edu, resource, func(m *machine) {
 				lane.setUp(t, m)
 				m.files["/image.lmb"] = file
 			}, "/lmrun", "-device", lane.name+":DEVICE", "/image.lmb")
+			image, _, err := importer.Import(bytes.NewReader(record), importer.Options{From: importer.FromRecord})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := expand(image, "main", edu, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if failed, rest, err := plan.match(trace); failed != "" || len(rest) != 0 || err != nil {
+				t.Errorf("the image stops at %q, leaves %d accesses: %v", failed, len(rest), err)
+			}
 		})
 	}
 }

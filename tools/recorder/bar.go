@@ -3,6 +3,7 @@
 package recorder
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,6 +69,8 @@ func (r *recording) identify(t *thread, fd int, offset, length uint64) (*mapped,
 		return r.region(filepath.Join("/sys/class/vfio-dev", name, "device"), offset)
 	case strings.HasPrefix(path, "/dev/uio"):
 		return r.uio(name, offset)
+	case strings.HasPrefix(path, "/dev/tenstorrent/"):
+		return nil, errors.New("what tt-kmd maps is not followed: record the device by VFIO or its resources")
 	case path == "/dev/mem":
 		return r.physical(offset)
 	}

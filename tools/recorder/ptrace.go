@@ -25,6 +25,16 @@ func ptrace(request, tid int, address, data uintptr) error {
 	return nil
 }
 
+// wait waits for the next that a thread has to tell, -1: any.
+func wait(tid int) (which int, status unix.WaitStatus, err error) {
+	for {
+		which, err = unix.Wait4(tid, &status, unix.WALL, nil)
+		if err != unix.EINTR {
+			return which, status, err
+		}
+	}
+}
+
 // registerSet reads or writes one of a thread's sets, and gives how much of it
 // there is.
 func registerSet(request, tid, set int, data []byte) (int, error) {

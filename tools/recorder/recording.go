@@ -112,11 +112,7 @@ func (r *recording) forward() (stop func()) {
 
 func (r *recording) loop() {
 	for len(r.threads) > 0 {
-		var status unix.WaitStatus
-		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
-		if err == unix.EINTR {
-			continue
-		}
+		tid, status, err := wait(-1)
 		if err != nil {
 			return
 		}

@@ -33,8 +33,7 @@ func (r *recording) start() error {
 	r.main = pid
 	t := &thread{tid: pid, process: pid, space: &space{uses: 1}}
 	r.threads[pid] = t
-	var status unix.WaitStatus
-	if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil || !status.Stopped() {
+	if _, status, err := wait(pid); err != nil || !status.Stopped() {
 		return &Failure{Internal, fmt.Sprintf("%s ended before it began: %v", path, err)}
 	}
 	if err := unix.PtraceSetOptions(pid, options); err != nil {
@@ -111,8 +110,8 @@ func (r *recording) inject(t *thread, call uint64, arguments ...uint64) (result 
 		if err := ptrace(unix.PTRACE_SYSCALL, t.tid, 0, 0); err != nil {
 			return 0, err
 		}
-		var status unix.WaitStatus
-		if _, err := unix.Wait4(t.tid, &status, unix.WALL, nil); err != nil || !status.Stopped() {
+		_, status, err := wait(t.tid)
+		if err != nil || !status.Stopped() {
 			r.ended(t, status)
 			return 0, errEnded
 		}
