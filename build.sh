@@ -306,7 +306,7 @@ step_guest() {
 	programs || skip "$missing"
 	export LM_GUEST_PROGRAMS=$programs
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
-		tests -count=1 -timeout 10m ./tools/guest
+		tests -count=1 -timeout 40m ./tools/guest
 }
 
 # kernel leaves the path of an arm64 kernel in $kernel and of the folder with its
