@@ -76,7 +76,7 @@ var addressOf = func(mem []byte) uintptr {
 // The offsets of the fields of a Walk and of a command, and the numbers of
 // image.fbs, that the assembly has.
 const (
-	_ = -(unsafe.Offsetof(Walk{}.Next) ^ 0)
+	_ = -unsafe.Offsetof(Walk{}.Next)
 	_ = -(unsafe.Offsetof(Walk{}.Windows) ^ 8)
 	_ = -(unsafe.Offsetof(Walk{}.Memories) ^ 16)
 	_ = -(unsafe.Offsetof(Walk{}.Stop) ^ 24)

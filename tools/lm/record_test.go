@@ -80,6 +80,10 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 		t.Error(exit, stdout, stderr)
 	}
 	record(66, "--", path("nothing"))
+	// What is traced already cannot be traced by another.
+	if said := record(77, "--", program, "record", "-o", path("inner.record"), "--", path("program"), path("card")); !strings.Contains(said, "SYS_PTRACE") {
+		t.Error(said)
+	}
 	record(64, "--on-unknown", "stop", "--", path("program"))
 	record(64, "--file", "card", "--", path("program"))
 }

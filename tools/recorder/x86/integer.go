@@ -51,6 +51,12 @@ func integerForms() map[uint16]*form {
 		0x2f0: {size: operandSize, run: (*machine).moveSwapped},
 		0x2f1: {size: operandSize, run: (*machine).moveSwapped},
 	}
+	addRanges(forms)
+	return forms
+}
+
+// addRanges adds what has an opcode for each operation or condition.
+func addRanges(forms map[uint16]*form) {
 	for operation := range uint16(8) {
 		for direction := range uint16(4) { // memory and register, of one byte and more
 			forms[operation<<3|direction] = &form{size: integerSize, run: (*machine).arithmetic}
@@ -67,7 +73,6 @@ func integerForms() map[uint16]*form {
 		}
 		forms[shift] = f
 	}
-	return forms
 }
 
 // pushSize is that of instructions that are 64 bits wide without being told.

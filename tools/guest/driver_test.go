@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+)
+
+// onDriver carries out a scenario on the maker's own kernel driver, where there
+// is one (LM_TTKMD=FILE.ko, built for the full kernel), which takes the mock of
+// either chip for a card.
+func onDriver(t *testing.T, setUp func(*testing.T, *machine, *card), scenario func(*card) []string, check func(*testing.T, *machine, *card)) {
+	t.Helper()
+	driver := os.Getenv("LM_TTKMD")
+	if driver == "" {
+		t.Skip("needs the vendor's kernel driver, built for Debian's arm64 kernel (LM_TTKMD is not set)")
+	}
+	for i := range allChips {
+		c := &allChips[i]
+		t.Run(c.board, func(t *testing.T) {
+			args := scenario(c)
+			m, console := inside(t, func(m *machine) {
+				m.kernel = tool(t, "LM_GUEST_FULL_KERNEL")
+				m.add(t, "/modules/tenstorrent.ko", driver)
+				m.serveTo(t, "mock:"+c.board)
+				setUp(t, m, c)
+			}, args[0], args[1:]...)
+			t.Log(console)
+			if m.served != nil {
+				t.Error(m.served)
+			}
+			if check != nil {
+				check(t, m, c)
+			}
+		})
+	}
+}
+
+// TestVendorsDriverOnAServedChip replays every capture and workload.
+func TestVendorsDriverOnAServedChip(t *testing.T) {
+	onDriver(t, func(t *testing.T, m *machine, c *card) { m.addAll(t, c) }, func(c *card) []string { return []string{"served", "tt", c.ids} }, nil)
+}
+
+// TestVendorsDriverWindowsKillsAndResets: windows of each size, none left, two
+// replays, kills and resets in the middle.
+func TestVendorsDriverWindowsKillsAndResets(t *testing.T) {
+	onDriver(t, func(t *testing.T, m *machine, c *card) {
+		m.addGolden(t, "twoop", append([]string{"import"}, c.captures["twoop"]...)...)
+	}, func(c *card) []string { return append([]string{"driver", c.ids}, c.sizes...) }, coresInReset)
+}
+
+// coresInReset wants the driver to have put cores back into reset, through the
+// window that it keeps for itself, at the end of each replay, of the three that
+// were killed too.
+func coresInReset(t *testing.T, m *machine, c *card) {
+	t.Helper()
+	log, err := os.ReadFile(m.trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores, err := parseServed(bytes.NewReader(log), servedRegion(m.sockets[0], c.ownBar))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, a := range stores {
+		if a == (access{true, c.ownOffset + 0xfb121b0&(c.ownSize-1), 4, 0x47800}) {
+			count++
+		}
+	}
+	ends := len(c.sizes) + 9 // without the replay that a reset ended
+	if count < ends {
+		t.Errorf("cores were put into reset by the driver %d times, want %d", count, ends)
+	}
+}
