@@ -10,8 +10,8 @@ func (m *Command) Effort() (accesses, waitUs uint64) {
 		return 2, 0
 	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
 		return (uint64(m.Amount) + uint64(m.Width) - 1) / uint64(m.Width), 0
-	case gen.OpcodeCheck: // may begin its last interval just before the deadline
-		return 1, uint64(m.Amount) + uint64(m.Index)
+	case gen.OpcodeCheck:
+		return 1, uint64(m.Amount)
 	case gen.OpcodeDelay:
 		return 0, uint64(m.Amount)
 	}

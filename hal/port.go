@@ -62,7 +62,7 @@ func (w *Walk) step(p Port, block BlockPort, base, lead uint64) (code Code) {
 		return OK
 	}
 	if code == OK && w.Why == Left {
-		w.Next = after(c)
+		w.Skip()
 	}
 	return code
 }

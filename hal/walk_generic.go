@@ -15,7 +15,7 @@ func walkGeneric(w *Walk) {
 		switch c.Opcode {
 		case gen.OpcodeFence:
 			fenced.Add(1)
-			w.Next = after(c)
+			w.Skip()
 			continue
 		case gen.OpcodePoint:
 			if c.Width == 0 {
@@ -51,7 +51,7 @@ func (w *Walk) point(p Port) {
 	p.Load(at, c.Width)
 	fenced.Add(1)
 	*entry(w.Windows, c.Window) = *entry(w.Homes, c.Window) + uintptr(c.Amount)
-	w.Next = after(c)
+	w.Skip()
 }
 
 // fenced orders memory, which is as much as Go without assembly offers.

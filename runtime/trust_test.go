@@ -201,7 +201,7 @@ func TestFileRewrittenUnderTheSealChangesNoAccess(t *testing.T) {
 }
 
 // TestFileThatIsLargerThanMemoryIsRefused has nothing in it and takes no room:
-// 1 TiB of commands, as it says.
+// commands as large as all memory, as it says. Larger ones may not be mappable.
 func TestFileThatIsLargerThanMemoryIsRefused(t *testing.T) {
 	path := written(t, encoded(t, honest))
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -209,8 +209,12 @@ func TestFileThatIsLargerThanMemoryIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	const size = 1 << 40
-	if err := file.Truncate(size); err != nil {
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil {
+		t.Fatal(err)
+	}
+	size := uint64(machine.Totalram) * uint64(machine.Unit)
+	if err := file.Truncate(int64(size)); err != nil {
 		t.Skip(err)
 	}
 	if _, err := file.WriteAt(binary.LittleEndian.AppendUint64(nil, size), 32); err != nil {
@@ -307,7 +311,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 		{"an hour", waits(10), 3600e6},
 		{"more than an hour", waits(11), 3960e6},
 		{"stores", ivshmem + "main:\n" + strings.Repeat("  call fills\n", 40) + "fills:\n" + strings.Repeat("  fill.1 m+0x0 <- 0x1 size 1MiB\n", 100), 4000 << 20},
-		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n", 3600e6 + 1001},
+		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n", 3600e6 + 1},
 	} {
 		v := view(t, test.source)
 		if got := v.LongestUs()[0]; got != test.us {
@@ -333,7 +337,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 // TestLongestTimeDoesNotRunOver has calls of all there is of waiting.
 func TestLongestTimeDoesNotRunOver(t *testing.T) {
 	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
-	if got := v.LongestUs(); got[0] != 1<<62 || got[1] != 400_000*(4294967295+65535+1) {
+	if got := v.LongestUs(); got[0] != 1<<62 || got[1] != 400_000*(4294967295+1) {
 		t.Error(got)
 	}
 }
