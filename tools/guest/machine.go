@@ -51,7 +51,8 @@ type machine struct {
 	trace         string            // host file for QEMU's trace of accesses, empty: none
 	timeout       time.Duration
 	stdout        io.Writer // gets lmrun's lines as they come
-	served        error     // how the servers ended, after a boot
+	servers       []*served // of the devices of with
+	served        error     // how they ended, after a boot
 	sockets       []string  // of the servers, as they were
 }
 
@@ -76,6 +77,7 @@ func (m *machine) boot() (exit int, err error) {
 		return 0, err
 	}
 	defer stop()
+	m.servers = servers
 	out := &console{lines: m.stdout}
 	var complaints bytes.Buffer
 	qemu := exec.CommandContext(ctx, cmp.Or(m.qemu, "qemu-system-aarch64"), append(qemuArgs, more...)...)
