@@ -21,7 +21,12 @@ staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Bytes of a static arm64 lmrun that the kernel maps, beyond an empty Go program,
 # with one lane and with all: what is wanted, and what it has come down to and may not
 # exceed again.
-lane_goal=$((400 * 1024)) lane_max=$((556 * 1024)) all_goal=$((460 * 1024)) all_max=$((602 * 1024))
+lane_goal=$((400 * 1024)) lane_max=$((469 * 1024)) all_goal=$((460 * 1024)) all_max=$((516 * 1024))
+
+# How Go compiles what ships: inlined only in what verifies and runs, and where a
+# package's variables need no code at start by it. It takes an eighth off the size.
+# tools/house reads this line.
+compiled=(-gcflags=all=-l -gcflags=lightmetal/fbs= -gcflags=lightmetal/hal= -gcflags=lightmetal/runtime= -gcflags=hash/crc32= -gcflags=github.com/google/flatbuffers/go= -gcflags=encoding/binary= -gcflags=errors= -gcflags=io= -gcflags=syscall=)
 
 # Every statement of these is reached by their tests.
 covered=(./fbs ./runtime ./runtime/signed ./hal)
@@ -284,7 +289,7 @@ step_race() {
 
 step_arm64() {
 	need qemu-aarch64-static qemu-user-static || skip "$missing is not here"
-	CGO_ENABLED=0 GOARCH=arm64 tests -timeout 10m -exec qemu-aarch64-static "${target_packages[@]}"
+	CGO_ENABLED=0 GOARCH=arm64 tests -timeout 10m "${compiled[@]}" -exec qemu-aarch64-static "${target_packages[@]}"
 }
 
 step_purego() {
@@ -473,10 +478,11 @@ fetch_qemu() {
 	chmod +x "$root/part" && mv "$root/part" "$root/qemu-system-aarch64"
 }
 
-# static GOARCH OUTPUT PACKAGE
-static() {
-	CGO_ENABLED=0 GOOS=linux GOARCH=$1 go build -trimpath -ldflags "-s -w" -o "$2" "$3"
-}
+# static GOARCH OUTPUT PACKAGE: what ships, the same bytes wherever it is built.
+static() { plain "$@" "${compiled[@]}"; }
+
+# plain GOARCH OUTPUT PACKAGE [FLAGS]
+plain() { CGO_ENABLED=0 GOOS=linux GOARCH=$1 go build -trimpath -ldflags "-s -w" "${@:4}" -o "$2" "$3"; }
 
 build_guest() {
 	mkdir -p "$out"
@@ -493,7 +499,7 @@ cmd_cross() {
 func main() {}' >"$out/_empty/main.go"
 	for arch in arm64 amd64; do
 		empty=$out/_empty/empty-$arch
-		static $arch "$empty" "./$out/_empty/main.go"
+		plain $arch "$empty" "./$out/_empty/main.go"
 		static $arch "$out/lmrun-$arch" ./tools/lmrun
 		static $arch "$out/lminit-$arch" ./tools/lminit
 		size=$(beyond "$out/lmrun-$arch" "$empty")
@@ -735,7 +741,7 @@ cmd_bench() {
 	need strace strace || true # without it rows are skipped
 	cmd_cross >/dev/null || true # its size is a row of the table
 	gcc -O2 -fno-strict-aliasing -Wall -Wextra -o "$out/cref" testdata/cref/*.c
-	for arch in arm64 amd64; do static $arch "$out/bench-empty-$arch" "./$out/_empty/main.go"; done
+	for arch in arm64 amd64; do plain $arch "$out/bench-empty-$arch" "./$out/_empty/main.go"; done
 	static "$(go env GOARCH)" "$out/bench-child" ./tools/bench/child
 	static "$(go env GOARCH)" "$out/bench-idle" ./tools/bench/idle
 	go build -o "$out/bench" ./tools/bench
@@ -764,7 +770,7 @@ cmd_demo() {
 	mkdir -p "$out"
 	say "Building lm, the host tool, and lmrun, the runner that a target gets."
 	go build -o "$out/lm" ./tools/lm
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$out/lmrun" ./tools/lmrun
+	static "$(go env GOARCH)" "$out/lmrun" ./tools/lmrun
 
 	local image=$out/edu.lmb
 	say "" "testdata/captures/edu.qemutrace is a log of what a program did to QEMU's edu device. lm makes"

@@ -179,13 +179,7 @@ func TestRunnerLinksTwoDependencies(t *testing.T) {
 
 // symbolsOf builds lmrun for a target and gives the symbols in it.
 func symbolsOf(t *testing.T, tags string) []string {
-	binary := filepath.Join(t.TempDir(), "lmrun")
-	build := exec.Command("go", "build", "-tags", tags, "-o", binary, "lightmetal/tools/lmrun")
-	build.Env = append(os.Environ(), "GOARCH=arm64", "GOOS=linux", "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	text, err := exec.Command("go", "tool", "nm", binary).Output()
+	text, err := exec.Command("go", "tool", "nm", buildRunner(t, tags)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,16 +26,34 @@ var (
 	frame       = regexp.MustCompile(`\t(?:MOVD\.W R30, -(\d+)\(RSP\)|SUB \$(\d+), RSP, (?:RSP|R20))`)
 )
 
-// compiled disassembles lmrun for arm64.
-func compiled(t *testing.T) map[string]*function {
+// asShipped is the line of build.sh that says how what ships is compiled.
+var asShipped = regexp.MustCompile(`(?m)^compiled=\((.+)\)$`)
+
+// buildRunner builds lmrun for arm64 as it ships, but with its symbols.
+func buildRunner(t *testing.T, tags string) (binary string) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "lmrun")
-	build := exec.Command("go", "build", "-o", binary, "lightmetal/tools/lmrun")
+	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := asShipped.FindSubmatch(script)
+	if line == nil {
+		t.Fatal("build.sh does not say how what ships is compiled")
+	}
+	binary = filepath.Join(t.TempDir(), "lmrun")
+	args := append([]string{"build", "-trimpath", "-tags", tags, "-o", binary}, strings.Fields(string(line[1]))...)
+	build := exec.Command("go", append(args, "lightmetal/tools/lmrun")...)
 	build.Env = append(os.Environ(), "GOARCH=arm64", "GOOS=linux", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out, err := exec.Command("go", "tool", "objdump", binary).Output()
+	return binary
+}
+
+// compiled disassembles lmrun for arm64.
+func compiled(t *testing.T) map[string]*function {
+	t.Helper()
+	out, err := exec.Command("go", "tool", "objdump", buildRunner(t, "")).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
