@@ -30,10 +30,10 @@ func Open(name string) (Device, error) {
 }
 
 // find gives the device that a name means, not opened yet.
-func find(name string) (*function, error) {
+func find(name string) (d *function, err error) {
 	const usage = "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"
 	kind, rest := cut(name, ':')
-	d := &function{kind: kind, identity: Identity{Name: name}, config: configSpace{fd: -1}}
+	d = &function{kind: kind, identity: Identity{Name: name}, config: configSpace{fd: -1}}
 	switch kind {
 	case "pci":
 		d.lane = newPCI(d)
@@ -52,7 +52,6 @@ func find(name string) (*function, error) {
 	if !ok {
 		return nil, &Fault{Usage, name + ": not a PCI device name" + usage}
 	}
-	var err error
 	d.address, err = findPCI(name, address, vendor, device)
 	return d, err
 }
@@ -249,12 +248,13 @@ func ReadText(path string) (string, error) {
 		return "", failed("open", path, err)
 	}
 	defer system.close(fd)
-	buffer := make([]byte, 4096) // a sysfs attribute is one page at most
-	n, err := system.read(fd, buffer)
-	if err != nil {
-		return "", failed("read", path, err)
+	buffer, length := make([]byte, 64<<10), 0 // some 600 mounts; the kernel gives a page at a time
+	for n := 1; n > 0; length += n {
+		if n, err = system.read(fd, buffer[length:]); err != nil {
+			return "", failed("read", path, err)
+		}
 	}
-	return string(buffer[:n]), nil
+	return string(buffer[:length]), nil
 }
 
 // writeFile writes text to a file that exists.

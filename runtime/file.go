@@ -87,13 +87,13 @@ func (f *File) own(end uint64) error {
 }
 
 // unchanging tells whether nobody can change the file: by fs-verity, or on a
-// block device that takes no writes, such as dm-verity makes. A mount that is
-// read-only is no such promise.
+// block device by a superblock that is read-only, as one on dm-verity always is.
+// A mount that is read-only is no such promise.
 func (f *File) unchanging() bool {
 	var s unix.Statx_t
 	_ = unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, 0, &s) // leaves zeros where the kernel has none
-	return s.Attributes&unix.STATX_ATTR_VERITY != 0 ||
-		numberAfter(kernelText(fbs.Text("/sys/dev/block/%d:%d/ro", uint64(s.Dev_major), uint64(s.Dev_minor))), "") == 1
+	return s.Attributes&unix.STATX_ATTR_VERITY != 0 || s.Dev_major != 0 &&
+		takesNoWrites(kernelText("/proc/self/mountinfo"), fbs.Text("%d:%d", uint64(s.Dev_major), uint64(s.Dev_minor)))
 }
 
 const cutShort = "the file was cut short while it was read"
@@ -122,17 +122,16 @@ func (f *File) Check(check func(data []byte) error) error {
 
 // look gives errors the path of the file, and makes one of a file that is cut
 // short meanwhile.
-func (f *File) look(check func(data []byte) error) error {
-	var err error
+func (f *File) look(check func(data []byte) error) (err error) {
 	code, reason := f.guarded(check, &err), cutShort
-	if code == hal.OK && err == nil {
+	switch fault, ok := err.(*hal.Fault); {
+	case code != hal.OK:
+	case err == nil:
 		return nil
-	}
-	if code == hal.OK {
+	case ok:
+		code, reason = fault.Code, fault.Reason
+	default:
 		code, reason = hal.BadImage, err.Error()
-		if fault, ok := err.(*hal.Fault); ok {
-			code, reason = fault.Code, fault.Reason
-		}
 	}
 	return &hal.Fault{Code: code, Reason: f.path + ": " + reason}
 }
@@ -149,8 +148,5 @@ func (f *File) Bytes() []byte { return f.data }
 // Close unmaps the file. No View or Replay of it may be used afterwards.
 func (f *File) Close() error {
 	unix.Close(f.fd)
-	if f.data == nil {
-		return nil
-	}
 	return unix.Munmap(f.data)
 }

@@ -21,20 +21,32 @@ func memory(meminfo string) (pages, huge uint64) {
 	return pages, numberAfter(meminfo, "HugePages_Free:") * numberAfter(meminfo, "Hugepagesize:") << 10
 }
 
+// takesNoWrites tells whether a device's superblock is read-only, by any mount's
+// line: "1 2 DEVICE /root /place options - type source superblock's options". No
+// name in it has blanks. What a program serves (fuseblk) may change all the same.
+func takesNoWrites(mountinfo, device string) bool {
+	kind := after(after(mountinfo, " "+device+" /"), " - ")
+	options := after(after(kind, " "), " ")
+	return len(options) > 1 && options[:2] == "ro" && kind[:4] != "fuse"
+}
+
+// after is the text behind a name, empty where there is none.
+func after(text, name string) string {
+	for len(text) > len(name) && text[:len(name)] != name {
+		text = text[1:]
+	}
+	return text[min(len(name), len(text)):]
+}
+
 // numberAfter is the number behind a name and blanks, 0 where there is none.
 func numberAfter(text, name string) (n uint64) {
-	for ; len(text) > len(name); text = text[1:] {
-		for i := len(name); text[:len(name)] == name && i < len(text) && text[i] <= '9'; i++ {
-			if text[i] < '0' && n > 0 {
-				return n
-			}
-			n = 10*n + uint64(max(text[i], '0')-'0')
-		}
+	for text = after(text, name); text != "" && text[0] <= '9' && (text[0] >= '0' || n == 0); text = text[1:] {
+		n = 10*n + uint64(max(text[0], '0')-'0')
 	}
 	return n
 }
 
-// kernelText is a file of /proc or /sys, empty where there is none.
+// kernelText is a file of /proc, empty where there is none.
 func kernelText(path string) string {
 	text, _ := hal.ReadText(path)
 	return text

@@ -18,3 +18,33 @@ func TestMemoryIsWhatTheKernelSaysIsAvailable(t *testing.T) {
 		t.Errorf("%d available of %d", pages, total)
 	}
 }
+
+// TestFileSystemThatTakesNoWritesIsKnown: by its superblock, not by its mounts,
+// and not by what looks like either in a name or a line that was cut.
+func TestFileSystemThatTakesNoWritesIsKnown(t *testing.T) {
+	for _, test := range []struct {
+		mountinfo string
+		want      bool
+	}{
+		{"", false},
+		{"22 1 259:2 / / ro,relatime shared:1 - ext4 /dev/root ro,errors=remount-ro\n", true},
+		{"22 1 259:2 / / rw,relatime - squashfs /dev/root ro\n", true}, // the last options count
+		{"21 1 259:1 / / rw - ext4 /dev/a rw\n22 1 259:2 / /b rw shared:1 master:2 - erofs /dev/b ro\n23 1 259:3 / /c rw - ext4 /dev/c rw\n", true},
+		{"22 1 259:2 / /bound ro,relatime - ext4 /dev/root rw,errors=remount-ro\n", false},
+		{"22 1 259:21 / / ro - ext4 /dev/root ro\n22 1 1259:2 / / ro - ext4 /dev/root ro\n", false},
+		{"22 1 259:2 / /media ro - fuseblk /dev/b ro,user_id=0\n", false},
+		{"22 1 0:5 / /x ro - fuse 259:2 ro,user_id=0\n23 1 259:2 / /y rw - ext4 /dev/y rw\n", false}, // a source of that name
+		{"22 1 259:2 / /\\040-\\040ext4\\040x\\040ro ro - ext4 /dev/root rw\n", false},
+		{"22 1 259:2 / / ro - ext4 /dev/root r", false},
+		{"22 1 259:2 / / ro - ext4 ro", false},
+		{"22 1 259:2 / / ro -", false},
+		{"22 1 259:2 /", false},
+	} {
+		if got := takesNoWrites(test.mountinfo, "259:2"); got != test.want {
+			t.Errorf("%q: %v", test.mountinfo, got)
+		}
+	}
+	if long := kernelText("/proc/self/smaps"); len(long) <= 4096 {
+		t.Errorf("%d bytes of a file of many pages", len(long))
+	}
+}

@@ -72,11 +72,11 @@ func (m *machine) addModules(t *testing.T, variable string) {
 	}
 }
 
-// static builds a program for the guest.
-func static(t *testing.T, program string) string {
+// static builds a program for the guest, with further flags of go build.
+func static(t *testing.T, program string, flags ...string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), filepath.Base(program))
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, program)
+	build := exec.Command("go", append(append([]string{"build", "-trimpath", "-ldflags", "-s -w"}, flags...), "-o", binary, program)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

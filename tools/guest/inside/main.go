@@ -39,6 +39,7 @@ func main() {
 	}
 	fmt.Printf("lmrun: exit %d\n", exit)
 	unix.Sync()
+	_ = unix.IoctlSetInt(1, unix.TCSBRK, 1) // the kernel's last words do not wait for ours
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 	select {}
 }
