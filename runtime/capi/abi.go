@@ -4,7 +4,7 @@ import "lightmetal/hal"
 
 // abi is LM_ABI of lightmetal.h. The types and numbers below are those of the
 // header; tests compare them with what a C compiler makes of it.
-const abi = 1
+const abi = 2
 
 const (
 	nameMax = 255

@@ -111,6 +111,16 @@ func mayOpen() outcome {
 	return outcome{}
 }
 
+func longest(handle int32, nanoseconds uint64) int32 {
+	return on(handle, opened, func(im *image) outcome {
+		if im.stage != opened {
+			return usage("lm_longest comes before lm_load")
+		}
+		im.view.AllowedUs = nanoseconds / 1000
+		return outcome{}
+	})
+}
+
 func load(handle int32, names []string, window int32) int32 {
 	setup.Lock()
 	defer setup.Unlock()
@@ -188,11 +198,9 @@ func seal(handle int32) int32 {
 		if sealed.Load() {
 			return outcome{code: hal.Denied, reason: "the process is sealed"}
 		}
-		if err := runtime.Seal(); err != nil {
-			return failed(err)
-		}
-		sealed.Store(true)
-		return outcome{}
+		err := runtime.Seal()
+		sealed.Store(err == nil)
+		return failed(err)
 	})
 }
 

@@ -66,6 +66,9 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *C.lm_handle) C.int {
 	return C.int(openMemory(unsafe.Slice((*byte)(data), int(size)), (*int32)(handle)))
 }
 
+//export lm_longest
+func lm_longest(h C.lm_handle, ns C.uint64_t) C.int { return C.int(longest(int32(h), uint64(ns))) }
+
 //export lm_load
 func lm_load(handle C.lm_handle, devices C.lm_texts, count C.uint32_t, window C.int32_t) C.int {
 	if uint32(count) > fbs.TargetsMax || devices == nil && count != 0 {
@@ -150,14 +153,10 @@ func lm_output(handle C.lm_handle, index C.uint32_t, size C.size_t, data *C.lm_b
 }
 
 //export lm_limit
-func lm_limit(handle C.lm_handle, nanoseconds C.uint64_t) C.int {
-	return C.int(limit(int32(handle), uint64(nanoseconds)))
-}
+func lm_limit(h C.lm_handle, ns C.uint64_t) C.int { return C.int(limit(int32(h), uint64(ns))) }
 
 //export lm_run
-func lm_run(handle C.lm_handle, sequence C.uint32_t) C.int {
-	return C.int(run(int32(handle), uint32(sequence)))
-}
+func lm_run(h C.lm_handle, index C.uint32_t) C.int { return C.int(run(int32(h), uint32(index))) }
 
 //export lm_last_error
 func lm_last_error(handle C.lm_handle, info *C.struct_lm_error, text *C.char, size C.size_t) C.int {

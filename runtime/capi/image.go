@@ -168,11 +168,10 @@ func (im *image) release() outcome {
 
 func closeAll(devices []hal.Device) (first error) {
 	for _, device := range devices {
-		if device == nil {
-			continue
-		}
-		if err := device.Close(); err != nil && first == nil {
-			first = err
+		if device != nil {
+			if err := device.Close(); first == nil {
+				first = err
+			}
 		}
 	}
 	return first

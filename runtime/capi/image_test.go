@@ -165,6 +165,18 @@ func TestImageIsDescribed(t *testing.T) {
 	}
 }
 
+// TestLongTimesAreAllowed: an image that may take two hours is loaded once that
+// is allowed, and not with a second less.
+func TestLongTimesAreAllowed(t *testing.T) {
+	stand(t)
+	handle := openedImage(t, "main:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n"+strings.Repeat("  delay 10s\n", 400))
+	wants(t, "more than an hour", handle, load(handle, nil, anyWindow), hal.BadImage, "may take 8000 s, 3600 are allowed; -longest or lm_longest allows more")
+	wants(t, "a second less", handle, longest(handle, 7_999e9), hal.OK, "done")
+	wants(t, "still too long", handle, load(handle, nil, anyWindow), hal.BadImage, "7999 are allowed")
+	wants(t, "long enough", handle, longest(handle, 8_000_000_100_000), hal.OK, "done")
+	wants(t, "loaded", handle, load(handle, nil, anyWindow), hal.OK, "done")
+}
+
 func TestInputStartsAsRecorded(t *testing.T) {
 	stand(t)
 	handle := frozenImage(t, sum)
@@ -178,7 +190,7 @@ func TestMisuseIsAnError(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, sum)
 	outOfOrder := map[string]int32{
-		"run": run(handle, 0), "freeze": freeze(handle), "seal": seal(handle), "limit": limit(handle, 1),
+		"run": run(handle, 0), "freeze": freeze(handle), "seal": seal(handle), "limit": limit(handle, 1), "longest without image": longest(0, 1),
 	}
 	for name, status := range outOfOrder {
 		if status != 64 {
@@ -190,6 +202,7 @@ func TestMisuseIsAnError(t *testing.T) {
 	wants(t, "no such device", handle, load(handle, []string{"pci:ffff:ffff"}, anyWindow), hal.NoDevice, "pci:ffff:ffff: no such device")
 	wants(t, "loaded after failures", handle, load(handle, []string{""}, anyWindow), hal.OK, "done")
 	wants(t, "loaded twice", handle, load(handle, nil, anyWindow), hal.Usage, "loaded already")
+	wants(t, "longest too late", handle, longest(handle, 1), hal.Usage, "before lm_load")
 	wants(t, "not frozen", handle, run(handle, 0), hal.Usage, "lm_freeze comes before")
 	wants(t, "frozen", handle, freeze(handle), hal.OK, "done")
 	wants(t, "frozen twice", handle, freeze(handle), hal.Usage, "frozen already")

@@ -31,8 +31,8 @@
  * fork() before exec.
  *
  * MEMORY. lm_run, lm_last_error, lm_find_sequence, lm_find_tensor, lm_image_info,
- * lm_tensor_info, lm_sequence_name, lm_input, lm_output, lm_limit, lm_abi and
- * lm_version allocate nothing and make no system call of their own (lm_run: but
+ * lm_tensor_info, lm_sequence_name, lm_input, lm_output, lm_limit, lm_longest,
+ * lm_abi and lm_version allocate nothing and make no system call of their own (lm_run: but
  * for waiting). lm_open, lm_load, lm_freeze, lm_seal and lm_close do, and so may
  * the first call that a thread makes. Nothing returned is to be freed.
  */
@@ -51,7 +51,7 @@ extern "C" {
 #endif
 
 /* Grows with every change of what is in this file. lm_abi() gives the archive's. */
-#define LM_ABI 1
+#define LM_ABI 2
 
 /* An open image: a small positive number, never used again after lm_close. */
 typedef int32_t lm_handle;
@@ -206,6 +206,14 @@ int lm_open_signed(const char *path, const char *keys, lm_handle *image);
 #define LM_ANY_WINDOW (-1)
 
 /*
+ * Allows sequences that may take this many nanoseconds at worst, calls
+ * multiplied out, with every poll until its deadline; without this call it is an
+ * hour. lm_load refuses an image with a sequence beyond, LM_BAD_IMAGE. It
+ * limits no run: lm_limit does. After lm_open, before lm_load.
+ */
+int lm_longest(lm_handle image, uint64_t nanoseconds);
+
+/*
  * Opens the devices, one for each target of the image in order, holds them
  * against the image, and takes all that runs need. Stores nothing to a device's
  * BARs, but may switch its memory decoding on, and its bus mastering where the image
@@ -218,7 +226,8 @@ int lm_open_signed(const char *path, const char *keys, lm_handle *image);
  * window: the hardware window that the first TLB window must sit in, further
  *   ones in those after it, 0..65534, or LM_ANY_WINDOW.
  * LM_USAGE: name or number of devices; LM_NO_DEVICE; LM_WRONG_DEVICE;
- * LM_BAD_IMAGE: an access that the board does not accept; LM_DENIED.
+ * LM_BAD_IMAGE: an access that the board does not accept, or a sequence that may
+ * take longer than an hour, or than lm_longest allows; LM_DENIED.
  */
 int lm_load(lm_handle image, const char *const *devices, uint32_t count, int32_t window);
 

@@ -123,10 +123,5 @@ func (t *text) number(n uint64, base int) {
 	if base == 16 {
 		t.add("0x")
 	}
-	for _, b := range strconv.AppendUint(digits[:0], n, base) {
-		if t.length < len(t.buffer) {
-			t.buffer[t.length] = b
-			t.length++
-		}
-	}
+	t.add(string(strconv.AppendUint(digits[:0], n, base))) // too short for the heap
 }

@@ -24,5 +24,3 @@ func readFull(fd int, data []byte) (total int, err error) {
 
 // print writes a text, made safe for a terminal: all that people read.
 func print(fd int, text string) error { return files.WriteFull(fd, files.Safe([]byte(text))) }
-
-func pathFault(path string, err error) error { return hal.FileFault(path, err) }

@@ -53,6 +53,9 @@ func check(view *fbs.View, o args.Options) error {
 	if _, _, err := parseWatchdog(o.Watchdog); err != nil {
 		return err
 	}
+	if err := runtime.CheckTime(view); err != nil {
+		return err
+	}
 	return files.Distinct(paths(o.Outputs), append(paths(o.Inputs), o.Image, o.Key)...)
 }
 

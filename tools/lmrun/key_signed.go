@@ -18,7 +18,7 @@ const keysMax = 4 << 20 // bytes of a file of keys
 func checkSignature(file *runtime.File, path string) error {
 	text, err := files.Read(path, keysMax)
 	if err != nil {
-		return pathFault(path, err)
+		return hal.FileFault(path, err)
 	}
 	keys, err := signed.ParseKeys(string(text))
 	if err != nil {

@@ -20,6 +20,8 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
 	"lightmetal/tools/lmrun/args"
 )
 
@@ -103,6 +105,43 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != test.exit || object.Exit != exit || stderr != "" {
 			t.Errorf("lmrun -json %q: exit %d, %q, %q, %v; want %d", test.args, exit, stdout, stderr, err, test.exit)
+		}
+	}
+}
+
+// assembled is the file of a listing.
+func assembled(t *testing.T, source string) string {
+	t.Helper()
+	image, err := listing.Parse("test.lms", []byte(source), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := lmb.Encode(image)
+	path := filepath.Join(t.TempDir(), "image.lmb")
+	if err := errors.Join(err, os.WriteFile(path, file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestTimeIsCheckedWithoutADeviceToo: -check says what a run would, also of how
+// long it may take, and of an input that is given twice.
+func TestTimeIsCheckedWithoutADeviceToo(t *testing.T) {
+	long := assembled(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\ntensor n input uint32[]\nmain:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n  write.4 r+0x4 0x1\n"+strings.Repeat("  delay 10s\n", 400))
+	for _, test := range []struct {
+		exit  int
+		want  string
+		flags []string
+	}{
+		{65, "may take 8000 s, 3600 are allowed", nil},
+		{65, "may take 8000 s, 7999 are allowed", []string{"-longest", "7999s"}},
+		{0, "verified only", []string{"-longest", "8001s"}},
+		{64, "-input n is given twice", []string{"-input", "n=a", "-input", "n=b"}},
+		{64, "-input n is given twice", []string{"-input", "n=a", "-input=n=a"}},
+	} {
+		stdout, stderr, exit := lmrun(t, append(append([]string{"-check"}, test.flags...), long)...)
+		if exit != test.exit || !strings.Contains(stdout+stderr, test.want) {
+			t.Errorf("%q: exit %d, %q, %q; want %d, %q", test.flags, exit, stdout, stderr, test.exit, test.want)
 		}
 	}
 }

@@ -53,13 +53,10 @@ func timing(end outcome) string {
 
 // reason says what failed, where, and what was seen.
 func reason(end outcome) string {
-	if end.err != nil && !end.result.SafeRan {
-		return end.err.Error()
-	}
-	if end.err != nil {
-		return end.err.Error() + "; sequence safe: " + end.result.Safe.Error()
-	}
 	text := end.result.Code.Error() + ": " + end.place
+	if end.err != nil { // after runs that were good
+		text = end.err.Error()
+	}
 	switch end.result.Code {
 	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed, hal.DeviceGone, hal.DMAFault, hal.MasterOff:
 		if end.result.Got|end.result.Want|end.result.Mask == 0 {

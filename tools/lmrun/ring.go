@@ -42,7 +42,7 @@ type ring struct {
 func openRing(path string, size uint64, writer bool) (*ring, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o660)
 	if err != nil {
-		return nil, pathFault(path, err)
+		return nil, hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
 	defer unix.Flock(fd, unix.LOCK_UN) // which a mapping would keep
@@ -72,14 +72,14 @@ func mapRing(fd int, path string, size uint64) (r *ring, fresh bool, err error) 
 		err = unix.Fstat(fd, &status)
 	}
 	if err != nil {
-		return nil, false, pathFault(path, err)
+		return nil, false, hal.FileFault(path, err)
 	}
 	if status.Size < ringHeader {
 		return nil, false, badRing(path, "is too short for one")
 	}
 	r.memory, err = unix.Mmap(fd, 0, int(status.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
-		return nil, false, pathFault(path, err)
+		return nil, false, hal.FileFault(path, err)
 	}
 	return r, fresh, nil
 }

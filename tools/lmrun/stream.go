@@ -98,7 +98,7 @@ func (s *stream) open(role gen.Role) (err error) {
 func (s *stream) readFile(data []byte) error {
 	read, err := readFull(s.fd, data)
 	if err != nil {
-		return pathFault(s.Path, err)
+		return hal.FileFault(s.Path, err)
 	}
 	more, _ := unix.Read(s.fd, make([]byte, 1))
 	unix.Close(s.fd)

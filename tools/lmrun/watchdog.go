@@ -33,7 +33,7 @@ func openWatchdog(text string) (watchdog, error) {
 	case err == unix.EBUSY:
 		return w, &hal.Fault{Code: hal.NoDevice, Reason: path + ": another process feeds this watchdog"}
 	case err != nil:
-		return w, pathFault(path, err)
+		return w, hal.FileFault(path, err)
 	}
 	if seconds != 0 {
 		err = unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, seconds)

@@ -145,6 +145,7 @@ static void misuse(char **args)
 		IS(lm_input(h, 0, 4, &in), LM_USAGE);
 		IS(lm_output(h, 1, 4, &out), LM_USAGE);
 		IS(lm_limit(h, 0), LM_USAGE);
+		IS(lm_longest(h, 0), LM_USAGE);
 		IS(lm_run(h, 0), LM_USAGE);
 		IS(lm_close(h), LM_USAGE);
 		if (h != LM_NO_IMAGE)
