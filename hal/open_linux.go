@@ -218,13 +218,11 @@ func failed(call, path string, err error) *Fault {
 // FileFault gives an error of the kernel about a file, which is not a device's,
 // its code and the path.
 func FileFault(path string, err error) error {
-	if fault, ok := err.(*Fault); ok {
-		return fault
+	if _, ok := err.(*Fault); ok || err == nil {
+		return err
 	}
 	code, remedy := IO, ""
 	switch err {
-	case nil:
-		return nil
 	case unix.EMFILE, unix.ENFILE:
 		remedy = "; ulimit -n raises the number that is possible"
 	case unix.ENOENT, unix.ENOTDIR:
@@ -274,10 +272,8 @@ func writeFile(path, text string) error {
 // there is no such link.
 func linkBase(path string) string {
 	var target [256]byte
-	n, err := unix.Readlink(path, target[:])
-	if err != nil {
-		return ""
-	}
+	n, _ := unix.Readlink(path, target[:])
+	n = max(n, 0) // -1: there is none
 	start := n
 	for start > 0 && target[start-1] != '/' {
 		start--

@@ -39,11 +39,10 @@ func (r *Replay) diagnose() hal.Code {
 // process cannot close anything.
 func (r *Replay) Rest() (err error) {
 	for _, bus := range r.masters {
-		if bus == nil {
-			continue
-		}
-		if e := bus.Master(false); err == nil {
-			err = e
+		if bus != nil {
+			if e := bus.Master(false); err == nil {
+				err = e
+			}
 		}
 	}
 	return err

@@ -124,13 +124,11 @@ func (f *File) Check(check func(data []byte) error) error {
 // short meanwhile.
 func (f *File) look(check func(data []byte) error) (err error) {
 	code, reason := f.guarded(check, &err), cutShort
-	switch fault, ok := err.(*hal.Fault); {
-	case code != hal.OK:
-	case err == nil:
+	if code == hal.OK && err == nil {
 		return nil
-	case ok:
+	} else if fault, ok := err.(*hal.Fault); ok {
 		code, reason = fault.Code, fault.Reason
-	default:
+	} else if err != nil {
 		code, reason = hal.BadImage, err.Error()
 	}
 	return &hal.Fault{Code: code, Reason: f.path + ": " + reason}

@@ -247,7 +247,7 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 
 // armReset has the driver of a device, where it can, put the cores of a tile
 // back into reset when this process ends, however it ends.
-func (r *Replay) armReset() error {
+func (r *Replay) armReset() (err error) {
 	for i, device := range r.devices {
 		cleaner, ok := device.(hal.Cleaner)
 		board := boards.ByID(r.view.Targets[i].Vendor, r.view.Targets[i].Device)
@@ -256,11 +256,9 @@ func (r *Replay) armReset() error {
 		}
 		reset := &board.Reset
 		if tile, ok := r.releasedTile(i, reset); ok {
-			note, err := cleaner.Cleanup(tile, reset.Address, reset.Mask)
-			if err != nil {
+			if r.notice, err = cleaner.Cleanup(tile, reset.Address, reset.Mask); err != nil {
 				return err
 			}
-			r.notice = note
 		}
 	}
 	return nil

@@ -46,9 +46,8 @@ func Seal(also ...unix.SockFilter) error {
 	equal := func(value uint32, yes, no int) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(yes), Jf: uint8(no), K: value}
 	}
-	const n = len(sealAllowed) // the program is off the heap while also is empty
-	kill := answer(unix.SECCOMP_RET_KILL_PROCESS)
-	program := append(make([]unix.SockFilter, 0, n+9), load(seccompArch), equal(auditArch, 1, 0), kill, load(seccompNumber))
+	kill, n := answer(unix.SECCOMP_RET_KILL_PROCESS), len(sealAllowed) // a constant below: off the heap
+	program := append(make([]unix.SockFilter, 0, len(sealAllowed)+9), load(seccompArch), equal(auditArch, 1, 0), kill, load(seccompNumber))
 	for i, number := range sealAllowed {
 		program = append(program, equal(number, n-i+2, 0)) // to the answer behind the ioctl
 	}
