@@ -4,9 +4,9 @@
 //
 // There are three lanes. pci: drives a function through sysfs, with nothing
 // between it and memory, for bring-up. vfio: puts an IOMMU there, and is for
-// production. tt: lives beside Tenstorrent's own driver. Each gives parts to the
-// one type that is a Device (function_linux.go); tags lane_pci, lane_vfio, lane_tt
-// pick some. All ioctls are in ioctl_linux.go.
+// production. tt: lives beside Tenstorrent's own driver. All map BARs and host memory,
+// so a Fence, MFENCE or DSB SY, is a full barrier on each. Each gives parts to the one type
+// that is a Device (function_linux.go); tags lane_pci, lane_vfio, lane_tt pick some.
 //
 // A BAR is not memory. The Go compiler merges and deletes plain stores, and
 // copy uses overlapping unaligned pairs, so every access to mapped device

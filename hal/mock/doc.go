@@ -7,4 +7,7 @@
 //
 // Its clock is virtual: an access takes 100 ns, Sleep takes what it is asked
 // for, and nothing else takes time. A Device belongs to one goroutine.
+//
+// Fence is a full barrier because every access, of device or host memory, has
+// happened when it returns, and transfers happen within accesses.
 package mock

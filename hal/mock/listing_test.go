@@ -106,6 +106,22 @@ func TestListingsMoveRecordedAndNewData(t *testing.T) {
 	}
 }
 
+// TestHostMemoryAndDeviceKeepTheOrderOfCommands: a transfer takes what was in host
+// memory before it was started, and gives what is loaded after its poll; what is
+// stored behind a fence after the poll comes too late for it.
+func TestHostMemoryAndDeviceKeepTheOrderOfCommands(t *testing.T) {
+	frame := func(value string) string {
+		return "  write.4 from+0x0 " + value + "\n  write.4 to+0x0 0x0\n  fence\n" +
+			"  write.8 r+0x80 bus(from)\n  write.8 r+0x88 0x40000\n  write.8 r+0x90 4\n  write.8 r+0x98 0x1\n" +
+			"  poll.8 r+0x98 & 0x1 == 0 within 1s every 100us\n  write.4 from+0x0 0x77\n  fence\n" +
+			"  write.8 r+0x80 0x40000\n  write.8 r+0x88 bus(to)\n  write.8 r+0x90 4\n  write.8 r+0x98 0x3\n" +
+			"  poll.8 r+0x98 & 0x1 == 0 within 1s every 100us\n  fence\n  expect.4 to+0x0 == " + value + "\n"
+	}
+	g := rigOf(t, "order.lms", "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\nwindow from host size 4KiB\nwindow to host size 4KiB\nmain:\n"+
+		frame("0x11")+frame("0x22")+frame("0x33"))
+	g.runs("main")
+}
+
 // A frame leaves the queues as it found them, the phase among it.
 func TestNvmeFramesGoOnForEver(t *testing.T) {
 	for _, name := range []string{"nvme.lms", "nvme-p2p.lms"} {

@@ -35,8 +35,10 @@ func same(a, b string) bool {
 	}
 	var left, right unix.Stat_t
 	if unix.Stat(a, &left) == nil && unix.Stat(b, &right) == nil {
-		kind := left.Mode & unix.S_IFMT
-		return left.Dev == right.Dev && left.Ino == right.Ino && (kind == unix.S_IFREG || kind == unix.S_IFBLK)
+		if left.Mode&right.Mode&unix.S_IFMT == unix.S_IFBLK { // which may have several nodes
+			return left.Rdev == right.Rdev
+		}
+		return left.Dev == right.Dev && left.Ino == right.Ino && left.Mode&unix.S_IFMT == unix.S_IFREG
 	}
 	from, err := resolve(a)
 	to, err2 := resolve(b)

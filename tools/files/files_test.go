@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"lightmetal/hal"
+
+	"golang.org/x/sys/unix"
 )
 
 func write(path, text string) error { return Write(path, []byte(text), 0o666, Replace) }
@@ -201,6 +203,27 @@ func TestOutputsAreDistinctWhateverTheirNames(t *testing.T) {
 		err := Distinct(strings.Fields(test.outputs), strings.Fields(test.inputs)...)
 		if (hal.CodeOf(err) == hal.Usage) != test.refused || !test.refused && err != nil {
 			t.Errorf("outputs %s, inputs %s: %v", test.outputs, test.inputs, err)
+		}
+	}
+}
+
+// TestBlockDeviceIsOneFileWhateverItsNodes makes nodes, which are never opened.
+func TestBlockDeviceIsOneFileWhateverItsNodes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, number := range map[string]uint64{"a": unix.Mkdev(7, 200), "b": unix.Mkdev(7, 200), "other": unix.Mkdev(7, 201)} {
+		if err := unix.Mknod(name, unix.S_IFBLK|0o600, int(number)); err != nil {
+			t.Skipf("skipped: making a node of a device takes root: %v", err)
+		}
+	}
+	for _, test := range []struct {
+		output, input string
+		refused       bool
+	}{{"a", "a", true}, {"a", "b", true}, {"b", "./a", true}, {"a", "other", false}, {"a", "/dev/null", false}} {
+		if err := Distinct([]string{test.output}, test.input); (hal.CodeOf(err) == hal.Usage) != test.refused {
+			t.Errorf("%+v: %v", test, err)
+		}
+		if err := Distinct([]string{test.output, test.input}); (hal.CodeOf(err) == hal.Usage) != test.refused {
+			t.Errorf("%+v as outputs: %v", test, err)
 		}
 	}
 }

@@ -227,6 +227,28 @@ func TestForkedCopyDoesNotWrite(t *testing.T) {
 	}
 }
 
+// TestWhatIsNoRecordingIsNotWrittenOver: neither by a first session nor by a
+// second, whose name nobody typed. Earlier recordings and empty files are.
+func TestWhatIsNoRecordingIsNotWrittenOver(t *testing.T) {
+	client, shim, fake := gcc(t, "client", "testdata/client.c"), recorder(t), fakes(t)[0].path
+	for _, test := range []struct {
+		suffix, text string
+		kept         bool
+	}{{"", "precious", true}, {"", "LMRECOR", true}, {".2", "precious, and longer than that", true}, {"", "", false}, {"", "LMRECORD 1\nDEVICE 1e52 401e\n", false}} {
+		file := filepath.Join(t.TempDir(), "out.record")
+		if err := os.WriteFile(file+test.suffix, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(client, shim, "sessions")
+		cmd.Env = append(os.Environ(), "LM_RECORD_LIBRARY="+fake, "LM_RECORD_FILE="+file)
+		out, err := cmd.CombinedOutput()
+		text, _ := os.ReadFile(file + test.suffix)
+		if (string(text) == test.text) != test.kept || (err != nil) != test.kept || strings.Contains(string(out), "is no recording") != test.kept {
+			t.Errorf("%q in out.record%s: %v, now %d bytes\n%s", test.text, test.suffix, err, len(text), out)
+		}
+	}
+}
+
 // A program may open the simulator again, of the same library or of it loaded
 // anew (tt-umd does, once for each cluster).
 func TestEverySessionHasARecordingOfItsOwn(t *testing.T) {

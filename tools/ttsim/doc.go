@@ -11,6 +11,9 @@
 // Host windows are memory that the two processes share. The device reaches it
 // where the iATU, which Map aims, shows it to tiles, and nothing else of the host.
 //
+// Fence is a full barrier because a store has reached the simulator when it
+// returns, and the simulator reaches host memory only while it is waited for.
+//
 // Time is virtual. The simulator only moves when it is told to: one clock for
 // a load, one for each nanosecond of a Sleep.
 package ttsim

@@ -193,6 +193,28 @@ static unsigned last_session(void)
 	return text && sscanf(text, "%ld %u", &pid, &n) == 2 && pid == (long)getpid() ? n : 0;
 }
 
+// open_record opens a file for a recording. One that has something else in it is
+// left as it is: the name may be a mistake, and there may be no other copy.
+static int open_record(const char *name)
+{
+	static const char first[] = {'L', 'M', 'R', 'E', 'C', 'O', 'R', 'D', ' '};
+	char found[sizeof first];
+	struct stat status;
+	if (!stat(name, &status) && !S_ISREG(status.st_mode))
+		return open(name, O_WRONLY | O_CLOEXEC); // a pipe or a device
+	int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return fd;
+	ssize_t n = pread(fd, found, sizeof found, 0);
+	if (n != 0 && (n != sizeof found || memcmp(found, first, sizeof found)))
+		die("LM_RECORD_FILE %s is there and is no recording; it stays as it is", name);
+	if (ftruncate(fd, 0)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
 static void open_session(void)
 {
 	const char *to = getenv("LM_RECORD_FILE");
@@ -205,7 +227,7 @@ static void open_session(void)
 	const char *library = getenv("LM_RECORD_LIBRARY");
 	if (library && !stat(library, &of_library) && !stat(name, &of_capture) && of_library.st_dev == of_capture.st_dev && of_library.st_ino == of_capture.st_ino)
 		die("LM_RECORD_FILE %s is LM_RECORD_LIBRARY", name);
-	file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	file = open_record(name);
 	if (file < 0)
 		die("LM_RECORD_FILE %s: %s", name, strerror(errno));
 	owner = getpid();
