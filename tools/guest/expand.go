@@ -38,15 +38,21 @@ type plan struct {
 // expander turns commands into steps.
 type expander struct {
 	plan
-	image  *lmb.Image
-	region region
-	inputs map[string][]byte // data instead of what was recorded
+	image   *lmb.Image
+	region  region
+	windows *windows          // nil: there are none
+	inputs  map[string][]byte // data instead of what was recorded
 }
 
 // expand gives the accesses that a run of a sequence must make to a region.
 // Windows elsewhere leave no trace there and are passed over.
 func expand(image *lmb.Image, sequence string, of region, inputs map[string][]byte) (*plan, error) {
-	e := expander{image: image, region: of, inputs: inputs}
+	return expandIn(image, sequence, of, nil, inputs)
+}
+
+// expandIn is expand for a run whose windows are known.
+func expandIn(image *lmb.Image, sequence string, of region, in *windows, inputs map[string][]byte) (*plan, error) {
+	e := expander{image: image, region: of, windows: in, inputs: inputs}
 	e.outputs = map[string][]byte{}
 	for i := range image.Tensors {
 		if t := &image.Tensors[i]; t.Role == gen.RoleOutput {
@@ -77,15 +83,13 @@ func (e *expander) command(place string, c *lmb.Command) error {
 	case gen.OpcodeDelay, gen.OpcodeFence, lmb.OpcodeMark:
 		return nil
 	case gen.OpcodePoint:
-		return fmt.Errorf("no device of QEMU has windows to point")
+		return e.point(place, c)
 	}
-	w := &e.image.Windows[c.Window]
-	target := &e.image.Targets[w.Device]
-	if w.Kind != gen.WindowKindBar || w.Bar != e.region.bar ||
-		target.Vendor != e.region.vendor || target.Device != e.region.device {
+	offset, ok := e.where(c.Window)
+	if !ok {
 		return nil
 	}
-	return e.access(step{place: place, offset: w.Offset + uint64(c.Offset), width: c.Width}, c)
+	return e.access(step{place: place, offset: offset + uint64(c.Offset), width: c.Width}, c)
 }
 
 // access adds the steps of a command that touches the region. at says where it

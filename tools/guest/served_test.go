@@ -11,9 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/lmb"
 )
 
 // card is a device that `lm serve` shows, and what runs on it.
@@ -201,23 +203,54 @@ func once(trace []access, free map[uint64]uint64) (out []access) {
 	return out
 }
 
-// TestServedChipsTakeEveryWindowAndWay: a window of each size, sealed, with
-// the windows mapped write-combining where the image asks for that.
-func TestServedChipsTakeEveryWindowAndWay(t *testing.T) {
+// TestServedChipsTakeEveryWindow: a window of each size, sealed. What QEMU saw
+// of each run is what the image says: order, width, address and value.
+func TestServedChipsTakeEveryWindow(t *testing.T) {
+	const runs = 3
 	for i := range allChips {
 		c := &allChips[i]
 		for _, slot := range c.slots {
 			t.Run(c.board+" window "+slot, func(t *testing.T) {
+				path, image := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
 				m, _ := inside(t, func(m *machine) {
 					m.serveTo(t, "mock:"+c.board)
-					m.addGolden(t, "twoop", append([]string{"import"}, c.captures["twoop"]...)...)
-				}, "served", "pci", c.ids, "-window", slot, "-seal", "-loop", "3")
+					m.add(t, "/images/twoop.lmb", path)
+				}, "served", "pci", c.ids, "-window", slot, "-seal", "-loop", strconv.Itoa(runs))
 				if m.served != nil {
 					t.Error(m.served)
+				}
+				first, _ := strconv.Atoi(slot)
+				for _, bar := range []uint8{0, 4} {
+					m.sawRuns(t, image, first, chips.ByName(c.board), bar, runs)
 				}
 			})
 		}
 	}
+}
+
+// sawRuns wants QEMU's trace of a BAR of the served device to be that of runs of
+// an image's main, with its windows in hardware windows from slot on.
+func (m *machine) sawRuns(t *testing.T, image *lmb.Image, slot int, b *boards.Board, bar uint8, runs int) {
+	t.Helper()
+	log, err := os.Open(m.trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	trace, err := parseServed(log, servedRegion(m.sockets[0], bar))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := region{vendor: b.Vendor, device: b.Device, bar: bar}
+	one, err := expandIn(image, "main", of, from(slot, image, of), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := &plan{steps: slices.Repeat(one.steps, runs), outputs: one.outputs}
+	if failed, _, err := all.match(trace); failed != "" || err != nil {
+		t.Errorf("BAR %d: %q, %v", bar, failed, err)
+	}
+	t.Logf("BAR %d: %d accesses", bar, len(trace))
 }
 
 // TestFaultsOfAServedDeviceHaveTheirStatus: what lm serve makes go wrong shows
