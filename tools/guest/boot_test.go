@@ -47,33 +47,43 @@ type booted struct {
 // folder, as they are.
 func bootFrom(t *testing.T, folder string, extra ...string) booted {
 	t.Helper()
+	var console bytes.Buffer
+	m := machineFrom(t, folder, &console, extra...)
+	exit, err := m.boot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return booted{m, exit, console.String(), wentDown(t, m)}
+}
+
+func machineFrom(t *testing.T, folder string, console *bytes.Buffer, extra ...string) *machine {
+	t.Helper()
 	line, err := os.ReadFile(filepath.Join(folder, "cmdline.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var console bytes.Buffer
 	m := &machine{
-		kernel: filepath.Join(folder, "Image"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, dir: t.TempDir(), timeout: 3 * time.Minute, stdout: &console,
+		kernel: filepath.Join(folder, "Image"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, dir: t.TempDir(), timeout: 3 * time.Minute, stdout: console,
 		// QEMU takes the last of each. These two make a panic end it.
 		extra: append([]string{"-initrd", filepath.Join(folder, "initramfs.cpio.gz"), "-append", strings.TrimSpace(string(line)) + " loglevel=1 panic=-1",
 			"-trace", "qemu_system_shutdown_request"}, extra...),
 	}
 	m.trace = filepath.Join(m.dir, "trace")
-	exit, err := m.boot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return m
+}
+
+// wentDown tells how a machine ended. QEMU tells of a guest that switches off
+// (ShutdownCause 6), and with -no-reboot ends silently on a reset.
+func wentDown(t *testing.T, m *machine) string {
+	t.Helper()
 	trace, err := os.ReadFile(m.trace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// QEMU tells of a guest that switches off (ShutdownCause 6), and with
-	// -no-reboot ends silently on a reset.
-	down := "reset"
 	if bytes.Contains(trace, []byte("qemu_system_shutdown_request reason=6")) {
-		down = "off"
+		return "off"
 	}
-	return booted{m, exit, console.String(), down}
+	return "reset"
 }
 
 // says holds the console against lines; * stands for the rest of one.
@@ -121,6 +131,32 @@ func TestBootImageRestartsAndThenReboots(t *testing.T) {
 	failed := "lmrun: expect failed: command 2 *"
 	b.says(t, hal.ExpectFailed, "reset", "lminit: /lmrun.conf: images: 1", failed, "lminit: restart after exit 76",
 		failed, "lminit: restart after exit 76", failed, "lminit: reboot")
+}
+
+// TestBootImageWithoutAConsole names one that the machine has not: Linux then
+// starts process 1 with no open files. Nobody reads its words; that it ran twice
+// and switched off, which a panic does not, is QEMU's to tell.
+func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
+	folder := bootImage(t, "-board", "qemu-virt", "-on-failure", "restart 1 poweroff", mistaken(t))
+	for _, console := range []string{"console=none", "console=ttyS9,115200"} {
+		if err := os.WriteFile(filepath.Join(folder, "cmdline.txt"), []byte(console+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var said bytes.Buffer
+		m := machineFrom(t, folder, &said)
+		if _, err := m.boot(); err == nil || !strings.Contains(err.Error(), "without a line") || said.Len() != 0 {
+			t.Errorf("%s: %v; it said %q", console, err, &said)
+		}
+		stores := 0
+		for _, a := range (replayed{machine: m}).reached(t, edu) {
+			if a.store {
+				stores++
+			}
+		}
+		if down := wentDown(t, m); down != "off" || stores != 2 {
+			t.Errorf("%s: machine %s, want off; %d stores, want 2", console, down, stores)
+		}
+	}
 }
 
 // TestBootImageReplaysSeveralImages also mounts a file system for an output,
