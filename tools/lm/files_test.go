@@ -188,7 +188,7 @@ func TestInputsThatDoNotEndAreRefused(t *testing.T) {
 	}
 	for _, bad := range []string{"/dev/zero", "pipe", "folder"} {
 		for _, line := range []string{"info BAD", "dump BAD", "verify BAD", "verify --key BAD " + image, "asm -o x BAD", "import --from qemu --region r --base 0 --board edu -o x BAD",
-			"import --from mmiotrace --board edu -o x BAD", "import --from record -o x BAD",
+			"import --from mmiotrace --board edu -o x BAD", "import --from record -o x BAD", "import --summary --from qemu BAD", "import --summary --from mmiotrace BAD",
 			"import --from qemu --region edu-mmio --base 0x10000000 --board edu --host h=0x1000,BAD -o x " + trace,
 			"replay --device mock:wormhole --input a=BAD " + twoop, "report --profile BAD " + twoop, "sign --key BAD " + twoop, "sign --key BAD -o x BAD",
 			"check-board --kernel-config BAD", "diff BAD " + image, "capture BAD -o x"} {

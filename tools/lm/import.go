@@ -121,6 +121,9 @@ func (f *importFlags) run(path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
+		if summary.Lines == 0 {
+			return wrong(hal.BadImage, "%s: the trace is empty", path)
+		}
 		printJSON(stdout, summary)
 		return nil
 	}
