@@ -188,6 +188,10 @@ func TestImagesOnSmallStacksOfManyThreads(t *testing.T) {
 	right(t, "threads", written(t, frames), onMemory)
 }
 
+func TestFreezeLeavesTheHostsThreadsSignalsAndSchedulingAlone(t *testing.T) {
+	right(t, "own", written(t, frames), onMemory)
+}
+
 func TestForkAndExecWorkAfterFreeze(t *testing.T) { right(t, "spawn", written(t, frames), onMemory) }
 
 func TestCostOfACall(t *testing.T) { t.Log(right(t, "cost", written(t, frames), onMemory)) }

@@ -7,10 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -513,6 +516,89 @@ static void threads(char **args)
 	}
 }
 
+/* What is a thread's own, and another runtime in the process could change. */
+struct own { int policy, priority, nice, slack; cpu_set_t cpus; sigset_t blocked; };
+
+static void look(struct own *o)
+{
+	struct sched_param p;
+	memset(o, 0, sizeof *o);
+	if (pthread_getschedparam(pthread_self(), &o->policy, &p) || sched_getaffinity(0, sizeof o->cpus, &o->cpus) || pthread_sigmask(SIG_BLOCK, NULL, &o->blocked))
+		die("a thread's own");
+	o->priority = p.sched_priority;
+	o->nice = getpriority(PRIO_PROCESS, 0); /* on Linux of this thread */
+	o->slack = prctl(PR_GET_TIMERSLACK);
+}
+
+static pthread_barrier_t frozen;
+
+/* A thread of the host's with nothing as it is by default. */
+static void *beside(void *changed)
+{
+	struct own before, after;
+	struct sched_param none = {0};
+	int first = 0;
+	look(&before);
+	while (!CPU_ISSET(first, &before.cpus))
+		first++;
+	CPU_ZERO(&before.cpus);
+	CPU_SET(first, &before.cpus);
+	sigaddset(&before.blocked, SIGUSR2);
+	if (sched_setaffinity(0, sizeof before.cpus, &before.cpus) || pthread_sigmask(SIG_BLOCK, &before.blocked, NULL) ||
+	    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none) || setpriority(PRIO_PROCESS, 0, 5) || prctl(PR_SET_TIMERSLACK, 12345))
+		die("a thread beside");
+	look(&before);
+	pthread_barrier_wait(&frozen);
+	pthread_barrier_wait(&frozen);
+	look(&after);
+	*(int *)changed = memcmp(&before, &after, sizeof before) != 0;
+	return NULL;
+}
+
+static void actions(struct sigaction *of)
+{
+	memset(of, 0, 65 * sizeof *of);
+	for (int s = 1; s < 65; s++)
+		sigaction(s, NULL, &of[s]); /* 32 and 33 are the C library's */
+}
+
+/* own PATH DEVICE: freezing and running leave the host's threads, signal actions
+ * and scheduling as they are, but for SIGURG in this thread's mask. */
+static void own(char **args)
+{
+	static struct sigaction act_before[65], act_after[65];
+	struct sigaction a = {.sa_flags = SA_ONSTACK, .sa_handler = count};
+	struct own before, after;
+	pthread_t other;
+	int changed = -1;
+	lm_handle image = 0;
+	IS(lm_open(args[0], &image), LM_OK);
+	IS(lm_load(image, (const char *const *)&args[1], 1, LM_ANY_WINDOW), LM_OK);
+	if (sigaction(SIGUSR1, &a, NULL) || sigaction(SIGTERM, &a, NULL) || signal(SIGHUP, SIG_IGN) == SIG_ERR ||
+	    pthread_barrier_init(&frozen, NULL, 2) || pthread_create(&other, NULL, beside, &changed))
+		die("a host");
+	pthread_barrier_wait(&frozen);
+	actions(act_before);
+	look(&before);
+	IS(lm_freeze(image), LM_OK);
+	uint32_t frame = sequence(image, "frame");
+	for (int i = 0; i < 10000; i++)
+		IS(lm_run(image, frame), LM_OK);
+	look(&after);
+	actions(act_after);
+	pthread_barrier_wait(&frozen);
+	pthread_join(other, NULL);
+	IS(changed, 0);
+	for (int s = 1; s < 65; s++) {
+		IS(act_after[s].sa_flags, act_before[s].sa_flags);
+		IS(act_after[s].sa_handler == act_before[s].sa_handler, 1);
+		IS(memcmp(&act_before[s].sa_mask, &act_after[s].sa_mask, 8), 0); /* the kernel's 64 signals */
+	}
+	IS(sigismember(&after.blocked, SIGURG), 1);
+	sigaddset(&before.blocked, SIGURG);
+	IS(memcmp(&before, &after, sizeof before), 0);
+}
+
 /* spawn PATH DEVICE: fork and exec at once work, also when all is frozen. */
 static void spawn(char **args)
 {
@@ -546,7 +632,7 @@ int main(int argc, char **argv)
 	static const struct { const char *name; void (*run)(char **); int args; } scenarios[] = {
 		{"layout", layout, 0}, {"misuse", misuse, 2}, {"status", status, 5}, {"cut", cut, 2}, {"memory", memory, 1}, {"signed", is_signed, 3}, {"million", million, 3},
 		{"cost", cost, 2}, {"process", process, 2}, {"signals", signals, 2}, {"crash", crash, 0}, {"threads", threads, 2},
-		{"spawn", spawn, 2}, {"blind", blind, 1},
+		{"own", own, 2}, {"spawn", spawn, 2}, {"blind", blind, 1},
 	};
 	for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++)
 		if (argc > 1 && strcmp(argv[1], scenarios[i].name) == 0 && argc == 2 + scenarios[i].args) {
