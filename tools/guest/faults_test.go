@@ -74,7 +74,12 @@ safe:
 }
 
 func TestGuestKillsASealedProcessThatWouldTakeSomething(t *testing.T) {
-	inside(t, nil, "break-seal")
+	inside(t, withImage(t, `lightmetal 1
+target edu 1234:11e8 bar0 1MiB
+window r bar0 offset 0x0 size 1MiB
+main:
+  expect.4 r+0x0 == 0x010000ed
+`), "break-seal")
 }
 
 // watched boots Debian's standard kernel, which unlike the cloud kernel has a

@@ -142,20 +142,24 @@ func (m masked) Identity() hal.Identity {
 	return i
 }
 
-// narrowAccess makes an access that edu answers with a bus error, and then one
-// that it takes.
-func narrowAccess([]string) int {
+// eduImage opens edu and verifies the image for it.
+func eduImage() (hal.Device, *fbs.View, error) {
 	device, err := hal.Open("pci:1234:11e8")
 	if err != nil {
-		fmt.Println("inside:", err)
-		return 1
+		return nil, nil, err
 	}
 	data, err := os.ReadFile("/image.lmb")
 	if err != nil {
-		fmt.Println("inside:", err)
-		return 1
+		return nil, nil, err
 	}
 	view, err := fbs.Verify(data)
+	return device, view, err
+}
+
+// narrowAccess makes an access that edu answers with a bus error, and then one
+// that it takes.
+func narrowAccess([]string) int {
+	device, view, err := eduImage()
 	if err != nil {
 		fmt.Println("inside:", err)
 		return 1
@@ -186,8 +190,17 @@ func breakSeal(args []string) int {
 		}
 		return 0
 	}
-	r := &runtime.Replay{}
-	if err := r.Freeze(); err != nil {
+	device, view, err := eduImage()
+	if err != nil {
+		fmt.Println("inside:", err)
+		return 1
+	}
+	r, err := runtime.Load(view, runtime.AnySlot, device)
+	if err == nil {
+		err = r.Freeze()
+	}
+	if err != nil {
+		fmt.Println("inside:", err)
 		return 1
 	}
 	if err := runtime.Seal(); err != nil {
