@@ -32,7 +32,7 @@ func Open(name string) (Device, error) {
 // find gives the device that a name means, not opened yet.
 func find(name string) (d *function, err error) {
 	const usage = "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"
-	kind, rest := cut(name, ':')
+	kind, rest := Cut(name, ':')
 	d = &function{kind: kind, identity: Identity{Name: name}, config: configSpace{fd: -1}}
 	switch kind {
 	case "pci":
@@ -77,9 +77,9 @@ func (d *function) readResources() error {
 	}
 	for i := range d.bars {
 		var line string
-		line, text = cut(text, '\n')
-		first, line := cut(line, ' ')
-		last, flags := cut(line, ' ')
+		line, text = Cut(text, '\n')
+		first, line := Cut(line, ' ')
+		last, flags := Cut(line, ' ')
 		start, ok1 := parse0x(first)
 		end, ok2 := parse0x(last)
 		kind, ok3 := parse0x(flags)
@@ -97,14 +97,14 @@ func (d *function) readResources() error {
 
 // parsePCI parses what follows "pci:": an address, or ids where that is empty.
 func parsePCI(s string) (address string, vendor, device uint16, ok bool) {
-	first, rest := cut(s, ':')
-	second, third := cut(rest, ':')
+	first, rest := Cut(s, ':')
+	second, third := Cut(rest, ':')
 	if third == "" {
 		v, ok1 := parseHex(first, 4, 4)
 		d, ok2 := parseHex(second, 4, 4)
 		return "", uint16(v), uint16(d), ok1 && ok2 && len(s) == 9
 	}
-	slot, function := cut(third, '.')
+	slot, function := Cut(third, '.')
 	domain, ok1 := parseHex(first, 4, 8) // Intel VMD numbers its domains from 0x10000
 	bus, ok2 := parseHex(second, 2, 2)
 	d, ok3 := parseHex(slot, 2, 2)
@@ -149,7 +149,7 @@ func readIDs(folder string) (vendor, device uint16, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		digits, _ := cut(text, '\n')
+		digits, _ := Cut(text, '\n')
 		v, ok := parse0x(digits)
 		if !ok {
 			return 0, 0, &Fault{NoDevice, path + ": not a number"}
@@ -187,8 +187,8 @@ func parse0x(s string) (uint64, bool) {
 	return parseHex(s[2:], 1, 16)
 }
 
-// cut splits s at the first separator; after is empty where there is none.
-func cut(s string, separator byte) (before, after string) {
+// Cut splits s at the first separator; after is empty where there is none.
+func Cut(s string, separator byte) (before, after string) {
 	for i := range len(s) {
 		if s[i] == separator {
 			return s[:i], s[i+1:]

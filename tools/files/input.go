@@ -11,12 +11,7 @@ import (
 // OpenInput opens a file to read from, and without unix.O_NONBLOCK waits for the
 // other side of a pipe. Stream tells that data come as they are made.
 func OpenInput(path string, flags int) (fd int, stream bool, err error) {
-	for {
-		fd, err = unix.Open(path, flags|unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != unix.EINTR {
-			break
-		}
-	}
+	fd, err = open(path, flags|unix.O_RDONLY, 0)
 	var status unix.Stat_t
 	if err == nil {
 		err = unix.Fstat(fd, &status)

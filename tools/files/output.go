@@ -41,14 +41,14 @@ func Replace(path string, mode uint32) (*Output, error) {
 	case err == nil && f.kind == unix.S_IFREG && !strings.HasPrefix(path, "/dev/fd/") && !strings.HasPrefix(path, "/proc/"):
 		return f, hal.FileFault(path, f.beside(0o600, &old))
 	case err == nil:
-		f.fd, err = open(path, 0, 0)
+		f.fd, err = open(path, unix.O_WRONLY, 0)
 	}
 	return f, hal.FileFault(path, err)
 }
 
 // Create begins a file that must not be there yet.
 func Create(path string, mode uint32) (*Output, error) {
-	fd, err := open(path, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+	fd, err := open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
 	if err == unix.EEXIST {
 		return nil, &hal.Fault{Code: hal.Usage, Reason: path + " is there and is not replaced"}
 	}
@@ -84,7 +84,7 @@ func (f *Output) stdout() error {
 	err := unix.Fstat(1, &status)
 	f.kind = status.Mode & unix.S_IFMT
 	if f.fd = -1; err == nil && f.Stream() {
-		f.fd, _ = open("/proc/self/fd/1", 0, 0)
+		f.fd, _ = open("/proc/self/fd/1", unix.O_WRONLY, 0)
 	}
 	if err == nil && f.fd < 0 {
 		f.fd, err = unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 0)
@@ -113,7 +113,7 @@ func (f *Output) beside(mode uint32, old *unix.Stat_t) error {
 	at := strings.LastIndexByte(target, '/') + 1
 	const nameMax = 200 // of 255, for what is added
 	part := target[:at] + "." + target[at:min(len(target), at+nameMax)] + suffix + ".part"
-	if f.fd, err = open(part, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode); err != nil {
+	if f.fd, err = open(part, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode); err != nil {
 		return err
 	}
 	if f.from, err = unix.BytePtrFromString(part); err == nil {
@@ -151,7 +151,7 @@ func resolve(path string) (string, error) {
 
 func open(path string, flags int, mode uint32) (fd int, err error) {
 	for {
-		fd, err = unix.Open(path, flags|unix.O_WRONLY|unix.O_CLOEXEC, mode)
+		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, mode)
 		if err != unix.EINTR {
 			return fd, err
 		}

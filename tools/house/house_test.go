@@ -32,7 +32,7 @@ var imports = map[string]string{
 		"lightmetal/runtime/signed golang.org/x/sys/unix runtime strconv sync sync/atomic unsafe", // hal/mock and boards/chips with -tags mock only
 	"tools/lmrun": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime lightmetal/runtime/signed " +
 		"lightmetal/tools/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv strings sync/atomic unsafe",
-	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime lightmetal/tools/files strconv strings",
+	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime lightmetal/tools/files strings",
 	"tools/lminit": "lightmetal/hal lightmetal/runtime lightmetal/tools/files lightmetal/tools/lmrun/args " +
 		"golang.org/x/sys/unix os os/signal path/filepath strconv strings syscall time",
 	"tools/files": "lightmetal/hal golang.org/x/sys/unix strconv strings unicode/utf8 unsafe",
@@ -81,7 +81,7 @@ var never = []string{"hal/walk_noasm.go", "runtime/capi/device_mock.go", "runtim
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 5_667  // 3,600
+	linesOfProduct   = 5_663  // 3,600
 	linesWithRunner  = 7_481  // 4,600
 	linesOfTheTarget = 10_321 // 7,500
 )

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strconv"
-
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
@@ -70,10 +68,8 @@ func replay(o args.Options) outcome {
 // runOn does what comes after the devices are open, and closes them.
 func runOn(devices []hal.Device, view *fbs.View, o args.Options) (end outcome) {
 	f, err := prepare(devices, view, o)
-	if err == nil {
+	if end.err = err; err == nil {
 		end = f.loop(o.Loop)
-	} else {
-		end.err = err
 	}
 	f.files.Discard()
 	if err := rest(f, devices); end.good() {
@@ -97,27 +93,21 @@ func prepare(devices []hal.Device, view *fbs.View, o args.Options) (*frames, err
 		_ = print(2, "lmrun: "+notice+"\n")
 	}
 	f, err := prepareFrames(r, o, devices[0])
-	if err != nil {
-		return f, err
-	}
-	if err := files.Spare(2); err != nil { // which Freeze has Go open
-		return f, err
-	}
-	if err := stopOnSignal(); err != nil {
-		return f, err
-	}
-	if err := r.Freeze(); err != nil {
-		return f, err
-	}
-	if o.Seal {
-		also, err := f.files.Pin()
+	spare := func() error { return files.Spare(2) } // which Freeze has Go open
+	for _, step := range [...]func() error{spare, stopOnSignal, r.Freeze} {
 		if err == nil {
-			err = runtime.Seal(also...)
+			err = step()
 		}
-		f.sealed = err == nil
+	}
+	if err != nil || !o.Seal {
 		return f, err
 	}
-	return f, nil
+	also, err := f.files.Pin()
+	if err == nil {
+		err = runtime.Seal(also...)
+	}
+	f.sealed = err == nil
+	return f, err
 }
 
 // rest stops the devices' DMA and gives them back. A sealed process cannot
@@ -135,18 +125,16 @@ func rest(f *frames, devices []hal.Device) (first error) {
 }
 
 // open opens one device for each target of the image.
-func open(o args.Options, view *fbs.View) ([]hal.Device, error) {
+func open(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	names := o.Devices
 	if len(names) == 0 {
 		names = runtime.DeviceNames(view)
 	}
-	devices := make([]hal.Device, len(names))
+	devices = make([]hal.Device, len(names))
 	for i, name := range names {
-		device, err := hal.Open(name)
-		if err != nil {
+		if devices[i], err = hal.Open(name); err != nil {
 			return nil, err
 		}
-		devices[i] = device
 	}
 	return devices, nil
 }
@@ -164,7 +152,7 @@ func place(r *runtime.Replay, index int32) string {
 	for i := range r.View().Sequences {
 		s := &r.View().Sequences[i]
 		if index >= int32(s.First) && index < int32(s.First+s.Count) {
-			return "command " + strconv.Itoa(int(index)) + " (number " + strconv.Itoa(int(index)-int(s.First)) + " of " + r.View().Name(s.Name) + ")"
+			return fbs.Text("command %d (number %d of ", uint64(index), uint64(index)-uint64(s.First)) + r.View().Name(s.Name) + ")"
 		}
 	}
 	return "before the first command"

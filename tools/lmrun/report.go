@@ -2,8 +2,8 @@ package main
 
 import (
 	"strconv"
-	"strings"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/lmrun/args"
 )
@@ -31,13 +31,20 @@ func report(o args.Options, end outcome) int {
 		err = print(to, "lmrun: done: "+o.Sequence+" of "+o.Image+timing(end)+"\n")
 	default:
 		// No text from a file looks like a line of its own.
-		_ = print(2, "lmrun: "+strings.ReplaceAll(reason(end), "\n", "\n    ")+"\n")
+		_ = print(2, "lmrun: "+indented(reason(end))+"\n")
 	}
 	if err != nil {
 		_ = print(2, "lmrun: standard output: "+err.Error()+"\n")
 		code = hal.IO
 	}
 	return code.Exit()
+}
+
+func indented(text string) string {
+	if line, rest := hal.Cut(text, '\n'); rest != "" {
+		return line + "\n    " + indented(rest)
+	}
+	return text
 }
 
 func timing(end outcome) string {
@@ -62,7 +69,7 @@ func reason(end outcome) string {
 		if end.result.Got|end.result.Want|end.result.Mask == 0 {
 			break // nothing was looked at
 		}
-		text += ": got " + hex(end.result.Got) + ", wanted " + hex(end.result.Want) + " under mask " + hex(end.result.Mask)
+		text += fbs.Text(": got %x, wanted %x under mask %x", end.result.Got, end.result.Want, end.result.Mask)
 	case hal.InputMissing:
 		text = end.result.Code.Error() + ": an input without recorded data needs -input NAME=FILE"
 	}
@@ -115,7 +122,4 @@ func quote(text string) string {
 }
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
-func hex(n uint64) string     { return "0x" + strconv.FormatUint(n, 16) }
-func micros(ns int64) string {
-	return strconv.FormatInt(ns/1000, 10) + "." + strconv.FormatInt(ns%1000/100, 10)
-}
+func micros(ns int64) string  { return decimal(uint64(ns/1000)) + "." + decimal(uint64(ns%1000/100)) }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strconv"
 	"sync/atomic"
 	"unsafe"
 
@@ -117,10 +116,10 @@ func (r *ring) check(path string) error {
 	case slot != r.slot:
 		return badRing(path, "has slots of "+decimal(slot)+" bytes, the tensor has "+decimal(r.slot))
 	case slots == 0 || slots > ringSlotsMax:
-		return badRing(path, "has "+decimal(slots)+" slots, from 1 to "+strconv.Itoa(ringSlotsMax)+" are possible")
+		return badRing(path, "has "+decimal(slots)+" slots, from 1 to "+decimal(ringSlotsMax)+" are possible")
 	}
 	if r.slots = slots; uint64(len(r.memory)) != r.bytes() {
-		return badRing(path, "has "+strconv.Itoa(len(r.memory))+" bytes, its header means "+decimal(r.bytes()))
+		return badRing(path, "has "+decimal(uint64(len(r.memory)))+" bytes, its header means "+decimal(r.bytes()))
 	}
 	return nil
 }

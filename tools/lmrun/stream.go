@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strconv"
 	"strings"
 
 	"lightmetal/fbs"
@@ -110,7 +109,7 @@ func (s *stream) readFile(data []byte) error {
 	if more > 0 {
 		relation = "more"
 	}
-	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + strconv.Itoa(len(data)) + " bytes of input " + s.Name}
+	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + decimal(uint64(len(data))) + " bytes of input " + s.Name}
 }
 
 // receive takes the data of the next run. ended is the orderly end: the other

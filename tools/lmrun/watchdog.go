@@ -1,10 +1,8 @@
 package main
 
 import (
-	"strconv"
-	"strings"
-
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
@@ -54,9 +52,9 @@ func openWatchdog(text string) (watchdog, error) {
 
 // parseWatchdog reads DEVICE or DEVICE=SECONDS; 0 seconds where none are given.
 func parseWatchdog(text string) (path string, seconds int, err error) {
-	path, digits, given := strings.Cut(text, "=")
-	n, err := strconv.ParseUint(digits, 10, 16)
-	if given && (err != nil || n == 0 || path == "") {
+	path, digits := hal.Cut(text, '=')
+	n, _ := files.Number(digits, 1<<16-1)
+	if path != text && (n == 0 || path == "") {
 		return "", 0, args.Bad("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
 	}
 	return path, int(n), nil

@@ -3,7 +3,6 @@
 package args
 
 import (
-	"strconv"
 	"strings"
 
 	"lightmetal/hal"
@@ -40,13 +39,16 @@ const textMax = 4 << 20
 
 // FromProc is the command line of this process without the program's name. It
 // comes from /proc because package os costs a static program 128 KB.
-func FromProc() ([]string, error) {
+func FromProc() (words []string, err error) {
 	text, err := files.Read("/proc/self/cmdline", textMax)
 	if hal.CodeOf(err) == hal.NoFile {
 		return nil, &hal.Fault{Code: hal.Internal, Reason: "the command line is read from /proc, which is not mounted"}
 	}
-	words := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
-	return words[1:], err
+	_, rest := hal.Cut(string(text), 0)
+	for word := ""; rest != ""; words = append(words, word) {
+		word, rest = hal.Cut(rest, 0)
+	}
+	return words, err
 }
 
 // Parse reads a command line without the program's name. What it understood
@@ -63,11 +65,12 @@ func Parse(args []string) (Options, error) {
 			o.Image = flag
 			continue
 		}
-		name, value, inline := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(flag, "-"), "-"), "=")
-		if !inline && o.Toggle(name) {
+		flag = strings.TrimPrefix(flag[1:], "-")
+		name, value := hal.Cut(flag, '=')
+		if name == flag && o.Toggle(name) {
 			continue
 		}
-		if !inline && len(args) > 0 {
+		if name == flag && len(args) > 0 {
 			value, args = args[0], args[1:]
 		}
 		if err := o.Set(name, value); err != nil {
@@ -104,15 +107,15 @@ func (o *Options) Set(name, value string) error {
 	case "device":
 		o.Devices = append(o.Devices, value)
 	case "input", "output":
-		tensor, path, ok := strings.Cut(value, "=")
-		if !ok || tensor == "" || path == "" {
+		tensor, path := hal.Cut(value, '=')
+		if tensor == "" || path == "" {
 			return Bad("-" + name + " takes NAME=FILE, not " + value)
 		}
 		list := map[string]*[]Binding{"input": &o.Inputs, "output": &o.Outputs}[name]
 		*list = append(*list, Binding{tensor, path})
 	case "loop":
-		n, err := strconv.ParseUint(value, 10, 64)
-		if (err != nil || n == 0) && value != "forever" {
+		n, _ := files.Number(value, 1<<64-1)
+		if n == 0 && value != "forever" {
 			return Bad("-loop takes a number from 1 on or forever, not " + value)
 		}
 		o.Loop = n
@@ -123,8 +126,8 @@ func (o *Options) Set(name, value string) error {
 		}
 		*map[string]*int64{"deadline": &o.Deadline, "longest": &o.Longest}[name] = ns
 	case "window":
-		n, err := strconv.ParseUint(value, 10, 16)
-		if err != nil {
+		n, ok := files.Number(value, 1<<16-1)
+		if !ok {
 			return Bad("-window takes the number of a hardware window, not " + value)
 		}
 		o.Window = int(n)
@@ -136,10 +139,13 @@ func (o *Options) Set(name, value string) error {
 
 // duration reads a whole number of us, ms or s.
 func duration(text string) (ns int64, ok bool) {
-	digits := strings.TrimRight(text, "ums")
-	n, err := strconv.ParseUint(digits, 10, 32)
-	unit := map[string]uint64{"us": 1e3, "ms": 1e6, "s": 1e9}[text[len(digits):]]
-	return int64(n * unit), err == nil && n*unit > 0
+	at := len(text)
+	for at > 0 && text[at-1] > '9' {
+		at--
+	}
+	n, _ := files.Number(text[:at], 1<<32-1)
+	n *= map[string]uint64{"us": 1e3, "ms": 1e6, "s": 1e9}[text[at:]]
+	return int64(n), n > 0
 }
 
 // Bad is a mistake in what was asked for.
