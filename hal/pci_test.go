@@ -366,6 +366,9 @@ func TestMissingPermissionIsSaidAsSuch(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
 	f.patch("config", configCommand, 0)
+	if err := os.Chmod(f.path("enable"), 0o444); err != nil {
+		t.Fatal(err)
+	}
 	asNobody(t, func() {
 		_, err := taken("pci:0000:00:01.0")
 		wantFault(t, "enable", err, Denied, "enable: EACCES", "run as root")
