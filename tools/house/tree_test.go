@@ -1,0 +1,61 @@
+package house
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// topLevel is all that may stand in the top folder.
+var topLevel = []string{
+	".ci", ".gitignore", "README.md", "boards", "build.sh", "fbs", "go.mod", "go.sum", "hal", "runtime", "testdata", "tools",
+}
+
+// tracked are the files that git keeps; the test is skipped where there is no git.
+func tracked(t *testing.T) []string {
+	t.Helper()
+	list := exec.Command("git", "ls-files", "-z")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Skipf("not a git checkout, or git is not there: %v", err)
+	}
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
+}
+
+func TestTopFolderHoldsWhatWasAgreed(t *testing.T) {
+	for _, path := range tracked(t) {
+		if first, _, _ := strings.Cut(path, "/"); !slices.Contains(topLevel, first) {
+			t.Errorf("%s stands in the top folder", first)
+		}
+	}
+}
+
+// TestNoProgramIsInTheTree: what is built stays in build/, but for the kernels
+// of accelerators that captures and workloads load.
+func TestNoProgramIsInTheTree(t *testing.T) {
+	for _, path := range tracked(t) {
+		if strings.HasPrefix(path, "testdata/kernels/") {
+			continue
+		}
+		if data, err := readStart(filepath.Join(root, path)); err == nil && string(data) == "\x7fELF" {
+			t.Errorf("%s is a program", path)
+		}
+	}
+}
+
+// readStart is the first four bytes of a file.
+func readStart(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	start := make([]byte, 4)
+	_, err = io.ReadFull(file, start)
+	return start, err
+}
