@@ -316,7 +316,7 @@ func TestFewResourcesAreAnErrorWithItsReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for limit, want := range map[string]string{"-n 4": "ulimit -n", "-n 5": "ulimit -n", "-n 8": "ulimit -n", "-n 12": "ulimit -n", "-v 1000000": "ulimit -v", "-v 2000000": "ulimit -v"} {
+	for limit, want := range map[string]string{"-n 4": "ulimit -n", "-n 5": "ulimit -n", "-n 8": "ulimit -n", "-n 12": "ulimit -n", "-v 2000000": "ulimit -v"} {
 		c := exec.Command("sh", "-c", "ulimit "+limit+` && exec "$0" "$@"`, self, "replay", "--device", "mock:edu", image)
 		c.Env = append(os.Environ(), asLm+"=1")
 		text, _ := c.CombinedOutput()

@@ -30,7 +30,7 @@ const exitCodes = `Exit status:
   69 device unavailable; 70 internal or access refused; 71 device gone or bus fault;
   74 I/O; 75 poll deadline passed; 76 golden mismatch or expect failed;
   77 not permitted; 78 image is for another device. 2 is Go's own, with a line
-  "fatal error": less than about 600 MiB of address space, or no memory left
+  "fatal error": less than about 1 GiB of address space, or no memory left
 `
 
 func main() {

@@ -545,7 +545,7 @@ static void *beside(void *changed)
 	CPU_SET(first, &before.cpus);
 	sigaddset(&before.blocked, SIGUSR2);
 	if (sched_setaffinity(0, sizeof before.cpus, &before.cpus) || pthread_sigmask(SIG_BLOCK, &before.blocked, NULL) ||
-	    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none) || setpriority(PRIO_PROCESS, 0, 5) || prctl(PR_SET_TIMERSLACK, 12345))
+	    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none) || setpriority(PRIO_PROCESS, 0, before.nice < 14 ? before.nice + 5 : 19) || prctl(PR_SET_TIMERSLACK, 12345))
 		die("a thread beside");
 	look(&before);
 	pthread_barrier_wait(&frozen);
