@@ -62,7 +62,7 @@ func sample() *lmb.Image {
 				command(fbs.Command{Opcode: gen.OpcodeCheck, Width: 4, Mode: equal, Option: fail}),
 				command(fbs.Command{Opcode: gen.OpcodeDelay, Amount: 10}),
 				command(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
-				{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Name: "end"},
+				{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Data: []byte("end")},
 			}},
 			{Name: "safe", Commands: []lmb.Command{
 				command(fbs.Command{Opcode: gen.OpcodeChange, Width: 2, Offset: 4, Mask: 4}),

@@ -235,8 +235,8 @@ func (w *walker) command(index int, c *lmb.Command) {
 		w.points[c.Window] = &c.Command
 	case gen.OpcodeFence:
 	case lmb.OpcodeMark:
-		if e := w.next(); e.op != 'M' || e.text != c.Name {
-			w.t.Errorf("command %d: mark %q where line %d has %q", index, c.Name, e.line, e.text)
+		if e := w.next(); e.op != 'M' || e.text != string(c.Data) {
+			w.t.Errorf("command %d: mark %q where line %d has %q", index, string(c.Data), e.line, e.text)
 		}
 	case gen.OpcodeWrite:
 		e := w.expect('W', c, uint64(c.Offset), int(c.Width))

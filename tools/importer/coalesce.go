@@ -88,9 +88,9 @@ func (m *maker) all() {
 	m.fences.end(m)
 }
 
-// freeChunks is how many chunks of steps, 59 MB of them, go back to the system
+// freeChunks is how many chunks of steps, 15 MB of them, go back to the system
 // at once.
-const freeChunks = 256
+const freeChunks = 64
 
 // emit appends a command, and the fence that it needs in front.
 func (m *maker) emit(c *lmb.Command) {
@@ -167,7 +167,7 @@ func (m *maker) single(s step, at pos) (next pos) {
 	case stepPoint:
 		c.Command = fbs.Command{Opcode: gen.OpcodePoint, Window: s.window, Value: s.value, Mask: s.mask}
 	case stepMark:
-		c = lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Name: m.names[s.value]}
+		c = lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Data: []byte(m.names[s.value])}
 	case stepPoll:
 		m.check(&c, s.value, s.mask)
 		c.Amount = s.us

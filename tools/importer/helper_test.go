@@ -174,7 +174,7 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 	case gen.OpcodeFence:
 		return "fence"
 	case lmb.OpcodeMark:
-		return "mark " + c.Name
+		return "mark " + string(c.Data)
 	}
 	return c.Opcode.String()
 }

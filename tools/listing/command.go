@@ -613,8 +613,8 @@ func (p *parser) call(c *lmb.Command) {
 func (p *parser) mark(c *lmb.Command) {
 	c.Opcode, c.Mode = lmb.OpcodeMark, uint8(slices.Index(markWords, p.head.text))
 	at := p.tok
-	c.Name = p.text("a name")
-	if !p.failed && (c.Name == "" || len(c.Name) > fbs.NameMax) {
-		p.fail(at, "a name has 1 to %d bytes, this one has %d", fbs.NameMax, len(c.Name))
+	c.Data = []byte(p.text("a name"))
+	if !p.failed && (len(c.Data) == 0 || len(c.Data) > fbs.NameMax) {
+		p.fail(at, "a name has 1 to %d bytes, this one has %d", fbs.NameMax, len(c.Data))
 	}
 }

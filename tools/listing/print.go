@@ -350,7 +350,7 @@ func (p *printer) command(c *lmb.Command) {
 		p.printf("%s", p.sequenceText(c.Index))
 	case lmb.OpcodeMark:
 		p.start(wordOf(markWords, c.Mode), 0)
-		p.printf("%s", strconv.Quote(c.Name))
+		p.printf("%s", strconv.Quote(string(c.Data)))
 	default:
 		p.printf("%s", unknown(int(c.Opcode)))
 	}

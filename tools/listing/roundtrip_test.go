@@ -180,7 +180,7 @@ func (g *generator) command(sequence int, s *lmb.Sequence) []lmb.Command {
 		clear(g.pointed)
 	case lmb.OpcodeMark:
 		c.Mode = uint8(1 + g.IntN(3))
-		c.Name = g.name(map[string]bool{})
+		c.Data = []byte(g.name(map[string]bool{}))
 	}
 	g.used[fmt.Sprint(c.Opcode, " mode ", c.Mode)] = true
 	g.used[fmt.Sprint(c.Opcode, " option ", c.Option)] = true

@@ -24,7 +24,7 @@ func FromView(view *fbs.View) (*Image, error) {
 		commands := make([]Command, 0, s.Count-1)
 		for i := int(s.First); i < int(s.First+s.Count); i++ {
 			for ; len(marks) > 0 && marks[0].Command == i; marks = marks[1:] {
-				commands = append(commands, Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(marks[0].Kind)}, Name: marks[0].Name})
+				commands = append(commands, Command{Command: fbs.Command{Opcode: OpcodeMark, Mode: uint8(marks[0].Kind)}, Data: []byte(marks[0].Name)})
 			}
 			if i < int(s.First+s.Count)-1 {
 				commands = append(commands, CommandAt(view, i))

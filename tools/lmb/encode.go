@@ -35,7 +35,7 @@ func encode(image *Image) ([]byte, *fbs.View, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	room := 32*len(e.commands) + len(e.text.bytes) + len(noted) + 64*(len(image.Tensors)+len(e.runs)+len(image.Windows)+len(image.Targets)) + 4096
+	room := 32*e.commands + len(e.text.bytes) + len(noted) + 64*(len(image.Tensors)+len(e.runs)+len(image.Windows)+len(image.Targets)) + 4096
 	file := e.payload.assemble(room, func(b *flatbuffers.Builder) { e.build(b, noted) }, func(s fbs.Segment) { e.segments = []fbs.Segment{s} })
 	view, err := fbs.Verify(file)
 	if err != nil {
@@ -52,7 +52,8 @@ type encoder struct {
 	notes    *Notes
 	payload  payload
 	recorded []uint64 // payload offset of each tensor's data
-	commands []fbs.Command
+	places   []uint64 // payload offsets of the commands' data, in their order
+	commands int
 	runs     []fbs.Sequence
 	segments []fbs.Segment
 	err      error
@@ -88,11 +89,6 @@ func (e *encoder) name(what, name string) fbs.Name {
 
 // layOut places payload and names, and resolves the commands' references.
 func (e *encoder) layOut() {
-	commands := len(e.image.Sequences)
-	for i := range e.image.Sequences {
-		commands += len(e.image.Sequences[i].Commands)
-	}
-	e.commands = make([]fbs.Command, 0, commands)
 	e.segments = []fbs.Segment{{}} // as many as there will be
 	for i := range e.image.Targets {
 		e.name(fmt.Sprintf("target %d", i), e.image.Targets[i].Board)
@@ -114,28 +110,47 @@ func (e *encoder) layOut() {
 
 func (e *encoder) sequence(index int) {
 	s := &e.image.Sequences[index]
-	first := len(e.commands)
+	first := e.commands
 	for i := range s.Commands {
-		c := s.Commands[i].Command
+		c := &s.Commands[i]
 		if c.Opcode == OpcodeMark {
-			e.notes.Marks = append(e.notes.Marks, Mark{len(e.commands), gen.MarkKind(c.Mode), s.Commands[i].Name})
+			e.notes.Marks = append(e.notes.Marks, Mark{e.commands, gen.MarkKind(c.Mode), string(c.Data)})
 			continue
 		}
-		if HasPayload(&c) {
-			c.Amount = uint32(len(s.Commands[i].Data))
-			c.Value = e.payload.place(s.Commands[i].Data)
+		if HasPayload(&c.Command) {
+			e.places = append(e.places, e.payload.place(c.Data))
 		}
-		e.commands = append(e.commands, c)
+		e.commands++
 	}
-	e.commands = append(e.commands, fbs.Command{Opcode: gen.OpcodeEnd})
-	e.runs = append(e.runs, fbs.Sequence{Name: e.name(fmt.Sprintf("sequence %d", index), s.Name), First: uint32(first), Count: uint32(len(e.commands) - first)})
+	e.commands++ // End
+	e.runs = append(e.runs, fbs.Sequence{Name: e.name(fmt.Sprintf("sequence %d", index), s.Name), First: uint32(first), Count: uint32(e.commands - first)})
+}
+
+// buildCommands writes the commands of all sequences, from the last one on: a
+// list of them beside the image's own would be the most that encoding takes.
+func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
+	places := e.places
+	gen.ImageStartCommandsVector(b, e.commands)
+	for _, s := range slices.Backward(e.image.Sequences) {
+		gen.CreateCommand(b, gen.OpcodeEnd, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+		for i := len(s.Commands) - 1; i >= 0; i-- {
+			c := s.Commands[i].Command
+			if c.Opcode == OpcodeMark {
+				continue
+			}
+			if HasPayload(&c) {
+				last := len(places) - 1
+				c.Amount, c.Value, places = uint32(len(s.Commands[i].Data)), places[last], places[:last]
+			}
+			gen.CreateCommand(b, c.Opcode, c.Width, c.Mode, c.Option, c.Window, c.Index, c.Offset, c.Amount, c.Value, c.Mask)
+		}
+	}
+	return b.EndVector(e.commands)
 }
 
 // build writes the FlatBuffer.
 func (e *encoder) build(b *flatbuffers.Builder, noted []byte) {
-	commands := vector(b, gen.ImageStartCommandsVector, e.commands, func(c fbs.Command) {
-		gen.CreateCommand(b, c.Opcode, c.Width, c.Mode, c.Option, c.Window, c.Index, c.Offset, c.Amount, c.Value, c.Mask)
-	})
+	commands := e.buildCommands(b)
 	segments := vector(b, gen.ImageStartSegmentsVector, e.segments, func(s fbs.Segment) {
 		gen.CreateSegment(b, s.Offset, s.Size, s.CRC32C, s.Reserved)
 	})
@@ -200,7 +215,7 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 func (e *encoder) reservation() fbs.Reservation {
 	r := fbs.Reservation{
 		PayloadBytes: e.payload.size,
-		Commands:     uint32(len(e.commands)),
+		Commands:     uint32(e.commands),
 		Windows:      uint32(len(e.image.Windows)),
 		Tensors:      uint32(len(e.image.Tensors)),
 		Sequences:    uint32(len(e.runs)),

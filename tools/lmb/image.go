@@ -81,8 +81,7 @@ const OpcodeMark gen.Opcode = 0xff
 // Encode and zero in a decoded image, which has the bytes as Data.
 type Command struct {
 	fbs.Command
-	Data []byte // payload of a CopyIn from payload, golden bytes of a Compare
-	Name string // of a mark
+	Data []byte // payload of a CopyIn from payload, golden bytes of a Compare, name of a mark
 }
 
 // HasPayload tells whether a command takes bytes of the payload.

@@ -527,7 +527,7 @@ func TestImageNamesTheCallsAndTheirObjects(t *testing.T) {
 	binary := r.end()
 	for _, c := range binary.Image.Sequences[0].Commands {
 		if c.Opcode == lmb.OpcodeMark {
-			marks = append(marks, c.Name)
+			marks = append(marks, string(c.Data))
 		}
 	}
 	if want := []string{"EnqueueWriteBuffer buffer 1", "EnqueueProgram program 3"}; !slices.Equal(marks, want) {

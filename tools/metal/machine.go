@@ -112,7 +112,7 @@ func (m *machine) failed(image *lmb.Image, r runtime.Result) error {
 		text += fmt.Sprintf("command %d (%s)", r.Command, gen.EnumNamesOpcode[c.Opcode])
 		for i := at; i >= 0; i-- {
 			if commands[i].Opcode == lmb.OpcodeMark {
-				text += " of " + commands[i].Name
+				text += " of " + string(commands[i].Data)
 				break
 			}
 		}

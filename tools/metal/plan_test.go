@@ -137,7 +137,7 @@ func TestGlobalIDsDoNotWrap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := binary.Image.Sequences[0].Commands[0].Name, fmt.Sprint("EnqueueWriteBuffer buffer ", uint64(1<<63+1<<32+1)); got != want {
+	if got, want := string(binary.Image.Sequences[0].Commands[0].Data), fmt.Sprint("EnqueueWriteBuffer buffer ", uint64(1<<63+1<<32+1)); got != want {
 		t.Errorf("the image has %q, want %q", got, want)
 	}
 }

@@ -129,7 +129,7 @@ func (s *stream) mark(name string) {
 		return
 	}
 	s.named[name] = true
-	s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Name: name})
+	s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Data: []byte(name)})
 }
 
 // safe is the sequence that runs when a run fails: all cores go into reset.

@@ -180,7 +180,7 @@ func (d *Difference) commands(a, b *lmb.Image, s, t *lmb.Sequence) {
 }
 
 func same(c, e *lmb.Command) bool {
-	return c.Command == e.Command && c.Name == e.Name && bytes.Equal(c.Data, e.Data)
+	return c.Command == e.Command && bytes.Equal(c.Data, e.Data)
 }
 
 // changed counts what lies between the parts that are the same in both.
@@ -190,7 +190,7 @@ func (d *SequenceDiff) changed(x, y []lmb.Command) {
 			continue
 		}
 		d.Changed++
-		if len(x) == len(y) && x[i].Command == y[i].Command && x[i].Name == y[i].Name {
+		if len(x) == len(y) && x[i].Command == y[i].Command && x[i].Opcode != lmb.OpcodeMark {
 			d.DataOnly++
 		}
 		if i < len(x) && effectOf(&x[i].Command).size > 0 && !slices.Contains(d.Windows, int(x[i].Window)) {

@@ -138,7 +138,7 @@ func large(t testing.TB, count int) []byte {
 	add := func(c lmb.Command) { main.Commands = append(main.Commands, c) }
 	for i := 0; len(main.Commands) < count; i++ {
 		if i%1000 == 0 {
-			add(lmb.Command{Name: "layer", Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}})
+			add(lmb.Command{Data: []byte("layer"), Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}})
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: 1}})
 			target := fbs.Target{X: uint8(1 + i/1000%4), Y: uint8(1 + i/4000%5), Ordering: gen.OrderingDefault}
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()}})
@@ -149,7 +149,7 @@ func large(t testing.TB, count int) []byte {
 			c.Option, c.Value = uint8(gen.PolicyFail), 0
 			add(c)
 		case i%1000 == 999:
-			add(lmb.Command{Name: "layer", Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindEnd)}})
+			add(lmb.Command{Data: []byte("layer"), Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindEnd)}})
 		default:
 			add(one(gen.OpcodeWrite, 0, i))
 		}

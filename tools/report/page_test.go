@@ -125,8 +125,9 @@ func TestNamesCannotHurtThePage(t *testing.T) {
 	image.Tensors = []lmb.Tensor{{Name: evil, Role: gen.RoleInput, DType: gen.DTypeInt8, Shape: []uint32{3}, Data: []byte("abc")}}
 	for i := range image.Sequences {
 		for j := range image.Sequences[i].Commands {
-			if c := &image.Sequences[i].Commands[j]; c.Name == "one" || c.Name == "inner" || c.Name == "a" {
-				c.Name += evil
+			c := &image.Sequences[i].Commands[j]
+			if name := string(c.Data); c.Opcode == lmb.OpcodeMark && (name == "one" || name == "inner" || name == "a") {
+				c.Data = []byte(name + evil)
 			}
 		}
 	}
