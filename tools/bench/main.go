@@ -8,6 +8,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"flag"
 	"fmt"
@@ -214,7 +215,11 @@ func (b *bench) report(asJSON bool, path string) error {
 			return err
 		}
 	} else {
-		b.table(os.Stdout, head)
+		out := bufio.NewWriter(os.Stdout)
+		b.table(out, head)
+		if err := out.Flush(); err != nil {
+			return err
+		}
 	}
 	if path == "" {
 		return nil

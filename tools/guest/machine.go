@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"lightmetal/hal"
 	"lightmetal/tools/files"
 )
 
@@ -97,7 +98,7 @@ func (m *machine) boot() (exit int, err error) {
 	case !ended:
 		err = errors.New("the guest powered off without a line `lmrun: exit N`")
 	default:
-		return exit, nil
+		return exit, hal.FileFault("standard output", out.err)
 	}
 	return 0, fmt.Errorf("%w\n%s%s", err, complaints.String(), out.tail())
 }
@@ -165,6 +166,9 @@ func (m *machine) traced() []string {
 	return events
 }
 
+// programMax bounds what is packed into a guest: a program, an image, a module.
+const programMax = 1 << 30
+
 func (m *machine) writeInitramfs(path string) (size int, err error) {
 	content := maps.Clone(m.files)
 	parts := map[string]string{"/init": m.init}
@@ -172,7 +176,7 @@ func (m *machine) writeInitramfs(path string) (size int, err error) {
 		parts = map[string]string{"/init": lminit(m.lmrun), "/lmrun": m.lmrun}
 	}
 	for guest, host := range parts {
-		if content[guest], err = os.ReadFile(host); err != nil {
+		if content[guest], err = files.Read(host, programMax); err != nil {
 			return 0, err
 		}
 	}
@@ -242,6 +246,7 @@ type console struct {
 	text  strings.Builder
 	rest  string // of a line that has not ended
 	last  string // the closing line's number, if there was one
+	err   error  // the first of lines
 }
 
 func (c *console) Write(p []byte) (int, error) {
@@ -256,7 +261,9 @@ func (c *console) Write(p []byte) (int, error) {
 		if closing := exitLine.FindStringSubmatch(line); closing != nil {
 			c.last = closing[1]
 		} else if !kernelLine.MatchString(line) {
-			fmt.Fprintf(c.lines, "%s\n", files.Safe([]byte(line)))
+			if _, err := fmt.Fprintf(c.lines, "%s\n", files.Safe([]byte(line))); c.err == nil {
+				c.err = err
+			}
 		}
 	}
 }

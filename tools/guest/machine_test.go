@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"lightmetal/fbs/gen"
@@ -162,5 +164,20 @@ func TestOutputsOfAnImageThatDrivesNVMeGoToSerialLines(t *testing.T) {
 	}
 	if _, err := m.bind([]string{"-output", "a=/1", "-output", "b=/2", "-output", "c=/3"}, image); err == nil {
 		t.Error("five serial lines")
+	}
+}
+
+// full is where nothing more can be written.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestConsoleKeepsTheErrorOfItsReader(t *testing.T) {
+	c := &console{lines: full{}}
+	if n, err := c.Write([]byte("a line\nlmrun: exit 0\n")); n != 21 || err != nil {
+		t.Errorf("QEMU's output was taken with %d, %v", n, err)
+	}
+	if exit, ended := c.exit(); exit != 0 || !ended || !errors.Is(c.err, syscall.ENOSPC) {
+		t.Errorf("exit %d, %v, error %v", exit, ended, c.err)
 	}
 }

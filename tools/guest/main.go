@@ -18,6 +18,7 @@ const (
 	exitUsage  = 64
 	exitNoFile = 66
 	exitFailed = 70
+	exitIO     = 74
 )
 
 func main() {
@@ -69,13 +70,16 @@ func run(args []string) (exit int, err error) {
 	if exit, err = m.replay(path, rest); errors.Is(err, fs.ErrNotExist) || hal.CodeOf(err) == hal.NoFile {
 		return exitNoFile, err
 	}
+	if hal.CodeOf(err) == hal.IO {
+		return exitIO, err
+	}
 	return exit, err
 }
 
 // replay boots the machine with an image and lmrun's flags, and brings the
 // outputs back.
 func (m *machine) replay(path string, flags []string) (exit int, err error) {
-	file, err := os.ReadFile(path)
+	file, err := files.Read(path, programMax)
 	if err != nil {
 		return exitFailed, err
 	}

@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"lightmetal/tools/files"
 )
 
 // vfioModules are what VFIO behind a virtual IOMMU takes, in order.
@@ -49,7 +50,7 @@ func (m *machine) byVFIO(functions []string, image string) error {
 	}
 	var config strings.Builder
 	for _, name := range vfioModules {
-		data, err := os.ReadFile(filepath.Join(m.modules, name))
+		data, err := files.Read(filepath.Join(m.modules, name), programMax)
 		if err != nil {
 			return fmt.Errorf("vfio: takes -modules, a folder with %s of the kernel: %w", strings.Join(vfioModules, ", "), err)
 		}
