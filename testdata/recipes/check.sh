@@ -51,7 +51,8 @@ rauc_bundle() {
 	install "$here/update/rauc/hook" "$here/update/rauc/manifest.raucm" "$dir/bundle"
 	cp "$image" "$dir/bundle/model.img"
 	rauc --cert="$dir/cert.pem" --key="$dir/key.pem" bundle "$dir/bundle" "$dir/model.raucb" >"$dir/rauc.log" 2>&1 || fail "$(cat "$dir/rauc.log")"
-	rauc --keyring="$dir/cert.pem" info "$dir/model.raucb" 2>/dev/null | grep -q "Hooks:  *install" || fail "the bundle has no hook"
+	rauc --keyring="$dir/cert.pem" info "$dir/model.raucb" >"$dir/rauc.info" 2>/dev/null || fail "the bundle cannot be read"
+	grep -q "Hooks:  *install" "$dir/rauc.info" || fail "the bundle has no hook"
 	RAUC_IMAGE_NAME=$image RAUC_SLOT_DEVICE=$dir/data/hook.lmb "$dir/bundle/hook" slot-install
 	same "$dir/data/hook.lmb" "$image" "the hook placed nothing"
 	! RAUC_IMAGE_NAME=$dir/cut.lmb RAUC_SLOT_DEVICE=$dir/data/hook.lmb "$dir/bundle/hook" slot-install 2>/dev/null || fail "the hook took a cut image"
