@@ -1,9 +1,9 @@
 package main
 
 import (
-	"os"
 	"bytes"
 	"io"
+	"os"
 	"strings"
 	"testing"
 )
