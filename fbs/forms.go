@@ -15,6 +15,7 @@ type Form struct {
 	Value, Mask    uint8  // what they may hold
 	Each           bool   // every command is looked at, whatever came before it
 	Stores         bool   // to its window
+	Accesses       uint8  // that a command makes, where Range does not say
 }
 
 // What Form.Index may be.
@@ -52,17 +53,17 @@ const (
 
 var forms = [...]Form{
 	gen.OpcodeInvalid: {},
-	gen.OpcodeWrite:   {"write", 1, 1, 15, ranges, none, false, 0, width, zero, false, true},
-	gen.OpcodeChange:  {"change", 1, 1, 15, ranges, none, false, 0, inMask, some, true, true},
-	gen.OpcodeAddress: {"address", 1, 1, 4 | 8, ranges, bus, false, 0, inside, zero, true, true},
-	gen.OpcodeCopyIn:  {"copy in", exact | fixed | bulk, 1, 15, ranges, input, true, 0, memory, zero, false, true},
-	gen.OpcodeFill:    {"fill", exact | fixed, 1, 15, ranges, none, true, 0, width, zero, false, true},
-	gen.OpcodeCopyOut: {"copy out", exact | fixed | bulk, 1, 15, ranges, output, true, 0, memory, zero, false, false},
-	gen.OpcodeCheck:   {"check", conditions, policies, 15, ranges | config, interval, false, 1<<32 - 1, inMask, width, false, false},
-	gen.OpcodeCompare: {"compare", 1, policies, 15, ranges, input, true, 0, memory, zero, false, false},
-	gen.OpcodePoint:   {"point", 1, 1, 0, tlb, none, false, 0, own, own, true, false},
-	gen.OpcodeFence:   {"fence", 1, 1, 0, 0, none, false, 0, zero, zero, false, false},
-	gen.OpcodeDelay:   {"delay", 1, 1, 0, 0, none, false, DelayMaxUs, zero, zero, true, false},
-	gen.OpcodeCall:    {"call", 1, 1, 0, 0, sequence, false, 0, zero, zero, true, false},
-	gen.OpcodeEnd:     {"end", 1, 1, 0, 0, none, false, 0, zero, zero, true, false},
+	gen.OpcodeWrite:   {"write", 1, 1, 15, ranges, none, false, 0, width, zero, false, true, 1},
+	gen.OpcodeChange:  {"change", 1, 1, 15, ranges, none, false, 0, inMask, some, true, true, 2},
+	gen.OpcodeAddress: {"address", 1, 1, 4 | 8, ranges, bus, false, 0, inside, zero, true, true, 1},
+	gen.OpcodeCopyIn:  {"copy in", exact | fixed | bulk, 1, 15, ranges, input, true, 0, memory, zero, false, true, 0},
+	gen.OpcodeFill:    {"fill", exact | fixed, 1, 15, ranges, none, true, 0, width, zero, false, true, 0},
+	gen.OpcodeCopyOut: {"copy out", exact | fixed | bulk, 1, 15, ranges, output, true, 0, memory, zero, false, false, 0},
+	gen.OpcodeCheck:   {"check", conditions, policies, 15, ranges | config, interval, false, 1<<32 - 1, inMask, width, false, false, 1},
+	gen.OpcodeCompare: {"compare", 1, policies, 15, ranges, input, true, 0, memory, zero, false, false, 0},
+	gen.OpcodePoint:   {"point", 1, 1, 0, tlb, none, false, 0, own, own, true, false, 0},
+	gen.OpcodeFence:   {"fence", 1, 1, 0, 0, none, false, 0, zero, zero, false, false, 0},
+	gen.OpcodeDelay:   {"delay", 1, 1, 0, 0, none, false, DelayMaxUs, zero, zero, true, false, 0},
+	gen.OpcodeCall:    {"call", 1, 1, 0, 0, sequence, false, 0, zero, zero, true, false, 0},
+	gen.OpcodeEnd:     {"end", 1, 1, 0, 0, none, false, 0, zero, zero, true, false, 0},
 }

@@ -104,6 +104,30 @@ func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
 	return slowAccess(v, c, w, pointed) && slowIndex(v, c) && slowValue(c)
 }
 
+// slowUs is how long a sequence may take at most by FORMAT.md section 6.2.
+func slowUs(v *fbs.View, sequence int) (us uint64) {
+	for _, c := range v.Commands[v.Sequences[sequence].First:][:v.Sequences[sequence].Count] {
+		switch c.Opcode {
+		case gen.OpcodeWrite, gen.OpcodeAddress:
+			us++
+		case gen.OpcodeChange:
+			us += 2
+		case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
+			us += uint64(c.Amount) / uint64(c.Width)
+			if c.Amount%uint32(c.Width) != 0 {
+				us++
+			}
+		case gen.OpcodeCheck:
+			us += 1 + uint64(c.Amount)
+		case gen.OpcodeDelay:
+			us += uint64(c.Amount)
+		case gen.OpcodeCall:
+			us += slowUs(v, int(c.Index))
+		}
+	}
+	return us
+}
+
 func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]bool) bool {
 	if !slices.Contains([]uint8{1, 2, 4, 8}, c.Width) || w.Kind == gen.WindowKindTlb && !pointed[c.Window] {
 		return false
@@ -284,10 +308,16 @@ func TestFastAndSlowVerifierAgree(t *testing.T) {
 			}
 			want := slow(view)
 			lmb.Stamp(changed, binary.LittleEndian.Uint64(changed[32:]))
-			_, err = fbs.Verify(changed)
+			again, err := fbs.Verify(changed)
 			got := ""
 			if err != nil {
 				got = err.(*fbs.Error).Place
+			} else {
+				for i, us := range again.LongestUs {
+					if want := slowUs(again, i); us != want {
+						t.Fatalf("round %d: sequence %d may take %d us, slowly counted %d", round, i, us, want)
+					}
+				}
 			}
 			switch {
 			case want == -1 && got == "":
@@ -455,3 +485,18 @@ func benchmarkVerify(b *testing.B, file []byte) {
 func BenchmarkVerifySequences(b *testing.B) { benchmarkVerify(b, crowded(b, 4096, 244)) }
 
 func BenchmarkVerifySegments(b *testing.B) { benchmarkVerify(b, many(b, 4096, 1, 1_000_000)) }
+
+// BenchmarkVerifyMixed has heads that follow each other in no order.
+func BenchmarkVerifyMixed(b *testing.B) {
+	image := sample()
+	commands := &image.Sequences[0].Commands
+	body, r := slices.Clone(*commands), rand.New(rand.NewPCG(1, 2))
+	for range 1_000_000 {
+		*commands = append(*commands, body[[]int{0, 1, 3, 4, 8}[r.IntN(5)]])
+	}
+	file, err := lmb.Encode(image)
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchmarkVerify(b, file)
+}

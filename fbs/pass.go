@@ -14,21 +14,20 @@ const Block = 512
 type limits struct {
 	first, last       uint64 // where an access may begin in the window, under one rule
 	span              uint64 // all ones where amount is bytes from there; last is then their end
-	least             uint64 // of amount; never where each command is looked at
+	least             uint64 // of amount
 	zero              uint64 // bits of amount<<32 | offset that must be zero: stray fields and alignment
-	value, mask       uint64 // bits that may be set
-	inMask            uint64 // of value's, those that may only where mask's are
+	value, mask       uint64 // bits that may be set; of value, beside those of the mask
 	place             uint64 // bits of value that are an offset in a memory, from
 	memory, memoryEnd uint64 // to the end of the tensor or segment
+	more, shift       uint64 // amount + more >> shift is how many accesses and us of waiting a command is at most
 }
-
-const never = 1 << 47
 
 // memo is what is known of heads: one in each of 64 places. head and limits of
 // a place are stored together or not at all.
 type memo struct {
 	heads  [64]uint64
 	limits [64]limits
+	us     uint64 // of all commands that were looked at, a microsecond for each access
 	seen   uint64
 }
 
@@ -41,24 +40,35 @@ func (k *memo) forget() { k.heads = [64]uint64{1} }
 // held is how many commands keep limits that are known. A difference that is
 // not to be negative has bit 63 clear (nothing here has more than 48 bits), and
 // no other bit is left. ahead is touched to be near next time.
-func (k *memo) held(list, ahead []Command) int {
-	seen := uint64(0)
-	for i := range list {
-		c := &list[i]
+func (k *memo) held(v *View, list, ahead []Command) (count int) {
+	us, seen := k.us, k.seen
+	for count = range list {
+		c := &list[count]
 		h := head(c)
 		l := &k.limits[slot(h)]
 		pair := both(c)
 		at, amount, place := pair&(1<<32-1), pair>>32, c.Value&l.place
-		sign := (at - l.first) | (l.last - at - amount&l.span) | (amount - l.least) | (place - l.memory) | (l.memoryEnd - place - amount)
-		if sign>>63|pair&l.zero|c.Value&^l.value|c.Mask&^l.mask|c.Value&^c.Mask&l.inMask|(h^k.heads[slot(h)]) != 0 {
-			return i
+		sign := (at - l.first) | (l.last - at - amount&l.span) | (amount - l.least)
+		wrong := sign>>63 | pair&l.zero | c.Value&^(c.Mask|l.value) | c.Mask&^l.mask | (h ^ k.heads[slot(h)])
+		outside := int64((place-l.memory)|(l.memoryEnd-place-amount)) < 0
+		if wrong != 0 || outside && (h>>48 != 0 || !v.moved(l, place, amount)) {
+			k.us = us
+			return count
 		}
-		if i < len(ahead) {
-			seen |= uint64(ahead[i].Opcode)
+		us += (amount + l.more) >> (l.shift & 63)
+		if count < len(ahead) {
+			seen |= uint64(ahead[count].Opcode)
 		}
 	}
-	k.seen = seen
+	k.us, k.seen = us, seen
 	return len(list)
+}
+
+// moved takes the segment of the payload that holds a place, for a head that is
+// known, and tells whether it holds as many bytes.
+func (v *View) moved(l *limits, place, amount uint64) bool {
+	l.memory, l.memoryEnd = v.segment(place)
+	return place+amount <= l.memoryEnd
 }
 
 // checker carries what is known while the commands of an image are checked in
@@ -66,25 +76,24 @@ func (k *memo) held(list, ahead []Command) int {
 type checker struct {
 	known   memo
 	v       *View
-	at      int // sequence
 	boards  [TargetsMax]*boards.Board
 	pointed []bool // Tlb windows aimed so far in this sequence
-	calls   []bool // sequences that hold a Call
-	called  []bool // sequences that some Call names
+	limits  limits // of the command that is looked at
 }
 
 // verifyCommands checks every command, so that what carries them out need not
 // check anything again, and carries a checksum on over them.
 func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
-	c := checker{v: v, pointed: make([]bool, len(v.Windows)), calls: make([]bool, len(v.Sequences)), called: make([]bool, len(v.Sequences))}
+	c := checker{v: v, pointed: make([]bool, len(v.Windows))}
 	for i := range v.Targets {
 		// A device of no known board has no rules beyond the format's own.
 		c.boards[i] = boards.ByID(v.Targets[i].Vendor, v.Targets[i].Device)
 	}
+	v.LongestUs = make([]uint64, len(v.Sequences))
 	for i := range v.Sequences {
 		s := &v.Sequences[i]
-		c.at = i
 		c.forget()
+		c.known.us = 0
 		for first := s.First; first < s.First+s.Count; first += Block {
 			list := v.Commands[first:min(first+Block, s.First+s.Count)]
 			sum = checksum(sum, bytesOf(list))
@@ -92,13 +101,9 @@ func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
 				return 0, &Error{Text("command %d", uint64(at)), why}
 			}
 		}
+		v.LongestUs[i] = c.known.us
 	}
-	for i := range v.Sequences {
-		if c.calls[i] && c.called[i] {
-			return 0, &Error{Text("sequence %d", uint64(i)), "calls and is called: calls do not nest"}
-		}
-	}
-	return sum, nil
+	return sum, v.verifyCalls()
 }
 
 // block checks commands from first on, in a sequence whose last is end.
@@ -108,40 +113,59 @@ func (c *checker) block(first int, list []Command, end int) (at int, why string)
 	body := min(len(list), end-first) // the last of a sequence is always looked at
 	for n := 0; n < len(list); n++ {
 		if n < body {
-			n += c.known.held(list[n:body], ahead[min(n, len(ahead)):])
+			n += c.known.held(c.v, list[n:body], ahead[min(n, len(ahead)):])
 		}
 		if n == len(list) {
 			break
 		}
-		m := &list[n]
-		if c.moved(m) {
-			n--
-			continue
-		}
 		at = first + n
-		if why = c.check(m, at == end); why != "" {
+		if why = c.check(&list[n], at == end); why != "" {
 			return at, why
 		}
-		if m.Opcode == gen.OpcodePoint || m.Opcode == gen.OpcodeAddress {
-			c.v.Marked[at/Block/64] |= 1 << (at / Block % 64)
+		switch list[n].Opcode {
+		case gen.OpcodePoint, gen.OpcodeAddress, gen.OpcodeCall:
+			c.v.marked[at/Block/64] |= 1 << (at / Block % 64)
 		}
 	}
 	return 0, ""
 }
 
-// moved takes another segment of the payload for a head that is known, and
-// tells whether it did.
-func (c *checker) moved(m *Command) bool {
-	l := &c.known.limits[slot(head(m))]
-	if c.known.heads[slot(head(m))] != head(m) || m.Index != 0 || l.place == 0 {
-		return false
+// verifyCalls adds the time that called sequences take to that of those which
+// call them.
+func (v *View) verifyCalls() *Error {
+	at, calls, called := 0, make([]bool, len(v.Sequences)), make([]bool, len(v.Sequences))
+	_ = v.Visit(func(i int) error {
+		for i >= int(v.Sequences[at].First+v.Sequences[at].Count) {
+			at++
+		}
+		if c := &v.Commands[i]; c.Opcode == gen.OpcodeCall {
+			calls[at], called[c.Index] = true, true
+			v.LongestUs[at] = min(v.LongestUs[at]+v.LongestUs[c.Index], 1<<62)
+		}
+		return nil
+	})
+	for i := range calls {
+		if calls[i] && called[i] {
+			return &Error{Text("sequence %d", uint64(i)), "calls and is called: calls do not nest"}
+		}
 	}
-	first, end := c.v.segment(m.Value)
-	if first == l.memory {
-		return false
+	return nil
+}
+
+// Visit goes over the commands of those blocks that hold a Point, an Address or
+// a Call, until a visit fails.
+func (v *View) Visit(visit func(index int) error) error {
+	for first := 0; first < len(v.Commands); first += Block {
+		if v.marked[first/Block/64]>>(first/Block%64)&1 == 0 {
+			continue
+		}
+		for i := first; i < min(first+Block, len(v.Commands)); i++ {
+			if err := visit(i); err != nil {
+				return err
+			}
+		}
 	}
-	l.memory, l.memoryEnd = first, end
-	return true
+	return nil
 }
 
 func (c *checker) forget() {
@@ -155,52 +179,49 @@ func (c *checker) check(m *Command, last bool) string {
 	if m.Opcode == gen.OpcodeInvalid || int(m.Opcode) >= len(forms) {
 		return Text("unknown opcode %d", uint64(m.Opcode))
 	}
-	f := &forms[m.Opcode]
-	switch {
-	case last != (m.Opcode == gen.OpcodeEnd):
+	if last != (m.Opcode == gen.OpcodeEnd) {
 		return "End must be the last command of a sequence, and only that"
-	case f.Modes>>m.Mode&1 == 0:
-		return Text("unknown mode %d of ", uint64(m.Mode)) + f.Name
-	case f.Options>>m.Option&1 == 0:
-		return Text("unknown option %d of ", uint64(m.Option)) + f.Name
 	}
-	l := limits{zero: ^uint64(0), memoryEnd: 1 << 32}
-	if why := c.window(f, m); why != "" {
-		return why
-	}
-	if f.Widths != 0 {
-		if why := c.access(f, m, &l); why != "" {
+	f, l := &forms[m.Opcode], &c.limits
+	f.limit(m, l)
+	for _, step := range steps {
+		if why := step(c, f, m, l); why != "" {
 			return why
 		}
 	}
-	if f.AmountMax != 0 {
-		l.zero &^= 0xffffffff << 32
-	}
-	if why := c.index(f, m, &l); why != "" {
-		return why
-	}
-	f.bits(m, &l)
-	if why := l.broken(f, m); why != "" {
-		return why
-	}
-	if why := c.single(m); why != "" {
-		return why
-	}
-	if f.Each {
-		l.least = never
-	}
-	c.known.heads[slot(head(m))], c.known.limits[slot(head(m))] = head(m), l
-	if m.Opcode == gen.OpcodeCall {
+	c.known.us += (uint64(m.Amount) + l.more) >> l.shift
+	switch {
+	case m.Opcode == gen.OpcodeCall:
 		c.forget() // the callee may have aimed any window
+	case !f.Each:
+		c.known.heads[slot(head(m))], c.known.limits[slot(head(m))] = head(m), *l
 	}
 	return ""
 }
 
+// steps are taken in order. Each says what is wrong, empty if nothing is, and
+// sets limits for those behind it.
+var steps = [...]func(*checker, *Form, *Command, *limits) string{(*checker).window, (*checker).access, (*checker).index, (*checker).broken, (*checker).single}
+
+// limit sets what follows from the form alone.
+func (f *Form) limit(m *Command, l *limits) {
+	of := WidthMask(max(m.Width, 1))
+	sets := [...]uint64{width: of, some: of, inside: of, memory: 1<<48 - 1, own: ^uint64(0)}
+	*l = limits{zero: ^uint64(0), value: sets[f.Value], mask: sets[f.Mask], memoryEnd: 1 << 32, more: uint64(f.Accesses)}
+	if f.AmountMax != 0 {
+		l.zero = 1<<32 - 1
+	}
+}
+
 const stray = "a field that this command does not use is not zero"
 
-// window checks width and kind of window.
-func (c *checker) window(f *Form, m *Command) string {
+// window checks mode, option, width and kind of window.
+func (c *checker) window(f *Form, m *Command, _ *limits) string {
 	switch {
+	case f.Modes>>m.Mode&1 == 0:
+		return Text("unknown mode %d of ", uint64(m.Mode)) + f.Name
+	case f.Options>>m.Option&1 == 0:
+		return Text("unknown option %d of ", uint64(m.Option)) + f.Name
 	case f.Widths == 0 && m.Width != 0, f.Kinds == 0 && m.Window != 0:
 		return stray
 	case f.Widths != 0 && (m.Width > 8 || m.Width&(m.Width-1) != 0 || f.Widths&m.Width == 0):
@@ -216,8 +237,6 @@ func (c *checker) window(f *Form, m *Command) string {
 		return f.Name + Text(" does not go to window %d, which is ", uint64(m.Window)) + kindNames[w.Kind]
 	case w.Kind == gen.WindowKindTlb && f.Widths != 0 && !c.pointed[m.Window]:
 		return Text("window %d is used before it is pointed in this sequence", uint64(m.Window))
-	case m.Opcode == gen.OpcodePoint && m.Value&(w.Size-1) != 0:
-		return Text("address %x is not a multiple of the window's %x bytes", m.Value, w.Size)
 	}
 	return ""
 }
@@ -228,6 +247,9 @@ var kindNames = [...]string{gen.WindowKindBar: "a BAR window", gen.WindowKindTlb
 // access sets where in its window a command may reach: what the window, and the
 // rule of the board at its offset, allow.
 func (c *checker) access(f *Form, m *Command, l *limits) string {
+	if f.Widths == 0 {
+		return ""
+	}
 	w := &c.v.Windows[m.Window]
 	free := f.Range && gen.Access(m.Mode) == gen.AccessBulk && m.Opcode != gen.OpcodeCompare
 	widths, end := uint8(15), w.Size
@@ -271,6 +293,7 @@ func (c *checker) access(f *Form, m *Command, l *limits) string {
 	l.last = end - unit
 	if f.Range {
 		l.least, l.zero = 1, l.zero&^((1<<32-unit)<<32)
+		l.more, l.shift = uint64(m.Width)-1, uint64(m.Width/2-m.Width/8) // of 1, 2, 4, 8: 0, 1, 2, 3
 		if gen.Access(m.Mode) != gen.AccessFixed || m.Opcode == gen.OpcodeCompare {
 			l.span, l.last = ^uint64(0), end
 		}
@@ -297,7 +320,6 @@ func (c *checker) index(f *Form, m *Command, l *limits) string {
 		if int(m.Index) >= len(c.v.Sequences) {
 			return Text("sequence %d does not exist", uint64(m.Index))
 		}
-		c.calls[c.at], c.called[m.Index] = true, true
 	case bus:
 		if int(m.Index) >= len(c.v.Windows) {
 			return Text("window %d does not exist", uint64(m.Index))
@@ -330,18 +352,8 @@ func (c *checker) memory(f *Form, m *Command, l *limits) string {
 	return ""
 }
 
-// bits sets which bits value and mask may have.
-func (f *Form) bits(m *Command, l *limits) {
-	of := WidthMask(max(m.Width, 1))
-	sets := [...]uint64{zero: 0, width: of, inMask: of, some: of, inside: of, memory: 1<<48 - 1, own: ^uint64(0)}
-	l.value, l.mask = sets[f.Value], sets[f.Mask]
-	if f.Value == inMask {
-		l.inMask = ^uint64(0)
-	}
-}
-
 // broken says which limit a command does not keep, empty if it keeps all.
-func (l *limits) broken(f *Form, m *Command) string {
+func (*checker) broken(f *Form, m *Command, l *limits) string {
 	at, amount, unit := uint64(m.Offset), uint64(m.Amount), uint64(max(m.Width, 1))
 	size := unit
 	if l.span != 0 {
@@ -359,11 +371,11 @@ func (l *limits) broken(f *Form, m *Command) string {
 		return Text("%d bytes at %x are not aligned to the width %d", size, at, unit)
 	case amount<<32&l.zero != 0 && f.Range:
 		return Text("%d bytes are no whole number of accesses of %d", amount, unit)
-	case (amount<<32|at)&l.zero != 0, l.value == 0 && m.Value != 0, l.mask == 0 && m.Mask != 0:
+	case (amount<<32|at)&l.zero != 0, f.Value == zero && m.Value != 0, f.Mask == zero && m.Mask != 0:
 		return stray
-	case m.Value&^l.value != 0 || m.Mask&^l.mask != 0:
+	case f.Value != inMask && m.Value&^l.value != 0 || m.Mask&^l.mask != 0:
 		return Text("value %x or mask %x has bits that %d bytes have not", m.Value, m.Mask, unit)
-	case m.Value&^m.Mask&l.inMask != 0:
+	case m.Value&^(m.Mask|l.value) != 0:
 		return Text("value %x has bits outside the mask %x", m.Value, m.Mask)
 	case l.place != 0 && (place < l.memory || place+amount > l.memoryEnd):
 		return Text("%d bytes at %x reach outside the tensor, or outside every segment of payload", amount, place)
@@ -373,9 +385,12 @@ func (l *limits) broken(f *Form, m *Command) string {
 
 // single checks what no limits say, of the opcodes whose every command is
 // looked at.
-func (c *checker) single(m *Command) string {
+func (c *checker) single(_ *Form, m *Command, _ *limits) string {
 	switch m.Opcode {
 	case gen.OpcodePoint:
+		if size := c.v.Windows[m.Window].Size; m.Value&(size-1) != 0 {
+			return Text("address %x is not a multiple of the window's %x bytes", m.Value, size)
+		}
 		if _, ok := UnpackTarget(m.Mask); !ok {
 			return Text("target %x has impossible fields", m.Mask)
 		}

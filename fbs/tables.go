@@ -170,7 +170,7 @@ func (v *View) tensorReason(t *Tensor, start uint64) string {
 	case t.Recorded == 0 && t.RecordedOffset != 0:
 		return "has an offset of recorded data and no recorded data"
 	case t.Recorded == 1:
-		if first, end := v.segment(t.RecordedOffset); t.RecordedOffset < first || t.Size > end-min(end, t.RecordedOffset) {
+		if _, end := v.segment(t.RecordedOffset); t.Size > end-min(end, t.RecordedOffset) {
 			return Text("recorded data at payload offset %x lie outside every segment", t.RecordedOffset)
 		}
 	}
@@ -228,22 +228,24 @@ func (v *View) verifyPlaces() *Error {
 // at or before an offset; 0 and 0 where there is no segment. Offsets come in any
 // order, and segments are mostly of one size: so it looks there first.
 func (v *View) segment(offset uint64) (first, end uint64) {
-	list := v.Segments
-	if len(list) == 0 {
+	if len(v.Segments) == 0 {
 		return 0, 0
 	}
-	area, last := list[0].Offset, len(list)-1
-	begins := func(at int) uint64 { return list[at].Offset - area }
-	at := int(min(offset/v.stride, uint64(last)))
-	if begins(at) > offset || at < last && begins(at+1) <= offset {
-		at = 0
-		for n := len(list); n > 1; n -= n / 2 {
-			if begins(at+n/2) <= offset {
-				at += n / 2
-			}
+	at, behind := 0, len(v.Segments)
+	area := v.Segments[0].Offset
+	guess := int(min(offset/v.stride, uint64(behind)-1))
+	if s := &v.Segments[guess]; offset-(s.Offset-area) < s.Size {
+		at, behind = guess, guess+1
+	}
+	for behind-at > 1 {
+		if half := (at + behind) / 2; v.Segments[half].Offset-area <= offset {
+			at = half
+		} else {
+			behind = half
 		}
 	}
-	return begins(at), begins(at) + list[at].Size
+	first = v.Segments[at].Offset - area
+	return first, first + v.Segments[at].Size
 }
 
 // verifySegments checks the payload: its checksums, that it ends with the file,

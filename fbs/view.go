@@ -15,7 +15,7 @@ func checksum(before uint32, data []byte) uint32 {
 	return crc32.Update(before, crc32.MakeTable(crc32.Castagnoli), data)
 }
 
-// View is a verified image. All of it but Marked is the file's own bytes.
+// View is a verified image. Its slices but LongestUs are the file's own bytes.
 type View struct {
 	Reservation Reservation
 	Targets     []Identity
@@ -24,16 +24,15 @@ type View struct {
 	Tensors     []Tensor
 	Segments    []Segment
 	Commands    []Command
-	Text        []byte // what names are runs of
-	Notes       []byte // for host tools; nothing in it has been verified
-	Payload     []byte // the payload area: all segments and the gaps between
-	Envelope    []byte // all in front of it
-	AllowedUs   uint64 // of LongestUs, for Load: an hour, or what the caller puts here
+	Text        []byte   // what names are runs of
+	Notes       []byte   // for host tools; nothing in it has been verified
+	Payload     []byte   // the payload area: all segments and the gaps between
+	Envelope    []byte   // all in front of it
+	LongestUs   []uint64 // that each sequence may take where an access takes one, called ones included; 1 << 62 for more
+	AllowedUs   uint64   // of LongestUs, for Load: an hour, or what the caller puts here
 
-	stride uint64 // bytes from one segment to the next, on average
-
-	// Marked has a bit for each Block of commands that holds a Point or an Address.
-	Marked [CommandsMax / Block / 64]uint64
+	stride uint64                           // bytes from one segment to the next, on average
+	marked [CommandsMax / Block / 64]uint64 // a bit for each Block of commands that Visit goes over
 }
 
 // Bytes is the text of a name in the file itself.

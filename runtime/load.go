@@ -45,7 +45,7 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 // CheckTime refuses an image with a sequence that may take longer than the view
 // allows. The error is a *hal.Fault.
 func CheckTime(view *fbs.View) error {
-	for i, us := range view.LongestUs() {
+	for i, us := range view.LongestUs {
 		if us > view.AllowedUs {
 			return &hal.Fault{Code: hal.BadImage, Reason: "sequence " + fbs.Quote(view.Name(view.Sequences[i].Name)) + fbs.Text(" may take %d s, %d are allowed; -longest or lm_longest allows more", us/1e6, view.AllowedUs/1e6)}
 		}
@@ -132,8 +132,9 @@ const pageMax = 64 << 10
 func (r *Replay) reserveArena() error {
 	size, tables := r.view.Reservation.ArenaBytes, uint64(0)
 	r.commands = r.view.Commands
-	behind, marked := size, r.view.Marked != [len(r.view.Marked)]uint64{}
-	if marked {
+	behind, visited := size, false
+	_ = r.view.Visit(func(int) error { visited = true; return hal.OK })
+	if visited {
 		behind = (size + pageMax - 1) &^ (pageMax - 1)
 		size = behind + uint64(len(r.commands))*fbs.CommandSize
 	}
@@ -150,7 +151,7 @@ func (r *Replay) reserveArena() error {
 	if !fits {
 		return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("the image reserves %d bytes for tensors, %d for host memory and %d for page tables of its windows, the machine has %d available", size, host, tables, pages+huge)}
 	}
-	if marked {
+	if visited {
 		r.copied = r.arena[behind:]
 		r.commands = fbs.CommandsIn(r.copied)
 		copy(r.commands, r.view.Commands)
@@ -170,15 +171,8 @@ func (r *Replay) complete() error {
 			masters[w.Device] = true
 		}
 	}
-	for first := 0; first < len(r.commands); first += fbs.Block {
-		if block := first / fbs.Block; r.view.Marked[block/64]>>(block%64)&1 == 0 {
-			continue
-		}
-		for i := first; i < min(first+fbs.Block, len(r.commands)); i++ {
-			if err := r.completeOne(i, masters); err != nil {
-				return err
-			}
-		}
+	if err := r.view.Visit(func(index int) error { return r.completeOne(index, masters) }); err != nil {
+		return err
 	}
 	if r.copied != nil {
 		_ = unix.Mprotect(r.copied, unix.PROT_READ) // cannot fail: the pages are our own

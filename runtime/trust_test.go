@@ -314,7 +314,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n", 3600e6 + 1},
 	} {
 		v := view(t, test.source)
-		if got := v.LongestUs()[0]; got != test.us {
+		if got := v.LongestUs[0]; got != test.us {
 			t.Errorf("%s: %d us, want %d", test.what, got, test.us)
 		}
 		device := mock.New(&boards.Ivshmem)
@@ -337,7 +337,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 // TestLongestTimeDoesNotRunOver has calls of all there is of waiting.
 func TestLongestTimeDoesNotRunOver(t *testing.T) {
 	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
-	if got := v.LongestUs(); got[0] != 1<<62 || got[1] != 400_000*(4294967295+1) {
+	if got := v.LongestUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+1) {
 		t.Error(got)
 	}
 }

@@ -151,9 +151,8 @@ func describe(view *fbs.View, size int) *imageInfo {
 	for _, t := range image.Tensors {
 		info.Tensors = append(info.Tensors, tensorInfo{t.Name, lower(gen.EnumNamesRole[t.Role]), lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
 	}
-	longest := view.LongestUs()
 	for i, counted := range report.Counts(view) {
-		info.Sequences = append(info.Sequences, describeSequence(view, i, &counted, longest[i]))
+		info.Sequences = append(info.Sequences, describeSequence(view, i, &counted, view.LongestUs[i]))
 	}
 	return info
 }

@@ -24,10 +24,9 @@ func longest(flags []string) time.Duration {
 	if err != nil {
 		return graceTime
 	}
-	us := view.LongestUs()
 	at := func(name string) time.Duration {
 		if i := view.SequenceByName(name); i >= 0 {
-			return time.Duration(min(us[i], 1<<52)) * time.Microsecond
+			return time.Duration(min(view.LongestUs[i], 1<<52)) * time.Microsecond
 		}
 		return 0
 	}

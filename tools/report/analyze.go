@@ -248,25 +248,28 @@ type effect struct {
 	waitUs        uint64
 }
 
-// effectOf is FORMAT.md's table seen from the bus: fbs tells how many accesses
-// and how long, here they get their direction.
+// effectOf is FORMAT.md's table seen from the bus.
 func effectOf(c *fbs.Command) effect {
-	accesses, waitUs := c.Effort()
 	width, amount := uint64(c.Width), uint64(c.Amount)
-	e := effect{size: width, loads: accesses, waitUs: waitUs, traffic: Traffic{Read: width}}
+	accesses := (amount + width - 1) / max(width, 1) // where amount is bytes
+	e := effect{size: width}
 	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeAddress, gen.OpcodeChange:
-		e.loads, e.stores = accesses-1, 1
-		e.traffic = Traffic{Written: width, Read: width * e.loads}
+	case gen.OpcodeWrite, gen.OpcodeAddress:
+		e.stores, e.traffic = 1, Traffic{Written: width}
+	case gen.OpcodeChange:
+		e.loads, e.stores, e.traffic = 1, 1, Traffic{Written: width, Read: width}
 	case gen.OpcodeCopyIn, gen.OpcodeFill:
-		e.loads, e.stores, e.size, e.traffic = 0, accesses, amount, Traffic{Written: amount}
+		e.stores, e.size, e.traffic = accesses, amount, Traffic{Written: amount}
 	case gen.OpcodeCopyOut:
-		e.size, e.traffic = amount, Traffic{Read: amount}
+		e.loads, e.size, e.traffic = accesses, amount, Traffic{Read: amount}
 	case gen.OpcodeCompare:
-		e.size, e.traffic = amount, Traffic{Compared: amount}
+		e.loads, e.size, e.traffic = accesses, amount, Traffic{Compared: amount}
 	case gen.OpcodeCheck:
+		e.loads, e.waitUs, e.traffic = 1, amount, Traffic{Read: width}
+	case gen.OpcodeDelay:
+		return effect{waitUs: amount}
 	default:
-		return effect{waitUs: waitUs}
+		return effect{}
 	}
 	switch c.Opcode {
 	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut:
