@@ -161,6 +161,9 @@ func (m *maker) single(s step, at pos) (next pos) {
 	switch s.op {
 	case stepNone:
 		return next
+	case stepCut:
+		m.cut(&s)
+		return next
 	case stepHost:
 		m.hostStores(m.late[s.value])
 		return next

@@ -81,7 +81,7 @@ func (p *plan) fold() (string, error) {
 	for i := range p.steps.n {
 		s := p.steps.at(i)
 		switch {
-		case s.op == stepStore || s.op == stepRelocate || s.op == stepHost:
+		case s.op == stepStore || s.op == stepRelocate || s.op == stepHost || s.op == stepCut:
 			f.finish()
 		case s.op == stepLoad && s.tensor() < 0 && s.run() == 1:
 			f.add(int32(i))
@@ -106,7 +106,7 @@ func (f *folder) changing() map[block]bool {
 	for i := range f.steps.n {
 		s := f.steps.at(i)
 		switch {
-		case s.op == stepStore || s.op == stepRelocate || s.op == stepHost:
+		case s.op == stepStore || s.op == stepRelocate || s.op == stepHost || s.op == stepCut:
 			clear(seen)
 		case s.op == stepLoad && s.tensor() < 0 && s.run() >= blockMin:
 			b := block{f.registerOf(s), s.size()}
@@ -194,6 +194,8 @@ func (f *folder) cut(r run) {
 		if s := f.steps.at(int(i)); n > 1 {
 			f.volatile[f.registerOf(s)] = true
 			f.poll(i, f.since(head), mask)
+			s.flags |= loopStep
+			s.line = f.steps.at(int(head)).line
 			f.singles += int(s.count - 1)
 			f.loops++
 			f.folded += int(n)

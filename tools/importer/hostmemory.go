@@ -66,14 +66,20 @@ func (l *lifter) device(line int, time int64, write bool, bus uint64, data []byt
 	if err != nil {
 		return err
 	}
-	inside := l.part.has(&Access{Line: line})
+	inside := l.inside(&Access{Line: line, Time: time, Op: OpLoad})
 	if write {
 		l.host.writes += len(data)
 		l.deviceWrote(line, time, inside, hostStore{i, offset, data})
 		return nil
 	}
 	l.host.reads += len(data)
-	for _, s := range l.learn(hostStore{i, offset, data}, !inside) {
+	between := !inside && l.cut.now == segmentBetween
+	stored := l.learn(hostStore{i, offset, data}, !inside && !between)
+	if between {
+		l.cut.between = append(l.cut.between, stored...)
+		return nil
+	}
+	for _, s := range stored {
 		l.place(line, time, s)
 	}
 	l.host.due = true
@@ -201,7 +207,11 @@ func (l *lifter) slotHere(line int, time int64) {
 // deviceWrote takes what the device wrote.
 func (l *lifter) deviceWrote(line int, time int64, inside bool, s hostStore) {
 	h := &l.hosts[s.host]
-	if !inside {
+	switch {
+	case !inside && l.cut.now == segmentBetween:
+		h.store(s.offset, s.data)
+		return
+	case !inside:
 		l.learn(s, true)
 		return
 	}

@@ -15,6 +15,7 @@
 //	fence     bulk copies are complete before anything that may depend on them
 //	fill      host memory gets its contents first
 //	mark      text in the trace becomes marks
+//	cut       Frame and Stop become sequences of their own
 //	safe      where several tiles ran, a sequence holds them in reset
 //
 // Whatever an image cannot express, or a trace does not hold, is refused with
@@ -74,6 +75,11 @@ type Options struct {
 	// Part is what to import of the trace; the zero value is all of it.
 	Part Part
 
+	// Frame and Stop cut the image into sequences: "init" is what comes before
+	// Frame, "frame" is that, "stop" is Stop. What lies in none is left out, and
+	// inputs and outputs are those of the frame. The zero values: one, "main".
+	Frame, Stop Part
+
 	Without  []string          // passes to leave out
 	Progress func(bytes int64) // told now and then how much of the trace is read; may be nil
 }
@@ -102,11 +108,15 @@ type Report struct {
 	Board    string    `json:"board"`
 	Passes   []Pass    `json:"passes"` // in the order they ran, "read" first
 	Warnings []Warning `json:"warnings"`
+	Frames   *Frames   `json:"frames,omitempty"` // where they were looked for
 }
 
-// String gives one line a pass and one line a warning.
+// String gives what was found, one line a pass and one line a warning.
 func (r *Report) String() string {
 	var b strings.Builder
+	if r.Frames != nil {
+		b.WriteString(r.Frames.String())
+	}
 	for _, p := range r.Passes {
 		fmt.Fprintf(&b, "%-9s %s\n", p.Name, p.Did)
 	}
@@ -250,17 +260,10 @@ func (m *importing) start(b *boards.Board) {
 
 // finish makes the image of the steps.
 func (m *importing) finish(t *Trace) (*lmb.Image, *Report, error) {
-	if m.lifter == nil {
-		m.start(t.Board)
-	}
-	if err := m.flush(); err != nil {
+	l, err := m.lifted(t)
+	if err != nil {
 		return nil, nil, err
 	}
-	l := m.lifter
-	if err := l.part.check(t.Lines); err != nil {
-		return nil, nil, err
-	}
-	l.settle(0)
 	if l.part.left > 0 {
 		t.Ignored = append(t.Ignored, Count{"accesses outside the part", l.part.left})
 	}
@@ -277,6 +280,25 @@ func (m *importing) finish(t *Trace) (*lmb.Image, *Report, error) {
 		return nil, nil, err
 	}
 	return image, &l.report, nil
+}
+
+// lifted ends the reading of a trace.
+func (m *importing) lifted(t *Trace) (*lifter, error) {
+	if m.lifter == nil {
+		m.start(t.Board)
+	}
+	if err := m.flush(); err != nil {
+		return nil, err
+	}
+	l := m.lifter
+	if err := l.part.check("part", t.Lines); err != nil {
+		return nil, err
+	}
+	if err := l.cut.check(t.Lines); err != nil {
+		return nil, err
+	}
+	l.settle(0)
+	return l, nil
 }
 
 // pass is one of the passes over the steps.
@@ -300,6 +322,7 @@ func (l *lifter) passes() []pass {
 		{"fence", m.fenced},
 		{"fill", m.hostFilled},
 		{"mark", l.mark},
+		{"cut", l.cutPass},
 		{"safe", l.safe},
 	}
 }
@@ -334,6 +357,9 @@ func (o *Options) check() error {
 		if r.Last < r.First {
 			return usage("range 0x%x-0x%x ends before it starts", r.First, r.Last)
 		}
+	}
+	if (o.Frame == Part{}) && (o.Stop != Part{}) {
+		return usage("a stop without a frame")
 	}
 	return o.checkHost()
 }

@@ -40,6 +40,7 @@ type lifter struct {
 	stores, loads, points, unused int // of the configuration
 	lifted, raw                   int // accesses through windows, and others
 	part                          partState
+	cut                           cutState
 	host                          hostMemory
 	lastStore                     step // to the device
 	large                         bool
@@ -53,7 +54,8 @@ type aimKey struct {
 
 func newLifter(b *boards.Board, o Options) *lifter {
 	l := &lifter{plan: newPlan(b, o), tlb: b.TLB, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
-	l.part.init(&l.o)
+	l.part.init(l.o.Part)
+	l.cut.init(&l.o)
 	l.host = hostMemory{regions: newRegions(b), slot: -1}
 	l.givenHosts()
 	if !l.with("lift") {
@@ -96,8 +98,7 @@ func (l *lifter) text() string {
 // access implements sink.
 func (l *lifter) access(a *Access) error {
 	if a.Op == OpMark {
-		l.part.mark(a)
-		if l.with("mark") && l.part.inside {
+		if l.inside(a) && l.with("mark") {
 			l.addMark(a)
 		}
 		return nil
@@ -167,7 +168,7 @@ func (l *lifter) addresses(data []byte) bool {
 // take makes a step of accesses. ok is false where they have to be halved.
 func (l *lifter) take(a *Access, n uint32, data []byte) (ok bool, err error) {
 	bar, offset := l.unalias(a.Bar, a.Offset)
-	inside := l.part.has(a)
+	inside := l.inside(a)
 	if l.tlb != nil {
 		if index, at, ok := chips.Config(l.tlb, bar, offset); ok {
 			if n == 1 {
@@ -536,6 +537,11 @@ func (d *dropper) step(i int) {
 	s := d.steps.at(i)
 	w := s.window
 	switch {
+	case s.op == stepCut:
+		for w := range d.pending {
+			d.remove(d.pending[w])
+			d.pending[w], d.current[w] = -1, step{}
+		}
 	case s.op == stepPoint:
 		d.points++
 		d.remove(d.pending[w])

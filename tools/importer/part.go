@@ -41,8 +41,8 @@ type partState struct {
 	left         int // accesses before and behind
 }
 
-func (s *partState) init(o *Options) {
-	s.Part, s.first, s.last = o.Part, lineNumber(o.Part.From), lineNumber(o.Part.To)
+func (s *partState) init(p Part) {
+	s.Part, s.first, s.last = p, lineNumber(p.From), lineNumber(p.To)
 	s.inside = s.From == ""
 	s.began = s.inside
 }
@@ -80,15 +80,15 @@ func (s *partState) mark(a *Access) bool {
 	return s.inside
 }
 
-// check refuses a part that the trace does not have.
-func (s *partState) check(lines int) error {
+// check refuses a part that the trace does not have; what is its name.
+func (s *partState) check(what string, lines int) error {
 	switch {
 	case !s.began && s.first > 0:
-		return usage("the part begins at line %d, the trace has %d", s.first, lines)
+		return usage("the %s begins at line %d, the trace has %d", what, s.first, lines)
 	case !s.began:
-		return usage("the trace has no mark %q for the part to begin at", s.From)
+		return usage("the trace has no mark %q for the %s to begin at", s.From, what)
 	case s.To != "" && s.last == 0 && !s.ended:
-		return usage("the trace has no mark %q behind the start of the part", s.To)
+		return usage("the trace has no mark %q behind the start of the %s", s.To, what)
 	}
 	return nil
 }

@@ -49,6 +49,9 @@ type plan struct {
 	tensors  []tensor
 	commands []lmb.Command
 
+	sequences []sequence // of the commands; without Options.Frame there are none
+	current   segment    // that goes on behind them
+
 	loads, stores int // in the trace
 	certain       int // commands that there will be, whatever the passes do
 	dropped       int // points that drop would take out, and lift did not make
@@ -229,7 +232,7 @@ func (p *plan) image(t *Trace) (*lmb.Image, error) {
 			Bars: p.barSizes(),
 		}},
 		Tensors:   p.imageTensors(),
-		Sequences: []lmb.Sequence{{Name: "main", Commands: p.commands}},
+		Sequences: p.sequenceList(),
 	}
 	if safe := p.safeCommands(); len(safe) > 0 {
 		image.Sequences = append(image.Sequences, lmb.Sequence{Name: "safe", Commands: safe})

@@ -12,18 +12,39 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Place is a range of addresses: in a tile, or in the BAR Options.Bar of a
-// device without tiles.
+// Place is a range of addresses: in a tile, in a BAR that is named, or in
+// Options.Bar.
 type Place struct {
-	Tile bool
-	X, Y uint8 // of the tile, as the recorded program numbered it
+	Tile  bool
+	X, Y  uint8 // of the tile, as the recorded program numbered it
+	Named bool
+	Bar   uint8 // where Named
 }
 
 func (p Place) String() string {
 	if p.Tile {
 		return fmt.Sprintf("(%d,%d) ", p.X, p.Y)
 	}
+	if p.Named {
+		return fmt.Sprintf("bar%d+", p.Bar)
+	}
 	return ""
+}
+
+// in gives a place that is in no tile and not named the BAR that it is in.
+func (p Place) in(bar uint8) Place {
+	if !p.Tile && !p.Named {
+		p.Named, p.Bar = true, bar
+	}
+	return p
+}
+
+// spec is the place as flags have it.
+func (p Place) spec() string {
+	if p.Tile {
+		return fmt.Sprintf("%d,%d,", p.X, p.Y)
+	}
+	return p.String()
 }
 
 // TensorSpec says where a named input or output lies in the device.
@@ -51,10 +72,10 @@ func (t *TensorSpec) Size() uint64 {
 const tensorSizeMax = 1 << 32
 
 const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,256 or w=1,1,0x21000,int8,32x64; " +
-	"without X,Y where the device has no tiles"
+	"without X,Y, or with bar0+ADDRESS, outside of tiles"
 
-// ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, for devices without tiles,
-// NAME=ADDRESS,DTYPE,SHAPE.
+// ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, outside of tiles,
+// NAME=ADDRESS,DTYPE,SHAPE; ADDRESS may be barN+ADDRESS.
 func ParseTensor(spec string) (TensorSpec, error) {
 	t, reason := parseTensor(spec)
 	if reason != "" {
@@ -82,6 +103,9 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	case 3:
 	default:
 		return t, fmt.Sprintf("behind the = there are %d parts, not 5 or 3", len(parts))
+	}
+	if parts[0], reason = parseBar(parts[0], &t.Place); reason != "" {
+		return t, reason
 	}
 	if t.Address, ok = parseNumber(parts[0]); !ok {
 		return t, fmt.Sprintf("address %q is no number", parts[0])
@@ -125,6 +149,21 @@ func parseTile(x, y string) (p Place, reason string) {
 		return p, fmt.Sprintf("tile %q,%q is no pair of numbers up to 255", x, y)
 	}
 	return Place{Tile: true, X: uint8(nx), Y: uint8(ny)}, ""
+}
+
+// parseBar takes barN+ from the front of an address.
+func parseBar(s string, p *Place) (address, reason string) {
+	rest, ok := strings.CutPrefix(s, "bar")
+	if !ok {
+		return s, ""
+	}
+	number, address, ok := strings.Cut(rest, "+")
+	n, err := strconv.ParseUint(number, 10, 8)
+	if !ok || err != nil || n > 5 || p.Tile {
+		return "", fmt.Sprintf("%q is not bar0+ADDRESS to bar5+ADDRESS", s)
+	}
+	p.Named, p.Bar = true, uint8(n)
+	return address, ""
 }
 
 // parseNumber reads a decimal number, or a hexadecimal one with 0x.
@@ -185,6 +224,10 @@ func ParseRange(spec string) (Range, error) {
 			return Range{}, usage("range %q: %s", spec, reason)
 		}
 		addresses = parts[2]
+	}
+	addresses, reason := parseBar(addresses, &r.Place)
+	if reason != "" {
+		return Range{}, usage("range %q: %s", spec, reason)
 	}
 	first, last, pair := strings.Cut(addresses, "-")
 	if r.First, ok = parseNumber(first); !ok {

@@ -75,7 +75,7 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 
 func TestRangeSpec(t *testing.T) {
 	for spec, want := range map[string]Range{
-		"1,2,0x10000-0x10003": {Place{true, 1, 2}, 0x10000, 0x10003},
+		"1,2,0x10000-0x10003": {Place{Tile: true, X: 1, Y: 2}, 0x10000, 0x10003},
 		"0x20":                {Place{}, 0x20, 0x20},
 		"32-35":               {Place{}, 32, 35},
 	} {

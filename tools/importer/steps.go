@@ -19,6 +19,7 @@ const (
 	stepPoint
 	stepMark
 	stepHost // stores of the program to host memory, which the trace does not hold
+	stepCut  // another sequence begins: the segment is in value
 )
 
 // step is an access on its way to a command, or several: a run of neighbours
@@ -46,6 +47,7 @@ const (
 	repeatedStep             // count loads of one place that all gave value
 	apartStep                // each access of the run has a line of its own
 	halfStep                 // of an access that was split at the edge of a tensor
+	loopStep                 // a poll of a loop that did wait
 )
 
 // touches tells whether a step accesses the device.

@@ -53,7 +53,18 @@ func (p *plan) tensorPass() (string, error) {
 	if len(p.tensors) == 0 && len(p.o.Ignore) == 0 {
 		return "", nil
 	}
-	if err := p.steps.rewrite(func(s *step, out *steps) error { return p.assign(out, *s) }); err != nil {
+	within := p.o.Frame == Part{}
+	err := p.steps.rewrite(func(s *step, out *steps) error {
+		if s.op == stepCut {
+			within = segment(s.value) == segmentFrame
+		}
+		if !within {
+			out.add(*s)
+			return nil
+		}
+		return p.assign(out, *s)
+	})
+	if err != nil {
 		return "", err
 	}
 	if err := p.checkComplete(); err != nil {
@@ -98,7 +109,7 @@ func (p *plan) addTensors() error {
 			return err
 		}
 		for j := range i {
-			if err := distinct(&p.tensors[j], t); err != nil {
+			if err := distinct(&p.tensors[j], t, p.o.Bar); err != nil {
 				return err
 			}
 		}
@@ -133,11 +144,11 @@ func (p *plan) checkPlace(who string, place Place) error {
 // distinct refuses two tensors that cannot be told apart. An input and an
 // output may overlap: a program that works in place stores the one and loads
 // the other.
-func distinct(a, b *tensor) error {
+func distinct(a, b *tensor, bar uint8) error {
 	switch {
 	case a.Name == b.Name:
 		return usage("two tensors are called %s", a.Name)
-	case a.role == b.role && a.Place == b.Place && a.Address <= b.last() && b.Address <= a.last():
+	case a.role == b.role && a.in(bar) == b.in(bar) && a.Address <= b.last() && b.Address <= a.last():
 		return usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(), b.kind(), b.Name, b.span())
 	}
 	return nil
@@ -151,7 +162,7 @@ func (p *plan) at(s *step, place Place) (address uint64, ok bool) {
 		return a.address + uint64(s.offset), place.Tile && a.has(place.X, place.Y)
 	}
 	w := &p.windows[s.window]
-	return w.base + uint64(s.offset), !place.Tile && w.bar == p.o.Bar
+	return w.base + uint64(s.offset), !place.Tile && w.bar == place.in(p.o.Bar).Bar
 }
 
 // assign appends a step to out, or the parts of it that belong to different

@@ -284,7 +284,7 @@ func TestTraceMadeByHandIsChecked(t *testing.T) {
 }
 
 func TestTensorSpecMadeByHandIsChecked(t *testing.T) {
-	good := TensorSpec{Name: "a", Place: Place{true, 1, 1}, Address: 0x100, DType: gen.DTypeInt8, Shape: []uint32{4}}
+	good := TensorSpec{Name: "a", Place: Place{Tile: true, X: 1, Y: 1}, Address: 0x100, DType: gen.DTypeInt8, Shape: []uint32{4}}
 	for name, spoil := range map[string]func(*TensorSpec){
 		"no name":    func(s *TensorSpec) { s.Name = "" },
 		"no type":    func(s *TensorSpec) { s.DType = 0 },

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -27,8 +28,9 @@ type importFlags struct {
 	poll, ignore             []string
 	inputs, outputs, host    []string
 	without                  []string
-	part                     string
-	summary, json            bool
+	part, frame, stop        string
+	candidate                int
+	find, summary, json      bool
 	incomplete               bool
 }
 
@@ -55,10 +57,18 @@ does): --host gives that, and the addresses that the program stored become
 relocations. --part takes a frame out of a run; windows are followed from the
 start on, and what the program set up before is the user's to repeat.
 
+A run of frames, each with its own data, becomes the sequences init, frame and
+stop. --find-frames looks for the same commands again and again, names what
+differs between the repetitions as inputs and outputs, and prints the flags
+(--frame, --stop, --input, --output) that say the same by hand, where names can
+be changed. What counts up, such as a ring's index, is neither an input nor a
+constant: no frame is made of that, and it says so.
+
 Boards: ` + boardNames() + `
 Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 		Example: `  lm import --from qemu --region edu-mmio --base 0x10000000 --board edu edu.qemutrace -o edu.lmb
   lm import --from record --part 1200..2400 run.record -o frame.lmb
+  lm import --find-frames --from record run.record -o frames.lmb
   lm import --from mmiotrace --input a=1,1,0x20000,int32,256 --output d=1,1,0x23000,int32,256 wh.mmiotrace -o wh.lmb`,
 		Args: one("trace"),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
@@ -79,6 +89,10 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, likewise")
 	flags.StringArrayVar(&f.host, "host", nil, "host memory that the device reached: NAME=BUSADDRESS,FILE; FILE holds its bytes")
 	flags.StringVar(&f.part, "part", "", "import FROM..TO alone: lines of the trace, or texts of its marks")
+	flags.StringVar(&f.frame, "frame", "", "cut the image: init up to here, frame FROM..TO; --input and --output are the frame's")
+	flags.StringVar(&f.stop, "stop", "", "with --frame: the sequence stop, FROM..; what is between is left out")
+	flags.BoolVar(&f.find, "find-frames", false, "find what is repeated, and make init, frame and stop of it; with --summary only tell")
+	flags.IntVar(&f.candidate, "candidate", 0, "with --find-frames: which of the repetitions that it lists (default: the best)")
 	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
 	flags.BoolVar(&f.summary, "summary", false, "only tell what is in the trace")
 	flags.BoolVar(&f.json, "json", false, "report as JSON")
@@ -115,6 +129,15 @@ func (f *importFlags) run(path string) error {
 	}
 	defer trace.Close()
 	done := progress(trace, &o)
+	if f.summary && f.find {
+		frames, err := importer.FindFrames(trace, o, f.candidate)
+		done()
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		f.show(stdout, frames)
+		return nil
+	}
 	if f.summary {
 		summary, err := importer.Summarize(trace, o)
 		done()
@@ -127,20 +150,56 @@ func (f *importFlags) run(path string) error {
 		printJSON(stdout, summary)
 		return nil
 	}
+	var frames *importer.Frames
+	if f.find {
+		if frames, err = f.findFrames(trace, &o); err != nil {
+			done()
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
 	image, report, err := importer.Import(trace, o)
 	done()
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	report.Frames = frames
 	if err := encode(image, f.out, path); err != nil {
 		return err
 	}
-	if f.json {
-		printJSON(tell(f.out), report)
-	} else {
-		fmt.Fprint(tell(f.out), report)
-	}
+	f.show(tell(f.out), report)
 	return nil
+}
+
+// show prints what an import did, or would do.
+func (f *importFlags) show(w io.Writer, what fmt.Stringer) {
+	if f.json {
+		printJSON(w, what)
+	} else {
+		fmt.Fprint(w, what)
+	}
+}
+
+// findFrames reads the trace a first time, and has the options say what is
+// repeated in it.
+func (f *importFlags) findFrames(trace *input, o *importer.Options) (*importer.Frames, error) {
+	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
+		return nil, usage("--find-frames reads the trace twice: give it a file")
+	}
+	frames, err := importer.FindFrames(trace, *o, f.candidate)
+	if err != nil {
+		return nil, err
+	}
+	if !frames.Found {
+		if !f.json {
+			fmt.Fprint(tell(f.out), frames)
+		}
+		return nil, wrong(hal.BadImage, "no frame is made: %s", frames.Why)
+	}
+	frames.Apply(o)
+	if _, err := trace.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return frames, nil
 }
 
 // progress shows how much of a trace is read, on a terminal only. The function
@@ -158,6 +217,9 @@ func progress(trace *input, o *importer.Options) func() {
 
 func (f *importFlags) options(path string) (importer.Options, error) {
 	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar, Incomplete: f.incomplete}
+	if f.candidate < 0 || f.candidate > 0 && !f.find {
+		return o, usage("--candidate takes a number of --find-frames, from 1")
+	}
 	if f.from == "" {
 		return o, usage("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
@@ -172,12 +234,18 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 	if err := f.setTensors(&o); err != nil {
 		return o, err
 	}
-	if f.part != "" {
-		part, err := importer.ParsePart(f.part)
+	for _, p := range []struct {
+		text string
+		to   *importer.Part
+	}{{f.part, &o.Part}, {f.frame, &o.Frame}, {f.stop, &o.Stop}} {
+		if p.text == "" {
+			continue
+		}
+		part, err := importer.ParsePart(p.text)
 		if err != nil {
 			return o, wrong(hal.Usage, "%v", err)
 		}
-		o.Part = part
+		*p.to = part
 	}
 	for _, spec := range f.host {
 		host, file, err := importer.ParseHost(spec)

@@ -1,0 +1,249 @@
+package importer
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"lightmetal/fbs/gen"
+)
+
+// columns compares the repetitions of a frame, command by command.
+type columns struct {
+	*finder
+	c      *Candidate
+	pieces []piece
+}
+
+// piece is one command of a frame and which of its bytes differ.
+type piece struct {
+	op      stepOp
+	at      int // token of the first repetition
+	home    Place
+	host    string // host memory, and no place
+	address uint64
+	memory  bool
+	size    uint64
+	differs []bool // nil: none
+}
+
+func (p *piece) end() uint64 { return p.address + p.size }
+
+// beside tells whether a piece is of the same place and kind as another.
+func (p *piece) beside(other *piece) bool {
+	return p.op == other.op && p.home == other.home && p.host == other.host
+}
+
+// compare finds what differs between the repetitions.
+func (c *columns) compare() {
+	for at := c.c.from; at < c.c.from+c.c.run.Period; at++ {
+		p := c.piece(at)
+		first := c.bytes(at)
+		p.size = uint64(len(first))
+		for _, start := range c.c.reps[1:] {
+			p.against(first, c.bytes(start+at-c.c.from))
+		}
+		c.loops(&p)
+		c.pieces = append(c.pieces, p)
+	}
+}
+
+func (c *columns) piece(at int) piece {
+	s := c.of(at)
+	p := piece{op: s.op, at: at, memory: s.is(memoryStep)}
+	switch {
+	case s.op == stepHost:
+		p.host = "host memory"
+		return p
+	case s.aim >= 0:
+		a := &c.aims[s.aim]
+		p.home, p.address = Place{Tile: true, X: a.x0, Y: a.y0}, a.address
+	case c.windows[s.window].Kind == gen.WindowKindHost:
+		p.host = c.windows[s.window].Name
+	default:
+		w := &c.windows[s.window]
+		p.address = w.base
+		if w.bar != c.o.Bar {
+			p.home = Place{Named: true, Bar: w.bar}
+		}
+	}
+	p.address += uint64(s.offset) + uint64(c.where[at].first)*uint64(s.width)
+	return p
+}
+
+// against notes the bytes that are not those of the first repetition.
+func (p *piece) against(first, other []byte) {
+	if bytes.Equal(first, other) {
+		return
+	}
+	if p.differs == nil {
+		p.differs = make([]bool, len(first))
+	}
+	for i := range first {
+		p.differs[i] = p.differs[i] || first[i] != other[i]
+	}
+}
+
+// loops looks at what the commands of the repetitions take beyond their data:
+// how often a load was made, and how long a wait took.
+func (c *columns) loops(p *piece) {
+	s := c.of(p.at)
+	least, most, longest, looped := s.count, s.count, uint32(0), false
+	for _, start := range c.c.reps {
+		other := c.of(start + p.at - c.c.from)
+		least, most, longest = min(least, other.count), max(most, other.count), max(longest, other.us)
+		looped = looped || other.is(loopStep)
+	}
+	switch {
+	case p.op == stepLoad && s.run() == 1 && least != most:
+		c.note("line %d: the load is made %d to %d times with one result: as in the first repetition", s.line, least, most)
+	case p.op == stepPoll && !looped && p.differs != nil:
+		p.op = stepLoad // nobody waited: it gives data
+	case p.op == stepPoll:
+		if _, listed := c.listed(s); !listed && !s.is(loopStep) {
+			c.c.polls = append(c.c.polls, Range{p.home, p.address, p.address + uint64(s.width) - 1})
+		}
+		if longest > s.us {
+			c.c.deadlineUs = max(c.c.deadlineUs, longest)
+		}
+	}
+}
+
+func (c *columns) note(format string, a ...any) {
+	c.c.Notes = append(c.c.Notes, fmt.Sprintf(format, a...))
+}
+
+// settle says what becomes of all that differs.
+func (c *columns) settle() {
+	for i := range c.pieces {
+		if p := &c.pieces[i]; p.op == stepHost || p.differs != nil && p.op != stepStore && p.op != stepLoad {
+			c.fixed(p)
+		}
+	}
+	for _, op := range []stepOp{stepStore, stepLoad} {
+		for _, b := range c.patches(op) {
+			for _, r := range b.regions() {
+				c.region(b, r)
+			}
+		}
+	}
+	c.name()
+	if len(c.c.reps) == 2 && c.has("input") {
+		c.note("with two repetitions, what counts up looks like an input")
+	}
+	if !c.has("input") && !c.has("output") && len(c.c.Refused) == 0 {
+		c.note("nothing differs between the repetitions: a record with other data in each frame tells inputs and outputs")
+	}
+}
+
+func (c *columns) has(role string) bool {
+	return slices.ContainsFunc(c.c.Varies, func(v Varying) bool { return v.Role == role })
+}
+
+// fixed takes a command that must be the same in each repetition and is not.
+func (c *columns) fixed(p *piece) {
+	v := Varying{Address: p.address, Size: p.size, Line: c.lineOf(p.at), Place: p.place()}
+	switch p.op {
+	case stepHost:
+		v.Role, v.bad = "host memory", "the device reads host memory that the program fills anew: that cannot be named as an input yet"
+	case stepRelocate:
+		v.Role, v.bad = "host address", "another address in host memory in each repetition: a ring"
+	default:
+		v.Role, v.bad = "awaited", "the program waits for another value in each repetition"
+		if n := c.counts(c.values(patch{*p}, span{0, p.size})); n != "" {
+			v.Role, v.bad = "awaited counter", "the program waits for a value that "+n
+		}
+	}
+	c.refuse(v)
+}
+
+func (c *columns) refuse(v Varying) {
+	v.Why = v.bad
+	c.c.Varies = append(c.c.Varies, v)
+	c.c.Refused = append(c.c.Refused, fmt.Sprintf("line %d, %s 0x%x: %s", v.Line, v.Place, v.Address, v.bad))
+}
+
+// place is the piece's for people.
+func (p *piece) place() string {
+	switch {
+	case p.host != "":
+		return p.host
+	case p.home.Tile:
+		return fmt.Sprintf("(%d,%d)", p.home.X, p.home.Y)
+	}
+	return fmt.Sprintf("BAR %d", p.home.Bar)
+}
+
+// patch is pieces of one kind that follow each other in the program, if only
+// what it does to that place counts, and in memory.
+type patch []piece
+
+type span struct{ from, to uint64 } // bytes into a patch
+
+func (c *columns) patches(op stepOp) (list []patch) {
+	type home struct {
+		Place
+		host string
+	}
+	open := map[home]int{}
+	for _, p := range c.pieces {
+		if p.op != op {
+			continue
+		}
+		i, ok := open[home{p.home, p.host}]
+		if ok {
+			last := &list[i][len(list[i])-1]
+			ok = last.end() == p.address && last.memory == p.memory
+		}
+		if !ok {
+			i = len(list)
+			open[home{p.home, p.host}] = i
+			list = append(list, nil)
+		}
+		list[i] = append(list[i], p)
+	}
+	return list
+}
+
+// wholeMin is the size beyond which a patch is data and not fields.
+const wholeMin = 32
+
+// regions are the parts of a patch that differ. In memory they are whole words,
+// parts that are near each other are one, and where half of a patch differs all
+// of it does: the rest was equal by chance. Registers are what they are.
+func (b patch) regions() (list []span) {
+	at, total := uint64(0), b[len(b)-1].end()-b[0].address
+	word := uint64(1)
+	if b[0].address%4 == 0 && total%4 == 0 {
+		word = 4
+	}
+	for _, p := range b {
+		for i, d := range p.differs {
+			switch from := at + uint64(i); {
+			case !d:
+			case !p.memory:
+				list = join(list, span{at, at + p.size}, 0)
+			default:
+				list = join(list, span{from / word * word, from/word*word + word}, min(total/16, 64))
+			}
+		}
+		at += p.size
+	}
+	sum := uint64(0)
+	for _, s := range list {
+		sum += s.to - s.from
+	}
+	if b[0].memory && total > wholeMin && 2*sum >= total {
+		return []span{{0, total}}
+	}
+	return list
+}
+
+// join appends a span, or makes the last one longer.
+func join(list []span, s span, gap uint64) []span {
+	if n := len(list); n > 0 && s.from <= list[n-1].to+gap {
+		list[n-1].to = max(list[n-1].to, s.to)
+		return list
+	}
+	return append(list, s)
+}

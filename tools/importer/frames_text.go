@@ -1,0 +1,139 @@
+package importer
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// propose makes options, and the flags that say the same, of a candidate.
+func (f *finder) propose(found *Frames, c *Candidate) {
+	found.frame = Part{strconv.Itoa(c.Lines[0]), strconv.Itoa(c.second - 1)}
+	flag := func(name, value string) { found.Flags = append(found.Flags, "--"+name+" "+value) }
+	flag("frame", found.frame.From+".."+found.frame.To)
+	if c.next != 0 {
+		found.stop = Part{From: strconv.Itoa(c.next)}
+		flag("stop", found.stop.From+"..")
+	}
+	for _, v := range c.Varies {
+		switch v.Role {
+		case "input":
+			found.inputs = append(found.inputs, v.spec)
+		case "output":
+			found.outputs = append(found.outputs, v.spec)
+		}
+		flag(v.Role, v.flag())
+	}
+	for _, r := range c.polls {
+		found.poll = append(found.poll, r)
+		flag("poll", fmt.Sprintf("%s0x%x-0x%x", r.Place.spec(), r.First, r.Last))
+	}
+	if f.o.DeadlineUs == 0 && c.deadlineUs != 0 {
+		found.deadlineUs = f.longestWait()
+		flag("deadline", (time.Duration(found.deadlineUs) * time.Microsecond).String())
+	}
+}
+
+// longestWait is the longest deadline in the trace.
+func (f *finder) longestWait() (us uint32) {
+	for i := range f.steps.n {
+		if s := f.steps.at(i); s.op == stepPoll {
+			us = max(us, s.us)
+		}
+	}
+	return us
+}
+
+// flag is a tensor as flags have it.
+func (v *Varying) flag() string {
+	return fmt.Sprintf("%s=%s0x%x,%s,%d", v.Name, v.spec.spec(), v.Address, v.DType, v.Shape)
+}
+
+// String gives the candidates as a table, what differs in the one that was
+// taken, and the flags that do the same by hand.
+func (f *Frames) String() string {
+	var b strings.Builder
+	for i := range f.Candidates {
+		c := &f.Candidates[i]
+		mark := " "
+		if i+1 == f.Chosen {
+			mark = "*"
+		}
+		fmt.Fprintf(&b, "repeats %s%d lines %d..%d: %s of %s%s\n", mark, i+1, c.Lines[0], c.Lines[1],
+			counted(len(c.Starts), "time"), counted(c.Accesses, "command"), c.verdict())
+	}
+	if f.Chosen > 0 {
+		f.Candidates[f.Chosen-1].explain(&b)
+	}
+	if !f.Found {
+		fmt.Fprintf(&b, "no frame   %s\n", f.Why)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "by hand    %s\n", strings.Join(f.Flags, " "))
+	return b.String()
+}
+
+func (c *Candidate) verdict() string {
+	if len(c.Refused) == 0 {
+		return ""
+	}
+	text := "; no frame: " + c.Refused[0]
+	if n := len(c.Refused) - 1; n > 0 {
+		text += fmt.Sprintf(" (and %d more)", n)
+	}
+	return text
+}
+
+// explain says where the repetitions of the chosen candidate are and what
+// differs.
+func (c *Candidate) explain(b *strings.Builder) {
+	fmt.Fprintf(b, "begins     in lines %s\n", lineList(c.Starts))
+	if c.Cut > 0 {
+		fmt.Fprintf(b, "cut        the trace ends %s into another repetition: left out\n", counted(c.Cut, "command"))
+	}
+	for _, again := range c.Again {
+		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with what is in front of them\n", again[0], again[1])
+	}
+	switch {
+	case c.next > 0:
+		fmt.Fprintf(b, "stop       from line %d on\n", c.next)
+	default:
+		fmt.Fprintf(b, "stop       nothing is behind the repetitions\n")
+	}
+	for i := range c.Varies {
+		if i == shownMax {
+			fmt.Fprintf(b, "...        %d more that differ\n", len(c.Varies)-i)
+			break
+		}
+		c.Varies[i].explain(b)
+	}
+	for _, n := range c.Notes {
+		fmt.Fprintf(b, "note       %s\n", n)
+	}
+}
+
+// shownMax is how much of what differs is shown to people.
+const shownMax = 24
+
+func (v *Varying) explain(b *strings.Builder) {
+	fmt.Fprintf(b, "%-10s %s 0x%x, %s, line %d", v.Role, v.Place, v.Address, counted(int(v.Size), "byte"), v.Line)
+	if v.Name != "" {
+		fmt.Fprintf(b, ": %s, %s x %d", v.Name, v.DType, v.Shape)
+	}
+	fmt.Fprintf(b, " (%s)\n", v.Why)
+}
+
+// lineList is numbers of lines, the first and the last of many.
+func lineList(lines []int) string {
+	var list []string
+	for i, n := range lines {
+		if i == 6 && len(lines) > 8 {
+			list = append(list, "...")
+		}
+		if i < 6 || i >= len(lines)-1 || len(lines) <= 8 {
+			list = append(list, strconv.Itoa(n))
+		}
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,259 @@
+package importer
+
+import (
+	"bytes"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// values are the bytes of a span of a patch in each repetition.
+func (c *columns) values(b patch, s span) (list [][]byte) {
+	for _, start := range c.c.reps {
+		var value []byte
+		at := uint64(0)
+		for i := range b {
+			p := &b[i]
+			if from, to := max(s.from, at), min(s.to, at+p.size); from < to {
+				value = append(value, c.bytes(start + p.at - c.c.from)[from-at:to-at]...)
+			}
+			at += p.size
+		}
+		list = append(list, value)
+	}
+	return list
+}
+
+// region says what a part that differs is.
+func (c *columns) region(b patch, s span) {
+	first := &b[0]
+	v := Varying{Role: "input", role: gen.RoleInput, Place: first.place(), Address: first.address + s.from, Size: s.to - s.from}
+	if first.op == stepLoad {
+		v.Role, v.role = "output", gen.RoleOutput
+	}
+	at := uint64(0)
+	for i := range b {
+		if at <= s.from {
+			v.Line = c.lineOf(b[i].at)
+		}
+		at += b[i].size
+	}
+	v.spec = TensorSpec{Place: first.home, Address: v.Address}
+	values := c.values(b, s)
+	if c.given(&v) || v.role == gen.RoleOutput && c.readBack(first, v.Address, values) {
+		return
+	}
+	if v.bad = c.against(first, &v, b, values); v.bad != "" {
+		c.refuse(v)
+		return
+	}
+	if c.twice(&v) {
+		return
+	}
+	v.spec.DType, v.Why = guess(values, first)
+	v.Shape = uint32(v.Size / uint64(fbs.DTypeSize(v.spec.DType)))
+	v.spec.Shape = []uint32{v.Shape}
+	v.DType = strings.ToLower(v.spec.DType.String())
+	c.c.Varies = append(c.c.Varies, v)
+}
+
+// twice tells whether what differs is part of another that does: the same data
+// is stored, or loaded, twice.
+func (c *columns) twice(v *Varying) bool {
+	for i := range c.c.Varies {
+		o := &c.c.Varies[i]
+		switch {
+		case o.role != v.role || o.bad != "" || o.spec.Place != v.spec.Place || o.Address >= v.Address+v.Size || v.Address >= o.Address+o.Size:
+		case v.Address >= o.Address && v.Address+v.Size <= o.Address+o.Size:
+			return true
+		default:
+			v.bad = fmt.Sprintf("overlaps what is accessed in line %d", o.Line)
+			c.refuse(*v)
+			return true
+		}
+	}
+	return false
+}
+
+// given tells whether the user has named a tensor there.
+func (c *columns) given(v *Varying) bool {
+	list := c.o.Inputs
+	if v.role == gen.RoleOutput {
+		list = c.o.Outputs
+	}
+	return slices.ContainsFunc(list, func(t TensorSpec) bool {
+		return t.in(c.o.Bar) == v.spec.in(c.o.Bar) && t.Address < v.Address+v.Size && v.Address < t.Address+t.Size()
+	})
+}
+
+// readBack tells whether a load gives what the frame stored there before.
+func (c *columns) readBack(p *piece, address uint64, values [][]byte) bool {
+	for _, b := range c.patches(stepStore) {
+		last := b[len(b)-1].end()
+		if b[0].home != p.home || b[0].host != p.host || b[0].at > p.at || address < b[0].address || address+uint64(len(values[0])) > last {
+			continue
+		}
+		from := address - b[0].address
+		if slices.EqualFunc(values, c.values(b, span{from, from + uint64(len(values[0]))}), bytes.Equal) {
+			return true
+		}
+	}
+	return false
+}
+
+// against says why a part that differs can be no input or output, empty if
+// nothing stands against it.
+func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) string {
+	switch {
+	case first.host != "" && v.role == gen.RoleInput:
+		v.Role = "host memory"
+		return "the program fills host memory anew: that cannot be named as an input yet"
+	case first.host != "":
+		v.Role = "host memory"
+		return "the device leaves other data in host memory: that cannot be named as an output yet"
+	case v.role == gen.RoleOutput:
+		return ""
+	}
+	if n := c.counts(values); n != "" {
+		v.Role = "counter"
+		return n + ": neither an input nor a constant"
+	}
+	if c.follows(first, v.Address, values) {
+		v.Role = "follows"
+		return "what is stored follows what was read there: neither an input nor a constant"
+	}
+	if line := c.storedAgain(b, v.Address, values); line != 0 {
+		return fmt.Sprintf("stored again in line %d with other data: an input has one value a run", line)
+	}
+	return ""
+}
+
+// countsMin is how many repetitions it takes to tell what counts from data.
+const countsMin = 3
+
+// counts says how small values go from repetition to repetition, empty if they
+// do not count. Where they begin anew, the candidate learns after how many.
+func (c *columns) counts(values [][]byte) string {
+	times := c.c.run.Times()
+	if times < countsMin || len(values[0]) > 8 {
+		return ""
+	}
+	var list []uint64
+	for _, v := range values[:times] {
+		list = append(list, little(append(slices.Clone(v), make([]byte, 8)...)[:8]))
+	}
+	width := fbs.WidthMask(uint8(len(values[0])))
+	step, turn, ok := progression(list, width)
+	if !ok {
+		return ""
+	}
+	shown := fmt.Sprintf("%#x, %#x, %#x ...", list[0], list[1], list[2])
+	if turn == 0 {
+		c.c.endless = true
+		return fmt.Sprintf("counts: %s", shown)
+	}
+	after := int(turn / gcd(step, turn))
+	c.c.cycle = max(c.c.cycle, 1) / int(gcd(uint64(max(c.c.cycle, 1)), uint64(after))) * after
+	return fmt.Sprintf("counts: %s, and begins anew after %d", shown, after)
+}
+
+// progression tells whether numbers go by one step, perhaps with turns: then
+// all are below turn, where they begin anew.
+func progression(list []uint64, width uint64) (step, turn uint64, ok bool) {
+	steps := map[uint64]int{}
+	for i := range list[1:] {
+		steps[(list[i+1]-list[i])&width]++
+	}
+	if len(steps) == 1 {
+		step = (list[1] - list[0]) & width
+		return step, 0, step != 0
+	}
+	largest := slices.Max(list)
+	for step, n := range steps {
+		for back, m := range steps {
+			turn := step + (-back & width)
+			if len(steps) == 2 && back != step && (n > m || n == m && step < back || len(list) == 3) && step < turn && turn > largest && turn-step <= largest && bits.Len64(turn) < 32 {
+				return step, turn, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// follows tells whether small values are those that the frame read in the same
+// place before, but for bits that are always changed.
+func (c *columns) follows(p *piece, address uint64, values [][]byte) bool {
+	if len(values[0]) > 8 {
+		return false
+	}
+	for i := range c.pieces {
+		l := &c.pieces[i]
+		if l.at >= p.at || l.op != stepLoad || l.differs == nil || l.home != p.home || l.host != p.host || l.address != address || l.size != uint64(len(values[0])) {
+			continue
+		}
+		read := c.values(patch{*l}, span{0, l.size})
+		flip := func(k int) uint64 {
+			return little(append(slices.Clone(read[k]), make([]byte, 8)...)[:8]) ^ little(append(slices.Clone(values[k]), make([]byte, 8)...)[:8])
+		}
+		same := true
+		for k := range values {
+			same = same && flip(k) == flip(0)
+		}
+		if same {
+			return true
+		}
+	}
+	return false
+}
+
+// storedAgain finds another store of the frame to the same bytes, with other data.
+func (c *columns) storedAgain(b patch, address uint64, values [][]byte) (line int) {
+	size := uint64(len(values[0]))
+	for i := range c.pieces {
+		p := &c.pieces[i]
+		if !p.beside(&b[0]) || p.address >= address+size || p.end() <= address || slices.ContainsFunc(b, func(o piece) bool { return o.at == p.at }) {
+			continue
+		}
+		from, to := max(p.address, address), min(p.end(), address+size)
+		mine := c.values(patch{*p}, span{from - p.address, to - p.address})
+		for k := range values {
+			if !bytes.Equal(mine[k], values[k][from-address:to-address]) {
+				return c.lineOf(p.at)
+			}
+		}
+	}
+	return 0
+}
+
+// name gives inputs and outputs names that the user has not used.
+func (c *columns) name() {
+	used := map[string]bool{}
+	for _, t := range slices.Concat(c.o.Inputs, c.o.Outputs) {
+		used[t.Name] = true
+	}
+	numbers := map[string]int{}
+	for i := range c.c.Varies {
+		v := &c.c.Varies[i]
+		short := map[string]string{"input": "in", "output": "out"}[v.Role]
+		if short == "" || v.bad != "" {
+			continue
+		}
+		for v.Name == "" || used[v.Name] {
+			v.Name = fmt.Sprintf("%s%d", short, numbers[v.Role])
+			numbers[v.Role]++
+		}
+		used[v.Name] = true
+		v.spec.Name = v.Name
+	}
+}
