@@ -823,7 +823,7 @@ cmd_kernels() {
 	# The recordings' programs set the stack pointer where they were recorded to.
 	for name in twoop mlp; do riscv $name "$dir/$name.elf" -DSTACK=0xFFB01FF0; done
 	for name in sum copy matmul saxpy mcast; do riscv $name "$dir/$name.elf"; done
-	for name in noc_copy noc_gather noc_sem noc_start; do
+	for name in noc_copy noc_gather noc_host noc_sem noc_start; do
 		riscv $name "$dir/${name}_wh.elf"
 		riscv $name "$dir/${name}_bh.elf" -DBLACKHOLE
 	done

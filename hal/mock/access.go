@@ -170,6 +170,7 @@ func (d *Device) storeAt(place Place, width uint8, value uint64) hal.Code {
 		return d.explain(c)
 	}
 	d.record(Access{Store, place, width, value})
+	d.arc.stored(place, value)
 	return hal.OK
 }
 

@@ -38,6 +38,7 @@ type Device struct {
 	gone       bool
 
 	hardware bool   // it is seen by a kernel
+	arc      *arc   // then
 	driver   Memory // registers for its driver
 	closed   bool
 	refusal  string
@@ -110,8 +111,11 @@ func (d *Device) Resize(bar uint8, size uint64) { d.bars[bar] = size }
 
 // AsHardware makes the device one that a kernel sees: the registers that aim
 // windows can be loaded, which the maker's simulator refuses, and the window of
-// the kernel driver is there for it.
-func (d *Device) AsHardware() { d.hardware = true }
+// the kernel driver is there for it, as is a processor that answers it.
+func (d *Device) AsHardware() {
+	d.hardware = true
+	d.arc = newArc(d)
+}
 
 // Identity implements hal.Device.
 func (d *Device) Identity() hal.Identity {

@@ -14,6 +14,8 @@ type registers struct {
 var driverOnly = []registers{
 	// Strided windows: blackhole.c, TLB_STRIDED_REGS_OFFSET and TLB_STRIDED_COUNT.
 	{&boards.Blackhole, Place{Bar: 0, Address: 0x1fc009d8}, 32 * 4},
+	// The ARC's interrupt: blackhole.c, ARC_MSI_FIFO.
+	{&boards.Blackhole, Place{Tile: true, X: 8, Y: 0, Address: 0x800b0000}, 4},
 	// The PCIe controller's own configuration, seen over the NoC: wormhole.c,
 	// PCIE_DBI_ADDR, PCIE_NOC_X and PCIE_NOC_Y.
 	{&boards.Wormhole, Place{Tile: true, X: 0, Y: 3, Address: 0x8_0000_0000}, 0x1000},

@@ -23,8 +23,21 @@ type Host struct {
 // Attach lets the device reach memory that lies outside of this process, by
 // bus address and as long as bytes gives it. What else the device reaches by
 // itself is then of no use: whoever attaches memory decides what is mapped, and
-// whether the device masters the bus.
-func (d *Device) Attach(bytes func(bus, size uint64) []byte) { d.host.outside = bytes }
+// whether the device masters the bus. Tiles reach what the client has the
+// address translation of the device show them.
+func (d *Device) Attach(bytes func(bus, size uint64) []byte) {
+	d.host.outside = bytes
+	if d.board.Outbound == nil {
+		return
+	}
+	d.host.outside = func(noc, size uint64) []byte {
+		bus, ok := d.shown(noc, size)
+		if !ok {
+			return nil
+		}
+		return bytes(bus, size)
+	}
+}
 
 // hostPort is a host buffer and an aperture's way to it.
 type hostPort struct {

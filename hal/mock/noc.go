@@ -672,8 +672,7 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 			put(data, 4, uint64(value))
 			return nil
 		}
-	} else if memory := g.hostMemory(kind, address, len(data)); memory != nil {
-		copy(data, memory)
+	} else if g.hostPages(kind, address, len(data), func(page []byte, i int) { copy(data[i:], page) }) {
 		return nil
 	} else if g.grid.Memory(kind, address, uint64(len(data))) != nil {
 		g.eachPage(at, address, len(data), func(page []byte, i int) { copy(data[i:], page) })
@@ -697,8 +696,7 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 			}
 			return nil
 		}
-	} else if memory := g.hostMemory(kind, address, len(data)); memory != nil {
-		copy(memory, data)
+	} else if g.hostPages(kind, address, len(data), func(page []byte, i int) { copy(page, data[i:]) }) {
 		return nil
 	} else if g.grid.Memory(kind, address, uint64(len(data))) != nil {
 		g.eachPage(at, address, len(data), func(page []byte, i int) { copy(page, data[i:]) })
@@ -707,13 +705,29 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 	return fmt.Errorf("the %s (%d,%d) cannot be written %d bytes at %#x", kind, at.X, at.Y, len(data), address)
 }
 
-// hostMemory is the host memory that a kind of tile shows at an address, nil if
-// there is none.
-func (g *Tiles) hostMemory(k chips.Kind, address uint64, size int) []byte {
+// hostPages goes through size bytes of the host memory that a kind of tile shows
+// at an address; i is how many came before a page. It tells whether they are all
+// there, and does nothing where one is not.
+func (g *Tiles) hostPages(k chips.Kind, address uint64, size int, do func(page []byte, i int)) bool {
 	if k != chips.PCIe || g.host == nil {
-		return nil
+		return false
 	}
-	return g.host.Bytes(address, uint64(size))
+	var pages [][]byte
+	for done := 0; done < size; {
+		at := address + uint64(done)
+		page := g.host.Bytes(at, min(uint64(size-done), pageSize-at%pageSize))
+		if page == nil {
+			return false
+		}
+		pages = append(pages, page)
+		done += len(page)
+	}
+	i := 0
+	for _, page := range pages {
+		do(page, i)
+		i += len(page)
+	}
+	return true
 }
 
 // eachPage goes through size bytes of a tile's memory; i is how many came

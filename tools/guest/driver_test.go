@@ -3,25 +3,33 @@ package main
 import (
 	"bytes"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 )
 
-// onDriver carries out a scenario on the maker's own kernel driver, where there
-// is one (LM_TTKMD=FILE.ko, built for the full kernel), which takes the mock of
-// either chip for a card.
-func onDriver(t *testing.T, setUp func(*testing.T, *machine, *card), scenario func(*card) []string, check func(*testing.T, *machine, *card)) {
+// onServedByDriver is the way by the maker's own kernel driver, where there is
+// one (LM_TTKMD=FILE.ko, built for the full kernel).
+var onServedByDriver = way{"tt", func(t *testing.T, m *machine) {
 	t.Helper()
 	driver := os.Getenv("LM_TTKMD")
 	if driver == "" {
 		t.Skip("needs the vendor's kernel driver, built for Debian's arm64 kernel (LM_TTKMD is not set)")
 	}
+	m.kernel = tool(t, "LM_GUEST_FULL_KERNEL")
+	m.add(t, "/modules/tenstorrent.ko", driver)
+}}
+
+// onDriver carries out a scenario on that driver, which takes the mock of either
+// chip for a card.
+func onDriver(t *testing.T, setUp func(*testing.T, *machine, *card), scenario func(*card) []string, check func(*testing.T, *machine, *card, string)) {
+	t.Helper()
 	for i := range allChips {
 		c := &allChips[i]
 		t.Run(c.board, func(t *testing.T) {
 			args := scenario(c)
 			m, console := inside(t, func(m *machine) {
-				m.kernel = tool(t, "LM_GUEST_FULL_KERNEL")
-				m.add(t, "/modules/tenstorrent.ko", driver)
+				onServedByDriver.setUp(t, m)
 				m.serveTo(t, "mock:"+c.board)
 				setUp(t, m, c)
 			}, args[0], args[1:]...)
@@ -29,20 +37,30 @@ func onDriver(t *testing.T, setUp func(*testing.T, *machine, *card), scenario fu
 			if m.served != nil {
 				t.Error(m.served)
 			}
-			if check != nil {
-				check(t, m, c)
-			}
+			check(t, m, c, console)
 		})
 	}
 }
 
-// TestVendorsDriverOnAServedChip replays every capture and workload.
+// warned is a line of the driver's that warns, or worse.
+var warned = regexp.MustCompile(`the driver says: <[0-4]>.*`)
+
+// TestVendorsDriverOnAServedChip replays every capture and workload, a core that
+// reaches pinned memory and stores to rectangles of tiles, and the driver has
+// nothing to warn of.
 func TestVendorsDriverOnAServedChip(t *testing.T) {
-	onDriver(t, func(t *testing.T, m *machine, c *card) { m.addAll(t, c) }, func(c *card) []string { return []string{"served", "tt", c.ids} }, nil)
+	onDriver(t, func(t *testing.T, m *machine, c *card) { m.addAll(t, c) }, func(c *card) []string { return []string{"served", "tt", c.ids} },
+		func(t *testing.T, m *machine, _ *card, console string) {
+			for _, line := range warned.FindAllString(console, -1) {
+				if !strings.Contains(line, "out-of-tree module") {
+					t.Error(line)
+				}
+			}
+		})
 }
 
 // TestVendorsDriverWindowsKillsAndResets: windows of each size, none left, two
-// replays, kills and resets in the middle.
+// replays, the clock while one runs, kills and resets in the middle.
 func TestVendorsDriverWindowsKillsAndResets(t *testing.T) {
 	onDriver(t, func(t *testing.T, m *machine, c *card) {
 		m.addGolden(t, "twoop", append([]string{"import"}, c.captures["twoop"]...)...)
@@ -52,7 +70,7 @@ func TestVendorsDriverWindowsKillsAndResets(t *testing.T) {
 // coresInReset wants the driver to have put cores back into reset, through the
 // window that it keeps for itself, at the end of each replay, of the three that
 // were killed too.
-func coresInReset(t *testing.T, m *machine, c *card) {
+func coresInReset(t *testing.T, m *machine, c *card, _ string) {
 	t.Helper()
 	log, err := os.ReadFile(m.trace)
 	if err != nil {
@@ -68,7 +86,7 @@ func coresInReset(t *testing.T, m *machine, c *card) {
 			count++
 		}
 	}
-	ends := len(c.sizes) + 9 // without the replay that a reset ended
+	ends := len(c.sizes) + 10 // without the replay that a reset ended
 	if count < ends {
 		t.Errorf("cores were put into reset by the driver %d times, want %d", count, ends)
 	}

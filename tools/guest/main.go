@@ -101,7 +101,10 @@ func (m *machine) replay(path string, flags []string) (exit int, err error) {
 		return exitFailed, err
 	}
 	if exit != 0 {
-		return exit, nil
+		return exit, m.served // what a served device refused is often why
+	}
+	if m.served != nil {
+		return exitFailed, m.served
 	}
 	for i := range outputs {
 		if err := outputs[i].fetch(); err != nil {

@@ -21,6 +21,10 @@ import (
 // card is a device that `lm serve` shows, and what runs on it.
 type card struct {
 	board, ids string
+	short      string              // in names of files
+	tile       string              // a Tensix tile
+	rectangle  [3]string           // first and last of several, and one beside them
+	pcie       int                 // the tile that host memory is behind, x | y << 6
 	captures   map[string][]string // arguments of lm import, by name
 	slots      []string            // a window of each size
 	sizes      []string            // in MiB
@@ -32,11 +36,11 @@ type card struct {
 }
 
 var allChips = []card{
-	{"wormhole", "1e52:401e", map[string][]string{
+	{"wormhole", "1e52:401e", "wh", "1,1", [3]string{"1,1", "3,4", "4,4"}, 0 | 3<<6, map[string][]string{
 		"twoop": twoop("wh", "1,1"),
 		"mlp":   {"--from", "mmiotrace", "../../testdata/captures/wh.mlp.mmiotrace"},
 	}, []string{"3", "157", "167"}, []string{"1", "2", "16"}, 4, 0, 16 << 20},
-	{"blackhole", "1e52:b140", map[string][]string{"twoop": twoop("bh", "1,2")}, []string{"3", "203"}, []string{"2", "4096"}, 0, 201 * 2 << 20, 2 << 20},
+	{"blackhole", "1e52:b140", "bh", "1,2", [3]string{"1,2", "3,5", "4,5"}, 19 | 24<<6, map[string][]string{"twoop": twoop("bh", "1,2")}, []string{"3", "203"}, []string{"2", "4096"}, 0, 201 * 2 << 20, 2 << 20},
 }
 
 func twoop(chip, tile string) []string {
@@ -44,12 +48,15 @@ func twoop(chip, tile string) []string {
 		"--output", "d=" + tile + ",0x23000,int32,256", "../../testdata/captures/" + chip + ".twoop.mmiotrace"}
 }
 
-// onServed are the ways to a served device. An IOMMU in front of one takes a
-// newer kernel.
-var onServed = []struct {
+// way is one to a served device.
+type way struct {
 	lane  string
 	setUp func(*testing.T, *machine)
-}{
+}
+
+// onServed are those without a driver. An IOMMU in front of one takes a newer
+// kernel.
+var onServed = []way{
 	{"pci", func(*testing.T, *machine) {}},
 	{"vfio", func(t *testing.T, m *machine) {
 		m.kernel = tool(t, "LM_GUEST_NEW_KERNEL")
@@ -66,10 +73,11 @@ func (m *machine) serveTo(t *testing.T, device string) {
 	m.trace = filepath.Join(m.dir, "trace")
 }
 
-// addAll imports every capture of a chip, and captures every workload on the
-// host API for it.
+// addAll imports every capture of a chip, captures every workload on the host
+// API for it, and adds what those do not show.
 func (m *machine) addAll(t *testing.T, c *card) {
 	t.Helper()
+	m.addTiles(t, c)
 	for name, args := range c.captures {
 		m.addGolden(t, name, append([]string{"import"}, args...)...)
 	}

@@ -118,10 +118,8 @@ func (f *serveFlags) open() (hal.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	device.(interface{ AsHardware() }).AsHardware() // both have it
 	m, ok := device.(*mock.Device)
-	if ok {
-		m.AsHardware()
-	}
 	if len(f.faults) == 0 {
 		return device, nil
 	}

@@ -9,6 +9,7 @@ package ttsim
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void (*sim_init)(void);
 static void (*sim_exit)(void);
@@ -18,6 +19,9 @@ static void (*sim_config_wr)(uint32_t, uint32_t, uint32_t);
 static void (*sim_rd)(uint64_t, void *, uint32_t);
 static void (*sim_wr)(uint64_t, const void *, uint32_t);
 static void (*sim_clock)(uint32_t);
+
+// As protocol.go has them: opLoad, opStore, chunkMax.
+enum { OUTSIDE_LOAD = 1, OUTSIDE_STORE = 2, OUTSIDE_MAX = 64 << 10 };
 
 // Host memory: a file that the parent shares, from an address of the bus on. The
 // device may touch the parts that Host windows are of, and nothing else.
@@ -42,8 +46,48 @@ static char *host_at(const char *verb, uint64_t address, uint32_t size) {
 	fflush(stdout);
 	_Exit(1);
 }
-static void dma_rd(uint64_t address, void *p, uint32_t size) { memcpy(p, host_at("reads", address, size), size); }
-static void dma_wr(uint64_t address, const void *p, uint32_t size) { memcpy(host_at("writes", address, size), p, size); }
+
+// Memory outside of both processes, asked for piece by piece; -1: there is none.
+static int outside = -1;
+
+static void stream(ssize_t (*move)(int, void *, size_t), void *p, size_t size) {
+	for (ssize_t n; size; p = (char *)p + n, size -= n)
+		if ((n = move(outside, p, size)) <= 0)
+			_Exit(1); // the parent has ended
+}
+static ssize_t put(int fd, void *p, size_t size) { return write(fd, p, size); }
+static void ask(const char *verb, uint32_t op, uint64_t address, void *p, uint32_t size) {
+	struct { uint32_t op, size; uint64_t address, value; } request = {op, 0, address, 0};
+	char there;
+	for (uint32_t n; size; size -= n, request.address += n, p = (char *)p + n) {
+		request.size = n = size < OUTSIDE_MAX ? size : OUTSIDE_MAX;
+		stream(put, &request, sizeof request);
+		if (op == OUTSIDE_STORE)
+			stream(put, p, n);
+		stream(read, &there, 1);
+		if (op == OUTSIDE_LOAD)
+			stream(read, p, n);
+		if (!there) {
+			printf("ERROR: the device %s %u bytes of host memory at 0x%llx, and nothing is mapped there\n",
+			       verb, n, (unsigned long long)request.address);
+			fflush(stdout);
+			_Exit(1);
+		}
+	}
+}
+static void dma_rd(uint64_t address, void *p, uint32_t size) {
+	if (outside >= 0)
+		ask("reads", OUTSIDE_LOAD, address, p, size);
+	else
+		memcpy(p, host_at("reads", address, size), size);
+}
+static void dma_wr(uint64_t address, const void *p, uint32_t size) {
+	if (outside >= 0)
+		ask("writes", OUTSIDE_STORE, address, (void *)p, size);
+	else
+		memcpy(host_at("writes", address, size), p, size);
+}
+static void host_outside(int fd) { outside = fd; }
 static void host_open(void *memory, uint64_t base) { host_memory = memory; host_base = base; }
 
 // sim_open gives NULL, or what is wrong with the library.
@@ -174,6 +218,8 @@ func answer(r request, buffer []byte, parent io.Reader) (n int, err error) {
 		if C.host_add(address, C.uint64_t(r.value)) == 0 {
 			return 0, errors.New("there are as many Host windows as can be")
 		}
+	case opAttach:
+		C.host_outside(childDMA)
 	case opExit:
 		C.sim_call_exit()
 	default:

@@ -48,7 +48,11 @@ type Device struct {
 	hosts    int           // Host windows
 	hostEnd  uint64        // bytes of host memory that they take
 	refusal  string        // why Point refused
-	now      int64         // nanoseconds
+
+	// aimed is what the registers of windows hold, of a device that a kernel sees.
+	aimed map[int]boards.Words
+
+	now int64 // nanoseconds
 
 	polled     uint64 // address of the last load, if nothing came after it
 	loadClocks uint64 // clocks of the next load of it

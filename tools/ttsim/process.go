@@ -22,6 +22,7 @@ const exitTime = 5 * time.Second
 type process struct {
 	cmd    *exec.Cmd
 	socket *os.File
+	dma    *os.File // the child asks for memory there
 	memory *os.File // host memory
 	mapped [][]byte // of it
 	output tail     // stdout and stderr of the child, complete once it has ended
@@ -43,27 +44,28 @@ func start(library string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
+	p := &process{}
+	var theirs, asks *os.File
+	defer func() { closeAll(theirs, asks) }() // the child's ends, or ours would never read as closed
+	if p.socket, theirs, err = stream(); err == nil {
+		p.dma, asks, err = stream()
 	}
-	p := &process{socket: os.NewFile(uintptr(ends[0]), "child")}
-	theirs := os.NewFile(uintptr(ends[1]), "parent")
-	defer theirs.Close()
-	if p.memory, err = sharedMemory(); err != nil {
-		p.socket.Close()
+	if err == nil {
+		p.memory, err = sharedMemory()
+	}
+	if err != nil {
+		closeAll(p.socket, p.dma)
 		return nil, err
 	}
 	p.cmd = exec.Command(program)
 	p.cmd.Env = append(os.Environ(), childVariable+"="+library)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	p.cmd.ExtraFiles = []*os.File{theirs, p.memory}
+	p.cmd.ExtraFiles = []*os.File{theirs, p.memory, asks}
 	if err := p.cmd.Start(); err != nil {
-		p.socket.Close()
-		p.memory.Close()
+		closeAll(p.socket, p.dma, p.memory)
 		return nil, err
 	}
-	theirs.Close() // or the child's end would never read as closed
+	closeAll(theirs, asks)
 	if _, err := io.ReadFull(p.socket, p.reply[:]); err != nil {
 		p.reap()
 		if p.cmd.ProcessState.Success() {
@@ -76,6 +78,22 @@ func start(library string) (*process, error) {
 		return nil, errors.New("the child does not speak this protocol")
 	}
 	return p, nil
+}
+
+// stream is two ends, the second the child's.
+func stream() (ours, theirs *os.File, err error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	return os.NewFile(uintptr(ends[0]), "child"), os.NewFile(uintptr(ends[1]), "parent"), nil
+}
+
+// closeAll closes files, of which some may not be there, or closed.
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
 }
 
 // sharedMemory is a file without a name.
@@ -139,8 +157,7 @@ func (p *process) exchange(in, out []byte) bool {
 // reap collects a child that is ending by itself. An exit status of its own is
 // a refusal; a signal means that the simulator is broken, or was killed.
 func (p *process) reap() {
-	p.socket.Close()
-	p.memory.Close()
+	closeAll(p.socket, p.dma, p.memory)
 	for _, data := range p.mapped {
 		unix.Munmap(data)
 	}

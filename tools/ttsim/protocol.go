@@ -23,6 +23,11 @@ const (
 	// childMemory is host memory, the next file.
 	childMemory = 4
 
+	// childDMA is the child's end of another stream, on which it asks for memory
+	// outside of both: a request, with data if it stores; then one byte, 1 if all
+	// was there, and data if it loads.
+	childDMA = 5
+
 	// hostBus is the bus address at which it begins, hostSize how much there
 	// can be. Pages exist where they are stored to.
 	hostBus  = 0x1000_0000
@@ -44,6 +49,7 @@ const (
 	opConfigStore                   // value to the dword at address of PCI configuration space
 	opClock                         // value clocks pass
 	opHost                          // the device may touch value bytes of host memory at address
+	opAttach                        // the device reaches what is outside, by childDMA, and no Host windows
 	opExit                          // shut the library down and end the process
 )
 

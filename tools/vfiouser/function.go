@@ -19,13 +19,13 @@ const (
 	configRegion = 7 // as VFIO counts them: BARs 0 to 5, ROM, configuration space
 	regionCount  = 9
 
-	// At an access the device lives through the time since the one before, of
-	// which a client that was stopped leaves much, slice by slice and as long as
-	// the client can wait: QEMU's takes 5 s without an answer for the end, and a
-	// chip whose cores all run takes longer to calculate than to run.
+	// At an access the device lives through the time since the one before, slice
+	// by slice, each longer: at most timeMax of it, and without taking longer than
+	// the client has taken meanwhile. A chip whose cores all run, or a simulator,
+	// is slower than the clock; it gets half of the time.
 	timeMax   = time.Second
-	timeSlice = 50 * time.Microsecond
-	patience  = 10 * time.Millisecond
+	timeSlice = time.Microsecond
+	creditMax = 10 * time.Millisecond
 )
 
 // Options of a Function.
@@ -44,7 +44,9 @@ type Function struct {
 	config  *config
 	memory  memory
 	trace   *trace
-	last    time.Time // of the last access
+	last    time.Time     // of the last access
+	ended   time.Time     // when the time before it had passed
+	credit  time.Duration // what letting time pass may take; less than 0: it took more
 	refused atomic.Int64
 }
 
@@ -56,7 +58,7 @@ type master interface {
 
 // New opens a device and describes it. A reset closes it and opens it anew.
 func New(open func() (hal.Device, error), options Options) (*Function, error) {
-	f := &Function{open: open, options: options, last: time.Now()}
+	f := &Function{open: open, options: options, last: time.Now(), ended: time.Now()}
 	if f.options.Log == nil {
 		f.options.Log = func(string, ...any) {}
 	}
@@ -224,10 +226,17 @@ func (f *Function) access(do func() (uint64, hal.Code)) (value uint64, code hal.
 // pass lets time go by on the device.
 func (f *Function) pass() {
 	now := time.Now()
-	for left := min(now.Sub(f.last), timeMax); left > 0 && time.Since(now) < patience; left -= timeSlice {
-		f.device.Sleep(int64(min(left, timeSlice)))
+	f.credit = min(f.credit+now.Sub(f.ended), creditMax)
+	left, slice := min(now.Sub(f.last), timeMax), timeSlice
+	f.last, f.ended = now, now
+	for left > 0 && f.credit > 0 {
+		f.device.Sleep(int64(min(left, slice)))
+		left -= slice
+		slice *= 2
+		now = time.Now()
+		f.credit -= now.Sub(f.ended)
+		f.ended = now
 	}
-	f.last = now
 }
 
 func (f *Function) refuse(verb string, region uint32, offset uint64, width uint8, code hal.Code) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +37,7 @@ func vendorsDriver(args []string) int {
 	b := &bench{lane: "tt", edu: devices[0]}
 	b.windows(args[1:])
 	b.twoReplays()
+	b.clock(args[0])
 	b.killedUnderTheDriver()
 	b.resetUnderTheDriver(args[0])
 	if b.failed {
@@ -107,6 +110,36 @@ func (b *bench) twoReplays() {
 	if _ = c.Wait(); status(c.ProcessState) != 0 {
 		b.fail("the first of two replays ended with %d", status(c.ProcessState))
 	}
+}
+
+// clocks are those of the cores in MHz, of a card that idles and of one whose
+// user has asked for speed (UMD).
+var clocks = map[string][2]string{"1e52:401e": {"500", "1000"}, "1e52:b140": {"800", "1350"}}
+
+// clock wants the card fast while a replay has it, and slow before and after,
+// as the driver reads the card's telemetry.
+func (b *bench) clock(ids string) {
+	b.settles("before", clocks[ids][0])
+	c := b.sealed("twoop.lmb", b.edu, "-loop", "forever")
+	if c == nil {
+		return
+	}
+	b.settles("while it replays", clocks[ids][1])
+	_ = c.Process.Signal(unix.SIGTERM)
+	_ = c.Wait()
+	b.settles("after", clocks[ids][0])
+}
+
+// settles waits for a clock: the driver waits before it takes power away.
+func (b *bench) settles(when, want string) {
+	var got []byte
+	for end := time.Now().Add(runLimit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		got, _ = os.ReadFile("/sys/class/tenstorrent/tenstorrent!0/tt_aiclk")
+		if strings.TrimSpace(string(got)) == want {
+			return
+		}
+	}
+	b.fail("%s: the card's clock is %q, want %s MHz", when, got, want)
 }
 
 // killedUnderTheDriver ends replays in the middle of their runs. The driver

@@ -50,6 +50,11 @@ func served(args []string) int {
 		}
 	}
 	fmt.Printf("inside: %d images replayed on %d devices\n", len(images), len(devices))
+	for _, line := range kernelLines() {
+		if strings.Contains(line, "tenstorrent") {
+			fmt.Print("inside: the driver says: ", line)
+		}
+	}
 	if failed {
 		fmt.Print(kernelLog())
 		return 1
@@ -59,13 +64,18 @@ func served(args []string) int {
 
 // kernelLog is the end of what the kernel said.
 func kernelLog() string {
+	lines := kernelLines()
+	return strings.Join(lines[max(0, len(lines)-20):], "")
+}
+
+// kernelLines is what the kernel said, with <level> in front of each line.
+func kernelLines() []string {
 	text := make([]byte, 1<<20)
 	n, err := unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, text)
 	if err != nil {
-		return "inside: " + err.Error()
+		return []string{"inside: " + err.Error()}
 	}
-	lines := strings.SplitAfter(string(text[:n]), "\n")
-	return strings.Join(lines[max(0, len(lines)-20):], "")
+	return strings.SplitAfter(string(text[:n]), "\n")
 }
 
 // golden replays an image, and wants the outputs of /golden.

@@ -1,0 +1,135 @@
+package mock
+
+import "lightmetal/boards"
+
+// The ARC processor of a chip, as far as a kernel driver asks it at a start and
+// for power: tt-kmd 2.9.0, wormhole.c, blackhole.c, msgqueue.c and telemetry.h,
+// whose names these are. Its memory (CSM) has a queue of messages and a table of
+// what it measures.
+const (
+	arcCSM     = 0x1000_0000 // where it sees its memory
+	arcControl = 0x100       // from there: QCB, address and entries of the queue
+	arcQueue   = 0x200       // the queue
+	arcTable   = 0x1000      // telemetry: version, entries, and a word each, tag | index << 16
+	arcData    = 0x1800      // the values, by index
+
+	arcEntries     = 4
+	arcHeader      = 32 // bytes of the queue in front of its messages
+	arcMessage     = 32
+	requestsEnd    = 0x00 // ARC_MSG_QUEUE_REQ_WPTR
+	requestsBegin  = 0x10 // ARC_MSG_QUEUE_REQ_RPTR
+	responsesEnd   = 0x14 // ARC_MSG_QUEUE_RES_WPTR
+	maxAIClock     = 1    // TT_POWER_FLAG_MAX_AI_CLK
+	arcTelemetry   = 0x1_0000
+	telemetryClock = 14 // TELEMETRY_AICLK, MHz
+	telemetryHeat  = 11 // TELEMETRY_ASIC_TEMP, degrees, 16 bits behind the point
+)
+
+// arcLayout is where a chip's ARC is for the driver, and how it answers.
+type arcLayout struct {
+	board           *boards.Board
+	registers, csm  Place
+	interrupt       Place             // the register that has it look
+	interruptBit    uint64            // 0: whatever is stored
+	ready           map[uint64]uint64 // registers of one that runs, from registers on
+	control         uint64            // ARC_MSG_QCB_PTR
+	table, data     uint64            // ARC_TELEMETRY_PTR, ARC_TELEMETRY_DATA
+	queueAt         uint64            // what the address of the queue counts from
+	power           uint64            // ARC_MSG_TYPE_POWER_SETTING
+	message         uint64            // scratch register of single messages, 0: none
+	idle, busyClock uint64            // MHz (UMD)
+}
+
+var arcLayouts = [...]arcLayout{{
+	board: &boards.Wormhole, registers: Place{Bar: 0, Address: 0x1ff30000}, csm: Place{Bar: 0, Address: 0x1fe80000},
+	interrupt: Place{Bar: 0, Address: 0x1ff30100}, interruptBit: 1 << 16, // ARC_MISC_CNTL_IRQ0_MASK
+	ready:   map[uint64]uint64{0x60: 0xc0de0001}, // POST_CODE_REG
+	control: 0x1d8, table: 0x1d0, data: 0x1d4, queueAt: arcCSM, power: 0xc0, message: 0x74, idle: 500, busyClock: 1000,
+}, {
+	board: &boards.Blackhole, registers: Place{Tile: true, X: 8, Y: 0, Address: 0x80030000}, csm: Place{Tile: true, X: 8, Y: 0, Address: arcCSM},
+	interrupt: Place{Tile: true, X: 8, Y: 0, Address: 0x800b0000}, // ARC_MSI_FIFO
+	ready:     map[uint64]uint64{0x408: 1},                        // ARC_BOOT_STATUS
+	control:   0x42c, table: 0x434, data: 0x430, power: 0x21, idle: 800, busyClock: 1350,
+}}
+
+// arc is the processor of a device that a kernel sees.
+type arc struct {
+	*arcLayout
+	device *Device
+}
+
+// newArc gives a chip's, started; nil where a board has none.
+func newArc(d *Device) *arc {
+	for i := range arcLayouts {
+		if a := (&arc{&arcLayouts[i], d}); a.board == d.board {
+			a.start()
+			return a
+		}
+	}
+	return nil
+}
+
+// word is a 32-bit word at an offset from a place.
+func (a *arc) word(at Place, offset uint64) uint64 {
+	at.Address += offset
+	value, _ := a.device.behind(at).Load(at, 4) // no model refuses these
+	return value
+}
+
+func (a *arc) set(at Place, offset, value uint64) {
+	at.Address += offset
+	a.device.behind(at).Store(at, 4, value)
+}
+
+// start has it as after its own boot.
+func (a *arc) start() {
+	for register, value := range a.ready {
+		a.set(a.registers, register, value)
+	}
+	a.set(a.registers, a.control, arcCSM+arcControl)
+	a.set(a.csm, arcControl, arcCSM+arcQueue-a.queueAt)
+	a.set(a.csm, arcControl+4, arcEntries)
+	a.set(a.registers, a.table, arcCSM+arcTable)
+	a.set(a.registers, a.data, arcCSM+arcData)
+	for i, value := range [...]uint64{arcTelemetry, 2, telemetryClock, telemetryHeat | 1<<16} {
+		a.set(a.csm, arcTable+4*uint64(i), value)
+	}
+	a.set(a.csm, arcData, a.idle)
+	a.set(a.csm, arcData+4, 40<<16)
+}
+
+// stored has it look at its messages where a store asks for that.
+func (a *arc) stored(at Place, value uint64) {
+	if a == nil || at != a.interrupt || value&a.interruptBit != a.interruptBit {
+		return
+	}
+	a.set(at, 0, value&^a.interruptBit)
+	if a.message != 0 { // WH_FW_MESSAGE_PRESENT | id; the answer is the id, and 0 above it
+		if text := a.word(a.registers, a.message); text>>8 == 0xaa {
+			a.set(a.registers, a.message, text&0xff)
+		}
+	}
+	const wrap = 2 * arcEntries
+	end := a.word(a.csm, arcQueue+requestsEnd)
+	for at := a.word(a.csm, arcQueue+requestsBegin); at%wrap != end%wrap; at++ {
+		a.answer(a.word(a.csm, arcQueue+arcHeader+at%arcEntries*arcMessage))
+		a.set(a.csm, arcQueue+requestsBegin, (at+1)%wrap)
+	}
+}
+
+// answer carries out a message by its first word, and answers that it has.
+func (a *arc) answer(header uint64) {
+	if header&0xff == a.power {
+		clock := a.idle
+		if header>>16&maxAIClock != 0 {
+			clock = a.busyClock
+		}
+		a.set(a.csm, arcData, clock)
+	}
+	at := a.word(a.csm, arcQueue+responsesEnd)
+	slot := arcQueue + arcHeader + (arcEntries+at%arcEntries)*arcMessage
+	for i := range uint64(arcMessage / 4) {
+		a.set(a.csm, slot+4*i, 0)
+	}
+	a.set(a.csm, arcQueue+responsesEnd, (at+1)%(2*arcEntries))
+}

@@ -1,0 +1,29 @@
+package mock
+
+// enabled is the bit of region_ctrl_2 that has a region show something
+// (tt-kmd, REGION_EN).
+const enabled = 1 << 31
+
+// shown gives the bus address behind one that tiles use, where a region of the
+// iATU shows all of size bytes there. Offsets of registers: boards.Outbound.Aim.
+func (d *Device) shown(noc, size uint64) (bus uint64, ok bool) {
+	o := d.board.Outbound
+	register := func(region int, at uint64) uint64 {
+		value, _ := d.model.Load(Place{Bar: o.Bar, Address: o.Offset + uint64(region)*o.Stride + at}, 4)
+		return value
+	}
+	offset := noc - o.NoC
+	for i := range o.Regions {
+		if register(i, 4)&enabled == 0 || register(i, 0) != uint64(o.Type) {
+			continue
+		}
+		base, limit := register(i, 0x08)|register(i, 0x0c)<<32, register(i, 0x10)
+		if o.UpperLimit != 0 {
+			limit |= register(i, o.UpperLimit) << 32
+		}
+		if offset >= base && offset <= limit && size-1 <= limit-offset {
+			return register(i, 0x14) | register(i, 0x18)<<32 + offset - base, true
+		}
+	}
+	return 0, false
+}

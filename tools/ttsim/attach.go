@@ -1,0 +1,70 @@
+package ttsim
+
+import (
+	"fmt"
+	"io"
+
+	"lightmetal/hal"
+)
+
+// Attach lets the device reach memory that lies outside of this process, by bus
+// address and as long as bytes gives it, instead of Host windows. The device
+// ends where it does not. bytes is called while an access or a Sleep lasts, and
+// not otherwise.
+func (d *Device) Attach(bytes func(address, size uint64) []byte) {
+	go d.process.lend(bytes)
+	if _, code := d.process.call(request{op: opAttach}, nil, nil); code != hal.OK {
+		d.refusal = d.process.lastWord
+	}
+}
+
+// lend carries out what the child asks of memory, until it has ended.
+func (p *process) lend(bytes func(address, size uint64) []byte) {
+	var head [requestSize]byte
+	buffer := make([]byte, 1+chunkMax)
+	for {
+		if _, err := io.ReadFull(p.dma, head[:]); err != nil {
+			return // the child has ended
+		}
+		answer, err := transfer(p.dma, decodeRequest(&head), buffer, bytes)
+		if err != nil {
+			return
+		}
+		if _, err := p.dma.Write(answer); err != nil {
+			return
+		}
+	}
+}
+
+// transfer carries out one request, page by page, as memory may lie in pieces.
+// The answer has one byte that says whether all was there, and what was read.
+func transfer(child io.Reader, r request, buffer []byte, bytes func(address, size uint64) []byte) (answer []byte, err error) {
+	if r.size > chunkMax || r.op != opLoad && r.op != opStore {
+		return nil, fmt.Errorf("transfer %d of %d bytes", r.op, r.size)
+	}
+	data := buffer[1 : 1+r.size]
+	if r.op == opStore {
+		if _, err := io.ReadFull(child, data); err != nil {
+			return nil, err
+		}
+	}
+	buffer[0] = 1
+	for done := uint64(0); done < uint64(r.size); {
+		at := r.address + done
+		page := bytes(at, min(uint64(r.size)-done, pageSize-at%pageSize))
+		if page == nil {
+			buffer[0] = 0
+			break
+		}
+		if r.op == opStore {
+			copy(page, data[done:])
+		} else {
+			copy(data[done:], page)
+		}
+		done += uint64(len(page))
+	}
+	if r.op == opStore {
+		return buffer[:1], nil
+	}
+	return buffer[:1+r.size], nil
+}
