@@ -58,8 +58,12 @@ type arc struct {
 	device *Device
 }
 
-// newArc gives a chip's, started; nil where a board has none.
+// newArc gives a chip's, started; nil where a board has none, or only a
+// recording is played.
 func newArc(d *Device) *arc {
+	if _, ok := d.model.(*Tiles); !ok {
+		return nil
+	}
 	for i := range arcLayouts {
 		if a := (&arc{&arcLayouts[i], d}); a.board == d.board {
 			a.start()

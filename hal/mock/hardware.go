@@ -22,16 +22,17 @@ var driverOnly = []registers{
 }
 
 // forDriver tells whether a place holds one of those, and is seen by a kernel.
-func (d *Device) forDriver(at Place) bool {
-	if !d.hardware {
-		return false
-	}
+func (d *Device) forDriver(at Place) bool { return d.hardware && DriverOnly(d.board, at) }
+
+// DriverOnly tells whether a place of a board holds a register that only a
+// kernel driver has a use for.
+func DriverOnly(b *boards.Board, at Place) bool {
 	for i := range driverOnly {
 		r := &driverOnly[i]
 		inside := at.Address - r.first.Address
 		at := at
 		at.Address = r.first.Address
-		if r.board == d.board && at == r.first && inside < r.size {
+		if r.board == b && at == r.first && inside < r.size {
 			return true
 		}
 	}

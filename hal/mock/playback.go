@@ -4,15 +4,17 @@ import (
 	"fmt"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/hal"
 )
 
 // playback is a Model that expects given accesses, in order and no others, and
 // answers loads with what was recorded.
 type playback struct {
-	want   []Access
-	next   int
-	reason string
+	want     []Access
+	next     int
+	reason   string
+	bytewise func(at Place, width uint8) bool // nil: nothing is
 }
 
 // Playback gives a device that expects exactly these accesses: the same width
@@ -21,6 +23,37 @@ type playback struct {
 // long as they lead to the right places.
 func Playback(b *boards.Board, accesses []Access) *Device {
 	return NewWith(b, &playback{want: accesses})
+}
+
+// PlaybackBytewise is Playback for a client that copies memory in widths of its
+// own: there each byte counts by itself.
+func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
+	grid := chips.Of(b).Grid
+	p := &playback{bytewise: func(at Place, width uint8) bool {
+		if at.Tile {
+			return grid.Memory(grid.Kind(chips.Tile{X: at.X, Y: at.Y}), at.Address, uint64(width)) != nil
+		}
+		r := b.Rule(at.Bar, at.Address, uint64(width))
+		return at.Bar != ConfigSpace && r != nil && r.Memory
+	}}
+	for _, a := range accesses {
+		p.want = append(p.want, p.split(a)...)
+	}
+	return NewWith(b, p)
+}
+
+// split is an access as it is expected: a byte at a time where bytes count by
+// themselves.
+func (p *playback) split(a Access) (out []Access) {
+	if p.bytewise == nil || !p.bytewise(a.Place, a.Width) {
+		return []Access{a}
+	}
+	for range a.Width {
+		out = append(out, Access{a.Op, a.Place, 1, a.Value & 0xff})
+		a.Place.Address++
+		a.Value >>= 8
+	}
+	return out
 }
 
 // Left is the number of accesses a playback still waits for; 0 of any other
@@ -32,24 +65,26 @@ func (d *Device) Left() int {
 	return 0
 }
 
-func (p *playback) Load(at Place, width uint8) (uint64, hal.Code) {
-	if p.next == len(p.want) {
-		return 0, p.refuse(fmt.Sprintf("load of %d bytes at %s", width, at))
+func (p *playback) Load(at Place, width uint8) (value uint64, code hal.Code) {
+	shift := 0
+	for _, got := range p.split(Access{Op: Load, Place: at, Width: width}) {
+		if p.next == len(p.want) || p.want[p.next].Op != Load || p.want[p.next].Place != got.Place || p.want[p.next].Width != got.Width {
+			return 0, p.refuse(fmt.Sprintf("load of %d bytes at %s", width, at))
+		}
+		value |= p.want[p.next].Value << shift
+		shift += 8
+		p.next++
 	}
-	want := &p.want[p.next]
-	if want.Op != Load || want.Place != at || want.Width != width {
-		return 0, p.refuse(fmt.Sprintf("load of %d bytes at %s", width, at))
-	}
-	p.next++
-	return want.Value, hal.OK
+	return value, hal.OK
 }
 
 func (p *playback) Store(at Place, width uint8, value uint64) hal.Code {
-	got := Access{Store, at, width, value}
-	if p.next == len(p.want) || p.want[p.next] != got {
-		return p.refuse(got.String())
+	for _, got := range p.split(Access{Store, at, width, value}) {
+		if p.next == len(p.want) || p.want[p.next] != got {
+			return p.refuse(got.String())
+		}
+		p.next++
 	}
-	p.next++
 	return hal.OK
 }
 

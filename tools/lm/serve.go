@@ -33,9 +33,10 @@ machine: it is a vfio-user server, and QEMU 10.1 or later is its client. A kerne
 in the machine finds the device by its ids, maps its BARs and puts it behind an
 IOMMU; each access arrives here by itself, in its width and order.
 
-The server ends when its client leaves: with 0, or with 70 if the device refused
-an access. A refused load reads all ones, a refused store is dropped, as on a bus;
-standard error says which and why. SIGINT and SIGTERM end it in order.
+The server ends when its client leaves: with 0, with 70 if the device refused an
+access, or with 74 after a message that is none. A refused load reads all ones, a
+refused store is dropped, as on a bus; standard error says which and why. SIGINT
+and SIGTERM end it in order.
 
 ./build.sh qemu IMAGE --with mock:wormhole does all of this in one command. By hand,
 start the server first and then
@@ -43,6 +44,10 @@ start the server first and then
   qemu-system-aarch64 -M virt,memory-backend=m -m 512 \
     -object memory-backend-memfd,id=m,size=512M,share=on \
     -device '{"driver":"vfio-user-pci","socket":{"path":"PATH","type":"unix"}}' ...
+
+playback:IMAGE expects what one run of the image's main does to its board's
+stand-in, access by access (memory byte by byte), answers as that did, and refuses
+all else; what did not come by the end is an error too.
 
 Faults, once each or several times:
   gone@N                    from access N on the device is gone: all ones, stores lost
@@ -57,7 +62,7 @@ Faults, once each or several times:
 		RunE: func(*cobra.Command, []string) error { return f.run() },
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+") or ttsim:LIBRARY")
+	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+"), ttsim:LIBRARY or playback:IMAGE")
 	flags.StringVar(&f.socket, "socket", "", "where QEMU's vfio-user-pci connects")
 	flags.StringVar(&f.trace, "trace", "", "write every access to this `file`, for lm import --from record")
 	flags.StringArrayVar(&f.faults, "fault", nil, "make something go wrong (above)")
@@ -105,16 +110,15 @@ func (f *serveFlags) run() (err error) {
 	if n := function.Refused(); err == nil && n > 0 {
 		err = wrong(hal.Refused, "the device refused %d accesses", n)
 	}
+	if err == nil {
+		err = unplayed(function.Device())
+	}
 	return err
 }
 
 // open gives the device, with its faults.
 func (f *serveFlags) open() (hal.Device, error) {
-	kind, _, _ := strings.Cut(f.device, ":")
-	if kind != "mock" && kind != "ttsim" {
-		return nil, usage("%s: only stand-ins can be served: mock:BOARD or ttsim:LIBRARY", f.device)
-	}
-	device, err := openDevice(f.device)
+	device, err := f.standIn()
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +136,25 @@ func (f *serveFlags) open() (hal.Device, error) {
 		m.Inject(fault)
 	}
 	return m, nil
+}
+
+// standIn gives the device without them.
+func (f *serveFlags) standIn() (hal.Device, error) {
+	switch kind, rest, _ := strings.Cut(f.device, ":"); kind {
+	case "mock", "ttsim":
+		return openDevice(f.device)
+	case "playback":
+		return openPlayback(rest)
+	}
+	return nil, usage("%s: only stand-ins can be served: mock:BOARD, ttsim:LIBRARY or playback:IMAGE", f.device)
+}
+
+// unplayed is the error of a recording that was not played to its end.
+func unplayed(device hal.Device) error {
+	if m, ok := device.(*mock.Device); ok && m.Left() > 0 {
+		return wrong(hal.Refused, "the client left while %d recorded accesses were to come", m.Left())
+	}
+	return nil
 }
 
 // parseFaults reads --fault.

@@ -8,9 +8,9 @@ import (
 )
 
 // Attach lets the device reach memory that lies outside of this process, by bus
-// address and as long as bytes gives it, instead of Host windows. The device
-// ends where it does not. bytes is called while an access or a Sleep lasts, and
-// not otherwise.
+// address and as long as bytes gives it, instead of Host windows. Where it does
+// not, a load gives all ones and a store is lost. bytes is called while an access
+// or a Sleep lasts, and not otherwise.
 func (d *Device) Attach(bytes func(address, size uint64) []byte) {
 	go d.process.lend(bytes)
 	if _, code := d.process.call(request{op: opAttach}, nil, nil); code != hal.OK {

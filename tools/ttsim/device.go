@@ -49,8 +49,9 @@ type Device struct {
 	hostEnd  uint64        // bytes of host memory that they take
 	refusal  string        // why Point refused
 
-	// aimed is what the registers of windows hold, of a device that a kernel sees.
-	aimed map[int]boards.Words
+	// kept is what registers hold that the library has no loads of, by offset in
+	// the BAR, of a device that a kernel sees.
+	kept map[uint64]uint32
 
 	now int64 // nanoseconds
 

@@ -1,43 +1,47 @@
 package ttsim
 
 import (
-	"lightmetal/boards"
 	"lightmetal/boards/chips"
+	"lightmetal/hal/mock"
 )
 
 // AsHardware makes the device one that a kernel sees: the registers that aim
-// windows can be loaded, which the library refuses.
-func (d *Device) AsHardware() { d.aimed = map[int]boards.Words{} }
+// windows can be loaded, which the library refuses, and those that only a driver
+// has a use for are there.
+func (d *Device) AsHardware() { d.kept = map[uint64]uint32{} }
 
-// keep notes a store to the registers of a window.
-func (d *Device) keep(bar uint8, offset uint64, width uint8, value uint64) {
-	slot, word, shift, ok := d.windowRegister(bar, offset)
-	if !ok {
-		return
+// keep notes a store to such registers, and tells whether the library has none.
+func (d *Device) keep(bar uint8, offset uint64, width uint8, value uint64) (alone bool) {
+	at, alone, ok := d.register(bar, offset)
+	if ok {
+		for i := uint64(0); i < uint64(width); i += 4 {
+			d.kept[at+i] = uint32(value >> (8 * i))
+		}
 	}
-	w, mask := d.aimed[slot], uint64(1<<(8*width)-1)<<shift
-	w[word] = w[word]&^mask | value<<shift&mask
-	d.aimed[slot] = w
+	return alone
 }
 
-// kept gives what such a register holds.
-func (d *Device) kept(bar uint8, offset uint64, width uint8) (value uint64, ok bool) {
-	slot, word, shift, ok := d.windowRegister(bar, offset)
-	return d.aimed[slot][word] >> shift & (1<<(8*width) - 1), ok
+// shown gives what such registers hold.
+func (d *Device) shown(bar uint8, offset uint64, width uint8) (value uint64, ok bool) {
+	at, _, ok := d.register(bar, offset)
+	for i := uint64(0); ok && i < uint64(width); i += 4 {
+		value |= uint64(d.kept[at+i]) << (8 * i)
+	}
+	return value, ok
 }
 
-// windowRegister is where the registers of a window have a byte of a BAR, of a
-// device that a kernel sees.
-func (d *Device) windowRegister(bar uint8, offset uint64) (slot int, word, shift uint64, ok bool) {
-	l := d.board.TLB
-	if d.aimed == nil || l == nil {
-		return 0, 0, 0, false
+// register is where a BAR has one of them, of a device that a kernel sees. It
+// is of words: rules of the board.
+func (d *Device) register(bar uint8, offset uint64) (at uint64, alone, ok bool) {
+	if d.kept == nil || d.board.TLB == nil {
+		return 0, false, false
 	}
 	for _, a := range chips.Of(d.board).Aliases {
 		if a.Bar == bar {
 			bar, offset = a.Of, a.Offset+offset
 		}
 	}
-	slot, inside, ok := chips.Config(l, bar, offset)
-	return slot, inside / uint64(l.ConfigWidth), 8 * (inside % uint64(l.ConfigWidth)), ok
+	alone = mock.DriverOnly(d.board, mock.Place{Bar: bar, Address: offset})
+	_, _, ok = chips.Config(d.board.TLB, bar, offset)
+	return offset, alone, ok || alone
 }

@@ -41,14 +41,16 @@ type port struct {
 func (p *port) address(offset uint64) uint64 { return barBase[p.bar] + p.offset + offset }
 
 func (p *port) Load(offset uint64, width uint8) (uint64, hal.Code) {
-	if value, ok := p.device.kept(p.bar, p.offset+offset, width); ok {
+	if value, ok := p.device.shown(p.bar, p.offset+offset, width); ok {
 		return value, p.device.process.died
 	}
 	return p.device.load(p.address(offset), width)
 }
 
 func (p *port) Store(offset uint64, width uint8, value uint64) hal.Code {
-	p.device.keep(p.bar, p.offset+offset, width, value)
+	if p.device.keep(p.bar, p.offset+offset, width, value) {
+		return p.device.process.died
+	}
 	return p.device.store(p.address(offset), width, value)
 }
 

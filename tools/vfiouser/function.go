@@ -122,14 +122,22 @@ func (p parts) Store(offset uint64, width uint8, value uint64) hal.Code {
 // reach is client memory for the device, while it may master the bus.
 func (f *Function) reach(address, size uint64) []byte {
 	if !f.config.master() {
+		f.options.Log("the device reaches for %d bytes of memory at %#x, and does not master the bus", size, address)
 		return nil
 	}
-	return f.memory.bytes(address, size)
+	data := f.memory.bytes(address, size)
+	if data == nil {
+		f.options.Log("the device reaches for %d bytes of memory at %#x, and not all of it is mapped", size, address)
+	}
+	return data
 }
 
 // Refused is how many accesses the device has refused. It may be asked at any
 // time.
 func (f *Function) Refused() int { return int(f.refused.Load()) }
+
+// Device is the device that is seen, as it is since the last reset.
+func (f *Function) Device() hal.Device { return f.device }
 
 // Close ends the device, and the trace with a line that says it is whole.
 func (f *Function) Close() error {

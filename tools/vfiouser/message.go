@@ -2,10 +2,11 @@ package vfiouser
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
+
+	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,7 +44,7 @@ type message struct {
 }
 
 // errProtocol is in every error about a message that is not one.
-var errProtocol = errors.New("not a vfio-user request")
+var errProtocol error = &hal.Fault{Code: hal.IO, Reason: "not a vfio-user request"}
 
 // readMessage reads one request. On an error nothing of it is left open.
 func readMessage(c *net.UnixConn) (m message, err error) {

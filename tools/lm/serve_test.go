@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// served runs lm serve, has a client talk to it, and gives its end.
+func served(t *testing.T, client func(net.Conn), args ...string) (exit int, stderr string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		exit, _, stderr = lm(t, append([]string{"serve", "--socket", socket}, args...)...)
+	}()
+	for {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			client(c)
+			c.Close()
+			<-ended
+			return exit, stderr
+		}
+		select {
+		case <-ended:
+			return exit, stderr
+		case <-time.After(time.Millisecond): // it does not listen yet
+		}
+	}
+}
+
+// access is a vfio-user request to load or to store in BAR 0, and its answer.
+func access(t *testing.T, c net.Conn, offset uint64, width uint32, store ...byte) (loaded []byte) {
+	t.Helper()
+	le := binary.LittleEndian
+	command := uint16(9) // REGION_READ
+	if store != nil {
+		command = 10 // REGION_WRITE
+	}
+	m := le.AppendUint16(le.AppendUint16(nil, 1), command)
+	m = le.AppendUint32(m, uint32(32+len(store)))
+	m = append(m, make([]byte, 8)...)
+	m = le.AppendUint32(le.AppendUint32(le.AppendUint64(m, offset), 0), width)
+	if _, err := c.Write(append(m, store...)); err != nil {
+		t.Error(err)
+		return nil
+	}
+	answer := make([]byte, 32)
+	if store == nil {
+		answer = make([]byte, 32+width)
+	}
+	if _, err := io.ReadFull(c, answer); err != nil {
+		t.Error(err)
+	}
+	return answer[32:]
+}
+
+// TestServerEndsWithTheStatusOfWhatHappened: 0 when the client leaves, 70 where
+// something was refused or is missing, 74 after a message that is none, and why.
+func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
+	image := assemble(t, edu+"main:\n  write.4 r+0x4 0x12345678\n  expect.4 r+0x4 == 0xedcba987\n")
+	other := assemble(t, edu+"main:\n  expect.4 r+0x0 == 0x1\n")
+	played := func(c net.Conn) {
+		access(t, c, 4, 4, 0x78, 0x56, 0x34, 0x12)
+		if got := access(t, c, 4, 4); string(got) != "\x87\xa9\xcb\xed" {
+			t.Errorf("loaded % x", got)
+		}
+	}
+	nothing := func(net.Conn) {}
+	for _, test := range []struct {
+		device string
+		client func(net.Conn)
+		exit   int
+		says   string
+	}{
+		{"mock:edu", nothing, 0, "mock:edu listens on "},
+		{"mock:edu", func(c net.Conn) {
+			if got := access(t, c, 0, 1); got[0] != 0xff {
+				t.Errorf("loaded % x", got)
+			}
+		}, 70, "load of 1 bytes at BAR 0 + 0x0: device refused the access"},
+		{"mock:edu", func(c net.Conn) { _, _ = c.Write(make([]byte, 16)); _, _ = io.ReadAll(c) }, 74, "not a vfio-user request: command 0 has 0 bytes, not 16 to"},
+		{"playback:" + image, played, 0, "listens on "},
+		{"playback:" + image, func(c net.Conn) { played(c); access(t, c, 4, 4) }, 70, "want nothing after the 2 recorded accesses"},
+		{"playback:" + image, nothing, 70, "the client left while 2 recorded accesses were to come"},
+		{"playback:" + other, nothing, 76, "command 0 (expect.4 r+0x0 == 0x1): got 0x10000ed"},
+		{"playback:none.lmb", nothing, 66, "none.lmb"},
+		{"pci:1234:11e8", nothing, 64, "only stand-ins can be served"},
+		{"mock:none", nothing, 64, "no board \"none\""},
+		{"ttsim:/none.so", nothing, 69, "no simulator library there"},
+	} {
+		exit, stderr := served(t, test.client, "--device", test.device)
+		if exit != test.exit || !strings.Contains(stderr, test.says) {
+			t.Errorf("%s: exit %d, want %d with %q; it said:\n%s", test.device, exit, test.exit, test.says, stderr)
+		}
+	}
+}
+
+func TestServeRefusesWhatItCannotDo(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	for _, test := range []struct {
+		exit int
+		says string
+		args []string
+	}{
+		{64, "a socket's path has at most 107 bytes; use a shorter folder", []string{"--device", "mock:edu", "--socket", "/tmp/" + strings.Repeat("x", 103)}},
+		{64, "serve takes --device and --socket", []string{"--device", "mock:edu"}},
+		{64, "--fault gone@0: there is no such fault", []string{"--device", "mock:edu", "--socket", socket, "--fault", "gone@0"}},
+		{64, "--fault stuck:0+8=1: it takes BAR+OFFSET=BITS/MASK", []string{"--device", "mock:edu", "--socket", socket, "--fault", "stuck:0+8=1"}},
+		{66, "no such file", []string{"--device", "mock:edu", "--socket", "/no/such/folder/s"}},
+	} {
+		if exit, _, stderr := lm(t, append([]string{"serve"}, test.args...)...); exit != test.exit || !strings.Contains(stderr, test.says) {
+			t.Errorf("%v: exit %d, want %d with %q; it said:\n%s", test.args, exit, test.exit, test.says, stderr)
+		}
+	}
+}
