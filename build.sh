@@ -520,7 +520,7 @@ func main() {}' >"$out/_empty/main.go"
 }
 
 # beyond PROGRAM EMPTY: code and data of one beyond the other's, exactly.
-beyond() { go run ./tools/exactsize "$1" "$2"; }
+beyond() { go run ./tools/bench -beyond "$1" "$2"; }
 
 # at_most WHAT BYTES LIMIT GOAL
 at_most() {

@@ -66,7 +66,7 @@ func (f *File) own(end uint64) error {
 	if len(part) == 0 {
 		return nil
 	}
-	if pages, _ := available(); uint64(len(part)) > pages {
+	if pages, _ := available(uint64(len(part))); uint64(len(part)) > pages {
 		return &hal.Fault{Code: hal.BadImage, Reason: f.path + fbs.Text(": %d bytes of it are to be copied into memory, the machine has %d available", uint64(len(part)), pages)}
 	}
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)

@@ -17,12 +17,8 @@ import (
 // runs one goroutine, which stays unlocked from its thread and waits by raw
 // system calls: those of package hal. The error is a *hal.Fault.
 func (r *Replay) Freeze() error {
-	if err := r.FreezeShared(); err != nil {
-		return err
-	}
-	goruntime.GOMAXPROCS(1)
-	IgnorePreemption()
-	return nil
+	Alone()
+	return r.FreezeShared()
 }
 
 // FreezeShared freezes a replay in a process that has other work, too: arena and
@@ -42,14 +38,10 @@ func (r *Replay) FreezeShared() error {
 	// Go has timers of its own: memory is given back by one.
 	time.Sleep(time.Nanosecond)
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
-	PanicOnFault()
+	setPanicOnFault(true)
 	reserveStack()
 	return nil
 }
-
-// PanicOnFault makes bus errors of the calling goroutine panics that can be
-// recovered, from now on. Without it they end the process.
-func PanicOnFault() { setPanicOnFault(true) }
 
 // stackReserved is more than a run takes, so that no run makes Go look for a
 // larger stack. A stack shrinks in a collection only, and there are none.
@@ -63,12 +55,15 @@ func reserveStack() {
 //go:noinline
 func touch(room *[stackReserved]byte) { room[0] = 1 }
 
-// IgnorePreemption has the kernel drop the signal by which Go interrupts a
-// goroutine anywhere. Its first arrival maps memory to keep registers in (Go
-// 1.26, runtime/preempt_xreg.go), and each is a disturbance. Go still stops the
-// goroutine where it calls a function, which no command goes long without. A program
-// of one goroutine ignores it from its start: it would cut raw system calls short.
-func IgnorePreemption() {
+// Alone is for a program of one goroutine, at its start. Go keeps to one processor:
+// a second one's caches cost 200 KiB to give up. The kernel drops the signal by
+// which Go interrupts a goroutine anywhere, which cuts raw system calls short, and at
+// its first arrival maps memory (Go 1.26, runtime/preempt_xreg.go); Go still stops
+// the goroutine where it calls a function. Bus errors are panics, to be recovered.
+func Alone() {
+	goruntime.GOMAXPROCS(1)
+	setPanicOnFault(true)
+	reserveStack()
 	ignore := [4]uint64{1} // struct sigaction: handler SIG_IGN, flags, restorer, mask
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
 }

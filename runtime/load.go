@@ -142,7 +142,7 @@ func (r *Replay) reserveArena() error {
 		tables += r.view.Windows[i].Size / 512 // an entry of 8 bytes for each page of 4 KiB
 	}
 	host := r.view.Reservation.HostBytes
-	pages, huge := available()
+	pages, huge := available(size + tables + host)
 	fits := size+tables <= pages && size+tables+host <= pages+huge
 	if fits && size > 0 {
 		arena, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

@@ -48,10 +48,19 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) == 4 && os.Args[1] == "-beyond" { // for ./build.sh cross
+		excess, _, err := beyond(os.Args[2], os.Args[3])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(66)
+		}
+		fmt.Println(excess)
+		return
+	}
 	full := flag.Bool("full", false, "everything, in about five minutes; without it, under a minute")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	write := flag.String("write", "", "write the table to this `file` too")
-	only := flag.String("only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, limit, import, opcodes, scaling, count")
+	only := flag.String("only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, limit, import, opcodes, scaling")
 	dir := flag.String("dir", "build", "`folder` with the programs that build.sh makes")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -118,7 +127,6 @@ func (b *bench) run() error {
 		{"import", b.importMemory},
 		{"opcodes", b.opcodes},
 		{"scaling", b.scaling},
-		{"count", b.instructions},
 	} {
 		if b.only != "" && b.only != part.name {
 			continue

@@ -141,8 +141,7 @@ func (b *bench) opcodes() error {
 	})
 }
 
-// scaling measures images of growing size: time a command and a byte, and what
-// our side takes for itself.
+// scaling measures images of growing size: time a command and a byte.
 func (b *bench) scaling() error {
 	counts, sizes := []int{1e3, 1e4, 1e5, 1e6}, []int{1 << 20, 16 << 20, 64 << 20}
 	if b.full {
@@ -173,7 +172,6 @@ type scale struct {
 	what      string
 	size      int64   // bytes of the file
 	run, load float64 // a command or a KiB
-	anonymous int64   // bytes of our side's own memory
 }
 
 func (b *bench) scale(what, unit string, image *lmb.Image, each float64) (scale, error) {
@@ -184,13 +182,8 @@ func (b *bench) scale(what, unit string, image *lmb.Image, each float64) (scale,
 		if err != nil {
 			return err
 		}
-		status, err := statusOf(p.ours.command.Process.Pid)
-		if err != nil {
-			return err
-		}
 		ran, loaded := versus("scaling", what+", run", unit, each, took[0], took[1]), versus("scaling", what+", load + verify", unit, each, took[2], took[3])
-		s.run, s.load, s.anonymous = *ran.Ours, *loaded.Ours, status["RssAnon"]
-		ran.Note = fmt.Sprintf("own memory %d KiB", s.anonymous>>10)
+		s.run, s.load = *ran.Ours, *loaded.Ours
 		b.add(ran, loaded)
 		return nil
 	})
@@ -202,8 +195,7 @@ func (b *bench) scale(what, unit string, image *lmb.Image, each float64) (scale,
 const cachesMax = 16 << 20
 
 // linear adds the goals of a series of growing images: the largest costs no
-// more for each command or byte than the one before it, and no more memory
-// than the smallest.
+// more for each command or byte than the one before it.
 func (b *bench) linear(what string, series []scale) {
 	last, before := series[len(series)-1], series[len(series)-2]
 	for _, r := range []row{
@@ -218,7 +210,4 @@ func (b *bench) linear(what string, series []scale) {
 		}
 		b.add(r)
 	}
-	extra := float64(last.anonymous-series[0].anonymous) / 1024
-	r := row{Section: "goals of scaling", What: "own memory, " + last.what + " beyond " + series[0].what, Unit: "KiB", Ours: value(extra)}
-	b.add(r.atMost(extra, 64, "<= 64 (no more)"))
 }

@@ -140,12 +140,12 @@ func (b *bench) systemCalls(path string, count int) (map[string]map[string]int64
 	return callsByThread(string(text)), err
 }
 
-// callsByThread reads a log of strace -f from the first request on, which is the
-// first thread's.
+// callsByThread reads a log of strace -f from the first request on, which the
+// replaying thread reads.
 func callsByThread(log string) map[string]map[string]int64 {
 	calls := map[string]map[string]int64{own: {}, taking: {}, monitor: {}}
-	first, _, _ := strings.Cut(log, " ")
-	_, log, _ = strings.Cut(log, "read(0, ")
+	before, log, _ := strings.Cut(log, "read(0, ")
+	replaying, _, _ := strings.Cut(before[strings.LastIndexByte(before, '\n')+1:], " ")
 	for line := range strings.Lines(log) {
 		thread, call, _ := strings.Cut(line, " ")
 		name, _, found := strings.Cut(strings.TrimSpace(call), "(")
@@ -153,7 +153,7 @@ func callsByThread(log string) map[string]map[string]int64 {
 		case !found || strings.Contains(name, " "): // the end of one that was begun above, or of a thread
 		case name == "futex" || strings.HasPrefix(name, "clone"):
 			calls[taking][name]++
-		case thread == first:
+		case thread == replaying:
 			calls[own][name]++
 		default:
 			calls[monitor][name]++

@@ -6,7 +6,8 @@ import (
 )
 
 func TestSystemCallsAreCountedByThread(t *testing.T) {
-	got := callsByThread(`7 mmap(NULL, 4096) = 0x1
+	got := callsByThread(`6 execve("child", ["child"]) = 0
+7 mmap(NULL, 4096) = 0x1
 7 read(0, "run 0 1", 128) = 7
 7 read(0, "x", 128) = 1
 7 clone(child_stack=0x1, flags=CLONE_VM) = 8

@@ -82,7 +82,7 @@ var never = []string{"hal/walk_noasm.go", "runtime/capi/device_mock.go", "runtim
 // names what is wanted.
 const (
 	linesOfProduct   = 5_636  // 3,600
-	linesWithRunner  = 7_452  // 4,600
+	linesWithRunner  = 7_451  // 4,600
 	linesOfTheTarget = 10_292 // 7,500
 )
 

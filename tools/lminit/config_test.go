@@ -169,6 +169,22 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	}
 }
 
+// TestReplayHasOneProcessorFromItsStart: what Go makes for others, lmrun has no use for.
+func TestReplayHasOneProcessorFromItsStart(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Link(filepath.Join(programs, "lminit"), filepath.Join(folder, "lminit")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "lmrun"), []byte("#!/bin/sh\necho $GOMAXPROCS $KEPT\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(filepath.Join(folder, "lminit"), "-config", configFile(t, "image edu.lmb\n"))
+	c.Env = append(os.Environ(), "KEPT=yes")
+	if out, err := c.Output(); err != nil || string(out) != "1 yes\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 // TestSignalEndsASupervisor sends the signal when the first restart has been
 // announced. It finds the supervisor between two replays, and the exit status
 // is the last one's, or in one, which it ends.

@@ -69,7 +69,6 @@ func paths(bindings []args.Binding) (list []string) {
 // prepareFrames opens all that the runs need, for options that check has passed.
 // The watchdog comes last: from then on there is no way back but a run or a reset.
 func prepareFrames(r *runtime.Replay, o args.Options, clock hal.Device) (f *frames, err error) {
-	runtime.PanicOnFault() // in the memory of a ring
 	view := r.View()
 	f = &frames{replay: r, clock: clock, limit: o.Deadline,
 		sequence: view.SequenceByName(o.Sequence), before: view.SequenceByName(o.Before), after: view.SequenceByName(o.After)}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -476,7 +477,7 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 		_ = os.WriteFile(path, data, 0o600)
 	}
 	header()
-	runtime.PanicOnFault()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	runtime.IgnorePreemption()
+	runtime.Alone()
 	words, err := args.FromProc()
 	if err != nil {
 		unix.Exit(report(args.Options{}, outcome{err: err}))

@@ -24,11 +24,8 @@ import (
 
 const memoryFile = 3 // the file descriptor of the device's memory
 
-// init keeps main on the first thread of the process, the one that is pinned and
-// looked at from outside, until Freeze.
-func init() { goruntime.LockOSThread() }
-
 func main() {
+	runtime.Alone()
 	args := arguments()
 	if len(args) != 3 {
 		end(&hal.Fault{Code: hal.Usage, Reason: "child serve|once IMAGE"})
@@ -92,7 +89,6 @@ func open(path string) *child {
 	if err := c.replay.Freeze(); err != nil {
 		end(err)
 	}
-	goruntime.UnlockOSThread()
 	return c
 }
 
