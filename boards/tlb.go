@@ -1,8 +1,6 @@
 package boards
 
-import (
-	"lightmetal/fbs/gen"
-)
+import "lightmetal/fbs/gen"
 
 // Words is the configuration of one window, as ConfigWords stores of
 // ConfigWidth bytes hold it.
@@ -24,6 +22,11 @@ func (l *TLB) Encode(g *Group, t Target, address uint64) (w Words, ok bool) {
 	if address%g.Size != 0 || !sound(t) {
 		return Words{}, false
 	}
+	// Target counts channels from 1, and a device with a single bit has the first only.
+	vc, numbered := uint64(t.StaticVC), t.StaticVC != 0 && f.UseStaticVC.Bits != 0
+	if numbered {
+		vc--
+	}
 	ok = l.insert(&w, f.Address, address/g.Size) &&
 		l.insert(&w, f.XEnd, uint64(t.X)) &&
 		l.insert(&w, f.YEnd, uint64(t.Y)) &&
@@ -32,7 +35,7 @@ func (l *TLB) Encode(g *Group, t Target, address uint64) (w Words, ok bool) {
 		l.insert(&w, f.NoC, uint64(t.NoC)) &&
 		(!t.Multicast || l.insert(&w, f.Multicast, 1)) &&
 		l.insert(&w, f.Ordering, uint64(t.Ordering-gen.OrderingDefault)) &&
-		l.insertVC(&w, f, t.StaticVC)
+		(!numbered || l.insert(&w, f.UseStaticVC, 1)) && l.insert(&w, f.StaticVC, vc)
 	if !ok {
 		return Words{}, false
 	}
@@ -52,19 +55,6 @@ func (l *TLB) insert(w *Words, f Field, v uint64) bool {
 		w[i+1] |= v >> (size - shift)
 	}
 	return true
-}
-
-// insertVC places a static virtual channel as Target counts it: 0 none,
-// 1 + n channel n. A device with a single bit for it has channel 0 only.
-func (l *TLB) insertVC(w *Words, f *Fields, vc uint8) bool {
-	switch {
-	case vc == 0:
-		return true
-	case f.UseStaticVC.Bits == 0:
-		return l.insert(w, f.StaticVC, uint64(vc))
-	default:
-		return l.insert(w, f.UseStaticVC, 1) && l.insert(w, f.StaticVC, uint64(vc-1))
-	}
 }
 
 // sound tells whether t is a target at all, on whatever device: there are two
@@ -106,11 +96,9 @@ func (l *TLB) Choose(prefer uint16, size uint64, bars *[6]uint64, taken func(slo
 	if fits(int(prefer)) {
 		return int(prefer)
 	}
-	for i := range l.Groups {
-		for slot := l.Groups[i].First; slot < l.Groups[i].First+l.Groups[i].Count; slot++ {
-			if fits(slot) {
-				return slot
-			}
+	for slot := 0; l.Group(slot) != nil; slot++ {
+		if fits(slot) {
+			return slot
 		}
 	}
 	return -1

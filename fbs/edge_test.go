@@ -47,6 +47,8 @@ func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
 		{"reserved field is not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
 		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
 		{"reserved field is not zero", func(i *gen.Image) { window(i).MutateReserved(99) }},
+		{"target 1: reserved field is not zero", func(i *gen.Image) { x := new(gen.Target); i.Targets(x, 1); x.MutateReserved(1) }},
+		{"rule 2: name of 255 bytes at 0xffff lies outside the text of", func(i *gen.Image) { x := new(gen.Rule); i.Rules(x, 2); x.MutateName(0xffffff) }},
 		{"lies outside the text of", func(i *gen.Image) { tensor(i).MutateName(0xffff01) }},
 		{"sequence 1: has no name", func(i *gen.Image) { sequence(i).MutateName(0x100) }},
 		{"recorded is 2 and should be", func(i *gen.Image) { tensor(i).MutateRecorded(2) }},

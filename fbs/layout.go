@@ -15,27 +15,26 @@ const (
 	FormatMajor = 2 // another major cannot be read
 	FormatMinor = 0 // a larger minor cannot be read either: there is no silent compatibility
 
-	preambleMajor     = 8  // u16
-	preambleMinor     = 10 // u16
-	preambleChecksum  = 12 // u32, CRC-32C of the envelope with these four bytes zero
-	preambleSchema    = 16 // u64, SchemaHash
-	preambleFile      = 24 // u64, bytes of the whole file
-	preambleEnvelope  = 32 // u64, bytes of the envelope, preamble included
-	preambleReserved  = 40 // zero up to preambleEnd
-	preambleEnd       = 72
-	PreambleInsertion = preambleEnd - 8 // bytes that follow the identifier
+	preambleMajor    = 8  // u16
+	preambleMinor    = 10 // u16
+	preambleChecksum = 12 // u32, CRC-32C of the envelope with these four bytes zero
+	preambleSchema   = 16 // u64, SchemaHash
+	preambleFile     = 24 // u64, bytes of the whole file
+	preambleEnvelope = 32 // u64, bytes of the envelope, preamble included
+	preambleReserved = 40 // zero up to preambleEnd
+	preambleEnd      = 72
 )
 
 // Limits of the format.
 const (
 	SegmentAlign = 4096 // segments start at multiples of it
 	ArenaAlign   = 64   // tensors start at multiples of it, one cache line
-	PayloadAlign = 64   // writers start each payload at a multiple of it
 
 	CommandsMax  = 1 << 24 // 512 MiB of commands; FlatBuffers offsets are 32-bit
 	WindowsMax   = 1 << 12
 	WindowMax    = 1 << 32 // bytes of one window; Command.Offset is 32-bit
 	TargetsMax   = 8
+	RulesMax     = 256
 	TensorsMax   = 1 << 12
 	DimsMax      = 8
 	SequencesMax = 1 << 12
@@ -112,6 +111,15 @@ type Identity struct {
 	Bars           [6]uint64 // least size in bytes, 0: not used
 	Board          Name
 	Vendor, Device uint16
+	Subsystem      uint32 // as at 0x2c of configuration space, 0: any
+	Reserved       uint32
+}
+
+// Rule is the Rule struct of image.fbs as it lies in the file.
+type Rule struct {
+	First, Last                 uint64 // bytes of the BAR
+	Target, Bar, Widths, Memory uint8
+	Name                        Name
 }
 
 // Sequence is the Sequence struct of image.fbs as it lies in the file:
@@ -162,7 +170,8 @@ type Reservation struct {
 const (
 	_ = -(unsafe.Sizeof(Command{}) ^ CommandSize)
 	_ = -(unsafe.Sizeof(Window{}) ^ 24)
-	_ = -(unsafe.Sizeof(Identity{}) ^ 56)
+	_ = -(unsafe.Sizeof(Identity{}) ^ 64)
+	_ = -(unsafe.Sizeof(Rule{}) ^ 24)
 	_ = -(unsafe.Sizeof(Sequence{}) ^ 12)
 	_ = -(unsafe.Sizeof(Tensor{}) ^ 64)
 	_ = -(unsafe.Sizeof(Segment{}) ^ 24)
@@ -183,15 +192,9 @@ func WidthMask(width uint8) uint64 {
 
 // DTypeSize is the size of one element in bytes, 0 for no type at all.
 func DTypeSize(d gen.DType) uint8 {
-	switch d {
-	case gen.DTypeInt8, gen.DTypeUint8:
-		return 1
-	case gen.DTypeInt16, gen.DTypeUint16, gen.DTypeFloat16, gen.DTypeBfloat16:
-		return 2
-	case gen.DTypeInt32, gen.DTypeUint32, gen.DTypeFloat32:
-		return 4
-	case gen.DTypeInt64, gen.DTypeUint64, gen.DTypeFloat64:
-		return 8
+	sizes := [...]uint8{0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8} // in the order of image.fbs
+	if int(d) >= len(sizes) {
+		return 0
 	}
-	return 0
+	return sizes[d]
 }

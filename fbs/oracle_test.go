@@ -160,12 +160,20 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 	if !bulk && (uint64(c.Offset)%width != 0 || w.Offset%width != 0 || moves && uint64(c.Amount)%width != 0) {
 		return false
 	}
-	board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
-	if board == nil || w.Kind != gen.WindowKindBar {
+	if w.Kind != gen.WindowKindBar {
 		return true
 	}
+	first := w.Offset + uint64(c.Offset)
+	board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
+	if board == nil {
+		for _, r := range v.Rules {
+			if r.Target == w.Device && r.Bar == w.Bar && first >= r.First && first <= r.Last {
+				return first+size-1 <= r.Last && r.Widths&c.Width != 0 && (r.Memory == 1 || !bulk && w.Flags == 0)
+			}
+		}
+		return false
+	}
 	for _, rule := range board.Rules {
-		first := w.Offset + uint64(c.Offset)
 		if rule.Bar == w.Bar && first >= rule.First && first <= rule.Last {
 			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
 			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 && (!bulk || rule.Memory) && !(stores && rule.IATU) && (w.Flags == 0 || rule.Memory)
@@ -233,7 +241,11 @@ func crowd(r *rand.Rand) *lmb.Image {
 		lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 4, Slot: fbs.NoSlot, Offset: 3, Size: 1001}})
 	// Tiny images are all first looks; long ones cross blocks.
 	rounds := 1 + r.IntN(60)
-	body := image.Sequences[0].Commands[:14]
+	body := append(slices.Clone(image.Sequences[0].Commands[:14]),
+		command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x7fc}),
+		command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0xa00}),
+		command(fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: exact, Window: 4, Offset: 0x400, Amount: 0x400}),
+		command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: bulk, Window: 5, Index: 2, Offset: 3, Amount: 3}))
 	var commands []lmb.Command
 	commands = append(commands, body[5]) // the Point
 	for range rounds {

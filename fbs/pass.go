@@ -86,8 +86,7 @@ type checker struct {
 func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
 	c := checker{v: v, pointed: make([]bool, len(v.Windows))}
 	for i := range v.Targets {
-		// A device of no known board has no rules beyond the format's own.
-		c.boards[i] = boards.ByID(v.Targets[i].Vendor, v.Targets[i].Device)
+		c.boards[i] = v.Board(i)
 	}
 	v.LongestUs = make([]uint64, len(v.Sequences))
 	for i := range v.Sequences {
@@ -256,7 +255,7 @@ func (c *checker) access(f *Form, m *Command, l *limits) string {
 	if w.Kind == gen.WindowKindConfig {
 		widths = 1 | 2 | 4
 	}
-	if board := c.boards[w.Device]; board != nil && w.Kind == gen.WindowKindBar && uint64(m.Offset) < w.Size {
+	if board := c.boards[w.Device]; w.Kind == gen.WindowKindBar && uint64(m.Offset) < w.Size {
 		at := w.Offset + uint64(m.Offset)
 		rule := board.Rule(w.Bar, at, 1)
 		if rule == nil {

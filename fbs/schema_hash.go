@@ -4,4 +4,4 @@ package fbs
 
 // SchemaHash stands for everything in image.fbs but its comments. A reader
 // refuses a file with another one.
-const SchemaHash uint64 = 0xbbadf74c8155a4fc
+const SchemaHash uint64 = 0x4177d725c0e5026a

@@ -30,22 +30,8 @@ func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	case flatbuffers.GetUint32(block[signatureCRC:]) != Checksum(block[signatureZero:]):
 		return nil, nil, &Error{"signature", Text("checksum is %x and should be %x",
 			uint64(flatbuffers.GetUint32(block[signatureCRC:])), uint64(Checksum(block[signatureZero:])))}
-	}
-	for _, b := range block[signatureZero:signatureKey] {
-		if b != 0 {
-			return nil, nil, &Error{"signature", "reserved bytes are not zero"}
-		}
+	case !zeros(block[signatureZero:signatureKey]):
+		return nil, nil, &Error{"signature", "reserved bytes are not zero"}
 	}
 	return image, &Signature{block[signatureKey:signatureValue], block[signatureValue:]}, nil
-}
-
-// SignatureBlock is what follows an image that is signed with a key of 32
-// bytes by a value of 64.
-func SignatureBlock(key, value []byte) []byte {
-	block := make([]byte, SignatureBytes)
-	copy(block, SignatureMagic)
-	copy(block[signatureKey:signatureValue], key)
-	copy(block[signatureValue:], value)
-	flatbuffers.WriteUint32(block[signatureCRC:], Checksum(block[signatureZero:]))
-	return block
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightmetal/fbs"
+	"lightmetal/tools/lmb"
 )
 
 // signedFile is a good image with a signature block behind it.
@@ -13,7 +14,7 @@ func signedFile(t *testing.T) (image, file []byte) {
 	t.Helper()
 	image = encode(t, sample())
 	key, value := bytes.Repeat([]byte{0x11}, 32), bytes.Repeat([]byte{0x22}, 64)
-	file = append(bytes.Clone(image), fbs.SignatureBlock(key, value)...)
+	file = append(bytes.Clone(image), lmb.SignatureBlock(key, value)...)
 	return image, file
 }
 
@@ -67,7 +68,7 @@ func TestEveryFlippedBitAndTruncationOfASignatureIsRefused(t *testing.T) {
 
 func TestReservedBytesOfASignatureAreZero(t *testing.T) {
 	image, _ := signedFile(t)
-	block := fbs.SignatureBlock(make([]byte, 32), make([]byte, 64))
+	block := lmb.SignatureBlock(make([]byte, 32), make([]byte, 64))
 	block[20] = 1
 	sum := fbs.Checksum(block[12:])
 	for i := range 4 {

@@ -1,10 +1,14 @@
 package fbs
 
-import "lightmetal/fbs/gen"
+import (
+	"lightmetal/boards"
+	"lightmetal/fbs/gen"
+)
 
 // verifyTables checks all tables but commands and segments.
 func (v *View) verifyTables() *Error {
-	for _, verify := range [...]func() *Error{v.verifyCounts, v.verifyTargets, v.verifyWindows, v.verifySequences, v.verifyPlaces, v.verifyTensors} {
+	rules := func() *Error { return each("rule", len(v.Rules), v.ruleReason) }
+	for _, verify := range [...]func() *Error{v.verifyCounts, v.verifyTargets, rules, v.verifyWindows, v.verifySequences, v.verifyPlaces, v.verifyTensors} {
 		if err := verify(); err != nil {
 			return err
 		}
@@ -15,23 +19,22 @@ func (v *View) verifyTables() *Error {
 // verifyCounts holds the reservation against the vectors.
 func (v *View) verifyCounts() *Error {
 	r := &v.Reservation
-	for _, c := range [...]struct {
+	for i, c := range [...]struct {
 		name     string
 		got      int
 		reserved uint32
-		needed   bool
 	}{
-		{"target", len(v.Targets), r.Targets, true},
-		{"window", len(v.Windows), r.Windows, true},
-		{"sequence", len(v.Sequences), r.Sequences, true},
-		{"tensor", len(v.Tensors), r.Tensors, false},
-		{"segment", len(v.Segments), r.Segments, false},
-		{"command", len(v.Commands), r.Commands, true},
+		{"target", len(v.Targets), r.Targets},
+		{"window", len(v.Windows), r.Windows},
+		{"sequence", len(v.Sequences), r.Sequences},
+		{"command", len(v.Commands), r.Commands}, // none of which is missing
+		{"tensor", len(v.Tensors), r.Tensors},
+		{"segment", len(v.Segments), r.Segments},
 	} {
-		if c.needed && c.got == 0 {
+		switch {
+		case i <= 3 && c.got == 0:
 			return &Error{"image", "has no " + c.name}
-		}
-		if uint64(c.got) != uint64(c.reserved) {
+		case uint64(c.got) != uint64(c.reserved):
 			return &Error{"reservation", Text("%d ", uint64(c.reserved)) + c.name + Text("s, the image has %d", uint64(c.got))}
 		}
 	}
@@ -49,30 +52,80 @@ func (v *View) nameReason(n Name) string {
 	return ""
 }
 
-func (v *View) verifyTargets() *Error {
-	for i := range v.Targets {
-		if reason := v.nameReason(v.Targets[i].Board); reason != "" {
-			return &Error{Text("target %d", uint64(i)), reason}
+// each says what is wrong with the first of several things that has something.
+func each(what string, count int, reason func(i int) string) *Error {
+	for i := range count {
+		if why := reason(i); why != "" {
+			return &Error{what + Text(" %d", uint64(i)), why}
 		}
 	}
 	return nil
 }
 
+// reserves says that the reservation is of another sum, unless all is wrong already.
+func reserves(err *Error, reason string, says, need uint64) *Error {
+	if err == nil && says != need {
+		return &Error{"reservation", Text(reason, says, need)}
+	}
+	return err
+}
+
+const reserved = "reserved field is not zero"
+
+func (v *View) verifyTargets() *Error {
+	return each("target", len(v.Targets), func(i int) string {
+		if v.Targets[i].Reserved != 0 {
+			return reserved
+		}
+		return v.nameReason(v.Targets[i].Board)
+	})
+}
+
+// ruleReason says what is wrong with a rule, empty if nothing is.
+func (v *View) ruleReason(i int) string {
+	r, before := &v.Rules[i], &v.Rules[max(i, 1)-1]
+	order := int(r.Target)<<8 + int(r.Bar) - int(before.Target)<<8 - int(before.Bar)
+	switch {
+	case int(r.Target) >= len(v.Targets):
+		return Text("target %d does not exist", uint64(r.Target))
+	case boards.ByID(v.Targets[r.Target].Vendor, v.Targets[r.Target].Device) != nil:
+		return Text("target %d is of a board that is known, whose own rules hold", uint64(r.Target))
+	case r.Bar >= 6 || r.First > r.Last || r.Last >= v.Targets[r.Target].Bars[r.Bar]:
+		return Text("%x to %x do not lie in BAR %d", r.First, r.Last, uint64(r.Bar))
+	case r.Widths == 0 || r.Widths > 15 || r.Memory > 1:
+		return Text("widths %x are none of 1, 2, 4 and 8, or memory %d is not 0 or 1", uint64(r.Widths), uint64(r.Memory))
+	case (r.First|(r.Last+1))&uint64(r.Widths&-r.Widths-1) != 0:
+		return Text("%x to %x begin or end inside an access of the least width", r.First, r.Last)
+	case order < 0 || order == 0 && i > 0 && r.First <= before.Last:
+		return Text("%x to %x overlap the rule before, or belong in front of it", r.First, r.Last)
+	}
+	return v.nameReason(r.Name)
+}
+
+// Board is what is known of a target: by its ids, or as the image itself says.
+func (v *View) Board(target int) *boards.Board {
+	t := &v.Targets[target]
+	if known := boards.ByID(t.Vendor, t.Device); known != nil {
+		return known
+	}
+	b := &boards.Board{Name: v.Name(t.Board), Vendor: t.Vendor, Device: t.Device, Bars: t.Bars}
+	for _, r := range v.Rules {
+		if int(r.Target) == target {
+			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last, Widths: r.Widths, Memory: r.Memory != 0, Name: v.Name(r.Name)})
+		}
+	}
+	return b
+}
+
 func (v *View) verifyWindows() *Error {
 	host := uint64(0)
-	for i := range v.Windows {
-		w := &v.Windows[i]
-		if reason := v.windowReason(w); reason != "" {
-			return &Error{Text("window %d", uint64(i)), reason}
-		}
-		if w.Kind == gen.WindowKindHost {
+	err := each("window", len(v.Windows), func(i int) string {
+		if w := &v.Windows[i]; w.Kind == gen.WindowKindHost {
 			host += roundUp(w.Size, SegmentAlign)
 		}
-	}
-	if host != v.Reservation.HostBytes {
-		return &Error{"reservation", Text("%d host bytes, the windows need %d", v.Reservation.HostBytes, host)}
-	}
-	return nil
+		return v.windowReason(&v.Windows[i])
+	})
+	return reserves(err, "%d host bytes, the windows need %d", v.Reservation.HostBytes, host)
 }
 
 // windowReason says what is wrong with a window, empty if nothing is.
@@ -85,31 +138,23 @@ func (v *View) windowReason(w *Window) string {
 	case w.Flags&^FlagWriteCombining != 0:
 		return Text("unknown flags %x", uint64(w.Flags))
 	case w.Reserved != 0:
-		return "reserved field is not zero"
+		return reserved
 	case w.Size == 0 || w.Size > WindowMax:
 		return Text("size %x is not between 1 byte and 4 GiB", w.Size)
 	case w.Kind != gen.WindowKindTlb && w.Slot != NoSlot:
 		return "only a TLB window has a slot"
 	case w.Kind != gen.WindowKindBar && (w.Bar != 0 || w.Offset != 0):
 		return "only a BAR window has a BAR and an offset"
+	case w.Kind == gen.WindowKindBar && w.Bar >= 6:
+		return Text("BAR %d does not exist", uint64(w.Bar))
+	case w.Kind == gen.WindowKindTlb && w.Size&(w.Size-1) != 0:
+		return Text("size %x of a TLB window is not a power of two", w.Size)
+	case w.Kind == gen.WindowKindConfig && w.Size != 256 && w.Size != 4096:
+		return Text("configuration space has 256 or 4096 bytes, not %d", w.Size)
 	}
-	switch w.Kind {
-	case gen.WindowKindBar:
-		if w.Bar >= 6 {
-			return Text("BAR %d does not exist", uint64(w.Bar))
-		}
-		bar := v.Targets[w.Device].Bars[w.Bar]
-		if w.Offset > bar || w.Size > bar-w.Offset {
-			return Text("%x bytes at %x do not fit BAR %d of %x", w.Size, w.Offset, uint64(w.Bar), bar)
-		}
-	case gen.WindowKindTlb:
-		if w.Size&(w.Size-1) != 0 {
-			return Text("size %x of a TLB window is not a power of two", w.Size)
-		}
-	case gen.WindowKindConfig:
-		if w.Size != 256 && w.Size != 4096 {
-			return Text("configuration space has 256 or 4096 bytes, not %d", w.Size)
-		}
+	bar := v.Targets[w.Device].Bars[w.Bar]
+	if w.Kind == gen.WindowKindBar && (w.Offset > bar || w.Size > bar-w.Offset) {
+		return Text("%x bytes at %x do not fit BAR %d of %x", w.Size, w.Offset, uint64(w.Bar), bar)
 	}
 	return ""
 }
@@ -117,37 +162,29 @@ func (v *View) windowReason(w *Window) string {
 // verifySequences checks that the sequences cover the commands without a gap.
 func (v *View) verifySequences() *Error {
 	next := uint64(0)
-	for i := range v.Sequences {
+	err := each("sequence", len(v.Sequences), func(i int) string {
 		s := &v.Sequences[i]
-		reason := v.nameReason(s.Name)
 		if uint64(s.First) != next || s.Count == 0 || uint64(s.Count) > uint64(len(v.Commands))-next {
-			reason = Text("%d commands from %d do not continue at command %d of %d", uint64(s.Count), uint64(s.First), next, uint64(len(v.Commands)))
-		}
-		if reason != "" {
-			return &Error{Text("sequence %d", uint64(i)), reason}
+			return Text("%d commands from %d do not continue at command %d of %d", uint64(s.Count), uint64(s.First), next, uint64(len(v.Commands)))
 		}
 		next += uint64(s.Count)
-	}
-	if next != uint64(len(v.Commands)) {
+		return v.nameReason(s.Name)
+	})
+	if err == nil && next != uint64(len(v.Commands)) {
 		return &Error{"sequences", Text("cover %d of %d commands", next, uint64(len(v.Commands)))}
 	}
-	return nil
+	return err
 }
 
 // verifyTensors checks every tensor and that they fill the arena in order.
 func (v *View) verifyTensors() *Error {
 	end := uint64(0)
-	for i := range v.Tensors {
-		t := &v.Tensors[i]
-		if reason := v.tensorReason(t, end); reason != "" {
-			return &Error{Text("tensor %d", uint64(i)), reason}
-		}
-		end = roundUp(end+t.Size, ArenaAlign)
-	}
-	if end != v.Reservation.ArenaBytes {
-		return &Error{"reservation", Text("%d arena bytes, the tensors need %d", v.Reservation.ArenaBytes, end)}
-	}
-	return nil
+	err := each("tensor", len(v.Tensors), func(i int) string {
+		start := end
+		end = roundUp(end+v.Tensors[i].Size, ArenaAlign)
+		return v.tensorReason(&v.Tensors[i], start)
+	})
+	return reserves(err, "%d arena bytes, the tensors need %d", v.Reservation.ArenaBytes, end)
 }
 
 // tensorReason says what is wrong with a tensor that should start at arena
@@ -193,35 +230,27 @@ func (t *Tensor) shapeSize() uint64 {
 
 // verifyPlaces checks that segments follow each other and fit their reservation.
 func (v *View) verifyPlaces() *Error {
-	sum, end := uint64(0), uint64(0)
-	for i := range v.Segments {
+	sum, end := uint64(0), uint64(len(v.Envelope))
+	err := each("segment", len(v.Segments), func(i int) string {
 		s := &v.Segments[i]
-		if i == 0 {
-			end = s.Offset // where the first begins, verifySegments knows
-		}
-		reason := ""
-		switch start := roundUp(end, SegmentAlign); {
-		case s.Size == 0 || s.Size > BytesMax || s.Offset > BytesMax:
-			reason = Text("%d bytes at %x are none, or more than 64 TiB", s.Size, s.Offset)
-		case s.Offset != start:
-			reason = Text("offset is %x and should be %x", s.Offset, start)
-		case s.Reserved != 0:
-			reason = "reserved field is not zero"
-		}
-		if reason != "" {
-			return &Error{Text("segment %d", uint64(i)), reason}
-		}
+		start := roundUp(end, SegmentAlign)
 		end = s.Offset + s.Size
 		sum += s.Size
-	}
+		switch {
+		case s.Size == 0 || s.Size > BytesMax || s.Offset > BytesMax:
+			return Text("%d bytes at %x are none, or more than 64 TiB", s.Size, s.Offset)
+		case s.Offset != start:
+			return Text("offset is %x and should be %x", s.Offset, start)
+		case s.Reserved != 0:
+			return reserved
+		}
+		return ""
+	})
 	v.stride = ^uint64(0)
 	if n := uint64(len(v.Segments)); n > 1 {
 		v.stride = (v.Segments[n-1].Offset - v.Segments[0].Offset) / (n - 1) // a page or more
 	}
-	if sum != v.Reservation.PayloadBytes {
-		return &Error{"reservation", Text("%d payload bytes, the segments have %d", v.Reservation.PayloadBytes, sum)}
-	}
-	return nil
+	return reserves(err, "%d payload bytes, the segments have %d", v.Reservation.PayloadBytes, sum)
 }
 
 // segment gives first and end, in the payload, of the last segment that begins
@@ -252,35 +281,25 @@ func (v *View) segment(offset uint64) (first, end uint64) {
 // and that what lies between segments is zero.
 func (v *View) verifySegments(data []byte, end uint64) *Error {
 	size := uint64(len(data))
-	if len(v.Segments) > 0 {
-		area := roundUp(end, SegmentAlign)
-		if at := v.Segments[0].Offset; at != area {
-			return &Error{"segment 0", Text("offset is %x and should be %x", at, area)}
-		}
-		v.Payload = data[min(area, size):]
-	}
-	for i := range v.Segments {
+	v.Payload = data[min(roundUp(end, SegmentAlign), size):]
+	err := each("segment", len(v.Segments), func(i int) string {
 		s := &v.Segments[i]
-		reason := ""
 		switch {
 		case s.Offset > size || s.Size > size-s.Offset:
-			reason = Text("%d bytes at %x do not fit a file of %d", s.Size, s.Offset, size)
+			return Text("%d bytes at %x do not fit a file of %d", s.Size, s.Offset, size)
 		case !zeros(data[end:s.Offset]):
-			reason = "bytes in front of it are not zero"
-		default:
-			end = s.Offset + s.Size
-			if got := Checksum(data[s.Offset:end]); got != s.CRC32C {
-				reason = Text("checksum is %x and should be %x", uint64(got), uint64(s.CRC32C))
-			}
+			return "bytes in front of it are not zero"
 		}
-		if reason != "" {
-			return &Error{Text("segment %d", uint64(i)), reason}
+		end = s.Offset + s.Size
+		if got := Checksum(data[s.Offset:end]); got != s.CRC32C {
+			return Text("checksum is %x and should be %x", uint64(got), uint64(s.CRC32C))
 		}
-	}
-	if end != size {
+		return ""
+	})
+	if err == nil && end != size {
 		return &Error{"segments", Text("end at %x, the file at %x", end, size)}
 	}
-	return nil
+	return err
 }
 
 func roundUp(n, multiple uint64) uint64 { return (n + multiple - 1) / multiple * multiple }

@@ -26,13 +26,11 @@ func Text(message string, numbers ...uint64) string {
 // Quote puts a name of the file between quotes, with nothing in it that a
 // terminal would act on.
 func Quote(name string) string {
-	quoted := []byte{'"'}
-	for i := range len(name) {
-		b := name[i]
+	quoted := []byte(name)
+	for i, b := range quoted {
 		if b < ' ' || b == 0x7f || b == '"' {
-			b = '?'
+			quoted[i] = '?'
 		}
-		quoted = append(quoted, b)
 	}
-	return string(append(quoted, '"'))
+	return `"` + string(quoted) + `"`
 }

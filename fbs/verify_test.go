@@ -31,13 +31,21 @@ func command(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }
 func sample() *lmb.Image {
 	target := fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingStrict, StaticVC: 3}
 	return &lmb.Image{
-		Origin:  lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
-		Targets: []lmb.Target{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e, Bars: [6]uint64{0: 1 << 29, 4: 1 << 25}}},
+		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
+		Targets: []lmb.Target{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e, Bars: [6]uint64{0: 1 << 29, 4: 1 << 25}},
+			{Board: "stranger", Vendor: 0xffff, Device: 1, Subsystem: 0x11001af4, Bars: [6]uint64{1: 0x2000, 2: 1 << 20}}},
+		Rules: []lmb.Rule{
+			{Name: "registers", Rule: fbs.Rule{Target: 1, Bar: 1, Last: 0x7ff, Widths: 4}},
+			{Name: "doorbells", Rule: fbs.Rule{Target: 1, Bar: 1, First: 0xa00, Last: 0x1fff, Widths: 4 | 8}},
+			{Name: "memory", Rule: fbs.Rule{Target: 1, Bar: 2, Last: 1<<20 - 1, Widths: 15, Memory: 1}},
+		},
 		Windows: []lmb.Window{
 			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Offset: 0x1000, Size: 1 << 16}},
 			{Name: "l1", Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: 166, Size: 1 << 24, Flags: fbs.FlagWriteCombining}},
 			{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 5000}},
 			{Window: fbs.Window{Kind: gen.WindowKindConfig, Slot: fbs.NoSlot, Size: 256}},
+			{Name: "own", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 1, Slot: fbs.NoSlot, Size: 0x2000}},
+			{Window: fbs.Window{Kind: gen.WindowKindBar, Device: 1, Bar: 2, Slot: fbs.NoSlot, Size: 1 << 20, Flags: fbs.FlagWriteCombining}},
 		},
 		Tensors: []lmb.Tensor{
 			{Name: "a", Role: gen.RoleInput, DType: gen.DTypeInt32, Shape: []uint32{4, 2}, Data: bytes.Repeat([]byte{7}, 32)},
@@ -91,7 +99,8 @@ func TestImageSurvivesEncodingAndDecoding(t *testing.T) {
 	want.Sequences[0].Commands[6].Amount = 8
 	want.Sequences[0].Commands[10].Amount = 4
 	if !reflect.DeepEqual(decoded.Tensors, want.Tensors) || !reflect.DeepEqual(decoded.Windows, want.Windows) ||
-		!reflect.DeepEqual(decoded.Sequences, want.Sequences) || decoded.Origin != want.Origin {
+		!reflect.DeepEqual(decoded.Sequences, want.Sequences) || decoded.Origin != want.Origin ||
+		!reflect.DeepEqual(decoded.Targets, want.Targets) || !reflect.DeepEqual(decoded.Rules, want.Rules) {
 		t.Errorf("decoded %+v\nwant %+v", decoded, want)
 	}
 	if again := encode(t, decoded); !bytes.Equal(again, file) {
@@ -159,11 +168,63 @@ func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
 	var target gen.Target
 	for i, got := range view.Targets {
 		root.Targets(&target, i)
-		want := fbs.Identity{Board: fbs.Name(target.Board()), Vendor: target.Vendor(), Device: target.Device(),
+		want := fbs.Identity{Board: fbs.Name(target.Board()), Vendor: target.Vendor(), Device: target.Device(), Subsystem: target.Subsystem(), Reserved: target.Reserved(),
 			Bars: [6]uint64{target.Bar0(), target.Bar1(), target.Bar2(), target.Bar3(), target.Bar4(), target.Bar5()}}
 		if got != want {
 			t.Errorf("target %d: view %+v, accessors %+v", i, got, want)
 		}
+	}
+}
+
+func TestRulesAgreeWithGeneratedAccessors(t *testing.T) {
+	file := encode(t, sample())
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := gen.GetRootAsImage(file, 0)
+	var r gen.Rule
+	for i, got := range view.Rules {
+		root.Rules(&r, i)
+		want := fbs.Rule{First: r.First(), Last: r.Last(), Target: r.Target(), Bar: r.Bar(), Widths: r.Widths(), Memory: r.Memory(), Name: fbs.Name(r.Name())}
+		if got != want {
+			t.Errorf("rule %d: view %+v, accessors %+v", i, got, want)
+		}
+	}
+	if len(view.Rules) != root.RulesLength() || len(view.Rules) != 3 {
+		t.Errorf("%d rules", len(view.Rules))
+	}
+}
+
+// TestARuleOfTheImageHoldsAsABoardsDoes: where a device is of no known board, what
+// the image's own rules do not say is refused.
+func TestARuleOfTheImageHoldsAsABoardsDoes(t *testing.T) {
+	for _, test := range []struct {
+		want string // empty: accepted
+		c    fbs.Command
+	}{
+		{"", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x7fc}},
+		{"", fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0xa00}},
+		{"", fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: exact, Window: 5, Offset: 1, Amount: 3}},
+		{"width 8 is not accepted by stranger BAR 1 at 0x7f8 (registers)", fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0x7f8}},
+		{"width 2 is not accepted by stranger BAR 1 at 0xa00 (doorbells)", fbs.Command{Opcode: gen.OpcodeWrite, Width: 2, Window: 4, Offset: 0xa00}},
+		{"nothing at 0x800 of BAR 1 is a register of stranger", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x800}},
+		{"nothing at 0x9fc of BAR 1 is a register of stranger", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x9fc}},
+		{"or outside one register: 0x0 to 0x800", fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: exact, Window: 4, Offset: 0x400, Amount: 0x404}},
+		{"bulk access, which is for memory, is not accepted by stranger BAR 1 at 0xa00", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: bulk, Window: 4, Index: 2, Offset: 0xa00, Amount: 4}},
+	} {
+		image := sample()
+		image.Sequences[1].Commands = []lmb.Command{command(test.c)}
+		_, err := lmb.Encode(image)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%+v: %v, want %q", test.c, err, test.want)
+		}
+	}
+	image := sample()
+	image.Rules = nil
+	image.Sequences[1].Commands = []lmb.Command{command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4})}
+	if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "nothing at 0x0 of BAR 1") {
+		t.Errorf("without rules: %v", err)
 	}
 }
 
@@ -293,6 +354,28 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"has no sequence", func(i *lmb.Image) { i.Sequences = nil }},
 		{"target 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Targets[0].Board = "" }},
 		{"window 0: name \"xxx", func(i *lmb.Image) { i.Windows[0].Name = strings.Repeat("x", 256) }},
+		{"rule 0: target 9 does not exist", func(i *lmb.Image) { i.Rules[0].Target = 9 }},
+		{"rule 0: target 0 is of a board that is known", func(i *lmb.Image) { i.Rules[0].Target = 0 }},
+		{"rule 0: 0x0 to 0x7ff do not lie in BAR 6", func(i *lmb.Image) { i.Rules[0].Bar = 6 }},
+		{"rule 0: 0x0 to 0x7ff do not lie in BAR 0", func(i *lmb.Image) { i.Rules[0].Bar = 0 }},
+		{"rule 1: 0xa00 to 0x2000 do not lie in BAR 1", func(i *lmb.Image) { i.Rules[1].Last++ }},
+		{"rule 1: 0xa00 to 0xffffffffffffffff do not lie in BAR 1", func(i *lmb.Image) { i.Rules[1].Last = ^uint64(0) }},
+		{"rule 1: 0x2000 to 0x1fff do not lie in BAR 1", func(i *lmb.Image) { i.Rules[1].First = 0x2000 }},
+		{"rule 0: widths 0x0 are none of 1, 2, 4 and 8", func(i *lmb.Image) { i.Rules[0].Widths = 0 }},
+		{"rule 0: widths 0x10 are none of 1, 2, 4 and 8", func(i *lmb.Image) { i.Rules[0].Widths = 16 }},
+		{"rule 2: widths 0xf are none of 1, 2, 4 and 8, or memory 2", func(i *lmb.Image) { i.Rules[2].Memory = 2 }},
+		{"rule 0: 0x2 to 0x7ff begin or end inside an access", func(i *lmb.Image) { i.Rules[0].First = 2 }},
+		{"rule 0: 0x0 to 0x7fd begin or end inside an access", func(i *lmb.Image) { i.Rules[0].Last = 0x7fd }},
+		{"rule 1: 0x7fc to 0x1fff overlap the rule before", func(i *lmb.Image) { i.Rules[1].First = 0x7fc }},
+		{"rule 1: 0x0 to 0x7ff overlap the rule before, or belong in front", func(i *lmb.Image) { i.Rules[0], i.Rules[1] = i.Rules[1], i.Rules[0] }},
+		{"rule 2: 0xa00 to 0x1fff overlap the rule before, or belong in front", func(i *lmb.Image) { i.Rules[1], i.Rules[2] = i.Rules[2], i.Rules[1] }},
+		{"rule 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Rules[0].Name = "" }},
+		{"rules: count 257 is over the limit of 256", func(i *lmb.Image) {
+			i.Rules = make([]lmb.Rule, 257)
+			for n := range i.Rules {
+				i.Rules[n].Name = "r"
+			}
+		}},
 		{"window 0: unknown kind 9", func(i *lmb.Image) { i.Windows[0].Kind = 9 }},
 		{"window 0: target 3 does not exist", func(i *lmb.Image) { i.Windows[0].Device = 3 }},
 		{"window 0: unknown flags 0x4", func(i *lmb.Image) { i.Windows[0].Flags = 4 }},
@@ -544,7 +627,7 @@ func FuzzVerify(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(file)
+	f.Add(file) // with rules of its own
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = append(make([]byte, 0, len(data)+8), data...)
 		if len(data) >= 72 {

@@ -19,6 +19,7 @@ func checksum(before uint32, data []byte) uint32 {
 type View struct {
 	Reservation Reservation
 	Targets     []Identity
+	Rules       []Rule // of targets that no board is known of
 	Windows     []Window
 	Sequences   []Sequence
 	Tensors     []Tensor
@@ -52,19 +53,17 @@ func (v *View) Data(t *Tensor) []byte {
 // SequenceByName gives the index of the first sequence of that name, -1 if
 // there is none.
 func (v *View) SequenceByName(name string) int {
-	for i := range v.Sequences {
-		if string(v.Bytes(v.Sequences[i].Name)) == name {
-			return i
-		}
-	}
-	return -1
+	return v.named(name, len(v.Sequences), func(i int) Name { return v.Sequences[i].Name })
 }
 
-// TensorByName gives the index of the first tensor of that name, -1 if there
-// is none.
+// TensorByName does so for tensors.
 func (v *View) TensorByName(name string) int {
-	for i := range v.Tensors {
-		if string(v.Bytes(v.Tensors[i].Name)) == name {
+	return v.named(name, len(v.Tensors), func(i int) Name { return v.Tensors[i].Name })
+}
+
+func (v *View) named(name string, count int, of func(i int) Name) int {
+	for i := range count {
+		if v.Name(of(i)) == name {
 			return i
 		}
 	}
@@ -110,6 +109,7 @@ func read(envelope []byte) (v *View, sum uint32, err *Error) {
 		AllowedUs:   3600e6,
 		Reservation: Struct[Reservation](t, imageReservation),
 		Targets:     Vector[Identity](t, imageTargets, 8, TargetsMax, "targets"),
+		Rules:       Vector[Rule](t, imageRules, 8, RulesMax, "rules"),
 		Windows:     Vector[Window](t, imageWindows, 8, WindowsMax, "windows"),
 		Sequences:   Vector[Sequence](t, imageSequences, 4, SequencesMax, "sequences"),
 		Tensors:     Vector[Tensor](t, imageTensors, 8, TensorsMax, "tensors"),
@@ -141,6 +141,7 @@ const (
 	imageCommands
 	imageText
 	imageNotes
+	imageRules
 	imageFields
 )
 
@@ -176,8 +177,7 @@ func verifyPreamble(data []byte) ([]byte, error) {
 		return bad(Text("the file has %d bytes and should have %d", size, file))
 	case envelope < preambleEnd || envelope > size:
 		return bad(Text("envelope of %d bytes in a file of %d", envelope, size))
-	}
-	if !zeros(data[preambleReserved:preambleEnd]) {
+	case !zeros(data[preambleReserved:preambleEnd]):
 		return bad("reserved bytes are not zero")
 	}
 	return data[:envelope], nil

@@ -82,6 +82,8 @@ func (d *function) identify(vendor, device uint16) {
 	if board := boards.ByID(vendor, device); board != nil {
 		d.tlb, d.outbound = board.TLB, board.Outbound
 	}
+	sub, id, _ := readIDs(d.folder() + "/subsystem_")
+	d.identity.Subsystem = uint32(id)<<16 | uint32(sub)
 }
 
 // folder is the function's in sysfs.

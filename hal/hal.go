@@ -21,6 +21,7 @@ import "lightmetal/fbs"
 type Identity struct {
 	Name           string // the name it was opened by
 	Vendor, Device uint16 // PCI ids
+	Subsystem      uint32 // as at 0x2c of configuration space, 0: not known
 	Bars           [6]uint64
 }
 

@@ -58,7 +58,7 @@ func find(name string) (d *function, err error) {
 
 // look reads what the kernel tells of a function that it has in sysfs.
 func (d *function) look() error {
-	vendor, device, err := readIDs(d.folder())
+	vendor, device, err := readIDs(d.folder() + "/")
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func findPCI(name, address string, vendor, device uint16) (found string, err err
 	for _, a := range all {
 		is := a == address
 		if address == "" {
-			v, d, err := readIDs(sysfs + "/" + a)
+			v, d, err := readIDs(sysfs + "/" + a + "/")
 			if err != nil {
 				return "", err
 			}
@@ -142,9 +142,9 @@ func findPCI(name, address string, vendor, device uint16) (found string, err err
 }
 
 // readIDs reads two files that hold a number and a newline.
-func readIDs(folder string) (vendor, device uint16, err error) {
+func readIDs(start string) (vendor, device uint16, err error) {
 	var ids [2]uint16
-	for i, path := range [...]string{folder + "/vendor", folder + "/device"} {
+	for i, path := range [...]string{start + "vendor", start + "device"} {
 		text, err := ReadText(path)
 		if err != nil {
 			return 0, 0, err

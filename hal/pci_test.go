@@ -170,12 +170,14 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 	fakeSysfs(t)
 	addFunction(t, "0000:00:00.0", 0x1b36, 0x0008, nil)
 	f := addEdu(t)
-	addFunction(t, "10000:e1:1f.7", 0xabcd, 0xef01, map[int]uint64{2: 2 * mega})
+	card := addFunction(t, "10000:e1:1f.7", 0xabcd, 0xef01, map[int]uint64{2: 2 * mega})
+	card.write("subsystem_vendor", "0x1af4\n")
+	card.write("subsystem_device", "0x1100\n")
 	for name, want := range map[string]Identity{
 		"pci:1234:11e8":     {Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}},
 		"pci:0000:00:01.0":  {Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}},
-		"pci:ABCD:EF01":     {Vendor: 0xabcd, Device: 0xef01, Bars: [6]uint64{2: 2 * mega}},
-		"pci:10000:E1:1F.7": {Vendor: 0xabcd, Device: 0xef01, Bars: [6]uint64{2: 2 * mega}},
+		"pci:ABCD:EF01":     {Vendor: 0xabcd, Device: 0xef01, Subsystem: 0x11001af4, Bars: [6]uint64{2: 2 * mega}},
+		"pci:10000:E1:1F.7": {Vendor: 0xabcd, Device: 0xef01, Subsystem: 0x11001af4, Bars: [6]uint64{2: 2 * mega}},
 	} {
 		d, err := taken(name)
 		if err != nil {

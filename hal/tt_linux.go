@@ -89,10 +89,10 @@ func (d *tt) openFunction() error {
 	if err := control(d.fd, ttGetDeviceInfo, &info, "GET_DEVICE_INFO", d.path); err != nil {
 		return err
 	}
-	d.identify(info.vendor, info.device)
-	d.driver, d.outbound = d, nil // which the driver aims: PIN_PAGES
 	slot := uint64(info.busDevFn)
 	d.address = pciAddress(uint64(info.domain), slot>>8, slot>>3&31, slot&7)
+	d.identify(info.vendor, info.device)
+	d.driver, d.outbound = d, nil // which the driver aims: PIN_PAGES
 	if err := d.config.openSysfs(d.folder()); err != nil {
 		return err
 	}

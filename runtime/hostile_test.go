@@ -54,8 +54,8 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 		return false, false
 	}
 	const hostBytesMax = 1 << 26 // what the stand-in is willing to make up
-	board := boards.ByID(view.Targets[0].Vendor, view.Targets[0].Device)
-	if board == nil || len(view.Targets) != 1 || view.Reservation.HostBytes > hostBytesMax {
+	board := view.Board(0)
+	if len(view.Targets) != 1 || view.Reservation.HostBytes > hostBytesMax {
 		return true, false
 	}
 	for sequence := range view.Sequences {
@@ -75,7 +75,7 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 		result := replay.Run(sequence)
 		// Registers that a model does not have and tiles that are not there are
 		// known to the device alone.
-		if plainMemory := board == &boards.Ivshmem; device.Refusal() != "" && (plainMemory || !strings.Contains(device.Refusal(), "register") && chips.Of(board).Grid == nil) {
+		if plainMemory := board == &boards.Ivshmem || len(view.Rules) > 0; device.Refusal() != "" && (plainMemory || !strings.Contains(device.Refusal(), "register") && chips.Of(board).Grid == nil) {
 			t.Errorf("%s: the device refused %q", what, device.Refusal())
 		}
 		if result.Code == hal.Internal {
@@ -116,6 +116,11 @@ func objects(file []byte) (list []object) {
 		x := new(gen.Target)
 		root.Targets(x, i)
 		add("Target", i, 0, x)
+	}
+	for i := range root.RulesLength() {
+		x := new(gen.Rule)
+		root.Rules(x, i)
+		add("Rule", i, 0, x)
 	}
 	for i := range root.WindowsLength() {
 		x := new(gen.Window)
@@ -240,6 +245,18 @@ safe:
   write.4 m+0x24 0x1
 `
 
+// unknown is the same for a device of no known board, by rules of its own.
+var unknown = strings.Replace(everything, "target ivshmem 1af4:1110 bar2 1MiB\n", `target stranger ffff:0001 bar1 8KiB bar2 1MiB
+rule registers bar1 size 2KiB
+rule doorbells bar1 offset 4KiB widths 4 8
+rule memory bar2 widths 1 2 4 8 memory
+window r bar1 offset 0 size 8KiB
+`, 1) + `registers:
+  write.4 r+0x7fc 0x1
+  write.8 r+0x1000 0x1
+  fill.4 r+0x400 <- 0x1 size 1KiB
+`
+
 // TestEveryFieldIsTried sets every scalar field of an image to its edges, with
 // digests and checksum mended: such a file is refused, or runs on the strict
 // mock without an access that the mock refuses.
@@ -248,7 +265,7 @@ func TestEveryFieldIsTried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, file := range map[string][]byte{"everything": encoded(t, everything), "edu-factorial": edu} {
+	for name, file := range map[string][]byte{"everything": encoded(t, everything), "stranger": encoded(t, unknown), "edu-factorial": edu} {
 		if verified, loaded := tryHostile(t, name, file); !verified || !loaded {
 			t.Fatalf("%s: verified %v, loaded %v", name, verified, loaded)
 		}
@@ -273,7 +290,7 @@ func TestEveryFieldIsTried(t *testing.T) {
 		if !bytes.Equal(work, file) {
 			t.Error("the fields were not put back")
 		}
-		if name == "everything" {
+		if name == "stranger" {
 			checkFieldCounts(t, fields)
 		}
 	}
@@ -286,7 +303,7 @@ func checkFieldCounts(t *testing.T, fields map[string]int) {
 		"Command": reflect.TypeFor[fbs.Command]().NumField(), "Window": reflect.TypeFor[fbs.Window]().NumField(),
 		"Segment": reflect.TypeFor[fbs.Segment]().NumField(), "Reservation": reflect.TypeFor[fbs.Reservation]().NumField(),
 		"Target": reflect.TypeFor[fbs.Identity]().NumField() + 5, "Sequence": reflect.TypeFor[fbs.Sequence]().NumField(),
-		"Tensor": reflect.TypeFor[fbs.Tensor]().NumField(),
+		"Rule": reflect.TypeFor[fbs.Rule]().NumField(), "Tensor": reflect.TypeFor[fbs.Tensor]().NumField(),
 	} {
 		if fields[kind] < want {
 			t.Errorf("%s: %d fields, want %d", kind, fields[kind], want)
@@ -298,6 +315,7 @@ func checkFieldCounts(t *testing.T, fields map[string]int) {
 // Plain go test runs it on the seeds; tools for fuzzing go on from there.
 func FuzzReplay(f *testing.F) {
 	f.Add(encoded(f, everything))
+	f.Add(encoded(f, unknown))
 	f.Add(encoded(f, small))
 	f.Add(encoded(f, ivshmem+"main:\n  call waits\n  call waits\n  call stores\nwaits:\n  delay 10s\n  delay 10s\nstores:\n  fill.1 m+0x0 <- 0x1 size 1MiB fifo\n"))
 	for _, pattern := range []string{"../testdata/images/*.lmb", "../testdata/bad/*.lmb"} {

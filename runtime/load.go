@@ -64,6 +64,9 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 			return &hal.Fault{Code: hal.WrongDevice, Reason: "the image is for " + view.Name(want.Board) + " (" + pciID(want.Vendor, want.Device) +
 				"), " + got.Name + " is " + pciID(got.Vendor, got.Device)}
 		}
+		if want.Subsystem != 0 && got.Subsystem != want.Subsystem {
+			return &hal.Fault{Code: hal.WrongDevice, Reason: fbs.Text("the image is for subsystem %x, ", uint64(want.Subsystem)) + got.Name + fbs.Text(" has %x", uint64(got.Subsystem))}
+		}
 		for bar := range want.Bars {
 			if got.Bars[bar] < want.Bars[bar] {
 				return &hal.Fault{Code: hal.WrongDevice, Reason: fbs.Text("the image needs %x bytes of BAR %d, ", want.Bars[bar], uint64(bar)) + got.Name + fbs.Text(" has %x", got.Bars[bar])}
@@ -244,11 +247,10 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 func (r *Replay) armReset() (err error) {
 	for i, device := range r.devices {
 		cleaner, ok := device.(hal.Cleaner)
-		board := boards.ByID(r.view.Targets[i].Vendor, r.view.Targets[i].Device)
-		if !ok || board == nil || board.Reset.Mask == 0 {
+		reset := &r.view.Board(i).Reset
+		if !ok || reset.Mask == 0 {
 			continue
 		}
-		reset := &board.Reset
 		if tile, ok := r.releasedTile(i, reset); ok {
 			if r.notice, err = cleaner.Cleanup(tile, reset.Address, reset.Mask); err != nil {
 				return err

@@ -346,17 +346,60 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 	}
 	small := mock.New(&boards.Ivshmem)
 	small.Resize(2, 1<<16)
+	const own = "lightmetal 1\ntarget ivshmem 1af4:1110 subsystem 1af4:1100 bar2 1MiB\nwindow m bar2 offset 0 size 1MiB\nmain:\n  write.1 m+0x0 0x1\n"
+	of := func(subsystem uint32) error {
+		device := mock.New(&boards.Ivshmem)
+		device.Subsystem(subsystem)
+		_, err := runtime.Load(view(t, own), runtime.AnySlot, device)
+		return err
+	}
+	if err := of(0x11001af4); err != nil {
+		t.Error(err)
+	}
 	for _, test := range []struct {
 		err  error
 		code hal.Code
 		want string
 	}{
+		{of(0x11011af4), hal.WrongDevice, "the image is for subsystem 0x11001af4, mock:ivshmem has 0x11011af4"},
+		{of(0), hal.WrongDevice, "the image is for subsystem 0x11001af4, mock:ivshmem has 0x0"},
 		{load(mock.New(&boards.Edu)), hal.WrongDevice, "the image is for ivshmem (1af4:1110), mock:edu is 1234:11e8"},
 		{load(small), hal.WrongDevice, "needs 0x100000 bytes of BAR 2, mock:ivshmem has 0x10000"},
 		{load(), hal.Usage, "the image is for 1 devices, 0 given"},
 	} {
 		if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
 			t.Errorf("%v, want %q", test.err, test.want)
+		}
+	}
+}
+
+// TestAStrangersRulesHoldOnTheDevice replays an image for a device of no known
+// board: what its rules let through reaches the device, and the mock, which has
+// the same rules, refuses nothing.
+func TestAStrangersRulesHoldOnTheDevice(t *testing.T) {
+	const source = "lightmetal 1\ntarget stranger ffff:0001 bar0 4KiB\nrule registers bar0 size 64\nrule bells bar0 offset 1KiB size 64 widths 8\n" +
+		"window r bar0 offset 0 size 4KiB\nmain:\n  write.4 r+0x4 0x5\n  write.8 r+0x408 0x6\n  expect.4 r+0x4 == 0x5\n  expect.8 r+0x408 == 0x6\n"
+	v := view(t, source)
+	device := mock.New(v.Board(0))
+	replay, err := runtime.Load(v, runtime.AnySlot, device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replay.Close()
+	if result := replay.Run(0); result.Code != hal.OK || device.Operations() != 4 || device.Refusal() != "" {
+		t.Errorf("%+v after %d operations, %q", result, device.Operations(), device.Refusal())
+	}
+	// The device has no other registers than the rules say.
+	port, err := device.Map(fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Size: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, access := range []struct {
+		offset uint64
+		width  uint8
+	}{{0x4, 8}, {0x40, 4}, {0x408, 4}} {
+		if _, code := port.Load(access.offset, access.width); code != hal.Refused {
+			t.Errorf("%+v: %v", access, code)
 		}
 	}
 }

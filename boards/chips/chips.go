@@ -41,7 +41,7 @@ var All = []*Chip{&wormhole, &blackhole}
 // Of is the chip of a board; of one that has no tiles, a Chip without any.
 func Of(b *boards.Board) *Chip {
 	for _, c := range All {
-		if c.Board.Name == b.Name {
+		if c.Vendor == b.Vendor && c.Device == b.Device {
 			return c
 		}
 	}

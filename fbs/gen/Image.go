@@ -50,7 +50,7 @@ func (rcv *Image) Targets(obj *Target, j int) bool {
 	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
-		x += flatbuffers.UOffsetT(j) * 56
+		x += flatbuffers.UOffsetT(j) * 64
 		obj.Init(rcv._tab.Bytes, x)
 		return true
 	}
@@ -228,8 +228,27 @@ func (rcv *Image) MutateNotes(j int, n byte) bool {
 	return false
 }
 
+func (rcv *Image) Rules(obj *Rule, j int) bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(22))
+	if o != 0 {
+		x := rcv._tab.Vector(o)
+		x += flatbuffers.UOffsetT(j) * 24
+		obj.Init(rcv._tab.Bytes, x)
+		return true
+	}
+	return false
+}
+
+func (rcv *Image) RulesLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(22))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
 func ImageStart(builder *flatbuffers.Builder) {
-	builder.StartObject(9)
+	builder.StartObject(10)
 }
 func ImageAddReservation(builder *flatbuffers.Builder, reservation flatbuffers.UOffsetT) {
 	builder.PrependStructSlot(0, flatbuffers.UOffsetT(reservation), 0)
@@ -238,7 +257,7 @@ func ImageAddTargets(builder *flatbuffers.Builder, targets flatbuffers.UOffsetT)
 	builder.PrependUOffsetTSlot(1, flatbuffers.UOffsetT(targets), 0)
 }
 func ImageStartTargetsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
-	return builder.StartVector(56, numElems, 8)
+	return builder.StartVector(64, numElems, 8)
 }
 func ImageAddWindows(builder *flatbuffers.Builder, windows flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(2, flatbuffers.UOffsetT(windows), 0)
@@ -281,6 +300,12 @@ func ImageAddNotes(builder *flatbuffers.Builder, notes flatbuffers.UOffsetT) {
 }
 func ImageStartNotesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(1, numElems, 1)
+}
+func ImageAddRules(builder *flatbuffers.Builder, rules flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(9, flatbuffers.UOffsetT(rules), 0)
+}
+func ImageStartRulesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(24, numElems, 8)
 }
 func ImageEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

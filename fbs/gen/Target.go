@@ -82,8 +82,24 @@ func (rcv *Target) MutateDevice(n uint16) bool {
 	return rcv._tab.MutateUint16(rcv._tab.Pos+flatbuffers.UOffsetT(54), n)
 }
 
-func CreateTarget(builder *flatbuffers.Builder, bar0 uint64, bar1 uint64, bar2 uint64, bar3 uint64, bar4 uint64, bar5 uint64, board uint32, vendor uint16, device uint16) flatbuffers.UOffsetT {
-	builder.Prep(8, 56)
+func (rcv *Target) Subsystem() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(56))
+}
+func (rcv *Target) MutateSubsystem(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(56), n)
+}
+
+func (rcv *Target) Reserved() uint32 {
+	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(60))
+}
+func (rcv *Target) MutateReserved(n uint32) bool {
+	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(60), n)
+}
+
+func CreateTarget(builder *flatbuffers.Builder, bar0 uint64, bar1 uint64, bar2 uint64, bar3 uint64, bar4 uint64, bar5 uint64, board uint32, vendor uint16, device uint16, subsystem uint32, reserved uint32) flatbuffers.UOffsetT {
+	builder.Prep(8, 64)
+	builder.PrependUint32(reserved)
+	builder.PrependUint32(subsystem)
 	builder.PrependUint16(device)
 	builder.PrependUint16(vendor)
 	builder.PrependUint32(board)

@@ -27,6 +27,7 @@ type Device struct {
 	model   Model
 	clock   Clocked // model, where it is one
 	bars    [6]uint64
+	system  uint32
 	bus     uint64 // of BAR 0
 	windows []window
 	host    Host
@@ -109,6 +110,12 @@ func (d *Device) shared(bus, size uint64) []byte {
 // before the first Map.
 func (d *Device) Resize(bar uint8, size uint64) { d.bars[bar] = size }
 
+// Subsystem gives the device the ids of a card, as at 0x2c of configuration space.
+func (d *Device) Subsystem(ids uint32) {
+	d.system = ids
+	d.config.Store(Place{Bar: ConfigSpace, Address: 0x2c}, 4, uint64(ids))
+}
+
 // AsHardware makes the device one that a kernel sees: the registers that aim
 // windows can be loaded, which the maker's simulator refuses, and the window of
 // the kernel driver is there for it, as is a processor that answers it.
@@ -119,7 +126,7 @@ func (d *Device) AsHardware() {
 
 // Identity implements hal.Device.
 func (d *Device) Identity() hal.Identity {
-	return hal.Identity{Name: "mock:" + d.board.Name, Vendor: d.board.Vendor, Device: d.board.Device, Bars: d.bars}
+	return hal.Identity{Name: "mock:" + d.board.Name, Vendor: d.board.Vendor, Device: d.board.Device, Subsystem: d.system, Bars: d.bars}
 }
 
 // Map implements hal.Device.

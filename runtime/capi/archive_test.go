@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"testing"
 
-	"lightmetal/fbs"
+	"lightmetal/tools/lmb"
 )
 
 // These tests build the archive as build.sh does and link it into C programs.
@@ -148,7 +148,7 @@ func TestOnlySignedImagesAreOpenedWhereThatIsAsked(t *testing.T) {
 	digest := sha512.Sum512(file)
 	public := key.Public().(ed25519.PublicKey)
 	path := filepath.Join(t.TempDir(), "signed.lmb")
-	if err := os.WriteFile(path, append(file, fbs.SignatureBlock(public, ed25519.Sign(key, digest[:]))...), 0o644); err != nil {
+	if err := os.WriteFile(path, append(file, lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	other := strings.Repeat("ab", ed25519.PublicKeySize)

@@ -18,6 +18,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime/signed"
+	"lightmetal/tools/lmb"
 )
 
 // key is the same in every run.
@@ -49,7 +50,7 @@ func image(t *testing.T) []byte {
 
 func sign(data []byte, by ed25519.PrivateKey) []byte {
 	digest := sha512.Sum512(data)
-	return append(bytes.Clone(data), fbs.SignatureBlock(by.Public().(ed25519.PublicKey), ed25519.Sign(by, digest[:]))...)
+	return append(bytes.Clone(data), lmb.SignatureBlock(by.Public().(ed25519.PublicKey), ed25519.Sign(by, digest[:]))...)
 }
 
 func TestSignedFileIsBelieved(t *testing.T) {
@@ -78,11 +79,11 @@ func TestFileThatNobodyBelievedSignedIsRefused(t *testing.T) {
 	refused(t, "of somebody else", "not among", keys(t, key(2)), sign(plain, key(1)))
 	// Names a key that is believed, signed with another.
 	digest := sha512.Sum512(plain)
-	forged := append(bytes.Clone(plain), fbs.SignatureBlock(key(1).Public().(ed25519.PublicKey), ed25519.Sign(key(2), digest[:]))...)
+	forged := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey), ed25519.Sign(key(2), digest[:]))...)
 	refused(t, "forged", "does not hold", keys(t, key(1), key(2)), forged)
 	// A signature of something else.
 	other := sha512.Sum512(plain[1:])
-	moved := append(bytes.Clone(plain), fbs.SignatureBlock(key(1).Public().(ed25519.PublicKey), ed25519.Sign(key(1), other[:]))...)
+	moved := append(bytes.Clone(plain), lmb.SignatureBlock(key(1).Public().(ed25519.PublicKey), ed25519.Sign(key(1), other[:]))...)
 	refused(t, "moved", "does not hold", keys(t, key(1)), moved)
 }
 
@@ -163,7 +164,7 @@ func TestOpenSSLAgrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := append(bytes.Clone(plain), fbs.SignatureBlock(key(3).Public().(ed25519.PublicKey), value)...)
+	file := append(bytes.Clone(plain), lmb.SignatureBlock(key(3).Public().(ed25519.PublicKey), value)...)
 	if err := keys(t, key(3)).Check(file); err != nil {
 		t.Error(err)
 	}

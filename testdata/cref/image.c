@@ -74,6 +74,24 @@ static const void *structs(const struct image *image, uint64_t root, unsigned id
 	return image->data + pos;
 }
 
+// check_rules looks that the rules of devices are in order, apart and inside.
+// Which boards are known, a reader of files cannot know.
+static void check_rules(const struct image *image) {
+	uint64_t next = 0;
+	for (uint32_t i = 0; i < image->rule_count && !bad; i++) {
+		const struct rule *r = &image->rules[i], *before = i ? r - 1 : r;
+		int order = (r->target - before->target) * 256 + r->bar - before->bar;
+		uint64_t least = r->widths & -r->widths;
+		if (r->target >= image->reservation.targets || r->bar > 5 || r->last >= image->targets[r->target].bars[r->bar])
+			bad = "a rule is of no BAR, or reaches outside it";
+		else if (r->first > r->last || order < 0 || (order == 0 && r->first < next))
+			bad = "the rules are not in order, or overlap";
+		else if (least == 0 || r->widths > 15 || r->memory > 1 || r->first % least || (r->last + 1) % least)
+			bad = "a rule is of no width, or begins or ends inside an access";
+		next = r->last + 1;
+	}
+}
+
 static void check_sequences(const struct image *image) {
 	for (uint32_t i = 0; i < image->reservation.sequences && !bad; i++) {
 		const struct sequence *s = &image->sequences[i];
@@ -125,6 +143,12 @@ const char *image_open(struct image *image, const char *path) {
 	image->segments = structs(image, root, 5, sizeof(struct segment), r->segments);
 	image->commands = structs(image, root, 6, sizeof(struct command), r->commands);
 	image->text = image->data + vector(image, root, 7, 1, &image->text_size);
+	uint64_t rules = vector(image, root, 9, sizeof(struct rule), &image->rule_count);
+	image->rules = (const void *)(image->data + rules);
+	if (!bad && rules % 8 != 0)
+		bad = "a vector is not aligned";
+	if (!bad)
+		check_rules(image);
 	if (!bad)
 		check_sequences(image);
 	image->payload = image->data + round_up(image->envelope, 4096);

@@ -30,6 +30,13 @@ struct target {
 	uint64_t bars[6];
 	uint32_t board;
 	uint16_t vendor, device;
+	uint32_t subsystem, reserved;
+};
+
+struct rule {
+	uint64_t first, last;
+	uint8_t target, bar, widths, memory;
+	uint32_t name;
 };
 
 struct window {
@@ -60,7 +67,8 @@ struct reservation {
 };
 
 _Static_assert(sizeof(struct command) == 32, "command");
-_Static_assert(sizeof(struct target) == 56, "target");
+_Static_assert(sizeof(struct target) == 64, "target");
+_Static_assert(sizeof(struct rule) == 24, "rule");
 _Static_assert(sizeof(struct window) == 24, "window");
 _Static_assert(sizeof(struct sequence) == 12, "sequence");
 _Static_assert(sizeof(struct tensor) == 64, "tensor");
@@ -72,6 +80,8 @@ struct image {
 	uint64_t size, envelope;
 	struct reservation reservation;
 	const struct target *targets;
+	const struct rule *rules; // of targets that no board is known of
+	uint32_t rule_count;
 	const struct window *windows;
 	const struct sequence *sequences;
 	const struct tensor *tensors;

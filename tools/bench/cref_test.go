@@ -234,6 +234,10 @@ func anyImage(random *rand.Rand) *lmb.Image {
 			{Board: boards.Wormhole.Name, Vendor: boards.Wormhole.Vendor, Device: boards.Wormhole.Device},
 			{Board: boards.Blackhole.Name, Vendor: boards.Blackhole.Vendor, Device: boards.Blackhole.Device},
 		},
+		Rules: []lmb.Rule{
+			{Name: "memory", Rule: fbs.Rule{Last: 8191, Widths: 15, Memory: 1}},
+			{Name: "more", Rule: fbs.Rule{Bar: 2, Last: 4999, Widths: 15, Memory: 1}},
+		},
 		Windows: anyWindows,
 		Tensors: []lmb.Tensor{
 			{Name: "in", Role: gen.RoleInput, DType: gen.DTypeUint8, Shape: []uint32{512}, Data: noise(512)},

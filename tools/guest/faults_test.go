@@ -61,6 +61,7 @@ again:
 func TestGuestBusErrorOfADeviceIsABusFault(t *testing.T) {
 	inside(t, withImage(t, `lightmetal 1
 target unknown ffee:ffee bar0 1MiB
+rule all bar0 widths 1 4
 window r bar0 offset 0x0 size 1MiB
 main:
   expect.4 r+0x0 == 0x010000ed

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"lightmetal/fbs"
+	"lightmetal/tools/lmb"
 )
 
 // TestGuestTellsFilesThatNobodyCanChange: a signed image is copied, so that who
@@ -31,7 +31,7 @@ main:
 		key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 		image := m.files["/image.lmb"]
 		digest := sha512.Sum512(image)
-		m.files["/signed.lmb"] = append(image, fbs.SignatureBlock(key.Public().(ed25519.PublicKey), ed25519.Sign(key, digest[:]))...)
+		m.files["/signed.lmb"] = append(image, lmb.SignatureBlock(key.Public().(ed25519.PublicKey), ed25519.Sign(key, digest[:]))...)
 		m.files["/keys"] = fmt.Appendf(nil, "%x\n", []byte(key.Public().(ed25519.PublicKey)))
 		m.drives = []string{ext4(t)}
 	}, "unchanging")

@@ -237,6 +237,9 @@ func (p *plan) image(t *Trace) (*lmb.Image, error) {
 	if safe := p.safeCommands(); len(safe) > 0 {
 		image.Sequences = append(image.Sequences, lmb.Sequence{Name: "safe", Commands: safe})
 	}
+	if t := &image.Targets[0]; boards.ByID(t.Vendor, t.Device) == nil {
+		image.Rules = lmb.RulesOf(p.board, 0, t.Bars)
+	}
 	for _, w := range p.windows {
 		if w.Kind == gen.WindowKindBar {
 			w.Size = min(image.Targets[0].Bars[w.bar]-w.base, fbs.WindowMax)

@@ -26,6 +26,7 @@ func (p *printer) checkHeader(check *parser) string {
 	case len(check.errs) > 0:
 	case want.Origin != got.Origin:
 	case !slices.Equal(want.Targets, got.Targets):
+	case !slices.Equal(want.Rules, got.Rules):
 	case !slices.Equal(want.Windows, got.Windows):
 	case !slices.EqualFunc(want.Tensors[:p.golden], got.Tensors, sameTensor):
 	default:

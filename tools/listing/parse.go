@@ -228,10 +228,10 @@ func (p *parser) version() {
 }
 
 var declarations = map[string]func(*parser){
-	"origin": (*parser).origin, "target": (*parser).target, "window": (*parser).window, "tensor": (*parser).tensor,
+	"origin": (*parser).origin, "target": (*parser).target, "rule": (*parser).rule, "window": (*parser).window, "tensor": (*parser).tensor,
 }
 
-var declarationWords = []string{"origin", "target", "window", "tensor"}
+var declarationWords = []string{"origin", "target", "rule", "window", "tensor"}
 
 func (p *parser) declaration() {
 	if declare := declarations[p.tok.text]; declare != nil && p.tok.kind == tokenWord {
@@ -278,12 +278,19 @@ func (p *parser) target() {
 	t.Vendor = p.pciID()
 	p.expect(":")
 	t.Device = p.pciID()
+	options := append([]string{"subsystem"}, barWords...)
 	for {
-		bar := p.option(barWords...)
-		if bar == "" {
+		option := p.option(options...)
+		if option == "" {
 			break
 		}
-		t.Bars[bar[len("bar")]-'0'] = p.size("the least size of " + bar)
+		if option == "subsystem" {
+			vendor := p.pciID()
+			p.expect(":")
+			t.Subsystem = uint32(p.pciID())<<16 | uint32(vendor)
+			continue
+		}
+		t.Bars[option[len("bar")]-'0'] = p.size("the least size of " + option)
 	}
 	p.image.Targets = append(p.image.Targets, t)
 }

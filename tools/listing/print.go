@@ -106,12 +106,18 @@ func (p *printer) header() {
 	for i := range p.image.Targets {
 		t := &p.image.Targets[i]
 		p.printf("target %s %04x:%04x", nameText(t.Board), t.Vendor, t.Device)
+		if t.Subsystem != 0 {
+			p.printf(" subsystem %04x:%04x", t.Subsystem&0xffff, t.Subsystem>>16)
+		}
 		for bar, size := range t.Bars {
 			if size != 0 {
 				p.printf(" bar%d %s", bar, sizeText(size))
 			}
 		}
 		p.printf("\n")
+	}
+	for i := range p.image.Rules {
+		p.rule(&p.image.Rules[i])
 	}
 	for i := range p.image.Windows {
 		p.window(i)

@@ -82,6 +82,15 @@ func (g *generator) targets() {
 			}
 		}
 		t.Bars[0] = 1 << 33
+		if g.flip() {
+			t.Subsystem = g.Uint32()
+		}
+		for bar, size := range t.Bars {
+			if size != 0 {
+				g.image.Rules = append(g.image.Rules, lmb.Rule{Name: g.name(map[string]bool{}),
+					Rule: fbs.Rule{Target: uint8(len(g.image.Targets)), Bar: uint8(bar), Last: size - 1, Widths: 15, Memory: 1}})
+			}
+		}
 		g.image.Targets = append(g.image.Targets, t)
 	}
 }

@@ -350,8 +350,8 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 	combining := wormholeImage(t, "bar0 512MiB", "window w bar0 offset 0 size 4KiB wc\n", "  read.4 w+0\n")
 	host := wormholeImage(t, "bar0 512MiB", bar+"window h host size 4KiB\n", "  read.4 w+0\n")
 	black := assemble(t, "lightmetal 1\ntarget blackhole 1e52:b140 bar0 512MiB\n"+bar+"main:\n  read.4 w+0\n")
-	unknown := assemble(t, "lightmetal 1\ntarget acme 1111:2222 bar0 96MiB\n"+bar+"main:\n  read.4 w+0\n")
-	huge := assemble(t, "lightmetal 1\ntarget acme 1111:2222 bar0 129MiB\n"+bar+"main:\n  read.4 w+0\n")
+	unknown := assemble(t, "lightmetal 1\ntarget acme 1111:2222 bar0 96MiB\nrule all bar0\n"+bar+"main:\n  read.4 w+0\n")
+	huge := assemble(t, "lightmetal 1\ntarget acme 1111:2222 bar0 129MiB\nrule all bar0\n"+bar+"main:\n  read.4 w+0\n")
 	for _, c := range []struct {
 		board, image string
 		exit         int

@@ -231,6 +231,49 @@ var wounds = map[string]wound{
 	"width-not-of-the-board.lmb": {"command 1: width 8 is not accepted by edu BAR 0 at 0x8", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) { c.Width, c.Offset = 8, 8 })
 	}},
+	"rules-overlap.lmb": {"rule 1: 0x7c to 0xfff overlap the rule before", func(t *testing.T) []byte {
+		return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x7c })
+	}},
+	"rules-out-of-order.lmb": {"rule 1: 0x80 to 0xfff overlap the rule before, or belong in front of it", func(t *testing.T) []byte {
+		return patchedRule(t, 0, func(r *fbs.Rule) { r.Bar, r.Last = 2, 0xf })
+	}},
+	"rule-outside-bar.lmb": {"rule 1: 0x80 to 0x2fff do not lie in BAR 0", func(t *testing.T) []byte {
+		return patchedRule(t, 1, func(r *fbs.Rule) { r.Last = 0x2fff })
+	}},
+	"rule-misaligned.lmb": {"rule 1: 0x82 to 0xfff begin or end inside an access", func(t *testing.T) []byte {
+		return patchedRule(t, 1, func(r *fbs.Rule) { r.First = 0x82 })
+	}},
+	"rule-without-widths.lmb": {"rule 0: widths 0x0 are none of", func(t *testing.T) []byte {
+		return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
+	}},
+	"rule-of-no-target.lmb": {"rule 0: target 7 does not exist", func(t *testing.T) []byte {
+		return patchedRule(t, 0, func(r *fbs.Rule) { r.Target = 7 })
+	}},
+	"rule-of-a-known-board.lmb": {"rule 0: target 0 is of a board that is known", func(t *testing.T) []byte {
+		file, view := ruled(t)
+		view.Targets[0].Vendor, view.Targets[0].Device = 0x1234, 0x11e8
+		lmb.Stamp(file, uint64(len(file)))
+		return file
+	}},
+	"too-many-rules.lmb": {"rules: count 4000 is over the limit of 256", func(t *testing.T) []byte {
+		file, view := ruled(t)
+		at := bytes.Index(file, binary.LittleEndian.AppendUint64(nil, view.Rules[0].Last)) - 8 - 4 // the count is in front of the first
+		binary.LittleEndian.PutUint32(file[at:], 4000)
+		lmb.Stamp(file, uint64(len(file)))
+		return file
+	}},
+	"outside-the-rules.lmb": {"command 0: nothing at 0x1000 of BAR 0 is a register of stranger", func(t *testing.T) []byte {
+		file, view := ruled(t)
+		view.Commands[0].Offset = 0x1000
+		lmb.Stamp(file, uint64(len(file)))
+		return file
+	}},
+	"width-not-of-the-rules.lmb": {"command 0: width 8 is not accepted by stranger BAR 0 at 0x0 (registers)", func(t *testing.T) []byte {
+		file, view := ruled(t)
+		view.Commands[0].Width = 8
+		lmb.Stamp(file, uint64(len(file)))
+		return file
+	}},
 	"too-many-commands.lmb": {"commands: count 4294967295 is over the limit", func(t *testing.T) []byte {
 		return patchedCount(t, 0xffffffff)
 	}},
@@ -245,7 +288,12 @@ var wounds = map[string]wound{
 
 func assembled(t *testing.T, body string) []byte {
 	t.Helper()
-	image, err := listing.Parse("bad.lms", []byte("lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+body), nil)
+	return assembledWhole(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+body)
+}
+
+func assembledWhole(t *testing.T, text string) []byte {
+	t.Helper()
+	image, err := listing.Parse("bad.lms", []byte(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,6 +301,31 @@ func assembled(t *testing.T, body string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// ruled is an image with rules of its own. What changes in the view changes in the file.
+func ruled(t *testing.T) (file []byte, view *fbs.View) {
+	t.Helper()
+	file = assembledWhole(t, `lightmetal 1
+target stranger ffff:0001 bar0 8KiB bar2 16
+rule registers bar0 size 128
+rule doorbells bar0 offset 128 size 3968 widths 4 8
+window r bar0 offset 0 size 8KiB
+main:
+  write.4 r+0x0 0x1
+`)
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, view
+}
+
+func patchedRule(t *testing.T, index int, change func(*fbs.Rule)) []byte {
+	file, view := ruled(t)
+	change(&view.Rules[index])
+	lmb.Stamp(file, uint64(len(file)))
 	return file
 }
 

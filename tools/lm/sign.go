@@ -15,6 +15,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
 	"lightmetal/tools/files"
+	"lightmetal/tools/lmb"
 
 	"github.com/spf13/cobra"
 )
@@ -104,7 +105,7 @@ func sign(path, keyPath, out string) error {
 	}
 	digest := sha512.Sum512(image)
 	public := key.Public().(ed25519.PublicKey)
-	whole := append(bytes.Clone(image), fbs.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
+	whole := append(bytes.Clone(image), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
 	if err := writeFile(out, whole); err != nil {
 		return err
 	}

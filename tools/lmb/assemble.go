@@ -8,6 +8,11 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+const (
+	payloadAlign      = 64     // each payload starts at a multiple of it
+	preambleInsertion = 72 - 8 // bytes of the preamble behind the identifier
+)
+
 // payload is data on its way into a file: where each piece of it goes. Nothing
 // is copied before the file is there.
 type payload struct {
@@ -25,7 +30,7 @@ func (p *payload) place(data []byte) uint64 {
 	if len(data) == 0 {
 		return 0
 	}
-	offset := roundUp(p.size, fbs.PayloadAlign)
+	offset := roundUp(p.size, payloadAlign)
 	p.pieces = append(p.pieces, piece{offset, data})
 	p.size = offset + uint64(len(data))
 	return offset
@@ -57,18 +62,18 @@ func (p *payload) assemble(room int, write func(b *flatbuffers.Builder), segment
 // it, and gives both; the envelope's capacity reaches to the buffer's end.
 func (p *payload) built(room int, write func(b *flatbuffers.Builder)) (buffer, envelope []byte) {
 	for {
-		room = int(roundUp(uint64(room), fbs.PayloadAlign)) // the envelope begins where the buffer is aligned
+		room = int(roundUp(uint64(room), payloadAlign)) // the envelope begins where the buffer is aligned
 		buffer = make([]byte, uint64(room)+fbs.SegmentAlign+p.size)
 		b := builderOn(buffer[:room])
 		write(b)
 		flat := b.FinishedBytes()
-		start := room - len(flat) - fbs.PreambleInsertion
+		start := room - len(flat) - preambleInsertion
 		if len(b.Bytes) == room && start >= 0 {
 			envelope = buffer[start:room]
 			insertPreamble(envelope)
 			return buffer, envelope
 		}
-		room = len(b.Bytes) + fbs.PreambleInsertion
+		room = len(b.Bytes) + preambleInsertion
 	}
 }
 
@@ -85,10 +90,10 @@ func builderOn(memory []byte) *flatbuffers.Builder {
 // envelope that has as many bytes in front. Its size is a multiple of every
 // alignment in the schema, so all objects stay aligned.
 func insertPreamble(envelope []byte) {
-	head := envelope[fbs.PreambleInsertion:][:8]
+	head := envelope[preambleInsertion:][:8]
 	root := binary.LittleEndian.Uint32(head)
 	copy(envelope, head)
 	clear(head)
-	clear(envelope[8:][:fbs.PreambleInsertion])
-	binary.LittleEndian.PutUint32(envelope, root+fbs.PreambleInsertion)
+	clear(envelope[8:][:preambleInsertion])
+	binary.LittleEndian.PutUint32(envelope, root+preambleInsertion)
 }

@@ -49,7 +49,12 @@ func Header(view *fbs.View) *Image {
 func header(view *fbs.View, notes *Notes) *Image {
 	image := &Image{Origin: notes.Origin}
 	for _, t := range view.Targets {
-		image.Targets = append(image.Targets, Target{view.Name(t.Board), t.Vendor, t.Device, t.Bars})
+		image.Targets = append(image.Targets, Target{view.Name(t.Board), t.Vendor, t.Device, t.Bars, t.Subsystem})
+	}
+	for _, r := range view.Rules {
+		name := view.Name(r.Name)
+		r.Name = 0
+		image.Rules = append(image.Rules, Rule{r, name})
 	}
 	for i, w := range view.Windows {
 		image.Windows = append(image.Windows, Window{w, notes.Windows[i]})

@@ -35,7 +35,7 @@ func encode(image *Image) ([]byte, *fbs.View, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	room := 32*e.commands + len(e.text.bytes) + len(noted) + 64*(len(image.Tensors)+len(e.runs)+len(image.Windows)+len(image.Targets)) + 4096
+	room := 32*e.commands + len(e.text.bytes) + len(noted) + 64*(len(image.Tensors)+len(e.runs)+len(image.Windows)+len(image.Targets)) + 24*len(image.Rules) + 4096
 	file := e.payload.assemble(room, func(b *flatbuffers.Builder) { e.build(b, noted) }, func(s fbs.Segment) { e.segments = []fbs.Segment{s} })
 	view, err := fbs.Verify(file)
 	if err != nil {
@@ -92,6 +92,9 @@ func (e *encoder) layOut() {
 	e.segments = []fbs.Segment{{}} // as many as there will be
 	for i := range e.image.Targets {
 		e.name(fmt.Sprintf("target %d", i), e.image.Targets[i].Board)
+	}
+	for i := range e.image.Rules {
+		e.name(fmt.Sprintf("rule %d", i), e.image.Rules[i].Name)
 	}
 	for i := range e.image.Tensors {
 		e.name(fmt.Sprintf("tensor %d", i), e.image.Tensors[i].Name)
@@ -162,7 +165,10 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) {
 		gen.CreateWindow(b, w.Kind, w.Device, w.Bar, w.Flags, w.Slot, w.Reserved, w.Offset, w.Size)
 	})
 	targets := vector(b, gen.ImageStartTargetsVector, e.image.Targets, func(t Target) {
-		gen.CreateTarget(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5], uint32(e.text.names[t.Board]), t.Vendor, t.Device)
+		gen.CreateTarget(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5], uint32(e.text.names[t.Board]), t.Vendor, t.Device, t.Subsystem, 0)
+	})
+	rules := vector(b, gen.ImageStartRulesVector, e.image.Rules, func(r Rule) {
+		gen.CreateRule(b, r.First, r.Last, r.Target, r.Bar, r.Widths, r.Memory, uint32(e.text.names[r.Name]))
 	})
 	text := vector(b, gen.ImageStartTextVector, e.text.bytes, b.PrependByte)
 	// Read in place as a FlatBuffer of its own.
@@ -180,6 +186,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) {
 	gen.ImageAddCommands(b, commands)
 	gen.ImageAddText(b, text)
 	gen.ImageAddNotes(b, notes)
+	gen.ImageAddRules(b, rules)
 	b.FinishWithFileIdentifier(gen.ImageEnd(b), []byte(fbs.Identifier))
 }
 

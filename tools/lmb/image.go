@@ -13,6 +13,7 @@ import (
 type Image struct {
 	Origin    Origin
 	Targets   []Target
+	Rules     []Rule // of targets that no board has the ids of, in order
 	Windows   []Window
 	Tensors   []Tensor
 	Sequences []Sequence
@@ -31,6 +32,13 @@ type Target struct {
 	Board          string
 	Vendor, Device uint16
 	Bars           [6]uint64 // least size of each BAR
+	Subsystem      uint32    // subsystem id << 16 | subsystem vendor id, 0: any
+}
+
+// Rule is what a run of registers or memory of a target takes.
+type Rule struct {
+	fbs.Rule
+	Name string
 }
 
 // Window is a range of a device.

@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"testing"
 
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/listing"
@@ -243,7 +242,7 @@ func TestRunnerBuiltForSignaturesReplaysNoOtherFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest := sha512.Sum512(plain)
-	signed := append(bytes.Clone(plain), fbs.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
+	signed := append(bytes.Clone(plain), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
 	changed := bytes.Clone(signed)
 	changed[len(plain)/2] ^= 1
 	write("keys", fmt.Appendf(nil, "%x\n", []byte(public)))

@@ -1,0 +1,103 @@
+package listing
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/tools/lmb"
+)
+
+// rule declares what a part of a BAR takes: 32-bit accesses to all of it, where
+// nothing else is said. Rules are kept in the order that an image has them in.
+func (p *parser) rule() {
+	at := p.tok
+	r := lmb.Rule{Name: p.name("a rule"), Rule: fbs.Rule{Widths: 4}}
+	r.Bar = uint8(p.word("bar0 to bar5", barWords))
+	var offset, size uint64
+	sized := false
+	for {
+		switch p.option("offset", "size", "widths", "memory", "target") {
+		case "offset":
+			offset = p.size("an offset into the BAR")
+		case "size":
+			sized, size = true, p.size("a size")
+		case "widths":
+			r.Widths = p.widths()
+		case "memory":
+			r.Memory = 1
+		case "target":
+			r.Target = uint8(p.numberTo("the number of a target", fbs.TargetsMax-1))
+		case "":
+			p.placeRule(&r, at, offset, size, sized)
+			return
+		}
+	}
+}
+
+// widths consumes one to four widths in bytes.
+func (p *parser) widths() (widths uint8) {
+	for !p.failed && (widths == 0 || p.tok.kind == tokenWord && isDigit(p.tok.text[0])) {
+		at := p.tok
+		n := p.number("widths of accesses in bytes")
+		if n > 8 || n == 0 || n&(n-1) != 0 || widths&uint8(n) != 0 {
+			p.fail(at, "an access has 1, 2, 4 or 8 bytes, and each is said once")
+		}
+		widths |= uint8(n)
+	}
+	return widths
+}
+
+// placeRule puts a rule where it belongs among the others.
+func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized bool) {
+	if p.failed {
+		return
+	}
+	if int(r.Target) >= len(p.image.Targets) {
+		p.fail(at, "there is no target %d; targets are declared before their rules", r.Target)
+		return
+	}
+	t := &p.image.Targets[r.Target]
+	bar := t.Bars[r.Bar]
+	if !sized {
+		size = bar - min(offset, bar)
+	}
+	r.First, r.Last = offset, offset+size-1
+	place, _ := slices.BinarySearchFunc(p.image.Rules, *r, lmb.CompareRules)
+	switch board := boards.ByID(t.Vendor, t.Device); {
+	case board != nil:
+		p.fail(at, "%04x:%04x is %s, whose own rules hold", t.Vendor, t.Device, board.Name)
+	case size == 0 || offset > bar || size > bar-offset:
+		p.fail(at, "%s at 0x%x do not lie in bar%d of %s, which has %s", bytesText(size), offset, r.Bar, t.Board, bytesText(bar))
+	case len(p.image.Rules) == fbs.RulesMax:
+		p.fail(at, "more than %d rules", fbs.RulesMax)
+	case place > 0 && lmb.Overlap(r, &p.image.Rules[place-1]), place < len(p.image.Rules) && lmb.Overlap(r, &p.image.Rules[place]):
+		p.fail(at, "it overlaps another rule of bar%d", r.Bar)
+	default:
+		p.image.Rules = slices.Insert(p.image.Rules, place, *r)
+	}
+}
+
+func (p *printer) rule(r *lmb.Rule) {
+	p.printf("rule %s bar%d offset 0x%x size %s widths %s", nameText(r.Name), r.Bar, r.First, sizeText(r.Last-r.First+1), widthsText(r.Widths, " "))
+	if r.Memory != 0 {
+		p.printf(" memory")
+	}
+	if r.Target != 0 {
+		p.printf(" target %d", r.Target)
+	}
+	p.printf("\n")
+}
+
+// widthsText lists the widths of a rule.
+func widthsText(widths uint8, between string) string {
+	var list []string
+	for width := uint8(1); width <= 8; width *= 2 {
+		if widths&width != 0 {
+			list = append(list, fmt.Sprint(width))
+		}
+	}
+	return strings.Join(list, between)
+}

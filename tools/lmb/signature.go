@@ -1,0 +1,18 @@
+package lmb
+
+import (
+	"encoding/binary"
+
+	"lightmetal/fbs"
+)
+
+// SignatureBlock is what follows an image that is signed with a key of 32
+// bytes by a value of 64 (FORMAT.md section 8).
+func SignatureBlock(key, value []byte) []byte {
+	block := make([]byte, fbs.SignatureBytes)
+	copy(block, fbs.SignatureMagic)
+	copy(block[32:64], key)
+	copy(block[64:], value)
+	binary.LittleEndian.PutUint32(block[8:], fbs.Checksum(block[12:]))
+	return block
+}
