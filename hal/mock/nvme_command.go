@@ -20,8 +20,10 @@ const (
 	adminSetFeatures = 0x09
 
 	ioFlush = 0x00
-	ioWrite = 0x01
-	ioRead  = 0x02
+
+	rwForceUnit = 1 << 30 // of dword 12: on the medium before completion, as all is here
+	ioWrite     = 0x01
+	ioRead      = 0x02
 
 	featureQueues = 7
 )
@@ -87,7 +89,7 @@ func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
 	switch {
 	case s != nvmeOK:
 		return s
-	case c.dw(11)>>1 != 0: // interrupts
+	case c.dw(11)>>16 != 0: // without MSI-X there is one interrupt, the pin's, which nobody has here
 		return nvmeInvalidVector
 	}
 	*q = nvmeQueue{bus: c.prp1(), entries: c.dw(10)>>16 + 1, phase: phaseOfStatus}
@@ -174,7 +176,7 @@ func (n *Nvme) executeIO(c *nvmeCommand) nvmeStatus {
 	}
 	first, count := uint64(c.dw(10))|uint64(c.dw(11))<<32, uint64(c.dw(12)&0xffff)+1
 	switch {
-	case c.dw(12)>>16 != 0 || c.dw(13)|c.dw(14)|c.dw(15) != 0 || count*nvmeBlock > nvmePagesMax*pageSize:
+	case c.dw(12)&^rwForceUnit>>16 != 0 || c.dw(13)|c.dw(14)|c.dw(15) != 0 || count*nvmeBlock > nvmePagesMax*pageSize:
 		return nvmeInvalidField
 	case first >= nvmeBlocks || count > nvmeBlocks-first:
 		return nvmeOutOfRange

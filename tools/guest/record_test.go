@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"lightmetal/tools/importer"
 	"lightmetal/tools/lmb"
@@ -192,15 +193,55 @@ func TestReplayIsRecordedByEachLane(t *testing.T) {
 var nvmeBar = region{"nvme", 0x1b36, 0x0010, 0, 16 << 10}
 
 // TestBlockDriverOfQemuIsRecorded records qemu-io, whose driver of NVMe is a
-// program's own: it maps the BAR twice, the doorbells to write only. Without
-// the recorder too it hangs here in some of its runs, for want of an interrupt;
-// then it is ended and begun again, and the records hold what it did until then.
+// program's own: it maps the BAR twice, the doorbells to write only. What is
+// imported of that, host memory and all, replays on the mock and on QEMU's
+// controller. A kernel that does not tell who writes takes the completion queues
+// by name. What the controller says of itself is another's on the mock, and is
+// ignored, as is how the run before left CC.
+//
+// Without the recorder too it hangs here in some of its runs, for want of an
+// interrupt; then it is ended and begun again, and the records hold what it did
+// until then.
 func TestBlockDriverOfQemuIsRecorded(t *testing.T) {
-	recordedIn(t, nvmeBar, "vfio 8", func(m *machine) {
-		m.virt = iommu
-		m.addModules(t, "LM_GUEST_MODULES")
-		m.addDebian(t, "/usr/bin/qemu-io")
-	}, "/usr/bin/qemu-io", "-f", "raw", "-c", "write -P 0x5a 0 4096", "-c", "read -P 0x5a 0 4096", "-c", "flush", "nvme://DEVICE/1")
+	qemuIO := []string{"--", "/usr/bin/qemu-io", "-f", "raw", "-c", "write -P 0x5a 0 4096", "-c", "read -P 0x5a 0 4096", "-c", "flush", "nvme://DEVICE/1"}
+	for _, way := range []struct {
+		name, kernel, modules string
+		flags                 []string
+	}{
+		{"pages tell", "LM_GUEST_NEW_KERNEL", "LM_GUEST_NEW_MODULES", []string{"--limit", "1000000"}},
+		{"by name", "LM_GUEST_KERNEL", "LM_GUEST_MODULES", []string{"--watch", "0x91000-0x91fff,0x113000-0x113fff"}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			file, _ := recordedIn(t, nvmeBar, "vfio 8", func(m *machine) {
+				m.virt, m.kernel = iommu, tool(t, way.kernel)
+				m.addModules(t, way.modules)
+				m.addDebian(t, "/usr/bin/qemu-io")
+			}, append(way.flags, qemuIO...)...)
+			o := importer.Options{From: importer.FromRecord, Ignore: []importer.Range{{Place: importer.Place{Bus: true}, First: 0x7ffffff000, Last: 0x7fffffffff}, {First: 0x14, Last: 0x17}}}
+			image, report, err := importer.Import(bytes.NewReader(file), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log("\n", report)
+			path := written(t, image)
+			if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:nvme", "--loop", "2", path).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			onDisk(t, replayOnQemu(t, path), bytes.Repeat([]byte{0x5a}, 4096))
+		})
+	}
+}
+
+// replayOnQemu has a guest with huge pages replay an image, twice.
+func replayOnQemu(t *testing.T, path string) *machine {
+	t.Helper()
+	var console bytes.Buffer
+	m := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, kernelArgs: " hugepages=16",
+		dir: t.TempDir(), timeout: 3 * time.Minute, stdout: &console}
+	if exit, err := m.replay(path, []string{"-loop", "2"}); err != nil || exit != 0 {
+		t.Fatalf("exit %d, %v\n%s", exit, err, &console)
+	}
+	return m
 }
 
 // TestRecordedTrialsAreWhatReachedTheDevice for copies of all lengths, 20

@@ -71,6 +71,20 @@ func (o *Options) isAddress(a *Access) bool {
 	return a.Width >= 4 && index >= 0
 }
 
+// isAddress does so of the memory that a recording has, too.
+func (p *plan) isAddress(a *Access) bool { return a.Width >= 4 && p.inHost(a.Value) }
+
+// inHost tells whether an address lies in host memory that the user gave, or
+// that a recording says the device reaches.
+func (p *plan) inHost(address uint64) bool {
+	for i := range p.hosts {
+		if h := &p.hosts[i]; (h.given || h.exact) && address >= h.bus && address-h.bus < h.size {
+			return true
+		}
+	}
+	return false
+}
+
 // joiner is a sink that makes one store of two that follow each other and hold
 // the halves of an address in host memory: on the target it may have other bits
 // in both.
@@ -122,6 +136,13 @@ func (j *joiner) block(a *Access, data []byte) error {
 	})
 }
 
+func (j *joiner) memory(line int, bus, size uint64) error {
+	if err := j.flush(); err != nil {
+		return err
+	}
+	return j.lifter.memory(line, bus, size)
+}
+
 func (j *joiner) device(line int, time int64, write bool, bus uint64, data []byte) error {
 	if err := j.flush(); err != nil {
 		return err
@@ -140,7 +161,7 @@ func (p *plan) joined(a, b *Access) (whole Access, ok bool) {
 	whole = *a
 	whole.Offset, whole.Width, whole.Value = low.Offset, 8, low.Value|high.Value<<32
 	r := p.board.Rule(whole.Bar, whole.Offset, 8)
-	return whole, r != nil && r.Widths&8 != 0 && p.o.isAddress(&whole)
+	return whole, r != nil && r.Widths&8 != 0 && p.isAddress(&whole)
 }
 
 // givenHosts adds the host memory that the user gave.
@@ -198,6 +219,7 @@ func (p *plan) host() (string, error) {
 	if len(p.hosts) == 0 {
 		return "", nil
 	}
+	p.trimHosts()
 	for i := range p.hosts {
 		h := &p.hosts[i]
 		if !h.given {
@@ -207,6 +229,7 @@ func (p *plan) host() (string, error) {
 	}
 	var t hostText
 	err := p.steps.rewrite(func(s *step, out *steps) error {
+		p.trim(s)
 		p.relocate(s, out, &t)
 		return nil
 	})
@@ -278,6 +301,9 @@ func (p *plan) front() (list []lmb.Command, did string) {
 	for i := range p.hosts {
 		h := &p.hosts[i]
 		before, size := len(pointers), 0
+		if h.exact {
+			list = append(list, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFill, Width: 8, Mode: uint8(gen.AccessExact), Window: h.window, Amount: uint32(h.size)}})
+		}
 		for _, s := range joined(h.first) {
 			size += len(s.data)
 			list = append(list, p.hostCopies(h, s)...)

@@ -18,8 +18,10 @@ type hostSpace struct {
 	seen   uint64 // address of its first byte as the device has it; 0: bus
 	size   uint64 // up to the last byte that was reached
 	window uint16
-	whole  bool // addresses are moved in 8 bytes only
-	given  bool // by the user, who says what is in it
+	whole  bool   // addresses are moved in 8 bytes only
+	given  bool   // by the user, who says what is in it
+	exact  bool   // by a recording, which says all that happens to it
+	low    uint64 // of exact: offset of the first byte that the device reaches
 	pages  map[uint64]*hostPage
 	first  []hostStore // what was in it
 }
@@ -50,14 +52,15 @@ type hostStore struct {
 // have waited for.
 type hostMemory struct {
 	*regions
+	exact         bool // hosts are
 	due           bool // the program stored to the device since the last slot
 	slot          int  // of the last one, -1: none
 	wrote         []hostStore
-	changed       hostStore // the last bytes that the device wrote and that were different
-	since         int64     // when the first of wrote was
-	line          int       // of the last
-	direct        int       // accesses of the program through the PCIe tile
-	reads, writes int       // bytes, of the device
+	changed       []hostStore // the last byte that the device wrote and that was different; of exact memory that of each piece
+	since         int64       // when the first of wrote was
+	line          int         // of the last
+	direct        int         // accesses of the program through the PCIe tile
+	reads, writes int         // bytes, of the device
 }
 
 // device implements sink: the device reached host memory at a bus address.
@@ -73,6 +76,10 @@ func (l *lifter) device(line int, time int64, write bool, bus uint64, data []byt
 		return nil
 	}
 	l.host.reads += len(data)
+	if l.host.exact {
+		l.programStored(line, time, inside, hostStore{i, offset, data})
+		return nil
+	}
 	between := !inside && l.cut.now == segmentBetween
 	stored := l.learn(hostStore{i, offset, data}, !inside && !between)
 	if between {
@@ -91,7 +98,7 @@ func (p *lifter) hostAt(line int, bus, size uint64) (index int, offset uint64, e
 	for i := range p.hosts {
 		h := &p.hosts[i]
 		reach := h.size
-		if !h.given {
+		if !h.given && !h.exact {
 			reach = h.limit(p.host.regions)
 		}
 		if bus >= h.bus && bus-h.bus < reach {
@@ -215,25 +222,31 @@ func (l *lifter) deviceWrote(line int, time int64, inside bool, s hostStore) {
 		l.learn(s, true)
 		return
 	}
-	fresh := false
+	fresh, changed := false, hostStore{}
 	for i := 0; i < len(s.data); {
 		offset := s.offset + uint64(i)
 		g, at := h.page(offset), offset%hostPageSize
 		piece := s.data[i:min(len(s.data), i+int(hostPageSize-at))]
 		for k, b := range piece {
 			if !g.known[at+uint64(k)] && b != 0 || g.known[at+uint64(k)] && g.data[at+uint64(k)] != b {
-				l.host.changed = hostStore{s.host, offset + uint64(k), piece[k : k+1]}
+				changed = hostStore{s.host, offset + uint64(k), piece[k : k+1]}
 			}
 			fresh = fresh || !g.known[at+uint64(k)] || g.data[at+uint64(k)] != b
 		}
 		g.take(at, piece)
 		i += len(piece)
 	}
-	if !fresh {
+	if !fresh || l.ignores(s) {
 		return // what was there: nobody could tell
 	}
 	if len(l.host.wrote) == 0 {
 		l.host.since = time
+	}
+	if !l.host.exact && changed.data != nil {
+		l.host.changed = l.host.changed[:0] // the device's order is known: what came last is enough
+	}
+	if changed.data != nil {
+		l.host.changed = append(l.host.changed, changed)
 	}
 	l.host.wrote, l.host.line = append(l.host.wrote, s), line
 }
@@ -247,7 +260,7 @@ func (l *lifter) settle(time int64) {
 	if len(wrote) == 0 {
 		return
 	}
-	if c := l.host.changed; c.data != nil {
+	for _, c := range l.host.changed {
 		h, word := &l.hosts[c.host], c.offset&^3
 		g := h.page(word)
 		l.steps.add(step{
@@ -255,7 +268,7 @@ func (l *lifter) settle(time int64) {
 			us: l.deadline(time - l.host.since), window: h.window, offset: uint32(word), aim: -1, to: -1, flags: memoryStep,
 		})
 	}
-	l.host.changed = hostStore{}
+	l.host.changed = l.host.changed[:0]
 	for _, s := range joined(wrote) {
 		l.compareHost(s, time)
 	}
@@ -331,6 +344,10 @@ func (l *lifter) hostStep(host int, a *Access, n uint32, data []byte) {
 // before comes in front of a store to the device: what the device wrote until
 // then is waited for, and what the program stored to host memory goes here.
 func (l *lifter) before(s *step) {
+	if l.host.exact {
+		l.settle(s.time)
+		return
+	}
 	if s.op != stepStore || len(l.hosts) == 0 && len(l.host.enabled) == 0 {
 		return
 	}

@@ -200,6 +200,8 @@ func (c *collector) device(int, int64, bool, uint64, []byte) error {
 	return nil
 }
 
+func (c *collector) memory(int, uint64, uint64) error { return nil }
+
 // Import makes an image of a trace: the sequence "main", and "safe" where the
 // program let several tiles run. The error is an *Error.
 //
@@ -239,6 +241,11 @@ type sink interface {
 
 	// device is an access of the device to host memory.
 	device(line int, time int64, write bool, bus uint64, data []byte) error
+
+	// memory is host memory that the device reaches from here on, of zeros. Then
+	// what device gives are not the device's accesses: what the program stored
+	// there before what follows, and what it could see that the device wrote.
+	memory(line int, bus, size uint64) error
 }
 
 // importing is the sink that makes an image.
@@ -256,6 +263,15 @@ func (m *importing) start(b *boards.Board) {
 		j := &joiner{lifter: m.lifter}
 		m.sink, m.flush = j, j.flush
 	}
+}
+
+// memory implements sink. From here on addresses are looked for.
+func (m *importing) memory(line int, bus, size uint64) error {
+	if m.sink == sink(m.lifter) {
+		j := &joiner{lifter: m.lifter}
+		m.sink, m.flush = j, j.flush
+	}
+	return m.sink.memory(line, bus, size)
 }
 
 // finish makes the image of the steps.

@@ -154,11 +154,11 @@ func (l *lifter) accesses(a *Access, n uint32, data []byte) error {
 	return l.accesses(&second, n-n/2, data[at:])
 }
 
-// addresses tells whether data holds an address in host memory that the user
-// gave.
+// addresses tells whether data holds an address in host memory that is known
+// to be that.
 func (l *lifter) addresses(data []byte) bool {
-	for ; len(l.o.Host) > 0 && len(data) >= 8; data = data[8:] {
-		if i, _ := l.o.hostOf(little(data[:8])); i >= 0 {
+	for ; (len(l.o.Host) > 0 || l.host.exact) && len(data) >= 8; data = data[8:] {
+		if l.inHost(little(data[:8])) {
 			return true
 		}
 	}

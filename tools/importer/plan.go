@@ -114,7 +114,7 @@ func (p *plan) check(a *Access) (uint8, error) {
 		return 0, refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)",
 			a.Op, a.Width, a.Bar, a.Offset, p.board.Name, r.Name)
 	}
-	if reason := hostMemoryReason(p.board, a); reason != "" && !p.o.isAddress(a) {
+	if reason := hostMemoryReason(p.board, a); reason != "" && !p.isAddress(a) {
 		return 0, refuse(a.Line, "%s", reason)
 	}
 	return uint8(n), nil

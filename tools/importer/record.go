@@ -74,6 +74,10 @@ func (t *recording) record(rec *record.Record) error {
 		return t.to.block(&a, rec.Data)
 	case record.HostWrite, record.HostRead:
 		return t.to.device(rec.Line, t.time, rec.Kind == record.HostWrite, rec.Offset, rec.Data)
+	case record.Memory:
+		return t.to.memory(rec.Line, rec.Offset, rec.Size)
+	case record.Event:
+		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, string(rec.Data)})
 	case record.Mark:
 		a.Op, a.Name = OpMark, string(rec.Data)
 		return t.to.access(&a)
@@ -108,7 +112,10 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 // tally is the sink of a summary.
-type tally struct{ bars [6]RegionSummary }
+type tally struct {
+	bars                     [6]RegionSummary
+	reached, stored, written int // bytes of host memory
+}
 
 func (s *tally) start(*boards.Board) {}
 
@@ -130,7 +137,19 @@ func (s *tally) block(a *Access, data []byte) error {
 	})
 }
 
-func (s *tally) device(int, int64, bool, uint64, []byte) error { return nil }
+func (s *tally) device(_ int, _ int64, write bool, _ uint64, data []byte) error {
+	if write {
+		s.written += len(data)
+	} else {
+		s.stored += len(data)
+	}
+	return nil
+}
+
+func (s *tally) memory(_ int, _, size uint64) error {
+	s.reached += int(size)
+	return nil
+}
 
 func summarizeRecord(r io.Reader, o Options) (*Summary, error) {
 	var list tally
@@ -138,7 +157,16 @@ func summarizeRecord(r io.Reader, o Options) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Summary{Lines: t.Lines, Other: t.Ignored}
+	s := &Summary{Lines: t.Lines, Other: t.Ignored, Events: t.Warnings}
+	for _, c := range []Count{
+		{"bytes of host memory that the device reaches", list.reached},
+		{"bytes that the program stored there", list.stored},
+		{"bytes that the device wrote there", list.written},
+	} {
+		if c.N > 0 {
+			s.Other = append(s.Other, c)
+		}
+	}
 	for bar := range list.bars {
 		if region := &list.bars[bar]; region.Loads+region.Stores > 0 {
 			region.Name = fmt.Sprintf("BAR %d", bar)

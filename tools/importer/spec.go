@@ -19,13 +19,18 @@ type Place struct {
 	X, Y  uint8 // of the tile, as the recorded program numbered it
 	Named bool
 	Bar   uint8 // where Named
+	Bus   bool  // host memory, by the address that the recorded device had it at
 }
 
+const busPrefix = "bus:"
+
 func (p Place) String() string {
-	if p.Tile {
+	switch {
+	case p.Tile:
 		return fmt.Sprintf("(%d,%d) ", p.X, p.Y)
-	}
-	if p.Named {
+	case p.Bus:
+		return busPrefix
+	case p.Named:
 		return fmt.Sprintf("bar%d+", p.Bar)
 	}
 	return ""
@@ -214,10 +219,11 @@ type Range struct {
 }
 
 // ParseRange reads X,Y,FIRST[-LAST] or, for devices without tiles,
-// FIRST[-LAST]. Without LAST the range is the one register at FIRST.
+// FIRST[-LAST], or bus:FIRST[-LAST] for host memory. Without LAST the range is the one register at FIRST.
 func ParseRange(spec string) (Range, error) {
 	r, ok := Range{}, true
-	addresses := spec
+	addresses, bus := strings.CutPrefix(spec, busPrefix)
+	r.Bus = bus
 	if parts := strings.Split(spec, ","); len(parts) == 3 {
 		var reason string
 		if r.Place, reason = parseTile(parts[0], parts[1]); reason != "" {

@@ -11,6 +11,10 @@ type Summary struct {
 	Regions []RegionSummary `json:"regions"`
 	Other   []Count         `json:"other"` // lines that hold no access
 
+	// Events lists what a recording tells of that is no access to a BAR or to host
+	// memory, and that no image does.
+	Events []Warning `json:"events,omitempty"`
+
 	// Blocked lists the accesses that no image can carry out; known where the
 	// board is, and the region of a trace of QEMU.
 	Blocked []Warning `json:"blocked"`

@@ -162,7 +162,10 @@ func (p *plan) at(s *step, place Place) (address uint64, ok bool) {
 		return a.address + uint64(s.offset), place.Tile && a.has(place.X, place.Y)
 	}
 	w := &p.windows[s.window]
-	return w.base + uint64(s.offset), !place.Tile && w.bar == place.in(p.o.Bar).Bar
+	if w.Kind == gen.WindowKindHost {
+		return p.hosts[w.bar-hostBar].bus + uint64(s.offset), place.Bus
+	}
+	return w.base + uint64(s.offset), !place.Tile && !place.Bus && w.bar == place.in(p.o.Bar).Bar
 }
 
 // assign appends a step to out, or the parts of it that belong to different

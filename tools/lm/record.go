@@ -19,6 +19,8 @@ import (
 type recordFlags struct {
 	devices, files []string
 	out, onUnknown string
+	hostMemory     string
+	watch          []string
 	limit          uint64
 }
 
@@ -62,7 +64,9 @@ a container --cap-add=SYS_PTRACE.`,
 	flags.SetInterspersed(false)
 	flags.StringVarP(&f.out, "out", "o", "", "record to write")
 	flags.StringSliceVar(&f.devices, "device", nil, "only these devices: pci:DDDD:BB:DD.F, pci:VVVV:DDDD, or either without pci: (default: all that the program maps)")
-	flags.StringArrayVar(&f.files, "file", nil, "a file that is a BAR: PATH=BAR[,VVVV:DDDD]; memfd:NAME for one without a path")
+	flags.StringArrayVar(&f.files, "file", nil, "a file that is a BAR: PATH=BAR[,VVVV:DDDD], or host memory that a device reaches: PATH=bus:ADDRESS; memfd:NAME for one without a path")
+	flags.StringVar(&f.hostMemory, "host-memory", "8M", "how much memory that devices reach is compared before each store, such as 64M; 0: none")
+	flags.StringSliceVar(&f.watch, "watch", nil, "FIRST-LAST, bus addresses of host memory, or all: what a device writes there is seen at the program's next load")
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after so many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end", "what becomes of the program at an access that cannot be recorded: end, or unrecorded, where it goes on without lm")
 	return c
@@ -78,6 +82,9 @@ func (f *recordFlags) run(program []string) error {
 	}
 	for _, d := range f.devices {
 		o.Devices = append(o.Devices, strings.TrimPrefix(strings.TrimPrefix(d, "pci:"), "vfio:"))
+	}
+	if err := f.setHost(&o); err != nil {
+		return err
 	}
 	for _, spec := range f.files {
 		file, err := parseFile(spec)
@@ -105,34 +112,67 @@ func (f *recordFlags) run(program []string) error {
 	return recorded(f.out, result)
 }
 
-// parseFile reads PATH=BAR[,VVVV:DDDD].
-func parseFile(spec string) (f recorder.File, err error) {
-	const form = "--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as /dev/shm/card=0,1234:11e8"
-	at := strings.LastIndex(spec, "=")
-	if at < 1 {
-		return f, usage(form, spec)
+// setHost reads what is wanted of host memory.
+func (f *recordFlags) setHost(o *recorder.Options) error {
+	digits := strings.TrimRight(f.hostMemory, "kKMG")
+	n, err := strconv.ParseUint(digits, 0, 32)
+	shift, ok := map[string]int{"": 0, "k": 10, "K": 10, "M": 20, "G": 30}[f.hostMemory[len(digits):]]
+	if err != nil || !ok {
+		return usage("--host-memory takes bytes, such as 8M, not %q", f.hostMemory)
 	}
-	index, ids, named := strings.Cut(spec[at+1:], ",")
+	o.HostMemory = n << shift
+	for _, spec := range f.watch {
+		first, last, pair := strings.Cut(spec, "-")
+		if spec == "all" {
+			first, last, pair = "0", "0xffffffffffffffff", true
+		}
+		a, aerr := strconv.ParseUint(first, 0, 64)
+		b, berr := strconv.ParseUint(last, 0, 64)
+		if aerr != nil || berr != nil || !pair || b < a {
+			return usage("--watch takes FIRST-LAST, bus addresses such as 0x91000-0x91fff, or all, not %q", spec)
+		}
+		o.Watch = append(o.Watch, recorder.Range{First: a, Last: b})
+	}
+	return nil
+}
+
+// parseFile reads PATH=BAR[,VVVV:DDDD], or PATH=bus:ADDRESS.
+func parseFile(spec string) (f recorder.File, err error) {
+	at := strings.LastIndex(spec, "=")
+	if at < 1 || !standsFor(spec[at+1:], &f) {
+		return f, usage("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as /dev/shm/card=0,1234:11e8, or PATH=bus:ADDRESS, such as /dev/shm/ring=bus:0x10000", spec)
+	}
+	f.Path = spec[:at]
+	if !strings.HasPrefix(f.Path, "memfd:") {
+		if f.Path, err = filepath.Abs(f.Path); err != nil {
+			return f, err
+		}
+		if real, err := filepath.EvalSymlinks(f.Path); err == nil {
+			f.Path = real
+		}
+	}
+	return f, nil
+}
+
+// standsFor reads what a file stands for.
+func standsFor(text string, f *recorder.File) (ok bool) {
+	var err error
+	if address, memory := strings.CutPrefix(text, "bus:"); memory {
+		f.Memory = true
+		f.Bus, err = strconv.ParseUint(address, 0, 64)
+		return err == nil && f.Bus%4096 == 0
+	}
+	index, ids, named := strings.Cut(text, ",")
 	vendor, device, both := strings.Cut(ids, ":")
 	n, err := strconv.ParseUint(index, 10, 8)
-	if err != nil || n > 5 || named && !both {
-		return f, usage(form, spec)
+	if err != nil || n > 5 || !named {
+		f.Bar = int(n)
+		return err == nil && n <= 5
 	}
 	v, verr := strconv.ParseUint(vendor, 16, 16)
 	d, derr := strconv.ParseUint(device, 16, 16)
-	if named && (verr != nil || derr != nil) {
-		return f, usage(form, spec)
-	}
-	path := spec[:at]
-	if !strings.HasPrefix(path, "memfd:") {
-		if path, err = filepath.Abs(path); err != nil {
-			return f, err
-		}
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			path = real
-		}
-	}
-	return recorder.File{Path: path, Bar: int(n), Vendor: uint16(v), Device: uint16(d)}, nil
+	f.Bar, f.Vendor, f.Device = int(n), uint16(v), uint16(d)
+	return both && verr == nil && derr == nil
 }
 
 // prefixed puts what a line is from in front of it.

@@ -38,6 +38,7 @@ type Record struct {
 	Offset uint64 // bytes into the BAR or configuration space; the address of HostWrite and HostRead
 	Data   []byte // lowest address first; nil for Clock
 	Clocks uint32 // of Clock
+	Size   uint64 // of Memory
 }
 
 // Kind is what a record is about.
@@ -54,11 +55,13 @@ const (
 	Mark                        // text that the program wrote into the recording, in Data
 	Note                        // text of the recorder, in Data
 	Gap                         // Data says what is missing
+	Event                       // Data says what the program did that is no access
+	Memory                      // the device reaches Size bytes of host memory at Offset from here on
 )
 
 var kinds = map[string]Kind{
 	"W": BarWrite, "R": BarRead, "CW": ConfigWrite, "CR": ConfigRead, "HW": HostWrite, "HR": HostRead, "CLK": Clock, "MARK": Mark,
-	"NOTE": Note, "GAP": Gap,
+	"NOTE": Note, "GAP": Gap, "EVENT": Event, "MEM": Memory,
 }
 
 // Error is a defect of a recording and where it lies, both counted from 1.
@@ -262,7 +265,12 @@ func (p *parser) record() {
 		p.configAccess(&r)
 	case HostWrite, HostRead:
 		p.access(&r)
-	case Mark, Note, Gap:
+	case Memory:
+		r.Offset, r.Size = p.number("address", 16, 64), p.number("size", 16, 64)
+		if r.Size == 0 || r.Offset+r.Size-1 < r.Offset {
+			p.fail("%d bytes of host memory at %#x", r.Size, r.Offset)
+		}
+	case Mark, Note, Gap, Event:
 		r.Data = []byte(strings.Join(p.fields[p.taken:], " "))
 		p.taken = len(p.fields)
 	case Clock:

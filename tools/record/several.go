@@ -15,8 +15,9 @@ type several struct {
 	devices []*Capture // without records
 	chosen  *Capture   // nil: not met yet
 	bars    []numbered
-	other   bool   // the record that is being read is of another device
-	gap     *Error // the first one
+	other   bool     // the record that is being read is of another device
+	early   []Record // of the machine's memory, from before the device was met
+	gap     *Error   // the first one
 }
 
 type numbered struct {
@@ -74,6 +75,9 @@ func (p *parser) choose(d *Capture) {
 		s.chosen = d
 		p.err = s.header(d)
 	}
+	for i := 0; p.err == nil && s.chosen == d && i < len(s.early); i++ {
+		p.err = p.each(&s.early[i])
+	}
 }
 
 func (p *parser) metBar() {
@@ -103,13 +107,17 @@ func (p *parser) numberedAccess(r *Record) {
 	}
 }
 
-// noteGap keeps the first. What comes before the device is met is nobody's.
+// noteGap keeps the first. What comes before the device is met is nobody's, but
+// for memory that all devices of a program may reach, and what it did.
 func (p *parser) noteGap(r *Record) {
 	if r.Kind == Gap && p.several.gap == nil {
 		p.several.gap = &Error{p.line, 1, fmt.Errorf("%w: %s", ErrGap, r.Data)}
 	}
 	if p.version == 2 && p.several.chosen == nil {
 		p.several.other = true
+		if r.Kind == Memory || r.Kind == HostRead || r.Kind == HostWrite || r.Kind == Event {
+			p.several.early = append(p.several.early, *r)
+		}
 	}
 }
 

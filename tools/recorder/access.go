@@ -38,9 +38,19 @@ func mode(fd int) (read, write bool) {
 	return err == nil && flags != unix.O_WRONLY, err == nil && flags == unix.O_RDWR
 }
 
+// use begins one use. Memory of a program itself has no view.
+func (v *view) use() {
+	if v != nil {
+		v.uses++
+	}
+}
+
 // drop ends one use. The last one unmaps: an open mapping keeps a device from
 // being closed.
 func (v *view) drop() {
+	if v == nil {
+		return
+	}
 	if v.uses--; v.uses == 0 {
 		_ = unix.MunmapPtr(v.base, uintptr(v.size))
 	}

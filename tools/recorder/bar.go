@@ -34,9 +34,13 @@ type File struct {
 	Path           string // as /proc/PID/fd has it; memfd:NAME for one without
 	Bar            int
 	Vendor, Device uint16
+
+	Memory bool   // it is host memory that a device reaches instead
+	Bus    uint64 // of its first byte, as the device has it
 }
 
-// mapped is what a program asks to map: a place in a BAR.
+// mapped is what a program asks to map: a place in a BAR, or, without one, host
+// memory at a bus address that a file stands for.
 type mapped struct {
 	bar    *bar
 	offset uint64
@@ -75,7 +79,9 @@ func (r *recording) identify(t *thread, fd int, offset, length uint64) (*mapped,
 		return r.physical(offset)
 	}
 	for _, f := range r.options.Files {
-		if path == f.Path || "/"+f.Path+" (deleted)" == path {
+		if same := path == f.Path || "/"+f.Path+" (deleted)" == path; same && f.Memory {
+			return &mapped{nil, f.Bus + offset}, nil
+		} else if same {
 			return r.file(t, fd, f, offset, length)
 		}
 	}

@@ -8,16 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupGetDevice is VFIO_GROUP_GET_DEVICE_FD of linux/vfio.h.
-const groupGetDevice = 0x3b6a
-
 // call is a system call that a thread is in, whose end matters.
 type call struct {
 	number    uint64
 	arguments [6]uint64 // as the program gave them
 	mapped    *mapped   // mmap: the BAR that is mapped, nil: none
+	memory    *mapped   // mmap: the host memory that is
 	fd        int       // mmap: the recorder's own descriptor of it
 	rest      []stretch // mprotect: what is still to be done after the call
+	control   *control  // ioctl: the request
 	name      string    // ioctl: the device asked for
 }
 
@@ -83,8 +82,9 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 			writeMemory(t.tid, a[0], flags[:])
 		}
 	case unix.SYS_IOCTL:
-		c.name = readText(t.tid, a[2])
-		return c.name != ""
+		return r.enterControl(t, c)
+	case unix.SYS_EXIT_GROUP:
+		r.look(byProgram)
 	}
 	return false
 }
@@ -98,6 +98,10 @@ func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
 		return over
 	}
 	m, err := r.identify(t, fd, offset, length)
+	if m != nil && m.bar == nil {
+		c.memory = m
+		return true
+	}
 	if err == nil && m != nil {
 		c.fd, err = r.take(t, fd, prot, flags)
 		if c.fd < 0 && err == nil {
@@ -120,14 +124,9 @@ func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
 // take gives a descriptor of the program's as the recorder's own, or -1 where
 // its mode does not allow the mapping.
 func (r *recording) take(t *thread, fd int, prot, flags uint64) (int, error) {
-	process, err := unix.PidfdOpen(t.process, 0)
+	own, err := takeDescriptor(t.process, fd)
 	if err != nil {
 		return -1, err
-	}
-	defer unix.Close(process)
-	own, err := unix.PidfdGetfd(process, fd, 0)
-	if err != nil {
-		return -1, fmt.Errorf("its descriptor cannot be taken: %w", err)
 	}
 	read, write := mode(own)
 	shared := flags&unix.MAP_TYPE != unix.MAP_PRIVATE
@@ -138,6 +137,18 @@ func (r *recording) take(t *thread, fd int, prot, flags uint64) (int, error) {
 	case !shared && prot&unix.PROT_WRITE != 0:
 		unix.Close(own)
 		return -1, fmt.Errorf("it is a private copy")
+	}
+	return own, nil
+}
+
+func takeDescriptor(process, fd int) (own int, err error) {
+	file, err := unix.PidfdOpen(process, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(file)
+	if own, err = unix.PidfdGetfd(file, fd, 0); err != nil {
+		return -1, fmt.Errorf("its descriptor cannot be taken: %w", err)
 	}
 	return own, nil
 }
@@ -198,7 +209,7 @@ func (r *recording) exit(t *thread) {
 		return
 	case unix.SYS_IOCTL:
 		if !failed {
-			r.opened = append(r.opened, opened{t.process, int(regs.result()), c.name})
+			c.control.exit(r, t, c, regs.result())
 		}
 		return
 	}
@@ -218,6 +229,9 @@ func (r *recording) exit(t *thread) {
 func (r *recording) exitMap(t *thread, c *call, at uint64) {
 	length, prot := pages(c.arguments[1]), c.arguments[2]
 	t.space.remove(at, at+length)
+	if c.memory != nil {
+		r.reach(t, at, length, c.memory.offset)
+	}
 	if c.mapped == nil {
 		return
 	}
@@ -227,7 +241,7 @@ func (r *recording) exitMap(t *thread, c *call, at uint64) {
 		_, _ = r.inject(t, unix.SYS_MPROTECT, at, length, prot)
 		return
 	}
-	t.space.add(area{at, at + length, c.mapped.bar, c.mapped.offset, prot, v, 0})
+	t.space.add(area{at, at + length, c.mapped.bar, c.mapped.offset, prot, v, 0, nil})
 	r.out.line("NOTE process %d maps BAR %d of %s from %x on, %x bytes", t.process, c.mapped.bar.index, c.mapped.bar.device.name, c.mapped.offset, length)
 }
 
@@ -263,7 +277,7 @@ func (r *recording) exitRemap(t *thread, c *call, at uint64) {
 	old, oldLength, length, flags := c.arguments[0], pages(c.arguments[1]), pages(c.arguments[2]), c.arguments[3]
 	moved := t.space.parts(old, old+max(oldLength, page))
 	for i := range moved {
-		moved[i].view.uses++ // over the removal
+		moved[i].view.use() // over the removal
 	}
 	if flags&unix.MREMAP_DONTUNMAP == 0 {
 		t.space.remove(old, old+oldLength)

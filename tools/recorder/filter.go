@@ -29,12 +29,14 @@ type condition struct {
 	equal    uint32 // instead of zero: the argument is this
 }
 
-// watched are the system calls that stop a program, with what is more than one
-// condition named twice.
-var watched = []struct {
+type watchedCall struct {
 	call uint32
 	when condition
-}{
+}
+
+// watched are the system calls that stop a program, with what is more than one
+// condition named twice. Requests to devices come to them: controls.
+var watched = []watchedCall{
 	{unix.SYS_MMAP, condition{argument: 3, mask: unix.MAP_ANONYMOUS, zero: true}},
 	{unix.SYS_MMAP, condition{argument: 3, mask: unix.MAP_FIXED}},
 	{unix.SYS_MUNMAP, condition{}},
@@ -43,7 +45,7 @@ var watched = []struct {
 	{unix.SYS_MREMAP, condition{}},
 	{unix.SYS_CLONE, condition{argument: 0, mask: unix.CLONE_UNTRACED}},
 	{unix.SYS_CLONE3, condition{}},
-	{unix.SYS_IOCTL, condition{argument: 1, equal: groupGetDevice}},
+	{unix.SYS_EXIT_GROUP, condition{}},
 }
 
 // filter is the program that seccomp runs at every system call. Those of
@@ -62,7 +64,11 @@ func filter() []byte {
 	add(load, dataArch, 0, 0)
 	add(equal, auditArch, 1, 0)
 	add(end, filterTrace, 0, 0)
-	for _, w := range watched {
+	calls := watched
+	for _, c := range controls {
+		calls = append(calls, watchedCall{unix.SYS_IOCTL, condition{argument: 1, equal: c.request}})
+	}
+	for _, w := range calls {
 		add(load, dataCall, 0, 0)
 		switch when := w.when; {
 		case when.equal != 0:

@@ -75,6 +75,9 @@ func piece(n, whole uint64) uint64 {
 }
 
 func (m *memory) loadBar(a *area, address uint64, data []byte) error {
+	if a.host != nil {
+		return m.loadHost(a, address, data)
+	}
 	if a.prot == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
@@ -87,9 +90,13 @@ func (m *memory) loadBar(a *area, address uint64, data []byte) error {
 }
 
 func (m *memory) storeBar(a *area, address uint64, data []byte) error {
+	if a.host != nil {
+		return m.storeHost(a, address, data)
+	}
 	if a.prot&unix.PROT_WRITE == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
+	m.look(byProgram)
 	at := address - a.start
 	if err := a.view.store(a.at+at, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}

@@ -121,7 +121,7 @@ func prepared(t *testing.T, env []string, o Options, path string, program ...str
 	t.Helper()
 	out = filepath.Join(t.TempDir(), "out.record")
 	o.Program = append([]string{program[0], path}, program[1:]...)
-	o.Files = []File{{Path: path, Bar: 2, Vendor: 0x1af4, Device: 0x1110}}
+	o.Files = append(o.Files, File{Path: path, Bar: 2, Vendor: 0x1af4, Device: 0x1110})
 	text, err := json.Marshal(childOptions{o, out})
 	if err != nil {
 		t.Fatal(err)

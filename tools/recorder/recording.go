@@ -20,6 +20,10 @@ type Options struct {
 	Devices []string  // DDDD:BB:DD.F or VVVV:DDDD; none: all that the program maps
 	Files   []File    // files that stand for BARs
 
+	HostMemory uint64  // bytes of it that are compared before each store; more is not followed
+	Watch      []Range // of it: what a device writes there is seen at the program's loads
+	Compare    bool    // the kernel is not asked which pages the program writes, as if it could not tell
+
 	Limit     uint64    // accesses after which the program is ended; 0: none
 	GoOn      bool      // after what cannot be recorded the program goes on unrecorded; else it is ended
 	Progress  io.Writer // told now and then how far it is; may be nil
@@ -63,6 +67,7 @@ type recording struct {
 	early    map[int]bool // threads that stopped before their parents told of them
 	devices  []*device
 	bars     []*bar
+	hosts    hosts
 	opened   []opened
 	accesses uint64
 	told     time.Time
@@ -142,6 +147,16 @@ func (r *recording) gap(format string, a ...any) {
 	r.result.Gaps++
 	text := fmt.Sprintf(format, a...)
 	r.out.line("GAP %s", text)
+	if r.options.Complaint != nil {
+		fmt.Fprintln(r.options.Complaint, text)
+	}
+}
+
+// tell writes down, and says, what the program did that is no access, or that
+// the record does not have for a reason of the user's.
+func (r *recording) tell(format string, a ...any) {
+	text := fmt.Sprintf(format, a...)
+	r.out.line("EVENT %s", text)
 	if r.options.Complaint != nil {
 		fmt.Fprintln(r.options.Complaint, text)
 	}

@@ -2,7 +2,13 @@
 
 package recorder
 
-import "slices"
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 // area is a part of a program's memory that is a BAR.
 type area struct {
@@ -11,7 +17,8 @@ type area struct {
 	offset     uint64 // of start, in the BAR
 	prot       uint64 // that the program asked for; what it has is none
 	view       *view
-	at         uint64 // of start, in the view
+	at         uint64   // of start, in the view
+	host       *reached // instead of a BAR: watched host memory, which without a view is reached by space.file
 }
 
 // space is what the threads of a program share that share memory: its areas,
@@ -22,6 +29,25 @@ type space struct {
 	changing int    // threads inside a system call that changes areas
 	gate     uint64 // address of an instruction that calls the kernel, 0: none seen
 	released bool   // areas are the program's own again, unrecorded
+	memory   *os.File
+	pages    pageFiles
+}
+
+// file is the memory itself, which it reaches whatever rights pages have.
+func (s *space) file(process int) *os.File {
+	if s.memory == nil {
+		s.memory = ofProcess(fmt.Sprintf("/proc/%d/mem", process))
+	}
+	return s.memory // of which nil reads nothing
+}
+
+// ofProcess opens a file under /proc to read and to write, nil where it cannot.
+func ofProcess(path string) *os.File {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), path)
 }
 
 // find gives the area that an address lies in, or nil.
@@ -45,7 +71,7 @@ func (s *space) next(address uint64) uint64 {
 }
 
 func (s *space) add(a area) {
-	a.view.uses++
+	a.view.use()
 	s.areas = append(s.areas, a)
 	slices.SortFunc(s.areas, func(a, b area) int {
 		if a.start < b.start {
@@ -98,7 +124,7 @@ func (s *space) remove(start, end uint64) {
 func (s *space) protect(start, end, prot uint64) {
 	changed := s.parts(start, end)
 	for _, a := range changed {
-		a.view.uses++ // over the removal
+		a.view.use() // over the removal
 	}
 	s.remove(start, end)
 	for _, a := range changed {
@@ -121,5 +147,7 @@ func (s *space) copy() *space {
 func (s *space) drop() {
 	if s.uses--; s.uses == 0 {
 		s.remove(0, ^uint64(0))
+		s.memory.Close()
+		s.pages.close()
 	}
 }

@@ -57,6 +57,16 @@ func (w *writer) access(kind byte, bar int, offset uint64, data []byte) {
 	w.put(b)
 }
 
+// host writes what has changed in host memory.
+func (w *writer) host(c change) {
+	kind := "HW"
+	if c.who == byProgram {
+		kind = "HR"
+	}
+	w.clock()
+	w.line("%s %x %d %x", kind, c.bus, len(c.data), c.data)
+}
+
 func (w *writer) clock() {
 	const most = 1<<32 - 1 // what a CLK line holds
 	now := time.Now()

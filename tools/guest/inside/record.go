@@ -65,7 +65,10 @@ func prepareDPDK() {
 // limit, and prints the record.
 func recordedOnce(program []string, limit time.Duration) (exit int, err error) {
 	const out = "/tmp/out.record"
-	c := exec.Command("/lm", append([]string{"record", "-o", out, "--"}, program...)...)
+	if !strings.HasPrefix(program[0], "--") { // else flags of lm come first
+		program = append([]string{"--"}, program...)
+	}
+	c := exec.Command("/lm", append([]string{"record", "-o", out}, program...)...)
 	c.Stdout, c.Stderr = os.Stdout, os.Stdout
 	if err := c.Start(); err != nil {
 		return 0, err

@@ -1,0 +1,107 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+
+	"lightmetal/fbs/gen"
+)
+
+// memory implements sink. Parts of one MiB, and what touches, are one window,
+// whose bytes before the first that is reached are taken off at the end.
+func (l *lifter) memory(line int, bus, size uint64) error {
+	l.host.exact = true
+	l.settle(0)
+	h := l.exactAt(bus)
+	if h == nil {
+		if len(l.hosts) == hostsMax {
+			return refuse(line, "more than %d separate places of host memory", hostsMax)
+		}
+		base := bus &^ (hostApart - 1)
+		l.addHost(hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: base, exact: true, low: bus - base, pages: map[uint64]*hostPage{}})
+		h = &l.hosts[len(l.hosts)-1]
+	}
+	end := bus - h.bus + size
+	for i := range l.hosts {
+		if o := &l.hosts[i]; o != h && o.bus < h.bus+end && h.bus < o.bus+o.size {
+			return refuse(line, "host memory at 0x%x, %d bytes, runs into %s, which was apart", bus, size, o.name)
+		}
+	}
+	if end > hostSizeMax {
+		return refuse(line, "%d bytes of host memory are more than an image of this recording would have: %d", end, hostSizeMax)
+	}
+	h.low = min(h.low, bus-h.bus)
+	h.known(bus-h.bus, size)
+	h.size = max(h.size, end)
+	return nil
+}
+
+// exactAt finds the host memory that bus addresses from one on belong to.
+func (p *plan) exactAt(bus uint64) *hostSpace {
+	for i := range p.hosts {
+		if h := &p.hosts[i]; h.exact && bus >= h.bus && bus-h.bus <= max(h.size, hostApart-1) {
+			return h
+		}
+	}
+	return nil
+}
+
+// known takes what nothing is known of for zeros.
+func (h *hostSpace) known(offset, size uint64) {
+	for at := offset; at < offset+size; at++ {
+		h.page(at).known[at%hostPageSize] = true
+	}
+}
+
+// programStored takes what the program stored before the line that follows.
+func (l *lifter) programStored(line int, time int64, inside bool, s hostStore) {
+	h := &l.hosts[s.host]
+	l.settle(time)
+	h.store(s.offset, s.data)
+	switch {
+	case !inside && l.cut.now == segmentBetween:
+		l.cut.between = append(l.cut.between, s)
+		return
+	case !inside:
+		h.first = joined(append(h.first, s))
+		return
+	}
+	if l.host.slot < 0 || l.host.slot != l.steps.n-1 {
+		l.slotHere(line, time)
+	}
+	l.place(line, time, s)
+}
+
+// ignores tells whether what the device writes there does not matter to the
+// user. A replay then neither waits for it nor looks at it.
+func (p *plan) ignores(s hostStore) bool {
+	first := p.hosts[s.host].bus + s.offset
+	return slices.ContainsFunc(p.o.Ignore, func(r Range) bool {
+		return r.Bus && first >= r.First && first+uint64(len(s.data))-1 <= r.Last
+	})
+}
+
+// trimHosts takes off what lies before the first byte that is reached.
+func (p *plan) trimHosts() {
+	for i := range p.hosts {
+		h := &p.hosts[i]
+		h.low &^= hostPageSize - 1
+		h.bus, h.size = h.bus+h.low, h.size-h.low
+		for k := range h.first {
+			h.first[k].offset -= h.low
+		}
+	}
+	for _, list := range p.late {
+		for k := range list {
+			list[k].offset -= p.hosts[list[k].host].low
+		}
+	}
+}
+
+// trim moves a step with the memory that it accesses.
+func (p *plan) trim(s *step) {
+	if !s.touches() || p.windows[s.window].Kind != gen.WindowKindHost {
+		return
+	}
+	s.offset -= uint32(p.hosts[p.windows[s.window].bar-hostBar].low)
+}

@@ -1,0 +1,112 @@
+package importer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/listing"
+)
+
+// nvmeSession is what lm record writes of a driver that asks an NVMe controller
+// what it is: memory is told before the device is, and vendor is what it answers.
+func nvmeSession(vendor string, more ...string) string {
+	lines := []string{
+		"MEM 43080000 1000", "EVENT a tale of memory", "DEVICE 0 1b36 0010 0000:00:04.0", "BAR 0 0 0 80000000 4000",
+		"MEM 43081000 1000", "MEM 7ffffff000 1000",
+		"W 0 24 4 01000100", "W 0 28 4 00000843", "W 0 2c 4 00000000", "W 0 30 8 0010084300000000", "W 0 14 4 01004600", "R 0 1c 4 01000000",
+		"HR 43080000 8 0600010000000000", "HR 43080018 8 00f0ffff7f000000", "HR 43080028 8 0100000000000000", "W 0 1000 4 01000000",
+		"HW 7ffffff000 4 " + vendor, "HW 43081008 8 0100000001000100", "W 0 1004 4 01000000",
+	}
+	lines = append(lines, more...)
+	return "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
+}
+
+func commandLines(t *testing.T, text string, o Options) string {
+	t.Helper()
+	image, _ := mustImport(t, text, o)
+	var b strings.Builder
+	for i := range image.Sequences[0].Commands {
+		fmt.Fprintln(&b, strings.Join(strings.Fields(listing.CommandText(image, &image.Sequences[0].Commands[i])), " "))
+	}
+	return b.String()
+}
+
+// TestRecordedHostMemoryBecomesWindowsCopiesAndRelocations, at the places that
+// the program had them, and waits for what the device wrote.
+func TestRecordedHostMemoryBecomesWindowsCopiesAndRelocations(t *testing.T) {
+	o := Options{From: FromRecord}
+	want := `fill.8 host0+0x0 <- 0x0 size 8KiB
+fill.8 host1+0x0 <- 0x0 size 4KiB
+fence
+write.4 bar0+0x24 0x10001
+write.8 bar0+0x28 bus(host0)
+write.8 bar0+0x30 bus(host0)+0x1000
+write.4 bar0+0x14 0x460001
+poll.4 bar0+0x1c & 0xf == 0x1 within 1s
+copy.8 host0+0x0 <- hex 06000100 00000000 bulk
+copy.8 host0+0x18 <- hex 00f0ffff 7f000000 bulk
+write.8 host0+0x18 bus(host1)
+copy.8 host0+0x28 <- hex 01000000 00000000 bulk
+fence
+write.4 bar0+0x1000 0x1
+poll.4 host1+0x0 == 0x1af41b36 within 1s
+poll.4 host0+0x100c == 0x10001 within 1s
+fence
+expect.8 host0+0x1008 == 0x1000100000001
+expect.4 host1+0x0 == 0x1af41b36
+write.4 bar0+0x1004 0x1
+`
+	if got := commandLines(t, nvmeSession("361bf41a"), o); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	image, report := mustImport(t, nvmeSession("361bf41a"), o)
+	if text := report.String(); !strings.Contains(text, "a tale of memory") {
+		t.Error(text)
+	}
+	replay, device := load(t, image, runtime.AnySlot)
+	mustRun(t, replay, device)
+}
+
+func TestOtherAnswerOfTheDeviceEndsTheReplayUnlessItIsIgnored(t *testing.T) {
+	image, _ := mustImport(t, nvmeSession("361bf41b"), Options{From: FromRecord})
+	replay, _ := load(t, image, runtime.AnySlot)
+	if r := replay.Run(0); r.Code != hal.DeadlinePassed {
+		t.Error(r)
+	}
+	image, _ = mustImport(t, nvmeSession("361bf41b"), Options{From: FromRecord, Ignore: []Range{{Place{Bus: true}, 0x7ffffff000, 0x7fffffffff}}})
+	replay, device := load(t, image, runtime.AnySlot)
+	mustRun(t, replay, device)
+	for i := range image.Sequences[0].Commands {
+		if c := &image.Sequences[0].Commands[i]; c.Opcode == gen.OpcodeCheck && image.Windows[c.Window].Name == "host1" {
+			t.Error("what is ignored is waited for: ", listing.CommandText(image, c))
+		}
+	}
+}
+
+// TestPartOfARecordBeginsWithTheMemoryOfThen: what the program stored before is
+// there from the start.
+func TestPartOfARecordBeginsWithTheMemoryOfThen(t *testing.T) {
+	got := commandLines(t, nvmeSession("361bf41a"), Options{From: FromRecord, Part: Part{From: "16", To: "20"}})
+	for _, line := range []string{"copy.8 host0+0x0 <- hex 06000100 00000000 bulk", "write.8 host0+0x18 bus(host1)", "write.4 bar0+0x1000 0x1"} {
+		if !strings.Contains(got, line+"\n") {
+			t.Errorf("no %q in\n%s", line, got)
+		}
+	}
+	if strings.Contains(got, "bar0+0x14") {
+		t.Error(got)
+	}
+}
+
+func TestHostMemoryThatCannotBeIsRefused(t *testing.T) {
+	o := Options{From: FromRecord}
+	refused(t, nvmeSession("361bf41a", "MEM 10000000 100000", "MEM 10500000 1000", "MEM 10100000 800000"), o,
+		"line 23: host memory at 0x10100000, 8388608 bytes, runs into host3, which was apart")
+	refused(t, nvmeSession("361bf41a", "MEM 8000000000 80000000"), o,
+		"line 21: 2148532224 bytes of host memory are more than an image of this recording would have: 1073741824")
+	refused(t, nvmeSession("361bf41a", "MEM 10000000 0"), o, "line 21: 0 bytes of host memory at 0x10000000")
+	refused(t, nvmeSession("361bf41a", "MEM ffffffffffffffff 2"), o, "line 21: 2 bytes of host memory at 0xffffffffffffffff")
+}

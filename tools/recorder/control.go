@@ -1,0 +1,115 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+)
+
+// control is a request to a device, by ioctl, that stops the program.
+type control struct {
+	request uint32
+	enter   func(r *recording, t *thread, c *call) bool // tells whether its end matters; nil: it does
+	exit    func(r *recording, t *thread, c *call, result uint64)
+}
+
+// controls are from linux/vfio.h and linux/iommufd.h.
+var controls = []control{
+	{0x3b6a, (*recording).namesDevice, (*recording).gotDevice}, // VFIO_GROUP_GET_DEVICE_FD
+	{0x3b71, nil, (*recording).mapped},                         // VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
+	{0x3b72, (*recording).unmaps, (*recording).unmapped},       // VFIO_IOMMU_UNMAP_DMA
+	{0x3b85, nil, (*recording).mappedByFile},                   // IOMMU_IOAS_MAP
+	{0x3b86, (*recording).unmaps, (*recording).unmappedByFile}, // IOMMU_IOAS_UNMAP
+	{0x3b6f, nil, (*recording).wasReset},                       // VFIO_DEVICE_RESET
+}
+
+func (r *recording) enterControl(t *thread, c *call) bool {
+	for i := range controls {
+		if k := &controls[i]; k.request == uint32(c.arguments[1]) {
+			c.control = k
+			return k.enter == nil || k.enter(r, t, c)
+		}
+	}
+	return false
+}
+
+func (r *recording) namesDevice(t *thread, c *call) bool {
+	c.name = readText(t.tid, c.arguments[2])
+	return c.name != ""
+}
+
+func (r *recording) gotDevice(t *thread, c *call, fd uint64) {
+	r.opened = append(r.opened, opened{t.process, int(fd), c.name})
+}
+
+// words reads a structure of 32-bit and 64-bit numbers: the latter are two.
+func words(t *thread, address uint64, n int) (list []uint32, ok bool) {
+	data := make([]byte, 4*n)
+	ok = readMemory(t.tid, address, data) == len(data)
+	for i := range n {
+		list = append(list, binary.NativeEndian.Uint32(data[4*i:]))
+	}
+	return list, ok
+}
+
+func long(w []uint32, at int) uint64 { return uint64(w[at]) | uint64(w[at+1])<<32 }
+
+// mapped is told of struct vfio_iommu_type1_dma_map: argsz, flags, address, bus
+// address, bytes.
+func (r *recording) mapped(t *thread, c *call, _ uint64) {
+	if path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, int32(c.arguments[0]))); path == vfioFile {
+		r.wasReset(t, c, 0)
+		return
+	}
+	if w, ok := words(t, c.arguments[2], 8); ok {
+		r.reach(t, long(w, 2), long(w, 6), long(w, 4))
+	}
+}
+
+// unmaps looks at memory for the last time.
+func (r *recording) unmaps(*thread, *call) bool {
+	for _, m := range r.hosts.reached {
+		if m.scan {
+			r.look(byDevice)
+			break
+		}
+	}
+	return true
+}
+
+// unmapped is told of struct vfio_iommu_type1_dma_unmap: argsz, flags, bus
+// address, bytes.
+func (r *recording) unmapped(t *thread, c *call, _ uint64) {
+	const all = 2 // VFIO_DMA_UNMAP_FLAG_ALL
+	w, ok := words(t, c.arguments[2], 6)
+	switch {
+	case !ok:
+	case w[1]&all != 0:
+		r.unreach(t, 0, ^uint64(0))
+	default:
+		r.unreach(t, long(w, 2), long(w, 4))
+	}
+}
+
+// mappedByFile is told of struct iommu_ioas_map: size, flags, space, nothing,
+// address, bytes, bus address.
+func (r *recording) mappedByFile(t *thread, c *call, _ uint64) {
+	if w, ok := words(t, c.arguments[2], 10); ok {
+		r.reach(t, long(w, 4), long(w, 6), long(w, 8))
+	}
+}
+
+// unmappedByFile is told of struct iommu_ioas_unmap: size, space, bus address,
+// bytes.
+func (r *recording) unmappedByFile(t *thread, c *call, _ uint64) {
+	if w, ok := words(t, c.arguments[2], 6); ok {
+		r.unreach(t, long(w, 2), long(w, 4))
+	}
+}
+
+func (r *recording) wasReset(t *thread, c *call, _ uint64) {
+	name := r.vfioName(t, int(int32(c.arguments[0])))
+	r.tell("process %d resets device %s: a replay does not", t.process, name)
+}

@@ -1,0 +1,178 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"bytes"
+	"slices"
+)
+
+// reached is memory of a program that a device reaches.
+type reached struct {
+	space  *space
+	start  uint64 // in the program
+	bus    uint64 // of the first byte, as the device has it
+	copy   []byte // what the record says is in it
+	stored []span // by the program, where it is watched, and not told yet
+	scan   bool   // the kernel tells which pages the program writes
+}
+
+func (m *reached) size() uint64 { return uint64(len(m.copy)) }
+
+// hosts is what devices reach of the memory of a recording's programs.
+type hosts struct {
+	reached []*reached
+	former  []*reached // which the device does not reach now: their bytes may come back
+	now     []byte     // room for what is there
+	over    bool       // more than the limit: nothing is followed any more
+	untold  bool       // it was said that nobody tells who writes
+}
+
+// reach takes memory in that a device reaches from now on.
+func (r *recording) reach(t *thread, start, size, bus uint64) {
+	total := size
+	for _, m := range r.hosts.reached {
+		total += m.size()
+	}
+	if r.hosts.over || size == 0 {
+		return
+	}
+	if total > r.options.HostMemory {
+		r.tell("host memory is not followed: devices reach %d bytes of it at once, --host-memory lets %d be compared before each store", total, r.options.HostMemory)
+		r.hosts = hosts{over: true}
+		return
+	}
+	m := &reached{space: t.space, start: start, bus: bus, copy: make([]byte, size)}
+	if !m.read(t.process, make([]byte, 1), 0) {
+		r.tell("host memory at bus address %x, %d bytes, is not followed: the process's memory cannot be read", bus, size)
+		return
+	}
+	r.hosts.former = slices.DeleteFunc(r.hosts.former, func(old *reached) bool { return m.inherit(old) })
+	r.hosts.reached = append(r.hosts.reached, m)
+	r.out.line("MEM %x %x", bus, size)
+	watched := r.watch(t, m)
+	m.scan = r.scans(t, m)
+	for _, c := range r.changed(m, byProgram, true) {
+		r.out.host(c)
+	}
+	if !m.scan && !watched && !r.hosts.untold {
+		r.hosts.untold = true
+		r.tell("this kernel does not tell who changes host memory (Linux 6.7 and later do): what a device writes outside of --watch is taken for the program's")
+	}
+}
+
+// inherit takes over what the record says of bus addresses that were another's.
+// true: nothing of that is left outside.
+func (m *reached) inherit(old *reached) bool {
+	first, last := max(m.bus, old.bus), min(m.bus+m.size(), old.bus+old.size())
+	if first >= last {
+		return false
+	}
+	copy(m.copy[first-m.bus:], old.copy[first-old.bus:last-old.bus])
+	return first == old.bus && last == old.bus+old.size()
+}
+
+// unreach is told that a device does not reach bus addresses any more.
+func (r *recording) unreach(t *thread, bus, size uint64) {
+	r.hosts.reached = slices.DeleteFunc(r.hosts.reached, func(m *reached) bool {
+		gone := m.space == t.space && m.bus >= bus && m.bus-bus < size
+		if gone {
+			r.hosts.former = append(r.hosts.former, m)
+			r.unwatch(t, m)
+		}
+		return gone
+	})
+}
+
+// read gives what is in it now. false: it cannot be told.
+func (m *reached) read(process int, data []byte, at uint64) bool {
+	n, _ := m.space.file(process).ReadAt(data, int64(m.start+at))
+	return n == len(data)
+}
+
+// change is a part of host memory that is not as the record has it.
+type change struct {
+	who  author
+	bus  uint64
+	data []byte
+}
+
+type author uint8
+
+const (
+	byDevice  author = iota
+	completed        // by the device, where the program looks for it: the last that it writes
+	byProgram
+)
+
+// look writes down what has changed in host memory: first what devices wrote,
+// then what the program did. Where pages do not tell who it was, it was last.
+func (r *recording) look(last author) {
+	var list []change
+	for _, m := range r.hosts.reached {
+		list = append(list, r.changed(m, last, false)...)
+		if last == byProgram {
+			list = append(list, m.storedThere()...)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b change) int { return int(a.who) - int(b.who) })
+	for _, c := range list {
+		r.out.host(c)
+	}
+}
+
+const word = 8 // bytes: what changes is told in these, so that an address is whole
+
+// changed compares memory with its copy, which it brings up to date. What is
+// there when a device first reaches it the program has put there.
+func (r *recording) changed(m *reached, last author, first bool) (list []change) {
+	written, known := m.written(m.start, m.start+m.size(), true)
+	if r.hosts.now = slices.Grow(r.hosts.now[:0], len(m.copy))[:len(m.copy)]; !m.read(0, r.hosts.now, 0) {
+		return nil // the program has unmapped it
+	}
+	for at := 0; at < len(m.copy); {
+		n := min(len(m.copy)-at, page-int(m.start+uint64(at))%page)
+		now := r.hosts.now[at : at+n]
+		if !bytes.Equal(now, m.copy[at:at+n]) {
+			who := last
+			address := m.start + uint64(at)
+			switch {
+			case first:
+			case m.space.watches(address):
+				who = completed
+			case known && (in(written, address) || m.late(address)):
+				who = byProgram
+			case known:
+				who = byDevice
+			}
+			list = append(list, m.differing(at, now, who)...)
+			copy(m.copy[at:], now)
+		}
+		at += n
+	}
+	return list
+}
+
+// late asks whether the program has written a page since the pages were asked
+// for that it had written: then it, and no device, may have changed it.
+func (m *reached) late(address uint64) bool {
+	list, _ := m.written(address&^(page-1), address&^(page-1)+page, false)
+	return len(list) > 0
+}
+
+// differing gives the runs of words of a page that are not as in the copy.
+func (m *reached) differing(at int, now []byte, who author) (list []change) {
+	first := -1
+	for i := 0; i <= len(now); i += word {
+		end := min(i+word, len(now))
+		same := i >= len(now) || bytes.Equal(now[i:end], m.copy[at+i:at+end])
+		switch {
+		case !same && first < 0:
+			first = i
+		case same && first >= 0:
+			list = append(list, change{who, m.bus + uint64(at+first), bytes.Clone(now[first:min(i, len(now))])})
+			first = -1
+		}
+	}
+	return list
+}

@@ -1,0 +1,196 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Range is bus addresses, from the first to the last.
+type Range struct{ First, Last uint64 }
+
+// watch has the program's accesses to the watched pages of m made by the
+// recorder, as those to a BAR. false: m has none.
+func (r *recording) watch(t *thread, m *reached) (watched bool) {
+	for _, w := range r.options.Watch {
+		first, last := max(w.First, m.bus), min(w.Last, m.bus+m.size()-1)
+		if first > last {
+			continue
+		}
+		start, end := (m.start+first-m.bus)&^(page-1), pages(m.start+last-m.bus+1)
+		if err := r.watchPages(t, m, start, end); err != nil {
+			r.tell("host memory at bus address %x, %d bytes, is not watched: %v", first, last-first+1, err)
+			continue
+		}
+		watched = true
+	}
+	return watched
+}
+
+func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
+	p, err := placeOf(t.process, start)
+	if err != nil {
+		return err
+	}
+	if end > p.end {
+		return fmt.Errorf("it is no single mapping")
+	}
+	a := area{start: start, end: end, host: m, prot: p.prot}
+	if p.shared { // a forced store would be refused there
+		if a.view, err = p.view(t.process, start, end-start); err != nil {
+			return err
+		}
+	}
+	result, err := r.inject(t, unix.SYS_MPROTECT, start, end-start, unix.PROT_NONE)
+	if err == nil && callError(result) != 0 {
+		err = callError(result)
+	}
+	if err == nil {
+		t.space.add(a)
+	}
+	return err
+}
+
+// unwatch gives the program its memory back.
+func (r *recording) unwatch(t *thread, m *reached) {
+	for _, a := range t.space.parts(m.start&^(page-1), pages(m.start+m.size())) {
+		if a.host == m {
+			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
+			t.space.remove(a.start, a.end)
+		}
+	}
+}
+
+// watches tells whether an address is watched.
+func (s *space) watches(address uint64) bool {
+	a := s.find(address)
+	return a != nil && a.host != nil
+}
+
+// place is a mapping of a program, as /proc/PID/maps has it.
+type place struct {
+	start, end, offset, prot uint64
+	shared                   bool
+	name                     string
+}
+
+func placeOf(process int, address uint64) (p place, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", process))
+	if err != nil {
+		return p, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var rights string
+		if n, _ := fmt.Sscanf(line, "%x-%x %s %x", &p.start, &p.end, &rights, &p.offset); n == 4 && address >= p.start && address < p.end {
+			for i, right := range "rwx" { // PROT_READ, PROT_WRITE, PROT_EXEC
+				if rune(rights[i]) == right {
+					p.prot |= 1 << i
+				}
+			}
+			p.shared = rights[3] == 's'
+			return p, nil
+		}
+	}
+	return p, fmt.Errorf("nothing is mapped at %#x", address)
+}
+
+// view maps a part of it in the recorder too.
+func (p *place) view(process int, start, size uint64) (*view, error) {
+	file := ofProcess(fmt.Sprintf("/proc/%d/map_files/%x-%x", process, p.start, p.end))
+	if file == nil {
+		return nil, errors.New("it is shared memory, which takes CAP_CHECKPOINT_RESTORE")
+	}
+	defer file.Close()
+	return newView(int(file.Fd()), p.offset+start-p.start, size)
+}
+
+// loadHost makes a load of the program's from watched memory. Where that gives
+// something new the device has written, and all that it wrote is looked for.
+func (m *memory) loadHost(a *area, address uint64, data []byte) error {
+	if err := m.moveHost(a, address, data, false); err != nil {
+		return err
+	}
+	if known := a.host.known(address, len(data)); m.space == a.host.space && known != nil && !bytes.Equal(known, data) {
+		m.look(byDevice)
+	}
+	return nil
+}
+
+// storeHost makes a store, which is told with all others before the next one to
+// the device.
+func (m *memory) storeHost(a *area, address uint64, data []byte) error {
+	if err := m.moveHost(a, address, data, true); err != nil {
+		return err
+	}
+	known := a.host.known(address, len(data))
+	if m.space != a.host.space || known == nil {
+		return nil
+	}
+	copy(known, data)
+	at := address - a.host.start
+	first, end := at&^(word-1), min((at+uint64(len(data))+word-1)&^(word-1), a.host.size())
+	if n := len(a.host.stored); n > 0 && first <= a.host.stored[n-1].end && end >= a.host.stored[n-1].end && first >= a.host.stored[n-1].first {
+		a.host.stored[n-1].end = end
+		return nil
+	}
+	a.host.stored = append(a.host.stored, span{first, end})
+	return nil
+}
+
+// span is a part of memory, by offsets in it.
+type span struct{ first, end uint64 }
+
+// storedThere gives what the program stored to watched memory since the last time.
+func (m *reached) storedThere() (list []change) {
+	slices.SortFunc(m.stored, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+	for i, s := range m.stored {
+		for k := i + 1; k < len(m.stored) && m.stored[k].first <= s.end; k++ {
+			s.end = max(s.end, m.stored[k].end)
+			m.stored[k].end = 0 // told with this one
+		}
+		if s.end > s.first {
+			list = append(list, change{byProgram, m.bus + s.first, m.copy[s.first:s.end]})
+		}
+	}
+	m.stored = m.stored[:0]
+	return list
+}
+
+// known is the part of the copy at an address, nil where the device does not
+// reach so far.
+func (m *reached) known(address uint64, size int) []byte {
+	if at := address - m.start; address >= m.start && at+uint64(size) <= m.size() {
+		return m.copy[at:][:size]
+	}
+	return nil
+}
+
+// moveHost makes an access to watched memory.
+func (m *memory) moveHost(a *area, address uint64, data []byte, store bool) error {
+	if need := uint64(unix.PROT_READ) << map[bool]int{true: 1}[store]; a.prot&need == 0 {
+		return &accessFault{unix.SIGSEGV, codeForbidden, address}
+	}
+	at, err := a.at+address-a.start, error(nil)
+	switch {
+	case a.view != nil && store:
+		err = a.view.store(at, data)
+	case a.view != nil:
+		err = a.view.load(at, data)
+	case store:
+		_, err = m.space.file(m.process).WriteAt(data, int64(address))
+	default:
+		_, err = m.space.file(m.process).ReadAt(data, int64(address))
+	}
+	if err != nil {
+		return &accessFault{unix.SIGBUS, codeBus, address}
+	}
+	return nil
+}
