@@ -37,7 +37,7 @@ type pageScan struct {
 }
 
 // pageRange is struct page_region.
-type pageRange struct{ start, end, categories uint64 }
+type pageRange struct{ start, end, _ uint64 }
 
 func in(list []pageRange, address uint64) bool {
 	for _, p := range list {

@@ -79,7 +79,6 @@ func (s *space) watches(address uint64) bool {
 type place struct {
 	start, end, offset, prot uint64
 	shared                   bool
-	name                     string
 }
 
 func placeOf(process int, address uint64) (p place, err error) {
