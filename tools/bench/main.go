@@ -41,8 +41,8 @@ type bench struct {
 }
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == "-import" { // this program once more, for importMemory
-		if err := importChild(os.Args[2]); err != nil {
+	if run := asChild(os.Args[1:]); run != nil {
+		if err := run(); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(70)
 		}
@@ -60,7 +60,7 @@ func main() {
 	full := flag.Bool("full", false, "everything, in about five minutes; without it, under a minute")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	write := flag.String("write", "", "write the table to this `file` too")
-	only := flag.String("only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, limit, import, opcodes, scaling")
+	only := flag.String("only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, limit, import, record, opcodes, scaling")
 	dir := flag.String("dir", "build", "`folder` with the programs that build.sh makes")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -77,6 +77,20 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(74)
 	}
+}
+
+// asChild is what this program does once more, for importMemory and recordings;
+// nil where it measures.
+func asChild(args []string) func() error {
+	switch {
+	case len(args) == 2 && args[0] == "-import":
+		return func() error { return importChild(args[1]) }
+	case len(args) == 2 && args[0] == "-record":
+		return func() error { return recordChild(args[1]) }
+	case len(args) == 2 && args[0] == "-touch":
+		return func() error { return touchChild(args[1]) }
+	}
+	return nil
 }
 
 func newBench(dir string, full bool) *bench {
@@ -125,6 +139,7 @@ func (b *bench) run() error {
 		{"frames", b.frameTimes},
 		{"limit", b.memoryLimit},
 		{"import", b.importMemory},
+		{"record", b.recordings},
 		{"opcodes", b.opcodes},
 		{"scaling", b.scaling},
 	} {
