@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
@@ -117,18 +118,18 @@ func TestTargetsPackAndUnpack(t *testing.T) {
 		{X: 1, Y: 2, Ordering: gen.OrderingDefault},
 		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted, StaticVC: 8, Multicast: true},
 	} {
-		if got, ok := fbs.UnpackTarget(want.Pack()); !ok || got != want {
+		if got, ok := boards.UnpackTarget(want.Pack()); !ok || got != want {
 			t.Errorf("%+v comes back as %+v, %v", want, got, ok)
 		}
 	}
 	for _, bad := range []fbs.Target{
 		{Ordering: 0}, {Ordering: 4}, {Ordering: 1, NoC: 2}, {Ordering: 1, StaticVC: 9}, {Ordering: 1, XStart: 1}, {Ordering: 1, YStart: 1},
 	} {
-		if _, ok := fbs.UnpackTarget(bad.Pack()); ok {
+		if _, ok := boards.UnpackTarget(bad.Pack()); ok {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}
-	if _, ok := fbs.UnpackTarget(1<<40 | 2<<56); ok {
+	if _, ok := boards.UnpackTarget(1<<40 | 2<<56); ok {
 		t.Error("a multicast of 2 is accepted")
 	}
 }
@@ -159,10 +160,13 @@ func TestNamesInMessagesAreHarmless(t *testing.T) {
 	}
 }
 
-func TestEnvelopeSizeIsWhatTheFileSays(t *testing.T) {
+func TestPreambleIsWhatTheFileSays(t *testing.T) {
 	file := encode(t, sample())
-	if got := fbs.EnvelopeSize(file); got != binary.LittleEndian.Uint64(file[32:]) || fbs.EnvelopeSize(file[:71]) != 0 {
-		t.Errorf("%d", got)
+	if p := fbs.As[fbs.Preamble](file); p.Envelope != binary.LittleEndian.Uint64(file[32:]) || p.Schema != fbs.SchemaHash || p.Checksum != binary.LittleEndian.Uint32(file[12:]) {
+		t.Errorf("%+v", p)
+	}
+	if p := fbs.As[fbs.Preamble](file[:6]); p != (fbs.Preamble{Root: binary.LittleEndian.Uint32(file), Identifier: [4]byte{'L', 'M'}}) {
+		t.Errorf("of six bytes: %+v", p)
 	}
 }
 

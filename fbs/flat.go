@@ -1,10 +1,6 @@
 package fbs
 
-import (
-	"unsafe"
-
-	flatbuffers "github.com/google/flatbuffers/go"
-)
+import "unsafe"
 
 // Error says where a file is not a Light Metal image, and why.
 type Error struct {
@@ -38,16 +34,11 @@ func Root(data []byte, begin uint64, fields int, place string) *Table {
 		t.fail(place, "is too short, or does not lie at a multiple of 8")
 		return t
 	}
-	t.pos = uint64(flatbuffers.GetUOffsetT(data))
-	if !t.inside(t.pos, 4, 4, place) {
-		return t
-	}
-	vtable := uint64(int64(t.pos) - int64(flatbuffers.GetSOffsetT(data[t.pos:])))
-	if !t.inside(vtable, 4, 2, place+" vtable") {
-		return t
-	}
-	size := uint64(flatbuffers.GetVOffsetT(data[vtable:]))
-	t.size = uint64(flatbuffers.GetVOffsetT(data[vtable+2:]))
+	t.pos = uint64(As[uint32](data))
+	vtable := t.pos - uint64(int64(at[int32](t, t.pos, place)))
+	sizes := at[[2]uint16](t, vtable, place+" vtable")
+	size := uint64(sizes[0])
+	t.size = uint64(sizes[1])
 	switch {
 	case size < 4 || size%2 != 0 || t.size < 4:
 		t.fail(place, Text("vtable has impossible sizes %d and %d", size, t.size))
@@ -68,49 +59,55 @@ func (t *Table) fail(place, reason string) {
 // inside tells whether size bytes at pos lie in the buffer, at a multiple of align.
 func (t *Table) inside(pos, size, align uint64, place string) bool {
 	switch {
-	case t.Err != nil:
 	case pos < t.begin || pos > uint64(len(t.data)) || size > uint64(len(t.data))-pos:
 		t.fail(place, Text("offset %x with %d bytes is outside the envelope of %d bytes", pos, size, uint64(len(t.data))))
 	case pos%align != 0:
 		t.fail(place, Text("offset %x is not a multiple of %d", pos, align))
-	default:
-		return true
 	}
-	return false
+	return t.Err == nil
+}
+
+// at is a number or a struct at a position, zero after a failure.
+func at[T any](t *Table, pos uint64, place string) (value T) {
+	if t.inside(pos, uint64(unsafe.Sizeof(value)), uint64(unsafe.Alignof(value)), place) {
+		value = As[T](t.data[pos:])
+	}
+	return value
 }
 
 // field gives the position of a field of size bytes, 0 where it is absent.
-func (t *Table) field(id int, size, align uint64) uint64 {
+func (t *Table) field(id int, size uint64) uint64 {
 	if t.Err != nil || 2*id+2 > len(t.vtable) {
 		return 0
 	}
-	offset := uint64(flatbuffers.GetVOffsetT(t.vtable[2*id:]))
+	offset := uint64(As[uint16](t.vtable[2*id:]))
 	if offset == 0 {
 		return 0
 	}
 	if offset < 4 || offset > t.size || size > t.size-offset {
 		t.fail(t.place, Text("field %d lies outside the table", uint64(id)))
-		return 0
-	}
-	if !t.inside(t.pos+offset, size, align, t.place) {
-		return 0
 	}
 	return t.pos + offset
+}
+
+// Struct is a number or a struct that is a field, zero where it is absent.
+func Struct[T any](t *Table, id int) (value T) {
+	if pos := t.field(id, uint64(unsafe.Sizeof(value))); pos != 0 {
+		value = at[T](t, pos, t.place)
+	}
+	return value
 }
 
 // Vector is a vector field of numbers or structs as a slice over the buffer
 // itself, which begins at a multiple of align.
 func Vector[T any](t *Table, id int, align, countMax uint64, what string) []T {
 	var element T
-	pos := t.field(id, 4, 4)
+	pos := t.field(id, 4)
 	if pos == 0 {
 		return nil
 	}
-	pos += uint64(flatbuffers.GetUOffsetT(t.data[pos:]))
-	if !t.inside(pos, 4, 4, what) {
-		return nil
-	}
-	count := uint64(flatbuffers.GetUint32(t.data[pos:]))
+	pos += uint64(at[uint32](t, pos, t.place))
+	count := uint64(at[uint32](t, pos, what))
 	if count > countMax {
 		t.fail(what, Text("count %d is over the limit of %d", count, countMax))
 	}
@@ -118,13 +115,4 @@ func Vector[T any](t *Table, id int, align, countMax uint64, what string) []T {
 		return nil
 	}
 	return unsafe.Slice((*T)(unsafe.Pointer(&t.data[pos+4])), count)
-}
-
-// Struct is a number or a struct that is a field, zero where it is absent.
-func Struct[T any](t *Table, id int) (value T) {
-	pos := t.field(id, uint64(unsafe.Sizeof(value)), uint64(unsafe.Alignof(value)))
-	if pos != 0 {
-		value = *(*T)(unsafe.Pointer(&t.data[pos]))
-	}
-	return value
 }

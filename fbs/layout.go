@@ -7,23 +7,32 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// The preamble: 64 bytes between the file identifier and the first FlatBuffers
-// object. Offsets are from the start of the file; integers are little endian.
 const (
-	Identifier = "LMB1" // at byte 4, as FlatBuffers puts it
-
+	Identifier  = "LMB1"
 	FormatMajor = 2 // another major cannot be read
 	FormatMinor = 0 // a larger minor cannot be read either: there is no silent compatibility
 
-	preambleMajor    = 8  // u16
-	preambleMinor    = 10 // u16
-	preambleChecksum = 12 // u32, CRC-32C of the envelope with these four bytes zero
-	preambleSchema   = 16 // u64, SchemaHash
-	preambleFile     = 24 // u64, bytes of the whole file
-	preambleEnvelope = 32 // u64, bytes of the envelope, preamble included
-	preambleReserved = 40 // zero up to preambleEnd
-	preambleEnd      = 72
+	PreambleSize = 72
+	checksumAt   = 12 // of Preamble.Checksum
 )
+
+// Preamble is what a file begins with. Integers are little endian.
+type Preamble struct {
+	Root         uint32 // of the FlatBuffer
+	Identifier   [4]byte
+	Major, Minor uint16
+	Checksum     uint32 // CRC-32C of the envelope with these four bytes zero
+	Schema       uint64 // SchemaHash
+	File         uint64 // bytes of the whole file
+	Envelope     uint64 // bytes of the envelope, preamble included
+	Reserved     [32]byte
+}
+
+// As is the struct that data begins with, zeros where they end.
+func As[T any](data []byte) (value T) {
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), unsafe.Sizeof(value)), data)
+	return value
+}
 
 // Limits of the format.
 const (
@@ -168,6 +177,10 @@ type Reservation struct {
 
 // The build fails where the compiler lays the structs out otherwise.
 const (
+	_ = -(unsafe.Sizeof(Preamble{}) ^ PreambleSize)
+	_ = -(unsafe.Offsetof(Preamble{}.Checksum) ^ checksumAt)
+	_ = -(unsafe.Sizeof(Signature{}) ^ SignatureBytes)
+	_ = -(unsafe.Offsetof(Signature{}.Zero) ^ 12)
 	_ = -(unsafe.Sizeof(Command{}) ^ CommandSize)
 	_ = -(unsafe.Sizeof(Window{}) ^ 24)
 	_ = -(unsafe.Sizeof(Identity{}) ^ 64)
@@ -180,10 +193,6 @@ const (
 
 // Target is where a TLB window points.
 type Target = boards.Target
-
-// UnpackTarget is the inverse of Target.Pack; ok is false where p is not the
-// packing of any target.
-func UnpackTarget(p uint64) (t Target, ok bool) { return boards.UnpackTarget(p) }
 
 // WidthMask is the value with all bits of a width of 1, 2, 4 or 8 bytes set.
 func WidthMask(width uint8) uint64 {

@@ -98,7 +98,7 @@ func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
 	}
 	w := v.Windows[c.Window]
 	if c.Opcode == gen.OpcodePoint {
-		t, ok := fbs.UnpackTarget(c.Mask)
+		t, ok := boards.UnpackTarget(c.Mask)
 		return w.Kind == gen.WindowKindTlb && c.Value%w.Size == 0 && ok && t.Pack() == c.Mask
 	}
 	return slowAccess(v, c, w, pointed) && slowIndex(v, c) && slowValue(c)

@@ -133,7 +133,7 @@ func (c *checker) block(first int, list []Command, end int) (at int, why string)
 // call them.
 func (v *View) verifyCalls() *Error {
 	at, calls, called := 0, make([]bool, len(v.Sequences)), make([]bool, len(v.Sequences))
-	_ = v.Visit(func(i int) error {
+	v.Visit(func(i int) {
 		for i >= int(v.Sequences[at].First+v.Sequences[at].Count) {
 			at++
 		}
@@ -141,7 +141,6 @@ func (v *View) verifyCalls() *Error {
 			calls[at], called[c.Index] = true, true
 			v.LongestUs[at] = min(v.LongestUs[at]+v.LongestUs[c.Index], 1<<62)
 		}
-		return nil
 	})
 	for i := range calls {
 		if calls[i] && called[i] {
@@ -152,19 +151,16 @@ func (v *View) verifyCalls() *Error {
 }
 
 // Visit goes over the commands of those blocks that hold a Point, an Address or
-// a Call, until a visit fails.
-func (v *View) Visit(visit func(index int) error) error {
+// a Call.
+func (v *View) Visit(visit func(index int)) {
 	for first := 0; first < len(v.Commands); first += Block {
 		if v.marked[first/Block/64]>>(first/Block%64)&1 == 0 {
 			continue
 		}
 		for i := first; i < min(first+Block, len(v.Commands)); i++ {
-			if err := visit(i); err != nil {
-				return err
-			}
+			visit(i)
 		}
 	}
-	return nil
 }
 
 func (c *checker) forget() {
@@ -390,7 +386,7 @@ func (c *checker) single(_ *Form, m *Command, _ *limits) string {
 		if size := c.v.Windows[m.Window].Size; m.Value&(size-1) != 0 {
 			return Text("address %x is not a multiple of the window's %x bytes", m.Value, size)
 		}
-		if _, ok := UnpackTarget(m.Mask); !ok {
+		if _, ok := boards.UnpackTarget(m.Mask); !ok {
 			return Text("target %x has impossible fields", m.Mask)
 		}
 		c.pointed[m.Window] = true

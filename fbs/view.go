@@ -3,7 +3,7 @@ package fbs
 import (
 	"hash/crc32"
 
-	flatbuffers "github.com/google/flatbuffers/go"
+	"lightmetal/boards"
 )
 
 // Checksum is the CRC-32C of data.
@@ -50,6 +50,21 @@ func (v *View) Data(t *Tensor) []byte {
 	return v.Payload[t.RecordedOffset : t.RecordedOffset+t.Size]
 }
 
+// Board is what is known of a target: by its ids, or as the image itself says.
+func (v *View) Board(target int) *boards.Board {
+	t := &v.Targets[target]
+	if known := boards.ByID(t.Vendor, t.Device); known != nil {
+		return known
+	}
+	b := &boards.Board{Name: v.Name(t.Board), Vendor: t.Vendor, Device: t.Device, Bars: t.Bars}
+	for _, r := range v.Rules {
+		if int(r.Target) == target {
+			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last, Widths: r.Widths, Memory: r.Memory != 0, Name: v.Name(r.Name)})
+		}
+	}
+	return b
+}
+
 // SequenceByName gives the index of the first sequence of that name, -1 if
 // there is none.
 func (v *View) SequenceByName(name string) int {
@@ -63,7 +78,7 @@ func (v *View) TensorByName(name string) int {
 
 func (v *View) named(name string, count int, of func(i int) Name) int {
 	for i := range count {
-		if v.Name(of(i)) == name {
+		if string(v.Bytes(of(i))) == name {
 			return i
 		}
 	}
@@ -79,21 +94,21 @@ func Verify(data []byte) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	envelope, err := verifyPreamble(data)
-	if err != nil {
-		return nil, err
+	p := As[Preamble](data)
+	if reason := preambleReason(&p, uint64(len(data))); reason != "" {
+		return nil, &Error{"preamble", reason}
 	}
+	envelope := data[:p.Envelope]
 	v, sum, failure := read(envelope)
-	want := flatbuffers.GetUint32(data[preambleChecksum:])
 	if failure != nil {
 		// Damage explains whatever else is wrong.
 		sum = EnvelopeChecksum(envelope)
 	}
-	if sum != want {
-		return nil, &Error{"preamble", Text("envelope checksum is %x and should be %x", uint64(sum), uint64(want))}
+	if sum != p.Checksum {
+		return nil, &Error{"preamble", Text("envelope checksum is %x and should be %x", uint64(sum), uint64(p.Checksum))}
 	}
 	if failure == nil {
-		failure = v.verifySegments(data, uint64(len(envelope)))
+		failure = v.verifySegments(data)
 	}
 	if failure != nil {
 		return nil, failure
@@ -103,20 +118,21 @@ func Verify(data []byte) (*View, error) {
 
 // read verifies an envelope but for its checksum, which it computes meanwhile.
 func read(envelope []byte) (v *View, sum uint32, err *Error) {
-	t := Root(envelope, preambleEnd, imageFields, "image")
+	const fields = 10 // of table Image, numbered in the order of their declaration
+	t := Root(envelope, PreambleSize, fields, "image")
 	v = &View{
 		Envelope:    envelope,
 		AllowedUs:   3600e6,
-		Reservation: Struct[Reservation](t, imageReservation),
-		Targets:     Vector[Identity](t, imageTargets, 8, TargetsMax, "targets"),
-		Rules:       Vector[Rule](t, imageRules, 8, RulesMax, "rules"),
-		Windows:     Vector[Window](t, imageWindows, 8, WindowsMax, "windows"),
-		Sequences:   Vector[Sequence](t, imageSequences, 4, SequencesMax, "sequences"),
-		Tensors:     Vector[Tensor](t, imageTensors, 8, TensorsMax, "tensors"),
-		Segments:    Vector[Segment](t, imageSegments, 8, SegmentsMax, "segments"),
-		Commands:    Vector[Command](t, imageCommands, 8, CommandsMax, "commands"),
-		Text:        Vector[byte](t, imageText, 1, TextMax, "text"),
-		Notes:       Vector[byte](t, imageNotes, 8, NotesMax, "notes"),
+		Reservation: Struct[Reservation](t, 0),
+		Targets:     Vector[Identity](t, 1, 8, TargetsMax, "targets"),
+		Windows:     Vector[Window](t, 2, 8, WindowsMax, "windows"),
+		Sequences:   Vector[Sequence](t, 3, 4, SequencesMax, "sequences"),
+		Tensors:     Vector[Tensor](t, 4, 8, TensorsMax, "tensors"),
+		Segments:    Vector[Segment](t, 5, 8, SegmentsMax, "segments"),
+		Commands:    Vector[Command](t, 6, 8, CommandsMax, "commands"),
+		Text:        Vector[byte](t, 7, 1, TextMax, "text"),
+		Notes:       Vector[byte](t, 8, 8, NotesMax, "notes"),
+		Rules:       Vector[Rule](t, 9, 8, RulesMax, "rules"),
 	}
 	if err = t.Err; err == nil {
 		err = v.verifyTables()
@@ -125,76 +141,38 @@ func read(envelope []byte) (v *View, sum uint32, err *Error) {
 		return nil, 0, err
 	}
 	first := placeIn(envelope, v.Commands)
-	sum = checksum(checksum(0, envelope[:preambleChecksum]), make([]byte, 4))
-	sum, err = v.verifyCommands(checksum(sum, envelope[preambleChecksum+4:first]))
+	sum = checksum(checksum(0, envelope[:checksumAt]), make([]byte, 4))
+	sum, err = v.verifyCommands(checksum(sum, envelope[checksumAt+4:first]))
 	return v, checksum(sum, envelope[first+len(bytesOf(v.Commands)):]), err
 }
 
-// Fields of table Image, in the order of their declaration.
-const (
-	imageReservation = iota
-	imageTargets
-	imageWindows
-	imageSequences
-	imageTensors
-	imageSegments
-	imageCommands
-	imageText
-	imageNotes
-	imageRules
-	imageFields
-)
-
-// EnvelopeSize is the size of an envelope as a file says it. Nothing is verified.
-func EnvelopeSize(data []byte) uint64 {
-	if len(data) < preambleEnd {
-		return 0
-	}
-	return flatbuffers.GetUint64(data[preambleEnvelope:])
-}
-
-// verifyPreamble gives the envelope of a file, its checksum not verified yet.
-func verifyPreamble(data []byte) ([]byte, error) {
-	bad := func(reason string) ([]byte, error) { return nil, &Error{"preamble", reason} }
-	size := uint64(len(data))
+// preambleReason says what is wrong with the preamble of a file, empty if
+// nothing is. The checksum is not looked at.
+func preambleReason(p *Preamble, size uint64) string {
 	switch {
 	case size == 0:
-		return bad("the file is empty")
-	case size < preambleEnd:
-		return bad(Text("the file has %d bytes, an image has more than %d", size, preambleEnd))
-	case string(data[4:8]) != Identifier:
-		return bad("no identifier " + Identifier + " at byte 4: not a Light Metal image")
+		return "the file is empty"
+	case size < PreambleSize:
+		return Text("the file has %d bytes, an image has more than %d", size, PreambleSize)
+	case string(p.Identifier[:]) != Identifier:
+		return "no identifier " + Identifier + " at byte 4: not a Light Metal image"
+	case p.Major != FormatMajor || p.Minor > FormatMinor:
+		return Text("format %d.%d, this program reads %d.%d", uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
+	case p.Schema != SchemaHash:
+		return Text("schema hash %x, this program has %x: made by another version", p.Schema, SchemaHash)
+	case p.File != size:
+		return Text("the file has %d bytes and should have %d", size, p.File)
+	case p.Envelope < PreambleSize || p.Envelope > size:
+		return Text("envelope of %d bytes in a file of %d", p.Envelope, size)
+	case p.Reserved != [32]byte{}:
+		return "reserved bytes are not zero"
 	}
-	major, minor := flatbuffers.GetUint16(data[preambleMajor:]), flatbuffers.GetUint16(data[preambleMinor:])
-	schema := flatbuffers.GetUint64(data[preambleSchema:])
-	file, envelope := flatbuffers.GetUint64(data[preambleFile:]), flatbuffers.GetUint64(data[preambleEnvelope:])
-	switch {
-	case major != FormatMajor || minor > FormatMinor:
-		return bad(Text("format %d.%d, this program reads %d.%d", uint64(major), uint64(minor), FormatMajor, FormatMinor))
-	case schema != SchemaHash:
-		return bad(Text("schema hash %x, this program has %x: made by another version", schema, SchemaHash))
-	case file != size:
-		return bad(Text("the file has %d bytes and should have %d", size, file))
-	case envelope < preambleEnd || envelope > size:
-		return bad(Text("envelope of %d bytes in a file of %d", envelope, size))
-	case !zeros(data[preambleReserved:preambleEnd]):
-		return bad("reserved bytes are not zero")
-	}
-	return data[:envelope], nil
+	return ""
 }
 
 // EnvelopeChecksum is the CRC-32C of an envelope with the checksum's own four
 // bytes taken as zero.
 func EnvelopeChecksum(envelope []byte) uint32 {
-	sum := checksum(checksum(0, envelope[:preambleChecksum]), make([]byte, 4))
-	return checksum(sum, envelope[preambleChecksum+4:])
-}
-
-func zeros(data []byte) bool {
-	for _, b := range data {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
+	sum := checksum(checksum(0, envelope[:checksumAt]), make([]byte, 4))
+	return checksum(sum, envelope[checksumAt+4:])
 }

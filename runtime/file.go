@@ -50,7 +50,7 @@ func (f *File) read() error {
 	// How large the envelope is stands in its first page, and counts as it was
 	// when that was copied.
 	if err = f.own(1); err == nil {
-		err = f.own(fbs.EnvelopeSize(f.data))
+		err = f.own(fbs.As[fbs.Preamble](f.data).Envelope)
 	}
 	return err
 }

@@ -136,7 +136,7 @@ func (r *Replay) reserveArena() error {
 	size, tables := r.view.Reservation.ArenaBytes, uint64(0)
 	r.commands = r.view.Commands
 	behind, visited := size, false
-	_ = r.view.Visit(func(int) error { visited = true; return hal.OK })
+	r.view.Visit(func(int) { visited = true })
 	if visited {
 		behind = (size + pageMax - 1) &^ (pageMax - 1)
 		size = behind + uint64(len(r.commands))*fbs.CommandSize
@@ -174,7 +174,13 @@ func (r *Replay) complete() error {
 			masters[w.Device] = true
 		}
 	}
-	if err := r.view.Visit(func(index int) error { return r.completeOne(index, masters) }); err != nil {
+	var err error
+	r.view.Visit(func(index int) {
+		if err == nil {
+			err = r.completeOne(index, masters)
+		}
+	})
+	if err != nil {
 		return err
 	}
 	if r.copied != nil {
@@ -229,7 +235,7 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 	if !ok {
 		return nil
 	}
-	target, _ := fbs.UnpackTarget(c.Mask)
+	target, _ := boards.UnpackTarget(c.Mask)
 	aim, code := aimer.Aim(&r.apertures[c.Window], target, c.Value)
 	if code != hal.OK {
 		return &hal.Fault{Code: code, Reason: command(index) + "the device cannot aim a window so"}
@@ -281,7 +287,7 @@ func (r *Replay) releasedTile(device int, reset *boards.Reset) (tile fbs.Target,
 				mask&^c.Value&uint64(reset.Mask) == 0 { // its cores stay in reset
 				continue
 			}
-			if tile, _ = fbs.UnpackTarget(at.Mask); !tile.Multicast {
+			if tile, _ = boards.UnpackTarget(at.Mask); !tile.Multicast {
 				return tile, true
 			}
 		}

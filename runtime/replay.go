@@ -3,6 +3,7 @@ package runtime
 import (
 	"math"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -253,7 +254,7 @@ func (r *Replay) change(c *fbs.Command) hal.Code {
 
 // point aims a window that no registers do: the device does it.
 func (r *Replay) point(c *fbs.Command) (code hal.Code) {
-	target, _ := fbs.UnpackTarget(c.Mask)
+	target, _ := boards.UnpackTarget(c.Mask)
 	a := &r.apertures[c.Window]
 	code = r.device(c).Point(a, target, c.Value)
 	r.windows[c.Window] = a.Base()

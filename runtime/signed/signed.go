@@ -83,10 +83,10 @@ func (k Keys) Check(data []byte) error {
 	}
 	digest := sha512.Sum512(image)
 	for _, key := range k {
-		if string(key) != string(signature.Key) {
+		if string(key) != string(signature.Key[:]) {
 			continue
 		}
-		if ed25519.Verify(key, digest[:], signature.Value) {
+		if ed25519.Verify(key, digest[:], signature.Value[:]) {
 			return nil
 		}
 		return denied("the signature does not hold: the file was changed after it was signed")

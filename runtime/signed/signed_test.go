@@ -156,7 +156,7 @@ func TestOpenSSLAgrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	openssl("pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", digest, "-sigfile", write("ours", signature.Value))
+	openssl("pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", digest, "-sigfile", write("ours", signature.Value[:]))
 
 	theirs := filepath.Join(dir, "theirs")
 	openssl("pkeyutl", "-sign", "-inkey", private, "-rawin", "-in", digest, "-out", theirs)

@@ -189,7 +189,7 @@ func envelopeOf(path string) (int64, error) {
 	}
 	defer file.Close()
 	page := int64(os.Getpagesize())
-	return (int64(fbs.EnvelopeSize(file.Bytes())) + page - 1) / page * page, nil
+	return (int64(fbs.As[fbs.Preamble](file.Bytes()).Envelope) + page - 1) / page * page, nil
 }
 
 // afterOneRun gives what our side, C's, and ours as lminit starts it, have when they

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"lightmetal/boards"
-	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
 )
@@ -43,7 +42,7 @@ func (e *expander) point(where string, c *lmb.Command) error {
 	}
 	l, slot := e.windows.tlb, e.windows.slots[c.Window]
 	g := l.Group(slot)
-	target, _ := fbs.UnpackTarget(c.Mask)
+	target, _ := boards.UnpackTarget(c.Mask)
 	inside := c.Value & (g.Size - 1)
 	words, ok := l.Encode(g, target, c.Value-inside)
 	if !ok {

@@ -81,9 +81,9 @@ var never = []string{"hal/walk_noasm.go", "runtime/capi/device_mock.go", "runtim
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 5_636  // 3,600
-	linesWithRunner  = 7_451  // 4,600
-	linesOfTheTarget = 10_292 // 7,500
+	linesOfProduct   = 5_577  // 3,600
+	linesWithRunner  = 7_392  // 4,600
+	linesOfTheTarget = 10_233 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.

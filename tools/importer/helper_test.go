@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"lightmetal/boards"
-	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/tools/lmb"
@@ -144,7 +143,7 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 	option := strings.ToLower(gen.Access(c.Mode).String())
 	switch c.Opcode {
 	case gen.OpcodePoint:
-		t, _ := fbs.UnpackTarget(c.Mask)
+		t, _ := boards.UnpackTarget(c.Mask)
 		text := fmt.Sprintf("point %s (%d,%d) 0x%x", image.Windows[c.Window].Name, t.X, t.Y, c.Value)
 		if t.Multicast {
 			text += fmt.Sprintf(" from (%d,%d)", t.XStart, t.YStart)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
@@ -449,7 +450,7 @@ func (p *printer) policy(c *lmb.Command) {
 
 func (p *printer) point(c *lmb.Command) {
 	p.start("point", 0)
-	t, ok := fbs.UnpackTarget(c.Mask)
+	t, ok := boards.UnpackTarget(c.Mask)
 	switch {
 	case !ok:
 		p.printf("%s %s 0x%x", p.windowText(c.Window), unknown(0), c.Mask)

@@ -100,7 +100,7 @@ are stable.`,
 			}
 			info := describe(view, len(file.Bytes()))
 			if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
-				info.SignedBy = hex.EncodeToString(signature.Key)
+				info.SignedBy = hex.EncodeToString(signature.Key[:])
 			}
 			if asJSON {
 				printJSON(stdout, info)

@@ -8,7 +8,6 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
-	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
 
@@ -290,7 +289,7 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 	for i, c := range s.commands {
 		switch c.Opcode {
 		case gen.OpcodePoint:
-			target, _ := fbs.UnpackTarget(c.Mask)
+			target, _ := boards.UnpackTarget(c.Mask)
 			aim[c.Window] = []chips.Tile{{X: target.X, Y: target.Y}}
 			if cores, ok := d.aimed(target); ok {
 				aim[c.Window] = d.tiles(cores)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -241,7 +242,7 @@ func (d *Device) adopt(image *lmb.Image) (*trace, error) {
 		if c.Opcode != gen.OpcodePoint {
 			continue
 		}
-		target, _ := fbs.UnpackTarget(c.Mask)
+		target, _ := boards.UnpackTarget(c.Mask)
 		cores, ok := d.aimed(target)
 		if !ok {
 			return nil, &hal.Fault{Code: hal.BadImage, Reason: fmt.Sprintf("the trace reaches (%d,%d), which is no core", target.X, target.Y)}

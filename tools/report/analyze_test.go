@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -200,7 +201,7 @@ func pollLoads(view *fbs.View) map[mock.Access]uint64 {
 		}
 		switch c.Opcode {
 		case gen.OpcodePoint:
-			target, _ := fbs.UnpackTarget(c.Mask)
+			target, _ := boards.UnpackTarget(c.Mask)
 			at[c.Window] = mock.Place{Tile: true, X: target.X, Y: target.Y, Address: c.Value}
 		case gen.OpcodeCheck, gen.OpcodeCopyOut:
 			place.Address += uint64(c.Offset)

@@ -90,7 +90,7 @@ func (a *analysis) space(key spaceKey) *space {
 func (a *analysis) point(c *fbs.Command) {
 	w := &a.aims[c.Window]
 	a.settle(w)
-	t, _ := fbs.UnpackTarget(c.Mask)
+	t, _ := boards.UnpackTarget(c.Mask)
 	key := spaceKey{device: a.view.Windows[c.Window].Device, kind: gen.WindowKindTlb, multicast: t.Multicast}
 	x, y := a.noc0(key.device, t.X, t.Y)
 	key.tiles = rectangle{x, y, x, y}

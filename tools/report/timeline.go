@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -132,7 +133,7 @@ func (w *walk) leaf(c *fbs.Command, index uint32, start, end int64) Slice {
 		s.Offset = fmt.Sprintf("0x%x", c.Offset)
 	}
 	if c.Opcode == gen.OpcodePoint {
-		t, _ := fbs.UnpackTarget(c.Mask)
+		t, _ := boards.UnpackTarget(c.Mask)
 		s.Offset = fmt.Sprintf("tile %d,%d 0x%x", t.X, t.Y, c.Value)
 	}
 	return s
