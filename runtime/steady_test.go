@@ -144,7 +144,7 @@ func TestSealedProcessesSurviveTheirBeginning(t *testing.T) {
 }
 
 func TestFallbackOfTheLinknamesBuilds(t *testing.T) {
-	if out, err := exec.Command("go", "vet", "-tags", "nolinkname", ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "vet", "-tags", "nolinkname", ".", "lightmetal/tools/lmrun/args").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }

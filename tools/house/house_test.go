@@ -32,7 +32,7 @@ var imports = map[string]string{
 		"lightmetal/runtime/signed golang.org/x/sys/unix runtime strconv sync sync/atomic unsafe", // hal/mock and boards/chips with -tags mock only
 	"tools/lmrun": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime lightmetal/runtime/signed " +
 		"lightmetal/tools/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv strings sync/atomic unsafe",
-	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime lightmetal/tools/files strings",
+	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime lightmetal/tools/files os strings unsafe", // os with -tags nolinkname only
 	"tools/lminit": "lightmetal/hal lightmetal/runtime lightmetal/tools/files lightmetal/tools/lmrun/args " +
 		"golang.org/x/sys/unix os os/signal path/filepath strconv strings syscall time",
 	"tools/files": "lightmetal/hal golang.org/x/sys/unix strconv strings unicode/utf8 unsafe",
@@ -41,18 +41,19 @@ var imports = map[string]string{
 // unsafeFiles are the files of the target world that may import unsafe.
 var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", // structs read in place
-	"hal/walk.go",            // device memory, commands and tables of addresses
-	"hal/ioctl_linux.go",     // structs of ioctls
-	"hal/raw_linux.go",       // system calls that Go is not told of
-	"runtime/freeze.go",      // one system call
-	"runtime/golang.go",      // two functions of Go's runtime
-	"runtime/seal.go",        // one system call
-	"runtime/file.go",        // memory in the place of a file's
-	"runtime/capi/export.go", // what C hands over
-	"tools/lmrun/ring.go",    // counters in shared memory
-	"tools/lmrun/signal.go",  // one system call
-	"tools/files/output.go",  // system calls with names that lie still
-	"tools/files/pin.go",     // addresses of names, in a filter
+	"hal/walk.go",                // device memory, commands and tables of addresses
+	"hal/ioctl_linux.go",         // structs of ioctls
+	"hal/raw_linux.go",           // system calls that Go is not told of
+	"runtime/freeze.go",          // one system call
+	"runtime/golang.go",          // two functions of Go's runtime
+	"runtime/seal.go",            // one system call
+	"runtime/file.go",            // memory in the place of a file's
+	"runtime/capi/export.go",     // what C hands over
+	"tools/lmrun/args/golang.go", // a function of Go's runtime
+	"tools/lmrun/ring.go",        // counters in shared memory
+	"tools/lmrun/signal.go",      // one system call
+	"tools/files/output.go",      // system calls with names that lie still
+	"tools/files/pin.go",         // addresses of names, in a filter
 }
 
 // linked is what lmrun may link beyond the standard library and itself.

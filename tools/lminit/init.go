@@ -18,11 +18,7 @@ func process1() {
 	}
 	// Control-Alt-Delete is SIGINT then, instead of a reset at once.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF)
-	words, err := args.FromProc()
-	if err != nil {
-		print(2, "lminit: "+err.Error()+"\n")
-	}
-	path, rest := configured(words)
+	path, rest := configured(args.Words())
 	if path == "" && unix.Access(bootConfiguration, unix.F_OK) == nil {
 		path = bootConfiguration
 	}

@@ -28,13 +28,9 @@ func main() {
 	if unix.Getpid() == 1 {
 		process1()
 	}
-	words, err := args.FromProc()
-	path, rest := configured(words)
+	path, rest := configured(args.Words())
 	o, _ := args.Parse(rest)
 	switch {
-	case err != nil:
-		print(2, "lminit: "+err.Error()+"\n")
-		unix.Exit(hal.CodeOf(err).Exit())
 	case o.Help:
 		print(1, usage)
 		unix.Exit(0)

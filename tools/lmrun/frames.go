@@ -26,37 +26,30 @@ type frames struct {
 	sealed   bool
 }
 
-// check holds the names in the options against the image, before a device is
-// opened for it.
-func check(view *fbs.View, o args.Options) error {
-	for _, name := range [...]string{o.Sequence, o.Before, o.After} {
-		if name != "" && view.SequenceByName(name) < 0 {
-			return args.Bad("no sequence " + name + " in the image; it has " + sequences(view))
+// plan holds the options against the image, before a device is opened for it.
+func plan(view *fbs.View, o args.Options) (f *frames, err error) {
+	f = &frames{limit: o.Deadline}
+	for i, name := range [...]string{o.Sequence, o.Before, o.After} {
+		index := view.SequenceByName(name)
+		if name != "" && index < 0 {
+			return f, args.Bad("no sequence " + name + " in the image; it has " + sequences(view))
 		}
+		*[...]*int{&f.sequence, &f.before, &f.after}[i] = index
 	}
-	for i, b := range o.Inputs {
-		if _, err := tensor(view, b, gen.RoleInput); err != nil {
-			return err
-		}
-		for _, other := range o.Inputs[:i] {
-			if b.Name == other.Name {
-				return args.Bad("-input " + b.Name + " is given twice")
-			}
-		}
+	if f.inputs, err = streams(view, o.Inputs, gen.RoleInput); err == nil {
+		f.outputs, err = streams(view, o.Outputs, gen.RoleOutput)
 	}
-	for _, b := range o.Outputs {
-		if _, err := tensor(view, b, gen.RoleOutput); err != nil {
-			return err
-		}
+	if err == nil {
+		f.watchdog, err = parseWatchdog(o.Watchdog)
 	}
 	view.AllowedUs = uint64(o.Longest) / 1000
-	if _, _, err := parseWatchdog(o.Watchdog); err != nil {
-		return err
+	if err == nil {
+		err = runtime.CheckTime(view)
 	}
-	if err := runtime.CheckTime(view); err != nil {
-		return err
+	if err == nil {
+		err = files.Distinct(paths(o.Outputs), append(paths(o.Inputs), o.Image, o.Key)...)
 	}
-	return files.Distinct(paths(o.Outputs), append(paths(o.Inputs), o.Image, o.Key)...)
+	return f, err
 }
 
 func paths(bindings []args.Binding) (list []string) {
@@ -66,22 +59,24 @@ func paths(bindings []args.Binding) (list []string) {
 	return list
 }
 
-// prepareFrames opens all that the runs need, for options that check has passed.
-// The watchdog comes last: from then on there is no way back but a run or a reset.
-func prepareFrames(r *runtime.Replay, o args.Options, clock hal.Device) (f *frames, err error) {
-	view := r.View()
-	f = &frames{replay: r, clock: clock, limit: o.Deadline,
-		sequence: view.SequenceByName(o.Sequence), before: view.SequenceByName(o.Before), after: view.SequenceByName(o.After)}
-	if f.inputs, err = openStreams(r, o.Inputs, gen.RoleInput); err == nil {
-		f.outputs, err = openStreams(r, o.Outputs, gen.RoleOutput)
+// open opens all that the runs need, before the seal and before the first store,
+// so that a bad path costs no run. The watchdog comes last: from then on there is no
+// way back but a run or a reset.
+func (f *frames) open(r *runtime.Replay, clock hal.Device) error {
+	f.replay, f.clock = r, clock
+	for i := range f.inputs {
+		if err := f.inputs[i].openInput(r); err != nil {
+			return err
+		}
 	}
 	for i := range f.outputs {
+		err := f.outputs[i].openOutput(r)
 		f.files = append(f.files, f.outputs[i].file)
+		if err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		f.watchdog, err = openWatchdog(o.Watchdog)
-	}
-	return f, err
+	return f.watchdog.open()
 }
 
 // loop runs until the count is reached (0: never), the inputs end, a signal
@@ -105,7 +100,7 @@ func (f *frames) loop(count uint64) (end outcome) {
 		}
 		now := f.clock.Now()
 		end.count(now - began)
-		if end.err = f.deliver(); end.err != nil {
+		if end.err = f.send(false); end.err != nil {
 			break
 		}
 		f.watchdog.feed(now)
@@ -115,34 +110,14 @@ func (f *frames) loop(count uint64) (end outcome) {
 		return end
 	}
 	if f.run(f.after, 0, &end) && f.sound(&end) && end.runs > 0 {
-		if end.err = f.finish(); end.err == nil {
+		if end.err = f.send(true); end.err == nil {
 			end.err = f.files.Commit()
 		}
 	}
 	return end
 }
 
-// receive, deliver and finish survive a ring whose file is cut short.
-func (f *frames) receive() (ended bool, err error) {
-	defer vanished(&err)
-	return receive(f.replay, f.inputs)
-}
-
-// deliver gives the results of a run, and its inputs back.
-func (f *frames) deliver() (err error) {
-	defer vanished(&err)
-	if err = send(f.replay, f.outputs, false); err == nil {
-		release(f.inputs)
-	}
-	return err
-}
-
-func (f *frames) finish() (err error) {
-	defer vanished(&err)
-	return send(f.replay, f.outputs, true)
-}
-
-// vanished, deferred, gives an error instead of a bus error.
+// vanished, deferred, gives an error instead of a bus error in the memory of a ring.
 func vanished(err *error) {
 	if recover() != nil {
 		*err = &hal.Fault{Code: hal.IO, Reason: "the memory of a ring is gone: was its file cut short?"}

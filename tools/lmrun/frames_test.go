@@ -89,6 +89,15 @@ func (waiter) Sleep(nanoseconds int64) {
 	_ = syscall.Nanosleep(&t, nil)
 }
 
+// framesOf plans and opens what options ask for.
+func framesOf(r *runtime.Replay, o args.Options, device hal.Device) (*frames, error) {
+	f, err := plan(r.View(), o)
+	if err == nil {
+		err = f.open(r, device)
+	}
+	return f, err
+}
+
 // frameRuns does what replay does from Load on.
 func frameRuns(t *testing.T, line string) outcome {
 	t.Helper()
@@ -96,11 +105,7 @@ func frameRuns(t *testing.T, line string) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := loaded(t)
-	if err := check(r.View(), o); err != nil {
-		return outcome{err: err}
-	}
-	f, err := prepareFrames(r, o, waiter{mock.New(&boards.Ivshmem)})
+	f, err := framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -154,7 +159,7 @@ func TestDeviceThatDidNotReachMemoryIsAFailureThoughNoCommandSawIt(t *testing.T)
 	}
 	r := loadedOn(t, device)
 	r.Input(0)
-	f, err := prepareFrames(r, o, device)
+	f, err := framesOf(r, o, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,15 +374,15 @@ func TestCutOffRunIsDoneAgain(t *testing.T) {
 		}
 		return data[at]
 	}
-	f, err := prepareFrames(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
+	f, err := framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The first run has taken its data and is cut off.
-	if ended, err := receive(f.replay, f.inputs); ended || err != nil || read(path, ringRead) != 0 {
+	if ended, err := f.receive(); ended || err != nil || read(path, ringRead) != 0 {
 		t.Fatalf("%v, %v, %d read", ended, err, read(path, ringRead))
 	}
-	if f, err = prepareFrames(loaded(t), o, waiter{mock.New(&boards.Ivshmem)}); err != nil {
+	if f, err = framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)}); err != nil {
 		t.Fatal(err)
 	}
 	if end := f.loop(o.Loop); end.err != nil || end.runs != 2 || read(path, ringRead) != 2 || read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
@@ -498,7 +503,7 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := prepareFrames(loaded(t), o, &cutter{waiter{mock.New(&boards.Ivshmem)}, path, moment})
+		f, err := framesOf(loaded(t), o, &cutter{waiter{mock.New(&boards.Ivshmem)}, path, moment})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -602,11 +607,15 @@ func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
 		plain: hal.NoDevice, plain + "=10": hal.NoDevice, plain + "=": hal.Usage, plain + "=0": hal.Usage,
 		plain + "=x": hal.Usage, plain + "=65536": hal.Usage, "/nowhere/watchdog": hal.NoFile,
 	} {
-		if w, err := openWatchdog(text); hal.CodeOf(err) != code || w.fd != -1 {
+		w, err := parseWatchdog(text)
+		if err == nil {
+			err = w.open()
+		}
+		if hal.CodeOf(err) != code || err == nil || code != hal.Usage && w.fd != -1 {
 			t.Errorf("%s: %v, %v", text, w, err)
 		}
 	}
-	if w, err := openWatchdog(""); err != nil || w.fd != -1 {
+	if w, err := parseWatchdog(""); err != nil || w.open() != nil || w.fd != -1 {
 		t.Errorf("%v, %v", w, err)
 	}
 }

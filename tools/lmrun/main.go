@@ -12,11 +12,7 @@ import (
 
 func main() {
 	runtime.Alone()
-	words, err := args.FromProc()
-	if err != nil {
-		unix.Exit(report(args.Options{}, outcome{err: err}))
-	}
-	o, err := args.Parse(words)
+	o, err := args.Parse(args.Words())
 	switch {
 	case o.Help:
 		if err := print(1, usage); err != nil {
@@ -55,24 +51,25 @@ func replay(o args.Options) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	if err := check(view, o); err != nil || o.Check {
+	f, err := plan(view, o)
+	if err != nil || o.Check {
 		return outcome{err: err}
 	}
 	devices, err := open(o, view)
 	if err != nil {
 		return outcome{err: err}
 	}
-	return runOn(devices, view, o)
+	return f.runOn(devices, view, o)
 }
 
 // runOn does what comes after the devices are open, and closes them.
-func runOn(devices []hal.Device, view *fbs.View, o args.Options) (end outcome) {
-	f, err := prepare(devices, view, o)
+func (f *frames) runOn(devices []hal.Device, view *fbs.View, o args.Options) (end outcome) {
+	err := f.prepare(devices, view, o)
 	if end.err = err; err == nil {
 		end = f.loop(o.Loop)
 	}
 	f.files.Discard()
-	if err := rest(f, devices); end.good() {
+	if err := f.rest(devices); end.good() {
 		end.err = err
 	}
 	if end.good() {
@@ -84,15 +81,15 @@ func runOn(devices []hal.Device, view *fbs.View, o args.Options) (end outcome) {
 func (end *outcome) good() bool { return end.err == nil && end.result.Code == hal.OK }
 
 // prepare takes everything that the runs need, up to the seal.
-func prepare(devices []hal.Device, view *fbs.View, o args.Options) (*frames, error) {
+func (f *frames) prepare(devices []hal.Device, view *fbs.View, o args.Options) error {
 	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {
-		return &frames{}, err
+		return err
 	}
 	if notice := r.Notice(); notice != "" {
 		_ = print(2, "lmrun: "+notice+"\n")
 	}
-	f, err := prepareFrames(r, o, devices[0])
+	err = f.open(r, devices[0])
 	spare := func() error { return files.Spare(2) } // which Freeze has Go open
 	for _, step := range [...]func() error{spare, stopOnSignal, r.Freeze} {
 		if err == nil {
@@ -100,19 +97,19 @@ func prepare(devices []hal.Device, view *fbs.View, o args.Options) (*frames, err
 		}
 	}
 	if err != nil || !o.Seal {
-		return f, err
+		return err
 	}
 	also, err := f.files.Pin()
 	if err == nil {
 		err = runtime.Seal(also...)
 	}
 	f.sealed = err == nil
-	return f, err
+	return err
 }
 
 // rest stops the devices' DMA and gives them back. A sealed process cannot
 // give anything back, but for what its end does.
-func rest(f *frames, devices []hal.Device) (first error) {
+func (f *frames) rest(devices []hal.Device) (first error) {
 	if f.sealed {
 		return f.replay.Rest()
 	}

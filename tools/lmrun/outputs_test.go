@@ -38,9 +38,10 @@ func framesChild() {
 			var view *fbs.View
 			file, _ = lmb.Encode(image)
 			view, err = fbs.Verify(file)
-			end := outcome{err: check(view, o)}
-			if end.err == nil {
-				end = runOn([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
+			f, err := plan(view, o)
+			end := outcome{err: err}
+			if err == nil {
+				end = f.runOn([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
 			}
 			if os.Getenv(asFrames) == "rename" {
 				_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")

@@ -5,6 +5,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
 )
 
@@ -39,6 +40,9 @@ func report(o args.Options, end outcome) int {
 	}
 	return code.Exit()
 }
+
+// print writes a text, made safe for a terminal: all that people read.
+func print(fd int, text string) error { return files.WriteFull(fd, files.Safe([]byte(text))) }
 
 func indented(text string) string {
 	if line, rest := hal.Cut(text, '\n'); rest != "" {

@@ -71,8 +71,9 @@ func signalledMain(flags []string) {
 	view, err := fbs.Verify(file)
 	exitOn(err)
 	device := loud{mock.New(&boards.Ivshmem), new(atomic.Bool)}
-	f, err := prepare([]hal.Device{device}, view, o)
+	f, err := plan(view, o)
 	exitOn(err)
+	exitOn(f.prepare([]hal.Device{device}, view, o))
 	end := f.loop(o.Loop)
 	exitOn(f.replay.Rest())
 	unix.Exit(report(o, end))

@@ -19,7 +19,7 @@ import (
 type stream struct {
 	args.Binding
 	tensor int
-	fd     int           // of a pipe, and of a file that is an input and not read yet, else -1
+	fd     int           // of a pipe, else -1 or closed
 	file   *files.Output // of an output that is no ring
 	ring   *ring         // nil for a file or a pipe
 	pipe   bool
@@ -28,101 +28,87 @@ type stream struct {
 // ringPrefix marks the path of a ring.
 const ringPrefix = "ring:"
 
-// openStreams opens what the bindings of one kind name. Everything is opened
-// before the seal, and before the first store, so that a bad path costs no run.
-// With an error comes what was opened so far.
-func openStreams(r *runtime.Replay, bindings []args.Binding, role gen.Role) ([]stream, error) {
-	list := make([]stream, len(bindings))
-	for i, b := range bindings {
-		s := &list[i]
-		index, err := tensor(r.View(), b, role)
-		if err != nil {
-			return list, err
+// streams finds the tensors of the bindings of one kind. Of an input there is one.
+func streams(view *fbs.View, bindings []args.Binding, role gen.Role) (list []stream, err error) {
+	flag := map[gen.Role]string{gen.RoleInput: "-input ", gen.RoleOutput: "-output "}[role]
+	for _, b := range bindings {
+		index := view.TensorByName(b.Name)
+		if index < 0 || view.Tensors[index].Role != role {
+			return nil, args.Bad(flag + b.Name + ": the image has no such tensor")
 		}
-		*s = stream{Binding: b, tensor: index, fd: -1}
-		if path, isRing := strings.CutPrefix(b.Path, ringPrefix); isRing {
-			s.ring, err = openRing(path, r.View().Tensors[s.tensor].Size, role == gen.RoleOutput)
-		} else {
-			err = s.open(role)
-		}
-		if err != nil {
-			return list, err
-		}
-		if role == gen.RoleOutput {
-			continue
-		}
-		data := r.Input(s.tensor) // also of a pipe, which a sequence before the first run need not wait for
-		if s.ring == nil && !s.pipe {
-			if err := s.readFile(data); err != nil {
-				return list, err
+		for i := range list {
+			if role == gen.RoleInput && list[i].tensor == index {
+				return nil, args.Bad(flag + b.Name + " is given twice")
 			}
 		}
+		list = append(list, stream{Binding: b, tensor: index, fd: -1})
 	}
 	return list, nil
 }
 
-// tensor finds the tensor of a binding.
-func tensor(view *fbs.View, b args.Binding, role gen.Role) (int, error) {
-	index := view.TensorByName(b.Name)
-	if index >= 0 && view.Tensors[index].Role == role {
-		return index, nil
+// openInput opens a ring, or waits for the other side of a pipe, or reads a file.
+func (s *stream) openInput(r *runtime.Replay) (err error) {
+	data := r.Input(s.tensor) // also of a pipe, which a sequence before the first run need not wait for
+	if path, isRing := strings.CutPrefix(s.Path, ringPrefix); isRing {
+		s.ring, err = openRing(path, uint64(len(data)), false)
+		return err
 	}
-	flag := "-input"
-	if role == gen.RoleOutput {
-		flag = "-output"
-	}
-	return 0, args.Bad(flag + ": the image has no such tensor as " + b.Name)
-}
-
-// open opens a file, or waits for the other side of a pipe. From then on nothing
-// waits in the kernel for a pipe, where no signal would end that.
-func (s *stream) open(role gen.Role) (err error) {
-	if role == gen.RoleOutput {
-		if s.file, err = files.Replace(s.Path, 0o644); err != nil {
-			return err
-		}
-		if s.pipe = s.file.Stream(); s.pipe {
-			s.fd = s.file.Fd()
-		}
-	} else if s.fd, s.pipe, err = files.OpenInput(s.Path, 0); err != nil {
+	if s.fd, s.pipe, err = files.OpenInput(s.Path, 0); err != nil {
 		return err
 	}
 	if s.pipe {
-		err = unix.SetNonblock(s.fd, true)
+		return s.neverWait()
 	}
-	return err
+	defer unix.Close(s.fd)
+	return s.readFile(data)
 }
+
+func (s *stream) openOutput(r *runtime.Replay) (err error) {
+	if path, isRing := strings.CutPrefix(s.Path, ringPrefix); isRing {
+		s.ring, err = openRing(path, uint64(len(r.Output(s.tensor))), true)
+		return err
+	}
+	if s.file, err = files.Replace(s.Path, 0o644); err != nil || !s.file.Stream() {
+		return err
+	}
+	s.fd, s.pipe = s.file.Fd(), true
+	return s.neverWait()
+}
+
+// neverWait has nothing wait in the kernel for a pipe, where no signal would end that.
+func (s *stream) neverWait() error { return hal.FileFault(s.Path, unix.SetNonblock(s.fd, true)) }
 
 // readFile fills data from a file of exactly that size.
 func (s *stream) readFile(data []byte) error {
-	read, err := readFull(s.fd, data)
-	if err != nil {
-		return hal.FileFault(s.Path, err)
-	}
-	more, _ := unix.Read(s.fd, make([]byte, 1))
-	unix.Close(s.fd)
-	s.fd = -1
-	if read == len(data) && more <= 0 {
-		return nil
-	}
-	relation := "fewer"
-	if more > 0 {
+	relation := ""
+	ended, code := s.read(data)
+	if more, _ := unix.Read(s.fd, make([]byte, 1)); more > 0 {
 		relation = "more"
 	}
-	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + decimal(uint64(len(data))) + " bytes of input " + s.Name}
+	if ended || code == hal.BadTensor {
+		relation = "fewer"
+	}
+	switch {
+	case code == hal.IO:
+		return s.fault(code)
+	case relation != "":
+		return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + decimal(uint64(len(data))) + " bytes of input " + s.Name}
+	}
+	return nil
 }
 
 // receive takes the data of the next run. ended is the orderly end: the other
 // side has closed where a run's data would begin.
-func receive(r *runtime.Replay, inputs []stream) (ended bool, err error) {
+func (f *frames) receive() (ended bool, err error) {
+	defer vanished(&err)
 	began := false // another input had data for this run
-	for i := range inputs {
-		s, code := &inputs[i], hal.OK
+	for i := range f.inputs {
+		s, code := &f.inputs[i], hal.OK
 		switch {
 		case s.ring != nil:
-			ended, code = s.ring.take(r.Input(s.tensor))
+			ended, code = s.ring.take(f.replay.Input(s.tensor))
 		case s.pipe:
-			ended, code = s.read(r.Input(s.tensor))
+			ended, code = s.read(f.replay.Input(s.tensor))
 		default:
 			continue
 		}
@@ -191,42 +177,39 @@ func (s *stream) write(data []byte) hal.Code {
 // run wait.
 const streamPauseNs = 50_000
 
-// release tells rings that the inputs of a run are done with.
-func release(inputs []stream) {
-	for i := range inputs {
-		if inputs[i].ring != nil {
-			inputs[i].ring.advance()
-		}
-	}
-}
-
-// send gives the data of a run to pipes and rings, or, at the end, to files,
-// which nobody sees yet. It waits for room in all rings first, so that a process
-// that is killed while it waits has put nothing into any.
-func send(r *runtime.Replay, outputs []stream, atEnd bool) (err error) {
-	for i := range outputs {
-		if s := &outputs[i]; s.ring != nil && !atEnd {
+// send gives the results of a run to pipes and rings, and its inputs back, or at
+// the end results to files, which nobody sees yet. It waits for room in all rings
+// first, so that a process that is killed while it waits has put nothing into any.
+func (f *frames) send(atEnd bool) (err error) {
+	defer vanished(&err)
+	for i := range f.outputs {
+		if s := &f.outputs[i]; s.ring != nil && !atEnd {
 			if code := s.ring.makeRoom(); code != hal.OK {
 				return s.fault(code)
 			}
 		}
 	}
-	for i := range outputs {
-		s, code := &outputs[i], hal.OK
+	for i := range f.outputs {
+		s, data, code := &f.outputs[i], f.replay.Output(f.outputs[i].tensor), hal.OK
 		switch {
 		case s.ring != nil && atEnd:
 			s.ring.close()
 		case s.ring != nil:
-			s.ring.put(r.Output(s.tensor))
+			s.ring.put(data)
 		case s.pipe && !atEnd:
-			code = s.write(r.Output(s.tensor))
+			code = s.write(data)
 		case atEnd && !s.pipe:
-			if _, err = s.file.Write(r.Output(s.tensor)); err != nil {
+			if _, err = s.file.Write(data); err != nil {
 				return err
 			}
 		}
 		if code != hal.OK {
 			return s.fault(code)
+		}
+	}
+	for i := range f.inputs {
+		if ring := f.inputs[i].ring; ring != nil && !atEnd {
+			ring.advance()
 		}
 	}
 	return nil

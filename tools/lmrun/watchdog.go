@@ -13,28 +13,37 @@ import (
 // it does. It is fed after a run, so a run that hangs, and a process that has
 // died, end in a reset.
 type watchdog struct {
-	fd    int   // -1: none
-	every int64 // nanoseconds between two feedings at least
-	fed   int64
+	path    string // empty: none
+	seconds int    // of its timeout, 0: the one it has
+	fd      int    // -1: not open
+	every   int64  // nanoseconds between two feedings at least
+	fed     int64
 }
 
-// openWatchdog starts a watchdog, DEVICE or DEVICE=SECONDS. Without seconds it
-// keeps the timeout it has.
-func openWatchdog(text string) (watchdog, error) {
-	w := watchdog{fd: -1}
-	path, seconds, err := parseWatchdog(text)
-	if err != nil || path == "" {
-		return w, err
+// parseWatchdog reads DEVICE or DEVICE=SECONDS.
+func parseWatchdog(text string) (watchdog, error) {
+	path, digits := hal.Cut(text, '=')
+	n, _ := files.Number(digits, 1<<16-1)
+	if path != text && (n == 0 || path == "") {
+		return watchdog{}, args.Bad("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
 	}
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	return watchdog{path: path, seconds: int(n), fd: -1}, nil
+}
+
+// open starts the watchdog, if there is one.
+func (w *watchdog) open() error {
+	if w.path == "" {
+		return nil
+	}
+	fd, err := unix.Open(w.path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	switch {
 	case err == unix.EBUSY:
-		return w, &hal.Fault{Code: hal.NoDevice, Reason: path + ": another process feeds this watchdog"}
+		return &hal.Fault{Code: hal.NoDevice, Reason: w.path + ": another process feeds this watchdog"}
 	case err != nil:
-		return w, hal.FileFault(path, err)
+		return hal.FileFault(w.path, err)
 	}
-	if seconds != 0 {
-		err = unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, seconds)
+	if w.seconds != 0 {
+		err = unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, w.seconds)
 	}
 	if err == nil {
 		var timeout int
@@ -45,19 +54,9 @@ func openWatchdog(text string) (watchdog, error) {
 		_, _ = hal.Write(fd, []byte{'V'})
 		unix.Close(fd)
 		w.fd = -1
-		return w, &hal.Fault{Code: hal.NoDevice, Reason: path + ": no watchdog, or not one with this timeout: " + err.Error()}
+		return &hal.Fault{Code: hal.NoDevice, Reason: w.path + ": no watchdog, or not one with this timeout: " + err.Error()}
 	}
-	return w, nil
-}
-
-// parseWatchdog reads DEVICE or DEVICE=SECONDS; 0 seconds where none are given.
-func parseWatchdog(text string) (path string, seconds int, err error) {
-	path, digits := hal.Cut(text, '=')
-	n, _ := files.Number(digits, 1<<16-1)
-	if path != text && (n == 0 || path == "") {
-		return "", 0, args.Bad("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
-	}
-	return path, int(n), nil
+	return nil
 }
 
 var food = [1]byte{}

@@ -18,6 +18,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/bench/plain"
+	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,12 +27,12 @@ const memoryFile = 3 // the file descriptor of the device's memory
 
 func main() {
 	runtime.Alone()
-	args := arguments()
-	if len(args) != 3 {
+	words := args.Words()
+	if len(words) != 2 {
 		end(&hal.Fault{Code: hal.Usage, Reason: "child serve|once IMAGE"})
 	}
-	c := open(args[2])
-	if args[1] == "once" {
+	c := open(words[1])
+	if words[0] == "once" {
 		unix.Exit(c.replay.Run(0).Code.Exit())
 	}
 	c.serve()
@@ -43,20 +44,6 @@ type child struct {
 	file   *runtime.File
 	memory []byte
 	replay *runtime.Replay
-}
-
-func arguments() []string {
-	var text [4096]byte
-	fd, err := unix.Open("/proc/self/cmdline", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		end(err)
-	}
-	defer unix.Close(fd)
-	n, err := unix.Read(fd, text[:])
-	if err != nil {
-		end(err)
-	}
-	return strings.Split(strings.TrimSuffix(string(text[:n]), "\x00"), "\x00")
 }
 
 // end is how a child that cannot go on ends.

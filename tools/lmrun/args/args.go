@@ -34,22 +34,8 @@ type Options struct {
 // Binding is one NAME=FILE.
 type Binding struct{ Name, Path string }
 
-// textMax bounds the command line.
-const textMax = 4 << 20
-
-// FromProc is the command line of this process without the program's name. It
-// comes from /proc because package os costs a static program 128 KB.
-func FromProc() (words []string, err error) {
-	text, err := files.Read("/proc/self/cmdline", textMax)
-	if hal.CodeOf(err) == hal.NoFile {
-		return nil, &hal.Fault{Code: hal.Internal, Reason: "the command line is read from /proc, which is not mounted"}
-	}
-	_, rest := hal.Cut(string(text), 0)
-	for word := ""; rest != ""; words = append(words, word) {
-		word, rest = hal.Cut(rest, 0)
-	}
-	return words, err
-}
+// Words is the command line of this process without the program's name.
+func Words() []string { return all()[min(1, len(all())):] }
 
 // Parse reads a command line without the program's name. What it understood
 // so far is in the options even when it fails, so that -json is obeyed.
