@@ -6,7 +6,11 @@ import "strconv"
 // decimal, each %x in hexadecimal with 0x in front. Package fmt would cost a
 // static program 130 KB.
 func Text(message string, numbers ...uint64) string {
-	filled := make([]byte, 0, len(message)+16*len(numbers))
+	return string(AppendText(nil, message, numbers...))
+}
+
+// AppendText adds a Text to what is there.
+func AppendText(filled []byte, message string, numbers ...uint64) []byte {
 	for i := 0; i < len(message); i++ {
 		if message[i] != '%' || len(numbers) == 0 {
 			filled = append(filled, message[i])
@@ -20,7 +24,7 @@ func Text(message string, numbers ...uint64) string {
 		filled = strconv.AppendUint(filled, numbers[0], base)
 		numbers = numbers[1:]
 	}
-	return string(filled)
+	return filled
 }
 
 // Quote puts a name of the file between quotes, with nothing in it that a

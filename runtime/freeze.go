@@ -39,21 +39,15 @@ func (r *Replay) FreezeShared() error {
 	time.Sleep(time.Nanosecond)
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
 	setPanicOnFault(true)
-	reserveStack()
+	_ = reserveStack()
 	return nil
 }
 
-// stackReserved is more than a run takes, so that no run makes Go look for a
+// reserveStack takes more than a run does, so that no run makes Go look for a
 // larger stack. A stack shrinks in a collection only, and there are none.
-const stackReserved = 16 << 10
-
-func reserveStack() {
-	var room [stackReserved]byte
-	touch(&room)
-}
-
+//
 //go:noinline
-func touch(room *[stackReserved]byte) { room[0] = 1 }
+func reserveStack() (room [16 << 10]byte) { return room }
 
 // Alone is for a program of one goroutine, at its start. Go keeps to one processor:
 // a second one's caches cost 200 KiB to give up. The kernel drops the signal by
@@ -63,7 +57,7 @@ func touch(room *[stackReserved]byte) { room[0] = 1 }
 func Alone() {
 	goruntime.GOMAXPROCS(1)
 	setPanicOnFault(true)
-	reserveStack()
+	_ = reserveStack()
 	ignore := [4]uint64{1} // struct sigaction: handler SIG_IGN, flags, restorer, mask
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
 }

@@ -160,7 +160,7 @@ func lm_run(h C.lm_handle, index C.uint32_t) C.int { return C.int(run(int32(h), 
 
 //export lm_last_error
 func lm_last_error(handle C.lm_handle, info *C.struct_lm_error, text *C.char, size C.size_t) C.int {
-	return C.int(report(int32(handle), (*lastError)(unsafe.Pointer(info)), buffer(text, size)))
+	return C.int(lastErrorOf(int32(handle), (*lastError)(unsafe.Pointer(info)), buffer(text, size)))
 }
 
 //export lm_close

@@ -86,7 +86,7 @@ func frozenImage(t testing.TB, source string) int32 {
 func told(t testing.TB, handle int32) string {
 	t.Helper()
 	text := make([]byte, 512)
-	if status := report(handle, nil, text); status != 0 {
+	if status := lastErrorOf(handle, nil, text); status != 0 {
 		t.Fatalf("no report: status %d", status)
 	}
 	return string(text[:strings.IndexByte(string(text), 0)])
@@ -96,7 +96,7 @@ func told(t testing.TB, handle int32) string {
 func wants(t *testing.T, what string, handle, status int32, want hal.Code, says string) {
 	t.Helper()
 	var e lastError
-	if got := report(handle, &e, nil); got != 0 {
+	if got := lastErrorOf(handle, &e, nil); got != 0 {
 		t.Fatalf("%s: no report: status %d", what, got)
 	}
 	if status != int32(want.Exit()) || e.status != status || e.code != codeNumber(want) || !strings.Contains(told(t, handle), says) {
@@ -244,7 +244,7 @@ func TestHandleOfAClosedImageIsNeverAnothers(t *testing.T) {
 		}
 		wants(t, "closed twice", 0, closeImage(handle), hal.Usage, "was closed, or never opened")
 		wants(t, "used after close", 0, run(handle, 0), hal.Usage, "was closed, or never opened")
-		if report(handle, nil, nil) != 64 {
+		if lastErrorOf(handle, nil, nil) != 64 {
 			t.Fatal("a closed image has a last error")
 		}
 	}
@@ -291,7 +291,7 @@ func TestCallIntoACallIsRefused(t *testing.T) {
 	} {
 		wants(t, name, 0, call(), hal.Usage, "another thread is in a call")
 	}
-	if report(handle, nil, nil) != 64 {
+	if lastErrorOf(handle, nil, nil) != 64 {
 		t.Error("the report was given while another call was under way")
 	}
 	im.busy.Store(false)
@@ -399,7 +399,7 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 		handle := frozenImage(t, source(test.command))
 		wants(t, test.command, handle, run(handle, 0), test.code, test.says)
 		var e lastError
-		report(handle, &e, nil)
+		lastErrorOf(handle, &e, nil)
 		test.e.status, test.e.code = int32(test.code.Exit()), codeNumber(test.code)
 		e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask // the mask of a comparison is none of the caller's
 		if e != test.e {
@@ -415,7 +415,7 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 	handle := frozenImage(t, source("expect.4 m+0x0 == 0x7 else ignore"))
 	wants(t, "ignored", handle, run(handle, 0), hal.OK, "done")
 	var e lastError
-	if report(handle, &e, nil); e != (lastError{command: -1, safe: -1, ignored: 1}) {
+	if lastErrorOf(handle, &e, nil); e != (lastError{command: -1, safe: -1, ignored: 1}) {
 		t.Errorf("%+v", e)
 	}
 	last().Inject(mock.Fault{Kind: mock.BusFault, Operation: last().Operations() + 2})
@@ -438,7 +438,7 @@ func TestTextIsCutWhereTheBufferEnds(t *testing.T) {
 	const whole = "no such file: /nowhere: no such file or directory"
 	for size := range len(whole) + 3 {
 		buffer := []byte(strings.Repeat("x", size+4))
-		if report(0, nil, buffer[:size]) != 0 {
+		if lastErrorOf(0, nil, buffer[:size]) != 0 {
 			t.Fatal("no report")
 		}
 		want := whole[:max(0, min(size-1, len(whole)))] + "\x00"
@@ -452,10 +452,8 @@ func TestTextIsCutWhereTheBufferEnds(t *testing.T) {
 	if status != 66 || handle != 0 {
 		t.Errorf("status %d, handle %d", status, handle)
 	}
-	var line [16]byte
-	text := text{buffer: line[:]}
-	text.add("a\n\x1b[2J\x7f")
-	if string(line[:text.length]) != "a??[2J?" {
+	line := []byte("a\n\x1b[2J\x7f")
+	if clean(line); string(line) != "a??[2J?" {
 		t.Errorf("%q", line)
 	}
 }
@@ -474,7 +472,7 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 	for name, call := range map[string]func(){
 		"run":             func() { run(handle, 0) },
 		"an empty run":    func() { run(handle, 1) },
-		"report":          func() { report(handle, &e, buffer) },
+		"report":          func() { lastErrorOf(handle, &e, buffer) },
 		"find a sequence": func() { findSequence(handle, "nothing", &index) },
 		"find a tensor":   func() { findTensor(handle, "d", &index) },
 		"find nothing":    func() { findTensor(handle, "none", &index) },
@@ -493,7 +491,7 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 		}
 	}
 	wants(t, "the last of all", handle, run(handle, 2), hal.ExpectFailed, "number 0 of fails")
-	if n := testing.AllocsPerRun(100, func() { run(handle, 2); report(handle, &e, buffer) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { run(handle, 2); lastErrorOf(handle, &e, buffer) }); n != 0 {
 		t.Errorf("a failed run and its report allocate %v times", n)
 	}
 }

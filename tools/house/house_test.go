@@ -27,10 +27,11 @@ var imports = map[string]string{
 	"hal":          "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv sync/atomic time unsafe",
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal github.com/google/flatbuffers/go " +
 		"golang.org/x/sys/unix math runtime runtime/debug slices strconv time unsafe", // runtime/debug with -tags nolinkname only
+	"runtime/report": "lightmetal/fbs lightmetal/runtime",
 	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings", // with -tags signed only
-	"runtime/capi": "C lightmetal/boards lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime " +
-		"lightmetal/runtime/signed golang.org/x/sys/unix runtime strconv sync sync/atomic unsafe", // hal/mock and boards/chips with -tags mock only
-	"tools/lmrun": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime lightmetal/runtime/signed " +
+	"runtime/capi": "C lightmetal/boards lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime lightmetal/runtime/report " +
+		"lightmetal/runtime/signed golang.org/x/sys/unix runtime sync sync/atomic unsafe", // hal/mock and boards/chips with -tags mock only
+	"tools/lmrun": "lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/runtime lightmetal/runtime/report lightmetal/runtime/signed " +
 		"lightmetal/tools/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv strings sync/atomic unsafe",
 	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime lightmetal/tools/files os strings unsafe", // os with -tags nolinkname only
 	"tools/lminit": "lightmetal/hal lightmetal/runtime lightmetal/tools/files lightmetal/tools/lmrun/args " +
@@ -73,7 +74,7 @@ var (
 )
 
 // target is the rest of what can run on one, beside the product's packages.
-var target = []string{"tools/lmrun", "tools/lmrun/args", "tools/lminit", "tools/files", "runtime/signed", "runtime/capi"}
+var target = []string{"tools/lmrun", "tools/lmrun/args", "tools/lminit", "tools/files", "runtime/report", "runtime/signed", "runtime/capi"}
 
 // never are files in their folders that no target links: the oracle for other
 // architectures, and stand-ins for devices.
@@ -226,7 +227,7 @@ func TestTagsPickLanes(t *testing.T) {
 // with lmrun, and of everything that there is.
 func TestTargetIsReadInAnAfternoon(t *testing.T) {
 	core := linesLinked(t, product)
-	runner := core + linesLinked(t, []string{"tools/lmrun", "tools/lmrun/args", "tools/files"})
+	runner := core + linesLinked(t, []string{"runtime/report", "tools/lmrun", "tools/lmrun/args", "tools/files"})
 	all := 0
 	for _, folder := range append(target, product...) {
 		for _, pattern := range []string{"*.go", "*.s"} {

@@ -7,6 +7,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/runtime/report"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
 )
@@ -135,7 +136,7 @@ func (f *frames) run(sequence int, limit int64, end *outcome) bool {
 	if end.result.Code == hal.OK {
 		return true
 	}
-	end.place = place(f.replay, end.result.Command)
+	end.place = string(report.Append(nil, f.replay.View(), &end.result))
 	return false
 }
 

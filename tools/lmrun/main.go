@@ -20,9 +20,9 @@ func main() {
 		}
 		unix.Exit(0)
 	case err != nil:
-		unix.Exit(report(o, outcome{err: err}))
+		unix.Exit(tell(o, outcome{err: err}))
 	}
-	unix.Exit(report(o, replay(o)))
+	unix.Exit(tell(o, replay(o)))
 }
 
 // outcome is how a whole invocation ended, with what there is to tell.
@@ -30,7 +30,7 @@ type outcome struct {
 	err    error          // before the first run, or writing outputs
 	result runtime.Result // of the last run
 	runs   uint64         // completed
-	place  string         // "command 3 of main", of a failed run
+	place  string         // of a failed run: "command 3 (number 3 of main): got ..."
 	total  int64          // nanoseconds of all completed runs
 	least  int64
 	most   int64
@@ -142,15 +142,4 @@ func sequences(view *fbs.View) string {
 		names += " " + view.Name(view.Sequences[i].Name)
 	}
 	return names[1:]
-}
-
-// place names a command for people: its index in the image and its sequence.
-func place(r *runtime.Replay, index int32) string {
-	for i := range r.View().Sequences {
-		s := &r.View().Sequences[i]
-		if index >= int32(s.First) && index < int32(s.First+s.Count) {
-			return fbs.Text("command %d (number %d of ", uint64(index), uint64(index)-uint64(s.First)) + r.View().Name(s.Name) + ")"
-		}
-	}
-	return "before the first command"
 }

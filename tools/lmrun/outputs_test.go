@@ -46,10 +46,10 @@ func framesChild() {
 			if os.Getenv(asFrames) == "rename" {
 				_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")
 			}
-			unix.Exit(report(o, end))
+			unix.Exit(tell(o, end))
 		}
 	}
-	unix.Exit(report(o, outcome{err: err}))
+	unix.Exit(tell(o, outcome{err: err}))
 }
 
 func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {

@@ -3,15 +3,14 @@ package main
 import (
 	"strconv"
 
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
 )
 
-// report prints how it ended, as a line for people or as one JSON object, and
+// tell prints how it ended, as a line for people or as one JSON object, and
 // gives the exit status. After the seal it only writes.
-func report(o args.Options, end outcome) int {
+func tell(o args.Options, end outcome) int {
 	code := hal.CodeOf(end.err)
 	if code == hal.OK {
 		code = end.result.Code
@@ -65,17 +64,11 @@ func timing(end outcome) string {
 // reason says what failed, where, and what was seen.
 func reason(end outcome) string {
 	text := end.result.Code.Error() + ": " + end.place
-	if end.err != nil { // after runs that were good
+	switch {
+	case end.err != nil: // after runs that were good
 		text = end.err.Error()
-	}
-	switch end.result.Code {
-	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed, hal.DeviceGone, hal.DMAFault, hal.MasterOff:
-		if end.result.Got|end.result.Want|end.result.Mask == 0 {
-			break // nothing was looked at
-		}
-		text += fbs.Text(": got %x, wanted %x under mask %x", end.result.Got, end.result.Want, end.result.Mask)
-	case hal.InputMissing:
-		text = end.result.Code.Error() + ": an input without recorded data needs -input NAME=FILE"
+	case end.result.Code == hal.InputMissing:
+		text += "an input without recorded data needs -input NAME=FILE"
 	}
 	if end.result.SafeRan {
 		text += "; sequence safe: " + end.result.Safe.Error()

@@ -76,7 +76,7 @@ func signalledMain(flags []string) {
 	exitOn(f.prepare([]hal.Device{device}, view, o))
 	end := f.loop(o.Loop)
 	exitOn(f.replay.Rest())
-	unix.Exit(report(o, end))
+	unix.Exit(tell(o, end))
 }
 
 func exitOn(err error) {
