@@ -5,6 +5,8 @@ import "strconv"
 // Text is a message with numbers in it: each %d stands for the next number in
 // decimal, each %x in hexadecimal with 0x in front. Package fmt would cost a
 // static program 130 KB.
+//
+//go:noinline
 func Text(message string, numbers ...uint64) string {
 	return string(AppendText(nil, message, numbers...))
 }

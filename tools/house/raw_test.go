@@ -9,7 +9,7 @@ import (
 
 // behindFreeze are where all that lmrun does behind Freeze begins, but for closing
 // what was open when the runs are over.
-var behindFreeze = []string{"main.(*frames).loop", "main.report", "lightmetal/runtime.(*Replay).Rest"}
+var behindFreeze = []string{"main.(*frames).loop", "main.tell", "lightmetal/runtime.(*Replay).Rest"}
 
 // beyond are the functions that it calls through interfaces.
 var beyond = map[string]*regexp.Regexp{

@@ -30,7 +30,10 @@ const ringPrefix = "ring:"
 
 // streams finds the tensors of the bindings of one kind. Of an input there is one.
 func streams(view *fbs.View, bindings []args.Binding, role gen.Role) (list []stream, err error) {
-	flag := map[gen.Role]string{gen.RoleInput: "-input ", gen.RoleOutput: "-output "}[role]
+	flag := "-input "
+	if role == gen.RoleOutput {
+		flag = "-output "
+	}
 	for _, b := range bindings {
 		index := view.TensorByName(b.Name)
 		if index < 0 || view.Tensors[index].Role != role {

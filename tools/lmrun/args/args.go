@@ -71,11 +71,19 @@ func Parse(args []string) (Options, error) {
 
 // Toggle sets a flag without a value; false where there is none of that name.
 func (o *Options) Toggle(name string) bool {
-	flag := map[string]*bool{"seal": &o.Seal, "check": &o.Check, "json": &o.JSON, "help": &o.Help, "h": &o.Help}[name]
-	if flag != nil {
-		*flag = true
+	for _, flag := range [...]named[bool]{{"seal", &o.Seal}, {"check", &o.Check}, {"json", &o.JSON}, {"help", &o.Help}, {"h", &o.Help}} {
+		if flag.name == name {
+			*flag.to = true
+			return true
+		}
 	}
-	return flag != nil
+	return false
+}
+
+// named are in lists, as a map takes 20 KB of Go's runtime.
+type named[T any] struct {
+	name string
+	to   *T
 }
 
 // Set takes the value of a flag, or of a line in a configuration. None takes an
@@ -84,10 +92,11 @@ func (o *Options) Set(name, value string) error {
 	if value == "" {
 		return Bad("-" + name + " needs a value, or is unknown; lmrun -help lists the flags")
 	}
-	text := map[string]*string{"sequence": &o.Sequence, "before": &o.Before, "after": &o.After, "watchdog": &o.Watchdog, "key": &o.Key}[name]
-	if text != nil {
-		*text = value
-		return nil
+	for _, text := range [...]named[string]{{"sequence", &o.Sequence}, {"before", &o.Before}, {"after", &o.After}, {"watchdog", &o.Watchdog}, {"key", &o.Key}} {
+		if text.name == name {
+			*text.to = value
+			return nil
+		}
 	}
 	switch name {
 	case "device":
@@ -97,7 +106,10 @@ func (o *Options) Set(name, value string) error {
 		if tensor == "" || path == "" {
 			return Bad("-" + name + " takes NAME=FILE, not " + value)
 		}
-		list := map[string]*[]Binding{"input": &o.Inputs, "output": &o.Outputs}[name]
+		list := &o.Inputs
+		if name == "output" {
+			list = &o.Outputs
+		}
 		*list = append(*list, Binding{tensor, path})
 	case "loop":
 		n, _ := files.Number(value, 1<<64-1)
@@ -107,10 +119,13 @@ func (o *Options) Set(name, value string) error {
 		o.Loop = n
 	case "deadline", "longest":
 		ns, ok := duration(value)
-		if !ok || name == "deadline" && ns > 3600e9 {
+		to := &o.Longest
+		if name == "deadline" {
+			to, ok = &o.Deadline, ok && ns <= 3600e9
+		}
+		if *to = ns; !ok {
 			return Bad("-" + name + " takes a time such as 500us, 20ms or 1s, not " + value)
 		}
-		*map[string]*int64{"deadline": &o.Deadline, "longest": &o.Longest}[name] = ns
 	case "window":
 		n, ok := files.Number(value, 1<<16-1)
 		if !ok {
@@ -130,8 +145,12 @@ func duration(text string) (ns int64, ok bool) {
 		at--
 	}
 	n, _ := files.Number(text[:at], 1<<32-1)
-	n *= map[string]uint64{"us": 1e3, "ms": 1e6, "s": 1e9}[text[at:]]
-	return int64(n), n > 0
+	for i, unit := range [...]string{"s", "ms", "us"} {
+		if text[at:] == unit {
+			return int64(n) * [...]int64{1e9, 1e6, 1e3}[i], n > 0
+		}
+	}
+	return 0, false
 }
 
 // Bad is a mistake in what was asked for.
