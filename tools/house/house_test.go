@@ -84,8 +84,8 @@ var never = []string{"hal/walk_noasm.go", "runtime/capi/device_mock.go", "runtim
 // names what is wanted.
 const (
 	linesOfProduct   = 5_577  // 3,600
-	linesWithRunner  = 7_392  // 4,600
-	linesOfTheTarget = 10_233 // 7,500
+	linesWithRunner  = 7_350  // 4,600
+	linesOfTheTarget = 10_142 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
