@@ -45,6 +45,7 @@ type Candidate struct {
 	reps   []int // tokens that repetitions begin with
 	cycle  int   // repetitions after which what counts begins anew, 0: not seen
 
+	slight     bool    // not worth to be shown
 	endless    bool    // something counts and was not seen to begin anew
 	polls      []Range // that wait where the first repetition had not to
 	deadlineUs uint32  // of the longest wait
@@ -137,11 +138,13 @@ func (f *finder) choose(which int) (*Frames, error) {
 	found := &Frames{Candidates: []Candidate{}, Flags: []string{}}
 	for _, r := range f.heaviest() {
 		if len(found.Candidates) < candidatesMax && f.differs(found.Candidates, r) {
-			found.Candidates = append(found.Candidates, f.look(r))
+			if c := f.look(r); !c.slight {
+				found.Candidates = append(found.Candidates, c)
+			}
 		}
 	}
 	if len(found.Candidates) == 0 {
-		found.Why = "nothing in the trace is repeated: no commands come twice in a row"
+		found.Why = "nothing in the trace is repeated: no commands that would be a frame come twice in a row"
 		return found, nil
 	}
 	found.Chosen = which
@@ -187,21 +190,38 @@ const commandsAlike = 8
 
 // heaviest gives the runs that explain most of the trace, the best first.
 func (f *finder) heaviest() []runs.Run {
-	weight := map[runs.Run]int{}
-	for _, r := range f.runs {
-		weight[r] = r.Length * f.kinds(r)
+	weight, length, same := map[runs.Run]int{}, map[uint64]int{}, make([]uint64, len(f.runs))
+	for i, r := range f.runs {
+		same[i] = f.same(r)
+		length[same[i]] += r.Length
+	}
+	for i, r := range f.runs {
+		weight[r] = (length[same[i]] + r.Length/2) * f.kinds(r)
 	}
 	list := slices.Clone(f.runs)
 	slices.SortStableFunc(list, func(a, b runs.Run) int { return cmp.Compare(weight[b], weight[a]) })
 	return list[:min(len(list), looksMax)]
 }
 
+// same is a number that runs have in common which repeat the same period.
+func (f *finder) same(r runs.Run) uint64 {
+	list := f.ids[r.Start : r.Start+r.Period]
+	least, hash := runs.Least(list), uint64(r.Period)
+	for i := range list {
+		hash = hash*0x100000001b3 ^ uint64(list[(least+i)%len(list)])
+	}
+	return hash
+}
+
 // kinds is how many different commands a run has, as far as that counts.
 func (f *finder) kinds(r runs.Run) int {
 	var seen []uint32
-	for _, id := range f.ids[r.Start : r.Start+min(r.Period, 4*commandsAlike)] {
-		if len(seen) < commandsAlike && !slices.Contains(seen, id) {
+	for _, id := range f.ids[r.Start : r.Start+r.Period] {
+		if !slices.Contains(seen, id) {
 			seen = append(seen, id)
+		}
+		if len(seen) == commandsAlike {
+			break
 		}
 	}
 	return len(seen)
@@ -211,6 +231,9 @@ func (f *finder) kinds(r runs.Run) int {
 // and what stands against it.
 func (f *finder) look(r runs.Run) Candidate {
 	c := Candidate{run: r, Times: r.Times(), Accesses: r.Period, Varies: []Varying{}, Refused: []string{}, Notes: []string{}, Again: [][2]int{}}
+	if c.slight = f.kinds(r) == 1; c.slight {
+		return c
+	}
 	c.from = f.rotation(r)
 	for k := range c.Times {
 		c.begin(f, c.from+k*r.Period)
@@ -311,6 +334,10 @@ func (f *finder) shift(from int, r runs.Run) int {
 	return (runs.Least(other) - runs.Least(mine) + r.Period) % r.Period
 }
 
+// slightPercent of the trace are not worth a word where they only store, or
+// only load.
+const slightPercent = 2
+
 // shape says why a run can be no frame, whatever its data is.
 func (f *finder) shape(c *Candidate) string {
 	stores, looks := false, false
@@ -318,6 +345,7 @@ func (f *finder) shape(c *Candidate) string {
 		stores, looks = stores || f.stores(at), looks || !f.stores(at)
 	}
 	covers := 100 * c.run.Length / len(f.ids)
+	c.slight = covers < slightPercent && (!stores || !looks)
 	switch {
 	case f.splits(c.from):
 		return "a repetition begins in the middle of a line"
