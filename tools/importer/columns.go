@@ -159,6 +159,12 @@ func (c *columns) fixed(p *piece) {
 
 func (c *columns) refuse(v Varying) {
 	v.Why = v.bad
+	for i := range c.c.Varies {
+		if o := &c.c.Varies[i]; o.bad != "" && o.Role == v.Role && o.Place == v.Place && o.Address == v.Address {
+			o.Again++
+			return
+		}
+	}
 	c.c.Varies = append(c.c.Varies, v)
 	c.c.Refused = append(c.c.Refused, fmt.Sprintf("line %d, %s 0x%x: %s", v.Line, v.Place, v.Address, v.bad))
 }

@@ -18,6 +18,7 @@ type Frames struct {
 	Why        string      `json:"why"`    // why it is none
 	Chosen     int         `json:"chosen"` // number in Candidates, from 1; 0: there are none
 	Candidates []Candidate `json:"candidates"`
+	Counters   []Counter   `json:"counters"` // in the whole trace
 	Flags      []string    `json:"flags"` // of lm import, that do the same by hand
 
 	frame, stop     Part
@@ -67,6 +68,7 @@ type Varying struct {
 	DType   string `json:"dtype"`   // of an input or output
 	Shape   uint32 `json:"shape"`   // elements
 	Why     string `json:"why"`
+	Again   int    `json:"again"` // more commands of the repetition of which the same is true
 
 	spec TensorSpec
 	role gen.Role
@@ -135,7 +137,7 @@ const (
 
 // choose looks at the runs that cover most and takes one.
 func (f *finder) choose(which int) (*Frames, error) {
-	found := &Frames{Candidates: []Candidate{}, Flags: []string{}}
+	found := &Frames{Candidates: []Candidate{}, Flags: []string{}, Counters: f.counters()}
 	for _, r := range f.heaviest() {
 		if len(found.Candidates) < candidatesMax && f.differs(found.Candidates, r) {
 			if c := f.look(r); !c.slight {

@@ -412,6 +412,23 @@ func TestRingsThatGoRoundAndWhatTheUserNames(t *testing.T) {
 	}
 }
 
+// A doorbell of a card that sends, as testpmd's: it is no frame, and is told
+// whatever is.
+func TestWhatCountsInATraceIsTold(t *testing.T) {
+	var m made
+	m.start()
+	for i := range uint64(9) { // registers that are read and written without end
+		m.add(access("W", 4, wh166+0x10010, i%2), access("R", 4, wh166+0x10014, 1))
+	}
+	for i := range uint64(4) {
+		m.add(access("W", 4, wh166+0x3818, 32*i))
+	}
+	f, err := FindFrames(strings.NewReader(m.text()), Options{From: FromMmiotrace}, 0)
+	if want := "counts     (1,1) 0x3818, 4 stores from line 24 on: 0x0, 0x20, 0x40, 0x60 ...\n"; err != nil || !strings.Contains(f.String(), want) {
+		t.Errorf("%v\n%s", err, f)
+	}
+}
+
 // A doorbell alone goes round: the frame is a turn of it.
 func TestDoorbellThatGoesRoundMakesAFrameOfATurn(t *testing.T) {
 	var m made

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,15 +64,33 @@ func (f *Frames) String() string {
 		fmt.Fprintf(&b, "repeats %s%d lines %d..%d: %s of %s%s\n", mark, i+1, c.Lines[0], c.Lines[1],
 			counted(len(c.Starts), "time"), counted(c.Accesses, "command"), c.verdict())
 	}
+	for _, c := range f.Counters {
+		fmt.Fprintf(&b, "counts     %s 0x%x, %s from line %d on: %s\n", c.Place, c.Address, counted(c.Times, "store"), c.Line, c.Values)
+	}
 	if f.Chosen > 0 {
 		f.Candidates[f.Chosen-1].explain(&b)
 	}
 	if !f.Found {
 		fmt.Fprintf(&b, "no frame   %s\n", f.Why)
+		f.hint(&b)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "by hand    %s\n", strings.Join(f.Flags, " "))
 	return b.String()
+}
+
+// hint says what can be done about a counter.
+func (f *Frames) hint(b *strings.Builder) {
+	if f.Chosen == 0 {
+		return
+	}
+	list := f.Candidates[f.Chosen-1].Varies
+	i := slices.IndexFunc(list, func(v Varying) bool { return v.Role == "counter" && v.Size&(v.Size-1) == 0 })
+	if i < 0 {
+		return
+	}
+	v := &list[i]
+	fmt.Fprintf(b, "by hand    --input NAME=%s0x%x,uint%d,1 has whoever replays count; or take another by --candidate\n", v.spec.spec(), v.Address, 8*v.Size)
 }
 
 func (c *Candidate) verdict() string {
@@ -120,6 +139,9 @@ func (v *Varying) explain(b *strings.Builder) {
 	fmt.Fprintf(b, "%-10s %s 0x%x, %s, line %d", v.Role, v.Place, v.Address, counted(int(v.Size), "byte"), v.Line)
 	if v.Name != "" {
 		fmt.Fprintf(b, ": %s, %s x %d", v.Name, v.DType, v.Shape)
+	}
+	if v.Again > 0 {
+		fmt.Fprintf(b, " and %s", counted(v.Again, "more command"))
 	}
 	fmt.Fprintf(b, " (%s)\n", v.Why)
 }

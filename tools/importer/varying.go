@@ -127,6 +127,7 @@ func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) st
 		return "what is stored follows what was read there: neither an input nor a constant"
 	}
 	if line := c.storedAgain(b, v.Address, values); line != 0 {
+		v.Role = "several"
 		return fmt.Sprintf("stored again in line %d with other data: an input has one value a run", line)
 	}
 	return ""
@@ -144,7 +145,7 @@ func (c *columns) counts(values [][]byte) string {
 	}
 	var list []uint64
 	for _, v := range values[:times] {
-		list = append(list, little(append(slices.Clone(v), make([]byte, 8)...)[:8]))
+		list = append(list, number(v))
 	}
 	width := fbs.WidthMask(uint8(len(values[0])))
 	step, turn, ok := progression(list, width)
@@ -204,7 +205,7 @@ func (c *columns) follows(p *piece, address uint64, values [][]byte) bool {
 		}
 		read := c.values(patch{*l}, span{0, l.size})
 		flip := func(k int) uint64 {
-			return little(append(slices.Clone(read[k]), make([]byte, 8)...)[:8]) ^ little(append(slices.Clone(values[k]), make([]byte, 8)...)[:8])
+			return number(read[k]) ^ number(values[k])
 		}
 		same := true
 		for k := range values {
