@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-
-	"lightmetal/fbs/gen"
 )
 
 // columns compares the repetitions of a frame, command by command.
@@ -20,7 +18,6 @@ type piece struct {
 	op      stepOp
 	at      int // token of the first repetition
 	home    Place
-	host    string // host memory, and no place
 	address uint64
 	memory  bool
 	size    uint64
@@ -31,7 +28,7 @@ func (p *piece) end() uint64 { return p.address + p.size }
 
 // beside tells whether a piece is of the same place and kind as another.
 func (p *piece) beside(other *piece) bool {
-	return p.op == other.op && p.home == other.home && p.host == other.host
+	return p.op == other.op && p.home == other.home
 }
 
 // compare finds what differs between the repetitions.
@@ -52,14 +49,9 @@ func (c *columns) piece(at int) piece {
 	s := c.of(at)
 	p := piece{op: s.op, at: at, memory: s.is(memoryStep)}
 	switch {
-	case s.op == stepHost:
-		p.host = "host memory"
-		return p
 	case s.aim >= 0:
 		a := &c.aims[s.aim]
 		p.home, p.address = Place{Tile: true, X: a.x0, Y: a.y0}, a.address
-	case c.windows[s.window].Kind == gen.WindowKindHost:
-		p.host = c.windows[s.window].Name
 	default:
 		w := &c.windows[s.window]
 		p.address = w.base
@@ -116,7 +108,7 @@ func (c *columns) note(format string, a ...any) {
 // settle says what becomes of all that differs.
 func (c *columns) settle() {
 	for i := range c.pieces {
-		if p := &c.pieces[i]; p.op == stepHost || p.differs != nil && p.op != stepStore && p.op != stepLoad {
+		if p := &c.pieces[i]; p.differs != nil && p.op != stepStore && p.op != stepLoad {
 			c.fixed(p)
 		}
 	}
@@ -127,6 +119,7 @@ func (c *columns) settle() {
 			}
 		}
 	}
+	c.hostMemory()
 	c.name()
 	if len(c.c.reps) == 2 && c.has("input") {
 		c.note("with two repetitions, what counts up looks like an input")
@@ -144,8 +137,6 @@ func (c *columns) has(role string) bool {
 func (c *columns) fixed(p *piece) {
 	v := Varying{Address: p.address, Size: p.size, Line: c.lineOf(p.at), Place: p.place()}
 	switch p.op {
-	case stepHost:
-		v.Role, v.bad = "host memory", "the device reads host memory that the program fills anew: that cannot be named as an input yet"
 	case stepRelocate:
 		v.Role, v.bad = "host address", "another address in host memory in each repetition: a ring"
 	default:
@@ -171,10 +162,7 @@ func (c *columns) refuse(v Varying) {
 
 // place is the piece's for people.
 func (p *piece) place() string {
-	switch {
-	case p.host != "":
-		return p.host
-	case p.home.Tile:
+	if p.home.Tile {
 		return fmt.Sprintf("(%d,%d)", p.home.X, p.home.Y)
 	}
 	return fmt.Sprintf("BAR %d", p.home.Bar)
@@ -187,23 +175,19 @@ type patch []piece
 type span struct{ from, to uint64 } // bytes into a patch
 
 func (c *columns) patches(op stepOp) (list []patch) {
-	type home struct {
-		Place
-		host string
-	}
-	open := map[home]int{}
+	open := map[Place]int{}
 	for _, p := range c.pieces {
 		if p.op != op {
 			continue
 		}
-		i, ok := open[home{p.home, p.host}]
+		i, ok := open[p.home]
 		if ok {
 			last := &list[i][len(list[i])-1]
 			ok = last.end() == p.address && last.memory == p.memory
 		}
 		if !ok {
 			i = len(list)
-			open[home{p.home, p.host}] = i
+			open[p.home] = i
 			list = append(list, nil)
 		}
 		list[i] = append(list[i], p)

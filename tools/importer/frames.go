@@ -19,7 +19,7 @@ type Frames struct {
 	Chosen     int         `json:"chosen"` // number in Candidates, from 1; 0: there are none
 	Candidates []Candidate `json:"candidates"`
 	Counters   []Counter   `json:"counters"` // in the whole trace
-	Flags      []string    `json:"flags"` // of lm import, that do the same by hand
+	Flags      []string    `json:"flags"`    // of lm import, that do the same by hand
 
 	frame, stop     Part
 	inputs, outputs []TensorSpec
@@ -54,7 +54,7 @@ type Candidate struct {
 
 // begin adds a repetition.
 func (c *Candidate) begin(f *finder, at int) {
-	c.reps, c.Starts = append(c.reps, at), append(c.Starts, f.lineOf(at))
+	c.reps, c.Starts = append(c.reps, at), append(c.Starts, f.lead(at))
 }
 
 // Varying is something that differs between repetitions.
@@ -242,9 +242,9 @@ func (f *finder) look(r runs.Run) Candidate {
 	}
 	end := c.from + c.Times*r.Period
 	c.Lines = [2]int{c.Starts[0], f.lastLine(end - 1)}
-	c.second = f.lineOf(c.from + r.Period)
+	c.second = f.lead(c.from + r.Period)
 	if end < len(f.ids) {
-		c.next = f.lineOf(end)
+		c.next = f.lead(end)
 	}
 	if r.End() == len(f.ids) && end < len(f.ids) {
 		c.Cut, c.next = len(f.ids)-end, 0
@@ -318,7 +318,7 @@ func (f *finder) later(c *Candidate) {
 		c.Again = append(c.Again, [2]int{f.lineOf(r.Start), f.lastLine(r.End() - 1)})
 		c.next, c.Cut = 0, 0
 		if r.End() < len(f.ids) {
-			c.next = f.lineOf(r.End())
+			c.next = f.lead(r.End())
 		}
 	}
 }

@@ -499,3 +499,42 @@ func TestFramesAreCutByHandAtMarks(t *testing.T) {
 	refused(t, m.text(), Options{From: FromMmiotrace, Stop: Part{From: "end"}}, "a stop without a frame")
 	refused(t, m.text(), Options{From: FromMmiotrace, Frame: Part{From: "nowhere"}}, `the trace has no mark "nowhere" for the frame to begin at`)
 }
+
+// Host memory is no command, and what differs there is told: a frame whose
+// commands are the same whatever lies there is one only where that is the same.
+func TestHostMemoryThatDiffersBetweenFramesIsTold(t *testing.T) {
+	session := func(frame func(k int) []string) string {
+		list := []string{"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000", "W 0 4 4 01000000"}
+		for k := range 4 {
+			list = append(list, "HR 10000000 8 0102030405060708")
+			if k > 0 {
+				list = list[:len(list)-1] // what did not change is not told again
+			}
+			list = append(list, frame(k)...)
+			list = append(list, "W 0 60 4 01000000", "R 0 64 4 07000000")
+		}
+		return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+	}
+	for name, c := range map[string]struct {
+		frame func(k int) []string
+		want  string
+	}{
+		"nothing": {func(int) []string { return nil }, "host memory  the first"},
+		"data":    {func(k int) []string { return []string{fmt.Sprintf("HR 10000040 4 %02x000000", k*k+1)} }, "the program stores other data to host memory: that cannot be named yet"},
+		"a ring":  {func(k int) []string { return []string{fmt.Sprintf("HR %x 4 %02x000000", 0x10001000+64*k, k*k+1)} }, "the program stores to a ring in host memory, 64 bytes further each time"},
+		"results": {func(k int) []string {
+			return []string{"W 0 60 4 01000000", fmt.Sprintf("HW 10002000 4 %02x000000", k*k+1)}
+		}, "the device writes other data to host memory"},
+		"now then": {func(k int) []string { return []string{"HR 10003000 4 01000000"}[:k/3] }, "the program stores other data to host memory"},
+	} {
+		f, image := found(t, session(c.frame), Options{From: FromRecord}, 0)
+		switch {
+		case name == "nothing":
+			if image == nil {
+				t.Errorf("%s\n%s", name, f)
+			}
+		case image != nil || !strings.Contains(f.String(), c.want):
+			t.Errorf("%s: want %q\n%s", name, c.want, f)
+		}
+	}
+}

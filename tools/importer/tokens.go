@@ -29,6 +29,7 @@ type occurrence struct {
 type tokens struct {
 	ids    []uint32
 	where  []occurrence
+	acts   []hostAct
 	edges  map[int64][]uint32 // by what the window shows: offsets at which a run begins or ends
 	number map[token]uint32
 }
@@ -39,7 +40,7 @@ const splitMax = 4
 func (f *finder) tokenize() {
 	f.findEdges()
 	for _, split := range []bool{true, false} {
-		f.ids, f.where, f.number = nil, nil, map[token]uint32{}
+		f.ids, f.where, f.acts, f.number = nil, nil, nil, map[token]uint32{}
 		if f.addAll(split) {
 			break
 		}
@@ -74,7 +75,7 @@ func (f *finder) addAll(split bool) bool {
 	for i := range f.steps.n {
 		s := f.steps.at(i)
 		switch {
-		case s.op == stepNone || s.op == stepPoint || s.op == stepMark || s.op == stepCut:
+		case s.op == stepNone || s.op == stepPoint || s.op == stepMark || s.op == stepCut || f.act(s, i):
 		case split && s.run() > 1:
 			f.addSplit(s, int32(i))
 		default:
@@ -105,13 +106,10 @@ func (f *finder) addSplit(s *step, index int32) {
 
 func (f *finder) add(s *step, o occurrence) {
 	t := token{aim: s.aim, offset: s.offset + o.first*uint32(s.width), count: o.end - o.first, op: s.op, width: s.width}
-	switch {
-	case s.op == stepHost:
-		t = token{op: s.op}
-	case s.op == stepPoll:
+	if s.op == stepPoll {
 		t.mask, t.count = s.mask, 1
 	}
-	if s.aim < 0 && s.op != stepHost {
+	if s.aim < 0 {
 		t.window = s.window
 	}
 	id, ok := f.number[t]
@@ -125,10 +123,10 @@ func (f *finder) add(s *step, o occurrence) {
 // of gives the step of a token.
 func (f *finder) of(at int) *step { return f.steps.at(int(f.where[at].step)) }
 
-// stores tells whether a token is a store, to the device or to host memory.
+// stores tells whether a token is a store.
 func (f *finder) stores(at int) bool {
 	op := f.of(at).op
-	return op == stepStore || op == stepRelocate || op == stepHost
+	return op == stepStore || op == stepRelocate
 }
 
 // lineOf is the first line of a token.
@@ -156,9 +154,6 @@ func (f *finder) gap(at int) int64 {
 func (f *finder) bytes(at int) []byte {
 	s, o := f.of(at), f.where[at]
 	width := uint64(s.width)
-	if s.op == stepHost {
-		return nil
-	}
 	if s.run() > 1 {
 		return f.data.bytes(s.value+uint64(o.first)*width, uint64(o.end-o.first)*width)
 	}

@@ -94,7 +94,7 @@ func (c *columns) given(v *Varying) bool {
 func (c *columns) readBack(p *piece, address uint64, values [][]byte) bool {
 	for _, b := range c.patches(stepStore) {
 		last := b[len(b)-1].end()
-		if b[0].home != p.home || b[0].host != p.host || b[0].at > p.at || address < b[0].address || address+uint64(len(values[0])) > last {
+		if b[0].home != p.home || b[0].at > p.at || address < b[0].address || address+uint64(len(values[0])) > last {
 			continue
 		}
 		from := address - b[0].address
@@ -109,12 +109,6 @@ func (c *columns) readBack(p *piece, address uint64, values [][]byte) bool {
 // nothing stands against it.
 func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) string {
 	switch {
-	case first.host != "" && v.role == gen.RoleInput:
-		v.Role = "host memory"
-		return "the program fills host memory anew: that cannot be named as an input yet"
-	case first.host != "":
-		v.Role = "host memory"
-		return "the device leaves other data in host memory: that cannot be named as an output yet"
 	case v.role == gen.RoleOutput:
 		return ""
 	}
@@ -200,7 +194,7 @@ func (c *columns) follows(p *piece, address uint64, values [][]byte) bool {
 	}
 	for i := range c.pieces {
 		l := &c.pieces[i]
-		if l.at >= p.at || l.op != stepLoad || l.differs == nil || l.home != p.home || l.host != p.host || l.address != address || l.size != uint64(len(values[0])) {
+		if l.at >= p.at || l.op != stepLoad || l.differs == nil || l.home != p.home || l.address != address || l.size != uint64(len(values[0])) {
 			continue
 		}
 		read := c.values(patch{*l}, span{0, l.size})

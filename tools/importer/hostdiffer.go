@@ -1,0 +1,131 @@
+package importer
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// hostRange is a part of host memory that repetitions of a frame store to, or
+// that the device writes in them.
+type hostRange struct {
+	hostStore          // what is there now
+	after     [][]byte // what was there behind each repetition
+}
+
+// comparedMax is how much of host memory is compared, in bytes, times the
+// repetitions.
+const comparedMax = 256 << 20
+
+// hostMemory says what differs there between the repetitions.
+func (c *columns) hostMemory() {
+	for _, wrote := range []bool{false, true} {
+		who := "the program stores"
+		if wrote {
+			who = "the device writes"
+		}
+		var reps [][]hostStore
+		for _, start := range c.c.reps {
+			reps = append(reps, c.stored(c.actsOf(start, start+c.c.run.Period, wrote)))
+		}
+		if s, stride := hostRing(reps[:c.c.run.Times()]); stride != 0 {
+			c.refuseHost(s, fmt.Sprintf("%s to a ring in host memory, %d bytes further each time: neither an input nor a constant", who, stride))
+			continue
+		}
+		ranges := hostRanges(reps)
+		if !c.follow(ranges, wrote) {
+			c.refuseHost(ranges[0].hostStore, who+" more to host memory than is compared")
+		}
+		for i := range ranges {
+			if r := &ranges[i]; slices.ContainsFunc(r.after, func(b []byte) bool { return !bytes.Equal(b, r.after[0]) }) {
+				c.refuseHost(r.hostStore, who+" other data to host memory: that cannot be named yet")
+			}
+		}
+	}
+}
+
+func (c *columns) refuseHost(s hostStore, reason string) {
+	h := &c.hosts[s.host]
+	c.refuse(Varying{Role: "memory", Place: h.name, Address: h.bus + s.offset, Size: uint64(len(s.data)), Line: c.c.Starts[0], bad: reason})
+}
+
+// hostRing finds a piece that lies as much further in each repetition as in the
+// one before, and no more where it was; a stride of 0: there is none.
+func hostRing(reps [][]hostStore) (s hostStore, stride int64) {
+	has := func(rep []hostStore, host int, offset uint64) bool {
+		_, ok := slices.BinarySearchFunc(rep, hostStore{host: host, offset: offset}, func(a, b hostStore) int {
+			return cmp.Or(a.host-b.host, cmp.Compare(a.offset, b.offset))
+		})
+		return ok
+	}
+	for _, s := range reps[0] {
+		for _, next := range reps[1] {
+			stride := int64(next.offset - s.offset)
+			if next.host != s.host || stride == 0 || has(reps[1], s.host, s.offset) || len(reps) < countsMin {
+				continue
+			}
+			all := true
+			for k, rep := range reps {
+				all = all && has(rep, s.host, s.offset+uint64(int64(k)*stride))
+			}
+			if all {
+				return s, stride
+			}
+		}
+	}
+	return s, 0
+}
+
+// hostRanges are all places that repetitions reach, as few as possible.
+func hostRanges(reps [][]hostStore) (list []hostRange) {
+	for _, s := range joined(slices.Concat(reps...)) {
+		s.data = make([]byte, len(s.data))
+		list = append(list, hostRange{hostStore: s})
+	}
+	return list
+}
+
+// follow goes through what happens to ranges of host memory, from the start of
+// the trace on, and keeps what is there behind each repetition. It tells whether
+// that is not too much.
+func (c *columns) follow(ranges []hostRange, wrote bool) bool {
+	size := 0
+	for i := range ranges {
+		size += len(ranges[i].data)
+	}
+	if size*len(c.c.reps) > comparedMax {
+		return false
+	}
+	apply := func(s hostStore) {
+		for i := range ranges {
+			ranges[i].take(s)
+		}
+	}
+	for i := range c.hosts {
+		for _, s := range c.hosts[i].first {
+			apply(s)
+		}
+	}
+	next := 0
+	for _, start := range c.c.reps {
+		list := c.actsOf(start, start+c.c.run.Period, wrote)
+		for ; len(list) > 0 && next < len(c.acts) && c.acts[next].step <= list[len(list)-1].step; next++ {
+			for _, s := range c.stored(c.acts[next : next+1]) {
+				apply(s)
+			}
+		}
+		for i := range ranges {
+			ranges[i].after = append(ranges[i].after, bytes.Clone(ranges[i].data))
+		}
+	}
+	return true
+}
+
+// take takes what is stored, as far as it lies in the range.
+func (r *hostRange) take(s hostStore) {
+	from, to := max(r.offset, s.offset), min(r.offset+uint64(len(r.data)), s.offset+uint64(len(s.data)))
+	if r.host == s.host && from < to {
+		copy(r.data[from-r.offset:], s.data[from-s.offset:to-s.offset])
+	}
+}
