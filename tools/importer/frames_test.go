@@ -500,41 +500,89 @@ func TestFramesAreCutByHandAtMarks(t *testing.T) {
 	refused(t, m.text(), Options{From: FromMmiotrace, Frame: Part{From: "nowhere"}}, `the trace has no mark "nowhere" for the frame to begin at`)
 }
 
-// Host memory is no command, and what differs there is told: a frame whose
-// commands are the same whatever lies there is one only where that is the same.
-func TestHostMemoryThatDiffersBetweenFramesIsTold(t *testing.T) {
-	session := func(frame func(k int) []string) string {
-		list := []string{"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000", "W 0 4 4 01000000"}
-		for k := range 4 {
+// memorySession is a record of a device that reaches host memory: four frames,
+// each begun by a store and ended by a flag in memory or in a register.
+func memorySession(frame func(k int) []string) string {
+	list := []string{"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000", "W 0 4 4 01000000"}
+	for k := range 4 {
+		if k == 0 { // what does not change is not told again
 			list = append(list, "HR 10000000 8 0102030405060708")
-			if k > 0 {
-				list = list[:len(list)-1] // what did not change is not told again
-			}
-			list = append(list, frame(k)...)
-			list = append(list, "W 0 60 4 01000000", "R 0 64 4 07000000")
 		}
-		return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+		list = append(list, frame(k)...)
+		list = append(list, "W 0 60 4 01000000", "R 0 20 4 80000000")
 	}
+	return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+}
+
+// Host memory is no command, and what differs there is told: a frame whose
+// commands are the same whatever lies there is one.
+func TestHostMemoryThatDiffersBetweenFramesIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		frame func(k int) []string
+		image bool
 		want  string
 	}{
-		"nothing": {func(int) []string { return nil }, "host memory  the first"},
-		"data":    {func(k int) []string { return []string{fmt.Sprintf("HR 10000040 4 %02x000000", k*k+1)} }, "the program stores other data to host memory: that cannot be named yet"},
-		"a ring":  {func(k int) []string { return []string{fmt.Sprintf("HR %x 4 %02x000000", 0x10001000+64*k, k*k+1)} }, "the program stores to a ring in host memory, 64 bytes further each time"},
+		"nothing": {func(int) []string { return nil }, true, "nothing differs"},
+		"data":    {func(k int) []string { return []string{fmt.Sprintf("HR 10000040 4 %02x000000", k*k+1)} }, true, "input      host0 0x10000040, 4 bytes, line 6: in0, int32 x 1"},
+		"a ring": {func(k int) []string {
+			return []string{fmt.Sprintf("HR %x 4 %02x000000", 0x10001000+64*k, k*k+1)}
+		}, false, "the program stores to a ring in host memory, 64 bytes further each time"},
 		"results": {func(k int) []string {
-			return []string{"W 0 60 4 01000000", fmt.Sprintf("HW 10002000 4 %02x000000", k*k+1)}
-		}, "the device writes other data to host memory"},
-		"now then": {func(k int) []string { return []string{"HR 10003000 4 01000000"}[:k/3] }, "the program stores other data to host memory"},
+			return []string{"W 0 60 4 02000000", fmt.Sprintf("HW 10002000 4 %02x000000", k*k+1)}
+		}, true, "output     host0 0x10002000, 4 bytes, line 6: out0, int32 x 1"},
+		"an index": {func(k int) []string { return []string{fmt.Sprintf("HR 10003000 4 %02x000000", k+1)} }, false, "what counts: 0x1, 0x2, 0x3"},
+		"now then": {func(k int) []string { return []string{"HR 10003000 4 01000000"}[:k/3] }, true, "input      host0 0x10003000"},
 	} {
-		f, image := found(t, session(c.frame), Options{From: FromRecord}, 0)
-		switch {
-		case name == "nothing":
-			if image == nil {
-				t.Errorf("%s\n%s", name, f)
-			}
-		case image != nil || !strings.Contains(f.String(), c.want):
+		text := memorySession(c.frame)
+		f, image := found(t, text, Options{From: FromRecord}, 0)
+		if (image != nil) != c.image || !strings.Contains(f.String(), c.want) {
 			t.Errorf("%s: want %q\n%s", name, c.want, f)
 		}
+		if image != nil && !bytes.Equal(encoded(t, image), encoded(t, byHand(t, text, Options{From: FromRecord}, f.Flags))) {
+			t.Errorf("%s: the flags make another image", name)
+		}
 	}
+}
+
+// Frames of a device that fetches its input from host memory and leaves its
+// output there: with the data of each frame, and with other data, the stand-in's
+// DMA gives what belongs to it.
+func TestFramesInHostMemoryTakeNewData(t *testing.T) {
+	const size = 64
+	data := func(k int) []byte {
+		b := make([]byte, size)
+		for i := range b {
+			b[i] = byte(k*k*31 + i*7 + k*i)
+		}
+		return b
+	}
+	text := func(b []byte) string { return hexadecimal.EncodeToString(b) }
+	register := func(at int, v uint64) string {
+		return fmt.Sprintf("W 0 %x 8 %s", at, text(binary.LittleEndian.AppendUint64(nil, v)))
+	}
+	list := []string{"MEM 10000000 2000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000", "W 0 4 4 01000000"}
+	for k := range 4 {
+		list = append(list, fmt.Sprintf("HR 10000100 %d %s", size, text(data(k))),
+			register(0x80, 0x10000100), register(0x88, 0x40000), register(0x90, size), register(0x98, 1), "R 0 98 4 01000000", "R 0 98 4 00000000",
+			register(0x80, 0x40000), register(0x88, 0x10001000), register(0x90, size), register(0x98, 3), "R 0 98 4 01000000", "R 0 98 4 00000000",
+			fmt.Sprintf("HW 10001000 %d %s", size, text(data(k))))
+	}
+	record := "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+	f, image := found(t, record, Options{From: FromRecord}, 0)
+	if image == nil || roles(f) != "input host0 0x10000100 64, output host0 0x10001000 64" || len(f.Candidates[0].Starts) != 4 {
+		t.Fatalf("\n%s", f)
+	}
+	if !bytes.Equal(image.Tensors[0].Data, data(0)) || !bytes.Equal(image.Tensors[1].Data, data(0)) {
+		t.Errorf("recorded data %x %x", image.Tensors[0].Data, image.Tensors[1].Data)
+	}
+	replay, device := load(t, image, runtime.AnySlot)
+	mustRun(t, replay, device)
+	for _, k := range []int{1, 2, 3, 9, 0} {
+		copy(replay.Input(0), data(k))
+		if r := replay.Run(1); r.Code != hal.OK || !bytes.Equal(replay.Output(1), data(k)) {
+			t.Errorf("frame %d: %+v, %x; %s", k, r, replay.Output(1), device.Refusal())
+		}
+	}
+	refused(t, record, Options{From: FromRecord, Inputs: []TensorSpec{mustTensor(t, "x=bus:0x20000000,uint8,4")}}, "input x: the recording knows no host memory at bus:0x20000000..0x20000003")
+	refused(t, record, Options{From: FromRecord, Outputs: []TensorSpec{mustTensor(t, "y=bus:0x10000800,uint8,4")}}, "output y: the device writes nothing there in this capture")
 }

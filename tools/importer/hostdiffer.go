@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"lightmetal/fbs/gen"
 )
 
 // hostRange is a part of host memory that repetitions of a frame store to, or
@@ -36,13 +38,67 @@ func (c *columns) hostMemory() {
 		ranges := hostRanges(reps)
 		if !c.follow(ranges, wrote) {
 			c.refuseHost(ranges[0].hostStore, who+" more to host memory than is compared")
+			continue
 		}
 		for i := range ranges {
-			if r := &ranges[i]; slices.ContainsFunc(r.after, func(b []byte) bool { return !bytes.Equal(b, r.after[0]) }) {
-				c.refuseHost(r.hostStore, who+" other data to host memory: that cannot be named yet")
+			for _, s := range ranges[i].regions() {
+				c.hostRegion(&ranges[i], s, wrote, who)
 			}
 		}
 	}
+	if given := c.has("output"); given && !c.waits() {
+		c.c.Refused = append(c.c.Refused, "the program waits for the output itself to come, and for nothing else: a replay could not tell when it is there")
+	}
+}
+
+// regions are the parts that differ, as those of a patch.
+func (r *hostRange) regions() []span {
+	p := piece{address: r.offset, size: uint64(len(r.data)), memory: true}
+	for _, b := range r.after[1:] {
+		p.against(r.after[0], b)
+	}
+	return patch{p}.regions()
+}
+
+// hostRegion says what a part of host memory is that differs.
+func (c *columns) hostRegion(r *hostRange, s span, wrote bool, who string) {
+	var values [][]byte
+	for _, b := range r.after {
+		values = append(values, b[s.from:s.to])
+	}
+	part := hostStore{r.host, r.offset + s.from, values[0]}
+	if n := c.counts(values); n != "" {
+		c.refuseHost(part, who+" what "+n+": neither an input nor a constant")
+		return
+	}
+	h := &c.hosts[r.host]
+	v := Varying{Role: "input", role: gen.RoleInput, Place: h.name, Address: h.bus + part.offset, Size: s.to - s.from, Line: c.c.Starts[0]}
+	if wrote {
+		v.Role, v.role = "output", gen.RoleOutput
+	}
+	v.spec = TensorSpec{Place: Place{Bus: true}, Address: v.Address}
+	if !c.given(&v) {
+		c.take(v, values, &piece{address: v.Address, memory: true})
+	}
+}
+
+// waits tells whether a frame waits for something that is no output.
+func (c *columns) waits() bool {
+	for i := range c.pieces {
+		if c.pieces[i].op == stepPoll {
+			return true
+		}
+	}
+	for _, a := range c.actsOf(c.c.from, c.c.from+c.c.run.Period, true) {
+		s := c.steps.at(int(a.step))
+		h := int(c.windows[s.window].bar) - hostBar
+		if s.op == stepPoll && !slices.ContainsFunc(c.c.Varies, func(v Varying) bool {
+			return v.Role == "output" && v.spec.Bus && c.hosts[h].bus+uint64(s.offset) < v.Address+v.Size && v.Address < c.hosts[h].bus+uint64(s.offset)+s.size()
+		}) {
+			return true
+		}
+	}
+	return len(c.actsOf(c.c.from, c.c.from+c.c.run.Period, true)) == 0
 }
 
 func (c *columns) refuseHost(s hostStore, reason string) {

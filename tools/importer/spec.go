@@ -38,7 +38,7 @@ func (p Place) String() string {
 
 // in gives a place that is in no tile and not named the BAR that it is in.
 func (p Place) in(bar uint8) Place {
-	if !p.Tile && !p.Named {
+	if !p.Tile && !p.Named && !p.Bus {
 		p.Named, p.Bar = true, bar
 	}
 	return p
@@ -77,7 +77,7 @@ func (t *TensorSpec) Size() uint64 {
 const tensorSizeMax = 1 << 32
 
 const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,256 or w=1,1,0x21000,int8,32x64; " +
-	"without X,Y, or with bar0+ADDRESS, outside of tiles"
+	"without X,Y, or with bar0+ADDRESS, outside of tiles; bus:ADDRESS in host memory"
 
 // ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, outside of tiles,
 // NAME=ADDRESS,DTYPE,SHAPE; ADDRESS may be barN+ADDRESS.
@@ -108,6 +108,9 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	case 3:
 	default:
 		return t, fmt.Sprintf("behind the = there are %d parts, not 5 or 3", len(parts))
+	}
+	if !t.Tile {
+		parts[0], t.Bus = strings.CutPrefix(parts[0], busPrefix)
 	}
 	if parts[0], reason = parseBar(parts[0], &t.Place); reason != "" {
 		return t, reason

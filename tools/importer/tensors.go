@@ -20,6 +20,7 @@ type tensor struct {
 	missing uint64   // bytes that are not
 	changed bool     // a warning has been given for it
 	uses    int      // accesses
+	host    int      // where Bus: the memory, and then Address is an offset in it
 }
 
 // sureSizeMax is the size up to which memory is reserved for a tensor whatever
@@ -53,10 +54,18 @@ func (p *plan) tensorPass() (string, error) {
 	if len(p.tensors) == 0 && len(p.o.Ignore) == 0 {
 		return "", nil
 	}
-	within := p.o.Frame == Part{}
+	hosted := hostTensors{plan: p}
+	if err := hosted.begin(); err != nil {
+		return "", err
+	}
+	within, n := p.o.Frame == Part{}, -1
 	err := p.steps.rewrite(func(s *step, out *steps) error {
 		if s.op == stepCut {
 			within = segment(s.value) == segmentFrame
+		}
+		n++
+		if hosted.step(*s, n, within, out) {
+			return nil
 		}
 		if !within {
 			out.add(*s)

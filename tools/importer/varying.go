@@ -51,9 +51,13 @@ func (c *columns) region(b patch, s span) {
 		c.refuse(v)
 		return
 	}
-	if c.twice(&v) {
-		return
+	if !c.twice(&v) {
+		c.take(v, values, first)
 	}
+}
+
+// take takes an input or output, and proposes its type.
+func (c *columns) take(v Varying, values [][]byte, first *piece) {
 	v.spec.DType, v.Why = guess(values, first)
 	v.Shape = uint32(v.Size / uint64(fbs.DTypeSize(v.spec.DType)))
 	v.spec.Shape = []uint32{v.Shape}

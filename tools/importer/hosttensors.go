@@ -1,0 +1,232 @@
+package importer
+
+import (
+	"slices"
+
+	"lightmetal/fbs/gen"
+)
+
+// hostTensors makes copies of what happens to inputs and outputs that lie in
+// host memory. What a trace tells of that is what changed, so a tensor is copied
+// whole: an input where the program first stores to it, or in front of all else;
+// an output where it last sees what the device wrote.
+type hostTensors struct {
+	*plan
+	list  []int // tensors
+	first []int // step at which an input is copied, or the last one that gives of an output; -1: none
+	done  bool  // behind the frame
+}
+
+// begin finds the tensors, and the steps to copy them at.
+func (h *hostTensors) begin() error {
+	for i := range h.tensors {
+		t := &h.tensors[i]
+		if !t.Bus {
+			continue
+		}
+		m := h.memoryOf(t)
+		if m < 0 {
+			return usage("%s %s: the recording knows no host memory at %s", t.kind(), t.Name, t.span())
+		}
+		t.host, t.Address = m, t.Address-h.hosts[m].bus
+		t.data, t.missing = make([]byte, t.size), 0
+		for _, s := range h.hosts[m].first {
+			t.hold(s)
+		}
+		h.list, h.first = append(h.list, i), append(h.first, -1)
+	}
+	if len(h.list) == 0 {
+		return nil
+	}
+	within := h.o.Frame == Part{}
+	for n := range h.steps.n {
+		s := h.steps.at(n)
+		if s.op == stepCut {
+			within = segment(s.value) == segmentFrame
+		}
+		for k, i := range h.list {
+			t := &h.tensors[i]
+			if within && h.touches(s, t) && (h.first[k] < 0 || t.role == gen.RoleOutput) {
+				h.first[k] = n
+			}
+		}
+	}
+	for k, i := range h.list {
+		if t := &h.tensors[i]; t.role == gen.RoleOutput && h.first[k] < 0 {
+			return refuse(0, "output %s: the device writes nothing there in this capture", t.Name)
+		}
+	}
+	return nil
+}
+
+func (p *plan) memoryOf(t *tensor) int {
+	return slices.IndexFunc(p.hosts, func(m hostSpace) bool {
+		return t.Address >= m.bus && t.Address-m.bus < m.size && t.size <= m.size-(t.Address-m.bus)
+	})
+}
+
+// overlap is the part of n bytes at an offset that a tensor has, in it.
+func (t *tensor) overlap(host int, offset, n uint64) (from, to uint64) {
+	from, to = max(offset, t.Address), min(offset+n, t.Address+t.size)
+	if host != t.host || from >= to {
+		return 0, 0
+	}
+	return from - t.Address, to - t.Address
+}
+
+// hold takes what is stored, as far as it lies in the tensor.
+func (t *tensor) hold(s hostStore) {
+	if from, to := t.overlap(s.host, s.offset, uint64(len(s.data))); from < to {
+		copy(t.data[from:to], s.data[t.Address+from-s.offset:])
+	}
+}
+
+// touches tells whether a step is one that stores to an input, or gives of an
+// output.
+func (h *hostTensors) touches(s *step, t *tensor) bool {
+	if t.role == gen.RoleInput {
+		return s.op == stepHost && slices.ContainsFunc(h.late[s.value], func(l hostStore) bool {
+			from, to := t.overlap(l.host, l.offset, uint64(len(l.data)))
+			return from < to
+		})
+	}
+	from, to := h.wrote(s, t)
+	return s.op == stepLoad && from < to
+}
+
+// wrote is the part of a tensor that a step loads from host memory, or waits for.
+func (h *hostTensors) wrote(s *step, t *tensor) (from, to uint64) {
+	if s.op != stepLoad && s.op != stepPoll || h.windows[s.window].Kind != gen.WindowKindHost {
+		return 0, 0
+	}
+	return t.overlap(int(h.windows[s.window].bar-hostBar), uint64(s.offset), s.size())
+}
+
+// step appends a step without what tensors have of it, and copies of these. n is
+// its number. It tells whether the step is one of host memory.
+func (h *hostTensors) step(s step, n int, within bool, out *steps) bool {
+	for k, i := range h.list {
+		t := &h.tensors[i]
+		if n == 0 && t.role == gen.RoleInput && h.first[k] < 0 && h.o.Frame == (Part{}) || s.op == stepCut && within && t.role == gen.RoleInput && h.first[k] < 0 {
+			defer h.copy(i, out)
+		}
+	}
+	h.done = h.done || s.op == stepCut && !within
+	switch {
+	case s.op == stepHost:
+		h.stored(s, n, within, out)
+	case s.touches() && h.windows[s.window].Kind == gen.WindowKindHost:
+		h.loaded(s, n, within, out)
+	default:
+		return false
+	}
+	return true
+}
+
+// stored takes what the program stored.
+func (h *hostTensors) stored(s step, n int, within bool, out *steps) {
+	list := h.late[s.value]
+	for k, i := range h.list {
+		t := &h.tensors[i]
+		for _, l := range list {
+			if !h.done {
+				t.hold(l)
+			}
+		}
+		if within && t.role == gen.RoleInput {
+			list = t.without(list)
+			if h.first[k] == n {
+				defer h.copy(i, out)
+			}
+		}
+	}
+	h.late[s.value] = list
+	out.add(s)
+}
+
+// without is what lies outside of the tensor.
+func (t *tensor) without(list []hostStore) (rest []hostStore) {
+	for _, l := range list {
+		from, to := t.overlap(l.host, l.offset, uint64(len(l.data)))
+		if from == to {
+			rest = append(rest, l)
+			continue
+		}
+		if head := t.Address + from - l.offset; head > 0 {
+			rest = append(rest, hostStore{l.host, l.offset, l.data[:head]})
+		}
+		if tail := t.Address + to - l.offset; tail < uint64(len(l.data)) {
+			rest = append(rest, hostStore{l.host, l.offset + tail, l.data[tail:]})
+		}
+	}
+	return rest
+}
+
+// loaded takes what the device wrote: what an output has of it is neither
+// waited for nor compared.
+func (h *hostTensors) loaded(s step, n int, within bool, out *steps) {
+	mine := false
+	for k, i := range h.list {
+		t := &h.tensors[i]
+		from, to := h.wrote(&s, t)
+		if s.op == stepLoad && from < to && (t.role == gen.RoleOutput || !within) && !h.done {
+			for j := range s.run() {
+				h.holdElement(t, &s, j)
+			}
+		}
+		if within && t.role == gen.RoleOutput {
+			mine = mine || from < to
+			if h.first[k] == n {
+				defer h.copy(i, out)
+			}
+		}
+	}
+	if !mine {
+		out.add(s)
+		return
+	}
+	for j := range s.run() {
+		if e := h.element(&s, j); !h.given(&e) {
+			out.add(e)
+		}
+	}
+}
+
+// given tells whether a step lies in an output.
+func (h *hostTensors) given(s *step) bool {
+	return slices.ContainsFunc(h.list, func(i int) bool {
+		from, to := h.wrote(s, &h.tensors[i])
+		return h.tensors[i].role == gen.RoleOutput && from < to
+	})
+}
+
+func (h *hostTensors) holdElement(t *tensor, s *step, j uint32) {
+	e := h.element(s, j)
+	var data [8]byte
+	for b := range data {
+		data[b] = byte(e.value >> (8 * b))
+	}
+	t.hold(hostStore{t.host, uint64(e.offset), data[:e.width]})
+}
+
+// copy appends the copy of a whole tensor.
+func (h *hostTensors) copy(i int, out *steps) {
+	t := &h.tensors[i]
+	width := uint64(8)
+	for (t.Address|t.size)%width != 0 {
+		width /= 2
+	}
+	op := stepStore
+	if t.role == gen.RoleOutput {
+		op = stepLoad
+	}
+	before := step{}
+	if end := out.end(); end != nil {
+		before = *end
+	}
+	t.uses++
+	out.add(step{
+		op: op, width: uint8(width), count: uint32(t.size / width), line: before.line, time: before.last(), window: h.hosts[t.host].window,
+		offset: uint32(t.Address), aim: -1, to: int16(i), flags: memoryStep,
+	})
+}
