@@ -98,6 +98,7 @@ type machine struct {
 	touches     []touch
 	whose       []int // command that Next named at each touch
 	fences      int
+	unordered   bool // stores past the cache, that no fence has followed yet
 }
 
 // machines gives a machine for each architecture, and each way to run it.
@@ -109,11 +110,12 @@ func machines(t *testing.T, test func(t *testing.T, m *machine)) {
 	}{
 		{"amd64", sourceAMD64, (*machine).amd64, 0},
 		{"amd64", sourceAMD64, (*machine).amd64, 1},
+		{"amd64, all past the cache", strings.Replace(sourceAMD64, "$(4<<20)", "$0", 1), (*machine).amd64, 1},
 		{"arm64", sourceARM64, (*machine).arm64, 0},
 	} {
 		t.Run(arch.name+"/avx="+strconv.FormatUint(arch.avx, 10), func(t *testing.T) {
 			test(t, &machine{
-				t: t, functions: disassemble(t, arch.name, arch.source), execute: arch.execute, avx: arch.avx,
+				t: t, functions: disassemble(t, arch.name[:5], arch.source), execute: arch.execute, avx: arch.avx,
 				device: make([]byte, 1024), memory: make([]byte, 1024), stack: make([]byte, 64), walk: make([]byte, listAt+32*listMax),
 				registers: map[string]uint64{}, vectors: map[string][]byte{},
 			})
@@ -358,7 +360,7 @@ func (m *machine) set(o operand, width int, value uint64) {
 
 var amd64Moves = map[string]int{"MOVB": 1, "MOVW": 2, "MOVL": 4, "MOVQ": 8}
 
-var amd64Vectors = map[string]int{"MOVDQU": 16, "VMOVDQU": 32}
+var amd64Vectors = map[string]int{"MOVDQU": 16, "VMOVDQU": 32, "VMOVNTDQ": 32}
 
 // amd64 executes one instruction and says where to go.
 func (m *machine) amd64(i *instruction) uint64 {
@@ -373,6 +375,7 @@ func (m *machine) amd64(i *instruction) uint64 {
 		} else {
 			copy(m.bytes(a[1], width, true), m.vectors[a[0].register])
 		}
+		m.unordered = m.unordered || i.op == "VMOVNTDQ"
 		return on
 	}
 	jump := func(taken bool) uint64 {
@@ -428,7 +431,12 @@ func (m *machine) amd64(i *instruction) uint64 {
 	case "JMP":
 		return a[0].value
 	case "RET":
+		if m.unordered {
+			m.t.Fatalf("%#x: stores past the cache are not fenced", i.pc)
+		}
 		return back
+	case "SFENCE":
+		m.unordered = false
 	case "MFENCE":
 		m.fences++
 	case "VZEROUPPER":

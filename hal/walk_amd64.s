@@ -286,6 +286,27 @@ MOVE(move8, MOVQ, 8)
 	ADDQ  $WIDTH, BX \
 	ADDQ  $WIDTH, DI
 
+// 128 bytes at a time, of which AX counts those behind the first.
+#define BY128(NAME, STORE) \
+NAME:                        \
+	VMOVDQU (BX), Y0         \
+	VMOVDQU 32(BX), Y1       \
+	VMOVDQU 64(BX), Y2       \
+	VMOVDQU 96(BX), Y3       \
+	STORE   Y0, (DI)         \
+	STORE   Y1, 32(DI)       \
+	STORE   Y2, 64(DI)       \
+	STORE   Y3, 96(DI)       \
+	SUBQ    $-128, BX        \
+	SUBQ    $-128, DI        \
+	SUBQ    $128, AX         \
+	JCC     NAME
+
+// From 4 MiB on, what is copied to a device's memory goes past the cache, which
+// it would empty: on memory that is cached it first reads what is overwritten.
+// Such stores are not in order, so that a fence of stores ends them.
+#define STREAM $(4<<20)
+
 // Naturally aligned on the device, lowest address first, never overlapping.
 // Subtracting 128 and 32 leaves the lower five bits of AX alone, so they still
 // count what follows the loops.
@@ -302,23 +323,19 @@ align8:
 align16:
 	ALIGN(MOVOU, X0, 16, aligned)
 aligned:
-	SUBQ  $128, AX
-	JCS   rest
-	CMPB  ·hasAVX(SB), $0
-	JEQ   rest
-by128:
-	VMOVDQU (BX), Y0
-	VMOVDQU 32(BX), Y1
-	VMOVDQU 64(BX), Y2
-	VMOVDQU 96(BX), Y3
-	VMOVDQU Y0, (DI)
-	VMOVDQU Y1, 32(DI)
-	VMOVDQU Y2, 64(DI)
-	VMOVDQU Y3, 96(DI)
-	SUBQ    $-128, BX
-	SUBQ    $-128, DI
-	SUBQ    $128, AX
-	JCC     by128
+	SUBQ $128, AX
+	JCS  rest
+	CMPB ·hasAVX(SB), $0
+	JEQ  rest
+	CMPQ AX, STREAM
+	JCS  by128
+	CMPB (SI), COPYIN
+	JNE  by128
+	BY128(stream, VMOVNTDQ)
+	SFENCE
+	JMP  by128Done
+	BY128(by128, VMOVDQU)
+by128Done:
 	VZEROUPPER
 rest:
 	ADDQ  $96, AX

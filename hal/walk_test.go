@@ -210,23 +210,27 @@ func TestCopiesOfEveryShape(t *testing.T) {
 }
 
 func TestBulkCopiesOfManyPagesUpToTheGuardPage(t *testing.T) {
-	size := 16 * unix.Getpagesize()
+	for shift := range 40 {
+		bulkCopies(t, 16*unix.Getpagesize(), shift)
+	}
+	bulkCopies(t, 4<<20+16*unix.Getpagesize(), 3) // past the cache
+}
+
+func bulkCopies(t *testing.T, size, shift int) {
 	p := newPlace(t, size)
 	want := make([]byte, size)
-	for shift := range 40 {
-		scramble(p.memory, uint64(shift))
-		copy(want, p.memory)
-		c := at(gen.OpcodeCopyIn, 4, gen.AccessBulk, uint64(shift), uint64(size-shift))
-		p.one(t, c)
-		if !bytes.Equal(p.device[shift:], want[:size-shift]) {
-			t.Fatalf("shift %d: CopyIn changed the bytes", shift)
-		}
-		clear(p.memory)
-		c.Opcode, c.Value = gen.OpcodeCopyOut, uint64(shift/2)
-		p.one(t, c)
-		if !bytes.Equal(p.memory[shift/2:][:size-shift], want[:size-shift]) {
-			t.Fatalf("shift %d: CopyOut changed the bytes", shift)
-		}
+	scramble(p.memory, uint64(shift))
+	copy(want, p.memory)
+	c := at(gen.OpcodeCopyIn, 4, gen.AccessBulk, uint64(shift), uint64(size-shift))
+	p.one(t, c)
+	if !bytes.Equal(p.device[shift:], want[:size-shift]) {
+		t.Fatalf("shift %d: CopyIn changed the bytes", shift)
+	}
+	clear(p.memory)
+	c.Opcode, c.Value = gen.OpcodeCopyOut, uint64(shift/2)
+	p.one(t, c)
+	if !bytes.Equal(p.memory[shift/2:][:size-shift], want[:size-shift]) {
+		t.Fatalf("shift %d: CopyOut changed the bytes", shift)
 	}
 }
 
