@@ -62,7 +62,7 @@ func (d *function) mapConfig(size uint64) (Aperture, error) {
 		return Aperture{}, &Fault{WrongDevice, d.identity.Name + ": configuration space has " + strconv.FormatUint(d.config.size, 10) +
 			" bytes, the window needs " + strconv.FormatUint(size, 10)}
 	}
-	return NewAperture(&d.config, size, -1), nil
+	return Aperture{port: &d.config, size: size, slot: -1}, nil
 }
 
 // configSpace carries accesses to configuration space, which is a part of a

@@ -677,7 +677,7 @@ func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 }
 
 // TestEveryAccessIsThatOfTheCommandThatNextNames holds lists of commands, of
-// every kind but bulk, against what port.go does with them one by one: the
+// every kind but bulk, against what oracle.go does with them one by one: the
 // accesses, what each leaves, and which command a fault would be of.
 func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 	machines(t, func(t *testing.T, m *machine) {
@@ -709,7 +709,7 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 				case c.Opcode == gen.OpcodePoint && c.Width != 0:
 					want.point(p)
 				case c.Window == 1:
-					want.step(p, nil, uint64(windows[1]), 0)
+					want.each(p, uint64(windows[1]), 0)
 				}
 				for len(whose) < len(p.touches) {
 					whose = append(whose, done)

@@ -199,7 +199,7 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 		t.Errorf("%d mappings", len(d.host.mapped))
 	}
 	for offset := uint64(0); offset < 0x3001; offset++ {
-		if v, code := large.Load(offset, 1); v != 0 || code != OK {
+		if v, code := large.Load(uint32(offset), 1); v != 0 || code != OK {
 			t.Fatalf("%#x at %#x, %v", v, offset, code)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 )
 
 // region is host memory as the tiles of a device see it, through its address
@@ -44,7 +45,7 @@ func (d *function) translate(on bool) {
 			r = d.shown[i]
 		}
 		o.Aim(i, r.offset, r.size, r.bus, func(register uint64, value uint32) {
-			d.translation.Store(register-o.Offset, 4, uint64(value))
+			d.translation.write(uint32(register-o.Offset), value)
 		})
 	}
 }
@@ -60,4 +61,11 @@ func (d *function) reaches(a *Aperture, owner *function) bool {
 		return d == owner
 	}
 	return owner.outbound == nil || !owner.host.holds(a)
+}
+
+// write makes one 32-bit store to mapped registers.
+func (a *Aperture) write(offset, value uint32) {
+	list := [2]fbs.Command{{Opcode: gen.OpcodeWrite, Width: 4, Offset: offset, Value: uint64(value)}}
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.base}
+	w.Run()
 }

@@ -549,7 +549,7 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 	}
 	for i, width := range []uint8{1, 2, 4} {
 		offset := uint64(0xff0 + 4*i)
-		if c := a.Store(offset, width, 0x55667788); c != OK {
+		if c := a.Store(uint32(offset), width, 0x55667788); c != OK {
 			t.Error(c)
 		}
 		if got, want := get(f.at("config", offset, 4)), 0x55667788&fbs.WidthMask(width); got != want {

@@ -50,7 +50,7 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 		if got := get(f.at("resource0", 0x1fc00000+8*uint64(c.slot), 8)); got != want {
 			t.Errorf("slot %d: configuration %#x, want %#x", c.slot, got, want)
 		}
-		a.Store(c.size-4, 4, 0xcafe0000+uint64(c.slot))
+		a.Store(uint32(c.size-4), 4, 0xcafe0000+uint64(c.slot))
 		if got := get(f.at("resource0", c.at+c.size-4, 4)); got != 0xcafe0000+uint64(c.slot) {
 			t.Errorf("slot %d: the window holds %#x", c.slot, got)
 		}

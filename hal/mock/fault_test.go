@@ -98,11 +98,11 @@ func TestBusFaultStrikesExactlyItsOperation(t *testing.T) {
 	run := func(d *Device) (done int, c hal.Code) {
 		a := bar(t, d, 2)
 		for i := range uint64(5) {
-			if c := a.Store(8*i, 8, i+1); c != hal.OK {
+			if c := a.Store(uint32(8*i), 8, i+1); c != hal.OK {
 				return done, c
 			}
 			done++
-			if _, c := a.Load(8*i, 8); c != hal.OK {
+			if _, c := a.Load(uint32(8*i), 8); c != hal.OK {
 				return done, c
 			}
 			done++

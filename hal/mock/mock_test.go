@@ -48,12 +48,12 @@ func must(t *testing.T, d *Device, c hal.Code) {
 
 func store(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8, value uint64) {
 	t.Helper()
-	must(t, d, a.Store(offset, width, value))
+	must(t, d, a.Store(uint32(offset), width, value))
 }
 
 func load(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8) uint64 {
 	t.Helper()
-	v, c := a.Load(offset, width)
+	v, c := a.Load(uint32(offset), width)
 	must(t, d, c)
 	return v
 }

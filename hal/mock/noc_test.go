@@ -221,13 +221,13 @@ func TestRefusedRequestStopsTheCore(t *testing.T) {
 			r := newRig(t, c.board).at(c.tiles[0])
 			r.writeWords(0x40, 1, 1, 1, 1)
 			r.runProgram(poke, refused.list...)
-			_, code := r.window.Load(r.reach(0), 4)
+			_, code := r.window.Load(uint32(r.reach(0)), 4)
 			if code != hal.Refused || !strings.Contains(r.Refusal(), "BRISC stopped at pc 0x00000010: store refused") ||
 				!strings.Contains(r.Refusal(), refused.reason) {
 				t.Errorf("%s: %v, %q, want %q", c.board.Name, code, r.Refusal(), refused.reason)
 			}
 			r.runProgram(peek, 0x180000) // refused, and not for the reason of before
-			if r.window.Load(r.reach(0), 4); strings.Contains(r.model.(*Tiles).Reason(), refused.reason) {
+			if r.window.Load(uint32(r.reach(0)), 4); strings.Contains(r.model.(*Tiles).Reason(), refused.reason) {
 				t.Errorf("%s: %q again", c.board.Name, r.model.(*Tiles).Reason())
 			}
 		}
@@ -280,14 +280,14 @@ func TestTilesReachHostMemory(t *testing.T) {
 			mapped(t, s.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 0x1000})
 			mapped(t, s.Device, fbs.Window{Kind: gen.WindowKindHost, Size: 100})
 			s.runProgram(poke, wrong...)
-			if _, code := s.window.Load(s.reach(0), 4); code != hal.Refused || !strings.Contains(s.Refusal(), "the PCIe tile") {
+			if _, code := s.window.Load(uint32(s.reach(0)), 4); code != hal.Refused || !strings.Contains(s.Refusal(), "the PCIe tile") {
 				t.Errorf("%s: %v, %q", c.board.Name, code, s.Refusal())
 			}
 		}
 		config := mapped(t, r.Device, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 		store(t, r.Device, &config, 4, 2, 2)
 		r.runProgram(poke, hosted(0x10, 4, first.Bus, 0x1000, false)...)
-		if _, code := r.window.Load(r.reach(0), 4); code != hal.Refused {
+		if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused {
 			t.Errorf("%s, bus mastering off: %v", c.board.Name, code)
 		}
 	}
@@ -297,7 +297,7 @@ func TestTilesReachHostMemory(t *testing.T) {
 func TestMulticastExclusionIsRefused(t *testing.T) {
 	r := newRig(t, &boards.Blackhole).at(chips.Tile{X: 1, Y: 2})
 	r.runProgram(poke, niu0+0x82c, 0, niu0+0x82c, 1)
-	if _, code := r.window.Load(r.reach(0), 4); code != hal.Refused || !strings.Contains(r.Refusal(), "NOC_BRCST_EXCLUDE is 0x1") {
+	if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused || !strings.Contains(r.Refusal(), "NOC_BRCST_EXCLUDE is 0x1") {
 		t.Errorf("%v, %q", code, r.Refusal())
 	}
 }
@@ -312,7 +312,7 @@ func TestRequestsThatStartEachOtherEnd(t *testing.T) {
 		r := newRig(t, c.board).at(c.tiles[1])
 		r.runProgram(poke, append(data, back[:len(back)-2]...)...) // prepared, not started
 		r.at(c.tiles[0]).runProgram(poke, append(data, there...)...)
-		if _, code := r.window.Load(r.reach(0), 4); code != hal.Refused || !strings.Contains(r.Refusal(), "a request that another one started starts a third") {
+		if _, code := r.window.Load(uint32(r.reach(0)), 4); code != hal.Refused || !strings.Contains(r.Refusal(), "a request that another one started starts a third") {
 			t.Errorf("%s: %v, %q", c.board.Name, code, r.Refusal())
 		}
 	}

@@ -254,7 +254,7 @@ func TestNvmeQueuesGoInOrder(t *testing.T) {
 // refuse wants a 4-byte store refused for a reason.
 func refuse(t *testing.T, d *Device, a *hal.Aperture, offset, value uint64, reason string) {
 	t.Helper()
-	if c := a.Store(offset, 4, value); c != hal.Refused || !strings.Contains(d.Refusal(), reason) {
+	if c := a.Store(uint32(offset), 4, value); c != hal.Refused || !strings.Contains(d.Refusal(), reason) {
 		t.Errorf("store of %#x at %#x: %v, %q, want %q", value, offset, c, d.Refusal(), reason)
 	}
 }

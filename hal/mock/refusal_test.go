@@ -218,12 +218,12 @@ func TestRefusalsOfHostMemoryAndConfigurationSpace(t *testing.T) {
 	} {
 		d := New(&boards.Edu)
 		a := mapped(t, d, c.window)
-		if code := a.Store(c.offset, c.width, 0); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
+		if code := a.Store(uint32(c.offset), c.width, 0); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
 			t.Errorf("store %s: %v, %s", c.name, code, d.Refusal())
 		}
 		d = New(&boards.Edu)
 		a = mapped(t, d, c.window)
-		if _, code := a.Load(c.offset, c.width); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
+		if _, code := a.Load(uint32(c.offset), c.width); code != hal.Refused || !strings.Contains(d.Refusal(), c.reason) {
 			t.Errorf("load %s: %v, %s", c.name, code, d.Refusal())
 		}
 	}

@@ -77,7 +77,7 @@ func feed(d *Device, trace []barAccess) (output []byte, err error) {
 	}
 	for i, a := range trace {
 		if a.op == Store {
-			if c := bar.Store(a.offset, a.width, a.value); c != hal.OK {
+			if c := bar.Store(uint32(a.offset), a.width, a.value); c != hal.OK {
 				return nil, fmt.Errorf("access %d: %v: %s", i, c, d.Refusal())
 			}
 			continue
@@ -90,9 +90,9 @@ func feed(d *Device, trace []barAccess) (output []byte, err error) {
 		if i > 0 && again(trace[i-1]) {
 			loads = 100_000
 		}
-		value, c := bar.Load(a.offset, a.width)
+		value, c := bar.Load(uint32(a.offset), a.width)
 		for ; value != a.value && c == hal.OK && loads > 1; loads-- {
-			value, c = bar.Load(a.offset, a.width)
+			value, c = bar.Load(uint32(a.offset), a.width)
 		}
 		switch {
 		case c != hal.OK:

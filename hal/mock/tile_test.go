@@ -141,9 +141,9 @@ func TestCoreThatGoesAstrayStops(t *testing.T) {
 		offset := r.at(here).reach(0)
 		var code hal.Code
 		if i%2 == 0 {
-			_, code = r.window.Load(offset, 4)
+			_, code = r.window.Load(uint32(offset), 4)
 		} else {
-			code = r.window.Store(offset, 4, 0)
+			code = r.window.Store(uint32(offset), 4, 0)
 		}
 		if code != hal.Refused || !strings.Contains(r.Refusal(), c.reason) {
 			t.Errorf("%x, %x: %v, %q; want %q", c.program, c.list, code, r.Refusal(), c.reason)

@@ -184,15 +184,15 @@ func simulate(c *lmb.Command, apertures []hal.Aperture, tensors []lmb.Tensor) {
 	a, offset := &apertures[c.Window], uint64(c.Offset)
 	switch c.Opcode {
 	case gen.OpcodeWrite:
-		a.Store(offset, c.Width, c.Value)
+		a.Store(uint32(offset), c.Width, c.Value)
 	case gen.OpcodeAddress:
-		a.Store(offset, c.Width, c.Value+apertures[c.Index].Bus)
+		a.Store(uint32(offset), c.Width, c.Value+apertures[c.Index].Bus)
 	case gen.OpcodeChange:
-		was, _ := a.Load(offset, c.Width)
-		a.Store(offset, c.Width, c.Value|was&^c.Mask)
+		was, _ := a.Load(uint32(offset), c.Width)
+		a.Store(uint32(offset), c.Width, c.Value|was&^c.Mask)
 	case gen.OpcodeFill:
 		for i := uint64(0); i < uint64(c.Amount); i += uint64(c.Width) {
-			if a.Store(offset, c.Width, c.Value); gen.Access(c.Mode) != gen.AccessFixed {
+			if a.Store(uint32(offset), c.Width, c.Value); gen.Access(c.Mode) != gen.AccessFixed {
 				offset += uint64(c.Width)
 			}
 		}
@@ -203,7 +203,7 @@ func simulate(c *lmb.Command, apertures []hal.Aperture, tensors []lmb.Tensor) {
 		}
 		a.Copy(gen.OpcodeCopyIn, offset, c.Width, gen.Access(c.Mode), data)
 	case gen.OpcodeCheck:
-		found, _ := a.Load(offset, c.Width)
+		found, _ := a.Load(uint32(offset), c.Width)
 		c.Mode, c.Value = uint8(gen.ConditionEqual), found&c.Mask
 	case gen.OpcodeCompare:
 		c.Data = bytes.Clone(c.Data)

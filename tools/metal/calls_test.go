@@ -481,7 +481,7 @@ func TestProgramThatHangsIsReportedAndLeavesCoresInReset(t *testing.T) {
 	ok(t, errMap)
 	reset := chips.Of(&boards.Wormhole).Grid.Reset
 	on.Point(&a, fbs.Target{X: 18, Y: 18, Ordering: gen.OrderingDefault}, reset.Address&^0xfffff)
-	if v, c := a.Load(reset.Address&0xfffff, 4); c != hal.OK || v != uint64(reset.Mask) {
+	if v, c := a.Load(uint32(reset.Address&0xfffff), 4); c != hal.OK || v != uint64(reset.Mask) {
 		t.Errorf("SOFT_RESET_0 is %#x (%v)", v, c)
 	}
 	r.Deadline = 0

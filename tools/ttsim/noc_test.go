@@ -122,7 +122,7 @@ func (d *tiles) wait(tile chips.Tile) {
 	d.Helper()
 	at := d.reach(tile, nocFlag)
 	for range 10_000 {
-		v, code := d.window.Load(at, 4)
+		v, code := d.window.Load(uint32(at), 4)
 		d.must("poll", code)
 		if v == nocDone {
 			return

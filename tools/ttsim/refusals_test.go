@@ -321,9 +321,9 @@ func outcome(t *testing.T, d hal.Device, accesses []access) (hal.Code, int) {
 	for i, a := range accesses {
 		code := hal.OK
 		if a.store {
-			code = bars[a.bar].Store(a.offset, a.width, a.value)
+			code = bars[a.bar].Store(uint32(a.offset), a.width, a.value)
 		} else {
-			_, code = bars[a.bar].Load(a.offset, a.width)
+			_, code = bars[a.bar].Load(uint32(a.offset), a.width)
 		}
 		if code != hal.OK {
 			return code, i

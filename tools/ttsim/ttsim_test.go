@@ -242,7 +242,7 @@ func TestBlockCopyStopsAtTheEndOfEachWindow(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
 	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 512 << 20})
 	for slot, tile := range []uint64{1 | 1<<6, 2 | 1<<6} {
-		check(t, d, "configure", bar.Store(configs+8*uint64(slot), 8, tile<<16))
+		check(t, d, "configure", bar.Store(uint32(configs+8*uint64(slot)), 8, tile<<16))
 	}
 	data := make([]byte, 200_001) // more than one piece on either side
 	for i := range data {
@@ -313,7 +313,7 @@ func TestDeviceReachesHostWindows(t *testing.T) {
 	}
 	bar := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Size: 0x3200})
 	for at, want := range map[uint64]uint64{0x1404: 0x88280000, 0x1408: 0x2000, 0x140c: 0, 0x1410: 0x3fff, 0x1414: hostBus + 0x2000, 0x1418: 0} {
-		if v, code := bar.Load(at, 4); v != want || code != hal.OK {
+		if v, code := bar.Load(uint32(at), 4); v != want || code != hal.OK {
 			t.Errorf("register %#x holds %#x, want %#x; %v", at, v, want, code)
 		}
 	}
@@ -440,7 +440,7 @@ func TestConfigurationSpace(t *testing.T) {
 			width  uint8
 			want   uint64
 		}{{0, 2, 0x1e52}, {2, 2, uint64(d.Identity().Device)}, {1, 1, 0x1e}, {4, 4, 0x0506}} {
-			if v, code := c.Load(l.offset, l.width); v != l.want || code != hal.OK {
+			if v, code := c.Load(uint32(l.offset), l.width); v != l.want || code != hal.OK {
 				t.Errorf("%d bytes at %d: %#x, %v, want %#x", l.width, l.offset, v, code, l.want)
 			}
 		}

@@ -39,7 +39,7 @@ func bar(ids string, number int) (hal.Aperture, string, error) {
 // await looks at a register until lmrun has made it this value.
 func await(a *hal.Aperture, offset, want uint64) bool {
 	for end := time.Now().Add(runLimit); time.Now().Before(end); {
-		if got, _ := a.Load(offset, 4); got == want {
+		if got, _ := a.Load(uint32(offset), 4); got == want {
 			return true
 		}
 	}

@@ -1,0 +1,262 @@
+package hal
+
+import (
+	"sync/atomic"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// What no target links (tools/house looks): ports that are stand-ins for a
+// device, single accesses for tests, and the walk in plain Go that the assembly
+// is tested against.
+
+// BlockPort is a Port that copies ranges of memory in one go, as a simulator
+// does. It serves access Bulk only.
+type BlockPort interface {
+	CopyIn(offset uint64, data []byte) Code
+	CopyOut(offset uint64, data []byte) Code
+}
+
+// NewAperture is an aperture of size bytes onto a port. slot is the hardware
+// window of a Tlb window, -1 for every other kind.
+func NewAperture(port Port, size uint64, slot int) Aperture {
+	block, _ := port.(BlockPort) // asked now: to ask may allocate
+	carry := func(w *Walk, lead uint64) Code { return w.carry(port, block, 0, lead) }
+	return Aperture{port: port, carry: carry, size: size, slot: slot}
+}
+
+// each carries out Next on a port, ranges too.
+func (w *Walk) each(p Port, base, lead uint64) Code {
+	return w.step(p, func(w *Walk, lead uint64) Code { return w.carry(p, nil, base, lead) }, base, lead)
+}
+
+// Load makes one load of width bytes. On mapped memory the code is OK.
+func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
+	if a.port != nil {
+		return a.port.Load(uint64(offset), width)
+	}
+	return a.walk(unheld(offset, width)), OK
+}
+
+// unheld is a Check that never holds, and so a load.
+func unheld(offset uint32, width uint8) fbs.Command {
+	return fbs.Command{Opcode: gen.OpcodeCheck, Width: width, Mode: uint8(gen.ConditionEqual), Offset: offset, Value: 1}
+}
+
+// Store makes one store of width bytes; bits of value above them are ignored.
+// On mapped memory the code is OK, and the store may still be on its way.
+func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
+	if a.port != nil {
+		return a.port.Store(uint64(offset), width, value)
+	}
+	a.walk(fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Offset: offset, Value: value})
+	return OK
+}
+
+// Copy carries out a CopyIn or CopyOut of data.
+func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access, data []byte) Code {
+	list, address := [2]fbs.Command{{Opcode: opcode, Width: width, Mode: uint8(access), Offset: uint32(offset), Amount: uint32(len(data))}}, AddressOf(data)
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.base, Memories: &address}
+	if a.base == 0 {
+		return w.On(a, 0)
+	}
+	w.Run()
+	return OK
+}
+
+// walk carries out one load or store of a mapped aperture, and allocates nothing.
+func (a *Aperture) walk(c fbs.Command) uint64 {
+	list := [2]fbs.Command{c}
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.base}
+	w.Run()
+	return w.Got
+}
+
+// carry is what a command of a range means. base is added to the port's offsets.
+func (w *Walk) carry(p Port, block BlockPort, base, lead uint64) (code Code) {
+	c, data := w.Next, []byte(nil)
+	at := base + uint64(c.Offset)
+	bulk := block != nil && gen.Access(c.Mode) == gen.AccessBulk
+	if c.Opcode != gen.OpcodeFill {
+		data = w.memory()
+	}
+	switch {
+	case c.Opcode == gen.OpcodeCopyIn && bulk:
+		code = block.CopyIn(at, data)
+	case c.Opcode == gen.OpcodeCopyIn:
+		code = w.copyIn(p, at, lead, data)
+	case c.Opcode == gen.OpcodeFill:
+		code = w.fill(p, at)
+	case c.Opcode == gen.OpcodeCompare:
+		code = w.compare(p, at)
+	case bulk:
+		code = block.CopyOut(at, data)
+	default:
+		code = w.copyOut(p, at, lead, data)
+	}
+	if c.Opcode == gen.OpcodeCopyOut && data[len(data)-1] == 0xff {
+		w.Why = Taken
+	}
+	return code
+}
+
+// memory is the range that the next command's index, value and amount name.
+func (w *Walk) memory() []byte {
+	c := w.Next
+	return bytesAt(*entry(w.Memories, c.Index)+uintptr(c.Value), c.Amount)
+}
+
+func (w *Walk) compare(p Port, at uint64) Code {
+	c, golden := w.Next, w.memory()
+	for i := uint64(0); i < uint64(len(golden)); i += uint64(c.Width) {
+		got, code := p.Load(at+i, c.Width)
+		if code != OK {
+			return code
+		}
+		if want := get(golden[i:][:c.Width]); got != want {
+			w.Why, w.Got, w.Want, w.At = Differs, got, want, i
+			return OK
+		}
+	}
+	return OK
+}
+
+func (w *Walk) copyIn(p Port, at, lead uint64, data []byte) Code {
+	for c := w.Next; len(data) > 0; {
+		n := next(c, at+lead, uint64(len(data)))
+		if code := p.Store(at, n, get(data[:n])); code != OK {
+			return code
+		}
+		data = data[n:]
+		at += step(c, n)
+	}
+	return OK
+}
+
+func (w *Walk) copyOut(p Port, at, lead uint64, data []byte) Code {
+	for c := w.Next; len(data) > 0; {
+		n := next(c, at+lead, uint64(len(data)))
+		value, code := p.Load(at, n)
+		if code != OK {
+			return code
+		}
+		put(data[:n], value)
+		data = data[n:]
+		at += step(c, n)
+	}
+	return OK
+}
+
+func (w *Walk) fill(p Port, at uint64) Code {
+	c := w.Next
+	for size := c.Amount; size > 0; size -= uint32(c.Width) {
+		if code := p.Store(at, c.Width, c.Value); code != OK {
+			return code
+		}
+		at += step(c, c.Width)
+	}
+	return OK
+}
+
+// next is the width of the next access of a copy at an address with size bytes
+// left: that of the command, or in bulk the widest naturally aligned one that is
+// no wider.
+func next(c *fbs.Command, address, size uint64) uint8 {
+	width := c.Width
+	if gen.Access(c.Mode) == gen.AccessBulk {
+		for uint64(width) > size || address%uint64(width) != 0 {
+			width /= 2
+		}
+	}
+	return width
+}
+
+// step is how far an access of n bytes moves the device's address.
+func step(c *fbs.Command, n uint8) uint64 {
+	if gen.Access(c.Mode) == gen.AccessFixed {
+		return 0
+	}
+	return uint64(n)
+}
+
+// walkGeneric is the walk in plain Go: a port that is memory. It is what there
+// is without assembly, and what the assembly is tested against.
+func walkGeneric(w *Walk) {
+	w.Why = Left
+	for w.Next != w.Stop && w.Why == Left {
+		c, base := w.Next, uintptr(0)
+		switch c.Opcode {
+		case gen.OpcodeFence:
+			fenced.Add(1)
+			w.Skip()
+			continue
+		case gen.OpcodePoint:
+			if c.Width == 0 {
+				return
+			}
+			w.point(memory{})
+			continue
+		case gen.OpcodeWrite, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCheck, gen.OpcodeCompare:
+			base = *entry(w.Windows, c.Window)
+		}
+		if base == 0 {
+			return
+		}
+		w.each(memory{}, uint64(base), 0)
+	}
+}
+
+// point stores what an Aim put into a Point, loads the last of it, and moves the
+// window.
+func (w *Walk) point(p Port) {
+	c := w.Next
+	at := uint64(*entry(w.Windows, c.Index)) + uint64(c.Offset)
+	fenced.Add(1)
+	if c.Width == 8 {
+		p.Store(at, 8, c.Value)
+	} else {
+		p.Store(at, 4, c.Value)
+		at += 4
+		p.Store(at, 4, c.Value>>32)
+		at += 4
+		p.Store(at, 4, c.Mask)
+	}
+	p.Load(at, c.Width)
+	fenced.Add(1)
+	*entry(w.Windows, c.Window) = *entry(w.Homes, c.Window) + uintptr(c.Amount)
+	w.Skip()
+}
+
+// fenced orders memory, which is as much as Go without assembly offers.
+var fenced atomic.Uint32
+
+// memory is a port whose offsets are addresses.
+type memory struct{}
+
+func (memory) Load(address uint64, width uint8) (uint64, Code) {
+	switch p := pointer(uintptr(address)); width {
+	case 1:
+		return uint64(*(*uint8)(p)), OK
+	case 2:
+		return uint64(*(*uint16)(p)), OK
+	case 4:
+		return uint64(*(*uint32)(p)), OK
+	default:
+		return *(*uint64)(p), OK
+	}
+}
+
+func (memory) Store(address uint64, width uint8, value uint64) Code {
+	switch p := pointer(uintptr(address)); width {
+	case 1:
+		*(*uint8)(p) = uint8(value)
+	case 2:
+		*(*uint16)(p) = uint16(value)
+	case 4:
+		*(*uint32)(p) = uint32(value)
+	default:
+		*(*uint64)(p) = value
+	}
+	return OK
+}
