@@ -10,8 +10,12 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// function is a PCI function, whichever way the kernel hands it out. It alone
-// has the methods of a Device; a lane gives it parts.
+// device is a function with the methods of a Device. Lanes hold functions, and so
+// have none of those methods.
+type device struct{ *function }
+
+// function is a PCI function, whichever way the kernel hands it out, to which a
+// lane gives parts.
 type function struct {
 	lane     lane
 	kind     string // of lane, as it stands in names
@@ -89,10 +93,10 @@ func (d *function) identify(vendor, device uint16) {
 // folder is the function's in sysfs.
 func (d *function) folder() string { return sysfs + "/" + d.address }
 
-func (d *function) Identity() Identity { return d.identity }
+func (d device) Identity() Identity { return d.identity }
 
 // Map implements Device.
-func (d *function) Map(w fbs.Window) (Aperture, error) {
+func (d device) Map(w fbs.Window) (Aperture, error) {
 	if err := d.hold(); err != nil {
 		return Aperture{}, err
 	}
@@ -195,7 +199,7 @@ func (d *function) mapRegisters() (err error) {
 }
 
 // Aim implements Aimer.
-func (d *function) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
+func (d device) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 	window, inside, code := d.window(a, address)
 	if code != OK {
 		return Aim{}, code
@@ -213,7 +217,7 @@ func (d *function) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 }
 
 // Point implements Device.
-func (d *function) Point(a *Aperture, t fbs.Target, address uint64) Code {
+func (d device) Point(a *Aperture, t fbs.Target, address uint64) Code {
 	aim, code := d.Aim(a, t, address)
 	if code != OK {
 		return code
@@ -248,18 +252,18 @@ func (d *function) window(a *Aperture, address uint64) (window *Aperture, inside
 }
 
 // Reach implements BusMaster.
-func (d *function) Reach(a *Aperture, of Device) error {
-	owner, same := of.(*function)
-	if !same || owner.kind != d.kind || !d.reaches(a, owner) {
+func (d device) Reach(a *Aperture, of Device) error {
+	owner, same := of.(device)
+	if !same || owner.kind != d.kind || !d.reaches(a, owner.function) {
 		return &Fault{Usage, d.identity.Name + " cannot reach memory of " + of.Identity().Name + "; open both as pci:, or both as vfio:; tiles reach nothing but their device's own Host windows, and nothing else reaches those"}
 	}
-	return d.lane.reach(a, owner)
+	return d.lane.reach(a, owner.function)
 }
 
 // Master implements BusMaster. Bits of the status register that are set before
 // the device masters the bus, and stay, say nothing of what it does then. A
 // driver has its device master the bus all the time.
-func (d *function) Master(on bool) error {
+func (d device) Master(on bool) error {
 	if on {
 		if d.driver == nil {
 			d.config.Store(configStatus, 2, configStatusDMA)
@@ -280,13 +284,13 @@ func (d *function) Master(on bool) error {
 }
 
 // Alive implements Device.
-func (d *function) Alive() bool {
+func (d device) Alive() bool {
 	n, err := system.pread(d.config.fd, d.header[:], d.config.start)
 	return err == nil && n == len(d.header) && get(d.header[:2]) != 0xffff && d.header[configCommand]&configCommandMemory != 0
 }
 
 // Diagnose implements BusMaster.
-func (d *function) Diagnose() Code {
+func (d device) Diagnose() Code {
 	switch {
 	case !d.Alive():
 		return DeviceGone
@@ -299,12 +303,12 @@ func (d *function) Diagnose() Code {
 	return OK
 }
 
-func (d *function) Now() int64 { return now() }
+func (d device) Now() int64 { return now() }
 
-func (d *function) Sleep(nanoseconds int64) { sleep(nanoseconds) }
+func (d device) Sleep(nanoseconds int64) { sleep(nanoseconds) }
 
 // Cleanup implements Cleaner.
-func (d *function) Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
+func (d device) Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
 	if d.driver == nil {
 		return "", nil
 	}
@@ -313,7 +317,7 @@ func (d *function) Cleanup(t fbs.Target, address uint64, value uint32) (note str
 
 // Close implements Device. The device leaves memory alone before any of that is
 // given back. Memory decoding stays on: what the image started may still run.
-func (d *function) Close() (err error) {
+func (d device) Close() (err error) {
 	if d.masters {
 		err = d.Master(false)
 	}

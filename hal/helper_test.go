@@ -3,6 +3,7 @@ package hal
 import (
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -43,4 +44,43 @@ func scramble(b []byte, seed uint64) {
 // copyBulk copies text to an aperture.
 func copyBulk(a *Aperture, offset uint64, text string) {
 	a.Copy(gen.OpcodeCopyIn, offset, 1, gen.AccessBulk, []byte(text))
+}
+
+// calls is system calls with methods, of which stand-ins replace some.
+type calls interface {
+	open(path string, flags int) (int, error)
+	close(fd int) error
+	ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
+	mmap(fd int, offset int64, length, protection, flags int) ([]byte, error)
+	munmap(mem []byte) error
+	read(fd int, data []byte) (int, error)
+	pread(fd int, data []byte, offset int64) (int, error)
+	pwrite(fd int, data []byte, offset int64) (int, error)
+}
+
+// use has hal make its system calls by k.
+func use(k calls) {
+	system = kernel{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite}
+}
+
+// linux is the real ones.
+type linux struct{}
+
+var real = system
+
+func (linux) open(path string, flags int) (int, error) { return real.open(path, flags) }
+func (linux) close(fd int) error                       { return real.close(fd) }
+func (linux) ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
+	return real.ioctl(fd, request, value, argument)
+}
+func (linux) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
+	return real.mmap(fd, offset, length, protection, flags)
+}
+func (linux) munmap(mem []byte) error               { return real.munmap(mem) }
+func (linux) read(fd int, data []byte) (int, error) { return real.read(fd, data) }
+func (linux) pread(fd int, data []byte, offset int64) (int, error) {
+	return real.pread(fd, data, offset)
+}
+func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
+	return real.pwrite(fd, data, offset)
 }

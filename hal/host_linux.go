@@ -44,7 +44,7 @@ func (h *hostMemory) take(name string, size uint64) (mem []byte, huge bool, err 
 		rest, err := h.add(roundUp(size, hugePage), unix.MAP_HUGETLB|hugePageLog)
 		if err != nil {
 			if mem, err = h.add(size, 0); err != nil {
-				return nil, false, &Fault{Denied, name + fbs.Text(": %x bytes of host memory cannot be locked: ", size) + errorName(err) + "; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`), or free memory"}
+				return nil, false, &Fault{Denied, name + fbs.Text(": %x bytes of host memory cannot be locked: ", size) + err.Error() + "; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`), or free memory"}
 			}
 			return mem, false, nil
 		}

@@ -8,52 +8,35 @@ import (
 
 // kernel is the system calls that reach a device. Tests put a stand-in for
 // drivers that are not there in place of the real one.
-type kernel interface {
-	open(path string, flags int) (fd int, err error)
-	close(fd int) error
+type kernel struct {
+	open  func(path string, flags int) (fd int, err error)
+	close func(fd int) error
 	// ioctl takes a struct by address, or a value where argument is nil.
-	ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
-	mmap(fd int, offset int64, length, protection, flags int) ([]byte, error)
-	munmap(mem []byte) error
-	read(fd int, data []byte) (int, error)
-	pread(fd int, data []byte, offset int64) (int, error)
-	pwrite(fd int, data []byte, offset int64) (int, error)
+	ioctl  func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
+	mmap   func(fd int, offset int64, length, protection, flags int) ([]byte, error)
+	munmap func(mem []byte) error
+	read   func(fd int, data []byte) (int, error)
+	pread  func(fd int, data []byte, offset int64) (int, error)
+	pwrite func(fd int, data []byte, offset int64) (int, error)
 }
 
-var system kernel = linux{}
+var system = kernel{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite}
 
-type linux struct{}
-
-func (linux) open(path string, flags int) (int, error) {
+func openFile(path string, flags int) (int, error) {
 	return unix.Open(path, flags|unix.O_CLOEXEC, 0)
 }
 
-func (linux) close(fd int) error { return unix.Close(fd) }
-
-func (linux) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
-	return unix.Mmap(fd, offset, length, protection, flags)
-}
-
-func (linux) munmap(mem []byte) error { return unix.Munmap(mem) }
-
-// ioctl hands a struct to a driver, which may change it. T lies in memory as C
-// has it: ioctl_test.go pins sizes and offsets.
-func ioctl[T any](fd int, request uintptr, argument *T) (int, error) {
-	return system.ioctl(fd, request, 0, unsafe.Pointer(argument))
-}
+// asC is a struct for a driver, which may change it. T lies in memory as C has
+// it: ioctl_test.go pins sizes and offsets.
+func asC[T any](argument *T) unsafe.Pointer { return unsafe.Pointer(argument) }
 
 // control is an ioctl that gives nothing but the struct, and a fault that names
 // it and what it is for.
-func control[T any](fd int, request uintptr, argument *T, name, of string) error {
-	if _, err := ioctl(fd, request, argument); err != nil {
+func control(fd int, request uintptr, argument unsafe.Pointer, name, of string) error {
+	if _, err := system.ioctl(fd, request, 0, argument); err != nil {
 		return failed(name, of, err)
 	}
 	return nil
-}
-
-// ioctlValue hands a number to a driver.
-func ioctlValue(fd int, request, value uintptr) (int, error) {
-	return system.ioctl(fd, request, value, nil)
 }
 
 // VFIO (linux/vfio.h).

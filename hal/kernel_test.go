@@ -34,7 +34,7 @@ type fakeKernel struct {
 func fakeSystem(t testing.TB) *fakeKernel {
 	k := &fakeKernel{t: t, paths: map[string]string{}, errors: map[string]error{}, opened: map[int]string{}}
 	old := system
-	system = k
+	use(k)
 	t.Cleanup(func() {
 		system = old
 		if len(k.opened) > 0 || k.mapped > 0 {
@@ -181,7 +181,7 @@ func (f *frames) pread(fd int, data []byte, offset int64) (int, error) {
 // fakeFrames has memory lie from an address on.
 func fakeFrames(t testing.TB, first uint64) *frames {
 	f := &frames{fakeKernel: fakeSystem(t), first: first / 4096, known: map[uint64]uint64{}, flags: pagePresent | 1<<61 | 1<<56 | 1<<55} // shared, exclusive, soft-dirty
-	system = f
+	use(f)
 	return f
 }
 
@@ -265,7 +265,7 @@ func TestHostMemoryThatTheDeviceCannotUseIsRefused(t *testing.T) {
 	}{
 		"no memory to lock": {func(k *frames, _ *fakeFunction) {
 			k.errors["mmap huge"], k.errors["mmap locked"] = unix.ENOMEM, unix.EAGAIN
-		}, Denied, []string{"0x3000 bytes", "EAGAIN", "ulimit -l"}},
+		}, Denied, []string{"0x3000 bytes", "resource temporarily unavailable", "ulimit -l"}},
 		"ordinary pages":     {func(k *frames, _ *fakeFunction) { k.errors["mmap huge"] = unix.ENOMEM }, NoDevice, []string{"0x3000 bytes", "may move", "echo 2 > /proc/sys/vm/nr_hugepages"}},
 		"scattered pages":    {func(k *frames, _ *fakeFunction) { k.gap = 1 }, NoDevice, []string{"0x3000 bytes", "side by side, though they are huge pages", "hugepages=2", "at most 2 MiB"}},
 		"a whole huge page":  {func(k *frames, f *fakeFunction) { k.gap, f.window = 1, hugePage }, NoDevice, []string{"hugepages=2"}},
@@ -398,7 +398,7 @@ func TestWhoMayNotStoreToConfigurationSpaceCannotMaster(t *testing.T) {
 	f := addEdu(t)
 	denyStores(k.fakeKernel, f)
 	d := f.open()
-	wantFault(t, "Master", d.Master(true), Denied, "config: EACCES", "run as root")
+	wantFault(t, "Master", d.Master(true), Denied, "config: permission denied", "run as root")
 	config := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 	if v, code := config.Load(0, 4); v != 0x11e81234 || code != OK || config.Store(4, 2, 0) != Denied {
 		t.Errorf("configuration space: %#x, %v", v, code)
@@ -406,12 +406,12 @@ func TestWhoMayNotStoreToConfigurationSpaceCannotMaster(t *testing.T) {
 	d.Close()
 	f.patch("config", configCommand, 6)
 	d = f.open() // as it was left
-	wantFault(t, "left mastering", d.Master(true), Denied, "config: EACCES")
+	wantFault(t, "left mastering", d.Master(true), Denied, "config: permission denied")
 }
 
 // denyStores has the configuration space of a function open for loads only.
 func denyStores(k *fakeKernel, f *fakeFunction) {
-	system = &readOnly{k, f.path("config")}
+	use(&readOnly{k, f.path("config")})
 }
 
 type readOnly struct {
@@ -490,7 +490,7 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	want("memory decoding off", DeviceGone)
 	f.patch("config", configCommand, 6)
 	k := system
-	system = linux{}
+	system = real
 	if n := testing.AllocsPerRun(10, func() { d.Diagnose(); _ = d.Master(false); _ = d.Master(true) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -515,16 +515,16 @@ func TestDevicesOfOneKindReachEachOther(t *testing.T) {
 	g := addFunction(t, "0000:02:00.0", 0x1af4, 0x1110, map[int]uint64{2: mega})
 	d, of := f.open(), g.open()
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x100, Size: 0x100})
-	if err := d.Reach(a, of.function); err != nil || a.Bus != barBus(2)+0x100 {
+	if err := d.Reach(a, of); err != nil || a.Bus != barBus(2)+0x100 {
 		t.Errorf("bus address %#x, %v", a.Bus, err)
 	}
 	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "pci:0000:00:01.0 cannot reach memory of mock:still", "both as pci:")
 	f.link("iommu_group", "1")
-	if err := d.Reach(a, of.function); err != nil {
+	if err := d.Reach(a, of); err != nil {
 		t.Errorf("asked again: %v", err)
 	}
 	d = f.open()
-	wantFault(t, "IOMMU", d.Reach(a, of.function), NoDevice, "open it as vfio:0000:00:01.0")
+	wantFault(t, "IOMMU", d.Reach(a, of), NoDevice, "open it as vfio:0000:00:01.0")
 }
 
 func TestSystemCallsThatFailAreNamed(t *testing.T) {
@@ -533,19 +533,19 @@ func TestSystemCallsThatFailAreNamed(t *testing.T) {
 	f := addEdu(t)
 	k.errors["pread "+f.path("config")] = unix.EIO
 	_, err := taken("pci:1234:11e8")
-	wantFault(t, "config", err, NoDevice, "read "+f.path("config")+": EIO")
+	wantFault(t, "config", err, NoDevice, "read "+f.path("config")+": input/output error")
 	clear(k.errors)
 	f.patch("config", configCommand, 0)
 	k.errors["pwrite"] = unix.EBUSY
 	_, err = taken("pci:1234:11e8")
-	wantFault(t, "enable", err, NoDevice, "write "+f.path("enable")+": EBUSY")
+	wantFault(t, "enable", err, NoDevice, "write "+f.path("enable")+": device or resource busy")
 	clear(k.errors)
 	f.write("vendor", "one\n")
 	_, err = taken("pci:1234:11e8")
 	wantFault(t, "vendor", err, NoDevice, "not a number")
 	k.substitute(sysfs, "no folder")
 	_, err = taken("pci:1234:11e8")
-	wantFault(t, "folder", err, NoDevice, "getdents "+sysfs+": ENOTDIR")
+	wantFault(t, "folder", err, NoDevice, "getdents "+sysfs+": not a directory")
 }
 
 func TestMappingsThatFailAreFaults(t *testing.T) {
@@ -555,10 +555,10 @@ func TestMappingsThatFailAreFaults(t *testing.T) {
 	mustMap(t, d, tlb(mega, 0)) // maps the registers
 	k.errors["mmap"] = unix.ENOMEM
 	_, err := d.Map(tlb(mega, 0))
-	wantFault(t, "window", err, NoDevice, "mmap", "resource0: ENOMEM")
+	wantFault(t, "window", err, NoDevice, "mmap", "resource0: cannot allocate memory")
 	k.errors["mmap"] = unix.EINVAL
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 8 * mega, Size: 1})
-	wantFault(t, "page of two kinds", err, NoDevice, "EINVAL", "another memory type")
+	wantFault(t, "page of two kinds", err, NoDevice, "invalid argument", "another memory type")
 }
 
 func TestAFailureToUnmapIsTold(t *testing.T) {
@@ -567,7 +567,7 @@ func TestAFailureToUnmapIsTold(t *testing.T) {
 	d := addEdu(t).open()
 	mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Size: 4096})
 	k.errors["munmap"] = unix.EINVAL
-	wantFault(t, "munmap", d.Close(), NoDevice, "munmap", "EINVAL")
+	wantFault(t, "munmap", d.Close(), NoDevice, "munmap", "invalid argument")
 }
 
 // taken opens a device as the first Map takes it.
@@ -576,7 +576,7 @@ func taken(name string) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.(*function).hold(); err != nil {
+	if err := d.(device).hold(); err != nil {
 		d.Close()
 		return nil, err
 	}

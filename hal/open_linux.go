@@ -18,11 +18,12 @@ const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
 // device of Tenstorrent's driver. Open only looks: the first Map takes the
 // device. The error is a *Fault whose reason says what to do next.
 func Open(name string) (Device, error) {
-	d, err := find(name)
+	f, err := find(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.lane.open(); err != nil {
+	d := device{f}
+	if err := f.lane.open(); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -208,7 +209,7 @@ func pciAddress(domain, bus, slot, function uint64) string {
 
 // failed turns a failed system call on a path into a fault.
 func failed(call, path string, err error) *Fault {
-	reason := call + " " + path + ": " + errorName(err)
+	reason := call + " " + path + ": " + err.Error()
 	if err == unix.EACCES || err == unix.EPERM {
 		return &Fault{Denied, reason + "; run as root, or give this user access to the file (kernel lockdown forbids it to everyone)"}
 	}
@@ -231,12 +232,6 @@ func FileFault(path string, err error) error {
 		code = Denied
 	}
 	return &Fault{code, path + ": " + err.Error() + remedy}
-}
-
-// errorName names the errno of a system call.
-func errorName(err error) string {
-	errno, _ := err.(unix.Errno)
-	return unix.ErrnoName(errno)
 }
 
 // ReadText reads a small file of the kernel whole.

@@ -84,7 +84,7 @@ func TestTheIATUIsAimedAtWhatTheIOMMUMaps(t *testing.T) {
 	if a.Bus != 0x8_0000_0000 || len(got) != 1 || got[0] != "0: 0x0..0x1fff to 0x100000" {
 		t.Errorf("tiles see the window at %#x; %q", a.Bus, got)
 	}
-	if err := d.Reach(a, d.function); err != nil || a.Bus != 0x8_0000_0000 {
+	if err := d.Reach(a, d); err != nil || a.Bus != 0x8_0000_0000 {
 		t.Errorf("bus address %#x, %v", a.Bus, err)
 	}
 }
@@ -98,14 +98,14 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	own, theirs := mustMap(t, d, host(1)), mustMap(t, other, host(1))
 	bar := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1fe80000, Size: 0x100})
 	for what, err := range map[string]error{
-		"a BAR of its own":       d.Reach(bar, d.function),
-		"another's memory":       d.Reach(theirs, other.function),
-		"its memory for another": other.Reach(own, d.function),
+		"a BAR of its own":       d.Reach(bar, d),
+		"another's memory":       d.Reach(theirs, other),
+		"its memory for another": other.Reach(own, d),
 		"a mock":                 d.Reach(own, still{}),
 	} {
 		wantFault(t, what, err, Usage, "cannot reach memory", "tiles reach nothing but")
 	}
-	if err := other.Reach(bar, d.function); err != nil || bar.Bus == 0 {
+	if err := other.Reach(bar, d); err != nil || bar.Bus == 0 {
 		t.Errorf("its BAR for another: %v", err)
 	}
 	for range 15 {
@@ -123,5 +123,5 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	d = f.openVFIO()
 	k.errors["mmap"] = unix.ENOMEM
 	_, err = d.Map(host(1))
-	wantFault(t, "no registers", err, NoDevice, "mmap 0000:01:00.0 BAR 2: ENOMEM")
+	wantFault(t, "no registers", err, NoDevice, "mmap 0000:01:00.0 BAR 2: cannot allocate memory")
 }

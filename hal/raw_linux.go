@@ -29,7 +29,7 @@ func Pause(nanoseconds int64) {
 	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
 }
 
-func (linux) ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
+func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
 	if argument != nil {
 		value = uintptr(argument)
 	}
@@ -37,14 +37,12 @@ func (linux) ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int
 	return answer(n, errno)
 }
 
-func (linux) read(fd int, data []byte) (int, error) { return Read(fd, data) }
-
-func (linux) pread(fd int, data []byte, offset int64) (int, error) {
+func pread(fd int, data []byte, offset int64) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)
 	return answer(n, errno)
 }
 
-func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
+func pwrite(fd int, data []byte, offset int64) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_PWRITE64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)
 	return answer(n, errno)
 }
@@ -54,4 +52,21 @@ func answer(n uintptr, errno unix.Errno) (int, error) {
 		return -1, errno
 	}
 	return int(n), nil
+}
+
+// Mmap maps a file, or memory where fd is -1. unix.Mmap keeps a table of what it
+// mapped, for 9 KB of program. Both calls are announced to Go.
+func Mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
+	address, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(length), uintptr(protection), uintptr(flags), uintptr(fd), uintptr(offset))
+	if errno != 0 {
+		return nil, errno
+	}
+	return unsafe.Slice((*byte)(pointer(address)), length), nil
+}
+
+// Munmap gives back what Mmap mapped.
+func Munmap(mem []byte) error {
+	_, _, errno := unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(len(mem)), 0)
+	_, err := answer(0, errno)
+	return err
 }

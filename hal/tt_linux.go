@@ -47,7 +47,7 @@ func (d *tt) open() (err error) {
 		return failed("open", d.path, err)
 	}
 	driver := ttDriverInfo{inSize: 12}
-	if err := control(d.fd, ttGetDriverInfo, &driver, "GET_DRIVER_INFO", d.path); err != nil {
+	if err := control(d.fd, ttGetDriverInfo, asC(&driver), "GET_DRIVER_INFO", d.path); err != nil {
 		return err
 	}
 	if driver.api != ttAPI {
@@ -61,7 +61,7 @@ func (d *tt) open() (err error) {
 // that knows no power states have it as it is.
 func (d *tt) take() error {
 	lock := ttLock{outSize: 4, index: ttLockIndex}
-	_, err := ioctl(d.fd, ttLockControl, &lock)
+	_, err := system.ioctl(d.fd, ttLockControl, 0, asC(&lock))
 	switch {
 	case err == unix.ENODEV:
 		return &Fault{DeviceGone, d.identity.Name + ": another program has reset the device since it was opened; open it again"}
@@ -78,7 +78,7 @@ func (d *tt) take() error {
 // power asks for features of the device, as long as its file is open.
 func (d *tt) power(features uint16) {
 	state := ttPower{argsz: 40, validity: ttPowerFlags, flags: features}
-	_, _ = ioctl(d.fd, ttSetPowerState, &state)
+	_, _ = system.ioctl(d.fd, ttSetPowerState, 0, asC(&state))
 }
 
 // openFunction finds the function behind the driver, and its BARs. Its
@@ -86,7 +86,7 @@ func (d *tt) power(features uint16) {
 func (d *tt) openFunction() error {
 	name := d.identity.Name
 	info := ttDeviceInfo{inSize: 20}
-	if err := control(d.fd, ttGetDeviceInfo, &info, "GET_DEVICE_INFO", d.path); err != nil {
+	if err := control(d.fd, ttGetDeviceInfo, asC(&info), "GET_DEVICE_INFO", d.path); err != nil {
 		return err
 	}
 	slot := uint64(info.busDevFn)
@@ -97,13 +97,13 @@ func (d *tt) openFunction() error {
 		return err
 	}
 	all := ttMappings{count: uint32(len(d.maps))}
-	_, err := ioctl(d.fd, ttQueryMappings, &all)
+	_, err := system.ioctl(d.fd, ttQueryMappings, 0, asC(&all))
 	switch {
 	case err == unix.ENODEV: // it answers only who asks for information
 		return &Fault{NoDevice, name + ": the device is being reset, and whoever does that has not said that it is over (POST_RESET); wait for that program, or reset the device again with `tt-smi -r`"}
 	case err != nil:
 		return failed("QUERY_MAPPINGS", d.path, err)
-	case !d.Alive():
+	case !device{d.function}.Alive():
 		return &Fault{DeviceGone, name + ": configuration space reads all ones, or memory decoding is off; reset the device with `tt-smi -r`"}
 	}
 	for _, m := range all.mappings {
@@ -141,7 +141,7 @@ func (d *tt) window(size uint64, wc bool) (int, Aperture, error) {
 			continue
 		}
 		window := ttAllocate{size: g.Size}
-		_, err := ioctl(d.fd, ttAllocateTLB, &window)
+		_, err := system.ioctl(d.fd, ttAllocateTLB, 0, asC(&window))
 		switch {
 		case err == unix.ENOMEM:
 			continue
@@ -181,7 +181,7 @@ func (d *tt) point(slot int, t fbs.Target, address uint64) Code {
 		d.aim.multicast = 1
 	}
 	fence()
-	_, err := ioctl(d.fd, PointRequest, &d.aim)
+	_, err := system.ioctl(d.fd, PointRequest, 0, asC(&d.aim))
 	fence()
 	switch err {
 	case nil:
@@ -196,7 +196,7 @@ func (d *tt) point(slot int, t fbs.Target, address uint64) Code {
 // the address is another than on the bus.
 func (d *tt) expose(mem []byte, huge bool) (uint64, error) {
 	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(addressOf(mem)), size: uint64(len(mem))}
-	_, err := ioctl(d.fd, ttPinPages, &pin)
+	_, err := system.ioctl(d.fd, ttPinPages, 0, asC(&pin))
 	switch err {
 	case nil:
 		return pin.noc, nil
@@ -215,7 +215,7 @@ func (d *tt) cleanup(t fbs.Target, address uint64, value uint32) (note string, e
 		return d.identity.Name + ": cores that run when this process is killed go on running; tt-kmd 2.2 and later put those of one tile back into reset", nil
 	}
 	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: address, data: uint64(value)}
-	return "", control(d.fd, ttSetNoCCleanup, &c, "SET_NOC_CLEANUP", d.path)
+	return "", control(d.fd, ttSetNoCCleanup, asC(&c), "SET_NOC_CLEANUP", d.path)
 }
 
 // close gives the clock back first: by the end of the file alone a driver without

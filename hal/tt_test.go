@@ -63,7 +63,7 @@ func fakeTTKernel(t testing.TB, board *boards.Board) *fakeTT {
 		}
 	}
 	k.fakeKernel.ioctls = k.control
-	system = k
+	use(k)
 	k.file = k.substitute(ttNode, "")
 	if err := os.Truncate(k.file, 1<<37); err != nil {
 		t.Fatal(err)
@@ -181,14 +181,14 @@ func (k *fakeTT) bytes(offset uint64, n int) []byte {
 	return (&fakeFunction{t: k.t, folder: filepath.Dir(k.file)}).at(filepath.Base(k.file), offset, n)
 }
 
-func (k *fakeTT) openTT() *tt {
+func (k *fakeTT) openTT() device {
 	k.t.Helper()
 	d, err := taken("tt:" + ttNode)
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	k.t.Cleanup(func() { d.Close() })
-	return d.(*function).lane.(*tt)
+	return d.(device)
 }
 
 func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
@@ -230,11 +230,11 @@ func TestWhatIsMissingForTenstorrentsDriverIsSaid(t *testing.T) {
 	}{
 		"no node":        {func(k *fakeTT) { delete(k.paths, ttNode) }, NoDevice, []string{"tt:/dev/tenstorrent/0: no such device", "ls /dev/tenstorrent", "modprobe tenstorrent"}},
 		"exclusive":      {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EAGAIN }, NoDevice, []string{"has the device for itself"}},
-		"denied":         {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EACCES }, Denied, []string{"open /dev/tenstorrent/0: EACCES"}},
-		"no driver":      {func(k *fakeTT) { k.errors["ioctl fa05"] = unix.ENOTTY }, NoDevice, []string{"GET_DRIVER_INFO /dev/tenstorrent/0: ENOTTY"}},
+		"denied":         {func(k *fakeTT) { k.errors["open "+ttNode] = unix.EACCES }, Denied, []string{"open /dev/tenstorrent/0: permission denied"}},
+		"no driver":      {func(k *fakeTT) { k.errors["ioctl fa05"] = unix.ENOTTY }, NoDevice, []string{"GET_DRIVER_INFO /dev/tenstorrent/0: inappropriate ioctl for device"}},
 		"old driver":     {func(k *fakeTT) { k.api = 1 }, NoDevice, []string{"has API 1, 2 is needed", "tt-kmd 2.0"}},
 		"no info":        {func(k *fakeTT) { k.errors["ioctl fa00"] = unix.ENODEV }, NoDevice, []string{"GET_DEVICE_INFO"}},
-		"no folder":      {func(k *fakeTT) { k.device.domain = 0 }, NoDevice, []string{"0000:b3:1f.5/config: ENOENT"}},
+		"no folder":      {func(k *fakeTT) { k.device.domain = 0 }, NoDevice, []string{"0000:b3:1f.5/config: no such file or directory"}},
 		"all ones":       {func(k *fakeTT) { k.f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) }, DeviceGone, []string{"tt-smi -r"}},
 		"no mappings":    {func(k *fakeTT) { k.errors["ioctl fa02"] = unix.EFAULT }, NoDevice, []string{"QUERY_MAPPINGS"}},
 		"no lock":        {func(k *fakeTT) { k.errors["ioctl fa08"] = unix.EINVAL }, NoDevice, []string{"LOCK_CTL"}},
@@ -291,7 +291,8 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 			t.Errorf("%s: the file holds %#x", c.board.Name, got)
 		}
 		k.aimed = make([]ttConfigure, 0, 100)
-		standIn := testing.AllocsPerRun(10, func() { _, _ = ioctl(d.fd, PointRequest, &d.aim) })
+		lane := d.lane.(*tt)
+		standIn := testing.AllocsPerRun(10, func() { _, _ = system.ioctl(lane.fd, PointRequest, 0, asC(&lane.aim)) })
 		if n := testing.AllocsPerRun(10, func() { d.Point(a, to, address) }); n > standIn && !underRace { // which allocates by chance
 			t.Errorf("%s: %v allocations, %v of them the stand-in's", c.board.Name, n, standIn)
 		}
@@ -373,7 +374,7 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 	}
 	k.errors["mmap"] = unix.ENOMEM
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
-	wantFault(t, "mmap", err, NoDevice, "mmap /dev/tenstorrent/0: ENOMEM")
+	wantFault(t, "mmap", err, NoDevice, "mmap /dev/tenstorrent/0: cannot allocate memory")
 	k.errors["ioctl fa0b"] = unix.EINVAL
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
 	wantFault(t, "allocate", err, NoDevice, "ALLOCATE_TLB")
@@ -396,13 +397,13 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	if a.Bus != 0x8_0000_0000 || b.Bus != 0x8_0000_1000 || uintptr(k.pins[1].address) != b.base || k.pins[1].size != 0x2000 {
 		t.Errorf("at %#x and %#x, pinned %+v", a.Bus, b.Bus, k.pins)
 	}
-	if err := d.Reach(a, d.function); err != nil {
+	if err := d.Reach(a, d); err != nil {
 		t.Error(err)
 	}
 	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "tt:/dev/tenstorrent/0 cannot reach memory of mock:still", "vfio:")
 	k.errors["ioctl fa07"] = unix.ENOSPC
 	_, err := d.Map(host(1))
-	wantFault(t, "other", err, NoDevice, "PIN_PAGES /dev/tenstorrent/0: ENOSPC")
+	wantFault(t, "other", err, NoDevice, "PIN_PAGES /dev/tenstorrent/0: no space left on device")
 	k.errors["ioctl fa07"] = unix.EINVAL
 	_, err = d.Map(host(3 << 20))
 	wantFault(t, "huge pages", err, NoDevice, "0x300000 bytes", "side by side, though they are huge pages", "hugepages=4")
@@ -590,10 +591,10 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer linux{}.close(fd)
-	if _, err := ioctl(fd, unix.TCGETS, &unix.Termios{}); err != unix.ENOTTY {
+	if _, err := ioctl(fd, unix.TCGETS, 0, asC(&unix.Termios{})); err != unix.ENOTTY {
 		t.Error(err)
 	}
-	if _, err := ioctlValue(fd, unix.TCSBRK, 1); err != unix.ENOTTY {
+	if _, err := ioctl(fd, unix.TCSBRK, 1, nil); err != unix.ENOTTY {
 		t.Error(err)
 	}
 	pipe := make([]int, 2)
@@ -604,8 +605,11 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 	defer unix.Close(pipe[1])
 	unix.Write(pipe[1], []byte("four"))
 	var waiting int32
-	if result, err := ioctl(pipe[0], unix.TIOCINQ, &waiting); err != nil || result != 0 || waiting != 4 {
+	if result, err := ioctl(pipe[0], unix.TIOCINQ, 0, asC(&waiting)); err != nil || result != 0 || waiting != 4 {
 		t.Errorf("%d bytes wait, %d, %v", waiting, result, err)
+	}
+	if _, err := Mmap(pipe[0], 0, 4096, unix.PROT_READ, unix.MAP_SHARED); err != unix.ENODEV {
+		t.Error(err)
 	}
 	data := make([]byte, 8)
 	if n, err := (linux{}).read(pipe[0], data); n != 4 || err != nil || !strings.HasPrefix(string(data), "four") {

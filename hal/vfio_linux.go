@@ -86,15 +86,15 @@ func (d *vfio) take() (err error) {
 // what a killed program left going ends here.
 func (d *vfio) openFunction() (err error) {
 	address := append([]byte(d.address), 0)
-	if d.fd, err = ioctl(d.group.fd, vfioGroupGetDevice, &address[0]); err != nil {
+	if d.fd, err = system.ioctl(d.group.fd, vfioGroupGetDevice, 0, asC(&address[0])); err != nil {
 		return failed("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
 	}
 	info := vfioInfo{argsz: 24}
-	if err = control(d.fd, vfioDeviceGetInfo, &info, "VFIO_DEVICE_GET_INFO", d.address); err != nil {
+	if err = control(d.fd, vfioDeviceGetInfo, asC(&info), "VFIO_DEVICE_GET_INFO", d.address); err != nil {
 		return err
 	}
 	if info.flags&vfioDeviceResets != 0 {
-		if _, err = ioctlValue(d.fd, vfioDeviceReset, 0); err != nil {
+		if _, err = system.ioctl(d.fd, vfioDeviceReset, 0, nil); err != nil {
 			return failed("VFIO_DEVICE_RESET", d.address, err)
 		}
 	}
@@ -105,7 +105,7 @@ func (d *vfio) openFunction() (err error) {
 func (d *vfio) readRegions() error {
 	region := func(index int) (vfioRegion, error) {
 		r := vfioRegion{argsz: 32, index: uint32(index)}
-		return r, control(d.fd, vfioDeviceGetRegionInfo, &r, "VFIO_DEVICE_GET_REGION_INFO", d.address)
+		return r, control(d.fd, vfioDeviceGetRegionInfo, asC(&r), "VFIO_DEVICE_GET_REGION_INFO", d.address)
 	}
 	config, err := region(vfioRegionConfig)
 	if err != nil {
@@ -166,7 +166,7 @@ func (d *vfio) mapDMA(address, size uint64) (uint64, error) {
 		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": the IOMMU has no %x bytes of addresses left", size)}
 	}
 	m := vfioMap{argsz: 32, flags: vfioDMARead | vfioDMAWrite, vaddr: address, iova: iova, size: size}
-	_, err := ioctl(iommu.fd, vfioIOMMUMapDMA, &m)
+	_, err := system.ioctl(iommu.fd, vfioIOMMUMapDMA, 0, asC(&m))
 	switch err {
 	case nil:
 		d.mapped = append(d.mapped, vfioUnmap{argsz: 24, iova: iova, size: size})
@@ -220,7 +220,7 @@ func contains(data []byte, word string) bool {
 
 func (d *vfio) close() (err error) {
 	for i := range d.mapped {
-		if e := control(iommu.fd, vfioIOMMUUnmapDMA, &d.mapped[i], "VFIO_IOMMU_UNMAP_DMA", d.address); err == nil {
+		if e := control(iommu.fd, vfioIOMMUUnmapDMA, asC(&d.mapped[i]), "VFIO_IOMMU_UNMAP_DMA", d.address); err == nil {
 			err = e
 		}
 	}
@@ -296,7 +296,7 @@ func openGroup(name, number string) (fd int, err error) {
 // attach puts an open group into the space, which its first group creates.
 func (s *vfioSpace) attach(name string, g *vfioGroup) error {
 	status := vfioStatus{argsz: 8}
-	if err := control(g.fd, vfioGroupGetStatus, &status, "VFIO_GROUP_GET_STATUS", vfioFolder+g.number); err != nil {
+	if err := control(g.fd, vfioGroupGetStatus, asC(&status), "VFIO_GROUP_GET_STATUS", vfioFolder+g.number); err != nil {
 		return err
 	}
 	if status.flags&vfioGroupViable == 0 {
@@ -310,7 +310,7 @@ func (s *vfioSpace) attach(name string, g *vfioGroup) error {
 		}
 	}
 	fd := int32(s.fd)
-	if err := control(g.fd, vfioGroupSetContainer, &fd, "VFIO_GROUP_SET_CONTAINER", vfioFolder+g.number); err != nil {
+	if err := control(g.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", vfioFolder+g.number); err != nil {
 		return err
 	}
 	if first {
@@ -334,13 +334,13 @@ func (s *vfioSpace) open(name string) (err error) {
 
 func (s *vfioSpace) setIOMMU(name string) error {
 	kind := uintptr(vfioType1v2)
-	if has, _ := ioctlValue(s.fd, vfioCheckExtension, kind); has != 1 {
+	if has, _ := system.ioctl(s.fd, vfioCheckExtension, kind, nil); has != 1 {
 		kind = vfioType1
 	}
-	if has, _ := ioctlValue(s.fd, vfioCheckExtension, kind); has != 1 {
+	if has, _ := system.ioctl(s.fd, vfioCheckExtension, kind, nil); has != 1 {
 		return &Fault{NoDevice, name + ": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`"}
 	}
-	_, err := ioctlValue(s.fd, vfioSetIOMMU, kind)
+	_, err := system.ioctl(s.fd, vfioSetIOMMU, kind, nil)
 	switch err {
 	case nil:
 		s.next = iovaFirst
@@ -356,7 +356,7 @@ func (s *vfioSpace) setIOMMU(name string) error {
 // fewer. A kernel before 5.4 does not say.
 func (s *vfioSpace) readRanges() error {
 	info := vfioIOMMU{argsz: vfioIOMMUSize}
-	if err := control(s.fd, vfioIOMMUGetInfo, &info, "VFIO_IOMMU_GET_INFO", vfioContainer); err != nil {
+	if err := control(s.fd, vfioIOMMUGetInfo, asC(&info), "VFIO_IOMMU_GET_INFO", vfioContainer); err != nil {
 		return err
 	}
 	s.page = max(info.pageSizes&-info.pageSizes, uint64(unix.Getpagesize()))

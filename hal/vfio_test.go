@@ -47,7 +47,7 @@ func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 		caps: ranges(ioRange{0, 0x7ffffff}, ioRange{0x8100000, 0xffff_ffff_ffff}), // as QEMU's virt machine has them
 	}
 	k.fakeKernel.ioctls = k.control
-	system = k
+	use(k)
 	k.substitute(vfioContainer, "")
 	k.substitute(kernelLog, "")
 	t.Cleanup(func() {
@@ -137,14 +137,14 @@ func addVFIOEdu(k *fakeVFIO) (*fakeFunction, *vfioFunction) {
 	return f, v
 }
 
-func (f *fakeFunction) openVFIO() *vfio {
+func (f *fakeFunction) openVFIO() device {
 	f.t.Helper()
 	d, err := taken("vfio:" + f.address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { d.Close() })
-	return d.(*function).lane.(*vfio)
+	return d.(device)
 }
 
 func (k *fakeVFIO) open(path string, flags int) (int, error) {
@@ -350,8 +350,8 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 	wantFault(t, "I/O BAR", err, WrongDevice, "BAR 3 does not exist")
 	k.errors["mmap"] = unix.EINVAL
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
-	wantFault(t, "mmap", err, NoDevice, "mmap 0000:00:01.0 BAR 0: EINVAL")
-	d.regions[0].flags = 3
+	wantFault(t, "mmap", err, NoDevice, "mmap 0000:00:01.0 BAR 0: invalid argument")
+	d.lane.(*vfio).regions[0].flags = 3
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
 	wantFault(t, "no mmap", err, NoDevice, "VFIO does not let BAR 0 be mapped")
 }
@@ -427,12 +427,12 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	h := addFunction(t, "0000:02:00.1", 0x1234, 0x1111, nil)
 	k.add(h, "8", nil)
 	d, of, same := f.openVFIO(), g.openVFIO(), h.openVFIO()
-	if same.group != of.group || len(iommu.groups) != 2 {
+	if same.lane.(*vfio).group != of.lane.(*vfio).group || len(iommu.groups) != 2 {
 		t.Errorf("%d groups", len(iommu.groups))
 	}
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1ff8, Size: 0x10})
 	for range 2 {
-		if err := d.Reach(a, of.function); err != nil || a.Bus != 0x100ff8 {
+		if err := d.Reach(a, of); err != nil || a.Bus != 0x100ff8 {
 			t.Errorf("bus address %#x, %v", a.Bus, err)
 		}
 	}
@@ -441,7 +441,7 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	}
 	own, config, moving := mustMap(t, d, host(1)), mustMap(t, of, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}), mustMap(t, of, tlb(mega, 0))
 	for _, w := range []*Aperture{own, config, moving} {
-		if err := d.Reach(w, of.function); err != nil {
+		if err := d.Reach(w, of); err != nil {
 			t.Error(err)
 		}
 	}
@@ -466,7 +466,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		words []string
 	}{
 		"no such device": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { os.RemoveAll(f.folder) }, NoDevice, []string{"lists what is there"}},
-		"no ids":         {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("device") }, NoDevice, []string{"device: ENOENT"}},
+		"no ids":         {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("device") }, NoDevice, []string{"device: no such file or directory"}},
 		"no driver": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("driver") }, NoDevice, []string{"no driver has the device",
 			"`modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/0000:00:01.0/driver_override; echo 0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`", "EINVAL", "no IOMMU", "pci:0000:00:01.0"}},
 		"another driver": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("driver"); f.bind("nvme") }, NoDevice,
@@ -474,25 +474,25 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		"no IOMMU":     {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("iommu_group") }, NoDevice, []string{"no IOMMU is on", "pci:0000:00:01.0"}},
 		"no group":     {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { delete(k.paths, "/dev/vfio/7") }, NoDevice, []string{"/dev/vfio/7 does not exist", "devtmpfs"}},
 		"group in use": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open /dev/vfio/7"] = unix.EBUSY }, NoDevice, []string{"another program", "fuser -v /dev/vfio/7"}},
-		"group denied": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open /dev/vfio/7"] = unix.EACCES }, Denied, []string{"open /dev/vfio/7: EACCES", "run as root"}},
+		"group denied": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open /dev/vfio/7"] = unix.EACCES }, Denied, []string{"open /dev/vfio/7: permission denied", "run as root"}},
 		"not viable": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.hidden = true }, NoDevice,
 			[]string{"cannot tell the device from others", "ls /sys/kernel/iommu_groups/7/devices"}},
-		"no status":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b67"] = unix.ENOTTY }, NoDevice, []string{"VFIO_GROUP_GET_STATUS", "ENOTTY"}},
+		"no status":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b67"] = unix.ENOTTY }, NoDevice, []string{"VFIO_GROUP_GET_STATUS", "inappropriate ioctl for device"}},
 		"no container":        {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { delete(k.paths, vfioContainer) }, NoDevice, []string{"/dev/vfio/vfio does not exist", "modprobe"}},
 		"no module":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.ENODEV }, NoDevice, []string{"modprobe vfio_iommu_type1"}},
 		"container denied":    {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.EPERM }, Denied, []string{"open /dev/vfio/vfio"}},
-		"group not attached":  {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b68"] = unix.EINVAL }, NoDevice, []string{"VFIO_GROUP_SET_CONTAINER /dev/vfio/7: EINVAL"}},
+		"group not attached":  {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b68"] = unix.EINVAL }, NoDevice, []string{"VFIO_GROUP_SET_CONTAINER /dev/vfio/7: invalid argument"}},
 		"another IOMMU":       {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { clear(k.has) }, NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"}},
 		"GICv2":               {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.EPERM }, Denied, []string{"GICv2", "allow_unsafe_interrupts"}},
-		"IOMMU not set":       {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.ENODEV }, NoDevice, []string{"VFIO_SET_IOMMU", "ENODEV"}},
-		"no ranges":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b70"] = unix.EFAULT }, NoDevice, []string{"VFIO_IOMMU_GET_INFO", "EFAULT"}},
+		"IOMMU not set":       {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.ENODEV }, NoDevice, []string{"VFIO_SET_IOMMU", "no such device"}},
+		"no ranges":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b70"] = unix.EFAULT }, NoDevice, []string{"VFIO_IOMMU_GET_INFO", "bad address"}},
 		"capability far away": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.caps = []byte{9, 0, 1, 0, 0, 0x10, 0, 0} }, Internal, []string{"outside its buffer"}},
 		"capability in front": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.caps = []byte{9, 0, 1, 0, 8, 0, 0, 0} }, Internal, []string{"outside its buffer"}},
 		"ranges cut off": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) {
 			k.caps = []byte{1, 0, 1, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0}
 		}, Internal,
 			[]string{"outside its buffer"}},
-		"no function": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6a"] = unix.ENODEV }, NoDevice, []string{"VFIO_GROUP_GET_DEVICE_FD", "ENODEV"}},
+		"no function": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6a"] = unix.ENODEV }, NoDevice, []string{"VFIO_GROUP_GET_DEVICE_FD", "no such device"}},
 		"no info":     {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6b"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_GET_INFO"}},
 		"no reset":    {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) { v.flags = 3; k.errors["ioctl 3b6f"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_RESET"}},
 		"no regions":  {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6c"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_GET_REGION_INFO"}},
@@ -546,7 +546,7 @@ func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
 	for errno, c := range map[unix.Errno]struct {
 		code  Code
 		words string
-	}{unix.ENOMEM: {Denied, "ulimit -l"}, unix.ENOSPC: {NoDevice, "VFIO_IOMMU_MAP_DMA 0000:00:01.0: ENOSPC"}} {
+	}{unix.ENOMEM: {Denied, "ulimit -l"}, unix.ENOSPC: {NoDevice, "VFIO_IOMMU_MAP_DMA 0000:00:01.0: no space left on device"}} {
 		k.errors["ioctl 3b71"] = errno
 		_, err := d.Map(host(4096))
 		wantFault(t, errno.Error(), err, c.code, c.words)
@@ -592,11 +592,11 @@ func TestAnIOMMUFaultInTheKernelsLogIsADMAFault(t *testing.T) {
 				t.Errorf("%q: %v, want %v", line, code, want)
 			}
 		}
-		system = linux{}
+		system = real
 		if n := testing.AllocsPerRun(10, func() { d.Diagnose() }); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
-		system = k
+		use(k)
 		d.Close()
 	}
 }

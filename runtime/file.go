@@ -43,7 +43,7 @@ func (f *File) read() error {
 	case status.Size == 0:
 		return &hal.Fault{Code: hal.BadImage, Reason: f.path + ": the file is empty"}
 	}
-	f.data, err = unix.Mmap(f.fd, 0, int(status.Size), unix.PROT_READ, unix.MAP_SHARED)
+	f.data, err = hal.Mmap(f.fd, 0, int(status.Size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return hal.FileFault(f.path, err)
 	}
@@ -146,5 +146,5 @@ func (f *File) Bytes() []byte { return f.data }
 // Close unmaps the file. No View or Replay of it may be used afterwards.
 func (f *File) Close() error {
 	unix.Close(f.fd)
-	return unix.Munmap(f.data)
+	return hal.Munmap(f.data)
 }

@@ -148,7 +148,7 @@ func (r *Replay) reserveArena() error {
 	pages, huge := available(size + tables + host)
 	fits := size+tables <= pages && size+tables+host <= pages+huge
 	if fits && size > 0 {
-		arena, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		arena, err := hal.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 		r.arena, fits = arena, err == nil
 	}
 	if !fits {
@@ -313,7 +313,7 @@ func (r *Replay) Close() error {
 	}
 	arena := r.arena
 	r.arena = nil
-	return unix.Munmap(arena)
+	return hal.Munmap(arena)
 }
 
 func command(index int) string { return fbs.Text("command %d: ", uint64(index)) }

@@ -349,7 +349,7 @@ func TestReplayThatIsClosedDoesNotRun(t *testing.T) {
 // the same place as a limit on locked memory.
 func TestFreezeThatCannotLockTheArenaFails(t *testing.T) {
 	r, _ := on(t, "tensor d output uint8[4096]\nmain:\n  copy.4 d[0:4096] <- m+0x0\n")
-	if err := unix.Munmap(r.Output(0)); err != nil {
+	if err := hal.Munmap(r.Output(0)); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "RLIMIT_MEMLOCK") {

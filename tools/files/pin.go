@@ -24,7 +24,7 @@ func (list Outputs) Pin() ([]unix.SockFilter, error) {
 			names = append(append(append(append(names, text(f.from)...), 0), text(f.to)...), 0)
 		}
 	}
-	memory, err := unix.Mmap(-1, 0, len(names)+1, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	memory, err := hal.Mmap(-1, 0, len(names)+1, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err == nil {
 		copy(memory, names)
 		err = unix.Mprotect(memory, unix.PROT_READ)

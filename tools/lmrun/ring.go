@@ -76,7 +76,7 @@ func mapRing(fd int, path string, size uint64) (r *ring, fresh bool, err error) 
 	if status.Size < ringHeader {
 		return nil, false, badRing(path, "is too short for one")
 	}
-	r.memory, err = unix.Mmap(fd, 0, int(status.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	r.memory, err = hal.Mmap(fd, 0, int(status.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return nil, false, hal.FileFault(path, err)
 	}

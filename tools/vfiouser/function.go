@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -109,14 +108,14 @@ func mapBar(d hal.Device, bar uint8, size uint64) (hal.Port, error) {
 }
 
 // parts are the pieces of a BAR, 4 GiB each but the last.
-type parts []hal.Port
+type parts []*hal.Aperture
 
 func (p parts) Load(offset uint64, width uint8) (uint64, hal.Code) {
-	return p[offset>>32].Load(offset&math.MaxUint32, width)
+	return p[offset>>32].Load(uint32(offset), width)
 }
 
 func (p parts) Store(offset uint64, width uint8, value uint64) hal.Code {
-	return p[offset>>32].Store(offset&math.MaxUint32, width, value)
+	return p[offset>>32].Store(uint32(offset), width, value)
 }
 
 // reach is client memory for the device, while it may master the bus.
