@@ -79,12 +79,13 @@ func compiled(t *testing.T) map[string]*function {
 }
 
 // seams are the functions that a run calls through interfaces, by what calls
-// them so: package runtime knows devices, walks know ports, and the rest of hal
-// knows the kernel. Deferred functions are called by Go itself.
+// them so: package runtime knows devices, walks know ports, devices know lanes, and
+// all of hal but walks knows the kernel. Deferred functions are called by Go itself.
 var seams = map[string]*regexp.Regexp{
-	"lightmetal/runtime":     regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Alive|Now|Sleep|Point|Diagnose)$|^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
+	"lightmetal/runtime":     regexp.MustCompile(`^lightmetal/hal\.device\.(Alive|Now|Sleep|Point|Diagnose)$|^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
 	"lightmetal/hal.(*Walk)": regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
-	"lightmetal/hal":         regexp.MustCompile(`^lightmetal/hal\.linux\.(pread|pwrite|ioctl|read)$`),
+	"lightmetal/hal":         regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
+	"lightmetal/hal.device":  regexp.MustCompile(`^lightmetal/hal\.(\(\*tt\)\.point|\(\*vfio\)\.faultLogged)$`),
 }
 
 // behind is what a function that calls through an interface may come to.
@@ -129,6 +130,9 @@ func reachable(t *testing.T, functions map[string]*function) (names []string) {
 // goroutine, or may.
 var taking = regexp.MustCompile(`^runtime\.(malloc|new|make|grow|concat|convT|slicebyteto|stringtoslice|intstring|rawstring|rawbyte|map|chan|typeAssert|interfaceSwitch|gopanic|deferproc|typedslicecopy|assertE2I|bgsweep|GC)`)
 
+// errnos are functions that make an errno an error.
+var errnos = []string{"lightmetal/hal.pread", "lightmetal/hal.pwrite", "lightmetal/hal.ioctl", "lightmetal/hal.answer", "lightmetal/hal.Read", "lightmetal/hal.Write"}
+
 // TestCompiledLoopCallsNoAllocator looks at what the compiler made of a run,
 // for arm64: whatever the source says, none of it may call what allocates.
 func TestCompiledLoopCallsNoAllocator(t *testing.T) {
@@ -142,13 +146,13 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 			if name == "lightmetal/runtime.guard" && callee == "runtime.typeAssert" {
 				continue
 			}
-			errno := callee == "runtime.convT64" && (strings.HasPrefix(name, "golang.org/x/sys/unix.") || strings.HasPrefix(name, "lightmetal/hal.linux.") || name == "lightmetal/hal.Read" || name == "lightmetal/hal.Write")
+			errno := callee == "runtime.convT64" && (strings.HasPrefix(name, "golang.org/x/sys/unix.") || slices.Contains(errnos, name))
 			if taking.MatchString(callee) && !errno {
 				t.Errorf("%s calls %s", name, callee)
 			}
 		}
 	}
-	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).wait", "hal.(*configSpace).Load", "hal.(*tt).Point", "hal.linux.pread", "hal.walk"} {
+	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).wait", "hal.(*configSpace).Load", "hal.device.Point", "hal.(*tt).point", "hal.(*vfio).faultLogged", "hal.pread", "hal.walk"} {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not looked at", needed)
 		}
