@@ -29,24 +29,12 @@ var Blackhole = Board{
 	},
 	TLB: &TLB{
 		// [KMD], TLB_2M_REG and TLB_4G_REG; KERNEL_TLB_INDEX is 201.
-		Groups: []Group{{
-			Bar: 0, First: 0, Count: 202, Offset: 0, Size: 2 << 20, KernelOwned: 1,
-			Fields: Fields{
-				Address: Field{0, 43},
-				XEnd:    Field{43, 6}, YEnd: Field{49, 6}, XStart: Field{55, 6}, YStart: Field{61, 6},
-				NoC: Field{67, 2}, Multicast: Field{69, 1}, Ordering: Field{70, 2}, Linked: Field{72, 1},
-				UseStaticVC: Field{73, 1}, StaticVC: Field{75, 3},
-			},
-		}, {
-			Bar: 4, First: 202, Count: 8, Offset: 0, Size: 4 << 30,
-			Fields: Fields{
-				Address: Field{0, 32},
-				XEnd:    Field{32, 6}, YEnd: Field{38, 6}, XStart: Field{44, 6}, YStart: Field{50, 6},
-				NoC: Field{56, 2}, Multicast: Field{58, 1}, Ordering: Field{59, 2}, Linked: Field{61, 1},
-				UseStaticVC: Field{62, 1}, StaticVC: Field{64, 3},
-			},
-		}},
-		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 12, ConfigWidth: 4, ConfigWords: 3,
+		Groups: []Group{
+			{Bar: 0, First: 0, Count: 202, Offset: 0, Size: 2 << 20, AddressBits: 43, KernelOwned: 1},
+			{Bar: 4, First: 202, Count: 8, Offset: 0, Size: 4 << 30, AddressBits: 32},
+		},
+		Fields:    Fields{XEnd: 6, YEnd: 6, XStart: 6, YStart: 6, NoC: 2, Multicast: 1, Ordering: 2, Linked: 1, UseStaticVC: 1, Unused: 1, StaticVC: 3},
+		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 12, ConfigWidth: 4,
 	},
 	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]
 	// [KMD], IATU_* and blackhole_configure_outbound_atu: INCREASE_REGION_SIZE,

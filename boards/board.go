@@ -55,15 +55,15 @@ type Reset struct {
 }
 
 // TLB is the layout of a device's movable windows and of the registers that
-// aim them.
+// aim them, 8 bytes a window or 3 x 4, little endian.
 type TLB struct {
 	Groups []Group
+	Fields Fields
 
 	ConfigBar    uint8
 	ConfigOffset uint64 // of the first window's registers in ConfigBar
-	ConfigStride uint64 // bytes from one window's registers to the next's
-	ConfigWidth  uint8  // bytes of one store to them: 4 or 8
-	ConfigWords  int    // stores that make one configuration, lowest address first
+	ConfigStride uint64 // bytes of one window's registers; the next's follow
+	ConfigWidth  uint8  // bytes of one store to them, lowest address first: 4 or 8
 }
 
 // Group is a run of windows of one size.
@@ -73,26 +73,27 @@ type Group struct {
 	Count       int
 	Offset      uint64 // of the first window in the BAR
 	Size        uint64 // bytes of each window, a power of two
+	AddressBits uint8  // the lowest of a configuration: address / Size
 	KernelOwned int    // this many at the end belong to the kernel driver
-	Fields      Fields
 }
 
-// Fields places each part of a configuration in its bits, counted from bit 0
-// of the lowest word. A part of zero Bits does not exist on the device.
-type Fields struct {
-	Address        Field // holds address / window size
-	XEnd, YEnd     Field
-	XStart, YStart Field
-	NoC            Field
-	Multicast      Field
-	Ordering       Field // 0 default, 1 strict, 2 posted
-	Linked         Field // never set
-	StaticVC       Field // one bit: on; else the channel number
-	UseStaticVC    Field // where StaticVC is a number: on
-}
+// Fields is how many bits each part of a configuration has, from the address
+// upwards; 0: the device does not have it.
+type Fields [11]uint8
 
-// Field is a run of bits.
-type Field struct{ Low, Bits uint8 }
+const (
+	XEnd = iota
+	YEnd
+	XStart
+	YStart
+	NoC
+	Multicast
+	Ordering    // 0 default, 1 strict, 2 posted
+	Linked      // never set
+	UseStaticVC // where StaticVC is a number: on
+	Unused      // never set
+	StaticVC    // one bit: on; else the channel number
+)
 
 // All lists every board.
 var All = []*Board{&Edu, &Ivshmem, &Nvme, &Wormhole, &Blackhole}

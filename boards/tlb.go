@@ -2,59 +2,37 @@ package boards
 
 import "lightmetal/fbs/gen"
 
-// Words is the configuration of one window, as ConfigWords stores of
-// ConfigWidth bytes hold it.
-type Words [3]uint64
-
-// Pack gives a configuration of words of width bytes as 16 bytes, the first
-// eight and the next.
-func (w *Words) Pack(width uint8) (low, high uint64) {
-	if width == 8 {
-		return w[0], w[1]
-	}
-	return w[0] | w[1]<<32, w[2]
-}
+// Words is the configuration of one window: its first 8 bytes and the next.
+type Words [2]uint64
 
 // Encode gives the configuration that points a window of group g at address in
-// the target. ok is false where the device cannot express it.
+// the target. ok is false where the device cannot express it. A static virtual
+// channel is 0, none, or 1 + n, channel n; a device with a single bit for it has
+// channel 0 only.
 func (l *TLB) Encode(g *Group, t Target, address uint64) (w Words, ok bool) {
-	f := &g.Fields
-	if address%g.Size != 0 || !sound(t) {
-		return Words{}, false
+	vc, useVC, multicast := uint64(t.StaticVC), uint64(0), uint64(0)
+	if l.Fields[UseStaticVC] != 0 && vc != 0 {
+		vc, useVC = vc-1, 1
 	}
-	// Target counts channels from 1, and a device with a single bit has the first only.
-	vc, numbered := uint64(t.StaticVC), t.StaticVC != 0 && f.UseStaticVC.Bits != 0
-	if numbered {
-		vc--
+	if t.Multicast {
+		multicast = 1
 	}
-	ok = l.insert(&w, f.Address, address/g.Size) &&
-		l.insert(&w, f.XEnd, uint64(t.X)) &&
-		l.insert(&w, f.YEnd, uint64(t.Y)) &&
-		l.insert(&w, f.XStart, uint64(t.XStart)) &&
-		l.insert(&w, f.YStart, uint64(t.YStart)) &&
-		l.insert(&w, f.NoC, uint64(t.NoC)) &&
-		(!t.Multicast || l.insert(&w, f.Multicast, 1)) &&
-		l.insert(&w, f.Ordering, uint64(t.Ordering-gen.OrderingDefault)) &&
-		(!numbered || l.insert(&w, f.UseStaticVC, 1)) && l.insert(&w, f.StaticVC, vc)
+	w[0] = address / g.Size
+	ok = address%g.Size == 0 && sound(t) && w[0]>>g.AddressBits == 0
+	low := g.AddressBits
+	for i, v := range [...]uint64{uint64(t.X), uint64(t.Y), uint64(t.XStart), uint64(t.YStart), uint64(t.NoC), multicast,
+		uint64(t.Ordering - gen.OrderingDefault), 0, useVC, 0, vc} {
+		ok = ok && v>>l.Fields[i] == 0
+		w[low/64] |= v << (low % 64)
+		if low < 64 {
+			w[1] |= v >> (64 - low)
+		}
+		low += l.Fields[i]
+	}
 	if !ok {
 		return Words{}, false
 	}
 	return w, true
-}
-
-// insert places v in the bits of a field, which are still zero; false where the
-// field is too small for it.
-func (l *TLB) insert(w *Words, f Field, v uint64) bool {
-	if v>>f.Bits != 0 {
-		return false
-	}
-	size := 8 * uint(l.ConfigWidth)
-	i, shift := uint(f.Low)/size, uint(f.Low)%size
-	w[i] |= v << shift & (^uint64(0) >> (64 - size))
-	if shift+uint(f.Bits) > size {
-		w[i+1] |= v >> (size - shift)
-	}
-	return true
 }
 
 // sound tells whether t is a target at all, on whatever device: there are two

@@ -30,29 +30,13 @@ var Wormhole = Board{
 		// [TLBs], table of windows and table of configuration bits: addresses
 		// have 36 bits, and N = 16, 15, 12 of them are left above the window.
 		// The kernel driver keeps window 185: tt-kmd wormhole.c, KERNEL_TLB_INDEX.
-		Groups: []Group{{
-			Bar: 0, First: 0, Count: 156, Offset: 0x00000000, Size: 1 << 20,
-			Fields: Fields{
-				Address: Field{0, 16},
-				XEnd:    Field{16, 6}, YEnd: Field{22, 6}, XStart: Field{28, 6}, YStart: Field{34, 6},
-				NoC: Field{40, 1}, Multicast: Field{41, 1}, Ordering: Field{42, 2}, Linked: Field{44, 1}, StaticVC: Field{45, 1},
-			},
-		}, {
-			Bar: 0, First: 156, Count: 10, Offset: 0x09c00000, Size: 2 << 20,
-			Fields: Fields{
-				Address: Field{0, 15},
-				XEnd:    Field{15, 6}, YEnd: Field{21, 6}, XStart: Field{27, 6}, YStart: Field{33, 6},
-				NoC: Field{39, 1}, Multicast: Field{40, 1}, Ordering: Field{41, 2}, Linked: Field{43, 1}, StaticVC: Field{44, 1},
-			},
-		}, {
-			Bar: 0, First: 166, Count: 20, Offset: 0x0b000000, Size: 16 << 20, KernelOwned: 1,
-			Fields: Fields{
-				Address: Field{0, 12},
-				XEnd:    Field{12, 6}, YEnd: Field{18, 6}, XStart: Field{24, 6}, YStart: Field{30, 6},
-				NoC: Field{36, 1}, Multicast: Field{37, 1}, Ordering: Field{38, 2}, Linked: Field{40, 1}, StaticVC: Field{41, 1},
-			},
-		}},
-		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8, ConfigWords: 1,
+		Groups: []Group{
+			{Bar: 0, First: 0, Count: 156, Offset: 0x00000000, Size: 1 << 20, AddressBits: 16},
+			{Bar: 0, First: 156, Count: 10, Offset: 0x09c00000, Size: 2 << 20, AddressBits: 15},
+			{Bar: 0, First: 166, Count: 20, Offset: 0x0b000000, Size: 16 << 20, AddressBits: 12, KernelOwned: 1},
+		},
+		Fields:    Fields{XEnd: 6, YEnd: 6, XStart: 6, YStart: 6, NoC: 1, Multicast: 1, Ordering: 2, Linked: 1, StaticVC: 1},
+		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8,
 	},
 	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]
 	// [KMD], IATU_* and wormhole_configure_outbound_atu: enabled, and the bypass

@@ -211,8 +211,7 @@ func (d device) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 	if d.driver != nil && !d.driver.aims(a.slot, t) {
 		return Aim{}, Refused
 	}
-	aim := Aim{Registers: d.registers, Offset: uint32(uint64(a.slot) * d.tlb.ConfigStride), Width: d.tlb.ConfigWidth, Home: window.base, Inside: uint32(inside)}
-	aim.Value, aim.Mask = words.Pack(d.tlb.ConfigWidth)
+	aim := Aim{Registers: d.registers, Offset: uint32(uint64(a.slot) * d.tlb.ConfigStride), Width: d.tlb.ConfigWidth, Value: words[0], Mask: words[1], Home: window.base, Inside: uint32(inside)}
 	return aim, OK
 }
 

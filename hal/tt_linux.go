@@ -5,6 +5,7 @@ package hal
 import (
 	"golang.org/x/sys/unix"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -167,7 +168,7 @@ func (d *tt) window(size uint64, wc bool) (int, Aperture, error) {
 // aims implements driver. The driver cannot set a static virtual channel but
 // channel 0 of a device that numbers them (tt-kmd wormhole.c, blackhole.c).
 func (d *tt) aims(slot int, t fbs.Target) bool {
-	return t.StaticVC <= d.tlb.Group(slot).Fields.UseStaticVC.Bits
+	return t.StaticVC <= d.tlb.Fields[boards.UseStaticVC]
 }
 
 // point implements driver.

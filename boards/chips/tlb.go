@@ -9,16 +9,16 @@ import (
 // Decode is the inverse of Encode: what a configuration points at. ok is false
 // where it sets bits that no target sets (linked, reserved).
 func Decode(l *boards.TLB, g *boards.Group, w boards.Words) (t fbs.Target, address uint64, ok bool) {
-	f := &g.Fields
+	field := func(i int) uint8 { return uint8(Extract(l, g, w, i)) }
 	t = fbs.Target{
-		X: uint8(Extract(l, w, f.XEnd)), Y: uint8(Extract(l, w, f.YEnd)),
-		XStart: uint8(Extract(l, w, f.XStart)), YStart: uint8(Extract(l, w, f.YStart)),
-		NoC:       uint8(Extract(l, w, f.NoC)),
-		Ordering:  gen.OrderingDefault + gen.Ordering(Extract(l, w, f.Ordering)),
-		StaticVC:  extractVC(l, w, f),
-		Multicast: Extract(l, w, f.Multicast) == 1,
+		X: field(boards.XEnd), Y: field(boards.YEnd), XStart: field(boards.XStart), YStart: field(boards.YStart),
+		NoC: field(boards.NoC), Ordering: gen.OrderingDefault + gen.Ordering(field(boards.Ordering)),
+		StaticVC: field(boards.StaticVC), Multicast: field(boards.Multicast) == 1,
 	}
-	address = Extract(l, w, f.Address) * g.Size
+	if l.Fields[boards.UseStaticVC] != 0 {
+		t.StaticVC = (t.StaticVC + 1) * field(boards.UseStaticVC)
+	}
+	address = w[0] & (1<<g.AddressBits - 1) * g.Size
 	// What Encode does not give back has bits that mean nothing here.
 	again, ok := l.Encode(g, t, address)
 	if !ok || again != w {
@@ -28,25 +28,27 @@ func Decode(l *boards.TLB, g *boards.Group, w boards.Words) (t fbs.Target, addre
 }
 
 // Extract gives the bits of one field of a configuration, valid or not.
-func Extract(l *boards.TLB, w boards.Words, f boards.Field) uint64 {
-	size := 8 * uint(l.ConfigWidth)
-	i, shift := uint(f.Low)/size, uint(f.Low)%size
-	v := w[i] >> shift
-	if shift+uint(f.Bits) > size {
-		v |= w[i+1] << (size - shift)
+func Extract(l *boards.TLB, g *boards.Group, w boards.Words, field int) uint64 {
+	low := g.AddressBits
+	for _, bits := range l.Fields[:field] {
+		low += bits
 	}
-	return v & (1<<f.Bits - 1)
+	v := w[low/64] >> (low % 64)
+	if low < 64 {
+		v |= w[1] << (64 - low)
+	}
+	return v & (1<<l.Fields[field] - 1)
 }
 
-func extractVC(l *boards.TLB, w boards.Words, f *boards.Fields) uint8 {
-	switch {
-	case f.UseStaticVC.Bits == 0:
-		return uint8(Extract(l, w, f.StaticVC))
-	case Extract(l, w, f.UseStaticVC) == 0:
-		return 0
-	default:
-		return 1 + uint8(Extract(l, w, f.StaticVC))
-	}
+// LoadRegister gives what a register of a configuration holds.
+func LoadRegister(w *boards.Words, inside uint64, width uint8) uint64 {
+	return w[inside/8] >> (8 * (inside % 8)) & fbs.WidthMask(width)
+}
+
+// StoreRegister stores to a register of a configuration.
+func StoreRegister(w *boards.Words, inside uint64, width uint8, value uint64) {
+	shift := 8 * (inside % 8)
+	w[inside/8] = w[inside/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
 }
 
 // Slot gives the window that covers an offset in a BAR, and the offset inside

@@ -88,8 +88,7 @@ func (d *Device) windowWords(at access) (value uint64, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	shift := 8 * (inside % uint64(l.ConfigWidth))
-	return d.windows[slot].words[inside/uint64(l.ConfigWidth)] >> shift & fbs.WidthMask(at.width), true
+	return chips.LoadRegister(&d.windows[slot].words, inside, at.width), true
 }
 
 // locate is where a load goes. Configuration registers cannot be read: the

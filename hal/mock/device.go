@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -197,9 +198,9 @@ func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	}
 	d.windows[slot].port.base = g.Start(slot) + inside
 	first := l.ConfigOffset + uint64(slot)*l.ConfigStride
-	for i := range l.ConfigWords {
-		at := access{op: Store, bar: l.ConfigBar, offset: first + uint64(i)*uint64(l.ConfigWidth), width: l.ConfigWidth}
-		if c := d.store(at, words[i]); c != hal.OK {
+	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
+		at := access{op: Store, bar: l.ConfigBar, offset: first + register, width: l.ConfigWidth}
+		if c := d.store(at, chips.LoadRegister(&words, register, l.ConfigWidth)); c != hal.OK {
 			return c
 		}
 	}

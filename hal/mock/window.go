@@ -28,8 +28,7 @@ func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) h
 		return d.refuse("window %d belongs to the kernel driver", slot)
 	}
 	w := &d.windows[slot]
-	word, shift := inside/uint64(l.ConfigWidth), 8*(inside%uint64(l.ConfigWidth))
-	w.words[word] = w.words[word]&^(fbs.WidthMask(width)<<shift) | value<<shift
+	chips.StoreRegister(&w.words, inside, width, value)
 	for i := inside / 4; i < (inside+uint64(width))/4; i++ {
 		w.written |= 1 << i
 	}
@@ -47,18 +46,17 @@ func (d *Device) aim(slot int) (*window, hal.Code) {
 	}
 	l := d.board.TLB
 	g := l.Group(slot)
-	f := &g.Fields
 	if w.written != 1<<(l.ConfigStride/4)-1 {
 		return w, d.refuse("window %d is not pointed", slot)
 	}
-	if chips.Extract(l, w.words, f.Linked) != 0 {
+	if chips.Extract(l, g, w.words, boards.Linked) != 0 {
 		return w, d.refuse("window %d is linked", slot)
 	}
-	if chips.Extract(l, w.words, f.Ordering) == 3 {
+	if chips.Extract(l, g, w.words, boards.Ordering) == 3 {
 		return w, d.refuse("window %d has ordering 3", slot)
 	}
-	xStart, yStart := chips.Extract(l, w.words, f.XStart), chips.Extract(l, w.words, f.YStart)
-	if chips.Extract(l, w.words, f.Multicast) == 0 && xStart|yStart != 0 {
+	xStart, yStart := chips.Extract(l, g, w.words, boards.XStart), chips.Extract(l, g, w.words, boards.YStart)
+	if chips.Extract(l, g, w.words, boards.Multicast) == 0 && xStart|yStart != 0 {
 		return w, d.refuse("window %d is a unicast with the start corner (%d,%d)", slot, xStart, yStart)
 	}
 	target, address, ok := chips.Decode(l, g, w.words)
@@ -80,7 +78,7 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.Target) hal.Code {
 	switch {
 	case t.NoC != 0:
 		return d.refuse("window %d goes over NoC %d, which the simulator does not have for windows", slot, t.NoC)
-	case t.StaticVC != 0 && g.Fields.UseStaticVC.Bits != 0:
+	case t.StaticVC != 0 && d.board.TLB.Fields[boards.UseStaticVC] != 0:
 		return d.refuse("window %d has a static virtual channel, which the simulator does not have on this board", slot)
 	case t.Multicast && g.Size == 4<<30:
 		return d.refuse("window %d of 4 GiB is a multicast, which the simulator does not have", slot)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
 )
@@ -53,13 +54,13 @@ func (e *expander) point(where string, c *lmb.Command) error {
 		return nil
 	}
 	at := step{place: where, offset: l.ConfigOffset + uint64(slot)*l.ConfigStride, width: l.ConfigWidth}
-	for i := range l.ConfigWords {
+	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
 		store := at
-		store.store, store.data = true, littleEndian(words[i])[:l.ConfigWidth]
-		store.offset += uint64(i) * uint64(l.ConfigWidth)
+		store.store, store.data = true, littleEndian(chips.LoadRegister(&words, register, l.ConfigWidth))[:l.ConfigWidth]
+		store.offset += register
 		e.steps = append(e.steps, store)
 	}
-	at.offset += uint64(l.ConfigWords-1) * uint64(l.ConfigWidth)
+	at.offset += l.ConfigStride - uint64(l.ConfigWidth)
 	e.steps = append(e.steps, at)
 	return nil
 }

@@ -274,8 +274,7 @@ func (l *lifter) configure(a *Access, index int, at uint64, inside bool) error {
 		l.plan.loads++
 		return nil
 	}
-	size := uint64(l.tlb.ConfigWidth) * uint64(l.tlb.ConfigWords)
-	if a.Width < 4 || a.Width > l.tlb.ConfigWidth || at+uint64(a.Width) > size {
+	if a.Width < 4 || a.Width > l.tlb.ConfigWidth || at+uint64(a.Width) > l.tlb.ConfigStride {
 		return refuse(a.Line, "store of %d bytes to the configuration of window %d, whose registers have %d", a.Width, index, l.tlb.ConfigWidth)
 	}
 	s := l.slot(index)
@@ -383,23 +382,17 @@ func (l *lifter) pageSize() uint64 {
 
 // decode brings the configuration that a window has now into force.
 func (l *lifter) decode(a *Access, s *slot, index int, group *boards.Group) error {
-	size := int(l.tlb.ConfigWidth) * l.tlb.ConfigWords
-	if s.known != 1<<size-1 {
+	if s.known != 1<<l.tlb.ConfigStride-1 {
 		return refuse(a.Line, "%s through window %d, which the trace does not configure before (record from the start of the program on)", a.Op, index)
 	}
-	var words boards.Words
-	for i := range l.tlb.ConfigWords {
-		b := s.config[i*int(l.tlb.ConfigWidth):]
-		if l.tlb.ConfigWidth == 4 {
-			words[i] = uint64(binary.LittleEndian.Uint32(b))
-		} else {
-			words[i] = binary.LittleEndian.Uint64(b)
-		}
-	}
+	words := boards.Words{binary.LittleEndian.Uint64(s.config[:]), binary.LittleEndian.Uint64(s.config[8:])}
 	target, address, ok := chips.Decode(l.tlb, group, words)
 	if !ok {
-		return refuse(s.line, "window %d is configured to %s, which points at no tile (linked, reserved or unknown bits)",
-			index, strings.Trim(fmt.Sprintf("%#x", words[:l.tlb.ConfigWords]), "[]"))
+		var registers []string
+		for i := uint64(0); i < l.tlb.ConfigStride; i += uint64(l.tlb.ConfigWidth) {
+			registers = append(registers, fmt.Sprintf("%#x", chips.LoadRegister(&words, i, l.tlb.ConfigWidth)))
+		}
+		return refuse(s.line, "window %d is configured to %s, which points at no tile (linked, reserved or unknown bits)", index, strings.Join(registers, " "))
 	}
 	s.target, s.address, s.fresh, s.moved = target, address, false, true
 	return nil

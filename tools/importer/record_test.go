@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -50,10 +51,10 @@ func pointLines(board *boards.Board, x, y uint8, address uint64) (list []string)
 	if !ok {
 		panic("no such target")
 	}
-	for i := range board.TLB.ConfigWords {
-		width := int(board.TLB.ConfigWidth)
-		data := binary.LittleEndian.AppendUint64(nil, words[i])[:width]
-		list = append(list, store(0, board.TLB.ConfigOffset+uint64(slot)*board.TLB.ConfigStride+uint64(i*width), data...))
+	width := board.TLB.ConfigWidth
+	for register := uint64(0); register < board.TLB.ConfigStride; register += uint64(width) {
+		data := binary.LittleEndian.AppendUint64(nil, chips.LoadRegister(&words, register, width))[:width]
+		list = append(list, store(0, board.TLB.ConfigOffset+uint64(slot)*board.TLB.ConfigStride+register, data...))
 	}
 	return list
 }

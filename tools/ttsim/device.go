@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -209,8 +210,8 @@ func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	}
 	p.offset = p.start + inside
 	at := barBase[l.ConfigBar] + l.ConfigOffset + uint64(a.Slot())*l.ConfigStride
-	for i := range l.ConfigWords {
-		if code := d.store(at+uint64(i)*uint64(l.ConfigWidth), l.ConfigWidth, words[i]); code != hal.OK {
+	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
+		if code := d.store(at+register, l.ConfigWidth, chips.LoadRegister(&words, register, l.ConfigWidth)); code != hal.OK {
 			return code
 		}
 	}

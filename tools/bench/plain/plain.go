@@ -130,8 +130,7 @@ func (d *device) Aim(a *hal.Aperture, t fbs.Target, address uint64) (hal.Aim, ha
 	if !ok {
 		return hal.Aim{}, hal.Refused
 	}
-	aim := hal.Aim{Registers: d.registers, Offset: 16 * uint32(a.Slot()), Width: d.tlb.ConfigWidth, Home: a.Base()}
-	aim.Value, aim.Mask = words.Pack(d.tlb.ConfigWidth)
+	aim := hal.Aim{Registers: d.registers, Offset: 16 * uint32(a.Slot()), Width: d.tlb.ConfigWidth, Value: words[0], Mask: words[1], Home: a.Base()}
 	return aim, hal.OK
 }
 
