@@ -3,7 +3,7 @@ package hal
 import "testing"
 
 func TestSleepLetsAtLeastThatMuchTimePass(t *testing.T) {
-	d := device{}
+	d := &device{}
 	for _, nanoseconds := range []int64{-1, 0, 1, 5_000, spinMax, spinMax + 1, 2_000_000} {
 		start := d.Now()
 		d.Sleep(nanoseconds)

@@ -93,10 +93,10 @@ func (d *function) identify(vendor, device uint16) {
 // folder is the function's in sysfs.
 func (d *function) folder() string { return sysfs + "/" + d.address }
 
-func (d device) Identity() Identity { return d.identity }
+func (d *device) Identity() Identity { return d.identity }
 
 // Map implements Device.
-func (d device) Map(w fbs.Window) (Aperture, error) {
+func (d *device) Map(w fbs.Window) (Aperture, error) {
 	if err := d.hold(); err != nil {
 		return Aperture{}, err
 	}
@@ -199,7 +199,7 @@ func (d *function) mapRegisters() (err error) {
 }
 
 // Aim implements Aimer.
-func (d device) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
+func (d *device) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 	window, inside, code := d.window(a, address)
 	if code != OK {
 		return Aim{}, code
@@ -216,7 +216,7 @@ func (d device) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
 }
 
 // Point implements Device.
-func (d device) Point(a *Aperture, t fbs.Target, address uint64) Code {
+func (d *device) Point(a *Aperture, t fbs.Target, address uint64) Code {
 	aim, code := d.Aim(a, t, address)
 	if code != OK {
 		return code
@@ -251,8 +251,8 @@ func (d *function) window(a *Aperture, address uint64) (window *Aperture, inside
 }
 
 // Reach implements BusMaster.
-func (d device) Reach(a *Aperture, of Device) error {
-	owner, same := of.(device)
+func (d *device) Reach(a *Aperture, of Device) error {
+	owner, same := of.(*device)
 	if !same || owner.kind != d.kind || !d.reaches(a, owner.function) {
 		return &Fault{Usage, d.identity.Name + " cannot reach memory of " + of.Identity().Name + "; open both as pci:, or both as vfio:; tiles reach nothing but their device's own Host windows, and nothing else reaches those"}
 	}
@@ -262,7 +262,7 @@ func (d device) Reach(a *Aperture, of Device) error {
 // Master implements BusMaster. Bits of the status register that are set before
 // the device masters the bus, and stay, say nothing of what it does then. A
 // driver has its device master the bus all the time.
-func (d device) Master(on bool) error {
+func (d *device) Master(on bool) error {
 	if on {
 		if d.driver == nil {
 			d.config.Store(configStatus, 2, configStatusDMA)
@@ -283,13 +283,13 @@ func (d device) Master(on bool) error {
 }
 
 // Alive implements Device.
-func (d device) Alive() bool {
+func (d *device) Alive() bool {
 	n, err := system.pread(d.config.fd, d.header[:], d.config.start)
 	return err == nil && n == len(d.header) && get(d.header[:2]) != 0xffff && d.header[configCommand]&configCommandMemory != 0
 }
 
 // Diagnose implements BusMaster.
-func (d device) Diagnose() Code {
+func (d *device) Diagnose() Code {
 	switch {
 	case !d.Alive():
 		return DeviceGone
@@ -302,12 +302,12 @@ func (d device) Diagnose() Code {
 	return OK
 }
 
-func (d device) Now() int64 { return now() }
+func (d *device) Now() int64 { return now() }
 
-func (d device) Sleep(nanoseconds int64) { sleep(nanoseconds) }
+func (d *device) Sleep(nanoseconds int64) { sleep(nanoseconds) }
 
 // Cleanup implements Cleaner.
-func (d device) Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
+func (d *device) Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
 	if d.driver == nil {
 		return "", nil
 	}
@@ -316,7 +316,7 @@ func (d device) Cleanup(t fbs.Target, address uint64, value uint32) (note string
 
 // Close implements Device. The device leaves memory alone before any of that is
 // given back. Memory decoding stays on: what the image started may still run.
-func (d device) Close() (err error) {
+func (d *device) Close() (err error) {
 	if d.masters {
 		err = d.Master(false)
 	}

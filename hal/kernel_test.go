@@ -576,7 +576,7 @@ func taken(name string) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.(device).hold(); err != nil {
+	if err := d.(*device).hold(); err != nil {
 		d.Close()
 		return nil, err
 	}

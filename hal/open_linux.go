@@ -22,7 +22,7 @@ func Open(name string) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := device{f}
+	d := &device{f}
 	if err := f.lane.open(); err != nil {
 		d.Close()
 		return nil, err

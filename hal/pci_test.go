@@ -126,14 +126,14 @@ func (f *fakeFunction) bind(driver string) {
 }
 
 // open opens the function and closes it when the test ends.
-func (f *fakeFunction) open() device {
+func (f *fakeFunction) open() *device {
 	f.t.Helper()
 	d, err := taken("pci:" + f.address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { d.Close() })
-	return d.(device)
+	return d.(*device)
 }
 
 // must maps a window.

@@ -104,7 +104,7 @@ func (d *tt) openFunction() error {
 		return &Fault{NoDevice, name + ": the device is being reset, and whoever does that has not said that it is over (POST_RESET); wait for that program, or reset the device again with `tt-smi -r`"}
 	case err != nil:
 		return failed("QUERY_MAPPINGS", d.path, err)
-	case !device{d.function}.Alive():
+	case !(&device{d.function}).Alive():
 		return &Fault{DeviceGone, name + ": configuration space reads all ones, or memory decoding is off; reset the device with `tt-smi -r`"}
 	}
 	for _, m := range all.mappings {

@@ -181,14 +181,14 @@ func (k *fakeTT) bytes(offset uint64, n int) []byte {
 	return (&fakeFunction{t: k.t, folder: filepath.Dir(k.file)}).at(filepath.Base(k.file), offset, n)
 }
 
-func (k *fakeTT) openTT() device {
+func (k *fakeTT) openTT() *device {
 	k.t.Helper()
 	d, err := taken("tt:" + ttNode)
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	k.t.Cleanup(func() { d.Close() })
-	return d.(device)
+	return d.(*device)
 }
 
 func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {

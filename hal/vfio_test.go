@@ -137,14 +137,14 @@ func addVFIOEdu(k *fakeVFIO) (*fakeFunction, *vfioFunction) {
 	return f, v
 }
 
-func (f *fakeFunction) openVFIO() device {
+func (f *fakeFunction) openVFIO() *device {
 	f.t.Helper()
 	d, err := taken("vfio:" + f.address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { d.Close() })
-	return d.(device)
+	return d.(*device)
 }
 
 func (k *fakeVFIO) open(path string, flags int) (int, error) {

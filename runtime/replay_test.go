@@ -398,7 +398,7 @@ func TestAStrangersRulesHoldOnTheDevice(t *testing.T) {
 		offset uint64
 		width  uint8
 	}{{0x4, 8}, {0x40, 4}, {0x408, 4}} {
-		if _, code := port.Load(access.offset, access.width); code != hal.Refused {
+		if _, code := port.Load(uint32(access.offset), access.width); code != hal.Refused {
 			t.Errorf("%+v: %v", access, code)
 		}
 	}

@@ -128,8 +128,8 @@ func touch(count int) (nanoseconds float64, err error) {
 	began := time.Now()
 	for i := range count / 2 {
 		at := uint64(4 * i % pageSize)
-		v, _ := window.Load(at, 4)
-		window.Store(at, 4, (v+1)&0xffffffff)
+		v, _ := window.Load(uint32(at), 4)
+		window.Store(uint32(at), 4, (v+1)&0xffffffff)
 	}
 	return float64(time.Since(began)) / float64(count), nil
 }

@@ -82,10 +82,10 @@ func compiled(t *testing.T) map[string]*function {
 // them so: package runtime knows devices, walks know ports, devices know lanes, and
 // all of hal but walks knows the kernel. Deferred functions are called by Go itself.
 var seams = map[string]*regexp.Regexp{
-	"lightmetal/runtime":     regexp.MustCompile(`^lightmetal/hal\.device\.(Alive|Now|Sleep|Point|Diagnose)$|^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
-	"lightmetal/hal.(*Walk)": regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
-	"lightmetal/hal":         regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
-	"lightmetal/hal.device":  regexp.MustCompile(`^lightmetal/hal\.(\(\*tt\)\.point|\(\*vfio\)\.faultLogged)$`),
+	"lightmetal/runtime":       regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|Point|Diagnose)$|^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
+	"lightmetal/hal.(*Walk)":   regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
+	"lightmetal/hal":           regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
+	"lightmetal/hal.(*device)": regexp.MustCompile(`^lightmetal/hal\.(\(\*tt\)\.point|\(\*vfio\)\.faultLogged)$`),
 }
 
 // behind is what a function that calls through an interface may come to.
@@ -152,7 +152,7 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 			}
 		}
 	}
-	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).wait", "hal.(*configSpace).Load", "hal.device.Point", "hal.(*tt).point", "hal.(*vfio).faultLogged", "hal.pread", "hal.walk"} {
+	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).wait", "hal.(*configSpace).Load", "hal.(*device).Point", "hal.(*tt).point", "hal.(*vfio).faultLogged", "hal.pread", "hal.walk"} {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not looked at", needed)
 		}

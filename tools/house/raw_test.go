@@ -13,8 +13,8 @@ var behindFreeze = []string{"main.(*frames).loop", "main.tell", "lightmetal/runt
 
 // beyond are the functions that it calls through interfaces.
 var beyond = map[string]*regexp.Regexp{
-	"main.":              regexp.MustCompile(`^lightmetal/hal\.device\.Now$`),
-	"lightmetal/runtime": regexp.MustCompile(`^lightmetal/hal\.device\.Master$`),
+	"main.":              regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.Now$`),
+	"lightmetal/runtime": regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.Master$`),
 }
 
 // TestCallsBehindFreezeAreRaw looks at what the compiler made of all that lmrun
