@@ -28,6 +28,7 @@ type Replay struct {
 	notice  string   // what Load could not see to, empty if nothing
 	refusal hal.Code // of all runs: InputMissing, or Disabled after a failure, until loaded anew
 	walk    hal.Walk
+	aside   hal.Walk
 	access  [2]fbs.Command // one load or store of odd's, with room behind it
 	limit   int64          // nanoseconds that a run may take, 0: what its waits add up to
 	end     int64          // time at which this run is late, 0: never
@@ -205,7 +206,8 @@ func (r *Replay) device(c *fbs.Command) hal.Device {
 func (r *Replay) single(c *fbs.Command, access fbs.Command) (uint64, hal.Code) {
 	r.access[0] = access
 	r.access[0].Width, r.access[0].Window, r.access[0].Offset = c.Width, c.Window, c.Offset
-	w := hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
+	w := &r.aside
+	*w = hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
 	if a := &r.apertures[c.Window]; a.Port() != nil {
 		code := w.On(a, 0)
 		return w.Got, code
