@@ -543,7 +543,8 @@ cross_compiler() {
 	fi
 }
 
-# archive GOARCH OUTPUT [TAGS]: the C archive, the same bytes from any folder.
+# archive GOARCH OUTPUT [TAGS]: the C archive, the same bytes from any folder. It is compiled as
+# Go does: without inlining it is 33 KB of 2.7 MB smaller, and calls were slower. fbs, hal and runtime are alike in both.
 archive() {
 	CGO_ENABLED=1 CC=$cc CGO_CFLAGS=-O2 GOOS=linux GOARCH=$1 go build -buildmode=c-archive -trimpath \
 		-ldflags "-s -w -buildid=" -tags "${3:-}" -o "$2" ./runtime/capi

@@ -139,6 +139,7 @@ func (s *side) priority(fifo int) error {
 type pair struct {
 	ours, c *side
 	memory  *memory
+	image   string
 }
 
 // startPair starts both sides on one processor.
@@ -148,7 +149,7 @@ func (b *bench) startPair(image string, before []byte) (*pair, error) {
 		return nil, err
 	}
 	copy(m.bytes, before)
-	p := &pair{memory: m}
+	p := &pair{memory: m, image: image}
 	if p.ours, err = start(m, image, b.child); err != nil {
 		return nil, err
 	}

@@ -26,19 +26,28 @@ import (
 const memoryFile = 3 // the file descriptor of the device's memory
 
 func main() {
-	runtime.Alone()
 	words := args.Words()
+	freeze := (*runtime.Replay).Freeze
+	if len(words) == 3 && words[0] == "shared" { // as a call from C is
+		goruntime.LockOSThread()
+		words, freeze = words[1:], (*runtime.Replay).FreezeShared
+	} else {
+		runtime.Alone()
+	}
 	if len(words) != 2 {
-		end(&hal.Fault{Code: hal.Usage, Reason: "child serve|once IMAGE"})
+		end(&hal.Fault{Code: hal.Usage, Reason: "child [shared] serve|once IMAGE"})
 	}
 	c := open(words[1])
+	if err := freeze(c.replay); err != nil {
+		end(err)
+	}
 	if words[0] == "once" {
 		unix.Exit(c.replay.Run(0).Code.Exit())
 	}
 	c.serve()
 }
 
-// child is one image, loaded and frozen.
+// child is one image, loaded.
 type child struct {
 	path   string
 	file   *runtime.File
@@ -73,9 +82,6 @@ func open(path string) *child {
 	}
 	c.memory = memory
 	c.replay = c.load(view)
-	if err := c.replay.Freeze(); err != nil {
-		end(err)
-	}
 	return c
 }
 
