@@ -452,8 +452,8 @@ func TestTextIsCutWhereTheBufferEnds(t *testing.T) {
 	if status != 66 || handle != 0 {
 		t.Errorf("status %d, handle %d", status, handle)
 	}
-	line := []byte("a\n\x1b[2J\x7f")
-	if clean(line); string(line) != "a??[2J?" {
+	line := []byte("a\n\x1b[2J\x7f\x9b\u009b")
+	if clean(line); string(line) != "a??[2J????" {
 		t.Errorf("%q", line)
 	}
 }

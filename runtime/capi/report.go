@@ -69,10 +69,10 @@ func (im *image) tell(buffer []byte) {
 	terminate(buffer, length)
 }
 
-// clean leaves control characters out: a name in an image may hold any.
+// clean leaves printable ASCII: a name in an image may hold control characters of both sets, C0 and C1.
 func clean(text []byte) {
 	for i, b := range text {
-		if b < ' ' || b == 0x7f {
+		if b < ' ' || b >= 0x7f {
 			text[i] = '?'
 		}
 	}

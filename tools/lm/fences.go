@@ -8,13 +8,16 @@ import (
 )
 
 // fenceState is what no fence has followed yet: the commands that wrote host
-// memory and that polled, -1 where there is none.
-type fenceState struct{ wrote, polled int }
+// memory, that polled, and that copied in bulk through a write-combining window,
+// -1 where there is none.
+type fenceState struct{ wrote, polled, bulk int }
+
+var allFenced = fenceState{-1, -1, -1}
 
 // fenceCall is a call with what is without a fence at it.
 type fenceCall struct {
-	callee        uint16
-	wrote, polled bool
+	callee              uint16
+	wrote, polled, bulk bool
 }
 
 // fences walks over sequences. What is called is walked over once for each
@@ -28,12 +31,16 @@ type fences struct {
 
 // fenceWarnings names what works only where the machine happens to keep order:
 // a device told of host memory whose bytes may not be there yet, and bytes taken
-// from host memory that may be older than the poll which said they are there.
+// from host memory that may be older than the poll which said they are there. And
+// what a write-combining window still holds back when the device is told of it.
 func fenceWarnings(view *fbs.View) []string {
 	const most = 10
 	f := fences{view: view, calls: map[fenceCall]fenceState{}, seen: map[int]bool{}, list: []string{}}
 	for i := range view.Sequences {
-		f.sequence(i, fenceState{-1, -1})
+		now := f.sequence(i, allFenced)
+		if last := int(view.Sequences[i].First + view.Sequences[i].Count - 1); now.bulk >= 0 && !called(view, i) {
+			f.warn(last, "command %d ends the sequence, command %d copied in bulk through a write-combining window, and no fence stands between them", now.bulk)
+		}
 	}
 	if more := len(f.list) - most; more > 0 {
 		f.list = append(f.list[:most], fmt.Sprintf("%d more of the kind", more))
@@ -41,14 +48,26 @@ func fenceWarnings(view *fbs.View) []string {
 	return f.list
 }
 
+// called tells whether another sequence goes on behind this one.
+func called(view *fbs.View, sequence int) bool {
+	for i := range view.Commands {
+		if c := &view.Commands[i]; c.Opcode == gen.OpcodeCall && int(c.Index) == sequence {
+			return true
+		}
+	}
+	return false
+}
+
 func (f *fences) sequence(index int, now fenceState) fenceState {
 	s := &f.view.Sequences[index]
 	for i := int(s.First); i < int(s.First+s.Count); i++ {
 		c := &f.view.Commands[i]
-		host := f.view.Windows[c.Window].Kind == gen.WindowKindHost // of commands without a window it does not matter
+		w := &f.view.Windows[c.Window] // of commands without a window it does not matter
+		host := w.Kind == gen.WindowKindHost
+		now.bulk = f.combined(i, c, w, now.bulk)
 		switch c.Opcode {
 		case gen.OpcodeFence:
-			now = fenceState{-1, -1}
+			now = allFenced
 		case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeFill:
 			if host {
 				now.wrote = i
@@ -72,8 +91,26 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 	return now
 }
 
+// combined gives the bulk copy that no fence has followed behind command i. An
+// access through another window may overtake it.
+func (f *fences) combined(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
+	switch c.Opcode {
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCheck, gen.OpcodeCopyOut, gen.OpcodeCompare:
+	default:
+		return bulk
+	}
+	switch combining := w.Flags&fbs.FlagWriteCombining != 0; {
+	case combining && c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk:
+		return i
+	case bulk >= 0 && !combining && w.Kind != gen.WindowKindHost:
+		f.warn(i, "command %d accesses the device, command %d copied in bulk through a write-combining window, and no fence stands between them", bulk)
+		return -1
+	}
+	return bulk
+}
+
 func (f *fences) call(callee uint16, now fenceState) fenceState {
-	key := fenceCall{callee, now.wrote >= 0, now.polled >= 0}
+	key := fenceCall{callee, now.wrote >= 0, now.polled >= 0, now.bulk >= 0}
 	then, known := f.calls[key]
 	if !known {
 		then = f.sequence(int(callee), now)

@@ -11,6 +11,7 @@ import (
 const fenced = `lightmetal 1
 target ivshmem 1af4:1110 bar2 1MiB
 window m bar2 offset 0x0 size 1MiB
+window w bar2 offset 0x1000 size 4KiB wc
 window h host size 4KiB
 tensor d output uint8[64]
 `
@@ -28,9 +29,11 @@ func assembledFile(t *testing.T, source string) string {
 	return out
 }
 
-// TestVerifyWarnsOfFencesThatAreMissing around host memory.
+// TestVerifyWarnsOfFencesThatAreMissing around host memory, and behind bulk
+// copies through a write-combining window.
 func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 	const told = "stores to the device, command 0 wrote host memory"
+	const overtook = "accesses the device, command 0 copied in bulk through a write-combining window"
 	const read = "reads host memory, command 0 polled for it"
 	for _, test := range []struct {
 		body string
@@ -47,6 +50,13 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 		{"  poll.4 m+0x0 == 0x1 within 1ms\n  copy.4 d[0:64] <- m+0x0\n", nil},
 		{"  write.4 h+0x0 0x1\n  call ring\n  call ring\nring:\n  write.4 m+0x0 0x1\n", []string{"command 4 " + told}},
 		{"  write.4 h+0x0 0x1\n  call order\n  write.4 m+0x0 0x1\norder:\n  fence\n", nil},
+		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n", []string{"command 1 " + overtook}},
+		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  fence\n  write.4 m+0x0 0x1\n", nil},
+		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n  expect.4 m+0x0 == 0x1\n", []string{"command 1 " + overtook}},
+		{"  copy.8 w+0x0 <- hex 0102030405060708\n  write.4 m+0x0 0x1\n", nil},
+		{"  copy.8 m+0x0 <- hex 0102030405060708 bulk\n  write.4 m+0x0 0x1\n", nil},
+		{"  copy.8 w+0x0 <- hex 0102030405060708 bulk\n", []string{"command 1 ends the sequence, command 0 copied in bulk through a write-combining window"}},
+		{"  call move\n  fence\n  write.4 m+0x0 0x1\nmove:\n  copy.8 w+0x0 <- hex 0102030405060708 bulk\n", nil},
 	} {
 		if !strings.Contains(test.body, "d[") {
 			test.body = strings.Replace(test.body+"fill:\n  copy.4 d[0:64] <- m+0x0\n", "\n\n", "\n", 1)

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"lightmetal/hal"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
 )
@@ -202,6 +205,34 @@ func TestInputsThatDoNotEndAreRefused(t *testing.T) {
 		if exit, _, stderr := lm(t, strings.Fields(line)...); exit != 65 || len(stderr) > 1000 {
 			t.Errorf("lm %s: exit %d, %.300s", line, exit, stderr)
 		}
+	}
+}
+
+// TestTraceByAPipeHasAnEnd in bytes, whatever its lines say.
+func TestTraceByAPipeHasAnEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	in, err := openFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if in.left != pipeMax || in.most != pipeMax {
+		t.Errorf("%d of %d bytes may come, want %d", in.left, in.most, int64(pipeMax))
+	}
+	in.left = 8
+	if _, err := writer.WriteString(strings.Repeat("\n", 20)); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := io.ReadAll(in); len(data) != 8 || hal.CodeOf(err) != hal.BadImage || !strings.Contains(fmt.Sprint(err), "read from a file") {
+		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }
 

@@ -87,7 +87,7 @@ func readFile(path string, most int) ([]byte, error) { return files.Read(path, m
 // input is an input that is read in parts.
 type input struct {
 	*os.File
-	left int64 // bytes that may come; a device may have no end
+	most, left int64 // bytes that may come, in all and from here on: a device or a pipe may have no end
 }
 
 func openFile(path string) (*input, error) {
@@ -95,16 +95,21 @@ func openFile(path string) (*input, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &input{os.NewFile(uintptr(fd), path), math.MaxInt64}
-	if status, err := in.Stat(); err == nil && status.Mode()&os.ModeCharDevice != 0 {
-		in.left = deviceMax
+	in := &input{File: os.NewFile(uintptr(fd), path), most: math.MaxInt64}
+	switch status, err := in.Stat(); {
+	case err != nil:
+	case status.Mode()&os.ModeCharDevice != 0:
+		in.most = deviceMax
+	case status.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0:
+		in.most = pipeMax
 	}
+	in.left = in.most
 	return in, nil
 }
 
 func (in *input) Read(p []byte) (n int, err error) {
 	if in.left == 0 {
-		return 0, wrong(hal.BadImage, "%s has no end within %d bytes", in.Name(), int64(deviceMax))
+		return 0, wrong(hal.BadImage, "%s has no end within %d bytes; what is longer is read from a file", in.Name(), in.most)
 	}
 	n, err = in.File.Read(p[:min(int64(len(p)), in.left)])
 	in.left -= int64(n)
@@ -113,6 +118,7 @@ func (in *input) Read(p []byte) (n int, err error) {
 
 const (
 	deviceMax = 64 << 20
+	pipeMax   = 16 << 30 // some 200 million lines of a trace, more than any image has commands
 	keysMax   = 1 << 20
 	dataMax   = 1 << 30 // of a listing, of data that goes into an image
 )
