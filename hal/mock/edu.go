@@ -51,7 +51,8 @@ type Edu struct {
 	BusyLoads int
 
 	liveness, factorial, irq uint32
-	irqWanted                bool // eduStatusIRQ
+	irqWanted                bool   // eduStatusIRQ
+	raise                    func() // sends a message, nil: to nobody
 	computing, transferring  work
 
 	source, target, count, command uint64
@@ -148,7 +149,7 @@ func (e *Edu) Store(at Place, width uint8, value uint64) hal.Code {
 	case eduStatus:
 		e.irqWanted = value&eduStatusIRQ != 0
 	case eduIRQRaise:
-		e.irq |= uint32(value)
+		e.interrupt(uint32(value))
 	case eduIRQAcknowledge:
 		e.irq &^= uint32(value)
 	case eduDMASource, eduDMATarget, eduDMACount, eduDMACommand:
@@ -157,6 +158,17 @@ func (e *Edu) Store(at Place, width uint8, value uint64) hal.Code {
 		return e.refuse("there is no register to store to at %#x", at.Address)
 	}
 	return hal.OK
+}
+
+// Interrupt implements Interrupter.
+func (e *Edu) Interrupt(raise func()) { e.raise = raise }
+
+// interrupt raises bits of the interrupt status, each time by a message.
+func (e *Edu) interrupt(bits uint32) {
+	e.irq |= bits
+	if e.irq != 0 && e.raise != nil {
+		e.raise()
+	}
 }
 
 // compute starts a computation; one under way goes on instead.
@@ -178,7 +190,7 @@ func (e *Edu) finish() {
 	}
 	e.factorial = result
 	if e.irqWanted {
-		e.irq |= eduIRQFactorial
+		e.interrupt(eduIRQFactorial)
 	}
 }
 
@@ -241,7 +253,7 @@ func (e *Edu) transfer() {
 	}
 	e.command &^= eduDMARun
 	if e.command&eduDMAIRQ != 0 {
-		e.irq |= eduIRQDMA
+		e.interrupt(eduIRQDMA)
 	}
 }
 

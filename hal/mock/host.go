@@ -39,6 +39,14 @@ func (d *Device) Attach(bytes func(bus, size uint64) []byte) {
 	}
 }
 
+// Interrupts has a device that interrupts call raise when it does. Others never
+// call it.
+func (d *Device) Interrupts(raise func()) {
+	if i, ok := d.model.(Interrupter); ok {
+		i.Interrupt(raise)
+	}
+}
+
 // hostPort is a host buffer and an aperture's way to it.
 type hostPort struct {
 	d    *Device

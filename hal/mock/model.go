@@ -23,8 +23,8 @@ type Place struct {
 // 1, 2, 4 or 8 bytes to places that the board has; a multicast arrives as one
 // store a tile. It need not check bits of value outside width: there are none.
 //
-// A Model may also have any of the methods of Clocked, Explainer, Master and
-// Registers.
+// A Model may also have any of the methods of Clocked, Explainer, Interrupter,
+// Master and Registers.
 type Model interface {
 	Load(at Place, width uint8) (uint64, hal.Code)
 	Store(at Place, width uint8, value uint64) hal.Code
@@ -39,6 +39,10 @@ type Explainer interface{ Reason() string }
 
 // Master is a Model that reaches host memory, and that of devices on the same bus.
 type Master interface{ Connect(host *Host) }
+
+// Interrupter is a Model that interrupts whoever serves it, by a message each
+// time.
+type Interrupter interface{ Interrupt(raise func()) }
 
 // Registers is a Model with registers in tiles that the board does not list.
 // They take aligned accesses of 4 bytes.

@@ -18,6 +18,8 @@ const (
 	nvmeAQA      = 0x24
 	nvmeASQ      = 0x28
 	nvmeACQ      = 0x30
+	nvmeCMBLOC   = 0x38 // there is no controller memory
+	nvmeCMBSZ    = 0x3c
 	nvmeDoorbell = 0x1000 // of the admin submission queue; CAP.DSTRD is 0
 )
 
@@ -32,6 +34,7 @@ const (
 	ccSHN      = 3 << 14
 	ccSettings = 0xff3ff0 // CSS, MPS, AMS, IOSQES, IOCQES
 	ccUsable   = 0x460000 // all of them 0, 64-byte submissions and 16-byte completions
+	ccAllSets  = 6 << 4   // CSS may also be this: all I/O command sets, of which NVM is the only one
 	cstsRDY    = 1 << 0
 	cstsCFS    = 1 << 1
 	cstsSHST   = 3 << 2
@@ -68,14 +71,16 @@ const (
 	nvmeInvalidDeletion  nvmeStatus = 0x10c
 )
 
-// Nvme is a Model of QEMU's NVMe controller with one namespace of 1 MiB and no
-// interrupts. What a command does wrong it answers with a status, what makes
+// Nvme is a Model of QEMU's NVMe controller with one namespace of 1 MiB and one
+// interrupt. What a command does wrong it answers with a status, what makes
 // its queues unusable with CSTS.CFS, as the specification has it; what the
 // specification forbids without saying what comes of it, it refuses.
 type Nvme struct {
 	cc, csts, aqa uint32
 	asq, acq      uint64
-	due           int64 // nanoseconds until what was asked for is done, 0: all is
+	masked        uint32 // INTMS
+	raise         func() // sends the interrupt, nil: to nobody
+	due           int64  // nanoseconds until what was asked for is done, 0: all is
 	sq, cq        [nvmeQueues]nvmeQueue
 	disk          []byte
 	scratch       [pageSize]byte
@@ -90,6 +95,7 @@ type nvmeQueue struct {
 	head, tail uint32
 	phase      uint32 // of a completion queue: phaseOfStatus or 0
 	cq         uint32 // of a submission queue: where its completions go
+	interrupts bool   // of a completion queue
 }
 
 func (q *nvmeQueue) after(i uint32) uint32 { return (i + 1) % q.entries }
@@ -102,6 +108,9 @@ func (n *Nvme) Disk() []byte { return n.disk }
 
 // Connect implements Master.
 func (n *Nvme) Connect(host *Host) { n.host = host }
+
+// Interrupt implements Interrupter.
+func (n *Nvme) Interrupt(raise func()) { n.raise = raise }
 
 // Reason implements Explainer.
 func (n *Nvme) Reason() string { return n.reason }
@@ -126,7 +135,8 @@ func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 		value = nvmeCapabilities
 	case nvmeVS:
 		value = nvmeVersion
-	case nvmeINTMS, nvmeINTMC: // no interrupt is ever masked: there are none
+	case nvmeINTMS, nvmeINTMC:
+		value = uint64(n.masked)
 	case nvmeCC:
 		value = uint64(n.cc)
 	case nvmeCSTS:
@@ -137,6 +147,7 @@ func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 		value = n.asq
 	case nvmeACQ:
 		value = n.acq
+	case nvmeCMBLOC, nvmeCMBSZ:
 	default:
 		return 0, n.refuse("there is no register to load at %#x", at.Address)
 	}
@@ -162,7 +173,11 @@ func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 	mask := fbs.WidthMask(width) << shift
 	value <<= shift
 	switch register {
-	case nvmeINTMS, nvmeINTMC:
+	case nvmeINTMS:
+		n.masked |= uint32(value)
+		return hal.OK
+	case nvmeINTMC:
+		n.masked &^= uint32(value)
 		return hal.OK
 	case nvmeCC:
 		return n.configure(uint32(value))
@@ -260,8 +275,8 @@ func (n *Nvme) work() {
 // start makes the admin queues: sections 3.1.8 to 3.1.10.
 func (n *Nvme) start() {
 	n.sq[0] = nvmeQueue{bus: n.asq, entries: n.aqa&0xfff + 1}
-	n.cq[0] = nvmeQueue{bus: n.acq, entries: n.aqa>>16&0xfff + 1, phase: phaseOfStatus}
-	if n.cc&ccSettings != ccUsable || n.asq%pageSize != 0 || n.acq%pageSize != 0 || n.sq[0].entries < 2 || n.cq[0].entries < 2 {
+	n.cq[0] = nvmeQueue{bus: n.acq, entries: n.aqa>>16&0xfff + 1, phase: phaseOfStatus, interrupts: true}
+	if s := n.cc & ccSettings; s != ccUsable && s != ccUsable|ccAllSets || n.asq%pageSize != 0 || n.acq%pageSize != 0 || n.sq[0].entries < 2 || n.cq[0].entries < 2 {
 		n.csts = cstsCFS
 		return
 	}
@@ -303,5 +318,8 @@ func (n *Nvme) complete(id, command, result uint32, status nvmeStatus) {
 	put(entry[12:], 4, uint64(command|c.phase|uint32(status)<<17))
 	if c.tail = c.after(c.tail); c.tail == 0 {
 		c.phase ^= phaseOfStatus
+	}
+	if c.interrupts && n.masked&1 == 0 && n.raise != nil {
+		n.raise()
 	}
 }

@@ -20,12 +20,14 @@ const (
 	adminSetFeatures = 0x09
 
 	ioFlush = 0x00
-
-	rwForceUnit = 1 << 30 // of dword 12: on the medium before completion, as all is here
-	ioWrite     = 0x01
-	ioRead      = 0x02
+	ioWrite = 0x01
+	ioRead  = 0x02
 
 	featureQueues = 7
+
+	// Of dword 12 of a read or a write: limited retry and force unit access are
+	// wishes, as are the hints in the lowest byte of dword 13.
+	rwFlags = 0x3fff_0000
 )
 
 // execute carries out a command of submission queue id.
@@ -89,10 +91,12 @@ func (n *Nvme) createCQ(c *nvmeCommand) nvmeStatus {
 	switch {
 	case s != nvmeOK:
 		return s
-	case c.dw(11)>>16 != 0: // without MSI-X there is one interrupt, the pin's, which nobody has here
+	case c.dw(11)>>16 != 0: // without MSI-X there is one interrupt
 		return nvmeInvalidVector
+	case c.dw(11)&0xfffc != 0:
+		return nvmeInvalidField
 	}
-	*q = nvmeQueue{bus: c.prp1(), entries: c.dw(10)>>16 + 1, phase: phaseOfStatus}
+	*q = nvmeQueue{bus: c.prp1(), entries: c.dw(10)>>16 + 1, phase: phaseOfStatus, interrupts: c.dw(11)&2 != 0}
 	return nvmeOK
 }
 
@@ -134,33 +138,58 @@ func (n *Nvme) deleteCQ(id uint32) nvmeStatus {
 	return nvmeOK
 }
 
-// identify gives the page of the namespace or of the controller: section 5.15.
+// What identify is asked for: section 5.15.1, and TP 4056 for command sets.
+const (
+	cnsNamespace   = 0
+	cnsController  = 1
+	cnsList        = 2
+	cnsDescriptors = 3
+	cnsCommandSet  = 6 // of the controller; one that is named by dword 11
+	commandSetNVM  = 0
+	descriptorCSI  = 4 // of a namespace: its command set
+	nvmeName       = "nqn.2019-08.org.qemu:mock"
+)
+
+// identify gives the page that is asked for: section 5.15.
 func (n *Nvme) identify(c *nvmeCommand) nvmeStatus {
 	page := n.scratch[:]
 	clear(page)
-	switch c.dw(10) {
-	case 0:
-		if c.dw(1) != 1 {
-			return nvmeInvalidNamespace
-		}
+	cns, namespace := c.dw(10), c.dw(1)
+	switch {
+	case (cns == cnsNamespace || cns == cnsDescriptors) && namespace != 1:
+		return nvmeInvalidNamespace
+	case cns == cnsNamespace:
 		for _, offset := range [...]int{0, 8, 16} { // NSZE, NCAP, NUSE
 			put(page[offset:], 8, nvmeBlocks)
 		}
 		page[130] = 9 // LBAF0.LBADS: 512 bytes
-	case 1:
-		put(page[0:], 2, nvmeVendor)
-		put(page[2:], 2, 0x1af4)
-		copy(page[4:24], "lightmetal          ")
-		copy(page[24:64], "mock NVMe Ctrl                          ")
-		copy(page[64:72], "1       ")
-		page[77] = 7 // MDTS: 128 pages
-		put(page[80:], 4, nvmeVersion)
-		page[512], page[513] = 0x66, 0x44 // SQES, CQES
-		put(page[516:], 4, 1)             // NN
+	case cns == cnsController:
+		identifyController(page)
+	case cns == cnsList:
+		if namespace == 0 {
+			put(page, 4, 1)
+		}
+	case cns == cnsDescriptors:
+		page[0], page[1], page[4] = descriptorCSI, 1, commandSetNVM
+	case cns == cnsCommandSet && c.dw(11)>>24 == commandSetNVM: // no limits
 	default:
 		return nvmeInvalidField
 	}
 	return n.transfer(c, page, true)
+}
+
+func identifyController(page []byte) {
+	put(page[0:], 2, nvmeVendor)
+	put(page[2:], 2, 0x1af4)
+	copy(page[4:24], "lightmetal          ")
+	copy(page[24:64], "mock NVMe Ctrl                          ")
+	copy(page[64:72], "1       ")
+	page[77] = 7 // MDTS: 128 pages
+	put(page[80:], 4, nvmeVersion)
+	page[111] = 1                     // CNTRLTYPE: for I/O
+	page[512], page[513] = 0x66, 0x44 // SQES, CQES
+	put(page[516:], 4, 1)             // NN
+	copy(page[768:], nvmeName)        // SUBNQN
 }
 
 // executeIO is the NVM command set: section 6.
@@ -176,7 +205,7 @@ func (n *Nvme) executeIO(c *nvmeCommand) nvmeStatus {
 	}
 	first, count := uint64(c.dw(10))|uint64(c.dw(11))<<32, uint64(c.dw(12)&0xffff)+1
 	switch {
-	case c.dw(12)&^rwForceUnit>>16 != 0 || c.dw(13)|c.dw(14)|c.dw(15) != 0 || count*nvmeBlock > nvmePagesMax*pageSize:
+	case c.dw(12)&rwFlags>>16 != 0 || c.dw(13)&^0xff|c.dw(14)|c.dw(15) != 0 || count*nvmeBlock > nvmePagesMax*pageSize:
 		return nvmeInvalidField
 	case first >= nvmeBlocks || count > nvmeBlocks-first:
 		return nvmeOutOfRange

@@ -197,7 +197,7 @@ func TestNvmeAnswersMistakesWithTheirStatus(t *testing.T) {
 		{"forced to the medium", nvmeOK, 1, sqe{0: ioRead, 1: 1, 6: 1, 12: 1 << 30}},
 		{"no such namespace", nvmeInvalidNamespace, 1, sqe{0: ioRead, 1: 2, 6: 1}},
 		{"identify no such namespace", nvmeInvalidNamespace, 0, sqe{0: adminIdentify, 1: 2, 6: 1}},
-		{"identify something else", nvmeInvalidField, 0, sqe{0: adminIdentify, 6: 1, 10: 3}},
+		{"identify something else", nvmeInvalidField, 0, sqe{0: adminIdentify, 6: 1, 10: 4}},
 		{"beyond the end", nvmeOutOfRange, 1, sqe{0: ioRead, 1: 1, 6: 1, 10: nvmeBlocks}},
 		{"over the end", nvmeOutOfRange, 1, sqe{0: ioRead, 1: 1, 6: 1, 10: nvmeBlocks - 1, 12: 1}},
 		{"far beyond the end", nvmeOutOfRange, 1, sqe{0: ioRead, 1: 1, 6: 1, 10: 0xffffffff, 11: 0xffffffff, 12: 1}},
@@ -401,4 +401,62 @@ func TestConnectedDevicesReachEachOthersMemory(t *testing.T) {
 	if a.host.Bytes(memory.Bus, 4) != nil {
 		t.Error("memory of a device that is gone is reached")
 	}
+}
+
+// TestNvmeInterruptsForCompletions of queues that want it, unless it is masked.
+func TestNvmeInterruptsForCompletions(t *testing.T) {
+	b, count := newNvmeBench(t), 0
+	b.d.Interrupts(func() { count++ })
+	told := func(name string, want int) {
+		t.Helper()
+		if count != want {
+			t.Errorf("%s: %d interrupts, want %d", name, count, want)
+		}
+		count = 0
+	}
+	b.queues()
+	told("two commands of the admin queue", 2)
+	b.wants(nvmeOK, 1, sqe{0: ioFlush, 1: 1})
+	told("a queue without", 0)
+	b.wants(nvmeOK, 0, sqe{0: adminDeleteSQ, 10: 1})
+	b.wants(nvmeOK, 0, sqe{0: adminDeleteCQ, 10: 1})
+	b.wants(nvmeInvalidField, 0, sqe{0: adminCreateCQ, 6: uint32(b.bus + atCQ), 10: (benchEntries-1)<<16 | 1, 11: 5})
+	clear(b.memory[atCQ:atList])
+	b.tails[1] = 0
+	b.wants(nvmeOK, 0, sqe{0: adminCreateCQ, 6: uint32(b.bus + atCQ), 10: (benchEntries-1)<<16 | 1, 11: 3})
+	b.wants(nvmeOK, 0, sqe{0: adminCreateSQ, 6: uint32(b.bus + atSQ), 10: (benchEntries-1)<<16 | 1, 11: 1<<16 | 1})
+	count = 0
+	b.wants(nvmeOK, 1, sqe{0: ioFlush, 1: 1})
+	told("a queue with", 1)
+	b.store(nvmeINTMS, 4, 1)
+	expect(t, b.d, &b.regs, nvmeINTMC, 4, 1)
+	b.wants(nvmeOK, 1, sqe{0: ioFlush, 1: 1})
+	told("masked", 0)
+	b.store(nvmeINTMC, 4, 1)
+	expect(t, b.d, &b.regs, nvmeINTMS, 4, 0)
+	b.wants(nvmeOK, 1, sqe{0: ioFlush, 1: 1})
+	told("not masked", 1)
+}
+
+// TestNvmeTakesAllCommandSets, of which NVM is the only one: what Linux asks
+// where CAP.CSS has it.
+func TestNvmeTakesAllCommandSets(t *testing.T) {
+	b := newNvmeBench(t)
+	if got := b.enable(ccUsable | ccAllSets | ccEN); got != cstsRDY {
+		t.Fatalf("CSTS is %#x after enabling", got)
+	}
+	data, page := b.memory[atData:], uint32(b.bus+atData)
+	b.wants(nvmeOK, 0, sqe{0: adminIdentify, 1: 1, 6: page, 10: cnsDescriptors})
+	if data[0] != descriptorCSI || data[1] != 1 || data[4] != commandSetNVM {
+		t.Errorf("descriptors: % x", data[:8])
+	}
+	b.wants(nvmeInvalidNamespace, 0, sqe{0: adminIdentify, 1: 2, 6: page, 10: cnsDescriptors})
+	for after, want := range []byte{1, 0} {
+		b.wants(nvmeOK, 0, sqe{0: adminIdentify, 1: uint32(after), 6: page, 10: cnsList})
+		if data[0] != want {
+			t.Errorf("the namespace after %d is %d", after, data[0])
+		}
+	}
+	b.wants(nvmeOK, 0, sqe{0: adminIdentify, 6: page, 10: cnsCommandSet})
+	b.wants(nvmeInvalidField, 0, sqe{0: adminIdentify, 6: page, 10: cnsCommandSet, 11: 2 << 24})
 }

@@ -113,6 +113,7 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 		{64, "serve takes --device and --socket", []string{"--device", "mock:edu"}},
 		{64, "--fault gone@0: there is no such fault", []string{"--device", "mock:edu", "--socket", socket, "--fault", "gone@0"}},
 		{64, "--fault stuck:0+8=1: it takes BAR+OFFSET=BITS/MASK", []string{"--device", "mock:edu", "--socket", socket, "--fault", "stuck:0+8=1"}},
+		{64, "--without vpd: there are power, express, msi", []string{"--device", "mock:edu", "--socket", socket, "--without", "msi,vpd"}},
 		{66, "no such file", []string{"--device", "mock:edu", "--socket", "/no/such/folder/s"}},
 	} {
 		if exit, _, stderr := lm(t, append([]string{"serve"}, test.args...)...); exit != test.exit || !strings.Contains(stderr, test.says) {

@@ -2,6 +2,7 @@ package vfiouser
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"lightmetal/boards"
 	"lightmetal/hal"
@@ -33,6 +34,10 @@ const (
 	expressStatus  = capExpress + 0x12
 	expressReset   = 1 << 28 // device capabilities: function level reset
 	controlReset   = 0x8000
+	capMSI         = 0x90 // message signalled interrupts, 14 bytes
+	msiControl     = capMSI + 2
+	msiWide        = 0x0080 // addresses of 64 bits
+	msiWritable    = 0x0001 // enable; there is one message
 
 	barMemory64 = 0x4
 	barPrefetch = 0x8
@@ -53,13 +58,12 @@ type config struct {
 	bytes, writable [configSize]byte
 }
 
-// newConfig describes a function to a client: its ids and class, BARs, power
-// management, and PCI Express with a function level reset.
-func newConfig(id hal.Identity, board *boards.Board) *config {
+// newConfig describes a function to a client: its ids and class, BARs, and the
+// capabilities that are not left out.
+func newConfig(id hal.Identity, board *boards.Board, without []string) *config {
 	c := &config{}
 	c.put16(0x00, id.Vendor)
 	c.put16(0x02, id.Device)
-	c.put16(regStatus, statusCaps)
 	class, ok := classes[[2]uint16{id.Vendor, id.Device}]
 	if !ok {
 		class = classAccelerator
@@ -67,12 +71,19 @@ func newConfig(id hal.Identity, board *boards.Board) *config {
 	c.put32(regClass, class)
 	c.put16(0x2c, id.Vendor) // subsystem
 	c.put16(0x2e, id.Device)
-	c.bytes[regCapability] = capPower
 	binary.LittleEndian.PutUint16(c.writable[regCommand:], commandWritable)
 	for bar := range id.Bars {
 		c.describeBar(id.Bars, bar, board)
 	}
-	c.capabilities()
+	last := regCapability
+	for i := range capabilities {
+		if p := &capabilities[i]; !slices.Contains(without, p.name) {
+			c.put16(regStatus, statusCaps)
+			c.bytes[last], c.bytes[p.at] = byte(p.at), p.id
+			last = p.at + 1
+			p.describe(c)
+		}
+	}
 	return c
 }
 
@@ -108,18 +119,50 @@ func memoryBar(b *boards.Board, bar uint8) bool {
 	return false
 }
 
-func (c *config) capabilities() {
-	c.put16(capPower, capExpress<<8|0x01)
+// capabilities are what a function has beside its BARs.
+var capabilities = [...]struct {
+	name     string
+	at       int // of the id and of where the next one is
+	id       byte
+	describe func(c *config)
+}{
+	{"power", capPower, 0x01, (*config).power},
+	{"express", capExpress, 0x10, (*config).express},
+	{"msi", capMSI, 0x05, (*config).msi},
+}
+
+// Capabilities are the names of those that Options.Without may leave out.
+func Capabilities() (names []string) {
+	for i := range capabilities {
+		names = append(names, capabilities[i].name)
+	}
+	return names
+}
+
+func (c *config) power() {
 	c.put16(capPower+2, 0x0003) // version 1.2
 	c.put16(capPowerState, powerNoReset)
 	c.writable[capPowerState] = powerWritable
-	c.put16(capExpress, 0x10)
+}
+
+// express is an endpoint with a function level reset.
+func (c *config) express() {
 	c.put16(capExpress+2, 0x0002) // version 2, an endpoint
 	c.put32(expressDevice, expressReset|0x8000)
 	c.put16(expressControl, 0x2810)
 	binary.LittleEndian.PutUint16(c.writable[expressControl:], 0x7fff)
 	c.put32(expressLink, 0x0041) // 2.5 GT/s, one lane
 	c.put16(expressStatus, 0x0011)
+}
+
+// msi is one message. Where it goes is the client's: registers keep what is
+// stored.
+func (c *config) msi() {
+	c.put16(msiControl, msiWide)
+	c.writable[msiControl] = msiWritable
+	for at := msiControl + 2; at < msiControl+12; at++ {
+		c.writable[at] = 0xff
+	}
 }
 
 func (c *config) put16(at int, value uint16) { binary.LittleEndian.PutUint16(c.bytes[at:], value) }

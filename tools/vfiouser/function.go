@@ -29,8 +29,9 @@ const (
 
 // Options of a Function.
 type Options struct {
-	Log   func(format string, a ...any) // what was refused, and why; nil: nowhere
-	Trace io.Writer                     // gets every access, as tools/record reads it; nil: nowhere
+	Log     func(format string, a ...any) // what was refused, and why; nil: nowhere
+	Trace   io.Writer                     // gets every access, as tools/record reads it; nil: nowhere
+	Without []string                      // capabilities that are left out
 }
 
 // Function is a device seen as a PCI function. It is not for concurrent use.
@@ -42,6 +43,7 @@ type Function struct {
 	bars    [6]hal.Port
 	config  *config
 	memory  memory
+	irq     interrupt
 	trace   *trace
 	last    time.Time     // of the last access
 	ended   time.Time     // when the time before it had passed
@@ -55,6 +57,9 @@ type master interface {
 	Attach(bytes func(address, size uint64) []byte)
 }
 
+// interrupter is a device that interrupts.
+type interrupter interface{ Interrupts(raise func()) }
+
 // New opens a device and describes it. A reset closes it and opens it anew.
 func New(open func() (hal.Device, error), options Options) (*Function, error) {
 	f := &Function{open: open, options: options, last: time.Now(), ended: time.Now()}
@@ -66,9 +71,9 @@ func New(open func() (hal.Device, error), options Options) (*Function, error) {
 	}
 	id := f.device.Identity()
 	f.board = boards.ByID(id.Vendor, id.Device)
-	f.config = newConfig(id, f.board)
+	f.config = newConfig(id, f.board, options.Without)
 	if options.Trace != nil {
-		f.trace = newTrace(options.Trace, id)
+		f.trace = newTrace(options.Trace, id, f.board)
 	}
 	return f, nil
 }
@@ -89,6 +94,12 @@ func (f *Function) start() (err error) {
 	}
 	if m, ok := f.device.(master); ok {
 		m.Attach(f.reach)
+	}
+	if i, ok := f.device.(interrupter); ok {
+		i.Interrupts(func() {
+			f.trace.settle()
+			f.irq.raise()
+		})
 	}
 	return nil
 }
@@ -127,7 +138,9 @@ func (f *Function) reach(address, size uint64) []byte {
 	data := f.memory.bytes(address, size)
 	if data == nil {
 		f.options.Log("the device reaches for %d bytes of memory at %#x, and not all of it is mapped", size, address)
+		return nil
 	}
+	f.trace.reach(address, data)
 	return data
 }
 
@@ -141,6 +154,7 @@ func (f *Function) Device() hal.Device { return f.device }
 // Close ends the device, and the trace with a line that says it is whole.
 func (f *Function) Close() error {
 	f.memory.clear()
+	f.irq.close()
 	err := f.device.Close()
 	if f.trace != nil {
 		if e := f.trace.end(); err == nil {
@@ -154,7 +168,7 @@ func (f *Function) Close() error {
 // mapped: the IOMMU is not the function's.
 func (f *Function) reset() error {
 	f.device.Close()
-	f.config = newConfig(f.device.Identity(), f.board)
+	f.config = newConfig(f.device.Identity(), f.board, f.options.Without)
 	return f.start()
 }
 
@@ -227,7 +241,9 @@ func (f *Function) access(do func() (uint64, hal.Code)) (value uint64, code hal.
 		}
 	}()
 	f.pass()
-	return do()
+	value, code = do()
+	f.trace.transfers()
+	return value, code
 }
 
 // pass lets time go by on the device.
@@ -244,6 +260,7 @@ func (f *Function) pass() {
 		f.credit -= now.Sub(f.ended)
 		f.ended = now
 	}
+	f.trace.transfers()
 }
 
 func (f *Function) refuse(verb string, region uint32, offset uint64, width uint8, code hal.Code) {

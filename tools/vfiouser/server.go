@@ -127,21 +127,16 @@ func (f *Function) await(c *net.UnixConn) error {
 // handle carries out a request. It takes over the request's descriptors. What
 // it does not know or cannot do is answered with an error number.
 func (f *Function) handle(m *message) ([]byte, unix.Errno) {
-	fds := m.fds
-	if m.command == cmdDMAMap {
-		fds = nil
-	}
-	defer closeAll(fds)
 	do := handlers[m.command]
+	if takesFiles := do.run != nil && len(m.body) >= do.least && (m.command == cmdDMAMap || m.command == cmdSetIRQs); !takesFiles {
+		defer closeAll(m.fds)
+	}
 	if do.run == nil {
 		f.options.Log("request %d is not known", m.command)
 		return nil, unix.ENOTSUP
 	}
 	if len(m.body) < do.least {
 		f.options.Log("request %d has %d bytes, not %d", m.command, len(m.body), do.least)
-		if m.command == cmdDMAMap {
-			closeAll(m.fds)
-		}
 		return nil, unix.EINVAL
 	}
 	body, err := do.run(f, m)
@@ -165,7 +160,7 @@ var handlers = map[uint16]struct {
 	cmdDeviceInfo:  {16, (*Function).deviceInfo},
 	cmdRegionInfo:  {32, (*Function).regionInfo},
 	cmdIRQInfo:     {16, (*Function).irqInfo},
-	cmdSetIRQs:     {20, (*Function).setIRQs},
+	cmdSetIRQs:     {irqSetSize, (*Function).setIRQs},
 	cmdRegionRead:  {regionAccessSize, (*Function).regionRead},
 	cmdRegionWrite: {regionAccessSize, (*Function).regionWrite},
 	cmdDeviceReset: {0, func(f *Function, _ *message) ([]byte, error) { return nil, f.reset() }},
@@ -211,18 +206,6 @@ func (f *Function) regionInfo(m *message) ([]byte, error) {
 		flags = flagRead | flagWrite
 	}
 	return words(32, flags, region, 0, uint32(size), uint32(size>>32), 0, 0), nil
-}
-
-// irqInfo: there are no interrupts. Whoever replays polls.
-func (f *Function) irqInfo(m *message) ([]byte, error) {
-	return words(16, 0, binary.LittleEndian.Uint32(m.body[8:]), 0), nil
-}
-
-func (f *Function) setIRQs(m *message) ([]byte, error) {
-	if count := binary.LittleEndian.Uint32(m.body[16:]); count != 0 {
-		return nil, fmt.Errorf("%w: %d interrupts of a device that has none", unix.EINVAL, count)
-	}
-	return nil, nil
 }
 
 // words are 32-bit values, lowest byte first.

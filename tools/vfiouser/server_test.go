@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,7 @@ func TestAccessesArriveInWidthOrderAndValue(t *testing.T) {
 		{record.BarWrite, 0x100, "\x88\x77\x66\x55\x44\x33\x22\x11"}, {record.BarWrite, 0x100, "\xaa"}, {record.BarWrite, 0x106, "\xcc\xbb"},
 		{record.BarRead, 0x100, "\xaa\x77\x66\x55"}, {record.BarRead, 0x100, "\xaa\x77\x66\x55\x44\x33\xcc\xbb"},
 	}
+	capture.Records = slices.DeleteFunc(capture.Records, func(r record.Record) bool { return r.Kind == record.Clock })
 	for i, w := range want {
 		if r := capture.Records[i]; r.Kind != w.kind || r.Bar != 2 || r.Offset != w.offset || string(r.Data) != w.data {
 			t.Errorf("record %d: %+v", i, r)

@@ -2,27 +2,62 @@ package vfiouser
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
+	"maps"
+	"math"
+	"slices"
+	"time"
 
+	"lightmetal/boards"
 	"lightmetal/hal"
 )
 
-// trace writes accesses as tools/record reads them: tools/record/FORMAT.md.
-// Its methods do nothing on nil.
+// trace writes accesses, and what the device did to memory, as tools/record
+// reads them: tools/record/FORMAT.md, version 2. Its methods do nothing on nil.
+//
+// What the device read the client had stored before it had the device look, by
+// its last store: that one, and the loads after it, are held back until it is
+// known whether there was anything. The memory that was reached is told first,
+// so that addresses in it are known as such, and the rest waits for that. Where
+// a device translates addresses itself, its registers tell that, and transfers
+// stand behind the access that they belong to, as in version 1.
 type trace struct {
-	to    *bufio.Writer
-	lines int
+	to      *bufio.Writer
+	device  string
+	exact   bool   // it has the addresses of the bus
+	bars    [6]int // their numbers in the recording
+	lines   int
+	body    bytes.Buffer
+	held    bytes.Buffer
+	reached []reached
+	known   map[uint64]*[pageSize]byte // what the recording says of memory, by page
+	last    time.Time                  // of the last access
 }
+
+// reached is memory that the device has been given, what was in it then, and
+// what when the device had done with it.
+type reached struct {
+	address             uint64
+	data, before, after []byte // after: nil until then
+}
+
+const pageSize = 4096
 
 // barStride is between the addresses that BARs have in a trace.
 const barStride = 0x10_0000_0000
 
-func newTrace(to io.Writer, id hal.Identity) *trace {
-	t := &trace{to: bufio.NewWriter(to)}
-	fmt.Fprintf(t.to, "LMRECORD 1\nDEVICE %04x %04x\n", id.Vendor, id.Device)
-	for bar := 0; bar < 6; bar += 2 {
-		fmt.Fprintf(t.to, "BAR %d %x %x\n", bar, barStride*(1+bar), id.Bars[bar])
+func newTrace(to io.Writer, id hal.Identity, board *boards.Board) *trace {
+	t := &trace{exact: board == nil || board.Outbound == nil, to: bufio.NewWriter(to), known: map[uint64]*[pageSize]byte{}, last: time.Now()}
+	t.device = fmt.Sprintf("DEVICE 0 %04x %04x served\n", id.Vendor, id.Device)
+	t.lines = 1
+	for bar, size := range id.Bars {
+		if size != 0 {
+			t.bars[bar] = t.lines - 1
+			t.device += fmt.Sprintf("BAR %d 0 %d %x %x\n", t.lines-1, bar, barStride*(1+bar), size)
+			t.lines++
+		}
 	}
 	return t
 }
@@ -31,11 +66,111 @@ func (t *trace) access(kind byte, bar uint32, offset uint64, data []byte) {
 	if t == nil {
 		return
 	}
-	t.lines++
-	fmt.Fprintf(t.to, "%c %d %x %d %x\n", kind, bar, offset, len(data), data)
+	if kind == 'W' {
+		t.release()
+	}
+	now := time.Now()
+	t.lines += 2
+	fmt.Fprintf(&t.held, "CLK %d\n%c %d %x %d %x\n", min(now.Sub(t.last).Nanoseconds(), math.MaxUint32), kind, t.bars[bar], offset, len(data), data)
+	t.last = now
 }
 
+// release writes what is held back.
+func (t *trace) release() {
+	_, _ = t.held.WriteTo(&t.body) // a buffer takes everything
+}
+
+// reach notes memory that the device is given.
+func (t *trace) reach(address uint64, data []byte) {
+	if t != nil {
+		t.settle()
+		t.reached = append(t.reached, reached{address: address, data: data, before: slices.Clone(data)})
+	}
+}
+
+// settle takes what the device was given last for done: it wants something else,
+// or tells the client, whose memory may be another thing right after.
+func (t *trace) settle() {
+	if t == nil || len(t.reached) == 0 {
+		return
+	}
+	if r := &t.reached[len(t.reached)-1]; r.after == nil {
+		r.after = slices.Clone(r.data)
+	}
+}
+
+// transfers writes what became of that memory: what has changed the device has
+// written, the rest it has read.
+func (t *trace) transfers() {
+	if t == nil || len(t.reached) == 0 {
+		return
+	}
+	t.settle()
+	if !t.exact {
+		t.release()
+	}
+	for _, r := range t.reached {
+		if wrote := !bytes.Equal(r.after, r.before); !wrote && (t.learn(r.address, r.before) || !t.exact) {
+			t.transfer("HR", r)
+		}
+	}
+	t.release()
+	for _, r := range t.reached {
+		if wrote := !bytes.Equal(r.after, r.before); wrote {
+			t.learn(r.address, r.after)
+			t.wrote(r)
+		}
+	}
+	t.reached = t.reached[:0]
+}
+
+// wrote writes what the device has written. Entries of queues are words, of which
+// lm import --ignore may leave out some.
+func (t *trace) wrote(r reached) {
+	const entry, word = 64, 8
+	for len(r.after) <= entry && len(r.after) > word {
+		t.transfer("HW", reached{address: r.address, after: r.after[:word]})
+		r.address, r.after = r.address+word, r.after[word:]
+	}
+	t.transfer("HW", r)
+}
+
+func (t *trace) transfer(verb string, r reached) {
+	t.lines++
+	fmt.Fprintf(&t.body, "%s %x %d %x\n", verb, r.address, len(r.after), r.after)
+}
+
+// learn keeps what memory holds, and tells whether the recording had not said so.
+func (t *trace) learn(address uint64, data []byte) (news bool) {
+	for len(data) > 0 {
+		first := address &^ (pageSize - 1)
+		page := t.known[first]
+		if page == nil {
+			page = new([pageSize]byte)
+			t.known[first] = page
+		}
+		n := min(len(data), int(first+pageSize-address))
+		news = news || !bytes.Equal(page[address-first:][:n], data[:n])
+		copy(page[address-first:], data[:n])
+		address, data = address+uint64(n), data[n:]
+	}
+	return news
+}
+
+// end writes the recording.
 func (t *trace) end() error {
+	t.release()
+	fmt.Fprintf(t.to, "LMRECORD 2\n%s", t.device)
+	for _, page := range slices.Sorted(maps.Keys(t.known)) {
+		if !t.exact {
+			break
+		}
+		t.lines++
+		fmt.Fprintf(t.to, "MEM %x %x\n", page, pageSize)
+	}
+	if _, err := t.body.WriteTo(t.to); err != nil {
+		return err
+	}
 	fmt.Fprintf(t.to, "END %d\n", t.lines)
 	return t.to.Flush()
 }

@@ -1,0 +1,70 @@
+package vfiouser
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Interrupts, as VFIO counts and names them (include/uapi/linux/vfio.h,
+// VFIO_DEVICE_SET_IRQS). The function has MSI, of one message.
+const (
+	irqMSI      = 1
+	irqEventFD  = 1 << 2
+	irqTrigger  = 1 << 5
+	irqSetSize  = 20
+	irqEventful = 1 // of an answer: it can be told by eventfd
+)
+
+// interrupt is where the client wants to be told of MSI.
+type interrupt struct{ fd *int }
+
+// take takes a descriptor over, and gives up the one before.
+func (i *interrupt) take(fd int) {
+	i.close()
+	i.fd = &fd
+}
+
+func (i *interrupt) close() {
+	if i.fd != nil {
+		unix.Close(*i.fd)
+		i.fd = nil
+	}
+}
+
+// raise tells the client. One that does not want to know is not told.
+func (i *interrupt) raise() {
+	if i.fd != nil {
+		_, _ = unix.Write(*i.fd, binary.NativeEndian.AppendUint64(nil, 1)) // full: it has been told
+	}
+}
+
+// irqInfo: MSI, unless it is left out, and nothing else.
+func (f *Function) irqInfo(m *message) ([]byte, error) {
+	index := binary.LittleEndian.Uint32(m.body[8:])
+	if index == irqMSI && !slices.Contains(f.options.Without, "msi") {
+		return words(16, irqEventful, index, 1), nil
+	}
+	return words(16, 0, index, 0), nil
+}
+
+// setIRQs takes the eventfd of MSI, or with none gives it up.
+func (f *Function) setIRQs(m *message) ([]byte, error) {
+	le := binary.LittleEndian
+	flags, index, start, count := le.Uint32(m.body[4:]), le.Uint32(m.body[8:]), le.Uint32(m.body[12:]), le.Uint32(m.body[16:])
+	switch {
+	case count == 0:
+		if index == irqMSI {
+			f.irq.close()
+		}
+		closeAll(m.fds)
+		return nil, nil
+	case index != irqMSI || start != 0 || count != 1 || flags != irqEventFD|irqTrigger || len(m.fds) != 1 || slices.Contains(f.options.Without, "msi"):
+		closeAll(m.fds)
+		return nil, fmt.Errorf("%w: %d interrupts from %d on of kind %d, flags %#x, %d descriptors", unix.EINVAL, count, start, index, flags, len(m.fds))
+	}
+	f.irq.take(m.fds[0])
+	return nil, nil
+}
