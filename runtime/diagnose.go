@@ -9,28 +9,30 @@ const faultDelay = 5_000_000
 // Diagnose says what is wrong with the devices, whatever the commands saw: OK,
 // DeviceGone, and of those that master the bus MasterOff or DMAFault. Where one
 // masters the bus it waits for news, and is for the end of a run.
-func (r *Replay) Diagnose() hal.Code { return r.diagnose(true) }
+func (r *Replay) Diagnose() hal.Code {
+	code := r.diagnose()
+	for _, bus := range r.masters {
+		if bus != nil && code == hal.OK {
+			bus.Sleep(faultDelay)
+			return r.diagnose()
+		}
+	}
+	return code
+}
 
-func (r *Replay) diagnose(wait bool) hal.Code {
-	var waits hal.BusMaster
+func (r *Replay) diagnose() hal.Code {
 	for i, device := range r.devices {
-		bus := r.masters[i]
-		if bus == nil && !device.Alive() {
-			return hal.DeviceGone
+		code := hal.OK
+		if bus := r.masters[i]; bus != nil {
+			code = bus.Diagnose()
+		} else if !device.Alive() {
+			code = hal.DeviceGone
 		}
-		if bus == nil {
-			continue
-		}
-		if code := bus.Diagnose(); code != hal.OK {
+		if code != hal.OK {
 			return code
 		}
-		waits = bus
 	}
-	if !wait || waits == nil {
-		return hal.OK
-	}
-	waits.Sleep(faultDelay)
-	return r.diagnose(false)
+	return hal.OK
 }
 
 // Rest stops devices from mastering the bus. Closing them does so too; a sealed

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"math"
+
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -25,15 +27,15 @@ type Replay struct {
 	missing  int       // inputs that have no data yet
 	safe     int       // sequence that brings the device to rest, or -1
 
-	notice  string   // what Load could not see to, empty if nothing
-	refusal hal.Code // of all runs: InputMissing, or Disabled after a failure, until loaded anew
-	walk    hal.Walk
-	aside   hal.Walk
-	access  [2]fbs.Command // one load or store of odd's, with room behind it
-	limit   int64          // nanoseconds that a run may take, 0: what its waits add up to
-	end     int64          // time at which this run is late, 0: never
-	ignored uint32         // failures of policy Ignore in this run
-	detail  Result         // what the failing command saw
+	blocked  bool   // disabled, or an input is missing
+	notice   string // what Load could not see to, empty if nothing
+	disabled bool   // after a failure, until loaded anew
+	walk     hal.Walk
+	access   [2]fbs.Command // one load or store of odd's, with room behind it
+	limit    int64          // nanoseconds that a run may take, 0: what its waits add up to
+	end      int64          // time at which this run is late, 0: never
+	ignored  uint32         // failures of policy Ignore in this run
+	detail   Result         // what the failing command saw
 }
 
 // Result says how a run ended. Everything but Code is zero after a good one.
@@ -70,9 +72,7 @@ func (r *Replay) Input(tensor int) []byte {
 		r.memories[1+tensor] = hal.AddressOf(data)
 		if t.Recorded == 0 {
 			r.missing--
-		}
-		if r.missing == 0 && r.refusal == hal.InputMissing {
-			r.refusal = hal.OK
+			r.blocked = r.disabled || r.missing != 0
 		}
 	}
 	return data
@@ -87,7 +87,7 @@ func (r *Replay) Output(tensor int) []byte {
 // Limit makes runs fail with FrameLate that take longer than this, 0 for no
 // limit. Waits end in time; the clock is looked at every 256 commands, and at
 // the End. The sequence "safe" has no limit.
-func (r *Replay) Limit(nanoseconds int64) { r.limit = min(nanoseconds, 1<<62) } // so that the end is a time
+func (r *Replay) Limit(nanoseconds int64) { r.limit = nanoseconds }
 
 // limitEvery is how many commands are carried out between two looks at the clock.
 const limitEvery = 256
@@ -97,12 +97,15 @@ const limitEvery = 256
 // whether it is there. After a failure the sequence "safe" runs, if the image
 // has one, and the Replay stays disabled.
 func (r *Replay) Run(sequence int) Result {
-	if r.refusal != hal.OK {
-		return Result{Code: r.refusal, Command: -1}
+	if r.blocked {
+		return r.refusal()
 	}
 	r.ignored = 0
 	if r.limit != 0 {
 		r.end = r.devices[0].Now() + r.limit
+		if r.end < 0 { // in 292 years
+			r.end = math.MaxInt64
+		}
 	}
 	code := r.guarded(sequence)
 	r.end = 0
@@ -112,11 +115,18 @@ func (r *Replay) Run(sequence int) Result {
 	return r.failed(sequence, code)
 }
 
+func (r *Replay) refusal() Result {
+	if r.disabled {
+		return Result{Code: hal.Disabled, Command: -1}
+	}
+	return Result{Code: hal.InputMissing, Command: -1}
+}
+
 // failed is the result of a run that ended with a code, after "safe".
 func (r *Replay) failed(sequence int, code hal.Code) Result {
 	result := r.detail
 	result.Code, result.Command, result.Ignored = code, int32(r.walk.Index(r.commands)), r.ignored
-	r.detail, r.refusal = Result{}, hal.Disabled
+	r.detail, r.disabled, r.blocked = Result{}, true, true
 	if r.safe >= 0 && r.safe != sequence {
 		result.Safe, result.SafeRan = r.guarded(r.safe), true
 	}
@@ -201,35 +211,45 @@ func (r *Replay) device(c *fbs.Command) hal.Device {
 	return r.devices[r.view.Windows[c.Window].Device]
 }
 
-// single carries out one access at the place of a command, which stays the next
-// one of the run's own walk: a fault is the command's. It gives what was loaded.
-func (r *Replay) single(c *fbs.Command, access fbs.Command) (uint64, hal.Code) {
-	r.access[0] = access
-	r.access[0].Width, r.access[0].Window, r.access[0].Offset = c.Width, c.Window, c.Offset
-	w := &r.aside
-	*w = hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
-	if a := &r.apertures[c.Window]; a.Port() != nil {
-		code := w.On(a, 0)
-		return w.Got, code
+// load and store make one access at the place of a command.
+func (r *Replay) load(c *fbs.Command) (uint64, hal.Code) {
+	if p := r.apertures[c.Window].Port(); p != nil {
+		return p.Load(uint64(c.Offset), c.Width)
 	}
-	w.Run()
+	// What never holds is always told.
+	w := r.single(c, fbs.Command{Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Value: 1})
 	return w.Got, hal.OK
 }
 
-// unheld is a load: what never holds is always told.
-var unheld = fbs.Command{Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Value: 1}
+func (r *Replay) store(c *fbs.Command, value uint64) hal.Code {
+	if p := r.apertures[c.Window].Port(); p != nil {
+		return p.Store(uint64(c.Offset), c.Width, value)
+	}
+	r.single(c, fbs.Command{Opcode: gen.OpcodeWrite, Value: value})
+	return hal.OK
+}
+
+// single walks one access at the place of a command, which stays the next one of
+// the run's own walk: a fault is the command's.
+func (r *Replay) single(c *fbs.Command, access fbs.Command) hal.Walk {
+	r.access[0] = access
+	r.access[0].Width, r.access[0].Window, r.access[0].Offset = c.Width, c.Window, c.Offset
+	w := hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
+	w.Run()
+	return w
+}
 
 // change stores with the bits of the mask changed. What a device that is gone
 // reads are all ones.
 func (r *Replay) change(c *fbs.Command) hal.Code {
-	loaded, code := r.single(c, unheld)
-	if code == hal.OK && loaded == fbs.WidthMask(c.Width) {
-		code = r.alive(c)
+	loaded, code := r.load(c)
+	if code == hal.OK && loaded == fbs.WidthMask(c.Width) && !r.device(c).Alive() {
+		code = hal.DeviceGone
 	}
-	if code == hal.OK {
-		_, code = r.single(c, fbs.Command{Opcode: gen.OpcodeWrite, Value: c.Value | loaded&^c.Mask})
+	if code != hal.OK {
+		return code
 	}
-	return code
+	return r.store(c, c.Value|loaded&^c.Mask)
 }
 
 // point aims a window that no registers do: the device does it.
@@ -262,19 +282,19 @@ func (r *Replay) call(c *fbs.Command) hal.Code {
 // reads all ones, which are also data.
 func (r *Replay) taken(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
-	for _, b := range data[max(0, len(data)-int(c.Width)):] {
-		if b != 0xff {
-			return hal.OK
-		}
-	}
-	return r.alive(c)
-}
-
-func (r *Replay) alive(c *fbs.Command) hal.Code {
-	if !r.device(c).Alive() {
+	if allOnes(data[max(0, len(data)-int(c.Width)):]) && !r.device(c).Alive() {
 		return hal.DeviceGone
 	}
 	return hal.OK
+}
+
+func allOnes(data []byte) bool {
+	for _, b := range data {
+		if b != 0xff {
+			return false
+		}
+	}
+	return true
 }
 
 // look is what comes of the first load of a Check.
@@ -288,7 +308,8 @@ func (r *Replay) look(c *fbs.Command, loaded uint64) hal.Code {
 	case c.Amount != 0:
 		return r.wait(c, ones)
 	}
-	return r.saw(c, loaded, hal.ExpectFailed)
+	r.saw(c, loaded)
+	return hal.ExpectFailed
 }
 
 // holds tells whether a loaded value satisfies a Check.
@@ -306,18 +327,24 @@ func (r *Replay) wait(c *fbs.Command, ones bool) hal.Code {
 	for now := began; ; {
 		r.sleep(device, pause(c, now-began, deadline-now))
 		now = device.Now()
-		late := r.late()
-		loaded, code := r.single(c, unheld)
+		lateForFrame := r.late()
+		late := lateForFrame || now >= deadline
+		loaded, code := r.load(c)
 		if code == hal.OK && !ones && loaded == fbs.WidthMask(c.Width) {
-			ones, code = true, r.alive(c)
+			ones = true
+			if !device.Alive() {
+				return hal.DeviceGone
+			}
 		}
 		switch {
 		case code != hal.OK || holds(c, loaded):
 			return code
 		case late:
-			return r.saw(c, loaded, hal.FrameLate)
-		case now >= deadline:
-			return r.saw(c, loaded, hal.DeadlinePassed)
+			r.saw(c, loaded)
+			if lateForFrame {
+				return hal.FrameLate
+			}
+			return hal.DeadlinePassed
 		}
 	}
 }
@@ -336,10 +363,9 @@ func pause(c *fbs.Command, waited, left int64) int64 {
 	return min(waited/patience, left)
 }
 
-// saw keeps what a Check loaded that fails with a code.
-func (r *Replay) saw(c *fbs.Command, loaded uint64, code hal.Code) hal.Code {
+// saw keeps what a failing Check loaded.
+func (r *Replay) saw(c *fbs.Command, loaded uint64) {
 	r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
-	return code
 }
 
 // settle applies the policy of a Check or Compare to how it ended. Only a
@@ -352,12 +378,15 @@ func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 	default:
 		return code
 	}
-	ignore := code != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
-	state := r.diagnose(!ignore)
+	policy := gen.Policy(c.Option)
+	state := r.diagnose()
+	if state == hal.OK && (code == hal.FrameLate || policy == gen.PolicyFail) {
+		state = r.Diagnose() // the run ends here
+	}
 	switch {
 	case state != hal.OK:
 		return state
-	case ignore:
+	case code != hal.FrameLate && policy == gen.PolicyIgnore:
 		r.ignored++
 		r.detail = Result{}
 		return hal.OK

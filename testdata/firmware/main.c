@@ -120,9 +120,11 @@ static int factorials(void)
 	return lm_close(w.image);
 }
 
-/* 10 frames of d = relu(a + b - 100) by a core of a Wormhole, as a stand-in that
- * only an archive made with `./build.sh archive --mock` has. It allocates, so
- * there is no seal. With a card the device is NULL here too. */
+/* 10 frames of d = relu(a + b - 100) by a core of a Wormhole: with "card" on the
+ * command line one that is there, else a stand-in that only an archive made with
+ * `./build.sh archive --mock` has. That allocates, so there is no seal. */
+static const char *wormhole = "mock:wormhole";
+
 static int sums(void)
 {
 	enum { elements = 256 };
@@ -130,7 +132,7 @@ static int sums(void)
 	void *a, *b;
 	const void *d;
 	int status;
-	if ((status = prepare(&w, "/twoop.lmb", "mock:wormhole", "main")) != LM_OK ||
+	if ((status = prepare(&w, "/twoop.lmb", wormhole, "main")) != LM_OK ||
 	    (status = input(&w, "a", 4 * elements, &a)) != LM_OK || (status = input(&w, "b", 4 * elements, &b)) != LM_OK ||
 	    (status = output(&w, "d", 4 * elements, &d)) != LM_OK)
 		return status;
@@ -168,7 +170,7 @@ static const struct job {
  * alone: a copy of a process with Go in it can do nothing but exec. */
 static int child(const char *job)
 {
-	char *const argv[] = {"firmware", (char *)job, NULL}, *const environment[] = {NULL};
+	char *const argv[] = {"firmware", (char *)job, wormhole ? NULL : "card", NULL}, *const environment[] = {NULL};
 	pid_t pid;
 	int status;
 	if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environment) != 0)
@@ -199,11 +201,13 @@ static int init(void)
 
 int main(int argc, char **argv)
 {
+	if (argc > 1 && strcmp(argv[argc - 1], "card") == 0)
+		wormhole = NULL;
 	if (getpid() == 1)
 		return init();
 	for (size_t i = 0; i < COUNT(jobs); i++)
 		if (argc > 1 && strcmp(argv[1], jobs[i].name) == 0)
 			return jobs[i].run();
-	say("usage: firmware edu|twoop, or as process 1\n");
+	say("usage: firmware edu|twoop [card], or as process 1 with [card]\n");
 	return LM_USAGE;
 }

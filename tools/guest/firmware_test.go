@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// firmwareOn boots the firmware of testdata/firmware as process 1.
-func firmwareOn(t *testing.T, want int, files map[string]string) replayed {
+// firmwareOn boots the firmware of testdata/firmware as process 1. Set up may
+// add to the machine.
+func firmwareOn(t *testing.T, want int, files map[string]string, setUp ...func(*machine)) replayed {
 	t.Helper()
 	var console bytes.Buffer
 	dir := t.TempDir()
@@ -25,6 +26,9 @@ func firmwareOn(t *testing.T, want int, files map[string]string) replayed {
 			t.Fatal(err)
 		}
 		m.files[path] = data
+	}
+	for _, f := range setUp {
+		f(m)
 	}
 	exit, err := m.boot()
 	if err != nil {
@@ -70,6 +74,24 @@ func TestFirmwareInCDrivesItsDevicesFrameByFrame(t *testing.T) {
 	}
 	if frame != 1000 || computing {
 		t.Errorf("QEMU saw %d frames, want 1000", frame)
+	}
+}
+
+// TestFirmwareInCDrivesAServedChip, found by its ids as a card is.
+func TestFirmwareInCDrivesAServedChip(t *testing.T) {
+	r := firmwareOn(t, 0, map[string]string{"/edu.lmb": eduImageFile, "/twoop.lmb": twoopImageFile}, func(m *machine) {
+		m.serveTo(t, "mock:wormhole")
+		m.args = []string{"card"}
+	})
+	if !strings.Contains(r.console, "firmware: twoop frame 9: right, sum ") || r.served != nil {
+		t.Errorf("the server: %v; the console says:\n%s", r.served, r.console)
+	}
+	log, err := os.ReadFile(r.trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trace, err := parseServed(bytes.NewReader(log), servedRegion(r.sockets[0], 0)); err != nil || len(trace) < 10*256 {
+		t.Errorf("QEMU saw %d accesses to the chip, %v", len(trace), err)
 	}
 }
 

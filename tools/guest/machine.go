@@ -39,6 +39,7 @@ type machine struct {
 	files         map[string][]byte // of the guest, by absolute path
 	args          []string          // of process 1
 	kernelArgs    string            // the kernel's own, with a blank in front
+	linuxNvme     bool              // its driver takes the nvme devices
 	virt          string            // QEMU's machine, empty: virt
 	qemu          string            // QEMU itself, empty: the system's
 	with          []string          // devices that `lm serve` shows to the machine; they need QEMU 10.1
@@ -105,7 +106,7 @@ func (m *machine) boot() (exit int, err error) {
 
 // prepare writes the files the machine needs, and gives QEMU's arguments.
 func (m *machine) prepare() ([]string, error) {
-	line, err := commandLine(m.kernelArgs, m.args, len(m.drives) == 0)
+	line, err := commandLine(m.kernelArgs, m.args, len(m.drives) == 0 && !m.linuxNvme)
 	if err != nil {
 		return nil, err
 	}

@@ -236,6 +236,47 @@ func TestServedChipsTakeEveryWindow(t *testing.T) {
 	}
 }
 
+// TestGuestPlaysARecordingBack: the device expects, access by access, what a run
+// in this process did, and that is what comes.
+func TestGuestPlaysARecordingBack(t *testing.T) {
+	for i := range allChips {
+		c := &allChips[i]
+		t.Run(c.board, func(t *testing.T) {
+			path, _ := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
+			m, _ := inside(t, func(m *machine) {
+				m.serveTo(t, "playback:"+path)
+				m.add(t, "/images/twoop.lmb", path)
+			}, "served", "pci", c.ids)
+			if m.served != nil {
+				t.Error(m.served)
+			}
+		})
+	}
+}
+
+// TestServedChipsTakeWriteCombining: blocks of odd sizes and places through a
+// write-combining mapping arrive as the image has them, whatever their widths.
+func TestServedChipsTakeWriteCombining(t *testing.T) {
+	for i := range allChips {
+		c := &allChips[i]
+		t.Run(c.board, func(t *testing.T) {
+			m, _ := inside(t, func(m *machine) {
+				m.serveTo(t, "mock:"+c.board)
+				m.addCombined(t, c)
+			}, "served", "pci", c.ids, "-window", c.slots[0])
+			if m.served != nil {
+				t.Error(m.served)
+			}
+			image, err := lmb.Decode(m.files["/images/combined.lmb"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _ := strconv.Atoi(c.slots[0])
+			m.sawRuns(t, image, first, chips.ByName(c.board), 0, 1)
+		})
+	}
+}
+
 // sawRuns wants QEMU's trace of a BAR of the served device to be that of runs of
 // an image's main, with its windows in hardware windows from slot on.
 func (m *machine) sawRuns(t *testing.T, image *lmb.Image, slot int, b *boards.Board, bar uint8, runs int) {

@@ -98,15 +98,16 @@ func golden(image string, flags []string) bool {
 // ready hands the devices with these ids to a lane and gives their names there.
 func ready(lane, ids string) (names []string, err error) {
 	switch lane {
-	case "tt":
-		return []string{"tt:/dev/tenstorrent/0"}, insmod("tenstorrent.ko")
-	case "pci":
+	case "tt", "pci":
 		err = os.WriteFile("/proc/sys/vm/nr_hugepages", []byte("8"), 0)
 	default:
 		err = insmod("virtio-iommu.ko", "vfio.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko")
 	}
 	if err != nil {
 		return nil, err
+	}
+	if lane == "tt" {
+		return []string{"tt:" + card}, insmod("tenstorrent.ko")
 	}
 	found, err := addresses(ids)
 	for _, at := range found {
