@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"lightmetal/hal"
 	newc "lightmetal/tools/bootimage/initramfs"
@@ -47,8 +46,16 @@ type booted struct {
 // folder, as they are.
 func bootFrom(t *testing.T, folder string, extra ...string) booted {
 	t.Helper()
+	return bootWith(t, nil, folder, extra...)
+}
+
+// bootWith is bootFrom on a machine with drives, which has no other controller
+// than theirs.
+func bootWith(t *testing.T, drives []string, folder string, extra ...string) booted {
+	t.Helper()
 	var console bytes.Buffer
 	m := machineFrom(t, folder, &console, extra...)
+	m.drives = drives
 	exit, err := m.boot()
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +70,7 @@ func machineFrom(t *testing.T, folder string, console *bytes.Buffer, extra ...st
 		t.Fatal(err)
 	}
 	m := &machine{
-		kernel: filepath.Join(folder, "Image"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, dir: t.TempDir(), timeout: 3 * time.Minute, stdout: console,
+		kernel: filepath.Join(folder, "Image"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, dir: t.TempDir(), timeout: bootLimit, stdout: console,
 		// QEMU takes the last of each. These two make a panic end it.
 		extra: append([]string{"-initrd", filepath.Join(folder, "initramfs.cpio.gz"), "-append", strings.TrimSpace(string(line)) + " loglevel=1 panic=-1",
 			"-trace", "qemu_system_shutdown_request"}, extra...),
@@ -268,7 +275,7 @@ func TestFITStartsUnderUBoot(t *testing.T) {
 	}
 	const load, at = "0x44000000", "0x60000000" // RAM of QEMU's virt begins at 0x40000000
 	folder := bootImage(t, "-board", "imx8mp", "-dtb", tree, "-load", load, written(t, identified()))
-	limit := exec.Command("timeout", append([]string{"-k", "5", "120", "qemu-system-aarch64", "-M", "virt", "-device", "edu,addr=2",
+	limit := exec.Command("timeout", append([]string{"-k", "5", "600", "qemu-system-aarch64", "-M", "virt", "-device", "edu,addr=2",
 		"-device", "loader,force-raw=on,addr=" + at + ",file=" + filepath.Join(folder, "image.itb")}, board...)...)
 	console := converse(t, limit, "Hit any key", "\n", "=> ", "setenv bootargs console=ttyAMA0 loglevel=1 panic=-1\n", "=> ", "bootm "+at+"\n")
 	for _, want := range []string{"Verifying Hash Integrity ... sha256+ OK", "lmrun: done: main of /image.lmb", "lmrun: exit 0"} {

@@ -30,7 +30,7 @@ target ivshmem 1af4:1110 bar2 1MiB
 window m bar2 offset 0x0 size 1MiB
 main:
   write.4 m+0x0 0x1
-  poll.4 m+0x0 == 0x2 within 30s every 1ms
+  poll.4 m+0x0 == 0x2 within 600s every 1ms
   copy.8 m+0x1000 <- pattern 0x5 size 65536
 safe:
   write.4 m+0x4 0x5afe

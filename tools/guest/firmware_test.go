@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // firmwareOn boots the firmware of testdata/firmware as process 1. Set up may
@@ -18,7 +17,7 @@ func firmwareOn(t *testing.T, want int, files map[string]string, setUp ...func(*
 	dir := t.TempDir()
 	m := &machine{
 		kernel: tool(t, "LM_GUEST_KERNEL"), init: tool(t, "LM_GUEST_FIRMWARE"), files: map[string][]byte{},
-		dir: dir, trace: filepath.Join(dir, "trace"), timeout: 3 * time.Minute, stdout: &console,
+		dir: dir, trace: filepath.Join(dir, "trace"), timeout: bootLimit, stdout: &console,
 	}
 	for path, source := range files {
 		data, err := os.ReadFile(source)

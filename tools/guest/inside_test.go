@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // inside boots the machine with the program of tools/guest/inside as process
@@ -38,7 +37,7 @@ func insideRun(t *testing.T, setUp func(*machine), scenario string, args ...stri
 	dir := t.TempDir()
 	m := &machine{
 		kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), init: static(t, "lightmetal/tools/guest/inside"),
-		files: map[string][]byte{}, args: append([]string{scenario}, args...), dir: dir, timeout: 3 * time.Minute, stdout: &console,
+		files: map[string][]byte{}, args: append([]string{scenario}, args...), dir: dir, timeout: bootLimit, stdout: &console,
 	}
 	m.add(t, "/lmrun", m.lmrun)
 	m.add(t, "/lminit", lminit(m.lmrun))

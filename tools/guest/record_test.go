@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"lightmetal/tools/importer"
 	"lightmetal/tools/lmb"
@@ -237,7 +236,7 @@ func replayOnQemu(t *testing.T, path string) *machine {
 	t.Helper()
 	var console bytes.Buffer
 	m := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, kernelArgs: " hugepages=16",
-		dir: t.TempDir(), timeout: 3 * time.Minute, stdout: &console}
+		dir: t.TempDir(), timeout: bootLimit, stdout: &console}
 	if exit, err := m.replay(path, []string{"-loop", "2"}); err != nil || exit != 0 {
 		t.Fatalf("exit %d, %v\n%s", exit, err, &console)
 	}

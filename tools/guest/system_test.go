@@ -32,6 +32,9 @@ func tool(t *testing.T, variable string) string {
 	return ""
 }
 
+// bootLimit ends a machine that hangs. One of a busy host takes minutes.
+const bootLimit = 10 * time.Minute
+
 // replayed is one finished boot.
 type replayed struct {
 	*machine
@@ -46,7 +49,7 @@ func replayOn(t *testing.T, want hal.Code, path string, flags ...string) replaye
 	dir := t.TempDir()
 	m := &machine{
 		kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{},
-		dir: dir, trace: filepath.Join(dir, "trace"), timeout: 3 * time.Minute, stdout: &console,
+		dir: dir, trace: filepath.Join(dir, "trace"), timeout: bootLimit, stdout: &console,
 	}
 	exit, err := m.replay(path, flags)
 	if err != nil {

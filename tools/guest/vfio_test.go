@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 )
 
 func TestFunctionsThatFlagsNameByVFIO(t *testing.T) {
@@ -69,7 +68,7 @@ func TestOneCommandReplaysOnAMockBehindAKernel(t *testing.T) {
 			}
 			var console bytes.Buffer
 			m := &machine{kernel: tool(t, "LM_GUEST_NEW_KERNEL"), modules: tool(t, "LM_GUEST_NEW_MODULES"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{},
-				dir: dir, timeout: 3 * time.Minute, stdout: &console}
+				dir: dir, timeout: bootLimit, stdout: &console}
 			m.serveTo(t, "mock:wormhole")
 			exit, err := m.replay(path, []string{"-device", device, "-input", "a=" + a, "-output", "d=" + d})
 			if exit != 0 || err != nil || m.served != nil {

@@ -102,7 +102,7 @@ func kills(args []string) int {
 // allGone waits for what a killed lmrun leaves to process 1, which should die
 // with it.
 func allGone() bool {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(runLimit); time.Now().Before(end); {
 		switch pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); {
 		case err == unix.ECHILD:
 			return true
@@ -155,17 +155,15 @@ func processOne(signal syscall.Signal) (text string, death syscall.Signal) {
 	if err := c.Start(); err != nil {
 		return err.Error(), 0
 	}
-	limit := time.AfterFunc(runLimit, func() { _ = c.Process.Kill() })
-	defer limit.Stop()
 	pid := strconv.Itoa(c.Process.Pid)
-	for end := time.Now().Add(10 * time.Second); len(childrenOf(pid)) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(runLimit); len(childrenOf(pid)) == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if output, exit := run("/init", "orphan", pid); exit != 0 {
 		said.WriteString("orphan: " + output)
 	}
 	_ = c.Process.Signal(signal)
-	_ = c.Wait()
+	finish(c)
 	return said.String(), c.ProcessState.Sys().(syscall.WaitStatus).Signal()
 }
 
@@ -206,7 +204,7 @@ func orphan(args []string) int {
 		fmt.Println("inner", exit, output)
 		return 1
 	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(runLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if len(childrenOf(args[0])) == 1 {
 			return 0
 		}

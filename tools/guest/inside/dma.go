@@ -191,8 +191,7 @@ func (b *bench) kill(image, device string, after time.Duration, flags ...string)
 	}
 	time.Sleep(after)
 	_ = c.Process.Kill()
-	_ = c.Wait()
-	if got := status(c.ProcessState); got != 128+9 {
+	if got := finish(c); got != 128+9 {
 		b.fail("%s: lmrun ended with %d before it was killed", image, got)
 	}
 }
@@ -205,12 +204,12 @@ func (b *bench) sealed(image, device string, flags ...string) *exec.Cmd {
 		b.fail("%v", err)
 		return nil
 	}
-	for {
+	for end := time.Now().Add(runLimit); ; {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
 		switch {
-		case err != nil || strings.Contains(string(text), "\nState:\tZ"):
-			_ = c.Wait()
-			b.fail("%s: lmrun ended with %d before its first run", image, status(c.ProcessState))
+		case err != nil || strings.Contains(string(text), "\nState:\tZ") || time.Now().After(end):
+			_ = c.Process.Kill()
+			b.fail("%s: lmrun ended with %d before its first run", image, finish(c))
 			return nil
 		case strings.Contains(string(text), "\nSeccomp:\t2\n"): // SECCOMP_MODE_FILTER
 			return c
@@ -231,10 +230,10 @@ var mistakes = []struct {
 	// CSTS.CFS and not RDY, or takes zeros for what it cannot read and success
 	// for what it cannot write, as QEMU's does, or a buffer is as it was before.
 	{"edu-out-of-reach", onEdu, end{76, "golden mismatch: command 1 (number 1 of main): got 0xa5,"}, end{71, "DMA fault: command 1"}, 0},
-	{"queues-out-of-reach", onNvme, end{76, "expect failed: command 26 (number 17 of init): got 0x2, wanted 0x1"}, end{71, "DMA fault: command 25 (number 16 of init)"}, 0},
+	{"queues-out-of-reach", onNvme, end{76, "expect failed: command 27 (number 18 of init): got 0x2, wanted 0x1"}, end{71, "DMA fault: command 26 (number 17 of init)"}, 0},
 	{"data-out-of-reach", onNvme, end{76, "golden mismatch: command 2 (number 2 of main): got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
 	{"too-small", onNvme, end{76, "golden mismatch: command 2 (number 2 of main): got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
-	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 26 (number 17 of init)"}, same, 4},
+	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 27 (number 18 of init)"}, same, 4},
 	{"edu-no-master", onEdu, end{69, "bus mastering is off: command 1 (number 1 of main)"}, same, 4},
 	{"decoding-off", onNvme, end{71, "device gone: "}, same, 2},
 	{"too-large", onEdu, end{65, "bad image: the image reserves"}, same, 0},
@@ -302,8 +301,7 @@ func (b *bench) decodingOff() {
 		return
 	}
 	b.decode(false)
-	_ = c.Wait()
-	if got := status(c.ProcessState); got != 71 {
+	if got := finish(c); got != 71 {
 		b.fail("memory decoding off: lmrun ended with %d", got)
 	}
 	b.decode(true)
@@ -321,7 +319,7 @@ func (b *bench) decode(on bool) {
 // untilMaster waits until a device masters the bus, which Load sees to last.
 func (b *bench) untilMaster(device string) {
 	for began := time.Now(); b.command(device, 0, 0)&4 == 0; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > runLimit {
 			b.fail("%s does not master the bus", device)
 			return
 		}

@@ -107,8 +107,8 @@ func (b *bench) twoReplays() {
 	}
 	b.lmrun(69, "another replay has the device", "twoop.lmb", []string{b.edu})
 	_ = c.Process.Signal(unix.SIGTERM)
-	if _ = c.Wait(); status(c.ProcessState) != 0 {
-		b.fail("the first of two replays ended with %d", status(c.ProcessState))
+	if exit := finish(c); exit != 0 {
+		b.fail("the first of two replays ended with %d", exit)
 	}
 }
 
@@ -126,7 +126,7 @@ func (b *bench) clock(ids string) {
 	}
 	b.settles("while it replays", clocks[ids][1])
 	_ = c.Process.Signal(unix.SIGTERM)
-	_ = c.Wait()
+	finish(c)
 	b.settles("after", clocks[ids][0])
 }
 
@@ -160,11 +160,11 @@ func (b *bench) resetUnderTheDriver(ids string) {
 	if err := resetCard(userReset); err != nil {
 		b.fail("USER_RESET: %v", err)
 	}
-	_ = c.Wait()
-	if got := status(c.ProcessState); got != 71 && got != 75 {
+	got := finish(c)
+	if got != 71 && got != 75 {
 		b.fail("reset in the middle: lmrun ended with %d", got)
 	}
-	fmt.Println("inside: reset in the middle:", status(c.ProcessState))
+	fmt.Println("inside: reset in the middle:", got)
 	b.lmrun(69, "POST_RESET", "twoop.lmb", []string{b.edu})
 	// A reset leaves a command register of zeros, by which the driver knows it.
 	if at, err := address(ids); err != nil || os.WriteFile(filepath.Join("/sys/bus/pci/devices", at, "config"), make([]byte, 6), 0) != nil {

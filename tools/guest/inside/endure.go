@@ -37,10 +37,12 @@ func endure(args []string) int {
 	return 0
 }
 
-// frames gives lmrun 48 inputs and wants 48 outputs, in order, over two kills.
-// One that was handed on may come twice.
+// frames gives lmrun 48 inputs and wants 48 outputs, in order, over kills. One
+// that was handed on may come twice. lmrun is ahead by a ring of eight slots, so
+// that the last kill leaves it inputs: who finds a ring that is closed and empty
+// waits for its next writer.
 func (b *bench) frames() error {
-	const frames = 48
+	const frames, killEvery, lastKill = 48, 8, 32
 	const step = 1000
 	var inputs [][]byte
 	for i := range uint32(frames) {
@@ -62,14 +64,14 @@ func (b *bench) frames() error {
 		return err
 	}
 	base, ok := out.take() // of frame 0: what b adds
-	for seen, twice := 1, 0; seen < frames; {
-		if seen == 16+twice || seen == 32+twice {
+	for seen, kill := 1, killEvery; seen < frames; {
+		if seen == kill && kill <= lastKill {
 			_ = c.Process.Kill()
 			_ = c.Wait()
 			if c, err = start(); err != nil {
 				return err
 			}
-			twice++
+			kill += killEvery
 		}
 		var d uint32
 		if d, ok = out.take(); !ok {
@@ -82,10 +84,10 @@ func (b *bench) frames() error {
 			return fmt.Errorf("frame %d: %d beside a base of %d", seen, d, base)
 		}
 	}
-	_ = c.Wait()
+	exit := finish(c)
 	left, _ := os.ReadFile("/tmp/a")
-	if got := binary.LittleEndian.Uint64(left[ringRead:]); status(c.ProcessState) != 0 || got != frames || !ok {
-		return fmt.Errorf("lmrun ended with %d, %d inputs taken", status(c.ProcessState), got)
+	if got := binary.LittleEndian.Uint64(left[ringRead:]); exit != 0 || got != frames || !ok {
+		return fmt.Errorf("lmrun ended with %d, %d inputs taken", exit, got)
 	}
 	fmt.Println("inside: frames by rings:", frames)
 	return nil
@@ -105,10 +107,7 @@ func abandoned(args []string) int {
 		return 1
 	}
 	fmt.Println("inside: end the server")
-	limit := time.AfterFunc(runLimit, func() { _ = c.Process.Kill() })
-	_ = c.Wait()
-	limit.Stop()
-	got := status(c.ProcessState)
+	got := finish(c)
 	fmt.Println("inside: lmrun ended with", got)
 	if got != 71 && got != 75 {
 		return 1

@@ -49,8 +49,7 @@ func await(a *hal.Aperture, offset, want uint64) bool {
 
 // ended waits for a program and wants an exit status.
 func ended(c *exec.Cmd, want int) int {
-	_ = c.Wait()
-	if got := status(c.ProcessState); got != want {
+	if got := finish(c); got != want {
 		fmt.Printf("inside: exit %d, want %d\n", got, want)
 		return 1
 	}

@@ -44,8 +44,9 @@ func main() {
 	select {}
 }
 
-// runLimit bounds every program that a scenario starts.
-const runLimit = 50 * time.Second
+// runLimit bounds every program that a scenario starts, and every wait for one.
+// Only what hangs takes so long, however slow the host is.
+const runLimit = 2 * time.Minute
 
 // run starts a program, waits for it and gives what it printed on both outputs
 // and its exit status, or 128 and the number of the signal that ended it.
@@ -56,10 +57,19 @@ func run(program string, args ...string) (output string, exit int) {
 	if err := c.Start(); err != nil {
 		return err.Error(), 127
 	}
-	limit := time.AfterFunc(runLimit, func() { _ = c.Process.Kill() })
+	exit = finish(c)
+	return text.String(), exit
+}
+
+// finish waits for a program that has so long, and gives its exit status.
+func finish(c *exec.Cmd) (exit int) {
+	limit := time.AfterFunc(runLimit, func() {
+		fmt.Println("inside: still running, and killed:", c.Args)
+		_ = c.Process.Kill()
+	})
 	defer limit.Stop()
 	_ = c.Wait()
-	return text.String(), status(c.ProcessState)
+	return status(c.ProcessState)
 }
 
 func status(state *os.ProcessState) int {
