@@ -10,11 +10,15 @@
 // From file to store:
 //
 //   - Open copies the envelope into memory of our own and maps the payload (file.go).
-//   - Verify passes over every command once; limits follow from what a command
-//     begins with and are known for those alike (fbs/pass.go, fbs/forms.go).
-//   - Load maps windows, and takes one arena for tensors. Points and Addresses are
-//     completed in a copy of the commands: what registers are to hold that aim a
-//     window, and the bus address (load.go). Two tables of addresses are left, one
+//   - Verify reads one table of vectors (fbs/flat.go), holds all but the commands
+//     against each other (fbs/tables.go), and passes over every command once; limits
+//     follow from what a command begins with and are known for those alike
+//     (fbs/pass.go, fbs/forms.go). The pass adds up checksum and longest time, and
+//     marks the blocks that Load has to visit.
+//   - Load holds device and longest time against the image, maps windows, and takes
+//     one arena for tensors. Points and Addresses are completed in a copy of the
+//     commands, by one visit of the marked blocks: what registers are to hold that aim
+//     a window, and the bus address (load.go). Two tables of addresses are left, one
 //     of windows and one of memories.
 //   - Run is a loop of walks (replay.go). A walk is one assembly routine over the
 //     commands as they lie, hal/walk_arm64.s: it takes the address of a command's

@@ -176,8 +176,13 @@ func (r *Replay) complete() error {
 	}
 	var err error
 	r.view.Visit(func(index int) {
-		if err == nil {
-			err = r.completeOne(index, masters)
+		switch c := &r.commands[index]; {
+		case err != nil:
+		case c.Opcode == gen.OpcodeAddress:
+			masters[r.view.Windows[c.Window].Device] = true
+			err = r.reach(index, c)
+		case c.Opcode == gen.OpcodePoint:
+			err = r.aim(index, c)
 		}
 	})
 	if err != nil {
@@ -192,17 +197,6 @@ func (r *Replay) complete() error {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-func (r *Replay) completeOne(index int, masters []bool) error {
-	switch c := &r.commands[index]; c.Opcode {
-	case gen.OpcodeAddress:
-		masters[r.view.Windows[c.Window].Device] = true
-		return r.reach(index, c)
-	case gen.OpcodePoint:
-		return r.aim(index, c)
 	}
 	return nil
 }
