@@ -424,11 +424,11 @@ download_programs() {
 	mv "$programs.part" "$programs"
 }
 
-# unpack_kernel takes the kernel and its modules of VFIO, of IOMMUs and of
+# unpack_kernel takes the kernel and its modules of VFIO, UIO, of IOMMUs and of
 # watchdogs out of the package. The modules' folder comes last: where it is, all
 # of it is there.
 unpack_kernel() {
-	local part=$cache/modules.part wanted=('./boot/vmlinuz-*' '*/drivers/vfio/*.ko*' '*/drivers/watchdog/*.ko*')
+	local part=$cache/modules.part wanted=('./boot/vmlinuz-*' '*/drivers/vfio/*.ko*' '*/drivers/uio/*.ko*' '*/drivers/watchdog/*.ko*')
 	[[ -z ${4:-} ]] || wanted+=('*/drivers/iommu/*.ko*') # Debian 12's kernel has none that is a module, which tar takes for a failure
 	rm -rf "$part" "$3" && mkdir -p "$part" || return
 	dpkg-deb --fsys-tarfile "$cache/apt/$1${4:+-$4}"/*.deb | tar -x -C "$part" --no-same-owner --transform 's|.*/||' \

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -173,6 +174,9 @@ func TestReplayIsRecordedByEachLane(t *testing.T) {
 				lane.setUp(t, m)
 				m.files["/image.lmb"] = file
 			}, "/lmrun", "-device", lane.name+":DEVICE", "/image.lmb")
+			if text := configurationIn(t, record); !strings.Contains(text, "CR 4 2 ") {
+				t.Errorf("configuration space:\n%s", text)
+			}
 			image, _, err := importer.Import(bytes.NewReader(record), importer.Options{From: importer.FromRecord})
 			if err != nil {
 				t.Fatal(err)
@@ -186,6 +190,70 @@ func TestReplayIsRecordedByEachLane(t *testing.T) {
 			}
 		})
 	}
+}
+
+// configurationIn is what a record has of configuration space.
+func configurationIn(t *testing.T, file []byte) string {
+	t.Helper()
+	capture, err := record.Read(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, r := range capture.Records {
+		if kind := map[record.Kind]string{record.ConfigRead: "CR", record.ConfigWrite: "CW"}[r.Kind]; kind != "" {
+			fmt.Fprintf(&b, "%s %x %d %x\n", kind, r.Offset, len(r.Data), r.Data)
+		}
+	}
+	return b.String()
+}
+
+// TestOtherWaysToABarAreRecorded: physical memory, UIO, and a device that was
+// reset and configured by its files, which the record has in order.
+func TestOtherWaysToABarAreRecorded(t *testing.T) {
+	for _, way := range []string{"mem", "uio", "files"} {
+		t.Run(way, func(t *testing.T) {
+			file, _ := recordedIn(t, edu, map[bool]string{true: "uio", false: "resource0"}[way == "uio"], func(m *machine) {
+				m.addModules(t, "LM_GUEST_MODULES")
+				m.addProgram(t, "../recorder/testdata/ways.c")
+			}, "/program", way, "DEVICE")
+			if way != "files" {
+				return
+			}
+			if text := configurationIn(t, file); text != "CR 4 2 0200\nCW 4 2 0600\nCR 10 4 00000010\n" {
+				t.Errorf("configuration space:\n%s", text)
+			}
+			_, report, err := importer.Import(bytes.NewReader(file), importer.Options{From: importer.FromRecord})
+			if err != nil || !strings.Contains(report.String(), "stores to reset of device") {
+				t.Errorf("%v, %v", report, err)
+			}
+		})
+	}
+}
+
+// TestReplayByTheVendorsDriverIsRecorded: a program that has Tenstorrent's own
+// driver point its windows. What is imported of that computes what the program
+// did, from other input, and says what the driver was asked for.
+func TestReplayByTheVendorsDriverIsRecorded(t *testing.T) {
+	onDriver(t, func(t *testing.T, m *machine, c *card) {
+		withRecorder(t, m)
+		path, _ := made(t, append([]string{"import"}, c.captures["twoop"]...)...)
+		m.add(t, "/image.lmb", path)
+		m.files["/arguments"] = []byte("/lmrun\n-device\ntt:/dev/tenstorrent/0\n/image.lmb")
+	}, func(c *card) []string { return []string{"record", c.ids, "tt"} }, func(t *testing.T, m *machine, c *card, console string) {
+		_, file := recordsOf(t, console)
+		flags := slices.Clone(c.captures["twoop"])
+		flags[1], flags[len(flags)-1] = "record", saved(t, file)
+		path, image := made(t, append([]string{"import"}, flags...)...)
+		input, want := otherInput(image)
+		a, d := saved(t, input), filepath.Join(t.TempDir(), "d")
+		if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:"+c.board, "--input", "a="+a, "--output", "d="+d, path).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if got, err := os.ReadFile(d); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("another output, %v", err)
+		}
+	})
 }
 
 // nvmeBar is QEMU's NVMe controller.
@@ -221,7 +289,12 @@ func TestBlockDriverOfQemuIsRecorded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Log("\n", report)
+			if text := configurationIn(t, file); !strings.Contains(text, "CR 4 2 0200\nCW 4 2 0600\n") { // it makes the controller a master
+				t.Errorf("configuration space:\n%s", text)
+			}
+			if text := report.String(); !strings.Contains(text, "resets device 0000:00:04.0") || !strings.Contains(text, "store to PCI configuration space") {
+				t.Error(text)
+			}
 			path := written(t, image)
 			if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:nvme", "--loop", "2", path).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -253,6 +326,7 @@ func TestRecordedTrialsAreWhatReachedTheDevice(t *testing.T) {
 		t.Run(scenario, func(t *testing.T) { onMemory(t, scenario) })
 	}
 	packets(t, region{"e1000-mmio", 0x8086, 0x100e, 0, 128 << 10}, "e1000", "net_e1000")
+	packets(t, region{"vmxnet3-b1", 0x15ad, 0x07b0, 1, 4 << 10}, "vmxnet3", "net_vmxnet3")
 }
 
 // TestPacketsOfDPDKAreRecorded on a card with registers, and on one whose

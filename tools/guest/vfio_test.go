@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"lightmetal/tools/lmb"
 )
 
 func TestFunctionsThatFlagsNameByVFIO(t *testing.T) {
@@ -42,23 +44,29 @@ image /image.lmb
 	}
 }
 
-// TestOneCommandReplaysOnAMockBehindAKernel by each lane, with new input: what
-// ./build.sh qemu IMAGE --with does. The program of the capture computes
-// max(a + b - 100, 0).
-func TestOneCommandReplaysOnAMockBehindAKernel(t *testing.T) {
-	path, image := made(t, append([]string{"import"}, twoop("wh", "1,1")...)...)
+// otherInput is a for the program of the captures, and what it makes of that
+// and the recorded b: max(a + b - 100, 0).
+func otherInput(image *lmb.Image) (input, want []byte) {
 	var recorded []byte
 	for i := range image.Tensors {
 		if image.Tensors[i].Name == "b" {
 			recorded = image.Tensors[i].Data
 		}
 	}
-	var input, want []byte
 	for i := range uint32(256) {
 		a, b := int32(i*i)-1000, int32(number(recorded[4*i:4*i+4]))
 		input = binary.LittleEndian.AppendUint32(input, uint32(a))
 		want = binary.LittleEndian.AppendUint32(want, uint32(max(a+b-100, 0)))
 	}
+	return input, want
+}
+
+// TestOneCommandReplaysOnAMockBehindAKernel by each lane, with new input: what
+// ./build.sh qemu IMAGE --with does. The program of the capture computes
+// max(a + b - 100, 0).
+func TestOneCommandReplaysOnAMockBehindAKernel(t *testing.T) {
+	path, image := made(t, append([]string{"import"}, twoop("wh", "1,1")...)...)
+	input, want := otherInput(image)
 	for _, device := range []string{"pci:1e52:401e", "vfio:1e52:401e", "vfio:0000:00:08.0"} {
 		t.Run(device, func(t *testing.T) {
 			dir := t.TempDir()

@@ -17,7 +17,9 @@ type recording struct {
 	trace         *Trace
 	time          int64
 	calls         int // accesses of the program to the device
-	configuration int
+	configuration int // loads
+	configured    int // stores
+	place         int // of the warning of them
 	clocks        int
 }
 
@@ -84,7 +86,15 @@ func (t *recording) record(rec *record.Record) error {
 	case record.Gap:
 		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, "not recorded: " + string(rec.Data)})
 	case record.ConfigWrite:
-		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, "store to PCI configuration space left out: opening a device does what it needs"})
+		if t.configured++; t.configured == 1 {
+			t.place = len(t.trace.Warnings)
+			t.trace.Warnings = append(t.trace.Warnings, Warning{Line: rec.Line})
+		}
+		more := ""
+		if t.configured > 1 {
+			more = fmt.Sprintf(", and %d more", t.configured-1)
+		}
+		t.trace.Warnings[t.place].Text = "store to PCI configuration space" + more + " left out: opening a device does what it needs"
 	case record.ConfigRead:
 		t.configuration++
 	case record.Clock:

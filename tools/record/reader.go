@@ -302,10 +302,20 @@ func (p *parser) barAccess(r *Record) {
 	}
 }
 
+// configAccess takes an access to configuration space: of a device that is
+// known by its bus address, or in version 2 by its number.
 func (p *parser) configAccess(r *Record) {
-	r.Bdf = uint32(p.number("bdf", 16, 32))
+	r.Bdf = uint32(p.number("device", 16, 32))
+	if s := &p.several; p.version == 2 {
+		if uint64(r.Bdf) >= uint64(len(s.devices)) {
+			p.fail("no device has number %d", r.Bdf)
+			return
+		}
+		s.other = s.devices[r.Bdf] != s.chosen
+	}
 	p.access(r)
-	if n := len(r.Data); n != 4 && (p.version == 1 || n != 1 && n != 2) {
+	const most = 4096
+	if n := len(r.Data); n != 4 && (p.version == 1 || n > most) {
 		p.fail("a configuration access of %d bytes", len(r.Data))
 	}
 }

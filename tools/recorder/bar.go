@@ -3,7 +3,6 @@
 package recorder
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,7 +73,7 @@ func (r *recording) identify(t *thread, fd int, offset, length uint64) (*mapped,
 	case strings.HasPrefix(path, "/dev/uio"):
 		return r.uio(name, offset)
 	case strings.HasPrefix(path, "/dev/tenstorrent/"):
-		return nil, errors.New("what tt-kmd maps is not followed: record the device by VFIO or its resources")
+		return r.throughDriver(t, fd, offset, length)
 	case path == "/dev/mem":
 		return r.physical(offset)
 	}
@@ -201,6 +200,12 @@ func (r *recording) device(name string, vendor, id uint16) *device {
 	d := &device{len(r.devices), vendor, id, name}
 	r.devices = append(r.devices, d)
 	r.out.line("DEVICE %d %04x %04x %s", d.number, vendor, id, name)
+	if before := r.unused[name]; before != nil {
+		for line := range strings.Lines(before.String()) {
+			r.out.line("%s", strings.TrimSpace(strings.Replace(line, "#", fmt.Sprintf("%x", d.number), 1)))
+		}
+		delete(r.unused, name)
+	}
 	return d
 }
 

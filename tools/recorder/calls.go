@@ -16,6 +16,7 @@ type call struct {
 	memory    *mapped   // mmap: the host memory that is
 	fd        int       // mmap: the recorder's own descriptor of it
 	rest      []stretch // mprotect: what is still to be done after the call
+	moved     *moved    // read, write and the like
 	control   *control  // ioctl: the request
 	name      string    // ioctl: the device asked for
 }
@@ -83,9 +84,15 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 		}
 	case unix.SYS_IOCTL:
 		return r.enterControl(t, c)
+	case unix.SYS_OPENAT, unix.SYS_OPENAT2, callOpen:
+		return true
 	case unix.SYS_EXIT_GROUP:
 		r.look(byProgram)
 	}
+	if _, ok := movers[c.number]; ok {
+		return r.enterMove(t, c)
+	}
+	r.past(t, c)
 	return false
 }
 
@@ -216,11 +223,17 @@ func (r *recording) exit(t *thread) {
 	if failed {
 		return
 	}
+	if c.moved != nil {
+		r.exitMove(t, c, regs.result())
+		return
+	}
 	switch c.number {
 	case unix.SYS_MMAP:
 		r.exitMap(t, c, regs.result())
 	case unix.SYS_MUNMAP:
 		t.space.remove(c.arguments[0], c.arguments[0]+pages(c.arguments[1]))
+	case unix.SYS_OPENAT, unix.SYS_OPENAT2, callOpen:
+		r.openedFile(t, regs.result())
 	case unix.SYS_MREMAP:
 		r.exitRemap(t, c, regs.result())
 	}

@@ -15,7 +15,7 @@ type control struct {
 	exit    func(r *recording, t *thread, c *call, result uint64)
 }
 
-// controls are from linux/vfio.h and linux/iommufd.h.
+// controls are from linux/vfio.h, linux/iommufd.h and tt-kmd's ioctl.h.
 var controls = []control{
 	{0x3b6a, (*recording).namesDevice, (*recording).gotDevice}, // VFIO_GROUP_GET_DEVICE_FD
 	{0x3b71, nil, (*recording).mapped},                         // VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
@@ -23,6 +23,13 @@ var controls = []control{
 	{0x3b85, nil, (*recording).mappedByFile},                   // IOMMU_IOAS_MAP
 	{0x3b86, (*recording).unmaps, (*recording).unmappedByFile}, // IOMMU_IOAS_UNMAP
 	{0x3b6f, nil, (*recording).wasReset},                       // VFIO_DEVICE_RESET
+	{ttAllocate, nil, (*recording).allocated},
+	{ttConfigure, nil, (*recording).pointed},
+	{ttPin, nil, (*recording).pinned},
+	{ttUnpin, (*recording).unmaps, (*recording).unpinned},
+	{ttReset, nil, (*recording).driverReset},
+	{ttAllocateDMA, nil, (*recording).driverMemory},
+	{ttCleanup, nil, (*recording).driverCleanup},
 }
 
 func (r *recording) enterControl(t *thread, c *call) bool {
@@ -42,6 +49,7 @@ func (r *recording) namesDevice(t *thread, c *call) bool {
 
 func (r *recording) gotDevice(t *thread, c *call, fd uint64) {
 	r.opened = append(r.opened, opened{t.process, int(fd), c.name})
+	r.openedFile(t, fd)
 }
 
 // words reads a structure of 32-bit and 64-bit numbers: the latter are two.

@@ -26,7 +26,8 @@ type condition struct {
 	argument int
 	mask     uint32
 	zero     bool
-	equal    uint32 // instead of zero: the argument is this
+	exact    bool
+	equal    uint32 // where exact: the argument is this
 }
 
 type watchedCall struct {
@@ -46,11 +47,25 @@ var watched = []watchedCall{
 	{unix.SYS_CLONE, condition{argument: 0, mask: unix.CLONE_UNTRACED}},
 	{unix.SYS_CLONE3, condition{}},
 	{unix.SYS_EXIT_GROUP, condition{}},
+	{unix.SYS_OPENAT, condition{}},
+	{unix.SYS_OPENAT2, condition{}},
+	{callOpen, condition{}},
+	{unix.SYS_IO_URING_SETUP, condition{}},
+	{unix.SYS_SENDMSG, condition{}},
 }
 
-// filter is the program that seccomp runs at every system call. Those of
-// another architecture, 32 bits among them, always stop.
+// filter is the program that seccomp runs at every system call.
 func filter() []byte {
+	calls := watched
+	for _, c := range controls {
+		calls = append(calls, watchedCall{unix.SYS_IOCTL, condition{argument: 1, exact: true, equal: c.request}})
+	}
+	return filterOf(calls)
+}
+
+// filterOf stops calls, and those of another architecture, 32 bits among them,
+// always.
+func filterOf(calls []watchedCall) []byte {
 	var code []unix.SockFilter
 	add := func(op uint16, k uint32, yes, no uint8) {
 		code = append(code, unix.SockFilter{Code: op, K: k, Jt: yes, Jf: no})
@@ -64,14 +79,10 @@ func filter() []byte {
 	add(load, dataArch, 0, 0)
 	add(equal, auditArch, 1, 0)
 	add(end, filterTrace, 0, 0)
-	calls := watched
-	for _, c := range controls {
-		calls = append(calls, watchedCall{unix.SYS_IOCTL, condition{argument: 1, equal: c.request}})
-	}
 	for _, w := range calls {
 		add(load, dataCall, 0, 0)
 		switch when := w.when; {
-		case when.equal != 0:
+		case when.exact:
 			add(equal, w.call, 0, 3)
 			add(load, uint32(dataArgs+8*when.argument), 0, 0)
 			add(equal, when.equal, 0, 1)

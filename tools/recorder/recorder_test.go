@@ -83,6 +83,16 @@ func (r *run) accesses() (list []string) {
 	return list
 }
 
+// told is what the record has of EVENT lines.
+func (r *run) told() (list []string) {
+	for _, a := range r.capture.Records {
+		if a.Kind == record.Event {
+			list = append(list, string(a.Data))
+		}
+	}
+	return list
+}
+
 // card makes a file that stands for a BAR.
 func card(t *testing.T) string {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -68,6 +69,8 @@ type recording struct {
 	devices  []*device
 	bars     []*bar
 	hosts    hosts
+	driven   []*driven
+	unused   map[string]*strings.Builder // accesses to configuration space, of devices without a BAR so far
 	opened   []opened
 	accesses uint64
 	told     time.Time
@@ -81,7 +84,7 @@ func Run(o Options) (Result, error) {
 	runtime.LockOSThread() // one thread is the tracer
 	defer runtime.UnlockOSThread()
 	out := newWriter(o.Out)
-	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{}, told: time.Now()}
+	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{}, unused: map[string]*strings.Builder{}, told: time.Now()}
 	if err := r.start(); err != nil {
 		return r.result, err
 	}

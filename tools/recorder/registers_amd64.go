@@ -4,6 +4,7 @@ import "golang.org/x/sys/unix"
 
 const (
 	auditArch = unix.AUDIT_ARCH_X86_64
+	callOpen  = unix.SYS_OPEN
 	x32       = 1 << 30 // set in the number of a system call with 32-bit pointers
 )
 

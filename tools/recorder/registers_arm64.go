@@ -8,6 +8,7 @@ import (
 
 const (
 	auditArch      = unix.AUDIT_ARCH_AARCH64
+	callOpen       = 1 << 31    // openat is the only one here
 	callVfork      = ^uint64(0) // a flag of clone here
 	callKeepsFirst = false      // the result lies in the register of the first argument
 

@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -30,6 +31,7 @@ type space struct {
 	gate     uint64 // address of an instruction that calls the kernel, 0: none seen
 	released bool   // areas are the program's own again, unrecorded
 	memory   *os.File
+	stops    map[uint64]bool // descriptors by which data is moved to devices: filters of them are there
 	pages    pageFiles
 }
 
@@ -136,7 +138,7 @@ func (s *space) protect(start, end, prot uint64) {
 
 // copy is what a child gets that does not share memory.
 func (s *space) copy() *space {
-	c := &space{gate: s.gate, released: s.released}
+	c := &space{gate: s.gate, released: s.released, stops: maps.Clone(s.stops)}
 	for _, a := range s.areas {
 		c.add(a)
 	}

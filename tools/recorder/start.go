@@ -60,26 +60,40 @@ func (r *recording) installFilter(t *thread) error {
 	if _, err := unix.PtracePokeText(t.tid, uintptr(regs.pc()), callCode); err != nil {
 		return err
 	}
-	program := filter()
-	at := regs.stack()&^15 - 4096
+	t.space.gate = regs.pc()
+	err = r.addFilter(t, filter())
+	t.space.gate = 0
+	_, perr := unix.PtracePokeText(t.tid, uintptr(regs.pc()), code)
+	return errors.Join(err, perr)
+}
+
+// addFilter has a stopped thread ask for a filter, of all threads that it
+// shares memory with.
+func (r *recording) addFilter(t *thread, program []byte) error {
+	const together = 1 // SECCOMP_FILTER_FLAG_TSYNC
+	at, err := r.inject(t, unix.SYS_MMAP, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
+	if err == nil && callError(at) != 0 {
+		err = callError(at)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = r.inject(t, unix.SYS_MUNMAP, at, page) }()
 	head := binary.NativeEndian.AppendUint64(nil, uint64(len(program)/8)) // struct sock_fprog
 	head = binary.NativeEndian.AppendUint64(head, at+16)
 	if data := append(head, program...); writeMemory(t.tid, at, data) != len(data) {
-		return errors.New("its stack cannot be written")
+		return errors.New("a page of its own cannot be written")
 	}
-	t.space.gate = regs.pc()
-	result, err := r.inject(t, unix.SYS_SECCOMP, flagMode, 0, at)
+	result, err := r.inject(t, unix.SYS_SECCOMP, flagMode, together, at)
 	if err == nil && callError(result) == unix.EACCES { // without privileges it takes a promise to gain none
 		if result, err = r.inject(t, unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
-			result, err = r.inject(t, unix.SYS_SECCOMP, flagMode, 0, at)
+			result, err = r.inject(t, unix.SYS_SECCOMP, flagMode, together, at)
 		}
 	}
-	t.space.gate = 0
-	if err == nil && callError(result) != 0 {
-		err = callError(result)
+	if err == nil && result != 0 {
+		err = fmt.Errorf("no filter: %v", callError(result))
 	}
-	_, perr := unix.PtracePokeText(t.tid, uintptr(regs.pc()), code)
-	return errors.Join(err, perr)
+	return err
 }
 
 // callError is the error in the result of a system call, 0 if there is none.

@@ -18,13 +18,19 @@ func init() { scenarios["record"] = recorded }
 // recorded runs a program of this guest under lm record, on a resource of the
 // only device with these ids, or on the device by VFIO, and prints the record:
 //
-//	IDS RESOURCE|vfio [SECONDS]
+//	IDS RESOURCE|vfio|uio|tt [SECONDS]
 //
 // With SECONDS a program that hangs for so long is ended, and begun again.
 // The program and its arguments are the lines of /arguments. PATH in them is the resource's path, DEVICE the device's name.
 func recorded(args []string) int {
 	at, err := address(args[0])
-	if err == nil && args[1] == "vfio" {
+	if args[1] == "tt" {
+		_, err = ready("tt", args[0])
+	} else if args[1] == "uio" { // a driver of a card that, as edu, has its registers in BAR 0
+		if err = insmod("uio.ko", "uio_cif.ko"); err == nil {
+			err = bind("hilscher", at)
+		}
+	} else if err == nil && args[1] == "vfio" {
 		err = (&bench{lane: "vfio", edu: at, ivshmem: at, nvme: at}).prepare()
 	} else if err == nil {
 		err = os.WriteFile(filepath.Join(devices, at, "enable"), []byte("1"), 0)

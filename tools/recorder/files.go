@@ -1,0 +1,208 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// function is the name of a folder of a PCI function.
+var function = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+var memoryFile = regexp.MustCompile(`^/proc/\d+/mem$`)
+
+// moved is a system call that moves data between memory and a file, where that
+// is of a device.
+type moved struct {
+	device *device // nil: one that no BAR has been mapped of
+	name   string
+	folder string
+	file   string // config, reset, remove, rescan or resourceN, or vfio
+	store  bool
+	at     uint64 // in the file; where position: as it was
+}
+
+// movers are the calls, and whether they store, have an offset, and have a list
+// of buffers. The others are named where they are used on a device.
+var movers = map[uint64]struct{ store, offset, vector bool }{
+	unix.SYS_READ: {}, unix.SYS_WRITE: {store: true},
+	unix.SYS_PREAD64: {offset: true}, unix.SYS_PWRITE64: {store: true, offset: true},
+	unix.SYS_READV: {vector: true}, unix.SYS_WRITEV: {store: true, vector: true},
+	unix.SYS_PREADV: {offset: true, vector: true}, unix.SYS_PWRITEV: {store: true, offset: true, vector: true},
+}
+
+// openedFile is told of a descriptor. Of one that is a device's, calls that
+// move data stop the program from now on.
+func (r *recording) openedFile(t *thread, fd uint64) {
+	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
+	if memoryFile.MatchString(path) {
+		r.tell("process %d opens %s: accesses to a BAR through it are not recorded", t.process, path)
+	}
+	if path != vfioFile && !strings.HasPrefix(path, "/dev/vfio/devices/") && !functionFile(path) {
+		return
+	}
+	if t.space.stops[fd] {
+		return
+	}
+	if err := r.addFilter(t, moverFilter(uint32(fd))); err != nil {
+		r.gap("what process %d reads and writes of %s is not recorded: %v", t.process, path, err)
+		return
+	}
+	if t.space.stops == nil {
+		t.space.stops = map[uint64]bool{}
+	}
+	t.space.stops[fd] = true
+}
+
+// functionFile tells whether a path is a file that acts on a PCI function.
+func functionFile(path string) bool {
+	folder, name := filepath.Split(path)
+	if !strings.HasPrefix(path, "/sys/") || !function.MatchString(filepath.Base(folder)) {
+		return false
+	}
+	return name == "config" || name == "reset" || name == "remove" || resourceName.MatchString(name)
+}
+
+// moverFilter stops calls that move data by a descriptor.
+func moverFilter(fd uint32) []byte {
+	var calls []watchedCall
+	for number := range movers {
+		calls = append(calls, watchedCall{uint32(number), condition{argument: 0, exact: true, equal: fd}})
+	}
+	return filterOf(calls)
+}
+
+// enterMove looks at a call that moves data.
+func (r *recording) enterMove(t *thread, c *call) bool {
+	fd := c.arguments[0]
+	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
+	kind := movers[c.number]
+	m := &moved{store: kind.store, at: c.arguments[3]}
+	switch {
+	case path == vfioFile:
+		m.file, m.name = "vfio", r.vfioName(t, int(fd))
+		m.folder = filepath.Join(sysDevices, m.name)
+	case strings.HasPrefix(path, "/dev/vfio/devices/"):
+		m.file, m.folder = "vfio", filepath.Join("/sys/class/vfio-dev", filepath.Base(path), "device")
+	case functionFile(path):
+		m.folder, m.file = filepath.Split(path)
+	default:
+		return false // the number is another file's now
+	}
+	if folder, err := filepath.EvalSymlinks(m.folder); err == nil {
+		m.folder, m.name = folder, filepath.Base(folder)
+	}
+	if !kind.offset {
+		m.at = position(t.tid, fd)
+	}
+	if index := m.at >> vfioShift; m.store && m.file == "vfio" && index < 6 {
+		r.look(byProgram)
+	}
+	c.moved = m
+	return true
+}
+
+// position is where in a file its next byte is.
+func position(tid int, fd uint64) uint64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", tid, fd))
+	for line := range strings.Lines(string(text)) {
+		if number, ok := strings.CutPrefix(line, "pos:"); ok {
+			at, _ := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
+			return at
+		}
+	}
+	return 0
+}
+
+// exitMove writes down what was moved.
+func (r *recording) exitMove(t *thread, c *call, n uint64) {
+	m := c.moved
+	const most = 64 << 10 // configuration space has 4 KiB; what is more is no access to a device
+	if n == 0 || n > most {
+		return
+	}
+	data := make([]byte, n)
+	if movers[c.number].vector {
+		data = gathered(t, c.arguments[1], c.arguments[2], data)
+	} else {
+		data = data[:readMemory(t.tid, c.arguments[1], data)]
+	}
+	const config = 7 // VFIO_PCI_CONFIG_REGION_INDEX
+	index, at := m.at>>vfioShift, m.at&(1<<vfioShift-1)
+	switch {
+	case m.file == "config":
+		r.configured(m, m.at, data)
+	case m.file == "vfio" && index == config:
+		r.configured(m, at, data)
+	case m.file == "vfio" && index < 6:
+		r.movedBar(t, m, int(index), at, data)
+	case strings.HasPrefix(m.file, "resource"):
+		index, _ := strconv.Atoi(strings.TrimSuffix(m.file[len("resource"):], "_wc"))
+		r.movedBar(t, m, index, m.at, data)
+	case m.store && m.file != "vfio":
+		r.tell("process %d stores to %s of device %s: a replay does not", t.process, m.file, m.name)
+	case m.store:
+		r.tell("process %d stores %x to region %d of device %s, at %x: a replay does not", t.process, data, index, m.name, at)
+	}
+}
+
+// gathered reads what a list of buffers holds.
+func gathered(t *thread, list, count uint64, data []byte) []byte {
+	at := 0
+	for i := uint64(0); i < count && at < len(data); i++ {
+		var entry [16]byte // struct iovec
+		if readMemory(t.tid, list+16*i, entry[:]) != len(entry) {
+			break
+		}
+		n := int(min(binary.NativeEndian.Uint64(entry[8:]), uint64(len(data)-at)))
+		at += readMemory(t.tid, binary.NativeEndian.Uint64(entry[:]), data[at:at+n])
+	}
+	return data[:at]
+}
+
+// configured writes down an access to configuration space. Programs look
+// through those of all devices for theirs: what comes before a device's first
+// BAR is kept until then.
+func (r *recording) configured(m *moved, at uint64, data []byte) {
+	line := fmt.Sprintf("%x %d %x", at, len(data), data)
+	kind := map[bool]string{false: "CR", true: "CW"}[m.store]
+	for _, d := range r.devices {
+		if d.name == m.name {
+			r.out.line("%s %x %s", kind, d.number, line)
+			return
+		}
+	}
+	if r.unused[m.name] == nil {
+		r.unused[m.name] = &strings.Builder{}
+	}
+	const most = 1 << 20 // bytes of text of a device that is never used
+	if b := r.unused[m.name]; b.Len() < most {
+		fmt.Fprintf(b, "%s # %s\n", kind, line)
+	}
+}
+
+// movedBar writes down an access to a BAR that a system call made, which the
+// kernel does in words: it has at most 8 bytes a line.
+func (r *recording) movedBar(t *thread, m *moved, index int, at uint64, data []byte) {
+	b, err := r.pci(m.folder, index, at)
+	if err != nil {
+		r.gap("an access of process %d by a system call is not recorded: %v", t.process, err)
+	}
+	if b == nil || err != nil {
+		return
+	}
+	r.accesses++
+	for len(data) > 0 {
+		n := min(len(data), 8)
+		r.out.access(map[bool]byte{false: 'R', true: 'W'}[m.store], b.bar.number, at, data[:n])
+		at, data = at+uint64(n), data[n:]
+	}
+}

@@ -1,0 +1,66 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// past names calls by which a program can reach a device past the recorder.
+func (r *recording) past(t *thread, c *call) {
+	switch c.number {
+	case unix.SYS_IO_URING_SETUP:
+		r.tell("process %d uses io_uring: what it has that read or write of a device is not recorded", t.process)
+	case unix.SYS_SENDMSG:
+		for _, path := range r.sent(t, c.arguments[1]) {
+			r.tell("process %d sends a descriptor of %s: what a process does with it that the program did not start is not recorded", t.process, path)
+		}
+	}
+}
+
+// sent gives the files of devices whose descriptors a message has: struct
+// msghdr, with its control data of struct cmsghdr.
+func (r *recording) sent(t *thread, message uint64) (paths []string) {
+	const (
+		header = 16 // bytes of a cmsghdr: length, level, type
+		most   = 64 << 10
+	)
+	var msg [56]byte
+	if readMemory(t.tid, message, msg[:]) != len(msg) {
+		return nil
+	}
+	control := make([]byte, min(binary.NativeEndian.Uint64(msg[40:]), most))
+	control = control[:readMemory(t.tid, binary.NativeEndian.Uint64(msg[32:]), control)]
+	for len(control) >= header {
+		n := binary.NativeEndian.Uint64(control)
+		if n < header || n > uint64(len(control)) {
+			break
+		}
+		if binary.NativeEndian.Uint32(control[8:]) == unix.SOL_SOCKET && binary.NativeEndian.Uint32(control[12:]) == unix.SCM_RIGHTS {
+			for at := uint64(header); at+4 <= n; at += 4 {
+				path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, binary.NativeEndian.Uint32(control[at:])))
+				if r.isDevice(path) {
+					paths = append(paths, path)
+				}
+			}
+		}
+		control = control[min((n+7)&^7, uint64(len(control))):]
+	}
+	return paths
+}
+
+// isDevice tells whether a file may be mapped, or moved to and from, as a device.
+func (r *recording) isDevice(path string) bool {
+	for _, f := range r.options.Files {
+		if path == f.Path {
+			return true
+		}
+	}
+	return path == vfioFile || path == "/dev/mem" || functionFile(path) || strings.HasPrefix(path, "/dev/vfio/") ||
+		strings.HasPrefix(path, "/dev/uio") || strings.HasPrefix(path, "/dev/tenstorrent/")
+}

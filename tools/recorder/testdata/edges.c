@@ -1,0 +1,136 @@
+// What programs do around their accesses to a BAR.
+//
+//	edges FILE SCENARIO [ARGUMENTS]
+//
+// Each prints the accesses that the record is to have, and what it found.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SIZE = 1 << 20 };
+
+static int fd;
+
+static volatile uint32_t *map(int of) {
+	void *p = mmap(0, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, of, 0);
+	if (p == MAP_FAILED)
+		exit(1);
+	return p;
+}
+
+static void store(volatile uint32_t *p, unsigned at, uint32_t v) {
+	p[at / 4] = v;
+	printf("= W %x 4 %02x%02x%02x%02x\n", at, v & 255, v >> 8 & 255, v >> 16 & 255, v >> 24);
+}
+
+static void load(volatile uint32_t *p, unsigned at) {
+	uint32_t v = p[at / 4];
+	printf("= R %x 4 %02x%02x%02x%02x\n", at, v & 255, v >> 8 & 255, v >> 16 & 255, v >> 24);
+}
+
+static int do_memfd(void) {
+	int memory = memfd_create("card", 0);
+	if (ftruncate(memory, SIZE))
+		return 2;
+	volatile uint32_t *p = map(memory);
+	store(p, 16, 77);
+	load(p, 16);
+	return 0;
+}
+
+// A descriptor to another process, a ring of requests, and the memory as a file.
+static int do_past(void) {
+	int pair[2];
+	char one = 1, control[CMSG_SPACE(sizeof fd)] = {0}, setup[120] = {0};
+	struct iovec vector = {&one, 1};
+	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+	c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof fd);
+	memcpy(CMSG_DATA(c), &fd, sizeof fd);
+	store(map(fd), 4, 1);
+	syscall(SYS_io_uring_setup, 1, setup);
+	int memory = open("/proc/self/mem", O_RDWR);
+	return socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || sendmsg(pair[0], &message, 0) != 1 || memory < 0 ? 3 : 0;
+}
+
+static int do_debugger(void) {
+	int status;
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(ptrace(PTRACE_TRACEME, 0, 0, 0) == -1 ? errno : 0);
+	waitpid(child, &status, 0);
+	printf("traced: %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+	store(map(fd), 8, 2);
+	return 0;
+}
+
+static int do_rights(void) {
+	printf("user %d\n", geteuid());
+	store(map(fd), 12, 3);
+	return 0;
+}
+
+static int do_ones(void) {
+	volatile uint32_t *p = map(fd);
+	memset((void *)p, 0xff, 8);
+	load(p, 0);
+	while (p[1] != 0xffffffff)
+		;
+	return 7;
+}
+
+static int do_dies(void) {
+	store(map(fd), 20, 5);
+	fflush(stdout);
+	abort();
+}
+
+static int do_waits(void) {
+	store(map(fd), 24, 6);
+	printf("ready\n");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
+// Runs a program that may not trace.
+static int do_forbidden(char **program) {
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = {sizeof code / sizeof *code, code};
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+		return 8;
+	execv(program[0], program);
+	return 9;
+}
+
+int main(int count, char **arguments) {
+	fd = open(arguments[1], O_RDWR);
+	const struct {
+		const char *name;
+		int (*run)(void);
+	} all[] = {{"memfd", do_memfd}, {"past", do_past}, {"debugger", do_debugger}, {"rights", do_rights}, {"ones", do_ones}, {"dies", do_dies}, {"waits", do_waits}};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (!strcmp(arguments[2], all[i].name))
+			return all[i].run();
+	return count > 3 ? do_forbidden(arguments + 3) : 64;
+}
