@@ -216,7 +216,7 @@ func TestOtherWaysToABarAreRecorded(t *testing.T) {
 			file, _ := recordedIn(t, edu, map[bool]string{true: "uio", false: "resource0"}[way == "uio"], func(m *machine) {
 				m.addModules(t, "LM_GUEST_MODULES")
 				m.addProgram(t, "../recorder/testdata/ways.c")
-			}, "/program", way, "DEVICE")
+			}, "/program", way, "DEVICE", "0000:00:04.0")
 			if way != "files" {
 				return
 			}
@@ -224,7 +224,7 @@ func TestOtherWaysToABarAreRecorded(t *testing.T) {
 				t.Errorf("configuration space:\n%s", text)
 			}
 			_, report, err := importer.Import(bytes.NewReader(file), importer.Options{From: importer.FromRecord})
-			if err != nil || !strings.Contains(report.String(), "stores to reset of device") {
+			if err != nil || !strings.Contains(report.String(), "stores to reset of device 0000:00:04.0") {
 				t.Errorf("%v, %v", report, err)
 			}
 		})

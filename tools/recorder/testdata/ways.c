@@ -1,7 +1,7 @@
 // Reaches QEMU's edu by ways to BAR 0 that are neither VFIO nor its resource,
-// and by files that act on the device.
+// and by files that act on it and on a device that can be reset.
 //
-//	ways mem|uio|files DDDD:BB:DD.F
+//	ways mem|uio|files DDDD:BB:DD.F DDDD:BB:DD.F
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static uint64_t address(const char *device) {
 int main(int count, char **arguments) {
 	int fd = -1;
 	off_t offset = 0;
-	if (count != 3)
+	if (count != 4)
 		return 64;
 	if (!strcmp(arguments[1], "mem"))
 		fd = open("/dev/mem", O_RDWR | O_SYNC), offset = address(arguments[2]);
@@ -36,14 +36,14 @@ int main(int count, char **arguments) {
 		fd = open("/dev/uio0", O_RDWR);
 	else {
 		uint16_t command;
-		int config = opened(arguments[2], "config", O_RDWR), reset = opened(arguments[2], "reset", O_WRONLY);
+		int config = opened(arguments[2], "config", O_RDWR), reset = opened(arguments[3], "reset", O_WRONLY);
 		if (pread(config, &command, 2, 4) != 2 || (command |= 4, pwrite(config, &command, 2, 4)) != 2)
 			return 2;
 		lseek(config, 0x10, SEEK_SET); // as a program that reads on does
 		uint32_t bar;
 		if (read(config, &bar, 4) != 4)
 			return 3;
-		if (reset >= 0 && write(reset, "1", 1) != 1)
+		if (write(reset, "1", 1) != 1)
 			return 4;
 		fd = opened(arguments[2], "resource0", O_RDWR);
 	}
