@@ -46,7 +46,8 @@ usage: ./build.sh COMMAND
   test [STEP...]          every check there is, or only the steps named; steps are
                             fmt vet lint gen kernels unit fuzz race arm64 purego cross
                             reproducible recipes guest bench
-  record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes
+  record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes; and
+                            of programs by clang and rustc, where they are installed
   qemu IMAGE [--with DEVICE] [FLAGS]
                           replay IMAGE on an arm64 machine under QEMU that has an edu, an ivshmem
                             and an nvme device; FLAGS and exit status are lmrun's; files of -input
@@ -677,9 +678,13 @@ cmd_record-trials() {
 	kernel || { warn "record-trials: no arm64 kernel: $missing"; exit 69; }
 	cross_compiler arm64 || { warn "record-trials: no C compiler for arm64: $missing"; exit 69; }
 	full_kernel || { warn "record-trials: no full arm64 kernel: $missing"; exit 69; }
+	new_kernel || { warn "record-trials: no arm64 kernel that tells who writes: $missing"; exit 69; }
 	programs || { warn "record-trials: $missing"; exit 69; }
 	build_guest
+	go build -o "$out/lm" ./tools/lm
 	export LM_GUEST_PROGRAMS=$programs LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
+	export LM_GUEST_NEW_KERNEL=$new_kernel LM_GUEST_NEW_MODULES=$new_modules LM_GUEST_LM=$PWD/$out/lm
+	LM_RECORD_TRIALS=1 go test -count=1 -v -run OtherCompilers ./tools/recorder
 	LM_RECORD_TRIALS=1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_MODULES=$modules LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 \
 		go test -count=1 -timeout 30m -v -run 'Record' ./tools/guest
 }

@@ -110,3 +110,12 @@ func TestHostMemoryThatCannotBeIsRefused(t *testing.T) {
 	refused(t, nvmeSession("361bf41a", "MEM 10000000 0"), o, "line 21: 0 bytes of host memory at 0x10000000")
 	refused(t, nvmeSession("361bf41a", "MEM ffffffffffffffff 2"), o, "line 21: 2 bytes of host memory at 0xffffffffffffffff")
 }
+
+// TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo.
+func TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo(t *testing.T) {
+	o := Options{From: FromRecord}
+	refused(t, "LMRECORD 2\nDEVICE 0 1b36 0010 0000:00:04.0\nBAR 0 0 0 80000000 4000\nCR 0 0 4 361b1000\nCW 0 4 2 0600\nEND 4\n", o,
+		"the recording holds no access to 0000:00:04.0: the program mapped a BAR of it and then neither stored there nor loaded (1 load and 1 store of configuration space); "+
+			"record a run that uses the device, and see `lm record --help` for the mappings that it sees")
+	refused(t, "LMRECORD 2\nEND 0\n", o, "line 1: the recorded program mapped no BAR of a device: there is nothing in the recording; `lm record --help` tells which mappings are seen, and --device, where it was given, leaves out all other devices")
+}

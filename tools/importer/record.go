@@ -16,10 +16,11 @@ type recording struct {
 	to            sink
 	trace         *Trace
 	time          int64
-	calls         int // accesses of the program to the device
-	configuration int // loads
-	configured    int // stores
-	place         int // of the warning of them
+	calls         int    // accesses of the program to the device
+	configuration int    // loads
+	configured    int    // stores
+	place         int    // of the warning of them
+	name          string // of the device, where the recording is of a program; empty: of a simulator
 	clocks        int
 }
 
@@ -36,14 +37,13 @@ func readRecord(r io.Reader, o Options, to sink) (*Trace, error) {
 	case t.trace != nil && record.Incomplete(err) && errors.As(err, &place):
 		return nil, refuse(place.Line, "%v; --incomplete imports what there is", place.Err)
 	case errors.As(err, &place) && count.bytes == 0:
-		return nil, refuse(0, "the recording is empty: the program did not open the simulator (it never called libttsim_init)")
+		return nil, refuse(0, "the recording is empty: lm record was killed before it wrote anything, or, of a simulator, the program did not open it (it never called libttsim_init); record it again")
 	case errors.As(err, &place):
 		return nil, refuse(place.Line, "%v", place.Err)
 	case err != nil:
 		return nil, err
 	case t.calls == 0:
-		return nil, refuse(0, "the recording holds no access to the device: the program opened the simulator and then neither stored to a BAR nor loaded from one (%s of configuration space, %s)",
-			counted(t.configuration, "load"), counted(t.clocks, "clock step"))
+		return nil, t.nothing()
 	}
 	if t.configuration > 0 {
 		t.trace.Ignored = append(t.trace.Ignored, Count{"loads of PCI configuration space", t.configuration})
@@ -51,7 +51,18 @@ func readRecord(r io.Reader, o Options, to sink) (*Trace, error) {
 	return t.trace, nil
 }
 
+// nothing says what was recorded instead of accesses, and what to do.
+func (t *recording) nothing() error {
+	if t.name == "" {
+		return refuse(0, "the recording holds no access to the device: the program opened the simulator and then neither stored to a BAR nor loaded from one (%s of configuration space, %s)",
+			counted(t.configuration, "load"), counted(t.clocks, "clock step"))
+	}
+	return refuse(0, "the recording holds no access to %s: the program mapped a BAR of it and then neither stored there nor loaded (%s and %s of configuration space); "+
+		"record a run that uses the device, and see `lm record --help` for the mappings that it sees", t.name, counted(t.configuration, "load"), counted(t.configured, "store"))
+}
+
 func (t *recording) header(c *record.Capture) error {
+	t.name = c.Name
 	t.trace = &Trace{Board: t.o.Board, Vendor: c.Vendor, Device: c.Device}
 	if t.trace.Board == nil {
 		t.trace.Board = boards.ByID(c.Vendor, c.Device)

@@ -319,7 +319,7 @@ func TestCheckOfTheResetRegisterIsMasked(t *testing.T) {
 
 func TestRunWithoutDeviceAccessIsSaidInPlainWords(t *testing.T) {
 	o := Options{From: FromRecord}
-	refused(t, "", o, "the recording is empty: the program did not open the simulator (it never called libttsim_init)")
+	refused(t, "", o, "the recording is empty: lm record was killed before it wrote anything, or, of a simulator, the program did not open it (it never called libttsim_init); record it again")
 	refused(t, recordOf(whRecord, "CR 0 0 4 521e1e40", "CLK 7"), o,
 		"the recording holds no access to the device: the program opened the simulator and then neither stored to a BAR nor loaded from one (1 load of configuration space, 1 clock step)")
 }

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 
@@ -170,9 +171,9 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 		return
 	}
 	r.out.line("NOTE process %d has the driver point window %d", t.process, slot)
-	for i := range l.ConfigWords {
-		width := int(l.ConfigWidth)
-		r.out.access('W', m.bar.number, m.offset+uint64(i*width), binary.LittleEndian.AppendUint64(nil, encoded[i])[:width])
+	for at := uint64(0); at < l.ConfigStride; at += uint64(l.ConfigWidth) {
+		value := chips.LoadRegister(&encoded, at, l.ConfigWidth)
+		r.out.access('W', m.bar.number, m.offset+at, binary.LittleEndian.AppendUint64(nil, value)[:l.ConfigWidth])
 	}
 }
 
