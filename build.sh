@@ -340,7 +340,7 @@ kernel() {
 	if [[ -n ${LM_GUEST_KERNEL:-} ]]; then [[ -s $kernel ]]; return; fi
 	# A module fits the kernel it was built with and no other.
 	modules=$PWD/$cache/modules-arm64
-	[[ -s $kernel && -d $modules ]] && return
+	[[ -s $kernel && -s $modules/uio.ko ]] && return
 	fetch_kernel linux-image-cloud-arm64 "$kernel" "$modules"
 }
 

@@ -22,7 +22,6 @@ var memoryFile = regexp.MustCompile(`^/proc/\d+/mem$`)
 // moved is a system call that moves data between memory and a file, where that
 // is of a device.
 type moved struct {
-	device *device // nil: one that no BAR has been mapped of
 	name   string
 	folder string
 	file   string // config, reset, remove, rescan or resourceN, or vfio

@@ -23,7 +23,6 @@ func (r *registers) put(tid int) error { return unix.PtraceSetRegs(tid, &r.Ptrac
 
 func (r *registers) pc() uint64         { return r.Rip }
 func (r *registers) setPC(v uint64)     { r.Rip = v }
-func (r *registers) stack() uint64      { return r.Rsp }
 func (r *registers) call() uint64       { return r.Orig_rax }
 func (r *registers) result() uint64     { return r.Rax }
 func (r *registers) setResult(v uint64) { r.Rax = v }

@@ -43,7 +43,6 @@ func (r *registers) put(tid int) error {
 
 func (r *registers) pc() uint64             { return r.PC }
 func (r *registers) setPC(v uint64)         { r.PC = v }
-func (r *registers) stack() uint64          { return r.SP }
 func (r *registers) call() uint64           { return r.X[callNumber] }
 func (r *registers) result() uint64         { return r.X[0] }
 func (r *registers) setResult(v uint64)     { r.X[0] = v }
