@@ -28,7 +28,6 @@ type memo struct {
 	heads  [64]uint64
 	limits [64]limits
 	us     uint64 // of all commands that were looked at, a microsecond for each access
-	seen   uint64
 }
 
 func slot(head uint64) uint64 { return head * 0x9e3779b97f4a7c15 >> 58 }
@@ -39,9 +38,9 @@ func (k *memo) forget() { k.heads = [64]uint64{1} }
 
 // held is how many commands keep limits that are known. A difference that is
 // not to be negative has bit 63 clear (nothing here has more than 48 bits), and
-// no other bit is left. ahead is touched to be near next time.
-func (k *memo) held(v *View, list, ahead []Command) (count int) {
-	us, seen := k.us, k.seen
+// no other bit is left.
+func (k *memo) held(v *View, list []Command) (count int) {
+	us := k.us
 	for count = range list {
 		c := &list[count]
 		h := head(c)
@@ -56,11 +55,8 @@ func (k *memo) held(v *View, list, ahead []Command) (count int) {
 			return count
 		}
 		us += (amount + l.more) >> (l.shift & 63)
-		if count < len(ahead) {
-			seen |= uint64(ahead[count].Opcode)
-		}
 	}
-	k.us, k.seen = us, seen
+	k.us = us
 	return len(list)
 }
 
@@ -95,10 +91,10 @@ func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
 		c.known.us = 0
 		for first := s.First; first < s.First+s.Count; first += Block {
 			list := v.Commands[first:min(first+Block, s.First+s.Count)]
-			sum = checksum(sum, bytesOf(list))
 			if at, why := c.block(int(first), list, int(s.First+s.Count-1)); why != "" {
 				return 0, &Error{Text("command %d", uint64(at)), why}
 			}
+			sum = checksum(sum, bytesOf(list)) // which are near by now
 		}
 		v.LongestUs[i] = c.known.us
 	}
@@ -107,12 +103,10 @@ func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
 
 // block checks commands from first on, in a sequence whose last is end.
 func (c *checker) block(first int, list []Command, end int) (at int, why string) {
-	ahead := c.v.Commands[first+len(list):]
-	ahead = ahead[:min(len(list), len(ahead))]
 	body := min(len(list), end-first) // the last of a sequence is always looked at
 	for n := 0; n < len(list); n++ {
 		if n < body {
-			n += c.known.held(c.v, list[n:body], ahead[min(n, len(ahead)):])
+			n += c.known.held(c.v, list[n:body])
 		}
 		if n == len(list) {
 			break

@@ -9,30 +9,28 @@ const faultDelay = 5_000_000
 // Diagnose says what is wrong with the devices, whatever the commands saw: OK,
 // DeviceGone, and of those that master the bus MasterOff or DMAFault. Where one
 // masters the bus it waits for news, and is for the end of a run.
-func (r *Replay) Diagnose() hal.Code {
-	code := r.diagnose()
-	for _, bus := range r.masters {
-		if bus != nil && code == hal.OK {
-			bus.Sleep(faultDelay)
-			return r.diagnose()
-		}
-	}
-	return code
-}
+func (r *Replay) Diagnose() hal.Code { return r.diagnose(true) }
 
-func (r *Replay) diagnose() hal.Code {
+func (r *Replay) diagnose(wait bool) hal.Code {
+	var waits hal.BusMaster
 	for i, device := range r.devices {
-		code := hal.OK
-		if bus := r.masters[i]; bus != nil {
-			code = bus.Diagnose()
-		} else if !device.Alive() {
-			code = hal.DeviceGone
+		bus := r.masters[i]
+		if bus == nil && !device.Alive() {
+			return hal.DeviceGone
 		}
-		if code != hal.OK {
+		if bus == nil {
+			continue
+		}
+		if code := bus.Diagnose(); code != hal.OK {
 			return code
 		}
+		waits = bus
 	}
-	return hal.OK
+	if !wait || waits == nil {
+		return hal.OK
+	}
+	waits.Sleep(faultDelay)
+	return r.diagnose(false)
 }
 
 // Rest stops devices from mastering the bus. Closing them does so too; a sealed

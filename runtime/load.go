@@ -122,7 +122,9 @@ func (r *Replay) remember() {
 			r.missing++
 		}
 	}
-	r.blocked = r.missing != 0
+	if r.missing != 0 {
+		r.refusal = hal.InputMissing
+	}
 	r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.windows[0], &r.memories[0], &r.homes[0]
 }
 
@@ -243,18 +245,39 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 }
 
 // armReset has the driver of a device, where it can, put the cores of a tile
-// back into reset when this process ends, however it ends.
+// back into reset when this process ends, however it ends: of the first tile that
+// the image lets a core run of, as drivers see to one only. Others may have been
+// put into reset before.
 func (r *Replay) armReset() (err error) {
+	resets, any := make([]boards.Reset, len(r.devices)), false
 	for i, device := range r.devices {
-		cleaner, ok := device.(hal.Cleaner)
-		reset := &r.view.Board(i).Reset
-		if !ok || reset.Mask == 0 {
-			continue
+		if _, cleans := device.(hal.Cleaner); cleans {
+			resets[i] = r.view.Board(i).Reset
+			any = any || resets[i].Mask != 0
 		}
-		if tile, ok := r.releasedTile(i, reset); ok {
-			if r.notice, err = cleaner.Cleanup(tile, reset.Address, reset.Mask); err != nil {
+	}
+	pointed := make([]*fbs.Command, len(r.view.Windows))
+	for i := 0; any && i < len(r.view.Commands); i++ {
+		c, mask := &r.view.Commands[i], uint64(0)
+		switch c.Opcode {
+		case gen.OpcodePoint:
+			pointed[c.Window] = c
+			continue
+		case gen.OpcodeWrite:
+			mask = fbs.WidthMask(c.Width)
+		case gen.OpcodeChange:
+			mask = c.Mask
+		}
+		device := r.view.Windows[c.Window].Device
+		reset, at := &resets[device], pointed[c.Window] // nil where it is no Tlb window
+		if mask&^c.Value&uint64(reset.Mask) == 0 || at == nil || at.Value+uint64(c.Offset) != reset.Address {
+			continue // no core is let run
+		}
+		if tile, _ := boards.UnpackTarget(at.Mask); !tile.Multicast {
+			if r.notice, err = r.devices[device].(hal.Cleaner).Cleanup(tile, reset.Address, reset.Mask); err != nil {
 				return err
 			}
+			*reset = boards.Reset{}
 		}
 	}
 	return nil
@@ -262,32 +285,6 @@ func (r *Replay) armReset() (err error) {
 
 // Notice is what Load could not see to, empty if there is nothing.
 func (r *Replay) Notice() string { return r.notice }
-
-// releasedTile is the first tile of a device of which the image lets a core
-// run; drivers see to one only. Others may have been put into reset before.
-func (r *Replay) releasedTile(device int, reset *boards.Reset) (tile fbs.Target, ok bool) {
-	pointed := make([]*fbs.Command, len(r.view.Windows))
-	for i := range r.view.Commands {
-		c := &r.view.Commands[i]
-		switch c.Opcode {
-		case gen.OpcodePoint:
-			pointed[c.Window] = c
-		case gen.OpcodeWrite, gen.OpcodeChange:
-			at, mask := pointed[c.Window], c.Mask // nil where it is no Tlb window
-			if c.Opcode == gen.OpcodeWrite {
-				mask = fbs.WidthMask(c.Width)
-			}
-			if at == nil || at.Value+uint64(c.Offset) != reset.Address || int(r.view.Windows[c.Window].Device) != device ||
-				mask&^c.Value&uint64(reset.Mask) == 0 { // its cores stay in reset
-				continue
-			}
-			if tile, _ = boards.UnpackTarget(at.Mask); !tile.Multicast {
-				return tile, true
-			}
-		}
-	}
-	return fbs.Target{}, false
-}
 
 // DeviceNames gives the name of a device for each target of an image, by its
 // PCI ids: "pci:1e52:401e".
@@ -301,7 +298,7 @@ func DeviceNames(view *fbs.View) []string {
 
 // Close gives the arena back. It leaves devices and file alone.
 func (r *Replay) Close() error {
-	r.disabled, r.blocked = true, true
+	r.refusal = hal.Disabled
 	if r.arena == nil {
 		return nil
 	}

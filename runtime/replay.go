@@ -1,8 +1,6 @@
 package runtime
 
 import (
-	"math"
-
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -27,15 +25,15 @@ type Replay struct {
 	missing  int       // inputs that have no data yet
 	safe     int       // sequence that brings the device to rest, or -1
 
-	blocked  bool   // disabled, or an input is missing
-	notice   string // what Load could not see to, empty if nothing
-	disabled bool   // after a failure, until loaded anew
-	walk     hal.Walk
-	access   [2]fbs.Command // one load or store of odd's, with room behind it
-	limit    int64          // nanoseconds that a run may take, 0: what its waits add up to
-	end      int64          // time at which this run is late, 0: never
-	ignored  uint32         // failures of policy Ignore in this run
-	detail   Result         // what the failing command saw
+	notice  string   // what Load could not see to, empty if nothing
+	refusal hal.Code // of all runs: InputMissing, or Disabled after a failure, until loaded anew
+	walk    hal.Walk
+	aside   hal.Walk
+	access  [2]fbs.Command // one load or store of odd's, with room behind it
+	limit   int64          // nanoseconds that a run may take, 0: what its waits add up to
+	end     int64          // time at which this run is late, 0: never
+	ignored uint32         // failures of policy Ignore in this run
+	detail  Result         // what the failing command saw
 }
 
 // Result says how a run ended. Everything but Code is zero after a good one.
@@ -72,7 +70,9 @@ func (r *Replay) Input(tensor int) []byte {
 		r.memories[1+tensor] = hal.AddressOf(data)
 		if t.Recorded == 0 {
 			r.missing--
-			r.blocked = r.disabled || r.missing != 0
+		}
+		if r.missing == 0 && r.refusal == hal.InputMissing {
+			r.refusal = hal.OK
 		}
 	}
 	return data
@@ -87,7 +87,7 @@ func (r *Replay) Output(tensor int) []byte {
 // Limit makes runs fail with FrameLate that take longer than this, 0 for no
 // limit. Waits end in time; the clock is looked at every 256 commands, and at
 // the End. The sequence "safe" has no limit.
-func (r *Replay) Limit(nanoseconds int64) { r.limit = nanoseconds }
+func (r *Replay) Limit(nanoseconds int64) { r.limit = min(nanoseconds, 1<<62) } // so that the end is a time
 
 // limitEvery is how many commands are carried out between two looks at the clock.
 const limitEvery = 256
@@ -97,15 +97,12 @@ const limitEvery = 256
 // whether it is there. After a failure the sequence "safe" runs, if the image
 // has one, and the Replay stays disabled.
 func (r *Replay) Run(sequence int) Result {
-	if r.blocked {
-		return r.refusal()
+	if r.refusal != hal.OK {
+		return Result{Code: r.refusal, Command: -1}
 	}
 	r.ignored = 0
 	if r.limit != 0 {
 		r.end = r.devices[0].Now() + r.limit
-		if r.end < 0 { // in 292 years
-			r.end = math.MaxInt64
-		}
 	}
 	code := r.guarded(sequence)
 	r.end = 0
@@ -115,18 +112,11 @@ func (r *Replay) Run(sequence int) Result {
 	return r.failed(sequence, code)
 }
 
-func (r *Replay) refusal() Result {
-	if r.disabled {
-		return Result{Code: hal.Disabled, Command: -1}
-	}
-	return Result{Code: hal.InputMissing, Command: -1}
-}
-
 // failed is the result of a run that ended with a code, after "safe".
 func (r *Replay) failed(sequence int, code hal.Code) Result {
 	result := r.detail
 	result.Code, result.Command, result.Ignored = code, int32(r.walk.Index(r.commands)), r.ignored
-	r.detail, r.disabled, r.blocked = Result{}, true, true
+	r.detail, r.refusal = Result{}, hal.Disabled
 	if r.safe >= 0 && r.safe != sequence {
 		result.Safe, result.SafeRan = r.guarded(r.safe), true
 	}
@@ -211,45 +201,35 @@ func (r *Replay) device(c *fbs.Command) hal.Device {
 	return r.devices[r.view.Windows[c.Window].Device]
 }
 
-// load and store make one access at the place of a command.
-func (r *Replay) load(c *fbs.Command) (uint64, hal.Code) {
-	if p := r.apertures[c.Window].Port(); p != nil {
-		return p.Load(uint64(c.Offset), c.Width)
+// single carries out one access at the place of a command, which stays the next
+// one of the run's own walk: a fault is the command's. It gives what was loaded.
+func (r *Replay) single(c *fbs.Command, access fbs.Command) (uint64, hal.Code) {
+	r.access[0] = access
+	r.access[0].Width, r.access[0].Window, r.access[0].Offset = c.Width, c.Window, c.Offset
+	w := &r.aside
+	*w = hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
+	if a := &r.apertures[c.Window]; a.Port() != nil {
+		code := w.On(a, 0)
+		return w.Got, code
 	}
-	// What never holds is always told.
-	w := r.single(c, fbs.Command{Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Value: 1})
+	w.Run()
 	return w.Got, hal.OK
 }
 
-func (r *Replay) store(c *fbs.Command, value uint64) hal.Code {
-	if p := r.apertures[c.Window].Port(); p != nil {
-		return p.Store(uint64(c.Offset), c.Width, value)
-	}
-	r.single(c, fbs.Command{Opcode: gen.OpcodeWrite, Value: value})
-	return hal.OK
-}
-
-// single walks one access at the place of a command, which stays the next one of
-// the run's own walk: a fault is the command's.
-func (r *Replay) single(c *fbs.Command, access fbs.Command) hal.Walk {
-	r.access[0] = access
-	r.access[0].Width, r.access[0].Window, r.access[0].Offset = c.Width, c.Window, c.Offset
-	w := hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
-	w.Run()
-	return w
-}
+// unheld is a load: what never holds is always told.
+var unheld = fbs.Command{Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Value: 1}
 
 // change stores with the bits of the mask changed. What a device that is gone
 // reads are all ones.
 func (r *Replay) change(c *fbs.Command) hal.Code {
-	loaded, code := r.load(c)
-	if code == hal.OK && loaded == fbs.WidthMask(c.Width) && !r.device(c).Alive() {
-		code = hal.DeviceGone
+	loaded, code := r.single(c, unheld)
+	if code == hal.OK && loaded == fbs.WidthMask(c.Width) {
+		code = r.alive(c)
 	}
-	if code != hal.OK {
-		return code
+	if code == hal.OK {
+		_, code = r.single(c, fbs.Command{Opcode: gen.OpcodeWrite, Value: c.Value | loaded&^c.Mask})
 	}
-	return r.store(c, c.Value|loaded&^c.Mask)
+	return code
 }
 
 // point aims a window that no registers do: the device does it.
@@ -282,19 +262,19 @@ func (r *Replay) call(c *fbs.Command) hal.Code {
 // reads all ones, which are also data.
 func (r *Replay) taken(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
-	if allOnes(data[max(0, len(data)-int(c.Width)):]) && !r.device(c).Alive() {
+	for _, b := range data[max(0, len(data)-int(c.Width)):] {
+		if b != 0xff {
+			return hal.OK
+		}
+	}
+	return r.alive(c)
+}
+
+func (r *Replay) alive(c *fbs.Command) hal.Code {
+	if !r.device(c).Alive() {
 		return hal.DeviceGone
 	}
 	return hal.OK
-}
-
-func allOnes(data []byte) bool {
-	for _, b := range data {
-		if b != 0xff {
-			return false
-		}
-	}
-	return true
 }
 
 // look is what comes of the first load of a Check.
@@ -308,8 +288,7 @@ func (r *Replay) look(c *fbs.Command, loaded uint64) hal.Code {
 	case c.Amount != 0:
 		return r.wait(c, ones)
 	}
-	r.saw(c, loaded)
-	return hal.ExpectFailed
+	return r.saw(c, loaded, hal.ExpectFailed)
 }
 
 // holds tells whether a loaded value satisfies a Check.
@@ -327,24 +306,18 @@ func (r *Replay) wait(c *fbs.Command, ones bool) hal.Code {
 	for now := began; ; {
 		r.sleep(device, pause(c, now-began, deadline-now))
 		now = device.Now()
-		lateForFrame := r.late()
-		late := lateForFrame || now >= deadline
-		loaded, code := r.load(c)
+		late := r.late()
+		loaded, code := r.single(c, unheld)
 		if code == hal.OK && !ones && loaded == fbs.WidthMask(c.Width) {
-			ones = true
-			if !device.Alive() {
-				return hal.DeviceGone
-			}
+			ones, code = true, r.alive(c)
 		}
 		switch {
 		case code != hal.OK || holds(c, loaded):
 			return code
 		case late:
-			r.saw(c, loaded)
-			if lateForFrame {
-				return hal.FrameLate
-			}
-			return hal.DeadlinePassed
+			return r.saw(c, loaded, hal.FrameLate)
+		case now >= deadline:
+			return r.saw(c, loaded, hal.DeadlinePassed)
 		}
 	}
 }
@@ -363,9 +336,10 @@ func pause(c *fbs.Command, waited, left int64) int64 {
 	return min(waited/patience, left)
 }
 
-// saw keeps what a failing Check loaded.
-func (r *Replay) saw(c *fbs.Command, loaded uint64) {
+// saw keeps what a Check loaded that fails with a code.
+func (r *Replay) saw(c *fbs.Command, loaded uint64, code hal.Code) hal.Code {
 	r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
+	return code
 }
 
 // settle applies the policy of a Check or Compare to how it ended. Only a
@@ -378,15 +352,12 @@ func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 	default:
 		return code
 	}
-	policy := gen.Policy(c.Option)
-	state := r.diagnose()
-	if state == hal.OK && (code == hal.FrameLate || policy == gen.PolicyFail) {
-		state = r.Diagnose() // the run ends here
-	}
+	ignore := code != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
+	state := r.diagnose(!ignore)
 	switch {
 	case state != hal.OK:
 		return state
-	case code != hal.FrameLate && policy == gen.PolicyIgnore:
+	case ignore:
 		r.ignored++
 		r.detail = Result{}
 		return hal.OK
