@@ -25,53 +25,86 @@ static uint64_t take(const uint8_t *data, unsigned size) {
 }
 
 // inside tells whether size bytes at pos can be read as an object of the envelope.
-static int inside(const struct image *image, uint64_t pos, uint64_t size) {
-	if (pos >= 72 && pos <= image->envelope && size <= image->envelope - pos)
-		return 1;
-	if (!bad)
+static int inside(const struct image *image, uint64_t pos, uint64_t size, uint64_t align) {
+	if (!bad && (pos < 72 || pos > image->envelope || size > image->envelope - pos))
 		bad = "an offset leaves the envelope";
-	return 0;
+	if (!bad && pos % align)
+		bad = "an object of the envelope is not aligned";
+	return !bad;
+}
+
+// table is the root of a FlatBuffer: where it lies, its bytes, its vtable and
+// the fields in that.
+struct table {
+	uint64_t pos, size, vtable, fields;
+};
+
+static struct table root_of(const struct image *image, unsigned most) {
+	struct table t = {take(image->data, 4), 0, 0, 0};
+	if (!inside(image, t.pos, 4, 4))
+		return t;
+	t.vtable = t.pos - (uint64_t)(int64_t)(int32_t)take(image->data + t.pos, 4);
+	if (!inside(image, t.vtable, 4, 2))
+		return t;
+	uint64_t size = take(image->data + t.vtable, 2);
+	t.size = take(image->data + t.vtable + 2, 2);
+	t.fields = size < 4 ? 0 : (size - 4) / 2;
+	if (size < 4 || size % 2 || t.size < 4 || t.fields > most)
+		bad = "a vtable of a size that cannot be";
+	if (!inside(image, t.vtable, size, 2) || !inside(image, t.pos, t.size, 4))
+		t.fields = 0;
+	return t;
 }
 
 // field gives the position of a table's field, 0 where it is absent.
-static uint64_t field(const struct image *image, uint64_t table, unsigned id, unsigned size) {
-	if (!inside(image, table, 4))
-		return 0;
-	uint64_t vtable = table - (uint64_t)(int64_t)(int32_t)take(image->data + table, 4);
-	if (!inside(image, vtable, 4))
-		return 0;
-	uint64_t vtable_size = take(image->data + vtable, 2);
-	if (!inside(image, vtable, vtable_size) || 4 + 2 * id + 2 > vtable_size)
-		return 0;
-	uint64_t offset = take(image->data + vtable + 4 + 2 * id, 2);
-	return offset && inside(image, table + offset, size) ? table + offset : 0;
+static uint64_t field(const struct image *image, const struct table *t, unsigned id, unsigned size) {
+	uint64_t offset = bad || id >= t->fields ? 0 : take(image->data + t->vtable + 4 + 2 * id, 2);
+	if (offset && (offset < 4 || offset > t->size || size > t->size - offset))
+		bad = "a field lies outside its table";
+	return bad || !offset ? 0 : t->pos + offset;
 }
 
 // follow gives what the reference at pos points at.
 static uint64_t follow(const struct image *image, uint64_t pos) { return pos + take(image->data + pos, 4); }
 
-// vector gives the position of the first element, 0 where there is none.
-static uint64_t vector(const struct image *image, uint64_t table, unsigned id, uint64_t size, uint32_t *count) {
-	*count = 0;
-	uint64_t pos = field(image, table, id, 4);
-	if (!pos || !inside(image, pos = follow(image, pos), 4))
-		return 0;
-	uint64_t n = take(image->data + pos, 4);
-	if (!inside(image, pos + 4, n * size))
-		return 0;
-	*count = n;
-	return pos + 4;
+// zero tells whether the bytes from start to end are.
+static int zero(const uint8_t *data, uint64_t start, uint64_t end) {
+	while (start < end && data[start] == 0)
+		start++;
+	return start >= end;
 }
 
-// structs gives a vector of structs as it lies in the file.
-static const void *structs(const struct image *image, uint64_t root, unsigned id, unsigned size, uint32_t want) {
-	uint32_t count;
-	uint64_t pos = vector(image, root, id, size, &count);
-	if (!bad && count != want)
-		bad = "a count of the reservation is not that of its vector";
-	if (!bad && pos % (size % 8 ? 4 : 8) != 0)
-		bad = "a vector is not aligned";
-	return image->data + pos;
+// limits are the most elements of each vector, section 2.
+static const uint32_t limits[] = {1, 8, 4096, 4096, 4096, 4096, 1 << 24, 16 << 20, 256 << 20, 256};
+
+// vector gives the first element of a vector of structs or bytes.
+static const void *vector(struct image *image, const struct table *t, unsigned id, uint64_t size, uint64_t align) {
+	uint64_t pos = field(image, t, id, 4);
+	if (!pos || !inside(image, pos, 4, 4) || !inside(image, pos = follow(image, pos), 4, 4))
+		return image->data;
+	uint64_t n = take(image->data + pos, 4);
+	if (n > limits[id])
+		bad = "a vector has more elements than there may be";
+	if (bad || n == 0 || !inside(image, pos + 4, n * size, align))
+		return image->data;
+	image->counts[id] = n;
+	return image->data + pos + 4;
+}
+
+const char *image_counts(const struct image *image) {
+	const struct reservation *r = &image->reservation;
+	const struct {
+		unsigned id;
+		uint32_t count;
+		int needed;
+	} list[] = {{1, r->targets, 1}, {2, r->windows, 1}, {3, r->sequences, 1}, {5, r->segments, 0}, {4, r->tensors, 0}, {6, r->commands, 1}};
+	for (unsigned i = 0; i < sizeof list / sizeof *list; i++) {
+		if (list[i].needed && image->counts[list[i].id] == 0)
+			return "a vector that has to be there is empty";
+		if (image->counts[list[i].id] != list[i].count)
+			return "a count of the reservation is not that of its vector";
+	}
+	return NULL;
 }
 
 // check_rules looks that the rules of devices are in order, apart and inside.
@@ -117,7 +150,7 @@ static const char *map(struct image *image, const char *path) {
 	return image->data == MAP_FAILED ? "the file cannot be mapped" : NULL;
 }
 
-const char *image_open(struct image *image, const char *path) {
+const char *image_read(struct image *image, const char *path) {
 	memset(image, 0, sizeof *image);
 	bad = map(image, path);
 	if (bad)
@@ -129,29 +162,36 @@ const char *image_open(struct image *image, const char *path) {
 		return "not format 2.0";
 	if (take(image->data + 24, 8) != image->size || image->envelope > image->size || image->envelope < 72)
 		return "sizes do not fit the file";
+	if (!zero(image->data, 40, 72))
+		return "bytes that have to be zero are not";
+	image->sized = 1;
 
-	uint64_t root = take(image->data, 4);
-	uint64_t reservation = field(image, root, 0, sizeof image->reservation);
-	if (!reservation)
-		return bad ? bad : "no reservation";
-	memcpy(&image->reservation, image->data + reservation, sizeof image->reservation);
-	const struct reservation *r = &image->reservation;
-	image->targets = structs(image, root, 1, sizeof(struct target), r->targets);
-	image->windows = structs(image, root, 2, sizeof(struct window), r->windows);
-	image->sequences = structs(image, root, 3, sizeof(struct sequence), r->sequences);
-	image->tensors = structs(image, root, 4, sizeof(struct tensor), r->tensors);
-	image->segments = structs(image, root, 5, sizeof(struct segment), r->segments);
-	image->commands = structs(image, root, 6, sizeof(struct command), r->commands);
-	image->text = image->data + vector(image, root, 7, 1, &image->text_size);
-	uint64_t rules = vector(image, root, 9, sizeof(struct rule), &image->rule_count);
-	image->rules = (const void *)(image->data + rules);
-	if (!bad && rules % 8 != 0)
-		bad = "a vector is not aligned";
+	struct table root = root_of(image, 10);
+	uint64_t reservation = field(image, &root, 0, sizeof image->reservation);
+	if (reservation && inside(image, reservation, sizeof image->reservation, 8))
+		memcpy(&image->reservation, image->data + reservation, sizeof image->reservation);
+	image->targets = vector(image, &root, 1, sizeof(struct target), 8);
+	image->windows = vector(image, &root, 2, sizeof(struct window), 8);
+	image->sequences = vector(image, &root, 3, sizeof(struct sequence), 4);
+	image->tensors = vector(image, &root, 4, sizeof(struct tensor), 8);
+	image->segments = vector(image, &root, 5, sizeof(struct segment), 8);
+	image->commands = vector(image, &root, 6, sizeof(struct command), 8);
+	image->text = vector(image, &root, 7, 1, 1);
+	vector(image, &root, 8, 1, 8);
+	image->rules = vector(image, &root, 9, sizeof(struct rule), 8);
+	image->text_size = image->counts[7], image->rule_count = image->counts[9];
+	image->payload = image->data + round_up(image->envelope, 4096);
+	return bad;
+}
+
+const char *image_open(struct image *image, const char *path) {
+	bad = image_read(image, path);
+	if (!bad)
+		bad = image_counts(image);
 	if (!bad)
 		check_rules(image);
 	if (!bad)
 		check_sequences(image);
-	image->payload = image->data + round_up(image->envelope, 4096);
 	return bad;
 }
 
@@ -160,17 +200,11 @@ int image_named(const struct image *image, uint32_t name, const char *text) {
 	return size == strlen(text) && first + size <= image->text_size && memcmp(image->text + first, text, size) == 0;
 }
 
-// zero tells whether the bytes from start to end are.
-static int zero(const uint8_t *data, uint64_t start, uint64_t end) {
-	while (start < end && data[start] == 0)
-		start++;
-	return start >= end;
-}
-
-static const char *check_segments(const struct image *image) {
+const char *image_segments(const struct image *image, uint32_t *at) {
 	uint64_t end = image->envelope, sum = 0;
 	for (uint32_t i = 0; i < image->reservation.segments; i++) {
 		const struct segment *s = &image->segments[i];
+		*at = i;
 		if (s->offset != round_up(end, 4096) || s->offset > image->size || s->size > image->size - s->offset)
 			return "a segment is not where it belongs";
 		if (s->reserved != 0 || !zero(image->data, end, s->offset))
@@ -180,21 +214,26 @@ static const char *check_segments(const struct image *image) {
 		if (crc32c(0, image->data + s->offset, s->size) != s->crc32c)
 			return "the checksum of a segment is wrong";
 	}
+	*at = image->reservation.segments;
 	if (end != image->size || sum != image->reservation.payload_bytes)
 		return "the segments are not the rest of the file";
 	return NULL;
 }
 
-const char *image_check(const struct image *image) {
+const char *image_sum(const struct image *image) {
 	static const uint8_t none[4];
 	uint32_t crc = crc32c(0, image->data, 12);
 	crc = crc32c(crc, none, 4);
 	crc = crc32c(crc, image->data + 16, image->envelope - 16);
 	if (crc != take(image->data + 12, 4))
 		return "the checksum of the envelope is wrong";
-	if (!zero(image->data, 40, 72))
-		return "bytes that have to be zero are not";
-	return check_segments(image);
+	return NULL;
+}
+
+const char *image_check(const struct image *image) {
+	uint32_t at;
+	const char *wrong = image_sum(image);
+	return wrong ? wrong : image_segments(image, &at);
 }
 
 void image_close(struct image *image) {

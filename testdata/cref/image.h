@@ -78,6 +78,8 @@ _Static_assert(sizeof(struct reservation) == 48, "reservation");
 struct image {
 	const uint8_t *data;
 	uint64_t size, envelope;
+	uint32_t counts[10]; // elements of each vector
+	int sized; // the preamble is right, but for its checksum
 	struct reservation reservation;
 	const struct target *targets;
 	const struct rule *rules; // of targets that no board is known of
@@ -95,8 +97,18 @@ struct image {
 // image_named tells whether a name of the image, a run of its text, is this one.
 int image_named(const struct image *image, uint32_t name, const char *text);
 
-// image_open maps a file and reads its envelope. It gives NULL, or what is wrong.
+// image_read maps a file and finds what its envelope has. image_open looks at
+// rules and sequences too. They give NULL, or what is wrong.
+const char *image_read(struct image *image, const char *path);
+
+// image_counts holds the vectors against the reservation.
+const char *image_counts(const struct image *image);
 const char *image_open(struct image *image, const char *path);
+
+// image_sum verifies the checksum of the envelope, image_segments those of the
+// segments, and gives the one that is wrong; their number: none.
+const char *image_sum(const struct image *image);
+const char *image_segments(const struct image *image, uint32_t *at);
 
 // image_check verifies what has a checksum: envelope and segments. It gives
 // NULL, or what is wrong.

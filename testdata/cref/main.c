@@ -16,6 +16,7 @@
 //	frames SEQUENCE COUNT PERIOD -> COUNT, then COUNT times as 8-byte integers
 #define _GNU_SOURCE
 #include "replay.h"
+#include "verify.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -156,13 +157,34 @@ _Noreturn static void spin(void) {
 			memory[i] += n;
 }
 
+// verify prints for each image of a list what is wrong with it, and where.
+static int verify(const char *boards, const char *list) {
+	char path[4096];
+	FILE *file = fopen(list, "r");
+	if (!file || !known_read(boards))
+		return fail(USAGE, "no list of images, or no rules of boards");
+	while (fgets(path, sizeof path, file)) {
+		struct image image;
+		path[strcspn(path, "\n")] = 0;
+		const char *bad = image_verify(&image, path);
+		printf("%s: %s\n", bad ? image_place : "good", bad ? bad : "");
+		if (image.data)
+			image_close(&image);
+	}
+	fclose(file);
+	return DONE;
+}
+
 int main(int argc, char **argv) {
 	struct image image;
 	if (argc == 2 && strcmp(argv[1], "spin") == 0)
 		spin();
 	if (argc != 3)
-		return fail(USAGE, "usage: cref check|serve|once IMAGE, or cref spin");
-	const char *bad = image_open(&image, argv[2]);
+		return fail(USAGE, "usage: cref check|serve|once IMAGE, cref BOARDS LIST, or cref spin");
+	const char *bad;
+	if (strcmp(argv[1], "serve") != 0 && strcmp(argv[1], "once") != 0 && strcmp(argv[1], "check") != 0)
+		return verify(argv[1], argv[2]);
+	bad = image_open(&image, argv[2]);
 	if (bad)
 		return fail(BAD_IMAGE, bad);
 	if (strcmp(argv[1], "serve") == 0)

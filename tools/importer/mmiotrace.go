@@ -367,7 +367,7 @@ func (o *Options) wants(d *pciDevice) bool {
 	case o.Device != "":
 		return strings.EqualFold(o.Device, id) || strings.EqualFold(o.Device, d.slot) ||
 			strings.EqualFold(strings.TrimPrefix(o.Device, "0000:"), d.slot)
-	case o.Board != nil:
+	case o.Board != nil && o.Board.Vendor != 0:
 		return o.Board.Vendor == d.vendor && o.Board.Device == d.device
 	}
 	return true
@@ -502,9 +502,9 @@ func (m *mmiotrace) trace() (*Trace, error) {
 	}
 	t := &Trace{Board: m.board, Vendor: d.vendor, Device: d.device, Lines: m.line}
 	if t.Board == nil {
-		return nil, usage("no board for %s; boards: %s; name both, device and board, if one of them is like it", d, boardList())
+		return nil, usage("no board for %s; boards: %s; --board generic takes any, and name both, device and board, if one of them is like it", d, boardList())
 	}
-	if t.Board.Vendor != d.vendor || t.Board.Device != d.device {
+	if b := t.Board; b.Vendor != 0 && (b.Vendor != d.vendor || b.Device != d.device) {
 		t.Warnings = append(t.Warnings, Warning{0, fmt.Sprintf("%s is imported as board %s (%04x:%04x)", d, t.Board.Name, t.Board.Vendor, t.Board.Device)})
 	}
 	for _, other := range m.devices {

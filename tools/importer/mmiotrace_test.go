@@ -121,7 +121,7 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 		{"moved device", head + "PCIDEV 0010 123411e8 b 300000000 0 0 0 0 0 0 100000 0 0 0 0 0 0\n",
 			"line 3: PCIDEV 00:02.0 has other ids or ranges than before"},
 		{"unknown device", "VERSION 20070824\nPCIDEV 0010 10de0001 b 100000000 0 0 0 0 0 0 100000 0 0 0 0 0 0 nouveau\n" + load + "\n",
-			"no board for 00:02.0 10de:0001; boards: edu (1234:11e8), ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), blackhole (1e52:b140); name both, device and board, if one of them is like it"},
+			"no board for 00:02.0 10de:0001; boards: edu (1234:11e8), ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), blackhole (1e52:b140); --board generic takes any, and name both, device and board, if one of them is like it"},
 		{"huge line", head + strings.Repeat("R", 3<<20) + "\n", "line 3: longer than 1048576 bytes: this is no trace"},
 		{"refused by the board", head + "R 8 1.000000 1 0x100000000 0x5 0x0 0\n",
 			"line 3: load of 8 bytes at BAR 0 + 0x0: board edu accepts no such width there (registers)"},

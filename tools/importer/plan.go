@@ -111,8 +111,12 @@ func (p *plan) check(a *Access) (uint8, error) {
 	}
 	r := &p.board.Rules[n]
 	if r.Widths&a.Width == 0 {
-		return 0, refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)",
-			a.Op, a.Width, a.Bar, a.Offset, p.board.Name, r.Name)
+		hint := ""
+		if boards.ByID(p.board.Vendor, p.board.Device) == nil {
+			hint = fmt.Sprintf("; --rule %d+0x%x..0x%x=%d lets it", a.Bar, a.Offset, a.Offset+uint64(a.Width), a.Width)
+		}
+		return 0, refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)%s",
+			a.Op, a.Width, a.Bar, a.Offset, p.board.Name, r.Name, hint)
 	}
 	if reason := hostMemoryReason(p.board, a); reason != "" && !p.isAddress(a) {
 		return 0, refuse(a.Line, "%s", reason)
@@ -229,7 +233,7 @@ func (p *plan) image(t *Trace) (*lmb.Image, error) {
 		Targets: []lmb.Target{{
 			Board:  p.board.Name,
 			Vendor: cmp.Or(t.Vendor, p.board.Vendor), Device: cmp.Or(t.Device, p.board.Device),
-			Bars: p.barSizes(),
+			Bars: p.barSizes(), Subsystem: p.o.Subsystem,
 		}},
 		Tensors:   p.imageTensors(),
 		Sequences: p.sequenceList(),
@@ -260,7 +264,9 @@ func (p *plan) barSizes() (sizes [6]uint64) {
 		if end == 0 {
 			continue
 		}
-		sizes[i] = p.board.Bars[i]
+		if !p.o.Generic {
+			sizes[i] = p.board.Bars[i]
+		}
 		for sizes[i] < end {
 			sizes[i] = cmp.Or(sizes[i]*2, 16)
 		}

@@ -68,7 +68,7 @@ func (t *recording) header(c *record.Capture) error {
 		t.trace.Board = boards.ByID(c.Vendor, c.Device)
 	}
 	if t.trace.Board == nil {
-		return usage("the recording is of %04x:%04x, which no board is: name one; boards: %s", c.Vendor, c.Device, boardList())
+		return usage("the recording is of %04x:%04x, which no board is: name one; boards: %s; --board generic takes any", c.Vendor, c.Device, boardList())
 	}
 	t.to.start(t.trace.Board)
 	return nil

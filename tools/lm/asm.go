@@ -11,6 +11,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/boardfile"
 	"lightmetal/tools/files"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
@@ -19,7 +20,8 @@ import (
 )
 
 func asmCommand() *cobra.Command {
-	var out string
+	var out, board string
+	var rules []string
 	var anywhere bool
 	c := &cobra.Command{
 		Use:   "asm LISTING.lms",
@@ -30,15 +32,25 @@ for beside it, and stand in its folder or below; with --anywhere, where they are
 		Example: "  lm asm testdata/listings/edu-factorial.lms -o factorial.lmb",
 		Args:    one("listing"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return assembleFile(args[0], cmp.Or(out, besideOf(args[0], ".lms")), anywhere)
+			give := func(*lmb.Image) error { return nil }
+			if board != "" {
+				d, err := boardNamed(board, rules)
+				if err != nil {
+					return err
+				}
+				give = func(image *lmb.Image) error { return boardfile.ForImage(image, d.Board) }
+			}
+			return assembleFile(args[0], cmp.Or(out, besideOf(args[0], ".lms")), anywhere, give)
 		},
 	}
 	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: LISTING.lmb)")
+	c.Flags().StringVar(&board, "board", "", "generic or a board file: rules of a target that no board has the ids of and the listing no rules for")
+	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
 	c.Flags().BoolVar(&anywhere, "anywhere", false, "let the listing name files outside its folder")
 	return c
 }
 
-func assembleFile(path, out string, anywhere bool) error {
+func assembleFile(path, out string, anywhere bool, give func(*lmb.Image) error) error {
 	inputs := []string{path}
 	if err := files.Distinct([]string{out}, inputs...); err != nil {
 		return err
@@ -63,6 +75,9 @@ func assembleFile(path, out string, anywhere bool) error {
 	}
 	if err := files.Distinct([]string{out}, inputs...); err != nil {
 		return err
+	}
+	if err := give(image); err != nil {
+		return wrong(hal.BadImage, "%s: %v", path, err)
 	}
 	return encode(image, out, path)
 }

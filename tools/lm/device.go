@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 
-	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/ttsim"
@@ -11,6 +10,8 @@ import (
 
 const deviceHelp = `Devices:
   mock:BOARD                     a strict stand-in, in this process (` + "%s" + `)
+  mock:FILE                      a strict stand-in of the device that a board file or an image is for
+  playback:FILE[,BOARD]          what a recording, or a run of an image on its stand-in, did, and nothing else
   pci:VVVV:DDDD, pci:DDDD:BB:DD.F  a PCIe device, by ids or by address (root)
   ttsim:/path/libttsim.so        Tenstorrent's simulator`
 
@@ -18,11 +19,18 @@ const deviceHelp = `Devices:
 func openDevice(name string) (hal.Device, error) {
 	switch kind, rest, _ := strings.Cut(name, ":"); kind {
 	case "mock":
-		board := chips.ByName(rest)
-		if board == nil {
-			return nil, usage("%s: no board %q; boards: %s", name, rest, boardNames())
+		board, err := boardNamed(rest, nil)
+		if err != nil {
+			return nil, err
 		}
-		return mock.New(board), nil
+		if board.generic {
+			return nil, usage("%s: a stand-in has BARs of some size: mock:FILE, of a board file (lm board-file) or an image", name)
+		}
+		d := mock.New(board.Board)
+		d.Subsystem(board.subsystem)
+		return d, nil
+	case "playback":
+		return openPlayback(rest)
 	case "ttsim":
 		return ttsim.Open(name)
 	default:

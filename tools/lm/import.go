@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"lightmetal/boards"
-	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/importer"
@@ -27,7 +26,7 @@ type importFlags struct {
 	deadline                 string
 	poll, ignore             []string
 	inputs, outputs, host    []string
-	without                  []string
+	without, rules           []string
 	part, frame, stop        string
 	candidate                int
 	find, summary, json      bool
@@ -64,7 +63,9 @@ differs between the repetitions as inputs and outputs, and prints the flags
 be changed. What counts up, such as a ring's index, is neither an input nor a
 constant: no frame is made of that, and it says so.
 
-Boards: ` + boardNames() + `
+Boards: ` + boardNames() + `. --board generic is any PCI device: its BARs take
+accesses of 32 bits, and what --rule says. A board file (lm board-file) says it for good.
+The rules go into the image, are held whenever it is loaded, and lm verify says so.
 Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 		Example: `  lm import --from qemu --region edu-mmio --base 0x10000000 --board edu edu.qemutrace -o edu.lmb
   lm import --from record --part 1200..2400 run.record -o frame.lmb
@@ -76,7 +77,8 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 	flags := c.Flags()
 	flags.StringVar(&f.from, "from", "", "format of the trace: mmiotrace, qemu or record")
 	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: TRACE with .lmb)")
-	flags.StringVar(&f.board, "board", "", "board of the device (default: by the PCI ids in the trace)")
+	flags.StringVar(&f.board, "board", "", "board of the device, generic, or a board file (default: by the PCI ids in the trace)")
+	flags.StringArrayVar(&f.rules, "rule", nil, ruleHelp)
 	flags.StringVar(&f.device, "device", "", "VVVV:DDDD or BB:DD.F where the trace has several devices (record: DDDD:BB:DD.F)")
 	flags.BoolVar(&f.incomplete, "incomplete", false, "record: take one that says itself that something is missing, or that was cut")
 	flags.StringSliceVar(&f.regions, "region", nil, "qemu: name of the memory region of the device; several: NAME=BAR")
@@ -223,10 +225,8 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 	if f.from == "" {
 		return o, usage("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
-	if f.board != "" {
-		if o.Board = chips.ByName(f.board); o.Board == nil {
-			return o, usage("no board %q; boards: %s", f.board, boardNames())
-		}
+	if err := f.setBoard(&o); err != nil {
+		return o, err
 	}
 	if err := f.setRegions(&o); err != nil {
 		return o, err
@@ -258,6 +258,28 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 		o.Host = append(o.Host, host)
 	}
 	return o, f.setTimes(&o)
+}
+
+// setBoard finds the board. One without ids has those of the trace; a trace of
+// QEMU has none, so that they are --device's.
+func (f *importFlags) setBoard(o *importer.Options) error {
+	if f.board == "" && len(f.rules) > 0 {
+		return usage("--rule goes with --board generic, or with a board file")
+	}
+	if f.board == "" {
+		return nil
+	}
+	d, err := boardNamed(f.board, f.rules)
+	if err != nil {
+		return err
+	}
+	o.Board, o.Generic, o.Subsystem = d.Board, d.generic, d.subsystem
+	if f.from == importer.FromQemu && d.generic {
+		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 || len(f.device) != len("VVVV:DDDD") {
+			return usage("--from qemu --board generic takes --device VVVV:DDDD: the trace does not say the PCI ids (lspci -n does)")
+		}
+	}
+	return nil
 }
 
 // setRegions pairs --region with --base. The first is the device's main one.

@@ -27,6 +27,7 @@ type imageInfo struct {
 	Origin      originInfo      `json:"origin"`
 	Targets     []targetInfo    `json:"targets"`
 	Reservation reservationInfo `json:"reservation"`
+	Rules       []ruleInfo      `json:"rules,omitempty"` // the image's own, of targets that no board has the ids of
 	Windows     []windowInfo    `json:"windows"`
 	Tensors     []tensorInfo    `json:"tensors"`
 	Sequences   []sequenceInfo  `json:"sequences"`
@@ -44,6 +45,18 @@ type targetInfo struct {
 	Vendor string    `json:"vendor"`
 	Device string    `json:"device"`
 	Bars   [6]uint64 `json:"bars"`
+
+	Subsystem string `json:"subsystem,omitempty"` // vendor:device, empty: any
+}
+
+type ruleInfo struct {
+	Name   string  `json:"name"`
+	Target uint8   `json:"target"`
+	Bar    uint8   `json:"bar"`
+	First  uint64  `json:"first"`
+	Last   uint64  `json:"last"`
+	Widths []uint8 `json:"widths"`
+	Memory bool    `json:"memory"`
 }
 
 type reservationInfo struct {
@@ -139,7 +152,16 @@ func describe(view *fbs.View, size int) *imageInfo {
 		Tensors:     []tensorInfo{},
 	}
 	for _, t := range image.Targets {
-		info.Targets = append(info.Targets, targetInfo{t.Board, fmt.Sprintf("%04x", t.Vendor), fmt.Sprintf("%04x", t.Device), t.Bars})
+		info.Targets = append(info.Targets, targetInfo{t.Board, fmt.Sprintf("%04x", t.Vendor), fmt.Sprintf("%04x", t.Device), t.Bars, subsystem(t.Subsystem)})
+	}
+	for _, r := range image.Rules {
+		rule := ruleInfo{r.Name, r.Target, r.Bar, r.First, r.Last, nil, r.Memory != 0}
+		for width := uint8(1); width <= 8; width *= 2 {
+			if r.Widths&width != 0 {
+				rule.Widths = append(rule.Widths, width)
+			}
+		}
+		info.Rules = append(info.Rules, rule)
 	}
 	for _, w := range image.Windows {
 		window := windowInfo{Name: w.Name, Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: w.Device, Bar: w.Bar, Offset: w.Offset, Size: w.Size, Slot: -1}
@@ -155,6 +177,22 @@ func describe(view *fbs.View, size int) *imageInfo {
 		info.Sequences = append(info.Sequences, describeSequence(view, i, &counted, view.LongestUs[i]))
 	}
 	return info
+}
+
+// subsystem is the ids of one as lspci writes them, empty where any will do.
+func subsystem(ids uint32) string {
+	if ids == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%04x:%04x", ids&0xffff, ids>>16)
+}
+
+func (r ruleInfo) String() string {
+	text := fmt.Sprintf("%s: BAR %d 0x%x to 0x%x, accesses of %s bytes", r.Name, r.Bar, r.First, r.Last, strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Widths), " ", ", "), "[]"))
+	if r.Memory {
+		text += ", memory"
+	}
+	return text
 }
 
 func describeSequence(view *fbs.View, index int, r *report.Sequence, longest uint64) sequenceInfo {
@@ -198,7 +236,14 @@ func (i *imageInfo) String() string {
 	}
 	line("origin", "%s from %s%s", i.Origin.Tool, i.Origin.Source, made)
 	for _, t := range i.Targets {
-		line("target", "%s, PCI %s:%s%s", t.Board, t.Vendor, t.Device, barText(t.Bars))
+		text := t.Vendor + ":" + t.Device
+		if t.Subsystem != "" {
+			text += ", subsystem " + t.Subsystem
+		}
+		line("target", "%s, PCI %s%s", t.Board, text, barText(t.Bars))
+	}
+	for _, r := range i.Rules {
+		line("rule", "%s", r)
 	}
 	line("reserves", "%d bytes of arena, %d of host memory, at load and never after", i.Reservation.ArenaBytes, i.Reservation.HostBytes)
 	for _, w := range i.Windows {

@@ -126,8 +126,8 @@ runtime replays through a PCIe BAR, and tells what is in them.
 		}
 		return usage("%v%s; lm %s --help tells more", err, hint, c.Name())
 	})
-	root.AddCommand(asmCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand())
-	root.AddCommand(asmCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(), verifyCommand(), recordCommand(), replayCommand(), reportCommand(), signCommand())
+	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(),
+		recordCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand(), verifyCommand())
 	return root
 }
 

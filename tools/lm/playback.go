@@ -1,26 +1,59 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"strings"
 	"time"
 
-	"lightmetal/boards/chips"
+	"lightmetal/boards"
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
+	"lightmetal/tools/boardfile"
+	"lightmetal/tools/importer"
 )
 
-// openPlayback gives a device that expects what a run of an image's main does
-// to its board's stand-in, access by access, and answers as that did.
-func openPlayback(path string) (*mock.Device, error) {
+// openPlayback gives a device that expects what FILE[,BOARD] has, access by
+// access, answers as it did, and refuses all else. The board says what is memory,
+// where bytes count and not widths; a recording's own, where none is named, knows
+// of none.
+func openPlayback(spec string) (*mock.Device, error) {
+	path, board, named := strings.Cut(spec, ",")
+	data, err := readFile(path, dataMax)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > 8 && string(data[4:8]) == fbs.Identifier {
+		if named {
+			return nil, usage("playback:%s: an image has its own board", spec)
+		}
+		return playImage(path)
+	}
+	d, err := recordedBoard(data, board)
+	if err != nil {
+		return nil, fmt.Errorf("playback:%s: %w", spec, err)
+	}
+	stand, err := playRecord(data, d.Board)
+	if err != nil {
+		return nil, wrong(hal.BadImage, "playback:%s: %v", spec, err)
+	}
+	stand.Subsystem(d.subsystem)
+	return stand, nil
+}
+
+// playImage plays what a run of an image's main does to its board's stand-in.
+func playImage(path string) (*mock.Device, error) {
 	_, view, err := verified(path)
 	if err != nil {
 		return nil, err
 	}
-	board := chips.ByName(view.Name(view.Targets[0].Board))
-	if board == nil || len(view.Targets) != 1 {
-		return nil, usage("playback:%s: it takes an image for one device, which is one of %s", path, boardNames())
+	if len(view.Targets) != 1 {
+		return nil, usage("playback:%s: it takes an image for one device", path)
 	}
-	f := replayFlags{devices: []string{"mock:" + board.Name}, sequence: "main", loop: 1, longest: time.Hour}
-	s, err := f.load(path)
+	board := view.Board(0)
+	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
+	s, err := f.load(path, mock.New(board))
 	if err != nil {
 		return nil, err
 	}
@@ -31,4 +64,43 @@ func openPlayback(path string) (*mock.Device, error) {
 		return nil, s.failed(r)
 	}
 	return mock.PlaybackBytewise(board, stand.Journal()), nil
+}
+
+// recordedBoard is the board of a recording: the one that is named, or what the
+// recording itself tells.
+func recordedBoard(data []byte, name string) (d device, err error) {
+	if name != "" {
+		return boardNamed(name, nil)
+	}
+	image, err := boardfile.FromRecord(bytes.NewReader(data), "")
+	if known, ok := err.(*boardfile.Known); ok {
+		return device{Board: known.Board}, nil
+	}
+	if err != nil {
+		return d, wrong(hal.BadImage, "%v", err)
+	}
+	return device{Board: image.BoardOf(0)}, nil
+}
+
+// playRecord plays a recording.
+func playRecord(data []byte, board *boards.Board) (*mock.Device, error) {
+	t, err := importer.Read(bytes.NewReader(data), importer.Options{From: importer.FromRecord, Board: board})
+	if err != nil {
+		return nil, err
+	}
+	var accesses []mock.Access
+	for _, a := range t.Accesses {
+		if a.Op == importer.OpMark {
+			continue
+		}
+		op := mock.Load
+		if a.Op == importer.OpStore {
+			op = mock.Store
+		}
+		accesses = append(accesses, mock.Access{Op: op, Place: mock.Place{Bar: a.Bar, Address: a.Offset}, Width: a.Width, Value: a.Value})
+	}
+	if accesses, err = mock.Translate(board, accesses); err != nil {
+		return nil, err
+	}
+	return mock.PlaybackBytewise(board, accesses), nil
 }

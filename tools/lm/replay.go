@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -149,8 +150,9 @@ type reported struct{ code hal.Code }
 func (r reported) Error() string { return r.code.Error() }
 func (r reported) Unwrap() error { return r.code }
 
-// load does everything that comes before the first store.
-func (f *replayFlags) load(path string) (*session, error) {
+// load does everything that comes before the first store. Devices that are open
+// already come first.
+func (f *replayFlags) load(path string, opened ...hal.Device) (*session, error) {
 	if f.loop < 1 {
 		return nil, usage("--loop %d: at least once", f.loop)
 	}
@@ -161,10 +163,10 @@ func (f *replayFlags) load(path string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(f.devices) == 0 {
-		return nil, usage("--device says where to replay: mock:%s, %s; lm replay --help lists them", view.Name(view.Targets[0].Board), runtime.DeviceNames(view)[0])
+	if len(f.devices)+len(opened) == 0 {
+		return nil, usage("--device says where to replay: mock:%s, %s; lm replay --help lists them", standInOf(view, path), runtime.DeviceNames(view)[0])
 	}
-	s := &session{path: path, view: view}
+	s := &session{path: path, view: view, devices: opened}
 	if err := f.open(s); err != nil {
 		s.close()
 		return nil, err
@@ -174,6 +176,14 @@ func (f *replayFlags) load(path string) (*session, error) {
 		s.profiler.Calibrate()
 	}
 	return s, nil
+}
+
+// standInOf is what follows mock: for the first device of an image.
+func standInOf(view *fbs.View, path string) string {
+	if t := &view.Targets[0]; boards.ByID(t.Vendor, t.Device) == nil {
+		return path
+	}
+	return view.Board(0).Name
 }
 
 // written are the files that a replay writes.
@@ -463,6 +473,11 @@ func (s *session) checkGolden() error {
 
 // finish writes the outputs: all or none, as far as a file system can do that.
 func (f *replayFlags) finish(s *session) error {
+	for _, device := range s.devices {
+		if err := unplayed(device, "the run ended"); err != nil {
+			return err
+		}
+	}
 	var list files.Outputs
 	defer func() { list.Discard() }()
 	for _, spec := range f.outputs {

@@ -48,7 +48,8 @@ start the server first and then
 
 playback:IMAGE expects what one run of the image's main does to its board's
 stand-in, access by access (memory byte by byte), answers as that did, and refuses
-all else; what did not come by the end is an error too.
+all else; what did not come by the end is an error too. playback:RECORD,BOARD expects
+what was recorded. mock:FILE is the device that a board file (lm board-file) describes.
 
 Faults, once each or several times:
   gone@N                    from access N on the device is gone: all ones, stores lost
@@ -63,7 +64,7 @@ Faults, once each or several times:
 		RunE: func(*cobra.Command, []string) error { return f.run() },
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+"), ttsim:LIBRARY or playback:IMAGE")
+	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+"), mock:FILE, ttsim:LIBRARY or playback:FILE")
 	flags.StringVar(&f.socket, "socket", "", "where QEMU's vfio-user-pci connects")
 	flags.StringVar(&f.trace, "trace", "", "write every access, and DMA, to this `file`, for lm import --from record")
 	flags.StringSliceVar(&f.without, "without", nil, "capabilities that its configuration space leaves out: "+strings.Join(vfiouser.Capabilities(), ", "))
@@ -118,7 +119,7 @@ func (f *serveFlags) run() (err error) {
 		err = wrong(hal.Refused, "the device refused %d accesses", n)
 	}
 	if err == nil {
-		err = unplayed(function.Device())
+		err = unplayed(function.Device(), "the client left")
 	}
 	return err
 }
@@ -147,19 +148,17 @@ func (f *serveFlags) open() (hal.Device, error) {
 
 // standIn gives the device without them.
 func (f *serveFlags) standIn() (hal.Device, error) {
-	switch kind, rest, _ := strings.Cut(f.device, ":"); kind {
-	case "mock", "ttsim":
+	switch kind, _, _ := strings.Cut(f.device, ":"); kind {
+	case "mock", "ttsim", "playback":
 		return openDevice(f.device)
-	case "playback":
-		return openPlayback(rest)
 	}
-	return nil, usage("%s: only stand-ins can be served: mock:BOARD, ttsim:LIBRARY or playback:IMAGE", f.device)
+	return nil, usage("%s: only stand-ins can be served: mock:BOARD, mock:FILE, ttsim:LIBRARY or playback:FILE", f.device)
 }
 
 // unplayed is the error of a recording that was not played to its end.
-func unplayed(device hal.Device) error {
+func unplayed(device hal.Device, what string) error {
 	if m, ok := device.(*mock.Device); ok && m.Left() > 0 {
-		return wrong(hal.Refused, "the client left while %d recorded accesses were to come", m.Left())
+		return wrong(hal.Refused, "%s while %d recorded accesses were to come", what, m.Left())
 	}
 	return nil
 }

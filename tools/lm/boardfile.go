@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/boards/chips"
+	"lightmetal/hal"
+	"lightmetal/tools/boardfile"
+	"lightmetal/tools/listing"
+	"lightmetal/tools/lmb"
+
+	"github.com/spf13/cobra"
+)
+
+// sysfs is where the kernel shows PCI devices.
+const sysfs = "/sys/bus/pci/devices/"
+
+// boardFileMax is the size of a board file that is read: some hundred lines.
+const boardFileMax = 1 << 20
+
+func boardFileCommand() *cobra.Command {
+	var out, name, device string
+	var rules []string
+	c := &cobra.Command{
+		Use:   "board-file pci:DDDD:BB:DD.F|FOLDER|RECORD",
+		Short: "describe a device that lm has no board for",
+		Long: `Board-file writes what a device's BARs take, for lm import --board, lm asm --board
+and mock:FILE: its PCI ids, the size of each BAR, and rules, which are held when an
+image is made, verified and loaded, and go into the image. What no rule names is
+refused; so look at the file, and take out what a replay has no business with.
+
+Of a device (an address, or its folder under /sys): prefetchable BARs are memory,
+all others registers of 32 bits. Of a recording (lm record): the widths that the
+program used where it used them, and registers of 32 bits elsewhere. No recording
+tells what is memory: --rule 2=1,2,4,8,memory says that all of BAR 2 is.
+
+tools/boardfile/README.md follows a device from the recording to the replay.`,
+		Example: `  lm board-file pci:0000:01:00.0 -o card.board
+  lm board-file --rule 2=1,2,4,8,memory run.record -o card.board`,
+		Args: one("device or recording"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			image, err := describeDevice(args[0], device)
+			if err != nil {
+				return err
+			}
+			image.Targets[0].Board = cmp.Or(name, image.Targets[0].Board)
+			if len(rules) > 0 {
+				b, err := boardfile.With(image.BoardOf(0), rules)
+				if err != nil {
+					return usage("%v", err)
+				}
+				image.Rules = lmb.RulesOf(b, 0, b.Bars)
+			}
+			var text bytes.Buffer
+			fmt.Fprintf(&text, "# Made of %s by lm board-file. Widths are bytes of an access; memory is what has no side effects.\n", strconv.Quote(args[0]))
+			if err := listing.Print(&text, image); err != nil {
+				return err
+			}
+			if _, err := boardfile.Parse(args[0], text.Bytes()); err != nil {
+				return wrong(hal.Usage, "%v", err)
+			}
+			return writeFile(out, text.Bytes())
+		},
+	}
+	c.Flags().StringVarP(&out, "out", "o", "-", "file to write")
+	c.Flags().StringVar(&name, "name", "", "what to call the device (default: pci- and its ids)")
+	c.Flags().StringVar(&device, "device", "", "VVVV:DDDD or DDDD:BB:DD.F where a recording has several devices")
+	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
+	return c
+}
+
+const ruleHelp = "what a part of a BAR takes, over all else: BAR+OFFSET..END=WIDTHS[,memory], or BAR=... for all of it"
+
+// describeDevice looks at a device under /sys, or into a recording.
+func describeDevice(source, device string) (*lmb.Image, error) {
+	if address, ok := strings.CutPrefix(source, "pci:"); ok {
+		source = sysfs + address
+	}
+	if status, err := os.Stat(source); err == nil && status.IsDir() || strings.HasPrefix(source, sysfs) {
+		image, err := boardfile.FromDevice(source)
+		if err != nil {
+			return nil, wrong(hal.NoDevice, "%v", err)
+		}
+		return image, nil
+	}
+	file, err := openFile(source)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	image, err := boardfile.FromRecord(file, device)
+	if err != nil {
+		return nil, wrong(hal.BadImage, "%s: %v", source, err)
+	}
+	return image, nil
+}
+
+// device is a board, by whatever name, and what only an image knows of one.
+type device struct {
+	*boards.Board
+	subsystem uint32
+	generic   bool // its BARs' sizes are limits
+}
+
+// boardNamed finds a board: one that is known, "generic", or the one in a board
+// file or an image.
+func boardNamed(name string, rules []string) (d device, err error) {
+	known := chips.ByName(name)
+	switch {
+	case name == "generic":
+		d.generic = true
+		d.Board, err = boardfile.Generic(rules)
+	case known != nil && len(rules) > 0:
+		return d, usage("--rule is for devices that no board is known of; %s has its own rules", name)
+	case known != nil:
+		d.Board = known
+	default:
+		if d, err = boardInFile(name); err == nil && len(rules) > 0 {
+			d.Board, err = boardfile.With(d.Board, rules)
+		}
+	}
+	if err != nil && hal.CodeOf(err) == hal.Internal {
+		err = wrong(hal.Usage, "%v", err)
+	}
+	return d, err
+}
+
+func boardInFile(path string) (d device, err error) {
+	if !strings.ContainsAny(path, "./") {
+		return d, usage("no board %q; boards: %s, generic, or a board file (lm board-file --help)", path, boardNames())
+	}
+	text, err := readFile(path, dataMax)
+	if err != nil {
+		return d, err
+	}
+	var image *lmb.Image
+	if boardfile.IsText(text) && len(text) <= boardFileMax {
+		image, err = boardfile.Parse(path, text)
+	} else if image, err = lmb.Decode(text); err != nil {
+		err = fmt.Errorf("%s is neither a board file nor an image: %w", path, err)
+	}
+	if err != nil {
+		return d, wrong(hal.BadImage, "%v", err)
+	}
+	return device{Board: image.BoardOf(0), subsystem: image.Targets[0].Subsystem}, nil
+}
