@@ -11,10 +11,11 @@ import (
 
 func init() { scenarios["watchdog"] = watchdog }
 
-// The watchdog's timeout and, in guest time, more than that.
+// Timeouts of the watchdog, in seconds of guest time: of what is to be reset, and
+// of what feeds it every half a second however the host stalls; and more than either.
 const (
-	watchdogText = "/dev/watchdog0=2"
-	wellBeyond   = 30 * time.Second
+	hangs, feeds = "2", "6"
+	wellBeyond   = 60 * time.Second
 )
 
 // watchdog runs lmrun with a watchdog. What should be reset waits for it, and
@@ -27,18 +28,18 @@ func watchdog(args []string) int {
 			return 1
 		}
 	}
-	run := func(flags ...string) (*exec.Cmd, error) {
-		return spawn("/lmrun", append([]string{"-device", "pci:1234:11e8", "-watchdog", watchdogText}, append(flags, "/image.lmb")...)...)
+	run := func(timeout string, flags ...string) (*exec.Cmd, error) {
+		return spawn("/lmrun", append([]string{"-device", "pci:1234:11e8", "-watchdog", "/dev/watchdog0=" + timeout}, append(flags, "/image.lmb")...)...)
 	}
 	var c *exec.Cmd
 	var err error
 	switch args[0] {
 	case "frames": // they take longer than the timeout, in all
-		c, err = run("-sequence", "frame", "-loop", "8")
+		c, err = run(feeds, "-sequence", "frame", "-loop", "16")
 	case "kill":
-		c, err = run("-sequence", "frame", "-loop", "forever")
+		c, err = run(feeds, "-sequence", "frame", "-loop", "forever")
 	case "hang", "fail":
-		c, err = run("-sequence", args[0])
+		c, err = run(hangs, "-sequence", args[0])
 	}
 	if err != nil {
 		fmt.Println("inside:", err)
@@ -46,7 +47,7 @@ func watchdog(args []string) int {
 	}
 	if args[0] == "frames" {
 		exit := ended(c, 0)
-		time.Sleep(3 * time.Second) // a watchdog that was not stopped would end this
+		time.Sleep(8 * time.Second) // a watchdog that was not stopped would end this
 		return exit
 	}
 	if args[0] == "kill" {

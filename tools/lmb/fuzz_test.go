@@ -1,0 +1,58 @@
+package lmb_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/tools/lmb"
+)
+
+// FuzzDecode takes any bytes, with checksums that are right, through what host
+// tools make of a file: an error, or an image that encodes to the same bytes
+// once it has been encoded.
+func FuzzDecode(f *testing.F) {
+	for _, pattern := range []string{"../../testdata/images/*.lmb", "../../testdata/bad/*.lmb"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			f.Fatal(pattern, err)
+		}
+		for _, path := range paths {
+			file, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			if len(file) < 1<<16 {
+				f.Add(file)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		data = append(make([]byte, 0, len(data)+8), data...)
+		if len(data) >= 72 {
+			lmb.Stamp(data, min(max(72, binary.LittleEndian.Uint64(data[32:])), uint64(len(data))))
+		}
+		view, err := fbs.Verify(data)
+		if err != nil {
+			return
+		}
+		lmb.Header(view)
+		image, err := lmb.FromView(view)
+		if err != nil {
+			return
+		}
+		first, err := lmb.Encode(image)
+		if err != nil {
+			return // what nobody means
+		}
+		if image, err = lmb.Decode(first); err != nil {
+			t.Fatalf("encoded, but not decoded: %v", err)
+		}
+		if second, err := lmb.Encode(image); err != nil || !bytes.Equal(first, second) {
+			t.Errorf("encoded again it is another file, %v", err)
+		}
+	})
+}
