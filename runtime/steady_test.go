@@ -80,24 +80,36 @@ func TestFrozenRunsAskTheKernelForNothing(t *testing.T) {
 		}
 		t.Skip("strace is not here")
 	}
-	log := filepath.Join(t.TempDir(), "strace")
-	c := exec.Command("strace", "-f", "-qq", "-o", log, os.Args[0], written(t, encoded(t, long)), "200", "open")
-	c.Env = append(os.Environ(), childTask+"=steady")
-	if out, err := c.CombinedOutput(); err != nil || string(out) != steadyFrom+steadyTo {
-		t.Skipf("strace cannot follow here: %v, %s", err, out)
+	log, image := filepath.Join(t.TempDir(), "strace"), written(t, encoded(t, long))
+	for again := 2; ; again-- {
+		c := exec.Command("strace", "-f", "-qq", "-o", log, os.Args[0], image, "200", "open")
+		c.Env = append(os.Environ(), childTask+"=steady")
+		if out, err := c.CombinedOutput(); err != nil || string(out) != steadyFrom+steadyTo {
+			t.Skipf("strace cannot follow here: %v, %s", err, out)
+		}
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runner, own, others, monitor := between(t, text)
+		t.Logf("evidence: %d system calls of frozen runs beside their waits (Go's monitor made %d by itself)", own-10+others, monitor)
+		if own == 10 && (others == 0 || others == 2 && again > 0 && met(text, runner)) {
+			if others == 0 {
+				return
+			}
+			continue
+		}
+		t.Fatalf("thread %s made %d system calls in 200 runs and 10 waits, and there were %d futexes and new threads:\n%s", runner, own, others, text)
 	}
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	runner, own, others, monitor := between(t, text)
-	if own != 10 {
-		t.Errorf("thread %s made %d system calls in 200 runs and 10 waits:\n%s", runner, own, text)
-	}
-	if others != 0 {
-		t.Errorf("%d futexes and new threads:\n%s", others, text)
-	}
-	t.Logf("evidence: %d system calls of frozen runs beside their waits (Go's monitor made %d by itself)", own-10+others, monitor)
+}
+
+// met tells whether the one pair of futexes is Go's monitor that waits for the
+// scheduler's lock, and the runner that lets go of it: they meet there when the
+// kernel takes the processor away from the runner within those instructions,
+// once in hours of a machine with far too much to do (GO.md).
+func met(log []byte, runner string) bool {
+	waited := regexp.MustCompile(`(?m)^(\d+) +sched_yield\(\) += 0\n\d+ +futex\(\w+, FUTEX_WAIT_PRIVATE, 4294967295, NULL`).FindSubmatch(log)
+	return waited != nil && string(waited[1]) != runner
 }
 
 var call = regexp.MustCompile(`^(\d+) +(?:<\.\.\. )?(\w+)`)
@@ -118,6 +130,7 @@ func between(t *testing.T, log []byte) (runner string, own, taking, rest int) {
 		m := call.FindStringSubmatch(line)
 		switch {
 		case m == nil || strings.Contains(line, "resumed>") || strings.Contains(line, " --- "):
+		case m[2] == "restart_syscall": // a wait goes on: a signal that is ignored interrupts one only where the process is traced
 		case m[2] == "futex" || strings.HasPrefix(m[2], "clone"):
 			taking++
 		case m[1] == runner:
