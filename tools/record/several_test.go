@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -98,6 +99,40 @@ func TestCompressedRecordingIsReadUpToWhereItIsCut(t *testing.T) {
 
 func TestRecordingOfNothingSaysSo(t *testing.T) {
 	if _, err := Read(strings.NewReader("LMRECORD 2\nEND 0\n")); err == nil || !strings.Contains(err.Error(), "mapped no BAR") {
+		t.Error(err)
+	}
+}
+
+// TestConfigurationIsOfTheDeviceThatIsNamed, and memory and events are
+// everybody's, from before a device was met too.
+func TestConfigurationIsOfTheDeviceThatIsNamed(t *testing.T) {
+	text := "LMRECORD 2\nMEM 10000 2000\nHR 10008 8 0102030405060708\nEVENT a reset\n" + strings.TrimPrefix(two, "LMRECORD 2\n") +
+		"CW 0 4 2 0600\nCR 1 0 64 " + strings.Repeat("ab", 64) + "\nHW 11000 1 07\nEND 10\n"
+	for device, want := range map[string]string{
+		"8086:100e": "Memory 10000 2000; HostRead 10008 0102030405060708; Event a reset; ConfigWrite 4 0600; HostWrite 11000 07",
+		"1b36:0010": "Memory 10000 2000; HostRead 10008 0102030405060708; Event a reset; ConfigRead 0 " + strings.Repeat("ab", 64) + "; HostWrite 11000 07",
+	} {
+		c, err := ReadDevice(strings.NewReader(text), device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for _, r := range c.Records {
+			switch r.Kind {
+			case Memory:
+				list = append(list, fmt.Sprintf("Memory %x %x", r.Offset, r.Size))
+			case Event:
+				list = append(list, "Event "+string(r.Data))
+			default:
+				name := map[Kind]string{HostRead: "HostRead", HostWrite: "HostWrite", ConfigRead: "ConfigRead", ConfigWrite: "ConfigWrite"}[r.Kind]
+				list = append(list, fmt.Sprintf("%s %x %x", name, r.Offset, r.Data))
+			}
+		}
+		if got := strings.Join(list, "; "); got != want {
+			t.Errorf("%s: got %s, want %s", device, got, want)
+		}
+	}
+	if _, err := ReadDevice(strings.NewReader(strings.Replace(text, "CR 1 ", "CR 2 ", 1)), "8086:100e"); err == nil || !strings.Contains(err.Error(), "no device has number 2") {
 		t.Error(err)
 	}
 }
