@@ -112,12 +112,14 @@ runtime replays through a PCIe BAR, and tells what is in them.
   lm replay --device mock:edu model.lmb                 run it
 
 ` + exitCodes,
+		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentPreRunE = noEmptyValue
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		hint := ""
@@ -127,7 +129,7 @@ runtime replays through a PCIe BAR, and tells what is in them.
 		return usage("%v%s; lm %s --help tells more", err, hint, c.Name())
 	})
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(),
-		recordCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand(), verifyCommand())
+		recordCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand(), verifyCommand(), versionCommand())
 	return root
 }
 

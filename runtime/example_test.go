@@ -1,0 +1,35 @@
+package runtime_test
+
+import (
+	"fmt"
+
+	"lightmetal/boards"
+	"lightmetal/hal/mock"
+	"lightmetal/runtime"
+)
+
+// A program replays a file on a device: here on a stand-in, on a target on what
+// hal.Open gives for "vfio:0000:01:00.0".
+func Example() {
+	file, err := runtime.Open("../testdata/images/edu-factorial.lmb")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer file.Close()
+	view, err := file.Verify()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	replay, err := runtime.Load(view, runtime.AnySlot, mock.New(&boards.Edu))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer replay.Close()
+	copy(replay.Input(view.TensorByName("n")), []byte{6, 0, 0, 0})
+	result := replay.Run(view.SequenceByName("compute"))
+	fmt.Println(result.Code, replay.Output(view.TensorByName("result")))
+	// Output: done [208 2 0 0]
+}

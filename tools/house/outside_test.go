@@ -1,0 +1,47 @@
+package house
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestAnotherModuleIsBuiltOnThisOne makes the module that runtime/README.md shows,
+// outside of the tree, and runs it: its files are the page's own text.
+func TestAnotherModuleIsBuiltOnThisOne(t *testing.T) {
+	tree, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(tree, "runtime", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for name, mark := range map[string]string{"go.mod": "```gomod\n", "main.go": "```go\n"} {
+		_, rest, ok := strings.Cut(string(page), mark)
+		text, _, closed := strings.Cut(rest, "```\n")
+		if !ok || !closed {
+			t.Fatalf("the page has no %s", name)
+		}
+		text = strings.ReplaceAll(text, "/path/to/lightmetal", tree)
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sums, err := os.ReadFile(filepath.Join(tree, "go.sum"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "go.sum"), sums, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("go", "run", "-mod=mod", ".", filepath.Join(tree, "testdata", "images", "edu.lmb"))
+	c.Dir, c.Env = folder, append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOPROXY=off")
+	out, err := c.CombinedOutput()
+	if err != nil || string(out) != "done\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

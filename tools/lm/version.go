@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"lightmetal/fbs"
+
+	"github.com/spf13/cobra"
+)
+
+// versionInfo is what lm version tells; its JSON is stable.
+type versionInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"` // of the tree that lm was built from, empty: not recorded
+	Modified bool   `json:"modified"` // since that revision
+	Go       string `json:"go"`
+	Tags     string `json:"tags"`
+	Format   string `json:"format"`
+	Schema   string `json:"schema"` // hash: an image with another one is refused
+}
+
+func thisVersion() versionInfo {
+	v := versionInfo{Version: version, Format: fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor), Schema: fmt.Sprintf("%016x", fbs.SchemaHash)}
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	v.Go = build.GoVersion
+	for _, s := range build.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		case "-tags":
+			v.Tags = s.Value
+		}
+	}
+	return v
+}
+
+func (v versionInfo) String() string {
+	text := v.Version + "\n"
+	for _, line := range []struct{ name, value string }{{"revision", v.Revision}, {"go", v.Go}, {"tags", v.Tags}, {"format", v.Format}, {"schema", v.Schema}} {
+		if line.name == "revision" && v.Modified {
+			line.value += ", modified"
+		}
+		if line.value != "" {
+			text += fmt.Sprintf("%-9s %s\n", line.name, line.value)
+		}
+	}
+	return text
+}
+
+func versionCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "tell which lm this is, and which images it reads",
+		Long: `Version tells lm's version, the revision of the tree that it was built from, and
+the format and schema of the images that it makes and reads: an lmrun takes those
+of its own schema and no others.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				printJSON(stdout, thisVersion())
+			} else {
+				fmt.Fprint(stdout, thisVersion())
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return c
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+)
+
+func TestVersionNamesFormatAndSchema(t *testing.T) {
+	exit, stdout, stderr := lm(t, "version")
+	want := fmt.Sprintf("format    %d.%d\nschema    %016x\n", fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
+	if exit != 0 || stderr != "" || !strings.HasPrefix(stdout, version+"\n") || !strings.HasSuffix(stdout, want) {
+		t.Errorf("%d %q %q", exit, stdout, stderr)
+	}
+	exit, stdout, _ = lm(t, "version", "--json")
+	var v versionInfo
+	if err := json.Unmarshal([]byte(stdout), &v); exit != 0 || err != nil || v != thisVersion() || v.Schema == "" {
+		t.Errorf("%d %v %q", exit, err, stdout)
+	}
+	if exit, _, stderr := lm(t, "version", "x"); exit != 64 {
+		t.Errorf("%d %q", exit, stderr)
+	}
+	if exit, stdout, _ := lm(t, "--version"); exit != 0 || stdout != version+"\n" {
+		t.Errorf("%d %q", exit, stdout)
+	}
+}
+
+func TestVersionNamesTheTags(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lm")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-tags", "tagged", "-o", path, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := exec.Command(path, "version").Output(); err != nil || !strings.Contains(string(out), "tags      tagged\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
