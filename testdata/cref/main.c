@@ -16,6 +16,7 @@
 //	frames SEQUENCE COUNT PERIOD -> COUNT, then COUNT times as 8-byte integers
 #define _GNU_SOURCE
 #include "replay.h"
+#include "player.h"
 #include "verify.h"
 
 #include <errno.h>
@@ -179,8 +180,12 @@ int main(int argc, char **argv) {
 	struct image image;
 	if (argc == 2 && strcmp(argv[1], "spin") == 0)
 		spin();
+	if (argc == 5 && strcmp(argv[1], "play") == 0) {
+		const char *wrong = image_open(&image, argv[2]);
+		return wrong ? fail(BAD_IMAGE, wrong) : player_run(&image, atoi(argv[3]), atoll(argv[4]));
+	}
 	if (argc != 3)
-		return fail(USAGE, "usage: cref check|serve|once IMAGE, cref BOARDS LIST, or cref spin");
+		return fail(USAGE, "usage: cref check|serve|once IMAGE, cref BOARDS LIST, cref play IMAGE FAULT AFTER, or cref spin");
 	const char *bad;
 	if (strcmp(argv[1], "serve") != 0 && strcmp(argv[1], "once") != 0 && strcmp(argv[1], "check") != 0)
 		return verify(argv[1], argv[2]);

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/lmb"
+)
+
+// What is wrong with a device, as testdata/cref/player.h has it.
+const (
+	faultErrors = iota + 1
+	faultOnes
+	faultWrong
+	faultLate
+	faults
+)
+
+const accessNs, lateNs = 100, 5050
+
+// failing is the devices of an image, on memory of zeros and with a clock of
+// their own, that fail behind a number of stores. It writes down what is done.
+type failing struct {
+	memory        []byte
+	next          [4]uint64 // place of the next window, by its kind
+	fault         int
+	after, stores int
+	now, failed   int64
+	log           []string
+}
+
+func (f *failing) fails() bool { return f.fault != 0 && f.stores >= f.after }
+
+func (f *failing) dead() bool { return f.fails() && f.fault <= faultOnes }
+
+// target is one of the devices.
+type target struct {
+	*failing
+	view  *fbs.View
+	index int
+}
+
+func newFailing(view *fbs.View, fault, after int) (f *failing, devices []hal.Device) {
+	f = &failing{fault: fault, after: after}
+	next := uint64(0)
+	for t := range view.Targets {
+		devices = append(devices, &target{f, view, t})
+		for _, size := range view.Targets[t].Bars {
+			next += roundUp(size)
+		}
+	}
+	f.next[gen.WindowKindHost] = next
+	f.next[gen.WindowKindTlb] = next + view.Reservation.HostBytes
+	f.memory = make([]byte, 64<<20)
+	return f, devices
+}
+
+func roundUp(n uint64) uint64 { return (n + 4095) &^ 4095 }
+
+func (d *target) Identity() hal.Identity {
+	t := &d.view.Targets[d.index]
+	return hal.Identity{Vendor: t.Vendor, Device: t.Device, Bars: t.Bars}
+}
+
+func (d *target) Map(w fbs.Window) (hal.Aperture, error) {
+	at, slot := uint64(0), -1
+	if w.Kind == gen.WindowKindBar {
+		for t := range d.index + 1 {
+			for b, size := range d.view.Targets[t].Bars {
+				if t < d.index || b < int(w.Bar) {
+					at += roundUp(size)
+				}
+			}
+		}
+		at += w.Offset
+	} else {
+		at = d.next[w.Kind]
+		d.next[w.Kind] += roundUp(w.Size)
+	}
+	if w.Kind == gen.WindowKindTlb {
+		for slot = range d.view.Windows { // its own number, for the log
+			if d.view.Windows[slot] == w {
+				break
+			}
+		}
+	}
+	a := hal.NewAperture(&port64{d.failing, at}, w.Size, slot)
+	a.Bus = 0x10000000 + at
+	return a, nil
+}
+
+func (d *target) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
+	d.log = append(d.log, fmt.Sprintf("P %d %x %x", a.Slot(), address, boards.Target(t).Pack()))
+	return hal.OK
+}
+
+func (d *target) Alive() bool   { return !d.dead() }
+func (d *target) Now() int64    { return d.now }
+func (d *target) Sleep(n int64) { d.now += n }
+func (d *target) Close() error  { return nil }
+
+// port64 is the port of a window.
+type port64 struct {
+	*failing
+	at uint64
+}
+
+func (p *port64) Load(offset uint64, width uint8) (value uint64, code hal.Code) {
+	p.now += accessNs
+	for i := range uint64(width) {
+		value |= uint64(p.memory[p.at+offset+i]) << (8 * i)
+	}
+	switch {
+	case !p.fails():
+	case p.fault == faultErrors:
+		return 0, hal.DeviceGone
+	case p.fault == faultOnes:
+		value = fbs.WidthMask(width)
+	case p.fault == faultWrong:
+		value ^= 1
+	case p.now < p.failed+lateNs:
+		value = 0
+	}
+	p.log = append(p.log, fmt.Sprintf("L %d %x %x", width, p.at+offset, value))
+	return value, hal.OK
+}
+
+func (p *port64) Store(offset uint64, width uint8, value uint64) hal.Code {
+	p.now += accessNs
+	if p.fails() && p.fault == faultErrors {
+		return hal.DeviceGone
+	}
+	p.log = append(p.log, fmt.Sprintf("S %d %x %x", width, p.at+offset, value&fbs.WidthMask(width)))
+	for i := range uint64(width) {
+		if !p.dead() {
+			p.memory[p.at+offset+i] = byte(value >> (8 * i))
+		}
+	}
+	if p.stores++; p.stores == p.after {
+		p.failed = p.now
+	}
+	return hal.OK
+}
+
+// played is what the runtime makes of an image on such a device, as the C player
+// prints it.
+func played(t *testing.T, path string, fault, after int) []string {
+	t.Helper()
+	file, err := runtime.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	view, err := file.Verify()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, devices := newFailing(view, fault, after)
+	replay, err := runtime.Load(view, runtime.AnySlot, devices...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replay.Close()
+	f.log = nil
+	r := replay.Run(0)
+	ran := 0
+	if r.SafeRan {
+		ran = 1
+	}
+	got, want, mask := r.Got, r.Want, r.Mask
+	if exit := r.Code.Exit(); exit != 75 && exit != 76 {
+		got, want, mask = 0, 0, 0
+	}
+	command := int32(0)
+	if r.Code != hal.OK {
+		command = r.Command
+	}
+	lines := append(f.log, fmt.Sprintf("end %d %d %x %x %x %d %d %d", r.Code.Exit(), command, got, want, mask, r.Ignored, ran, r.Safe.Exit()))
+	for i := range view.Tensors {
+		if view.Tensors[i].Role == gen.RoleOutput {
+			lines = append(lines, fmt.Sprintf("output %x", fbs.Checksum(replay.Output(i))))
+		}
+	}
+	return once(lines)
+}
+
+// once keeps one of loads of a place that follow each other: how often a player
+// looks while it waits is its own affair, and so is when. The last counts.
+func once(lines []string) (kept []string) {
+	place := func(line string) string { return line[:strings.LastIndexByte(line, ' ')] }
+	for _, line := range lines {
+		if n := len(kept); n > 0 && line[0] == 'L' && kept[n-1][0] == 'L' && place(line) == place(kept[n-1]) {
+			kept = kept[:n-1]
+		}
+		kept = append(kept, line)
+	}
+	return kept
+}
+
+// unbulked has no bulk copies, whose accesses are the player's choice.
+func unbulked(image *lmb.Image) *lmb.Image {
+	for i := range image.Sequences {
+		for k := range image.Sequences[i].Commands {
+			c := &image.Sequences[i].Commands[k]
+			if (c.Opcode == gen.OpcodeCopyIn || c.Opcode == gen.OpcodeCopyOut) && gen.Access(c.Mode) == gen.AccessBulk {
+				c.Mode, c.Width = uint8(gen.AccessExact), 1
+			}
+		}
+	}
+	return image
+}
+
+// Both players do the same to a device that fails, and say the same of it:
+// accesses, status, command, values, what was ignored, safe, and outputs.
+func TestBothPlayersMakeTheSameOfADeviceThatFails(t *testing.T) {
+	program := compileC(t)
+	ended := map[string]int{}
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 16))
+		path := encode(t, unbulked(anyImage(random)))
+		for fault := range faults {
+			after := 1 + random.IntN(60)
+			out, err := exec.Command(program, "play", path, fmt.Sprint(fault), fmt.Sprint(after)).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := once(strings.Split(strings.TrimSpace(string(out)), "\n"))
+			got := played(t, path, fault, after)
+			for i := range max(len(got), len(want)) {
+				if i >= len(got) || i >= len(want) || got[i] != want[i] {
+					t.Errorf("seed %d, fault %d after %d stores: line %d of %d and %d: the runtime %q, C %q", seed, fault, after, i, len(got), len(want), got[min(i, len(got)-1)], want[min(i, len(want)-1)])
+					break
+				}
+			}
+			for _, line := range got {
+				if strings.HasPrefix(line, "end ") {
+					ended[strings.Fields(line)[1]]++
+				}
+			}
+		}
+	}
+	if ended["0"] == 0 || ended["71"] == 0 || ended["75"] == 0 || ended["76"] == 0 {
+		t.Errorf("runs ended %v: not every way", ended)
+	}
+	t.Logf("evidence: runs ended %v, alike on both sides", ended)
+}
