@@ -12,18 +12,11 @@ const (
 	configCommandMemory = 1 << 1
 	configCommandMaster = 1 << 2
 	configStatus        = 0x06 // R/W1C u16
-	configBar0          = 0x10 // R/W u32 each
 	configBars          = 6
-	configHeader        = configBar0 + 4*configBars
 
 	// A transfer of the device's own went wrong: parity error of data it asked
 	// for, target abort, master abort, poisoned data.
 	configStatusDMA = 1<<8 | 1<<12 | 1<<13 | 1<<15
-
-	barIO      = 1 << 0 // an I/O port range
-	barType    = 3 << 1
-	barType64  = 2 << 1 // this register and the next are one address
-	barAddress = ^uint64(0xf)
 )
 
 // command sets or clears a bit of the command register and sees that it stays.

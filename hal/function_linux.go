@@ -68,8 +68,6 @@ type lane interface {
 type driver interface {
 	// window chooses one of at least a size; slot -1: none is left.
 	window(size uint64, wc bool) (slot int, a Aperture, err error)
-	// aims tells whether it can aim one so.
-	aims(slot int, t fbs.Target) bool
 	point(slot int, t fbs.Target, address uint64) Code
 	cleanup(t fbs.Target, address uint64, value uint32) (note string, err error)
 }
@@ -198,56 +196,38 @@ func (d *function) mapRegisters() (err error) {
 	return err
 }
 
-// Aim implements Aimer.
+// Aim implements Aimer. In a hardware window that is larger, the aperture moves
+// inside. Tenstorrent's driver sets no static virtual channel but channel 0 of a
+// device that numbers them (tt-kmd wormhole.c, blackhole.c).
 func (d *device) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
-	window, inside, code := d.window(a, address)
-	if code != OK {
-		return Aim{}, code
+	if a.slot < 0 || a.slot >= len(d.windows) || d.windows[a.slot].size == 0 {
+		return Aim{}, Internal
 	}
+	window := &d.windows[a.slot]
+	inside := address & (window.size - 1)
 	words, ok := d.tlb.Encode(d.tlb.Group(a.slot), t, address-inside)
-	if !ok {
+	if !ok || inside+a.size > window.size || d.driver != nil && t.StaticVC > d.tlb.Fields[boards.UseStaticVC] {
 		return Aim{}, Refused
 	}
-	if d.driver != nil && !d.driver.aims(a.slot, t) {
-		return Aim{}, Refused
-	}
-	aim := Aim{Registers: d.registers, Offset: uint32(uint64(a.slot) * d.tlb.ConfigStride), Width: d.tlb.ConfigWidth, Value: words[0], Mask: words[1], Home: window.base, Inside: uint32(inside)}
-	return aim, OK
+	return Aim{
+		Registers: d.registers, Offset: uint32(uint64(a.slot) * d.tlb.ConfigStride), Width: d.tlb.ConfigWidth,
+		Value: words[0], Mask: words[1], Home: window.base, Inside: uint32(inside),
+	}, OK
 }
 
-// Point implements Device.
+// Point implements Device. Without a driver, who has the Aim does it.
 func (d *device) Point(a *Aperture, t fbs.Target, address uint64) Code {
 	aim, code := d.Aim(a, t, address)
-	if code != OK {
-		return code
+	if code == OK && d.driver == nil {
+		return Internal
 	}
-	if d.driver != nil {
-		if code = d.driver.point(a.slot, t, address-uint64(aim.Inside)); code == OK {
-			a.base = aim.Home + uintptr(aim.Inside)
-		}
-		return code
+	if code == OK {
+		code = d.driver.point(a.slot, t, address-uint64(aim.Inside))
 	}
-	list := [2]fbs.Command{{Opcode: gen.OpcodePoint}}
-	aim.Put(&list[0], 1)
-	windows := [2]uintptr{a.base, aim.Registers}
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &windows[0], Homes: &aim.Home}
-	w.Run()
-	a.base = windows[0]
-	return OK
-}
-
-// window is the hardware window behind an aperture. Where that is larger, the
-// aperture moves inside it.
-func (d *function) window(a *Aperture, address uint64) (window *Aperture, inside uint64, code Code) {
-	if a.slot < 0 || a.slot >= len(d.windows) || d.windows[a.slot].size == 0 {
-		return nil, 0, Internal
+	if code == OK {
+		a.base = aim.Home + uintptr(aim.Inside)
 	}
-	window = &d.windows[a.slot]
-	inside = address & (window.size - 1)
-	if inside+a.size > window.size {
-		return nil, 0, Refused
-	}
-	return window, inside, OK
+	return code
 }
 
 // Reach implements BusMaster.

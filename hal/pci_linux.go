@@ -13,6 +13,13 @@ import (
 const (
 	pagemap = "/proc/self/pagemap"
 
+	configBar0   = 0x10 // R/W u32 each
+	configHeader = configBar0 + 4*configBars
+	barIO        = 1 << 0 // an I/O port range
+	barType      = 3 << 1
+	barType64    = 2 << 1 // this register and the next are one address
+	barAddress   = ^uint64(0xf)
+
 	// An entry of pagemap (Linux, Documentation/admin-guide/mm/pagemap.rst).
 	pagePresent = 1 << 63
 	pageFrame   = 1<<55 - 1

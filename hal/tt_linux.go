@@ -5,7 +5,6 @@ package hal
 import (
 	"golang.org/x/sys/unix"
 
-	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -163,12 +162,6 @@ func (d *tt) window(size uint64, wc bool) (int, Aperture, error) {
 		return int(window.id), MappedAperture(mem, 0, g.Size, -1), nil
 	}
 	return -1, Aperture{}, nil
-}
-
-// aims implements driver. The driver cannot set a static virtual channel but
-// channel 0 of a device that numbers them (tt-kmd wormhole.c, blackhole.c).
-func (d *tt) aims(slot int, t fbs.Target) bool {
-	return t.StaticVC <= d.tlb.Fields[boards.UseStaticVC]
 }
 
 // point implements driver.

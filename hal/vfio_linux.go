@@ -116,13 +116,8 @@ func (d *vfio) readRegions() error {
 		if d.regions[i], err = region(i); err != nil {
 			return err
 		}
-		register, code := d.config.Load(configBar0+4*uint64(i), 4)
-		if code != OK {
-			return &Fault{code, d.identity.Name + ": configuration space cannot be read"}
-		}
-		d.bars[i] = pciBar{}
-		if register&barIO == 0 {
-			d.bars[i].size = d.regions[i].size
+		if d.bars[i].size != 0 { // memory
+			d.bars[i] = pciBar{size: d.regions[i].size}
 		}
 	}
 	return nil

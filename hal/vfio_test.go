@@ -362,7 +362,7 @@ func TestPointWorksThroughVFIO(t *testing.T) {
 	v := k.add(f, "3", map[int]uint64{0: 512 * mega})
 	d := f.openVFIO()
 	a := mustMap(t, d, tlb(mega, 5))
-	if code := d.Point(a, tile, 7*mega); code != OK {
+	if code := pointTo(d, a, tile, 7*mega); code != OK {
 		t.Fatal(code)
 	}
 	a.Store(0, 4, 0xcafe)
@@ -505,7 +505,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		}, NoDevice, []string{"memory decoding stays off"}},
 		"config denied": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) {
 			k.errors["pread function 0000:00:01.0"] = unix.EIO
-		}, IO, []string{"configuration space cannot be read"}},
+		}, IO, []string{"cannot be stored to"}},
 		"stays master": {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) {
 			v.patch(k.t, vfioRegionConfig, configCommand, []byte{6})
 			k.writes = func(int, []byte, int64) bool { return true }

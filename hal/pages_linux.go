@@ -1,0 +1,24 @@
+//go:build lane_pci || lane_tt || !lane_vfio
+
+package hal
+
+import "lightmetal/fbs"
+
+// apartPages is the fault of memory that is no single range for the device.
+// Huge pages lie side by side where they were reserved before memory was used.
+func apartPages(name string, size uint64, huge bool) error {
+	reason := name + fbs.Text(": %x bytes of host memory do not lie side by side", size)
+	if huge {
+		return &Fault{NoDevice, reason + fbs.Text(", though they are huge pages; reserve those at boot (`hugepages=%d` on the kernel's command line), use windows of at most 2 MiB, or open the device as vfio:", hugePages(size))}
+	}
+	return &Fault{NoDevice, reason + reserveHuge(size)}
+}
+
+// reserveHuge is what to do where there are no huge pages for size bytes.
+func reserveHuge(size uint64) string {
+	return fbs.Text("; reserve huge pages with `echo %d > /proc/sys/vm/nr_hugepages`, soon after boot, or open the device as vfio:", hugePages(size))
+}
+
+// hugePages is how many huge pages to reserve for size bytes and about as many
+// beside them.
+func hugePages(size uint64) uint64 { return 2 * roundUp(size, hugePage) / hugePage }
