@@ -709,7 +709,7 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 				case c.Opcode == gen.OpcodePoint && c.Width != 0:
 					want.point(p)
 				case c.Window == 1:
-					want.each(p, uint64(windows[1]), 0)
+					want.step(p, nil, uint64(windows[1]), 0)
 				}
 				for len(whose) < len(p.touches) {
 					whose = append(whose, done)

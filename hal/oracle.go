@@ -22,13 +22,8 @@ type BlockPort interface {
 // window of a Tlb window, -1 for every other kind.
 func NewAperture(port Port, size uint64, slot int) Aperture {
 	block, _ := port.(BlockPort) // asked now: to ask may allocate
-	carry := func(w *Walk, lead uint64) Code { return w.carry(port, block, 0, lead) }
+	carry := func(w *Walk, lead uint64) Code { return w.step(port, block, 0, lead) }
 	return Aperture{port: port, carry: carry, size: size, slot: slot}
-}
-
-// each carries out Next on a port, ranges too.
-func (w *Walk) each(p Port, base, lead uint64) Code {
-	return w.step(p, func(w *Walk, lead uint64) Code { return w.carry(p, nil, base, lead) }, base, lead)
 }
 
 // Load makes one load of width bytes. On mapped memory the code is OK.
@@ -73,10 +68,16 @@ func (a *Aperture) walk(c fbs.Command) uint64 {
 	return w.Got
 }
 
-// carry is what a command of a range means. base is added to the port's offsets.
-func (w *Walk) carry(p Port, block BlockPort, base, lead uint64) (code Code) {
-	c, data := w.Next, []byte(nil)
-	at := base + uint64(c.Offset)
+// step is what a command means on a port. base is added to the port's offsets.
+func (w *Walk) step(p Port, block BlockPort, base, lead uint64) (code Code) {
+	c := w.Next
+	switch c.Opcode {
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
+	default:
+		return w.single(p, base)
+	}
+	w.Why = Left
+	at, data := base+uint64(c.Offset), []byte(nil)
 	bulk := block != nil && gen.Access(c.Mode) == gen.AccessBulk
 	if c.Opcode != gen.OpcodeFill {
 		data = w.memory()
@@ -98,7 +99,7 @@ func (w *Walk) carry(p Port, block BlockPort, base, lead uint64) (code Code) {
 	if c.Opcode == gen.OpcodeCopyOut && data[len(data)-1] == 0xff {
 		w.Why = Taken
 	}
-	return code
+	return w.on(code)
 }
 
 // memory is the range that the next command's index, value and amount name.
@@ -203,7 +204,7 @@ func walkGeneric(w *Walk) {
 		if base == 0 {
 			return
 		}
-		w.each(memory{}, uint64(base), 0)
+		w.step(memory{}, nil, uint64(base), 0)
 	}
 }
 

@@ -13,19 +13,24 @@ type Port interface {
 	Store(offset uint64, width uint8, value uint64) Code
 }
 
-// carrier carries out a command of a range on a port. On a target there are
-// none: ranges of configuration space do not verify.
+// carrier carries out a command on a port, whatever it is. Configuration space
+// has none: commands of ranges of it do not verify.
 type carrier func(w *Walk, lead uint64) Code
 
 // On carries out Next on the port of an aperture, as Run does on mapped memory,
 // and goes on to the command behind it where nothing is left to look at. lead is
 // where the window begins in its BAR: bulk copies are aligned there. A code of
 // the port's that is not OK ends the command.
-func (w *Walk) On(a *Aperture, lead uint64) Code { return w.step(a.port, a.carry, 0, lead) }
+func (w *Walk) On(a *Aperture, lead uint64) Code {
+	if a.carry != nil {
+		return a.carry(w, lead)
+	}
+	return w.single(a.port, 0)
+}
 
-// step is what a command means, in plain Go: what the assembly is tested
+// single is what a Write and a Check mean, in plain Go: what the assembly is tested
 // against. base is added to the port's offsets.
-func (w *Walk) step(p Port, carry carrier, base, lead uint64) (code Code) {
+func (w *Walk) single(p Port, base uint64) (code Code) {
 	c := w.Next
 	at := base + uint64(c.Offset)
 	w.Why = Left
@@ -34,11 +39,14 @@ func (w *Walk) step(p Port, carry carrier, base, lead uint64) (code Code) {
 		code = p.Store(at, c.Width, c.Value)
 	case gen.OpcodeCheck:
 		code = w.check(p, at)
-	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
-		code = carry(w, lead)
 	default:
 		return OK
 	}
+	return w.on(code)
+}
+
+// on goes on behind Next where its code is OK and nothing is left to look at.
+func (w *Walk) on(code Code) Code {
 	if code == OK && w.Why == Left {
 		w.Skip()
 	}

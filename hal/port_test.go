@@ -206,3 +206,29 @@ func TestMappedApertureStaysInsideTheMapping(t *testing.T) {
 	}()
 	MappedAperture(make([]byte, 64), 48, 32, -1)
 }
+
+// Configuration space of a real device takes single accesses; what is none is
+// left to who verified the image.
+func TestAPortWithoutRangesTakesSingleAccesses(t *testing.T) {
+	p := newTape()
+	a := Aperture{port: p, size: 64, slot: -1}
+	list := []fbs.Command{
+		{Opcode: gen.OpcodeWrite, Width: 2, Offset: 4, Value: 6},
+		{Opcode: gen.OpcodeCheck, Width: 2, Offset: 4, Mode: uint8(gen.ConditionNotEqual)},
+		{Opcode: gen.OpcodeFill, Width: 2, Offset: 4, Mode: uint8(gen.AccessExact), Amount: 2},
+	}
+	w := Walk{Next: &list[0]}
+	if code := w.On(&a, 0); code != OK || w.Next != &list[1] || w.Why != Left {
+		t.Errorf("write: %v, %+v", code, w)
+	}
+	if code := w.On(&a, 0); code != OK || w.Next != &list[1] || w.Why != Loaded {
+		t.Errorf("check: %v, %+v", code, w)
+	}
+	w.Next = &list[2]
+	if code := w.On(&a, 0); code != OK || w.Next != &list[2] || w.Why != Left {
+		t.Errorf("fill: %v, %+v", code, w)
+	}
+	if want := []touch{{4, 2, true}, {4, 2, false}}; !slices.Equal(p.touches, want) {
+		t.Errorf("accesses %+v, want %+v", p.touches, want)
+	}
+}

@@ -186,6 +186,14 @@ func (d *tt) point(slot int, t fbs.Target, address uint64) Code {
 	return Refused
 }
 
+// fence makes what comes before it reach device and memory before what follows.
+func fence() {
+	w := Walk{Next: &fences[0], Stop: &fences[1]}
+	w.Run()
+}
+
+var fences = [2]fbs.Command{{Opcode: gen.OpcodeFence}}
+
 // expose implements lane. The device reaches host memory over its NoC, where
 // the address is another than on the bus.
 func (d *tt) expose(mem []byte, huge bool) (uint64, error) {

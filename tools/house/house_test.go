@@ -242,7 +242,7 @@ func TestNoTargetLinksTheOracle(t *testing.T) {
 			t.Errorf("lmrun links %s", symbol)
 		}
 	}
-	if !of["lightmetal/hal.walkGeneric"] || !of["lightmetal/hal.(*Walk).carry"] {
+	if !of["lightmetal/hal.walkGeneric"] || !of["lightmetal/hal.(*Walk).step"] {
 		t.Error("functions of the oracle are not where they are looked for")
 	}
 }
