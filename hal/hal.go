@@ -11,8 +11,8 @@
 // A BAR is not memory. The Go compiler merges and deletes plain stores, and
 // copy uses overlapping unaligned pairs, so every access to mapped device
 // memory is one instruction in assembly, all of it in one routine, and no []byte
-// of a BAR leaves this package. port.go and oracle.go say what each command means, and are the
-// oracle that the assembly is tested against.
+// of a BAR leaves this package. port.go and oracle.go say what each command
+// means, and are what the assembly is tested against.
 package hal
 
 import "lightmetal/fbs"

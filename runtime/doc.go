@@ -25,8 +25,8 @@
 //     window from the table, adds the offset, and makes the store. It ends at what
 //     needs a decision: a check that does not hold, a wait, a call, a port.
 //   - What ended it is for Replay.odd, which goes on behind it. What a command
-//     means is written down in Go too, in hal/port.go and hal/oracle.go: for ports, and for the tests
-//     of the assembly.
+//     means is written down in Go too, in hal/port.go and hal/oracle.go: for
+//     ports, and for the tests of the assembly.
 //
 // Verify and Load trust nothing and check everything; Run checks nothing again.
 //
