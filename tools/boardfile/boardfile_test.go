@@ -146,6 +146,19 @@ func TestADeviceIsDescribedByItsFolderUnderSys(t *testing.T) {
 	}
 }
 
+// TestARecordingWithoutADeviceDescribesNone: one that is cut or has a gap there.
+func TestARecordingWithoutADeviceDescribesNone(t *testing.T) {
+	for text, want := range map[string]string{
+		"LMRECORD 2\n":                "2:1: the recording has no END line",
+		"LMRECORD 2\nGAP x\nEND 1\n":  "2:1: the recording is not whole: x",
+		"LMRECORD 2\nMEM 1000 1000\n": "3:1: the recording has no END line",
+	} {
+		if _, err := FromRecord(strings.NewReader(text), ""); err == nil || !strings.Contains(err.Error(), "no device is in the recording: "+want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestARecordingTellsWhichWidthsWereUsedWhere(t *testing.T) {
 	seen := map[uint64]uint8{0: 4, 2: 8, 3: 8, 4: 1 | 2, 511: 2}
 	got := runs(1, seen, 4096)

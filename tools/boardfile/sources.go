@@ -111,6 +111,9 @@ func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 	if err != nil && !record.Incomplete(err) {
 		return nil, err
 	}
+	if c == nil {
+		return nil, fmt.Errorf("no device is in the recording: %w", err)
+	}
 	b := &boards.Board{Vendor: c.Vendor, Device: c.Device}
 	var over []boards.Rule
 	for bar := range b.Bars {

@@ -78,20 +78,23 @@ func New(open func() (hal.Device, error), options Options) (*Function, error) {
 	return f, nil
 }
 
-// start opens the device and its BARs.
-func (f *Function) start() (err error) {
-	if f.device, err = f.open(); err != nil {
+// start opens the device and its BARs. After an error the function is what it was.
+func (f *Function) start() error {
+	device, err := f.open()
+	if err != nil {
 		return err
 	}
-	for bar, size := range f.device.Identity().Bars {
+	var bars [6]hal.Port
+	for bar, size := range device.Identity().Bars {
 		if size == 0 {
 			continue
 		}
-		if f.bars[bar], err = mapBar(f.device, uint8(bar), size); err != nil {
-			f.device.Close()
+		if bars[bar], err = mapBar(device, uint8(bar), size); err != nil {
+			device.Close()
 			return err
 		}
 	}
+	f.device, f.bars = device, bars
 	if m, ok := f.device.(master); ok {
 		m.Attach(f.reach)
 	}
@@ -165,12 +168,35 @@ func (f *Function) Close() error {
 }
 
 // reset makes the device what it was when it was opened. Client memory stays
-// mapped: the IOMMU is not the function's.
+// mapped: the IOMMU is not the function's. Where the device does not open again
+// it is off the bus until a reset at which it does.
 func (f *Function) reset() error {
 	f.device.Close()
-	f.config = newConfig(f.device.Identity(), f.board, f.options.Without)
-	return f.start()
+	id := f.device.Identity()
+	f.config = newConfig(id, f.board, f.options.Without)
+	err := f.start()
+	if err != nil {
+		f.device = absent{identity: id}
+		for bar := range f.bars {
+			f.bars[bar] = absent{}
+		}
+		err = fmt.Errorf("the device does not come back from its reset, and answers all ones: %w", err)
+	}
+	return err
 }
+
+// absent is a device that is off the bus, and each of its BARs.
+type absent struct {
+	hal.Device
+	identity hal.Identity
+}
+
+func (a absent) Identity() hal.Identity              { return a.identity }
+func (absent) Alive() bool                           { return false }
+func (absent) Sleep(int64)                           {}
+func (absent) Close() error                          { return nil }
+func (absent) Load(uint64, uint8) (uint64, hal.Code) { return 0, hal.DeviceGone }
+func (absent) Store(uint64, uint8, uint64) hal.Code  { return hal.DeviceGone }
 
 // regionSize is that of a BAR or of configuration space, 0: no such region.
 func (f *Function) regionSize(region uint32) uint64 {

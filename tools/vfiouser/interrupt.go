@@ -3,7 +3,9 @@ package vfiouser
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,11 +36,23 @@ func (i *interrupt) close() {
 	}
 }
 
-// raise tells the client. One that does not want to know is not told.
+// raise tells the client. One that does not want to know is not told, nor is one
+// that has been told so often that its eventfd is full: the write would wait.
 func (i *interrupt) raise() {
-	if i.fd != nil {
-		_, _ = unix.Write(*i.fd, binary.NativeEndian.AppendUint64(nil, 1)) // full: it has been told
+	if i.fd == nil {
+		return
 	}
+	set := []unix.PollFd{{Fd: int32(*i.fd), Events: unix.POLLOUT}}
+	if n, _ := unix.Poll(set, 0); n == 1 && set[0].Revents&unix.POLLOUT != 0 {
+		_, _ = unix.Write(*i.fd, binary.NativeEndian.AppendUint64(nil, 1))
+	}
+}
+
+// isEventFD tells an eventfd from pipes, sockets and files, whose reader could
+// have the server wait.
+func isEventFD(fd int) bool {
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return err == nil && strings.HasPrefix(name, "anon_inode:[eventfd")
 }
 
 // irqInfo: MSI, unless it is left out, and nothing else.
@@ -64,6 +78,10 @@ func (f *Function) setIRQs(m *message) ([]byte, error) {
 	case index != irqMSI || start != 0 || count != 1 || flags != irqEventFD|irqTrigger || len(m.fds) != 1 || slices.Contains(f.options.Without, "msi"):
 		closeAll(m.fds)
 		return nil, fmt.Errorf("%w: %d interrupts from %d on of kind %d, flags %#x, %d descriptors", unix.EINVAL, count, start, index, flags, len(m.fds))
+	}
+	if !isEventFD(m.fds[0]) {
+		closeAll(m.fds)
+		return nil, fmt.Errorf("%w: the descriptor of an interrupt is no eventfd", unix.EINVAL)
 	}
 	f.irq.take(m.fds[0])
 	return nil, nil

@@ -2,6 +2,7 @@ package vfiouser
 
 import (
 	"encoding/binary"
+	"os"
 	"testing"
 
 	"lightmetal/boards"
@@ -73,6 +74,41 @@ func TestClientIsToldOfInterruptsAsLongAsItWants(t *testing.T) {
 	c.store(0, 0x60, 4, 1)
 	if told(second) != 0 {
 		t.Error("the client is told though it does not want to be")
+	}
+}
+
+// TestClientThatDoesNotListenHoldsNothingUp: what it gives to be told by is an
+// eventfd, and a full one is left alone.
+func TestClientThatDoesNotListenHoldsNothingUp(t *testing.T) {
+	c, _ := serving(t, opened(&boards.Edu), nil)
+	set := words(20, irqEventFD|irqTrigger, irqMSI, 0, 1)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	before := files(t)
+	if _, number := c.send(cmdSetIRQs, set, int(w.Fd())); number != unix.EINVAL || files(t) != before {
+		t.Fatalf("a pipe: %v, %d descriptors open, %d before", number, files(t), before)
+	}
+	full, err := unix.Eventfd(0, unix.EFD_CLOEXEC) // a write to it waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(full)
+	const most = 1<<64 - 2
+	if _, err := unix.Write(full, binary.NativeEndian.AppendUint64(nil, most)); err != nil {
+		t.Fatal(err)
+	}
+	c.must(cmdSetIRQs, set, full)
+	c.store(0, 0x60, 4, 1)
+	if told(full) != most {
+		t.Error("what was in the eventfd has changed")
+	}
+	c.store(0, 0x60, 4, 1)
+	if told(full) != 1 {
+		t.Error("the client is not told though it has room again")
 	}
 }
 

@@ -227,6 +227,36 @@ func TestResetMakesTheDeviceNew(t *testing.T) {
 	}
 }
 
+// TestDeviceThatDoesNotOpenAgainIsOffTheBus: until a reset at which it does.
+func TestDeviceThatDoesNotOpenAgainIsOffTheBus(t *testing.T) {
+	opens := 0
+	c, f := serving(t, func() (hal.Device, error) {
+		if opens++; opens == 2 || opens == 3 {
+			return nil, unix.ENOENT
+		}
+		return opened(&boards.Edu)()
+	}, nil)
+	for range 2 {
+		if _, number := c.send(cmdDeviceReset, nil); number == 0 {
+			t.Error("a reset that failed is answered as done")
+		}
+		c.store(0, 4, 4, 1)
+		if bar, config := c.load(0, 0, 4), c.load(configRegion, 0, 4); bar != 0xffffffff || config != 0xffffffff {
+			t.Errorf("BAR 0 answers %#x, configuration space %#x", bar, config)
+		}
+	}
+	if f.Refused() != 4 || !strings.Contains(c.log.String(), "does not come back from its reset") {
+		t.Errorf("%d refused; %s", f.Refused(), c.log)
+	}
+	c.must(cmdDeviceReset, nil)
+	if got := c.load(0, 0, 4); got != 0x010000ed {
+		t.Errorf("after a reset that went well: %#x", got)
+	}
+	if err := errors.Join(c.leave(), f.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFaultsShowAsOnHardware(t *testing.T) {
 	c, _ := serving(t, opened(&boards.Edu, mock.Fault{Kind: mock.AllOnes, Operation: 3}), nil)
 	for i, want := range []uint64{0x010000ed, 0x010000ed, 0xffffffff} {
