@@ -201,10 +201,12 @@ func (r *recording) device(name string, vendor, id uint16) *device {
 	r.devices = append(r.devices, d)
 	r.out.line("DEVICE %d %04x %04x %s", d.number, vendor, id, name)
 	if before := r.unused[name]; before != nil {
-		for line := range strings.Lines(before.String()) {
+		for line := range strings.Lines(before.text.String()) {
 			r.out.line("%s", strings.TrimSpace(strings.Replace(line, "#", fmt.Sprintf("%x", d.number), 1)))
 		}
-		delete(r.unused, name)
+		if delete(r.unused, name); before.lost > 0 {
+			r.gap("%d accesses to configuration space of device %s, before it had a BAR in the record, are not recorded: there were too many", before.lost, name)
+		}
 	}
 	return d
 }

@@ -102,11 +102,17 @@ func (r *recording) enterMove(t *thread, c *call) bool {
 	if !kind.offset {
 		m.at = position(t.tid, fd)
 	}
-	if index := m.at >> vfioShift; m.store && m.file == "vfio" && index < 6 {
-		r.look(byProgram)
-	}
+	r.begins(m)
 	c.moved = m
 	return true
+}
+
+// begins comes before the data is moved. Each store may set the device off: one
+// to configuration space lets it on the bus.
+func (r *recording) begins(m *moved) {
+	if m.store {
+		r.look(byProgram)
+	}
 }
 
 // position is where in a file its next byte is.
@@ -121,19 +127,23 @@ func position(tid int, fd uint64) uint64 {
 	return 0
 }
 
-// exitMove writes down what was moved.
+// exitMove writes down what was moved, piece by piece.
 func (r *recording) exitMove(t *thread, c *call, n uint64) {
-	m := c.moved
-	const most = 64 << 10 // configuration space has 4 KiB; what is more is no access to a device
-	if n == 0 || n > most {
-		return
+	const most = 64 << 10 // bytes of a piece
+	m := *c.moved
+	for list := buffers(t, c, n); n > 0; {
+		data := make([]byte, min(n, most))
+		if list = taken(t, list, data); list == nil {
+			r.gap("%d bytes that process %d moved by a system call, at %x of %s of device %s, are not recorded: its memory cannot be read", n, t.process, m.at, m.file, m.name)
+			return
+		}
+		r.moved(t, &m, data)
+		m.at, n = m.at+uint64(len(data)), n-uint64(len(data))
 	}
-	data := make([]byte, n)
-	if movers[c.number].vector {
-		data = gathered(t, c.arguments[1], c.arguments[2], data)
-	} else {
-		data = data[:readMemory(t.tid, c.arguments[1], data)]
-	}
+}
+
+// moved writes down a piece.
+func (r *recording) moved(t *thread, m *moved, data []byte) {
 	const config = 7 // VFIO_PCI_CONFIG_REGION_INDEX
 	index, at := m.at>>vfioShift, m.at&(1<<vfioShift-1)
 	switch {
@@ -153,18 +163,42 @@ func (r *recording) exitMove(t *thread, c *call, n uint64) {
 	}
 }
 
-// gathered reads what a list of buffers holds.
-func gathered(t *thread, list, count uint64, data []byte) []byte {
-	at := 0
-	for i := uint64(0); i < count && at < len(data); i++ {
+// buffers are where n bytes that a call moved are in the program, by address.
+// Those that cannot be told are missing.
+func buffers(t *thread, c *call, n uint64) (list []span) {
+	first, count := c.arguments[1], c.arguments[2]
+	if !movers[c.number].vector {
+		return []span{{first, first + n}}
+	}
+	for i := uint64(0); i < count; i++ {
 		var entry [16]byte // struct iovec
-		if readMemory(t.tid, list+16*i, entry[:]) != len(entry) {
+		if readMemory(t.tid, first+16*i, entry[:]) != len(entry) {
 			break
 		}
-		n := int(min(binary.NativeEndian.Uint64(entry[8:]), uint64(len(data)-at)))
-		at += readMemory(t.tid, binary.NativeEndian.Uint64(entry[:]), data[at:at+n])
+		at := binary.NativeEndian.Uint64(entry[:])
+		list = append(list, span{at, at + binary.NativeEndian.Uint64(entry[8:])})
 	}
-	return data[:at]
+	return list
+}
+
+// taken reads the first bytes of buffers, and gives the rest; nil: they cannot
+// be read.
+func taken(t *thread, list []span, data []byte) []span {
+	for len(data) > 0 {
+		if len(list) == 0 {
+			return nil
+		}
+		b := &list[0]
+		n := int(min(b.end-b.first, uint64(len(data))))
+		if readMemory(t.tid, b.first, data[:n]) != n {
+			return nil
+		}
+		b.first, data = b.first+uint64(n), data[n:]
+		if len(data) > 0 {
+			list = list[1:]
+		}
+	}
+	return list
 }
 
 // configured writes down an access to configuration space. Programs look
@@ -180,12 +214,21 @@ func (r *recording) configured(m *moved, at uint64, data []byte) {
 		}
 	}
 	if r.unused[m.name] == nil {
-		r.unused[m.name] = &strings.Builder{}
+		r.unused[m.name] = &unused{}
 	}
 	const most = 1 << 20 // bytes of text of a device that is never used
-	if b := r.unused[m.name]; b.Len() < most {
-		fmt.Fprintf(b, "%s # %s\n", kind, line)
+	u := r.unused[m.name]
+	if u.text.Len() >= most {
+		u.lost++
+		return
 	}
+	fmt.Fprintf(&u.text, "%s # %s\n", kind, line)
+}
+
+// unused is a device that the program has no BAR of so far.
+type unused struct {
+	text strings.Builder // its accesses to configuration space
+	lost int             // of them that there was no room for
 }
 
 // movedBar writes down an access to a BAR that a system call made, which the

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,7 +69,7 @@ type recording struct {
 	bars     []*bar
 	hosts    hosts
 	driven   []*driven
-	unused   map[string]*strings.Builder // accesses to configuration space, of devices without a BAR so far
+	unused   map[string]*unused // by the device's name
 	opened   []opened
 	accesses uint64
 	told     time.Time
@@ -84,7 +83,7 @@ func Run(o Options) (Result, error) {
 	runtime.LockOSThread() // one thread is the tracer
 	defer runtime.UnlockOSThread()
 	out := newWriter(o.Out)
-	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{}, unused: map[string]*strings.Builder{}, told: time.Now()}
+	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{}, unused: map[string]*unused{}, told: time.Now()}
 	if err := r.start(); err != nil {
 		return r.result, err
 	}
