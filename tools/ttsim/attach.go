@@ -3,6 +3,7 @@ package ttsim
 import (
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"lightmetal/hal"
 )
@@ -50,21 +51,34 @@ func transfer(child io.Reader, r request, buffer []byte, bytes func(address, siz
 	}
 	buffer[0] = 1
 	for done := uint64(0); done < uint64(r.size); {
-		at := r.address + done
-		page := bytes(at, min(uint64(r.size)-done, pageSize-at%pageSize))
-		if page == nil {
+		n := transferPage(r.op, r.address+done, data[done:], bytes)
+		if n == 0 {
 			buffer[0] = 0
 			break
 		}
-		if r.op == opStore {
-			copy(page, data[done:])
-		} else {
-			copy(data[done:], page)
-		}
-		done += uint64(len(page))
+		done += uint64(n)
 	}
 	if r.op == opStore {
 		return buffer[:1], nil
 	}
 	return buffer[:1+r.size], nil
+}
+
+// transferPage copies up to the end of a page and gives the bytes. None: they are
+// not there, or not any more, as those of a file that its owner cuts meanwhile.
+func transferPage(op opcode, at uint64, data []byte, bytes func(address, size uint64) []byte) (n int) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // which holds for one goroutine
+	defer func() {
+		if fault := recover(); fault != nil {
+			if _, isFault := fault.(interface{ Addr() uintptr }); !isFault {
+				panic(fault)
+			}
+			n = 0
+		}
+	}()
+	page := bytes(at, min(uint64(len(data)), pageSize-at%pageSize))
+	if op == opStore {
+		return copy(page, data)
+	}
+	return copy(data, page)
 }
