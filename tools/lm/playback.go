@@ -53,26 +53,39 @@ func playImage(path string) (*mock.Device, error) {
 	}
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
-	s, err := f.load(path, mock.New(board))
+	stand := &asked{mock.New(board), map[int]bool{}}
+	s, err := f.load(path, stand)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	stand := s.devices[0].(*mock.Device)
 	stand.Record(true)
 	if r := s.run(); r.Code != hal.OK {
 		return nil, s.failed(r)
 	}
-	return mock.PlaybackBytewise(board, looked(stand.Journal())), nil
+	return mock.PlaybackBytewise(board, stand.looked()), nil
 }
 
-// looked shortens waits: a stand-in is asked every 100 ns, and a real program
-// that pauses between would wait past its deadline to be asked as often.
-func looked(accesses []mock.Access) (out []mock.Access) {
-	const most = 16 // loads of a place that give the same, one after the other
-	same := 0
+// asked is a stand-in that notes which loads a poll makes again: it asks for the
+// time before each, and nothing else in a run without a limit does.
+type asked struct {
+	*mock.Device
+	again map[int]bool // by index in the journal
+}
+
+func (d *asked) Now() int64 {
+	d.again[len(d.Journal())] = true
+	return d.Device.Now()
+}
+
+// looked is the journal with waits shortened: a stand-in is asked every 100 ns, and
+// a real program that pauses between would wait past its deadline to be asked as
+// often. What no poll loads again stays, be it the same ever so often.
+func (d *asked) looked() (out []mock.Access) {
+	const most = 16 // loads of one poll that give the same, one after the other
+	same, accesses := 0, d.Journal()
 	for i, a := range accesses {
-		if same++; i == 0 || a.Op != mock.Load || a != accesses[i-1] {
+		if same++; i == 0 || !d.again[i] || a != accesses[i-1] {
 			same = 1
 		}
 		if same <= most {

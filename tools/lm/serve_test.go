@@ -102,6 +102,25 @@ func TestServerEndsWithTheStatusOfWhatHappened(t *testing.T) {
 	}
 }
 
+// TestPlaybackOfAnImageExpectsEveryLoadButThoseOfWaits: loads that give the same
+// are as many as the image makes, before a poll of the place and after it; of a
+// poll's own 16 are enough.
+func TestPlaybackOfAnImageExpectsEveryLoadButThoseOfWaits(t *testing.T) {
+	expects := strings.Repeat("  expect.4 r+0x0 == 0x10000ed\n", 40)
+	image := assemble(t, edu+"main:\n"+expects+"  poll.4 r+0x0 == 0x10000ed within 1ms\n"+expects)
+	if exit, _, stderr := lm(t, "replay", "--device", "playback:"+image, image); exit != 0 {
+		t.Errorf("exit %d: %s", exit, stderr)
+	}
+	const poll = "  write.4 r+0x8 10\n  poll.4 r+0x20 & 0x1 == 0x0 within 1s\n"
+	waits, err := openPlayback(assemble(t, edu+"main:\n"+poll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := waits.Left(); n < 3 || n > 1+16+1 {
+		t.Errorf("%d accesses are expected of a store and a wait", n)
+	}
+}
+
 func TestServeRefusesWhatItCannotDo(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	for _, test := range []struct {
