@@ -43,6 +43,7 @@ type Candidate struct {
 	from   int   // token
 	second int   // line at which the second repetition begins
 	next   int   // line behind the last repetition, 0: the trace ends there
+	behind int   // token of next
 	reps   []int // tokens that repetitions begin with
 	cycle  int   // repetitions after which what counts begins anew, 0: not seen
 
@@ -244,7 +245,7 @@ func (f *finder) look(r runs.Run) Candidate {
 	c.Lines = [2]int{c.Starts[0], f.lastLine(end - 1)}
 	c.second = f.lead(c.from + r.Period)
 	if end < len(f.ids) {
-		c.next = f.lead(end)
+		c.behind, c.next = end, f.lead(end)
 	}
 	if r.End() == len(f.ids) && end < len(f.ids) {
 		c.Cut, c.next = len(f.ids)-end, 0
@@ -272,9 +273,15 @@ func (f *finder) look(r runs.Run) Candidate {
 func (f *finder) rotation(r runs.Run) int {
 	best, most, pause := r.Start, -1, int64(0)
 	for from := r.Start; from <= r.Start+r.Length%r.Period; from++ {
-		score, gap := f.begins(from), int64(0)
-		for at := from; at+r.Period <= r.End(); at += r.Period {
+		score, gap, at := f.begins(from), int64(0), from
+		for ; at+r.Period <= r.End(); at += r.Period {
 			gap += f.gap(at)
+			if f.splits(at) {
+				score = -1
+			}
+		}
+		if r.End() < len(f.ids) && f.splits(at) {
+			score = -1
 		}
 		if score > most || score == most && gap > pause {
 			best, most, pause = from, score, gap
@@ -286,9 +293,6 @@ func (f *finder) rotation(r runs.Run) int {
 // begins says how well a frame begins with a token.
 func (f *finder) begins(at int) int {
 	score := 0
-	if f.splits(at) {
-		return -1
-	}
 	if f.stores(at) {
 		score++
 	}
@@ -318,7 +322,7 @@ func (f *finder) later(c *Candidate) {
 		c.Again = append(c.Again, [2]int{f.lineOf(r.Start), f.lastLine(r.End() - 1)})
 		c.next, c.Cut = 0, 0
 		if r.End() < len(f.ids) {
-			c.next = f.lead(r.End())
+			c.behind, c.next = r.End(), f.lead(r.End())
 		}
 	}
 }
@@ -349,8 +353,10 @@ func (f *finder) shape(c *Candidate) string {
 	covers := 100 * c.run.Length / len(f.ids)
 	c.slight = covers < slightPercent && (!stores || !looks)
 	switch {
-	case f.splits(c.from):
+	case slices.ContainsFunc(c.reps, f.splits):
 		return "a repetition begins in the middle of a line"
+	case c.next != 0 && f.splits(c.behind):
+		return "the last repetition ends in the middle of a line"
 	case stores && looks:
 	case c.Times < 3 || covers < 50:
 		does := map[bool]string{true: "stores and never looks", false: "loads and never stores"}[stores]

@@ -429,6 +429,61 @@ func TestWhatCountsInATraceIsTold(t *testing.T) {
 	}
 }
 
+// Counters that begin anew after numbers without a common factor are no ring
+// that was seen to go round, however long that would take.
+func TestTurnsThatMultiplyBeyondTheTraceAreNotTaken(t *testing.T) {
+	var m made
+	m.start()
+	for k := range uint64(5) {
+		var between []string
+		for i, turn := range []uint64{2, 1<<31 - 1, 1<<31 - 19} {
+			between = append(between, access("W", 4, wh166+0x10020+0x10*uint64(i), k*min(turn/2, 1e9)%turn))
+		}
+		m.frame(int(k), 1, between...)
+	}
+	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
+	if image != nil || !strings.Contains(f.Why, "and begins anew after 2") || len(f.Candidates[f.Chosen-1].Starts) != 5 {
+		t.Errorf("\n%s", f)
+	}
+}
+
+// Numbers that go by many steps are given up at the third.
+func TestNumbersThatDoNotCountAreGivenUpEarly(t *testing.T) {
+	list := make([]uint64, 4000)
+	for i := range list {
+		list[i] = uint64(i * i)
+	}
+	if n := testing.AllocsPerRun(1, func() { progression(list, 1<<32-1) }); n > 4 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A line that holds the end of one repetition and the beginning of the next
+// cannot be cut: another beginning is taken, or the reason told.
+func TestRepetitionsThatMeetInsideALineAreNotCutThere(t *testing.T) {
+	data := func(k, size int) string { return strings.Repeat(fmt.Sprintf("%02x", k*k+3), size) }
+	look := "R 0 20 4 01000000"
+	both := func(k int) string { return "W 0 400e0 64 " + data(k, 64) }
+	list := []string{"W 0 40100 32 " + data(1, 32), look, both(2), look, both(3), look, "W 0 400e0 32 " + data(4, 32)}
+	record := func(list []string) string {
+		list = append([]string{"DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000"}, list...)
+		return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+	}
+	f, image := found(t, record(list), Options{From: FromRecord}, 0)
+	if image != nil || f.Why != "a repetition begins in the middle of a line" {
+		t.Errorf("\n%s", f)
+	}
+	f, image = found(t, record(append(list[:5:5], look, both(5), look)), Options{From: FromRecord}, 0)
+	if image == nil || strings.Count(strings.Join(f.Flags, " "), "--input") != 1 {
+		t.Errorf("\n%s", f)
+	}
+	one := func(k int) string { return "W 0 400e0 32 " + data(k, 32) }
+	f, image = found(t, record([]string{"W 0 4 4 01000000", look, one(1), look, one(2), look, both(3), "R 0 24 4 01000000"}), Options{From: FromRecord}, 0)
+	if image != nil || f.Why != "the last repetition ends in the middle of a line" {
+		t.Errorf("\n%s", f)
+	}
+}
+
 // A doorbell alone goes round: the frame is a turn of it.
 func TestDoorbellThatGoesRoundMakesAFrameOfATurn(t *testing.T) {
 	var m made

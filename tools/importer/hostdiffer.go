@@ -2,7 +2,6 @@ package importer
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -110,9 +109,7 @@ func (c *columns) refuseHost(s hostStore, reason string) {
 // one before, and no more where it was; a stride of 0: there is none.
 func hostRing(reps [][]hostStore) (s hostStore, stride int64) {
 	has := func(rep []hostStore, host int, offset uint64) bool {
-		_, ok := slices.BinarySearchFunc(rep, hostStore{host: host, offset: offset}, func(a, b hostStore) int {
-			return cmp.Or(a.host-b.host, cmp.Compare(a.offset, b.offset))
-		})
+		_, ok := slices.BinarySearchFunc(rep, hostStore{host: host, offset: offset}, hostStore.compare)
 		return ok
 	}
 	for _, s := range reps[0] {

@@ -12,6 +12,9 @@ import (
 func (l *lifter) memory(line int, bus, size uint64) error {
 	l.host.exact = true
 	l.settle(0)
+	if size > hostSizeMax {
+		return tooMuch(line, bus, size)
+	}
 	h := l.exactAt(bus)
 	if h == nil {
 		if len(l.hosts) == hostsMax {
@@ -21,19 +24,23 @@ func (l *lifter) memory(line int, bus, size uint64) error {
 		l.addHost(hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: base, exact: true, low: bus - base, pages: map[uint64]*hostPage{}})
 		h = &l.hosts[len(l.hosts)-1]
 	}
-	end := bus - h.bus + size
+	end, all := bus-h.bus+size, uint64(0)
 	for i := range l.hosts {
-		if o := &l.hosts[i]; o != h && o.bus < h.bus+end && h.bus < o.bus+o.size {
+		o := &l.hosts[i]
+		if o != h && o.bus < h.bus+end && h.bus < o.bus+o.size {
 			return refuse(line, "host memory at 0x%x, %d bytes, runs into %s, which was apart", bus, size, o.name)
 		}
+		all += o.size
 	}
-	if end > hostSizeMax {
-		return refuse(line, "%d bytes of host memory are more than an image of this recording would have: %d", end, hostSizeMax)
+	if all += max(h.size, end) - h.size; end > hostSizeMax || all > hostsSizeMax {
+		return tooMuch(line, bus, size)
 	}
-	h.low = min(h.low, bus-h.bus)
-	h.known(bus-h.bus, size)
-	h.size = max(h.size, end)
+	h.low, h.size = min(h.low, bus-h.bus), max(h.size, end)
 	return nil
+}
+
+func tooMuch(line int, bus, size uint64) error {
+	return refuse(line, "host memory at 0x%x, %d bytes: an image has at most %d MiB in one piece and %d MiB in all", bus, size, hostSizeMax>>20, hostsSizeMax>>20)
 }
 
 // exactAt finds the host memory that bus addresses from one on belong to.
@@ -46,13 +53,6 @@ func (p *plan) exactAt(bus uint64) *hostSpace {
 	return nil
 }
 
-// known takes what nothing is known of for zeros.
-func (h *hostSpace) known(offset, size uint64) {
-	for at := offset; at < offset+size; at++ {
-		h.page(at).known[at%hostPageSize] = true
-	}
-}
-
 // programStored takes what the program stored before the line that follows.
 func (l *lifter) programStored(line int, time int64, inside bool, s hostStore) {
 	h := &l.hosts[s.host]
@@ -63,7 +63,7 @@ func (l *lifter) programStored(line int, time int64, inside bool, s hostStore) {
 		l.cut.between = append(l.cut.between, s)
 		return
 	case !inside:
-		h.first = joined(append(h.first, s))
+		h.first = append(h.first, s)
 		return
 	}
 	if l.host.slot < 0 || l.host.slot != l.steps.n-1 {

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	goruntime "runtime"
 	"strings"
 	"testing"
 
@@ -106,7 +107,7 @@ func TestHostMemoryThatCannotBeIsRefused(t *testing.T) {
 	refused(t, nvmeSession("361bf41a", "MEM 10000000 100000", "MEM 10500000 1000", "MEM 10100000 800000"), o,
 		"line 23: host memory at 0x10100000, 8388608 bytes, runs into host3, which was apart")
 	refused(t, nvmeSession("361bf41a", "MEM 8000000000 80000000"), o,
-		"line 21: 2148532224 bytes of host memory are more than an image of this recording would have: 1073741824")
+		"line 21: host memory at 0x8000000000, 2147483648 bytes: an image has at most 1024 MiB in one piece and 4096 MiB in all")
 	refused(t, nvmeSession("361bf41a", "MEM 10000000 0"), o, "line 21: 0 bytes of host memory at 0x10000000")
 	refused(t, nvmeSession("361bf41a", "MEM ffffffffffffffff 2"), o, "line 21: 2 bytes of host memory at 0xffffffffffffffff")
 }
@@ -118,4 +119,45 @@ func TestRecordWithoutAccessesSaysWhatWasRecordedAndWhatToDo(t *testing.T) {
 		"the recording holds no access to 0000:00:04.0: the program mapped a BAR of it and then neither stored there nor loaded (1 load and 1 store of configuration space); "+
 			"record a run that uses the device, and see `lm record --help` for the mappings that it sees")
 	refused(t, "LMRECORD 2\nEND 0\n", o, "line 1: the recorded program mapped no BAR of a device: there is nothing in the recording; `lm record --help` tells which mappings are seen, and --device, where it was given, leaves out all other devices")
+}
+
+// allocated is how many bytes something has the heap give.
+func allocated(do func()) uint64 {
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	do()
+	goruntime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestHostMemoryThatIsOnlyNamedTakesNone of ours, however much and often it is,
+// and has a bound.
+func TestHostMemoryThatIsOnlyNamedTakesNone(t *testing.T) {
+	o := Options{From: FromRecord}
+	if n := allocated(func() { mustImport(t, nvmeSession("361bf41a", "MEM 10000000 4000000", "MEM 10000000 4000000"), o) }); n > 16<<20 {
+		t.Errorf("64 MiB that are named take %d bytes", n)
+	}
+	refused(t, nvmeSession("361bf41a", "MEM 1 ffffffffffffffff"), o, "line 21: host memory at 0x1, 18446744073709551615 bytes: an image has at most 1024 MiB in one piece and 4096 MiB in all")
+	var many []string
+	for i := range 5 {
+		many = append(many, fmt.Sprintf("MEM %x 40000000", (i+1)<<40))
+	}
+	refused(t, nvmeSession("361bf41a", many...), o, "line 24: host memory at 0x40000000000, 1073741824 bytes: an image has at most 1024 MiB in one piece and 4096 MiB in all")
+}
+
+// TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts.
+func TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts(t *testing.T) {
+	var many []string
+	for i := range 4000 {
+		many = append(many, fmt.Sprintf("HR %x 4 01000000", 0x43081010+i%500*8))
+	}
+	many = append(many, "HR 43081008 16 02000000020000000200000002000000", "HR 43081000 16 03000000030000000300000003000000", "W 0 1008 4 01000000")
+	o := Options{From: FromRecord, Part: Part{From: fmt.Sprint(20 + len(many))}}
+	var got string
+	if n := allocated(func() { got = commandLines(t, nvmeSession("361bf41a", many...), o) }); n > 64<<20 {
+		t.Errorf("%d stores take %d bytes", len(many), n)
+	}
+	if want := "copy.8 host0+0x1000 <- hex 03000000 03000000 03000000 03000000 ... (24 bytes) bulk\n"; !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%.600s", want, got)
+	}
 }

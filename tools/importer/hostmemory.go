@@ -36,6 +36,7 @@ const (
 	hostPageSize = 4096
 	hostApart    = 1 << 20 // addresses that no region shows and that lie in different ones of these are different memory
 	hostSizeMax  = 1 << 30
+	hostsSizeMax = 4 << 30 // together
 	hostsMax     = 64
 	hostBar      = 64 // window.bar of the first, where BARs have theirs
 )
@@ -144,10 +145,14 @@ func (p *plan) addHost(h hostSpace) {
 	p.hosts = append(p.hosts, h)
 }
 
+// page gives a page. Of exact memory nothing is unknown: it begins as zeros.
 func (h *hostSpace) page(offset uint64) *hostPage {
 	g := h.pages[offset/hostPageSize]
 	if g == nil {
 		g = &hostPage{}
+		for i := range g.known {
+			g.known[i] = h.exact
+		}
 		h.pages[offset/hostPageSize] = g
 	}
 	return g
@@ -175,7 +180,7 @@ func (p *plan) learn(s hostStore, early bool) (stored []hostStore) {
 		case !known:
 			h.first = append(h.first, piece)
 		case !equal && early:
-			h.first = joined(append(h.first, piece))
+			h.first = append(h.first, piece)
 		case !equal:
 			stored = append(stored, piece)
 		}
@@ -284,29 +289,39 @@ func (g *hostPage) mask(word uint64) (mask uint64) {
 	return mask
 }
 
-// joined sorts stores, and makes one of those that touch or overlap.
+// joined sorts stores, and makes one of those that touch or overlap, where the
+// later one counts.
 func joined(list []hostStore) (out []hostStore) {
-	own := false // the data of the last of out
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b hostStore) int {
-		if a.host != b.host {
-			return a.host - b.host
-		}
-		return cmp.Compare(a.offset, b.offset)
-	})
-	for _, s := range list {
-		if n := len(out); n > 0 && out[n-1].host == s.host && s.offset <= out[n-1].offset+uint64(len(out[n-1].data)) {
-			last := &out[n-1]
-			if !own {
-				last.data, own = slices.Clone(last.data), true
-			}
-			over := copy(last.data[s.offset-last.offset:], s.data)
-			last.data = append(last.data, s.data[over:]...)
+	sorted := slices.Clone(list)
+	slices.SortStableFunc(sorted, hostStore.compare)
+	var ends []uint64
+	for _, s := range sorted {
+		end := s.offset + uint64(len(s.data))
+		if n := len(out); n > 0 && out[n-1].host == s.host && s.offset <= ends[n-1] {
+			ends[n-1] = max(ends[n-1], end)
 			continue
 		}
-		out, own = append(out, s), false
+		out, ends = append(out, s), append(ends, end)
+	}
+	if len(out) == len(list) {
+		return out
+	}
+	for i := range out {
+		out[i].data = make([]byte, ends[i]-out[i].offset)
+	}
+	for _, s := range list {
+		i, found := slices.BinarySearchFunc(out, s, hostStore.compare)
+		if !found {
+			i--
+		}
+		copy(out[i].data[s.offset-out[i].offset:], s.data)
 	}
 	return out
+}
+
+// compare orders stores by where they are.
+func (s hostStore) compare(other hostStore) int {
+	return cmp.Or(s.host-other.host, cmp.Compare(s.offset, other.offset))
 }
 
 // compareHost makes loads of what host memory holds now where s lies.

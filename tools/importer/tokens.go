@@ -137,8 +137,7 @@ func (f *finder) lastLine(at int) int { return f.of(at).lineOf(max(f.where[at].e
 
 // splits tells whether a token begins in the middle of a line.
 func (f *finder) splits(at int) bool {
-	o := f.where[at]
-	return o.first > 0 && !f.of(at).is(apartStep)
+	return at > 0 && f.lineOf(at) == f.lastLine(at-1)
 }
 
 // gap is the time in front of a token in which the program did nothing.

@@ -156,7 +156,12 @@ func (c *columns) counts(values [][]byte) string {
 		return fmt.Sprintf("counts: %s", shown)
 	}
 	after := int(turn / gcd(step, turn))
-	c.c.cycle = max(c.c.cycle, 1) / int(gcd(uint64(max(c.c.cycle, 1)), uint64(after))) * after
+	cycle := max(c.c.cycle, 1)
+	if cycle = cycle / int(gcd(uint64(cycle), uint64(after))) * after; cycle > times {
+		c.c.endless = true
+	} else {
+		c.c.cycle = cycle
+	}
 	return fmt.Sprintf("counts: %s, and begins anew after %d", shown, after)
 }
 
@@ -165,7 +170,9 @@ func (c *columns) counts(values [][]byte) string {
 func progression(list []uint64, width uint64) (step, turn uint64, ok bool) {
 	steps := map[uint64]int{}
 	for i := range list[1:] {
-		steps[(list[i+1]-list[i])&width]++
+		if steps[(list[i+1]-list[i])&width]++; len(steps) > 2 {
+			return 0, 0, false
+		}
 	}
 	if len(steps) == 1 {
 		step = (list[1] - list[0]) & width
@@ -175,7 +182,7 @@ func progression(list []uint64, width uint64) (step, turn uint64, ok bool) {
 	for step, n := range steps {
 		for back, m := range steps {
 			turn := step + (-back & width)
-			if len(steps) == 2 && back != step && (n > m || n == m && step < back || len(list) == 3) && step < turn && turn > largest && turn-step <= largest && bits.Len64(turn) < 32 {
+			if back != step && (n > m || n == m && step < back || len(list) == 3) && step < turn && turn > largest && turn-step <= largest && bits.Len64(turn) < 32 {
 				return step, turn, true
 			}
 		}
