@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -82,10 +83,26 @@ func (t *trace) release() {
 
 // reach notes memory that the device is given.
 func (t *trace) reach(address uint64, data []byte) {
-	if t != nil {
-		t.settle()
-		t.reached = append(t.reached, reached{address: address, data: data, before: slices.Clone(data)})
+	if t == nil {
+		return
 	}
+	t.settle()
+	if before := snapshot(data); before != nil {
+		t.reached = append(t.reached, reached{address: address, data: data, before: before})
+	}
+}
+
+// snapshot is what client memory holds, nil where the client has taken it away.
+func snapshot(data []byte) (held []byte) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil { // a fault: nothing else goes wrong in a copy
+			held = nil
+		}
+	}()
+	held = make([]byte, len(data))
+	copy(held, data)
+	return held
 }
 
 // settle takes what the device was given last for done: it wants something else,
@@ -94,13 +111,19 @@ func (t *trace) settle() {
 	if t == nil || len(t.reached) == 0 {
 		return
 	}
-	if r := &t.reached[len(t.reached)-1]; r.after == nil {
-		r.after = slices.Clone(r.data)
+	last := len(t.reached) - 1
+	r := &t.reached[last]
+	if r.after == nil {
+		r.after = snapshot(r.data)
+	}
+	if r.after == nil {
+		t.reached = t.reached[:last]
 	}
 }
 
 // transfers writes what became of that memory: what has changed the device has
-// written, the rest it has read.
+// written, the rest it has read, and of that the client has stored what the device
+// had not written just before.
 func (t *trace) transfers() {
 	if t == nil || len(t.reached) == 0 {
 		return
@@ -109,19 +132,57 @@ func (t *trace) transfers() {
 	if !t.exact {
 		t.release()
 	}
+	var wrote []reached
 	for _, r := range t.reached {
-		if wrote := !bytes.Equal(r.after, r.before); !wrote && (t.learn(r.address, r.before) || !t.exact) {
+		switch {
+		case !bytes.Equal(r.after, r.before):
+			t.learn(r.address, r.after)
+			wrote = append(wrote, r)
+		case t.exact:
+			t.read(r, wrote)
+		default:
 			t.transfer("HR", r)
 		}
 	}
 	t.release()
-	for _, r := range t.reached {
-		if wrote := !bytes.Equal(r.after, r.before); wrote {
-			t.learn(r.address, r.after)
-			t.wrote(r)
-		}
+	for _, r := range wrote {
+		t.wrote(r)
 	}
 	t.reached = t.reached[:0]
+}
+
+// read writes what the recording has not said of what the device has read, but for
+// what it had written itself.
+func (t *trace) read(r reached, wrote []reached) {
+	pieces := []reached{r}
+	for _, w := range wrote {
+		var left []reached
+		for _, p := range pieces {
+			left = append(left, p.beside(w)...)
+		}
+		pieces = left
+	}
+	for _, p := range pieces {
+		if t.learn(p.address, p.after) {
+			t.transfer("HR", p)
+		}
+	}
+}
+
+// beside are the pieces of r in front of another and behind it.
+func (r reached) beside(other reached) (pieces []reached) {
+	end := r.address + uint64(len(r.after))
+	from, to := max(r.address, other.address), min(end, other.address+uint64(len(other.after)))
+	if from >= to {
+		return []reached{r}
+	}
+	if from > r.address {
+		pieces = append(pieces, reached{address: r.address, after: r.after[:from-r.address]})
+	}
+	if to < end {
+		pieces = append(pieces, reached{address: to, after: r.after[to-r.address:]})
+	}
+	return pieces
 }
 
 // wrote writes what the device has written. Entries of queues are words, of which

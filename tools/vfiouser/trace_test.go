@@ -7,7 +7,10 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/hal"
 	"lightmetal/tools/record"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestRecordingHasWhatTheDeviceDidToMemory: the pages first; what it read in
@@ -50,5 +53,58 @@ func TestRecordingHasWhatTheDeviceDidToMemory(t *testing.T) {
 		`wrote 101000 from cli, wrote 101008 ent to d, wrote 101010 evice to, wrote 101018  client, command 1, command 3`
 	if s := strings.Join(got, ", "); s != want {
 		t.Errorf("got  %s\nwant %s", s, want)
+	}
+}
+
+// TestWhatTheDeviceReadsBackIsNotTheClients: of one access, in its order.
+func TestWhatTheDeviceReadsBackIsNotTheClients(t *testing.T) {
+	var out bytes.Buffer
+	trace := newTrace(&out, hal.Identity{Bars: [6]uint64{0: 4096}}, &boards.Edu)
+	memory := []byte("........client..")
+	trace.access('W', 0, 0, []byte{1})
+	trace.reach(0x1000, memory[:8])
+	copy(memory, "devices.")
+	trace.reach(0x1000, memory[:8])   // what it has written
+	trace.reach(0x1004, memory[4:16]) // part of that, and what the client has
+	trace.reach(0x1008, memory[8:16])
+	copy(memory[8:], "DEVICE..")
+	trace.transfers()
+	if err := trace.end(); err != nil {
+		t.Fatal(err)
+	}
+	capture, err := record.Read(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, r := range capture.Records {
+		if r.Kind == record.HostRead || r.Kind == record.HostWrite || r.Kind == record.BarWrite {
+			got += fmt.Sprintf("%d %x %q, ", r.Kind, r.Offset, r.Data)
+		}
+	}
+	want := fmt.Sprintf(`%d 1008 "client..", %d 0 "\x01", %d 1000 "devices.", %[3]d 1008 "DEVICE..", `, record.HostRead, record.BarWrite, record.HostWrite)
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestMemoryThatIsTakenAwayIsNotInTheRecording, and what comes later is.
+func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
+	var out bytes.Buffer
+	trace := newTrace(&out, hal.Identity{Bars: [6]uint64{0: 4096}}, &boards.Edu)
+	fd, memory := memfd(t, 8192)
+	trace.reach(0x1000, memory[4096:])
+	if err := unix.Ftruncate(fd, 4096); err != nil {
+		t.Fatal(err)
+	}
+	trace.reach(0x1000, memory[4096:])
+	memory[0] = 1
+	trace.reach(0, memory[:1])
+	trace.transfers()
+	if err := trace.end(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "MEM 0 1000\nHR 0 1 01\nEND 4\n"; !strings.HasSuffix(got, want) || strings.Contains(got, "1000 4096") {
+		t.Errorf("got %s, want %s at its end alone", got, want)
 	}
 }
