@@ -19,7 +19,8 @@ import (
 )
 
 // inside is a recording in which the test is the program: the recorder's parts
-// are called as its stops call them. text ends it and gives the record.
+// are called as its stops call them. text ends it, and gives the record without
+// times and END.
 func inside(t *testing.T, o Options) (r *recording, self *thread, text func() string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -38,7 +39,7 @@ func inside(t *testing.T, o Options) (r *recording, self *thread, text func() st
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines := slices.DeleteFunc(strings.Split(string(data), "\n"), func(line string) bool { return strings.HasPrefix(line, "CLK ") })
+		lines := slices.DeleteFunc(strings.Split(string(data), "\n"), func(line string) bool { return strings.HasPrefix(line, "CLK ") || strings.HasPrefix(line, "END ") })
 		return strings.Join(lines, "\n")
 	}
 }

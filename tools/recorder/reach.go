@@ -9,7 +9,7 @@ import (
 
 // reached is memory of a program that a device reaches.
 type reached struct {
-	space  *space
+	space  *space // nil: no device reaches it any more
 	start  uint64 // in the program
 	bus    uint64 // of the first byte, as the device has it
 	copy   []byte // what the record says is in it
@@ -21,23 +21,22 @@ func (m *reached) size() uint64 { return uint64(len(m.copy)) }
 
 // hosts is what devices reach of the memory of a recording's programs.
 type hosts struct {
-	reached []*reached
-	former  []*reached // which the device does not reach now: their bytes may come back
-	now     []byte     // room for what is there
-	over    bool       // more than the limit: nothing is followed any more
-	untold  bool       // it was said that nobody tells who writes
+	reached   []*reached
+	former    []*reached // which the device does not reach now: their bytes may come back
+	forgotten []span     // bus addresses of former ones that there was no room for
+	now       []byte     // room for what is there
+	over      bool       // more than the limit: nothing is followed any more
+	untold    bool       // it was said that nobody tells who writes
 }
 
-// reach takes memory in that a device reaches from now on.
+// reach takes memory in that a device reaches from now on. What was at the bus
+// addresses until now is not there any more, whether or not that was said.
 func (r *recording) reach(t *thread, start, size, bus uint64) {
-	total := size
-	for _, m := range r.hosts.reached {
-		total += m.size()
-	}
 	if r.hosts.over || size == 0 {
 		return
 	}
-	if total > r.options.HostMemory {
+	r.replaced(t, start, size, bus)
+	if total := size + sizes(r.hosts.reached); total > r.options.HostMemory {
 		r.tell("host memory is not followed: devices reach %d bytes of it at once, --host-memory lets %d be compared before each store", total, r.options.HostMemory)
 		r.hosts = hosts{over: true}
 		return
@@ -47,8 +46,9 @@ func (r *recording) reach(t *thread, start, size, bus uint64) {
 		r.tell("host memory at bus address %x, %d bytes, is not followed: the process's memory cannot be read", bus, size)
 		return
 	}
-	r.hosts.former = slices.DeleteFunc(r.hosts.former, func(old *reached) bool { return m.inherit(old) })
+	r.recall(m)
 	r.hosts.reached = append(r.hosts.reached, m)
+	r.forget()
 	r.out.line("MEM %x %x", bus, size)
 	watched := r.watch(t, m)
 	m.scan = r.scans(t, m)
@@ -59,6 +59,57 @@ func (r *recording) reach(t *thread, start, size, bus uint64) {
 		r.hosts.untold = true
 		r.tell("this kernel does not tell who changes host memory (Linux 6.7 and later do): what a device writes outside of --watch is taken for the program's")
 	}
+}
+
+// replaced retires what is at bus addresses that get other memory. Where that
+// may still be reached, by another device, it is said.
+func (r *recording) replaced(t *thread, start, size, bus uint64) {
+	r.retire(t, func(m *reached) bool {
+		if max(m.bus, bus) >= min(m.bus+m.size(), bus+size) {
+			return false
+		}
+		if m.space != t.space || m.bus < bus || m.bus+m.size() > bus+size {
+			r.tell("host memory at bus address %x, %d bytes, is not followed any more: process %d has a device reach other memory at %x, %d bytes", m.bus, m.size(), t.process, bus, size)
+		}
+		return true
+	})
+}
+
+// recall fills the copy of m with what the record says of its bus addresses.
+// What is forgotten is made to differ from what is there: all of it is told.
+func (r *recording) recall(m *reached) {
+	r.hosts.forgotten = slices.DeleteFunc(r.hosts.forgotten, func(s span) bool {
+		first, end := max(s.first, m.bus), min(s.end, m.bus+m.size())
+		if first >= end {
+			return false
+		}
+		data := m.copy[first-m.bus : end-m.bus]
+		m.read(0, data, first-m.bus)
+		for i := range data {
+			data[i] = ^data[i]
+		}
+		return first == s.first && end == s.end
+	})
+	r.hosts.former = slices.DeleteFunc(r.hosts.former, func(old *reached) bool { return m.inherit(old) })
+}
+
+// forget makes room among the copies of what is not reached now: with those of
+// what is they are no more than the limit. The oldest goes first.
+func (r *recording) forget() {
+	h := &r.hosts
+	for len(h.former) > 0 && sizes(h.reached)+sizes(h.former) > r.options.HostMemory {
+		m := h.former[0]
+		h.former = slices.Delete(h.former, 0, 1)
+		h.forgotten = append(h.forgotten, span{m.bus, m.bus + m.size()})
+		r.out.line("NOTE what was in host memory at bus address %x, %d bytes, which no device reaches, is forgotten for --host-memory: when one does again, all of it is told", m.bus, m.size())
+	}
+}
+
+func sizes(list []*reached) (total uint64) {
+	for _, m := range list {
+		total += m.size()
+	}
+	return total
 }
 
 // inherit takes over what the record says of bus addresses that were another's.
@@ -74,18 +125,46 @@ func (m *reached) inherit(old *reached) bool {
 
 // unreach is told that a device does not reach bus addresses any more.
 func (r *recording) unreach(t *thread, bus, size uint64) {
+	r.retire(t, func(m *reached) bool { return m.space == t.space && m.bus >= bus && m.bus-bus < size })
+}
+
+// drop ends a thread's use of its memory. With the last one ends what devices
+// reach of it.
+func (r *recording) drop(s *space) {
+	if s.uses == 1 {
+		r.retire(nil, func(m *reached) bool { return m.space == s })
+	}
+	s.drop()
+}
+
+// retire ends the following of memory, after what the program stored there.
+// Its own gets a process back by its thread t, nil: it has ended.
+func (r *recording) retire(t *thread, which func(*reached) bool) {
+	var gone []*reached
 	r.hosts.reached = slices.DeleteFunc(r.hosts.reached, func(m *reached) bool {
-		gone := m.space == t.space && m.bus >= bus && m.bus-bus < size
-		if gone {
-			r.hosts.former = append(r.hosts.former, m)
+		if !which(m) {
+			return false
+		}
+		gone = append(gone, m)
+		return true
+	})
+	for _, m := range gone {
+		for _, c := range m.storedThere() {
+			r.out.host(c)
+		}
+		r.hosts.former = append(r.hosts.former, m)
+		if t != nil && t.space == m.space {
 			r.unwatch(t, m)
 		}
-		return gone
-	})
+		m.space = nil
+	}
 }
 
 // read gives what is in it now. false: it cannot be told.
 func (m *reached) read(process int, data []byte, at uint64) bool {
+	if m.space == nil {
+		return false
+	}
 	n, _ := m.space.file(process).ReadAt(data, int64(m.start+at))
 	return n == len(data)
 }

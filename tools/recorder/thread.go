@@ -28,7 +28,7 @@ func (r *recording) resume(t *thread, signal unix.Signal) {
 func (r *recording) ended(t *thread, status unix.WaitStatus) {
 	t.leave()
 	delete(r.threads, t.tid)
-	t.space.drop()
+	r.drop(t.space)
 	if t.tid != r.main {
 		return
 	}
@@ -133,12 +133,12 @@ func cloneFlags(tid int) uint64 {
 func (r *recording) executed(t *thread, former int) {
 	if old := r.threads[former]; old != nil && former != t.tid {
 		t.leave()
-		t.space.drop()
+		r.drop(t.space)
 		t.space = old.space
 		delete(r.threads, former)
 		old.leave()
 	}
-	t.space.drop()
+	r.drop(t.space)
 	t.space = &space{uses: 1}
 }
 

@@ -1,0 +1,108 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// buffer is n bytes of memory that a device may reach, with a first word.
+func buffer(n int, first uint64) []byte {
+	data := make([]byte, n)
+	binary.BigEndian.PutUint64(data, first)
+	return data
+}
+
+// TestMemoryOfAProcessThatEndedIsReachedNoMore: it does not count, and who comes
+// to its bus addresses finds what the record says is there.
+func TestMemoryOfAProcessThatEndedIsReachedNoMore(t *testing.T) {
+	for name, end := range map[string]func(*recording, *thread){
+		"ends":                 func(r *recording, of *thread) { r.ended(of, unix.WaitStatus(0)) },
+		"runs another program": func(r *recording, of *thread) { r.executed(of, of.tid) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, first, text := inside(t, Options{HostMemory: 3 * page, Compare: true})
+			second := another()
+			r.reach(first, address(buffer(2*page, 0x11)), 2*page, 0x10000)
+			end(r, first)
+			b := buffer(2*page, 0)
+			r.reach(second, address(b), 2*page, 0x10000)
+			b[8] = 0x22
+			r.look(byProgram)
+			const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\nMEM 10000 2000\nHR 10000 8 0000000000000000\nHR 10008 8 2200000000000000\n"
+			if got := text(); got != want {
+				t.Errorf("got\n%swant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// TestMemoryThatIsMappedAnewTakesThePlaceOfWhatWasThere: a container that is
+// closed unmaps without a word.
+func TestMemoryThatIsMappedAnewTakesThePlaceOfWhatWasThere(t *testing.T) {
+	r, self, text := inside(t, Options{HostMemory: 3 * page, Compare: true})
+	old, anew := buffer(2*page, 0x11), buffer(2*page, 0x11)
+	r.reach(self, address(old), 2*page, 0x10000)
+	r.reach(self, address(anew), 2*page, 0x10000)
+	old[9], anew[8] = 0x33, 0x22
+	r.look(byProgram)
+	const want = "LMRECORD 2\nMEM 10000 2000\nHR 10000 8 0000000000000011\nMEM 10000 2000\nHR 10008 8 2200000000000000\n"
+	if got := text(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestPartThatGetsOtherMemoryEndsTheWholeAndIsSaid.
+func TestPartThatGetsOtherMemoryEndsTheWholeAndIsSaid(t *testing.T) {
+	r, self, text := inside(t, Options{HostMemory: 4 * page, Compare: true})
+	r.reach(self, address(buffer(2*page, 0)), 2*page, 0x10000)
+	r.reach(self, address(buffer(page, 0)), page, 0x11000)
+	if got := text(); !strings.Contains(got, "EVENT host memory at bus address 10000, 8192 bytes, is not followed any more") {
+		t.Error(got)
+	}
+}
+
+// TestCopiesOfFormerMemoryAreBounded: what is forgotten of them is told whole
+// when it is reached again, zeros too, and the record says so.
+func TestCopiesOfFormerMemoryAreBounded(t *testing.T) {
+	r, self, text := inside(t, Options{HostMemory: 2 * page, Compare: true})
+	for i := range uint64(4) {
+		r.reach(self, address(buffer(page, 0x11)), page, 0x10000+i*page)
+		r.unreach(self, 0x10000+i*page, page)
+		if total := sizes(r.hosts.reached) + sizes(r.hosts.former); total > r.options.HostMemory {
+			t.Errorf("%d bytes are kept", total)
+		}
+	}
+	r.reach(self, address(buffer(page, 0)), page, 0x10000)
+	if len(r.hosts.forgotten) != 2 { // 11000 before, 12000 now; 10000 is known again
+		t.Errorf("forgotten: %x", r.hosts.forgotten)
+	}
+	got := text()
+	if !strings.Contains(got, "NOTE what was in host memory at bus address 10000, 4096 bytes") || !strings.HasSuffix(got, "MEM 10000 1000\nHR 10000 4096 "+strings.Repeat("0", 2*page)+"\n") {
+		t.Errorf("%.900s", got)
+	}
+}
+
+// TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped, on a kernel that does
+// not tell who writes: mapped again at once, it is as the record has it.
+func TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped(t *testing.T) {
+	r, self, text := inside(t, Options{HostMemory: page, Compare: true})
+	b := buffer(page, 0)
+	r.reach(self, address(b), page, 0x10000)
+	a := area{start: address(b), end: address(b) + page, prot: unix.PROT_READ | unix.PROT_WRITE, host: r.hosts.reached[0]}
+	if err := (&memory{r, self}).storeHost(&a, address(b)+8, []byte{0x22}); err != nil {
+		t.Fatal(err)
+	}
+	r.unmaps(self, nil)
+	r.unreach(self, 0x10000, page)
+	r.reach(self, address(b), page, 0x10000)
+	r.look(byProgram)
+	const want = "LMRECORD 2\nMEM 10000 1000\nHR 10008 8 2200000000000000\nMEM 10000 1000\n"
+	if got := text(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
