@@ -240,10 +240,10 @@ func (c *checker) access(f *Form, m *Command, l *limits) string {
 		return ""
 	}
 	w := &c.v.Windows[m.Window]
-	free := f.Range && gen.Access(m.Mode) == gen.AccessBulk && m.Opcode != gen.OpcodeCompare
-	widths, end := uint8(15), w.Size
-	if w.Kind == gen.WindowKindConfig {
-		widths = 1 | 2 | 4
+	free := f.Range && gen.Access(m.Mode) == gen.AccessBulk
+	end := w.Size
+	if w.Kind == gen.WindowKindConfig && m.Width == 8 {
+		return "width 8 is not accepted by " + kindNames[w.Kind]
 	}
 	if board := c.boards[w.Device]; w.Kind == gen.WindowKindBar && uint64(m.Offset) < w.Size {
 		at := w.Offset + uint64(m.Offset)
@@ -252,25 +252,21 @@ func (c *checker) access(f *Form, m *Command, l *limits) string {
 			return Text("nothing at %x of BAR %d is a register of ", at, uint64(w.Bar)) + board.Name
 		}
 		switch {
-		case free && !rule.Memory:
-			return "bulk access, which is for memory, is" + refused(board, rule, w, m)
+		case free && !(rule.Memory && rule.Widths == 1|2|4|8):
+			return "bulk access, which is for memory that takes every width, is" + refused(board, rule, w, m)
 		case w.Flags&FlagWriteCombining != 0 && !rule.Memory:
 			return "a write-combining window, which is for memory, is" + refused(board, rule, w, m)
 		case f.Stores && rule.IATU:
 			return "a store, which opens host memory to the device (declare a host window), is" + refused(board, rule, w, m)
-		}
-		l.first = max(rule.First, w.Offset) - w.Offset
-		end, widths = min(end, rule.Last+1-w.Offset), rule.Widths
-		if widths&m.Width == 0 {
+		case rule.Widths&m.Width == 0:
 			return Text("width %d is", uint64(m.Width)) + refused(board, rule, w, m)
 		}
-	}
-	if widths&m.Width == 0 {
-		return Text("width %d is not accepted by ", uint64(m.Width)) + kindNames[w.Kind]
+		l.first = max(rule.First, w.Offset) - w.Offset
+		end = min(end, rule.Last+1-w.Offset)
 	}
 	unit := uint64(m.Width)
 	if free {
-		unit = uint64(widths & -widths)
+		unit = 1 // what takes bulk takes every width
 	}
 	if w.Offset&(unit-1) != 0 {
 		return Text("the window starts at %x, which is not aligned to the width %d", w.Offset, unit)

@@ -31,12 +31,15 @@ func AppendText(filled []byte, message string, numbers ...uint64) []byte {
 
 // Quote puts a name of the file between quotes, with nothing in it that a
 // terminal would act on.
-func Quote(name string) string {
-	quoted := []byte(name)
-	for i, b := range quoted {
+func Quote(name string) string { return `"` + plain(name) + `"` }
+
+// plain is a name of the image without what moves a terminal.
+func plain(name string) string {
+	text := []byte(name)
+	for i, b := range text {
 		if b < ' ' || b == 0x7f || b == '"' {
-			quoted[i] = '?'
+			text[i] = '?'
 		}
 	}
-	return `"` + string(quoted) + `"`
+	return string(text)
 }

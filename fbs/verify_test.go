@@ -211,7 +211,7 @@ func TestARuleOfTheImageHoldsAsABoardsDoes(t *testing.T) {
 		{"nothing at 0x800 of BAR 1 is a register of stranger", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x800}},
 		{"nothing at 0x9fc of BAR 1 is a register of stranger", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x9fc}},
 		{"or outside one register: 0x0 to 0x800", fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: exact, Window: 4, Offset: 0x400, Amount: 0x404}},
-		{"bulk access, which is for memory, is not accepted by stranger BAR 1 at 0xa00", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: bulk, Window: 4, Index: 2, Offset: 0xa00, Amount: 4}},
+		{"bulk access, which is for memory that takes every width, is not accepted by stranger BAR 1 at 0xa00", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: bulk, Window: 4, Index: 2, Offset: 0xa00, Amount: 4}},
 	} {
 		image := sample()
 		image.Sequences[1].Commands = []lmb.Command{command(test.c)}
@@ -225,6 +225,10 @@ func TestARuleOfTheImageHoldsAsABoardsDoes(t *testing.T) {
 	image.Sequences[1].Commands = []lmb.Command{command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4})}
 	if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "nothing at 0x0 of BAR 1") {
 		t.Errorf("without rules: %v", err)
+	}
+	image.Targets[len(image.Targets)-1].Board = "\x1b[2J"
+	if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "a register of ?[2J") {
+		t.Errorf("a name that clears a terminal: %q", err)
 	}
 }
 
@@ -475,7 +479,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"a write-combining window, which is for memory, is not accepted by wormhole BAR 0 at 0x1fe80008 (ARC CSM)", func(i *lmb.Image) {
 			i.Windows[0].Offset, i.Windows[0].Flags = 0x1fe80000, fbs.FlagWriteCombining
 		}},
-		{"bulk access, which is for memory, is not accepted by wormhole", func(i *lmb.Image) {
+		{"bulk access, which is for memory that takes every width, is not accepted by wormhole", func(i *lmb.Image) {
 			i.Windows[0].Offset = 0x1fe80000
 			c := &i.Sequences[0].Commands
 			*c = append([]lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: bulk}, Data: []byte("1234")}}, *c...)

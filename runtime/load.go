@@ -61,7 +61,7 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 	for i, device := range devices {
 		want, got := &view.Targets[i], device.Identity()
 		if got.Vendor != want.Vendor || got.Device != want.Device {
-			return &hal.Fault{Code: hal.WrongDevice, Reason: "the image is for " + view.Name(want.Board) + " (" + pciID(want.Vendor, want.Device) +
+			return &hal.Fault{Code: hal.WrongDevice, Reason: "the image is for " + view.Board(i).Name + " (" + pciID(want.Vendor, want.Device) +
 				"), " + got.Name + " is " + pciID(got.Vendor, got.Device)}
 		}
 		if want.Subsystem != 0 && got.Subsystem != want.Subsystem {
@@ -99,10 +99,10 @@ func (r *Replay) reserve(slot int) error {
 		r.apertures[i], r.windows[i] = aperture, aperture.Base()
 	}
 	r.remember()
-	if err := r.armReset(); err != nil {
+	if err := r.complete(); err != nil {
 		return err
 	}
-	return r.complete()
+	return r.armReset() // last: a driver that was told stores when the device is closed, whatever became of Load
 }
 
 // remember sets where the bytes are that commands name: the payload's, and each
@@ -138,7 +138,7 @@ func (r *Replay) reserveArena() error {
 	size, tables := r.view.Reservation.ArenaBytes, uint64(0)
 	r.commands = r.view.Commands
 	behind, visited := size, false
-	r.view.Visit(func(int) { visited = true })
+	r.view.Visit(func(i int) { visited = visited || r.commands[i].Opcode != gen.OpcodeCall })
 	if visited {
 		behind = (size + pageMax - 1) &^ (pageMax - 1)
 		size = behind + uint64(len(r.commands))*fbs.CommandSize

@@ -288,6 +288,24 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 	}
 }
 
+// unaimable is a device that refuses what a Point asks for.
+type unaimable struct{ cleaner }
+
+func (unaimable) Aim(*hal.Aperture, fbs.Target, uint64) (hal.Aim, hal.Code) {
+	return hal.Aim{}, hal.Refused
+}
+
+// TestNoDriverIsToldOfAResetByARefusedImage: it would make the store when the
+// device is closed.
+func TestNoDriverIsToldOfAResetByARefusedImage(t *testing.T) {
+	var told []string
+	device := unaimable{cleaner{Device: mock.New(&boards.Wormhole), told: &told}}
+	source := "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\nmain:\n  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n"
+	if _, err := runtime.Load(view(t, source), runtime.AnySlot, device); hal.CodeOf(err) != hal.Refused || len(told) != 0 {
+		t.Errorf("%v, told %v", err, told)
+	}
+}
+
 func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
 	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow a tlb size 1MiB\nwindow b tlb size 1MiB\nmain:\n  delay 1us\n")
 	r, err := runtime.Load(v, 20, mock.New(&boards.Wormhole))

@@ -409,7 +409,7 @@ func TestAccessThatTheBoardRefusesIsRefused(t *testing.T) {
 	for _, test := range []struct{ body, want string }{
 		{"  write.8 r+0x8 0x1\n", "command 0: width 8 is not accepted by edu BAR 0 at 0x8"},
 		{"  write.4 r+0x0 0x1\n  write.2 r+0x8 0x1\n", "command 1: width 2 is not accepted"},
-		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n", "bulk access, which is for memory, is not accepted"},
+		{"  copy.8 r+0x100 <- hex 0011223344556677 bulk\n", "bulk access, which is for memory that takes every width, is not accepted"},
 		{"  fill.4 r+0x7c <- 0x1 size 8\n", "8 bytes at 0x7c reach outside the window, or outside one register"},
 	} {
 		if err := verdict(t, edu+test.body); err == nil || !strings.Contains(err.Error(), test.want) {

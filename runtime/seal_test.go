@@ -357,7 +357,7 @@ func tellAnonymousMemory(args []string) error {
 }
 
 func TestAnonymousMemoryDoesNotGrowWithThePayload(t *testing.T) {
-	const pagesMax = 128 // Go's own varies by some tens
+	const pagesMax = 256 // Go's own varies by some tens, by more under the race detector and an emulator; the payload has 16,000
 	measure := func(payload string) (anonymous int) {
 		out, status := child(t, "memory", written(t, encoded(t, strings.Replace(ivshmem, "0x100000", "64MiB", 2)+`
 tensor a input uint8[4096] = pattern 0x1 size 4096
@@ -373,6 +373,9 @@ main:
 		return anonymous
 	}
 	few, many := measure("1MiB"), measure("63MiB")
+	for range 2 {
+		few, many = min(few, measure("1MiB")), min(many, measure("63MiB"))
+	}
 	if difference := max(few-many, many-few); few == 0 || difference > pagesMax*os.Getpagesize() {
 		t.Errorf("%d bytes with 1 MiB of payload, %d with 64 MiB", few, many)
 	}

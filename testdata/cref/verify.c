@@ -238,9 +238,8 @@ static const char *access_of(const struct image *i, const struct command *c) {
 			return "no rule holds all of it";
 		if (!(r.widths & c->width) || ((bulk || w->flags & 1) && !r.memory) || (forms[c->opcode].stores && r.iatu))
 			return "the rule does not accept it";
-		uint64_t least = r.widths & -r.widths;
-		if (bulk && (first % least || c->amount % least))
-			return "alignment to the rule";
+		if (bulk && r.widths != 15)
+			return "bulk where not every width is taken";
 	}
 	return NULL;
 }

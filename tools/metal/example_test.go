@@ -1,3 +1,5 @@
+//go:build !nolightmetal
+
 package metal_test
 
 import (
