@@ -447,6 +447,30 @@ func TestTurnsThatMultiplyBeyondTheTraceAreNotTaken(t *testing.T) {
 	}
 }
 
+// A word that counts inside a larger input stays there, and is told.
+func TestWhatCountsInsideAnInputIsTold(t *testing.T) {
+	for _, times := range []int{3, 5} {
+		var m made
+		m.start()
+		for k := range times {
+			var between []string
+			for i := range uint64(8) {
+				v := uint64(k*k*k*77) + i*uint64(k*k)
+				if i == 5 {
+					v = 0x40 + 8*uint64(k)
+				}
+				between = append(between, access("W", 4, wh166+0x20080+4*i, v))
+			}
+			m.frame(k, 1, between...)
+		}
+		f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
+		want := "the input at (1,1) 0x20080 counts in 1 part of 4 bytes, the first at 0x20094: 0x40, 0x48, 0x50 ...: whoever replays has it count"
+		if image == nil || !strings.Contains(f.String(), want) || strings.Count(f.String(), "whoever replays") != 1 {
+			t.Errorf("\n%s", f)
+		}
+	}
+}
+
 // Numbers that go by many steps are given up at the third.
 func TestNumbersThatDoNotCountAreGivenUpEarly(t *testing.T) {
 	list := make([]uint64, 4000)

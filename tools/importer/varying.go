@@ -62,6 +62,9 @@ func (c *columns) take(v Varying, values [][]byte, first *piece) {
 	v.Shape = uint32(v.Size / uint64(fbs.DTypeSize(v.spec.DType)))
 	v.spec.Shape = []uint32{v.Shape}
 	v.DType = strings.ToLower(v.spec.DType.String())
+	if v.role == gen.RoleInput {
+		c.countsInside(&v, values)
+	}
 	c.c.Varies = append(c.c.Varies, v)
 }
 
@@ -163,6 +166,27 @@ func (c *columns) counts(values [][]byte) string {
 		c.c.cycle = cycle
 	}
 	return fmt.Sprintf("counts: %s, and begins anew after %d", shown, after)
+}
+
+// countsInside notes words of a larger input that count, in steps all the same
+// or long enough to see a turn. They stay part of it: data may count by chance.
+func (c *columns) countsInside(v *Varying, values [][]byte) {
+	times, found, shown := c.c.run.Times(), 0, ""
+	for at := -v.Address & 3; times >= countsMin && v.Size > 4 && at+4 <= v.Size; at += 4 {
+		var list []uint64
+		for _, b := range values[:times] {
+			list = append(list, number(b[at:at+4]))
+		}
+		if _, turn, ok := progression(list, fbs.WidthMask(4)); !ok || turn != 0 && times <= countsMin {
+			continue
+		}
+		if found++; found == 1 {
+			shown = fmt.Sprintf("the first at 0x%x: %#x, %#x, %#x ...", v.Address+at, list[0], list[1], list[2])
+		}
+	}
+	if found > 0 {
+		c.note("line %d: the input at %s 0x%x counts in %s of 4 bytes, %s: whoever replays has it count", v.Line, v.Place, v.Address, counted(found, "part"), shown)
+	}
 }
 
 // progression tells whether numbers go by one step, perhaps with turns: then
