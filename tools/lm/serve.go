@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,6 +98,9 @@ func (f *serveFlags) run() (err error) {
 			}
 		}()
 		options.Trace = file
+		if !file.Stream() {
+			options.Spool = filepath.Dir(f.trace)
+		}
 	}
 	function, err := vfiouser.New(f.open, options)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -118,6 +119,21 @@ func TestPlaybackOfAnImageExpectsEveryLoadButThoseOfWaits(t *testing.T) {
 	}
 	if n := waits.Left(); n < 3 || n > 1+16+1 {
 		t.Errorf("%d accesses are expected of a store and a wait", n)
+	}
+}
+
+// TestTraceOfAServerIsOneFile, a whole recording, and nothing is beside it.
+func TestTraceOfAServerIsOneFile(t *testing.T) {
+	folder := t.TempDir()
+	trace := filepath.Join(folder, "edu.record")
+	exit, stderr := served(t, func(c net.Conn) { access(t, c, 4, 4, 0x78, 0x56, 0x34, 0x12) }, "--device", "mock:edu", "--trace", trace)
+	list, err := os.ReadDir(folder)
+	if exit != 0 || err != nil || len(list) != 1 {
+		t.Fatalf("exit %d, %d files, %v: %s", exit, len(list), err, stderr)
+	}
+	text, err := os.ReadFile(trace)
+	if want := "W 0 4 4 78563412\nEND 4\n"; err != nil || !strings.HasPrefix(string(text), "LMRECORD 2\nDEVICE 0 1234 11e8 served\n") || !strings.HasSuffix(string(text), want) {
+		t.Errorf("%v: %s", err, text)
 	}
 }
 

@@ -190,8 +190,8 @@ func unmap(flags uint32, address, size uint64) []byte {
 	return body
 }
 
-// files counts this process's open descriptors.
-func files(t *testing.T) int {
+// openFiles counts this process's open descriptors.
+func openFiles(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

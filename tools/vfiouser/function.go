@@ -31,6 +31,7 @@ const (
 type Options struct {
 	Log     func(format string, a ...any) // what was refused, and why; nil: nowhere
 	Trace   io.Writer                     // gets every access, as tools/record reads it; nil: nowhere
+	Spool   string                        // folder for what of the trace has to wait for its end; empty, or where there can be none: that of temporary files
 	Without []string                      // capabilities that are left out
 }
 
@@ -73,7 +74,11 @@ func New(open func() (hal.Device, error), options Options) (*Function, error) {
 	f.board = boards.ByID(id.Vendor, id.Device)
 	f.config = newConfig(id, f.board, options.Without)
 	if options.Trace != nil {
-		f.trace = newTrace(options.Trace, id, f.board)
+		var err error
+		if f.trace, err = newTrace(options.Trace, options.Spool, id, f.board); err != nil {
+			f.device.Close()
+			return nil, err
+		}
 	}
 	return f, nil
 }

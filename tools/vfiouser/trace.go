@@ -3,16 +3,20 @@ package vfiouser
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"time"
 
 	"lightmetal/boards"
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 )
 
 // trace writes accesses, and what the device did to memory, as tools/record
@@ -21,16 +25,20 @@ import (
 // What the device read the client had stored before it had the device look, by
 // its last store: that one, and the loads after it, are held back until it is
 // known whether there was anything. The memory that was reached is told first,
-// so that addresses in it are known as such, and the rest waits for that. Where
-// a device translates addresses itself, its registers tell that, and transfers
-// stand behind the access that they belong to, as in version 1.
+// so that addresses in it are known as such, and the rest waits for that in a file
+// of its own, a recording but for that memory and the end. Where a device translates
+// addresses itself, its registers tell that, and transfers stand behind the access
+// that they belong to, as in version 1.
 type trace struct {
 	to      *bufio.Writer
 	device  string
 	exact   bool   // it has the addresses of the bus
 	bars    [6]int // their numbers in the recording
 	lines   int
-	body    bytes.Buffer
+	spool   *files.Output // nil: body is to
+	spooled string        // its path
+	body    *bufio.Writer
+	flushed time.Time // body
 	held    bytes.Buffer
 	reached []reached
 	known   map[uint64]*[pageSize]byte // what the recording says of memory, by page
@@ -49,9 +57,12 @@ const pageSize = 4096
 // barStride is between the addresses that BARs have in a trace.
 const barStride = 0x10_0000_0000
 
-func newTrace(to io.Writer, id hal.Identity, board *boards.Board) *trace {
+// flushEvery is how much of a session a server that is killed loses.
+const flushEvery = time.Second
+
+func newTrace(to io.Writer, folder string, id hal.Identity, board *boards.Board) (*trace, error) {
 	t := &trace{exact: board == nil || board.Outbound == nil, to: bufio.NewWriter(to), known: map[uint64]*[pageSize]byte{}, last: time.Now()}
-	t.device = fmt.Sprintf("DEVICE 0 %04x %04x served\n", id.Vendor, id.Device)
+	t.device = fmt.Sprintf("LMRECORD 2\nDEVICE 0 %04x %04x served\n", id.Vendor, id.Device)
 	t.lines = 1
 	for bar, size := range id.Bars {
 		if size != 0 {
@@ -60,7 +71,23 @@ func newTrace(to io.Writer, id hal.Identity, board *boards.Board) *trace {
 			t.lines++
 		}
 	}
-	return t
+	t.body, t.flushed = t.to, t.last
+	if t.exact {
+		name := fmt.Sprintf(".lm-serve-%d-%x.part", os.Getpid(), t.last.UnixNano())
+		var err error
+		for _, folder := range []string{cmp.Or(folder, os.TempDir()), os.TempDir()} {
+			t.spooled = filepath.Join(folder, name)
+			if t.spool, err = files.Create(t.spooled, 0o600); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.body = bufio.NewWriter(t.spool)
+	}
+	_, err := t.body.WriteString(t.device)
+	return t, err
 }
 
 func (t *trace) access(kind byte, bar uint32, offset uint64, data []byte) {
@@ -74,11 +101,16 @@ func (t *trace) access(kind byte, bar uint32, offset uint64, data []byte) {
 	t.lines += 2
 	fmt.Fprintf(&t.held, "CLK %d\n%c %d %x %d %x\n", min(now.Sub(t.last).Nanoseconds(), math.MaxUint32), kind, t.bars[bar], offset, len(data), data)
 	t.last = now
+	if now.Sub(t.flushed) > flushEvery {
+		t.flushed = now
+		_ = t.body.Flush() // which keeps its error, for end
+	}
 }
 
 // release writes what is held back.
 func (t *trace) release() {
-	_, _ = t.held.WriteTo(&t.body) // a buffer takes everything
+	_, _ = t.body.Write(t.held.Bytes())
+	t.held.Reset()
 }
 
 // reach notes memory that the device is given.
@@ -136,7 +168,9 @@ func (t *trace) transfers() {
 	for _, r := range t.reached {
 		switch {
 		case !bytes.Equal(r.after, r.before):
-			t.learn(r.address, r.after)
+			if t.exact {
+				t.learn(r.address, r.after)
+			}
 			wrote = append(wrote, r)
 		case t.exact:
 			t.read(r, wrote)
@@ -198,7 +232,7 @@ func (t *trace) wrote(r reached) {
 
 func (t *trace) transfer(verb string, r reached) {
 	t.lines++
-	fmt.Fprintf(&t.body, "%s %x %d %x\n", verb, r.address, len(r.after), r.after)
+	fmt.Fprintf(t.body, "%s %x %d %x\n", verb, r.address, len(r.after), r.after)
 }
 
 // learn keeps what memory holds, and tells whether the recording had not said so.
@@ -218,20 +252,37 @@ func (t *trace) learn(address uint64, data []byte) (news bool) {
 	return news
 }
 
-// end writes the recording.
+// end makes the recording whole.
 func (t *trace) end() error {
 	t.release()
-	fmt.Fprintf(t.to, "LMRECORD 2\n%s", t.device)
-	for _, page := range slices.Sorted(maps.Keys(t.known)) {
-		if !t.exact {
-			break
+	if t.spool != nil {
+		defer t.spool.Discard()
+		if err := t.unspool(); err != nil {
+			return err
 		}
-		t.lines++
-		fmt.Fprintf(t.to, "MEM %x %x\n", page, pageSize)
-	}
-	if _, err := t.body.WriteTo(t.to); err != nil {
-		return err
 	}
 	fmt.Fprintf(t.to, "END %d\n", t.lines)
 	return t.to.Flush()
+}
+
+// unspool writes what has waited, behind the memory that was reached.
+func (t *trace) unspool() error {
+	if err := t.body.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprint(t.to, t.device)
+	for _, page := range slices.Sorted(maps.Keys(t.known)) {
+		t.lines++
+		fmt.Fprintf(t.to, "MEM %x %x\n", page, pageSize)
+	}
+	spool, err := os.Open(t.spooled)
+	if err != nil {
+		return err
+	}
+	defer spool.Close()
+	if _, err := spool.Seek(int64(len(t.device)), io.SeekStart); err != nil {
+		return err
+	}
+	_, err = io.Copy(t.to, spool)
+	return err
 }

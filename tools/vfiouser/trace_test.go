@@ -3,8 +3,10 @@ package vfiouser
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"lightmetal/boards"
 	"lightmetal/hal"
@@ -59,7 +61,7 @@ func TestRecordingHasWhatTheDeviceDidToMemory(t *testing.T) {
 // TestWhatTheDeviceReadsBackIsNotTheClients: of one access, in its order.
 func TestWhatTheDeviceReadsBackIsNotTheClients(t *testing.T) {
 	var out bytes.Buffer
-	trace := newTrace(&out, hal.Identity{Bars: [6]uint64{0: 4096}}, &boards.Edu)
+	trace := tracing(t, &out, &boards.Edu)
 	memory := []byte("........client..")
 	trace.access('W', 0, 0, []byte{1})
 	trace.reach(0x1000, memory[:8])
@@ -91,7 +93,7 @@ func TestWhatTheDeviceReadsBackIsNotTheClients(t *testing.T) {
 // TestMemoryThatIsTakenAwayIsNotInTheRecording, and what comes later is.
 func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
 	var out bytes.Buffer
-	trace := newTrace(&out, hal.Identity{Bars: [6]uint64{0: 4096}}, &boards.Edu)
+	trace := tracing(t, &out, &boards.Edu)
 	fd, memory := memfd(t, 8192)
 	trace.reach(0x1000, memory[4096:])
 	if err := unix.Ftruncate(fd, 4096); err != nil {
@@ -106,5 +108,52 @@ func TestMemoryThatIsTakenAwayIsNotInTheRecording(t *testing.T) {
 	}
 	if got, want := out.String(), "MEM 0 1000\nHR 0 1 01\nEND 4\n"; !strings.HasSuffix(got, want) || strings.Contains(got, "1000 4096") {
 		t.Errorf("got %s, want %s at its end alone", got, want)
+	}
+}
+
+// tracing is a trace of a device with one BAR.
+func tracing(t *testing.T, out *bytes.Buffer, b *boards.Board) *trace {
+	t.Helper()
+	trace, err := newTrace(out, t.TempDir(), hal.Identity{Bars: [6]uint64{0: 4096}}, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
+}
+
+// TestLongSessionIsInAFileAndNotInMemory: what a server that is killed leaves is a
+// recording without its end; one that ends leaves the whole one alone.
+func TestLongSessionIsInAFileAndNotInMemory(t *testing.T) {
+	for _, b := range []*boards.Board{&boards.Edu, &boards.Wormhole} {
+		var out bytes.Buffer
+		trace := tracing(t, &out, b)
+		trace.access('W', 0, 0, []byte{1})
+		trace.flushed = time.Time{} // long ago
+		trace.access('W', 0, 4, []byte{2})
+		left := out.Bytes()
+		if trace.spool != nil {
+			if len(left) != 0 {
+				t.Errorf("%s: written before what comes first: %q", b.Name, left)
+			}
+			var err error
+			if left, err = os.ReadFile(trace.spooled); err != nil {
+				t.Fatal(err)
+			}
+		}
+		capture, err := record.Read(bytes.NewReader(left))
+		if !record.Incomplete(err) || capture == nil || len(capture.Records) != 2 || capture.Records[1].Kind != record.BarWrite {
+			t.Errorf("%s: %q is left, %v", b.Name, left, err)
+		}
+		if err := trace.end(); err != nil {
+			t.Error(err)
+		}
+		if trace.spool != nil {
+			if _, err := os.Stat(trace.spooled); err == nil {
+				t.Errorf("%s is there still", trace.spooled)
+			}
+		}
+		if capture, err := record.Read(&out); err != nil || len(capture.Records) != 4 {
+			t.Errorf("%s: %v", b.Name, err)
+		}
 	}
 }
