@@ -762,6 +762,8 @@ cmd_bench() {
 # Only that it runs: what it measures depends on the machine.
 step_bench() {
 	c_compiler || skip "$missing is not here"
+	# Commands are locked into memory: those of the largest image are 32 MB.
+	[[ $EUID -eq 0 || $(ulimit -l) == unlimited || $(ulimit -l) -ge 65536 ]] || skip "needs ulimit -l 65536 or root, and has $(ulimit -l)"
 	cmd_bench
 }
 
