@@ -13,6 +13,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -352,9 +353,9 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 	o := Options{From: FromQemu, Board: &boards.Nvme, Region: "nvme", Base: 0x8001004000}
 	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a replay needs host memory there, and the trace does not hold it; --host gives it")
 
-	trace, err := Read(strings.NewReader(text), o)
-	if err != nil || len(trace.Accesses) != 73 || trace.Lines != 200 {
-		t.Errorf("%d accesses in %d lines, %v", len(trace.Accesses), trace.Lines, err)
+	trace, list, err := traces.Read(strings.NewReader(text), o.source())
+	if err != nil || len(list) != 73 || trace.Lines != 200 {
+		t.Errorf("%d accesses in %d lines, %v", len(list), trace.Lines, err)
 	}
 	const region = `"nvme" at 0x8001004000..0x800100500f (16 loads, 57 stores)`
 	for name, spoil := range map[string]func(*Options){
@@ -390,7 +391,7 @@ func TestSummaryOfMmiotrace(t *testing.T) {
 	if r := s.Regions[0]; r.String() != `"01:00.0 1e52:401e BAR 0" at 0xb000000..0x1fc00537 (42 loads, 375 stores)` || r.Widths != [4]int{2: 42, 3: 375} {
 		t.Errorf("%v %v", r, r.Widths)
 	}
-	if len(s.Other) != 1 || s.Other[0] != (Count{"marks", 8}) {
+	if len(s.Other) != 1 || s.Other[0] != (traces.Count{Name: "marks", N: 8}) {
 		t.Errorf("other %v", s.Other)
 	}
 }

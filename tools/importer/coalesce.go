@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -53,7 +54,7 @@ func (m *maker) coalesce() (string, error) {
 	count := maker{plan: m.plan, dry: true}
 	count.all()
 	if count.made >= fbs.CommandsMax {
-		return "", refuse(0, "%d commands are more than an image holds (%d): import a part", count.made+1, fbs.CommandsMax)
+		return "", traces.Refuse(0, "%d commands are more than an image holds (%d): import a part", count.made+1, fbs.CommandsMax)
 	}
 	m.commands = make([]lmb.Command, 0, count.made)
 	m.all()
@@ -123,16 +124,16 @@ func (m *maker) text() string {
 	var list []string
 	add := func(n int, thing, of string) {
 		if n > 0 {
-			list = append(list, counted(n, thing)+of)
+			list = append(list, traces.Counted(n, thing)+of)
 		}
 	}
 	add(m.writes, "write", "")
-	add(m.copies, "copy", " of "+counted(m.stored, "store"))
-	add(m.fills, "fill", " of "+counted(m.filled, "store"))
+	add(m.copies, "copy", " of "+traces.Counted(m.stored, "store"))
+	add(m.fills, "fill", " of "+traces.Counted(m.filled, "store"))
 	add(m.polls, "poll", "")
 	add(m.expects, "expect", "")
-	add(m.compares, "compare", " of "+counted(m.compared, "load"))
-	add(m.outs, "output copy", " of "+counted(m.read, "load"))
+	add(m.compares, "compare", " of "+traces.Counted(m.compared, "load"))
+	add(m.outs, "output copy", " of "+traces.Counted(m.read, "load"))
 	text := strings.Join(list, ", ")
 	if !m.with("coalesce") {
 		text = "off: " + text
@@ -451,7 +452,7 @@ func (m *maker) fenced() (string, error) {
 	if m.fences.n == 0 {
 		return "", nil
 	}
-	return counted(m.fences.n, "store fence") + " behind bulk copies", nil
+	return traces.Counted(m.fences.n, "store fence") + " behind bulk copies", nil
 }
 
 // hostFilled reports what host memory gets before everything else.
@@ -462,7 +463,7 @@ func (p *plan) mark() (string, error) {
 	if len(p.names)+p.blank == 0 {
 		return "", nil
 	}
-	text := counted(len(p.names), "mark")
+	text := traces.Counted(len(p.names), "mark")
 	if p.blank > 0 {
 		text += fmt.Sprintf("; %d without text dropped", p.blank)
 	}

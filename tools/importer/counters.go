@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"lightmetal/fbs"
+	"lightmetal/tools/importer/traces"
 )
 
 // Counter is a place where every store of the trace is that before and a step:
@@ -68,5 +69,5 @@ func (f *finder) counter(places []int32) (Counter, bool) {
 
 // number is up to 8 bytes, lowest first.
 func number(b []byte) uint64 {
-	return little(append(bytes.Clone(b), make([]byte, 8)...)[:8])
+	return traces.Little(append(bytes.Clone(b), make([]byte, 8)...)[:8])
 }

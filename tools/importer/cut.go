@@ -3,6 +3,7 @@ package importer
 import (
 	"fmt"
 
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -33,9 +34,9 @@ func (c *cutState) init(o *Options) {
 }
 
 // at gives the segment of an access, or of a mark.
-func (c *cutState) at(a *Access) segment {
+func (c *cutState) at(a *traces.Access) segment {
 	has := (*partState).has
-	if a.Op == OpMark {
+	if a.Op == traces.OpMark {
 		has = (*partState).mark
 	}
 	frame := has(&c.frame, a)
@@ -64,9 +65,9 @@ func (c *cutState) check(lines int) error {
 
 // inside tells whether the image has an access, or a mark, in it, and begins
 // the sequence that it is the first of.
-func (l *lifter) inside(a *Access) bool {
+func (l *lifter) inside(a *traces.Access) bool {
 	in := false
-	if a.Op == OpMark {
+	if a.Op == traces.OpMark {
 		in = l.part.mark(a)
 	} else {
 		in = l.part.has(a)
@@ -82,7 +83,7 @@ func (l *lifter) inside(a *Access) bool {
 }
 
 // begin ends a sequence and begins another, which points its windows itself.
-func (l *lifter) begin(now segment, a *Access) {
+func (l *lifter) begin(now segment, a *traces.Access) {
 	l.settle(a.Time)
 	l.cut.now = now
 	if now == segmentBetween {
@@ -148,11 +149,11 @@ func (p *plan) cutPass() (did string, err error) {
 		if i > 0 {
 			did += ", "
 		}
-		did += fmt.Sprintf("%s: %s", s.Name, counted(len(s.Commands), "command"))
+		did += fmt.Sprintf("%s: %s", s.Name, traces.Counted(len(s.Commands), "command"))
 		has = has || s.Name == segmentFrame.String()
 	}
 	if !has {
-		return "", refuse(0, "the frame has no access to the device")
+		return "", traces.Refuse(0, "the frame has no access to the device")
 	}
 	return did, nil
 }

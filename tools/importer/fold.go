@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"lightmetal/fbs"
+	"lightmetal/tools/importer/traces"
 )
 
 // deadlineMinUs is the least deadline of a poll: a second.
@@ -149,11 +150,11 @@ func (f *folder) expand(chosen func(s *step) bool) {
 func (f *folder) text() string {
 	var list []string
 	if f.loops > 0 {
-		list = append(list, fmt.Sprintf("%d loads in %s became %s", f.folded, counted(f.loops, "loop"), counted(f.loops, "poll")))
+		list = append(list, fmt.Sprintf("%d loads in %s became %s", f.folded, traces.Counted(f.loops, "loop"), traces.Counted(f.loops, "poll")))
 	}
 	if f.singles > 0 {
 		list = append(list, fmt.Sprintf("%s of registers that change by themselves became %s",
-			counted(f.singles, "single load"), counted(f.singles, "poll")))
+			traces.Counted(f.singles, "single load"), traces.Counted(f.singles, "poll")))
 	}
 	return strings.Join(list, "; ")
 }
@@ -436,9 +437,9 @@ func (p *plan) expect() (string, error) {
 	case n == 0:
 		return "", nil
 	case !p.with("expect"):
-		return fmt.Sprintf("off: the value of %s is ignored", counted(n, "load")), nil
+		return fmt.Sprintf("off: the value of %s is ignored", traces.Counted(n, "load")), nil
 	}
-	return fmt.Sprintf("%s must give what they gave when recorded", counted(n, "load")), nil
+	return fmt.Sprintf("%s must give what they gave when recorded", traces.Counted(n, "load")), nil
 }
 
 // pauseNs is how long a program must do nothing to be taken to wait on purpose.
@@ -463,7 +464,7 @@ func (p *plan) pauses() (string, error) {
 	}
 	if n > 0 {
 		p.warn(first, "the program paused for 10 ms or more before this line, and %s in all: a replay goes on at once "+
-			"(put a delay into the listing where the device needs it)", counted(n, "time"))
+			"(put a delay into the listing where the device needs it)", traces.Counted(n, "time"))
 	}
 	return "", nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/importer/runs"
+	"lightmetal/tools/importer/traces"
 )
 
 // Frames is what FindFrames proposes: the repeated part of a trace as a frame,
@@ -92,9 +93,9 @@ type finder struct {
 func FindFrames(r io.Reader, o Options, which int) (*Frames, error) {
 	switch {
 	case o.Frame != Part{} || o.Stop != Part{}:
-		return nil, usage("a frame is either found or given")
+		return nil, traces.Usage("a frame is either found or given")
 	case slices.Contains(o.Without, "fold"):
-		return nil, usage("frames are found by what a program waits for: not without the pass fold")
+		return nil, traces.Usage("frames are found by what a program waits for: not without the pass fold")
 	}
 	f := finder{o: o}
 	o.Inputs, o.Outputs = nil, nil
@@ -103,7 +104,7 @@ func FindFrames(r io.Reader, o Options, which int) (*Frames, error) {
 	}
 	m := importing{o: o}
 	defer m.restore()
-	t, err := read(r, o, &m)
+	t, err := traces.Scan(r, o.source(), &m)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func (f *finder) choose(which int) (*Frames, error) {
 		found.Chosen = 1 + best(found.Candidates)
 	}
 	if found.Chosen > len(found.Candidates) {
-		return nil, usage("there is no candidate %d, only %d", which, len(found.Candidates))
+		return nil, traces.Usage("there is no candidate %d, only %d", which, len(found.Candidates))
 	}
 	c := &found.Candidates[found.Chosen-1]
 	if found.Found = len(c.Refused) == 0; !found.Found {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"lightmetal/tools/importer/traces"
 )
 
 // propose makes options, and the flags that say the same, of a candidate.
@@ -62,10 +64,10 @@ func (f *Frames) String() string {
 			mark = "*"
 		}
 		fmt.Fprintf(&b, "repeats %s%d lines %d..%d: %s of %s%s\n", mark, i+1, c.Lines[0], c.Lines[1],
-			counted(len(c.Starts), "time"), counted(c.Accesses, "command"), c.verdict())
+			traces.Counted(len(c.Starts), "time"), traces.Counted(c.Accesses, "command"), c.verdict())
 	}
 	for _, c := range f.Counters {
-		fmt.Fprintf(&b, "counts     %s 0x%x, %s from line %d on: %s\n", c.Place, c.Address, counted(c.Times, "store"), c.Line, c.Values)
+		fmt.Fprintf(&b, "counts     %s 0x%x, %s from line %d on: %s\n", c.Place, c.Address, traces.Counted(c.Times, "store"), c.Line, c.Values)
 	}
 	if f.Chosen > 0 {
 		f.Candidates[f.Chosen-1].explain(&b)
@@ -109,7 +111,7 @@ func (c *Candidate) verdict() string {
 func (c *Candidate) explain(b *strings.Builder) {
 	fmt.Fprintf(b, "begins     in lines %s\n", lineList(c.Starts))
 	if c.Cut > 0 {
-		fmt.Fprintf(b, "cut        the trace ends %s into another repetition: left out\n", counted(c.Cut, "command"))
+		fmt.Fprintf(b, "cut        the trace ends %s into another repetition: left out\n", traces.Counted(c.Cut, "command"))
 	}
 	for _, again := range c.Again {
 		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with what is in front of them\n", again[0], again[1])
@@ -136,12 +138,12 @@ func (c *Candidate) explain(b *strings.Builder) {
 const shownMax = 24
 
 func (v *Varying) explain(b *strings.Builder) {
-	fmt.Fprintf(b, "%-10s %s 0x%x, %s, line %d", v.Role, v.Place, v.Address, counted(int(v.Size), "byte"), v.Line)
+	fmt.Fprintf(b, "%-10s %s 0x%x, %s, line %d", v.Role, v.Place, v.Address, traces.Counted(int(v.Size), "byte"), v.Line)
 	if v.Name != "" {
 		fmt.Fprintf(b, ": %s, %s x %d", v.Name, v.DType, v.Shape)
 	}
 	if v.Again > 0 {
-		fmt.Fprintf(b, " and %s", counted(v.Again, "more command"))
+		fmt.Fprintf(b, " and %s", traces.Counted(v.Again, "more command"))
 	}
 	fmt.Fprintf(b, " (%s)\n", v.Why)
 }

@@ -7,6 +7,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -27,7 +28,7 @@ func FuzzImport(f *testing.F) {
 		if qemu {
 			o.From, o.Board = FromQemu, boards.All[int(choice)%len(boards.All)]
 			o.Region, o.Base = "edu-mmio", eduBase
-			o.Also = []Region{{Name: "0000:01:00.0"}}
+			o.Also = []traces.Region{{Name: "0000:01:00.0"}}
 		} else if choice%2 == 1 {
 			o.Inputs = []TensorSpec{mustTensor(t, "a=1,1,0x102,int8,3")}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -28,10 +29,10 @@ func ParseHost(spec string) (h HostSpec, file string, err error) {
 	address, file, ok2 := strings.Cut(rest, ",")
 	bus, ok3 := parseNumber(address)
 	if !ok || !ok2 || !ok3 || file == "" {
-		return h, "", usage("host memory %q: the form is %s", spec, hostForm)
+		return h, "", traces.Usage("host memory %q: the form is %s", spec, hostForm)
 	}
 	if reason := nameReason(name); reason != "" {
-		return h, "", usage("host memory %q: %s (the form is %s)", spec, reason, hostForm)
+		return h, "", traces.Usage("host memory %q: %s (the form is %s)", spec, reason, hostForm)
 	}
 	return HostSpec{Name: name, Bus: bus}, file, nil
 }
@@ -42,13 +43,13 @@ func (o *Options) checkHost() error {
 		size := uint64(len(h.Data))
 		switch {
 		case size == 0 || size > fbs.WindowMax:
-			return usage("host memory %s: %d bytes are not 1 to %d", h.Name, size, uint64(fbs.WindowMax))
+			return traces.Usage("host memory %s: %d bytes are not 1 to %d", h.Name, size, uint64(fbs.WindowMax))
 		case h.Bus == 0 || h.Bus%8 != 0 || h.Bus > math.MaxUint64-size:
-			return usage("host memory %s: 0x%x is no address of %d bytes", h.Name, h.Bus, size)
+			return traces.Usage("host memory %s: 0x%x is no address of %d bytes", h.Name, h.Bus, size)
 		}
 		for _, other := range o.Host[:i] {
 			if other.Name == h.Name || other.Bus < h.Bus+size && h.Bus < other.Bus+uint64(len(other.Data)) {
-				return usage("host memory %s and %s are the same", other.Name, h.Name)
+				return traces.Usage("host memory %s and %s are the same", other.Name, h.Name)
 			}
 		}
 	}
@@ -66,13 +67,13 @@ func (o *Options) hostOf(address uint64) (index int, inside uint64) {
 }
 
 // isAddress tells whether an access moves an address in host memory.
-func (o *Options) isAddress(a *Access) bool {
+func (o *Options) isAddress(a *traces.Access) bool {
 	index, _ := o.hostOf(a.Value)
 	return a.Width >= 4 && index >= 0
 }
 
 // isAddress does so of the memory that a recording has, too.
-func (p *plan) isAddress(a *Access) bool { return a.Width >= 4 && p.inHost(a.Value) }
+func (p *plan) isAddress(a *traces.Access) bool { return a.Width >= 4 && p.inHost(a.Value) }
 
 // inHost tells whether an address lies in host memory that the user gave, or
 // that a recording says the device reaches.
@@ -85,16 +86,16 @@ func (p *plan) inHost(address uint64) bool {
 	return false
 }
 
-// joiner is a sink that makes one store of two that follow each other and hold
+// joiner is a traces.Sink that makes one store of two that follow each other and hold
 // the halves of an address in host memory: on the target it may have other bits
 // in both.
 type joiner struct {
 	*lifter
 	waits  bool
-	before Access
+	before traces.Access
 }
 
-func (j *joiner) access(a *Access) error {
+func (j *joiner) Access(a *traces.Access) error {
 	if j.waits {
 		if whole, ok := j.joined(&j.before, a); ok {
 			j.before = whole
@@ -114,11 +115,11 @@ func (j *joiner) flush() error {
 		return nil
 	}
 	j.waits = false
-	return j.lifter.access(&j.before)
+	return j.lifter.Access(&j.before)
 }
 
-func (j *joiner) block(a *Access, data []byte) error {
-	return natural(a, data, func(a *Access, n uint32, data []byte) error {
+func (j *joiner) Block(a *traces.Access, data []byte) error {
+	return traces.Natural(a, data, func(a *traces.Access, n uint32, data []byte) error {
 		if n > 1 && !j.addresses(data) {
 			if err := j.flush(); err != nil {
 				return err
@@ -127,8 +128,8 @@ func (j *joiner) block(a *Access, data []byte) error {
 		}
 		for k := range n {
 			e := *a
-			e.Offset, e.Value = a.Offset+uint64(k)*uint64(a.Width), little(data[k*uint32(a.Width):][:a.Width])
-			if err := j.access(&e); err != nil {
+			e.Offset, e.Value = a.Offset+uint64(k)*uint64(a.Width), traces.Little(data[k*uint32(a.Width):][:a.Width])
+			if err := j.Access(&e); err != nil {
 				return err
 			}
 		}
@@ -136,26 +137,26 @@ func (j *joiner) block(a *Access, data []byte) error {
 	})
 }
 
-func (j *joiner) memory(line int, bus, size uint64) error {
+func (j *joiner) Memory(line int, bus, size uint64) error {
 	if err := j.flush(); err != nil {
 		return err
 	}
-	return j.lifter.memory(line, bus, size)
+	return j.lifter.Memory(line, bus, size)
 }
 
-func (j *joiner) device(line int, time int64, write bool, bus uint64, data []byte) error {
+func (j *joiner) Device(line int, time int64, write bool, bus uint64, data []byte) error {
 	if err := j.flush(); err != nil {
 		return err
 	}
-	return j.lifter.device(line, time, write, bus, data)
+	return j.lifter.Device(line, time, write, bus, data)
 }
 
-func (p *plan) joined(a, b *Access) (whole Access, ok bool) {
+func (p *plan) joined(a, b *traces.Access) (whole traces.Access, ok bool) {
 	low, high := a, b
 	if a.Offset > b.Offset {
 		low, high = b, a
 	}
-	if a.Op != OpStore || b.Op != OpStore || a.Width != 4 || b.Width != 4 || a.Bar != b.Bar || low.Offset%8 != 0 || high.Offset != low.Offset+4 {
+	if a.Op != traces.OpStore || b.Op != traces.OpStore || a.Width != 4 || b.Width != 4 || a.Bar != b.Bar || low.Offset%8 != 0 || high.Offset != low.Offset+4 {
 		return whole, false
 	}
 	whole = *a
@@ -174,9 +175,9 @@ func (p *plan) givenHosts() {
 }
 
 // mapping follows an access of the registers that map host memory.
-func (l *lifter) mapping(a *Access, inside bool) error {
+func (l *lifter) mapping(a *traces.Access, inside bool) error {
 	if inside {
-		if a.Op == OpLoad {
+		if a.Op == traces.OpLoad {
 			l.plan.loads++
 		} else {
 			l.plan.stores++
@@ -240,12 +241,12 @@ func (p *plan) host() (string, error) {
 }
 
 func (p *plan) hostDid(t *hostText) string {
-	text := counted(t.stores, "store") + " of its addresses became relocations"
+	text := traces.Counted(t.stores, "store") + " of its addresses became relocations"
 	if p.halves > 0 {
 		text += fmt.Sprintf(", %d of them joined from two halves", p.halves)
 	}
 	if t.loads > 0 {
-		text += "; " + counted(t.loads, "load") + " of its addresses ignored"
+		text += "; " + traces.Counted(t.loads, "load") + " of its addresses ignored"
 	}
 	return text
 }
@@ -309,7 +310,7 @@ func (p *plan) front() (list []lmb.Command, did string) {
 			list = append(list, p.hostCopies(h, s)...)
 			pointers = append(pointers, p.pointersIn(h, s)...)
 		}
-		did += fmt.Sprintf("; %s: %d bytes with %s", h.name, size, counted(len(pointers)-before, "address"))
+		did += fmt.Sprintf("; %s: %d bytes with %s", h.name, size, traces.Counted(len(pointers)-before, "address"))
 	}
 	if len(list) == 0 {
 		return nil, ""
@@ -324,7 +325,7 @@ func (p *plan) hostCopies(h *hostSpace, s hostStore) (list []lmb.Command) {
 	if h.given {
 		return []lmb.Command{p.hostCopy(h, 0, 8, s.data)}
 	}
-	natural(&Access{Offset: s.offset}, s.data, func(a *Access, _ uint32, data []byte) error {
+	traces.Natural(&traces.Access{Offset: s.offset}, s.data, func(a *traces.Access, _ uint32, data []byte) error {
 		list = append(list, p.hostCopy(h, a.Offset, a.Width, data))
 		return nil
 	})
@@ -340,7 +341,7 @@ func (p *plan) hostCopy(h *hostSpace, offset uint64, width uint8, data []byte) l
 // pointersIn gives relocations of the addresses that host memory holds.
 func (p *plan) pointersIn(h *hostSpace, s hostStore) (list []lmb.Command) {
 	for at := -int(s.offset) & 7; at+8 <= len(s.data); at += 8 {
-		if index, inside := p.hostAddress(little(s.data[at:][:8]), 8); index >= 0 && (p.hosts[index].whole || p.hosts[index].bus != 0) {
+		if index, inside := p.hostAddress(traces.Little(s.data[at:][:8]), 8); index >= 0 && (p.hosts[index].whole || p.hosts[index].bus != 0) {
 			list = append(list, relocation(8, h.window, s.offset+uint64(at), p.hosts[index].window, inside))
 		}
 	}
@@ -361,7 +362,7 @@ func (l *lifter) iatuPass() (string, error) {
 	if r.stores+r.loads == 0 {
 		return "", nil
 	}
-	text := fmt.Sprintf("%s of it left out: the lane that replays aims it", counted(r.stores+r.loads, "access"))
+	text := fmt.Sprintf("%s of it left out: the lane that replays aims it", traces.Counted(r.stores+r.loads, "access"))
 	unused := 0
 	for number := range uint32(r.Regions) {
 		if !r.enabled[number] {
@@ -376,10 +377,10 @@ func (l *lifter) iatuPass() (string, error) {
 		text += fmt.Sprintf("; region %s is host window %s", g.String(), l.hosts[i].name)
 	}
 	if unused > 0 {
-		text += fmt.Sprintf("; %s that nothing reaches dropped", counted(unused, "region"))
+		text += fmt.Sprintf("; %s that nothing reaches dropped", traces.Counted(unused, "region"))
 	}
 	if l.host.direct > 0 {
-		text += fmt.Sprintf("; %s through the PCIe tile became accesses of host memory", counted(l.host.direct, "access"))
+		text += fmt.Sprintf("; %s through the PCIe tile became accesses of host memory", traces.Counted(l.host.direct, "access"))
 	}
 	if l.o.From != FromRecord && unused > 0 {
 		l.warn(0, "the trace does not tell what the device reaches of host memory: if cores do, the image lacks it")

@@ -5,11 +5,12 @@ import (
 	"slices"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 )
 
-// memory implements sink. Parts of one MiB, and what touches, are one window,
+// memory implements traces.Sink. Parts of one MiB, and what touches, are one window,
 // whose bytes before the first that is reached are taken off at the end.
-func (l *lifter) memory(line int, bus, size uint64) error {
+func (l *lifter) Memory(line int, bus, size uint64) error {
 	l.host.exact = true
 	l.settle(0)
 	if size > hostSizeMax {
@@ -18,7 +19,7 @@ func (l *lifter) memory(line int, bus, size uint64) error {
 	h := l.exactAt(bus)
 	if h == nil {
 		if len(l.hosts) == hostsMax {
-			return refuse(line, "more than %d separate places of host memory", hostsMax)
+			return traces.Refuse(line, "more than %d separate places of host memory", hostsMax)
 		}
 		base := bus &^ (hostApart - 1)
 		l.addHost(hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: base, exact: true, low: bus - base, pages: map[uint64]*hostPage{}})
@@ -28,7 +29,7 @@ func (l *lifter) memory(line int, bus, size uint64) error {
 	for i := range l.hosts {
 		o := &l.hosts[i]
 		if o != h && o.bus < h.bus+end && h.bus < o.bus+o.size {
-			return refuse(line, "host memory at 0x%x, %d bytes, runs into %s, which was apart", bus, size, o.name)
+			return traces.Refuse(line, "host memory at 0x%x, %d bytes, runs into %s, which was apart", bus, size, o.name)
 		}
 		all += o.size
 	}
@@ -40,7 +41,7 @@ func (l *lifter) memory(line int, bus, size uint64) error {
 }
 
 func tooMuch(line int, bus, size uint64) error {
-	return refuse(line, "host memory at 0x%x, %d bytes: an image has at most %d MiB in one piece and %d MiB in all", bus, size, hostSizeMax>>20, hostsSizeMax>>20)
+	return traces.Refuse(line, "host memory at 0x%x, %d bytes: an image has at most %d MiB in one piece and %d MiB in all", bus, size, hostSizeMax>>20, hostsSizeMax>>20)
 }
 
 // exactAt finds the host memory that bus addresses from one on belong to.

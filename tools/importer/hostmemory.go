@@ -8,6 +8,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -64,13 +65,13 @@ type hostMemory struct {
 	reads, writes int         // bytes, of the device
 }
 
-// device implements sink: the device reached host memory at a bus address.
-func (l *lifter) device(line int, time int64, write bool, bus uint64, data []byte) error {
+// device implements traces.Sink: the device reached host memory at a bus address.
+func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byte) error {
 	i, offset, err := l.hostAt(line, bus, uint64(len(data)))
 	if err != nil {
 		return err
 	}
-	inside := l.inside(&Access{Line: line, Time: time, Op: OpLoad})
+	inside := l.inside(&traces.Access{Line: line, Time: time, Op: traces.OpLoad})
 	if write {
 		l.host.writes += len(data)
 		l.deviceWrote(line, time, inside, hostStore{i, offset, data})
@@ -105,7 +106,7 @@ func (p *lifter) hostAt(line int, bus, size uint64) (index int, offset uint64, e
 		if bus >= h.bus && bus-h.bus < reach {
 			h.size = max(h.size, bus-h.bus+size)
 			if h.given && h.size > reach || h.size > hostSizeMax {
-				return 0, 0, refuse(line, "the device reaches %d bytes of host memory at 0x%x, beyond the end of %s", size, bus, h.name)
+				return 0, 0, traces.Refuse(line, "the device reaches %d bytes of host memory at 0x%x, beyond the end of %s", size, bus, h.name)
 			}
 			return i, bus - h.bus, nil
 		}
@@ -130,7 +131,7 @@ func (p *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, 
 	}
 	h.size = bus - h.bus + size
 	if h.size > hostSizeMax || len(p.hosts) == hostsMax {
-		return 0, 0, refuse(line, "the device reaches host memory at 0x%x, which is more than an image of this capture would have: import a part", bus)
+		return 0, 0, traces.Refuse(line, "the device reaches host memory at 0x%x, which is more than an image of this capture would have: import a part", bus)
 	}
 	p.addHost(h)
 	return len(p.hosts) - 1, bus - h.bus, nil
@@ -269,7 +270,7 @@ func (l *lifter) settle(time int64) {
 		h, word := &l.hosts[c.host], c.offset&^3
 		g := h.page(word)
 		l.steps.add(step{
-			op: stepPoll, width: 4, count: 1, line: uint32(l.host.line), time: time, value: little(g.data[word%hostPageSize:][:4]), mask: g.mask(word),
+			op: stepPoll, width: 4, count: 1, line: uint32(l.host.line), time: time, value: traces.Little(g.data[word%hostPageSize:][:4]), mask: g.mask(word),
 			us: l.deadline(time - l.host.since), window: h.window, offset: uint32(word), aim: -1, to: -1, flags: memoryStep,
 		})
 	}
@@ -327,26 +328,26 @@ func (s hostStore) compare(other hostStore) int {
 // compareHost makes loads of what host memory holds now where s lies.
 func (l *lifter) compareHost(s hostStore, time int64) {
 	h := &l.hosts[s.host]
-	a := Access{Line: l.host.line, Op: OpLoad, Time: time, Offset: s.offset}
+	a := traces.Access{Line: l.host.line, Op: traces.OpLoad, Time: time, Offset: s.offset}
 	data := make([]byte, len(s.data))
 	for i := 0; i < len(data); {
 		offset := s.offset + uint64(i)
 		i += copy(data[i:], h.page(offset).data[offset%hostPageSize:])
 	}
-	natural(&a, data, func(e *Access, n uint32, data []byte) error {
+	traces.Natural(&a, data, func(e *traces.Access, n uint32, data []byte) error {
 		l.hostStep(s.host, e, n, data)
 		return nil
 	})
 }
 
 // hostStep makes a step of the program's accesses to host memory.
-func (l *lifter) hostStep(host int, a *Access, n uint32, data []byte) {
+func (l *lifter) hostStep(host int, a *traces.Access, n uint32, data []byte) {
 	s := step{
 		op: opOf(a), width: a.Width, count: n, line: uint32(a.Line), time: a.Time, value: a.Value,
 		window: l.hosts[host].window, offset: uint32(a.Offset), aim: -1, to: -1, flags: memoryStep,
 	}
 	if n == 1 && data != nil {
-		s.value = little(data)
+		s.value = traces.Little(data)
 	}
 	if !l.join(&s, data) {
 		if n > 1 {
@@ -375,7 +376,7 @@ func (l *lifter) before(s *step) {
 
 // throughPCIe takes an access that the program made, through the PCIe tile, of
 // its own memory: it becomes one of that memory.
-func (l *lifter) throughPCIe(a *Access, at *aim, address uint64) (taken bool, err error) {
+func (l *lifter) throughPCIe(a *traces.Access, at *aim, address uint64) (taken bool, err error) {
 	if at.kinds[0] != chips.PCIe || at.target.Multicast {
 		return false, nil
 	}
@@ -395,7 +396,7 @@ func (l *lifter) throughPCIe(a *Access, at *aim, address uint64) (taken bool, er
 		data[k] = byte(a.Value >> (8 * k))
 	}
 	data = data[:a.Width]
-	if a.Op == OpStore {
+	if a.Op == traces.OpStore {
 		l.settle(a.Time)
 		l.hosts[i].store(offset, data)
 		l.plan.stores++

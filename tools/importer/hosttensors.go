@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 )
 
 // hostTensors makes copies of what happens to inputs and outputs that lie in
@@ -26,7 +27,7 @@ func (h *hostTensors) begin() error {
 		}
 		m := h.memoryOf(t)
 		if m < 0 {
-			return usage("%s %s: the recording knows no host memory at %s", t.kind(), t.Name, t.span())
+			return traces.Usage("%s %s: the recording knows no host memory at %s", t.kind(), t.Name, t.span())
 		}
 		t.host, t.Address = m, t.Address-h.hosts[m].bus
 		t.data, t.missing = make([]byte, t.size), 0
@@ -53,7 +54,7 @@ func (h *hostTensors) begin() error {
 	}
 	for k, i := range h.list {
 		if t := &h.tensors[i]; t.role == gen.RoleOutput && h.first[k] < 0 {
-			return refuse(0, "output %s: the device writes nothing there in this capture", t.Name)
+			return traces.Refuse(0, "output %s: the device writes nothing there in this capture", t.Name)
 		}
 	}
 	return nil

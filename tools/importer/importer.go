@@ -1,7 +1,7 @@
 // Package importer makes an image of a trace: Linux's mmiotrace, QEMU's
 // memory_region_ops and vfio_region trace events, or what tools/record writes.
 //
-// A reader turns the text into accesses. Passes then give them back the meaning
+// A reader of package traces turns the text into accesses. Passes then give them back the meaning
 // they had in the program that was recorded, in this order:
 //
 //	lift      BAR offsets behind movable windows become (tile, address)
@@ -30,14 +30,15 @@ import (
 	"strings"
 
 	"lightmetal/boards"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
 // The formats that Import reads.
 const (
-	FromMmiotrace = "mmiotrace"
-	FromQemu      = "qemu"
-	FromRecord    = "record"
+	FromMmiotrace = traces.FromMmiotrace
+	FromQemu      = traces.FromQemu
+	FromRecord    = traces.FromRecord
 )
 
 // Passes are the names that Options.Without takes.
@@ -60,7 +61,7 @@ type Options struct {
 	Region string
 	Base   uint64
 	Bar    uint8
-	Also   []Region
+	Also   []traces.Region
 
 	Tool   string // who imports, for Origin.Tool
 	Source string // what is imported, for Origin.Source
@@ -87,19 +88,6 @@ type Options struct {
 	Progress func(bytes int64) // told now and then how much of the trace is read; may be nil
 }
 
-// Warning is something in a trace that a user should look at.
-type Warning struct {
-	Line int    `json:"line"` // 0: in no single line
-	Text string `json:"text"`
-}
-
-func (w Warning) String() string {
-	if w.Line == 0 {
-		return w.Text
-	}
-	return fmt.Sprintf("line %d: %s", w.Line, w.Text)
-}
-
 // Pass is what one pass did.
 type Pass struct {
 	Name string `json:"name"`
@@ -108,10 +96,10 @@ type Pass struct {
 
 // Report says what became of a trace.
 type Report struct {
-	Board    string    `json:"board"`
-	Passes   []Pass    `json:"passes"` // in the order they ran, "read" first
-	Warnings []Warning `json:"warnings"`
-	Frames   *Frames   `json:"frames,omitempty"` // where they were looked for
+	Board    string           `json:"board"`
+	Passes   []Pass           `json:"passes"` // in the order they ran, "read" first
+	Warnings []traces.Warning `json:"warnings"`
+	Frames   *Frames          `json:"frames,omitempty"` // where they were looked for
 }
 
 // String gives what was found, one line a pass and one line a warning.
@@ -129,82 +117,6 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Trace is what a reader finds in a file.
-type Trace struct {
-	Board          *boards.Board
-	Vendor, Device uint16   // PCI ids in the trace, 0: the board's
-	Accesses       []Access // to the device, and marks, in order
-	Lines          int
-	Ignored        []Count // lines that hold no access to the device
-	Warnings       []Warning
-}
-
-// Count is how often something was seen.
-type Count struct {
-	Name string `json:"name"`
-	N    int    `json:"n"`
-}
-
-// Read gives the accesses to the device that the options choose, without any
-// pass. The error is an *Error.
-func Read(r io.Reader, o Options) (*Trace, error) {
-	c := collector{reached: Count{Name: "accesses of the device to host memory"}}
-	t, err := read(r, o, &c)
-	if err != nil {
-		return nil, err
-	}
-	t.Accesses = c.list
-	if c.reached.N > 0 {
-		t.Ignored = append(t.Ignored, c.reached)
-	}
-	return t, nil
-}
-
-// read has a sink take what a trace holds.
-func read(r io.Reader, o Options, to sink) (*Trace, error) {
-	switch o.From {
-	case FromMmiotrace:
-		return readMmiotrace(r, o, to)
-	case FromQemu:
-		return readQemu(r, o, to)
-	case FromRecord:
-		return readRecord(r, o, to)
-	}
-	return nil, usage("unknown format %q: %s, %s or %s", o.From, FromMmiotrace, FromQemu, FromRecord)
-}
-
-// collector is the sink of Read.
-type collector struct {
-	list    []Access
-	reached Count
-}
-
-func (c *collector) start(*boards.Board) {}
-
-func (c *collector) access(a *Access) error {
-	c.list = append(c.list, *a)
-	return nil
-}
-
-func (c *collector) block(a *Access, data []byte) error {
-	return natural(a, data, func(a *Access, n uint32, data []byte) error {
-		for k := range uint64(n) {
-			e := *a
-			e.Offset += k * uint64(a.Width)
-			e.Value = little(data[k*uint64(a.Width):][:a.Width])
-			c.list = append(c.list, e)
-		}
-		return nil
-	})
-}
-
-func (c *collector) device(int, int64, bool, uint64, []byte) error {
-	c.reached.N++
-	return nil
-}
-
-func (c *collector) memory(int, uint64, uint64) error { return nil }
-
 // Import makes an image of a trace: the sequence "main", and "safe" where the
 // program let several tiles run. The error is an *Error.
 //
@@ -216,7 +128,7 @@ func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	}
 	m := importing{o: o}
 	defer m.restore()
-	t, err := read(r, o, &m)
+	t, err := traces.Scan(r, o.source(), &m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -234,57 +146,40 @@ func (m *importing) restore() {
 	}
 }
 
-// sink takes what a reader finds, in order. start comes first.
-type sink interface {
-	start(b *boards.Board)
-	access(a *Access) error
-
-	// block is an access of any size, from a.Offset on.
-	block(a *Access, data []byte) error
-
-	// device is an access of the device to host memory.
-	device(line int, time int64, write bool, bus uint64, data []byte) error
-
-	// memory is host memory that the device reaches from here on, of zeros. Then
-	// what device gives are not the device's accesses: what the program stored
-	// there before what follows, and what it could see that the device wrote.
-	memory(line int, bus, size uint64) error
-}
-
 // importing is the sink that makes an image.
 type importing struct {
-	o      Options
-	lifter *lifter
-	sink   // the lifter, or what is in front of it
-	flush  func() error
+	o           Options
+	lifter      *lifter
+	traces.Sink // the lifter, or what is in front of it
+	flush       func() error
 }
 
-func (m *importing) start(b *boards.Board) {
+func (m *importing) Start(b *boards.Board) {
 	m.lifter = newLifter(b, m.o)
-	m.sink, m.flush = m.lifter, func() error { return nil }
+	m.Sink, m.flush = m.lifter, func() error { return nil }
 	if len(m.o.Host) > 0 {
 		j := &joiner{lifter: m.lifter}
-		m.sink, m.flush = j, j.flush
+		m.Sink, m.flush = j, j.flush
 	}
 }
 
-// memory implements sink. From here on addresses are looked for.
-func (m *importing) memory(line int, bus, size uint64) error {
-	if m.sink == sink(m.lifter) {
+// memory implements traces.Sink. From here on addresses are looked for.
+func (m *importing) Memory(line int, bus, size uint64) error {
+	if m.Sink == traces.Sink(m.lifter) {
 		j := &joiner{lifter: m.lifter}
-		m.sink, m.flush = j, j.flush
+		m.Sink, m.flush = j, j.flush
 	}
-	return m.sink.memory(line, bus, size)
+	return m.Sink.Memory(line, bus, size)
 }
 
 // finish makes the image of the steps.
-func (m *importing) finish(t *Trace) (*lmb.Image, *Report, error) {
+func (m *importing) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 	l, err := m.lifted(t)
 	if err != nil {
 		return nil, nil, err
 	}
 	if l.part.left > 0 {
-		t.Ignored = append(t.Ignored, Count{"accesses outside the part", l.part.left})
+		t.Ignored = append(t.Ignored, traces.Count{Name: "accesses outside the part", N: l.part.left})
 	}
 	l.read(t)
 	for _, pass := range l.passes() {
@@ -302,9 +197,9 @@ func (m *importing) finish(t *Trace) (*lmb.Image, *Report, error) {
 }
 
 // lifted ends the reading of a trace.
-func (m *importing) lifted(t *Trace) (*lifter, error) {
+func (m *importing) lifted(t *traces.Trace) (*lifter, error) {
 	if m.lifter == nil {
-		m.start(t.Board)
+		m.Start(t.Board)
 	}
 	if err := m.flush(); err != nil {
 		return nil, err
@@ -346,62 +241,31 @@ func (l *lifter) passes() []pass {
 	}
 }
 
-// ImportTrace is Import for accesses that were read by other means. It takes
-// the board from the trace and leaves the trace empty. The error is an *Error.
-func ImportTrace(t *Trace, o Options) (*lmb.Image, *Report, error) {
-	if err := o.check(); err != nil {
-		return nil, nil, err
+// source is what a reader has to know.
+func (o *Options) source() traces.Source {
+	s := traces.Source{From: o.From, Board: o.Board, Device: o.Device, Incomplete: o.Incomplete, Progress: o.Progress}
+	if o.Region != "" || o.Base != 0 {
+		s.Regions = append(s.Regions, traces.Region{Name: o.Region, Base: o.Base, Bar: o.Bar})
 	}
-	if err := t.check(); err != nil {
-		return nil, nil, err
-	}
-	m := importing{o: o}
-	m.start(t.Board)
-	for i := range t.Accesses {
-		if err := m.access(&t.Accesses[i]); err != nil {
-			return nil, nil, err
-		}
-	}
-	t.Accesses = nil
-	return m.finish(t)
+	s.Regions = append(s.Regions, o.Also...)
+	return s
 }
 
 func (o *Options) check() error {
 	for _, name := range o.Without {
 		if !slices.Contains(Passes, name) {
-			return usage("no pass %q; passes: %s", name, strings.Join(Passes, ", "))
+			return traces.Usage("no pass %q; passes: %s", name, strings.Join(Passes, ", "))
 		}
 	}
 	for _, r := range slices.Concat(o.Poll, o.Ignore) {
 		if r.Last < r.First {
-			return usage("range 0x%x-0x%x ends before it starts", r.First, r.Last)
+			return traces.Usage("range 0x%x-0x%x ends before it starts", r.First, r.Last)
 		}
 	}
 	if (o.Frame == Part{}) && (o.Stop != Part{}) {
-		return usage("a stop without a frame")
+		return traces.Usage("a stop without a frame")
 	}
 	return o.checkHost()
-}
-
-// check holds a trace that was read by other means against what the readers
-// of this package give.
-func (t *Trace) check() error {
-	if t.Board == nil {
-		return usage("the trace has no board; boards: %s", boardList())
-	}
-	for i := range t.Accesses {
-		a := &t.Accesses[i]
-		if a.Op == OpMark {
-			continue
-		}
-		if a.Op != OpLoad && a.Op != OpStore || int(a.Bar) >= len(t.Board.Bars) {
-			return refuse(a.Line, "no load or store of a BAR")
-		}
-		if reason := checkAccess(uint64(a.Width), a.Offset, a.Value); reason != "" {
-			return refuse(a.Line, "%s", reason)
-		}
-	}
-	return nil
 }
 
 // with tells whether a pass is to run.
@@ -414,5 +278,5 @@ func (p *plan) did(pass, text string) {
 }
 
 func (p *plan) warn(line int, format string, a ...any) {
-	p.report.Warnings = append(p.report.Warnings, Warning{line, fmt.Sprintf(format, a...)})
+	p.report.Warnings = append(p.report.Warnings, traces.Warning{Line: line, Text: fmt.Sprintf(format, a...)})
 }

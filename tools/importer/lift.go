@@ -10,6 +10,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -64,8 +65,8 @@ func newLifter(b *boards.Board, o Options) *lifter {
 	return l
 }
 
-// start implements sink.
-func (l *lifter) start(*boards.Board) {}
+// start implements traces.Sink.
+func (l *lifter) Start(*boards.Board) {}
 
 // lift reports what became of the accesses.
 func (l *lifter) lift() (string, error) {
@@ -81,23 +82,23 @@ func (l *lifter) text() string {
 	if l.tlb == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%s through %s lifted; %s made %s", counted(l.lifted, "access"), counted(len(l.slots), "window"),
-		counted(l.stores, "configuration store"), counted(l.points, "point"))
+	text := fmt.Sprintf("%s through %s lifted; %s made %s", traces.Counted(l.lifted, "access"), traces.Counted(len(l.slots), "window"),
+		traces.Counted(l.stores, "configuration store"), traces.Counted(l.points, "point"))
 	if l.raw > 0 {
 		text += fmt.Sprintf("; %d outside windows", l.raw)
 	}
 	if l.unused > 0 {
-		text += fmt.Sprintf("; %s never used", counted(l.unused, "last configuration"))
+		text += fmt.Sprintf("; %s never used", traces.Counted(l.unused, "last configuration"))
 	}
 	if l.loads > 0 {
-		text += fmt.Sprintf("; %s of configuration registers dropped", counted(l.loads, "load"))
+		text += fmt.Sprintf("; %s of configuration registers dropped", traces.Counted(l.loads, "load"))
 	}
 	return text
 }
 
-// access implements sink.
-func (l *lifter) access(a *Access) error {
-	if a.Op == OpMark {
+// access implements traces.Sink.
+func (l *lifter) Access(a *traces.Access) error {
+	if a.Op == traces.OpMark {
 		if l.inside(a) && l.with("mark") {
 			l.addMark(a)
 		}
@@ -106,36 +107,16 @@ func (l *lifter) access(a *Access) error {
 	return l.accesses(a, 1, nil)
 }
 
-// block implements sink.
-func (l *lifter) block(a *Access, data []byte) error { return natural(a, data, l.accesses) }
-
-// natural cuts an access of any size into naturally aligned ones of at most 8
-// bytes, lowest address first, and gives neighbours of 8 bytes together.
-func natural(a *Access, data []byte, do func(a *Access, n uint32, data []byte) error) error {
-	at := a.Offset
-	for len(data) > 0 {
-		e, n := *a, 1
-		e.Width, e.Offset = 8, at
-		for int(e.Width) > len(data) || at%uint64(e.Width) != 0 {
-			e.Width /= 2
-		}
-		if e.Width == 8 {
-			n = len(data) / 8
-		}
-		size := n * int(e.Width)
-		if err := do(&e, uint32(n), data[:size:size]); err != nil {
-			return err
-		}
-		data, at = data[size:], at+uint64(size)
-	}
-	return nil
+// block implements traces.Sink.
+func (l *lifter) Block(a *traces.Access, data []byte) error {
+	return traces.Natural(a, data, l.accesses)
 }
 
 // accesses takes n neighbours of one width that together move data, nil where n
 // is 1 and a has it; in halves where they are not one step.
-func (l *lifter) accesses(a *Access, n uint32, data []byte) error {
+func (l *lifter) accesses(a *traces.Access, n uint32, data []byte) error {
 	if n == 1 && data != nil {
-		a.Value = little(data)
+		a.Value = traces.Little(data)
 		data = nil
 	}
 	split := n > 1 && l.addresses(data)
@@ -158,7 +139,7 @@ func (l *lifter) accesses(a *Access, n uint32, data []byte) error {
 // to be that.
 func (l *lifter) addresses(data []byte) bool {
 	for ; (len(l.o.Host) > 0 || l.host.exact) && len(data) >= 8; data = data[8:] {
-		if l.inHost(little(data[:8])) {
+		if l.inHost(traces.Little(data[:8])) {
 			return true
 		}
 	}
@@ -166,7 +147,7 @@ func (l *lifter) addresses(data []byte) bool {
 }
 
 // take makes a step of accesses. ok is false where they have to be halved.
-func (l *lifter) take(a *Access, n uint32, data []byte) (ok bool, err error) {
+func (l *lifter) take(a *traces.Access, n uint32, data []byte) (ok bool, err error) {
 	bar, offset := l.unalias(a.Bar, a.Offset)
 	inside := l.inside(a)
 	if l.tlb != nil {
@@ -240,7 +221,7 @@ func (l *lifter) limit(s *step) error {
 	}
 	l.lastStore = *s
 	if l.certain >= fbs.CommandsMax {
-		return refuse(int(s.line), "more than the %d commands that an image holds: import a part", fbs.CommandsMax)
+		return traces.Refuse(int(s.line), "more than the %d commands that an image holds: import a part", fbs.CommandsMax)
 	}
 	return nil
 }
@@ -265,17 +246,17 @@ func (l *lifter) slot(index int) *slot {
 }
 
 // configure takes an access to a window's configuration registers.
-func (l *lifter) configure(a *Access, index int, at uint64, inside bool) error {
+func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) error {
 	if l.tlb.Group(index).Kernel(index) {
-		return refuse(a.Line, "%s of the configuration of window %d, which belongs to the kernel driver", a.Op, index)
+		return traces.Refuse(a.Line, "%s of the configuration of window %d, which belongs to the kernel driver", a.Op, index)
 	}
-	if a.Op == OpLoad {
+	if a.Op == traces.OpLoad {
 		l.loads++
 		l.plan.loads++
 		return nil
 	}
 	if a.Width < 4 || a.Width > l.tlb.ConfigWidth || at+uint64(a.Width) > l.tlb.ConfigStride {
-		return refuse(a.Line, "store of %d bytes to the configuration of window %d, whose registers have %d", a.Width, index, l.tlb.ConfigWidth)
+		return traces.Refuse(a.Line, "store of %d bytes to the configuration of window %d, whose registers have %d", a.Width, index, l.tlb.ConfigWidth)
 	}
 	s := l.slot(index)
 	var value [8]byte
@@ -301,10 +282,10 @@ func (l *lifter) configure(a *Access, index int, at uint64, inside bool) error {
 }
 
 // through takes accesses through a window.
-func (l *lifter) through(a *Access, n uint32, data []byte, index int, at uint64) (ok bool, err error) {
+func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at uint64) (ok bool, err error) {
 	group := l.tlb.Group(index)
 	if group.Kernel(index) {
-		return false, refuse(a.Line, "%s through window %d, which belongs to the kernel driver", a.Op, index)
+		return false, traces.Refuse(a.Line, "%s through window %d, which belongs to the kernel driver", a.Op, index)
 	}
 	size := uint64(n) * uint64(a.Width)
 	if n > 1 && (at+size > group.Size || l.ruleOf(a.Bar, a.Offset, size) < 0) {
@@ -334,8 +315,8 @@ func (l *lifter) through(a *Access, n uint32, data []byte, index int, at uint64)
 		return true, err
 	}
 	l.aim(a, s, &aimed, index, group)
-	if a.Op == OpLoad && aimed.target.Multicast {
-		return false, refuse(a.Line, "load through window %d, which is pointed at several tiles", index)
+	if a.Op == traces.OpLoad && aimed.target.Multicast {
+		return false, traces.Refuse(a.Line, "load through window %d, which is pointed at several tiles", index)
 	}
 	l.lifted += int(n)
 	next := step{
@@ -350,7 +331,7 @@ func (l *lifter) through(a *Access, n uint32, data []byte, index int, at uint64)
 }
 
 // aim has the image's window point where an access goes.
-func (l *lifter) aim(a *Access, s *slot, at *aim, index int, group *boards.Group) {
+func (l *lifter) aim(a *traces.Access, s *slot, at *aim, index int, group *boards.Group) {
 	if s.window < 0 {
 		s.window = l.tlbWindow(index, group)
 	}
@@ -381,9 +362,9 @@ func (l *lifter) pageSize() uint64 {
 }
 
 // decode brings the configuration that a window has now into force.
-func (l *lifter) decode(a *Access, s *slot, index int, group *boards.Group) error {
+func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Group) error {
 	if s.known != 1<<l.tlb.ConfigStride-1 {
-		return refuse(a.Line, "%s through window %d, which the trace does not configure before (record from the start of the program on)", a.Op, index)
+		return traces.Refuse(a.Line, "%s through window %d, which the trace does not configure before (record from the start of the program on)", a.Op, index)
 	}
 	words := boards.Words{binary.LittleEndian.Uint64(s.config[:]), binary.LittleEndian.Uint64(s.config[8:])}
 	target, address, ok := chips.Decode(l.tlb, group, words)
@@ -392,7 +373,7 @@ func (l *lifter) decode(a *Access, s *slot, index int, group *boards.Group) erro
 		for i := uint64(0); i < l.tlb.ConfigStride; i += uint64(l.tlb.ConfigWidth) {
 			registers = append(registers, fmt.Sprintf("%#x", chips.LoadRegister(&words, i, l.tlb.ConfigWidth)))
 		}
-		return refuse(s.line, "window %d is configured to %s, which points at no tile (linked, reserved or unknown bits)", index, strings.Join(registers, " "))
+		return traces.Refuse(s.line, "window %d is configured to %s, which points at no tile (linked, reserved or unknown bits)", index, strings.Join(registers, " "))
 	}
 	s.target, s.address, s.fresh, s.moved = target, address, false, true
 	return nil
@@ -400,7 +381,7 @@ func (l *lifter) decode(a *Access, s *slot, index int, group *boards.Group) erro
 
 // point makes a step that points the image's window at a page of the tile: in
 // the place of the configuration stores, or where an access leaves the page.
-func (l *lifter) point(a *Access, s *slot, at *aim) {
+func (l *lifter) point(a *traces.Access, s *slot, at *aim) {
 	if s.step < 0 {
 		s.step = l.steps.n
 		l.steps.add(step{line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: -1})
@@ -509,7 +490,7 @@ func (p *plan) drop() (string, error) {
 	if d.points+p.dropped == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%d of %s change nothing", d.dropped+p.dropped, counted(d.points+p.dropped, "point")), nil
+	return fmt.Sprintf("%d of %s change nothing", d.dropped+p.dropped, traces.Counted(d.points+p.dropped, "point")), nil
 }
 
 type dropper struct {

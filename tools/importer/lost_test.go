@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"lightmetal/boards"
+	"lightmetal/tools/importer/traces"
 )
 
 // Whatever kind of line an access is glued to, or is cut from, it is not lost
@@ -17,7 +17,7 @@ func TestGluedEventsOfQEMUAreRefused(t *testing.T) {
 		load = "vfio_region_read  (0000:01:00.0:region0+0x4, 4) = 0x1"
 		ops  = "memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x1 size 4 name 'edu-mmio'"
 	)
-	o := edu(Options{Region: "edu-mmio", Base: eduBase, Also: []Region{{Name: "0000:01:00.0"}}})
+	o := edu(Options{Region: "edu-mmio", Base: eduBase, Also: []traces.Region{{Name: "0000:01:00.0"}}})
 	for _, event := range []string{vfio, load, ops} {
 		for _, line := range []string{
 			"pci_nvme_mmio_read addr 0x1c si" + event, "[    0.1] Booting Linux" + event, "vfio_region_setup Device 0000:01:00.0" + event,
@@ -33,26 +33,9 @@ func TestGluedEventsOfQEMUAreRefused(t *testing.T) {
 			}
 		}
 	}
-	trace, err := Read(strings.NewReader(ops+"\nvfio_region_setup Device 0000:01:00.0, region 0\nvfio_region_mmap Region 0000:01:00.0 BAR 0\n"), o)
-	if err != nil || len(trace.Accesses) != 1 || len(trace.Ignored) != 2 {
+	trace, list, err := traces.Read(strings.NewReader(ops+"\nvfio_region_setup Device 0000:01:00.0, region 0\nvfio_region_mmap Region 0000:01:00.0 BAR 0\n"), o.source())
+	if err != nil || len(list) != 1 || len(trace.Ignored) != 2 {
 		t.Errorf("%+v, %v", trace, err)
-	}
-}
-
-// From 10.2 on QEMU writes times as ISO 8601 where -msg timestamp=on asks for
-// them, in UTC, and a thread behind them where it is asked for.
-func TestISOTimesOfQEMUAreRead(t *testing.T) {
-	const event = "memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x1 size 4 name 'edu-mmio'\n"
-	text := "2026-11-22T05:06:07.123456Z " + event + "2026-11-22T05:06:07.623456Z (4711:CPU 0/TCG): " + event + "7@1608130130.441190:" + event + event
-	trace, err := Read(strings.NewReader(text), edu(Options{Region: "edu-mmio", Base: eduBase}))
-	if err != nil || len(trace.Accesses) != 4 || len(trace.Ignored) != 0 {
-		t.Fatalf("%+v, %v", trace, err)
-	}
-	first := time.Date(2026, 11, 22, 5, 6, 7, 123456000, time.UTC).UnixNano()
-	for i, want := range []int64{first, first + 500_000_000, 1608130130_441190000, 0} {
-		if got := trace.Accesses[i].Time; got != want {
-			t.Errorf("line %d: time %d, want %d", i+1, got, want)
-		}
 	}
 }
 

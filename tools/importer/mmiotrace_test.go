@@ -9,47 +9,12 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/hal"
+	"lightmetal/tools/importer/traces"
 )
-
-func TestMmiotraceGivesEveryFieldOfAnAccess(t *testing.T) {
-	text := "LSPCI 01:00.0 Processing accelerators\n" +
-		"# tracer: mmiotrace\n" +
-		"VERSION 20070824\n" +
-		"PCIDEV 0000 80861237 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \n" +
-		whDevice + "\n" +
-		"MAP 4294967295.000001 1 0x100000000 0xffffc90000000000 0x20000000 0xffffffff81234567 1234\n" +
-		"W 8 1.000002 1 0x11fc00530 0x40000410ff 0xffffffffa0001000 77\n" +
-		"R 1 1.25 -1 0x10b000001 0xFf 0x0 -1\n" +
-		"MARK 1.500000  begin  here \n" +
-		"\n" +
-		"R 2 2.000000 1 0x10b000002 0x1234 0x0 0\n" +
-		"UNMAP 3.000000 1 0x0 0\n"
-	trace, err := Read(strings.NewReader(text), Options{From: FromMmiotrace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Access{
-		{Line: 7, Op: OpStore, Width: 8, Offset: 0x1fc00530, Value: 0x40000410ff, Time: 1_000_002_000},
-		{Line: 8, Op: OpLoad, Width: 1, Offset: 0x0b000001, Value: 0xff, Time: 1_250_000_000},
-		{Line: 9, Op: OpMark, Name: "begin  here", Time: 1_500_000_000},
-		{Line: 11, Op: OpLoad, Width: 2, Offset: 0x0b000002, Value: 0x1234, Time: 2_000_000_000},
-	}
-	if len(trace.Accesses) != len(want) {
-		t.Fatalf("%d accesses: %+v", len(trace.Accesses), trace.Accesses)
-	}
-	for i := range want {
-		if trace.Accesses[i] != want[i] {
-			t.Errorf("access %d: got %+v, want %+v", i, trace.Accesses[i], want[i])
-		}
-	}
-	if trace.Board != &boards.Wormhole || trace.Lines != 12 {
-		t.Errorf("board %v, %d lines", trace.Board, trace.Lines)
-	}
-}
 
 func TestMmiotraceFindsTheBarOfAnAddress(t *testing.T) {
 	text := lines(bhDevice, "W 4 0x1fc00000 0x0", "R 4 4:0x0 0x1", "R 8 4:0x7fffffff8 0x2")
-	trace, err := Read(strings.NewReader(text), Options{From: FromMmiotrace})
+	_, list, err := traces.Read(strings.NewReader(text), traces.Source{From: FromMmiotrace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +22,7 @@ func TestMmiotraceFindsTheBarOfAnAddress(t *testing.T) {
 		bar    uint8
 		offset uint64
 	}{{0, 0x1fc00000}, {4, 0}, {4, 0x7fffffff8}} {
-		if a := trace.Accesses[i]; a.Bar != want.bar || a.Offset != want.offset {
+		if a := list[i]; a.Bar != want.bar || a.Offset != want.offset {
 			t.Errorf("access %d: BAR %d + 0x%x, want BAR %d + 0x%x", i, a.Bar, a.Offset, want.bar, want.offset)
 		}
 	}

@@ -3,6 +3,8 @@ package importer
 import (
 	"strconv"
 	"strings"
+
+	"lightmetal/tools/importer/traces"
 )
 
 // ParsePart reads FROM..TO: numbers of lines, from 1, or texts of marks. The
@@ -11,11 +13,11 @@ func ParsePart(text string) (Part, error) {
 	from, to, ok := strings.Cut(text, "..")
 	p := Part{strings.TrimSpace(from), strings.TrimSpace(to)}
 	if !ok || p == (Part{}) {
-		return p, usage("part %q: the form is FROM..TO, lines or marks of the trace, such as 1200..2400, 'frame 2'..'frame 3' or 1200..", text)
+		return p, traces.Usage("part %q: the form is FROM..TO, lines or marks of the trace, such as 1200..2400, 'frame 2'..'frame 3' or 1200..", text)
 	}
 	first, last := lineNumber(p.From), lineNumber(p.To)
 	if p.From == "0" || p.To == "0" || first > 0 && last > 0 && last < first {
-		return p, usage("part %q ends before it starts; lines count from 1", text)
+		return p, traces.Usage("part %q ends before it starts; lines count from 1", text)
 	}
 	return p, nil
 }
@@ -61,14 +63,14 @@ func (s *partState) line(line int) {
 }
 
 // has tells whether an access belongs to the part.
-func (s *partState) has(a *Access) bool {
+func (s *partState) has(a *traces.Access) bool {
 	s.line(a.Line)
 	return s.inside
 }
 
 // mark is has for a mark, where a part may begin or end; the mark that ends it
 // belongs to it.
-func (s *partState) mark(a *Access) bool {
+func (s *partState) mark(a *traces.Access) bool {
 	s.line(a.Line)
 	name := strings.TrimSpace(a.Name)
 	switch {
@@ -84,11 +86,11 @@ func (s *partState) mark(a *Access) bool {
 func (s *partState) check(what string, lines int) error {
 	switch {
 	case !s.began && s.first > 0:
-		return usage("the %s begins at line %d, the trace has %d", what, s.first, lines)
+		return traces.Usage("the %s begins at line %d, the trace has %d", what, s.first, lines)
 	case !s.began:
-		return usage("the trace has no mark %q for the %s to begin at", s.From, what)
+		return traces.Usage("the trace has no mark %q for the %s to begin at", s.From, what)
 	case s.To != "" && s.last == 0 && !s.ended:
-		return usage("the trace has no mark %q behind the start of the %s", s.To, what)
+		return traces.Usage("the trace has no mark %q behind the start of the %s", s.To, what)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -70,13 +71,13 @@ func newPlan(b *boards.Board, o Options) *plan {
 }
 
 // read reports what was read.
-func (p *plan) read(t *Trace) {
-	p.report.Warnings = append(append([]Warning{}, t.Warnings...), p.report.Warnings...)
-	text := fmt.Sprintf("%s: %s, %s%s", counted(t.Lines, "line"), counted(p.loads, "load"), counted(p.stores, "store"), ignoredText(t.Ignored))
+func (p *plan) read(t *traces.Trace) {
+	p.report.Warnings = append(append([]traces.Warning{}, t.Warnings...), p.report.Warnings...)
+	text := fmt.Sprintf("%s: %s, %s%s", traces.Counted(t.Lines, "line"), traces.Counted(p.loads, "load"), traces.Counted(p.stores, "store"), ignoredText(t.Ignored))
 	p.report.Passes = append([]Pass{{"read", text}}, p.report.Passes...)
 }
 
-func ignoredText(list []Count) (text string) {
+func ignoredText(list []traces.Count) (text string) {
 	const shownMax = 4
 	for i, c := range list {
 		if i == shownMax {
@@ -87,26 +88,12 @@ func ignoredText(list []Count) (text string) {
 	return text
 }
 
-// counted is n things.
-func counted(n int, thing string) string {
-	switch {
-	case n == 1:
-	case strings.HasSuffix(thing, "y"):
-		thing = strings.TrimSuffix(thing, "y") + "ies"
-	case strings.HasSuffix(thing, "s"):
-		thing += "es"
-	default:
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
-}
-
 // check refuses an access that no image for this board can hold. It gives the
 // number of the rule.
-func (p *plan) check(a *Access) (uint8, error) {
+func (p *plan) check(a *traces.Access) (uint8, error) {
 	n := p.ruleOf(a.Bar, a.Offset, uint64(a.Width))
 	if n < 0 {
-		return 0, refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s has nothing there that an image may access",
+		return 0, traces.Refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s has nothing there that an image may access",
 			a.Op, a.Width, a.Bar, a.Offset, p.board.Name)
 	}
 	r := &p.board.Rules[n]
@@ -115,11 +102,11 @@ func (p *plan) check(a *Access) (uint8, error) {
 		if boards.ByID(p.board.Vendor, p.board.Device) == nil {
 			hint = fmt.Sprintf("; --rule %d+0x%x..0x%x=%d lets it", a.Bar, a.Offset, a.Offset+uint64(a.Width), a.Width)
 		}
-		return 0, refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)%s",
+		return 0, traces.Refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)%s",
 			a.Op, a.Width, a.Bar, a.Offset, p.board.Name, r.Name, hint)
 	}
 	if reason := hostMemoryReason(p.board, a); reason != "" && !p.isAddress(a) {
-		return 0, refuse(a.Line, "%s", reason)
+		return 0, traces.Refuse(a.Line, "%s", reason)
 	}
 	return uint8(n), nil
 }
@@ -136,7 +123,7 @@ func (p *plan) ruleOf(bar uint8, offset, size uint64) int {
 
 // barStep makes a step of n neighbours in a BAR that no window is in front of,
 // of which a is the first. ok is false where they cannot be one.
-func (p *plan) barStep(a *Access, n uint32) (s step, ok bool, err error) {
+func (p *plan) barStep(a *traces.Access, n uint32) (s step, ok bool, err error) {
 	size := uint64(n) * uint64(a.Width)
 	memory := p.ruleOf(a.Bar, a.Offset, size)
 	if n > 1 && (memory < 0 || !p.board.Rules[memory].Memory || p.behindTLB(a) || (a.Offset+size-1)/fbs.WindowMax != a.Offset/fbs.WindowMax) {
@@ -157,8 +144,8 @@ func (p *plan) barStep(a *Access, n uint32) (s step, ok bool, err error) {
 	return s, true, nil
 }
 
-func opOf(a *Access) stepOp {
-	if a.Op == OpStore {
+func opOf(a *traces.Access) stepOp {
+	if a.Op == traces.OpStore {
 		return stepStore
 	}
 	return stepLoad
@@ -166,7 +153,7 @@ func opOf(a *Access) stepOp {
 
 // behindTLB tells whether an access goes through a movable window, so that the
 // rules of the BAR do not tell what it reaches.
-func (p *plan) behindTLB(a *Access) bool {
+func (p *plan) behindTLB(a *traces.Access) bool {
 	if p.board.TLB == nil {
 		return false
 	}
@@ -197,7 +184,7 @@ func (p *plan) barWindow(bar uint8, offset uint64) uint16 {
 }
 
 // addMark takes a mark of the trace as a step.
-func (p *plan) addMark(a *Access) {
+func (p *plan) addMark(a *traces.Access) {
 	name := markName(a.Name)
 	if name == "" {
 		p.blank++
@@ -224,9 +211,9 @@ func markName(text string) string {
 }
 
 // image puts the commands into an image.
-func (p *plan) image(t *Trace) (*lmb.Image, error) {
+func (p *plan) image(t *traces.Trace) (*lmb.Image, error) {
 	if len(p.windows) == 0 {
-		return nil, refuse(0, "no access to the device is left to replay")
+		return nil, traces.Refuse(0, "no access to the device is left to replay")
 	}
 	image := &lmb.Image{
 		Origin: lmb.Origin{Tool: p.o.Tool, Source: p.o.Source},
@@ -251,7 +238,7 @@ func (p *plan) image(t *Trace) (*lmb.Image, error) {
 		image.Windows = append(image.Windows, w.Window)
 	}
 	if len(image.Windows) > fbs.WindowsMax || len(image.Tensors) > fbs.TensorsMax {
-		return nil, usage("%d windows and %d tensors are more than an image holds (%d each)",
+		return nil, traces.Usage("%d windows and %d tensors are more than an image holds (%d each)",
 			len(image.Windows), len(image.Tensors), fbs.WindowsMax)
 	}
 	return image, nil
@@ -302,9 +289,9 @@ func takesAddresses(board string, bar uint8, offset uint64) bool {
 	return false
 }
 
-func hostMemoryReason(b *boards.Board, a *Access) string {
+func hostMemoryReason(b *boards.Board, a *traces.Access) string {
 	for _, h := range addressRegisters {
-		if h.board != b.Name || h.bar != a.Bar || a.Offset+uint64(a.Width) <= h.offset || a.Offset >= h.offset+8 || a.Op != OpStore {
+		if h.board != b.Name || h.bar != a.Bar || a.Offset+uint64(a.Width) <= h.offset || a.Offset >= h.offset+8 || a.Op != traces.OpStore {
 			continue
 		}
 		if a.Value != 0 && (a.Value < h.first || a.Value > h.last) {

@@ -1,11 +1,12 @@
 package importer
 
 import (
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/tools/importer/traces"
 )
 
 const eduBase = 0x10000000
@@ -20,33 +21,6 @@ func ops(list ...string) string {
 			" value " + f[3] + " size " + f[2] + " name 'edu-mmio'\n")
 	}
 	return b.String()
-}
-
-func TestQemuGivesEveryFieldOfAnAccess(t *testing.T) {
-	text := "memory_region_ops_read cpu 0 mr 0x55b6bee1c320 addr 0x8000004 value 0x8 size 4 name 'gic_dist'\n" +
-		"memory_region_ops_write cpu -1 mr 0x55b6bee1c320 addr 0x10000080 value 0x1122334455667788 size 8 name 'edu-mmio'\n" +
-		"719585@1608130130.441190:memory_region_ops_read cpu 1 mr 0x7f addr 0x10000000 value 0xFFFFFFFFffffffff size 4 name 'edu-mmio'\n" +
-		"pci_nvme_mmio_write addr 0x1000 data 0x1 size 4\n" +
-		"\n" +
-		"[    0.000000] Booting Linux\n" +
-		"memory_region_ops_read cpu 1 mr 0x7f addr 0x10000020 value 0x0 size 4\n" +
-		"memory_region_ops_read cpu 1 mr 0x7f addr 0x9000000 value 0x0 size 1\n"
-	trace, err := Read(strings.NewReader(text), edu(Options{Region: "edu-mmio", Base: eduBase}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Access{
-		{Line: 2, Op: OpStore, Width: 8, Offset: 0x80, Value: 0x1122334455667788},
-		{Line: 3, Op: OpLoad, Width: 4, Offset: 0, Value: 0xffffffff, Time: 1608130130_441190000},
-		{Line: 7, Op: OpLoad, Width: 4, Offset: 0x20},
-	}
-	if !slices.Equal(trace.Accesses, want) {
-		t.Errorf("got  %+v\nwant %+v", trace.Accesses, want)
-	}
-	wantIgnored := []Count{{"accesses to other regions", 2}, {"lines of other text", 2}, {"lines of pci_nvme_mmio_write", 1}}
-	if !slices.Equal(trace.Ignored, wantIgnored) {
-		t.Errorf("ignored %+v, want %+v", trace.Ignored, wantIgnored)
-	}
 }
 
 func TestQemuRefusesWithTheLine(t *testing.T) {
@@ -133,7 +107,7 @@ func TestQemuDeviceMayHaveSeveralRegions(t *testing.T) {
 	text := "memory_region_ops_read cpu 0 mr 0x1 addr 0x10000008 value 0x0 size 4 name 'ivshmem-mmio'\n" +
 		"memory_region_ops_write cpu 0 mr 0x2 addr 0x8000400010 value 0x5 size 8 name 'mem'\n"
 	image, _ := mustImport(t, text, Options{From: FromQemu, Board: &boards.Ivshmem, Region: "ivshmem-mmio", Base: 0x10000000,
-		Also: []Region{{Name: "mem", Base: 0x8000400000, Bar: 2}}})
+		Also: []traces.Region{{Name: "mem", Base: 0x8000400000, Bar: 2}}})
 	commands(t, image, `
 expect bar0+0x8 w4 0x0 mask 0xffffffff
 write bar2+0x10 w8 0x5
@@ -174,7 +148,7 @@ func TestVfioRegionRefusesWithTheLine(t *testing.T) {
 		"vfio_region_read  0000:01:00.0:region0+0x4, 4) = 0x1",
 	} {
 		text := strings.TrimSpace(line[strings.IndexAny(line+" ", " "):])
-		refused(t, line+"\n", o, "line 1: vfio_region event: "+shown([]byte(text))+" is cut or of an unknown form")
+		refused(t, line+"\n", o, "line 1: vfio_region event: "+strconv.Quote(text)+" is cut or of an unknown form")
 	}
 	refused(t, "vfio_region_write  (0000:01:00.0:region0+0x4, 0x123456789, 4)\n", o, "line 1: value 0x123456789 is wider than 4 bytes")
 	refused(t, "vfio_region_write  (0000:01:00.0:region7+0x4, 0x1, 4)\n", o, "line 1: region 7 is no BAR of board edu")
@@ -203,7 +177,7 @@ func TestManyEventsOfOtherKindsAreCountedInBoundedSpace(t *testing.T) {
 	for _, c := range summary.Other {
 		n += c.N
 	}
-	if len(summary.Other) > otherEventsMax+1 || n != 1000 {
+	if len(summary.Other) > 300 || n != 1000 {
 		t.Errorf("%d kinds, %d lines", len(summary.Other), n)
 	}
 }

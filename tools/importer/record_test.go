@@ -13,6 +13,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -337,13 +338,13 @@ func TestBlocksOfARecordingMeanTheirAccesses(t *testing.T) {
 	}
 	replay, device := load(t, image, runtime.AnySlot)
 	mustRun(t, replay, device)
-	trace, err := Read(strings.NewReader(blocks), Options{From: FromRecord})
+	_, list, err := traces.Read(strings.NewReader(blocks), traces.Source{From: FromRecord})
 	if err != nil {
 		t.Fatal(err)
 	}
 	at, got := uint64(0xb000003), []byte(nil)
-	for _, a := range trace.Accesses {
-		if a.Op == OpStore && a.Offset < 0x1fc00000 {
+	for _, a := range list {
+		if a.Op == traces.OpStore && a.Offset < 0x1fc00000 {
 			if a.Offset != at || a.Offset%uint64(a.Width) != 0 {
 				t.Fatalf("%+v at %#x", a, at)
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"lightmetal/boards"
+	"lightmetal/tools/importer/traces"
 )
 
 const (
@@ -46,22 +47,22 @@ func newRegions(b *boards.Board) *regions {
 }
 
 // covers tells whether an access is of the registers.
-func (r *regions) covers(a *Access, size uint64) bool {
+func (r *regions) covers(a *traces.Access, size uint64) bool {
 	return r.Regions > 0 && a.Bar == r.Bar && a.Offset+size > r.Offset && a.Offset < r.Offset+uint64(r.Regions)*r.Stride
 }
 
 // access follows an access of the registers. Images do not store there: the
 // lane that replays aims the iATU.
-func (r *regions) access(a *Access) error {
+func (r *regions) access(a *traces.Access) error {
 	at := uint32(a.Offset - r.Offset)
 	switch {
 	case a.Width != 4 || a.Offset < r.Offset:
-		return refuse(a.Line, "%s of %d bytes of the iATU, whose registers have 4", a.Op, a.Width)
-	case a.Op == OpLoad:
+		return traces.Refuse(a.Line, "%s of %d bytes of the iATU, whose registers have 4", a.Op, a.Width)
+	case a.Op == traces.OpLoad:
 		r.loads++
 		return nil
 	case at%r.stride() >= iatuInbound:
-		return refuse(a.Line, "store to inbound region %d of the iATU, which decides what the BARs show", at/r.stride())
+		return traces.Refuse(a.Line, "store to inbound region %d of the iATU, which decides what the BARs show", at/r.stride())
 	}
 	r.stores++
 	r.registers[at] = uint32(a.Value)

@@ -10,6 +10,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 )
 
 // Place is a range of addresses: in a tile, in a BAR that is named, or in
@@ -84,7 +85,7 @@ const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,25
 func ParseTensor(spec string) (TensorSpec, error) {
 	t, reason := parseTensor(spec)
 	if reason != "" {
-		return TensorSpec{}, usage("tensor %q: %s (the form is %s)", spec, reason, tensorForm)
+		return TensorSpec{}, traces.Usage("tensor %q: %s (the form is %s)", spec, reason, tensorForm)
 	}
 	return t, nil
 }
@@ -230,22 +231,22 @@ func ParseRange(spec string) (Range, error) {
 	if parts := strings.Split(spec, ","); len(parts) == 3 {
 		var reason string
 		if r.Place, reason = parseTile(parts[0], parts[1]); reason != "" {
-			return Range{}, usage("range %q: %s", spec, reason)
+			return Range{}, traces.Usage("range %q: %s", spec, reason)
 		}
 		addresses = parts[2]
 	}
 	addresses, reason := parseBar(addresses, &r.Place)
 	if reason != "" {
-		return Range{}, usage("range %q: %s", spec, reason)
+		return Range{}, traces.Usage("range %q: %s", spec, reason)
 	}
 	first, last, pair := strings.Cut(addresses, "-")
 	if r.First, ok = parseNumber(first); !ok {
-		return Range{}, usage("range %q: the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or FIRST-LAST where the device has no tiles", spec)
+		return Range{}, traces.Usage("range %q: the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or FIRST-LAST where the device has no tiles", spec)
 	}
 	r.Last = r.First
 	if pair {
 		if r.Last, ok = parseNumber(last); !ok || r.Last < r.First {
-			return Range{}, usage("range %q: %q is no address at or behind the first", spec, last)
+			return Range{}, traces.Usage("range %q: %q is no address at or behind the first", spec, last)
 		}
 	}
 	return r, nil

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"lightmetal/boards"
+	"lightmetal/tools/importer/traces"
 )
 
 // stepOp is what a step does.
@@ -236,9 +237,9 @@ func (p *plan) datum(s *step, k uint32) uint64 {
 	at := uint64(k) * uint64(s.width)
 	switch {
 	case s.tensor() >= 0:
-		return little(p.tensors[s.to].data[s.value+at:][:s.width])
+		return traces.Little(p.tensors[s.to].data[s.value+at:][:s.width])
 	case s.run() > 1:
-		return little(p.data.bytes(s.value+at, uint64(s.width)))
+		return traces.Little(p.data.bytes(s.value+at, uint64(s.width)))
 	}
 	return s.value
 }
@@ -256,18 +257,6 @@ func (p *plan) part(s *step, first, end uint32) step {
 		e.time, e.us = s.last(), 0
 	}
 	return e
-}
-
-func little(b []byte) uint64 {
-	switch len(b) {
-	case 1:
-		return uint64(b[0])
-	case 2:
-		return uint64(binary.LittleEndian.Uint16(b))
-	case 4:
-		return uint64(binary.LittleEndian.Uint32(b))
-	}
-	return binary.LittleEndian.Uint64(b)
 }
 
 // rule is the board's rule for what a step accesses.

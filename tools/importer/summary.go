@@ -1,102 +1,22 @@
 package importer
 
 import (
-	"fmt"
 	"io"
+
+	"lightmetal/tools/importer/traces"
 )
 
-// Summary is what a trace holds, whether or not it can be replayed.
-type Summary struct {
-	Lines   int             `json:"lines"`
-	Regions []RegionSummary `json:"regions"`
-	Other   []Count         `json:"other"` // lines that hold no access
-
-	// Events lists what a recording tells of that is no access to a BAR or to host
-	// memory, and that no image does.
-	Events []Warning `json:"events,omitempty"`
-
-	// Blocked lists the accesses that no image can carry out; known where the
-	// board is, and the region of a trace of QEMU.
-	Blocked []Warning `json:"blocked"`
-}
-
-// RegionSummary counts the accesses to one range of addresses: a BAR
-// (mmiotrace, offsets from its start) or a memory region of QEMU's
-// (guest-physical addresses; offsets in a BAR for vfio).
-type RegionSummary struct {
-	Name   string `json:"name"`
-	Loads  int    `json:"loads"`
-	Stores int    `json:"stores"`
-	Widths [4]int `json:"widths"` // accesses of 1, 2, 4 and 8 bytes
-	First  uint64 `json:"first"`  // lowest byte
-	Last   uint64 `json:"last"`   // highest byte
-}
-
-func (s *RegionSummary) count(a Access) {
-	last := a.Offset + uint64(a.Width) - 1
-	if s.Loads+s.Stores == 0 {
-		s.First = a.Offset
-	}
-	s.First, s.Last = min(s.First, a.Offset), max(s.Last, last)
-	if a.Op == OpLoad {
-		s.Loads++
-	} else {
-		s.Stores++
-	}
-	for i := range s.Widths {
-		if a.Width == 1<<i {
-			s.Widths[i]++
-		}
-	}
-}
-
-func (s RegionSummary) String() string {
-	return fmt.Sprintf("%q at 0x%x..0x%x (%d loads, %d stores)", s.Name, s.First, s.Last, s.Loads, s.Stores)
-}
-
-// Summarize reads a trace and counts what is in it, device by device and
-// region by region. It needs no Board, Region or Base; with them it also says
-// what of a trace of QEMU cannot be replayed. The error is an *Error.
-func Summarize(r io.Reader, o Options) (*Summary, error) {
-	switch o.From {
-	case FromMmiotrace:
-		m := newMmiotrace(r, o)
-		m.only = true
-		if err := m.read(); err != nil {
-			return nil, err
-		}
-		return m.summary(), nil
-	case FromQemu:
-		return summarizeQemu(r, o)
-	case FromRecord:
-		return summarizeRecord(r, o)
-	}
-	return nil, usage("unknown format %q: %s, %s or %s", o.From, FromMmiotrace, FromQemu, FromRecord)
-}
-
-func summarizeQemu(r io.Reader, o Options) (*Summary, error) {
-	var c collector
-	q := newQemu(r, o, &c)
-	if o.Board == nil {
-		q.regions = nil
-	}
-	if err := q.checkRegions(); err != nil {
+// Summarize counts what is in a trace, and says what of it no image can carry
+// out; that is known where the board is, and the region of a trace of QEMU. The
+// error is an *Error.
+func Summarize(r io.Reader, o Options) (*traces.Summary, error) {
+	s, err := traces.Summarize(r, o.source())
+	if err != nil {
 		return nil, err
 	}
-	if err := q.read(); err != nil {
-		return nil, err
-	}
-	s := &Summary{Lines: q.line, Regions: q.regionList(), Other: q.otherList()}
-	base := uint64(0)
-	if q.baseless != "" {
-		if base = q.baseOf(q.baseless); base == 0 || len(q.regions) > 1 {
-			return s, nil
-		}
-	}
-	for _, a := range c.list {
-		a.Offset -= base
+	for _, a := range s.Accesses {
 		if reason := hostMemoryReason(o.Board, &a); reason != "" && !o.isAddress(&a) {
-			s.Blocked = append(s.Blocked, Warning{a.Line, reason})
+			s.Blocked = append(s.Blocked, traces.Warning{Line: a.Line, Text: reason})
 		}
 	}
 	return s, nil

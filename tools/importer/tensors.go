@@ -7,6 +7,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -90,13 +91,13 @@ func (p *plan) tensorText(split, ignored int) string {
 		if t.role == gen.RoleOutput {
 			thing = "load"
 		}
-		list = append(list, fmt.Sprintf("%s %s of %d bytes from %s", t.kind(), t.Name, t.size, counted(t.uses, thing)))
+		list = append(list, fmt.Sprintf("%s %s of %d bytes from %s", t.kind(), t.Name, t.size, traces.Counted(t.uses, thing)))
 	}
 	if split > 0 {
-		list = append(list, fmt.Sprintf("%s split at an edge", counted(split, "access")))
+		list = append(list, fmt.Sprintf("%s split at an edge", traces.Counted(split, "access")))
 	}
 	if ignored > 0 {
-		list = append(list, fmt.Sprintf("the value of %s is ignored", counted(ignored, "load")))
+		list = append(list, fmt.Sprintf("the value of %s is ignored", traces.Counted(ignored, "load")))
 	}
 	return strings.Join(list, "; ")
 }
@@ -110,7 +111,7 @@ func (p *plan) addTensors() error {
 		p.tensors = append(p.tensors, tensor{TensorSpec: s, role: gen.RoleOutput})
 	}
 	if len(p.tensors) > fbs.TensorsMax {
-		return usage("%d tensors are more than an image holds (%d)", len(p.tensors), fbs.TensorsMax)
+		return traces.Usage("%d tensors are more than an image holds (%d)", len(p.tensors), fbs.TensorsMax)
 	}
 	for i := range p.tensors {
 		t := &p.tensors[i]
@@ -131,9 +132,9 @@ func (p *plan) checkSpec(t *tensor) error {
 	t.missing = t.size
 	switch {
 	case nameReason(t.Name) != "":
-		return usage("%s %q: %s", t.kind(), t.Name, nameReason(t.Name))
+		return traces.Usage("%s %q: %s", t.kind(), t.Name, nameReason(t.Name))
 	case t.size == 0 || t.size > tensorSizeMax || len(t.Shape) == 0 || len(t.Shape) > fbs.DimsMax || t.last() < t.Address:
-		return usage("%s %s: no element type, no shape, or more than 4 GiB", t.kind(), t.Name)
+		return traces.Usage("%s %s: no element type, no shape, or more than 4 GiB", t.kind(), t.Name)
 	}
 	return p.checkPlace(t.kind()+" "+t.Name, t.Place)
 }
@@ -143,9 +144,9 @@ func (p *plan) checkPlace(who string, place Place) error {
 	tile := strings.TrimSpace(place.String())
 	switch {
 	case place.Tile && p.board.TLB == nil:
-		return usage("%s names tile %s, and board %s has no tiles: leave X,Y out", who, tile, p.board.Name)
+		return traces.Usage("%s names tile %s, and board %s has no tiles: leave X,Y out", who, tile, p.board.Name)
 	case place.Tile && !p.with("lift"):
-		return usage("%s names tile %s, which only the lift pass finds", who, tile)
+		return traces.Usage("%s names tile %s, which only the lift pass finds", who, tile)
 	}
 	return nil
 }
@@ -156,9 +157,9 @@ func (p *plan) checkPlace(who string, place Place) error {
 func distinct(a, b *tensor, bar uint8) error {
 	switch {
 	case a.Name == b.Name:
-		return usage("two tensors are called %s", a.Name)
+		return traces.Usage("two tensors are called %s", a.Name)
 	case a.role == b.role && a.in(bar) == b.in(bar) && a.Address <= b.last() && b.Address <= a.last():
-		return usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(), b.kind(), b.Name, b.span())
+		return traces.Usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(), b.kind(), b.Name, b.span())
 	}
 	return nil
 }
@@ -243,7 +244,7 @@ func (p *plan) tensorWith(s *step, role gen.Role) (index int, whole bool, err er
 	}
 	// Tensors in one place do not overlap: this is a store to several tiles.
 	if whole && other >= 0 {
-		return 0, false, refuse(int(s.line), "the store reaches several tiles, and with them both input %s and input %s; name one of the two",
+		return 0, false, traces.Refuse(int(s.line), "the store reaches several tiles, and with them both input %s and input %s; name one of the two",
 			p.tensors[other].Name, p.tensors[index].Name)
 	}
 	return index, whole, nil
@@ -265,7 +266,7 @@ func (p *plan) inRange(s *step, ranges []Range) (in, all bool) {
 // halve splits a step at the edge of a tensor, if the device cannot tell.
 func (p *plan) halve(out *steps, s step, t *tensor) error {
 	if s.width == 1 || !s.is(memoryStep) || p.rule(&s).Widths&(s.width/2) == 0 {
-		return refuse(int(s.line), "%d bytes lie half in %s %s (%s), and such an access cannot be split there", s.width, t.kind(), t.Name, t.span())
+		return traces.Refuse(int(s.line), "%d bytes lie half in %s %s (%s), and such an access cannot be split there", s.width, t.kind(), t.Name, t.span())
 	}
 	if s.flags&halfStep == 0 {
 		p.split++
@@ -297,7 +298,7 @@ func (p *plan) use(out *steps, s step, index int) error {
 		// A tensor larger than what the trace moves cannot be complete; if it
 		// is very large, memory is not reserved to say which bytes are missing.
 		if t.size > max(sureSizeMax, 8*uint64(p.loads+p.stores)) {
-			return usage("%s %s has %d bytes, more than the whole trace moves", t.kind(), t.Name, t.size)
+			return traces.Usage("%s %s has %d bytes, more than the whole trace moves", t.kind(), t.Name, t.size)
 		}
 		t.data, t.have = make([]byte, t.size), make([]uint64, (t.size+63)/64)
 	}
@@ -328,7 +329,7 @@ func (p *plan) take(out *steps, t *tensor, line, index int, offset uint64, value
 	} else if t.data[offset] != value {
 		if t.role == gen.RoleInput {
 			before := lineBefore(out, index, offset)
-			return refuse(line, "byte %d of input %s is stored with other data than in line %d: an input has one value a run", offset, t.Name, before)
+			return traces.Refuse(line, "byte %d of input %s is stored with other data than in line %d: an input has one value a run", offset, t.Name, before)
 		}
 		if !t.changed {
 			p.warn(line, "output %s is read with other data than in line %d: the last counts", t.Name, lineBefore(out, index, offset))
@@ -356,9 +357,9 @@ func (p *plan) checkComplete() error {
 		switch {
 		case t.missing == 0:
 		case t.missing == t.size:
-			return refuse(0, "%s %s: nothing at %s is %s in this capture%s", t.kind(), t.Name, t.span(), t.verb(), p.placesHint(t))
+			return traces.Refuse(0, "%s %s: nothing at %s is %s in this capture%s", t.kind(), t.Name, t.span(), t.verb(), p.placesHint(t))
 		default:
-			return refuse(0, "%s %s: bytes %s are never %s in this capture", t.kind(), t.Name, t.missingRanges(), t.verb())
+			return traces.Refuse(0, "%s %s: bytes %s are never %s in this capture", t.kind(), t.Name, t.missingRanges(), t.verb())
 		}
 	}
 	return nil

@@ -256,33 +256,6 @@ func TestResultThatFollowsAnInputIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestTraceMadeByHandIsChecked(t *testing.T) {
-	good := Access{Line: 7, Op: OpStore, Width: 4, Offset: 4, Value: 1}
-	if _, _, err := ImportTrace(&Trace{Board: &boards.Edu, Accesses: []Access{good, {Op: OpMark, Name: "x"}}}, Options{}); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := ImportTrace(&Trace{Accesses: []Access{good}}, Options{}); err == nil {
-		t.Error("imported without a board")
-	}
-	for want, spoil := range map[string]func(*Access){
-		"line 7: no load or store of a BAR":                    func(a *Access) { a.Op = OpInvalid },
-		"line 7: width 0 is not 1, 2, 4 or 8":                  func(a *Access) { a.Width = 0 },
-		"line 7: value 0x100000001 is wider than 4 bytes":      func(a *Access) { a.Value |= 1 << 32 },
-		"line 7: address 0x6 is not a multiple of the width 4": func(a *Access) { a.Offset = 6 },
-	} {
-		a := good
-		spoil(&a)
-		if _, _, err := ImportTrace(&Trace{Board: &boards.Edu, Accesses: []Access{a}}, Options{}); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
-	}
-	bar := good
-	bar.Bar = 6
-	if _, _, err := ImportTrace(&Trace{Board: &boards.Edu, Accesses: []Access{bar}}, Options{}); err == nil {
-		t.Error("imported from BAR 6")
-	}
-}
-
 func TestTensorSpecMadeByHandIsChecked(t *testing.T) {
 	good := TensorSpec{Name: "a", Place: Place{Tile: true, X: 1, Y: 1}, Address: 0x100, DType: gen.DTypeInt8, Shape: []uint32{4}}
 	for name, spoil := range map[string]func(*TensorSpec){

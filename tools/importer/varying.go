@@ -9,6 +9,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 )
 
 // values are the bytes of a span of a patch in each repetition.
@@ -185,7 +186,7 @@ func (c *columns) countsInside(v *Varying, values [][]byte) {
 		}
 	}
 	if found > 0 {
-		c.note("line %d: the input at %s 0x%x counts in %s of 4 bytes, %s: whoever replays has it count", v.Line, v.Place, v.Address, counted(found, "part"), shown)
+		c.note("line %d: the input at %s 0x%x counts in %s of 4 bytes, %s: whoever replays has it count", v.Line, v.Place, v.Address, traces.Counted(found, "part"), shown)
 	}
 }
 

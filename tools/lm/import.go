@@ -13,6 +13,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/importer"
+	"lightmetal/tools/importer/traces"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -288,7 +289,7 @@ func (f *importFlags) setRegions(o *importer.Options) error {
 		return usage("--base without its --region")
 	}
 	for i, name := range f.regions {
-		region := importer.Region{Name: name, Bar: f.bar}
+		region := traces.Region{Name: name, Bar: f.bar}
 		if before, bar, ok := strings.Cut(name, "="); ok {
 			n, err := strconv.ParseUint(bar, 0, 8)
 			if err != nil || n > 5 {

@@ -11,7 +11,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/boardfile"
-	"lightmetal/tools/importer"
+	"lightmetal/tools/importer/traces"
 )
 
 // openPlayback gives a device that expects what FILE[,BOARD] has, access by
@@ -113,17 +113,17 @@ func recordedBoard(data []byte, name string) (d device, err error) {
 
 // playRecord plays a recording.
 func playRecord(data []byte, board *boards.Board) (*mock.Device, error) {
-	t, err := importer.Read(bytes.NewReader(data), importer.Options{From: importer.FromRecord, Board: board})
+	_, list, err := traces.Read(bytes.NewReader(data), traces.Source{From: traces.FromRecord, Board: board})
 	if err != nil {
 		return nil, err
 	}
 	var accesses []mock.Access
-	for _, a := range t.Accesses {
-		if a.Op == importer.OpMark {
+	for _, a := range list {
+		if a.Op == traces.OpMark {
 			continue
 		}
 		op := mock.Load
-		if a.Op == importer.OpStore {
+		if a.Op == traces.OpStore {
 			op = mock.Store
 		}
 		accesses = append(accesses, mock.Access{Op: op, Place: mock.Place{Bar: a.Bar, Address: a.Offset}, Width: a.Width, Value: a.Value})

@@ -1,10 +1,12 @@
-package importer
+package traces
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"lightmetal/hal"
 )
@@ -50,17 +52,18 @@ func (e *Error) Error() string {
 // Unwrap lets hal.CodeOf find the code.
 func (e *Error) Unwrap() error { return e.Code }
 
-func refuse(line int, format string, a ...any) error {
+// Refuse is the error for a trace, Usage that for an option.
+func Refuse(line int, format string, a ...any) error {
 	return &Error{Line: line, Reason: fmt.Sprintf(format, a...), Code: hal.BadImage}
 }
 
-func usage(format string, a ...any) error {
+func Usage(format string, a ...any) error {
 	return &Error{Reason: fmt.Sprintf(format, a...), Code: hal.Usage}
 }
 
 const (
 	lineMax       = 1 << 20 // bytes; the longest real line is a MARK of a few hundred
-	progressBytes = 1 << 20 // between two calls of Options.Progress
+	progressBytes = 1 << 20 // between two calls of Source.Progress
 )
 
 // lineReader gives the lines of a trace one by one and counts them.
@@ -99,7 +102,7 @@ func (l *lineReader) next() ([]byte, error) {
 	l.line++
 	switch {
 	case err == io.EOF:
-		return nil, refuse(l.line, "the last line has no newline: the trace was cut here (if it is whole, end it with a newline)")
+		return nil, Refuse(l.line, "the last line has no newline: the trace was cut here (if it is whole, end it with a newline)")
 	case err != nil:
 		var e *Error
 		if errors.As(err, &e) {
@@ -114,6 +117,22 @@ func (l *lineReader) next() ([]byte, error) {
 	return text, nil
 }
 
+// each goes through the lines.
+func (l *lineReader) each(do func(text []byte) error) error {
+	for {
+		text, err := l.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = do(text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 func (l *lineReader) nextLong(start []byte) ([]byte, error) {
 	l.long = append(l.long[:0], start...)
 	for {
@@ -121,7 +140,7 @@ func (l *lineReader) nextLong(start []byte) ([]byte, error) {
 		l.long = append(l.long, text...)
 		switch {
 		case len(l.long) > lineMax:
-			return nil, refuse(l.line+1, "longer than %d bytes: this is no trace", lineMax)
+			return nil, Refuse(l.line+1, "longer than %d bytes: this is no trace", lineMax)
 		case err != bufio.ErrBufferFull:
 			return l.long, err
 		}
@@ -222,6 +241,27 @@ func seconds(b []byte) (ns int64, ok bool) {
 		part *= 10
 	}
 	return int64(whole*1e9 + part), true
+}
+
+// Counted is n things.
+func Counted(n int, thing string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(thing, "y"):
+		thing = strings.TrimSuffix(thing, "y") + "ies"
+	case strings.HasSuffix(thing, "s"):
+		thing += "es"
+	default:
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// Little is the number that up to 8 bytes are, lowest first.
+func Little(b []byte) uint64 {
+	var whole [8]byte
+	copy(whole[:], b)
+	return binary.LittleEndian.Uint64(whole[:])
 }
 
 // shown is a piece of a trace as it stands in an error.

@@ -1,4 +1,4 @@
-package importer
+package traces
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 // recording reads what tools/record writes. Clocks of the simulator count as
 // nanoseconds.
 type recording struct {
-	o             Options
-	to            sink
+	o             Source
+	to            Sink
 	trace         *Trace
 	time          int64
 	calls         int    // accesses of the program to the device
@@ -24,7 +24,7 @@ type recording struct {
 	clocks        int
 }
 
-func readRecord(r io.Reader, o Options, to sink) (*Trace, error) {
+func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 	t := recording{o: o, to: to, time: 1}
 	count := &counter{r: r, progress: o.Progress}
 	err := record.Each(count, o.Device, t.header, t.record)
@@ -35,11 +35,11 @@ func readRecord(r io.Reader, o Options, to sink) (*Trace, error) {
 	var place *record.Error
 	switch {
 	case t.trace != nil && record.Incomplete(err) && errors.As(err, &place):
-		return nil, refuse(place.Line, "%v; --incomplete imports what there is", place.Err)
+		return nil, Refuse(place.Line, "%v; --incomplete imports what there is", place.Err)
 	case errors.As(err, &place) && count.bytes == 0:
-		return nil, refuse(0, "the recording is empty: lm record was killed before it wrote anything, or, of a simulator, the program did not open it (it never called libttsim_init); record it again")
+		return nil, Refuse(0, "the recording is empty: lm record was killed before it wrote anything, or, of a simulator, the program did not open it (it never called libttsim_init); record it again")
 	case errors.As(err, &place):
-		return nil, refuse(place.Line, "%v", place.Err)
+		return nil, Refuse(place.Line, "%v", place.Err)
 	case err != nil:
 		return nil, err
 	case t.calls == 0:
@@ -54,11 +54,11 @@ func readRecord(r io.Reader, o Options, to sink) (*Trace, error) {
 // nothing says what was recorded instead of accesses, and what to do.
 func (t *recording) nothing() error {
 	if t.name == "" {
-		return refuse(0, "the recording holds no access to the device: the program opened the simulator and then neither stored to a BAR nor loaded from one (%s of configuration space, %s)",
-			counted(t.configuration, "load"), counted(t.clocks, "clock step"))
+		return Refuse(0, "the recording holds no access to the device: the program opened the simulator and then neither stored to a BAR nor loaded from one (%s of configuration space, %s)",
+			Counted(t.configuration, "load"), Counted(t.clocks, "clock step"))
 	}
-	return refuse(0, "the recording holds no access to %s: the program mapped a BAR of it and then neither stored there nor loaded (%s and %s of configuration space); "+
-		"record a run that uses the device, and see `lm record --help` for the mappings that it sees", t.name, counted(t.configuration, "load"), counted(t.configured, "store"))
+	return Refuse(0, "the recording holds no access to %s: the program mapped a BAR of it and then neither stored there nor loaded (%s and %s of configuration space); "+
+		"record a run that uses the device, and see `lm record --help` for the mappings that it sees", t.name, Counted(t.configuration, "load"), Counted(t.configured, "store"))
 }
 
 func (t *recording) header(c *record.Capture) error {
@@ -68,9 +68,9 @@ func (t *recording) header(c *record.Capture) error {
 		t.trace.Board = boards.ByID(c.Vendor, c.Device)
 	}
 	if t.trace.Board == nil {
-		return usage("the recording is of %04x:%04x, which no board is: name one; boards: %s; --board generic takes any", c.Vendor, c.Device, boardList())
+		return Usage("the recording is of %04x:%04x, which no board is: name one; boards: %s; --board generic takes any", c.Vendor, c.Device, BoardList())
 	}
-	t.to.start(t.trace.Board)
+	t.to.Start(t.trace.Board)
 	return nil
 }
 
@@ -84,16 +84,16 @@ func (t *recording) record(rec *record.Record) error {
 		if rec.Kind == record.BarRead {
 			a.Op = OpLoad
 		}
-		return t.to.block(&a, rec.Data)
+		return t.to.Block(&a, rec.Data)
 	case record.HostWrite, record.HostRead:
-		return t.to.device(rec.Line, t.time, rec.Kind == record.HostWrite, rec.Offset, rec.Data)
+		return t.to.Device(rec.Line, t.time, rec.Kind == record.HostWrite, rec.Offset, rec.Data)
 	case record.Memory:
-		return t.to.memory(rec.Line, rec.Offset, rec.Size)
+		return t.to.Memory(rec.Line, rec.Offset, rec.Size)
 	case record.Event:
 		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, string(rec.Data)})
 	case record.Mark:
 		a.Op, a.Name = OpMark, string(rec.Data)
-		return t.to.access(&a)
+		return t.to.Access(&a)
 	case record.Gap:
 		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, "not recorded: " + string(rec.Data)})
 	case record.ConfigWrite:
@@ -138,17 +138,17 @@ type tally struct {
 	reached, stored, written int // bytes of host memory
 }
 
-func (s *tally) start(*boards.Board) {}
+func (s *tally) Start(*boards.Board) {}
 
-func (s *tally) access(a *Access) error {
+func (s *tally) Access(a *Access) error {
 	if a.Op != OpMark {
 		s.bars[a.Bar].count(*a)
 	}
 	return nil
 }
 
-func (s *tally) block(a *Access, data []byte) error {
-	return natural(a, data, func(a *Access, n uint32, _ []byte) error {
+func (s *tally) Block(a *Access, data []byte) error {
+	return Natural(a, data, func(a *Access, n uint32, _ []byte) error {
 		for k := range uint64(n) {
 			e := *a
 			e.Offset += k * uint64(a.Width)
@@ -158,7 +158,7 @@ func (s *tally) block(a *Access, data []byte) error {
 	})
 }
 
-func (s *tally) device(_ int, _ int64, write bool, _ uint64, data []byte) error {
+func (s *tally) Device(_ int, _ int64, write bool, _ uint64, data []byte) error {
 	if write {
 		s.written += len(data)
 	} else {
@@ -167,12 +167,12 @@ func (s *tally) device(_ int, _ int64, write bool, _ uint64, data []byte) error 
 	return nil
 }
 
-func (s *tally) memory(_ int, _, size uint64) error {
+func (s *tally) Memory(_ int, _, size uint64) error {
 	s.reached += int(size)
 	return nil
 }
 
-func summarizeRecord(r io.Reader, o Options) (*Summary, error) {
+func summarizeRecord(r io.Reader, o Source) (*Summary, error) {
 	var list tally
 	t, err := readRecord(r, o, &list)
 	if err != nil {

@@ -1,4 +1,4 @@
-package importer
+package traces
 
 import (
 	"bytes"
@@ -45,38 +45,34 @@ const otherEventsMax = 256
 // qemu reads the output of QEMU's log trace backend.
 type qemu struct {
 	*lineReader
-	o        Options
+	o        Source
 	regions  []Region // that make up the device
 	seen     map[string]*RegionSummary
 	other    map[string]int // lines of other events
 	baseless string         // a chosen region whose base is not known
 	outside  int            // accesses of regions that were not chosen
 	taken    int            // of those that were
-	to       sink
+	to       Sink
+	only     bool // count, wherever it is
 }
 
-func newQemu(r io.Reader, o Options, to sink) *qemu {
-	q := &qemu{
-		lineReader: newLineReader(r, o.Progress), o: o, to: to,
+func newQemu(r io.Reader, o Source, to Sink) *qemu {
+	return &qemu{
+		lineReader: newLineReader(r, o.Progress), o: o, to: to, regions: o.Regions,
 		seen: map[string]*RegionSummary{}, other: map[string]int{},
 	}
-	if o.Region != "" || o.Base != 0 {
-		q.regions = append(q.regions, Region{o.Region, o.Base, o.Bar})
-	}
-	q.regions = append(q.regions, o.Also...)
-	return q
 }
 
-func readQemu(r io.Reader, o Options, to sink) (*Trace, error) {
+func readQemu(r io.Reader, o Source, to Sink) (*Trace, error) {
 	if o.Board == nil {
-		return nil, usage("a trace of QEMU does not say which device it is of: name the board; boards: %s", boardList())
+		return nil, Usage("a trace of QEMU does not say which device it is of: name the board; boards: %s", BoardList())
 	}
 	q := newQemu(r, o, to)
 	if err := q.checkRegions(); err != nil {
 		return nil, err
 	}
-	to.start(o.Board)
-	if err := q.read(); err != nil {
+	to.Start(o.Board)
+	if err := q.each(q.record); err != nil {
 		return nil, err
 	}
 	return q.trace()
@@ -85,28 +81,13 @@ func readQemu(r io.Reader, o Options, to sink) (*Trace, error) {
 func (q *qemu) checkRegions() error {
 	for _, r := range q.regions {
 		if int(r.Bar) >= len(q.o.Board.Bars) || q.o.Board.Bars[r.Bar] == 0 {
-			return usage("board %s has no BAR %d", q.o.Board.Name, r.Bar)
+			return Usage("board %s has no BAR %d", q.o.Board.Name, r.Bar)
 		}
 		if r.Base%16 != 0 || r.Base > math.MaxUint64-q.o.Board.Bars[r.Bar] {
-			return usage("base 0x%x is not the address of a BAR", r.Base)
+			return Usage("base 0x%x is not the address of a BAR", r.Base)
 		}
 	}
 	return nil
-}
-
-func (q *qemu) read() error {
-	for {
-		text, err := q.next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := q.record(text); err != nil {
-			return err
-		}
-	}
 }
 
 func (q *qemu) record(text []byte) error {
@@ -127,12 +108,12 @@ func (q *qemu) record(text []byte) error {
 				break
 			}
 			if i += n; kind == "memory_region_ops_" || !vfioOther[string(word(hidden[i:]))] {
-				return refuse(q.line, "%s looks like a %s event and is none", shown(hidden[i:]), strings.TrimSuffix(kind, "_"))
+				return Refuse(q.line, "%s looks like a %s event and is none", shown(hidden[i:]), strings.TrimSuffix(kind, "_"))
 			}
 		}
 	}
 	if cut := cutEvent(hidden); cut != nil {
-		return refuse(q.line, "%s looks like the start of an event and is none", shown(cut))
+		return Refuse(q.line, "%s looks like the start of an event and is none", shown(cut))
 	}
 	if record != nil {
 		return record(q, f, at)
@@ -234,7 +215,7 @@ func (q *qemu) ops(op Op, f fields, at int64) error {
 		key, text := f.next(), f.next()
 		n, ok := c.form.parse(text)
 		if string(key) != c.name || !ok {
-			return refuse(q.line, "memory_region_ops event: %q expected with its number, not %s: the line is cut or of an unknown form",
+			return Refuse(q.line, "memory_region_ops event: %q expected with its number, not %s: the line is cut or of an unknown form",
 				c.name, shown(bytes.TrimSpace(append(append(key[:len(key):len(key)], ' '), text...))))
 		}
 		v[i] = n
@@ -255,7 +236,7 @@ func (q *qemu) name(rest []byte) (string, error) {
 	}
 	quoted, ok := bytes.CutPrefix(rest, []byte("name '"))
 	if !ok || len(quoted) < 1 || quoted[len(quoted)-1] != '\'' {
-		return "", refuse(q.line, "memory_region_ops event: %s is no region's name: the line is cut or of an unknown form", shown(rest))
+		return "", Refuse(q.line, "memory_region_ops event: %s is no region's name: the line is cut or of an unknown form", shown(rest))
 	}
 	return string(quoted[:len(quoted)-1]), nil
 }
@@ -265,7 +246,7 @@ func (q *qemu) access(op Op, name string, address, value, size uint64, at int64)
 		value &= fbs.WidthMask(uint8(max(size, 1))) // QEMU prints what the device's function returned, not what the guest saw
 	}
 	if reason := checkAccess(size, address, value); reason != "" {
-		return refuse(q.line, "%s", reason)
+		return Refuse(q.line, "%s", reason)
 	}
 	a := Access{Line: q.line, Op: op, Width: uint8(size), Offset: address, Value: value, Time: at}
 	q.stats(name).count(a)
@@ -278,11 +259,11 @@ func (q *qemu) access(op Op, name string, address, value, size uint64, at int64)
 		q.baseless = r.Name
 		return q.give(&a) // for a summary; trace refuses
 	case address < r.Base:
-		return refuse(q.line, "address 0x%x lies before the base 0x%x of region %q", address, r.Base, name)
+		return Refuse(q.line, "address 0x%x lies before the base 0x%x of region %q", address, r.Base, name)
 	}
 	a.Bar, a.Offset = r.Bar, address-r.Base
 	if a.Offset >= q.o.Board.Bars[r.Bar] && q.o.Board.Rule(r.Bar, a.Offset, size) == nil {
-		return refuse(q.line, "address 0x%x lies outside BAR %d of %s, 0x%x bytes from 0x%x on: is the base right?",
+		return Refuse(q.line, "address 0x%x lies outside BAR %d of %s, 0x%x bytes from 0x%x on: is the base right?",
 			address, r.Bar, q.o.Board.Name, q.o.Board.Bars[r.Bar], r.Base)
 	}
 	return q.give(&a)
@@ -292,10 +273,10 @@ func (q *qemu) access(op Op, name string, address, value, size uint64, at int64)
 // is; a summary takes those, too.
 func (q *qemu) give(a *Access) error {
 	q.taken++
-	if _, summary := q.to.(*collector); q.baseless != "" && !summary {
+	if q.baseless != "" && !q.only {
 		return nil
 	}
-	return q.to.access(a)
+	return q.to.Access(a)
 }
 
 // chosen gives the region of the device that an access belongs to.
@@ -337,13 +318,13 @@ func (q *qemu) vfioRead(f fields, at int64) error {
 func (q *qemu) vfio(op Op, text []byte, at int64) error {
 	place, number, offset, value, size, ok := vfioFields(op, text)
 	if !ok {
-		return refuse(q.line, "vfio_region event: %s is cut or of an unknown form", shown(text))
+		return Refuse(q.line, "vfio_region event: %s is cut or of an unknown form", shown(text))
 	}
 	if op == OpLoad && size < 8 {
 		value &= fbs.WidthMask(uint8(max(size, 1)))
 	}
 	if reason := checkAccess(size, offset, value); reason != "" {
-		return refuse(q.line, "%s", reason)
+		return Refuse(q.line, "%s", reason)
 	}
 	name := fmt.Sprintf("%s:region%d", place, number)
 	a := Access{Line: q.line, Op: op, Width: uint8(size), Bar: uint8(number), Offset: offset, Value: value, Time: at}
@@ -353,7 +334,7 @@ func (q *qemu) vfio(op Op, text []byte, at int64) error {
 		return nil
 	}
 	if number > 5 || q.o.Board.Bars[number] == 0 {
-		return refuse(q.line, "region %d is no BAR of board %s", number, q.o.Board.Name)
+		return Refuse(q.line, "region %d is no BAR of board %s", number, q.o.Board.Name)
 	}
 	return q.give(&a)
 }
@@ -386,14 +367,14 @@ func vfioFields(op Op, text []byte) (place string, number, offset, value, size u
 func (q *qemu) trace() (*Trace, error) {
 	switch {
 	case len(q.seen) == 0:
-		return nil, refuse(0, "the trace holds no memory_region_ops or vfio_region event (QEMU writes them with -trace 'memory_region_ops_*')")
+		return nil, Refuse(0, "the trace holds no memory_region_ops or vfio_region event (QEMU writes them with -trace 'memory_region_ops_*')")
 	case len(q.regions) == 0:
-		return nil, usage("choose the device's region by name and base; regions: %s", q.list())
+		return nil, Usage("choose the device's region by name and base; regions: %s", q.list())
 	case q.baseless != "":
-		return nil, usage("region %q needs the guest-physical address of its BAR as base%s; regions: %s",
+		return nil, Usage("region %q needs the guest-physical address of its BAR as base%s; regions: %s",
 			q.baseless, q.baseHint(q.baseless), q.list())
 	case q.taken == 0:
-		return nil, usage("no access to region %s; regions: %s", q.wantedList(), q.list())
+		return nil, Usage("no access to region %s; regions: %s", q.wantedList(), q.list())
 	}
 	t := &Trace{Board: q.o.Board, Lines: q.line}
 	if q.outside > 0 {
@@ -413,17 +394,22 @@ func (q *qemu) trace() (*Trace, error) {
 // size, so the address of any access tells.
 func (q *qemu) baseHint(name string) string {
 	if base := q.baseOf(name); base != 0 {
-		return fmt.Sprintf(" (0x%x, if it is BAR %d of %s)", base, q.o.Bar, q.o.Board.Name)
+		return fmt.Sprintf(" (0x%x, if it is BAR %d of %s)", base, q.barOf(name), q.o.Board.Name)
 	}
 	return ""
 }
 
+// barOf is the BAR that a chosen region is.
+func (q *qemu) barOf(name string) uint8 {
+	return q.regions[slices.IndexFunc(q.regions, func(r Region) bool { return r.Name == name })].Bar
+}
+
 func (q *qemu) baseOf(name string) uint64 {
 	s := q.seen[name]
-	if s == nil || q.o.Board == nil || int(q.o.Bar) >= len(q.o.Board.Bars) {
+	if s == nil {
 		return 0
 	}
-	size := q.o.Board.Bars[q.o.Bar]
+	size := q.o.Board.Bars[q.barOf(name)]
 	base := s.First &^ (size - 1)
 	if size == 0 || s.Last-base >= size {
 		return 0
@@ -469,7 +455,7 @@ func (q *qemu) otherList() []Count {
 	return list
 }
 
-func boardList() string {
+func BoardList() string {
 	var list []string
 	for _, b := range boards.All {
 		list = append(list, fmt.Sprintf("%s (%04x:%04x)", b.Name, b.Vendor, b.Device))

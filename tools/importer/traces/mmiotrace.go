@@ -1,4 +1,4 @@
-package importer
+package traces
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ const mmiotraceVersion = "20070824"
 // mmiotrace reads Linux's mmiotrace text format.
 type mmiotrace struct {
 	*lineReader
-	o       Options
-	to      sink
+	o       Source
+	to      Sink
 	only    bool // count, and take nothing
 	version bool
 	devices []*pciDevice
@@ -83,32 +83,17 @@ var mmiotraceRecords = map[string]func(*mmiotrace, fields) error{
 	"LSPCI":   (*mmiotrace).lspciRecord,
 }
 
-func readMmiotrace(r io.Reader, o Options, to sink) (*Trace, error) {
+func readMmiotrace(r io.Reader, o Source, to Sink) (*Trace, error) {
 	m := newMmiotrace(r, o)
 	m.to = to
-	if err := m.read(); err != nil {
+	if err := m.each(m.record); err != nil {
 		return nil, err
 	}
 	return m.trace()
 }
 
-func newMmiotrace(r io.Reader, o Options) *mmiotrace {
+func newMmiotrace(r io.Reader, o Source) *mmiotrace {
 	return &mmiotrace{lineReader: newLineReader(r, o.Progress), o: o, slots: map[string][]*pciDevice{}}
-}
-
-func (m *mmiotrace) read() error {
-	for {
-		text, err := m.next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := m.record(text); err != nil {
-			return err
-		}
-	}
 }
 
 func (m *mmiotrace) record(text []byte) error {
@@ -120,11 +105,11 @@ func (m *mmiotrace) record(text []byte) error {
 	record := mmiotraceRecords[string(kind)]
 	switch {
 	case record == nil && (string(text) == "rw what?" || string(text) == "map what?"):
-		return refuse(m.line, "%q: the kernel could not say what it recorded", text)
+		return Refuse(m.line, "%q: the kernel could not say what it recorded", text)
 	case record == nil:
-		return refuse(m.line, "%s is no record of mmiotrace", shown(text))
+		return Refuse(m.line, "%s is no record of mmiotrace", shown(text))
 	case !m.version && string(kind) != "VERSION" && string(kind) != "LSPCI":
-		return refuse(m.line, "%s before VERSION: the start of the trace is missing", kind)
+		return Refuse(m.line, "%s before VERSION: the start of the trace is missing", kind)
 	}
 	return record(m, f)
 }
@@ -132,9 +117,9 @@ func (m *mmiotrace) record(text []byte) error {
 // cut is the error for a record with a missing or broken field.
 func (m *mmiotrace) cut(kind, field string, got []byte) error {
 	if len(got) == 0 {
-		return refuse(m.line, "%s record without %s: the line is cut", kind, field)
+		return Refuse(m.line, "%s record without %s: the line is cut", kind, field)
 	}
-	return refuse(m.line, "%s record: %s %s is not a number of its form", kind, field, shown(got))
+	return Refuse(m.line, "%s record: %s %s is not a number of its form", kind, field, shown(got))
 }
 
 // form is how the kernel prints a field.
@@ -208,14 +193,14 @@ func (m *mmiotrace) whole(kind string, f *fields, list []column, values []uint64
 		return err
 	}
 	if more := f.next(); len(more) > 0 {
-		return refuse(m.line, "%s record with more than its fields: %s", kind, shown(more))
+		return Refuse(m.line, "%s record with more than its fields: %s", kind, shown(more))
 	}
 	return nil
 }
 
 func (m *mmiotrace) versionRecord(f fields) error {
 	if v := f.next(); string(v) != mmiotraceVersion {
-		return refuse(m.line, "version %s of mmiotrace is unknown, only %s is", shown(v), mmiotraceVersion)
+		return Refuse(m.line, "version %s of mmiotrace is unknown, only %s is", shown(v), mmiotraceVersion)
 	}
 	m.version = true
 	return nil
@@ -237,7 +222,7 @@ func (m *mmiotrace) lspciRecord(f fields) error { return m.hides("LSPCI record",
 // end.
 func (m *mmiotrace) hides(kind string, text []byte) error {
 	if found := accessInText.Find(text); found != nil {
-		return refuse(m.line, "%s with an access in it: %s", kind, shown(found))
+		return Refuse(m.line, "%s with an access in it: %s", kind, shown(found))
 	}
 	return nil
 }
@@ -249,7 +234,7 @@ func (m *mmiotrace) unknownRecord(f fields) error {
 	if err := m.whole("UNKNOWN", &f, unknownColumns, v[:]); err != nil {
 		return err
 	}
-	lost := refuse(m.line, "UNKNOWN: the kernel could not decode the instruction that accessed 0x%x: the access is lost", v[2])
+	lost := Refuse(m.line, "UNKNOWN: the kernel could not decode the instruction that accessed 0x%x: the access is lost", v[2])
 	r := m.find(v[2])
 	switch {
 	case r == nil && (m.o.Device == "" || m.only):
@@ -277,7 +262,7 @@ func (m *mmiotrace) markRecord(f fields) error {
 	// The kernel's own mark has no time (mmio_print_mark, mmio_reset_data); a
 	// user's may say the same.
 	if lost := lostEvents.FindStringSubmatch(text); lost != nil && ns == 0 {
-		return refuse(m.line, "the kernel lost %s events: the trace is incomplete (record again with a larger buffer_size_kb)", lost[1])
+		return Refuse(m.line, "the kernel lost %s events: the trace is incomplete (record again with a larger buffer_size_kb)", lost[1])
 	}
 	if err := m.hides("MARK", f.rest); err != nil {
 		return err
@@ -299,7 +284,7 @@ func (m *mmiotrace) give(a *Access) error {
 	if m.only || m.board == nil {
 		return nil
 	}
-	return m.to.access(a)
+	return m.to.Access(a)
 }
 
 // pcidevRecord reads where a device's BARs lie (mmio_print_pcidev): seven
@@ -321,13 +306,13 @@ func (m *mmiotrace) pcidevRecord(f fields) error {
 	}
 	driver := f.next()
 	if more := f.next(); len(more) > 0 {
-		return refuse(m.line, "PCIDEV record with more than its fields: %s", shown(more))
+		return Refuse(m.line, "PCIDEV record with more than its fields: %s", shown(more))
 	}
 	if err := m.hides("PCIDEV record", driver); err != nil {
 		return err
 	}
 	if id[0] > 0xffff || id[1] > 0xffffffff {
-		return refuse(m.line, "PCIDEV record with ids wider than PCI has")
+		return Refuse(m.line, "PCIDEV record with ids wider than PCI has")
 	}
 	d := &pciDevice{
 		text: text, slot: fmt.Sprintf("%02x:%02x.%x", id[0]>>8, id[0]>>3&31, id[0]&7),
@@ -352,7 +337,7 @@ func (m *mmiotrace) add(d *pciDevice) error {
 			return nil
 		}
 		if m.o.Device == "" && !m.only {
-			return refuse(m.line, "PCIDEV %s has other ids or ranges than before", d.slot)
+			return Refuse(m.line, "PCIDEV %s has other ids or ranges than before", d.slot)
 		}
 	}
 	d.order = len(m.devices)
@@ -361,7 +346,7 @@ func (m *mmiotrace) add(d *pciDevice) error {
 }
 
 // wants tells whether a device can be the one to import.
-func (o *Options) wants(d *pciDevice) bool {
+func (o *Source) wants(d *pciDevice) bool {
 	id := fmt.Sprintf("%04x:%04x", d.vendor, d.device)
 	switch {
 	case o.Device != "":
@@ -383,7 +368,7 @@ func (m *mmiotrace) access(op Op, kind string, f fields) error {
 	}
 	width, address, value := v[0], v[3], v[4]
 	if reason := checkAccess(width, address, value); reason != "" {
-		return refuse(m.line, "%s", reason)
+		return Refuse(m.line, "%s", reason)
 	}
 	r := m.find(address)
 	if r == nil {
@@ -440,7 +425,7 @@ func (m *mmiotrace) sortRanges() {
 // user has named the device that counts.
 func (m *mmiotrace) nowhere(address uint64) error {
 	if m.o.Device == "" && !m.only {
-		return refuse(m.line, "address 0x%x lies in no BAR of a PCIDEV line", address)
+		return Refuse(m.line, "address 0x%x lies in no BAR of a PCIDEV line", address)
 	}
 	if m.outside == 0 {
 		m.lost = m.line
@@ -451,7 +436,7 @@ func (m *mmiotrace) nowhere(address uint64) error {
 
 func (m *mmiotrace) take(r *pciRange, a Access) error {
 	if uint64(a.Width) > r.size-a.Offset {
-		return refuse(m.line, "%d bytes at offset 0x%x reach over the end of %s of %s", a.Width, a.Offset, r.name(), r.of)
+		return Refuse(m.line, "%d bytes at offset 0x%x reach over the end of %s of %s", a.Width, a.Offset, r.name(), r.of)
 	}
 	r.stats.count(a)
 	r.of.accesses++
@@ -459,7 +444,7 @@ func (m *mmiotrace) take(r *pciRange, a Access) error {
 		return nil
 	}
 	if r.bar == expansionROM {
-		return refuse(m.line, "offset 0x%x of %s of %s: an image cannot access that", a.Offset, r.name(), r.of)
+		return Refuse(m.line, "offset 0x%x of %s of %s: an image cannot access that", a.Offset, r.name(), r.of)
 	}
 	if m.chosen == nil {
 		m.choice(r.of)
@@ -484,14 +469,14 @@ func (m *mmiotrace) choice(d *pciDevice) {
 		m.board = boards.ByID(d.vendor, d.device)
 	}
 	if m.board != nil && !m.only {
-		m.to.start(m.board)
+		m.to.Start(m.board)
 	}
 }
 
 // trace gives what was read of the one device that was asked for.
 func (m *mmiotrace) trace() (*Trace, error) {
 	if !m.version {
-		return nil, refuse(0, "no VERSION line: this is no mmiotrace")
+		return nil, Refuse(0, "no VERSION line: this is no mmiotrace")
 	}
 	d, err := m.choose()
 	if err != nil {
@@ -502,7 +487,7 @@ func (m *mmiotrace) trace() (*Trace, error) {
 	}
 	t := &Trace{Board: m.board, Vendor: d.vendor, Device: d.device, Lines: m.line}
 	if t.Board == nil {
-		return nil, usage("no board for %s; boards: %s; --board generic takes any, and name both, device and board, if one of them is like it", d, boardList())
+		return nil, Usage("no board for %s; boards: %s; --board generic takes any, and name both, device and board, if one of them is like it", d, BoardList())
 	}
 	if b := t.Board; b.Vendor != 0 && (b.Vendor != d.vendor || b.Device != d.device) {
 		t.Warnings = append(t.Warnings, Warning{0, fmt.Sprintf("%s is imported as board %s (%04x:%04x)", d, t.Board.Name, t.Board.Vendor, t.Board.Device)})
@@ -533,14 +518,14 @@ func (m *mmiotrace) choose() (*pciDevice, error) {
 	case len(chosen) == 1:
 		return chosen[0], nil
 	case len(chosen) > 1:
-		return nil, usage("accesses to several devices: %s; choose one by VVVV:DDDD or BB:DD.F", deviceList(chosen))
+		return nil, Usage("accesses to several devices: %s; choose one by VVVV:DDDD or BB:DD.F", deviceList(chosen))
 	case m.o.Device != "":
-		return nil, usage("no access to device %s; devices in the trace: %s", m.o.Device, deviceList(m.devices))
+		return nil, Usage("no access to device %s; devices in the trace: %s", m.o.Device, deviceList(m.devices))
 	case m.o.Board != nil:
-		return nil, usage("no access to board %s (%04x:%04x); devices in the trace: %s",
+		return nil, Usage("no access to board %s (%04x:%04x); devices in the trace: %s",
 			m.o.Board.Name, m.o.Board.Vendor, m.o.Board.Device, deviceList(m.devices))
 	}
-	return nil, refuse(0, "the trace holds no access to a device")
+	return nil, Refuse(0, "the trace holds no access to a device")
 }
 
 func deviceList(devices []*pciDevice) string {
@@ -551,7 +536,7 @@ func deviceList(devices []*pciDevice) string {
 			list = append(list, fmt.Sprintf("and %d more", len(devices)-i))
 			break
 		}
-		list = append(list, fmt.Sprintf("%s (%s)", d, counted(d.accesses, "access")))
+		list = append(list, fmt.Sprintf("%s (%s)", d, Counted(d.accesses, "access")))
 	}
 	if len(list) == 0 {
 		return "none"

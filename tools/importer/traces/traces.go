@@ -1,0 +1,166 @@
+// Package traces reads what others write while they watch a driver at work:
+// Linux's mmiotrace, QEMU's memory_region_ops and vfio_region trace events, and
+// what tools/record writes. A reader, one a format, turns the text into accesses.
+//
+// Whatever a trace does not hold is refused with the line it stands in. Nothing
+// is left out silently: what is, is counted.
+package traces
+
+import (
+	"fmt"
+	"io"
+
+	"lightmetal/boards"
+)
+
+// The formats that Scan reads.
+const (
+	FromMmiotrace = "mmiotrace"
+	FromQemu      = "qemu"
+	FromRecord    = "record"
+)
+
+// Source says what a trace is of.
+type Source struct {
+	From   string        // FromMmiotrace, FromQemu or FromRecord
+	Board  *boards.Board // nil: by the PCI ids in the trace; one without ids is of any device
+	Device string        // mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several devices, or one that no board has the ids of
+
+	Incomplete bool // record: take one that is not whole
+
+	Regions []Region // of QEMU's, that are the device
+
+	Progress func(bytes int64) // told now and then how much of the trace is read; may be nil
+}
+
+// Trace is what a reader finds in a file.
+type Trace struct {
+	Board          *boards.Board
+	Vendor, Device uint16 // PCI ids in the trace, 0: the board's
+	Lines          int
+	Ignored        []Count // lines that hold no access to the device
+	Warnings       []Warning
+}
+
+// Warning is something in a trace that a user should look at.
+type Warning struct {
+	Line int    `json:"line"` // 0: in no single line
+	Text string `json:"text"`
+}
+
+func (w Warning) String() string {
+	if w.Line == 0 {
+		return w.Text
+	}
+	return fmt.Sprintf("line %d: %s", w.Line, w.Text)
+}
+
+// Count is how often something was seen.
+type Count struct {
+	Name string `json:"name"`
+	N    int    `json:"n"`
+}
+
+// Sink takes what a reader finds, in order. Start comes first.
+type Sink interface {
+	Start(b *boards.Board)
+
+	// Access is a load or store of a natural width, or a mark.
+	Access(a *Access) error
+
+	// Block is an access of any size, from a.Offset on.
+	Block(a *Access, data []byte) error
+
+	// Device is an access of the device to host memory.
+	Device(line int, time int64, write bool, bus uint64, data []byte) error
+
+	// Memory is host memory that the device reaches from here on, of zeros. Then
+	// what Device gives are not the device's accesses: what the program stored
+	// there before what follows, and what it could see that the device wrote.
+	Memory(line int, bus, size uint64) error
+}
+
+// Scan has a sink take what a trace holds. The error is an *Error.
+func Scan(r io.Reader, s Source, to Sink) (*Trace, error) {
+	switch s.From {
+	case FromMmiotrace:
+		return readMmiotrace(r, s, to)
+	case FromQemu:
+		return readQemu(r, s, to)
+	case FromRecord:
+		return readRecord(r, s, to)
+	}
+	return nil, s.unknown()
+}
+
+func (s *Source) unknown() error {
+	return Usage("unknown format %q: %s, %s or %s", s.From, FromMmiotrace, FromQemu, FromRecord)
+}
+
+// Read gives the accesses to the device, and marks, in order. The error is an
+// *Error.
+func Read(r io.Reader, s Source) (*Trace, []Access, error) {
+	c := collector{reached: Count{Name: "accesses of the device to host memory"}}
+	t, err := Scan(r, s, &c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.reached.N > 0 {
+		t.Ignored = append(t.Ignored, c.reached)
+	}
+	return t, c.list, nil
+}
+
+// collector is the sink of Read.
+type collector struct {
+	list    []Access
+	reached Count
+}
+
+func (c *collector) Start(*boards.Board) {}
+
+func (c *collector) Access(a *Access) error {
+	c.list = append(c.list, *a)
+	return nil
+}
+
+func (c *collector) Block(a *Access, data []byte) error {
+	return Natural(a, data, func(a *Access, n uint32, data []byte) error {
+		for k := range uint64(n) {
+			e := *a
+			e.Offset += k * uint64(a.Width)
+			e.Value = Little(data[k*uint64(a.Width):][:a.Width])
+			c.list = append(c.list, e)
+		}
+		return nil
+	})
+}
+
+func (c *collector) Device(int, int64, bool, uint64, []byte) error {
+	c.reached.N++
+	return nil
+}
+
+func (c *collector) Memory(int, uint64, uint64) error { return nil }
+
+// Natural cuts an access of any size into naturally aligned ones of at most 8
+// bytes, lowest address first, and gives neighbours of 8 bytes together.
+func Natural(a *Access, data []byte, do func(a *Access, n uint32, data []byte) error) error {
+	at := a.Offset
+	for len(data) > 0 {
+		e, n := *a, 1
+		e.Width, e.Offset = 8, at
+		for int(e.Width) > len(data) || at%uint64(e.Width) != 0 {
+			e.Width /= 2
+		}
+		if e.Width == 8 {
+			n = len(data) / 8
+		}
+		size := n * int(e.Width)
+		if err := do(&e, uint32(n), data[:size:size]); err != nil {
+			return err
+		}
+		data, at = data[size:], at+uint64(size)
+	}
+	return nil
+}
