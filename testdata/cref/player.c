@@ -74,7 +74,7 @@ static int holds(const struct command *c, uint64_t v) { return ((v & c->mask) ==
 
 static int check(struct player *p, const struct command *c) {
 	uint64_t at = place(p, c) + c->offset, v = get(p, at, c->width);
-	int64_t deadline = p->now + c->amount * 1000ll;
+	int64_t began = p->now, deadline = began + c->amount * 1000ll;
 	if (p->gone || (v == width_bits(c->width) && dead(p)))
 		return GONE;
 	for (int late = 0; !holds(c, v); v = get(p, at, c->width)) {
@@ -82,7 +82,7 @@ static int check(struct player *p, const struct command *c) {
 			p->got = v, p->want = c->value, p->mask = c->mask;
 			return c->amount ? 75 : 76;
 		}
-		int64_t left = deadline - p->now, pause = c->index * 1000ll;
+		int64_t left = deadline - p->now, pause = c->index ? c->index * 1000ll : (p->now - began) / 32;
 		p->now += left > 0 ? (pause < left ? pause : left) : 0;
 		late = p->now >= deadline;
 	}
@@ -104,23 +104,35 @@ static int compare(struct player *p, const struct command *c) {
 	return 0;
 }
 
-// copy makes the accesses of a copy or a fill.
+// all_ones tells whether the last access, of the width of a copy, gave ones.
+static int all_ones(const uint8_t *end, uint32_t size) {
+	while (size && end[-1] == 0xff)
+		end--, size--;
+	return size == 0;
+}
+
+// copy makes the accesses of a copy or a fill. Those of a bulk copy are a choice,
+// here as in the runtime: the widest that are aligned and no wider than width.
 static int copy(struct player *p, const struct command *c) {
-	uint64_t v = 0;
-	for (uint32_t n = 0; n < c->amount && !p->gone; n += c->width) {
-		uint64_t at = place(p, c) + c->offset + (c->mode == FIXED ? 0 : n);
+	unsigned width;
+	for (uint32_t n = 0; n < c->amount && !p->gone; n += width) {
+		uint64_t at = place(p, c) + c->offset + (c->mode == FIXED ? 0 : n), v = c->value;
+		for (width = c->width; c->mode == BULK && (at % width || width > c->amount - n);)
+			width /= 2;
 		if (c->opcode == COPY_OUT) {
-			v = get(p, at, c->width);
+			v = get(p, at, width);
 			if (!p->gone)
-				memcpy(memory_of(p, c) + n, &v, c->width);
+				memcpy(memory_of(p, c) + n, &v, width);
 		} else {
-			v = c->value;
 			if (c->opcode == COPY_IN)
-				memcpy(&v, memory_of(p, c) + n, c->width);
-			put(p, at, c->width, v);
+				memcpy(&v, memory_of(p, c) + n, width);
+			put(p, at, width, v);
 		}
 	}
-	return p->gone || (c->opcode == COPY_OUT && dead(p) && v == width_bits(c->width)) ? GONE : 0;
+	if (p->gone)
+		return GONE;
+	uint32_t last = c->amount < c->width ? c->amount : c->width;
+	return c->opcode == COPY_OUT && dead(p) && all_ones(memory_of(p, c) + c->amount, last) ? GONE : 0;
 }
 
 static int change(struct player *p, const struct command *c) {
@@ -199,11 +211,11 @@ static uint64_t lay(struct player *p) {
 			bars[t][b] = next;
 			next += round_up(i->targets[t].bars[b], 4096);
 		}
-	for (int kind = BAR; kind <= HOST; kind++) {
-		int order[] = {0, BAR, HOST, TLB};
+	static const int order[] = {BAR, HOST, TLB, CONFIG};
+	for (unsigned k = 0; k < sizeof order / sizeof *order; k++) {
 		for (uint32_t n = 0; n < i->reservation.windows; n++) {
 			const struct window *w = &i->windows[n];
-			if (w->kind != order[kind])
+			if (w->kind != order[k])
 				continue;
 			p->places[n] = w->kind == BAR ? bars[w->device][w->bar] + w->offset : next;
 			next += w->kind == BAR ? 0 : round_up(w->size, 4096);

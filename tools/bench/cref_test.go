@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/runtime"
 	"lightmetal/tools/bench/plain"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/simulate/images"
 )
 
 const samples = "../../testdata"
@@ -201,7 +201,7 @@ func TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 2))
-			path := encode(t, anyImage(random))
+			path := encode(t, images.Any(random))
 			before := make([]byte, size(t, path))
 			for i := range before {
 				before[i] = byte(random.Uint32N(4)) // small, so that checks hold as well as fail
@@ -212,142 +212,6 @@ func TestCLeavesTheBytesThatTheRuntimeLeavesAfterAnything(t *testing.T) {
 	if ended[0] == 0 || ended[76] == 0 || ended[75] == 0 {
 		t.Errorf("runs ended %v; some of each should be good, fail a check and pass a deadline", ended)
 	}
-}
-
-// The windows of anyImage: two BARs, one window at an odd place, host memory,
-// and a window onto tiles.
-var anyWindows = []lmb.Window{
-	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Slot: fbs.NoSlot, Size: 8192}},
-	{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 8, Size: 4096, Flags: fbs.FlagWriteCombining}},
-	{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 5000}},
-	{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 4096}},
-	{Window: fbs.Window{Kind: gen.WindowKindTlb, Device: 1, Slot: fbs.NoSlot, Size: 1 << 20}},
-	{Window: fbs.Window{Kind: gen.WindowKindTlb, Device: 2, Slot: fbs.NoSlot, Size: 2 << 20}},
-}
-
-const firstTlb = 4
-
-func anyImage(random *rand.Rand) *lmb.Image {
-	image := &lmb.Image{
-		Targets: []lmb.Target{
-			{Board: "nothing known", Vendor: 1, Device: 2, Bars: [6]uint64{0: 8192, 2: 5000}},
-			{Board: boards.Wormhole.Name, Vendor: boards.Wormhole.Vendor, Device: boards.Wormhole.Device},
-			{Board: boards.Blackhole.Name, Vendor: boards.Blackhole.Vendor, Device: boards.Blackhole.Device},
-		},
-		Rules: []lmb.Rule{
-			{Name: "memory", Rule: fbs.Rule{Last: 8191, Widths: 15, Memory: 1}},
-			{Name: "more", Rule: fbs.Rule{Bar: 2, Last: 4999, Widths: 15, Memory: 1}},
-		},
-		Windows: anyWindows,
-		Tensors: []lmb.Tensor{
-			{Name: "in", Role: gen.RoleInput, DType: gen.DTypeUint8, Shape: []uint32{512}, Data: noise(512)},
-			{Name: "out", Role: gen.RoleOutput, DType: gen.DTypeUint8, Shape: []uint32{512}},
-		},
-	}
-	points := func() []lmb.Command { return []lmb.Command{anyPoint(random, firstTlb), anyPoint(random, firstTlb+1)} }
-	callee := append(points(), anyCommand(random, gen.OpcodeWrite), anyCommand(random, gen.OpcodeCopyIn))
-	commands := append(points(), anyCommand(random, gen.OpcodeCopyOut)) // an output has to be filled
-	kinds := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeCopyIn, gen.OpcodeFill,
-		gen.OpcodeCopyOut, gen.OpcodeCheck, gen.OpcodeCheck, gen.OpcodeCompare, gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeCall}
-	for range 1 + random.IntN(200) {
-		c := anyCommand(random, kinds[random.IntN(len(kinds))])
-		commands = append(commands, c)
-		if c.Opcode == gen.OpcodeCall {
-			commands = append(commands, points()...)
-		}
-	}
-	add(image, "main", commands)
-	add(image, "callee", callee)
-	if random.IntN(2) == 0 {
-		add(image, "safe", append(points(), anyCommand(random, gen.OpcodeWrite)))
-	}
-	return image
-}
-
-// anyPoint aims a window anywhere.
-func anyPoint(random *rand.Rand, window uint16) lmb.Command {
-	t := fbs.Target{X: uint8(random.IntN(64)), Y: uint8(random.IntN(64)), NoC: uint8(random.IntN(2)), Ordering: gen.Ordering(1 + random.IntN(3))}
-	if t.StaticVC = uint8(random.IntN(2)); window > firstTlb {
-		t.StaticVC = uint8(random.IntN(9))
-	}
-	if t.Multicast = random.IntN(2) == 0; t.Multicast {
-		t.XStart, t.YStart = uint8(random.IntN(64)), uint8(random.IntN(64))
-	}
-	return single(fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: random.Uint64N(1<<14) * anyWindows[window].Size, Mask: t.Pack()})
-}
-
-// anyCommand is a valid command of a kind. Few checks end the run, so that what
-// comes behind them is compared too.
-func anyCommand(random *rand.Rand, opcode gen.Opcode) lmb.Command {
-	width := uint8(1) << random.IntN(4)
-	mask := fbs.WidthMask(width)
-	window := uint16(random.IntN(len(anyWindows)))
-	reach := uint32(min(anyWindows[window].Size, 8192)) - 512
-	c := fbs.Command{Opcode: opcode, Width: width, Window: window, Offset: random.Uint32N(reach) &^ 7}
-	option := gen.PolicyIgnore
-	if random.IntN(60) == 0 {
-		option = gen.PolicyFail
-	}
-	switch opcode {
-	case gen.OpcodeWrite:
-		c.Value = random.Uint64() & mask
-	case gen.OpcodeChange:
-		c.Mask = max(random.Uint64()&mask, 1)
-		c.Value = random.Uint64() & c.Mask
-	case gen.OpcodeAddress:
-		c.Width, c.Index, c.Value = max(width, 4), uint16(random.IntN(firstTlb)), random.Uint64N(4096)
-	case gen.OpcodeCopyIn, gen.OpcodeCopyOut, gen.OpcodeFill:
-		return anyCopy(random, c)
-	case gen.OpcodeCheck:
-		c.Option, c.Mode = uint8(option), uint8(1+random.IntN(2))
-		c.Mask = max(random.Uint64()&random.Uint64()&mask, 1)
-		c.Value = random.Uint64() & random.Uint64() & c.Mask
-		if random.IntN(2) == 0 {
-			c.Amount, c.Index = 1+random.Uint32N(20), uint16(random.IntN(3))
-			if random.IntN(12) == 0 {
-				c.Option = uint8(gen.PolicyFail)
-			}
-		}
-	case gen.OpcodeCompare:
-		golden := make([]byte, 8*(1+random.IntN(60)))
-		for i := range golden {
-			golden[i] = byte(random.Uint32N(4))
-		}
-		c.Option = uint8(option)
-		return lmb.Command{Command: c, Data: golden}
-	case gen.OpcodePoint:
-		return anyPoint(random, firstTlb+uint16(random.IntN(2)))
-	case gen.OpcodeFence:
-		c = fbs.Command{Opcode: opcode}
-	case gen.OpcodeCall:
-		c = fbs.Command{Opcode: opcode, Index: 1}
-	}
-	return single(c)
-}
-
-func anyCopy(random *rand.Rand, c fbs.Command) lmb.Command {
-	c.Mode, c.Amount = uint8(1+random.IntN(3)), uint32(c.Width)*uint32(1+random.IntN(64))
-	if c.Opcode == gen.OpcodeFill {
-		c.Mode, c.Value = uint8(1+random.IntN(2)), random.Uint64()&fbs.WidthMask(c.Width)
-		return single(c)
-	}
-	if gen.Access(c.Mode) == gen.AccessBulk { // which begins and ends anywhere
-		c.Offset += random.Uint32N(8)
-		c.Amount = 1 + random.Uint32N(500)
-	}
-	if c.Opcode == gen.OpcodeCopyIn && random.IntN(2) == 0 {
-		data := make([]byte, c.Amount)
-		for i := range data {
-			data[i] = byte(random.Uint32())
-		}
-		return lmb.Command{Command: c, Data: data}
-	}
-	if c.Index = 1; c.Opcode == gen.OpcodeCopyOut {
-		c.Index = 2
-	}
-	c.Amount = min(c.Amount, 512)
-	c.Value = random.Uint64N(uint64(512-c.Amount) + 1)
-	return single(c)
 }
 
 func TestCAcceptsTheChecksumsOfEverySample(t *testing.T) {

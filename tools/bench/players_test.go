@@ -17,8 +17,10 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/simulate/images"
 )
 
 // known writes what the C reader is told: the hash of the schema, as FORMAT.md
@@ -168,6 +170,11 @@ func spoil(random *rand.Rand, file []byte) []byte {
 		from = bytes.Index(data, asBytes(view.Commands[0]))
 		size = commands
 	}
+	if random.IntN(4) == 0 {
+		spoilCommand(random, view)
+		binary.LittleEndian.PutUint32(data[12:], fbs.EnvelopeChecksum(data[:len(view.Envelope)]))
+		return data
+	}
 	for range 1 + random.IntN(2) {
 		at := from + random.IntN(size)
 		switch random.IntN(4) {
@@ -185,6 +192,24 @@ func spoil(random *rand.Rand, file []byte) []byte {
 	}
 	binary.LittleEndian.PutUint32(data[12:], fbs.EnvelopeChecksum(data[:len(view.Envelope)]))
 	return data
+}
+
+// spoilCommand changes one command, where it lies, to what only a rule about more
+// than one of its fields tells from a good one.
+func spoilCommand(random *rand.Rand, view *fbs.View) {
+	c := &view.Commands[random.IntN(len(view.Commands))]
+	switch random.IntN(4) {
+	case 0: // calls that may nest
+		if c.Opcode != gen.OpcodeEnd {
+			*c = fbs.Command{Opcode: gen.OpcodeCall, Index: uint16(random.IntN(len(view.Sequences)))}
+		}
+	case 1: // what only bulk may begin at
+		c.Offset ^= 1 + random.Uint32N(7)
+	case 2:
+		c.Amount ^= 1 + random.Uint32N(7)
+	case 3:
+		c.Window = uint16(random.IntN(len(view.Windows)))
+	}
 }
 
 func asBytes(c fbs.Command) []byte {
@@ -205,7 +230,7 @@ func spoiled(t *testing.T, random *rand.Rand, count int) (paths []string) {
 		if n%2 == 0 {
 			file, err = os.ReadFile(good[n/2%len(good)])
 		} else {
-			file, err = lmb.Encode(anyImage(random))
+			file, err = lmb.Encode(images.Any(random))
 		}
 		if err != nil {
 			t.Fatal(err)
