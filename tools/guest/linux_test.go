@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"lightmetal/tools/pages"
 )
 
 // TestLinuxOwnDriverIsRecordedOnAServedDevice: Linux's NVMe driver writes and
@@ -32,8 +35,8 @@ func TestLinuxOwnDriverIsRecordedOnAServedDevice(t *testing.T) {
 	}
 	memory, ignore := servedDMA(t, folder, filepath.Join(folder, "nvme.record"))
 	for _, command := range pageCommands(t, "../vfiouser/README.md", "import", "replay") {
-		command = strings.ReplaceAll(strings.ReplaceAll(command, "/tmp/nvme.sock", m.sockets[0]), "HOST", memory)
-		runIn(t, folder, tool(t, "LM_GUEST_LM"), strings.Fields(command)[1:]...)
+		command.Text = strings.ReplaceAll(strings.ReplaceAll(command.Text, "/tmp/nvme.sock", m.sockets[0]), "HOST", memory)
+		runIn(t, folder, tool(t, "LM_GUEST_LM"), command.Words()[1:]...)
 	}
 	other := append([]string{"import", "--from", "record", "nvme.record", "-o", "other.lmb"}, ignore...)
 	runIn(t, folder, tool(t, "LM_GUEST_LM"), other...)
@@ -56,24 +59,22 @@ func driverBlock() (data []byte) {
 	return data
 }
 
-// pageCommands are the commands of lm on a page, as they stand there.
-func pageCommands(t *testing.T, path string, commands ...string) (lines []string) {
+// pageCommands are those commands of lm on a page, as they stand there.
+func pageCommands(t *testing.T, path string, names ...string) (list []pages.Command) {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	all, err := pages.Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(text)) {
-		for _, command := range commands {
-			if strings.HasPrefix(line, "    lm "+command+" ") {
-				lines = append(lines, strings.TrimSpace(line))
-			}
+	for _, c := range all {
+		if words := c.Words(); words[0] == "lm" && slices.Contains(names, words[1]) {
+			list = append(list, c)
 		}
 	}
-	if len(lines) == 0 {
+	if len(list) == 0 {
 		t.Fatalf("%s has no commands", path)
 	}
-	return lines
+	return list
 }
 
 func runIn(t *testing.T, folder, program string, args ...string) {

@@ -28,8 +28,8 @@ func aDeviceOfYourOwn(t *testing.T) (folder string, qemu []string) {
 		t.Fatal(err)
 	}
 	for _, c := range commands {
-		if rest, ok := strings.CutPrefix(c.Text, "./build.sh qemu "); ok {
-			return folder, strings.Fields(rest)
+		if strings.HasPrefix(c.Text, "./build.sh qemu ") {
+			return folder, c.Words()[2:]
 		}
 		if c.Elsewhere || c.Tree() {
 			continue

@@ -59,3 +59,12 @@ func readStart(path string) ([]byte, error) {
 	_, err = io.ReadFull(file, start)
 	return start, err
 }
+
+// TestTheFrontPageIsShort: a person reads all of README.md before trying anything.
+func TestTheFrontPageIsShort(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	const most = 120
+	if lines := strings.Count(string(text), "\n"); err != nil || lines > most {
+		t.Errorf("README.md has %d lines, %d at most: the rest stands beside what it describes; %v", lines, most, err)
+	}
+}

@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"go/build"
 	"io"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"lightmetal/hal"
@@ -105,16 +108,42 @@ func buildProgram(program, folder string) (string, error) {
 	if !status.IsDir() {
 		return filepath.Abs(program)
 	}
+	overlay, err := withoutKernels(program, folder)
+	if err != nil {
+		return "", err
+	}
 	executable := filepath.Join(folder, "program")
-	build := exec.Command("go", "build", "-o", executable, ".")
-	build.Dir = program
-	if out, err := build.CombinedOutput(); err != nil {
+	command := exec.Command("go", "build", "-overlay", overlay, "-o", executable, ".")
+	command.Dir = program
+	if out, err := command.CombinedOutput(); err != nil {
 		return "", usage("go build in %s: %v\n%s", program, err, bytes.TrimSpace(out))
 	}
 	if status, err := os.Stat(executable); err != nil || status.Mode()&0o111 == 0 {
 		return "", usage("%s holds no main package", program)
 	}
 	return executable, nil
+}
+
+// withoutKernels writes an overlay (go help build) for a package that uses no cgo, in
+// which the sources in C beside it, which are kernels, are not there.
+func withoutKernels(program, folder string) (overlay string, err error) {
+	replace := map[string]string{}
+	in, _ := build.ImportDir(program, 0) // go build says better what is wrong with the folder
+	if in != nil && len(in.CgoFiles) == 0 {
+		for _, name := range slices.Concat(in.CFiles, in.CXXFiles, in.HFiles) {
+			path, err := filepath.Abs(filepath.Join(program, name))
+			if err != nil {
+				return "", err
+			}
+			replace[path] = ""
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(folder, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
 // runProgram runs a program of metal.Main, and gives its error as its own.

@@ -35,20 +35,16 @@ func TestCaptureBuildsAndRunsAFolder(t *testing.T) {
 }
 
 // TestCaptureRunsAProgramOfYourOwn makes a module of its own of the program in
-// tools/metal/README.md.
+// tools/metal/README.md, with a kernel's source beside it.
 func TestCaptureRunsAProgramOfYourOwn(t *testing.T) {
 	readme, err := os.ReadFile("../metal/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var program strings.Builder
-	for line := range strings.Lines(string(readme)) {
-		code, indented := strings.CutPrefix(line, "    ")
-		if started := program.Len() > 0; started && !indented && line != "\n" {
-			break
-		} else if indented && (started || code == "package main\n") || started {
-			program.WriteString(strings.TrimPrefix(line, "    "))
-		}
+	_, rest, ok := strings.Cut(string(readme), "```go\n")
+	program, _, closed := strings.Cut(rest, "```\n")
+	if !ok || !closed {
+		t.Fatal("the page has no program")
 	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -64,7 +60,7 @@ func TestCaptureRunsAProgramOfYourOwn(t *testing.T) {
 	}
 	module := strings.Replace(string(ours), "module lightmetal", "module mine", 1) + "\nrequire lightmetal v0.0.0\nreplace lightmetal => " + root + "\n"
 	folder := t.TempDir()
-	for name, text := range map[string]string{"main.go": program.String(), "go.mod": module, "go.sum": string(sums)} {
+	for name, text := range map[string]string{"main.go": program, "go.mod": module, "go.sum": string(sums), "kernel.c": "int kernel;\n", "kernel.h": "\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
