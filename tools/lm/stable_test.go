@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/tools/importer"
+	"lightmetal/tools/report"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// TestWhatIsPromisedStaysAsItIs holds what tools/CHANGES.md promises: format, exit
+// codes, commands, flags and fields of JSON of both tools.
+func TestWhatIsPromisedStaysAsItIs(t *testing.T) {
+	golden(t, "stable.golden", promised(t))
+}
+
+// golden holds a text against a file of testdata, or writes that with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, lines := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	for _, line := range lines {
+		if !slices.Contains(have, line) {
+			t.Errorf("new:  %s", line)
+		}
+	}
+	for _, line := range have {
+		if !slices.Contains(lines, line) {
+			t.Errorf("gone: %s", line)
+		}
+	}
+	if string(want) != got && !t.Failed() {
+		t.Errorf("%s has the same lines in another order", path)
+	}
+	if t.Failed() {
+		t.Logf("go test ./tools/lm -run %s -update writes %s; what is promised is in tools/CHANGES.md", t.Name(), path)
+	}
+}
+
+func promised(t *testing.T) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "format %d.%d\n", fbs.FormatMajor, fbs.FormatMinor)
+	for code := hal.OK; code <= hal.Disabled; code++ {
+		fmt.Fprintf(&b, "exit %d: %s\n", code.Exit(), code.Error())
+	}
+	var commands func(c *cobra.Command)
+	commands = func(c *cobra.Command) {
+		fmt.Fprintf(&b, "%s\n", c.UseLine())
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			fmt.Fprintf(&b, "%s --%s %s %s\n", c.CommandPath(), f.Name, f.Shorthand, f.Value.Type())
+		})
+		for _, sub := range c.Commands() {
+			commands(sub)
+		}
+	}
+	commands(newRoot())
+	for _, of := range []struct {
+		command string
+		value   any
+	}{
+		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}}, {"replay", outcome{}}, {"report", reportedImage{}},
+		{"import", importer.Report{}}, {"import --summary", importer.Summary{}}, {"diff", report.Difference{}}, {"check-board", boardReport{}},
+	} {
+		fields(&b, "json of "+of.command+": ", reflect.TypeOf(of.value))
+	}
+	for _, of := range []struct{ what, file, pattern string }{
+		{"lmrun -", "usage.go", `(?m)(?:^  |, )-(\w[\w-]*( [A-Z=\[\]]+)?)`}, {"json of lmrun: ", "report.go", "\"(\\w+)\":"},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "lmrun", of.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(of.pattern).FindAllStringSubmatch(string(text), -1) {
+			fmt.Fprintf(&b, "%s%s\n", of.what, match[1])
+		}
+	}
+	return b.String()
+}
+
+// fields writes the fields that a type has in JSON, with those inside of them.
+func fields(b *strings.Builder, path string, of reflect.Type) {
+	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
+		of = of.Elem()
+	}
+	if of.Kind() != reflect.Struct {
+		return
+	}
+	for i := range of.NumField() {
+		f := of.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case !f.IsExported() && !f.Anonymous || name == "-":
+		case f.Anonymous && name == "":
+			fields(b, path, f.Type)
+		default:
+			if name == "" {
+				name = f.Name
+			}
+			kind := f.Type.Kind()
+			if kind == reflect.Pointer {
+				kind = f.Type.Elem().Kind()
+			}
+			fmt.Fprintf(b, "%s%s %s\n", path, name, kind)
+			fields(b, path+name+".", f.Type)
+		}
+	}
+}
