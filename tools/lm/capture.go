@@ -143,7 +143,7 @@ func withoutKernels(program, folder string) (overlay string, err error) {
 		return "", err
 	}
 	overlay = filepath.Join(folder, "overlay.json")
-	return overlay, os.WriteFile(overlay, text, 0o600)
+	return overlay, writeFile(overlay, text)
 }
 
 // runProgram runs a program of metal.Main, and gives its error as its own.

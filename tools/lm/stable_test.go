@@ -13,6 +13,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/importer"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/report"
 
 	"github.com/spf13/cobra"
@@ -79,7 +80,7 @@ func promised(t *testing.T) string {
 		value   any
 	}{
 		{"any that fails", failure{}}, {"version", versionInfo{}}, {"info", imageInfo{}}, {"replay", outcome{}}, {"report", reportedImage{}},
-		{"import", importer.Report{}}, {"import --summary", importer.Summary{}}, {"diff", report.Difference{}}, {"check-board", boardReport{}},
+		{"import", importer.Report{}}, {"import --summary", traces.Summary{}}, {"diff", report.Difference{}}, {"check-board", boardReport{}},
 	} {
 		fields(&b, "json of "+of.command+": ", reflect.TypeOf(of.value))
 	}
