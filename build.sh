@@ -262,10 +262,12 @@ cases_skipped() {
 		/^ *--- SKIP: / { print step ": " $3 (why == "" ? "" : ": " why); why = "" }' "$1"
 }
 
-# failures prints what a log has of tests that failed, panicked or did not compile.
+# failures prints what a log has of tests that failed, panicked or did not compile:
+# of a test at most its first 60 lines, so that those of others are found.
 failures() {
-	awk '/^=== RUN/ { text = "" } /^(panic:|fatal error:|SIG|#)/ { all = 1 } all { print } { text = text $0 "\n" }
-		/^ *--- PASS/ { text = "" } /^ *--- FAIL/ { printf "%s", text; text = "" } /^(ok|FAIL)/ { all = 0 }' "$1"
+	awk '/^=== RUN/ { text = ""; n = 0 } /^(panic:|fatal error:|SIG|#)/ { all = 1 } all { print } ++n <= 60 { text = text substr($0, 1, 1000) "\n" }
+		/^ *--- PASS/ { text = ""; n = 0 }
+		/^ *--- FAIL/ { printf "%s%s", text, n > 60 ? "  ... " n - 60 " lines more\n" $0 "\n" : ""; text = ""; n = 0 } /^(ok|FAIL)/ { all = 0 }' "$1"
 }
 
 # fully_covered holds the packages an assessor reads at 100 % of statements.

@@ -99,8 +99,20 @@ func TestFrozenRunsAskTheKernelForNothing(t *testing.T) {
 			}
 			continue
 		}
-		t.Fatalf("thread %s made %d system calls in 200 runs and 10 waits, and there were %d futexes and new threads:\n%s", runner, own, others, text)
+		t.Fatalf("thread %s made %d system calls in 200 runs and 10 waits, and there were %d futexes and new threads:\n%s", runner, own, others, telling(text, runner))
 	}
+}
+
+// telling are the lines of a log that show why: those of the runner, and those
+// by which threads are made, woken and sent to sleep.
+func telling(log []byte, runner string) (text string) {
+	_, log, _ = bytes.Cut(log, []byte("\""+steadyFrom+"\""))
+	for line := range strings.Lines(string(log)) {
+		if strings.HasPrefix(line, runner) || strings.Contains(line, "futex") || strings.Contains(line, "clone") || strings.Contains(line, "sched_yield") {
+			text += line
+		}
+	}
+	return text
 }
 
 // met tells whether the one pair of futexes is Go's monitor that waits for the
