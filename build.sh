@@ -267,7 +267,7 @@ cases_skipped() {
 failures() {
 	awk '/^=== RUN/ { text = ""; n = 0 } /^(panic:|fatal error:|SIG|#)/ { all = 1 } all { print } ++n <= 60 { text = text substr($0, 1, 1000) "\n" }
 		/^ *--- PASS/ { text = ""; n = 0 }
-		/^ *--- FAIL/ { printf "%s%s", text, n > 60 ? "  ... " n - 60 " lines more\n" $0 "\n" : ""; text = ""; n = 0 } /^(ok|FAIL)/ { all = 0 }' "$1"
+		/^ *--- FAIL/ { printf "%s%s", text, (n > 60 ? "  ... " n - 60 " lines more\n" $0 "\n" : ""); text = ""; n = 0 } /^(ok|FAIL)/ { all = 0 }' "$1"
 }
 
 # fully_covered holds the packages an assessor reads at 100 % of statements.
