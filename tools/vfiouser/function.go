@@ -21,7 +21,10 @@ const (
 	// At an access the device lives through the time since the one before, slice
 	// by slice, each longer: at most timeMax of it, and without taking longer than
 	// the client has taken meanwhile. A chip whose cores all run, or a simulator,
-	// is slower than the clock; it gets half of the time.
+	// is slower than the clock; it gets half of the time. Beyond creditMax nothing
+	// is saved up, and nothing owed: where the machine stops this process within a
+	// slice, the device would stand still for as long once more, and polls pass
+	// their deadlines.
 	timeMax   = time.Second
 	timeSlice = time.Microsecond
 	creditMax = 10 * time.Millisecond
@@ -49,6 +52,7 @@ type Function struct {
 	last    time.Time     // of the last access
 	ended   time.Time     // when the time before it had passed
 	credit  time.Duration // what letting time pass may take; less than 0: it took more
+	now     func() time.Time
 	refused atomic.Int64
 }
 
@@ -63,7 +67,7 @@ type interrupter interface{ Interrupts(raise func()) }
 
 // New opens a device and describes it. A reset closes it and opens it anew.
 func New(open func() (hal.Device, error), options Options) (*Function, error) {
-	f := &Function{open: open, options: options, last: time.Now(), ended: time.Now()}
+	f := &Function{open: open, options: options, last: time.Now(), ended: time.Now(), now: time.Now}
 	if f.options.Log == nil {
 		f.options.Log = func(string, ...any) {}
 	}
@@ -279,7 +283,7 @@ func (f *Function) access(do func() (uint64, hal.Code)) (value uint64, code hal.
 
 // pass lets time go by on the device.
 func (f *Function) pass() {
-	now := time.Now()
+	now := f.now()
 	f.credit = min(f.credit+now.Sub(f.ended), creditMax)
 	left, slice := min(now.Sub(f.last), timeMax), timeSlice
 	f.last, f.ended = now, now
@@ -287,8 +291,8 @@ func (f *Function) pass() {
 		f.device.Sleep(int64(min(left, slice)))
 		left -= slice
 		slice *= 2
-		now = time.Now()
-		f.credit -= now.Sub(f.ended)
+		now = f.now()
+		f.credit = max(f.credit-now.Sub(f.ended), -creditMax)
 		f.ended = now
 	}
 	f.trace.transfers()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"lightmetal/boards"
 	"lightmetal/hal"
@@ -53,6 +54,39 @@ func TestFunctionLooksLikeTheDevice(t *testing.T) {
 				capability = c.load(configRegion, capability+1, 1)
 			}
 		})
+	}
+}
+
+// slow is a device whose time is slower than the clock: the first time that is
+// let pass takes a minute, as where the machine stops this process.
+type slow struct {
+	hal.Device
+	clock time.Time
+	lived time.Duration
+}
+
+func (s *slow) Sleep(nanoseconds int64) {
+	if s.lived == 0 {
+		s.clock = s.clock.Add(time.Minute)
+	}
+	s.lived += time.Duration(nanoseconds)
+}
+
+// TestDeviceGoesOnAfterItsProcessWasStopped: 20 ms of accesses after a minute
+// that was lost, the device has lived on.
+func TestDeviceGoesOnAfterItsProcessWasStopped(t *testing.T) {
+	start := time.Unix(0, 0)
+	s := &slow{clock: start}
+	f := &Function{device: s, last: start, ended: start, now: func() time.Time { return s.clock }}
+	for range 2 {
+		s.clock = s.clock.Add(creditMax)
+		f.pass()
+	}
+	before := s.lived
+	s.clock = s.clock.Add(creditMax)
+	f.pass()
+	if s.lived == before || before == 0 {
+		t.Errorf("the device lived %v, and then %v", before, s.lived-before)
 	}
 }
 
