@@ -12,9 +12,9 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/bench/plain"
-	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/simulate/images"
 )
@@ -63,25 +63,31 @@ type left struct {
 	memory          []byte
 }
 
-// ours replays sequence 0 with the runtime.
-func ours(t *testing.T, path string, before []byte) left {
+// loaded is an image on devices that are made for it.
+func loaded(t *testing.T, path string, devices func(view *fbs.View) []hal.Device) (replay *runtime.Replay, done func()) {
 	t.Helper()
 	file, err := runtime.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
 	view, err := file.Verify()
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := filled(t, before)
-	replay, err := runtime.Load(view, runtime.AnySlot, plain.Devices(view, m.bytes)...)
+	replay, err = runtime.Load(view, runtime.AnySlot, devices(view)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer replay.Close()
-	result := replay.Run(0)
+	return replay, func() { replay.Close(); file.Close() }
+}
+
+// ours replays sequence 0 with the runtime.
+func ours(t *testing.T, path string, before []byte) left {
+	t.Helper()
+	m := filled(t, before)
+	replay, done := loaded(t, path, func(view *fbs.View) []hal.Device { return plain.Devices(view, m.bytes) })
+	defer done()
+	result, view := replay.Run(0), replay.View()
 	var outputs []byte
 	for i := range view.Tensors {
 		if view.Tensors[i].Role == gen.RoleOutput {
@@ -112,14 +118,14 @@ func theirs(t *testing.T, program, path string, before []byte, way int) left {
 		t.Fatal(err)
 	}
 	// A failed run is an answer too.
-	answer, err := s.ask("run ", 0, 1, way)
+	answer, err := s.replay(0, 1, way)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
-	return left{answer[1], answer[2], answer[4], uint32(answer[3]), bytes.Clone(m.bytes)}
+	return left{answer.status, answer.command, answer.ignored, answer.outputs, bytes.Clone(m.bytes)}
 }
 
 // compareSides replays an image on both sides, from memory with the same bytes.
@@ -164,19 +170,7 @@ func size(t *testing.T, path string) uint64 {
 
 func TestCLeavesTheBytesThatTheRuntimeLeavesAfterSamples(t *testing.T) {
 	program := compileC(t)
-	paths, _ := filepath.Glob(filepath.Join(samples, "images", "*.lmb"))
-	listings, _ := filepath.Glob(filepath.Join(samples, "listings", "*.lms"))
-	for _, path := range listings {
-		source, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		image, err := listing.Parse(path, source, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		paths = append(paths, encode(t, image))
-	}
+	paths, _ := everyImage(t)
 	replayed := 0
 	for _, path := range paths {
 		bytes := size(t, path)

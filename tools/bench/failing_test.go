@@ -13,7 +13,6 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/runtime"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/simulate/images"
 
@@ -173,22 +172,14 @@ func (p *port64) Store(offset uint64, width uint8, value uint64) hal.Code {
 // prints it.
 func played(t *testing.T, path string, fault, after int) []string {
 	t.Helper()
-	file, err := runtime.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	view, err := file.Verify()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, devices := newFailing(t, view, fault, after)
+	var f *failing
+	replay, done := loaded(t, path, func(view *fbs.View) (devices []hal.Device) {
+		f, devices = newFailing(t, view, fault, after)
+		return devices
+	})
 	defer unix.Munmap(f.memory)
-	replay, err := runtime.Load(view, runtime.AnySlot, devices...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer replay.Close()
+	defer done()
+	view := replay.View()
 	for i := range view.Tensors {
 		if view.Tensors[i].Role == gen.RoleInput && view.Tensors[i].Recorded == 0 {
 			replay.Input(i) // zeros

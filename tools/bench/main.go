@@ -60,7 +60,7 @@ func main() {
 	full := flag.Bool("full", false, "everything, in about five minutes; without it, under a minute")
 	asJSON := flag.Bool("json", false, "print one JSON object")
 	write := flag.String("write", "", "write the table to this `file` too")
-	only := flag.String("only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, limit, import, record, opcodes, scaling")
+	only := flag.String("only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, record")
 	dir := flag.String("dir", "build", "`folder` with the programs that build.sh makes")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -79,12 +79,10 @@ func main() {
 	}
 }
 
-// asChild is what this program does once more, for importMemory and recordings;
+// asChild is what this program does once more, for recordings;
 // nil where it measures.
 func asChild(args []string) func() error {
 	switch {
-	case len(args) == 2 && args[0] == "-import":
-		return func() error { return importChild(args[1]) }
 	case len(args) == 2 && args[0] == "-record":
 		return func() error { return recordChild(args[1]) }
 	case len(args) == 2 && args[0] == "-touch":
@@ -137,11 +135,7 @@ func (b *bench) run() error {
 		{"residency", b.residency},
 		{"still", b.still},
 		{"frames", b.frameTimes},
-		{"limit", b.memoryLimit},
-		{"import", b.importMemory},
 		{"record", b.recordings},
-		{"opcodes", b.opcodes},
-		{"scaling", b.scaling},
 	} {
 		if b.only != "" && b.only != part.name {
 			continue

@@ -217,7 +217,7 @@ func statusAfterRun(path string, program []string) (map[string]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.ask("run", 1, 1, 0)
+	_, err = s.must(1, 1, 0)
 	status, err2 := statusOf(s.command.Process.Pid)
 	return status, errors.Join(err, err2, s.stop())
 }

@@ -71,9 +71,12 @@ func (s *side) stop() error {
 	return s.command.Wait()
 }
 
-// ask sends a request and gives the numbers of the answer.
-func (s *side) ask(request string, arguments ...any) ([]int64, error) {
-	text := strings.TrimSpace(fmt.Sprintln(append([]any{request}, arguments...)...))
+// ask sends a request, a word and numbers, and gives the numbers of the answer.
+func (s *side) ask(word string, numbers ...int) ([]int64, error) {
+	text := word
+	for _, n := range numbers {
+		text += " " + strconv.Itoa(n)
+	}
 	if _, err := io.WriteString(s.in, text+"\n"); err != nil {
 		return nil, err
 	}
@@ -81,23 +84,50 @@ func (s *side) ask(request string, arguments ...any) ([]int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s gave no answer to %q: %w", s.command.Path, text, err)
 	}
-	var numbers []int64
+	var answer []int64
 	for _, word := range strings.Fields(line) {
-		var n int64
-		if _, err := fmt.Sscan(word, &n); err != nil {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
 			return nil, fmt.Errorf("%s answered %q to %q", s.command.Path, line, text)
 		}
-		numbers = append(numbers, n)
+		answer = append(answer, n)
 	}
-	if request == "run" && (len(numbers) < 2 || numbers[1] != 0) {
-		return nil, fmt.Errorf("%s failed: %q answered %q", s.command.Path, text, strings.TrimSpace(line))
+	return answer, nil
+}
+
+// ended is how the runs of a sequence ended.
+type ended struct {
+	nanoseconds     int64 // of all
+	status, command int64 // of the last
+	outputs         uint32
+	ignored         int64
+}
+
+// replay runs a sequence count times, and stops at one that fails. The way is one
+// of ways, ours takes a limit in hours.
+func (s *side) replay(sequence, count, way int) (ended, error) {
+	n, err := s.ask("run", sequence, count, way)
+	if err == nil && len(n) != 5 {
+		err = fmt.Errorf("%s answered %d numbers to run", s.command.Path, len(n))
 	}
-	return numbers, nil
+	if err != nil {
+		return ended{}, err
+	}
+	return ended{n[0], n[1], n[2], uint32(n[3]), n[4]}, nil
+}
+
+// must is replay where a failure is none of the answers.
+func (s *side) must(sequence, count, way int) (nanoseconds int64, err error) {
+	e, err := s.replay(sequence, count, way)
+	if err == nil && e.status != 0 {
+		err = fmt.Errorf("%s: sequence %d fails with %d at command %d", s.command.Path, sequence, e.status, e.command)
+	}
+	return e.nanoseconds, err
 }
 
 // frames gives the times of count runs of a sequence, one every period.
 func (s *side) frames(sequence, count int, period time.Duration) ([]float64, error) {
-	if _, err := s.ask("frames", sequence, count, period.Nanoseconds()); err != nil {
+	if _, err := s.ask("frames", sequence, count, int(period)); err != nil {
 		return nil, err
 	}
 	took := make([]int64, count)
@@ -172,27 +202,28 @@ func (p *pair) stop() error {
 	return p.c.stop()
 }
 
-// request is one thing to measure on one side. COUNT in it is replaced by how often.
-type request struct {
-	side *side
-	make func(count int) []any
+// request does one thing to measure, on one side, so often, and gives the time of all.
+type request func(count int) (nanoseconds int64, err error)
+
+func (s *side) run(sequence, way int) request {
+	return func(count int) (int64, error) { return s.must(sequence, count, way) }
 }
 
-func run(s *side, sequence, way int) request {
-	return request{s, func(count int) []any { return []any{"run", sequence, count, way} }}
-}
-
-func plainRequest(s *side, word string) request {
-	return request{s, func(count int) []any { return []any{word, count} }}
-}
-
-func (r request) ask(count int) (float64, error) {
-	words := r.make(count)
-	answer, err := r.side.ask(words[0].(string), words[1:]...)
-	if err != nil {
-		return 0, err
+// each is the request of a word that takes how often alone: load, hash, read.
+func (s *side) each(word string) request {
+	return func(count int) (int64, error) {
+		answer, err := s.ask(word, count)
+		if err != nil {
+			return 0, err
+		}
+		return answer[0], nil
 	}
-	return float64(answer[0]) / float64(count), nil
+}
+
+// one is the time of one of count.
+func (r request) one(count int) (float64, error) {
+	all, err := r(count)
+	return float64(all) / float64(count), err
 }
 
 // ways are those in which C carries out commands: by a switch and by threaded
@@ -201,9 +232,9 @@ var ways = []string{"switch", "switch, streaming", "threaded", "threaded, stream
 
 // besideBest is a row of a sequence that we run beside C's best way.
 func (b *bench) besideBest(section, what string, sequence int, scale float64, p *pair) (row, error) {
-	requests := []request{run(p.ours, sequence, 0)}
+	requests := []request{p.ours.run(sequence, 0)}
 	for way := range ways {
-		requests = append(requests, run(p.c, sequence, way))
+		requests = append(requests, p.c.run(sequence, way))
 	}
 	took, err := measure(b.rounds, b.atLeast, requests...)
 	if err != nil {
@@ -231,9 +262,9 @@ func best(took [][]float64) (least int) {
 func measure(rounds int, atLeast time.Duration, requests ...request) ([][]float64, error) {
 	counts := make([]int, len(requests))
 	for i, r := range requests {
-		first, err := r.ask(1) // also brings pages and caches in
+		first, err := r.one(1) // also brings pages and caches in
 		if err == nil {
-			first, err = r.ask(1)
+			first, err = r.one(1)
 		}
 		if err != nil {
 			return nil, err
@@ -247,7 +278,7 @@ func measure(rounds int, atLeast time.Duration, requests ...request) ([][]float6
 			if round%2 == 1 {
 				i = len(requests) - 1 - n
 			}
-			t, err := requests[i].ask(counts[i])
+			t, err := requests[i].one(counts[i])
 			if err != nil {
 				return nil, err
 			}

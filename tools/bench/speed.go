@@ -32,7 +32,7 @@ func (b *bench) writes() error {
 		}
 	}
 	return b.on("limit", writesImage(count), func(p *pair, _ int64) error {
-		took, err := measure(b.rounds, b.atLeast, run(p.ours, 1, 0), run(p.ours, 1, limited))
+		took, err := measure(b.rounds, b.atLeast, p.ours.run(1, 0), p.ours.run(1, limited))
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (b *bench) blocks() error {
 	return b.on("blocks", blocksImage(), func(p *pair, _ int64) error {
 		for i, size := range blockSizes {
 			combining := i + len(blockSizes)
-			took, err := measure(b.rounds, b.atLeast, run(p.ours, i, 0), run(p.ours, combining, 0), run(p.c, i, 0), run(p.c, i, 1))
+			took, err := measure(b.rounds, b.atLeast, p.ours.run(i, 0), p.ours.run(combining, 0), p.c.run(i, 0), p.c.run(i, 1))
 			if err != nil {
 				return err
 			}
@@ -93,8 +93,7 @@ func bytesText(n int) string {
 func (b *bench) loads() error {
 	const count, payload = 1_000_000, 64 << 20
 	hashed := func(p *pair, what string, size int64) ([][]float64, error) {
-		took, err := measure(b.rounds, b.atLeast, plainRequest(p.ours, "load"), plainRequest(p.c, "load"),
-			plainRequest(p.ours, "hash"), plainRequest(p.c, "hash"))
+		took, err := measure(b.rounds, b.atLeast, p.ours.each("load"), p.c.each("load"), p.ours.each("hash"), p.c.each("hash"))
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +117,7 @@ func (b *bench) loads() error {
 		r := versus("goals", "load + verify, a command", "ns", 1./count, took[0], took[1])
 		r.Note = "C maps the file and checks only checksums"
 		b.add(r)
-		if took, err = measure(b.rounds, b.atLeast, plainRequest(p.ours, "load"), plainRequest(p.ours, "read")); err != nil {
+		if took, err = measure(b.rounds, b.atLeast, p.ours.each("load"), p.ours.each("read")); err != nil {
 			return err
 		}
 		each := longer(took[0], took[1]) / count
@@ -133,90 +132,4 @@ func (b *bench) loads() error {
 		_, err := hashed(p, bytesText(payload), size)
 		return err
 	})
-}
-
-// opcodes measures what each kind of command costs.
-func (b *bench) opcodes() error {
-	image := opcodesImage()
-	return b.on("opcodes", image, func(p *pair, _ int64) error {
-		for i := range image.Sequences[:callee] {
-			r, err := b.besideBest("cost of a command", image.Sequences[i].Name, i, 1./opcodeCount, p)
-			if err != nil {
-				return err
-			}
-			b.add(r)
-		}
-		return nil
-	})
-}
-
-// scaling measures images of growing size: time a command and a byte.
-func (b *bench) scaling() error {
-	counts, sizes := []int{1e3, 1e4, 1e5, 1e6}, []int{1 << 20, 16 << 20, 64 << 20}
-	if b.full {
-		counts, sizes = append(counts, 1e7), append(sizes, 256<<20, 1<<30)
-	}
-	var commands, payloads []scale
-	for _, count := range counts {
-		s, err := b.scale(fmt.Sprintf("%.0e commands", float64(count)), "ns a command", writesImage(count), 1/float64(count))
-		if err != nil {
-			return err
-		}
-		commands = append(commands, s)
-	}
-	for _, size := range sizes {
-		s, err := b.scale(bytesText(size)+" of payload", "ns a KiB", payloadImage(size), 1024/float64(size))
-		if err != nil {
-			return err
-		}
-		payloads = append(payloads, s)
-	}
-	b.linear("commands", commands)
-	b.linear("payload", payloads)
-	return nil
-}
-
-// scale is what an image of one size took.
-type scale struct {
-	what      string
-	size      int64   // bytes of the file
-	run, load float64 // a command or a KiB
-}
-
-func (b *bench) scale(what, unit string, image *lmb.Image, each float64) (scale, error) {
-	s := scale{what: what}
-	err := b.on("scaling", image, func(p *pair, size int64) error {
-		s.size = size
-		took, err := measure(max(b.rounds/3, 3), b.atLeast/2, run(p.ours, 1, 0), run(p.c, 1, 0), plainRequest(p.ours, "load"), plainRequest(p.c, "load"))
-		if err != nil {
-			return err
-		}
-		ran, loaded := versus("scaling", what+", run", unit, each, took[0], took[1]), versus("scaling", what+", load + verify", unit, each, took[2], took[3])
-		s.run, s.load = *ran.Ours, *loaded.Ours
-		b.add(ran, loaded)
-		return nil
-	})
-	return s, err
-}
-
-// cachesMax is larger than the caches of most processors. Between a file that
-// they hold and one that they do not, time is not linear, and no fault of ours.
-const cachesMax = 16 << 20
-
-// linear adds the goals of a series of growing images: the largest costs no
-// more for each command or byte than the one before it.
-func (b *bench) linear(what string, series []scale) {
-	last, before := series[len(series)-1], series[len(series)-2]
-	for _, r := range []row{
-		{What: "run, " + last.what + " beside " + before.what, Ratio: value(last.run / before.run)},
-		{What: "load + verify, " + last.what + " beside " + before.what, Ratio: value(last.load / before.load)},
-	} {
-		r.Section, r.Note = "goals of scaling", "time for each"
-		if before.size > cachesMax {
-			r = r.atMost(*r.Ratio, 1.25, "<= 1.25 (linear)")
-		} else {
-			r.Note += "; no goal, as caches hold the smaller"
-		}
-		b.add(r)
-	}
 }

@@ -91,7 +91,7 @@ func (b *bench) heapUse(path string, runs int) (objects, cycles int64, err error
 			return [2]int64{}, err
 		}
 		for i := range stillSequences {
-			if _, err := s.ask("run", i, count, 0); err != nil {
+			if _, err := s.must(i, count, 0); err != nil {
 				return [2]int64{}, err
 			}
 		}
@@ -128,7 +128,7 @@ func (b *bench) systemCalls(path string, count int) (map[string]map[string]int64
 		return nil, err
 	}
 	for i := range stillSequences {
-		if _, err := s.ask("run", i, count, 0); err != nil {
+		if _, err := s.must(i, count, 0); err != nil {
 			s.stop()
 			return nil, err
 		}

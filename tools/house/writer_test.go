@@ -29,7 +29,6 @@ var notOutputs = map[string]string{
 	"tools/guest/machine.go":   "drives of a machine in a folder of its own",
 	"tools/recorder/space.go":  "the memory of a traced program",
 	"tools/recorder/access.go": "what a descriptor of another program was opened for",
-	"tools/bench/limit.go":     "control groups",
 	"tools/bench/still.go":     "a log of strace, removed when read",
 	"tools/bootimage/image.go": "a folder of its own that is put in place whole",
 }
