@@ -142,18 +142,20 @@ func (d *Device) record(c Call) {
 	}
 }
 
-// emit lowers a call: into the image where it is recorded, and into what the
-// device carries out where there is one.
-func (d *Device) emit(c Call, lower func(*stream)) {
+// streams are what a call goes to, with its mark: the image where it is
+// recorded, then what the device carries out where there is one.
+func (d *Device) streams(c Call) (list []*stream) {
 	if d.traced() {
 		d.capture.calls = append(d.capture.calls, c)
-		d.capture.main.mark(c.String())
-		lower(d.capture.main)
+		list = append(list, d.capture.main)
 	}
 	if d.machine != nil {
-		d.machine.pending.mark(c.String())
-		lower(d.machine.pending)
+		list = append(list, d.machine.pending)
 	}
+	for _, s := range list {
+		s.mark(c.String())
+	}
+	return list
 }
 
 // sequence gives the number of a trace's sequence in the image.

@@ -13,9 +13,9 @@ func EnqueueWriteBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) 
 	if uint64(len(data)) != b.config.Size {
 		return usage("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
 	}
-	d.emit(Call{Name: "EnqueueWriteBuffer", Buffer: b.id}, func(s *stream) {
+	for _, s := range d.streams(Call{Name: "EnqueueWriteBuffer", Buffer: b.id}) {
 		s.writeBuffer(b, data)
-	})
+	}
 	return d.wait(blocking)
 }
 
@@ -60,15 +60,15 @@ func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) e
 	if data != nil && uint64(len(data)) != b.config.Size {
 		return usage("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
 	}
-	golden := -1
-	d.emit(Call{Name: "EnqueueReadBuffer", Buffer: b.id}, func(s *stream) {
+	golden := -1 // the output of the image
+	for _, s := range d.streams(Call{Name: "EnqueueReadBuffer", Buffer: b.id}) {
 		if s.capture != nil {
 			golden = s.capture.output(b)
 			s.readBuffer(b, uint16(golden))
-			return
+		} else {
+			s.readBuffer(b, d.machine.read(d.capture, golden, b, data))
 		}
-		s.readBuffer(b, d.machine.read(d.capture, golden, b, data))
-	})
+	}
 	return d.wait(blocking)
 }
 
@@ -82,7 +82,7 @@ func Finish(q *CommandQueue) error {
 	if d.open != nil {
 		return usage("Finish: trace %d is being captured, and a trace holds programs only", d.open.id)
 	}
-	d.emit(Call{Name: "Finish"}, func(*stream) {})
+	d.streams(Call{Name: "Finish"})
 	return d.wait(true)
 }
 
@@ -109,10 +109,10 @@ func EnqueueProgram(q *CommandQueue, p *Program, blocking bool) error {
 		d.open.launches = append(d.open.launches, l)
 		return nil
 	}
-	d.emit(Call{Name: "EnqueueProgram", Program: p.id}, func(s *stream) {
+	for _, s := range d.streams(Call{Name: "EnqueueProgram", Program: p.id}) {
 		s.take(l.cores)
 		s.launch(&d.grid, l, l.all)
-	})
+	}
 	return d.wait(blocking)
 }
 

@@ -149,7 +149,9 @@ func (b block) cut(gap int, wanted func(address uint64) bool) (list []block) {
 
 // loadTrace puts a trace in place.
 func (d *Device) loadTrace(t *trace) {
-	d.emit(Call{Name: "LoadTrace", Trace: uint64(t.id)}, func(s *stream) { s.load(t) })
+	for _, s := range d.streams(Call{Name: "LoadTrace", Trace: uint64(t.id)}) {
+		s.load(t)
+	}
 }
 
 // load appends the load of a trace.
@@ -297,7 +299,9 @@ func (d *Device) replayTrace(name string, id TraceID, blocking bool) error {
 	if err != nil {
 		return err
 	}
-	d.emit(Call{Name: name, Trace: uint64(id)}, func(s *stream) { s.replay(t) })
+	for _, s := range d.streams(Call{Name: name, Trace: uint64(id)}) {
+		s.replay(t)
+	}
 	return d.wait(blocking)
 }
 

@@ -24,7 +24,6 @@ type page struct {
 	Subtitle []string
 	Figures  []figure
 	Timeline *timelinePicture
-	Bars     *barsPicture
 	Times    []Table // of the profile
 	Clock    []string
 	Map      *mapPicture
@@ -50,12 +49,8 @@ func (r *Report) WritePage(w io.Writer, profile *Profile) error {
 	if profile != nil {
 		p.Clock = []string{profile.summary(), profile.clockText()}
 		p.Timeline = profile.timelinePicture()
-		p.Bars = profile.barsPicture()
 		p.Times = filled(profile.tables())
 		if p.Timeline != nil {
-			if p.Bars != nil {
-				p.Timeline.Legend = legend(append(slices.Clone(p.Timeline.Slices), p.Bars.Bars...))
-			}
 			p.Notes = append(p.Notes, p.Timeline.Notes...)
 		}
 	}

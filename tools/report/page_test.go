@@ -78,7 +78,7 @@ func TestPagesAreWholeAndWellFormed(t *testing.T) {
 		if strings.HasPrefix(name, "wh.") || strings.HasPrefix(name, "bh.") {
 			grids = 1
 		}
-		if count["svg"] != 3+grids {
+		if count["svg"] != 2+grids {
 			t.Errorf("%s: %d pictures", name, count["svg"])
 		}
 		if !bytes.Contains(text, []byte("of 2 runs on mock:")) || !bytes.Contains(text, []byte("clock: virtual; measuring adds 0 ns")) {

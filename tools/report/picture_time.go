@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 )
@@ -261,62 +260,4 @@ func roundStep(least int64) int64 {
 		}
 	}
 	return step * 10
-}
-
-const (
-	barsHeight = 150.0
-	barsMax    = 400
-	barsAxis   = 56.0
-)
-
-// barsPicture has a bar for each command in order, as high as the logarithm of
-// its time: what a timeline is too short for.
-type barsPicture struct {
-	Width, Height float64
-	Bars          []timeSlice
-	Lines         []label
-	Note          string
-}
-
-func (p *Profile) barsPicture() *barsPicture {
-	var leaves []*Slice
-	if p.Timeline != nil && p.MergeNs == 0 { // else the slices are no single commands
-		leaves = p.Timeline.leaves(nil)
-	}
-	most := int64(0)
-	for _, s := range leaves {
-		most = max(most, s.Ns)
-	}
-	if most == 0 || len(leaves) < 2 {
-		return nil
-	}
-	top := math.Ceil(math.Log10(float64(most)) + 0.001)
-	b := &barsPicture{Width: pictureWidth, Height: barsHeight + 10}
-	for decade := 0.0; decade <= top; decade++ {
-		b.Lines = append(b.Lines, label{barsAxis - 6, 6 + barsHeight*(1-decade/top), timeText(int64(math.Pow(10, decade)))})
-	}
-	each := (len(leaves) + barsMax - 1) / barsMax
-	width := min(36, (pictureWidth-barsAxis)/math.Ceil(float64(len(leaves))/float64(each)))
-	for i := 0; i < len(leaves); i += each {
-		s := slices.MaxFunc(leaves[i:min(i+each, len(leaves))], func(a, b *Slice) int { return cmp.Compare(a.Ns, b.Ns) })
-		height := barsHeight * math.Log10(float64(max(s.Ns, 1))) / top
-		b.Bars = append(b.Bars, timeSlice{
-			X: barsAxis + width*float64(i/each), Y: 6 + barsHeight - max(height, 1.5), W: max(0.8, width-1), H: max(height, 1.5), Class: s.class(), Tip: s.tip(),
-		})
-	}
-	if each > 1 {
-		b.Note = fmt.Sprintf("one bar for the longest of %d neighbours", each)
-	}
-	return b
-}
-
-// leaves are the slices without children, in order.
-func (s *Slice) leaves(list []*Slice) []*Slice {
-	if len(s.Children) == 0 && (s.Kind == kindCommand || s.Kind == kindCommands) {
-		return append(list, s)
-	}
-	for i := range s.Children {
-		list = s.Children[i].leaves(list)
-	}
-	return list
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -191,7 +192,7 @@ func (a *analysis) finishSpaces() {
 			order = append(order, s)
 		}
 	}
-	slices.SortFunc(order, func(p, q *space) int { return p.key.compare(&q.key) })
+	slices.SortFunc(order, func(p, q *space) int { return bytes.Compare(p.key.order(), q.key.order()) })
 	a.report.Spaces = []Space{}
 	for _, s := range order {
 		s.ranges.compact(rangesShown)
@@ -205,18 +206,18 @@ func (a *analysis) finishSpaces() {
 	}
 }
 
-func (k *spaceKey) compare(other *spaceKey) int {
-	late := func(k *spaceKey) int {
-		if k.rest {
-			return 2
-		} else if k.multicast {
-			return 1
-		}
-		return 0
+// order is where a space stands: those of a target together, a tile before
+// rectangles, what came after spacesMax last, rows from the top.
+func (k *spaceKey) order() []byte {
+	late := byte(0)
+	switch {
+	case k.rest:
+		late = 2
+	case k.multicast:
+		late = 1
 	}
-	return cmp.Or(cmp.Compare(k.device, other.device), cmp.Compare(k.kind, other.kind), late(k)-late(other), cmp.Compare(k.index, other.index),
-		cmp.Compare(k.tiles.y1, other.tiles.y1), cmp.Compare(k.tiles.x1, other.tiles.x1),
-		cmp.Compare(k.tiles.y0, other.tiles.y0), cmp.Compare(k.tiles.x0, other.tiles.x0))
+	t := &k.tiles
+	return []byte{k.device, byte(k.kind), late, byte(k.index >> 8), byte(k.index), t.y1, t.x1, t.y0, t.x0}
 }
 
 // word is the kind of space as reports have it.

@@ -2,11 +2,9 @@ package traces
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 
 	"lightmetal/boards"
@@ -33,41 +31,6 @@ type mmiotrace struct {
 	lost    int      // line of the first of them
 	early   []Access // marks in front of the first access
 	marks   int
-}
-
-// pciDevice is one PCIDEV line.
-type pciDevice struct {
-	text           string
-	slot           string // bus, device and function as lspci writes them
-	vendor, device uint16
-	ranges         [7]pciRange // BAR 0..5 and the expansion ROM
-	order          int         // among the devices
-	wanted         bool
-	accesses       int
-	unknown        error // an access that the kernel could not decode
-	unknowns       int
-}
-
-// pciRange is where one BAR lies, or the expansion ROM.
-type pciRange struct {
-	of         *pciDevice
-	bar        uint8 // 6: expansion ROM
-	base, size uint64
-	furthest   uint64 // end of this range and of those sorted before it
-	stats      RegionSummary
-}
-
-const expansionROM = 6
-
-func (r *pciRange) name() string {
-	if r.bar == expansionROM {
-		return "the expansion ROM"
-	}
-	return fmt.Sprintf("BAR %d", r.bar)
-}
-
-func (d *pciDevice) String() string {
-	return fmt.Sprintf("%s %04x:%04x", d.slot, d.vendor, d.device)
 }
 
 // mmiotraceRecords are the kinds of lines there are.
@@ -122,74 +85,18 @@ func (m *mmiotrace) cut(kind, field string, got []byte) error {
 	return Refuse(m.line, "%s record: %s %s is not a number of its form", kind, field, shown(got))
 }
 
-// form is how the kernel prints a field.
-type form uint8
-
-const (
-	formDecimal form = iota
-	formSigned
-	formHex    // 0x...
-	formDigits // hexadecimal without 0x
-	formSeconds
-	formOpcodes // 0f,1f,44
-)
-
-func (f form) parse(b []byte) (v uint64, ok bool) {
-	switch f {
-	case formDecimal:
-		return decimal(b)
-	case formSigned:
-		return 0, signed(b)
-	case formHex:
-		return hex(b)
-	case formDigits:
-		return hexDigits(b)
-	case formSeconds:
-		ns, ok := seconds(b)
-		return uint64(ns), ok
-	}
-	for part := range bytes.SplitSeq(b, []byte(",")) {
-		if _, ok := hexDigits(part); !ok {
-			return 0, false
-		}
-	}
-	return 0, bytes.Count(b, []byte(",")) == 2
-}
-
-// column is one field of a record.
-type column struct {
-	name string
-	form form
-}
-
-// The fields of the records, in order (mmio_print_rw and mmio_print_map).
-var (
-	accessColumns = []column{{"width", formDecimal}, {"time", formSeconds}, {"map id", formSigned},
-		{"address", formHex}, {"value", formHex}, {"pc", formHex}, {"pid", formSigned}}
-	mapColumns = []column{{"time", formSeconds}, {"map id", formSigned}, {"address", formHex},
-		{"virtual address", formHex}, {"length", formHex}, {"pc", formHex}, {"pid", formSigned}}
-	unmapColumns   = []column{{"time", formSeconds}, {"map id", formSigned}, {"pc", formHex}, {"pid", formSigned}}
-	unknownColumns = []column{{"time", formSeconds}, {"map id", formSigned}, {"address", formHex},
-		{"opcode bytes", formOpcodes}, {"pc", formHex}, {"pid", formSigned}}
-	pcidevColumns = []column{{"bus and function", formDigits}, {"vendor and device", formDigits}, {"irq", formDigits}}
-)
-
-// columns parses the fields of a record into values.
-func (m *mmiotrace) columns(kind string, f *fields, list []column, values []uint64) error {
-	for i, c := range list {
-		text := f.next()
-		v, ok := c.form.parse(text)
-		if !ok {
-			return m.cut(kind, c.name, text)
-		}
-		values[i] = v
+// columns parses the fields of a record, in the order of the kernel's
+// mmio_print_rw and mmio_print_map.
+func (m *mmiotrace) columns(kind string, f *fields, list ...column) error {
+	if bad, text := f.parse(list); bad < len(list) {
+		return m.cut(kind, strings.Clone(list[bad].name), text) // else the values of each line would be garbage
 	}
 	return nil
 }
 
 // whole is columns for a record that has nothing behind its last field.
-func (m *mmiotrace) whole(kind string, f *fields, list []column, values []uint64) error {
-	if err := m.columns(kind, f, list, values); err != nil {
+func (m *mmiotrace) whole(kind string, f *fields, list ...column) error {
+	if err := m.columns(kind, f, list...); err != nil {
 		return err
 	}
 	if more := f.next(); len(more) > 0 {
@@ -207,13 +114,12 @@ func (m *mmiotrace) versionRecord(f fields) error {
 }
 
 func (m *mmiotrace) mapRecord(f fields) error {
-	var v [7]uint64
-	return m.whole("MAP", &f, mapColumns, v[:])
+	return m.whole("MAP", &f, column{"time", formSeconds, nil}, column{"map id", formSigned, nil}, column{"address", formHex, nil},
+		column{"virtual address", formHex, nil}, column{"length", formHex, nil}, column{"pc", formHex, nil}, column{"pid", formSigned, nil})
 }
 
 func (m *mmiotrace) unmapRecord(f fields) error {
-	var v [4]uint64
-	return m.whole("UNMAP", &f, unmapColumns, v[:])
+	return m.whole("UNMAP", &f, column{"time", formSeconds, nil}, column{"map id", formSigned, nil}, column{"pc", formHex, nil}, column{"pid", formSigned, nil})
 }
 
 func (m *mmiotrace) lspciRecord(f fields) error { return m.hides("LSPCI record", f.rest) }
@@ -230,17 +136,18 @@ func (m *mmiotrace) hides(kind string, text []byte) error {
 var accessInText = regexp.MustCompile(`[RW] [1248] [0-9]+\.[0-9]+ -?[0-9]+ 0x[0-9a-f]+ 0x[0-9a-f]+`)
 
 func (m *mmiotrace) unknownRecord(f fields) error {
-	var v [6]uint64
-	if err := m.whole("UNKNOWN", &f, unknownColumns, v[:]); err != nil {
+	var address uint64
+	if err := m.whole("UNKNOWN", &f, column{"time", formSeconds, nil}, column{"map id", formSigned, nil}, column{"address", formHex, &address},
+		column{"opcode bytes", formOpcodes, nil}, column{"pc", formHex, nil}, column{"pid", formSigned, nil}); err != nil {
 		return err
 	}
-	lost := Refuse(m.line, "UNKNOWN: the kernel could not decode the instruction that accessed 0x%x: the access is lost", v[2])
-	r := m.find(v[2])
+	lost := Refuse(m.line, "UNKNOWN: the kernel could not decode the instruction that accessed 0x%x: the access is lost", address)
+	r := m.find(address)
 	switch {
 	case r == nil && (m.o.Device == "" || m.only):
 		return lost
 	case r == nil:
-		return m.nowhere(v[2])
+		return m.nowhere(address)
 	}
 	r.of.unknowns++
 	if r.of.unknown == nil {
@@ -291,9 +198,10 @@ func (m *mmiotrace) give(a *Access) error {
 // resource starts with their flags in the low four bits, then seven sizes.
 func (m *mmiotrace) pcidevRecord(f fields) error {
 	text := string(bytes.TrimSpace(f.rest))
-	var id [3]uint64
+	var slot, ids uint64
 	var resources [14]uint64
-	if err := m.columns("PCIDEV", &f, pcidevColumns, id[:]); err != nil {
+	if err := m.columns("PCIDEV", &f, column{"bus and function", formDigits, &slot}, column{"vendor and device", formDigits, &ids},
+		column{"irq", formDigits, nil}); err != nil {
 		return err
 	}
 	for i := range resources {
@@ -311,12 +219,12 @@ func (m *mmiotrace) pcidevRecord(f fields) error {
 	if err := m.hides("PCIDEV record", driver); err != nil {
 		return err
 	}
-	if id[0] > 0xffff || id[1] > 0xffffffff {
+	if slot > 0xffff || ids > 0xffffffff {
 		return Refuse(m.line, "PCIDEV record with ids wider than PCI has")
 	}
 	d := &pciDevice{
-		text: text, slot: fmt.Sprintf("%02x:%02x.%x", id[0]>>8, id[0]>>3&31, id[0]&7),
-		vendor: uint16(id[1] >> 16), device: uint16(id[1]),
+		text: text, slot: fmt.Sprintf("%02x:%02x.%x", slot>>8, slot>>3&31, slot&7),
+		vendor: uint16(ids >> 16), device: uint16(ids),
 	}
 	for i := range d.ranges {
 		d.ranges[i] = pciRange{of: d, bar: uint8(i), base: resources[i] &^ 0xf, size: resources[7+i]}
@@ -328,45 +236,15 @@ func (m *mmiotrace) pcidevRecord(f fields) error {
 	return m.add(d)
 }
 
-// add takes a device; trace_pipe repeats all of them each time it is opened.
-// Lines do not tell the PCI domain: where a device was asked for, one with the
-// slot of another is one of another domain.
-func (m *mmiotrace) add(d *pciDevice) error {
-	for _, old := range m.slots[d.slot] {
-		if old.text == d.text {
-			return nil
-		}
-		if m.o.Device == "" && !m.only {
-			return Refuse(m.line, "PCIDEV %s has other ids or ranges than before", d.slot)
-		}
-	}
-	d.order = len(m.devices)
-	m.devices, m.slots[d.slot], m.ranges = append(m.devices, d), append(m.slots[d.slot], d), nil
-	return nil
-}
-
-// wants tells whether a device can be the one to import.
-func (o *Source) wants(d *pciDevice) bool {
-	id := fmt.Sprintf("%04x:%04x", d.vendor, d.device)
-	switch {
-	case o.Device != "":
-		return strings.EqualFold(o.Device, id) || strings.EqualFold(o.Device, d.slot) ||
-			strings.EqualFold(strings.TrimPrefix(o.Device, "0000:"), d.slot)
-	case o.Board != nil && o.Board.Vendor != 0:
-		return o.Board.Vendor == d.vendor && o.Board.Device == d.device
-	}
-	return true
-}
-
 func (m *mmiotrace) loadRecord(f fields) error  { return m.access(OpLoad, "R", f) }
 func (m *mmiotrace) storeRecord(f fields) error { return m.access(OpStore, "W", f) }
 
 func (m *mmiotrace) access(op Op, kind string, f fields) error {
-	var v [7]uint64
-	if err := m.whole(kind, &f, accessColumns, v[:]); err != nil {
+	var width, at, address, value uint64
+	if err := m.whole(kind, &f, column{"width", formDecimal, &width}, column{"time", formSeconds, &at}, column{"map id", formSigned, nil},
+		column{"address", formHex, &address}, column{"value", formHex, &value}, column{"pc", formHex, nil}, column{"pid", formSigned, nil}); err != nil {
 		return err
 	}
-	width, address, value := v[0], v[3], v[4]
 	if reason := checkAccess(width, address, value); reason != "" {
 		return Refuse(m.line, "%s", reason)
 	}
@@ -375,63 +253,8 @@ func (m *mmiotrace) access(op Op, kind string, f fields) error {
 		return m.nowhere(address)
 	}
 	return m.take(r, Access{
-		Line: m.line, Op: op, Width: uint8(width), Bar: r.bar, Offset: address - r.base, Value: value, Time: int64(v[1]),
+		Line: m.line, Op: op, Width: uint8(width), Bar: r.bar, Offset: address - r.base, Value: value, Time: int64(at),
 	})
-}
-
-// find gives the range that holds an address, of several that of the first
-// device.
-func (m *mmiotrace) find(address uint64) (found *pciRange) {
-	if m.last != nil && address-m.last.base < m.last.size {
-		return m.last
-	}
-	if m.ranges == nil {
-		m.sortRanges()
-	}
-	after, _ := slices.BinarySearchFunc(m.ranges, address, func(r *pciRange, address uint64) int {
-		if r.base <= address {
-			return -1
-		}
-		return 1
-	})
-	for i := after - 1; i >= 0 && m.ranges[i].furthest > address; i-- {
-		if r := m.ranges[i]; address-r.base < r.size && (found == nil || r.of.order < found.of.order) {
-			found = r
-		}
-	}
-	if found != nil {
-		m.last = found
-	}
-	return found
-}
-
-func (m *mmiotrace) sortRanges() {
-	for _, d := range m.devices {
-		for i := range d.ranges {
-			if r := &d.ranges[i]; r.base != 0 && r.size != 0 {
-				m.ranges = append(m.ranges, r)
-			}
-		}
-	}
-	slices.SortStableFunc(m.ranges, func(a, b *pciRange) int { return cmp.Compare(a.base, b.base) })
-	furthest := uint64(0)
-	for _, r := range m.ranges {
-		furthest = max(furthest, r.base+r.size)
-		r.furthest = furthest
-	}
-}
-
-// nowhere refuses an access that belongs to no device of the trace, unless the
-// user has named the device that counts.
-func (m *mmiotrace) nowhere(address uint64) error {
-	if m.o.Device == "" && !m.only {
-		return Refuse(m.line, "address 0x%x lies in no BAR of a PCIDEV line", address)
-	}
-	if m.outside == 0 {
-		m.lost = m.line
-	}
-	m.outside++
-	return nil
 }
 
 func (m *mmiotrace) take(r *pciRange, a Access) error {
@@ -459,18 +282,6 @@ func (m *mmiotrace) take(r *pciRange, a Access) error {
 		m.board = nil // trace says which there are
 	}
 	return m.give(&a)
-}
-
-// choice takes the first device that was wanted and accessed. Another one that
-// is makes the choice the user's.
-func (m *mmiotrace) choice(d *pciDevice) {
-	m.chosen, m.board = d, m.o.Board
-	if m.board == nil {
-		m.board = boards.ByID(d.vendor, d.device)
-	}
-	if m.board != nil && !m.only {
-		m.to.Start(m.board)
-	}
 }
 
 // trace gives what was read of the one device that was asked for.
@@ -505,43 +316,6 @@ func (m *mmiotrace) trace() (*Trace, error) {
 		t.Warnings = append(t.Warnings, Warning{m.lost, "the first access that lies in no BAR of a PCIDEV line and was left out"})
 	}
 	return t, nil
-}
-
-func (m *mmiotrace) choose() (*pciDevice, error) {
-	var chosen []*pciDevice
-	for _, d := range m.devices {
-		if d.wanted && d.accesses > 0 {
-			chosen = append(chosen, d)
-		}
-	}
-	switch {
-	case len(chosen) == 1:
-		return chosen[0], nil
-	case len(chosen) > 1:
-		return nil, Usage("accesses to several devices: %s; choose one by VVVV:DDDD or BB:DD.F", deviceList(chosen))
-	case m.o.Device != "":
-		return nil, Usage("no access to device %s; devices in the trace: %s", m.o.Device, deviceList(m.devices))
-	case m.o.Board != nil:
-		return nil, Usage("no access to board %s (%04x:%04x); devices in the trace: %s",
-			m.o.Board.Name, m.o.Board.Vendor, m.o.Board.Device, deviceList(m.devices))
-	}
-	return nil, Refuse(0, "the trace holds no access to a device")
-}
-
-func deviceList(devices []*pciDevice) string {
-	const shownMax = 8
-	var list []string
-	for i, d := range devices {
-		if i == shownMax {
-			list = append(list, fmt.Sprintf("and %d more", len(devices)-i))
-			break
-		}
-		list = append(list, fmt.Sprintf("%s (%s)", d, Counted(d.accesses, "access")))
-	}
-	if len(list) == 0 {
-		return "none"
-	}
-	return strings.Join(list, ", ")
 }
 
 // summary counts what a trace holds, whatever device it is.

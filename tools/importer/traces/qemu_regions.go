@@ -1,0 +1,136 @@
+package traces
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lightmetal/boards"
+)
+
+// trace gives the accesses of the chosen regions.
+func (q *qemu) trace() (*Trace, error) {
+	switch {
+	case len(q.seen) == 0:
+		return nil, Refuse(0, "the trace holds no memory_region_ops or vfio_region event (QEMU writes them with -trace 'memory_region_ops_*')")
+	case len(q.regions) == 0:
+		return nil, Usage("choose the device's region by name and base; regions: %s", q.list())
+	case q.baseless != "":
+		return nil, Usage("region %q needs the guest-physical address of its BAR as base%s; regions: %s",
+			q.baseless, q.baseHint(q.baseless), q.list())
+	case q.taken == 0:
+		return nil, Usage("no access to region %s; regions: %s", q.wantedList(), q.list())
+	}
+	t := &Trace{Board: q.o.Board, Lines: q.line}
+	if q.outside > 0 {
+		t.Ignored = append(t.Ignored, Count{"accesses to other regions", q.outside})
+	}
+	for _, c := range q.otherList() {
+		t.Ignored = append(t.Ignored, Count{"lines of " + c.Name, c.N})
+	}
+	if q.other["memory_region_ram_device_read"]+q.other["memory_region_ram_device_write"] > 0 {
+		t.Warnings = append(t.Warnings, Warning{0, "the trace has memory_region_ram_device events, which are left out: " +
+			"a BAR that QEMU maps into the guest cannot be traced whole (x-no-mmap=on stops that)"})
+	}
+	return t, nil
+}
+
+// baseHint works out where the BAR of a region lies: it is aligned to its own
+// size, so the address of any access tells.
+func (q *qemu) baseHint(name string) string {
+	if base := q.baseOf(name); base != 0 {
+		return fmt.Sprintf(" (0x%x, if it is BAR %d of %s)", base, q.barOf(name), q.o.Board.Name)
+	}
+	return ""
+}
+
+// barOf is the BAR that a chosen region is.
+func (q *qemu) barOf(name string) uint8 {
+	return q.regions[slices.IndexFunc(q.regions, func(r Region) bool { return r.Name == name })].Bar
+}
+
+func (q *qemu) baseOf(name string) uint64 {
+	s := q.seen[name]
+	if s == nil {
+		return 0
+	}
+	size := q.o.Board.Bars[q.barOf(name)]
+	base := s.First &^ (size - 1)
+	if size == 0 || s.Last-base >= size {
+		return 0
+	}
+	return base
+}
+
+func (q *qemu) regionList() []RegionSummary {
+	var list []RegionSummary
+	for _, s := range q.seen {
+		list = append(list, *s)
+	}
+	slices.SortFunc(list, func(a, b RegionSummary) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (q *qemu) list() string {
+	var list []string
+	for _, s := range q.regionList() {
+		list = append(list, s.String())
+	}
+	return strings.Join(list, "; ")
+}
+
+func (q *qemu) wantedList() string {
+	var list []string
+	for _, r := range q.regions {
+		if r.Name == "" {
+			list = append(list, fmt.Sprintf("at 0x%x", r.Base))
+			continue
+		}
+		list = append(list, fmt.Sprintf("%q", r.Name))
+	}
+	return strings.Join(list, " or ")
+}
+
+func (q *qemu) otherList() []Count {
+	var list []Count
+	for name, n := range q.other {
+		list = append(list, Count{name, n})
+	}
+	slices.SortFunc(list, func(a, b Count) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// chosen gives the region of the device that an access belongs to.
+func (q *qemu) chosen(name string, address uint64) *Region {
+	for i := range q.regions {
+		r := &q.regions[i]
+		if name != "" && r.Name != "" {
+			if name == r.Name {
+				return r
+			}
+			continue
+		}
+		if r.Base != 0 && address-r.Base < q.o.Board.Bars[r.Bar] {
+			return r
+		}
+	}
+	return nil
+}
+
+func (q *qemu) stats(name string) *RegionSummary {
+	s := q.seen[name]
+	if s == nil {
+		s = &RegionSummary{Name: cmp.Or(name, unnamed)}
+		q.seen[name] = s
+	}
+	return s
+}
+
+func BoardList() string {
+	var list []string
+	for _, b := range boards.All {
+		list = append(list, fmt.Sprintf("%s (%04x:%04x)", b.Name, b.Vendor, b.Device))
+	}
+	return strings.Join(list, ", ")
+}
