@@ -38,9 +38,11 @@ var Altra = Host{
 	Coherence:      Fact[Coherence]{Coherent, altraACPI + "/Ac02AcpiTables/PCI-S0.asi: _CCA"},
 	IOMMU:          Fact[IOMMU]{SMMUv3, altraACPI + "/Drivers/AcpiPlatformDxe/AcpiIort.c"},
 	WriteCombining: Fact[Health]{Faulty, altra82288 + ": merged stores may go to wrong addresses"},
-	Workaround:     Fact[string]{"CONFIG_ALTRA_ERRATUM_82288", altra82288 + ": it maps the BAR as device memory instead, so every access has to be aligned"},
+	Workaround: Fact[string]{"CONFIG_ALTRA_ERRATUM_82288", altra82288 +
+		": it maps the BAR as device memory instead, so every access has to be aligned"},
 	Faults: []Fact[string]{
-		{"an 8-byte access that is not aligned to 8 is a bus error: take widths and alignments from the board, as lightmetal does", "report: github.com/tenstorrent/tt-umd issue 1571"},
+		{"an 8-byte access that is not aligned to 8 is a bus error: take widths and alignments from the board, as lightmetal does",
+			"report: github.com/tenstorrent/tt-umd issue 1571"},
 	},
 	Options: []Option{
 		{"CONFIG_ACPI", "the PCIe root complexes stand in ACPI tables only", altraACPI},

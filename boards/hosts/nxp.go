@@ -64,7 +64,8 @@ var S32G3 = Host{
 		{"the kernel.org device tree has no PCIe controller yet: use the maker's kernel, or add the node of the binding", dts + "freescale/s32g3.dtsi"},
 	},
 	Options: []Option{
-		{"CONFIG_PCIE_NXP_S32G", "the PCIe controller; the maker's kernels have another name for it", "Linux patch \"PCI: s32g: Add initial PCIe support (RC)\", 2025-11"},
+		{"CONFIG_PCIE_NXP_S32G", "the PCIe controller; the maker's kernels have another name for it",
+			"Linux patch \"PCI: s32g: Add initial PCIe support (RC)\", 2025-11"},
 		{"CONFIG_SERIAL_FSL_LINFLEXUART_CONSOLE", "the console", defconfig},
 	},
 	Boot:       Fact[Boot]{FIT, "nxp-auto-linux/u-boot 0e53cbc0 configs/s32g399ardb3_defconfig: CONFIG_FIT"},

@@ -21,7 +21,8 @@ var QEMUVirt = Host{
 	WriteCombining: Fact[Health]{Works, "measured on QEMU 7.2 with ivshmem-plain, stores of 1 to 16 bytes at every alignment"},
 	Wide:           Fact[Health]{Works, "measured on QEMU 7.2 with ivshmem-plain and nvme"},
 	Faults: []Fact[string]{
-		{"an emulated processor does not fault on unaligned accesses to device memory, a real one does: what passes here may still fail on hardware", "measured on QEMU 7.2 (TCG)"},
+		{"an emulated processor does not fault on unaligned accesses to device memory, a real one does: what passes here may still fail on hardware",
+			"measured on QEMU 7.2 (TCG)"},
 		{"with the default GICv2 a VFIO container refuses its IOMMU type (EPERM): start it with gic-version=3", "measured on QEMU 7.2"},
 	},
 	Options: []Option{

@@ -30,7 +30,8 @@ var J721E = Host{
 	Coherence: Fact[Coherence]{Coherent, j721e + ": dma-coherent"},
 	IOMMU:     Fact[IOMMU]{NoIOMMU, j721e + ": no iommu-map at the PCIe controllers, though the chip has an SMMUv3"},
 	Faults: []Fact[string]{
-		{"links above 2.5 GT/s may not train at first on silicon revision 1.0: the kernel retrains them (erratum i2085)", "TI SPRZ455C; Linux commit 0e12f8302369"},
+		{"links above 2.5 GT/s may not train at first on silicon revision 1.0: the kernel retrains them (erratum i2085)",
+			"TI SPRZ455C; Linux commit 0e12f8302369"},
 	},
 	Options: []Option{
 		{"CONFIG_PCI_J721E_HOST", "the PCIe controller", defconfig},

@@ -276,7 +276,8 @@ func (n *Nvme) work() {
 func (n *Nvme) start() {
 	n.sq[0] = nvmeQueue{bus: n.asq, entries: n.aqa&0xfff + 1}
 	n.cq[0] = nvmeQueue{bus: n.acq, entries: n.aqa>>16&0xfff + 1, phase: phaseOfStatus, interrupts: true}
-	if s := n.cc & ccSettings; s != ccUsable && s != ccUsable|ccAllSets || n.asq%pageSize != 0 || n.acq%pageSize != 0 || n.sq[0].entries < 2 || n.cq[0].entries < 2 {
+	if s := n.cc & ccSettings; s != ccUsable && s != ccUsable|ccAllSets || n.asq%pageSize != 0 || n.acq%pageSize != 0 || n.sq[0].entries < 2 ||
+		n.cq[0].entries < 2 {
 		n.csts = cstsCFS
 		return
 	}

@@ -47,7 +47,8 @@ func widthSharded(d *metal.Device) {
 func blockSharded(d *metal.Device) {
 	cores := metal.CoreRange{Start: metal.CoreCoord{X: 2, Y: 1}, End: metal.CoreCoord{X: 4, Y: 2}}
 	echo(d, sharded(d, metal.BlockSharded, metal.ShardSpec{Grid: cores, Tensor: [2]int{4, 6}, Shard: [2]int{2, 2}}, metal.L1), "rows", 1)
-	echo(d, sharded(d, metal.BlockSharded, metal.ShardSpec{Grid: cores, Tensor: [2]int{6, 4}, Shard: [2]int{2, 2}, Orientation: metal.ColumnMajor}, metal.L1), "columns", 2)
+	echo(d, sharded(d, metal.BlockSharded, metal.ShardSpec{Grid: cores, Tensor: [2]int{6, 4}, Shard: [2]int{2, 2}, Orientation: metal.ColumnMajor},
+		metal.L1), "columns", 2)
 }
 
 // deallocations needs 25 MiB in all if memory is not given back, of which L1

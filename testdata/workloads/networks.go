@@ -56,7 +56,8 @@ func network(d *metal.Device) {
 	launch(d, dense(d, cores, l1, w1, b1, x, h, hidden, inputs, 7))
 	p := must(metal.CreateProgram(d))
 	k := kernel(p, "pack.brisc", cores.Start, brisc)
-	check(metal.SetRuntimeArgsBuffers(p, k, cores.Start, []metal.RuntimeArg{metal.AddressOf(h), metal.AddressOf(packed), metal.Word(hidden), metal.AddressOf(l1)}))
+	check(metal.SetRuntimeArgsBuffers(p, k, cores.Start, []metal.RuntimeArg{metal.AddressOf(h), metal.AddressOf(packed), metal.Word(hidden),
+		metal.AddressOf(l1)}))
 	launch(d, p)
 	launch(d, dense(d, cores, l1, w2, b2, packed, y, outputs, hidden, 255))
 	read(d, y)

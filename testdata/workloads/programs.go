@@ -61,12 +61,14 @@ func eltwise(d *metal.Device, operation, constant uint32, cores metal.CoreRange,
 
 func circulars(p *metal.Program, cores metal.CoreSpec, page uint32) {
 	for _, index := range []uint8{0, 1, 16} {
-		must(metal.CreateCircularBuffer(p, cores, metal.CircularBufferConfig{TotalSize: 2 * uint64(page), PageSizes: map[uint8]uint64{index: uint64(page)}}))
+		must(metal.CreateCircularBuffer(p, cores, metal.CircularBufferConfig{TotalSize: 2 * uint64(page),
+			PageSizes: map[uint8]uint64{index: uint64(page)}}))
 	}
 }
 
 func wire(d *metal.Device, p *metal.Program, operation, constant uint32, cores metal.CoreRange, a, b, c *metal.Buffer) {
-	reader, compute, writer := kernel(p, "reader.brisc", cores, brisc), kernel(p, "eltwise.trisc0", cores, trisc0), kernel(p, "writer.ncrisc", cores, ncrisc)
+	reader, compute, writer := kernel(p, "reader.brisc", cores, brisc), kernel(p, "eltwise.trisc0", cores, trisc0),
+		kernel(p, "writer.ncrisc", cores, ncrisc)
 	width := cores.End.X - cores.Start.X + 1
 	n := width * (cores.End.Y - cores.Start.Y + 1)
 	page, each := uint32(a.PageSize()), uint32(a.Size()/a.PageSize())/uint32(n)
@@ -78,7 +80,8 @@ func wire(d *metal.Device, p *metal.Program, operation, constant uint32, cores m
 			from[4] = metal.AddressOf(b)
 		}
 		check(metal.SetRuntimeArgsBuffers(p, reader, core, from))
-		check(metal.SetRuntimeArgsBuffers(p, writer, core, []metal.RuntimeArg{metal.Word(page), metal.Word(uint32(i) * each), metal.Word(each), metal.AddressOf(c)}))
+		check(metal.SetRuntimeArgsBuffers(p, writer, core, []metal.RuntimeArg{metal.Word(page), metal.Word(uint32(i) * each), metal.Word(each),
+			metal.AddressOf(c)}))
 	}
 }
 
@@ -173,7 +176,8 @@ func coreToCore(d *metal.Device) {
 			file, config = "send.ncrisc", ncrisc
 		}
 		k := kernel(p, file, core, config)
-		check(metal.SetRuntimeArgsBuffers(p, k, core, []metal.RuntimeArg{metal.AddressOf(from), metal.Word(must(d.WorkerCore(far))), metal.AddressOf(to), metal.Word(page)}))
+		check(metal.SetRuntimeArgsBuffers(p, k, core, []metal.RuntimeArg{metal.AddressOf(from), metal.Word(must(d.WorkerCore(far))), metal.AddressOf(to),
+			metal.Word(page)}))
 	}
 	launch(d, p)
 	read(d, to)
@@ -208,7 +212,8 @@ func traceTwo(d *metal.Device) {
 	program := func(file string, from, to *metal.Buffer, factor, offset uint32) *metal.Program {
 		p := must(metal.CreateProgram(d))
 		k := kernel(p, file, first, brisc)
-		check(metal.SetRuntimeArgsBuffers(p, k, first, []metal.RuntimeArg{metal.Word(n), metal.AddressOf(from), metal.AddressOf(to), metal.Word(factor), metal.Word(offset)}))
+		check(metal.SetRuntimeArgsBuffers(p, k, first, []metal.RuntimeArg{metal.Word(n), metal.AddressOf(from), metal.AddressOf(to), metal.Word(factor),
+			metal.Word(offset)}))
 		return p
 	}
 	one, two := program("local.brisc", a, b, 3, 1), program("local-at-4000.brisc", b, c, 5, 2)

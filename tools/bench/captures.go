@@ -25,8 +25,10 @@ var captured = []struct {
 	tensors string // inputs, then outputs behind a |
 }{
 	{"captures/edu.qemutrace", importer.Options{From: importer.FromQemu, Board: &boards.Edu, Region: "edu-mmio", Base: 0x10000000}, "|"},
-	{"captures/wh.twoop.mmiotrace", importer.Options{From: importer.FromMmiotrace}, "a=1,1,0x20000,int32,256 b=1,1,0x21000,int32,256|d=1,1,0x23000,int32,256"},
-	{"captures/bh.twoop.mmiotrace", importer.Options{From: importer.FromMmiotrace}, "a=1,2,0x20000,int32,256 b=1,2,0x21000,int32,256|d=1,2,0x23000,int32,256"},
+	{"captures/wh.twoop.mmiotrace", importer.Options{From: importer.FromMmiotrace},
+		"a=1,1,0x20000,int32,256 b=1,1,0x21000,int32,256|d=1,1,0x23000,int32,256"},
+	{"captures/bh.twoop.mmiotrace", importer.Options{From: importer.FromMmiotrace},
+		"a=1,2,0x20000,int32,256 b=1,2,0x21000,int32,256|d=1,2,0x23000,int32,256"},
 	{"captures/wh.mlp.mmiotrace", importer.Options{From: importer.FromMmiotrace}, "x=1,1,0x20000,int8,64|y=1,1,0x25000,int32,10"},
 	{"captures/wh.mlp4.record", importer.Options{From: importer.FromRecord}, "|"},
 	{"captures/bh.mlp4.record", importer.Options{From: importer.FromRecord}, "|"},

@@ -30,7 +30,8 @@ func (b *bench) startUp() error {
 	}
 	defer m.close()
 	empty := filepath.Join(b.dir, "bench-empty-"+host)
-	programs := [][]string{{b.child, "once", path}, {empty}, {b.cref, "once", path}, {"env", oneProcessor, b.child, "once", path}, {"env", oneProcessor, empty}}
+	programs := [][]string{{b.child, "once", path}, {empty}, {b.cref, "once", path}, {"env", oneProcessor, b.child, "once", path},
+		{"env", oneProcessor, empty}}
 	took := make([][]float64, len(programs))
 	for round := range 10 * b.rounds {
 		for n := range programs {
@@ -49,7 +50,8 @@ func (b *bench) startUp() error {
 	}
 	b.add(r.atMost(beyond, 0.75e6, "<= 0.75 ms beyond"), row{
 		Section: "goals", What: "the same, as lminit starts it", Unit: "ms", Ours: value(median(took[3]) / 1e6),
-		Note: fmt.Sprintf("with %s and a start of env; an empty Go program so %.2f ms, beyond it %.2f ms", oneProcessor, median(took[4])/1e6, longer(took[3], took[4])/1e6),
+		Note: fmt.Sprintf("with %s and a start of env; an empty Go program so %.2f ms, beyond it %.2f ms", oneProcessor, median(took[4])/1e6,
+			longer(took[3], took[4])/1e6),
 	})
 	return nil
 }

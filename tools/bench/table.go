@@ -90,7 +90,8 @@ func print(w io.Writer, rows []row) {
 			section = r.Section
 			fmt.Fprintf(t, "%s\t\t\t\t\t\t\t\t\n", strings.ToUpper(section))
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.What, r.Unit, text(r.Ours), text(r.C), text(r.Ratio), text(r.Spread), r.Goal, verdict(r), r.Note)
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.What, r.Unit, text(r.Ours), text(r.C), text(r.Ratio), text(r.Spread), r.Goal,
+			verdict(r), r.Note)
 	}
 	t.Flush()
 	for line := range strings.Lines(table.String()) {

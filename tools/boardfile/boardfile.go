@@ -37,7 +37,8 @@ func Parse(name string, text []byte) (*lmb.Image, error) {
 	case len(image.Targets) != 1 || len(image.Windows)+len(image.Tensors)+len(image.Sequences) > 0:
 		return nil, fmt.Errorf("%s: a board file has one target, its rules, and nothing else", name)
 	case len(image.Rules) == 0:
-		return nil, fmt.Errorf("%s: no rule says what a BAR takes, so that nothing may be accessed; a line `rule registers bar0` lets all of one be, 32 bits at a time", name)
+		return nil, fmt.Errorf("%s: no rule says what a BAR takes, so that nothing may be accessed; a line `rule registers bar0` lets all of one be, 32 "+
+			"bits at a time", name)
 	}
 	for _, b := range boards.All {
 		if b.Name == image.Targets[0].Board {

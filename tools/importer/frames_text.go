@@ -92,7 +92,8 @@ func (f *Frames) hint(b *strings.Builder) {
 		return
 	}
 	v := &list[i]
-	fmt.Fprintf(b, "by hand    --input NAME=%s0x%x,uint%d,1 has whoever replays count; or take another by --candidate\n", v.spec.spec(), v.Address, 8*v.Size)
+	fmt.Fprintf(b, "by hand    --input NAME=%s0x%x,uint%d,1 has whoever replays count; or take another by --candidate\n", v.spec.spec(), v.Address,
+		8*v.Size)
 }
 
 func (c *Candidate) verdict() string {

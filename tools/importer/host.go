@@ -156,7 +156,8 @@ func (p *plan) joined(a, b *traces.Access) (whole traces.Access, ok bool) {
 	if a.Offset > b.Offset {
 		low, high = b, a
 	}
-	if a.Op != traces.OpStore || b.Op != traces.OpStore || a.Width != 4 || b.Width != 4 || a.Bar != b.Bar || low.Offset%8 != 0 || high.Offset != low.Offset+4 {
+	if a.Op != traces.OpStore || b.Op != traces.OpStore || a.Width != 4 || b.Width != 4 || a.Bar != b.Bar || low.Offset%8 != 0 ||
+		high.Offset != low.Offset+4 {
 		return whole, false
 	}
 	whole = *a
@@ -235,7 +236,8 @@ func (p *plan) host() (string, error) {
 		return nil
 	})
 	if len(p.o.Host) > 0 {
-		p.warn(0, "the trace holds neither what the device did to host memory nor what the program read there: the image does not wait for it, and does not compare it")
+		p.warn(0, "the trace holds neither what the device did to host memory nor what the program read there: the image does not wait for it, and does "+
+			"not compare it")
 	}
 	return p.hostDid(&t), err
 }
@@ -303,7 +305,8 @@ func (p *plan) front() (list []lmb.Command, did string) {
 		h := &p.hosts[i]
 		before, size := len(pointers), 0
 		if h.exact {
-			list = append(list, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFill, Width: 8, Mode: uint8(gen.AccessExact), Window: h.window, Amount: uint32(h.size)}})
+			list = append(list, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFill, Width: 8, Mode: uint8(gen.AccessExact), Window: h.window,
+				Amount: uint32(h.size)}})
 		}
 		for _, s := range joined(h.first) {
 			size += len(s.data)

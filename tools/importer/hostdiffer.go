@@ -92,7 +92,8 @@ func (c *columns) waits() bool {
 		s := c.steps.at(int(a.step))
 		h := int(c.windows[s.window].bar) - hostBar
 		if s.op == stepPoll && !slices.ContainsFunc(c.c.Varies, func(v Varying) bool {
-			return v.Role == "output" && v.spec.Bus && c.hosts[h].bus+uint64(s.offset) < v.Address+v.Size && v.Address < c.hosts[h].bus+uint64(s.offset)+s.size()
+			return v.Role == "output" && v.spec.Bus && c.hosts[h].bus+uint64(s.offset) < v.Address+v.Size &&
+				v.Address < c.hosts[h].bus+uint64(s.offset)+s.size()
 		}) {
 			return true
 		}

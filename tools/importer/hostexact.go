@@ -41,7 +41,8 @@ func (l *lifter) Memory(line int, bus, size uint64) error {
 }
 
 func tooMuch(line int, bus, size uint64) error {
-	return traces.Refuse(line, "host memory at 0x%x, %d bytes: an image has at most %d MiB in one piece and %d MiB in all", bus, size, hostSizeMax>>20, hostsSizeMax>>20)
+	return traces.Refuse(line, "host memory at 0x%x, %d bytes: an image has at most %d MiB in one piece and %d MiB in all", bus, size,
+		hostSizeMax>>20, hostsSizeMax>>20)
 }
 
 // exactAt finds the host memory that bus addresses from one on belong to.

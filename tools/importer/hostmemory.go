@@ -131,7 +131,8 @@ func (p *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, 
 	}
 	h.size = bus - h.bus + size
 	if h.size > hostSizeMax || len(p.hosts) == hostsMax {
-		return 0, 0, traces.Refuse(line, "the device reaches host memory at 0x%x, which is more than an image of this capture would have: import a part", bus)
+		return 0, 0, traces.Refuse(line, "the device reaches host memory at 0x%x, which is more than an image of this capture would have: import a part",
+			bus)
 	}
 	p.addHost(h)
 	return len(p.hosts) - 1, bus - h.bus, nil

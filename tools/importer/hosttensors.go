@@ -108,7 +108,8 @@ func (h *hostTensors) wrote(s *step, t *tensor) (from, to uint64) {
 func (h *hostTensors) step(s step, n int, within bool, out *steps) bool {
 	for k, i := range h.list {
 		t := &h.tensors[i]
-		if n == 0 && t.role == gen.RoleInput && h.first[k] < 0 && h.o.Frame == (Part{}) || s.op == stepCut && within && t.role == gen.RoleInput && h.first[k] < 0 {
+		if n == 0 && t.role == gen.RoleInput && h.first[k] < 0 && h.o.Frame == (Part{}) || s.op == stepCut && within && t.role == gen.RoleInput &&
+			h.first[k] < 0 {
 			defer h.copy(i, out)
 		}
 	}

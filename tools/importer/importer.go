@@ -46,9 +46,10 @@ var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "ma
 
 // Options say what a trace is of and what is wanted from it.
 type Options struct {
-	From   string        // FromMmiotrace, FromQemu or FromRecord
-	Board  *boards.Board // nil: by the PCI ids in the trace; one without ids is of any device
-	Device string        // mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several devices, or one that no board has the ids of
+	From  string        // FromMmiotrace, FromQemu or FromRecord
+	Board *boards.Board // nil: by the PCI ids in the trace; one without ids is of any device
+	// mmiotrace: VVVV:DDDD or BB:DD.F, record: VVVV:DDDD or DDDD:BB:DD.F, where a trace has several devices, or one that no board has the ids of
+	Device string
 
 	Generic   bool   // the sizes of Board's BARs are limits: the image asks for as much as was accessed
 	Subsystem uint32 // for the image's target

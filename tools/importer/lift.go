@@ -364,7 +364,8 @@ func (l *lifter) pageSize() uint64 {
 // decode brings the configuration that a window has now into force.
 func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Group) error {
 	if s.known != 1<<l.tlb.ConfigStride-1 {
-		return traces.Refuse(a.Line, "%s through window %d, which the trace does not configure before (record from the start of the program on)", a.Op, index)
+		return traces.Refuse(a.Line, "%s through window %d, which the trace does not configure before (record from the start of the program on)", a.Op,
+			index)
 	}
 	words := boards.Words{binary.LittleEndian.Uint64(s.config[:]), binary.LittleEndian.Uint64(s.config[8:])}
 	target, address, ok := chips.Decode(l.tlb, group, words)
@@ -373,7 +374,8 @@ func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Grou
 		for i := uint64(0); i < l.tlb.ConfigStride; i += uint64(l.tlb.ConfigWidth) {
 			registers = append(registers, fmt.Sprintf("%#x", chips.LoadRegister(&words, i, l.tlb.ConfigWidth)))
 		}
-		return traces.Refuse(s.line, "window %d is configured to %s, which points at no tile (linked, reserved or unknown bits)", index, strings.Join(registers, " "))
+		return traces.Refuse(s.line, "window %d is configured to %s, which points at no tile (linked, reserved or unknown bits)", index,
+			strings.Join(registers, " "))
 	}
 	s.target, s.address, s.fresh, s.moved = target, address, false, true
 	return nil

@@ -73,7 +73,8 @@ func newPlan(b *boards.Board, o Options) *plan {
 // read reports what was read.
 func (p *plan) read(t *traces.Trace) {
 	p.report.Warnings = append(append([]traces.Warning{}, t.Warnings...), p.report.Warnings...)
-	text := fmt.Sprintf("%s: %s, %s%s", traces.Counted(t.Lines, "line"), traces.Counted(p.loads, "load"), traces.Counted(p.stores, "store"), ignoredText(t.Ignored))
+	text := fmt.Sprintf("%s: %s, %s%s", traces.Counted(t.Lines, "line"), traces.Counted(p.loads, "load"), traces.Counted(p.stores, "store"),
+		ignoredText(t.Ignored))
 	p.report.Passes = append([]Pass{{"read", text}}, p.report.Passes...)
 }
 

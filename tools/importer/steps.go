@@ -27,8 +27,10 @@ const (
 // in memory, or a load that was repeated with nothing in between. Traces have
 // millions: it is small and has no pointers.
 type step struct {
-	time   int64  // nanoseconds, of the first access
-	value  uint64 // datum; of a run, where its bytes are in plan.data; offset in the tensor or in host memory; address in the tile (stepPoint); index into plan.names (stepMark) or plan.late (stepHost)
+	time int64 // nanoseconds, of the first access
+	// datum; of a run, where its bytes are in plan.data; offset in the tensor or in host memory;
+	// address in the tile (stepPoint); index into plan.names (stepMark) or plan.late (stepHost)
+	value  uint64
 	mask   uint64 // of a stepPoll; packed target of a stepPoint
 	offset uint32 // bytes into the window
 	line   uint32 // of the first access

@@ -186,7 +186,8 @@ func (c *columns) countsInside(v *Varying, values [][]byte) {
 		}
 	}
 	if found > 0 {
-		c.note("line %d: the input at %s 0x%x counts in %s of 4 bytes, %s: whoever replays has it count", v.Line, v.Place, v.Address, traces.Counted(found, "part"), shown)
+		c.note("line %d: the input at %s 0x%x counts in %s of 4 bytes, %s: whoever replays has it count", v.Line, v.Place, v.Address,
+			traces.Counted(found, "part"), shown)
 	}
 }
 
@@ -207,7 +208,8 @@ func progression(list []uint64, width uint64) (step, turn uint64, ok bool) {
 	for step, n := range steps {
 		for back, m := range steps {
 			turn := step + (-back & width)
-			if back != step && (n > m || n == m && step < back || len(list) == 3) && step < turn && turn > largest && turn-step <= largest && bits.Len64(turn) < 32 {
+			if back != step && (n > m || n == m && step < back || len(list) == 3) && step < turn && turn > largest && turn-step <= largest &&
+				bits.Len64(turn) < 32 {
 				return step, turn, true
 			}
 		}

@@ -150,19 +150,23 @@ func (r *boardReport) checkWatchdog(m *machine) {
 			return
 		}
 	}
-	r.add(warning, "watchdog", "none", "nothing restarts a machine that hangs", "build in the chip's watchdog driver, or modprobe softdog (it does not help a kernel that hangs)")
+	r.add(warning, "watchdog", "none", "nothing restarts a machine that hangs",
+		"build in the chip's watchdog driver, or modprobe softdog (it does not help a kernel that hangs)")
 }
 
 func (r *boardReport) checkUser(m *machine, n *need) {
 	switch {
 	case !m.user.known:
-		r.add(warning, "user", "not told", "BARs are mapped by root, or by whom the files resourceN let", "run lm or the script of --collect on the target, as the user of lmrun")
+		r.add(warning, "user", "not told", "BARs are mapped by root, or by whom the files resourceN let",
+			"run lm or the script of --collect on the target, as the user of lmrun")
 	case m.user.can(capSysAdmin):
 		r.add(fine, "user", "uid "+m.user.uid+" with CAP_SYS_ADMIN", "", "")
 	case n.shared:
-		r.add(warning, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN", "the driver's device file decides", "ls -l /dev/vfio /dev/tenstorrent; give the user of lmrun access to it")
+		r.add(warning, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN", "the driver's device file decides",
+			"ls -l /dev/vfio /dev/tenstorrent; give the user of lmrun access to it")
 	default:
-		r.add(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN", "switching a device on, and all of its configuration space, take it", "run as root, or give lmrun the capability: setcap cap_sys_admin+ep lmrun, and access to "+pciFolder+"*/resource*")
+		r.add(missing, "user", "uid "+m.user.uid+" without CAP_SYS_ADMIN", "switching a device on, and all of its configuration space, take it",
+			"run as root, or give lmrun the capability: setcap cap_sys_admin+ep lmrun, and access to "+pciFolder+"*/resource*")
 	}
 }
 
@@ -212,12 +216,15 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 		case b.size == 0:
 			r.add(missing, check, "not there", "images use it", "is it the board its ids say? see lspci -vv -s "+d.address)
 		case !b.assigned:
-			r.add(missing, check, sizeText(b.size)+", not assigned", "the kernel found no room for it in the host's PCIe windows, and a device with such a BAR cannot be switched on",
-				"see `dmesg | grep -i 'BAR'`; widen the ranges of the PCIe node in the device tree, or switch on above-4G decoding in the firmware; pci=realloc on the kernel's command line tries anew")
+			r.add(missing, check, sizeText(b.size)+", not assigned",
+				"the kernel found no room for it in the host's PCIe windows, and a device with such a BAR cannot be switched on",
+				"see `dmesg | grep -i 'BAR'`; widen the ranges of the PCIe node in the device tree, or switch on above-4G decoding in the firmware; "+
+					"pci=realloc on the kernel's command line tries anew")
 		case b.size < usual && !anySize(d.board, i):
 			r.add(warning, check, sizeText(b.size)+" where "+sizeText(usual)+" is usual", "images made for the usual size may not fit", m.resize(d, i, usual))
 		case b.prefetchable && !b.combines:
-			r.add(warning, check, sizeText(b.size)+", without resource"+strconv.Itoa(i)+"_wc", "stores are not combined: bulk copies take several times as long", "is the kernel one of arm64 or x86?")
+			r.add(warning, check, sizeText(b.size)+", without resource"+strconv.Itoa(i)+"_wc",
+				"stores are not combined: bulk copies take several times as long", "is the kernel one of arm64 or x86?")
 		default:
 			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", sizeText(b.size), b.start, map[bool]string{true: ", write-combining possible"}[b.combines]), "", "")
 		}
@@ -304,8 +311,10 @@ func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *need)
 	case n.hostBytes == 0:
 		r.add(fine, check, "in front of the device; images with host memory need vfio-pci bound to it", "", "")
 	default:
-		r.add(missing, check, "in front of the device, and vfio-pci is not bound", "the image has host memory, and the device does not see physical addresses",
-			m.vfioModule()+"echo vfio-pci > "+pciFolder+d.address+"/driver_override; echo "+d.address+" > /sys/bus/pci/drivers_probe; then name the device vfio:"+d.address)
+		r.add(missing, check, "in front of the device, and vfio-pci is not bound",
+			"the image has host memory, and the device does not see physical addresses",
+			m.vfioModule()+"echo vfio-pci > "+pciFolder+d.address+"/driver_override; echo "+d.address+" > /sys/bus/pci/drivers_probe; "+
+				"then name the device vfio:"+d.address)
 	}
 }
 
@@ -334,7 +343,8 @@ func (r *boardReport) checkMemory(m *machine, n *need) {
 	case free*huge >= n.hostBytes:
 		r.add(fine, "huge pages", text, "", "")
 	default:
-		r.add(missing, "huge pages", text, fmt.Sprintf("the image has %s of host memory, which has to lie in one piece and stay where it is", sizeText(n.hostBytes)),
+		r.add(missing, "huge pages", text, fmt.Sprintf("the image has %s of host memory, which has to lie in one piece and stay where it is",
+			sizeText(n.hostBytes)),
 			fmt.Sprintf("echo %d > /proc/sys/vm/nr_hugepages, soon after boot (or hugepages=%[1]d on the kernel's command line)", (n.hostBytes+huge-1)/huge))
 	}
 	r.checkPagemap(m, n)
@@ -351,11 +361,13 @@ func (r *boardReport) checkLocked(m *machine, n *need) {
 		r.add(fine, "locked memory", "limit "+sizeText(m.user.memlock), "", "")
 	default:
 		r.add(missing, "locked memory", fmt.Sprintf("limit %s, the image locks %s", sizeText(m.user.memlock), sizeText(lock)),
-			"arena and host memory are locked so that no page fault holds up a frame", fmt.Sprintf("ulimit -l %d, LimitMEMLOCK= in a systemd unit, or CAP_IPC_LOCK", (lock+1023)/1024))
+			"arena and host memory are locked so that no page fault holds up a frame",
+			fmt.Sprintf("ulimit -l %d, LimitMEMLOCK= in a systemd unit, or CAP_IPC_LOCK", (lock+1023)/1024))
 	}
 	available, err := strconv.ParseUint(field(m.text("/proc/meminfo"), "MemAvailable:"), 10, 54)
 	if err == nil && n.view != nil && available<<10 < lock {
-		r.add(missing, "memory", fmt.Sprintf("%s available, the image takes %s", sizeText(available<<10), sizeText(lock)), "everything is reserved when an image is loaded", "use a machine with more memory, or stop other programs")
+		r.add(missing, "memory", fmt.Sprintf("%s available, the image takes %s", sizeText(available<<10), sizeText(lock)),
+			"everything is reserved when an image is loaded", "use a machine with more memory, or stop other programs")
 	}
 }
 

@@ -79,10 +79,12 @@ func (r *boardReport) checkTargets(m *machine, n *need) {
 		found := m.ofIDs(t.Vendor, t.Device)
 		switch {
 		case len(found) == 0:
-			r.add(missing, check, fmt.Sprintf("not among %d PCI functions", m.functions), "the image is for this device", "see `lspci -nn`; look again: echo 1 > /sys/bus/pci/rescan")
+			r.add(missing, check, fmt.Sprintf("not among %d PCI functions", m.functions), "the image is for this device",
+				"see `lspci -nn`; look again: echo 1 > /sys/bus/pci/rescan")
 			continue
 		case len(found) > 1:
-			r.add(warning, check, fmt.Sprintf("%d of them", len(found)), "the ids alone do not say which", "name one by its address: --device "+cmp.Or(found[0].name(), "pci:"+found[0].address))
+			r.add(warning, check, fmt.Sprintf("%d of them", len(found)), "the ids alone do not say which",
+				"name one by its address: --device "+cmp.Or(found[0].name(), "pci:"+found[0].address))
 		default:
 			r.add(fine, check, cmp.Or(found[0].name(), found[0].address), "", "")
 		}
@@ -165,7 +167,8 @@ func (r *boardReport) checkWindows(check string, view *fbs.View, target int, d *
 			slot = d.board.TLB.Choose(w.Slot, w.Size, &bars, func(slot int) bool { return taken[slot] })
 		}
 		if slot < 0 {
-			r.add(missing, check+" windows", fmt.Sprintf("none left for window %d of the image, %s", i, sizeText(w.Size)), "the image points windows at tiles", "use a device with larger BARs, or make the image with fewer windows")
+			r.add(missing, check+" windows", fmt.Sprintf("none left for window %d of the image, %s", i, sizeText(w.Size)),
+				"the image points windows at tiles", "use a device with larger BARs, or make the image with fewer windows")
 			return
 		}
 		taken[slot] = true
@@ -241,8 +244,10 @@ func (r *boardReport) checkFit(what string, bars []hosts.BAR, worse state) {
 		r.add(fine, what+" fits", strings.Join(fits, "; "), "", "")
 		return
 	}
-	r.add(worse, what+" fits", "no port; "+strings.Join(cramped, "; "), "its BARs ("+barsText(bars)+") find no room in the windows, so the kernel leaves them unassigned and cannot switch the device on",
-		"widen the port's ranges in the device tree where the chip allows, make the device's BAR smaller in its firmware where that is possible, or take another board (lm check-board --list)")
+	r.add(worse, what+" fits", "no port; "+strings.Join(cramped, "; "),
+		"its BARs ("+barsText(bars)+") find no room in the windows, so the kernel leaves them unassigned and cannot switch the device on",
+		"widen the port's ranges in the device tree where the chip allows, make the device's BAR smaller in its firmware where that is possible, or "+
+			"take another board (lm check-board --list)")
 }
 
 func barsText(bars []hosts.BAR) string {
@@ -270,7 +275,8 @@ func placedText(bars []hosts.BAR, placed []uint64) string {
 func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *need) {
 	r.checkCombining(h, config, n)
 	if h.Wide.Value == hosts.Faulty {
-		r.add(harm(n.wide), "8-byte accesses", "faulty on this board"+unused(n, n.wide), h.Wide.Source, "make the image with width 4 and without bulk copies (dump it, edit the widths, assemble it)")
+		r.add(harm(n.wide), "8-byte accesses", "faulty on this board"+unused(n, n.wide), h.Wide.Source,
+			"make the image with width 4 and without bulk copies (dump it, edit the widths, assemble it)")
 	}
 	if n.hostBytes > 0 {
 		r.checkShared(h, n)
@@ -302,7 +308,8 @@ func (r *boardReport) checkCombining(h *hosts.Host, config *kernelConfig, n *nee
 	case h.WriteCombining.Value == hosts.Works:
 		r.add(fine, check, "works", "", "")
 	case !h.WriteCombining.Known():
-		r.add(harmless(n.combining), check, "not known of this board", "bulk copies to a window marked wc rely on it", "try it with a compare of what was copied in")
+		r.add(harmless(n.combining), check, "not known of this board", "bulk copies to a window marked wc rely on it",
+			"try it with a compare of what was copied in")
 	case around.Known() && config.on(around.Value):
 		r.add(fine, check, "faulty on this board, and the kernel works around it ("+around.Value+")", "", "")
 	default:
@@ -326,7 +333,8 @@ func harmless(meets bool) state {
 func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 	switch h.Coherence.Value {
 	case hosts.NotCoherent:
-		r.add(missing, "coherence", "a device's accesses to memory do not see the processor's caches", "the image has host memory, which is cached: either side may read old data ("+h.Coherence.Source+")",
+		r.add(missing, "coherence", "a device's accesses to memory do not see the processor's caches",
+			"the image has host memory, which is cached: either side may read old data ("+h.Coherence.Source+")",
 			"use an image without host memory, or another board")
 	case hosts.CoherenceUnknown:
 		r.add(warning, "coherence", "not known of this board", "the image has host memory, which is cached", "try it with known data in both directions")
@@ -338,10 +346,12 @@ func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 	}
 	for _, in := range h.Inbound.Value {
 		if in.PCI != in.CPU && h.IOMMU.Value == hosts.NoIOMMU {
-			r.add(missing, "inbound window", fmt.Sprintf("a device reaches memory at its address plus 0x%x", in.PCI-in.CPU), "lightmetal gives a device physical addresses ("+h.Inbound.Source+")",
+			r.add(missing, "inbound window", fmt.Sprintf("a device reaches memory at its address plus 0x%x", in.PCI-in.CPU),
+				"lightmetal gives a device physical addresses ("+h.Inbound.Source+")",
 				"use an image without host memory, or another board")
 		} else if in.Size < 1<<40 {
-			r.add(warning, "inbound window", fmt.Sprintf("a device reaches the first %s of memory only", sizeText(in.Size)), "host memory may lie beyond ("+h.Inbound.Source+")",
+			r.add(warning, "inbound window", fmt.Sprintf("a device reaches the first %s of memory only", sizeText(in.Size)),
+				"host memory may lie beyond ("+h.Inbound.Source+")",
 				"give the kernel no more: mem="+fmt.Sprint(in.Size>>20)+"M on its command line")
 		}
 	}

@@ -45,7 +45,8 @@ func listHosts(asJSON bool) error {
 	fmt.Fprintln(w, "BOARD\tWHAT\tPCIE\tWORMHOLE\tBLACKHOLE\tWRITE-COMBINING\tDMA\tIOMMU\tBOOT")
 	for _, h := range hosts.All {
 		fits := strings.Join(fitting(h), " ")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Title, bestPort(h), yesNo(strings.Contains(fits, "wormhole")), yesNo(strings.Contains(fits, "blackhole")),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Title, bestPort(h), yesNo(strings.Contains(fits, "wormhole")),
+			yesNo(strings.Contains(fits, "blackhole")),
 			h.WriteCombining.Value, h.Coherence.Value, h.IOMMU.Value, h.Boot.Value)
 	}
 	fmt.Fprintln(w)

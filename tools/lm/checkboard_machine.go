@@ -86,7 +86,8 @@ func readMachine(root string, config *kernelConfig, host *hosts.Host) (*machine,
 	m.user = m.readUser()
 	m.recognise(m.readFunctions())
 	if !m.live && m.release == "" && m.functions == 0 && m.title == "" {
-		return nil, wrong(hal.NoFile, "%s: no tree of a machine: neither proc/sys/kernel/osrelease nor sys/bus/pci/devices nor proc/device-tree is in it; lm check-board --collect prints a script that makes one", root)
+		return nil, wrong(hal.NoFile, "%s: no tree of a machine: neither proc/sys/kernel/osrelease nor sys/bus/pci/devices nor proc/device-tree is in "+
+			"it; lm check-board --collect prints a script that makes one", root)
 	}
 	return m, nil
 }
@@ -113,7 +114,8 @@ func (m *machine) readPage() uint64 {
 	if kb, err := strconv.ParseUint(field(m.text("/proc/self/smaps"), "KernelPageSize:"), 10, 32); err == nil {
 		return kb << 10
 	}
-	for option, page := range map[string]uint64{"CONFIG_ARM64_4K_PAGES": 4 << 10, "CONFIG_ARM64_16K_PAGES": 16 << 10, "CONFIG_ARM64_64K_PAGES": 64 << 10} {
+	for option, page := range map[string]uint64{"CONFIG_ARM64_4K_PAGES": 4 << 10, "CONFIG_ARM64_16K_PAGES": 16 << 10,
+		"CONFIG_ARM64_64K_PAGES": 64 << 10} {
 		if m.config.on(option) {
 			return page
 		}

@@ -39,7 +39,8 @@ func fenceWarnings(view *fbs.View) []string {
 	for i := range view.Sequences {
 		now := f.sequence(i, allFenced)
 		if last := int(view.Sequences[i].First + view.Sequences[i].Count - 1); now.bulk >= 0 && !called(view, i) {
-			f.warn(last, "command %d ends the sequence, command %d copied in bulk through a write-combining window, and no fence stands between them", now.bulk)
+			f.warn(last, "command %d ends the sequence, command %d copied in bulk through a write-combining window, and no fence stands between them",
+				now.bulk)
 		}
 	}
 	if more := len(f.list) - most; more > 0 {

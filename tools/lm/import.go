@@ -88,7 +88,8 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 	flags.StringVar(&f.deadline, "deadline", "", "deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
 	flags.StringSliceVar(&f.poll, "poll", nil, "treat every load of ADDRESS or FIRST-LAST as a poll (x,y,ADDRESS in a tile)")
 	flags.StringSliceVar(&f.ignore, "ignore", nil, "carry out loads from there, whatever they give; bus:FIRST-LAST is host memory of a record")
-	flags.StringArrayVar(&f.inputs, "input", nil, "input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., barN+ADDRESS or, in host memory of a record, bus:ADDRESS")
+	flags.StringArrayVar(&f.inputs, "input", nil,
+		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., barN+ADDRESS or, in host memory of a record, bus:ADDRESS")
 	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, likewise")
 	flags.StringArrayVar(&f.host, "host", nil, "host memory that the device reached: NAME=BUSADDRESS,FILE; FILE holds its bytes")
 	flags.StringVar(&f.part, "part", "", "import FROM..TO alone: lines of the trace, or texts of its marks")
@@ -219,7 +220,8 @@ func progress(trace *input, o *importer.Options) func() {
 }
 
 func (f *importFlags) options(path string) (importer.Options, error) {
-	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar, Incomplete: f.incomplete}
+	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar,
+		Incomplete: f.incomplete}
 	if f.candidate < 0 || f.candidate > 0 && !f.find {
 		return o, usage("--candidate takes a number of --find-frames, from 1")
 	}

@@ -128,7 +128,8 @@ runtime replays through a PCIe BAR, and tells what is in them.
 		}
 		return usage("%v%s; lm %s --help tells more", err, hint, c.Name())
 	})
-	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(), infoCommand(),
+	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(),
+		infoCommand(),
 		recordCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand(), verifyCommand(), versionCommand())
 	return root
 }

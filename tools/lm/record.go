@@ -73,12 +73,16 @@ a container --cap-add=SYS_PTRACE.`,
 	flags := c.Flags()
 	flags.SetInterspersed(false)
 	flags.StringVarP(&f.out, "out", "o", "", "record to write")
-	flags.StringSliceVar(&f.devices, "device", nil, "only these devices: pci:DDDD:BB:DD.F, pci:VVVV:DDDD, or either without pci: (default: all that the program maps)")
-	flags.StringArrayVar(&f.files, "file", nil, "a file that is a BAR: PATH=BAR[,VVVV:DDDD], or host memory that a device reaches: PATH=bus:ADDRESS; memfd:NAME for one without a path")
+	flags.StringSliceVar(&f.devices, "device", nil,
+		"only these devices: pci:DDDD:BB:DD.F, pci:VVVV:DDDD, or either without pci: (default: all that the program maps)")
+	flags.StringArrayVar(&f.files, "file", nil,
+		"a file that is a BAR: PATH=BAR[,VVVV:DDDD], or host memory that a device reaches: PATH=bus:ADDRESS; memfd:NAME for one without a path")
 	flags.StringVar(&f.hostMemory, "host-memory", "8M", "how much memory that devices reach is compared before each store, such as 64M; 0: none")
-	flags.StringSliceVar(&f.watch, "watch", nil, "FIRST-LAST, bus addresses of host memory, or all: what a device writes there is seen at the program's next load")
+	flags.StringSliceVar(&f.watch, "watch", nil,
+		"FIRST-LAST, bus addresses of host memory, or all: what a device writes there is seen at the program's next load")
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after so many accesses")
-	flags.StringVar(&f.onUnknown, "on-unknown", "end", "what becomes of the program at an access that cannot be recorded: end, or unrecorded, where it goes on without lm")
+	flags.StringVar(&f.onUnknown, "on-unknown", "end",
+		"what becomes of the program at an access that cannot be recorded: end, or unrecorded, where it goes on without lm")
 	return c
 }
 
@@ -150,7 +154,8 @@ func (f *recordFlags) setHost(o *recorder.Options) error {
 func parseFile(spec string) (f recorder.File, err error) {
 	at := strings.LastIndex(spec, "=")
 	if at < 1 || !standsFor(spec[at+1:], &f) {
-		return f, usage("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as /dev/shm/card=0,1234:11e8, or PATH=bus:ADDRESS, such as /dev/shm/ring=bus:0x10000", spec)
+		return f, usage("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as /dev/shm/card=0,1234:11e8, or PATH=bus:ADDRESS, such as "+
+			"/dev/shm/ring=bus:0x10000", spec)
 	}
 	f.Path = spec[:at]
 	if !strings.HasPrefix(f.Path, "memfd:") {

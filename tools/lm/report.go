@@ -110,7 +110,8 @@ func (f *reportFlags) readProfile(image, id string) (*report.Profile, error) {
 		return nil, wrong(hal.BadImage, "%s: %v", f.profile, err)
 	}
 	if profile.ID != id {
-		return nil, wrong(hal.BadImage, "%s is the profile of another image: of %q with checksum %q, %s has %s", f.profile, profile.Image, profile.ID, image, id)
+		return nil, wrong(hal.BadImage, "%s is the profile of another image: of %q with checksum %q, %s has %s", f.profile, profile.Image, profile.ID,
+			image, id)
 	}
 	return profile, nil
 }

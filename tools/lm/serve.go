@@ -68,7 +68,8 @@ Faults, once each or several times:
 	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+"), mock:FILE, ttsim:LIBRARY or playback:FILE")
 	flags.StringVar(&f.socket, "socket", "", "where QEMU's vfio-user-pci connects")
 	flags.StringVar(&f.trace, "trace", "", "write every access, and DMA, to this `file`, for lm import --from record")
-	flags.StringSliceVar(&f.without, "without", nil, "capabilities that its configuration space leaves out: "+strings.Join(vfiouser.Capabilities(), ", "))
+	flags.StringSliceVar(&f.without, "without", nil, "capabilities that its configuration space leaves out: "+strings.Join(vfiouser.Capabilities(),
+		", "))
 	flags.StringArrayVar(&f.faults, "fault", nil, "make something go wrong (above)")
 	return c
 }

@@ -42,7 +42,8 @@ func thisVersion() versionInfo {
 
 func (v versionInfo) String() string {
 	text := v.Version + "\n"
-	for _, line := range []struct{ name, value string }{{"revision", v.Revision}, {"go", v.Go}, {"tags", v.Tags}, {"format", v.Format}, {"schema", v.Schema}} {
+	for _, line := range []struct{ name, value string }{{"revision", v.Revision}, {"go", v.Go}, {"tags", v.Tags}, {"format", v.Format},
+		{"schema", v.Schema}} {
 		if line.name == "revision" && v.Modified {
 			line.value += ", modified"
 		}

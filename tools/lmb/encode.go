@@ -35,7 +35,8 @@ func encode(image *Image) ([]byte, *fbs.View, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	room := 32*e.commands + len(e.text.bytes) + len(noted) + 64*(len(image.Tensors)+len(e.runs)+len(image.Windows)+len(image.Targets)) + 24*len(image.Rules) + 4096
+	room := 32*e.commands + len(e.text.bytes) + len(noted) + 64*(len(image.Tensors)+len(e.runs)+len(image.Windows)+len(image.Targets)) +
+		24*len(image.Rules) + 4096
 	file := e.payload.assemble(room, func(b *flatbuffers.Builder) { e.build(b, noted) }, func(s fbs.Segment) { e.segments = []fbs.Segment{s} })
 	view, err := fbs.Verify(file)
 	if err != nil {
@@ -126,7 +127,8 @@ func (e *encoder) sequence(index int) {
 		e.commands++
 	}
 	e.commands++ // End
-	e.runs = append(e.runs, fbs.Sequence{Name: e.name(fmt.Sprintf("sequence %d", index), s.Name), First: uint32(first), Count: uint32(e.commands - first)})
+	e.runs = append(e.runs, fbs.Sequence{Name: e.name(fmt.Sprintf("sequence %d", index), s.Name), First: uint32(first),
+		Count: uint32(e.commands - first)})
 }
 
 // buildCommands writes the commands of all sequences, from the last one on: a
@@ -165,7 +167,8 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) {
 		gen.CreateWindow(b, w.Kind, w.Device, w.Bar, w.Flags, w.Slot, w.Reserved, w.Offset, w.Size)
 	})
 	targets := vector(b, gen.ImageStartTargetsVector, e.image.Targets, func(t Target) {
-		gen.CreateTarget(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5], uint32(e.text.names[t.Board]), t.Vendor, t.Device, t.Subsystem, 0)
+		gen.CreateTarget(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5], uint32(e.text.names[t.Board]), t.Vendor, t.Device,
+			t.Subsystem, 0)
 	})
 	rules := vector(b, gen.ImageStartRulesVector, e.image.Rules, func(r Rule) {
 		gen.CreateRule(b, r.First, r.Last, r.Target, r.Bar, r.Widths, r.Memory, uint32(e.text.names[r.Name]))
@@ -204,7 +207,8 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 	arena := uint64(0)
 	for i := range e.image.Tensors {
 		t := &e.image.Tensors[i]
-		tensor := fbs.Tensor{Name: e.text.names[t.Name], Role: t.Role, DType: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(), ArenaOffset: arena, RecordedOffset: e.recorded[i]}
+		tensor := fbs.Tensor{Name: e.text.names[t.Name], Role: t.Role, DType: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(), ArenaOffset: arena,
+			RecordedOffset: e.recorded[i]}
 		copy(tensor.Sides[:], t.Shape)
 		if t.Data != nil {
 			tensor.Recorded = 1

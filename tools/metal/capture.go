@@ -236,7 +236,8 @@ func Exact() Comparison { return Comparison{dtype: gen.DTypeUint32} }
 // Tolerance wants |got - want| <= absolute + relative |want| of every element.
 // lm replay --check-golden judges it after the run.
 func Tolerance(dtype gen.DType, absolute, relative float32) Comparison {
-	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute), Second: math.Float32bits(relative)}}
+	c := Comparison{dtype: dtype, golden: lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute),
+		Second: math.Float32bits(relative)}}
 	for _, v := range []float32{absolute, relative} {
 		if !(v >= 0) || math.IsInf(float64(v), 0) {
 			c.wrong = fmt.Sprintf("tolerance %v is not a finite number from 0 on", v)
@@ -282,7 +283,8 @@ func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) erro
 		return nil
 	}
 	if d.machine == nil {
-		return usage("LightMetalCompareToCapture: nothing computes at this capture, so there is nothing to compare with; capture on a device, or give the data to LightMetalCompareToGolden")
+		return usage("LightMetalCompareToCapture: nothing computes at this capture, so there is nothing to compare with; capture on a device, or give " +
+			"the data to LightMetalCompareToGolden")
 	}
 	golden := make([]byte, b.config.Size)
 	if err := EnqueueReadBuffer(q, b, golden, true); err != nil {

@@ -55,7 +55,8 @@ func CreateDevice(board *boards.Board, on hal.Device) (*Device, error) {
 	d.queue.device = d
 	if on != nil {
 		if id := on.Identity(); id.Vendor != board.Vendor || id.Device != board.Device {
-			return nil, &hal.Fault{Code: hal.WrongDevice, Reason: fmt.Sprintf("%s is %04x:%04x, %s is %04x:%04x", id.Name, id.Vendor, id.Device, board.Name, board.Vendor, board.Device)}
+			return nil, &hal.Fault{Code: hal.WrongDevice, Reason: fmt.Sprintf("%s is %04x:%04x, %s is %04x:%04x", id.Name, id.Vendor, id.Device, board.Name,
+				board.Vendor, board.Device)}
 		}
 		d.machine = newMachine(d, on)
 	}

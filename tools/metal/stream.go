@@ -110,7 +110,8 @@ func (s *stream) write(window uint16, t fbs.Target, address uint64, value uint32
 // arrive makes the stores so far to a tile arrive there.
 func (s *stream) arrive(window uint16, t fbs.Target, address uint64) {
 	s.commands = append(s.commands, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
-	s.at(window, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCheck, Width: width, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail)}})
+	s.at(window, t, address, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCheck, Width: width, Mode: uint8(gen.ConditionEqual),
+		Option: uint8(gen.PolicyFail)}})
 }
 
 // poll waits for a word.

@@ -28,10 +28,11 @@ type Array struct {
 const magic = "\x93NUMPY"
 
 var (
-	headerPattern = regexp.MustCompile(`^\{(?:\s*'(?:descr'\s*:\s*'([^']*)'|fortran_order'\s*:\s*(True|False)|shape'\s*:\s*\(([0-9, ]*)\))\s*,?){3}\s*\}\s*$`)
-	descrPattern  = regexp.MustCompile(`'descr'\s*:\s*'([^']*)'`)
-	orderPattern  = regexp.MustCompile(`'fortran_order'\s*:\s*(True|False)`)
-	shapePattern  = regexp.MustCompile(`'shape'\s*:\s*\(([0-9, ]*)\)`)
+	headerPattern = regexp.MustCompile(`^\{(?:\s*'(?:descr'\s*:\s*'([^']*)'|fortran_order'\s*:\s*(True|False)|` +
+		`shape'\s*:\s*\(([0-9, ]*)\))\s*,?){3}\s*\}\s*$`)
+	descrPattern = regexp.MustCompile(`'descr'\s*:\s*'([^']*)'`)
+	orderPattern = regexp.MustCompile(`'fortran_order'\s*:\s*(True|False)`)
+	shapePattern = regexp.MustCompile(`'shape'\s*:\s*\(([0-9, ]*)\)`)
 )
 
 // Parse reads a whole file.

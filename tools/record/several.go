@@ -126,7 +126,8 @@ func (p *parser) whole() {
 	s := &p.several
 	switch {
 	case s.chosen == nil && len(s.devices) == 0 && p.err == nil && s.gap == nil:
-		p.err = &Error{1, 1, errors.New("the recorded program mapped no BAR of a device: there is nothing in the recording; `lm record --help` tells which mappings are seen, and --device, where it was given, leaves out all other devices")}
+		p.err = &Error{1, 1, errors.New("the recorded program mapped no BAR of a device: there is nothing in the recording; `lm record --help` tells " +
+			"which mappings are seen, and --device, where it was given, leaves out all other devices")}
 	case s.chosen == nil && len(s.devices) > 0:
 		list := ""
 		for _, d := range s.devices {

@@ -205,7 +205,8 @@ func (r *recording) device(name string, vendor, id uint16) *device {
 			r.out.line("%s", strings.TrimSpace(strings.Replace(line, "#", fmt.Sprintf("%x", d.number), 1)))
 		}
 		if delete(r.unused, name); before.lost > 0 {
-			r.gap("%d accesses to configuration space of device %s, before it had a BAR in the record, are not recorded: there were too many", before.lost, name)
+			r.gap("%d accesses to configuration space of device %s, before it had a BAR in the record, are not recorded: there were too many", before.lost,
+				name)
 		}
 	}
 	return d

@@ -99,7 +99,8 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 // enterMap takes the access out of a mapping of a BAR, and takes the
 // descriptor while it is there.
 func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
-	start, length, prot, flags, fd, offset := c.arguments[0], pages(c.arguments[1]), c.arguments[2], c.arguments[3], int(int32(c.arguments[4])), c.arguments[5]
+	start, length, prot, flags, fd, offset := c.arguments[0], pages(c.arguments[1]), c.arguments[2], c.arguments[3], int(int32(c.arguments[4])),
+		c.arguments[5]
 	over := flags&unix.MAP_FIXED != 0 && len(t.space.parts(start, start+length)) > 0
 	if flags&unix.MAP_ANONYMOUS != 0 || length == 0 {
 		return over
@@ -255,7 +256,8 @@ func (r *recording) exitMap(t *thread, c *call, at uint64) {
 		return
 	}
 	t.space.add(area{at, at + length, c.mapped.bar, c.mapped.offset, prot, v, 0, nil})
-	r.out.line("NOTE process %d maps BAR %d of %s from %x on, %x bytes", t.process, c.mapped.bar.index, c.mapped.bar.device.name, c.mapped.offset, length)
+	r.out.line("NOTE process %d maps BAR %d of %s from %x on, %x bytes", t.process, c.mapped.bar.index, c.mapped.bar.device.name, c.mapped.offset,
+		length)
 }
 
 // exitProtect does the rest of a call that was cut.

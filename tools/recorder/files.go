@@ -134,7 +134,8 @@ func (r *recording) exitMove(t *thread, c *call, n uint64) {
 	for list := buffers(t, c, n); n > 0; {
 		data := make([]byte, min(n, most))
 		if list = taken(t, list, data); list == nil {
-			r.gap("%d bytes that process %d moved by a system call, at %x of %s of device %s, are not recorded: its memory cannot be read", n, t.process, m.at, m.file, m.name)
+			r.gap("%d bytes that process %d moved by a system call, at %x of %s of device %s, are not recorded: its memory cannot be read", n, t.process,
+				m.at, m.file, m.name)
 			return
 		}
 		r.moved(t, &m, data)

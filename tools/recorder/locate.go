@@ -19,7 +19,8 @@ func locate(process int, address uint64) string {
 	for line := range strings.Lines(string(text)) {
 		var start, end, offset, inode uint64
 		var rights, device, path string
-		if n, _ := fmt.Sscanf(line, "%x-%x %s %x %s %d %s", &start, &end, &rights, &offset, &device, &inode, &path); n == 7 && address >= start && address < end {
+		if n, _ := fmt.Sscanf(line, "%x-%x %s %x %s %d %s", &start, &end, &rights, &offset, &device, &inode, &path); n == 7 && address >= start &&
+			address < end {
 			return fmt.Sprintf("%s+%#x%s", path, address-start+offset, symbol(path, address-start+offset))
 		}
 	}

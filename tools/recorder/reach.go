@@ -37,7 +37,8 @@ func (r *recording) reach(t *thread, start, size, bus uint64) {
 	}
 	r.replaced(t, start, size, bus)
 	if total := size + sizes(r.hosts.reached); total > r.options.HostMemory {
-		r.tell("host memory is not followed: devices reach %d bytes of it at once, --host-memory lets %d be compared before each store", total, r.options.HostMemory)
+		r.tell("host memory is not followed: devices reach %d bytes of it at once, --host-memory lets %d be compared before each store", total,
+			r.options.HostMemory)
 		r.hosts = hosts{over: true}
 		return
 	}
@@ -57,7 +58,8 @@ func (r *recording) reach(t *thread, start, size, bus uint64) {
 	}
 	if !m.scan && !watched && !r.hosts.untold {
 		r.hosts.untold = true
-		r.tell("this kernel does not tell who changes host memory (Linux 6.7 and later do): what a device writes outside of --watch is taken for the program's")
+		r.tell("this kernel does not tell who changes host memory (Linux 6.7 and later do): what a device writes outside of --watch is taken for the " +
+			"program's")
 	}
 }
 
@@ -69,7 +71,8 @@ func (r *recording) replaced(t *thread, start, size, bus uint64) {
 			return false
 		}
 		if m.space != t.space || m.bus < bus || m.bus+m.size() > bus+size {
-			r.tell("host memory at bus address %x, %d bytes, is not followed any more: process %d has a device reach other memory at %x, %d bytes", m.bus, m.size(), t.process, bus, size)
+			r.tell("host memory at bus address %x, %d bytes, is not followed any more: process %d has a device reach other memory at %x, %d bytes", m.bus,
+				m.size(), t.process, bus, size)
 		}
 		return true
 	})
@@ -101,7 +104,8 @@ func (r *recording) forget() {
 		m := h.former[0]
 		h.former = slices.Delete(h.former, 0, 1)
 		h.forgotten = append(h.forgotten, span{m.bus, m.bus + m.size()})
-		r.out.line("NOTE what was in host memory at bus address %x, %d bytes, which no device reaches, is forgotten for --host-memory: when one does again, all of it is told", m.bus, m.size())
+		r.out.line("NOTE what was in host memory at bus address %x, %d bytes, which no device reaches, is forgotten for --host-memory: when one does "+
+			"again, all of it is told", m.bus, m.size())
 	}
 }
 

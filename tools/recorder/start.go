@@ -24,7 +24,8 @@ func (r *recording) start() error {
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Ptrace: true},
 	})
 	if err == unix.EPERM {
-		return &Failure{Forbidden, "tracing a program is not permitted here: in a container it takes --cap-add=SYS_PTRACE (and no seccomp profile that forbids ptrace), " +
+		return &Failure{Forbidden, "tracing a program is not permitted here: in a container it takes --cap-add=SYS_PTRACE (and no seccomp profile that " +
+			"forbids ptrace), " +
 			"elsewhere /proc/sys/kernel/yama/ptrace_scope below 3"}
 	}
 	if err != nil {

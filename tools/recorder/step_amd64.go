@@ -26,7 +26,8 @@ func step(tid int, fault uint64, memory x86.Memory) error {
 		},
 	}
 	failed := x86.Step(code[:n], fault, &s, memory)
-	for i, to := range [...]*uint64{&r.Rax, &r.Rcx, &r.Rdx, &r.Rbx, &r.Rsp, &r.Rbp, &r.Rsi, &r.Rdi, &r.R8, &r.R9, &r.R10, &r.R11, &r.R12, &r.R13, &r.R14, &r.R15} {
+	for i, to := range [...]*uint64{&r.Rax, &r.Rcx, &r.Rdx, &r.Rbx, &r.Rsp, &r.Rbp, &r.Rsi, &r.Rdi, &r.R8, &r.R9, &r.R10, &r.R11, &r.R12, &r.R13,
+		&r.R14, &r.R15} {
 		*to = s.Reg[i]
 	}
 	r.Rip, r.Eflags = s.IP, s.Flags

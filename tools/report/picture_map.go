@@ -84,7 +84,8 @@ func (r *Report) mapPicture() *mapPicture {
 		p.Notes = append(p.Notes, fmt.Sprintf("Device memory: %d of %d rows are drawn.", mapRowsMax, len(groups)))
 	}
 	if closed > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("Device memory: a row has at most %d boxes, so the %s smallest gaps between touched ranges are drawn as touched.",
+		p.Notes = append(p.Notes, fmt.Sprintf("Device memory: a row has at most %d boxes, so the %s smallest gaps between touched ranges are drawn as "+
+			"touched.",
 			mapBoxesMax, countText(uint64(closed))))
 	}
 	return p

@@ -210,7 +210,8 @@ func (d *timeDrawing) loose(list []Slice, from int) int {
 
 func (d *timeDrawing) notes(p *Profile) (notes []string) {
 	if p.MergeNs > 0 {
-		notes = append(notes, fmt.Sprintf("Timeline: the profile has neighbouring commands that together take no longer than %s as one, in the colour of the opcode that took most of it.", timeText(p.MergeNs)))
+		notes = append(notes, fmt.Sprintf("Timeline: the profile has neighbouring commands that together take no longer than %s as one, in the colour "+
+			"of the opcode that took most of it.", timeText(p.MergeNs)))
 	}
 	if d.merged > 0 {
 		notes = append(notes, fmt.Sprintf("Timeline: %s slices too narrow to be seen are drawn together with their neighbours; the trace has them apart.",

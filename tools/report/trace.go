@@ -121,7 +121,8 @@ func (t *tracer) slice(s *Slice, thread, depth int) {
 	t.event(&event{
 		Phase: "X", Process: traceProcess, Thread: thread, Time: microseconds(s.Start), Duration: microseconds(s.Ns),
 		Name: plain(s.Name), Category: s.Kind,
-		Args: arguments{Depth: &depth, Command: &command, Count: s.Count, Opcode: s.Opcode, Mostly: s.Mostly, Window: plain(s.Window), Offset: s.Offset, Bytes: s.Bytes},
+		Args: arguments{Depth: &depth, Command: &command, Count: s.Count, Opcode: s.Opcode, Mostly: s.Mostly, Window: plain(s.Window), Offset: s.Offset,
+			Bytes: s.Bytes},
 	})
 	for i := range s.Children {
 		t.slice(&s.Children[i], thread, depth+1)

@@ -32,10 +32,11 @@ const (
 
 // Options of a Function.
 type Options struct {
-	Log     func(format string, a ...any) // what was refused, and why; nil: nowhere
-	Trace   io.Writer                     // gets every access, as tools/record reads it; nil: nowhere
-	Spool   string                        // folder for what of the trace has to wait for its end; empty, or where there can be none: that of temporary files
-	Without []string                      // capabilities that are left out
+	Log   func(format string, a ...any) // what was refused, and why; nil: nowhere
+	Trace io.Writer                     // gets every access, as tools/record reads it; nil: nowhere
+	// folder for what of the trace has to wait for its end; empty, or where there can be none: that of temporary files
+	Spool   string
+	Without []string // capabilities that are left out
 }
 
 // Function is a device seen as a PCI function. It is not for concurrent use.

@@ -27,7 +27,8 @@ const socketPathMax = 107
 // over; every other file is left alone.
 func Listen(path string) (*net.UnixListener, error) {
 	if len(path) > socketPathMax {
-		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("%s: a socket's path has at most %d bytes; use a shorter folder, such as /tmp", path, socketPathMax)}
+		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("%s: a socket's path has at most %d bytes; use a shorter folder, such as /tmp", path,
+			socketPathMax)}
 	}
 	address := &net.UnixAddr{Name: path, Net: "unix"}
 	l, err := net.ListenUnix("unix", address)

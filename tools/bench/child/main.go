@@ -162,7 +162,11 @@ func (c *child) run(sequence, count int) {
 		result = c.replay.Run(sequence)
 	}
 	took := now() - began
-	say(1, number(took)+" "+number(int64(result.Code.Exit()))+" "+number(int64(result.Command))+" "+number(int64(c.outputs()))+" "+number(int64(result.Ignored))+"\n")
+	text := number(took)
+	for _, n := range []int64{int64(result.Code.Exit()), int64(result.Command), int64(c.outputs()), int64(result.Ignored)} {
+		text += " " + number(n)
+	}
+	say(1, text+"\n")
 }
 
 // outputs is the checksum of all outputs one after another.

@@ -57,7 +57,8 @@ func Nodes(w io.Writer) error {
 		major, minor int
 	}{{"dev", folder, 0, 0}, {"dev/console", device, 5, 1}, {"dev/null", device | 0o066, 1, 3}} {
 		// Magic, inode, mode, owner, group, links, time, size, device, node, length of the name, sum.
-		header := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", 0, n.mode, 0, 0, 1, 0, 0, 0, 0, n.major, n.minor, len(n.name)+1, 0)
+		header := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", 0, n.mode, 0, 0, 1, 0, 0, 0, 0, n.major, n.minor,
+			len(n.name)+1, 0)
 		entry := header + n.name + "\x00"
 		if _, err := io.WriteString(w, entry+"\x00\x00\x00"[:-len(entry)&3]); err != nil {
 			return err

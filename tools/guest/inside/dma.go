@@ -230,7 +230,8 @@ var mistakes = []struct {
 	// CSTS.CFS and not RDY, or takes zeros for what it cannot read and success
 	// for what it cannot write, as QEMU's does, or a buffer is as it was before.
 	{"edu-out-of-reach", onEdu, end{76, "golden mismatch: command 1 (number 1 of main): got 0xa5,"}, end{71, "DMA fault: command 1"}, 0},
-	{"queues-out-of-reach", onNvme, end{76, "expect failed: command 27 (number 18 of init): got 0x2, wanted 0x1"}, end{71, "DMA fault: command 26 (number 17 of init)"}, 0},
+	{"queues-out-of-reach", onNvme, end{76, "expect failed: command 27 (number 18 of init): got 0x2, wanted 0x1"},
+		end{71, "DMA fault: command 26 (number 17 of init)"}, 0},
 	{"data-out-of-reach", onNvme, end{76, "golden mismatch: command 2 (number 2 of main): got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
 	{"too-small", onNvme, end{76, "golden mismatch: command 2 (number 2 of main): got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
 	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 27 (number 18 of init)"}, same, 4},

@@ -53,7 +53,8 @@ func (b *bench) frames() error {
 		return err
 	}
 	start := func() (*exec.Cmd, error) {
-		return spawn("/lmrun", "-loop", "forever", "-seal", "-device", b.edu, "-input", "a=ring:/tmp/a", "-output", "d=ring:/tmp/results", "/images/twoop.lmb")
+		return spawn("/lmrun", "-loop", "forever", "-seal", "-device", b.edu, "-input", "a=ring:/tmp/a", "-output", "d=ring:/tmp/results",
+			"/images/twoop.lmb")
 	}
 	c, err := start()
 	if err != nil {

@@ -181,7 +181,8 @@ func narrowAccess([]string) int {
 // process may. Without an argument it goes through all of it.
 func breakSeal(args []string) int {
 	if len(args) == 0 {
-		for what, want := range map[string]int{"nothing": 0, "open": 128 + int(unix.SIGSYS), "map": 128 + int(unix.SIGSYS), "heap": 128 + int(unix.SIGSYS)} {
+		const killed = 128 + int(unix.SIGSYS)
+		for what, want := range map[string]int{"nothing": 0, "open": killed, "map": killed, "heap": killed} {
 			if output, exit := run("/init", "break-seal", what); exit != want {
 				fmt.Printf("inside: %s under the seal: exit %d, want %d: %s\n", what, exit, want, output)
 				return 1

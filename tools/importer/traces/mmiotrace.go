@@ -119,7 +119,8 @@ func (m *mmiotrace) mapRecord(f fields) error {
 }
 
 func (m *mmiotrace) unmapRecord(f fields) error {
-	return m.whole("UNMAP", &f, column{"time", formSeconds, nil}, column{"map id", formSigned, nil}, column{"pc", formHex, nil}, column{"pid", formSigned, nil})
+	return m.whole("UNMAP", &f, column{"time", formSeconds, nil}, column{"map id", formSigned, nil}, column{"pc", formHex, nil},
+		column{"pid", formSigned, nil})
 }
 
 func (m *mmiotrace) lspciRecord(f fields) error { return m.hides("LSPCI record", f.rest) }
@@ -298,7 +299,8 @@ func (m *mmiotrace) trace() (*Trace, error) {
 	}
 	t := &Trace{Board: m.board, Vendor: d.vendor, Device: d.device, Lines: m.line}
 	if t.Board == nil {
-		return nil, Usage("no board for %s; boards: %s; --board generic takes any, and name both, device and board, if one of them is like it", d, BoardList())
+		return nil, Usage("no board for %s; boards: %s; --board generic takes any, and name both, device and board, if one of them is like it", d,
+			BoardList())
 	}
 	if b := t.Board; b.Vendor != 0 && (b.Vendor != d.vendor || b.Device != d.device) {
 		t.Warnings = append(t.Warnings, Warning{0, fmt.Sprintf("%s is imported as board %s (%04x:%04x)", d, t.Board.Name, t.Board.Vendor, t.Board.Device)})

@@ -209,7 +209,8 @@ func (q *qemu) opsWrite(f fields, at int64) error { return q.ops(OpStore, f, at)
 // name 'edu-mmio'`; addr is guest-physical.
 func (q *qemu) ops(op Op, f fields, at int64) error {
 	var address, value, size uint64
-	for _, c := range [...]column{{"cpu", formSigned, nil}, {"mr", formHex, nil}, {"addr", formHex, &address}, {"value", formHex, &value}, {"size", formDecimal, &size}} {
+	for _, c := range [...]column{{"cpu", formSigned, nil}, {"mr", formHex, nil}, {"addr", formHex, &address}, {"value", formHex, &value},
+		{"size", formDecimal, &size}} {
 		key, text := f.next(), f.next()
 		n, ok := c.form.parse(text)
 		if string(key) != c.name || !ok {

@@ -37,7 +37,8 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 	case t.trace != nil && record.Incomplete(err) && errors.As(err, &place):
 		return nil, Refuse(place.Line, "%v; --incomplete imports what there is", place.Err)
 	case errors.As(err, &place) && count.bytes == 0:
-		return nil, Refuse(0, "the recording is empty: lm record was killed before it wrote anything, or, of a simulator, the program did not open it (it never called libttsim_init); record it again")
+		return nil, Refuse(0, "the recording is empty: lm record was killed before it wrote anything, or, of a simulator, the program did not open it "+
+			"(it never called libttsim_init); record it again")
 	case errors.As(err, &place):
 		return nil, Refuse(place.Line, "%v", place.Err)
 	case err != nil:
@@ -54,11 +55,14 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 // nothing says what was recorded instead of accesses, and what to do.
 func (t *recording) nothing() error {
 	if t.name == "" {
-		return Refuse(0, "the recording holds no access to the device: the program opened the simulator and then neither stored to a BAR nor loaded from one (%s of configuration space, %s)",
+		return Refuse(0, "the recording holds no access to the device: the program opened the simulator and then neither stored to a BAR nor loaded "+
+			"from one (%s of configuration space, %s)",
 			Counted(t.configuration, "load"), Counted(t.clocks, "clock step"))
 	}
-	return Refuse(0, "the recording holds no access to %s: the program mapped a BAR of it and then neither stored there nor loaded (%s and %s of configuration space); "+
-		"record a run that uses the device, and see `lm record --help` for the mappings that it sees", t.name, Counted(t.configuration, "load"), Counted(t.configured, "store"))
+	return Refuse(0, "the recording holds no access to %s: the program mapped a BAR of it and then neither stored there nor loaded (%s and %s of "+
+		"configuration space); "+
+		"record a run that uses the device, and see `lm record --help` for the mappings that it sees", t.name, Counted(t.configuration, "load"),
+		Counted(t.configured, "store"))
 }
 
 func (t *recording) header(c *record.Capture) error {

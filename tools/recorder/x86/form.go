@@ -83,7 +83,8 @@ func (f *form) check(i *instruction) string {
 		return "a register where none belongs"
 	case i.broadcast && !f.fill:
 		return "a broadcast of what cannot be one"
-	case i.encoding != legacy && f.lengths != 0 && f.lengths>>i.vector&1 == 0, i.encoding == vex && !f.wVex.fits(i.wide), i.encoding == evex && !f.wEvex.fits(i.wide):
+	case i.encoding != legacy && f.lengths != 0 && f.lengths>>i.vector&1 == 0, i.encoding == vex && !f.wVex.fits(i.wide), i.encoding == evex &&
+		!f.wEvex.fits(i.wide):
 		return "no instruction of this length and width"
 	case i.encoding == evex && f.toMask && (i.reg > 7 || i.zeroing):
 		return "no such mask register"

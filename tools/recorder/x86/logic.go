@@ -84,14 +84,16 @@ func addTests(forms map[vectorKey]*form) {
 	}
 	for n, key := range []vectorKey{{1, 0x74, 1}, {1, 0x75, 1}, {1, 0x76, 1}, {2, 0x29, 1}} { // VPCMPEQB, W, D, Q
 		older := forms[key]
-		forms[key] = &form{size: vectorSize, vectors: sse, three: true, masked: true, toMask: true, element: fixed(1 << n), wEvex: byWidth[n], run: func(m *machine) error {
-			if m.encoding == evex {
-				return m.compare(false, ordered(false, 0))
-			}
-			return older.run(m)
-		}}
+		forms[key] = &form{size: vectorSize, vectors: sse, three: true, masked: true, toMask: true, element: fixed(1 << n), wEvex: byWidth[n],
+			run: func(m *machine) error {
+				if m.encoding == evex {
+					return m.compare(false, ordered(false, 0))
+				}
+				return older.run(m)
+			}}
 	}
-	forms[vectorKey{3, 0x25, 1}] = &form{size: vectorSize, wants: oneByte, vectors: evex, three: true, element: vectorSize, run: (*machine).ternary} // VPTERNLOGD and Q
+	// VPTERNLOGD and Q
+	forms[vectorKey{3, 0x25, 1}] = &form{size: vectorSize, wants: oneByte, vectors: evex, three: true, element: vectorSize, run: (*machine).ternary}
 }
 
 // ternary looks each bit of three operands up in the immediate.

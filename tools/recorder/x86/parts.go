@@ -5,8 +5,10 @@ func addParts(forms map[vectorKey]*form) {
 	for mandatory := range uint8(2) {
 		for half, opcode := range []uint8{0x12, 0x16} { // MOVLPS, MOVLPD, MOVHPS, MOVHPD
 			at := 8 * half
-			forms[vectorKey{1, opcode, mandatory}] = &form{size: fixed(8), vectors: sse, three: true, lengths: 1, wEvex: w0 + wide(mandatory), run: func(m *machine) error { return m.insert(at) }}
-			forms[vectorKey{1, opcode + 1, mandatory}] = &form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w0 + wide(mandatory), run: func(m *machine) error { return m.extract(at) }}
+			forms[vectorKey{1, opcode, mandatory}] = &form{size: fixed(8), vectors: sse, three: true, lengths: 1, wEvex: w0 + wide(mandatory),
+				run: func(m *machine) error { return m.insert(at) }}
+			forms[vectorKey{1, opcode + 1, mandatory}] = &form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w0 + wide(mandatory),
+				run: func(m *machine) error { return m.extract(at) }}
 		}
 	}
 	numbered := func(m *machine) int { // by an immediate, among those that fit the 16 bytes
@@ -15,7 +17,8 @@ func addParts(forms map[vectorKey]*form) {
 	}
 	insert := func(m *machine) error { return m.insert(numbered(m)) }
 	extract := func(m *machine) error { return m.extract(numbered(m)) }
-	for opcode, size := range map[uint8]func(*instruction) int{0x14: fixed(1), 0x15: fixed(2), 0x16: wideElement, 0x17: fixed(4)} { // PEXTRB, W, D and Q, EXTRACTPS
+	// PEXTRB, W, D and Q, EXTRACTPS
+	for opcode, size := range map[uint8]func(*instruction) int{0x14: fixed(1), 0x15: fixed(2), 0x16: wideElement, 0x17: fixed(4)} {
 		forms[vectorKey{3, opcode, 1}] = &form{size: size, wants: oneByte, vectors: sse, lengths: 1, run: extract}
 	}
 	for opcode, size := range map[uint8]func(*instruction) int{0x20: fixed(1), 0x22: wideElement} { // PINSRB, D and Q
@@ -28,9 +31,10 @@ func addParts(forms map[vectorKey]*form) {
 		lengths       uint8
 	}{{0x19, 16, vex | evex, 0b110}, {0x39, 16, vex | evex, 0b110}, {0x1b, 32, evex, 0b100}, {0x3b, 32, evex, 0b100}} { // VEXTRACTF128 and the like
 		width := int(f.width)
-		forms[vectorKey{3, f.opcode, 1}] = &form{size: fixed(width), wants: oneByte, vectors: f.vectors, lengths: f.lengths, wVex: w0, run: func(m *machine) error {
-			return m.extract(int(m.instruction.immediate) & (m.vectorSize()/width - 1) * width)
-		}}
+		forms[vectorKey{3, f.opcode, 1}] = &form{size: fixed(width), wants: oneByte, vectors: f.vectors, lengths: f.lengths, wVex: w0,
+			run: func(m *machine) error {
+				return m.extract(int(m.instruction.immediate) & (m.vectorSize()/width - 1) * width)
+			}}
 	}
 }
 
@@ -73,7 +77,8 @@ func addBroadcasts(forms map[vectorKey]*form) {
 		{0x78, 1, vex | evex, 0, w0}, {0x79, 2, vex | evex, 0, w0}, {0x58, 4, vex | evex, 0, w0}, {0x59, 8, vex | evex, 0, w1}, // VPBROADCASTB, W, D, Q
 		{0x5a, 16, vex, 0b110, anyW}, // VBROADCASTI128
 	} {
-		forms[vectorKey{2, f.opcode, 1}] = &form{size: fixed(int(f.width)), vectors: f.vectors, lengths: f.lengths, wVex: w0, wEvex: f.w, run: (*machine).repeated}
+		forms[vectorKey{2, f.opcode, 1}] = &form{size: fixed(int(f.width)), vectors: f.vectors, lengths: f.lengths, wVex: w0, wEvex: f.w,
+			run: (*machine).repeated}
 	}
 	forms[vectorKey{1, 0x12, 3}] = &form{size: fixed(8), vectors: legacy, run: (*machine).repeated} // MOVDDUP
 }

@@ -45,10 +45,12 @@ func addMoves(forms map[vectorKey]*form) {
 		{2, 0x2a, 0, 1, sse, false, nil, w0},                // MOVNTDQA
 	} {
 		if f.load != 0 {
-			forms[vectorKey{f.table, f.load, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, wEvex: f.w, run: (*machine).vectorLoad}
+			forms[vectorKey{f.table, f.load, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, wEvex: f.w,
+				run: (*machine).vectorLoad}
 		}
 		if f.store != 0 {
-			forms[vectorKey{f.table, f.store, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, wEvex: f.w, run: (*machine).vectorStore}
+			forms[vectorKey{f.table, f.store, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, wEvex: f.w,
+				run: (*machine).vectorStore}
 		}
 	}
 	for _, f := range []struct {
