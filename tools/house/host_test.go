@@ -1,6 +1,7 @@
 package house
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -41,8 +42,8 @@ var later = []string{"tools/vfiouser/", "tools/lm/serve.go", "tools/recorder/", 
 // The lines that the host tools have come down to and may not exceed again, and
 // in the names what is wanted.
 const (
-	linesOfHost  = 0 // 21,500
-	linesOfLater = 0
+	linesOfHost  = 34_900 // 21,500
+	linesOfLater = 7_900
 )
 
 // What a function, a file and a line have at most.
@@ -52,8 +53,11 @@ const (
 	columnsMax  = 150
 )
 
-// longFiles are tables, and the files that wait to be taken apart.
-var longFiles = []string{}
+// waiting are the files that are still beyond one of these.
+var waiting = []string{
+	"tools/importer/coalesce.go", "tools/importer/fold.go", "tools/importer/hostmemory.go", "tools/importer/lift.go", "tools/importer/tensors.go",
+	"tools/lm/info.go", "tools/lm/replay.go", "tools/report/analyze.go", "tools/report/diff.go", "tools/report/profile.go",
+}
 
 // hostFiles are the sources of the host tools, tests left out.
 func hostFiles(t *testing.T) (list []string) {
@@ -111,26 +115,40 @@ func TestFunctionsAndFilesFitInTheHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines := strings.Split(string(text), "\n")
-		if long := slices.Contains(longFiles, name); (len(lines)-1 > fileMax) != long {
-			t.Errorf("%s has %d lines, the most is %d; listed as longer: %v", name, len(lines)-1, fileMax, long)
-		}
-		for i, line := range lines {
-			if n := utf8.RuneCountInString(line); n > columnsMax {
-				t.Errorf("%s:%d has %d columns, more than %d", name, i+1, n, columnsMax)
-			}
-		}
-		set := token.NewFileSet()
-		file, err := parser.ParseFile(set, name, text, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, declaration := range file.Decls {
-			if f, ok := declaration.(*ast.FuncDecl); ok {
-				if n := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1; n > functionMax {
-					t.Errorf("%s: %s has %d lines, more than %d", name, f.Name.Name, n, functionMax)
-				}
+		found := tooLong(t, name, string(text))
+		if waits := slices.Contains(waiting, name); waits && len(found) == 0 {
+			t.Errorf("%s does not wait any more", name)
+		} else if !waits {
+			for _, what := range found {
+				t.Error(what)
 			}
 		}
 	}
+}
+
+// tooLong names what of a source is longer than it may be.
+func tooLong(t *testing.T, name, text string) (found []string) {
+	t.Helper()
+	lines := strings.Split(text, "\n")
+	if n := len(lines) - 1; n > fileMax {
+		found = append(found, fmt.Sprintf("%s has %d lines, more than %d", name, n, fileMax))
+	}
+	for i, line := range lines {
+		if n := utf8.RuneCountInString(line); n > columnsMax {
+			found = append(found, fmt.Sprintf("%s:%d has %d columns, more than %d", name, i+1, n, columnsMax))
+		}
+	}
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, text, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, declaration := range file.Decls {
+		if f, ok := declaration.(*ast.FuncDecl); ok {
+			if n := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1; n > functionMax {
+				found = append(found, fmt.Sprintf("%s: %s has %d lines, more than %d", name, f.Name.Name, n, functionMax))
+			}
+		}
+	}
+	return found
 }

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"math/bits"
 	"strconv"
 	"strings"
 
-	"lightmetal/boards"
 	"lightmetal/boards/hosts"
 )
 
@@ -192,141 +189,6 @@ func (r *boardReport) checkDevices(m *machine, n *need) {
 		r.add(missing, "accelerator", fmt.Sprintf("none of %s among %d PCI functions", boardNames(), m.functions),
 			"there is nothing to replay on", "see `lspci -nn`; is the card powered and the slot enabled? look again: echo 1 > /sys/bus/pci/rescan")
 	}
-}
-
-func (r *boardReport) checkAlive(name string, d *pciDevice) bool {
-	const memory, master = 1 << 1, 1 << 2
-	if d.command == 0xffff {
-		r.add(missing, name, "does not answer: its configuration space reads all ones", "it hangs, has no power, or fell off the bus",
-			"echo 1 > "+pciFolder+d.address+"/remove; echo 1 > /sys/bus/pci/rescan; else switch the machine off and on")
-		return false
-	}
-	onOff := map[bool]string{true: "on", false: "off (lightmetal switches it on)"}
-	r.add(fine, name, fmt.Sprintf("answers; memory decoding %s, bus master %s", onOff[d.command&memory != 0], onOff[d.command&master != 0]), "", "")
-	return true
-}
-
-func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
-	for i, usual := range d.board.Bars {
-		if usual == 0 {
-			continue
-		}
-		b, check := d.bars[i], fmt.Sprintf("%s BAR %d", name, i)
-		switch {
-		case b.size == 0:
-			r.add(missing, check, "not there", "images use it", "is it the board its ids say? see lspci -vv -s "+d.address)
-		case !b.assigned:
-			r.add(missing, check, sizeText(b.size)+", not assigned",
-				"the kernel found no room for it in the host's PCIe windows, and a device with such a BAR cannot be switched on",
-				"see `dmesg | grep -i 'BAR'`; widen the ranges of the PCIe node in the device tree, or switch on above-4G decoding in the firmware; "+
-					"pci=realloc on the kernel's command line tries anew")
-		case b.size < usual && !anySize(d.board, i):
-			r.add(warning, check, sizeText(b.size)+" where "+sizeText(usual)+" is usual", "images made for the usual size may not fit", m.resize(d, i, usual))
-		case b.prefetchable && !b.combines:
-			r.add(warning, check, sizeText(b.size)+", without resource"+strconv.Itoa(i)+"_wc",
-				"stores are not combined: bulk copies take several times as long", "is the kernel one of arm64 or x86?")
-		default:
-			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", sizeText(b.size), b.start, map[bool]string{true: ", write-combining possible"}[b.combines]), "", "")
-		}
-	}
-}
-
-// anySize tells of a BAR whose rules go beyond its usual size: it is as large
-// as who set up the device wanted it.
-func anySize(board *boards.Board, bar int) bool {
-	for _, rule := range board.Rules {
-		if int(rule.Bar) == bar && rule.Last >= board.Bars[bar] {
-			return true
-		}
-	}
-	return false
-}
-
-// resize is what makes a BAR as large as it usually is.
-func (m *machine) resize(d *pciDevice, bar int, size uint64) string {
-	file := fmt.Sprintf("%s%s/resource%d_resize", pciFolder, d.address, bar)
-	if !m.has(file) {
-		return "its size is set by the device's or the machine's firmware: look there"
-	}
-	return fmt.Sprintf("with no driver bound: echo %d > %s", bits.Len64(size>>20)-1, file)
-}
-
-func (r *boardReport) checkDriver(name string, d *pciDevice, config *kernelConfig) {
-	if opens := d.name(); opens != "" {
-		r.add(fine, name+" driver", fmt.Sprintf("%s: the device's name is %s", cmp.Or(d.driver, "none"), opens), "", "")
-		return
-	}
-	why := "two masters of one device corrupt each other, so lightmetal refuses it"
-	if config.on("CONFIG_IO_STRICT_DEVMEM") {
-		why += "; with CONFIG_IO_STRICT_DEVMEM the kernel refuses it as well"
-	}
-	r.add(missing, name+" driver", d.driver, why, "echo "+d.address+" > "+pciFolder+d.address+"/driver/unbind")
-}
-
-// name is what lightmetal opens the device by, empty where its driver does not
-// share it.
-func (d *pciDevice) name() string {
-	switch d.driver {
-	case "":
-		return "pci:" + d.address
-	case "vfio-pci":
-		return "vfio:" + d.address
-	case "tenstorrent":
-		return "tt:/dev/tenstorrent/N"
-	}
-	return ""
-}
-
-// shared tells whether a driver hands the device out, and with it addresses
-// that the device reaches host memory at.
-func (d *pciDevice) shared() bool { return d.driver != "" && d.name() != "" }
-
-func (r *boardReport) checkLink(name string, m *machine, d *pciDevice) {
-	folder := pciFolder + d.address
-	speed, best := m.text(folder+"/current_link_speed"), m.text(folder+"/max_link_speed")
-	width, widest := m.text(folder+"/current_link_width"), m.text(folder+"/max_link_width")
-	if _, err := strconv.ParseUint(widest, 10, 8); err != nil || widest == "0" || widest == "255" {
-		r.add(fine, name+" link", "none (part of the root complex, or emulated)", "", "")
-		return
-	}
-	found := fmt.Sprintf("%s x%s", speed, width)
-	if speed == best && width == widest {
-		r.add(fine, name+" link", found, "", "")
-		return
-	}
-	r.add(warning, name+" link", fmt.Sprintf("%s, the device can do %s x%s", found, best, widest), "copies take longer than they could",
-		"compare with what the slot can do (lm check-board BOARD); else reseat the card, and see LnkSta in lspci -vv -s "+d.address)
-}
-
-// checkIOMMU tells how the device reaches host memory.
-func (r *boardReport) checkIOMMU(name string, m *machine, d *pciDevice, n *need) {
-	check, identity := name+" IOMMU", m.text("/sys/kernel/iommu_groups/"+d.group+"/type") == "identity"
-	switch {
-	case d.group == "" && !m.translated():
-		r.add(fine, check, "none: the device reaches memory at its physical address", "", "")
-	case identity:
-		r.add(fine, check, "group "+d.group+", passes addresses through", "", "")
-	case d.shared():
-		r.add(fine, check, "group "+d.group+", through the driver "+d.driver, "", "")
-	case n.hostBytes == 0:
-		r.add(fine, check, "in front of the device; images with host memory need vfio-pci bound to it", "", "")
-	default:
-		r.add(missing, check, "in front of the device, and vfio-pci is not bound",
-			"the image has host memory, and the device does not see physical addresses",
-			m.vfioModule()+"echo vfio-pci > "+pciFolder+d.address+"/driver_override; echo "+d.address+" > /sys/bus/pci/drivers_probe; "+
-				"then name the device vfio:"+d.address)
-	}
-}
-
-// vfioModule is the command that brings the driver, empty where it is there.
-func (m *machine) vfioModule() string {
-	if m.has("/sys/bus/pci/drivers/vfio-pci") {
-		return ""
-	}
-	if m.config.known() && !m.config.on("CONFIG_VFIO_PCI") {
-		return "build the kernel with CONFIG_VFIO_PCI and CONFIG_VFIO_IOMMU_TYPE1; "
-	}
-	return "modprobe vfio-pci; "
 }
 
 // checkMemory: what may be locked, and what host memory needs beyond that.

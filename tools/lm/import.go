@@ -17,6 +17,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // importFlags are the flags of lm import as they are typed.
@@ -75,7 +76,11 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 		Args: one("trace"),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
 	}
-	flags := c.Flags()
+	f.define(c.Flags())
+	return c
+}
+
+func (f *importFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.from, "from", "", "format of the trace: mmiotrace, qemu or record")
 	flags.StringVarP(&f.out, "out", "o", "", "image to write (default: TRACE with .lmb)")
 	flags.StringVar(&f.board, "board", "", "board of the device, generic, or a board file (default: by the PCI ids in the trace)")
@@ -100,7 +105,6 @@ Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
 	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
 	flags.BoolVar(&f.summary, "summary", false, "only tell what is in the trace")
 	flags.BoolVar(&f.json, "json", false, "report as JSON")
-	return c
 }
 
 func boardNames() string {
@@ -132,28 +136,10 @@ func (f *importFlags) run(path string) error {
 		return err
 	}
 	defer trace.Close()
-	done := progress(trace, &o)
-	if f.summary && f.find {
-		frames, err := importer.FindFrames(trace, o, f.candidate)
-		done()
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		f.show(stdout, frames)
-		return nil
-	}
 	if f.summary {
-		summary, err := importer.Summarize(trace, o)
-		done()
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		if summary.Lines == 0 {
-			return wrong(hal.BadImage, "%s: the trace is empty", path)
-		}
-		printJSON(stdout, summary)
-		return nil
+		return f.summarize(path, trace, &o)
 	}
+	done := progress(trace, &o)
 	var frames *importer.Frames
 	if f.find {
 		if frames, err = f.findFrames(trace, &o); err != nil {
@@ -171,6 +157,30 @@ func (f *importFlags) run(path string) error {
 		return err
 	}
 	f.show(tell(f.out), report)
+	return nil
+}
+
+// summarize only tells what is in the trace, or what frames.
+func (f *importFlags) summarize(path string, trace *input, o *importer.Options) error {
+	done := progress(trace, o)
+	if f.find {
+		frames, err := importer.FindFrames(trace, *o, f.candidate)
+		done()
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		f.show(stdout, frames)
+		return nil
+	}
+	summary, err := importer.Summarize(trace, *o)
+	done()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	case summary.Lines == 0:
+		return wrong(hal.BadImage, "%s: the trace is empty", path)
+	}
+	printJSON(stdout, summary)
 	return nil
 }
 

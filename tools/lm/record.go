@@ -13,6 +13,7 @@ import (
 	"lightmetal/tools/recorder"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // recordFlags are the flags of lm record as they are typed.
@@ -70,7 +71,11 @@ a container --cap-add=SYS_PTRACE.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args) },
 	}
-	flags := c.Flags()
+	f.define(c.Flags())
+	return c
+}
+
+func (f *recordFlags) define(flags *pflag.FlagSet) {
 	flags.SetInterspersed(false)
 	flags.StringVarP(&f.out, "out", "o", "", "record to write")
 	flags.StringSliceVar(&f.devices, "device", nil,
@@ -83,7 +88,6 @@ a container --cap-add=SYS_PTRACE.`,
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after so many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
 		"what becomes of the program at an access that cannot be recorded: end, or unrecorded, where it goes on without lm")
-	return c
 }
 
 func (f *recordFlags) run(program []string) error {

@@ -1,0 +1,352 @@
+package mock
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+
+	"lightmetal/boards/chips"
+)
+
+// request is what a command buffer says.
+type request struct {
+	*niu
+	ctrl, length uint32 // length is bytes, or which of them
+	id           uint32 // of the transaction
+	data         uint32 // NOC_AT_DATA
+	targ, ret    end
+}
+
+// end is a place that a request goes to or comes from; of a multicast, a
+// rectangle.
+type end struct {
+	coordinate  uint32
+	address     uint64
+	first, tile chips.Tile // the same unless it is a multicast
+}
+
+func (n *niu) carryOut(buffer uint64) error {
+	q := request{
+		niu:    n,
+		ctrl:   n.words[buffer+nocCtrl],
+		length: n.words[buffer+nocAtLenBE],
+		id:     n.words[buffer+nocPacketTag] >> tagID,
+		data:   n.words[buffer+n.traits.atData],
+		targ:   n.end(buffer + nocTargAddr),
+		ret:    n.end(buffer + nocRetAddr),
+	}
+	if err := checkCtrl(q.ctrl); err != nil {
+		return err
+	}
+	if err := q.find(&q.targ, false); err != nil {
+		return err
+	}
+	if err := q.find(&q.ret, q.ctrl&ctrlMulticast != 0); err != nil {
+		return err
+	}
+	switch {
+	case q.ctrl&ctrlMulticast != 0:
+		return q.multicast()
+	case q.ctrl&ctrlAtomic != 0:
+		return q.increment()
+	case q.ctrl&ctrlInline != 0:
+		return q.writeInline()
+	case q.ctrl&ctrlWrite != 0:
+		return q.write()
+	}
+	return q.read()
+}
+
+// end takes apart the address registers at an offset.
+func (n *niu) end(offset uint64) end {
+	lo, mid := uint64(n.words[offset]), uint64(n.words[offset+4])
+	if n.traits.wide {
+		return end{coordinate: n.words[offset+8], address: mid<<32 | lo}
+	}
+	return end{coordinate: uint32(mid >> 4), address: mid&0xf<<32 | lo}
+}
+
+// checkCtrl refuses what the simulator does not have, which is in part what the
+// hardware has not either.
+func checkCtrl(ctrl uint32) error {
+	var not string
+	atomic, write, inline := ctrl&ctrlAtomic != 0, ctrl&ctrlWrite != 0, ctrl&ctrlInline != 0
+	switch multicast := ctrl&ctrlMulticast != 0; {
+	case ctrl&^ctrlKnown != 0:
+		not = fmt.Sprintf("bits %#x of it", ctrl&^ctrlKnown)
+	case multicast && (atomic || inline || !write):
+		not = "multicasts of other than plain writes"
+	case multicast && ctrl&ctrlPathReserve == 0:
+		not = "multicasts without path reservation"
+	case multicast:
+	case ctrl&(ctrlPathReserve|ctrlSrcInclude) != 0:
+		not = "path reservation or inclusion of the source in a unicast"
+	case atomic && write:
+		not = "an atomic that is a write"
+	case !atomic && !write && inline:
+		not = "inline data of a read"
+	case !atomic && !write && ctrl&ctrlResponse == 0:
+		not = "a posted read"
+	}
+	if not != "" {
+		return fmt.Errorf("NOC_CTRL is %#x, and the simulator does not have %s", ctrl, not)
+	}
+	return nil
+}
+
+// find tells which tiles an end means.
+func (q *request) find(e *end, multicast bool) (err error) {
+	first := e.coordinate
+	if multicast {
+		first, e.coordinate = e.coordinate>>coordinateBits, e.coordinate&(1<<coordinateBits-1)
+	}
+	if e.first, err = q.tileOf(first); err != nil {
+		return err
+	}
+	if e.tile, err = q.tileOf(e.coordinate); err != nil {
+		return err
+	}
+	switch kind := q.grid().Kind(e.tile); kind {
+	case chips.Router, chips.L2CPU, chips.Security:
+		return fmt.Errorf("(%d,%d) is a %s, which the simulator does not have as a target", e.tile.X, e.tile.Y, kind)
+	}
+	return nil
+}
+
+// tileOf gives the tile that a coordinate means on this NoC. NoC 1 of
+// Wormhole counts from the opposite corner; translated coordinates mean the
+// same on both, and Blackhole's are all translated. The simulator does not know
+// every name of a tile in the columns of DRAM (ttsim v1.10.0 src/tile.cpp,
+// remap_virtual_coordinate).
+func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
+	x, y := uint8(coordinate&63), uint8(coordinate>>6&63)
+	columns, rows := n.size()
+	tile := chips.Tile{X: x, Y: y}
+	if n.second && !n.traits.wide {
+		if x < columns {
+			tile.X = columns - 1 - x
+		}
+		if y < rows {
+			tile.Y = rows - 1 - y
+		}
+	}
+	t, ok := n.grid().NoC0(tile.X, tile.Y)
+	if n.traits.wide {
+		ok = ok && (x != 0 || y < 2)
+	} else {
+		ok = ok && (x < columns || x >= n.grid().First+2)
+	}
+	if !ok || coordinate>>coordinateBits != 0 {
+		return t, fmt.Errorf("coordinate %#x, which is (%d,%d), means no tile on NoC %d", coordinate, x, y, n.number())
+	}
+	return t, nil
+}
+
+// own checks that an end is in the L1 of the tile that makes the request.
+func (q *request) own(e end, size uint64) error {
+	if e.tile != q.tile.at {
+		return fmt.Errorf("the end at (%d,%d) is not the tile that makes the request", e.tile.X, e.tile.Y)
+	}
+	if !q.tile.l1.holds(e.address, size) {
+		return fmt.Errorf("%d bytes at %#x are not in L1", size, e.address)
+	}
+	return nil
+}
+
+// aligned checks that both ends are equally far past a multiple of align.
+func (q *request) aligned(align uint64) error {
+	if (q.targ.address^q.ret.address)%align != 0 {
+		return fmt.Errorf("the addresses %#x and %#x differ modulo %d", q.targ.address, q.ret.address, align)
+	}
+	return nil
+}
+
+func (q *request) checkLength() error {
+	if q.length < 1 || q.length > q.traits.packetMax {
+		return fmt.Errorf("%d bytes; a packet has 1 to %d", q.length, q.traits.packetMax)
+	}
+	return nil
+}
+
+// read is from another tile, which may be the same, to L1.
+func (q *request) read() error {
+	align, kind := uint64(16), q.grid().Kind(q.targ.tile)
+	isRegister := kind != chips.DRAM && kind != chips.PCIe && q.targ.address >= localRAM
+	switch {
+	case kind == chips.PCIe:
+		align = 1
+	case kind == chips.DRAM:
+		align = q.traits.dramAlign
+	case isRegister:
+		align = 4
+	}
+	err := cmp.Or(q.checkLength(), q.own(q.ret, uint64(q.length)), q.aligned(align))
+	if err != nil {
+		return err
+	}
+	if isRegister && uint64(q.length) > 4-q.ret.address%4 {
+		return fmt.Errorf("%d bytes from %#x, where there are registers", q.length, q.targ.address)
+	}
+	data := make([]byte, q.length)
+	if err := q.tile.tiles.readTile(q.targ.tile, q.targ.address, data); err != nil {
+		return err
+	}
+	q.tile.l1.write(q.ret.address, data)
+	q.words[niuMstRdRespReceived]++
+	return nil
+}
+
+// write is from L1 to another tile, which may be the same.
+func (q *request) write() error {
+	if err := cmp.Or(q.checkLength(), q.own(q.targ, uint64(q.length)), q.aligned(16)); err != nil {
+		return err
+	}
+	if err := q.tile.tiles.writeTile(q.ret.tile, q.ret.address, q.payload()); err != nil {
+		return err
+	}
+	q.countWrite()
+	return nil
+}
+
+// payload is what a write takes from L1.
+func (q *request) payload() []byte {
+	data := make([]byte, q.length)
+	q.tile.l1.read(q.targ.address, data)
+	return data
+}
+
+func (q *request) countWrite() {
+	if q.ctrl&ctrlResponse == 0 {
+		q.words[niuMstPostedWrReqSent]++
+		return
+	}
+	q.words[niuMstNonpostedWrReqSent]++
+	q.words[niuMstWrAckReceived]++
+}
+
+// multicast is a write to all Tensix tiles of a rectangle but those in columns
+// and rows that the router leaves out, and the own one unless it is asked for.
+func (q *request) multicast() error {
+	if err := cmp.Or(q.checkLength(), q.own(q.targ, uint64(q.length)), q.aligned(16)); err != nil {
+		return err
+	}
+	if q.ret.address >= q.tile.l1.size && (q.length != 4 || q.ret.address%4 != 0) {
+		return fmt.Errorf("%d bytes to %#x, where there is at most a register", q.length, q.ret.address)
+	}
+	first, last, err := q.corners()
+	if err != nil {
+		return err
+	}
+	reached := uint32(0)
+	data := q.payload()
+	for y := first.Y; y <= last.Y; y++ {
+		for x := first.X; x <= last.X; x++ {
+			t := chips.Tile{X: x, Y: y}
+			if q.leavesOut(t) {
+				continue
+			}
+			if err := q.tile.tiles.writeTile(t, q.ret.address, data); err != nil {
+				return err
+			}
+			reached++
+		}
+	}
+	q.countMulticast(reached)
+	return nil
+}
+
+// corners of a multicast in NoC 0 coordinates. NoC 1 goes through them the other
+// way; the simulator does not have those that wrap round.
+func (q *request) corners() (first, last chips.Tile, err error) {
+	first, last = q.ret.first, q.ret.tile
+	if q.second {
+		first, last = last, first
+	}
+	if first.X > last.X || first.Y > last.Y {
+		err = fmt.Errorf("a multicast to (%d,%d)-(%d,%d), which NoC %d does not go through in this direction",
+			q.ret.first.X, q.ret.first.Y, q.ret.tile.X, q.ret.tile.Y, q.number())
+	}
+	return first, last, err
+}
+
+func (q *request) leavesOut(t chips.Tile) bool {
+	return q.words[routerCfg1]>>t.X&1 != 0 || q.words[routerCfg3]>>t.Y&1 != 0 ||
+		t == q.tile.at && q.ctrl&ctrlSrcInclude == 0
+}
+
+// countMulticast: there is one request, and an answer from each tile.
+func (q *request) countMulticast(reached uint32) {
+	if q.ctrl&ctrlResponse == 0 {
+		q.words[niuMstPostedWrReqSent]++
+		return
+	}
+	q.words[niuMstNonpostedWrReqSent]++
+	q.words[niuMstWrAckReceived] += reached
+	outstanding := niuMstReqsOutstandingID + 4*uint64(q.id)
+	q.words[outstanding] = uint32(uint8(q.words[outstanding] + 1 - reached))
+}
+
+// increment adds to a word of another tile. What was there before goes to L1,
+// of posted requests too.
+func (q *request) increment() error {
+	switch kind := q.grid().Kind(q.targ.tile); {
+	case q.length != atIncrement:
+		return fmt.Errorf("NOC_AT_LEN_BE is %#x; of atomics the simulator has %#x only, get and increment", q.length, atIncrement)
+	case q.targ.address%16 != 0 || q.ret.address%4 != 0:
+		return fmt.Errorf("an atomic at %#x, not a multiple of 16, or its answer to %#x, not one of 4", q.targ.address, q.ret.address)
+	case kind != chips.Tensix && kind != chips.Ethernet:
+		return fmt.Errorf("an atomic in a %s", kind)
+	}
+	if err := q.own(q.ret, 4); err != nil {
+		return err
+	}
+	var before, after [4]byte
+	if err := q.tile.tiles.readTile(q.targ.tile, q.targ.address, before[:]); err != nil {
+		return err
+	}
+	put(after[:], 4, get(before[:], 4)+uint64(q.data))
+	if err := q.tile.tiles.writeTile(q.targ.tile, q.targ.address, after[:]); err != nil {
+		return err
+	}
+	q.tile.l1.write(q.ret.address, before[:])
+	if q.ctrl&ctrlResponse != 0 {
+		q.words[niuMstAtomicRespReceived]++
+	} else {
+		q.words[niuMstPostedAtomicSent]++
+	}
+	return nil
+}
+
+// writeInline stores NOC_AT_DATA to a register of a tile or, on Wormhole, to
+// L1. NOC_AT_LEN_BE says which bytes there; registers are stored whole.
+func (q *request) writeInline() error {
+	kind, address := q.grid().Kind(q.targ.tile), q.targ.address
+	switch {
+	case kind != chips.Tensix && kind != chips.Ethernet:
+		return fmt.Errorf("inline data to a %s", kind)
+	case q.ret.tile != q.tile.at:
+		return q.own(q.ret, 0)
+	case address >= localRAM:
+	case q.traits.wide:
+		return fmt.Errorf("inline data to %#x: unsafe but to registers on Blackhole", address)
+	case !enablesWord(q.length, address):
+		return fmt.Errorf("inline data to %#x with the byte enables %#x; the simulator writes whole words", address, q.length)
+	}
+	if address%4 != 0 {
+		return fmt.Errorf("inline data to %#x, not a multiple of 4", address)
+	}
+	var data [4]byte
+	put(data[:], 4, uint64(q.data))
+	if err := q.tile.tiles.writeTile(q.targ.tile, address, data[:]); err != nil {
+		return err
+	}
+	q.countWrite()
+	return nil
+}
+
+// enablesWord tells whether byte enables are those of the word at an address,
+// counted from a multiple of 16 or 32.
+func enablesWord(enables uint32, address uint64) bool {
+	shift := bits.TrailingZeros32(enables)
+	return enables != 0 && enables>>shift == 0xf && uint64(shift%16) == address%16
+}

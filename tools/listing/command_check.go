@@ -1,0 +1,199 @@
+package listing
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+func (p *parser) poll(c *lmb.Command) {
+	c.Opcode, c.Option = gen.OpcodeCheck, uint8(gen.PolicyFail)
+	a := p.reference(c)
+	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	p.condition(c)
+	for {
+		at := p.tok
+		switch p.option("within", "every", "else") {
+		case "within":
+			at = p.tok
+			c.Amount = uint32(p.duration("a deadline", math.MaxUint32))
+			if c.Amount == 0 {
+				p.fail(at, "a deadline is not 0")
+			}
+		case "every":
+			c.Index = uint16(p.duration("an interval", math.MaxUint16))
+		case "else":
+			p.policy(c)
+		default:
+			if c.Amount == 0 {
+				p.fail(at, "a poll has a deadline; add one, as in within 10ms")
+			}
+			return
+		}
+	}
+}
+
+func (p *parser) policy(c *lmb.Command) {
+	if p.tok.isWord("defer") {
+		p.fail(p.tok, "defer is not carried out: nothing needs it; use ignore, or a check at the end")
+	}
+	c.Option = uint8(p.word("ignore or fail", policyWords))
+}
+
+// condition consumes what a loaded value is held against.
+func (p *parser) condition(c *lmb.Command) {
+	switch {
+	case p.accept("any-set"):
+		c.Mode = uint8(gen.ConditionNotEqual)
+		c.Mask = p.mask(c.Width)
+		return
+	case p.accept("any-clear"):
+		c.Mode = uint8(gen.ConditionNotEqual)
+		c.Mask = p.mask(c.Width)
+		c.Value = c.Mask
+		return
+	}
+	c.Mask = fbs.WidthMask(c.Width)
+	if p.accept("&") {
+		c.Mask = p.mask(c.Width)
+	}
+	switch {
+	case p.accept("=="):
+		c.Mode = uint8(gen.ConditionEqual)
+	case p.accept("!="):
+		c.Mode = uint8(gen.ConditionNotEqual)
+	default:
+		p.fail(p.tok, "expected a condition (== 1, != 1, & 1 == 0, any-set 6 or any-clear 6), found %s", p.tok)
+	}
+	at := p.tok
+	c.Value = p.value("a value", c.Width)
+	if c.Value&^c.Mask != 0 {
+		p.fail(at, "0x%x has bits outside the mask 0x%x, so the outcome is always the same", c.Value, c.Mask)
+	}
+}
+
+func (p *parser) mask(width uint8) uint64 {
+	at := p.tok
+	mask := p.value("a mask", width)
+	if mask == 0 {
+		p.fail(at, "a mask of 0 tests nothing; read.%d loads without a test", width)
+	}
+	return mask
+}
+
+func (p *parser) expectation(c *lmb.Command) {
+	c.Opcode = gen.OpcodeCheck
+	a := p.reference(c)
+	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	p.condition(c)
+	p.policyOption(c)
+}
+
+// readIgnored is the Check that holds for every value.
+func (p *parser) readIgnored(c *lmb.Command) {
+	c.Opcode, c.Mode = gen.OpcodeCheck, uint8(gen.ConditionEqual)
+	a := p.reference(c)
+	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	p.policyOption(c)
+}
+
+func (p *parser) policyOption(c *lmb.Command) {
+	c.Option = uint8(gen.PolicyFail)
+	if p.option("else") != "" {
+		p.policy(c)
+	}
+}
+
+func (p *parser) compare(c *lmb.Command) {
+	c.Opcode, c.Option = gen.OpcodeCompare, uint8(gen.PolicyFail)
+	a := p.reference(c)
+	dtype := gen.DType(p.word("a type such as float32", dtypeWords))
+	p.expect("==")
+	at := p.tok
+	if p.ahead.is("[") {
+		p.slice(c, gen.RoleInput)
+	} else {
+		c.Data = p.data()
+		c.Amount = p.amount(at, uint64(len(c.Data)))
+	}
+	unit := max(c.Width, fbs.DTypeSize(dtype))
+	p.spans(a, c, uint64(c.Amount), uint64(unit), at)
+	var golden lmb.Golden
+	p.judgement(&golden, c)
+	if golden.Kind != 0 && !p.failed {
+		p.golden(c, dtype, golden)
+	}
+}
+
+// judgement consumes how far an output may be from what was recorded; of a
+// compare, c, also its policy.
+func (p *parser) judgement(g *lmb.Golden, c *lmb.Command) {
+	options := []string{"absolute", "relative", "correlation"}
+	if c != nil {
+		options = append(options, "else")
+	}
+	for {
+		at := p.tok
+		option := p.option(options...)
+		switch option {
+		case "absolute":
+			g.First = p.float32Bits("a finite tolerance of 0 or more", 0, math.MaxFloat32)
+		case "relative":
+			g.Second = p.float32Bits("a finite tolerance of 0 or more", 0, math.MaxFloat32)
+		case "correlation":
+			g.First = p.float32Bits("a correlation from -1 to 1", -1, 1)
+		case "else":
+			p.policy(c)
+		default:
+			return
+		}
+		p.judgementKind(g, option, at)
+	}
+}
+
+func (p *parser) judgementKind(g *lmb.Golden, option string, at token) {
+	kind := gen.JudgementTolerance
+	switch {
+	case option == "correlation":
+		kind = gen.JudgementCorrelation
+	case option == "else":
+		kind = g.Kind
+	}
+	if g.Kind != 0 && g.Kind != kind {
+		p.fail(at, "a compare has tolerances or a correlation, not both")
+	}
+	g.Kind = kind
+	if kind != 0 && slices.Contains(p.seen, "else") {
+		p.fail(at, "what is judged by tolerances ends no run: lm replay --check-golden judges it afterwards; leave out else")
+	}
+}
+
+// goldenPrefix begins the names of outputs that stand for a compare.
+const goldenPrefix = "golden:"
+
+// golden makes a compare that is judged on the host: a copy to an output of its
+// own, whose recorded data are the golden bytes.
+func (p *parser) golden(c *lmb.Command, dtype gen.DType, golden lmb.Golden) {
+	name := fmt.Sprintf("%s%d", goldenPrefix, p.goldens)
+	_, taken := p.tensors[name]
+	switch {
+	case taken:
+		p.fail(p.head, "tensor %s, which this compare needs, is declared already", name)
+	case c.Index != 0:
+		p.fail(p.head, "an input is compared exactly")
+	case len(p.image.Tensors) == fbs.TensorsMax:
+		p.fail(p.head, "more than %d tensors", fbs.TensorsMax)
+	}
+	elements := c.Amount / uint32(fbs.DTypeSize(dtype))
+	p.goldens++
+	p.image.Tensors = append(p.image.Tensors, lmb.Tensor{
+		Name: name, Role: gen.RoleOutput, DType: dtype, Shape: []uint32{elements}, Data: c.Data, Golden: golden,
+	})
+	c.Command = fbs.Command{Opcode: gen.OpcodeCopyOut, Width: c.Width, Mode: uint8(gen.AccessExact), Window: c.Window,
+		Index: uint16(len(p.image.Tensors)), Offset: c.Offset, Amount: c.Amount}
+	c.Data = nil
+}

@@ -1,0 +1,101 @@
+package listing
+
+import (
+	"math"
+	"slices"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// flush is a Fence, and a load that pushes posted writes ahead of it.
+func (p *parser) flush(c *lmb.Command) {
+	p.before = append(p.before, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
+	c.Opcode, c.Mode, c.Option = gen.OpcodeCheck, uint8(gen.ConditionEqual), uint8(gen.PolicyFail)
+	a := p.reference(c)
+	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+}
+
+func (p *parser) fence(c *lmb.Command) { c.Opcode = gen.OpcodeFence }
+
+func (p *parser) point(c *lmb.Command) {
+	c.Opcode = gen.OpcodePoint
+	at := p.tok
+	c.Window = p.windowIndex()
+	if p.failed {
+		return
+	}
+	w := &p.image.Windows[c.Window]
+	if w.Kind != gen.WindowKindTlb {
+		p.fail(at, "only a tlb window can be pointed")
+	}
+	t := fbs.Target{Ordering: gen.OrderingDefault}
+	p.tiles(&t)
+	p.expect("address")
+	at = p.tok
+	c.Value = p.size("an address in the tile")
+	if c.Value%w.Size != 0 {
+		p.fail(at, "address 0x%x is not a multiple of the window's %s", c.Value, bytesText(w.Size))
+	}
+	for {
+		switch p.option("ordering", "noc", "vc") {
+		case "ordering":
+			t.Ordering = gen.Ordering(p.word("default, strict or posted", orderingWords))
+		case "noc":
+			t.NoC = uint8(p.numberTo("a noc", 1))
+		case "vc":
+			t.StaticVC = 1 + uint8(p.numberTo("a virtual channel", 7))
+		default:
+			c.Mask = t.Pack()
+			return
+		}
+	}
+}
+
+// tiles consumes tile x,y or tiles x,y to x,y.
+func (p *parser) tiles(t *fbs.Target) {
+	if p.accept("tiles") {
+		t.Multicast = true
+		t.XStart, t.YStart = p.coordinates()
+		p.expect("to")
+	} else if !p.accept("tile") {
+		p.fail(p.tok, "expected tile x,y or tiles x,y to x,y, found %s", p.tok)
+	}
+	t.X, t.Y = p.coordinates()
+}
+
+func (p *parser) coordinates() (x, y uint8) {
+	x = uint8(p.numberTo("a coordinate", math.MaxUint8))
+	p.expect(",")
+	y = uint8(p.numberTo("a coordinate", math.MaxUint8))
+	return x, y
+}
+
+func (p *parser) delay(c *lmb.Command) {
+	c.Opcode = gen.OpcodeDelay
+	at := p.tok
+	c.Amount = uint32(p.duration("a delay", fbs.DelayMaxUs))
+	if c.Amount == 0 {
+		p.fail(at, "a delay is not 0")
+	}
+}
+
+func (p *parser) call(c *lmb.Command) {
+	c.Opcode = gen.OpcodeCall
+	at := p.tok
+	name := p.name("a sequence")
+	if !p.failed {
+		from := len(p.image.Sequences) - 1
+		p.calls = append(p.calls, call{at, name, from, len(p.image.Sequences[from].Commands)})
+	}
+}
+
+func (p *parser) mark(c *lmb.Command) {
+	c.Opcode, c.Mode = lmb.OpcodeMark, uint8(slices.Index(markWords, p.head.text))
+	at := p.tok
+	c.Data = []byte(p.text("a name"))
+	if !p.failed && (len(c.Data) == 0 || len(c.Data) > fbs.NameMax) {
+		p.fail(at, "a name has 1 to %d bytes, this one has %d", fbs.NameMax, len(c.Data))
+	}
+}

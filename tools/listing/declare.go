@@ -1,0 +1,245 @@
+package listing
+
+import (
+	"slices"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+var declarations = map[string]func(*parser){
+	"origin": (*parser).origin, "target": (*parser).target, "rule": (*parser).rule, "window": (*parser).window, "tensor": (*parser).tensor,
+}
+
+var declarationWords = []string{"origin", "target", "rule", "window", "tensor"}
+
+func (p *parser) declaration() {
+	if declare := declarations[p.tok.text]; declare != nil && p.tok.kind == tokenWord {
+		p.advance()
+		declare(p)
+		return
+	}
+	name, _, _ := strings.Cut(p.tok.text, ".")
+	if _, ok := commands[name]; ok && p.tok.kind == tokenWord {
+		p.fail(p.tok, "%s belongs to a sequence; start one with a label, as in main:", p.tok.text)
+		return
+	}
+	p.fail(p.tok, "expected a declaration or a label, found %s%s", p.tok, hint(p.tok.text, declarationWords))
+}
+
+func (p *parser) origin() {
+	o := &p.image.Origin
+	if *o != (lmb.Origin{}) {
+		p.fail(p.head, "origin is here twice")
+	}
+	for {
+		switch p.option("tool", "source", "time", "git") {
+		case "tool":
+			o.Tool = p.text("a tool")
+		case "source":
+			o.Source = p.text("a source")
+		case "time":
+			o.Time = p.number("seconds since 1970")
+		case "git":
+			o.Git = p.text("a revision")
+		default:
+			return
+		}
+	}
+}
+
+var barWords = []string{"bar0", "bar1", "bar2", "bar3", "bar4", "bar5"}
+
+func (p *parser) target() {
+	if len(p.image.Targets) == fbs.TargetsMax {
+		p.fail(p.head, "more than %d targets", fbs.TargetsMax)
+	}
+	t := lmb.Target{Board: p.name("a board")}
+	t.Vendor = p.pciID()
+	p.expect(":")
+	t.Device = p.pciID()
+	options := append([]string{"subsystem"}, barWords...)
+	for {
+		option := p.option(options...)
+		if option == "" {
+			break
+		}
+		if option == "subsystem" {
+			vendor := p.pciID()
+			p.expect(":")
+			t.Subsystem = uint32(p.pciID())<<16 | uint32(vendor)
+			continue
+		}
+		t.Bars[option[len("bar")]-'0'] = p.size("the least size of " + option)
+	}
+	p.image.Targets = append(p.image.Targets, t)
+}
+
+// window declares a window. One with a mistake is declared with size 0, so
+// that the numbers of the windows after it stay right.
+func (p *parser) window() {
+	if len(p.image.Windows) == fbs.WindowsMax {
+		p.fail(p.head, "more than %d windows", fbs.WindowsMax)
+	}
+	w := lmb.Window{Window: fbs.Window{Slot: fbs.NoSlot}}
+	w.Name = p.windowName()
+	kindAt := p.tok
+	options := p.windowKind(&w)
+	sizeAt, targetAt := p.head, kindAt
+	for {
+		option := p.option(options...)
+		if option == "" {
+			break
+		}
+		at := p.tok
+		switch option {
+		case "offset":
+			w.Offset = p.size("an offset into the BAR")
+		case "size":
+			sizeAt = at
+			w.Size = p.size("a size")
+		case "wc":
+			w.Flags = fbs.FlagWriteCombining
+		case "slot":
+			w.Slot = uint16(p.numberTo("a slot", fbs.NoSlot-1))
+		case "target":
+			targetAt = at
+			w.Device = uint8(p.numberTo("the number of a target", fbs.TargetsMax-1))
+		}
+	}
+	p.checkWindow(&w, sizeAt, targetAt)
+	if p.failed {
+		w.Size = 0
+	}
+	if w.Name != "" {
+		p.windows[w.Name] = append(p.windows[w.Name], len(p.image.Windows))
+	}
+	p.image.Windows = append(p.image.Windows, w)
+}
+
+// windowName is the name a window is declared with: its number, as in w0,
+// leaves it without one.
+func (p *parser) windowName() string {
+	own := len(p.image.Windows)
+	n, numbered := windowNumber(p.tok.text)
+	switch {
+	case !numbered || p.tok.kind != tokenWord:
+		return p.name("a window")
+	case n != own:
+		p.fail(p.tok, "w and a number stands for a window without a name, and this one is w%d", own)
+	}
+	p.accept(p.tok.text)
+	return ""
+}
+
+var windowKinds = slices.Concat(barWords, spoken(kindWords))
+
+// windowKind gives the options of the kind.
+func (p *parser) windowKind(w *lmb.Window) []string {
+	kind := windowKinds[p.word("bar0 to bar5, tlb, host or config", windowKinds)]
+	if bar := slices.Index(barWords, kind); bar >= 0 {
+		w.Kind, w.Bar = gen.WindowKindBar, uint8(bar)
+		return []string{"offset", "size", "wc", "target"}
+	}
+	w.Kind = gen.WindowKind(slices.Index(kindWords, kind))
+	if w.Kind == gen.WindowKindTlb {
+		return []string{"size", "slot", "wc", "target"}
+	}
+	return []string{"size", "wc", "target"}
+}
+
+func (p *parser) checkWindow(w *lmb.Window, sizeAt, targetAt token) {
+	if p.failed {
+		return
+	}
+	if int(w.Device) >= len(p.image.Targets) {
+		p.fail(targetAt, "there is no target %d; targets are declared before their windows", w.Device)
+		return
+	}
+	target := &p.image.Targets[w.Device]
+	bar := target.Bars[w.Bar]
+	switch {
+	case w.Size == 0:
+		p.fail(sizeAt, "a window has a size, as in size 64KiB")
+	case w.Size > fbs.WindowMax:
+		p.fail(sizeAt, "a window has at most 4GiB")
+	case w.Kind == gen.WindowKindBar && bar == 0:
+		p.fail(targetAt, "the target %s declares no bar%d", target.Board, w.Bar)
+	case w.Kind == gen.WindowKindBar && (w.Offset > bar || w.Size > bar-w.Offset):
+		p.fail(sizeAt, "%s at 0x%x reach outside bar%d of %s, which has %s",
+			bytesText(w.Size), w.Offset, w.Bar, target.Board, bytesText(bar))
+	case w.Kind == gen.WindowKindTlb && w.Size&(w.Size-1) != 0:
+		p.fail(sizeAt, "the size of a tlb window is a power of two")
+	case w.Kind == gen.WindowKindConfig && w.Size != 256 && w.Size != 4096:
+		p.fail(sizeAt, "configuration space has 256 or 4096 bytes")
+	}
+}
+
+// tensor declares a tensor. One with a mistake is declared without a role.
+func (p *parser) tensor() {
+	if len(p.image.Tensors) == fbs.TensorsMax {
+		p.fail(p.head, "more than %d tensors", fbs.TensorsMax)
+	}
+	at := p.tok
+	t := lmb.Tensor{Name: p.name("a tensor")}
+	if first, taken := p.tensors[t.Name]; taken {
+		p.fail(at, "tensor %s is declared in line %d already", t.Name, p.tensorLines[first])
+		return
+	}
+	role := gen.Role(p.word("input or output", roleWords))
+	t.DType = gen.DType(p.word("a type such as float32", dtypeWords))
+	t.Shape = p.shape(uint64(fbs.DTypeSize(t.DType)))
+	if p.accept("=") {
+		dataAt := p.tok
+		t.Data = p.data()
+		if uint64(len(t.Data)) != t.Size() {
+			p.fail(dataAt, "%s has %d bytes, these are %d", t.Name, t.Size(), len(t.Data))
+		}
+		if role == gen.RoleOutput {
+			p.judgement(&t.Golden, nil)
+		}
+	}
+	if !p.failed {
+		t.Role = role
+	}
+	if t.Name != "" {
+		p.tensors[t.Name] = len(p.image.Tensors)
+		p.tensorLines = append(p.tensorLines, at.line)
+		p.image.Tensors = append(p.image.Tensors, t)
+	}
+}
+
+// shape consumes [4x16], and [] for a single element of size bytes.
+func (p *parser) shape(size uint64) (dims []uint32) {
+	p.expect("[")
+	if p.failed || p.accept("]") {
+		return nil
+	}
+	at := p.tok
+	for text := range strings.SplitSeq(at.text, "x") {
+		n, reason := parseNumber(text)
+		switch {
+		case at.kind != tokenWord || reason != "":
+			p.fail(at, "expected a shape such as 4x16 in decimal, found %s", at)
+		case n == 0:
+			p.fail(at, "a dimension of a shape is not 0; shapes are decimal")
+		case n > 1<<32-1 || n > fbs.BytesMax/size:
+			p.fail(at, "a tensor has at most 64TiB and 2^32-1 elements along a dimension")
+		case len(dims) == fbs.DimsMax:
+			p.fail(at, "a shape has at most %d dimensions", fbs.DimsMax)
+		}
+		if p.failed {
+			return nil
+		}
+		dims = append(dims, uint32(n))
+		size *= n
+	}
+	p.advance()
+	if p.tok.is(",") {
+		p.fail(p.tok, "the dimensions of a shape are separated by x, as in 4x16")
+	}
+	p.expect("]")
+	return dims
+}
