@@ -31,7 +31,7 @@ type Table struct {
 func Root(data []byte, begin uint64, fields int, place string) *Table {
 	t := &Table{data: data, begin: begin, place: place}
 	if uint64(len(data)) < begin+4 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 != 0 {
-		t.fail(place, "is too short, or does not lie at a multiple of 8")
+		t.wrong(true, place, "is too short, or does not lie at a multiple of 8")
 		return t
 	}
 	t.pos = uint64(As[uint32](data))
@@ -39,31 +39,26 @@ func Root(data []byte, begin uint64, fields int, place string) *Table {
 	sizes := at[[2]uint16](t, vtable, place+" vtable")
 	size := uint64(sizes[0])
 	t.size = uint64(sizes[1])
-	switch {
-	case size < 4 || size%2 != 0 || t.size < 4:
-		t.fail(place, Text("vtable has impossible sizes %d and %d", size, t.size))
-	case (size-4)/2 > uint64(fields):
-		t.fail(place, Text("has %d fields, the schema has %d", (size-4)/2, uint64(fields)))
-	case t.inside(vtable, size, 2, place+" vtable") && t.inside(t.pos, t.size, 4, place):
+	t.wrong(size < 4 || size%2 != 0 || t.size < 4, place, "vtable has impossible sizes %d and %d", size, t.size)
+	t.wrong(size > 4+2*uint64(fields), place, "has %d fields, the schema has %d", (size-4)/2, uint64(fields))
+	if t.inside(vtable, size, 2, place+" vtable") && t.inside(t.pos, t.size, 4, place) {
 		t.vtable = data[vtable+4 : vtable+size]
 	}
 	return t
 }
 
-func (t *Table) fail(place, reason string) {
-	if t.Err == nil {
-		t.Err = &Error{place, reason}
+//go:noinline
+func (t *Table) wrong(holds bool, place, message string, numbers ...uint64) {
+	if holds && t.Err == nil {
+		t.Err = &Error{place, Text(message, numbers...)}
 	}
 }
 
 // inside tells whether size bytes at pos lie in the buffer, at a multiple of align.
 func (t *Table) inside(pos, size, align uint64, place string) bool {
-	switch {
-	case pos < t.begin || pos > uint64(len(t.data)) || size > uint64(len(t.data))-pos:
-		t.fail(place, Text("offset %x with %d bytes is outside the envelope of %d bytes", pos, size, uint64(len(t.data))))
-	case pos%align != 0:
-		t.fail(place, Text("offset %x is not a multiple of %d", pos, align))
-	}
+	all := uint64(len(t.data))
+	t.wrong(pos < t.begin || pos > all || size > all-pos, place, "offset %x with %d bytes is outside the envelope of %d bytes", pos, size, all)
+	t.wrong(pos%align != 0, place, "offset %x is not a multiple of %d", pos, align)
 	return t.Err == nil
 }
 
@@ -84,9 +79,7 @@ func (t *Table) field(id int, size uint64) uint64 {
 	if offset == 0 {
 		return 0
 	}
-	if offset < 4 || offset > t.size || size > t.size-offset {
-		t.fail(t.place, Text("field %d lies outside the table", uint64(id)))
-	}
+	t.wrong(offset < 4 || offset > t.size || size > t.size-offset, t.place, "field %d lies outside the table", uint64(id))
 	return t.pos + offset
 }
 
@@ -102,17 +95,22 @@ func Struct[T any](t *Table, id int) (value T) {
 // itself, which begins at a multiple of align.
 func Vector[T any](t *Table, id int, align, countMax uint64, what string) []T {
 	var element T
+	size := unsafe.Sizeof(element)
+	data := t.vector(id, align, uint64(size), countMax, what)
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data))/size)
+}
+
+// vector is the elements of one as bytes.
+func (t *Table) vector(id int, align, size, countMax uint64, what string) []byte {
 	pos := t.field(id, 4)
 	if pos == 0 {
 		return nil
 	}
 	pos += uint64(at[uint32](t, pos, t.place))
 	count := uint64(at[uint32](t, pos, what))
-	if count > countMax {
-		t.fail(what, Text("count %d is over the limit of %d", count, countMax))
-	}
-	if count == 0 || !t.inside(pos+4, count*uint64(unsafe.Sizeof(element)), align, what) {
+	t.wrong(count > countMax, what, "count %d is over the limit of %d", count, countMax)
+	if count == 0 || !t.inside(pos+4, count*size, align, what) {
 		return nil
 	}
-	return unsafe.Slice((*T)(unsafe.Pointer(&t.data[pos+4])), count)
+	return t.data[pos+4:][:count*size]
 }

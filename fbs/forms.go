@@ -7,7 +7,7 @@ import "lightmetal/fbs/gen"
 type Form struct {
 	Name           string
 	Modes, Options uint8  // accepted values, a bit each; 1: zero alone
-	Widths         uint8  // of an access, ORed; 0: it makes none
+	Widths         uint16 // as well; 1: it makes no access
 	Kinds          uint8  // of windows, a bit each
 	Index          uint8  // what index names
 	Range          bool   // amount is bytes from offset on (from value on in a memory), and not 0
@@ -33,9 +33,7 @@ const (
 	zero   = iota
 	width  // bits of the width
 	inMask // bits of the mask
-	some   // bits of the width, not none
 	memory // an offset in what index names
-	inside // an offset in the window that index names, or its end
 	own    // looked at on its own
 )
 
@@ -46,6 +44,7 @@ const (
 	config = 1 << gen.WindowKindConfig
 	ranges = bar | tlb | host
 
+	all, wide          = 1<<1 | 1<<2 | 1<<4 | 1<<8, 1<<4 | 1<<8
 	exact, fixed, bulk = 1 << gen.AccessExact, 1 << gen.AccessFixed, 1 << gen.AccessBulk
 	conditions         = 1<<gen.ConditionEqual | 1<<gen.ConditionNotEqual
 	policies           = 1<<gen.PolicyFail | 1<<gen.PolicyIgnore
@@ -53,17 +52,17 @@ const (
 
 var forms = [...]Form{
 	gen.OpcodeInvalid: {},
-	gen.OpcodeWrite:   {"write", 1, 1, 15, ranges, none, false, 0, width, zero, false, true, 1},
-	gen.OpcodeChange:  {"change", 1, 1, 15, ranges, none, false, 0, inMask, some, true, true, 2},
-	gen.OpcodeAddress: {"address", 1, 1, 4 | 8, ranges, bus, false, 0, inside, zero, true, true, 1},
-	gen.OpcodeCopyIn:  {"copy in", exact | fixed | bulk, 1, 15, ranges, input, true, 0, memory, zero, false, true, 0},
-	gen.OpcodeFill:    {"fill", exact | fixed, 1, 15, ranges, none, true, 0, width, zero, false, true, 0},
-	gen.OpcodeCopyOut: {"copy out", exact | fixed | bulk, 1, 15, ranges, output, true, 0, memory, zero, false, false, 0},
-	gen.OpcodeCheck:   {"check", conditions, policies, 15, ranges | config, interval, false, 1<<32 - 1, inMask, width, false, false, 1},
-	gen.OpcodeCompare: {"compare", 1, policies, 15, ranges, input, true, 0, memory, zero, false, false, 0},
-	gen.OpcodePoint:   {"point", 1, 1, 0, tlb, none, false, 0, own, own, true, false, 0},
-	gen.OpcodeFence:   {"fence", 1, 1, 0, 0, none, false, 0, zero, zero, false, false, 0},
-	gen.OpcodeDelay:   {"delay", 1, 1, 0, 0, none, false, DelayMaxUs, zero, zero, true, false, 0},
-	gen.OpcodeCall:    {"call", 1, 1, 0, 0, sequence, false, 0, zero, zero, true, false, 0},
-	gen.OpcodeEnd:     {"end", 1, 1, 0, 0, none, false, 0, zero, zero, true, false, 0},
+	gen.OpcodeWrite:   {"write", 1, 1, all, ranges, none, false, 0, width, zero, false, true, 1},
+	gen.OpcodeChange:  {"change", 1, 1, all, ranges, none, false, 0, inMask, width, true, true, 2},
+	gen.OpcodeAddress: {"address", 1, 1, wide, ranges, bus, false, 0, width, zero, true, true, 1},
+	gen.OpcodeCopyIn:  {"copy in", exact | fixed | bulk, 1, all, ranges, input, true, 0, memory, zero, false, true, 0},
+	gen.OpcodeFill:    {"fill", exact | fixed, 1, all, ranges, none, true, 0, width, zero, false, true, 0},
+	gen.OpcodeCopyOut: {"copy out", exact | fixed | bulk, 1, all, ranges, output, true, 0, memory, zero, false, false, 0},
+	gen.OpcodeCheck:   {"check", conditions, policies, all, ranges | config, interval, false, 1<<32 - 1, inMask, width, false, false, 1},
+	gen.OpcodeCompare: {"compare", 1, policies, all, ranges, input, true, 0, memory, zero, false, false, 0},
+	gen.OpcodePoint:   {"point", 1, 1, 1, tlb, none, false, 0, own, own, true, false, 0},
+	gen.OpcodeFence:   {"fence", 1, 1, 1, 0, none, false, 0, zero, zero, false, false, 0},
+	gen.OpcodeDelay:   {"delay", 1, 1, 1, 0, none, false, DelayMaxUs, zero, zero, true, false, 0},
+	gen.OpcodeCall:    {"call", 1, 1, 1, 0, sequence, false, 0, zero, zero, true, false, 0},
+	gen.OpcodeEnd:     {"end", 1, 1, 1, 0, none, false, 0, zero, zero, true, false, 0},
 }

@@ -24,13 +24,12 @@ func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	}
 	block := As[Signature](data[size:])
 	sum := Checksum(data[size+12:]) // behind itself
-	switch {
-	case string(block.Magic[:]) != SignatureMagic:
-		return nil, nil, &Error{"signature", "what follows the image is no signature"}
-	case block.Checksum != sum:
-		return nil, nil, &Error{"signature", Text("checksum is %x and should be %x", uint64(block.Checksum), uint64(sum))}
-	case block.Zero != [20]byte{}:
-		return nil, nil, &Error{"signature", "reserved bytes are not zero"}
+	if reason := first(
+		wrong(string(block.Magic[:]) != SignatureMagic, "what follows the image is no signature"),
+		wrong(block.Checksum != sum, "checksum is %x and should be %x", uint64(block.Checksum), uint64(sum)),
+		wrong(block.Zero != [20]byte{}, "reserved bytes are not zero"),
+	); reason != "" {
+		return nil, nil, &Error{"signature", reason}
 	}
 	return data[:size], &block, nil
 }

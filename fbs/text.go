@@ -11,6 +11,28 @@ func Text(message string, numbers ...uint64) string {
 	return string(AppendText(nil, message, numbers...))
 }
 
+// wrong is a Text where something holds, and else empty.
+//
+//go:noinline
+func wrong(holds bool, message string, numbers ...uint64) string {
+	if !holds {
+		return ""
+	}
+	return Text(message, numbers...)
+}
+
+// first is the first of reasons that is not empty, empty if all are.
+//
+//go:noinline
+func first(reasons ...string) (reason string) {
+	for _, reason = range reasons {
+		if reason != "" {
+			break
+		}
+	}
+	return reason
+}
+
 // AppendText adds a Text to what is there.
 func AppendText(filled []byte, message string, numbers ...uint64) []byte {
 	for i := 0; i < len(message); i++ {

@@ -437,7 +437,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"has impossible fields", set(5, func(c *fbs.Command) { c.Mask |= 2 << 56 })},
 		{"has impossible fields", set(5, func(c *fbs.Command) { c.Mask |= 1 << 16 })},
 		{"command 5: a field that this command does not use", set(5, func(c *fbs.Command) { c.Offset = 1 })},
-		{"command 5: a field that this command does not use", set(5, func(c *fbs.Command) { c.Width = 1 })},
+		{"command 5: width 1 is not one of point", set(5, func(c *fbs.Command) { c.Width = 1 })},
 		{"command 6: window 1 is used before it is pointed", func(i *lmb.Image) {
 			i.Sequences[0].Commands[5] = command(fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1})
 		}},
@@ -455,7 +455,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"command 10: unknown mode 1 of compare", set(10, func(c *fbs.Command) { c.Mode = 1 })},
 		{"command 10: a field that this command does not use", set(10, func(c *fbs.Command) { c.Mask = 1 })},
 		{"4 bytes at 0x2 are not aligned to the width 4", set(10, func(c *fbs.Command) { c.Offset = 2 })},
-		{"command 0: a field that this command does not use", set(0, func(c *fbs.Command) { c.Width = 4 })},
+		{"command 0: width 4 is not one of fence", set(0, func(c *fbs.Command) { c.Width = 4 })},
 		{"command 0: a field that this command does not use", set(0, func(c *fbs.Command) { c.Window = 1 })},
 		{"command 0: a field that this command does not use", set(0, func(c *fbs.Command) { c.Value = 1 })},
 		{"delay of 0 us", set(13, func(c *fbs.Command) { c.Amount = 0 })},

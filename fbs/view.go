@@ -32,8 +32,9 @@ type View struct {
 	LongestUs   []uint64 // that each sequence may take where an access takes one, called ones included; 1 << 62 for more
 	AllowedUs   uint64   // of LongestUs, for Load: an hour, or what the caller puts here
 
-	stride uint64                           // bytes from one segment to the next, on average
-	marked [CommandsMax / Block / 64]uint64 // a bit for each Block of commands that Visit goes over
+	Incomplete bool // it holds a Point or an Address, which Load completes
+
+	stride uint64 // bytes from one segment to the next, on average
 }
 
 // Bytes is the text of a name in the file itself.
@@ -95,7 +96,7 @@ func Verify(data []byte) (*View, error) {
 		return nil, err
 	}
 	p := As[Preamble](data)
-	if reason := preambleReason(&p, uint64(len(data))); reason != "" {
+	if reason := p.reason(uint64(len(data))); reason != "" {
 		return nil, &Error{"preamble", reason}
 	}
 	envelope := data[:p.Envelope]
@@ -146,28 +147,18 @@ func read(envelope []byte) (v *View, sum uint32, err *Error) {
 	return v, checksum(sum, envelope[first+len(bytesOf(v.Commands)):]), err
 }
 
-// preambleReason says what is wrong with the preamble of a file, empty if
-// nothing is. The checksum is not looked at.
-func preambleReason(p *Preamble, size uint64) string {
-	switch {
-	case size == 0:
-		return "the file is empty"
-	case size < PreambleSize:
-		return Text("the file has %d bytes, an image has more than %d", size, PreambleSize)
-	case string(p.Identifier[:]) != Identifier:
-		return "no identifier " + Identifier + " at byte 4: not a Light Metal image"
-	case p.Major != FormatMajor || p.Minor > FormatMinor:
-		return Text("format %d.%d, this program reads %d.%d", uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor)
-	case p.Schema != SchemaHash:
-		return Text("schema hash %x, this program has %x: made by another version", p.Schema, SchemaHash)
-	case p.File != size:
-		return Text("the file has %d bytes and should have %d", size, p.File)
-	case p.Envelope < PreambleSize || p.Envelope > size:
-		return Text("envelope of %d bytes in a file of %d", p.Envelope, size)
-	case p.Reserved != [32]byte{}:
-		return "reserved bytes are not zero"
-	}
-	return ""
+// reason says what is wrong with the preamble of a file, empty if nothing is.
+// The checksum is not looked at.
+func (p *Preamble) reason(size uint64) string {
+	return first(
+		wrong(size == 0, "the file is empty"),
+		wrong(size < PreambleSize, "the file has %d bytes, an image has more than %d", size, PreambleSize),
+		wrong(string(p.Identifier[:]) != Identifier, "no identifier "+Identifier+" at byte 4: not a Light Metal image"),
+		wrong(p.Major != FormatMajor || p.Minor > FormatMinor, "format %d.%d, this program reads %d.%d", uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor),
+		wrong(p.Schema != SchemaHash, "schema hash %x, this program has %x: made by another version", p.Schema, SchemaHash),
+		wrong(p.File != size, "the file has %d bytes and should have %d", size, p.File),
+		wrong(p.Envelope < PreambleSize || p.Envelope > size, "envelope of %d bytes in a file of %d", p.Envelope, size),
+		wrong(p.Reserved != [32]byte{}, "reserved bytes are not zero"))
 }
 
 // EnvelopeChecksum is the CRC-32C of an envelope with the checksum's own four

@@ -13,12 +13,11 @@
 //   - Verify reads one table of vectors (fbs/flat.go), holds all but the commands
 //     against each other (fbs/tables.go), and passes over every command once; limits
 //     follow from what a command begins with and are known for those alike
-//     (fbs/pass.go, fbs/forms.go). The pass adds up checksum and longest time, and
-//     marks the blocks that Load has to visit.
+//     (fbs/pass.go, fbs/forms.go). The pass adds up checksum and longest time.
 //   - Load holds device and longest time against the image, maps windows, and takes
 //     one arena for tensors. Points and Addresses are completed in a copy of the
-//     commands, by one visit of the marked blocks: what registers are to hold that aim
-//     a window, and the bus address (load.go). Two tables of addresses are left, one
+//     commands: what registers are to hold that aim a window, and the bus address
+//     (load.go). Two tables of addresses are left, one
 //     of windows and one of memories.
 //   - Run is a loop of walks (replay.go). A walk is one assembly routine over the
 //     commands as they lie, hal/walk_arm64.s: it takes the address of a command's

@@ -76,12 +76,12 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 	return nil
 }
 
-// reserve takes the arena and the windows.
+// reserve takes the arena and the windows, and completes the commands.
 func (r *Replay) reserve(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
 	}
-	count := len(r.view.Windows)
+	count, masters, tiles := len(r.view.Windows), make([]bool, len(r.devices)), make([]fbs.Target, len(r.devices))
 	r.apertures, r.windows, r.homes = make([]hal.Aperture, count+1), make([]uintptr, count+len(r.devices)), make([]uintptr, count+1)
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
@@ -97,12 +97,15 @@ func (r *Replay) reserve(slot int) error {
 			return &hal.Fault{Code: hal.NoDevice, Reason: fbs.Text("hardware window %d cannot be had: it is too small, in use, or the kernel driver's; on a tt: device the driver chooses, which no option changes", uint64(w.Slot))}
 		}
 		r.apertures[i], r.windows[i] = aperture, aperture.Base()
+		masters[w.Device] = masters[w.Device] || w.Kind == gen.WindowKindHost
 	}
 	r.remember()
-	if err := r.complete(); err != nil {
-		return err
+	if r.view.Incomplete {
+		if err := r.complete(masters, tiles); err != nil {
+			return err
+		}
 	}
-	return r.armReset() // last: a driver that was told stores when the device is closed, whatever became of Load
+	return r.engage(masters, tiles)
 }
 
 // remember sets where the bytes are that commands name: the payload's, and each
@@ -125,7 +128,7 @@ func (r *Replay) remember() {
 	if r.missing != 0 {
 		r.refusal = hal.InputMissing
 	}
-	r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.windows[0], &r.memories[0], &r.homes[0]
+	r.walk.Next, r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.commands[0], &r.windows[0], &r.memories[0], &r.homes[0]
 }
 
 // pageMax is the largest page that a machine here has, an arm64's.
@@ -135,18 +138,14 @@ const pageMax = 64 << 10
 // in pages behind the tensors, and refuses what the machine has not the memory
 // for: what is asked of it lastly would end the process, or another one.
 func (r *Replay) reserveArena() error {
-	size, tables := r.view.Reservation.ArenaBytes, uint64(0)
-	r.commands = r.view.Commands
-	behind, visited := size, false
-	r.view.Visit(func(i int) { visited = visited || r.commands[i].Opcode != gen.OpcodeCall })
-	if visited {
-		behind = (size + pageMax - 1) &^ (pageMax - 1)
-		size = behind + uint64(len(r.commands))*fbs.CommandSize
+	size, tables, host := r.view.Reservation.ArenaBytes, uint64(0), r.view.Reservation.HostBytes
+	behind := (size + pageMax - 1) &^ (pageMax - 1)
+	if r.view.Incomplete {
+		size = behind + uint64(len(r.view.Commands))*fbs.CommandSize
 	}
 	for i := range r.view.Windows {
 		tables += r.view.Windows[i].Size / 512 // an entry of 8 bytes for each page of 4 KiB
 	}
-	host := r.view.Reservation.HostBytes
 	pages, huge := available(size + tables + host)
 	fits := size+tables <= pages && size+tables+host <= pages+huge
 	if fits && size > 0 {
@@ -156,9 +155,9 @@ func (r *Replay) reserveArena() error {
 	if !fits {
 		return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("the image reserves %d bytes for tensors, %d for host memory and %d for page tables of its windows, the machine has %d available", size, host, tables, pages+huge)}
 	}
-	if visited {
-		r.copied = r.arena[behind:]
-		r.commands = fbs.CommandsIn(r.copied)
+	r.commands = r.view.Commands
+	if r.view.Incomplete {
+		r.commands = fbs.CommandsIn(r.arena[behind:])
 		copy(r.commands, r.view.Commands)
 	}
 	return nil
@@ -166,41 +165,64 @@ func (r *Replay) reserveArena() error {
 
 // complete puts into a copy of the commands what is known only now that every
 // window is mapped, has every device reach what the image tells it the bus
-// address of, refuses what a device cannot be told, and then lets those that
-// reach memory master the bus.
-func (r *Replay) complete() error {
-	r.walk.Next = &r.commands[0]
-	masters := make([]bool, len(r.devices))
-	for i := range r.view.Windows {
-		if w := &r.view.Windows[i]; w.Kind == gen.WindowKindHost {
-			masters[w.Device] = true
+// address of, and refuses what a device cannot be told. It notes which devices
+// master the bus, and of each the first tile that the image lets a core run of.
+func (r *Replay) complete(masters []bool, tiles []fbs.Target) (err error) {
+	pointed, resets := make([]*fbs.Command, len(r.view.Windows)), make([]boards.Reset, len(r.devices))
+	for i, device := range r.devices {
+		if _, cleans := device.(hal.Cleaner); cleans {
+			resets[i] = r.view.Board(i).Reset
 		}
 	}
-	var err error
-	r.view.Visit(func(index int) {
-		switch c := &r.commands[index]; {
-		case err != nil:
-		case c.Opcode == gen.OpcodeAddress:
-			masters[r.view.Windows[c.Window].Device] = true
-			err = r.reach(index, c)
-		case c.Opcode == gen.OpcodePoint:
-			err = r.aim(index, c)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if r.copied != nil {
-		_ = unix.Mprotect(r.copied, unix.PROT_READ) // cannot fail: the pages are our own
-	}
-	for i := range r.devices {
-		if bus := r.masters[i]; bus != nil && masters[i] {
-			if err := bus.Master(true); err != nil {
-				return err
+	for i := 0; i < len(r.commands) && err == nil; i++ {
+		c := &r.commands[i]
+		device := r.view.Windows[c.Window].Device
+		switch c.Opcode {
+		case gen.OpcodeAddress:
+			masters[device] = true
+			err = r.reach(i, c)
+		case gen.OpcodePoint:
+			pointed[c.Window] = &r.view.Commands[i]
+			err = r.aim(i, c)
+		case gen.OpcodeWrite, gen.OpcodeChange:
+			if at := pointed[c.Window]; at != nil && tiles[device] == (fbs.Target{}) && starts(c, at, resets[device]) {
+				tiles[device], _ = boards.UnpackTarget(at.Mask)
 			}
 		}
 	}
-	return nil
+	_ = unix.Mprotect(r.arena[len(r.arena)-len(r.commands)*fbs.CommandSize:], unix.PROT_READ) // cannot fail: the pages are our own
+	return err
+}
+
+// starts tells whether a store through a window that a Point aims at one tile
+// lets a core of it run.
+func starts(c, point *fbs.Command, reset boards.Reset) bool {
+	mask := c.Mask
+	if c.Opcode == gen.OpcodeWrite {
+		mask = fbs.WidthMask(c.Width)
+	}
+	tile, _ := boards.UnpackTarget(point.Mask)
+	return mask&^c.Value&uint64(reset.Mask) != 0 && point.Value+uint64(c.Offset) == reset.Address && !tile.Multicast
+}
+
+// engage lets devices master the bus. Lastly it has the driver of a device put
+// the cores of a tile back into reset when this process ends, however it ends: of
+// one tile, as drivers see to one only; others may have been put into reset
+// before. A driver that was told stores when the device is closed, whatever
+// became of Load.
+func (r *Replay) engage(masters []bool, tiles []fbs.Target) (err error) {
+	for i, bus := range r.masters {
+		if bus != nil && masters[i] && err == nil {
+			err = bus.Master(true)
+		}
+	}
+	for i, tile := range tiles {
+		if tile != (fbs.Target{}) && err == nil { // the ordering of one that is meant is not zero
+			reset := r.view.Board(i).Reset
+			r.notice, err = r.devices[i].(hal.Cleaner).Cleanup(tile, reset.Address, reset.Mask)
+		}
+	}
+	return err
 }
 
 // reach makes an Address a Write. The device that it is written to is the one
@@ -240,45 +262,6 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 		registers := len(r.view.Windows) + int(device)
 		r.windows[registers], r.homes[c.Window] = aim.Registers, aim.Home
 		aim.Put(c, registers)
-	}
-	return nil
-}
-
-// armReset has the driver of a device, where it can, put the cores of a tile
-// back into reset when this process ends, however it ends: of the first tile that
-// the image lets a core run of, as drivers see to one only. Others may have been
-// put into reset before.
-func (r *Replay) armReset() (err error) {
-	resets, any := make([]boards.Reset, len(r.devices)), false
-	for i, device := range r.devices {
-		if _, cleans := device.(hal.Cleaner); cleans {
-			resets[i] = r.view.Board(i).Reset
-			any = any || resets[i].Mask != 0
-		}
-	}
-	pointed := make([]*fbs.Command, len(r.view.Windows))
-	for i := 0; any && i < len(r.view.Commands); i++ {
-		c, mask := &r.view.Commands[i], uint64(0)
-		switch c.Opcode {
-		case gen.OpcodePoint:
-			pointed[c.Window] = c
-			continue
-		case gen.OpcodeWrite:
-			mask = fbs.WidthMask(c.Width)
-		case gen.OpcodeChange:
-			mask = c.Mask
-		}
-		device := r.view.Windows[c.Window].Device
-		reset, at := &resets[device], pointed[c.Window] // nil where it is no Tlb window
-		if mask&^c.Value&uint64(reset.Mask) == 0 || at == nil || at.Value+uint64(c.Offset) != reset.Address {
-			continue // no core is let run
-		}
-		if tile, _ := boards.UnpackTarget(at.Mask); !tile.Multicast {
-			if r.notice, err = r.devices[device].(hal.Cleaner).Cleanup(tile, reset.Address, reset.Mask); err != nil {
-				return err
-			}
-			*reset = boards.Reset{}
-		}
 	}
 	return nil
 }

@@ -16,8 +16,7 @@ type Replay struct {
 	apertures []hal.Aperture  // one a window, and one behind them that is none
 	homes     []uintptr       // first byte of the hardware window behind each window, where registers aim it
 	commands  []fbs.Command   // completed
-	arena     []byte          // all tensors, and behind them commands that had to be completed
-	copied    []byte          // of the arena: those commands, read-only; nil where nothing had to be
+	arena     []byte          // all tensors, and behind them commands that had to be completed, read-only
 
 	windows  []uintptr // address of each window's first byte now, 0: a port; behind them, of the registers of each device
 	memories []uintptr // of the payload, then of each tensor: recorded data or arena
