@@ -14,7 +14,7 @@ import (
 func Distinct(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
 		for _, input := range inputs {
-			if same(path, input) {
+			if input != "-" && same(path, input) { // which is standard input
 				return &hal.Fault{Code: hal.Usage, Reason: path + " is to be written and is an input: " + input}
 			}
 		}

@@ -97,8 +97,13 @@ func below(folder, file string) bool {
 }
 
 // besideOf is where an image goes when nothing else is said: the source's path
-// with another ending.
-func besideOf(source, ending string) string { return strings.TrimSuffix(source, ending) + ".lmb" }
+// with another ending, or standard output.
+func besideOf(source, ending string) string {
+	if source == "-" {
+		return source
+	}
+	return strings.TrimSuffix(source, ending) + ".lmb"
+}
 
 // encode writes an image.
 func encode(image *lmb.Image, path, source string) error {
@@ -111,7 +116,7 @@ func encode(image *lmb.Image, path, source string) error {
 
 // decode maps, verifies and decodes an image.
 func decode(path string) (*lmb.Image, *runtime.File, error) {
-	file, err := runtime.Open(path)
+	file, err := openImage(path)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -128,7 +128,7 @@ are stable.`,
 }
 
 func verified(path string) (*runtime.File, *fbs.View, error) {
-	file, err := runtime.Open(path)
+	file, err := openImage(path)
 	if err != nil {
 		return nil, nil, err
 	}

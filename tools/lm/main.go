@@ -128,9 +128,9 @@ runtime replays through a PCIe BAR, and tells what is in them.
 		}
 		return usage("%v%s; lm %s --help tells more", err, hint, c.Name())
 	})
-	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), diffCommand(), dumpCommand(), importCommand(),
-		infoCommand(),
-		recordCommand(), replayCommand(), reportCommand(), serveCommand(), signCommand(), verifyCommand(), versionCommand())
+	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), compareCommand(), diffCommand(), dumpCommand(),
+		importCommand(), infoCommand(), recordCommand(), replayCommand(), reportCommand(), serveCommand(), setCommand(), signCommand(),
+		tensorCommand(), trimCommand(), verifyCommand(), versionCommand())
 	return root
 }
 

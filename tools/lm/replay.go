@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
-	"lightmetal/tools/npy"
 	"lightmetal/tools/report"
 
 	"github.com/schollz/progressbar/v3"
@@ -31,6 +29,8 @@ type replayFlags struct {
 	longest         time.Duration
 	loop            int
 	window          int
+	warmUp          int
+	stats           bool
 	checkGolden     bool
 	profile         string
 	json            bool
@@ -42,9 +42,10 @@ func replayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay IMAGE.lmb",
 		Short: "replay an image on a device",
-		Long: `Replay runs one sequence of an image. Inputs come from .npy files (or raw
-bytes, from files with any other ending) or are those recorded in the image;
-outputs are written likewise.
+		Long: `Replay runs one sequence of an image. Inputs are those recorded in the
+image, or --input's; outputs are written where --output says.
+
+` + tensorHelp + `
 
 With --profile every command is timed: tables tell how long each opcode and each
 scope took, and FILE is a trace that ui.perfetto.dev opens and lm report makes a
@@ -66,10 +67,12 @@ picture of. The image is replayed by the same code and makes the same accesses.
 	flags.StringVar(&f.sequence, "sequence", "main", "sequence to run")
 	flags.StringVar(&f.before, "before", "", "sequence to run once before the first run")
 	flags.StringVar(&f.after, "after", "", "sequence to run once after the last run")
-	flags.StringArrayVar(&f.inputs, "input", nil, "NAME=FILE: data of an input tensor")
+	flags.StringArrayVar(&f.inputs, "input", nil, "NAME=FILE or NAME=NUMBERS: data of an input tensor")
 	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: where to put an output tensor")
 	flags.DurationVar(&f.longest, "longest", time.Hour, "refuse an image whose sequences could wait and store for longer")
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
+	flags.BoolVar(&f.stats, "stats", false, "tell the least, median, 99th percentile and most of device and wall time")
+	flags.IntVar(&f.warmUp, "warm-up", 0, "run this many times before, which count for nothing")
 	flags.Uint16Var(&window, "window", 0, "hardware window for the first TLB window (default: the recorded one, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false, "hold every output against what was recorded")
 	flags.StringVar(&f.profile, "profile", "", "time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
@@ -96,6 +99,7 @@ type outcome struct {
 	MeanNs   int64  `json:"mean_ns"`
 	MostNs   int64  `json:"most_ns"`
 
+	Stats   *statistics     `json:"stats,omitempty"`
 	Profile *report.Profile `json:"profile,omitempty"`
 }
 
@@ -153,8 +157,8 @@ func (r reported) Unwrap() error { return r.code }
 // load does everything that comes before the first store. Devices that are open
 // already come first.
 func (f *replayFlags) load(path string, opened ...hal.Device) (*session, error) {
-	if f.loop < 1 {
-		return nil, usage("--loop %d: at least once", f.loop)
+	if f.loop < 1 || f.warmUp < 0 {
+		return nil, usage("--loop %d --warm-up %d: at least once, and none or more before", f.loop, f.warmUp)
 	}
 	if err := f.checkFiles(path); err != nil {
 		return nil, err
@@ -208,7 +212,7 @@ func (f *replayFlags) checkFiles(image string) error {
 // pathsOf are the files of NAME=FILE.
 func pathsOf(specs []string) (list []string) {
 	for _, spec := range specs {
-		if _, path, ok := strings.Cut(spec, "="); ok {
+		if _, path, ok := strings.Cut(spec, "="); ok && !isInline(path) {
 			list = append(list, path)
 		}
 	}
@@ -314,52 +318,23 @@ func (s *session) tensor(spec string, role gen.Role, flag string) (index int, pa
 	if !ok || name == "" || path == "" {
 		return 0, "", usage("%s takes NAME=FILE, not %q", flag, spec)
 	}
-	var known []string
-	for i, t := range s.replay.View().Tensors {
-		own := s.view.Name(t.Name)
-		if t.Role == role && own == name {
-			return i, path, nil
-		}
-		if t.Role == role {
-			known = append(known, own)
-		}
-	}
-	list := "it has none"
-	if known != nil {
-		list = "it has " + strings.Join(known, ", ")
-	}
-	return 0, "", usage("%s: no %s %q in %s; %s", flag, lower(gen.EnumNamesRole[role]), name, s.path, list)
+	index, err = tensorNamed(s.view, s.path, name, flag, role)
+	return index, path, err
 }
-
-func isNpy(path string) bool { return filepath.Ext(path) == ".npy" }
 
 // npyHeaderMax is more than any header of a .npy file that is read here.
 const npyHeaderMax = 1 << 20
 
-// readInput fills an input tensor; type and shape of a .npy file must be right.
+// readInput fills an input tensor.
 func (s *session) readInput(spec string) error {
 	index, path, err := s.tensor(spec, gen.RoleInput, "--input")
 	if err != nil {
 		return err
 	}
-	t := &s.replay.View().Tensors[index]
-	data, err := readFile(path, int(t.Size)+npyHeaderMax)
+	e := elementsOf(s.view, &s.view.Tensors[index])
+	data, err := e.read(path)
 	if err != nil {
 		return err
-	}
-	if isNpy(path) {
-		array, err := npy.Parse(data)
-		if err != nil {
-			return wrong(hal.BadTensor, "%s: %v", path, err)
-		}
-		if !npy.Same(array.Type, npy.TypeOf(t.DType)) || !slices.Equal(array.Shape, t.Shape()) {
-			return wrong(hal.BadTensor, "%s holds %s %v, input %s is %s %v (%s in NumPy)", path, array.Type, array.Shape, s.view.Name(t.Name),
-				lower(gen.EnumNamesDType[t.DType]), t.Shape(), npy.TypeOf(t.DType))
-		}
-		data = array.Data
-	}
-	if uint64(len(data)) != t.Size {
-		return wrong(hal.BadTensor, "%s has %d bytes, input %s has %d", path, len(data), s.view.Name(t.Name), t.Size)
 	}
 	copy(s.replay.Input(index), data)
 	return nil
@@ -373,14 +348,22 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 	if result := s.once(s.before); result.Code != hal.OK {
 		return end, end.fail(s, result)
 	}
-	for end.Runs < f.loop {
-		began := s.devices[0].Now()
+	if f.stats {
+		end.Stats = &statistics{WarmUp: f.warmUp}
+	}
+	for n := -f.warmUp; n < f.loop; n++ {
+		start, began := time.Now(), s.devices[0].Now()
 		result := s.run()
 		took := s.devices[0].Now() - began
+		wall := time.Since(start)
 		end.Ignored += result.Ignored
 		if result.Code != hal.OK {
 			return end, end.fail(s, result)
 		}
+		if n < 0 {
+			continue
+		}
+		end.Stats.add(took, int64(wall))
 		if end.Runs == 0 {
 			end.LeastNs = took
 		}
@@ -394,6 +377,7 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 		}
 		bar(end.Runs)
 	}
+	end.Stats.finish()
 	if result := s.once(s.after); result.Code != hal.OK {
 		return end, end.fail(s, result)
 	}
@@ -485,11 +469,8 @@ func (f *replayFlags) finish(s *session) error {
 		if err != nil {
 			return err
 		}
-		t := &s.replay.View().Tensors[index]
-		data := s.replay.Output(index)
-		if isNpy(path) {
-			data = npy.Format(&npy.Array{Type: npy.TypeOf(t.DType), Shape: t.Shape(), Data: data})
-		}
+		e := elementsOf(s.view, &s.view.Tensors[index])
+		data := e.file(path, s.replay.Output(index))
 		file, err := files.Replace(path, 0o666)
 		if err != nil {
 			return err
@@ -510,6 +491,9 @@ func (o *outcome) String() string {
 	} else {
 		fmt.Fprintf(&b, "%s: %s of %s, %d times; device time least %v, mean %v, most %v\n", o.Code, o.Sequence, o.Image, o.Runs,
 			time.Duration(o.LeastNs), time.Duration(o.MeanNs), time.Duration(o.MostNs))
+	}
+	if o.Stats != nil {
+		b.WriteString(o.Stats.String())
 	}
 	if o.Ignored > 0 {
 		fmt.Fprintf(&b, "%d checks failed and were to be ignored\n", o.Ignored)

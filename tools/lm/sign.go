@@ -12,7 +12,6 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
@@ -143,7 +142,7 @@ func checkSignature(path, keysPath string) error {
 	if err != nil {
 		return wrong(hal.CodeOf(err), "%s: %s", keysPath, err.(*hal.Fault).Reason)
 	}
-	file, err := runtime.Open(path)
+	file, err := openImage(path)
 	if err != nil {
 		return err
 	}

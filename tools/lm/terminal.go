@@ -2,13 +2,17 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
 	"unicode/utf8"
 
 	"lightmetal/hal"
+	"lightmetal/runtime"
 	"lightmetal/tools/files"
+
+	"golang.org/x/sys/unix"
 )
 
 // stdout and stderr take all text that people see, and nothing else writes to a
@@ -83,6 +87,27 @@ func reasonOf(err error) error {
 
 // readFile reads an input whole. Limits are far above what makes sense.
 func readFile(path string, most int) ([]byte, error) { return files.Read(path, most) }
+
+// openImage opens an image. One from standard input is kept in memory, as a file
+// without a name.
+func openImage(path string) (*runtime.File, error) {
+	if path != "-" {
+		return runtime.Open(path)
+	}
+	data, err := readFile(path, dataMax)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, hal.FileFault(path, err)
+	}
+	defer unix.Close(fd)
+	if err := files.WriteFull(fd, data); err != nil {
+		return nil, hal.FileFault(path, err)
+	}
+	return runtime.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+}
 
 // input is an input that is read in parts.
 type input struct {

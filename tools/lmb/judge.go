@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/npy"
 )
 
 // Judge holds the bytes of an output against its golden bytes, of the same
@@ -27,7 +28,7 @@ func (g *Golden) Judge(dtype gen.DType, got, want []byte) string {
 	size := int(fbs.DTypeSize(dtype))
 	for i := 0; i*size < len(want); i++ {
 		x, y := got[i*size:][:size], want[i*size:][:size]
-		if !bytes.Equal(x, y) && !g.near(number(dtype, bits(x)), number(dtype, bits(y))) {
+		if !bytes.Equal(x, y) && !g.near(npy.Float(dtype, bits(x)), npy.Float(dtype, bits(y))) {
 			return fmt.Sprintf("element %d is %x, recorded %x (bytes in memory order)", i, x, y)
 		}
 	}
@@ -47,39 +48,6 @@ func bits(data []byte) uint64 {
 	return binary.LittleEndian.Uint64(word[:])
 }
 
-// number is the value of an element. 64-bit integers are rounded to 53 bits.
-func number(dtype gen.DType, bits uint64) float64 {
-	switch dtype {
-	case gen.DTypeInt8:
-		return float64(int8(bits))
-	case gen.DTypeInt16:
-		return float64(int16(bits))
-	case gen.DTypeInt32:
-		return float64(int32(bits))
-	case gen.DTypeInt64:
-		return float64(int64(bits))
-	case gen.DTypeFloat16:
-		return float16(uint16(bits))
-	case gen.DTypeBfloat16:
-		return float64(math.Float32frombits(uint32(bits) << 16))
-	case gen.DTypeFloat32:
-		return float64(math.Float32frombits(uint32(bits)))
-	case gen.DTypeFloat64:
-		return math.Float64frombits(bits)
-	}
-	return float64(bits)
-}
-
-// float16 is the value of an IEEE 754 binary16: a binary32 with the exponent 112
-// less, but for infinities and NaN.
-func float16(bits uint16) float64 {
-	value := math.Float32frombits(uint32(bits&0x7fff)<<13) * 0x1p112
-	if bits&0x7c00 == 0x7c00 {
-		value = math.Float32frombits(0x7f800000 | uint32(bits&0x3ff)<<13)
-	}
-	return math.Copysign(float64(value), float64(int16(bits|1)))
-}
-
 // correlation gathers Pearson's coefficient of two series in one pass, by
 // Welford's updates, which do not lose digits to large means.
 type correlation struct {
@@ -90,7 +58,7 @@ type correlation struct {
 func (s *correlation) add(dtype gen.DType, got, want []byte) {
 	size := int(fbs.DTypeSize(dtype))
 	for i := 0; i+size <= len(want); i += size {
-		g, w := number(dtype, bits(got[i:][:size])), number(dtype, bits(want[i:][:size]))
+		g, w := npy.Float(dtype, bits(got[i:][:size])), npy.Float(dtype, bits(want[i:][:size]))
 		s.n++
 		offGot, offWant := g-s.meanGot, w-s.meanWant
 		s.meanGot += offGot / s.n

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+	"lightmetal/tools/npy"
+
+	"golang.org/x/sys/unix"
+)
+
+var twoopImage = filepath.Join(testdata, "images", "wh.twoop.lmb")
+
+// ok runs a command line that is to succeed, with a file as standard input.
+func ok(t *testing.T, stdin string, args ...string) (stdout string) {
+	t.Helper()
+	if stdin != "" {
+		file, err := os.Open(stdin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		saved, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 3)
+		if err == nil {
+			err = unix.Dup3(int(file.Fd()), 0, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(saved)
+		defer unix.Dup3(saved, 0, 0)
+	}
+	exit, stdout, stderr := lm(t, args...)
+	if exit != 0 {
+		t.Fatalf("lm %v exits %d: %s", args, exit, stderr)
+	}
+	return stdout
+}
+
+// TestTensorsComeAsNumbersTextAndNpy: d = relu(a + b - 100), whatever form a, b and d have.
+func TestTensorsComeAsNumbersTextAndNpy(t *testing.T) {
+	folder := t.TempDir()
+	in := func(name string) string { return filepath.Join(folder, name) }
+	list := make([]string, 256)
+	for i := range list {
+		list[i] = "7"
+	}
+	data, err := npy.Values(gen.DTypeInt32, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"7.bin": data, "7.csv": []byte("# sevens\n" + strings.Join(list[:128], ",") + "\n" + strings.Join(list[128:], ", ") + "\n"),
+		"7.npy": npy.Format(&npy.Array{Type: "<i4", Shape: []uint32{256}, Data: data}),
+	} {
+		if err := os.WriteFile(in(name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range []string{"7", "0x7", "[" + strings.Join(list, ",") + "]", "[[" + strings.Join(list[1:], " ") + "], [7]]", in("7.bin"), in("7.csv"), in("7.npy")} {
+		ok(t, "", "replay", "--device", "mock:wormhole", "--input", "a="+a, "--input", "b=100", "--output", "d="+in("d.csv"), twoopImage)
+		got, err := os.ReadFile(in("d.csv"))
+		if err != nil || string(got) != strings.Join(list, ",")+"\n" {
+			t.Errorf("%.20s: %v %.40s", a, err, got)
+		}
+	}
+	for _, to := range []string{"7.bin", "7.npy", "7.csv"} {
+		ok(t, "", "tensor", "--type", "int32", "--shape", "256", in("7.csv"), in("new-"+to))
+		ok(t, "", "tensor", "--image", twoopImage, "--name", "a", in("new-"+to), in("back.bin"))
+		if back, err := os.ReadFile(in("back.bin")); err != nil || !bytes.Equal(back, data) {
+			t.Errorf("by %s: %v %x", to, err, back)
+		}
+	}
+	if got := ok(t, "", "tensor", in("7.npy")); got != strings.Join(list, ",")+"\n" {
+		t.Errorf("%.40s", got)
+	}
+	ok(t, in("7.bin"), "tensor", "--type", "int32", "--shape", "64,4", "-", in("64.csv"))
+	if got := string(mustRead(t, in("64.csv"))); got != strings.Repeat("7,7,7,7\n", 64) {
+		t.Errorf("%.40s", got)
+	}
+}
+
+func TestAFileOfDigitsIsNamedByItsPath(t *testing.T) {
+	image, err := filepath.Abs(twoopImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("5", bytes.Repeat([]byte{6, 0, 0, 0}, 256), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for spec, want := range map[string]string{"a=5": "5,", "a=./5": "6,"} {
+		ok(t, "", "replay", "--device", "mock:wormhole", "--input", spec, "--input", "b=100", "--output", "d=d.csv", image)
+		if got, err := os.ReadFile("d.csv"); err != nil || !strings.HasPrefix(string(got), want) {
+			t.Errorf("%s: %v %.20s", spec, err, got)
+		}
+	}
+}
+
+// TestStandardStreamsAreFiles: an image goes through every tool by pipes.
+func TestStandardStreamsAreFiles(t *testing.T) {
+	want, err := os.ReadFile(twoopImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	in := func(name string) string { return filepath.Join(folder, name) }
+	keep := func(name, text string) string {
+		t.Helper()
+		if err := os.WriteFile(in(name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return in(name)
+	}
+	listing := keep("x.lms", ok(t, twoopImage, "dump", "-"))
+	ok(t, listing, "asm", "-", "-o", in("x.lmb"))
+	if got, err := os.ReadFile(in("x.lmb")); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("dump and asm by pipes: %v, %d bytes", err, len(got))
+	}
+	for _, args := range [][]string{{"info", "-"}, {"verify", "-"}, {"report", "-"}, {"diff", twoopImage, "-"}, {"replay", "--device", "mock:wormhole", "--check-golden", "-"}} {
+		if out := ok(t, twoopImage, args...); out == "" {
+			t.Errorf("lm %v says nothing", args)
+		}
+	}
+	ok(t, filepath.Join(testdata, "captures", "wh.twoop.record"), "import", "--from", "record", "-", "-o", in("r.lmb"))
+	ok(t, twoopImage, "trim", "--marks", "-", "-o", in("t.lmb"))
+}
+
+func TestStatisticsAreOfTheRunsThatCount(t *testing.T) {
+	var got outcome
+	text := ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "100", "--warm-up", "3", "--stats", "--json", twoopImage)
+	if err := json.Unmarshal([]byte(text), &got); err != nil || got.Stats == nil || got.Runs != 100 || got.Stats.WarmUp != 3 {
+		t.Fatalf("%v %s", err, text)
+	}
+	for _, s := range []spread{got.Stats.Device, got.Stats.Wall} {
+		if !(0 < s.MinNs && s.MinNs <= s.MedianNs && s.MedianNs <= s.P99Ns && s.P99Ns <= s.MaxNs) {
+			t.Errorf("%+v", s)
+		}
+	}
+	if text := ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--stats", twoopImage); !strings.Contains(text, "median") {
+		t.Error(text)
+	}
+	times := make([]int64, 0, 200)
+	for n := range int64(200) {
+		times = append(times, 200-n)
+	}
+	if s := spreadOf(times); s != (spread{1, 100, 198, 200}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestTrimLeavesOutWhatIsNamed: what is left does what it did.
+func TestTrimLeavesOutWhatIsNamed(t *testing.T) {
+	image := assemble(t, edu+`tensor x input uint32[1]
+tensor only input uint32[1]
+tensor y output uint32[1]
+main:
+  mark "hello"
+  call work
+work:
+  copy.4 r+0x4 <- x[:]
+  copy.4 y[:] <- r+0x4
+extra:
+  copy.4 r+0x4 <- only[:]
+`)
+	if exit, _, stderr := lm(t, "trim", "--sequence", "work", image); exit != 64 || !strings.Contains(stderr, "main calls it") {
+		t.Errorf("%d %s", exit, stderr)
+	}
+	if exit, _, stderr := lm(t, "trim", "--sequence", "nope", image); exit != 64 || !strings.Contains(stderr, `there is no "nope"`) {
+		t.Errorf("%d %s", exit, stderr)
+	}
+	small := filepath.Join(t.TempDir(), "small.lmb")
+	ok(t, "", "trim", "--sequence", "extra", "--marks", image, "-o", small)
+	left, file, err := decode(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if len(left.Sequences) != 2 || len(left.Tensors) != 2 || left.Tensors[1].Name != "y" ||
+		slices.ContainsFunc(left.Sequences[0].Commands, func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark }) {
+		t.Errorf("%+v", left)
+	}
+	out := filepath.Join(t.TempDir(), "y.csv")
+	ok(t, "", "replay", "--device", "mock:edu", "--input", "x=5", "--output", "y="+out, small)
+	if got, err := os.ReadFile(out); err != nil || string(got) != "4294967290\n" { // edu gives the complement
+		t.Errorf("%v %s", err, got)
+	}
+	golden := filepath.Join(t.TempDir(), "golden.lmb")
+	ok(t, "", "trim", "--golden", twoopImage, "-o", golden)
+	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--check-golden", golden); exit != 64 || !strings.Contains(stderr, "no output with recorded data") {
+		t.Errorf("%d %s", exit, stderr)
+	}
+}
+
+func TestSetChangesOneDefault(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "x.lmb")
+	ok(t, "", "set", twoopImage, "a=5", "-o", out)
+	got, err := lmb.Decode(mustRead(t, out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := lmb.Decode(mustRead(t, twoopImage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(got.Tensors, func(t lmb.Tensor) bool { return t.Name == "a" })
+	if !bytes.Equal(got.Tensors[i].Data, bytes.Repeat([]byte{5, 0, 0, 0}, 256)) {
+		t.Errorf("%x", got.Tensors[i].Data)
+	}
+	got.Tensors[i].Data = want.Tensors[i].Data
+	if again, err := lmb.Encode(got); err != nil || !bytes.Equal(again, mustRead(t, twoopImage)) {
+		t.Errorf("more than the default of a changed: %v", err)
+	}
+	for _, spec := range []string{"d=5", "a", "a=", "z=1"} {
+		if exit, _, stderr := lm(t, "set", twoopImage, spec, "-o", out); exit != 64 || !strings.Contains(stderr, "lm info lists the inputs") {
+			t.Errorf("%s: %d %s", spec, exit, stderr)
+		}
+	}
+}
+
+func TestCompareHoldsSavedOutputsWithATolerance(t *testing.T) {
+	folder := t.TempDir()
+	saved := filepath.Join(folder, "d.csv")
+	ok(t, "", "replay", "--device", "mock:wormhole", "--output", "d="+saved, twoopImage)
+	ok(t, "", "compare", twoopImage, "d="+saved)
+	words := strings.Split(strings.TrimSpace(string(mustRead(t, saved))), ",")
+	words[1] = "465" // recorded: 464
+	if err := os.WriteFile(saved, []byte(strings.Join(words, ",")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if exit, _, stderr := lm(t, "compare", twoopImage, "d="+saved); exit != 76 || !strings.Contains(stderr, "element 1 is") {
+		t.Errorf("%d %s", exit, stderr)
+	}
+	ok(t, "", "compare", "--absolute", "1", twoopImage, "d="+saved)
+	ok(t, "", "compare", "--relative", "0.003", twoopImage, "d="+saved)
+	if exit, _, _ := lm(t, "compare", "--relative", "0.002", twoopImage, "d="+saved); exit != 76 {
+		t.Error(exit)
+	}
+	if exit, _, stderr := lm(t, "compare", twoopImage, "a="+saved); exit != 64 || !strings.Contains(stderr, "it has d") {
+		t.Errorf("%d %s", exit, stderr)
+	}
+}
+
+func mustRead(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

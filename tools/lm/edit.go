@@ -1,0 +1,276 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/tools/files"
+	"lightmetal/tools/lmb"
+
+	"github.com/spf13/cobra"
+)
+
+func setCommand() *cobra.Command {
+	var out string
+	c := &cobra.Command{
+		Use:   "set IMAGE.lmb NAME=DATA...",
+		Short: "change recorded defaults of inputs",
+		Long: `Set gives inputs of an image other data to start from, and changes nothing else. The
+result is verified before it is written; a signature is not taken over.
+
+` + tensorHelp,
+		Example: `  lm set model.lmb bias=[1,2,3] -o other.lmb
+  lm set model.lmb weights=new.npy`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return change(args[0], out, setInputs(args[1:]), pathsOf(args[1:])...)
+		},
+	}
+	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: the image itself)")
+	return c
+}
+
+func trimCommand() *cobra.Command {
+	var out string
+	var drop []string
+	var marks, golden bool
+	c := &cobra.Command{
+		Use:   "trim IMAGE.lmb",
+		Short: "leave out sequences, marks or golden data",
+		Long: `Trim leaves out of an image what a target can do without: sequences that nothing calls,
+with the inputs and outputs that only they used, the marks that reports name commands
+by, and what outputs are held against. The result is verified before it is written; a
+signature is not taken over.`,
+		Example: `  lm trim --marks --golden model.lmb -o small.lmb
+  lm trim --sequence calibrate model.lmb -o small.lmb`,
+		Args: one("image"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(drop) == 0 && !marks && !golden {
+				return usage("--sequence NAME, --marks or --golden says what is left out")
+			}
+			return change(args[0], out, func(image *lmb.Image) error {
+				if marks {
+					dropMarks(image)
+				}
+				if golden {
+					dropGolden(image)
+				}
+				return dropSequences(image, drop)
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.StringVarP(&out, "out", "o", "", "image to write (default: the image itself)")
+	flags.StringArrayVar(&drop, "sequence", nil, "leave out this sequence")
+	flags.BoolVar(&marks, "marks", false, "leave out marks")
+	flags.BoolVar(&golden, "golden", false, "leave out recorded data of outputs")
+	return c
+}
+
+// change writes an image that something was changed in.
+func change(path, out string, edit func(*lmb.Image) error, inputs ...string) error {
+	out = cmp.Or(out, path)
+	if err := files.Distinct([]string{out}, inputs...); err != nil {
+		return err
+	}
+	image, file, err := decode(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := edit(image); err != nil {
+		return err
+	}
+	if err := encode(image, out, path); err != nil { // which verifies
+		return err
+	}
+	fmt.Fprintf(tell(out), "%s: written and verified\n", out)
+	return nil
+}
+
+func setInputs(specs []string) func(*lmb.Image) error {
+	return func(image *lmb.Image) error {
+		for _, spec := range specs {
+			name, path, _ := strings.Cut(spec, "=")
+			i := slices.IndexFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
+			if i < 0 || path == "" {
+				return usage("lm set takes NAME=DATA of an input, not %q; lm info lists the inputs", spec)
+			}
+			t := &image.Tensors[i]
+			e := elements{"input " + name, t.DType, t.Shape, t.Size()}
+			data, err := e.read(path)
+			if err != nil {
+				return err
+			}
+			t.Data = data
+		}
+		return nil
+	}
+}
+
+func dropMarks(image *lmb.Image) {
+	for i := range image.Sequences {
+		s := &image.Sequences[i]
+		s.Commands = slices.DeleteFunc(s.Commands, func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
+	}
+}
+
+func dropGolden(image *lmb.Image) {
+	for i := range image.Tensors {
+		if t := &image.Tensors[i]; t.Role == gen.RoleOutput {
+			t.Data, t.Golden = nil, lmb.Golden{}
+		}
+	}
+}
+
+// dropSequences leaves out sequences, and the tensors that no other uses.
+func dropSequences(image *lmb.Image, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	keep := make([]bool, len(image.Sequences))
+	for i := range keep {
+		keep[i] = true
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(image.Sequences, func(s lmb.Sequence) bool { return s.Name == name })
+		if i < 0 {
+			return usage("--sequence: there is no %q; lm info lists the sequences", name)
+		}
+		keep[i] = false
+	}
+	used := make([]bool, len(image.Tensors))
+	for i, s := range image.Sequences {
+		for j := range s.Commands {
+			c := &s.Commands[j]
+			if !keep[i] {
+				continue
+			}
+			if c.Opcode == gen.OpcodeCall && !keep[c.Index] {
+				return usage("--sequence %s: %s calls it; leave that out, too", image.Sequences[c.Index].Name, s.Name)
+			}
+			if t, ok := tensorOfCommand(&c.Command); ok {
+				used[t] = true
+			}
+		}
+	}
+	renumber(image, keep, used)
+	return nil
+}
+
+// tensorOfCommand is the index of the input or output that a command names.
+func tensorOfCommand(c *fbs.Command) (int, bool) {
+	if c.Opcode == gen.OpcodeCopyOut {
+		return int(c.Index) - 1, true
+	}
+	return lmb.FromInput(c)
+}
+
+// renumber leaves out what is not kept, and mends the numbers that name the rest.
+func renumber(image *lmb.Image, keep, used []bool) {
+	sequences, tensors := numbers(keep), numbers(used)
+	image.Sequences, image.Tensors = kept(image.Sequences, keep), kept(image.Tensors, used)
+	for _, s := range image.Sequences {
+		for j := range s.Commands {
+			c := &s.Commands[j].Command
+			if c.Opcode == gen.OpcodeCall {
+				c.Index = sequences[c.Index]
+			} else if t, ok := tensorOfCommand(c); ok {
+				c.Index = tensors[t] + 1
+			}
+		}
+	}
+}
+
+// numbers are the indices that what is kept has afterwards.
+func numbers(keep []bool) []uint16 {
+	list, next := make([]uint16, len(keep)), uint16(0)
+	for i := range keep {
+		list[i] = next
+		if keep[i] {
+			next++
+		}
+	}
+	return list
+}
+
+func kept[T any](list []T, keep []bool) (rest []T) {
+	for i := range list {
+		if keep[i] {
+			rest = append(rest, list[i])
+		}
+	}
+	return rest
+}
+
+func compareCommand() *cobra.Command {
+	var absolute, relative float32
+	c := &cobra.Command{
+		Use:   "compare IMAGE.lmb NAME=FILE...",
+		Short: "hold saved outputs against what was recorded",
+		Long: `Compare holds outputs that lmrun or lm replay wrote against the recorded ones, exactly or
+as the image says: with a tolerance, or by correlation. --absolute and --relative say how
+far an element may be from the recorded one: absolute + relative * |recorded|.
+
+Exit status: 0 they are as good, 76 one is not.`,
+		Example: `  lm compare model.lmb d=d.bin
+  lm compare --relative 1e-3 model.lmb d=d.npy probabilities=p.csv`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			var judge *lmb.Golden
+			if c.Flags().Changed("absolute") || c.Flags().Changed("relative") {
+				judge = &lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute), Second: math.Float32bits(relative)}
+			}
+			return compare(args[0], args[1:], judge)
+		},
+	}
+	c.Flags().Float32Var(&absolute, "absolute", 0, "how far an element may be from the recorded one")
+	c.Flags().Float32Var(&relative, "relative", 0, "... as a part of the recorded one")
+	return c
+}
+
+func compare(path string, specs []string, judge *lmb.Golden) error {
+	_, view, err := verified(path)
+	if err != nil {
+		return err
+	}
+	notes, err := lmb.ReadNotes(view)
+	if err != nil {
+		return err
+	}
+	for _, spec := range specs {
+		name, file, ok := strings.Cut(spec, "=")
+		if !ok || file == "" {
+			return usage("lm compare takes NAME=FILE, not %q", spec)
+		}
+		index, err := tensorNamed(view, path, name, "lm compare", gen.RoleOutput)
+		if err != nil {
+			return err
+		}
+		t := &view.Tensors[index]
+		golden := view.Data(t)
+		if golden == nil {
+			return usage("output %s of %s has no recorded data to compare with", name, path)
+		}
+		e := elementsOf(view, t)
+		got, err := e.read(file)
+		if err != nil {
+			return err
+		}
+		how := judge
+		if how == nil {
+			how = &notes.Goldens[index]
+		}
+		if why := how.Judge(t.DType, got, golden); why != "" {
+			return wrong(hal.CompareFailed, "%s: output %s: %s", file, name, why)
+		}
+		fmt.Fprintf(stdout, "%s: as good as the recorded %s\n", file, name)
+	}
+	return nil
+}

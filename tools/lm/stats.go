@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// statistics are the times of the runs behind the warm-up, by lm replay --stats.
+type statistics struct {
+	WarmUp int     `json:"warm_up"` // runs before, which count for nothing
+	Device spread  `json:"device"`  // by the first device's clock, virtual on a stand-in or simulator
+	Wall   spread  `json:"wall"`    // by this machine's
+	device []int64 // of each run, nanoseconds
+	wall   []int64
+}
+
+type spread struct {
+	MinNs    int64 `json:"min_ns"`
+	MedianNs int64 `json:"median_ns"`
+	P99Ns    int64 `json:"p99_ns"`
+	MaxNs    int64 `json:"max_ns"`
+}
+
+func (s *statistics) add(device, wall int64) {
+	if s != nil {
+		s.device, s.wall = append(s.device, device), append(s.wall, wall)
+	}
+}
+
+func (s *statistics) finish() {
+	if s != nil {
+		s.Device, s.Wall = spreadOf(s.device), spreadOf(s.wall)
+	}
+}
+
+// spreadOf takes of an even number the lower median, and the least time that 99 of
+// 100 runs do not exceed.
+func spreadOf(times []int64) spread {
+	slices.Sort(times)
+	n := len(times)
+	if n == 0 {
+		return spread{}
+	}
+	return spread{times[0], times[(n-1)/2], times[(n*99+99)/100-1], times[n-1]}
+}
+
+func (s *statistics) String() string {
+	text := fmt.Sprintf("%-8s%12s%12s%12s%12s   after %d to warm up\n", "", "min", "median", "p99", "max", s.WarmUp)
+	for _, row := range []struct {
+		name string
+		spread
+	}{{"device", s.Device}, {"wall", s.Wall}} {
+		text += fmt.Sprintf("%-8s%12v%12v%12v%12v\n", row.name, time.Duration(row.MinNs), time.Duration(row.MedianNs), time.Duration(row.P99Ns), time.Duration(row.MaxNs))
+	}
+	return text
+}

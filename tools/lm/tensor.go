@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/tools/files"
+	"lightmetal/tools/npy"
+
+	"github.com/spf13/cobra"
+)
+
+const tensorHelp = `Data of a tensor are in files: NumPy's .npy, .csv with a row for each run of the last
+dimension, and raw bytes under any other ending, - for standard input and output. Numbers
+are data, too: n=5 (every element is 5) and n=[1,2,3]; a file of such a name is ./5.`
+
+// elements are what a tensor's data is made of.
+type elements struct {
+	name  string
+	dtype gen.DType
+	shape []uint32
+	size  uint64
+}
+
+func elementsOf(view *fbs.View, t *fbs.Tensor) elements {
+	return elements{lower(gen.EnumNamesRole[t.Role]) + " " + view.Name(t.Name), t.DType, t.Shape(), t.Size}
+}
+
+// isInline tells that a text is numbers and not the name of a file.
+func isInline(text string) bool {
+	if strings.HasPrefix(text, "[") {
+		return true
+	}
+	first := strings.TrimLeft(text, "+-")
+	if first == "" || first[0] < '0' || first[0] > '9' {
+		return false
+	}
+	_, floatErr := strconv.ParseFloat(text, 64)
+	_, err := strconv.ParseInt(text, 0, 64)
+	return floatErr == nil || err == nil
+}
+
+// inline gives the bytes of numbers: one for every element, or a list of all.
+func (e *elements) inline(text string) ([]byte, error) {
+	words := []string{text}
+	if strings.HasPrefix(text, "[") {
+		words = strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[], \t\n", r) })
+	} else {
+		words = slices.Repeat(words, int(e.size)/int(fbs.DTypeSize(e.dtype)))
+	}
+	return e.values(text, words)
+}
+
+func (e *elements) values(from string, words []string) ([]byte, error) {
+	data, err := npy.Values(e.dtype, words)
+	if err != nil {
+		return nil, wrong(hal.BadTensor, "%s: %v", from, err)
+	}
+	if uint64(len(data)) != e.size {
+		return nil, wrong(hal.BadTensor, "%s has %d elements, %s has %d (%s %v)", from, len(words), e.name,
+			e.size/uint64(fbs.DTypeSize(e.dtype)), lower(gen.EnumNamesDType[e.dtype]), e.shape)
+	}
+	return data, nil
+}
+
+// textMost is how long a number of a .csv file may be.
+const textMost = 32
+
+// read gives the bytes that numbers or a file hold for a tensor.
+func (e *elements) read(path string) ([]byte, error) {
+	if isInline(path) {
+		return e.inline(path)
+	}
+	data, err := readFile(path, int(e.size)*textMost+npyHeaderMax)
+	if err != nil {
+		return nil, err
+	}
+	switch filepath.Ext(path) {
+	case ".npy":
+		array, err := npy.Parse(data)
+		if err != nil {
+			return nil, wrong(hal.BadTensor, "%s: %v", path, err)
+		}
+		if !npy.Same(array.Type, npy.TypeOf(e.dtype)) || !slices.Equal(array.Shape, e.shape) {
+			return nil, wrong(hal.BadTensor, "%s holds %s %v, %s is %s %v (%s in NumPy)", path, array.Type, array.Shape, e.name,
+				lower(gen.EnumNamesDType[e.dtype]), e.shape, npy.TypeOf(e.dtype))
+		}
+		data = array.Data
+	case ".csv":
+		words, err := csvWords(path, data)
+		if err != nil {
+			return nil, err
+		}
+		return e.values(path, words)
+	}
+	if uint64(len(data)) != e.size {
+		return nil, wrong(hal.BadTensor, "%s has %d bytes, %s has %d", path, len(data), e.name, e.size)
+	}
+	return data, nil
+}
+
+func csvWords(path string, data []byte) ([]string, error) {
+	r := csv.NewReader(bytes.NewReader(data))
+	r.FieldsPerRecord, r.Comment = -1, '#'
+	rows, err := r.ReadAll()
+	if err != nil {
+		return nil, wrong(hal.BadTensor, "%s: %v", path, err)
+	}
+	return slices.Concat(rows...), nil
+}
+
+// file gives what a file of that name holds for a tensor's bytes.
+func (e *elements) file(path string, data []byte) []byte {
+	switch filepath.Ext(path) {
+	case ".npy":
+		return npy.Format(&npy.Array{Type: npy.TypeOf(e.dtype), Shape: e.shape, Data: data})
+	case ".csv":
+		return e.csv(data)
+	}
+	return data
+}
+
+func (e *elements) csv(data []byte) []byte {
+	columns := 1
+	if len(e.shape) > 0 {
+		columns = max(1, int(e.shape[len(e.shape)-1]))
+	}
+	var b bytes.Buffer
+	for row := range slices.Chunk(npy.Words(e.dtype, data), columns) {
+		fmt.Fprintln(&b, strings.Join(row, ","))
+	}
+	return b.Bytes()
+}
+
+func tensorCommand() *cobra.Command {
+	var dtype, image, name string
+	var shape []uint
+	c := &cobra.Command{
+		Use:   "tensor FROM [TO]",
+		Short: "convert the data of a tensor between .npy, .csv and raw bytes",
+		Long: `Tensor reads the data of a tensor and writes them in another form, or prints them
+as .csv. What a .npy file does not say, --type and --shape do, or --image and --name.
+
+` + tensorHelp,
+		Example: `  lm tensor d.npy
+  lm tensor --type int32 --shape 16,16 d.bin d.npy
+  lm tensor --image model.lmb --name a a.csv a.bin`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			to := "-"
+			if len(args) == 2 {
+				to = args[1]
+			}
+			if err := files.Distinct([]string{to}, args[0]); err != nil {
+				return err
+			}
+			e, err := tensorOf(args[0], dtype, shape, image, name)
+			if err != nil {
+				return err
+			}
+			data, err := e.read(args[0])
+			if err == nil && len(args) == 1 {
+				_, err = stdout.Write(e.csv(data))
+				return err
+			} else if err != nil {
+				return err
+			}
+			return writeFile(to, e.file(to, data))
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&dtype, "type", "", "type of the elements, such as int32 or bfloat16")
+	flags.UintSliceVar(&shape, "shape", nil, "length of each dimension, such as 2,3")
+	flags.StringVar(&image, "image", "", "an image with such a tensor, --name NAME")
+	flags.StringVar(&name, "name", "", "tensor of that image")
+	return c
+}
+
+// tensorOf says what a file holds, by an image, by flags, or as a .npy file does.
+func tensorOf(path, dtype string, shape []uint, image, name string) (e elements, err error) {
+	if image != "" {
+		_, view, err := verified(image)
+		if err != nil {
+			return e, err
+		}
+		t, err := tensorNamed(view, image, name, "--name", gen.RoleInput, gen.RoleOutput)
+		if err != nil {
+			return e, err
+		}
+		return elementsOf(view, &view.Tensors[t]), nil
+	}
+	e = elements{name: "the tensor"}
+	if filepath.Ext(path) == ".npy" {
+		data, err := readFile(path, dataMax)
+		if err != nil {
+			return e, err
+		}
+		array, err := npy.Parse(data)
+		if err != nil {
+			return e, wrong(hal.BadTensor, "%s: %v", path, err)
+		}
+		e.shape = array.Shape
+		for d := gen.DTypeInt8; fbs.DTypeSize(d) != 0 && e.dtype == 0; d++ {
+			if npy.Same(npy.TypeOf(d), array.Type) {
+				e.dtype = d
+			}
+		}
+	}
+	for d := gen.DTypeInt8; fbs.DTypeSize(d) != 0; d++ {
+		if lower(gen.EnumNamesDType[d]) == dtype {
+			e.dtype = d
+		}
+	}
+	if shape != nil {
+		e.shape = nil
+	}
+	for _, n := range shape {
+		e.shape = append(e.shape, uint32(n))
+	}
+	if e.dtype == 0 || e.shape == nil {
+		return e, usage("--type and --shape say what %s holds: --type int32 --shape 2,3, or --image IMAGE --name NAME", path)
+	}
+	e.size = uint64(fbs.DTypeSize(e.dtype))
+	for _, n := range e.shape {
+		if n == 0 || e.size > dataMax/uint64(n) {
+			return e, usage("--shape: %v of %s is nothing, or more than 1 GiB", e.shape, lower(gen.EnumNamesDType[e.dtype]))
+		}
+		e.size *= uint64(n)
+	}
+	return e, nil
+}
+
+// tensorNamed finds a tensor of an image by its name.
+func tensorNamed(view *fbs.View, path, name, flag string, roles ...gen.Role) (index int, err error) {
+	var known []string
+	for i := range view.Tensors {
+		t := &view.Tensors[i]
+		switch own := view.Name(t.Name); {
+		case !slices.Contains(roles, t.Role):
+		case own == name:
+			return i, nil
+		default:
+			known = append(known, own)
+		}
+	}
+	list := "it has none"
+	if known != nil {
+		list = "it has " + strings.Join(known, ", ")
+	}
+	kind := "tensor"
+	if len(roles) == 1 {
+		kind = lower(gen.EnumNamesRole[roles[0]])
+	}
+	return 0, usage("%s: no %s %q in %s; %s", flag, kind, name, path, list)
+}
