@@ -85,8 +85,8 @@ func (r *request) fill(parts []initramfs.File) error {
 // replaceable refuses a folder that holds something else than an earlier result.
 func (r *request) replaceable() error {
 	entries, err := os.ReadDir(r.out)
-	if err != nil && !os.IsNotExist(err) {
-		return err
+	if _, there := os.Lstat(r.out); err != nil && there == nil {
+		return fmt.Errorf("%s is no folder that can be replaced: name another by -out", r.out)
 	}
 	if _, err := os.Stat(filepath.Join(r.out, rootFolder, configName)); err != nil && len(entries) > 0 {
 		return fmt.Errorf("%s holds something else than a boot image", r.out)

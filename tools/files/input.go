@@ -8,15 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenInput opens a file to read from, - for standard input, and without
-// unix.O_NONBLOCK waits for the other side of a pipe. Stream tells that data come as
-// they are made.
+// OpenInput opens a file to read from, and without unix.O_NONBLOCK waits for the
+// other side of a pipe. Stream tells that data come as they are made.
 func OpenInput(path string, flags int) (fd int, stream bool, err error) {
-	from := path
-	if path == "-" {
-		from = "/dev/stdin"
-	}
-	fd, err = open(from, flags|unix.O_RDONLY, 0)
+	fd, err = open(path, flags|unix.O_RDONLY, 0)
 	var status unix.Stat_t
 	if err == nil {
 		err = unix.Fstat(fd, &status)

@@ -122,7 +122,7 @@ func decode(path string) (*lmb.Image, *runtime.File, error) {
 	}
 	view, err := file.Verify()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, anew(err)
 	}
 	image, err := lmb.FromView(view)
 	if err != nil {

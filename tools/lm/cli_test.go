@@ -71,7 +71,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		want string
 		args []string
 	}{
-		{64, "unknown command \"frobnicate\"", []string{"frobnicate"}},
+		{64, "there is no lm frobnicate; lm --help lists", []string{"frobnicate"}},
 		{64, "lm info --help", []string{"info"}},
 		{64, "lm dump --help", []string{"dump", "--frob", image}},
 		{64, "--device says where to replay: mock:edu, pci:1234:11e8", []string{"replay", image}},

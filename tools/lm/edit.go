@@ -27,7 +27,7 @@ result is verified before it is written; a signature is not taken over.
 ` + tensorHelp,
 		Example: `  lm set model.lmb bias=[1,2,3] -o other.lmb
   lm set model.lmb weights=new.npy`,
-		Args: cobra.MinimumNArgs(2),
+		Args: between(2, math.MaxInt, "an image and NAME=DATA of inputs"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return change(args[0], out, setInputs(args[1:]), pathsOf(args[1:])...)
 		},
@@ -221,7 +221,7 @@ far an element may be from the recorded one: absolute + relative * |recorded|.
 Exit status: 0 they are as good, 76 one is not.`,
 		Example: `  lm compare model.lmb d=d.bin
   lm compare --relative 1e-3 model.lmb d=d.npy probabilities=p.csv`,
-		Args: cobra.MinimumNArgs(2),
+		Args: between(2, math.MaxInt, "an image and NAME=FILE of outputs"),
 		RunE: func(c *cobra.Command, args []string) error {
 			var judge *lmb.Golden
 			if c.Flags().Changed("absolute") || c.Flags().Changed("relative") {

@@ -134,7 +134,7 @@ func verified(path string) (*runtime.File, *fbs.View, error) {
 	}
 	view, err := file.Verify()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, anew(err)
 	}
 	if _, err := lmb.ReadNotes(view); err != nil {
 		return nil, nil, wrong(hal.BadImage, "%s: %v", path, err)

@@ -79,6 +79,10 @@ func tellFailure(err error, asJSON bool) int {
 	}
 	code := codeOf(err)
 	var already reported
+	var path *fs.PathError
+	if ours := hal.Code(0); errors.As(err, &path) && !errors.As(err, &ours) {
+		err = wrong(code, "%s: %v", path.Path, path.Err)
+	}
 	switch {
 	case err == nil || errors.As(err, &already):
 	case asJSON:
@@ -115,7 +119,7 @@ runtime replays through a PCIe BAR, and tells what is in them.
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          noSuchCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -126,12 +130,24 @@ runtime replays through a PCIe BAR, and tells what is in them.
 		if _, name, ok := strings.Cut(err.Error(), " in -"); ok && c.Flags().Lookup(name) != nil {
 			hint = "; this flag has two dashes, --" + name
 		}
-		return usage("%v%s; lm %s --help tells more", err, hint, c.Name())
+		return usage("%v%s; %s --help tells more", err, hint, c.CommandPath())
 	})
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), compareCommand(), diffCommand(), dumpCommand(),
 		importCommand(), infoCommand(), recordCommand(), replayCommand(), reportCommand(), serveCommand(), setCommand(), signCommand(),
 		tensorCommand(), trimCommand(), verifyCommand(), versionCommand())
 	return root
+}
+
+// noSuchCommand is what becomes of a word that is no command.
+func noSuchCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+		return usage("there is no lm %s; is it lm %s?", args[0], strings.Join(like, " or lm "))
+	}
+	return usage("there is no lm %s; lm --help lists the commands", args[0])
 }
 
 // noEmptyValue refuses a flag with an empty value: a variable that is not set
@@ -150,10 +166,13 @@ func noEmptyValue(c *cobra.Command, _ []string) (err error) {
 }
 
 // one is a command's argument check: exactly one file.
-func one(what string) cobra.PositionalArgs {
+func one(what string) cobra.PositionalArgs { return between(1, 1, "one "+what) }
+
+// between holds the number of arguments.
+func between(least, most int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usage("%s takes one %s, %d given; lm %s --help tells more", c.Name(), what, len(args), c.Name())
+		if len(args) < least || len(args) > most {
+			return usage("%s takes %s, %d given; lm %s --help tells more", c.Name(), what, len(args), c.Name())
 		}
 		return nil
 	}

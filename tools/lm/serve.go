@@ -61,7 +61,7 @@ Faults, once each or several times:
 `,
 		Example: `  lm serve --device mock:wormhole --socket /tmp/wormhole.sock
   lm serve --device mock:edu --socket /tmp/edu.sock --trace edu.record --fault gone@100`,
-		Args: cobra.NoArgs,
+		Args: between(0, 0, "flags alone"),
 		RunE: func(*cobra.Command, []string) error { return f.run() },
 	}
 	flags := c.Flags()

@@ -51,7 +51,8 @@ func (s *statistics) String() string {
 		name string
 		spread
 	}{{"device", s.Device}, {"wall", s.Wall}} {
-		text += fmt.Sprintf("%-8s%12v%12v%12v%12v\n", row.name, time.Duration(row.MinNs), time.Duration(row.MedianNs), time.Duration(row.P99Ns), time.Duration(row.MaxNs))
+		text += fmt.Sprintf("%-8s%12v%12v%12v%12v\n", row.name,
+			time.Duration(row.MinNs), time.Duration(row.MedianNs), time.Duration(row.P99Ns), time.Duration(row.MaxNs))
 	}
 	return text
 }

@@ -153,7 +153,7 @@ as .csv. What a .npy file does not say, --type and --shape do, or --image and --
 		Example: `  lm tensor d.npy
   lm tensor --type int32 --shape 16,16 d.bin d.npy
   lm tensor --image model.lmb --name a a.csv a.bin`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: between(1, 2, "a file and the one to write"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			to := "-"
 			if len(args) == 2 {
@@ -214,10 +214,10 @@ func tensorOf(path, dtype string, shape []uint, image, name string) (e elements,
 			}
 		}
 	}
-	for d := gen.DTypeInt8; fbs.DTypeSize(d) != 0; d++ {
-		if lower(gen.EnumNamesDType[d]) == dtype {
-			e.dtype = d
-		}
+	if i := slices.IndexFunc(gen.EnumNamesDType[:], func(name string) bool { return lower(name) == dtype }); i > 0 {
+		e.dtype = gen.DType(i)
+	} else if dtype != "" {
+		return e, usage("--type %s is none of %s", dtype, lower(strings.Join(gen.EnumNamesDType[1:], ", ")))
 	}
 	if shape != nil {
 		e.shape = nil

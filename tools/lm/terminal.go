@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"strings"
 	"unicode/utf8"
 
 	"lightmetal/hal"
@@ -86,13 +87,22 @@ func reasonOf(err error) error {
 }
 
 // readFile reads an input whole. Limits are far above what makes sense.
-func readFile(path string, most int) ([]byte, error) { return files.Read(path, most) }
+func readFile(path string, most int) ([]byte, error) { return files.Read(stdin(path), most) }
+
+// stdin is the path of an input, of which - is standard input.
+func stdin(path string) string {
+	if path == "-" {
+		return "/dev/stdin"
+	}
+	return path
+}
 
 // openImage opens an image. One from standard input is kept in memory, as a file
 // without a name.
 func openImage(path string) (*runtime.File, error) {
 	if path != "-" {
-		return runtime.Open(path)
+		file, err := runtime.Open(path)
+		return file, anew(err)
 	}
 	data, err := readFile(path, dataMax)
 	if err != nil {
@@ -109,6 +119,15 @@ func openImage(path string) (*runtime.File, error) {
 	return runtime.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
+// anew adds what to do to an error of a file that is no image, or not one of this
+// version.
+func anew(err error) error {
+	if err == nil || !strings.Contains(err.Error(), ": preamble: ") && !strings.Contains(err.Error(), "the file is empty") {
+		return err
+	}
+	return fmt.Errorf("%w; images are made by lm import, lm asm and lm capture, anew for each version of the format", err)
+}
+
 // input is an input that is read in parts.
 type input struct {
 	*os.File
@@ -116,7 +135,7 @@ type input struct {
 }
 
 func openFile(path string) (*input, error) {
-	fd, _, err := files.Open(path)
+	fd, _, err := files.Open(stdin(path))
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func versionCommand() *cobra.Command {
 		Long: `Version tells lm's version, the revision of the tree that it was built from, and
 the format and schema of the images that it makes and reads: an lmrun takes those
 of its own schema and no others.`,
-		Args: cobra.NoArgs,
+		Args: between(0, 0, "flags alone"),
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				printJSON(stdout, thisVersion())

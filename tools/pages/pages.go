@@ -80,17 +80,6 @@ func Clone(folder, root string) error {
 	return nil
 }
 
-// Folder makes a folder that is like the tree to a page's commands: tools and
-// testdata are the tree's, build is its own, with lm in it.
-func Folder(folder, root, lm string) error {
-	shell := exec.Command("bash", "-euc", `ln -s "$0/tools" "$0/testdata" . && mkdir build && ln -s "$1" build/lm`, root, lm)
-	shell.Dir = folder
-	if out, err := shell.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s%w", out, err)
-	}
-	return nil
-}
-
 // Give has a shell give the command in such a folder, and looks for what it is to
 // print. What Go has compiled in one folder serves in all.
 func (c *Command) Give(folder string) error {
@@ -110,10 +99,4 @@ func (c *Command) Give(folder string) error {
 		return fmt.Errorf("line %d: %s\n%s%w", c.Line, c.Text, out, err)
 	}
 	return nil
-}
-
-// Tree tells whether a command makes or starts what belongs to the tree, and is
-// tried elsewhere: lm itself, build.sh.
-func (c *Command) Tree() bool {
-	return strings.HasPrefix(c.Text, "go build") || strings.HasPrefix(c.Text, "export PATH=") || strings.HasPrefix(c.Text, "./build.sh")
 }

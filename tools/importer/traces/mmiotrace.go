@@ -72,7 +72,8 @@ func (m *mmiotrace) record(text []byte) error {
 	case record == nil:
 		return Refuse(m.line, "%s is no record of mmiotrace", shown(text))
 	case !m.version && string(kind) != "VERSION" && string(kind) != "LSPCI":
-		return Refuse(m.line, "%s before VERSION: the start of the trace is missing", kind)
+		return Refuse(m.line, "%s before VERSION, which stands in trace_pipe alone: cat /sys/kernel/tracing/trace_pipe >FILE "+
+			"before mmiotrace is switched on", kind)
 	}
 	return record(m, f)
 }

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestEveryErrorSaysWhatToDo gives the command lines of testdata/errors.golden, lines
+// that begin with $, and holds what they answer against the file. T is the folder
+// testdata of the tree; the folder they are given in has the files below.
+func TestEveryErrorSaysWhatToDo(t *testing.T) {
+	tree, err := filepath.Abs(testdata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lmrun := filepath.Join(t.TempDir(), "lmrun")
+	if out, err := exec.Command("go", "build", "-o", lmrun, "lightmetal/tools/lmrun").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	table := string(mustRead(t, filepath.Join("testdata", "errors.golden")))
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	t.Chdir(folder)
+	for name, text := range map[string]string{
+		"empty.lmb": "", "words": "These are words,\nand no image.\n", "trace": "{\"key\":\"value\"}\n", "cut.mmiotrace": "R 4 1.0 1 0x0 0x0 0x0 0\n",
+		"simple.trace": "\xff\xff\xff\xff\xff\xff\xff\xff\xb4\x29\xa4\x0a\xcb\x77\xb1\xf2\x04\x00\x00\x00\x00\x00\x00\x00",
+		"old.lmb":      string(mustRead(t, filepath.Join(tree, "bad", "wrong-schema.lmb"))),
+		"short.bin":    "xxx", "bad.csv": "1,2,x\n", "folder/x": "", "mode.lms": "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\nmain:\n  frobnicate\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got strings.Builder
+	for line := range strings.Lines(table) {
+		command, ok := strings.CutPrefix(line, "$ ")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(strings.ReplaceAll(command, "T/", tree+"/"))
+		text, exit := answer(t, lmrun, words)
+		text = hash.ReplaceAllString(text, "HASH")
+		text = strings.ReplaceAll(strings.ReplaceAll(text, tree, "T"), folder, "FOLDER")
+		got.WriteString(line + text + exit)
+	}
+	t.Chdir(here)
+	golden(t, "errors.golden", got.String())
+}
+
+var hash = regexp.MustCompile(`0x[0-9a-f]{16}`)
+
+// answer gives a command line, and what it says with its status.
+func answer(t *testing.T, lmrun string, words []string) (text, exit string) {
+	t.Helper()
+	if words[0] == "lmrun" {
+		out, err := exec.Command(lmrun, words[1:]...).CombinedOutput()
+		var status *exec.ExitError
+		if errors.As(err, &status) {
+			return string(out), status.String() + "\n"
+		}
+		return string(out), "exit status 0\n"
+	}
+	code, stdout, stderr := lm(t, words[1:]...)
+	return stdout + stderr, "exit status " + strconv.Itoa(code) + "\n"
+}
