@@ -41,50 +41,29 @@ func control(fd int, request uintptr, argument unsafe.Pointer, name, of string) 
 
 // VFIO (linux/vfio.h).
 const (
-	vfioCheckExtension      = 0x3b65
 	vfioSetIOMMU            = 0x3b66
 	vfioGroupGetStatus      = 0x3b67
 	vfioGroupSetContainer   = 0x3b68
 	vfioGroupGetDevice      = 0x3b6a
-	vfioDeviceGetInfo       = 0x3b6b
 	vfioDeviceGetRegionInfo = 0x3b6c
-	vfioDeviceReset         = 0x3b6f
-	vfioIOMMUGetInfo        = 0x3b70
 	vfioIOMMUMapDMA         = 0x3b71
 	vfioIOMMUUnmapDMA       = 0x3b72
 
-	vfioType1   = 1 // kinds of IOMMU
-	vfioType1v2 = 3
+	vfioType1v2 = 3 // a kind of IOMMU
 
-	vfioGroupViable   = 1 << 0 // vfioStatus.flags
-	vfioDeviceResets  = 1 << 0 // vfioInfo.flags
-	vfioRegionMMap    = 1 << 2 // vfioRegion.flags
-	vfioDMARead       = 1 << 0 // vfioMap.flags
-	vfioDMAWrite      = 1 << 1
-	vfioIOMMUCaps     = 1 << 1 // vfioIOMMU.flags
-	vfioCapRanges     = 1      // a capability that lists I/O addresses
-	vfioRegionConfig  = 7
-	vfioCapHeaderSize = 16 // of that capability: id u16, version u16, next u32, count u32, reserved u32
+	vfioGroupViable  = 1 << 0 // vfioStatus.flags
+	vfioRegionMMap   = 1 << 2 // vfioRegion.flags
+	vfioDMARead      = 1 << 0 // vfioMap.flags
+	vfioDMAWrite     = 1 << 1
+	vfioRegionConfig = 7
 )
 
 type vfioStatus struct{ argsz, flags uint32 }
-
-type vfioInfo struct{ argsz, flags, regions, interrupts, capOffset, pad uint32 }
 
 type vfioRegion struct {
 	argsz, flags, index, capOffset uint32
 	size, offset                   uint64
 }
-
-type vfioIOMMU struct {
-	argsz, flags uint32
-	pageSizes    uint64
-	capOffset    uint32 // from the start of the struct
-	pad          uint32
-	caps         [vfioIOMMUSize - 24]byte
-}
-
-const vfioIOMMUSize = 4096 // that of the caller's buffer
 
 type vfioMap struct {
 	argsz, flags uint32

@@ -35,7 +35,7 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 	t.Run("vfio", func(t *testing.T) {
 		k := fakeVFIOKernel(t)
 		_, v := addVFIOEdu(k)
-		v.flags |= vfioDeviceResets
+		v.resets = true
 		v.patch(t, vfioRegionConfig, configCommand, []byte{6, 0})
 		for _, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11e8"} {
 			look(t, k.fakeKernel, name, Identity{name, 0x1234, 0x11e8, 0, [6]uint64{mega}})

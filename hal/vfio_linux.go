@@ -18,6 +18,9 @@ const (
 	// The first address that a device sees host memory at: low enough for those
 	// with few address bits, and not zero, which devices take for "none".
 	iovaFirst = 0x10_0000
+	iovaUnit  = 64 << 10 // the largest page of a processor here, and so of its IOMMU
+	iovaStep  = 1 << 20  // from an address that the IOMMU cannot map to the next that is tried
+	iovaTries = 1 << 16
 )
 
 // vfio is a function behind an IOMMU (Linux, Documentation/driver-api/vfio.rst).
@@ -61,14 +64,16 @@ func (d *vfio) open() error {
 	return nil
 }
 
-// take implements lane. To open a function in its group resets it already
-// (Linux, vfio_pci_core_enable).
+// take implements lane. To open a function in its group stops it from mastering
+// the bus and resets it where it can be: what a killed program left going ends
+// there (Linux, vfio_pci_core_enable).
 func (d *vfio) take() (err error) {
 	if d.group, err = iommu.join(d.identity.Name, d.number); err != nil {
 		return err
 	}
-	if err := d.openFunction(); err != nil {
-		return err
+	address := append([]byte(d.address), 0)
+	if d.fd, err = system.ioctl(d.group.fd, vfioGroupGetDevice, 0, asC(&address[0])); err != nil {
+		return failed("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
 	}
 	if err := d.readRegions(); err != nil {
 		return err
@@ -80,25 +85,6 @@ func (d *vfio) take() (err error) {
 		return err
 	}
 	return d.command(configCommandMemory, true)
-}
-
-// openFunction opens the function in its group, and resets it where it can be:
-// what a killed program left going ends here.
-func (d *vfio) openFunction() (err error) {
-	address := append([]byte(d.address), 0)
-	if d.fd, err = system.ioctl(d.group.fd, vfioGroupGetDevice, 0, asC(&address[0])); err != nil {
-		return failed("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
-	}
-	info := vfioInfo{argsz: 24}
-	if err = control(d.fd, vfioDeviceGetInfo, asC(&info), "VFIO_DEVICE_GET_INFO", d.address); err != nil {
-		return err
-	}
-	if info.flags&vfioDeviceResets != 0 {
-		if _, err = system.ioctl(d.fd, vfioDeviceReset, 0, nil); err != nil {
-			return failed("VFIO_DEVICE_RESET", d.address, err)
-		}
-	}
-	return nil
 }
 
 // readRegions finds configuration space and the BARs in the function's file.
@@ -155,17 +141,24 @@ func (d *vfio) reach(a *Aperture, owner *function) error {
 	return err
 }
 
-func (d *vfio) mapDMA(address, size uint64) (uint64, error) {
-	iova, ok := iommu.allocate(size)
-	if !ok {
-		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": the IOMMU has no %x bytes of addresses left", size)}
+// mapDMA has the IOMMU map memory at the next addresses that it can: there are
+// holes, for interrupts and for firmware. They are the same in every run, and a
+// page stays free after each range, so that running over the end of one is a fault.
+func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
+	m := vfioMap{argsz: 32, flags: vfioDMARead | vfioDMAWrite, vaddr: address, iova: iommu.next, size: size}
+	for range iovaTries {
+		if _, err = system.ioctl(iommu.fd, vfioIOMMUMapDMA, 0, asC(&m)); err != unix.EINVAL {
+			break
+		}
+		m.iova += iovaStep
 	}
-	m := vfioMap{argsz: 32, flags: vfioDMARead | vfioDMAWrite, vaddr: address, iova: iova, size: size}
-	_, err := system.ioctl(iommu.fd, vfioIOMMUMapDMA, 0, asC(&m))
 	switch err {
 	case nil:
-		d.mapped = append(d.mapped, vfioUnmap{argsz: 24, iova: iova, size: size})
-		return iova, nil
+		iommu.next = roundUp(m.iova+size, iovaUnit) + iovaUnit
+		d.mapped = append(d.mapped, vfioUnmap{argsz: 24, iova: m.iova, size: size})
+		return m.iova, nil
+	case unix.EINVAL:
+		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": the IOMMU has no %x bytes of addresses left", size)}
 	case unix.ENOMEM:
 		return 0, &Fault{Denied, d.identity.Name + fbs.Text(": %x bytes of host memory cannot be pinned: ENOMEM; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`)", size)}
 	}
@@ -244,12 +237,8 @@ type vfioGroup struct {
 type vfioSpace struct {
 	fd     int
 	groups []*vfioGroup
-	ranges []ioRange // ascending
-	page   uint64    // the least that the IOMMU maps
-	next   uint64    // the next address to give out
+	next   uint64 // the next address to give out
 }
-
-type ioRange struct{ first, last uint64 }
 
 var iommu = vfioSpace{fd: -1}
 
@@ -261,11 +250,11 @@ func (s *vfioSpace) join(name, number string) (*vfioGroup, error) {
 			return g, nil
 		}
 	}
-	g := &vfioGroup{number: number, users: 1}
-	var err error
-	if g.fd, err = openGroup(name, number); err != nil {
+	fd, err := openVFIO(name, vfioFolder+number)
+	if err != nil {
 		return nil, err
 	}
+	g := &vfioGroup{number: number, fd: fd, users: 1}
 	s.groups = append(s.groups, g)
 	if err := s.attach(name, g); err != nil {
 		s.leave(g)
@@ -274,14 +263,14 @@ func (s *vfioSpace) join(name, number string) (*vfioGroup, error) {
 	return g, nil
 }
 
-func openGroup(name, number string) (fd int, err error) {
-	path := vfioFolder + number
+// openVFIO opens the container or a group.
+func openVFIO(name, path string) (fd int, err error) {
 	fd, err = system.open(path, unix.O_RDWR)
 	switch err {
 	case nil:
 		return fd, nil
-	case unix.ENOENT:
-		return -1, &Fault{NoDevice, name + ": " + path + " does not exist; is devtmpfs mounted at /dev?"}
+	case unix.ENOENT, unix.ENODEV:
+		return -1, &Fault{NoDevice, name + ": " + path + " does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?"}
 	case unix.EBUSY:
 		return -1, &Fault{NoDevice, name + ": another program has " + path + " open; `fuser -v " + path + "` names it"}
 	}
@@ -300,100 +289,27 @@ func (s *vfioSpace) attach(name string, g *vfioGroup) error {
 	}
 	first := len(s.groups) == 1
 	if first {
-		if err := s.open(name); err != nil {
+		fd, err := openVFIO(name, vfioContainer)
+		if err != nil {
 			return err
 		}
+		*s = vfioSpace{fd, s.groups, iovaFirst}
 	}
 	fd := int32(s.fd)
-	if err := control(g.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", vfioFolder+g.number); err != nil {
+	if err := control(g.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", vfioFolder+g.number); err != nil || !first {
 		return err
 	}
-	if first {
-		if err := s.setIOMMU(name); err != nil {
-			return err
-		}
-	}
-	return s.readRanges()
-}
-
-func (s *vfioSpace) open(name string) (err error) {
-	s.fd, err = system.open(vfioContainer, unix.O_RDWR)
-	switch err {
+	switch _, err := system.ioctl(s.fd, vfioSetIOMMU, vfioType1v2, nil); err {
 	case nil:
 		return nil
-	case unix.ENOENT, unix.ENODEV:
-		return &Fault{NoDevice, name + ": " + vfioContainer + " does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?"}
-	}
-	return failed("open", vfioContainer, err)
-}
-
-func (s *vfioSpace) setIOMMU(name string) error {
-	kind := uintptr(vfioType1v2)
-	if has, _ := system.ioctl(s.fd, vfioCheckExtension, kind, nil); has != 1 {
-		kind = vfioType1
-	}
-	if has, _ := system.ioctl(s.fd, vfioCheckExtension, kind, nil); has != 1 {
+	case unix.EINVAL:
 		return &Fault{NoDevice, name + ": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`"}
-	}
-	_, err := system.ioctl(s.fd, vfioSetIOMMU, kind, nil)
-	switch err {
-	case nil:
-		s.next = iovaFirst
-		return nil
 	case unix.EPERM:
 		return &Fault{Denied, name + ": the interrupt controller does not keep the device's interrupts apart (GICv2 does not); " +
 			"where you trust the device, `echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`"}
+	default:
+		return failed("VFIO_SET_IOMMU", vfioContainer, err)
 	}
-	return failed("VFIO_SET_IOMMU", vfioContainer, err)
-}
-
-// readRanges asks which addresses the IOMMU can map, which each group may make
-// fewer. A kernel before 5.4 does not say.
-func (s *vfioSpace) readRanges() error {
-	info := vfioIOMMU{argsz: vfioIOMMUSize}
-	if err := control(s.fd, vfioIOMMUGetInfo, asC(&info), "VFIO_IOMMU_GET_INFO", vfioContainer); err != nil {
-		return err
-	}
-	s.page = max(info.pageSizes&-info.pageSizes, uint64(unix.Getpagesize()))
-	s.ranges = []ioRange{{0, ^uint64(0)}}
-	if info.flags&vfioIOMMUCaps == 0 {
-		return nil
-	}
-	outside := &Fault{Internal, vfioContainer + ": VFIO_IOMMU_GET_INFO gave a capability outside its buffer"}
-	caps := info.caps[:]
-	for at := uint64(info.capOffset); at != 0; {
-		start := at - (vfioIOMMUSize - uint64(len(caps)))
-		if start > uint64(len(caps))-vfioCapHeaderSize {
-			return outside
-		}
-		c := caps[start:]
-		if get(c[:2]) == vfioCapRanges {
-			s.ranges = s.ranges[:0]
-			list, count := c[vfioCapHeaderSize:], get(c[8:12])
-			if 16*count > uint64(len(list)) {
-				return outside
-			}
-			for ; count > 0; count-- {
-				s.ranges = append(s.ranges, ioRange{get(list[:8]), get(list[8:16])})
-				list = list[16:]
-			}
-		}
-		at = get(c[4:8])
-	}
-	return nil
-}
-
-// allocate gives the next free addresses, the same in every run. A page stays
-// free after each, so that running over the end of one is a fault.
-func (s *vfioSpace) allocate(size uint64) (iova uint64, ok bool) {
-	for _, r := range s.ranges {
-		start := roundUp(max(s.next, r.first), s.page)
-		if start <= r.last && size-1 <= r.last-start {
-			s.next = start + size + s.page
-			return start, true
-		}
-	}
-	return 0, false
 }
 
 // leave closes a group that nobody uses, and the space after the last group.

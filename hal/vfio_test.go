@@ -1,7 +1,6 @@
 package hal
 
 import (
-	"encoding/binary"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,18 +23,18 @@ type fakeVFIO struct {
 	fds       map[int]*vfioFunction
 	attached  map[int]int // container by group
 	kind      uintptr     // of the IOMMU that was set, 0: none
-	has       map[uintptr]int
-	pageSizes uint64
-	caps      []byte // of VFIO_IOMMU_GET_INFO
+	pageSize  uint64      // the least that the IOMMU maps
+	can       [][2]uint64 // first and last addresses that it maps
 	dma       []vfioMap
 	hidden    bool // groups are not viable
+	stubborn  bool // mastering the bus cannot be switched off
 	resets    int
 }
 
 type vfioFunction struct {
 	group   string
 	file    string // holds all regions
-	flags   uint32 // of DEVICE_GET_INFO
+	resets  bool   // it can be
 	regions [9]vfioRegion
 }
 
@@ -43,8 +42,7 @@ func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 	fakeSysfs(t)
 	k := &fakeVFIO{
 		fakeKernel: fakeSystem(t), functions: map[string]*vfioFunction{}, fds: map[int]*vfioFunction{}, attached: map[int]int{},
-		has: map[uintptr]int{vfioType1: 1, vfioType1v2: 1}, pageSizes: 0x40201000,
-		caps: ranges(ioRange{0, 0x7ffffff}, ioRange{0x8100000, 0xffff_ffff_ffff}), // as QEMU's virt machine has them
+		pageSize: 4096, can: [][2]uint64{{0, 0x7ffffff}, {0x8100000, 0xffff_ffff_ffff}}, // as QEMU's virt machine has them
 	}
 	k.fakeKernel.ioctls = k.control
 	use(k)
@@ -58,29 +56,11 @@ func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 	return k
 }
 
-// ranges is the chain of capabilities that VFIO_IOMMU_GET_INFO gives: one that
-// nobody knows, and the list of addresses.
-func ranges(list ...ioRange) []byte {
-	b := binary.LittleEndian.AppendUint16(nil, 99)
-	b = binary.LittleEndian.AppendUint16(b, 1)
-	b = binary.LittleEndian.AppendUint32(b, 24+8) // the next
-	b = binary.LittleEndian.AppendUint16(b, vfioCapRanges)
-	b = binary.LittleEndian.AppendUint16(b, 1)
-	b = binary.LittleEndian.AppendUint32(b, 0)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(list)))
-	b = binary.LittleEndian.AppendUint32(b, 0)
-	for _, r := range list {
-		b = binary.LittleEndian.AppendUint64(b, r.first)
-		b = binary.LittleEndian.AppendUint64(b, r.last)
-	}
-	return b
-}
-
 // add puts a function that vfio-pci has into a group.
 func (k *fakeVFIO) add(f *fakeFunction, group string, bars map[int]uint64) *vfioFunction {
 	f.bind("vfio-pci")
 	f.link("iommu_group", group)
-	v := &vfioFunction{group: group, file: filepath.Join(k.t.TempDir(), "regions"), flags: 2}
+	v := &vfioFunction{group: group, file: filepath.Join(k.t.TempDir(), "regions")}
 	for i := range v.regions {
 		v.regions[i] = vfioRegion{flags: 3, index: uint32(i), size: bars[i], offset: uint64(i+1) << 33}
 		if bars[i] > 0 {
@@ -209,6 +189,12 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 		}
 		file, err := unix.Open(v.file, unix.O_RDWR|unix.O_CLOEXEC, 0)
 		k.opened[file], k.fds[file] = "function "+string(bytes[:12]), v
+		if command := v.at(k.t, vfioRegionConfig, configCommand, 1); v.resets { // vfio_pci_core_enable
+			k.resets++
+			v.patch(k.t, vfioRegionConfig, configCommand, []byte{0, 0})
+		} else if !k.stubborn {
+			v.patch(k.t, vfioRegionConfig, configCommand, []byte{command[0] &^ configCommandMaster})
+		}
 		return file, err
 	}
 	return -1, unix.ENOTTY
@@ -216,24 +202,11 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 
 func (k *fakeVFIO) container(request, value uintptr, argument unsafe.Pointer) (int, error) {
 	switch request {
-	case vfioCheckExtension:
-		return k.has[value], nil
 	case vfioSetIOMMU:
-		if len(k.attached) == 0 || k.kind != 0 {
+		if len(k.attached) == 0 || k.kind != 0 || value != vfioType1v2 {
 			return -1, unix.EINVAL
 		}
 		k.kind = value
-		return 0, nil
-	case vfioIOMMUGetInfo:
-		i := (*vfioIOMMU)(argument)
-		if i.argsz != 4096 || k.kind == 0 {
-			return -1, unix.EINVAL
-		}
-		i.flags, i.pageSizes = 1, k.pageSizes
-		if k.caps != nil {
-			i.flags, i.capOffset = 3, 24
-			copy(i.caps[:], k.caps)
-		}
 		return 0, nil
 	case vfioIOMMUMapDMA:
 		return k.mapDMA((*vfioMap)(argument))
@@ -244,8 +217,8 @@ func (k *fakeVFIO) container(request, value uintptr, argument unsafe.Pointer) (i
 }
 
 func (k *fakeVFIO) mapDMA(m *vfioMap) (int, error) {
-	page := k.pageSizes & -k.pageSizes
-	if m.argsz != 32 || m.flags != vfioDMARead|vfioDMAWrite || k.kind == 0 || m.size == 0 || (m.vaddr|m.iova|m.size)%min(page, 4096) != 0 {
+	if m.argsz != 32 || m.flags != vfioDMARead|vfioDMAWrite || k.kind == 0 || m.size == 0 || (m.vaddr|m.size)%4096 != 0 || m.iova%k.pageSize != 0 ||
+		!slices.ContainsFunc(k.can, func(r [2]uint64) bool { return r[0] <= m.iova && m.iova+m.size-1 <= r[1] }) {
 		return -1, unix.EINVAL
 	}
 	for _, other := range k.dma {
@@ -270,13 +243,6 @@ func (k *fakeVFIO) unmapDMA(u *vfioUnmap) (int, error) {
 
 func (k *fakeVFIO) function(v *vfioFunction, request uintptr, argument unsafe.Pointer) (int, error) {
 	switch request {
-	case vfioDeviceGetInfo:
-		i := (*vfioInfo)(argument)
-		if i.argsz != 24 {
-			return -1, unix.EINVAL
-		}
-		*i = vfioInfo{argsz: 24, flags: v.flags, regions: 9, interrupts: 5}
-		return 0, nil
 	case vfioDeviceGetRegionInfo:
 		r := (*vfioRegion)(argument)
 		if r.argsz != 32 || r.index >= 9 {
@@ -286,13 +252,6 @@ func (k *fakeVFIO) function(v *vfioFunction, request uintptr, argument unsafe.Po
 		*r = v.regions[index]
 		r.argsz, r.index = 32, index
 		return 0, nil
-	case vfioDeviceReset:
-		if v.flags&vfioDeviceResets == 0 || argument != nil {
-			return -1, unix.EINVAL
-		}
-		k.resets++
-		v.patch(k.t, vfioRegionConfig, configCommand, []byte{0, 0})
-		return 0, nil
 	}
 	return -1, unix.ENOTTY
 }
@@ -300,7 +259,7 @@ func (k *fakeVFIO) function(v *vfioFunction, request uintptr, argument unsafe.Po
 func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 	k := fakeVFIOKernel(t)
 	f, v := addVFIOEdu(k)
-	v.flags |= vfioDeviceResets
+	v.resets = true
 	for i, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11E8"} {
 		v.patch(t, vfioRegionConfig, configCommand, []byte{6, 0}) // left mastering
 		d, err := taken(name)
@@ -322,11 +281,11 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 			t.Error("alive after Close")
 		}
 	}
-	k.has[vfioType1v2] = 0
-	v.flags = 2
+	v.resets = false
+	v.patch(t, vfioRegionConfig, configCommand, []byte{6, 0})
 	f.openVFIO()
-	if k.kind != vfioType1 || k.resets != 2 {
-		t.Errorf("IOMMU of type %d, %d resets", k.kind, k.resets)
+	if command := v.at(t, vfioRegionConfig, configCommand, 2); command[0] != 2 || k.resets != 2 {
+		t.Errorf("a function without reset: command %x, %d resets", command, k.resets)
 	}
 }
 
@@ -377,8 +336,8 @@ func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
 	for range 2 {
 		d := f.openVFIO()
 		for i, c := range []struct{ size, bus uint64 }{
-			{4096, 0x100000}, {1, 0x102000}, {0x6ff0000, 0x104000}, // a page is free after each
-			{0x80_0000, 0x7_0f5000}, {0x100_0000, 0x810_0000}, // not into the hole
+			{4096, 0x100000}, {1, 0x120000}, {0x6fb0000, 0x140000}, // a page is free after each
+			{0x80_0000, 0x710_0000}, {0x100_0000, 0x811_0000}, // not into the hole
 		} {
 			a := mustMap(t, d, host(c.size))
 			if m := k.dma[i]; a.Bus != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.base || m.size < c.size || m.size > c.size+4095 {
@@ -401,8 +360,8 @@ func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
 func TestAnIOMMUWithLittleIsUsedUp(t *testing.T) {
 	k := fakeVFIOKernel(t)
 	f, _ := addVFIOEdu(k)
-	k.pageSizes = 0x10000
-	k.caps = ranges(ioRange{0x1000, 0x120fff}) // to the last byte of the second
+	k.pageSize = 0x10000
+	k.can = [][2]uint64{{0x1000, 0x120fff}} // to the last byte of the second
 	d := f.openVFIO()
 	for _, want := range []uint64{0x100000, 0x120000} {
 		if a := mustMap(t, d, host(1)); a.Bus != want {
@@ -411,12 +370,6 @@ func TestAnIOMMUWithLittleIsUsedUp(t *testing.T) {
 	}
 	_, err := d.Map(host(1))
 	wantFault(t, "used up", err, NoDevice, "no 0x1000 bytes of addresses left")
-	d.Close()
-	k.caps = nil // a kernel before 5.4
-	d = f.openVFIO()
-	if a := mustMap(t, d, host(1)); a.Bus != 0x100000 {
-		t.Errorf("bus address %#x", a.Bus)
-	}
 }
 
 func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
@@ -445,7 +398,7 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if own.Bus != 0x103000 || config.Bus != 0 || moving.Bus != 0 {
+	if own.Bus != 0x120000 || config.Bus != 0 || moving.Bus != 0 {
 		t.Errorf("bus addresses %#x %#x %#x", own.Bus, config.Bus, moving.Bus)
 	}
 	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "cannot reach memory of mock:still")
@@ -477,27 +430,19 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		"group denied": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open /dev/vfio/7"] = unix.EACCES }, Denied, []string{"open /dev/vfio/7: permission denied", "run as root"}},
 		"not viable": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.hidden = true }, NoDevice,
 			[]string{"cannot tell the device from others", "ls /sys/kernel/iommu_groups/7/devices"}},
-		"no status":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b67"] = unix.ENOTTY }, NoDevice, []string{"VFIO_GROUP_GET_STATUS", "inappropriate ioctl for device"}},
-		"no container":        {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { delete(k.paths, vfioContainer) }, NoDevice, []string{"/dev/vfio/vfio does not exist", "modprobe"}},
-		"no module":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.ENODEV }, NoDevice, []string{"modprobe vfio_iommu_type1"}},
-		"container denied":    {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.EPERM }, Denied, []string{"open /dev/vfio/vfio"}},
-		"group not attached":  {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b68"] = unix.EINVAL }, NoDevice, []string{"VFIO_GROUP_SET_CONTAINER /dev/vfio/7: invalid argument"}},
-		"another IOMMU":       {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { clear(k.has) }, NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"}},
-		"GICv2":               {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.EPERM }, Denied, []string{"GICv2", "allow_unsafe_interrupts"}},
-		"IOMMU not set":       {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.ENODEV }, NoDevice, []string{"VFIO_SET_IOMMU", "no such device"}},
-		"no ranges":           {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b70"] = unix.EFAULT }, NoDevice, []string{"VFIO_IOMMU_GET_INFO", "bad address"}},
-		"capability far away": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.caps = []byte{9, 0, 1, 0, 0, 0x10, 0, 0} }, Internal, []string{"outside its buffer"}},
-		"capability in front": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.caps = []byte{9, 0, 1, 0, 8, 0, 0, 0} }, Internal, []string{"outside its buffer"}},
-		"ranges cut off": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) {
-			k.caps = []byte{1, 0, 1, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0}
-		}, Internal,
-			[]string{"outside its buffer"}},
-		"no function": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6a"] = unix.ENODEV }, NoDevice, []string{"VFIO_GROUP_GET_DEVICE_FD", "no such device"}},
-		"no info":     {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6b"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_GET_INFO"}},
-		"no reset":    {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) { v.flags = 3; k.errors["ioctl 3b6f"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_RESET"}},
-		"no regions":  {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6c"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_GET_REGION_INFO"}},
+		"no status":          {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b67"] = unix.ENOTTY }, NoDevice, []string{"VFIO_GROUP_GET_STATUS", "inappropriate ioctl for device"}},
+		"no container":       {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { delete(k.paths, vfioContainer) }, NoDevice, []string{"/dev/vfio/vfio does not exist", "modprobe"}},
+		"no module":          {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.ENODEV }, NoDevice, []string{"modprobe vfio_iommu_type1"}},
+		"container denied":   {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.EPERM }, Denied, []string{"open /dev/vfio/vfio"}},
+		"group not attached": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b68"] = unix.EINVAL }, NoDevice, []string{"VFIO_GROUP_SET_CONTAINER /dev/vfio/7: invalid argument"}},
+		"another IOMMU":      {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.EINVAL }, NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"}},
+		"GICv2":              {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.EPERM }, Denied, []string{"GICv2", "allow_unsafe_interrupts"}},
+		"IOMMU not set":      {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.ENODEV }, NoDevice, []string{"VFIO_SET_IOMMU", "no such device"}},
+		"no function":        {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6a"] = unix.ENODEV }, NoDevice, []string{"VFIO_GROUP_GET_DEVICE_FD", "no such device"}},
+		"no regions":         {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6c"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_GET_REGION_INFO"}},
 		"all ones": {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) {
 			v.patch(k.t, vfioRegionConfig, 0, []byte(strings.Repeat("\xff", 64)))
+			k.stubborn = true
 			k.writes = func(int, []byte, int64) bool { return true }
 		}, DeviceGone, []string{"all ones"}},
 		"decoding off": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) {
@@ -508,6 +453,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		}, IO, []string{"cannot be stored to"}},
 		"stays master": {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) {
 			v.patch(k.t, vfioRegionConfig, configCommand, []byte{6})
+			k.stubborn = true
 			k.writes = func(int, []byte, int64) bool { return true }
 		}, Internal, []string{"bus mastering stays on"}},
 	} {
