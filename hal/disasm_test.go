@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -35,8 +36,24 @@ var sourceAMD64 string
 //go:embed walk_arm64.s
 var sourceARM64 string
 
-//go:embed walk.h
-var sourceHeader string
+// header is what the compiler writes to go_asm.h for them.
+func header() string {
+	text := ""
+	for _, t := range []reflect.Type{reflect.TypeFor[Walk](), reflect.TypeFor[command]()} {
+		text += fmt.Sprintf("#define %s__size %d\n", t.Name(), t.Size())
+		for f := range t.Fields() {
+			text += fmt.Sprintf("#define %s_%s %d\n", t.Name(), f.Name, f.Offset)
+		}
+	}
+	for name, value := range map[string]any{
+		"opWrite": opWrite, "opCopyIn": opCopyIn, "opFill": opFill, "opCopyOut": opCopyOut, "opCheck": opCheck, "opCompare": opCompare,
+		"opPoint": opPoint, "opFence": opFence, "equal": equal, "fixed": fixed, "bulk": bulk,
+		"Loaded": Loaded, "Differs": Differs, "Taken": Taken,
+	} {
+		text += fmt.Sprintf("#define const_%s %d\n", name, value)
+	}
+	return text
+}
 
 const (
 	deviceBase = 0x1000000
@@ -131,7 +148,7 @@ func disassemble(t *testing.T, arch, source string) map[string][]instruction {
 	}
 	folder := t.TempDir()
 	file, object := filepath.Join(folder, "walk.s"), filepath.Join(folder, "walk.o")
-	for path, text := range map[string]string{file: source, filepath.Join(folder, "walk.h"): sourceHeader} {
+	for path, text := range map[string]string{file: source, filepath.Join(folder, "go_asm.h"): header()} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -70,36 +70,20 @@ var addressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 
-// The offsets of the fields of a Walk and of a command, and the numbers of
-// image.fbs, that the assembly has.
+// What the assembly knows of commands, beside the fields of a Walk and why one
+// ends: the compiler writes it to go_asm.h.
+type command fbs.Command
+
 const (
-	_ = -unsafe.Offsetof(Walk{}.Next)
-	_ = -(unsafe.Offsetof(Walk{}.Windows) ^ 8)
-	_ = -(unsafe.Offsetof(Walk{}.Memories) ^ 16)
-	_ = -(unsafe.Offsetof(Walk{}.Stop) ^ 24)
-	_ = -(unsafe.Offsetof(Walk{}.Why) ^ 32)
-	_ = -(unsafe.Offsetof(Walk{}.Got) ^ 40)
-	_ = -(unsafe.Offsetof(Walk{}.Want) ^ 48)
-	_ = -(unsafe.Offsetof(Walk{}.At) ^ 56)
-	_ = -(unsafe.Offsetof(Walk{}.Homes) ^ 64)
-	_ = -(unsafe.Offsetof(fbs.Command{}.Width) ^ 1)
-	_ = -(unsafe.Offsetof(fbs.Command{}.Mode) ^ 2)
-	_ = -(unsafe.Offsetof(fbs.Command{}.Window) ^ 4)
-	_ = -(unsafe.Offsetof(fbs.Command{}.Index) ^ 6)
-	_ = -(unsafe.Offsetof(fbs.Command{}.Offset) ^ 8)
-	_ = -(unsafe.Offsetof(fbs.Command{}.Amount) ^ 12)
-	_ = -(unsafe.Offsetof(fbs.Command{}.Value) ^ 16)
-	_ = -(unsafe.Offsetof(fbs.Command{}.Mask) ^ 24)
-	_ = -(unsafe.Sizeof(fbs.Command{}) ^ 32)
-	_ = -(gen.OpcodeWrite ^ 1)
-	_ = -(gen.OpcodeCopyIn ^ 4)
-	_ = -(gen.OpcodeFill ^ 5)
-	_ = -(gen.OpcodeCopyOut ^ 6)
-	_ = -(gen.OpcodeCheck ^ 7)
-	_ = -(gen.OpcodeCompare ^ 8)
-	_ = -(gen.OpcodePoint ^ 9)
-	_ = -(gen.OpcodeFence ^ 10)
-	_ = -(gen.ConditionEqual ^ 1)
-	_ = -(gen.AccessFixed ^ 2)
-	_ = -(gen.AccessBulk ^ 3)
+	opWrite   = gen.OpcodeWrite
+	opCopyIn  = gen.OpcodeCopyIn
+	opFill    = gen.OpcodeFill
+	opCopyOut = gen.OpcodeCopyOut
+	opCheck   = gen.OpcodeCheck
+	opCompare = gen.OpcodeCompare
+	opPoint   = gen.OpcodePoint
+	opFence   = gen.OpcodeFence
+	equal     = gen.ConditionEqual
+	fixed     = gen.AccessFixed
+	bulk      = gen.AccessBulk
 )

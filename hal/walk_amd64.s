@@ -9,34 +9,34 @@
 //go:build !purego
 
 #include "textflag.h"
-#include "walk.h"
+#include "go_asm.h"
 
 // On to the next command. It is noted before anything of it is done, so that a
 // fault knows whose it was.
 #define NEXT \
-	ADDQ $cSize, SI         \
-	MOVQ SI, walkNext(R10)  \
+	ADDQ $command__size, SI         \
+	MOVQ SI, Walk_Next(R10)  \
 	CMPQ SI, R12            \
 	JEQ  done               \
 	MOVL (SI), AX           \
-	CMPL AX, WRITE4         \
+	CMPL AX, $(const_opWrite | 4<<8)         \
 	JEQ  write4             \
 	JMP  other
 
 // AT is the device's address. What is not mapped is left to Go.
 #define DEVICE(AT) \
-	MOVWLZX cWindow(SI), R11 \
+	MOVWLZX command_Window(SI), R11 \
 	MOVQ    (R8)(R11*8), R11 \
-	MOVL    cOffset(SI), AT  \
+	MOVL    command_Offset(SI), AT  \
 	TESTQ   R11, R11         \
 	JEQ     done             \
 	ADDQ    R11, AT
 
 // AT is the address in the command's memory.
 #define MEMORY(AT) \
-	MOVWLZX cIndex(SI), AT \
+	MOVWLZX command_Index(SI), AT \
 	MOVQ    (R9)(AT*8), AT \
-	ADDQ    cValue(SI), AT
+	ADDQ    command_Value(SI), AT
 
 // On by the width in CX.
 #define WIDTHS(W1, W2, W4, W8) \
@@ -51,41 +51,41 @@
 // func walk(w *Walk)
 TEXT ·walk(SB), NOSPLIT, $0-8
 	MOVQ w+0(FP), R10
-	MOVQ walkNext(R10), SI
-	MOVQ walkWindows(R10), R8
-	MOVQ walkMemories(R10), R9
-	MOVQ walkStop(R10), R12
-	MOVQ $0, walkWhy(R10)
+	MOVQ Walk_Next(R10), SI
+	MOVQ Walk_Windows(R10), R8
+	MOVQ Walk_Memories(R10), R9
+	MOVQ Walk_Stop(R10), R12
+	MOVQ $0, Walk_Why(R10)
 	CMPQ SI, R12
 	JEQ  done
 	MOVL (SI), AX
-	CMPL AX, WRITE4
+	CMPL AX, $(const_opWrite | 4<<8)
 	JNE  other
 
 write4:
 	DEVICE(DI)
-	MOVL cValue(SI), AX
+	MOVL command_Value(SI), AX
 	MOVL AX, (DI)
 	NEXT
 
 other:
-	MOVBLZX cWidth(SI), CX
+	MOVBLZX command_Width(SI), CX
 	MOVBLZX AX, AX
-	CMPL    AX, CHECK
+	CMPL    AX, $const_opCheck
 	JEQ     check
-	CMPL    AX, COPYIN
+	CMPL    AX, $const_opCopyIn
 	JEQ     copyIn
-	CMPL    AX, COMPARE
+	CMPL    AX, $const_opCompare
 	JEQ     compare
-	CMPL    AX, WRITE
+	CMPL    AX, $const_opWrite
 	JEQ     write
-	CMPL    AX, COPYOUT
+	CMPL    AX, $const_opCopyOut
 	JEQ     copyOut
-	CMPL    AX, POINT
+	CMPL    AX, $const_opPoint
 	JEQ     point
-	CMPL    AX, FILL
+	CMPL    AX, $const_opFill
 	JEQ     fill
-	CMPL    AX, FENCE
+	CMPL    AX, $const_opFence
 	JNE     done
 	MFENCE
 	NEXT
@@ -96,17 +96,17 @@ other:
 point:
 	TESTL   CX, CX
 	JEQ     done
-	MOVWLZX cIndex(SI), R11
+	MOVWLZX command_Index(SI), R11
 	MOVQ    (R8)(R11*8), DI
-	MOVL    cOffset(SI), AX
-	MOVWLZX cWindow(SI), BX
-	MOVQ    walkHomes(R10), DX
+	MOVL    command_Offset(SI), AX
+	MOVWLZX command_Window(SI), BX
+	MOVQ    Walk_Homes(R10), DX
 	MOVQ    (DX)(BX*8), DX
-	MOVL    cAmount(SI), R11
+	MOVL    command_Amount(SI), R11
 	ADDQ    AX, DI
 	ADDQ    R11, DX
-	MOVQ    cValue(SI), AX
-	MOVQ    cMask(SI), R13
+	MOVQ    command_Value(SI), AX
+	MOVQ    command_Mask(SI), R13
 	MOVQ    DX, (R8)(BX*8)
 	MFENCE
 	CMPL    CX, $4
@@ -131,7 +131,7 @@ NAME:                       \
 
 write:
 	DEVICE(DI)
-	MOVQ cValue(SI), AX
+	MOVQ command_Value(SI), AX
 	WIDTHS(write1, write2, done, write8)
 STORE(write1, MOVB)
 STORE(write2, MOVW)
@@ -144,11 +144,11 @@ NAME:                       \
 	LOAD (DI), AX           \
 	ONES AX, $-1            \
 	JEQ  loaded             \
-	CMPB cMode(SI), EQUAL   \
+	CMPB command_Mode(SI), $const_equal   \
 	JNE  loaded             \
 	MOVQ AX, DX             \
-	ANDQ cMask(SI), DX      \
-	CMPQ DX, cValue(SI)     \
+	ANDQ command_Mask(SI), DX      \
+	CMPQ DX, command_Value(SI)     \
 	JNE  loaded             \
 	NEXT
 
@@ -161,8 +161,8 @@ LOADED(check2, MOVWLZX, CMPW)
 LOADED(check1, MOVBLZX, CMPB)
 
 loaded:
-	MOVQ AX, walkGot(R10)
-	MOVQ $1, walkWhy(R10)
+	MOVQ AX, Walk_Got(R10)
+	MOVQ $const_Loaded, Walk_Why(R10)
 	RET
 
 // CX bytes of the range, BX of the golden ones: both end at zero.
@@ -179,7 +179,7 @@ NAME:                       \
 compare:
 	DEVICE(DI)
 	MEMORY(BX)
-	MOVL cAmount(SI), AX
+	MOVL command_Amount(SI), AX
 	ADDQ AX, DI
 	ADDQ AX, BX
 	MOVQ CX, DX
@@ -197,12 +197,12 @@ SAME(same4, MOVL, 4)
 SAME(same8, MOVQ, 8)
 
 differs:
-	MOVQ AX, walkGot(R10)
-	MOVQ DX, walkWant(R10)
-	MOVL cAmount(SI), AX
+	MOVQ AX, Walk_Got(R10)
+	MOVQ DX, Walk_Want(R10)
+	MOVL command_Amount(SI), AX
 	ADDQ AX, CX
-	MOVQ CX, walkAt(R10)
-	MOVQ $2, walkWhy(R10)
+	MOVQ CX, Walk_At(R10)
+	MOVQ $const_Differs, Walk_Why(R10)
 	RET
 
 // Copies go from (BX) to (DI), AX bytes. Those of one width move BX by R13 and
@@ -211,15 +211,15 @@ differs:
 copyIn:
 	DEVICE(DI)
 	MEMORY(BX)
-	MOVL cAmount(SI), AX
+	MOVL command_Amount(SI), AX
 	MOVQ DI, R11
-	CMPB cMode(SI), BULK
+	CMPB command_Mode(SI), $const_bulk
 	JEQ  bulk
 	MOVQ CX, R13
 
 in:
 	MOVQ CX, DX
-	CMPB cMode(SI), FIXED
+	CMPB command_Mode(SI), $const_fixed
 	JNE  move
 	XORL DX, DX
 
@@ -229,21 +229,21 @@ move:
 
 fill:
 	DEVICE(DI)
-	LEAQ cValue(SI), BX
-	MOVL cAmount(SI), AX
+	LEAQ command_Value(SI), BX
+	MOVL command_Amount(SI), AX
 	XORL R13, R13
 	JMP  in
 
 copyOut:
 	DEVICE(BX)
 	MEMORY(DI)
-	MOVL cAmount(SI), AX
+	MOVL command_Amount(SI), AX
 	MOVQ BX, R11
-	CMPB cMode(SI), BULK
+	CMPB command_Mode(SI), $const_bulk
 	JEQ  bulk
 	MOVQ CX, DX
 	MOVQ CX, R13
-	CMPB cMode(SI), FIXED
+	CMPB command_Mode(SI), $const_fixed
 	JNE  move
 	XORL R13, R13
 	JMP  move
@@ -329,7 +329,7 @@ aligned:
 	JEQ  rest
 	CMPQ AX, STREAM
 	JCS  by128
-	CMPB (SI), COPYIN
+	CMPB (SI), $const_opCopyIn
 	JNE  by128
 	BY128(stream, VMOVNTDQ)
 	SFENCE
@@ -363,14 +363,14 @@ tail1:
 // A device that is gone reads all ones: where what was copied out ends with a
 // byte of them, Go looks.
 moved:
-	CMPB (SI), COPYOUT
+	CMPB (SI), $const_opCopyOut
 	JEQ  out
 on:
 	NEXT
 out:
 	CMPB -1(DI), $-1
 	JNE  on
-	MOVQ $3, walkWhy(R10)
+	MOVQ $const_Taken, Walk_Why(R10)
 
 done:
 	RET

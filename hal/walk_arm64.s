@@ -10,13 +10,13 @@
 //go:build !purego
 
 #include "textflag.h"
-#include "walk.h"
+#include "go_asm.h"
 
 // On to the next command. It is noted before anything of it is done, so that a
 // fault knows whose it was. R17 holds WRITE4.
 #define NEXT \
-	ADD   $cSize, R1         \
-	MOVD  R1, walkNext(R0)   \
+	ADD   $command__size, R1         \
+	MOVD  R1, Walk_Next(R0)   \
 	CMP   R4, R1             \
 	BEQ   done               \
 	MOVWU (R1), R5           \
@@ -26,17 +26,17 @@
 
 // AT is the device's address. What is not mapped is left to Go.
 #define DEVICE(AT) \
-	MOVHU cWindow(R1), R7 \
+	MOVHU command_Window(R1), R7 \
 	MOVD  (R2)(R7<<3), R7 \
-	MOVWU cOffset(R1), AT \
+	MOVWU command_Offset(R1), AT \
 	CBZ   R7, done        \
 	ADD   R7, AT
 
 // AT is the address in the command's memory.
 #define MEMORY(AT) \
-	MOVHU cIndex(R1), AT  \
+	MOVHU command_Index(R1), AT  \
 	MOVD  (R3)(AT<<3), AT \
-	MOVD  cValue(R1), R7  \
+	MOVD  command_Value(R1), R7  \
 	ADD   R7, AT
 
 // On by the width in R6.
@@ -52,12 +52,12 @@
 // func walk(w *Walk)
 TEXT ·walk(SB), NOSPLIT, $0-8
 	MOVD  w+0(FP), R0
-	MOVD  walkNext(R0), R1
-	MOVD  walkWindows(R0), R2
-	MOVD  walkMemories(R0), R3
-	MOVD  walkStop(R0), R4
-	MOVD  ZR, walkWhy(R0)
-	MOVD  WRITE4, R17
+	MOVD  Walk_Next(R0), R1
+	MOVD  Walk_Windows(R0), R2
+	MOVD  Walk_Memories(R0), R3
+	MOVD  Walk_Stop(R0), R4
+	MOVD  ZR, Walk_Why(R0)
+	MOVD  $(const_opWrite | 4<<8), R17
 	CMP   R4, R1
 	BEQ   done
 	MOVWU (R1), R5
@@ -66,28 +66,28 @@ TEXT ·walk(SB), NOSPLIT, $0-8
 
 write4:
 	DEVICE(R8)
-	MOVWU cValue(R1), R5
+	MOVWU command_Value(R1), R5
 	MOVW  R5, (R8)
 	NEXT
 
 other:
 	MOVBU (R1), R5
-	MOVBU cWidth(R1), R6
-	CMP   CHECK, R5
+	MOVBU command_Width(R1), R6
+	CMP   $const_opCheck, R5
 	BEQ   check
-	CMP   COPYIN, R5
+	CMP   $const_opCopyIn, R5
 	BEQ   copyIn
-	CMP   COMPARE, R5
+	CMP   $const_opCompare, R5
 	BEQ   compare
-	CMP   WRITE, R5
+	CMP   $const_opWrite, R5
 	BEQ   write
-	CMP   COPYOUT, R5
+	CMP   $const_opCopyOut, R5
 	BEQ   copyOut
-	CMP   POINT, R5
+	CMP   $const_opPoint, R5
 	BEQ   point
-	CMP   FILL, R5
+	CMP   $const_opFill, R5
 	BEQ   fill
-	CMP   FENCE, R5
+	CMP   $const_opFence, R5
 	BNE   done
 	DSB   $15 // SY: what is before it is done, to devices too; Linux's mb() (arch/arm64/include/asm/barrier.h)
 	NEXT
@@ -97,18 +97,18 @@ other:
 // last fence keeps later accesses behind it.
 point:
 	CBZ   R6, done
-	MOVHU cIndex(R1), R7
+	MOVHU command_Index(R1), R7
 	MOVD  (R2)(R7<<3), R8
-	MOVWU cOffset(R1), R7
+	MOVWU command_Offset(R1), R7
 	ADD   R7, R8
-	MOVHU cWindow(R1), R9
-	MOVD  walkHomes(R0), R7
+	MOVHU command_Window(R1), R9
+	MOVD  Walk_Homes(R0), R7
 	MOVD  (R7)(R9<<3), R7
-	MOVWU cAmount(R1), R10
+	MOVWU command_Amount(R1), R10
 	ADD   R10, R7
 	MOVD  R7, (R2)(R9<<3)
-	MOVD  cValue(R1), R5
-	MOVD  cMask(R1), R9
+	MOVD  command_Value(R1), R5
+	MOVD  command_Mask(R1), R9
 	DSB   $15
 	CMP   $4, R6
 	BEQ   point4
@@ -132,7 +132,7 @@ NAME:                       \
 
 write:
 	DEVICE(R8)
-	MOVD cValue(R1), R5
+	MOVD command_Value(R1), R5
 	WIDTHS(write1, write2, done, write8)
 STORE(write1, MOVB)
 STORE(write2, MOVH)
@@ -158,20 +158,20 @@ check4:
 looked:
 	CMP   R9, R5
 	BEQ   loaded
-	MOVBU cMode(R1), R9
-	CMP   EQUAL, R9
+	MOVBU command_Mode(R1), R9
+	CMP   $const_equal, R9
 	BNE   loaded
-	MOVD  cMask(R1), R9
+	MOVD  command_Mask(R1), R9
 	AND   R5, R9
-	MOVD  cValue(R1), R10
+	MOVD  command_Value(R1), R10
 	CMP   R10, R9
 	BNE   loaded
 	NEXT
 
 loaded:
-	MOVD R5, walkGot(R0)
-	MOVD $1, R9
-	MOVD R9, walkWhy(R0)
+	MOVD R5, Walk_Got(R0)
+	MOVD $const_Loaded, R9
+	MOVD R9, Walk_Why(R0)
 	RET
 
 // R10 bytes are left of the range at R8 and of the golden ones at R9.
@@ -190,7 +190,7 @@ NAME:                       \
 compare:
 	DEVICE(R8)
 	MEMORY(R9)
-	MOVWU cAmount(R1), R10
+	MOVWU command_Amount(R1), R10
 	WIDTHS(same1, same2, same4, same8)
 SAME(same1, MOVBU, 1)
 SAME(same2, MOVHU, 2)
@@ -198,13 +198,13 @@ SAME(same4, MOVWU, 4)
 SAME(same8, MOVD, 8)
 
 differs:
-	MOVD  R5, walkGot(R0)
-	MOVD  R11, walkWant(R0)
-	MOVWU cAmount(R1), R5
+	MOVD  R5, Walk_Got(R0)
+	MOVD  R11, Walk_Want(R0)
+	MOVWU command_Amount(R1), R5
 	SUB   R10, R5
-	MOVD  R5, walkAt(R0)
-	MOVD  $2, R9
-	MOVD  R9, walkWhy(R0)
+	MOVD  R5, Walk_At(R0)
+	MOVD  $const_Differs, R9
+	MOVD  R9, Walk_Why(R0)
 	RET
 
 // Copies go from (R9) to (R8), R10 bytes. Those of one width move R9 by R12 and
@@ -213,16 +213,16 @@ differs:
 copyIn:
 	DEVICE(R8)
 	MEMORY(R9)
-	MOVWU cAmount(R1), R10
-	MOVBU cMode(R1), R7
+	MOVWU command_Amount(R1), R10
+	MOVBU command_Mode(R1), R7
 	MOVD  R8, R13
-	CMP   BULK, R7
+	CMP   $const_bulk, R7
 	BEQ   bulk
 	MOVD  R6, R12
 
 in:
 	MOVD R6, R11
-	CMP  FIXED, R7
+	CMP  $const_fixed, R7
 	BNE  move
 	MOVD ZR, R11
 
@@ -231,23 +231,23 @@ move:
 
 fill:
 	DEVICE(R8)
-	ADD   $cValue, R1, R9
-	MOVWU cAmount(R1), R10
-	MOVBU cMode(R1), R7
+	ADD   $command_Value, R1, R9
+	MOVWU command_Amount(R1), R10
+	MOVBU command_Mode(R1), R7
 	MOVD  ZR, R12
 	B     in
 
 copyOut:
 	DEVICE(R9)
 	MEMORY(R8)
-	MOVWU cAmount(R1), R10
-	MOVBU cMode(R1), R7
+	MOVWU command_Amount(R1), R10
+	MOVBU command_Mode(R1), R7
 	MOVD  R9, R13
-	CMP   BULK, R7
+	CMP   $const_bulk, R7
 	BEQ   bulk
 	MOVD  R6, R11
 	MOVD  R6, R12
-	CMP   FIXED, R7
+	CMP   $const_fixed, R7
 	BNE   move
 	MOVD  ZR, R12
 	B     move
@@ -342,7 +342,7 @@ tail1:
 // byte of them, Go looks.
 moved:
 	MOVBU (R1), R5
-	CMP   COPYOUT, R5
+	CMP   $const_opCopyOut, R5
 	BEQ   out
 on:
 	NEXT
@@ -350,8 +350,8 @@ out:
 	MOVBU -1(R8), R5
 	CMP   $0xff, R5
 	BNE   on
-	MOVD  $3, R9
-	MOVD  R9, walkWhy(R0)
+	MOVD  $const_Taken, R9
+	MOVD  R9, Walk_Why(R0)
 
 done:
 	RET
