@@ -52,8 +52,8 @@ type lane interface {
 	// mapped: decoding on, mastering off, what was left going reset.
 	take() error
 	// mapFile maps whole pages from an offset in what the lane maps a BAR
-	// from. Write-combining is a wish; combined is what became of it.
-	mapFile(bar uint8, wc bool, offset uint64, size int) (mem []byte, combined bool, err error)
+	// from. Write-combining is a wish.
+	mapFile(bar uint8, wc bool, offset, size uint64) ([]byte, error)
 	// expose gives host memory, which may be of huge pages, an address that
 	// the device reaches it at.
 	expose(mem []byte, huge bool) (bus uint64, err error)
@@ -129,16 +129,29 @@ func (d *function) mapBar(bar uint8, wc bool, offset, size uint64) (Aperture, er
 	}
 	first := d.bars[bar].offset + offset
 	inside := first % uint64(unix.Getpagesize())
-	mem, _, err := d.lane.mapFile(bar, wc, first-inside, int(inside+size))
+	mem, err := d.lane.mapFile(bar, wc, first-inside, inside+size)
 	if err != nil {
 		return Aperture{}, err
 	}
-	d.mappings = append(d.mappings, mem)
 	a := MappedAperture(mem, inside, size, -1)
 	if d.bars[bar].bus != 0 {
 		a.Bus = d.bars[bar].bus + offset
 	}
 	return a, nil
+}
+
+// mapPages maps pages of a file, until unmap.
+func (d *function) mapPages(fd int, offset, size uint64, path string) ([]byte, error) {
+	mem, err := system.mmap(fd, int64(offset), int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		f := failed("mmap", path, err)
+		if err == unix.EINVAL {
+			f.Reason += "; do other windows, or other processes, map the same pages with another memory type?"
+		}
+		return nil, f
+	}
+	d.mappings = append(d.mappings, mem)
+	return mem, nil
 }
 
 func (d *function) checkBar(bar uint8, offset, size uint64) error {

@@ -132,30 +132,22 @@ func (d *pci) readHeader() error {
 
 // mapFile implements lane. Only prefetchable BARs have a file for
 // write-combining.
-func (d *pci) mapFile(bar uint8, wc bool, offset uint64, size int) ([]byte, bool, error) {
+func (d *pci) mapFile(bar uint8, wc bool, offset, size uint64) ([]byte, error) {
 	path := d.folder() + "/resource" + strconv.Itoa(int(bar))
 	fd, err := -1, error(unix.ENOENT)
 	if wc {
 		fd, err = system.open(path+"_wc", unix.O_RDWR)
 	}
-	if wc = err != unix.ENOENT; wc {
-		path += "_wc"
-	} else {
+	if err == unix.ENOENT {
 		fd, err = system.open(path, unix.O_RDWR)
+	} else {
+		path += "_wc"
 	}
 	if err != nil {
-		return nil, false, failed("open", path, err)
+		return nil, failed("open", path, err)
 	}
 	defer system.close(fd)
-	mem, err := system.mmap(fd, int64(offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		f := failed("mmap", path, err)
-		if err == unix.EINVAL {
-			f.Reason += "; do other windows, or other processes, map the same pages with another memory type?"
-		}
-		return nil, false, f
-	}
-	return mem, wc, nil
+	return d.mapPages(fd, offset, size, path)
 }
 
 // expose implements lane. Ordinary pages may be moved while the device still

@@ -116,20 +116,11 @@ func (d *tt) openFunction() error {
 }
 
 // mapFile implements lane.
-func (d *tt) mapFile(bar uint8, wc bool, offset uint64, size int) ([]byte, bool, error) {
-	if wc = wc && d.maps[bar|1].size != 0; wc {
+func (d *tt) mapFile(bar uint8, wc bool, offset, size uint64) ([]byte, error) {
+	if wc && d.maps[bar|1].size != 0 {
 		bar |= 1
 	}
-	mem, err := d.mmap(d.maps[bar].base+offset, size)
-	return mem, wc, err
-}
-
-func (d *tt) mmap(offset uint64, size int) ([]byte, error) {
-	mem, err := system.mmap(d.fd, int64(offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, failed("mmap", d.path, err)
-	}
-	return mem, nil
+	return d.mapPages(d.fd, d.maps[bar].base+offset, size, d.path)
 }
 
 // window implements driver: the driver chooses one of the least size that is
@@ -154,11 +145,10 @@ func (d *tt) window(size uint64, wc bool) (int, Aperture, error) {
 		if wc {
 			offset = window.combining
 		}
-		mem, err := d.mmap(offset, int(g.Size))
+		mem, err := d.mapPages(d.fd, offset, g.Size, d.path)
 		if err != nil {
 			return -1, Aperture{}, err
 		}
-		d.mappings = append(d.mappings, mem)
 		return int(window.id), MappedAperture(mem, 0, g.Size, -1), nil
 	}
 	return -1, Aperture{}, nil

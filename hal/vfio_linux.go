@@ -110,16 +110,12 @@ func (d *vfio) readRegions() error {
 }
 
 // mapFile implements lane: VFIO maps everything uncached.
-func (d *vfio) mapFile(bar uint8, _ bool, offset uint64, size int) ([]byte, bool, error) {
-	r := &d.regions[bar]
+func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) ([]byte, error) {
+	r, what := &d.regions[bar], " BAR "+strconv.Itoa(int(bar))
 	if r.flags&vfioRegionMMap == 0 {
-		return nil, false, &Fault{NoDevice, d.identity.Name + ": VFIO does not let BAR " + strconv.Itoa(int(bar)) + " be mapped (smaller than a page, or not alone in it)"}
+		return nil, &Fault{NoDevice, d.identity.Name + ": VFIO does not let" + what + " be mapped (smaller than a page, or not alone in it)"}
 	}
-	mem, err := system.mmap(d.fd, int64(r.offset+offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, false, failed("mmap", d.address+" BAR "+strconv.Itoa(int(bar)), err)
-	}
-	return mem, false, nil
+	return d.mapPages(d.fd, r.offset+offset, size, d.address+what)
 }
 
 // expose implements lane: the IOMMU maps the memory at an address of our own.
