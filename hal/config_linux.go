@@ -55,7 +55,7 @@ func (d *function) mapConfig(size uint64) (Aperture, error) {
 		return Aperture{}, &Fault{WrongDevice, d.identity.Name + ": configuration space has " + strconv.FormatUint(d.config.size, 10) +
 			" bytes, the window needs " + strconv.FormatUint(size, 10)}
 	}
-	return Aperture{port: &d.config, size: size, slot: -1}, nil
+	return Aperture{Port: &d.config, Size: size, Slot: -1}, nil
 }
 
 // configSpace carries accesses to configuration space, which is a part of a
@@ -68,22 +68,6 @@ type configSpace struct {
 	size   uint64
 	denied error   // why nothing can be stored, nil where it can
 	buffer [8]byte // here, so that no access allocates
-}
-
-// openSysfs opens configuration space in a function's folder; a user who may
-// not store to it can still load.
-func (s *configSpace) openSysfs(folder string) (err error) {
-	path := folder + "/config"
-	if s.fd, err = system.open(path, unix.O_RDWR); err != nil {
-		s.denied = failed("open", path, err)
-		if s.fd, err = system.open(path, unix.O_RDONLY); err != nil {
-			return failed("open", path, err)
-		}
-	}
-	var stat unix.Stat_t
-	_ = unix.Fstat(s.fd, &stat) // cannot fail
-	s.size = uint64(stat.Size)
-	return nil
 }
 
 func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {

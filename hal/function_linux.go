@@ -180,7 +180,7 @@ func (d *function) mapTLB(w fbs.Window) (a Aperture, err error) {
 	if d.driver != nil {
 		slot, a, err = d.driver.window(w.Size, wc)
 	} else if err = d.mapRegisters(); err == nil {
-		if slot = d.tlb.Choose(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot].size != 0 }); slot >= 0 {
+		if slot = d.tlb.Choose(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot].Size != 0 }); slot >= 0 {
 			g := d.tlb.Group(slot)
 			a, err = d.mapBar(g.Bar, wc, g.Start(slot), g.Size)
 		}
@@ -191,9 +191,9 @@ func (d *function) mapTLB(w fbs.Window) (a Aperture, err error) {
 	if err != nil {
 		return Aperture{}, err
 	}
-	a.slot, a.Bus = slot, 0 // it moves with every Point
+	a.Slot, a.Bus = slot, 0 // it moves with every Point
 	d.windows[slot] = a
-	a.size = w.Size
+	a.Size = w.Size
 	return a, nil
 }
 
@@ -204,7 +204,7 @@ func (d *function) mapRegisters() (err error) {
 	}
 	a, err := d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(len(d.windows)))
 	if err == nil {
-		d.registers = a.base
+		d.registers = a.Base
 	}
 	return err
 }
@@ -213,18 +213,18 @@ func (d *function) mapRegisters() (err error) {
 // inside. Tenstorrent's driver sets no static virtual channel but channel 0 of a
 // device that numbers them (tt-kmd wormhole.c, blackhole.c).
 func (d *device) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
-	if a.slot < 0 || a.slot >= len(d.windows) || d.windows[a.slot].size == 0 {
+	if a.Slot < 0 || a.Slot >= len(d.windows) || d.windows[a.Slot].Size == 0 {
 		return Aim{}, Internal
 	}
-	window := &d.windows[a.slot]
-	inside := address & (window.size - 1)
-	words, ok := d.tlb.Encode(d.tlb.Group(a.slot), t, address-inside)
-	if !ok || inside+a.size > window.size || d.driver != nil && t.StaticVC > d.tlb.Fields[boards.UseStaticVC] {
+	window := &d.windows[a.Slot]
+	inside := address & (window.Size - 1)
+	words, ok := d.tlb.Encode(d.tlb.Group(a.Slot), t, address-inside)
+	if !ok || inside+a.Size > window.Size || d.driver != nil && t.StaticVC > d.tlb.Fields[boards.UseStaticVC] {
 		return Aim{}, Refused
 	}
 	return Aim{
-		Registers: d.registers, Offset: uint32(uint64(a.slot) * d.tlb.ConfigStride), Width: d.tlb.ConfigWidth,
-		Value: words[0], Mask: words[1], Home: window.base, Inside: uint32(inside),
+		Registers: d.registers, Offset: uint32(uint64(a.Slot) * d.tlb.ConfigStride), Width: d.tlb.ConfigWidth,
+		Value: words[0], Mask: words[1], Home: window.Base, Inside: uint32(inside),
 	}, OK
 }
 
@@ -235,10 +235,10 @@ func (d *device) Point(a *Aperture, t fbs.Target, address uint64) Code {
 		return Internal
 	}
 	if code == OK {
-		code = d.driver.point(a.slot, t, address-uint64(aim.Inside))
+		code = d.driver.point(a.Slot, t, address-uint64(aim.Inside))
 	}
 	if code == OK {
-		a.base = aim.Home + uintptr(aim.Inside)
+		a.Base = aim.Home + uintptr(aim.Inside)
 	}
 	return code
 }
@@ -298,14 +298,6 @@ func (d *device) Diagnose() Code {
 func (d *device) Now() int64 { return now() }
 
 func (d *device) Sleep(nanoseconds int64) { sleep(nanoseconds) }
-
-// Cleanup implements Cleaner.
-func (d *device) Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
-	if d.driver == nil {
-		return "", nil
-	}
-	return d.driver.cleanup(t, address, value)
-}
 
 // Close implements Device. The device leaves memory alone before any of that is
 // given back. Memory decoding stays on: what the image started may still run.

@@ -69,7 +69,7 @@ func (h *hostMemory) add(size uint64, flags int) ([]byte, error) {
 // holds tells whether an aperture is onto this memory.
 func (h *hostMemory) holds(a *Aperture) bool {
 	for _, mem := range h.mapped {
-		if start := addressOf(mem); a.base >= start && a.base-start < uintptr(len(mem)) {
+		if start := addressOf(mem); a.Base >= start && a.Base-start < uintptr(len(mem)) {
 			return true
 		}
 	}

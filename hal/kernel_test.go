@@ -192,8 +192,8 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 	fakeFrames(t, 0x4000_0000)
 	d := addEdu(t).open()
 	small, large := mustMap(t, d, host(16)), mustMap(t, d, host(0x3001))
-	if small.Bus != 0x4000_0000 || large.Bus != 0x4000_1000 || small.Size() != 16 || large.Size() != 0x3001 {
-		t.Errorf("%d bytes at %#x, %d at %#x", small.Size(), small.Bus, large.Size(), large.Bus)
+	if small.Bus != 0x4000_0000 || large.Bus != 0x4000_1000 || small.Size != 16 || large.Size != 0x3001 {
+		t.Errorf("%d bytes at %#x, %d at %#x", small.Size, small.Bus, large.Size, large.Bus)
 	}
 	if len(d.host.mapped) != 1 {
 		t.Errorf("%d mappings", len(d.host.mapped))

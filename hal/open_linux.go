@@ -250,19 +250,6 @@ func ReadText(path string) (string, error) {
 	return string(buffer[:length]), nil
 }
 
-// writeFile writes text to a file that exists.
-func writeFile(path, text string) error {
-	fd, err := system.open(path, unix.O_WRONLY)
-	if err != nil {
-		return failed("open", path, err)
-	}
-	defer system.close(fd)
-	if _, err := system.pwrite(fd, []byte(text), 0); err != nil {
-		return failed("write", path, err)
-	}
-	return nil
-}
-
 // linkBase gives the last part of what a symbolic link points at, empty where
 // there is no such link.
 func linkBase(path string) string {

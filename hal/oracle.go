@@ -2,6 +2,7 @@ package hal
 
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -23,13 +24,13 @@ type BlockPort interface {
 func NewAperture(port Port, size uint64, slot int) Aperture {
 	block, _ := port.(BlockPort) // asked now: to ask may allocate
 	carry := func(w *Walk, lead uint64) Code { return w.step(port, block, 0, lead) }
-	return Aperture{port: port, carry: carry, size: size, slot: slot}
+	return Aperture{Port: port, carry: carry, Size: size, Slot: slot}
 }
 
 // Load makes one load of width bytes. On mapped memory the code is OK.
 func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
-	if a.port != nil {
-		return a.port.Load(uint64(offset), width)
+	if a.Port != nil {
+		return a.Port.Load(uint64(offset), width)
 	}
 	return a.walk(unheld(offset, width)), OK
 }
@@ -42,8 +43,8 @@ func unheld(offset uint32, width uint8) fbs.Command {
 // Store makes one store of width bytes; bits of value above them are ignored.
 // On mapped memory the code is OK, and the store may still be on its way.
 func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
-	if a.port != nil {
-		return a.port.Store(uint64(offset), width, value)
+	if a.Port != nil {
+		return a.Port.Store(uint64(offset), width, value)
 	}
 	a.walk(fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Offset: offset, Value: value})
 	return OK
@@ -52,8 +53,8 @@ func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 // Copy carries out a CopyIn or CopyOut of data.
 func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access gen.Access, data []byte) Code {
 	list, address := [2]fbs.Command{{Opcode: opcode, Width: width, Mode: uint8(access), Offset: uint32(offset), Amount: uint32(len(data))}}, AddressOf(data)
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.base, Memories: &address}
-	if a.base == 0 {
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base, Memories: &address}
+	if a.Base == 0 {
 		return w.On(a, 0)
 	}
 	w.Run()
@@ -63,7 +64,7 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 // walk carries out one load or store of a mapped aperture, and allocates nothing.
 func (a *Aperture) walk(c fbs.Command) uint64 {
 	list := [2]fbs.Command{c}
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.base}
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base}
 	w.Run()
 	return w.Got
 }
@@ -71,33 +72,36 @@ func (a *Aperture) walk(c fbs.Command) uint64 {
 // step is what a command means on a port. base is added to the port's offsets.
 func (w *Walk) step(p Port, block BlockPort, base, lead uint64) (code Code) {
 	c := w.Next
-	switch c.Opcode {
-	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
-	default:
-		return w.single(p, base)
-	}
 	w.Why = Left
-	at, data := base+uint64(c.Offset), []byte(nil)
+	at := base + uint64(c.Offset)
 	bulk := block != nil && gen.Access(c.Mode) == gen.AccessBulk
-	if c.Opcode != gen.OpcodeFill {
-		data = w.memory()
-	}
-	switch {
-	case c.Opcode == gen.OpcodeCopyIn && bulk:
-		code = block.CopyIn(at, data)
-	case c.Opcode == gen.OpcodeCopyIn:
-		code = w.copyIn(p, at, lead, data)
-	case c.Opcode == gen.OpcodeFill:
+	switch c.Opcode {
+	case gen.OpcodeWrite:
+		code = p.Store(at, c.Width, c.Value)
+	case gen.OpcodeCheck:
+		code = w.check(p, at)
+	case gen.OpcodeFill:
 		code = w.fill(p, at)
-	case c.Opcode == gen.OpcodeCompare:
+	case gen.OpcodeCompare:
 		code = w.compare(p, at)
-	case bulk:
-		code = block.CopyOut(at, data)
+	case gen.OpcodeCopyIn:
+		if data := w.memory(); bulk {
+			code = block.CopyIn(at, data)
+		} else {
+			code = w.copyIn(p, at, lead, data)
+		}
+	case gen.OpcodeCopyOut:
+		data := w.memory()
+		if bulk {
+			code = block.CopyOut(at, data)
+		} else {
+			code = w.copyOut(p, at, lead, data)
+		}
+		if data[len(data)-1] == 0xff {
+			w.Why = Taken
+		}
 	default:
-		code = w.copyOut(p, at, lead, data)
-	}
-	if c.Opcode == gen.OpcodeCopyOut && data[len(data)-1] == 0xff {
-		w.Why = Taken
+		return OK
 	}
 	return w.on(code)
 }
@@ -106,6 +110,16 @@ func (w *Walk) step(p Port, block BlockPort, base, lead uint64) (code Code) {
 func (w *Walk) memory() []byte {
 	c := w.Next
 	return bytesAt(*entry(w.Memories, c.Index)+uintptr(c.Value), c.Amount)
+}
+
+// entry is an element of a table.
+func entry(table *uintptr, index uint16) *uintptr {
+	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), uintptr(index)*unsafe.Sizeof(*table)))
+}
+
+// bytesAt is the size bytes at an address.
+func bytesAt(address uintptr, size uint32) []byte {
+	return unsafe.Slice((*byte)(pointer(address)), size)
 }
 
 func (w *Walk) compare(p Port, at uint64) Code {

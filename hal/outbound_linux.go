@@ -15,7 +15,7 @@ type region struct{ offset, size, bus uint64 }
 // page stays free after each, and all is the same in every run.
 func (d *function) show(bus, size uint64) (noc uint64, err error) {
 	o := d.outbound
-	if d.translation.size == 0 {
+	if d.translation.Size == 0 {
 		if d.translation, err = d.mapBar(o.Bar, false, o.Offset, uint64(o.Regions)*o.Stride); err != nil {
 			return 0, err
 		}
@@ -35,7 +35,7 @@ func (d *function) show(bus, size uint64) (noc uint64, err error) {
 // translate has the tiles see host memory, and nothing that somebody else left
 // there; or nothing at all.
 func (d *function) translate(on bool) {
-	if d.translation.size == 0 {
+	if d.translation.Size == 0 {
 		return
 	}
 	o := d.outbound
@@ -66,6 +66,6 @@ func (d *function) reaches(a *Aperture, owner *function) bool {
 // write makes one 32-bit store to mapped registers.
 func (a *Aperture) write(offset, value uint32) {
 	list := [2]fbs.Command{{Opcode: gen.OpcodeWrite, Width: 4, Offset: offset, Value: uint64(value)}}
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.base}
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base}
 	w.Run()
 }

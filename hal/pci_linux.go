@@ -102,6 +102,19 @@ func (d *pci) enable() error {
 	return &Fault{NoDevice, d.identity.Name + ": memory decoding is off and pci-stub keeps it off; release the device with " + d.unbind()}
 }
 
+// writeFile writes text to a file that exists.
+func writeFile(path, text string) error {
+	fd, err := system.open(path, unix.O_WRONLY)
+	if err != nil {
+		return failed("open", path, err)
+	}
+	defer system.close(fd)
+	if _, err := system.pwrite(fd, []byte(text), 0); err != nil {
+		return failed("write", path, err)
+	}
+	return nil
+}
+
 // readHeader checks that the function answers, and takes the bus addresses of
 // its BARs: `resource` has those of the processor, which a host bridge may
 // translate (Linux, pci_resource_to_user).

@@ -403,8 +403,8 @@ func TestStoresLandInTheFileOfTheBar(t *testing.T) {
 		file  string
 	}{{0, 0, "resource0"}, {0, fbs.FlagWriteCombining, "resource0_wc"}, {2, 0, "resource2"}, {2, fbs.FlagWriteCombining, "resource2_wc"}} {
 		a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: c.bar, Flags: c.flags, Offset: 0x12340, Size: 0x8000}))
-		if a.Size() != 0x8000 || a.Slot() != -1 || a.Bus != barBus(int(c.bar))+0x12340 {
-			t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size(), a.Slot(), a.Bus)
+		if a.Size != 0x8000 || a.Slot != -1 || a.Bus != barBus(int(c.bar))+0x12340 {
+			t.Errorf("%s: size %#x, slot %d, bus %#x", c.file, a.Size, a.Slot, a.Bus)
 		}
 		a.Store(8, 4, 0x11223344)
 		copyBulk(a, 0x7ffd, "end")
@@ -549,11 +549,11 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 			t.Errorf("store of %d bytes left %#x, want %#x", width, got, want)
 		}
 	}
-	if n := testing.AllocsPerRun(10, func() { a.Port().Store(0xf00, 4, 1); a.Port().Load(0xf00, 4) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { a.Port.Store(0xf00, 4, 1); a.Port.Load(0xf00, 4) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if a.Size() != 4096 || again.Size() != 256 || a.Bus != 0 {
-		t.Errorf("sizes %d and %d, bus address %#x", a.Size(), again.Size(), a.Bus)
+	if a.Size != 4096 || again.Size != 256 || a.Bus != 0 {
+		t.Errorf("sizes %d and %d, bus address %#x", a.Size, again.Size, a.Bus)
 	}
 	// A user who is not root gets the first 64 bytes.
 	if err := os.Truncate(f.path("config"), 64); err != nil {

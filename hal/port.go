@@ -25,24 +25,10 @@ func (w *Walk) On(a *Aperture, lead uint64) Code {
 	if a.carry != nil {
 		return a.carry(w, lead)
 	}
-	return w.single(a.port, 0)
-}
-
-// single is what a Write and a Check mean, in plain Go: what the assembly is tested
-// against. base is added to the port's offsets.
-func (w *Walk) single(p Port, base uint64) (code Code) {
-	c := w.Next
-	at := base + uint64(c.Offset)
-	w.Why = Left
-	switch c.Opcode {
-	case gen.OpcodeWrite:
-		code = p.Store(at, c.Width, c.Value)
-	case gen.OpcodeCheck:
-		code = w.check(p, at)
-	default:
-		return OK
+	if w.Why = Left; w.Next.Opcode == gen.OpcodeCheck {
+		return w.on(w.check(a.Port, uint64(w.Next.Offset)))
 	}
-	return w.on(code)
+	return OK
 }
 
 // on goes on behind Next where its code is OK and nothing is left to look at.

@@ -31,10 +31,10 @@ func pointTo(d *device, a *Aperture, t fbs.Target, address uint64) Code {
 	}
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint}}
 	aim.Put(&list[0], 1)
-	windows := [2]uintptr{a.base, aim.Registers}
+	windows := [2]uintptr{a.Base, aim.Registers}
 	w := Walk{Next: &list[0], Stop: &list[1], Windows: &windows[0], Homes: &aim.Home}
 	w.Run()
-	a.base = windows[0]
+	a.Base = windows[0]
 	return OK
 }
 
@@ -54,8 +54,8 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 		shift int    // bits of the address
 	}{{0, mega, 0, 16}, {155, mega, 155 * mega, 16}, {157, 2 * mega, 158 * mega, 15}, {184, 16 * mega, 0xb000000 + 18*16*mega, 12}} {
 		a := f.must(d.Map(tlb(c.size, c.slot)))
-		if a.Slot() != int(c.slot) || a.Size() != c.size || a.Bus != 0 {
-			t.Fatalf("slot %d, size %#x, bus %#x", a.Slot(), a.Size(), a.Bus)
+		if a.Slot != int(c.slot) || a.Size != c.size || a.Bus != 0 {
+			t.Fatalf("slot %d, size %#x, bus %#x", a.Slot, a.Size, a.Bus)
 		}
 		address := 7 * c.size
 		if code := pointTo(d, a, tile, address); code != OK {
@@ -176,8 +176,8 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 			t.Errorf("address %#x: loaded %#x", address, got)
 		}
 	}
-	if a.Size() != 0x10000 {
-		t.Errorf("size %#x", a.Size())
+	if a.Size != 0x10000 {
+		t.Errorf("size %#x", a.Size)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 	none := NewAperture(newTape(), mega, 1000)
 	for _, a := range []*Aperture{bar, &free, &none} {
 		if code := pointTo(d, a, tile, 0); code != Internal {
-			t.Errorf("Point of slot %d, which is not mapped: %v", a.Slot(), code)
+			t.Errorf("Point of slot %d, which is not mapped: %v", a.Slot, code)
 		}
 	}
 	if code := d.Point(a, tile, 0); code != Internal {
@@ -238,8 +238,8 @@ func TestHardwareWindowsAreChosen(t *testing.T) {
 		{3 * mega, fbs.NoSlot, 167}, // no group has that size
 	} {
 		a := f.must(d.Map(tlb(c.size, c.slot)))
-		if a.Slot() != c.want || a.Size() != c.size {
-			t.Errorf("window %d: slot %d, want %d; size %#x", i, a.Slot(), c.want, a.Size())
+		if a.Slot != c.want || a.Size != c.size {
+			t.Errorf("window %d: slot %d, want %d; size %#x", i, a.Slot, c.want, a.Size)
 		}
 	}
 	for range 20 - 1 - 4 {
@@ -256,8 +256,8 @@ func TestWindowsOutsideASmallerBarAreNotUsed(t *testing.T) {
 	fakeSysfs(t)
 	f := addBlackhole(t, 4*giga)
 	d := f.open()
-	if a := f.must(d.Map(tlb(4*giga, 205))); a.Slot() != 202 {
-		t.Errorf("slot %d", a.Slot())
+	if a := f.must(d.Map(tlb(4*giga, 205))); a.Slot != 202 {
+		t.Errorf("slot %d", a.Slot)
 	}
 	_, err := d.Map(tlb(4*giga, fbs.NoSlot))
 	wantFault(t, "second", err, NoDevice, "is left")

@@ -201,6 +201,14 @@ func (d *tt) expose(mem []byte, huge bool) (uint64, error) {
 // reach implements lane: each device has addresses of its own.
 func (d *tt) reach(*Aperture, *function) error { return nil }
 
+// Cleanup implements Cleaner.
+func (d *device) Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
+	if d.driver == nil {
+		return "", nil
+	}
+	return d.driver.cleanup(t, address, value)
+}
+
 // cleanup implements driver.
 func (d *tt) cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
 	if !d.cleans {

@@ -272,10 +272,10 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 			w.Flags, c.start = fbs.FlagWriteCombining, c.start+ttCombined
 		}
 		a := mustMap(t, d, w)
-		if a.Slot() != c.slot || a.Size() != c.size {
-			t.Errorf("%s: window %d, %#x bytes", c.board.Name, a.Slot(), a.Size())
+		if a.Slot != c.slot || a.Size != c.size {
+			t.Errorf("%s: window %d, %#x bytes", c.board.Name, a.Slot, a.Size)
 		}
-		window := d.windows[a.slot].size
+		window := d.windows[a.Slot].Size
 		address := 9*window + window - c.size
 		to := tile
 		to.Multicast, to.XStart, to.YStart = c.wc, b2u(c.wc), 2*b2u(c.wc)
@@ -339,9 +339,9 @@ func TestWhatTheDriverCannotAimIsRefused(t *testing.T) {
 	if code := d.Point(a, with(func(t *fbs.Target) { t.NoC = 0 }), mega); code != OK {
 		t.Fatal(code)
 	}
-	base := a.base
+	base := a.Base
 	delete(k.used, 0)
-	if code := d.Point(a, tile, 0); code != Refused || a.base != base {
+	if code := d.Point(a, tile, 0); code != Refused || a.Base != base {
 		t.Errorf("a window that is another's: %v", code)
 	}
 	k.stale = true
@@ -369,8 +369,8 @@ func TestWindowsOfTheDriverAreUsedUp(t *testing.T) {
 	wantFault(t, "used up", err, NoDevice, "no hardware window of 0x200000 bytes is left")
 	_, err = d.Map(tlb(32*mega, fbs.NoSlot))
 	wantFault(t, "too large", err, NoDevice, "is left")
-	if a := mustMap(t, d, tlb(mega, fbs.NoSlot)); a.Slot() != 0 {
-		t.Errorf("window %d", a.Slot())
+	if a := mustMap(t, d, tlb(mega, fbs.NoSlot)); a.Slot != 0 {
+		t.Errorf("window %d", a.Slot)
 	}
 	k.errors["mmap"] = unix.ENOMEM
 	_, err = d.Map(tlb(mega, fbs.NoSlot))
@@ -394,7 +394,7 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
 	a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x2000))
-	if a.Bus != 0x8_0000_0000 || b.Bus != 0x8_0000_1000 || uintptr(k.pins[1].address) != b.base || k.pins[1].size != 0x2000 {
+	if a.Bus != 0x8_0000_0000 || b.Bus != 0x8_0000_1000 || uintptr(k.pins[1].address) != b.Base || k.pins[1].size != 0x2000 {
 		t.Errorf("at %#x and %#x, pinned %+v", a.Bus, b.Bus, k.pins)
 	}
 	if err := d.Reach(a, d); err != nil {

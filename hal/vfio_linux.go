@@ -126,13 +126,13 @@ func (d *vfio) expose(mem []byte, _ bool) (uint64, error) {
 // reach implements lane. All functions that this process opens share the IOMMU's
 // mappings, so that a window that one reaches is reached by all.
 func (d *vfio) reach(a *Aperture, owner *function) error {
-	if a.Bus != 0 || a.base == 0 || a.slot >= 0 {
+	if a.Bus != 0 || a.Base == 0 || a.Slot >= 0 {
 		return nil
 	}
 	page := uint64(unix.Getpagesize())
-	first := uint64(a.base) &^ (page - 1)
-	inside := uint64(a.base) - first
-	bus, err := owner.lane.(*vfio).mapDMA(first, roundUp(inside+a.size, page))
+	first := uint64(a.Base) &^ (page - 1)
+	inside := uint64(a.Base) - first
+	bus, err := owner.lane.(*vfio).mapDMA(first, roundUp(inside+a.Size, page))
 	a.Bus = bus + inside
 	return err
 }

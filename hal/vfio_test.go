@@ -340,7 +340,7 @@ func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
 			{0x80_0000, 0x710_0000}, {0x100_0000, 0x811_0000}, // not into the hole
 		} {
 			a := mustMap(t, d, host(c.size))
-			if m := k.dma[i]; a.Bus != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.base || m.size < c.size || m.size > c.size+4095 {
+			if m := k.dma[i]; a.Bus != c.bus || m.iova != c.bus || uintptr(m.vaddr) != a.Base || m.size < c.size || m.size > c.size+4095 {
 				t.Errorf("window %d: bus address %#x, want %#x; mapped %+v", i, a.Bus, c.bus, m)
 			}
 		}
@@ -389,7 +389,7 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 			t.Errorf("bus address %#x, %v", a.Bus, err)
 		}
 	}
-	if len(k.dma) != 1 || k.dma[0].size != 0x2000 || uintptr(k.dma[0].vaddr) != a.base-0xff8 {
+	if len(k.dma) != 1 || k.dma[0].size != 0x2000 || uintptr(k.dma[0].vaddr) != a.Base-0xff8 {
 		t.Errorf("mapped %+v", k.dma)
 	}
 	own, config, moving := mustMap(t, d, host(1)), mustMap(t, of, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}), mustMap(t, of, tlb(mega, 0))

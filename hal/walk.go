@@ -45,20 +45,10 @@ func (w *Walk) Index(list []fbs.Command) int {
 	return int((uintptr(unsafe.Pointer(w.Next)) - uintptr(unsafe.Pointer(unsafe.SliceData(list)))) / unsafe.Sizeof(list[0]))
 }
 
-// entry is an element of a table.
-func entry(table *uintptr, index uint16) *uintptr {
-	return (*uintptr)(unsafe.Add(unsafe.Pointer(table), uintptr(index)*unsafe.Sizeof(*table)))
-}
-
 // pointer makes an address of mapped memory a pointer. Vet takes the plain
 // conversion for a mistake, which it is for memory that Go manages.
 func pointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
-}
-
-// bytesAt is the size bytes at an address.
-func bytesAt(address uintptr, size uint32) []byte {
-	return unsafe.Slice((*byte)(pointer(address)), size)
 }
 
 // AddressOf is the address of the first byte of mem, for the tables of a Walk.

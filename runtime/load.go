@@ -93,10 +93,10 @@ func (r *Replay) reserve(slot int) error {
 		if err != nil {
 			return err
 		}
-		if forced && aperture.Slot() != int(w.Slot) {
+		if forced && aperture.Slot != int(w.Slot) {
 			return &hal.Fault{Code: hal.NoDevice, Reason: fbs.Text("hardware window %d cannot be had: it is too small, in use, or the kernel driver's; on a tt: device the driver chooses, which no option changes", uint64(w.Slot))}
 		}
-		r.apertures[i], r.windows[i] = aperture, aperture.Base()
+		r.apertures[i], r.windows[i] = aperture, aperture.Base
 		masters[w.Device] = masters[w.Device] || w.Kind == gen.WindowKindHost
 	}
 	r.remember()

@@ -313,8 +313,8 @@ func TestForcedWindowIsTheOneThatIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if r.Window(0).Slot() != 20 || r.Window(1).Slot() != 21 {
-		t.Errorf("windows %d and %d", r.Window(0).Slot(), r.Window(1).Slot())
+	if r.Window(0).Slot != 20 || r.Window(1).Slot != 21 {
+		t.Errorf("windows %d and %d", r.Window(0).Slot, r.Window(1).Slot)
 	}
 }
 

@@ -165,7 +165,7 @@ func (r *Replay) execute(sequence int) hal.Code {
 // odd carries out what ended a walk, or the rest of it, and goes on behind it.
 func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
-	if a := &r.apertures[c.Window]; a.Port() != nil && w.Why == hal.Left {
+	if a := &r.apertures[c.Window]; a.Port != nil && w.Why == hal.Left {
 		code = w.On(a, r.view.Windows[c.Window].Offset)
 		if code != hal.OK || w.Next != c {
 			return code
@@ -207,7 +207,7 @@ func (r *Replay) single(c *fbs.Command, access fbs.Command) (uint64, hal.Code) {
 	r.access[0].Width, r.access[0].Window, r.access[0].Offset = c.Width, c.Window, c.Offset
 	w := &r.aside
 	*w = hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
-	if a := &r.apertures[c.Window]; a.Port() != nil {
+	if a := &r.apertures[c.Window]; a.Port != nil {
 		code := w.On(a, 0)
 		return w.Got, code
 	}
@@ -236,7 +236,7 @@ func (r *Replay) point(c *fbs.Command) (code hal.Code) {
 	target, _ := boards.UnpackTarget(c.Mask)
 	a := &r.apertures[c.Window]
 	code = r.device(c).Point(a, target, c.Value)
-	r.windows[c.Window] = a.Base()
+	r.windows[c.Window] = a.Base
 	return code
 }
 

@@ -183,7 +183,7 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 // Point implements hal.Device. It makes the stores that a client without a
 // driver would make, and they count as operations.
 func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
-	slot := a.Slot()
+	slot := a.Slot
 	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {
 		d.at = access{op: point}
 		return d.refuse("aperture of window %d was not mapped from a Tlb window of this device", slot)
@@ -192,7 +192,7 @@ func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	g := l.Group(slot)
 	inside := address & (g.Size - 1)
 	words, ok := l.Encode(g, t, address-inside)
-	if !ok || inside+a.Size() > g.Size {
+	if !ok || inside+a.Size > g.Size {
 		d.at = access{op: point}
 		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size, t, address)
 	}

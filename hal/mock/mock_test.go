@@ -117,8 +117,8 @@ func TestWindowsLeadToTheirTiles(t *testing.T) {
 		d := New(c.board)
 		first := tlb(t, d, c.slot, c.size, c.plain, 0)
 		second := tlb(t, d, fbs.NoSlot, c.size, c.other, 0)
-		if first.Slot() != int(c.slot) || second.Slot() == first.Slot() {
-			t.Errorf("%s: windows %d and %d", c.board.Name, first.Slot(), second.Slot())
+		if first.Slot != int(c.slot) || second.Slot == first.Slot {
+			t.Errorf("%s: windows %d and %d", c.board.Name, first.Slot, second.Slot)
 		}
 		store(t, d, &first, 0x1000, 4, 0x600df00d)
 		expect(t, d, &second, 0x1000, 4, 0x600df00d)
@@ -225,8 +225,8 @@ func TestMapPrefersTheWindowAskedFor(t *testing.T) {
 		{"any of an odd size", fbs.NoSlot, 4096, 2},
 	} {
 		a := tlb(t, d, c.slot, c.size, nil, 0)
-		if a.Slot() != c.want || a.Size() != c.size {
-			t.Errorf("%s: want window %d, got %d of %d bytes", c.name, c.want, a.Slot(), a.Size())
+		if a.Slot != c.want || a.Size != c.size {
+			t.Errorf("%s: want window %d, got %d of %d bytes", c.name, c.want, a.Slot, a.Size)
 		}
 	}
 }
@@ -338,7 +338,7 @@ func TestHostMemoryHasBusAddressesThatDoNotMeet(t *testing.T) {
 func TestBarsHaveBusAddressesThatDoNotMeet(t *testing.T) {
 	d := New(&boards.Blackhole)
 	a, b := bar(t, d, 0), bar(t, d, 4)
-	if a.Bus == 0 || b.Bus == 0 || a.Bus < b.Bus+b.Size() && b.Bus < a.Bus+a.Size() {
+	if a.Bus == 0 || b.Bus == 0 || a.Bus < b.Bus+b.Size && b.Bus < a.Bus+a.Size {
 		t.Errorf("BAR 0 at %#x, BAR 4 at %#x", a.Bus, b.Bus)
 	}
 	part := mapped(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1000, Size: 16})

@@ -110,7 +110,7 @@ func (d *target) Map(w fbs.Window) (hal.Aperture, error) {
 }
 
 func (d *target) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
-	d.log = append(d.log, fmt.Sprintf("P %d %x %x", a.Slot(), address, boards.Target(t).Pack()))
+	d.log = append(d.log, fmt.Sprintf("P %d %x %x", a.Slot, address, boards.Target(t).Pack()))
 	return hal.OK
 }
 

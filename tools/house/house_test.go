@@ -43,7 +43,8 @@ var imports = map[string]string{
 // unsafeFiles are the files of the target world that may import unsafe.
 var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", // structs read in place
-	"hal/walk.go",                // device memory, commands and tables of addresses
+	"hal/walk.go",                // device memory and commands
+	"hal/oracle.go",              // tables of addresses, where there is no assembly
 	"hal/ioctl_linux.go",         // structs of ioctls
 	"hal/raw_linux.go",           // system calls that Go is not told of
 	"runtime/freeze.go",          // one system call

@@ -196,20 +196,20 @@ func (d *Device) refuse(code hal.Code, format string, values ...any) (hal.Apertu
 // Point stores the configuration of the hardware window behind a. Where the
 // hardware window is larger than the image's, address may lie anywhere in it.
 func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
-	p := d.windows[a.Slot()]
+	p := d.windows[a.Slot]
 	if p == nil {
 		return hal.Usage
 	}
 	l := d.board.TLB
-	g := l.Group(a.Slot())
+	g := l.Group(a.Slot)
 	inside := address & (g.Size - 1)
 	words, ok := l.Encode(g, t, address-inside)
-	if !ok || inside+a.Size() > g.Size {
-		d.refusal = fmt.Sprintf("hardware window %d cannot be pointed at %#x of %+v", a.Slot(), address, t)
+	if !ok || inside+a.Size > g.Size {
+		d.refusal = fmt.Sprintf("hardware window %d cannot be pointed at %#x of %+v", a.Slot, address, t)
 		return hal.Refused
 	}
 	p.offset = p.start + inside
-	at := barBase[l.ConfigBar] + l.ConfigOffset + uint64(a.Slot())*l.ConfigStride
+	at := barBase[l.ConfigBar] + l.ConfigOffset + uint64(a.Slot)*l.ConfigStride
 	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
 		if code := d.store(at+register, l.ConfigWidth, chips.LoadRegister(&words, register, l.ConfigWidth)); code != hal.OK {
 			return code

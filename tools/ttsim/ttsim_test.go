@@ -144,7 +144,7 @@ func TestWindowTakesItsSlotElseTheFirstFree(t *testing.T) {
 		{1 << 20, fbs.NoSlot, 0},
 		{4096, fbs.NoSlot, 1},
 	} {
-		if got := mapped(t, d, tlbWindow(c.size, c.slot)).Slot(); got != c.want {
+		if got := mapped(t, d, tlbWindow(c.size, c.slot)).Slot; got != c.want {
 			t.Errorf("%#x bytes in slot %d: got slot %d, want %d", c.size, c.slot, got, c.want)
 		}
 	}
@@ -545,7 +545,7 @@ func TestSeveralDevicesAtOnce(t *testing.T) {
 func TestAccessDoesNotAllocate(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
 	a := pointed(t, d, 1, 1, 0)
-	data, block := make([]byte, 256), a.Port().(hal.BlockPort)
+	data, block := make([]byte, 256), a.Port.(hal.BlockPort)
 	n := testing.AllocsPerRun(100, func() {
 		a.Store(0, 4, 1)
 		a.Load(0, 4)

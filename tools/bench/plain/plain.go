@@ -125,12 +125,12 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 
 // Aim implements hal.Aimer.
 func (d *device) Aim(a *hal.Aperture, t fbs.Target, address uint64) (hal.Aim, hal.Code) {
-	g := group(d.view, &fbs.Window{Kind: gen.WindowKindTlb, Device: uint8(d.target), Size: a.Size()})
+	g := group(d.view, &fbs.Window{Kind: gen.WindowKindTlb, Device: uint8(d.target), Size: a.Size})
 	words, ok := d.tlb.Encode(g, t, address)
 	if !ok {
 		return hal.Aim{}, hal.Refused
 	}
-	aim := hal.Aim{Registers: d.registers, Offset: 16 * uint32(a.Slot()), Width: d.tlb.ConfigWidth, Value: words[0], Mask: words[1], Home: a.Base()}
+	aim := hal.Aim{Registers: d.registers, Offset: 16 * uint32(a.Slot), Width: d.tlb.ConfigWidth, Value: words[0], Mask: words[1], Home: a.Base}
 	return aim, hal.OK
 }
 

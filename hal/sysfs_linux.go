@@ -2,7 +2,27 @@
 
 package hal
 
-import "lightmetal/fbs"
+import (
+	"golang.org/x/sys/unix"
+
+	"lightmetal/fbs"
+)
+
+// openSysfs opens configuration space in a function's folder; a user who may
+// not store to it can still load.
+func (s *configSpace) openSysfs(folder string) (err error) {
+	path := folder + "/config"
+	if s.fd, err = system.open(path, unix.O_RDWR); err != nil {
+		s.denied = failed("open", path, err)
+		if s.fd, err = system.open(path, unix.O_RDONLY); err != nil {
+			return failed("open", path, err)
+		}
+	}
+	var stat unix.Stat_t
+	_ = unix.Fstat(s.fd, &stat) // cannot fail
+	s.size = uint64(stat.Size)
+	return nil
+}
 
 // apartPages is the fault of memory that is no single range for the device.
 // Huge pages lie side by side where they were reserved before memory was used.
