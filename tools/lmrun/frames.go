@@ -101,7 +101,7 @@ func (f *frames) loop(count uint64) (end outcome) {
 		}
 		now := f.clock.Now()
 		end.count(now - began)
-		if end.err = f.send(false); end.err != nil {
+		if end.err = f.send(); end.err != nil {
 			break
 		}
 		f.watchdog.feed(now)
@@ -111,9 +111,7 @@ func (f *frames) loop(count uint64) (end outcome) {
 		return end
 	}
 	if f.run(f.after, 0, &end) && f.sound(&end) && end.runs > 0 {
-		if end.err = f.send(true); end.err == nil {
-			end.err = f.files.Commit()
-		}
+		end.err = f.finish()
 	}
 	return end
 }

@@ -267,6 +267,14 @@ func TestFileIsReadOnceAndWrittenAfterTheLastRun(t *testing.T) {
 	}
 }
 
+// Nothing lies at the first address of any process.
+func TestFileThatCannotBeReadIsAnErrorWithTheKernelsReason(t *testing.T) {
+	end := frameRuns(t, "-input a=/proc/self/mem")
+	if hal.CodeOf(end.err) != hal.IO || !strings.HasSuffix(end.err.Error(), "/proc/self/mem: input/output error") {
+		t.Errorf("%+v", end)
+	}
+}
+
 func TestFailedRunMakesNoFileAndLeavesRingsOpen(t *testing.T) {
 	in, out, file := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "ring"), filepath.Join(t.TempDir(), "d")
 	_ = os.WriteFile(in, make([]byte, frameBytes), 0o600)
@@ -548,12 +556,12 @@ func TestRingThatAnEarlierWriterClosedWaitsForTheNext(t *testing.T) {
 		}
 	}()
 	got := make([]byte, frameBytes)
-	if ended, code := reader.take(got); ended || code != hal.OK || !bytes.Equal(got, inputs) {
-		t.Fatalf("%v, %v, %x", ended, code, got)
+	if n, err := reader.take(got); n != frameBytes || err != nil || !bytes.Equal(got, inputs) {
+		t.Fatalf("%v, %v, %x", n, err, got)
 	}
 	reader.advance()
-	if ended, code := reader.take(got); !ended || code != hal.OK {
-		t.Errorf("%v, %v", ended, code)
+	if n, err := reader.take(got); n != 0 || err != nil {
+		t.Errorf("%v, %v", n, err)
 	}
 }
 

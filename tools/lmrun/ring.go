@@ -28,6 +28,7 @@ const (
 )
 
 type ring struct {
+	path          string
 	memory        []byte
 	written, read *uint64
 	closed        *uint32
@@ -55,7 +56,7 @@ func openRing(path string, size uint64, writer bool) (*ring, error) {
 // mapRing locks and maps a file that is a ring, or gives it the size of one: then
 // it is fresh.
 func mapRing(fd int, path string, size uint64) (r *ring, fresh bool, err error) {
-	r = &ring{slot: size, stride: (size + ringAlign - 1) &^ (ringAlign - 1), slots: ringSlotsNew}
+	r = &ring{path: path, slot: size, stride: (size + ringAlign - 1) &^ (ringAlign - 1), slots: ringSlotsNew}
 	var status unix.Stat_t
 	var magic [len(ringMagic)]byte
 	if err = unix.Flock(fd, unix.LOCK_EX); err == nil {
@@ -128,20 +129,20 @@ func badRing(path, reason string) error {
 	return &hal.Fault{Code: hal.BadTensor, Reason: path + ": the ring " + reason + "; remove the file to have it made anew"}
 }
 
-// wait waits until the slots written and not read are at least, or at most,
-// so many. Data that are there come before the end.
-func (r *ring) wait(enough func(waiting, slots uint64) bool) (ended bool, code hal.Code) {
+// wait waits until the slots written and not read are enough. Data that are
+// there come before the end.
+func (r *ring) wait(enough func(waiting, slots uint64) bool) (ended bool, err error) {
 	for looks := 0; ; looks++ {
 		closed := atomic.LoadUint32(r.closed) != 0
 		waiting := atomic.LoadUint64(r.written) - atomic.LoadUint64(r.read)
 		switch {
 		case waiting > r.slots:
-			return false, hal.BadTensor // the other side has written nonsense
+			return false, badRing(r.path, "has counters of the other side's that make no sense")
 		case enough(waiting, r.slots):
 			r.stale = false
-			return false, hal.OK
+			return false, nil
 		case stopping.Load() != 0 || closed && !r.stale:
-			return true, hal.OK
+			return true, nil
 		case !closed:
 			r.stale = false
 		}
@@ -157,24 +158,25 @@ func (r *ring) data(count uint64) []byte {
 	return r.memory[ringHeader+count%r.slots*r.stride:][:r.slot]
 }
 
-// take copies the oldest slot and leaves it in place.
-func (r *ring) take(data []byte) (ended bool, code hal.Code) {
-	if ended, code = r.wait(some); !ended && code == hal.OK {
-		copy(data, r.data(atomic.LoadUint64(r.read)))
+// take copies the oldest slot, which it leaves in place, or nothing at the end.
+func (r *ring) take(data []byte) (n int, err error) {
+	ended, err := r.wait(some)
+	if !ended && err == nil {
+		n = copy(data, r.data(atomic.LoadUint64(r.read)))
 	}
-	return ended, code
+	return n, err
 }
 
 // advance gives the oldest slot back to the writer.
 func (r *ring) advance() { atomic.AddUint64(r.read, 1) }
 
 // makeRoom waits until the next slot is free.
-func (r *ring) makeRoom() hal.Code {
-	ended, code := r.wait(room)
-	if ended {
-		code = hal.IO // by a signal
+func (r *ring) makeRoom() error {
+	ended, err := r.wait(room)
+	if ended { // by a signal
+		err = &hal.Fault{Code: hal.IO, Reason: r.path + ": nobody reads the ring, which is full"}
 	}
-	return code
+	return err
 }
 
 // put fills the next slot, for which makeRoom has waited.

@@ -83,137 +83,130 @@ func (s *stream) neverWait() error { return hal.FileFault(s.Path, unix.SetNonblo
 
 // readFile fills data from a file of exactly that size.
 func (s *stream) readFile(data []byte) error {
-	relation := ""
-	ended, code := s.read(data)
-	if more, _ := unix.Read(s.fd, make([]byte, 1)); more > 0 {
+	n, err := s.fill(data)
+	relation := "fewer"
+	if err == nil && n == len(data) {
 		relation = "more"
+		n, err = s.fill(make([]byte, 1))
 	}
-	if ended || code == hal.BadTensor {
-		relation = "fewer"
+	if err != nil || relation == "more" && n == 0 {
+		return err
 	}
-	switch {
-	case code == hal.IO:
-		return s.fault(code)
-	case relation != "":
-		return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + decimal(uint64(len(data))) + " bytes of input " + s.Name}
-	}
-	return nil
+	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + decimal(uint64(len(data))) + " bytes of input " + s.Name}
 }
 
-// receive takes the data of the next run. ended is the orderly end: the other
-// side has closed where a run's data would begin.
+// fill reads until data is full, nothing more comes, or a signal ends the wait.
+func (s *stream) fill(data []byte) (n int, err error) {
+	for n < len(data) {
+		got, err := hal.Read(s.fd, data[n:])
+		switch {
+		case got > 0:
+			n += got
+		case got == 0 || err == unix.EAGAIN && stopping.Load() != 0:
+			return n, nil
+		case err == unix.EAGAIN:
+			hal.Pause(streamPauseNs)
+		case err != unix.EINTR:
+			return n, hal.FileFault(s.Path, err)
+		}
+	}
+	return n, nil
+}
+
+// receive takes the data of the next run. ended is the orderly end: a signal, or
+// the other side has closed where a run's data would begin. A process that fails
+// here allocates only what the heap has room for.
 func (f *frames) receive() (ended bool, err error) {
 	defer vanished(&err)
-	began := false // another input had data for this run
+	began := false // an input had data for this run
 	for i := range f.inputs {
-		s, code := &f.inputs[i], hal.OK
+		s := &f.inputs[i]
+		size, got := len(f.replay.Input(s.tensor)), 0
 		switch {
 		case s.ring != nil:
-			ended, code = s.ring.take(f.replay.Input(s.tensor))
+			got, err = s.ring.take(f.replay.Input(s.tensor))
 		case s.pipe:
-			ended, code = s.read(f.replay.Input(s.tensor))
+			got, err = s.fill(f.replay.Input(s.tensor))
 		default:
 			continue
 		}
-		if ended && !began && code == hal.OK {
+		switch {
+		case err != nil:
+			return false, err
+		case got < size && (stopping.Load() != 0 || got == 0 && !began):
 			return true, nil
-		}
-		if ended || code != hal.OK {
-			return false, s.fault(code)
+		case got < size:
+			return false, &hal.Fault{Code: hal.BadTensor, Reason: s.Path + ": ends in the middle of a run's data"}
 		}
 		began = true
 	}
 	return false, nil
 }
 
-// fault says why data did not come or go. A process that ends by it allocates
-// only what the heap has room for.
-func (s *stream) fault(code hal.Code) error {
-	reason := s.Path + ": reading or writing failed, or the other side is gone"
-	if code != hal.IO {
-		code, reason = hal.BadTensor, s.Path+": ends, or makes no sense, in the middle of a run's data"
-	}
-	return &hal.Fault{Code: code, Reason: reason}
-}
-
-// read takes data from a pipe; a signal ends the wait for them.
-func (s *stream) read(data []byte) (ended bool, code hal.Code) {
-	for total := 0; total < len(data); {
-		n, err := hal.Read(s.fd, data[total:])
-		switch {
-		case err == unix.EAGAIN && stopping.Load() != 0:
-			return true, hal.OK
-		case err == unix.EAGAIN:
-			hal.Pause(streamPauseNs)
-		case err == unix.EINTR:
-		case err != nil:
-			return false, hal.IO
-		case n == 0 && total == 0:
-			return true, hal.OK
-		case n == 0:
-			return false, hal.BadTensor
-		default:
-			total += n
-		}
-	}
-	return false, hal.OK
-}
-
 // write gives data to a pipe; a signal ends the wait for room.
-func (s *stream) write(data []byte) hal.Code {
+func (s *stream) write(data []byte) error {
 	for len(data) > 0 {
 		n, err := hal.Write(s.fd, data)
 		switch {
+		case err == nil:
+			data = data[n:]
 		case err == unix.EAGAIN && stopping.Load() == 0:
 			hal.Pause(streamPauseNs)
-		case err == unix.EINTR:
-		case err != nil:
-			return hal.IO
-		default:
-			data = data[n:]
+		case err != unix.EINTR:
+			return hal.FileFault(s.Path, err)
 		}
 	}
-	return hal.OK
+	return nil
 }
 
 // streamPauseNs is the time between two looks at a pipe or a ring that makes a
 // run wait.
 const streamPauseNs = 50_000
 
-// send gives the results of a run to pipes and rings, and its inputs back, or at
-// the end results to files, which nobody sees yet. It waits for room in all rings
-// first, so that a process that is killed while it waits has put nothing into any.
-func (f *frames) send(atEnd bool) (err error) {
+// send gives the results of a run to pipes and rings, and its inputs back. It
+// waits for room in all rings first, so that a process that is killed while it
+// waits has put nothing into any.
+func (f *frames) send() (err error) {
 	defer vanished(&err)
 	for i := range f.outputs {
-		if s := &f.outputs[i]; s.ring != nil && !atEnd {
-			if code := s.ring.makeRoom(); code != hal.OK {
-				return s.fault(code)
-			}
+		if ring := f.outputs[i].ring; ring != nil && err == nil {
+			err = ring.makeRoom()
 		}
 	}
 	for i := range f.outputs {
-		s, data, code := &f.outputs[i], f.replay.Output(f.outputs[i].tensor), hal.OK
-		switch {
-		case s.ring != nil && atEnd:
-			s.ring.close()
+		switch s, data := &f.outputs[i], f.replay.Output(f.outputs[i].tensor); {
+		case err != nil:
+			return err
 		case s.ring != nil:
 			s.ring.put(data)
-		case s.pipe && !atEnd:
-			code = s.write(data)
-		case atEnd && !s.pipe:
-			if _, err = s.file.Write(data); err != nil {
-				return err
-			}
-		}
-		if code != hal.OK {
-			return s.fault(code)
+		case s.pipe:
+			err = s.write(data)
 		}
 	}
 	for i := range f.inputs {
-		if ring := f.inputs[i].ring; ring != nil && !atEnd {
+		if ring := f.inputs[i].ring; ring != nil && err == nil {
 			ring.advance()
 		}
 	}
-	return nil
+	return err
+}
+
+// finish gives the results of the last run to files, and tells who reads rings
+// that no more come.
+func (f *frames) finish() (err error) {
+	defer vanished(&err)
+	for i := range f.outputs {
+		switch s := &f.outputs[i]; {
+		case err != nil:
+			return err
+		case s.ring != nil:
+			s.ring.close()
+		case !s.pipe:
+			_, err = s.file.Write(f.replay.Output(s.tensor))
+		}
+	}
+	if err == nil {
+		err = f.files.Commit()
+	}
+	return err
 }
