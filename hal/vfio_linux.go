@@ -23,6 +23,43 @@ const (
 	iovaTries = 1 << 16
 )
 
+// VFIO (linux/vfio.h).
+const (
+	vfioSetIOMMU            = 0x3b66
+	vfioGroupGetStatus      = 0x3b67
+	vfioGroupSetContainer   = 0x3b68
+	vfioGroupGetDevice      = 0x3b6a
+	vfioDeviceGetRegionInfo = 0x3b6c
+	vfioIOMMUMapDMA         = 0x3b71
+	vfioIOMMUUnmapDMA       = 0x3b72
+
+	vfioType1v2 = 3 // a kind of IOMMU
+
+	vfioGroupViable  = 1 << 0 // vfioStatus.flags
+	vfioRegionMMap   = 1 << 2 // vfioRegion.flags
+	vfioDMARead      = 1 << 0 // vfioMap.flags
+	vfioDMAWrite     = 1 << 1
+	vfioRegionConfig = 7
+)
+
+type vfioStatus struct{ argsz, flags uint32 }
+
+type vfioRegion struct {
+	argsz, flags, index, capOffset uint32
+	size, offset                   uint64
+}
+
+type vfioMap struct {
+	argsz, flags uint32
+	vaddr        uint64
+	iova, size   uint64
+}
+
+type vfioUnmap struct {
+	argsz, flags uint32
+	iova, size   uint64
+}
+
 // vfio is a function behind an IOMMU (Linux, Documentation/driver-api/vfio.rst).
 // It reaches the host memory of this process's Host windows, windows of other
 // functions where the image says so, and nothing else.

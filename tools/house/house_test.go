@@ -45,8 +45,7 @@ var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", // structs read in place
 	"hal/walk.go",                // device memory and commands
 	"hal/oracle.go",              // tables of addresses, where there is no assembly
-	"hal/ioctl_linux.go",         // structs of ioctls
-	"hal/raw_linux.go",           // system calls that Go is not told of
+	"hal/system_linux.go",        // structs of ioctls, system calls that Go is not told of
 	"runtime/freeze.go",          // one system call
 	"runtime/golang.go",          // two functions of Go's runtime
 	"runtime/seal.go",            // one system call
