@@ -35,7 +35,7 @@ func Root(data []byte, begin uint64, fields int, place string) *Table {
 		return t
 	}
 	t.pos = uint64(As[uint32](data))
-	vtable := t.pos - uint64(int64(at[int32](t, t.pos, place)))
+	vtable := t.pos - uint64(int64(int32(at[uint32](t, t.pos, place))))
 	sizes := at[[2]uint16](t, vtable, place+" vtable")
 	size := uint64(sizes[0])
 	t.size = uint64(sizes[1])

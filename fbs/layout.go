@@ -175,22 +175,6 @@ type Reservation struct {
 	Targets      uint32
 }
 
-// The build fails where the compiler lays the structs out otherwise.
-const (
-	_ = -(unsafe.Sizeof(Preamble{}) ^ PreambleSize)
-	_ = -(unsafe.Offsetof(Preamble{}.Checksum) ^ checksumAt)
-	_ = -(unsafe.Sizeof(Signature{}) ^ SignatureBytes)
-	_ = -(unsafe.Offsetof(Signature{}.Zero) ^ 12)
-	_ = -(unsafe.Sizeof(Command{}) ^ CommandSize)
-	_ = -(unsafe.Sizeof(Window{}) ^ 24)
-	_ = -(unsafe.Sizeof(Identity{}) ^ 64)
-	_ = -(unsafe.Sizeof(Rule{}) ^ 24)
-	_ = -(unsafe.Sizeof(Sequence{}) ^ 12)
-	_ = -(unsafe.Sizeof(Tensor{}) ^ 64)
-	_ = -(unsafe.Sizeof(Segment{}) ^ 24)
-	_ = -(unsafe.Sizeof(Reservation{}) ^ 48)
-)
-
 // Target is where a TLB window points.
 type Target = boards.Target
 

@@ -24,59 +24,55 @@ type limits struct {
 	more, shift       uint64 // amount + more >> shift is how many accesses and us of waiting a command is at most
 }
 
-// memo is what is known of heads: one in each of 64 places. A head whose limits
-// cannot be had ends it all.
-type memo struct {
-	heads  [64]uint64
-	limits [64]limits
-	us     uint64 // of all commands that were looked at, a microsecond for each access
+// checker carries what is known while the commands of an image are checked in
+// order: limits of heads, one in each of 64 places.
+type checker struct {
+	v       *View
+	heads   [64]uint64
+	limits  [64]limits
+	us      uint64 // of all commands that were looked at, a microsecond for each access
+	boards  [TargetsMax]*boards.Board
+	pointed []bool // Tlb windows aimed so far in this sequence
+	calls   bool   // there is a Call
 }
 
 func slot(head uint64) uint64 { return head * 0x9e3779b97f4a7c15 >> 58 }
 
 // forget is for the start of a sequence and behind a Call: windows are to be
 // aimed anew. A head of 0 belongs to place 0, and 1 does not.
-func (k *memo) forget() { k.heads = [64]uint64{1} }
+func (c *checker) forget() {
+	c.heads = [64]uint64{1}
+	clear(c.pointed)
+}
 
 // held is how many commands keep limits that are known. A difference that is
 // not to be negative has bit 63 clear (nothing here has more than 48 bits), and
 // no other bit is left.
-func (k *memo) held(v *View, list []Command) (count int) {
-	us := k.us
-	for count = range list {
-		c := &list[count]
-		h := head(c)
-		l := &k.limits[slot(h)]
-		pair := both(c)
-		at, amount, place := pair&(1<<32-1), pair>>32, c.Value&l.place
+func (c *checker) held(list []Command) (count int) {
+	us := c.us
+	for ; count < len(list); count++ {
+		m := &list[count]
+		h := head(m)
+		l := &c.limits[slot(h)]
+		pair := both(m)
+		at, amount, place := pair&(1<<32-1), pair>>32, m.Value&l.place
 		sign := (at - l.first) | (l.last - at - amount&l.span) | (amount - l.least)
-		wrong := sign>>63 | pair&l.zero | c.Value&^(c.Mask|l.value) | c.Mask&^l.mask | (h ^ k.heads[slot(h)])
+		wrong := sign>>63 | pair&l.zero | m.Value&^(m.Mask|l.value) | m.Mask&^l.mask | (h ^ c.heads[slot(h)])
 		outside := int64((place-l.memory)|(l.memoryEnd-place-amount)) < 0
-		if wrong != 0 || outside && (h>>48 != 0 || !v.moved(l, place, amount)) {
-			k.us = us
-			return count
+		if wrong != 0 || outside && (h>>48 != 0 || !c.moved(l, place, amount)) {
+			break
 		}
 		us += (amount + l.more) >> (l.shift & 63)
 	}
-	k.us = us
-	return len(list)
+	c.us = us
+	return count
 }
 
 // moved takes the segment of the payload that holds a place, for a head that is
 // known, and tells whether it holds as many bytes.
-func (v *View) moved(l *limits, place, amount uint64) bool {
-	l.memory, l.memoryEnd = v.segment(place)
+func (c *checker) moved(l *limits, place, amount uint64) bool {
+	l.memory, l.memoryEnd = c.v.segment(place)
 	return place+amount <= l.memoryEnd
-}
-
-// checker carries what is known while the commands of an image are checked in
-// order.
-type checker struct {
-	known   memo
-	v       *View
-	boards  [TargetsMax]*boards.Board
-	pointed []bool // Tlb windows aimed so far in this sequence
-	calls   bool   // there is a Call
 }
 
 // verifyCommands checks every command, so that what carries them out need not
@@ -90,7 +86,7 @@ func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
 	for i := range v.Sequences {
 		s := &v.Sequences[i]
 		c.forget()
-		c.known.us = 0
+		c.us = 0
 		for first, end := s.First, s.First+s.Count; first < end; first += block {
 			list := v.Commands[first:min(first+block, end)]
 			if at, why := c.block(list, int(end-first)-1); why != "" {
@@ -98,7 +94,7 @@ func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
 			}
 			sum = checksum(sum, bytesOf(list)) // which are near by now
 		}
-		v.LongestUs[i] = c.known.us
+		v.LongestUs[i] = c.us
 	}
 	if c.calls {
 		return sum, v.verifyCalls()
@@ -111,7 +107,7 @@ func (c *checker) block(list []Command, end int) (at int, why string) {
 	body := min(len(list), end) // the last of a sequence is always looked at
 	for at = 0; at < len(list); at++ {
 		if at < body {
-			at += c.known.held(c.v, list[at:body])
+			at += c.held(list[at:body])
 		}
 		if at == len(list) {
 			break
@@ -143,11 +139,6 @@ func (v *View) verifyCalls() *Error {
 	return nil
 }
 
-func (c *checker) forget() {
-	c.known.forget()
-	clear(c.pointed)
-}
-
 // check says what is wrong with the one command of a list, empty if nothing is,
 // and keeps the limits of its head.
 func (c *checker) check(list []Command, last bool) string {
@@ -158,15 +149,15 @@ func (c *checker) check(list []Command, last bool) string {
 	if last != (m.Opcode == gen.OpcodeEnd) {
 		return "End must be the last command of a sequence, and only that"
 	}
-	f, l := &forms[m.Opcode], &c.known.limits[slot(head(m))]
-	c.known.heads[slot(head(m))] = head(m)
+	f, l := &forms[m.Opcode], &c.limits[slot(head(m))]
+	c.heads[slot(head(m))] = head(m)
 	f.limit(m, l)
 	for _, step := range steps {
 		if why := step(c, f, m, l); why != "" {
 			return why
 		}
 	}
-	if c.known.held(c.v, list) == 0 {
+	if c.held(list) == 0 {
 		return f.broken(m, l)
 	}
 	if f.Each {
