@@ -6,6 +6,8 @@ import "strconv"
 // even as an error, never allocates.
 type Code uint8
 
+// The numbers are those of enum lm_code in lightmetal.h, which firmware was
+// compiled with: they never change their meaning, and new ones come last.
 const (
 	OK             Code = iota
 	Usage               // the caller asked for something that makes no sense
@@ -15,11 +17,8 @@ const (
 	Internal            // a defect of this program
 	DeviceGone          // the device reads all ones and its configuration space does too
 	BusFault            // a load or store was answered with a bus error
-	MasterOff           // the device may not reach memory: bus mastering is off
-	DMAFault            // a transfer of the device's own did not reach memory
 	IO                  // reading or writing a file failed
 	DeadlinePassed      // a poll's condition did not hold in time
-	FrameLate           // a run took longer than its limit
 	ExpectFailed        // an expect's condition did not hold
 	CompareFailed       // a range of the device differs from the golden payload
 	Denied              // not permitted, or a bad signature
@@ -28,6 +27,9 @@ const (
 	BadTensor           // tensor data do not have the size or type the image wants
 	InputMissing        // an input tensor has neither data nor a recorded default
 	Disabled            // an earlier failure disabled the replay; load the image again
+	FrameLate           // a run took longer than its limit
+	MasterOff           // the device may not reach memory: bus mastering is off
+	DMAFault            // a transfer of the device's own did not reach memory
 	codeCount
 )
 

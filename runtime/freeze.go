@@ -17,8 +17,11 @@ import (
 // runs one goroutine, which stays unlocked from its thread and waits by raw
 // system calls: those of package hal. The error is a *hal.Fault.
 func (r *Replay) Freeze() error {
-	Alone()
-	return r.FreezeShared()
+	err := r.FreezeShared()
+	if err == nil {
+		Alone()
+	}
+	return err
 }
 
 // FreezeShared freezes a replay in a process that has other work, too: arena and

@@ -279,6 +279,19 @@ func DeviceNames(view *fbs.View) []string {
 	return names
 }
 
+// Rest stops devices from mastering the bus. Closing them does so too; a sealed
+// process cannot close anything.
+func (r *Replay) Rest() (err error) {
+	for _, bus := range r.masters {
+		if bus != nil {
+			if e := bus.Master(false); err == nil {
+				err = e
+			}
+		}
+	}
+	return err
+}
+
 // Close gives the arena back. It leaves devices and file alone.
 func (r *Replay) Close() error {
 	r.refusal = hal.Disabled

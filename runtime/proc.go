@@ -11,7 +11,8 @@ import (
 // processes are not looked at, and for a MiB nothing is: that takes 20 to 50 us.
 func available(wanted uint64) (pages, huge uint64) {
 	if pages = 1 << 20; wanted > pages {
-		pages, huge = memory(kernelText("/proc/meminfo"))
+		text, _ := hal.ReadText("/proc/meminfo") // empty where there is none
+		pages, huge = memory(text)
 	}
 	return pages, huge
 }
@@ -49,10 +50,4 @@ func numberAfter(text, name string) (n uint64) {
 		n = 10*n + uint64(max(text[0], '0')-'0')
 	}
 	return n
-}
-
-// kernelText is a file of /proc, empty where there is none.
-func kernelText(path string) string {
-	text, _ := hal.ReadText(path)
-	return text
 }

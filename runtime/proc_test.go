@@ -1,6 +1,10 @@
 package runtime
 
-import "testing"
+import (
+	"testing"
+
+	"lightmetal/hal"
+)
 
 func TestMemoryIsWhatTheKernelSaysIsAvailable(t *testing.T) {
 	const meminfo = "MemTotal:       131072000 kB\nMemFree:         1000 kB\nMemAvailable:    2000 kB\nHugePages_Total:       8\nHugePages_Free:        3\nHugepagesize:       2048 kB\n"
@@ -13,7 +17,7 @@ func TestMemoryIsWhatTheKernelSaysIsAvailable(t *testing.T) {
 	if _, huge := memory("HugePages_Free:       20\nHugepagesize:"); huge != 0 {
 		t.Errorf("%d", huge)
 	}
-	total, _ := memory(kernelText("/proc/none"))
+	total, _ := memory("")
 	if pages, _ := available(1 << 40); pages == 0 || pages >= total {
 		t.Errorf("%d available of %d", pages, total)
 	}
@@ -44,7 +48,7 @@ func TestFileSystemThatTakesNoWritesIsKnown(t *testing.T) {
 			t.Errorf("%q: %v", test.mountinfo, got)
 		}
 	}
-	if long := kernelText("/proc/self/smaps"); len(long) <= 4096 {
+	if long, _ := hal.ReadText("/proc/self/smaps"); len(long) <= 4096 {
 		t.Errorf("%d bytes of a file of many pages", len(long))
 	}
 }

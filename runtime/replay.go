@@ -122,8 +122,13 @@ func (r *Replay) failed(sequence int, code hal.Code) Result {
 	return result
 }
 
-// late tells whether this run has taken longer than its limit.
-func (r *Replay) late() bool { return r.end != 0 && r.devices[0].Now() > r.end }
+// late is FrameLate where this run has taken longer than its limit.
+func (r *Replay) late() hal.Code {
+	if r.end != 0 && r.devices[0].Now() > r.end {
+		return hal.FrameLate
+	}
+	return hal.OK
+}
 
 // sleep lets a device's time pass, but not beyond the end of a limited run.
 func (r *Replay) sleep(device hal.Device, nanoseconds int64) {
@@ -153,11 +158,8 @@ func (r *Replay) execute(sequence int) hal.Code {
 				return code
 			}
 		}
-		switch {
-		case r.late():
-			return hal.FrameLate
-		case w.Next == end:
-			return hal.OK
+		if code := r.late(); code != hal.OK || w.Next == end {
+			return code
 		}
 	}
 }
@@ -184,7 +186,8 @@ func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	case c.Opcode == gen.OpcodeChange:
 		code = r.change(c)
 	case c.Opcode == gen.OpcodeDelay:
-		code = r.delay(c)
+		r.sleep(r.devices[0], int64(c.Amount)*1000)
+		code = r.late()
 	case c.Opcode == gen.OpcodeCall:
 		code = r.call(c)
 	default:
@@ -238,14 +241,6 @@ func (r *Replay) point(c *fbs.Command) (code hal.Code) {
 	code = r.device(c).Point(a, target, c.Value)
 	r.windows[c.Window] = a.Base
 	return code
-}
-
-func (r *Replay) delay(c *fbs.Command) hal.Code {
-	r.sleep(r.devices[0], int64(c.Amount)*1000)
-	if r.late() {
-		return hal.FrameLate
-	}
-	return hal.OK
 }
 
 func (r *Replay) call(c *fbs.Command) hal.Code {
@@ -313,8 +308,8 @@ func (r *Replay) wait(c *fbs.Command, ones bool) hal.Code {
 		switch {
 		case code != hal.OK || holds(c, loaded):
 			return code
-		case late:
-			return r.saw(c, loaded, hal.FrameLate)
+		case late != hal.OK:
+			return r.saw(c, loaded, late)
 		case now >= deadline:
 			return r.saw(c, loaded, hal.DeadlinePassed)
 		}
@@ -362,4 +357,33 @@ func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 		return hal.OK
 	}
 	return code
+}
+
+// faultDelay is the time, in nanoseconds, that news of a DMA that went wrong
+// may take: an IOMMU's driver writes it to the kernel's log from a thread.
+const faultDelay = 5_000_000
+
+// Diagnose says what is wrong with the devices, whatever the commands saw: OK,
+// DeviceGone, and of those that master the bus MasterOff or DMAFault. Where one
+// masters the bus it waits for news, and is for the end of a run.
+func (r *Replay) Diagnose() hal.Code { return r.diagnose(true) }
+
+func (r *Replay) diagnose(wait bool) hal.Code {
+	var waits hal.BusMaster
+	for i, bus := range r.masters {
+		if bus == nil && !r.devices[i].Alive() {
+			return hal.DeviceGone
+		}
+		if bus != nil {
+			if code := bus.Diagnose(); code != hal.OK {
+				return code
+			}
+			waits = bus
+		}
+	}
+	if wait && waits != nil {
+		waits.Sleep(faultDelay)
+		return r.diagnose(false)
+	}
+	return hal.OK
 }

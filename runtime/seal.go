@@ -30,22 +30,23 @@ const (
 	seccompRequest = 24
 )
 
+func load(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+func answer(action uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
+}
+func equal(value uint32, yes, no int) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(yes), Jf: uint8(no), K: value}
+}
+
 // Seal makes the kernel kill the whole process at the first system call that
 // is not one of a few which neither make, map nor open anything, on every
 // thread and for good. Files that are written later must be open by now. Also
 // are instructions that may allow more, and otherwise end behind their last;
 // they begin by loading what they judge. Call it after Freeze. The error is a
 // *hal.Fault.
-func Seal(also ...unix.SockFilter) error {
-	load := func(offset uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
-	}
-	answer := func(action uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
-	}
-	equal := func(value uint32, yes, no int) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(yes), Jf: uint8(no), K: value}
-	}
+func Seal(also ...unix.SockFilter) (err error) {
 	kill, n := answer(unix.SECCOMP_RET_KILL_PROCESS), len(sealAllowed) // a constant below: off the heap
 	program := append(make([]unix.SockFilter, 0, len(sealAllowed)+9), load(seccompArch), equal(auditArch, 1, 0), kill, load(seccompNumber))
 	for i, number := range sealAllowed {
@@ -59,17 +60,12 @@ func Seal(also ...unix.SockFilter) error {
 	_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
-	return sealFault(thread, errno)
-}
-
-// sealFault judges what seccomp answered. No thread is sealed where one cannot
-// be, and the kernel then gives that thread in place of an error.
-func sealFault(thread uintptr, errno unix.Errno) (err error) {
+	const sealing = "sealing the process (seccomp): "
 	switch {
 	case errno != 0:
-		err = &hal.Fault{Code: hal.Denied, Reason: "sealing the process (seccomp): " + errno.Error()}
-	case thread != 0:
-		err = &hal.Fault{Code: hal.Denied, Reason: fbs.Text("sealing the process (seccomp): thread %d has a filter of its own", uint64(thread))}
+		err = &hal.Fault{Code: hal.Denied, Reason: sealing + errno.Error()}
+	case thread != 0: // no thread is sealed where one cannot be, and the kernel then gives that thread in place of an error
+		err = &hal.Fault{Code: hal.Denied, Reason: sealing + fbs.Text("thread %d has a filter of its own", uint64(thread))}
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func lastErrorOf(handle int32, info *lastError, buffer []byte) int32 {
 }
 
 func (o *outcome) numbers() lastError {
-	e := lastError{status: int32(o.code.Exit()), code: codeNumber(o.code), command: -1, safe: -1}
+	e := lastError{status: int32(o.code.Exit()), code: int32(o.code), command: -1, safe: -1}
 	if !o.ran {
 		return e
 	}
@@ -36,7 +36,7 @@ func (o *outcome) numbers() lastError {
 		e.command = r.Command
 	}
 	if r.SafeRan {
-		e.safe = codeNumber(r.Safe)
+		e.safe = int32(r.Safe)
 	}
 	return e
 }
