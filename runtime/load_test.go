@@ -364,14 +364,18 @@ func TestReplayThatIsClosedDoesNotRun(t *testing.T) {
 }
 
 // TestFreezeThatCannotLockTheArenaFails takes the arena away, which fails in
-// the same place as a limit on locked memory.
+// the same place as a limit on locked memory. Go is then left as it was.
 func TestFreezeThatCannotLockTheArenaFails(t *testing.T) {
 	r, _ := on(t, "tensor d output uint8[4096]\nmain:\n  copy.4 d[0:4096] <- m+0x0\n")
 	if err := hal.Munmap(r.Output(0)); err != nil {
 		t.Fatal(err)
 	}
+	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(3))
 	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "RLIMIT_MEMLOCK") {
 		t.Error(err)
+	}
+	if n := goruntime.GOMAXPROCS(0); n != 3 {
+		t.Errorf("Go is left with %d processors of 3", n)
 	}
 }
 
