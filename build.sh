@@ -64,6 +64,9 @@ usage: ./build.sh COMMAND
                           what BOARD boots to do nothing but replay, in build/image-BOARD: an initramfs
                             with lminit as process 1, lmrun, the images and a configuration, and what the boot
                             loader wants; without arguments: the boards, and the FLAGS
+  install [PREFIX]        lm, lmrun, what boards get (lib/lightmetal), man pages and completion, into PREFIX, by
+                            default /usr/local, below DESTDIR where that is set
+  deb                     build/lightmetal_VERSION_ARCH.deb: the same in /usr, the same bytes wherever it is built
   sbom                    build/sbom.spdx.json: what lmrun is linked from, SPDX 2.3
   gen [--check]           Go code from fbs/image.fbs; --check: only compare it with the tree
   bench [--full] [--json] [--write FILE]
@@ -490,7 +493,19 @@ fetch_qemu() {
 static() { plain "$@" "${compiled[@]}"; }
 
 # plain GOARCH OUTPUT PACKAGE [FLAGS]
-plain() { CGO_ENABLED=0 GOOS=linux GOARCH=$1 go build -trimpath -ldflags "-s -w" "${@:4}" -o "$2" "$3"; }
+plain() { CGO_ENABLED=0 GOOS=linux GOARCH=$1 go build -trimpath -ldflags "-s -w -X 'main.version=${3##*/} $(version)'" "${@:4}" -o "$2" "$3"; }
+
+# version says which one this is, of which revision, and with which tags. Where
+# there is no git, LM_REVISION may tell the revision.
+number=0.1
+version() {
+	local revision=${LM_REVISION:-} tags
+	if [[ -z $revision && -e .git ]] && revision=$(git rev-parse --short=12 HEAD 2>/dev/null); then
+		git diff --quiet HEAD 2>/dev/null || revision+=-modified
+	fi
+	tags=$(sed -n 's/.*-tags=\([^ ]*\).*/, tags \1/p' <<<"$GOFLAGS")
+	printf '%s (%s%s)' "$number" "${revision:-no revision}" "$tags"
+}
 
 build_guest() {
 	mkdir -p "$out"
@@ -617,6 +632,70 @@ cmd_image() {
 		-out "$here/$out/image-$board" "$@"
 }
 
+# tools_into PREFIX: what is installed, with modes of its own whatever the umask is.
+tools_into() {
+	local prefix=$1 made=$out/_install arch name
+	rm -rf "$made" && mkdir -p "$made/man"
+	for arch in arm64 amd64; do
+		static $arch "$made/lmrun-$arch" ./tools/lmrun
+		static $arch "$made/lminit-$arch" ./tools/lminit
+	done
+	plain "$(go env GOARCH)" "$made/lm" ./tools/lm
+	# The pages have a date, which is to be the same in every build.
+	SOURCE_DATE_EPOCH=0 "$made/lm" man "$made/man"
+	{
+		printf '.TH LMRUN 1 "" "lmrun %s"\n.SH NAME\nlmrun \\- replay a Light Metal binary on a device\n.SH DESCRIPTION\n.nf\n' "$number"
+		"$made/lmrun-$(go env GOARCH)" -help | sed "s/[\\\\]/&&/g; s/^[.']/\\\\\\&&/; s/-/\\\\-/g"
+		printf '.fi\n'
+	} >"$made/man/lmrun.1"
+	"$made/lm" completion bash >"$made/bash"
+	"$made/lm" completion zsh >"$made/zsh"
+	"$made/lm" completion fish >"$made/fish"
+	install -d -m 755 "$prefix" "$prefix/bin" "$prefix/lib/lightmetal" "$prefix/share/man/man1" "$prefix/share/bash-completion/completions" \
+		"$prefix/share/zsh/site-functions" "$prefix/share/fish/vendor_completions.d"
+	install -m 755 "$made/lm" "$prefix/bin/lm"
+	install -m 755 "$made/lmrun-$(go env GOARCH)" "$prefix/bin/lmrun"
+	install -m 755 "$made"/lmrun-* "$made"/lminit-* "$prefix/lib/lightmetal"
+	install -m 644 "$made"/man/*.1 "$prefix/share/man/man1"
+	install -m 644 "$made/bash" "$prefix/share/bash-completion/completions/lm"
+	install -m 644 "$made/zsh" "$prefix/share/zsh/site-functions/_lm"
+	install -m 644 "$made/fish" "$prefix/share/fish/vendor_completions.d/lm.fish"
+}
+
+cmd_install() {
+	local prefix=${1:-/usr/local}
+	[[ $prefix == /* ]] || prefix=$start_dir/$prefix
+	unset -f install # which installs packages, above
+	mkdir -p "$out"
+	tools_into "${DESTDIR:-}$prefix"
+	say "$prefix: bin/lm, bin/lmrun, lib/lightmetal for boards, man pages and completion"
+}
+
+cmd_deb() {
+	local arch root=$PWD/$out/_deb file
+	command -v dpkg-deb >/dev/null || { warn "deb: dpkg-deb is not here"; exit 69; }
+	unset -f install
+	arch=$(go env GOARCH)
+	file=$out/lightmetal_${number}_$arch.deb
+	rm -rf "$root" && mkdir -p "$root"
+	tools_into "$root/usr"
+	install -d -m 755 "$root/DEBIAN" && chmod 755 "$root"
+	cat >"$root/DEBIAN/control" <<-TEXT
+		Package: lightmetal
+		Version: $number
+		Architecture: $arch
+		Maintainer: lightmetal <maintainers@lightmetal.invalid>
+		Section: devel
+		Priority: optional
+		Description: replay an accelerator workload from one file
+		 lm makes, checks and replays Light Metal binaries; lmrun replays them on a target.
+	TEXT
+	chmod 644 "$root/DEBIAN/control"
+	find "$root" -exec touch -h -d @0 {} +
+	SOURCE_DATE_EPOCH=0 dpkg-deb --root-owner-group -Zgzip --build "$root" "$file" >/dev/null
+	say "$file: $(wc -c <"$file") bytes"
+}
+
 cmd_sbom() {
 	local arch
 	mkdir -p "$out"
@@ -627,11 +706,12 @@ cmd_sbom() {
 
 # deliver builds what is delivered, in a copy of the tree.
 deliver() {
+	if command -v dpkg-deb >/dev/null; then ./build.sh deb || return; fi
 	./build.sh sbom && ./build.sh image qemu-virt --device pci:1234:11e8 --seal testdata/images/edu.lmb || return
 	if cross_compiler arm64; then ./build.sh archive || return; fi
 }
 
-delivered='lmrun-arm64 lmrun-amd64 sbom.spdx.json liblightmetal-*.a image-qemu-virt'
+delivered='lmrun-arm64 lmrun-amd64 sbom.spdx.json liblightmetal-*.a image-qemu-virt lightmetal_*.deb'
 
 # step_reproducible builds twice: in folders of another name and depth, with
 # nothing in common but Go, its downloaded modules and the compilers.
@@ -886,7 +966,7 @@ command=${1:-help}
 [[ $# -eq 0 ]] || shift
 case $command in
 help | -h | --help) help ;;
-demo | test | record-trials | qemu | cross | archive | image | sbom | gen | bench | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
+demo | test | record-trials | qemu | cross | archive | image | install | deb | sbom | gen | bench | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
 *)
 	warn "no command $command; ./build.sh help lists them"
 	exit 64

@@ -22,8 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version stands in the origin of every image that lm writes.
-const version = "lm 0.1"
+// version stands in the origin of every image that lm writes. build.sh has the
+// linker add the revision and the tags.
+var version = "lm 0.1"
 
 const exitCodes = `Exit status:
   0 done; 64 usage; 65 bad image, capture, listing or tensor; 66 no such file;
@@ -133,7 +134,7 @@ runtime replays through a PCIe BAR, and tells what is in them.
 		return usage("%v%s; %s --help tells more", err, hint, c.CommandPath())
 	})
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), compareCommand(), diffCommand(), dumpCommand(),
-		importCommand(), infoCommand(), recordCommand(), replayCommand(), reportCommand(), serveCommand(), setCommand(), signCommand(),
+		importCommand(), infoCommand(), manCommand(), recordCommand(), replayCommand(), reportCommand(), serveCommand(), setCommand(), signCommand(),
 		tensorCommand(), trimCommand(), verifyCommand(), versionCommand())
 	return root
 }

@@ -348,9 +348,7 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 	if result := s.once(s.before); result.Code != hal.OK {
 		return end, end.fail(s, result)
 	}
-	if f.stats {
-		end.Stats = &statistics{WarmUp: f.warmUp}
-	}
+	times := statistics{WarmUp: f.warmUp}
 	for n := -f.warmUp; n < f.loop; n++ {
 		start, began := time.Now(), s.devices[0].Now()
 		result := s.run()
@@ -363,7 +361,7 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 		if n < 0 {
 			continue
 		}
-		end.Stats.add(took, int64(wall))
+		times.add(took, int64(wall))
 		if end.Runs == 0 {
 			end.LeastNs = took
 		}
@@ -377,7 +375,9 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 		}
 		bar(end.Runs)
 	}
-	end.Stats.finish()
+	if times.finish(); f.stats {
+		end.Stats = &times
+	}
 	if result := s.once(s.after); result.Code != hal.OK {
 		return end, end.fail(s, result)
 	}

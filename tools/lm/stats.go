@@ -8,11 +8,10 @@ import (
 
 // statistics are the times of the runs behind the warm-up, by lm replay --stats.
 type statistics struct {
-	WarmUp int     `json:"warm_up"` // runs before, which count for nothing
-	Device spread  `json:"device"`  // by the first device's clock, virtual on a stand-in or simulator
-	Wall   spread  `json:"wall"`    // by this machine's
-	device []int64 // of each run, nanoseconds
-	wall   []int64
+	WarmUp       int     `json:"warm_up"` // runs before, which count for nothing
+	Device       spread  `json:"device"`  // by the first device's clock, virtual on a stand-in or simulator
+	Wall         spread  `json:"wall"`    // by this machine's
+	device, wall []int64 // of each run, nanoseconds
 }
 
 type spread struct {
@@ -23,16 +22,10 @@ type spread struct {
 }
 
 func (s *statistics) add(device, wall int64) {
-	if s != nil {
-		s.device, s.wall = append(s.device, device), append(s.wall, wall)
-	}
+	s.device, s.wall = append(s.device, device), append(s.wall, wall)
 }
 
-func (s *statistics) finish() {
-	if s != nil {
-		s.Device, s.Wall = spreadOf(s.device), spreadOf(s.wall)
-	}
-}
+func (s *statistics) finish() { s.Device, s.Wall = spreadOf(s.device), spreadOf(s.wall) }
 
 // spreadOf takes of an even number the lower median, and the least time that 99 of
 // 100 runs do not exceed.

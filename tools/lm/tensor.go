@@ -71,14 +71,12 @@ func (e *elements) values(from string, words []string) ([]byte, error) {
 	return data, nil
 }
 
-// textMost is how long a number of a .csv file may be.
-const textMost = 32
-
 // read gives the bytes that numbers or a file hold for a tensor.
 func (e *elements) read(path string) ([]byte, error) {
 	if isInline(path) {
 		return e.inline(path)
 	}
+	const textMost = 32 // bytes of a number in a .csv file
 	data, err := readFile(path, int(e.size)*textMost+npyHeaderMax)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"lightmetal/fbs"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 )
 
 // versionInfo is what lm version tells; its JSON is stable.
@@ -52,6 +53,14 @@ func (v versionInfo) String() string {
 		}
 	}
 	return text
+}
+
+// manCommand is for build.sh install.
+func manCommand() *cobra.Command {
+	return &cobra.Command{Use: "man FOLDER", Short: "write the man pages of all commands", Hidden: true, Args: one("folder"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: version}, args[0])
+		}}
 }
 
 func versionCommand() *cobra.Command {

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/listing"
@@ -149,6 +150,13 @@ func TestHelpIsOnStandardOutput(t *testing.T) {
 	stdout, stderr, exit := lmrun(t, "-help")
 	if exit != 0 || stdout != usage || stderr != "" {
 		t.Errorf("exit %d, %q, %q", exit, stdout, stderr)
+	}
+}
+
+func TestVersionNamesFormatAndSchema(t *testing.T) {
+	want := fmt.Sprintf("%s, format %d.%d, schema 0x%x\n", version, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
+	if stdout, stderr, exit := lmrun(t, "-version"); exit != 0 || stdout != want || stderr != "" {
+		t.Errorf("exit %d, %q, %q; want %q", exit, stdout, stderr, want)
 	}
 }
 

@@ -15,13 +15,7 @@ import (
 func main() {
 	runtime.Alone()
 	o, err := args.Parse(args.Words())
-	switch {
-	case o.Help:
-		if err := print(1, usage); err != nil {
-			unix.Exit(hal.IO.Exit())
-		}
-		unix.Exit(0)
-	case err != nil:
+	if err != nil || o.Help || o.Version {
 		unix.Exit(tell(o, outcome{err: err}))
 	}
 	unix.Exit(tell(o, replay(o)))

@@ -3,6 +3,7 @@ package main
 import (
 	"strconv"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
@@ -23,6 +24,10 @@ func tell(o args.Options, end outcome) int {
 	}
 	var err error
 	switch {
+	case o.Help:
+		err = print(to, usage)
+	case o.Version:
+		err = print(to, fbs.Text(version+", format %d.%d, schema %x\n", fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash))
 	case o.JSON:
 		err = print(to, jsonText(o, end, code))
 	case o.Check && code == hal.OK:

@@ -1,8 +1,8 @@
 package main
 
-const usage = `lmrun replays a Light Metal binary on a device.
+var version = "lmrun 0.1" // build.sh has the linker add revision and tags
 
-usage: lmrun [flags] IMAGE.lmb
+const usage = `usage: lmrun [flags] IMAGE.lmb      which replays a Light Metal binary on a device
 
   -device DEVICE      pci:VVVV:DDDD or pci:DDDD:BB:DD.F (sysfs), vfio: and one of these (behind
                       an IOMMU), tt:/dev/tenstorrent/N; once for each target of the image, in
@@ -22,7 +22,7 @@ usage: lmrun [flags] IMAGE.lmb
   -seal               forbid every system call that could allocate, map or open` + keyUsage + `
   -check              only verify the image, and touch no device
   -json               one JSON object on standard output, on failure too
-  -help               this text
+  -help, -version     this text; which lmrun this is, and which images it replays
 
 exit status: 0 done; 64 usage; 65 bad image or tensor data; 66 no such file; 69 device
 unavailable; 70 internal or access refused; 71 device gone or bus fault; 74 I/O; 75 poll

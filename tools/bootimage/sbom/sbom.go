@@ -118,6 +118,9 @@ type relationship struct {
 
 const none = "NOASSERTION"
 
+// version is what build.sh has the linker put into a program.
+var version = regexp.MustCompile(`lm(?:run|init)? ([0-9.]+ \([a-z0-9 ,_-]+\))`)
+
 var notInIDs = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 
 func identifier(kind, name string) string {
@@ -135,6 +138,9 @@ func (d *document) addFile(f File) {
 
 // addProgram adds the modules that a program is linked from.
 func (d *document) addProgram(f File, info *debug.BuildInfo) error {
+	if said := version.FindSubmatch(f.Data); said != nil {
+		info.Main.Version = string(said[1])
+	}
 	modules := append([]*debug.Module{{Path: "std", Version: info.GoVersion}, {Path: info.Main.Path, Version: info.Main.Version}}, info.Deps...)
 	for _, m := range modules {
 		p, err := packageOf(m)

@@ -13,11 +13,18 @@ import (
 	"time"
 )
 
+func quoted(flags []string) (text string) {
+	for _, flag := range flags {
+		text += "'" + flag + "' "
+	}
+	return text
+}
+
 // lmrun builds the runner as it is delivered.
-func lmrun(t *testing.T) File {
+func lmrun(t *testing.T, flags ...string) File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lmrun")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, "lightmetal/tools/lmrun")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w "+quoted(flags), "-o", path, "lightmetal/tools/lmrun")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -138,5 +145,14 @@ func TestModuleOfUnknownLicenceIsRefused(t *testing.T) {
 	defer func() { licences["golang.org/x/sys"] = licence }()
 	if _, err := Document("test", time.Unix(0, 0), []File{program}); err == nil || !strings.Contains(err.Error(), "golang.org/x/sys") {
 		t.Error(err)
+	}
+}
+
+// TestVersionIsTheProgramsOwn: what the linker put into a program is the version of
+// lightmetal in its document.
+func TestVersionIsTheProgramsOwn(t *testing.T) {
+	f := lmrun(t, "-X", "main.version=lmrun 0.7 (0123abc-modified, tags lane_vfio)")
+	if text, _ := made(t, f); !bytes.Contains(text, []byte(`"versionInfo": "0.7 (0123abc-modified, tags lane_vfio)"`)) {
+		t.Errorf("%s", text)
 	}
 }

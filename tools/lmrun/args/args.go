@@ -29,6 +29,7 @@ type Options struct {
 	Check    bool
 	JSON     bool
 	Help     bool
+	Version  bool
 }
 
 // Binding is one NAME=FILE.
@@ -63,7 +64,7 @@ func Parse(args []string) (Options, error) {
 			return o, err
 		}
 	}
-	if o.Image == "" && !o.Help {
+	if o.Image == "" && !o.Help && !o.Version {
 		return o, Bad("no image given; lmrun -help tells more")
 	}
 	return o, nil
@@ -71,7 +72,7 @@ func Parse(args []string) (Options, error) {
 
 // Toggle sets a flag without a value; false where there is none of that name.
 func (o *Options) Toggle(name string) bool {
-	for _, flag := range [...]named[bool]{{"seal", &o.Seal}, {"check", &o.Check}, {"json", &o.JSON}, {"help", &o.Help}, {"h", &o.Help}} {
+	for _, flag := range [...]named[bool]{{"seal", &o.Seal}, {"check", &o.Check}, {"json", &o.JSON}, {"help", &o.Help}, {"h", &o.Help}, {"version", &o.Version}} {
 		if flag.name == name {
 			*flag.to = true
 			return true
