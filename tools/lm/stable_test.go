@@ -61,7 +61,7 @@ func golden(t *testing.T, name, got string) {
 func promised(t *testing.T) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "format %d.%d\n", fbs.FormatMajor, fbs.FormatMinor)
-	for code := hal.OK; code <= hal.Disabled; code++ {
+	for code := hal.OK; code <= hal.DMAFault; code++ {
 		fmt.Fprintf(&b, "exit %d: %s\n", code.Exit(), code.Error())
 	}
 	var commands func(c *cobra.Command)
