@@ -45,9 +45,13 @@ usage: ./build.sh COMMAND
   demo                    a first look: import a capture, look inside, replay it; needs only Go
   test [STEP...]          every check there is, or only the steps named; steps are
                             fmt vet lint gen kernels unit fuzz race arm64 purego cross
-                            reproducible recipes guest bench
+                            reproducible recipes guest coverage bench
   record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes; and
                             of programs by clang and rustc, where they are installed
+  object-coverage         which instructions and branches of lmrun-arm64, as it ships, the guest reaches
+                            with all that there is to run: many minutes; build/coverage has more
+  soak [FRAMES]           frames through QEMU's NVMe and a served Wormhole, 100000 or so many, with a kill
+                            or a fault of the device after every thousand
   qemu IMAGE [--with DEVICE] [FLAGS]
                           replay IMAGE on an arm64 machine under QEMU that has an edu, an ivshmem
                             and an nvme device; FLAGS and exit status are lmrun's; files of -input
@@ -156,12 +160,12 @@ run() {
 
 cmd_test() {
 	local steps=("$@") before step
-	[[ $# -gt 0 ]] || steps=(fmt vet lint gen kernels unit fuzz race arm64 purego cross reproducible recipes guest bench)
+	[[ $# -gt 0 ]] || steps=(fmt vet lint gen kernels unit fuzz race arm64 purego cross reproducible recipes guest coverage bench)
 	for step in "${steps[@]}"; do
 		declare -F "step_$step" >/dev/null || { warn "no step $step; ./build.sh help lists them"; exit 64; }
 	done
 	mkdir -p "$out"
-	rm -f "$out"/unit.log "$out"/fuzz.log "$out"/skipped.log
+	rm -f "$out"/unit.log "$out"/fuzz.log "$out"/skipped.log "$out"/coverage.txt
 	before=$(tree)
 	for step in "${steps[@]}"; do run "$step"; done
 	same_tree "$before"
@@ -290,6 +294,7 @@ evidence() {
 		awk -F '\t' '{ sum[$2] += $1 } END { for (what in sum) printf "%12d %s\n", sum[what], what }' | sort -k2
 	sed -n 's/^ok\s*\(\S*\)\s.*coverage: \(100.0%.*\)$/\1: \2 covered/p' "$out/unit.log" 2>/dev/null
 	sed -n 's/^fuzzed: //p' "$out/fuzz.log" 2>/dev/null
+	[[ ! -f $out/coverage.txt ]] || sed -n '/^of these/,/^$/p' "$out/coverage.txt"
 }
 
 step_race() {
@@ -329,7 +334,63 @@ step_guest() {
 	programs || lacks "$missing"
 	export LM_GUEST_PROGRAMS=$programs
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
-		tests -count=1 -timeout 40m ./tools/guest
+		tell -count=1 -timeout 40m -skip "$shipped" ./tools/guest
+}
+
+# What step_coverage runs: the tests whose own subject is the program as it ships, by each
+# instruction of it.
+shipped='^TestShipped'
+
+# step_coverage is object-coverage within minutes, on one kind of processor.
+step_coverage() {
+	need qemu-system-aarch64 qemu-system-arm || skip "$missing is not here"
+	kernel || skip "no arm64 kernel: $missing"
+	cover cortex-a72 -run "$shipped"
+	"$coverage/coverage" "$coverage/lmrun-arm64" "$coverage/seen" | tee "$out/coverage.txt"
+}
+
+# cover CPU ARGUMENTS: tests of the guest while QEMU tells which instructions of lmrun ran. Process 1
+# is linked to lie elsewhere; lmrun is what cross makes.
+coverage=$out/coverage
+cover() {
+	mkdir -p "$coverage/seen"
+	static arm64 "$coverage/lmrun-arm64" ./tools/lmrun
+	static arm64 "$coverage/lminit-arm64" ./tools/lminit -ldflags "-s -w -T=0x40001000"
+	go build -o "$out/lm" ./tools/lm
+	go build -o "$coverage/coverage" ./tools/coverage
+	LM_GUEST_COVERAGE=$PWD/$coverage/seen LM_GUEST_CPU=$1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$coverage/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
+		tests -count=1 -timeout 3h "${@:2}" ./tools/guest
+}
+
+# machines is what guests of every kind take: kernels, their modules and a new QEMU.
+machines() {
+	need qemu-system-aarch64 qemu-system-arm && kernel && full_kernel && new_qemu && new_kernel || { warn "$1: $missing"; exit 69; }
+	export LM_GUEST_QEMU=$new_qemu LM_GUEST_NEW_KERNEL=$new_kernel LM_GUEST_NEW_MODULES=$new_modules LM_GUEST_MODULES=$modules
+	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
+}
+
+# What object-coverage runs beside those: devices, faults, signals, kills and DMA by each lane.
+also='^(TestGuest(Computes|Fills|File|Memory|Reports|Recovers|TellsMistakes|MovesDataFromDevice)|TestServedChips|TestVendorsDriverW|TestProcessOneEnds)'
+
+cmd_object-coverage() {
+	local cpu status=0 step_name=object-coverage
+	machines object-coverage
+	rm -rf "$coverage/seen"
+	for cpu in max cortex-a72; do
+		LM_GUEST_LONG=1 cover $cpu -run "$shipped|$also" || status=1
+	done
+	"$coverage/coverage" -json "$coverage/lmrun-arm64" "$coverage/seen" >"$coverage/coverage.json"
+	"$coverage/coverage" -left "$coverage/lmrun-arm64" "$coverage/seen" >"$coverage/left.txt"
+	"$coverage/coverage" -functions -held tools/coverage/left.txt "$coverage/lmrun-arm64" "$coverage/seen" || status=1
+	return $status
+}
+
+cmd_soak() {
+	machines soak
+	build_guest
+	go build -o "$out/lm" ./tools/lm
+	LM_SOAK_FRAMES=${1:-100000} LM_SOAK_TIME=72h LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
+		go test -count=1 -v -timeout 0 -run TestFramesBearKillsAndFaults ./tools/guest
 }
 
 # kernel leaves the path of an arm64 kernel in $kernel and of the folder with its
@@ -966,7 +1027,7 @@ command=${1:-help}
 [[ $# -eq 0 ]] || shift
 case $command in
 help | -h | --help) help ;;
-demo | test | record-trials | qemu | cross | archive | image | install | deb | sbom | gen | bench | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
+demo | test | record-trials | object-coverage | soak | qemu | cross | archive | image | install | deb | sbom | gen | bench | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
 *)
 	warn "no command $command; ./build.sh help lists them"
 	exit 64

@@ -36,7 +36,7 @@ func insideRun(t *testing.T, setUp func(*machine), scenario string, args ...stri
 	var console bytes.Buffer
 	dir := t.TempDir()
 	m := &machine{
-		kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), init: static(t, "lightmetal/tools/guest/inside"),
+		kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), init: static(t, "lightmetal/tools/guest/inside", "-ldflags", "-s -w "+elsewhere),
 		files: map[string][]byte{}, args: append([]string{scenario}, args...), dir: dir, timeout: bootLimit, stdout: &console,
 	}
 	m.add(t, "/lmrun", m.lmrun)

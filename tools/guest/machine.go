@@ -85,7 +85,7 @@ func (m *machine) boot() (exit int, err error) {
 	qemu := exec.CommandContext(ctx, cmp.Or(m.qemu, "qemu-system-aarch64"), append(qemuArgs, more...)...)
 	qemu.Stdout, qemu.Stderr, qemu.WaitDelay = out, &complaints, 5*time.Second
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err = qemu.Run(); err == nil {
+	if err = m.run(qemu); err == nil {
 		m.served = finish(servers)
 		for _, s := range servers {
 			m.sockets = append(m.sockets, s.socket)

@@ -9,14 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/coverage/reach"
 )
 
 // function is one of the compiled program: what it calls, and how many bytes
 // of stack it takes.
 type function struct {
-	calls    []string
-	indirect bool // it also calls what is behind an interface
-	frame    int
+	reach.Calls
+	frame int
 }
 
 var (
@@ -68,60 +69,30 @@ func compiled(t *testing.T) map[string]*function {
 				functions[name] = f
 			}
 		} else if m := objdumpCall.FindStringSubmatch(line); m != nil && f != nil {
-			f.calls = append(f.calls, strings.TrimSuffix(m[1], ".abi0"))
+			f.Names = append(f.Names, strings.TrimSuffix(m[1], ".abi0"))
 		} else if m := frame.FindStringSubmatch(line); m != nil && f.frame == 0 {
 			f.frame, _ = strconv.Atoi(m[1] + m[2])
 		} else if indirect.MatchString(line) {
-			f.indirect = true
+			f.Indirect = true
 		}
 	}
 	return functions
 }
 
-// seams are the functions that a run calls through interfaces, by what calls
-// them so: package runtime knows devices, walks know ports, devices know lanes, and
-// all of hal but walks knows the kernel. Deferred functions are called by Go itself.
-var seams = map[string]*regexp.Regexp{
-	"lightmetal/runtime":       regexp.MustCompile(`^lightmetal/hal\.\(\*device\)\.(Alive|Now|Sleep|Point|Diagnose)$|^lightmetal/runtime\.\(\*Replay\)\.guarded\.deferwrap\d$`),
-	"lightmetal/hal.(*Walk)":   regexp.MustCompile(`^lightmetal/hal\.\(\*[a-z]\w*\)\.(Load|Store)$`),
-	"lightmetal/hal":           regexp.MustCompile(`^lightmetal/hal\.(pread|pwrite|ioctl|Read)$`),
-	"lightmetal/hal.(*device)": regexp.MustCompile(`^lightmetal/hal\.(\(\*tt\)\.point|\(\*vfio\)\.faultLogged)$`),
-}
-
-// behind is what a function that calls through an interface may come to.
-func behind(caller string, functions map[string]*function) (names []string) {
-	for from, pattern := range seams {
-		walk := strings.HasPrefix(caller, "lightmetal/hal.(*Walk)")
-		if !strings.HasPrefix(caller, from) || walk != strings.HasSuffix(from, "(*Walk)") {
-			continue
-		}
-		for name := range functions {
-			if pattern.MatchString(name) {
-				names = append(names, name)
-			}
-		}
+func callsOf(functions map[string]*function) map[string]*reach.Calls {
+	calls := map[string]*reach.Calls{}
+	for name, f := range functions {
+		calls[name] = &f.Calls
 	}
-	return names
+	return calls
 }
 
-// reachable is what a run can come to: from Run, by calls, without Go's own
-// runtime, which takes over where it is called.
+// reachable is what a run can come to.
 func reachable(t *testing.T, functions map[string]*function) (names []string) {
 	t.Helper()
-	names = []string{"lightmetal/runtime.(*Replay).Run"}
-	for i := 0; i < len(names); i++ {
-		f := functions[names[i]]
-		if f == nil {
-			t.Fatalf("%s is not in the program", names[i])
-		}
-		if f.indirect {
-			f.calls = append(f.calls, behind(names[i], functions)...)
-		}
-		for _, callee := range f.calls {
-			if !strings.HasPrefix(callee, "runtime.") && !slices.Contains(names, callee) && functions[callee] != nil {
-				names = append(names, callee)
-			}
-		}
+	names, err := reach.FromRun(callsOf(functions))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return names
 }
@@ -139,7 +110,7 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 	functions := compiled(t)
 	names := reachable(t, functions)
 	for _, name := range names {
-		for _, callee := range functions[name].calls {
+		for _, callee := range functions[name].Names {
 			// An errno becomes an error by convT64, which takes numbers below 256
 			// from a table.
 			// After a fault a run is over, and asks once what it was.
@@ -178,7 +149,7 @@ func TestDeepestCallFitsTheStackThatFreezeReserves(t *testing.T) {
 		}
 		f := functions[name]
 		above = append(slices.Clone(above), name)
-		for _, callee := range f.calls {
+		for _, callee := range f.Names {
 			if slices.Contains(names, callee) && callee != name {
 				if bytes, down := deepest(callee, above); bytes > most {
 					most, path = bytes, down

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/coverage/reach"
 )
 
 // behindFreeze are where all that lmrun does behind Freeze begins, but for closing
@@ -22,10 +24,10 @@ var beyond = map[string]*regexp.Regexp{
 // processor on meanwhile, and have a thread made for it.
 func TestCallsBehindFreezeAreRaw(t *testing.T) {
 	functions := compiled(t)
-	if functions["syscall.Syscall"] == nil || !slices.Contains(functions["syscall.Syscall"].calls, "runtime.entersyscall") {
+	if functions["syscall.Syscall"] == nil || !slices.Contains(functions["syscall.Syscall"].Names, "runtime.entersyscall") {
 		t.Fatal("syscall.Syscall does not tell Go: this test looks for the wrong name")
 	}
-	names := reachable(t, functions)
+	names, calls := reachable(t, functions), callsOf(functions)
 	for i := -len(behindFreeze); i < len(names); i++ {
 		if i < 0 {
 			names = append(names, behindFreeze[i+len(behindFreeze)])
@@ -35,16 +37,16 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 		if f == nil {
 			t.Fatalf("%s is not in the program", names[i])
 		}
-		called := f.calls
+		called := slices.Clone(f.Names)
 		for prefix, pattern := range beyond {
 			for name := range functions {
-				if f.indirect && strings.HasPrefix(names[i], prefix) && pattern.MatchString(name) {
+				if f.Indirect && strings.HasPrefix(names[i], prefix) && pattern.MatchString(name) {
 					called = append(called, name)
 				}
 			}
 		}
-		if f.indirect {
-			called = append(called, behind(names[i], functions)...)
+		if f.Indirect {
+			called = append(called, reach.Behind(names[i], calls)...)
 		}
 		for _, callee := range called {
 			if strings.HasSuffix(callee, ".entersyscall") {

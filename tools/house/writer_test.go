@@ -27,6 +27,7 @@ var notOutputs = map[string]string{
 	"tools/lmrun/prepare.go":   "files of sysfs",
 	"tools/lminit/prepare.go":  "files of sysfs",
 	"tools/guest/machine.go":   "drives of a machine in a folder of its own",
+	"tools/guest/coverage.go":  "the trace of a machine, as it comes",
 	"tools/recorder/space.go":  "the memory of a traced program",
 	"tools/recorder/access.go": "what a descriptor of another program was opened for",
 	"tools/bench/still.go":     "a log of strace, removed when read",
