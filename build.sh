@@ -71,7 +71,8 @@ usage: ./build.sh COMMAND
   install [PREFIX]        lm, lmrun, what boards get (lib/lightmetal), man pages and completion, into PREFIX, by
                             default /usr/local, below DESTDIR where that is set
   deb                     build/lightmetal_VERSION_ARCH.deb: the same in /usr, the same bytes wherever it is built
-  sbom                    build/sbom.spdx.json: what lmrun is linked from, SPDX 2.3
+  sbom                    build/sbom.spdx.json: what lmrun is linked from, SPDX 2.3; build/lmrun.openvex.json:
+                            known vulnerabilities of that, and why they do not matter, OpenVEX 0.2.0
   gen [--check]           Go code from fbs/image.fbs; --check: only compare it with the tree
   bench [--full] [--json] [--write FILE]
                           speed, size and steadiness, beside C, and which goals are met: in under a
@@ -762,7 +763,8 @@ cmd_sbom() {
 	mkdir -p "$out"
 	for arch in arm64 amd64; do static $arch "$out/lmrun-$arch" ./tools/lmrun; done
 	go run ./tools/bootimage sbom -name lmrun "$out/lmrun-arm64" "$out/lmrun-amd64" >"$out/sbom.spdx.json"
-	say "$out/sbom.spdx.json"
+	cp runtime/vex.openvex.json "$out/lmrun.openvex.json"
+	say "$out/sbom.spdx.json" "$out/lmrun.openvex.json"
 }
 
 # deliver builds what is delivered, in a copy of the tree.
@@ -772,7 +774,7 @@ deliver() {
 	if cross_compiler arm64; then ./build.sh archive || return; fi
 }
 
-delivered='lmrun-arm64 lmrun-amd64 sbom.spdx.json liblightmetal-*.a image-qemu-virt lightmetal_*.deb'
+delivered='lmrun-arm64 lmrun-amd64 sbom.spdx.json lmrun.openvex.json liblightmetal-*.a image-qemu-virt lightmetal_*.deb'
 
 # step_reproducible builds twice: in folders of another name and depth, with
 # nothing in common but Go, its downloaded modules and the compilers.

@@ -41,7 +41,7 @@ func namedTests(text string) [][]string {
 
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	found := map[string][]string{}
-	for _, document := range []string{"REQUIREMENTS.md", "THREATS.md", "GO.md"} {
+	for _, document := range []string{"REQUIREMENTS.md", "THREATS.md", "GO.md", "SAFETY.md", "SECURITY.md"} {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
@@ -85,5 +85,52 @@ func TestEveryRequirementHasANumberAndATest(t *testing.T) {
 	}
 	if len(seen) < 30 {
 		t.Errorf("%d requirements were read", len(seen))
+	}
+}
+
+// byReviewMost is how many rows of these pages no test shows. It only comes down.
+const byReviewMost = 2
+
+// TestEveryRowOfSafetyAndSecurityHasANumberAndATest: rows are numbered by letter
+// without a gap, no cell is empty, and the last one names tests and nothing else,
+// or says that only a review can tell.
+func TestEveryRowOfSafetyAndSecurityHasANumberAndATest(t *testing.T) {
+	row, last, rows, reviewed := regexp.MustCompile(`^\| ([A-Z])(\d+) \|`), map[string]int{}, 0, 0
+	for _, page := range []string{"SAFETY.md", "SECURITY.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns := 0
+		for line := range strings.Lines(string(text)) {
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+			if strings.HasPrefix(line, "| id |") {
+				columns = len(cells)
+			}
+			id := row.FindStringSubmatch(line)
+			if id == nil {
+				if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| id |") {
+					t.Errorf("%s: a row without a number: %s", page, line)
+				}
+				continue
+			}
+			rows++
+			if n, _ := strconv.Atoi(id[2]); n != last[id[1]]+1 {
+				t.Errorf("%s: %s%s follows %s%d", page, id[1], id[2], id[1], last[id[1]])
+			}
+			last[id[1]]++
+			if len(cells) != columns || slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) == "" }) {
+				t.Errorf("%s: %s%s has %d cells of %d, or an empty one", page, id[1], id[2], len(cells), columns)
+			}
+			tests := strings.TrimSpace(cells[len(cells)-1])
+			if tests == "by review" {
+				reviewed++
+			} else if n := len(namedTests(tests)); n == 0 || n != len(strings.Fields(tests)) {
+				t.Errorf("%s: %s%s names no test, or something else: %s", page, id[1], id[2], tests)
+			}
+		}
+	}
+	if rows < 60 || reviewed > byReviewMost {
+		t.Errorf("%d rows were read; %d are shown by review alone, more than %d", rows, reviewed, byReviewMost)
 	}
 }
