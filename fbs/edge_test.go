@@ -40,6 +40,7 @@ func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
 		{"arena offset is 0x80 and should be 0x40", func(i *gen.Image) { tensor(i).MutateArenaOffset(128) }},
 		{"size is 8, shape and element type make 6", func(i *gen.Image) { tensor(i).MutateSize(8) }},
 		{"do not continue at command", func(i *gen.Image) { sequence(i).MutateFirst(3) }},
+		{"sequence 0: its last command, 15, is no End", func(i *gen.Image) { x := new(gen.Command); i.Commands(x, 15); x.MutateOpcode(gen.OpcodeFence) }},
 		{"cover 17 of 19 commands", func(i *gen.Image) { sequence(i).MutateCount(1) }},
 		{"offset is 0x2000 and should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
 		{"payload bytes, the segments have", func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},

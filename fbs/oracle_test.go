@@ -16,8 +16,14 @@ import (
 
 // slow is a second reader of FORMAT.md section 6: it looks at every command by
 // itself, remembers nothing of others but what the text says, and is no use for
-// anything but this test. It gives the first command that is wrong, -1 for none.
+// anything but this test. It gives the first command that is wrong, -1 for none,
+// and as many as there are for what is wrong with a whole sequence.
 func slow(v *fbs.View) int {
+	for _, s := range v.Sequences {
+		if v.Commands[s.First+s.Count-1].Opcode != gen.OpcodeEnd {
+			return len(v.Commands)
+		}
+	}
 	calls, called := map[int]bool{}, map[int]bool{}
 	for s, sequence := range v.Sequences {
 		pointed := map[uint16]bool{}

@@ -27,13 +27,14 @@ type limits struct {
 // checker carries what is known while the commands of an image are checked in
 // order: limits of heads, one in each of 64 places.
 type checker struct {
-	v       *View
-	heads   [64]uint64
-	limits  [64]limits
-	us      uint64 // of all commands that were looked at, a microsecond for each access
-	boards  [TargetsMax]*boards.Board
-	pointed []bool // Tlb windows aimed so far in this sequence
-	calls   bool   // there is a Call
+	v        *View
+	heads    [64]uint64
+	limits   [64]limits
+	boards   [TargetsMax]*boards.Board
+	sequence int    // that is looked at
+	us       uint64 // of its commands so far, a microsecond for each access
+	pointed  []bool // Tlb windows aimed so far in it
+	calls    bool   // there is a Call
 }
 
 func slot(head uint64) uint64 { return head * 0x9e3779b97f4a7c15 >> 58 }
@@ -83,40 +84,21 @@ func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
 		c.boards[i] = v.Board(i)
 	}
 	v.LongestUs = make([]uint64, len(v.Sequences))
-	for i := range v.Sequences {
-		s := &v.Sequences[i]
-		c.forget()
-		c.us = 0
-		for first, end := s.First, s.First+s.Count; first < end; first += block {
-			list := v.Commands[first:min(first+block, end)]
-			if at, why := c.block(list, int(end-first)-1); why != "" {
-				return 0, &Error{Text("command %d", uint64(first)+uint64(at)), why}
+	c.forget()
+	for from := 0; from < len(v.Commands); from += block {
+		list := v.Commands[from:min(from+block, len(v.Commands))]
+		for at := c.held(list); at < len(list); at += c.held(list[at:]) {
+			if why := c.check(list[at:at+1], from+at); why != "" {
+				return 0, &Error{Text("command %d", uint64(from+at)), why}
 			}
-			sum = checksum(sum, bytesOf(list)) // which are near by now
+			at++
 		}
-		v.LongestUs[i] = c.us
+		sum = checksum(sum, bytesOf(list)) // which are near by now
 	}
 	if c.calls {
 		return sum, v.verifyCalls()
 	}
 	return sum, nil
-}
-
-// block checks commands of a sequence whose last has the index end.
-func (c *checker) block(list []Command, end int) (at int, why string) {
-	body := min(len(list), end) // the last of a sequence is always looked at
-	for at = 0; at < len(list); at++ {
-		if at < body {
-			at += c.held(list[at:body])
-		}
-		if at == len(list) {
-			break
-		}
-		if why = c.check(list[at:at+1], at == end); why != "" {
-			break
-		}
-	}
-	return at, why
 }
 
 // verifyCalls adds the time that called sequences take to that of those which
@@ -140,14 +122,11 @@ func (v *View) verifyCalls() *Error {
 }
 
 // check says what is wrong with the one command of a list, empty if nothing is,
-// and keeps the limits of its head.
-func (c *checker) check(list []Command, last bool) string {
+// and keeps the limits of its head. at is its index in the image.
+func (c *checker) check(list []Command, at int) string {
 	m := &list[0]
 	if m.Opcode == gen.OpcodeInvalid || int(m.Opcode) >= len(forms) {
 		return Text("unknown opcode %d", uint64(m.Opcode))
-	}
-	if last != (m.Opcode == gen.OpcodeEnd) {
-		return "End must be the last command of a sequence, and only that"
 	}
 	f, l := &forms[m.Opcode], &c.limits[slot(head(m))]
 	c.heads[slot(head(m))] = head(m)
@@ -162,7 +141,7 @@ func (c *checker) check(list []Command, last bool) string {
 	}
 	if f.Each {
 		l.least = never
-		return c.single(m)
+		return c.single(m, at)
 	}
 	return ""
 }
@@ -321,7 +300,7 @@ func (f *Form) broken(m *Command, l *limits) string {
 
 // single checks what no limits say, of the opcodes whose every command is
 // looked at, and notes what they do.
-func (c *checker) single(m *Command) string {
+func (c *checker) single(m *Command, at int) string {
 	switch m.Opcode {
 	case gen.OpcodePoint:
 		size := c.v.Windows[m.Window].Size
@@ -341,6 +320,13 @@ func (c *checker) single(m *Command) string {
 	case gen.OpcodeCall:
 		c.calls = true
 		c.forget() // the callee may have aimed any window
+	case gen.OpcodeEnd:
+		s := &c.v.Sequences[c.sequence]
+		c.v.LongestUs[c.sequence] = c.us
+		c.sequence++
+		c.us = 0
+		c.forget()
+		return wrong(at != int(s.First+s.Count)-1, "End must be the last command of a sequence")
 	}
 	return ""
 }

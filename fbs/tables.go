@@ -113,13 +113,15 @@ func (t *tables) window(index int) string {
 		wrong(isBar && (w.Offset > size || w.Size > size-w.Offset), "%x bytes at %x do not fit BAR %d of %x", w.Size, w.Offset, uint64(w.Bar), size))
 }
 
-// sequence checks that the sequences cover the commands without a gap.
+// sequence checks that the sequences cover the commands without a gap, and that
+// each ends.
 func (t *tables) sequence(index int) string {
 	s, next, all := &t.Sequences[index], t.commands, uint64(len(t.Commands))
 	t.commands += uint64(s.Count)
 	return first(
 		wrong(uint64(s.First) != next || s.Count == 0 || t.commands > all, "%d commands from %d do not continue at command %d of %d", uint64(s.Count), uint64(s.First), next, all),
 		wrong(index == len(t.Sequences)-1 && t.commands != all, "is the last, and they cover %d of %d commands", t.commands, all),
+		wrong(s.Count != 0 && t.commands <= all && t.Commands[t.commands-1].Opcode != gen.OpcodeEnd, "its last command, %d, is no End", t.commands-1),
 		t.name(s.Name))
 }
 

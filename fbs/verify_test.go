@@ -401,7 +401,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 
 		{"command 1: unknown opcode 77", set(1, func(c *fbs.Command) { c.Opcode = 77 })},
 		{"command 1: unknown opcode 0", set(1, func(c *fbs.Command) { c.Opcode = 0 })},
-		{"command 1: End must be the last", set(1, func(c *fbs.Command) { c.Opcode = gen.OpcodeEnd })},
+		{"command 1: End must be the last", set(1, func(c *fbs.Command) { *c = fbs.Command{Opcode: gen.OpcodeEnd} })},
 		{"command 1: width 3 is not one of write", set(1, func(c *fbs.Command) { c.Width = 3 })},
 		{"command 1: width 0 is not one of write", set(1, func(c *fbs.Command) { c.Width = 0 })},
 		{"command 1: window 9 does not exist", set(1, func(c *fbs.Command) { c.Window = 9 })},
