@@ -142,8 +142,7 @@ func read(envelope []byte) (v *View, sum uint32, err *Error) {
 		return nil, 0, err
 	}
 	first := placeIn(envelope, v.Commands)
-	sum = checksum(checksum(0, envelope[:checksumAt]), make([]byte, 4))
-	sum, err = v.verifyCommands(checksum(sum, envelope[checksumAt+4:first]))
+	sum, err = v.verifyCommands(EnvelopeChecksum(envelope[:first]))
 	return v, checksum(sum, envelope[first+len(bytesOf(v.Commands)):]), err
 }
 
@@ -161,8 +160,8 @@ func (p *Preamble) reason(size uint64) string {
 		wrong(p.Reserved != [32]byte{}, "reserved bytes are not zero"))
 }
 
-// EnvelopeChecksum is the CRC-32C of an envelope with the checksum's own four
-// bytes taken as zero.
+// EnvelopeChecksum is the CRC-32C of an envelope, or of what it begins with, with
+// the checksum's own four bytes taken as zero.
 func EnvelopeChecksum(envelope []byte) uint32 {
 	sum := checksum(checksum(0, envelope[:checksumAt]), make([]byte, 4))
 	return checksum(sum, envelope[checksumAt+4:])

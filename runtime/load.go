@@ -112,7 +112,6 @@ func (r *Replay) reserve(slot int) error {
 // tensor's own, in the arena or recorded.
 func (r *Replay) remember() {
 	r.memories = make([]uintptr, 1+len(r.view.Tensors))
-	r.supplied = make([]bool, len(r.view.Tensors))
 	r.memories[0] = hal.AddressOf(r.view.Payload)
 	for i := range r.view.Tensors {
 		t := &r.view.Tensors[i]

@@ -20,7 +20,6 @@ type Replay struct {
 
 	windows  []uintptr // address of each window's first byte now, 0: a port; behind them, of the registers of each device
 	memories []uintptr // of the payload, then of each tensor: recorded data or arena
-	supplied []bool    // tensors whose arena holds the caller's data
 	missing  int       // inputs that have no data yet
 	safe     int       // sequence that brings the device to rest, or -1
 
@@ -63,10 +62,9 @@ func (r *Replay) Window(index int) *hal.Aperture { return &r.apertures[index] }
 // on runs take the arena's bytes.
 func (r *Replay) Input(tensor int) []byte {
 	t, data := &r.view.Tensors[tensor], r.Output(tensor)
-	if !r.supplied[tensor] {
-		r.supplied[tensor] = true
+	if at := hal.AddressOf(data); r.memories[1+tensor] != at {
+		r.memories[1+tensor] = at
 		copy(data, r.view.Data(t))
-		r.memories[1+tensor] = hal.AddressOf(data)
 		if t.Recorded == 0 {
 			r.missing--
 		}

@@ -276,10 +276,7 @@ func describeTensor(handle int32, tensor uint32, info *tensorInfo) int32 {
 			return usage("info is NULL")
 		}
 		t := &im.view.Tensors[tensor]
-		*info = tensorInfo{size: t.Size, role: uint32(t.Role), dtype: uint32(t.DType), dims: uint32(t.Dims)}
-		if t.Recorded != 0 {
-			info.recorded = 1
-		}
+		*info = tensorInfo{size: t.Size, role: uint32(t.Role), dtype: uint32(t.DType), recorded: uint32(t.Recorded), dims: uint32(t.Dims)}
 		copy(info.shape[:], t.Shape())
 		terminate(info.name[:], copy(info.name[:], im.view.Bytes(t.Name)))
 		return outcome{}

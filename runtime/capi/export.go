@@ -102,20 +102,20 @@ func lm_image_info(handle C.lm_handle, info *C.struct_lm_image) C.int {
 
 //export lm_find_sequence
 func lm_find_sequence(handle C.lm_handle, name C.lm_text, sequence *C.uint32_t) C.int {
-	wanted, end := borrow(name, nameMax)
-	if end.code != 0 {
-		return C.int(misused(int32(handle), end.reason))
-	}
-	return C.int(findSequence(int32(handle), wanted, (*uint32)(sequence)))
+	return find(handle, name, sequence, findSequence)
 }
 
 //export lm_find_tensor
 func lm_find_tensor(handle C.lm_handle, name C.lm_text, tensor *C.uint32_t) C.int {
+	return find(handle, name, tensor, findTensor)
+}
+
+func find(handle C.lm_handle, name C.lm_text, index *C.uint32_t, in func(int32, string, *uint32) int32) C.int {
 	wanted, end := borrow(name, nameMax)
 	if end.code != 0 {
 		return C.int(misused(int32(handle), end.reason))
 	}
-	return C.int(findTensor(int32(handle), wanted, (*uint32)(tensor)))
+	return C.int(in(int32(handle), wanted, (*uint32)(index)))
 }
 
 //export lm_sequence_name
@@ -130,24 +130,21 @@ func lm_tensor_info(handle C.lm_handle, tensor C.uint32_t, info *C.struct_lm_ten
 
 //export lm_input
 func lm_input(handle C.lm_handle, index C.uint32_t, size C.size_t, data *unsafe.Pointer) C.int {
-	if data == nil {
-		return C.int(misused(int32(handle), "data is NULL"))
-	}
-	bytes, status := tensor(int32(handle), uint32(index), gen.RoleInput, uint64(size))
-	if status == 0 {
-		*data = unsafe.Pointer(unsafe.SliceData(bytes))
-	}
-	return C.int(status)
+	return arena(handle, index, size, gen.RoleInput, data)
 }
 
 //export lm_output
 func lm_output(handle C.lm_handle, index C.uint32_t, size C.size_t, data *C.lm_bytes) C.int {
+	return arena(handle, index, size, gen.RoleOutput, (*unsafe.Pointer)(data))
+}
+
+func arena(handle C.lm_handle, index C.uint32_t, size C.size_t, role gen.Role, data *unsafe.Pointer) C.int {
 	if data == nil {
 		return C.int(misused(int32(handle), "data is NULL"))
 	}
-	bytes, status := tensor(int32(handle), uint32(index), gen.RoleOutput, uint64(size))
+	bytes, status := tensor(int32(handle), uint32(index), role, uint64(size))
 	if status == 0 {
-		*data = C.lm_bytes(unsafe.SliceData(bytes))
+		*data = unsafe.Pointer(unsafe.SliceData(bytes))
 	}
 	return C.int(status)
 }

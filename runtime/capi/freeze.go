@@ -2,6 +2,7 @@ package main
 
 import (
 	goruntime "runtime"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,24 +19,18 @@ const threadsSpare = 4
 // read the memory statistics Go stops all processors, and so waits for those
 // that another thread was still being made for.
 func makeThreads() {
+	var begun, ended sync.WaitGroup
 	count := goruntime.GOMAXPROCS(0) + threadsSpare
-	ready, leave := make(chan bool), make(chan bool)
+	begun.Add(count)
 	for range count {
-		go func() {
+		ended.Go(func() {
 			goruntime.LockOSThread()
-			ready <- true
-			<-leave
+			begun.Done()
+			begun.Wait() // each keeps its thread until all have one
 			goruntime.UnlockOSThread()
-			ready <- true
-		}()
+		})
 	}
-	for range count {
-		<-ready
-	}
-	close(leave)
-	for range count {
-		<-ready
-	}
+	ended.Wait()
 	var statistics goruntime.MemStats
 	goruntime.ReadMemStats(&statistics)
 }
