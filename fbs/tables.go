@@ -97,7 +97,7 @@ func (t *tables) window(index int) string {
 		return Text(noTarget, uint64(w.Device))
 	}
 	if w.Kind == gen.WindowKindHost {
-		t.host += roundUp(w.Size, SegmentAlign)
+		t.host += RoundUp(w.Size, SegmentAlign)
 	}
 	isBar, size := w.Kind == gen.WindowKindBar, t.Targets[w.Device].Bars[min(w.Bar, 5)]
 	return first(
@@ -127,7 +127,7 @@ func (t *tables) sequence(index int) string {
 
 // place checks that segments follow the envelope and each other.
 func (t *tables) place(index int) string {
-	s, start := &t.Segments[index], roundUp(t.end, SegmentAlign)
+	s, start := &t.Segments[index], RoundUp(t.end, SegmentAlign)
 	t.end = s.Offset + s.Size
 	t.payload += s.Size
 	t.stride = max((s.Offset-t.Segments[0].Offset)/uint64(max(index, 1)), 1) // the last counts
@@ -142,7 +142,7 @@ func (t *tables) tensor(index int) string {
 	x, start := &t.Tensors[index], t.arena
 	size := x.shapeSize()
 	_, end := t.segment(x.RecordedOffset)
-	t.arena = roundUp(start+x.Size, ArenaAlign)
+	t.arena = RoundUp(start+x.Size, ArenaAlign)
 	return first(
 		t.name(x.Name),
 		wrong(x.Role != gen.RoleInput && x.Role != gen.RoleOutput, "unknown role %d", uint64(x.Role)),
@@ -196,7 +196,7 @@ func (v *View) segment(offset uint64) (first, end uint64) {
 // and that what lies between segments is zero.
 func (v *View) verifySegments(data []byte) *Error {
 	size, end := uint64(len(data)), uint64(len(v.Envelope))
-	v.Payload = data[min(roundUp(end, SegmentAlign), size):]
+	v.Payload = data[min(RoundUp(end, SegmentAlign), size):]
 	for i := range v.Segments {
 		s := &v.Segments[i]
 		reason := wrong(s.Offset > size || s.Size > size-s.Offset, "%d bytes at %x do not fit a file of %d", s.Size, s.Offset, size)
@@ -227,4 +227,5 @@ func zeros(data []byte) bool {
 	return true
 }
 
-func roundUp(n, multiple uint64) uint64 { return (n + multiple - 1) / multiple * multiple }
+// RoundUp gives the next multiple of a number that is not below n.
+func RoundUp(n, multiple uint64) uint64 { return (n + multiple - 1) / multiple * multiple }

@@ -39,9 +39,9 @@ func (d *function) mapHost(size uint64) (Aperture, error) {
 // take reserves whole pages for size bytes; huge tells of which kind.
 func (h *hostMemory) take(name string, size uint64) (mem []byte, huge bool, err error) {
 	page := uint64(unix.Getpagesize())
-	size = roundUp(size, page)
+	size = fbs.RoundUp(size, page)
 	if size > uint64(len(h.rest)) {
-		rest, err := h.add(roundUp(size, hugePage), unix.MAP_HUGETLB|hugePageLog)
+		rest, err := h.add(fbs.RoundUp(size, hugePage), unix.MAP_HUGETLB|hugePageLog)
 		if err != nil {
 			if mem, err = h.add(size, 0); err != nil {
 				return nil, false, &Fault{Denied, name + fbs.Text(": %x bytes of host memory cannot be locked: ", size) + err.Error() + "; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`), or free memory"}
@@ -82,5 +82,3 @@ func (h *hostMemory) free() {
 	}
 	*h = hostMemory{}
 }
-
-func roundUp(size, unit uint64) uint64 { return (size + unit - 1) / unit * unit }

@@ -41,4 +41,4 @@ func reserveHuge(size uint64) string {
 
 // hugePages is how many huge pages to reserve for size bytes and about as many
 // beside them.
-func hugePages(size uint64) uint64 { return 2 * roundUp(size, hugePage) / hugePage }
+func hugePages(size uint64) uint64 { return 2 * fbs.RoundUp(size, hugePage) / hugePage }

@@ -169,7 +169,7 @@ func (d *vfio) reach(a *Aperture, owner *function) error {
 	page := uint64(unix.Getpagesize())
 	first := uint64(a.Base) &^ (page - 1)
 	inside := uint64(a.Base) - first
-	bus, err := owner.lane.(*vfio).mapDMA(first, roundUp(inside+a.Size, page))
+	bus, err := owner.lane.(*vfio).mapDMA(first, fbs.RoundUp(inside+a.Size, page))
 	a.Bus = bus + inside
 	return err
 }
@@ -187,7 +187,7 @@ func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	}
 	switch err {
 	case nil:
-		iommu.next = roundUp(m.iova+size, iovaUnit) + iovaUnit
+		iommu.next = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
 		d.mapped = append(d.mapped, vfioUnmap{argsz: 24, iova: m.iova, size: size})
 		return m.iova, nil
 	case unix.EINVAL:

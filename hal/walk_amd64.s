@@ -302,8 +302,8 @@ NAME:                        \
 	SUBQ    $128, AX         \
 	JCC     NAME
 
-// From 4 MiB on, what is copied to a device's memory goes past the cache, which
-// it would empty: on memory that is cached it first reads what is overwritten.
+// Where 4 MiB and more follow the first 128 bytes, what is copied to a device's
+// memory goes past the cache, which it would empty: on memory that is cached it first reads what is overwritten.
 // Such stores are not in order, so that a fence of stores ends them.
 #define STREAM $(4<<20)
 

@@ -30,7 +30,7 @@ func (p *payload) place(data []byte) uint64 {
 	if len(data) == 0 {
 		return 0
 	}
-	offset := roundUp(p.size, payloadAlign)
+	offset := fbs.RoundUp(p.size, payloadAlign)
 	p.pieces = append(p.pieces, piece{offset, data})
 	p.size = offset + uint64(len(data))
 	return offset
@@ -45,7 +45,7 @@ func (p *payload) assemble(room int, write func(b *flatbuffers.Builder), segment
 	size := uint64(len(envelope))
 	file := envelope
 	if p.size > 0 {
-		start := roundUp(size, fbs.SegmentAlign)
+		start := fbs.RoundUp(size, fbs.SegmentAlign)
 		file = buffer[cap(buffer)-cap(envelope):][:start+p.size]
 		for _, piece := range p.pieces {
 			copy(file[start+piece.offset:], piece.data)
@@ -62,7 +62,7 @@ func (p *payload) assemble(room int, write func(b *flatbuffers.Builder), segment
 // it, and gives both; the envelope's capacity reaches to the buffer's end.
 func (p *payload) built(room int, write func(b *flatbuffers.Builder)) (buffer, envelope []byte) {
 	for {
-		room = int(roundUp(uint64(room), payloadAlign)) // the envelope begins where the buffer is aligned
+		room = int(fbs.RoundUp(uint64(room), payloadAlign)) // the envelope begins where the buffer is aligned
 		buffer = make([]byte, uint64(room)+fbs.SegmentAlign+p.size)
 		b := builderOn(buffer[:room])
 		write(b)

@@ -214,7 +214,7 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 			tensor.Recorded = 1
 		}
 		tensors = append(tensors, tensor)
-		arena = roundUp(arena+t.Size(), fbs.ArenaAlign)
+		arena = fbs.RoundUp(arena+t.Size(), fbs.ArenaAlign)
 	}
 	return vector(b, gen.ImageStartTensorsVector, tensors, func(t fbs.Tensor) {
 		s := &t.Sides
@@ -234,11 +234,11 @@ func (e *encoder) reservation() fbs.Reservation {
 		Targets:      uint32(len(e.image.Targets)),
 	}
 	for i := range e.image.Tensors {
-		r.ArenaBytes = roundUp(r.ArenaBytes+e.image.Tensors[i].Size(), fbs.ArenaAlign)
+		r.ArenaBytes = fbs.RoundUp(r.ArenaBytes+e.image.Tensors[i].Size(), fbs.ArenaAlign)
 	}
 	for _, w := range e.image.Windows {
 		if w.Kind == gen.WindowKindHost {
-			r.HostBytes += roundUp(w.Size, fbs.SegmentAlign)
+			r.HostBytes += fbs.RoundUp(w.Size, fbs.SegmentAlign)
 		}
 	}
 	return r
@@ -255,5 +255,3 @@ func Stamp(file []byte, envelopeSize uint64) {
 	little.PutUint64(file[32:], envelopeSize)
 	little.PutUint32(file[12:], fbs.EnvelopeChecksum(file[:envelopeSize]))
 }
-
-func roundUp(n, multiple uint64) uint64 { return (n + multiple - 1) / multiple * multiple }

@@ -6,6 +6,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
+	"lightmetal/fbs"
 )
 
 // launch is a program as it is at the moment of EnqueueProgram: what each of
@@ -118,7 +119,7 @@ func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count in
 			}
 			address = b.address
 		} else {
-			next = roundUp(next+cb.config.TotalSize, align)
+			next = fbs.RoundUp(next+cb.config.TotalSize, align)
 		}
 		for _, index := range slices.Sorted(maps.Keys(cb.config.PageSizes)) {
 			page := cb.config.PageSizes[index]
