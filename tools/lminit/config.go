@@ -34,8 +34,24 @@ type ending struct {
 // every start anew and does nothing where that was done.
 type preparation struct {
 	place  string // "/lmrun.conf:3"
-	name   string
+	kind   *machineLine
 	values []string
+}
+
+// machineLine is a kind of line that is about the machine and not about one image.
+type machineLine struct {
+	name        string
+	least, most int // values
+	prepare     func(values []string) error
+}
+
+var machineLines = [...]machineLine{
+	{"on-success", 1, 3, nil},
+	{"on-failure", 1, 3, nil},
+	{"module", 1, 64, loadModule},
+	{"hugepages", 1, 1, reserveHugepages},
+	{"bind", 2, 2, bindDriver},
+	{"mount", 3, 4, mountAt},
 }
 
 // configured takes -config FILE out of a command line.
@@ -94,8 +110,10 @@ func (c *configuration) line(place, name, value string) error {
 		c.replays = append(c.replays, []string{value})
 		return nil
 	}
-	if least, most := machineValues(name); most > 0 {
-		return c.machine(place, name, strings.Fields(value), least, most)
+	for i := range machineLines {
+		if kind := &machineLines[i]; kind.name == name {
+			return c.machine(preparation{place, kind, strings.Fields(value)})
+		}
 	}
 	if len(c.replays) == 0 {
 		return args.Bad(name + " stands before the first image, or is unknown")
@@ -125,47 +143,30 @@ func flagOf(name, value string) (string, error) {
 	return "-" + name + "=" + value, o.Set(name, value)
 }
 
-// machineValues is how many values a line takes that is about the machine and
-// not about one image; 0 where there is none of that name.
-func machineValues(name string) (least, most int) {
-	switch name {
-	case "on-success", "on-failure":
-		return 1, 3
-	case "module":
-		return 1, 64
-	case "hugepages":
-		return 1, 1
-	case "bind":
-		return 2, 2
-	case "mount":
-		return 3, 4
-	}
-	return 0, 0
-}
-
-func (c *configuration) machine(place, name string, values []string, least, most int) (err error) {
+func (c *configuration) machine(p preparation) (err error) {
+	kind, values := p.kind, p.values
 	if len(c.replays) > 0 {
-		return args.Bad(name + " stands before the first image")
+		return args.Bad(kind.name + " stands before the first image")
 	}
-	if len(values) < least || len(values) > most {
-		return args.Bad(name + " takes " + strconv.Itoa(least) + " to " + strconv.Itoa(most) + " values, not " + strconv.Itoa(len(values)))
+	if len(values) < kind.least || len(values) > kind.most {
+		return args.Bad(kind.name + " takes " + strconv.Itoa(kind.least) + " to " + strconv.Itoa(kind.most) + " values, not " + strconv.Itoa(len(values)))
 	}
-	switch name {
+	switch kind.name {
 	case "on-success":
 		c.success, err = endingOf(values)
+		return err
 	case "on-failure":
 		c.failure, err = endingOf(values)
+		return err
 	case "hugepages":
 		n, err := strconv.ParseUint(values[0], 10, 32)
 		if err != nil {
 			return args.Bad("hugepages takes a number, not " + values[0])
 		}
 		values[0] = strconv.FormatUint(n, 10) // as the kernel writes it
-		fallthrough
-	default:
-		c.preparations = append(c.preparations, preparation{place, name, values})
 	}
-	return err
+	c.preparations = append(c.preparations, p)
+	return nil
 }
 
 // endingOf reads `halt`, `restart`, or `restart 3 reboot`.

@@ -23,8 +23,8 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 		"bind vfio-pci 0000:01:00.0\nmount /dev/sda1 /data ext4 ro\nimage /a b.lmb\n\tdevice  pci:1:2\ninput x=/i=1\nseal\nimage b.lmb\nloop forever\ndeadline 20ms\n")
 	want := configuration{
 		preparations: []preparation{
-			{"c:5", "module", []string{"/vfio.ko", "a=1", "b=2"}}, {"c:6", "hugepages", []string{"16"}},
-			{"c:7", "bind", []string{"vfio-pci", "0000:01:00.0"}}, {"c:8", "mount", []string{"/dev/sda1", "/data", "ext4", "ro"}},
+			{"c:5", &machineLines[2], []string{"/vfio.ko", "a=1", "b=2"}}, {"c:6", &machineLines[3], []string{"16"}},
+			{"c:7", &machineLines[4], []string{"vfio-pci", "0000:01:00.0"}}, {"c:8", &machineLines[5], []string{"/dev/sda1", "/data", "ext4", "ro"}},
 		},
 		replays: [][]string{{"-device=pci:1:2", "-input=x=/i=1", "-seal", "/a b.lmb"}, {"-loop=forever", "-deadline=20ms", "b.lmb"}},
 		success: ending{0, "halt"}, failure: ending{3, "reboot"},

@@ -11,19 +11,9 @@ import (
 
 // prepare makes the machine ready as a line of the configuration says.
 func (p *preparation) prepare() error {
-	var err error
-	switch p.name {
-	case "module":
-		err = loadModule(p.values[0], strings.Join(p.values[1:], " "))
-	case "hugepages":
-		err = reserveHugepages(p.values[0])
-	case "bind":
-		err = bindDriver(p.values[0], p.values[1])
-	case "mount":
-		err = mountAt(p.values)
-	}
+	err := p.kind.prepare(p.values)
 	if err != nil {
-		err = &hal.Fault{Code: hal.CodeOf(err), Reason: p.place + ": " + p.name + " " + strings.Join(p.values, " ") + ": " + reasonOf(err)}
+		err = &hal.Fault{Code: hal.CodeOf(err), Reason: p.place + ": " + p.kind.name + " " + strings.Join(p.values, " ") + ": " + reasonOf(err)}
 	}
 	return err
 }
@@ -35,7 +25,8 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-func loadModule(path, parameters string) error {
+func loadModule(values []string) error {
+	path, parameters := values[0], strings.Join(values[1:], " ")
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return pathFault(path, err)
@@ -49,8 +40,9 @@ func loadModule(path, parameters string) error {
 
 // reserveHugepages asks for the whole number: a kernel gives as many as it
 // finds, without an error.
-func reserveHugepages(number string) error {
+func reserveHugepages(values []string) error {
 	const path = "/proc/sys/vm/nr_hugepages"
+	number := values[0]
 	if err := writeFile(path, number); err != nil {
 		return err
 	}
@@ -63,7 +55,8 @@ func reserveHugepages(number string) error {
 
 // bindDriver gives a PCI function, "0000:01:00.0", to a driver, and takes it
 // from another one for that.
-func bindDriver(driver, address string) error {
+func bindDriver(values []string) error {
+	driver, address := values[0], values[1]
 	function, drivers := "/sys/bus/pci/devices/"+address, "/sys/bus/pci/drivers/"
 	if err := unix.Access(drivers+driver+"/"+address, unix.F_OK); err == nil {
 		return nil

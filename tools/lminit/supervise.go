@@ -44,7 +44,7 @@ func supervise(path string, flags []string) (exit int, then string, mounts []str
 	}
 	exit, then = s.run()
 	for _, p := range s.preparations {
-		if p.name == "mount" {
+		if p.kind.name == "mount" {
 			mounts = append(mounts, p.values[1])
 		}
 	}
