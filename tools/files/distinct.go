@@ -27,34 +27,32 @@ func Distinct(outputs []string, inputs ...string) error {
 	return nil
 }
 
-// same tells that two paths lead to one file with data of its own. Where none
-// is there yet, only equal names are known to.
+// same tells that two paths lead to one place of data of its own.
 func same(a, b string) bool {
-	if IsStdout(a) || IsStdout(b) {
-		return IsStdout(a) && IsStdout(b)
-	}
-	var left, right unix.Stat_t
-	if unix.Stat(a, &left) == nil && unix.Stat(b, &right) == nil {
-		if left.Mode&right.Mode&unix.S_IFMT == unix.S_IFBLK { // which may have several nodes
-			return left.Rdev == right.Rdev
-		}
-		return left.Dev == right.Dev && left.Ino == right.Ino && left.Mode&unix.S_IFMT == unix.S_IFREG
-	}
-	from, err := resolve(a)
-	to, err2 := resolve(b)
-	if err != nil || err2 != nil {
-		return false
-	}
-	folderA, nameA := split(from)
-	folderB, nameB := split(to)
-	return nameA == nameB && unix.Stat(folderA, &left) == nil && unix.Stat(folderB, &right) == nil &&
-		left.Dev == right.Dev && left.Ino == right.Ino
+	left, ok := placeOf(a)
+	right, ok2 := placeOf(b)
+	return ok && ok2 && left == right
 }
 
-func split(path string) (folder, name string) {
-	at := strings.LastIndexByte(path, '/') + 1
-	if at == 0 {
-		return ".", path
+// place is a file, or, where none is there yet, its folder and its name in it.
+type place struct {
+	device, inode uint64
+	name          string
+}
+
+func placeOf(path string) (p place, ok bool) {
+	var status unix.Stat_t
+	if IsStdout(path) {
+		return place{name: "-"}, true
 	}
-	return path[:at], path[at:]
+	if unix.Stat(path, &status) == nil {
+		if status.Mode&unix.S_IFMT == unix.S_IFBLK { // which may have several nodes
+			return place{device: status.Rdev}, true
+		}
+		return place{status.Dev, status.Ino, ""}, status.Mode&unix.S_IFMT == unix.S_IFREG
+	}
+	target, err := resolve(path)
+	at := strings.LastIndexByte(target, '/') + 1
+	ok = err == nil && unix.Stat(target[:at]+".", &status) == nil
+	return place{status.Dev, status.Ino, target[at:]}, ok
 }
