@@ -265,7 +265,8 @@ MOVE(move8, MOVQ, 8)
 
 // One access of WIDTH bytes if the device's address, R11, has that bit set, so
 // that it has fewer afterwards; on to the tail when fewer bytes are left.
-#define ALIGN(MOVE, VIA, WIDTH, ON) \
+#define ALIGN(NAME, MOVE, VIA, WIDTH, ON) \
+NAME:                       \
 	TESTQ $WIDTH, R11 \
 	JEQ   ON          \
 	CMPQ  AX, $WIDTH  \
@@ -278,7 +279,8 @@ MOVE(move8, MOVQ, 8)
 	SUBQ  $WIDTH, AX
 
 // One access of WIDTH bytes if the count has that bit set.
-#define TAIL(MOVE, VIA, WIDTH, ON) \
+#define TAIL(NAME, MOVE, VIA, WIDTH, ON) \
+NAME:                       \
 	TESTQ $WIDTH, AX \
 	JEQ   ON         \
 	MOVE  (BX), VIA  \
@@ -313,15 +315,11 @@ NAME:                        \
 bulk:
 	TESTQ $31, R11
 	JEQ   aligned
-	ALIGN(MOVB, DX, 1, align2)
-align2:
-	ALIGN(MOVW, DX, 2, align4)
-align4:
-	ALIGN(MOVL, DX, 4, align8)
-align8:
-	ALIGN(MOVQ, DX, 8, align16)
-align16:
-	ALIGN(MOVOU, X0, 16, aligned)
+ALIGN(align1, MOVB, DX, 1, align2)
+ALIGN(align2, MOVW, DX, 2, align4)
+ALIGN(align4, MOVL, DX, 4, align8)
+ALIGN(align8, MOVQ, DX, 8, align16)
+ALIGN(align16, MOVOU, X0, 16, aligned)
 aligned:
 	SUBQ $128, AX
 	JCS  rest
@@ -349,16 +347,11 @@ by32:
 	ADDQ  $32, DI
 	SUBQ  $32, AX
 	JCC   by32
-tail:
-	TAIL(MOVOU, X0, 16, tail8)
-tail8:
-	TAIL(MOVQ, DX, 8, tail4)
-tail4:
-	TAIL(MOVL, DX, 4, tail2)
-tail2:
-	TAIL(MOVW, DX, 2, tail1)
-tail1:
-	TAIL(MOVB, DX, 1, moved)
+TAIL(tail, MOVOU, X0, 16, tail8)
+TAIL(tail8, MOVQ, DX, 8, tail4)
+TAIL(tail4, MOVL, DX, 4, tail2)
+TAIL(tail2, MOVW, DX, 2, tail1)
+TAIL(tail1, MOVB, DX, 1, moved)
 
 // A device that is gone reads all ones: where what was copied out ends with a
 // byte of them, Go looks.

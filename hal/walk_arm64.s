@@ -269,7 +269,8 @@ MOVE(move8, MOVD, MOVD, 8)
 
 // One access of WIDTH (1 << BIT) bytes if the device's address, R13, has that
 // bit set, so that it has fewer afterwards; on to the tail when fewer bytes are left.
-#define ALIGN(LOAD, STORE, WIDTH, BIT, ON) \
+#define ALIGN(NAME, LOAD, STORE, WIDTH, BIT, ON) \
+NAME:                       \
 	TBZ   $BIT, R13, ON \
 	CMP   $WIDTH, R10   \
 	BLO   tail          \
@@ -281,7 +282,8 @@ MOVE(move8, MOVD, MOVD, 8)
 	SUB   $WIDTH, R10
 
 // One access of WIDTH (1 << BIT) bytes if the count has that bit set.
-#define TAIL(LOAD, STORE, WIDTH, BIT, ON) \
+#define TAIL(NAME, LOAD, STORE, WIDTH, BIT, ON) \
+NAME:                       \
 	TBZ   $BIT, R10, ON \
 	LOAD  (R9), R5      \
 	STORE R5, (R8)      \
@@ -291,14 +293,10 @@ MOVE(move8, MOVD, MOVD, 8)
 // Naturally aligned on the device, lowest address first, never overlapping.
 // Subtracting 64 leaves the lower six bits of R10 alone, so they still count
 // what follows the loop.
-bulk:
-	ALIGN(MOVBU, MOVB, 1, 0, align2)
-align2:
-	ALIGN(MOVHU, MOVH, 2, 1, align4)
-align4:
-	ALIGN(MOVWU, MOVW, 4, 2, align8)
-align8:
-	ALIGN(MOVD, MOVD, 8, 3, aligned)
+ALIGN(bulk, MOVBU, MOVB, 1, 0, align2)
+ALIGN(align2, MOVHU, MOVH, 2, 1, align4)
+ALIGN(align4, MOVWU, MOVW, 4, 2, align8)
+ALIGN(align8, MOVD, MOVD, 8, 3, aligned)
 aligned:
 	SUBS $64, R10
 	BLO  tail32
@@ -329,14 +327,10 @@ tail:
 	STP  (R5, R6), (R8)
 	ADD  $16, R9
 	ADD  $16, R8
-tail8:
-	TAIL(MOVD, MOVD, 8, 3, tail4)
-tail4:
-	TAIL(MOVWU, MOVW, 4, 2, tail2)
-tail2:
-	TAIL(MOVHU, MOVH, 2, 1, tail1)
-tail1:
-	TAIL(MOVBU, MOVB, 1, 0, moved)
+TAIL(tail8, MOVD, MOVD, 8, 3, tail4)
+TAIL(tail4, MOVWU, MOVW, 4, 2, tail2)
+TAIL(tail2, MOVHU, MOVH, 2, 1, tail1)
+TAIL(tail1, MOVBU, MOVB, 1, 0, moved)
 
 // A device that is gone reads all ones: where what was copied out ends with a
 // byte of them, Go looks.
