@@ -1,10 +1,6 @@
 package metal
 
-import (
-	"slices"
-
-	"lightmetal/fbs"
-)
+import "slices"
 
 // align is what buffers and pages in DRAM are aligned to: Blackhole's network
 // reads DRAM so that source and destination are equal modulo 64.
@@ -38,7 +34,7 @@ func (a *allocator) gaps() (list []span) {
 
 // take finds room, lowest addresses first or highest.
 func (a *allocator) take(size uint64, bottomUp bool) (uint64, error) {
-	size = fbs.RoundUp(size, align)
+	size = roundUp(size, align)
 	gaps := a.gaps()
 	if !bottomUp {
 		slices.Reverse(gaps)
@@ -62,7 +58,7 @@ func (a *allocator) take(size uint64, bottomUp bool) (uint64, error) {
 
 // takeAt takes a fixed address.
 func (a *allocator) takeAt(address, size uint64) error {
-	want := span{address, address + fbs.RoundUp(size, align)}
+	want := span{address, address + roundUp(size, align)}
 	switch {
 	case address%align != 0:
 		return usage("address %#x is not a multiple of %d", address, align)
@@ -97,3 +93,5 @@ func (a *allocator) lowest() uint64 {
 	}
 	return a.taken[0].first
 }
+
+func roundUp(n, multiple uint64) uint64 { return (n + multiple - 1) / multiple * multiple }

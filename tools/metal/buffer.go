@@ -87,9 +87,9 @@ func CreateBuffer(d *Device, c BufferConfig) (*Buffer, error) {
 	defer d.leave()
 	b := &Buffer{device: d, config: c, stride: c.PageSize}
 	if c.Type == DRAM {
-		b.stride = fbs.RoundUp(c.PageSize, align)
+		b.stride = roundUp(c.PageSize, align)
 	} else {
-		b.stride = fbs.RoundUp(c.PageSize, 16) // as far as the network wants L1 aligned
+		b.stride = roundUp(c.PageSize, 16) // as far as the network wants L1 aligned
 	}
 	if err := b.plan(); err != nil {
 		return nil, err

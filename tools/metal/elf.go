@@ -5,8 +5,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"io"
-
-	"lightmetal/fbs"
 )
 
 // image is a kernel as it lies in L1.
@@ -76,9 +74,9 @@ func (k *image) add(p *elf.Prog) error {
 	if err != nil || uint64(len(data)) != p.Filesz {
 		return usage("kernel file ends inside the segment at %#x", p.Vaddr)
 	}
-	k.spans = append(k.spans, span{p.Vaddr, p.Vaddr + fbs.RoundUp(p.Memsz, 4)})
+	k.spans = append(k.spans, span{p.Vaddr, p.Vaddr + roundUp(p.Memsz, 4)})
 	if p.Memsz > p.Filesz {
-		k.zeroed = append(k.zeroed, span{(p.Vaddr + p.Filesz) &^ 3, p.Vaddr + fbs.RoundUp(p.Memsz, 4)})
+		k.zeroed = append(k.zeroed, span{(p.Vaddr + p.Filesz) &^ 3, p.Vaddr + roundUp(p.Memsz, 4)})
 	}
 	if len(data) > 0 {
 		k.segments = append(k.segments, block{p.Vaddr, pad(data)})
@@ -88,7 +86,7 @@ func (k *image) add(p *elf.Prog) error {
 
 // pad appends zeros up to a multiple of 4 bytes, the narrowest store used.
 func pad(data []byte) []byte {
-	return append(data, make([]byte, fbs.RoundUp(uint64(len(data)), 4)-uint64(len(data)))...)
+	return append(data, make([]byte, roundUp(uint64(len(data)), 4)-uint64(len(data)))...)
 }
 
 // jump is "jal x0" from an address to another, at most 1 MiB apart.

@@ -6,7 +6,6 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
-	"lightmetal/fbs"
 )
 
 // launch is a program as it is at the moment of EnqueueProgram: what each of
@@ -119,7 +118,7 @@ func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count in
 			}
 			address = b.address
 		} else {
-			next = fbs.RoundUp(next+cb.config.TotalSize, align)
+			next = roundUp(next+cb.config.TotalSize, align)
 		}
 		for _, index := range slices.Sorted(maps.Keys(cb.config.PageSizes)) {
 			page := cb.config.PageSizes[index]
