@@ -112,7 +112,7 @@ func TestCapturesAndImagesAreTheSameAccesses(t *testing.T) {
 	}
 }
 
-func (o *Options) with(pass string) bool { return (&plan{o: *o}).with(pass) }
+func (o *Options) with(pass string) bool { return (&program{o: *o}).with(pass) }
 
 // event is one access as this test reads it from a trace: it shares no code
 // with what it tests.

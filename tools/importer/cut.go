@@ -92,7 +92,7 @@ func (l *lifter) begin(now segment, a *traces.Access) {
 	for _, s := range l.slots {
 		s.aim, s.step = -1, -1
 	}
-	l.steps.add(step{op: stepCut, line: uint32(a.Line), time: a.Time, count: 1, value: uint64(now), aim: -1, to: -1})
+	l.steps.add(step{op: stepCut, line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: int32(now)})
 	l.lastStore, l.host.slot, l.host.due = step{}, -1, false
 	for _, s := range l.cut.between {
 		l.place(a.Line, a.Time, s)
@@ -112,26 +112,26 @@ func (m *maker) cut(s *step) {
 	m.fences.end(m)
 	m.fences.open, m.fences.waited = false, false
 	if !m.dry {
-		m.ended(segment(s.value))
+		m.ended(segment(s.to))
 	}
 }
 
 // ended notes where the commands of a sequence end, and which one comes next.
-func (p *plan) ended(next segment) {
-	p.sequences = append(p.sequences, sequence{p.current, len(p.commands)})
-	p.current = next
+func (m *maker) ended(next segment) {
+	m.sequences = append(m.sequences, sequence{m.current, len(m.commands)})
+	m.current = next
 }
 
 // sequenceList gives the commands cut into sequences; "main" has all where
 // nothing is to be cut, and an empty one is none.
-func (p *plan) sequenceList() (list []lmb.Sequence) {
-	if p.o.Frame == (Part{}) {
-		return []lmb.Sequence{{Name: "main", Commands: p.commands}}
+func (m *maker) sequenceList() (list []lmb.Sequence) {
+	if m.o.Frame == (Part{}) {
+		return []lmb.Sequence{{Name: "main", Commands: m.commands}}
 	}
 	from := 0
-	for _, s := range p.sequences {
+	for _, s := range m.sequences {
 		if s.end > from {
-			list = append(list, lmb.Sequence{Name: s.String(), Commands: p.commands[from:s.end:s.end]})
+			list = append(list, lmb.Sequence{Name: s.String(), Commands: m.commands[from:s.end:s.end]})
 		}
 		from = s.end
 	}
@@ -139,21 +139,21 @@ func (p *plan) sequenceList() (list []lmb.Sequence) {
 }
 
 // cutPass says what the trace was cut into.
-func (p *plan) cutPass() (did string, err error) {
-	if p.o.Frame == (Part{}) {
-		return "", nil
+func (m *maker) cutPass() (out outcome, err error) {
+	if m.o.Frame == (Part{}) {
+		return out, nil
 	}
-	p.ended(segmentBetween)
+	m.ended(segmentBetween)
 	has := false
-	for i, s := range p.sequenceList() {
+	for i, s := range m.sequenceList() {
 		if i > 0 {
-			did += ", "
+			out.did += ", "
 		}
-		did += fmt.Sprintf("%s: %s", s.Name, traces.Counted(len(s.Commands), "command"))
+		out.did += fmt.Sprintf("%s: %s", s.Name, traces.Counted(len(s.Commands), "command"))
 		has = has || s.Name == segmentFrame.String()
 	}
 	if !has {
-		return "", traces.Refuse(0, "the frame has no access to the device")
+		return out, traces.Refuse(0, "the frame has no access to the device")
 	}
-	return did, nil
+	return out, nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"lightmetal/fbs"
@@ -30,7 +29,7 @@ type loop struct {
 	width uint8
 }
 
-func (p *plan) registerOf(s *step) register {
+func (p *program) registerOf(s *step) register {
 	if s.aim < 0 {
 		w := &p.windows[s.window]
 		return register{uint32(w.bar), w.base + uint64(s.offset)}
@@ -41,7 +40,7 @@ func (p *plan) registerOf(s *step) register {
 
 // folder finds loops that wait.
 type folder struct {
-	*plan
+	*program
 	volatile map[register]bool // what was seen to change by itself
 	runs     []run
 	index    map[loop]int // into runs
@@ -59,7 +58,7 @@ type block struct {
 	size uint64
 }
 
-// fold makes polls of loops that wait for the device.
+// run makes polls of loops that wait for the device.
 //
 // Between two stores, all loads of one register form a run. Where its value
 // changes, the program waited for it to change: the run is cut behind the first
@@ -72,15 +71,15 @@ type block struct {
 // value as well, because a replay may come sooner or later than the recording.
 // So does a word of memory that gave something else than the program had
 // stored there: the device stored it, and may be slower next time.
-func (p *plan) fold() (string, error) {
-	if !p.with("fold") {
-		return "", nil
+func (f *folder) run() (out outcome, err error) {
+	if !f.with("fold") {
+		return out, nil
 	}
-	f := &folder{plan: p, volatile: map[register]bool{}, index: map[loop]int{}}
+	f.volatile, f.index = map[register]bool{}, map[loop]int{}
 	f.spread(f.changing())
-	f.next = make([]int32, p.steps.n)
-	for i := range p.steps.n {
-		s := p.steps.at(i)
+	f.next = make([]int32, f.steps.n)
+	for i := range f.steps.n {
+		s := f.steps.at(i)
 		switch {
 		case s.op == stepStore || s.op == stepRelocate || s.op == stepHost || s.op == stepCut:
 			f.finish()
@@ -92,8 +91,8 @@ func (p *plan) fold() (string, error) {
 	f.next = nil
 	f.findAnswers()
 	f.pollVolatile()
-	p.sweep()
-	return f.text(), nil
+	f.sweep()
+	return outcome{did: f.text()}, nil
 }
 
 // blockMin loads of neighbours that are made once are a block of results. Fewer
@@ -112,10 +111,10 @@ func (f *folder) changing() map[block]bool {
 		case s.op == stepLoad && s.tensor() < 0 && s.run() >= blockMin:
 			b := block{f.registerOf(s), s.size()}
 			before, again := seen[b]
-			if again && !bytes.Equal(f.data.bytes(before, b.size), f.data.bytes(s.value, b.size)) {
+			if again && !bytes.Equal(f.data.bytes(before, b.size), f.data.bytes(s.at, b.size)) {
 				changing[b] = true
 			}
-			seen[b] = s.value
+			seen[b] = s.at
 		}
 	}
 	return changing
@@ -225,7 +224,7 @@ func (f *folder) poll(i int32, since int64, mask uint64) {
 }
 
 // deadline is that of a poll which took so many nanoseconds when recorded.
-func (p *plan) deadline(recorded int64) uint32 {
+func (p *program) deadline(recorded int64) uint32 {
 	if p.o.DeadlineUs != 0 {
 		return p.o.DeadlineUs
 	}
@@ -234,116 +233,6 @@ func (p *plan) deadline(recorded int64) uint32 {
 		return math.MaxUint32
 	}
 	return max(uint32(us)*deadlineFactor, deadlineMinUs)
-}
-
-// cell is what the program stored last to 8 aligned bytes of memory.
-type cell struct {
-	tile        uint32 // as in register
-	data, known uint64 // known: ones where data was stored
-}
-
-// findAnswers finds the words of memory that the device stored: those that
-// give, in a load of their own, something else than the program stored there.
-// A load among others beside it reads a result, not a flag.
-func (f *folder) findAnswers() {
-	cells := map[uint64][]cell{} // by address / 8
-	for i := range f.steps.n {
-		if !f.lone(i) {
-			continue
-		}
-		r := f.registerOf(f.steps.at(i))
-		if !slices.ContainsFunc(cells[r.address/8], func(c cell) bool { return c.tile == r.tile }) {
-			cells[r.address/8] = append(cells[r.address/8], cell{tile: r.tile})
-		}
-	}
-	if len(cells) == 0 {
-		return
-	}
-	for i := range f.steps.n {
-		switch s := f.steps.at(i); {
-		case s.op == stepStore:
-			f.store(cells, s)
-		case f.lone(i):
-			f.answer(cells, s)
-		}
-	}
-}
-
-// answer looks at what a load gave of a word that the program stored.
-func (f *folder) answer(cells map[uint64][]cell, s *step) {
-	r := f.registerOf(s)
-	shift := 8 * (r.address % 8)
-	mask, data := fbs.WidthMask(s.width)<<shift, s.value<<shift
-	for _, c := range cells[r.address/8] {
-		if c.tile == r.tile && c.known&mask == mask && c.data&mask != data {
-			f.volatile[r] = true
-		}
-	}
-}
-
-// store has the cells that a step stores to know it.
-func (f *folder) store(cells map[uint64][]cell, s *step) {
-	r := f.registerOf(s)
-	first, last := r.address/8, (r.address+s.size()-1)/8
-	if last-first < uint64(len(cells)) {
-		for word := first; word <= last; word++ {
-			f.storeWord(cells[word], s, r.address, word)
-		}
-		return
-	}
-	for word, list := range cells {
-		if word >= first && word <= last {
-			f.storeWord(list, s, r.address, word)
-		}
-	}
-}
-
-// storeWord has the cells of 8 aligned bytes know what a step, from an address
-// on, stores there.
-func (f *folder) storeWord(list []cell, s *step, address, word uint64) {
-	if len(list) == 0 {
-		return
-	}
-	mask, data := uint64(0), uint64(0)
-	for k := range s.run() {
-		at := address + uint64(k)*uint64(s.width)
-		if at/8 < word {
-			k += uint32((word*8-at)/uint64(s.width)) - 1
-			continue
-		}
-		if at/8 > word {
-			break
-		}
-		shift := 8 * (at % 8)
-		mask |= fbs.WidthMask(s.width) << shift
-		data |= f.datum(s, k) << shift
-	}
-	for j := range list {
-		if c := &list[j]; f.reaches(s, c.tile) {
-			c.data, c.known = c.data&^mask|data, c.known|mask
-		}
-	}
-}
-
-// lone tells whether a step loads from memory, and the steps beside it do not
-// load what lies beside it.
-func (f *folder) lone(i int) bool {
-	s := f.steps.at(i)
-	if s.op != stepLoad || s.tensor() >= 0 || !s.is(memoryStep) || s.run() > 1 {
-		return false
-	}
-	beside := func(a, b *step) bool {
-		return a.op == stepLoad && b.op == stepLoad && a.window == b.window && a.aim == b.aim && b.offset == a.offset+uint32(a.size())
-	}
-	return !(i > 0 && beside(f.steps.at(i-1), s)) && !(i+1 < f.steps.n && beside(s, f.steps.at(i+1)))
-}
-
-// reaches tells whether a store reaches a tile, or the BAR, of a cell.
-func (f *folder) reaches(s *step, tile uint32) bool {
-	if s.aim < 0 {
-		return tile == uint32(f.windows[s.window].bar)
-	}
-	return tile&0x10000 != 0 && f.aims[s.aim].has(uint8(tile), uint8(tile>>8))
 }
 
 // pollVolatile makes polls of the single loads that are left of registers that
@@ -392,7 +281,7 @@ func (f *folder) mask(s *step) uint64 {
 
 // listed tells whether the board or the user says that what a step loads
 // changes by itself, and which bits count.
-func (p *plan) listed(s *step) (mask uint64, ok bool) {
+func (p *program) listed(s *step) (mask uint64, ok bool) {
 	full := p.significant(s)
 	if s.aim < 0 {
 		w := &p.windows[s.window]
@@ -412,59 +301,9 @@ func (p *plan) listed(s *step) (mask uint64, ok bool) {
 
 // significant is the bits of a load that mean something: of the register that
 // holds cores in reset, theirs.
-func (p *plan) significant(s *step) uint64 {
+func (p *program) significant(s *step) uint64 {
 	if s.width == 4 && s.aim >= 0 && p.isReset(&p.aims[s.aim], s) {
 		return uint64(p.board.Reset.Mask)
 	}
 	return fbs.WidthMask(s.width)
-}
-
-// expect reports the loads that are left; they are held against what they
-// gave when recorded, or, without this pass, carried out and forgotten.
-func (p *plan) expect() (string, error) {
-	n := 0
-	for i := range p.steps.n {
-		s := p.steps.at(i)
-		if s.op != stepLoad || s.tensor() >= 0 {
-			continue
-		}
-		n += int(s.count)
-		if !p.with("expect") {
-			s.op = stepIgnore
-		}
-	}
-	switch {
-	case n == 0:
-		return "", nil
-	case !p.with("expect"):
-		return fmt.Sprintf("off: the value of %s is ignored", traces.Counted(n, "load")), nil
-	}
-	return fmt.Sprintf("%s must give what they gave when recorded", traces.Counted(n, "load")), nil
-}
-
-// pauseNs is how long a program must do nothing to be taken to wait on purpose.
-const pauseNs = 10_000_000
-
-// pauses warns of what a replay does not do: wait where the program slept and
-// did not poll.
-func (p *plan) pauses() (string, error) {
-	n, first := 0, 0
-	var a *step // the last access
-	for i := range p.steps.n {
-		b := p.steps.at(i)
-		if !b.touches() {
-			continue
-		}
-		if a != nil && a.time != 0 && b.time-a.last() >= pauseNs && b.op != stepPoll {
-			if n++; n == 1 {
-				first = int(b.line)
-			}
-		}
-		a = b
-	}
-	if n > 0 {
-		p.warn(first, "the program paused for 10 ms or more before this line, and %s in all: a replay goes on at once "+
-			"(put a delay into the listing where the device needs it)", traces.Counted(n, "time"))
-	}
-	return "", nil
 }

@@ -79,7 +79,7 @@ type Varying struct {
 
 // finder looks for frames in the steps of a trace.
 type finder struct {
-	*plan
+	*program
 	tokens
 	runs []runs.Run
 	o    Options
@@ -112,12 +112,12 @@ func FindFrames(r io.Reader, o Options, which int) (*Frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, pass := range []func() (string, error){l.lift, l.iatuPass, l.plan.host, l.tensorPass, l.fold} {
-		if _, err := pass(); err != nil {
+	for _, pass := range l.meaning() {
+		if _, err := pass.run(); err != nil {
 			return nil, err
 		}
 	}
-	f.plan = l.plan
+	f.program = l.program
 	f.tokenize()
 	f.runs = runs.Find(f.ids)
 	return f.choose(which)

@@ -62,7 +62,7 @@ func (f *finder) stored(list []hostAct) []hostStore {
 		s := f.steps.at(int(a.step))
 		switch {
 		case s.op == stepHost:
-			all = append(all, f.late[s.value]...)
+			all = append(all, f.late[s.to]...)
 		case s.op == stepLoad:
 			data := make([]byte, 0, s.size())
 			for k := range s.run() {

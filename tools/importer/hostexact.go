@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"lightmetal/fbs/gen"
 	"lightmetal/tools/importer/traces"
 )
 
-// memory implements traces.Sink. Parts of one MiB, and what touches, are one window,
+// Memory implements traces.Sink. Parts of one MiB, and what touches, are one window,
 // whose bytes before the first that is reached are taken off at the end.
 func (l *lifter) Memory(line int, bus, size uint64) error {
 	l.host.exact = true
@@ -46,9 +45,9 @@ func tooMuch(line int, bus, size uint64) error {
 }
 
 // exactAt finds the host memory that bus addresses from one on belong to.
-func (p *plan) exactAt(bus uint64) *hostSpace {
-	for i := range p.hosts {
-		if h := &p.hosts[i]; h.exact && bus >= h.bus && bus-h.bus <= max(h.size, hostApart-1) {
+func (l *lifter) exactAt(bus uint64) *hostSpace {
+	for i := range l.hosts {
+		if h := &l.hosts[i]; h.exact && bus >= h.bus && bus-h.bus <= max(h.size, hostApart-1) {
 			return h
 		}
 	}
@@ -76,34 +75,9 @@ func (l *lifter) programStored(line int, time int64, inside bool, s hostStore) {
 
 // ignores tells whether what the device writes there does not matter to the
 // user. A replay then neither waits for it nor looks at it.
-func (p *plan) ignores(s hostStore) bool {
-	first := p.hosts[s.host].bus + s.offset
-	return slices.ContainsFunc(p.o.Ignore, func(r Range) bool {
+func (l *lifter) ignores(s hostStore) bool {
+	first := l.hosts[s.host].bus + s.offset
+	return slices.ContainsFunc(l.o.Ignore, func(r Range) bool {
 		return r.Bus && first >= r.First && first+uint64(len(s.data))-1 <= r.Last
 	})
-}
-
-// trimHosts takes off what lies before the first byte that is reached.
-func (p *plan) trimHosts() {
-	for i := range p.hosts {
-		h := &p.hosts[i]
-		h.low &^= hostPageSize - 1
-		h.bus, h.size = h.bus+h.low, h.size-h.low
-		for k := range h.first {
-			h.first[k].offset -= h.low
-		}
-	}
-	for _, list := range p.late {
-		for k := range list {
-			list[k].offset -= p.hosts[list[k].host].low
-		}
-	}
-}
-
-// trim moves a step with the memory that it accesses.
-func (p *plan) trim(s *step) {
-	if !s.touches() || p.windows[s.window].Kind != gen.WindowKindHost {
-		return
-	}
-	s.offset -= uint32(p.hosts[p.windows[s.window].bar-hostBar].low)
 }

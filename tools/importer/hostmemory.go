@@ -1,9 +1,7 @@
 package importer
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
@@ -11,43 +9,6 @@ import (
 	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
-
-// hostSpace is host memory that becomes a window of the image.
-type hostSpace struct {
-	name   string
-	bus    uint64 // of its first byte
-	seen   uint64 // address of its first byte as the device has it; 0: bus
-	size   uint64 // up to the last byte that was reached
-	window uint16
-	whole  bool   // addresses are moved in 8 bytes only
-	given  bool   // by the user, who says what is in it
-	exact  bool   // by a recording, which says all that happens to it
-	low    uint64 // of exact: offset of the first byte that the device reaches
-	pages  map[uint64]*hostPage
-	first  []hostStore // what was in it
-}
-
-// hostPage is what is known of 4 KiB of host memory at this point of the trace.
-type hostPage struct {
-	data  [hostPageSize]byte
-	known [hostPageSize]bool
-}
-
-const (
-	hostPageSize = 4096
-	hostApart    = 1 << 20 // addresses that no region shows and that lie in different ones of these are different memory
-	hostSizeMax  = 1 << 30
-	hostsSizeMax = 4 << 30 // together
-	hostsMax     = 64
-	hostBar      = 64 // window.bar of the first, where BARs have theirs
-)
-
-// hostStore is data that the program stored to host memory.
-type hostStore struct {
-	host   int // index into plan.hosts
-	offset uint64
-	data   []byte
-}
 
 // hostMemory follows what a recording tells of host memory: what the device
 // read there the program had stored, and what the device wrote the program may
@@ -65,7 +26,7 @@ type hostMemory struct {
 	reads, writes int         // bytes, of the device
 }
 
-// device implements traces.Sink: the device reached host memory at a bus address.
+// Device implements traces.Sink: the device reached host memory at a bus address.
 func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byte) error {
 	i, offset, err := l.hostAt(line, bus, uint64(len(data)))
 	if err != nil {
@@ -96,12 +57,12 @@ func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byt
 }
 
 // hostAt finds the host memory that holds an address, or adds it.
-func (p *lifter) hostAt(line int, bus, size uint64) (index int, offset uint64, err error) {
-	for i := range p.hosts {
-		h := &p.hosts[i]
+func (l *lifter) hostAt(line int, bus, size uint64) (index int, offset uint64, err error) {
+	for i := range l.hosts {
+		h := &l.hosts[i]
 		reach := h.size
 		if !h.given && !h.exact {
-			reach = h.limit(p.host.regions)
+			reach = h.limit(l.host.regions)
 		}
 		if bus >= h.bus && bus-h.bus < reach {
 			h.size = max(h.size, bus-h.bus+size)
@@ -111,60 +72,39 @@ func (p *lifter) hostAt(line int, bus, size uint64) (index int, offset uint64, e
 			return i, bus - h.bus, nil
 		}
 	}
-	return p.newHost(line, bus, size)
+	return l.newHost(line, bus, size)
 }
 
-// limit is how far memory may grow: to the end of its region.
-func (h *hostSpace) limit(r *regions) uint64 {
-	if g, ok := r.ofBus(h.bus); ok && h.whole {
-		return g.size
-	}
-	return hostApart
-}
-
-func (p *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, err error) {
-	h := hostSpace{name: fmt.Sprintf("host%d", len(p.hosts)), bus: bus &^ (hostApart - 1), pages: map[uint64]*hostPage{}}
-	if g, ok := p.host.ofBus(bus); ok {
-		h.bus, h.seen, h.whole = g.target, p.host.NoC+g.base, true
-	} else if p.host.Regions != 0 {
-		h.seen, h.whole = p.host.NoC+h.bus, true
+func (l *lifter) newHost(line int, bus, size uint64) (index int, offset uint64, err error) {
+	h := hostSpace{name: fmt.Sprintf("host%d", len(l.hosts)), bus: bus &^ (hostApart - 1), pages: map[uint64]*hostPage{}}
+	if g, ok := l.host.ofBus(bus); ok {
+		h.bus, h.seen, h.whole = g.target, l.host.NoC+g.base, true
+	} else if l.host.Regions != 0 {
+		h.seen, h.whole = l.host.NoC+h.bus, true
 	}
 	h.size = bus - h.bus + size
-	if h.size > hostSizeMax || len(p.hosts) == hostsMax {
+	if h.size > hostSizeMax || len(l.hosts) == hostsMax {
 		return 0, 0, traces.Refuse(line, "the device reaches host memory at 0x%x, which is more than an image of this capture would have: import a part",
 			bus)
 	}
-	p.addHost(h)
-	return len(p.hosts) - 1, bus - h.bus, nil
+	l.addHost(h)
+	return len(l.hosts) - 1, bus - h.bus, nil
 }
 
 // addHost adds host memory and its window, whose size is not known yet.
-func (p *plan) addHost(h hostSpace) {
-	h.window = uint16(len(p.windows))
-	w := window{bar: uint8(hostBar + len(p.hosts))}
+func (l *lifter) addHost(h hostSpace) {
+	h.window = uint16(len(l.windows))
+	w := window{bar: uint8(hostBar + len(l.hosts))}
 	w.Window = lmb.Window{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot}, Name: h.name}
-	p.windows = append(p.windows, w)
-	p.hosts = append(p.hosts, h)
-}
-
-// page gives a page. Of exact memory nothing is unknown: it begins as zeros.
-func (h *hostSpace) page(offset uint64) *hostPage {
-	g := h.pages[offset/hostPageSize]
-	if g == nil {
-		g = &hostPage{}
-		for i := range g.known {
-			g.known[i] = h.exact
-		}
-		h.pages[offset/hostPageSize] = g
-	}
-	return g
+	l.windows = append(l.windows, w)
+	l.hosts = append(l.hosts, h)
 }
 
 // learn takes what was read from host memory, and gives what the program must
 // have stored since the last time; what nobody had read before was there from
 // the start, as is everything where early is set.
-func (p *plan) learn(s hostStore, early bool) (stored []hostStore) {
-	h := &p.hosts[s.host]
+func (l *lifter) learn(s hostStore, early bool) (stored []hostStore) {
+	h := &l.hosts[s.host]
 	for i := 0; i < len(s.data); {
 		offset := s.offset + uint64(i)
 		g, at := h.page(offset), offset%hostPageSize
@@ -192,13 +132,6 @@ func (p *plan) learn(s hostStore, early bool) (stored []hostStore) {
 	return stored
 }
 
-func (g *hostPage) take(at uint64, data []byte) {
-	copy(g.data[at:], data)
-	for i := range data {
-		g.known[at+uint64(i)] = true
-	}
-}
-
 // place puts a store of the program in front of its last stores to the device:
 // one of them had the device read what is stored.
 func (l *lifter) place(line int, time int64, s hostStore) {
@@ -207,10 +140,10 @@ func (l *lifter) place(line int, time int64, s hostStore) {
 	}
 	at := l.steps.at(l.host.slot)
 	if at.op == stepNone {
-		at.op, at.value = stepHost, uint64(len(l.late))
+		at.op, at.to = stepHost, int32(len(l.late))
 		l.late = append(l.late, nil)
 	}
-	l.late[at.value] = append(l.late[at.value], s)
+	l.late[at.to] = append(l.late[at.to], s)
 }
 
 func (l *lifter) slotHere(line int, time int64) {
@@ -281,51 +214,6 @@ func (l *lifter) settle(time int64) {
 	}
 }
 
-// mask has ones where the bytes of a word are known.
-func (g *hostPage) mask(word uint64) (mask uint64) {
-	for i := range uint64(4) {
-		if g.known[word%hostPageSize+i] {
-			mask |= 0xff << (8 * i)
-		}
-	}
-	return mask
-}
-
-// joined sorts stores, and makes one of those that touch or overlap, where the
-// later one counts.
-func joined(list []hostStore) (out []hostStore) {
-	sorted := slices.Clone(list)
-	slices.SortStableFunc(sorted, hostStore.compare)
-	var ends []uint64
-	for _, s := range sorted {
-		end := s.offset + uint64(len(s.data))
-		if n := len(out); n > 0 && out[n-1].host == s.host && s.offset <= ends[n-1] {
-			ends[n-1] = max(ends[n-1], end)
-			continue
-		}
-		out, ends = append(out, s), append(ends, end)
-	}
-	if len(out) == len(list) {
-		return out
-	}
-	for i := range out {
-		out[i].data = make([]byte, ends[i]-out[i].offset)
-	}
-	for _, s := range list {
-		i, found := slices.BinarySearchFunc(out, s, hostStore.compare)
-		if !found {
-			i--
-		}
-		copy(out[i].data[s.offset-out[i].offset:], s.data)
-	}
-	return out
-}
-
-// compare orders stores by where they are.
-func (s hostStore) compare(other hostStore) int {
-	return cmp.Or(s.host-other.host, cmp.Compare(s.offset, other.offset))
-}
-
 // compareHost makes loads of what host memory holds now where s lies.
 func (l *lifter) compareHost(s hostStore, time int64) {
 	h := &l.hosts[s.host]
@@ -352,7 +240,7 @@ func (l *lifter) hostStep(host int, a *traces.Access, n uint32, data []byte) {
 	}
 	if !l.join(&s, data) {
 		if n > 1 {
-			s.value = l.data.own(data)
+			s.at = l.data.own(data)
 		}
 		l.steps.add(s)
 	}
@@ -400,9 +288,9 @@ func (l *lifter) throughPCIe(a *traces.Access, at *aim, address uint64) (taken b
 	if a.Op == traces.OpStore {
 		l.settle(a.Time)
 		l.hosts[i].store(offset, data)
-		l.plan.stores++
+		l.program.stores++
 	} else {
-		l.plan.loads++
+		l.program.loads++
 		for _, s := range l.learn(hostStore{i, offset, data}, false) {
 			l.slotHere(a.Line, a.Time)
 			l.place(a.Line, a.Time, s)
@@ -410,14 +298,4 @@ func (l *lifter) throughPCIe(a *traces.Access, at *aim, address uint64) (taken b
 	}
 	l.hostStep(i, &e, 1, nil)
 	return true, nil
-}
-
-// store takes what the program stored.
-func (h *hostSpace) store(offset uint64, data []byte) {
-	for len(data) > 0 {
-		at := offset % hostPageSize
-		n := min(len(data), int(hostPageSize-at))
-		h.page(offset).take(at, data[:n])
-		data, offset = data[n:], offset+uint64(n)
-	}
 }

@@ -12,7 +12,7 @@ import (
 // whole: an input where the program first stores to it, or in front of all else;
 // an output where it last sees what the device wrote.
 type hostTensors struct {
-	*plan
+	*program
 	list  []int // tensors
 	first []int // step at which an input is copied, or the last one that gives of an output; -1: none
 	done  bool  // behind the frame
@@ -43,7 +43,7 @@ func (h *hostTensors) begin() error {
 	for n := range h.steps.n {
 		s := h.steps.at(n)
 		if s.op == stepCut {
-			within = segment(s.value) == segmentFrame
+			within = segment(s.to) == segmentFrame
 		}
 		for k, i := range h.list {
 			t := &h.tensors[i]
@@ -60,7 +60,7 @@ func (h *hostTensors) begin() error {
 	return nil
 }
 
-func (p *plan) memoryOf(t *tensor) int {
+func (p *program) memoryOf(t *tensor) int {
 	return slices.IndexFunc(p.hosts, func(m hostSpace) bool {
 		return t.Address >= m.bus && t.Address-m.bus < m.size && t.size <= m.size-(t.Address-m.bus)
 	})
@@ -86,7 +86,7 @@ func (t *tensor) hold(s hostStore) {
 // output.
 func (h *hostTensors) touches(s *step, t *tensor) bool {
 	if t.role == gen.RoleInput {
-		return s.op == stepHost && slices.ContainsFunc(h.late[s.value], func(l hostStore) bool {
+		return s.op == stepHost && slices.ContainsFunc(h.late[s.to], func(l hostStore) bool {
 			from, to := t.overlap(l.host, l.offset, uint64(len(l.data)))
 			return from < to
 		})
@@ -127,7 +127,7 @@ func (h *hostTensors) step(s step, n int, within bool, out *steps) bool {
 
 // stored takes what the program stored.
 func (h *hostTensors) stored(s step, n int, within bool, out *steps) {
-	list := h.late[s.value]
+	list := h.late[s.to]
 	for k, i := range h.list {
 		t := &h.tensors[i]
 		for _, l := range list {
@@ -142,7 +142,7 @@ func (h *hostTensors) stored(s step, n int, within bool, out *steps) {
 			}
 		}
 	}
-	h.late[s.value] = list
+	h.late[s.to] = list
 	out.add(s)
 }
 
@@ -229,6 +229,6 @@ func (h *hostTensors) copy(i int, out *steps) {
 	t.uses++
 	out.add(step{
 		op: op, width: uint8(width), count: uint32(t.size / width), line: before.line, time: before.last(), window: h.hosts[t.host].window,
-		offset: uint32(t.Address), aim: -1, to: int16(i), flags: memoryStep,
+		offset: uint32(t.Address), aim: -1, to: int32(i), flags: memoryStep,
 	})
 }

@@ -164,7 +164,7 @@ func (m *importing) Start(b *boards.Board) {
 	}
 }
 
-// memory implements traces.Sink. From here on addresses are looked for.
+// Memory implements traces.Sink. From here on addresses are looked for.
 func (m *importing) Memory(line int, bus, size uint64) error {
 	if m.Sink == traces.Sink(m.lifter) {
 		j := &joiner{lifter: m.lifter}
@@ -182,19 +182,18 @@ func (m *importing) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 	if l.part.left > 0 {
 		t.Ignored = append(t.Ignored, traces.Count{Name: "accesses outside the part", N: l.part.left})
 	}
-	l.read(t)
-	for _, pass := range l.passes() {
-		did, err := pass.run()
+	report := &Report{Board: l.board.Name, Warnings: []traces.Warning{}}
+	report.add("read", l.read(t))
+	makes := &maker{program: l.program}
+	for _, pass := range l.passes(makes) {
+		out, err := pass.run()
 		if err != nil {
 			return nil, nil, err
 		}
-		l.did(pass.name, did)
+		report.add(pass.name, out)
 	}
-	image, err := l.image(t)
-	if err != nil {
-		return nil, nil, err
-	}
-	return image, &l.report, nil
+	image, err := l.image(t, makes.sequenceList())
+	return image, report, err
 }
 
 // lifted ends the reading of a trace.
@@ -216,30 +215,53 @@ func (m *importing) lifted(t *traces.Trace) (*lifter, error) {
 	return l, nil
 }
 
-// pass is one of the passes over the steps.
-type pass struct {
-	name string
-	run  func() (did string, err error)
+// outcome is what a pass did, in one line, and what of it a user should look at.
+type outcome struct {
+	did      string
+	warnings []traces.Warning
 }
 
-func (l *lifter) passes() []pass {
-	m := &maker{plan: l.plan}
+func (o *outcome) warn(line int, format string, a ...any) {
+	o.warnings = append(o.warnings, traces.Warning{Line: line, Text: fmt.Sprintf(format, a...)})
+}
+
+func (r *Report) add(pass string, o outcome) {
+	if o.did != "" {
+		r.Passes = append(r.Passes, Pass{pass, o.did})
+	}
+	r.Warnings = append(r.Warnings, o.warnings...)
+}
+
+// pass is one of the passes over a program.
+type pass struct {
+	name string
+	run  func() (outcome, error)
+}
+
+// meaning are the passes that find out what the steps of a program are.
+func (l *lifter) meaning() []pass {
+	p := l.program
 	return []pass{
 		{"lift", l.lift},
-		{"iATU", l.iatuPass},
-		{"host", l.plan.host},
-		{"tensors", l.tensorPass},
-		{"fold", l.fold},
-		{"expect", l.expect},
-		{"pauses", l.pauses},
-		{"drop", l.drop},
-		{"coalesce", m.coalesce},
-		{"fence", m.fenced},
-		{"fill", m.hostFilled},
-		{"mark", l.mark},
-		{"cut", l.cutPass},
-		{"safe", l.safe},
+		{"iATU", l.iatu},
+		{"host", (&relocator{program: p, halves: l.halves}).run},
+		{"tensors", (&assigner{program: p}).run},
+		{"fold", (&folder{program: p}).run},
 	}
+}
+
+func (l *lifter) passes(m *maker) []pass {
+	p := l.program
+	return append(l.meaning(),
+		pass{"expect", p.expect},
+		pass{"pauses", p.pauses},
+		pass{"drop", (&dropper{program: p, early: l.dropped}).run},
+		pass{"coalesce", m.coalesce},
+		pass{"fence", m.fenced},
+		pass{"fill", m.hostFilled},
+		pass{"mark", l.mark},
+		pass{"cut", m.cutPass},
+		pass{"safe", p.safe})
 }
 
 // source is what a reader has to know.
@@ -270,14 +292,4 @@ func (o *Options) check() error {
 }
 
 // with tells whether a pass is to run.
-func (p *plan) with(pass string) bool { return !slices.Contains(p.o.Without, pass) }
-
-func (p *plan) did(pass, text string) {
-	if text != "" {
-		p.report.Passes = append(p.report.Passes, Pass{pass, text})
-	}
-}
-
-func (p *plan) warn(line int, format string, a ...any) {
-	p.report.Warnings = append(p.report.Warnings, traces.Warning{Line: line, Text: fmt.Sprintf(format, a...)})
-}
+func (p *program) with(pass string) bool { return !slices.Contains(p.o.Without, pass) }

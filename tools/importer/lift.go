@@ -3,7 +3,6 @@ package importer
 import (
 	"encoding/binary"
 	"fmt"
-	"runtime/debug"
 	"strings"
 
 	"lightmetal/boards"
@@ -34,7 +33,7 @@ type slot struct {
 // It follows the configuration of the windows, also outside the part that is
 // imported.
 type lifter struct {
-	*plan
+	*program
 	tlb                           *boards.TLB
 	slots                         map[int]*slot
 	aimOf                         map[aimKey]int32
@@ -44,6 +43,10 @@ type lifter struct {
 	cut                           cutState
 	host                          hostMemory
 	lastStore                     step // to the device
+	certain                       int  // commands that there will be, whatever the passes do
+	dropped                       int  // points that drop would take out, and lift did not make
+	blank                         int  // marks without text
+	halves                        int  // stores of addresses that were two
 	large                         bool
 	percent                       int // of garbage that was allowed before
 }
@@ -54,7 +57,7 @@ type aimKey struct {
 }
 
 func newLifter(b *boards.Board, o Options) *lifter {
-	l := &lifter{plan: newPlan(b, o), tlb: b.TLB, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
+	l := &lifter{program: newProgram(b, o), tlb: b.TLB, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
 	l.part.init(l.o.Part)
 	l.cut.init(&l.o)
 	l.host = hostMemory{regions: newRegions(b), slot: -1}
@@ -65,17 +68,17 @@ func newLifter(b *boards.Board, o Options) *lifter {
 	return l
 }
 
-// start implements traces.Sink.
+// Start implements traces.Sink.
 func (l *lifter) Start(*boards.Board) {}
 
 // lift reports what became of the accesses.
-func (l *lifter) lift() (string, error) {
+func (l *lifter) lift() (outcome, error) {
 	for _, s := range l.slots {
 		if s.fresh {
 			l.unused++
 		}
 	}
-	return l.text(), nil
+	return outcome{did: l.text()}, nil
 }
 
 func (l *lifter) text() string {
@@ -96,7 +99,7 @@ func (l *lifter) text() string {
 	return text
 }
 
-// access implements traces.Sink.
+// Access implements traces.Sink.
 func (l *lifter) Access(a *traces.Access) error {
 	if a.Op == traces.OpMark {
 		if l.inside(a) && l.with("mark") {
@@ -107,32 +110,9 @@ func (l *lifter) Access(a *traces.Access) error {
 	return l.accesses(a, 1, nil)
 }
 
-// block implements traces.Sink.
+// Block implements traces.Sink.
 func (l *lifter) Block(a *traces.Access, data []byte) error {
 	return traces.Natural(a, data, l.accesses)
-}
-
-// accesses takes n neighbours of one width that together move data, nil where n
-// is 1 and a has it; in halves where they are not one step.
-func (l *lifter) accesses(a *traces.Access, n uint32, data []byte) error {
-	if n == 1 && data != nil {
-		a.Value = traces.Little(data)
-		data = nil
-	}
-	split := n > 1 && l.addresses(data)
-	if !split {
-		ok, err := l.take(a, n, data)
-		if ok || err != nil {
-			return err
-		}
-	}
-	first, second := *a, *a
-	at := uint64(n/2) * uint64(a.Width)
-	second.Offset += at
-	if err := l.accesses(&first, n/2, data[:at:at]); err != nil {
-		return err
-	}
-	return l.accesses(&second, n-n/2, data[at:])
 }
 
 // addresses tells whether data holds an address in host memory that is known
@@ -181,61 +161,6 @@ func (l *lifter) take(a *traces.Access, n uint32, data []byte) (ok bool, err err
 	return true, l.add(&s, data)
 }
 
-// add appends a step, or has the last one take it in.
-func (l *lifter) add(s *step, data []byte) error {
-	n := int(s.count)
-	l.before(s)
-	if s.op == stepStore {
-		l.plan.stores += n
-	} else {
-		l.plan.loads += n
-	}
-	if err := l.limit(s); err != nil {
-		return err
-	}
-	if l.join(s, data) {
-		return nil
-	}
-	if s.count > 1 {
-		s.value = l.data.own(data)
-	}
-	l.steps.add(*s)
-	if !l.large && (len(l.steps.chunks) > largeChunks || len(l.data.chunks) > largeChunks) {
-		l.large, l.percent = true, debug.SetGCPercent(gcPercent)
-	}
-	return nil
-}
-
-// largeChunks of steps, 15 MB, or of data, 64 MiB or more, make an import large.
-const largeChunks = 64
-
-// limit refuses a trace as soon as it is sure that no image holds it: stores
-// that are no neighbours are at least a command each.
-func (l *lifter) limit(s *step) error {
-	if s.op != stepStore {
-		return nil
-	}
-	a := &l.lastStore
-	if a.count == 0 || a.window != s.window || a.aim != s.aim || a.offset+uint32(a.size()) != s.offset {
-		l.certain++
-	}
-	l.lastStore = *s
-	if l.certain >= fbs.CommandsMax {
-		return traces.Refuse(int(s.line), "more than the %d commands that an image holds: import a part", fbs.CommandsMax)
-	}
-	return nil
-}
-
-// unalias gives the place in the BAR that a BAR shows a part of.
-func (p *plan) unalias(bar uint8, offset uint64) (uint8, uint64) {
-	for _, a := range p.chip.Aliases {
-		if a.Bar == bar && offset < a.Size {
-			return a.Of, a.Offset + offset
-		}
-	}
-	return bar, offset
-}
-
 func (l *lifter) slot(index int) *slot {
 	s := l.slots[index]
 	if s == nil {
@@ -252,7 +177,7 @@ func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) 
 	}
 	if a.Op == traces.OpLoad {
 		l.loads++
-		l.plan.loads++
+		l.program.loads++
 		return nil
 	}
 	if a.Width < 4 || a.Width > l.tlb.ConfigWidth || at+uint64(a.Width) > l.tlb.ConfigStride {
@@ -269,7 +194,7 @@ func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) 
 		return nil
 	}
 	l.stores++
-	l.plan.stores++
+	l.program.stores++
 	// The place of a Point, should an access show that this store was the last
 	// of a configuration.
 	if end := l.steps.end(); end != nil && end.op == stepNone && s.step == l.steps.n-1 {
@@ -397,46 +322,9 @@ func (l *lifter) point(a *traces.Access, s *slot, at *aim) {
 	}
 	s.aim = index
 	p := l.steps.at(s.step)
-	p.op, p.window, p.value, p.mask, p.aim = stepPoint, uint16(s.window), at.address, key.mask, s.aim
+	p.op, p.window, p.at, p.mask, p.aim = stepPoint, uint16(s.window), at.address, key.mask, s.aim
 	s.step = -1
 	l.points++
-}
-
-// aimAt works out which tiles a target reaches.
-func (l *lifter) aimAt(t fbs.Target, address uint64) aim {
-	a := aim{target: t, address: address, x0: t.X, y0: t.Y, x1: t.X, y1: t.Y}
-	if t.Multicast {
-		a.x0, a.y0 = t.XStart, t.YStart
-	}
-	// NoC 1 counts from the other corner; translated coordinates, which lie
-	// outside the grid, are the same on both.
-	if g := l.chip.Grid; g != nil && t.NoC == 1 {
-		width, height := uint8(len(g.Rows[0])), uint8(len(g.Rows))
-		a.x0, a.x1 = mirror(a.x0, width), mirror(a.x1, width)
-		a.y0, a.y1 = mirror(a.y0, height), mirror(a.y1, height)
-	}
-	a.x0, a.x1 = min(a.x0, a.x1), max(a.x0, a.x1)
-	a.y0, a.y1 = min(a.y0, a.y1), max(a.y0, a.y1)
-	a.kinds = [2]chips.Kind{l.kind(a.x0, a.y0), l.kind(a.x1, a.y1)}
-	return a
-}
-
-func (l *lifter) kind(x, y uint8) chips.Kind {
-	if l.chip.Grid == nil {
-		return 0
-	}
-	tile, ok := l.chip.Grid.NoC0(x, y)
-	if !ok {
-		return 0
-	}
-	return l.chip.Grid.Kind(tile)
-}
-
-func mirror(v, size uint8) uint8 {
-	if v < size {
-		return size - 1 - v
-	}
-	return v
 }
 
 // tlbWindow adds a window. Its slot is only a preference: nothing else in the
@@ -461,74 +349,25 @@ func (l *lifter) tlbWindow(index int, group *boards.Group) int {
 	return len(l.windows) - 1
 }
 
-// tileMemory tells whether a range is memory in every tile that a window
-// reaches.
-func (l *lifter) tileMemory(a *aim, address, size uint64) bool {
-	for _, k := range a.kinds {
-		if k == 0 || l.chip.Grid.Memory(k, address, size) == nil {
-			return false
+// accesses takes n neighbours of one width that together move data, nil where n
+// is 1 and a has it; in halves where they are not one step.
+func (l *lifter) accesses(a *traces.Access, n uint32, data []byte) error {
+	if n == 1 && data != nil {
+		a.Value = traces.Little(data)
+		data = nil
+	}
+	split := n > 1 && l.addresses(data)
+	if !split {
+		ok, err := l.take(a, n, data)
+		if ok || err != nil {
+			return err
 		}
 	}
-	return true
-}
-
-// drop takes out the points of a window that no access follows, and those that
-// leave it where it is.
-func (p *plan) drop() (string, error) {
-	if !p.with("drop") {
-		return "", nil
+	first, second := *a, *a
+	at := uint64(n/2) * uint64(a.Width)
+	second.Offset += at
+	if err := l.accesses(&first, n/2, data[:at:at]); err != nil {
+		return err
 	}
-	d := dropper{plan: p, pending: make([]int, len(p.windows)), current: make([]step, len(p.windows))}
-	for i := range d.pending {
-		d.pending[i] = -1
-	}
-	for i := range p.steps.n {
-		d.step(i)
-	}
-	for _, i := range d.pending {
-		d.remove(i)
-	}
-	p.sweep()
-	if d.points+p.dropped == 0 {
-		return "", nil
-	}
-	return fmt.Sprintf("%d of %s change nothing", d.dropped+p.dropped, traces.Counted(d.points+p.dropped, "point")), nil
-}
-
-type dropper struct {
-	*plan
-	pending         []int  // of each window: the point that no access has followed yet, -1: none
-	current         []step // of each window: the point that it has, op stepNone: none
-	points, dropped int
-}
-
-func (d *dropper) remove(i int) {
-	if i >= 0 {
-		d.steps.at(i).op = stepNone
-		d.dropped++
-	}
-}
-
-func (d *dropper) step(i int) {
-	s := d.steps.at(i)
-	w := s.window
-	switch {
-	case s.op == stepCut:
-		for w := range d.pending {
-			d.remove(d.pending[w])
-			d.pending[w], d.current[w] = -1, step{}
-		}
-	case s.op == stepPoint:
-		d.points++
-		d.remove(d.pending[w])
-		d.pending[w] = i
-	case s.touches() && d.pending[w] >= 0:
-		now, before := d.steps.at(d.pending[w]), &d.current[w]
-		if before.op == stepPoint && before.value == now.value && before.mask == now.mask {
-			d.remove(d.pending[w])
-		} else {
-			*before = *now
-		}
-		d.pending[w] = -1
-	}
+	return l.accesses(&second, n-n/2, data[at:])
 }

@@ -18,35 +18,35 @@ type hold struct {
 
 // isReset tells whether a step accesses the register that holds the cores of a
 // tile in reset.
-func (p *plan) isReset(at *aim, s *step) bool {
+func (p *program) isReset(at *aim, s *step) bool {
 	return p.board.Reset.Mask != 0 && at.address+uint64(s.offset) == p.board.Reset.Address && p.isCores(at.kinds[0])
 }
 
-func (p *plan) isCores(k chips.Kind) bool { return k == chips.Tensix || k == chips.Ethernet }
+func (p *program) isCores(k chips.Kind) bool { return k == chips.Tensix || k == chips.Ethernet }
 
 // release notes a store that lets cores run.
-func (p *plan) release(s *step, at *aim) {
-	if s.op != stepStore || s.width != 4 || s.count != 1 || !p.isReset(at, s) || uint32(s.value)&p.board.Reset.Mask == p.board.Reset.Mask {
+func (l *lifter) release(s *step, at *aim) {
+	if s.op != stepStore || s.width != 4 || s.count != 1 || !l.isReset(at, s) || uint32(s.value)&l.board.Reset.Mask == l.board.Reset.Mask {
 		return
 	}
-	for _, h := range p.running {
+	for _, h := range l.running {
 		if h.aim == s.aim {
 			return
 		}
 	}
-	p.running = append(p.running, hold{s.aim, s.window, s.offset})
+	l.running = append(l.running, hold{s.aim, s.window, s.offset})
 }
 
 // safe says whether the image gets a sequence of that name. A driver that puts
 // cores back into reset when a replay ends does so for one tile.
-func (p *plan) safe() (string, error) {
-	if len(p.safeCommands()) == 0 {
-		return "", nil
+func (p *program) safe() (out outcome, err error) {
+	if len(p.safeCommands()) > 0 {
+		out.did = fmt.Sprintf("the program let cores of %d tiles or rectangles run: sequence safe holds them in reset", len(p.running))
 	}
-	return fmt.Sprintf("the program let cores of %d tiles or rectangles run: sequence safe holds them in reset", len(p.running)), nil
+	return out, nil
 }
 
-func (p *plan) safeCommands() (list []lmb.Command) {
+func (p *program) safeCommands() (list []lmb.Command) {
 	if len(p.running) == 1 && !p.aims[p.running[0].aim].target.Multicast {
 		return nil
 	}

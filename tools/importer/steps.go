@@ -1,8 +1,6 @@
 package importer
 
 import (
-	"encoding/binary"
-
 	"lightmetal/boards"
 	"lightmetal/tools/importer/traces"
 )
@@ -20,25 +18,24 @@ const (
 	stepPoint
 	stepMark
 	stepHost // stores of the program to host memory, which the trace does not hold
-	stepCut  // another sequence begins: the segment is in value
+	stepCut  // another sequence begins
 )
 
 // step is an access on its way to a command, or several: a run of neighbours
 // in memory, or a load that was repeated with nothing in between. Traces have
 // millions: it is small and has no pointers.
 type step struct {
-	time int64 // nanoseconds, of the first access
-	// datum; of a run, where its bytes are in plan.data; offset in the tensor or in host memory;
-	// address in the tile (stepPoint); index into plan.names (stepMark) or plan.late (stepHost)
-	value  uint64
+	time   int64  // nanoseconds, of the first access
+	value  uint64 // stored, loaded or awaited; of a run, whose bytes are elsewhere, nothing
+	at     uint64 // where: the bytes of a run in program.data; in a tensor or host memory; in the tile that a window points at
 	mask   uint64 // of a stepPoll; packed target of a stepPoint
 	offset uint32 // bytes into the window
 	line   uint32 // of the first access
 	count  uint32 // accesses
 	us     uint32 // deadline of a stepPoll; before that, the time from the first access to the last
-	aim    int32  // index into plan.aims: where the window points; in a BAR -1
-	window uint16 // index into plan.windows
-	to     int16  // index into plan.tensors, of a stepRelocate into plan.hosts; -1: none
+	aim    int32  // index into program.aims: where the window points; in a BAR -1
+	window uint16 // index into program.windows
+	to     int32  // index of a tensor, of host memory (stepRelocate), of a name, of program.late (stepHost); a segment (stepCut); -1: none
 	rule   uint8  // index into the board's rules
 	op     stepOp
 	width  uint8
@@ -87,7 +84,7 @@ func (s *step) lineOf(k uint32) int {
 
 // tensor is the tensor a step belongs to, -1: none.
 func (s *step) tensor() int {
-	if s.op == stepRelocate {
+	if s.op != stepStore && s.op != stepLoad {
 		return -1
 	}
 	return int(s.to)
@@ -148,7 +145,7 @@ func (l *steps) rewrite(do func(s *step, out *steps) error) error {
 }
 
 // sweep takes out the steps that do nothing any more.
-func (p *plan) sweep() {
+func (p *program) sweep() {
 	kept := 0
 	for i := range p.steps.n {
 		if s := p.steps.at(i); s.op != stepNone {
@@ -212,7 +209,7 @@ func (a *arena) extend(at, size uint64, data []byte) bool {
 }
 
 // element is access k of a step by itself.
-func (p *plan) element(s *step, k uint32) step {
+func (p *program) element(s *step, k uint32) step {
 	if s.count == 1 {
 		return *s
 	}
@@ -227,34 +224,34 @@ func (p *plan) element(s *step, k uint32) step {
 		return e
 	}
 	e.offset += k * uint32(s.width)
-	e.value = p.datum(s, k)
+	e.value, e.at = p.datum(s, k), 0
 	if s.tensor() >= 0 {
-		e.value = s.value + uint64(k)*uint64(s.width)
+		e.at = s.at + uint64(k)*uint64(s.width)
 	}
 	return e
 }
 
 // datum is what access k of a step stores or loads.
-func (p *plan) datum(s *step, k uint32) uint64 {
+func (p *program) datum(s *step, k uint32) uint64 {
 	at := uint64(k) * uint64(s.width)
 	switch {
 	case s.tensor() >= 0:
-		return traces.Little(p.tensors[s.to].data[s.value+at:][:s.width])
+		return traces.Little(p.tensors[s.to].data[s.at+at:][:s.width])
 	case s.run() > 1:
-		return traces.Little(p.data.bytes(s.value+at, uint64(s.width)))
+		return traces.Little(p.data.bytes(s.at+at, uint64(s.width)))
 	}
 	return s.value
 }
 
 // part is the accesses first to end of a run.
-func (p *plan) part(s *step, first, end uint32) step {
+func (p *program) part(s *step, first, end uint32) step {
 	if end-first == 1 {
 		return p.element(s, first)
 	}
 	e := *s
 	e.count, e.line = end-first, uint32(s.lineOf(first))
 	e.offset += first * uint32(s.width)
-	e.value += uint64(first) * uint64(s.width)
+	e.at += uint64(first) * uint64(s.width)
 	if first > 0 {
 		e.time, e.us = s.last(), 0
 	}
@@ -262,54 +259,4 @@ func (p *plan) part(s *step, first, end uint32) step {
 }
 
 // rule is the board's rule for what a step accesses.
-func (p *plan) rule(s *step) *boards.Rule { return &p.board.Rules[s.rule] }
-
-// join makes the last step of the list one with what comes next: a neighbour
-// in memory, or the same load once more. data is that of a run. It tells
-// whether it did.
-func (p *plan) join(s *step, data []byte) bool {
-	a := p.steps.end()
-	if a == nil || a.op != s.op || s.op != stepLoad && s.op != stepStore || a.window != s.window || a.aim != s.aim ||
-		a.width != s.width || a.rule != s.rule || a.flags&memoryStep != s.flags&memoryStep || s.time-a.last() >= pauseNs {
-		return false
-	}
-	if a.offset == s.offset && s.op == stepLoad && a.run() == 1 && s.count == 1 && a.value == s.value && a.count < 1<<31 {
-		a.flags |= repeatedStep
-		a.count++
-		a.us = micros(s.last() - a.time)
-		return true
-	}
-	return p.prolong(a, s, data)
-}
-
-// prolong makes a run of two neighbours in memory.
-func (p *plan) prolong(a, s *step, data []byte) bool {
-	if !s.is(memoryStep) || a.is(repeatedStep) || a.offset+uint32(a.size()) != s.offset || a.size()+s.size() > arenaChunk {
-		return false
-	}
-	after := a.lineOf(a.count - 1) // lines are one, or go on by one
-	apart := int(s.line) == after+1
-	if !apart && int(s.line) != after || a.count > 1 && apart != a.is(apartStep) || s.count > 1 && apart {
-		return false
-	}
-	var first, second [8]byte
-	if data == nil {
-		binary.LittleEndian.PutUint64(second[:], s.value)
-		data = second[:s.width]
-	}
-	if a.count == 1 {
-		binary.LittleEndian.PutUint64(first[:], a.value)
-		a.value = p.data.add(first[:a.width], data)
-	} else if !p.data.extend(a.value, a.size(), data) {
-		return false
-	}
-	if apart {
-		a.flags |= apartStep
-	}
-	a.count += s.count
-	a.us = micros(s.last() - a.time)
-	return true
-}
-
-// micros is a time in microseconds, or as much as a step can hold.
-func micros(ns int64) uint32 { return uint32(min(max(ns, 0)/1000, 1<<32-1)) }
+func (p *program) rule(s *step) *boards.Rule { return &p.board.Rules[s.rule] }

@@ -8,61 +8,38 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/importer/traces"
-	"lightmetal/tools/lmb"
 )
 
-// tensor is a named input or output and what the trace holds of it.
-type tensor struct {
-	TensorSpec
-	role    gen.Role
-	size    uint64
-	data    []byte
-	have    []uint64 // one bit a byte: stored, or loaded
-	missing uint64   // bytes that are not
-	changed bool     // a warning has been given for it
-	uses    int      // accesses
-	host    int      // where Bus: the memory, and then Address is an offset in it
-}
-
-// sureSizeMax is the size up to which memory is reserved for a tensor whatever
-// the trace holds of it.
-const sureSizeMax = 64 << 20
-
-func (t *tensor) kind() string { return [...]string{"", "input", "output"}[t.role] }
-
-// verb is what the trace must do with each byte of the tensor.
-func (t *tensor) verb() string { return [...]string{"", "stored", "read"}[t.role] }
-
-func (t *tensor) last() uint64 { return t.Address + t.size - 1 }
-
-// span is the tensor's place for people.
-func (t *tensor) span() string {
-	return fmt.Sprintf("%s0x%x..0x%x", t.Place, t.Address, t.last())
-}
-
-// tensorPass makes copies of the stores to inputs and of the loads from
+// assigner makes copies of the stores to inputs and of the loads from
 // outputs. Loads from an input, and from the ranges to ignore, lose their
 // value: it follows what the replay is given.
-func (p *plan) tensorPass() (string, error) {
-	if err := p.addTensors(); err != nil {
-		return "", err
+type assigner struct {
+	*program
+	out     outcome
+	ignored int // loads whose value is given up
+	split   int // accesses at the edge of a tensor
+}
+
+func (a *assigner) run() (outcome, error) {
+	if err := a.addTensors(); err != nil {
+		return a.out, err
 	}
-	for _, r := range slices.Concat(p.o.Poll, p.o.Ignore) {
-		if err := p.checkPlace(fmt.Sprintf("range 0x%x-0x%x", r.First, r.Last), r.Place); err != nil {
-			return "", err
+	for _, r := range slices.Concat(a.o.Poll, a.o.Ignore) {
+		if err := a.checkPlace(fmt.Sprintf("range 0x%x-0x%x", r.First, r.Last), r.Place); err != nil {
+			return a.out, err
 		}
 	}
-	if len(p.tensors) == 0 && len(p.o.Ignore) == 0 {
-		return "", nil
+	if len(a.tensors) == 0 && len(a.o.Ignore) == 0 {
+		return a.out, nil
 	}
-	hosted := hostTensors{plan: p}
+	hosted := hostTensors{program: a.program}
 	if err := hosted.begin(); err != nil {
-		return "", err
+		return a.out, err
 	}
-	within, n := p.o.Frame == Part{}, -1
-	err := p.steps.rewrite(func(s *step, out *steps) error {
+	within, n := a.o.Frame == Part{}, -1
+	err := a.steps.rewrite(func(s *step, out *steps) error {
 		if s.op == stepCut {
-			within = segment(s.value) == segmentFrame
+			within = segment(s.to) == segmentFrame
 		}
 		n++
 		if hosted.step(*s, n, within, out) {
@@ -72,54 +49,52 @@ func (p *plan) tensorPass() (string, error) {
 			out.add(*s)
 			return nil
 		}
-		return p.assign(out, *s)
+		return a.assign(out, *s)
 	})
-	if err != nil {
-		return "", err
+	if err == nil {
+		err = a.checkComplete()
 	}
-	if err := p.checkComplete(); err != nil {
-		return "", err
-	}
-	return p.tensorText(p.split, p.ignored), nil
+	a.out.did = a.text()
+	return a.out, err
 }
 
-func (p *plan) tensorText(split, ignored int) string {
+func (a *assigner) text() string {
 	var list []string
-	for i := range p.tensors {
-		t := &p.tensors[i]
+	for i := range a.tensors {
+		t := &a.tensors[i]
 		thing := "store"
 		if t.role == gen.RoleOutput {
 			thing = "load"
 		}
 		list = append(list, fmt.Sprintf("%s %s of %d bytes from %s", t.kind(), t.Name, t.size, traces.Counted(t.uses, thing)))
 	}
-	if split > 0 {
-		list = append(list, fmt.Sprintf("%s split at an edge", traces.Counted(split, "access")))
+	if a.split > 0 {
+		list = append(list, fmt.Sprintf("%s split at an edge", traces.Counted(a.split, "access")))
 	}
-	if ignored > 0 {
-		list = append(list, fmt.Sprintf("the value of %s is ignored", traces.Counted(ignored, "load")))
+	if a.ignored > 0 {
+		list = append(list, fmt.Sprintf("the value of %s is ignored", traces.Counted(a.ignored, "load")))
 	}
 	return strings.Join(list, "; ")
 }
 
 // addTensors checks the inputs and outputs that are asked for.
-func (p *plan) addTensors() error {
-	for _, s := range p.o.Inputs {
-		p.tensors = append(p.tensors, tensor{TensorSpec: s, role: gen.RoleInput})
+func (a *assigner) addTensors() error {
+	for _, s := range a.o.Inputs {
+		a.tensors = append(a.tensors, tensor{TensorSpec: s, role: gen.RoleInput})
 	}
-	for _, s := range p.o.Outputs {
-		p.tensors = append(p.tensors, tensor{TensorSpec: s, role: gen.RoleOutput})
+	for _, s := range a.o.Outputs {
+		a.tensors = append(a.tensors, tensor{TensorSpec: s, role: gen.RoleOutput})
 	}
-	if len(p.tensors) > fbs.TensorsMax {
-		return traces.Usage("%d tensors are more than an image holds (%d)", len(p.tensors), fbs.TensorsMax)
+	if len(a.tensors) > fbs.TensorsMax {
+		return traces.Usage("%d tensors are more than an image holds (%d)", len(a.tensors), fbs.TensorsMax)
 	}
-	for i := range p.tensors {
-		t := &p.tensors[i]
-		if err := p.checkSpec(t); err != nil {
+	for i := range a.tensors {
+		t := &a.tensors[i]
+		if err := a.checkSpec(t); err != nil {
 			return err
 		}
 		for j := range i {
-			if err := distinct(&p.tensors[j], t, p.o.Bar); err != nil {
+			if err := distinct(&a.tensors[j], t, a.o.Bar); err != nil {
 				return err
 			}
 		}
@@ -127,7 +102,7 @@ func (p *plan) addTensors() error {
 	return nil
 }
 
-func (p *plan) checkSpec(t *tensor) error {
+func (a *assigner) checkSpec(t *tensor) error {
 	t.size = t.Size()
 	t.missing = t.size
 	switch {
@@ -136,11 +111,11 @@ func (p *plan) checkSpec(t *tensor) error {
 	case t.size == 0 || t.size > tensorSizeMax || len(t.Shape) == 0 || len(t.Shape) > fbs.DimsMax || t.last() < t.Address:
 		return traces.Usage("%s %s: no element type, no shape, or more than 4 GiB", t.kind(), t.Name)
 	}
-	return p.checkPlace(t.kind()+" "+t.Name, t.Place)
+	return a.checkPlace(t.kind()+" "+t.Name, t.Place)
 }
 
 // checkPlace refuses a tile where there are none.
-func (p *plan) checkPlace(who string, place Place) error {
+func (p *program) checkPlace(who string, place Place) error {
 	tile := strings.TrimSpace(place.String())
 	switch {
 	case place.Tile && p.board.TLB == nil:
@@ -151,22 +126,9 @@ func (p *plan) checkPlace(who string, place Place) error {
 	return nil
 }
 
-// distinct refuses two tensors that cannot be told apart. An input and an
-// output may overlap: a program that works in place stores the one and loads
-// the other.
-func distinct(a, b *tensor, bar uint8) error {
-	switch {
-	case a.Name == b.Name:
-		return traces.Usage("two tensors are called %s", a.Name)
-	case a.role == b.role && a.in(bar) == b.in(bar) && a.Address <= b.last() && b.Address <= a.last():
-		return traces.Usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(), b.kind(), b.Name, b.span())
-	}
-	return nil
-}
-
 // at gives the address that a step accesses in a place; ok is false where it
 // accesses another.
-func (p *plan) at(s *step, place Place) (address uint64, ok bool) {
+func (p *program) at(s *step, place Place) (address uint64, ok bool) {
 	if s.aim >= 0 {
 		a := &p.aims[s.aim]
 		return a.address + uint64(s.offset), place.Tile && a.has(place.X, place.Y)
@@ -180,61 +142,61 @@ func (p *plan) at(s *step, place Place) (address uint64, ok bool) {
 
 // assign appends a step to out, or the parts of it that belong to different
 // tensors.
-func (p *plan) assign(out *steps, s step) error {
+func (a *assigner) assign(out *steps, s step) error {
 	if s.op != stepStore && s.op != stepLoad {
 		out.add(s)
 		return nil
 	}
-	index, whole, err := p.tensorOf(&s)
+	index, whole, err := a.tensorOf(&s)
 	if err != nil {
 		return err
 	}
 	ignored, all := false, true
 	if s.op == stepLoad && index < 0 {
-		ignored, all = p.inRange(&s, p.o.Ignore)
+		ignored, all = a.inRange(&s, a.o.Ignore)
 	}
 	switch {
 	case (!whole || !all) && s.run() > 1:
-		return p.divide(out, s)
+		return a.divide(out, s)
 	case !whole:
-		return p.halve(out, s, &p.tensors[index])
+		return a.halve(out, s, &a.tensors[index])
 	case index >= 0:
-		return p.use(out, s, index)
+		return a.use(out, s, index)
 	case ignored:
 		s.op = stepIgnore
-		p.ignored += int(s.count)
+		a.ignored += int(s.count)
 	}
 	out.add(s)
 	return nil
 }
 
 // divide assigns the halves of a run.
-func (p *plan) divide(out *steps, s step) error {
+func (a *assigner) divide(out *steps, s step) error {
 	n := s.run() / 2
-	if err := p.assign(out, p.part(&s, 0, n)); err != nil {
+	if err := a.assign(out, a.part(&s, 0, n)); err != nil {
 		return err
 	}
-	return p.assign(out, p.part(&s, n, s.run()))
+	return a.assign(out, a.part(&s, n, s.run()))
 }
 
 // tensorOf finds the tensor that a step belongs to, -1 if there is none. whole
 // is false where some of the step's bytes belong to the tensor and some do not.
-func (p *plan) tensorOf(s *step) (index int, whole bool, err error) {
+func (a *assigner) tensorOf(s *step) (index int, whole bool, err error) {
 	if s.op == stepStore {
-		return p.tensorWith(s, gen.RoleInput)
+		return a.tensorWith(s, gen.RoleInput)
 	}
-	if index, whole, err = p.tensorWith(s, gen.RoleOutput); index >= 0 || err != nil {
+	if index, whole, err = a.tensorWith(s, gen.RoleOutput); index >= 0 || err != nil {
 		return index, whole, err
 	}
-	return p.tensorWith(s, gen.RoleInput)
+	return a.tensorWith(s, gen.RoleInput)
 }
 
-func (p *plan) tensorWith(s *step, role gen.Role) (index int, whole bool, err error) {
+func (a *assigner) tensorWith(s *step, role gen.Role) (index int, whole bool, err error) {
 	index, whole = -1, true
 	other := -1
-	for i := range p.tensors {
-		t := &p.tensors[i]
-		address, ok := p.at(s, t.Place)
+	for i := range a.tensors {
+		t := &a.tensors[i]
+		address, ok := a.at(s, t.Place)
 		last := address + s.size() - 1
 		if t.role != role || !ok || address > t.last() || last < t.Address {
 			continue
@@ -245,14 +207,14 @@ func (p *plan) tensorWith(s *step, role gen.Role) (index int, whole bool, err er
 	// Tensors in one place do not overlap: this is a store to several tiles.
 	if whole && other >= 0 {
 		return 0, false, traces.Refuse(int(s.line), "the store reaches several tiles, and with them both input %s and input %s; name one of the two",
-			p.tensors[other].Name, p.tensors[index].Name)
+			a.tensors[other].Name, a.tensors[index].Name)
 	}
 	return index, whole, nil
 }
 
 // inRange tells whether a step accesses one of the ranges, and whether all of
 // it does that, or nothing.
-func (p *plan) inRange(s *step, ranges []Range) (in, all bool) {
+func (p *program) inRange(s *step, ranges []Range) (in, all bool) {
 	all = true
 	for _, r := range ranges {
 		address, ok := p.at(s, r.Place)
@@ -264,12 +226,12 @@ func (p *plan) inRange(s *step, ranges []Range) (in, all bool) {
 }
 
 // halve splits a step at the edge of a tensor, if the device cannot tell.
-func (p *plan) halve(out *steps, s step, t *tensor) error {
-	if s.width == 1 || !s.is(memoryStep) || p.rule(&s).Widths&(s.width/2) == 0 {
+func (a *assigner) halve(out *steps, s step, t *tensor) error {
+	if s.width == 1 || !s.is(memoryStep) || a.rule(&s).Widths&(s.width/2) == 0 {
 		return traces.Refuse(int(s.line), "%d bytes lie half in %s %s (%s), and such an access cannot be split there", s.width, t.kind(), t.Name, t.span())
 	}
 	if s.flags&halfStep == 0 {
-		p.split++
+		a.split++
 	}
 	s.flags |= halfStep
 	low, high := s, s
@@ -278,42 +240,42 @@ func (p *plan) halve(out *steps, s step, t *tensor) error {
 	high.offset += uint32(low.width)
 	low.value &= fbs.WidthMask(low.width)
 	high.value >>= 8 * low.width
-	if err := p.assign(out, low); err != nil {
+	if err := a.assign(out, low); err != nil {
 		return err
 	}
-	return p.assign(out, high)
+	return a.assign(out, high)
 }
 
 // use appends a step that lies in a tensor, and takes its bytes into the
 // tensor.
-func (p *plan) use(out *steps, s step, index int) error {
-	t := &p.tensors[index]
+func (a *assigner) use(out *steps, s step, index int) error {
+	t := &a.tensors[index]
 	if s.op == stepLoad && t.role == gen.RoleInput {
 		s.op = stepIgnore
-		p.ignored += int(s.count)
+		a.ignored += int(s.count)
 		out.add(s)
 		return nil
 	}
 	if t.data == nil {
 		// A tensor larger than what the trace moves cannot be complete; if it
 		// is very large, memory is not reserved to say which bytes are missing.
-		if t.size > max(sureSizeMax, 8*uint64(p.loads+p.stores)) {
+		if t.size > max(sureSizeMax, 8*uint64(a.loads+a.stores)) {
 			return traces.Usage("%s %s has %d bytes, more than the whole trace moves", t.kind(), t.Name, t.size)
 		}
 		t.data, t.have = make([]byte, t.size), make([]uint64, (t.size+63)/64)
 	}
-	address, _ := p.at(&s, t.Place)
+	address, _ := a.at(&s, t.Place)
 	offset := address - t.Address
 	for k := range s.run() {
-		value := p.datum(&s, k)
+		value := a.datum(&s, k)
 		for i := range uint64(s.width) {
-			if err := p.take(out, t, s.lineOf(k), index, offset+uint64(k)*uint64(s.width)+i, byte(value>>(8*i))); err != nil {
+			if err := a.take(out, t, s.lineOf(k), index, offset+uint64(k)*uint64(s.width)+i, byte(value>>(8*i))); err != nil {
 				return err
 			}
 		}
 	}
 	t.uses += int(s.count)
-	s.to, s.value = int16(index), offset
+	s.to, s.at = int32(index), offset
 	out.add(s)
 	return nil
 }
@@ -321,7 +283,7 @@ func (p *plan) use(out *steps, s step, index int) error {
 // take takes one byte into a tensor. An input is stored anew in every pass of
 // a workload, but then with the same data, or it is no input of the whole. Of
 // an output the last load counts: that is also what a replay gives.
-func (p *plan) take(out *steps, t *tensor, line, index int, offset uint64, value byte) error {
+func (a *assigner) take(out *steps, t *tensor, line, index int, offset uint64, value byte) error {
 	word, bit := offset/64, uint64(1)<<(offset%64)
 	if t.have[word]&bit == 0 {
 		t.have[word] |= bit
@@ -332,7 +294,7 @@ func (p *plan) take(out *steps, t *tensor, line, index int, offset uint64, value
 			return traces.Refuse(line, "byte %d of input %s is stored with other data than in line %d: an input has one value a run", offset, t.Name, before)
 		}
 		if !t.changed {
-			p.warn(line, "output %s is read with other data than in line %d: the last counts", t.Name, lineBefore(out, index, offset))
+			a.out.warn(line, "output %s is read with other data than in line %d: the last counts", t.Name, lineBefore(out, index, offset))
 		}
 		t.changed = true
 	}
@@ -343,21 +305,21 @@ func (p *plan) take(out *steps, t *tensor, line, index int, offset uint64, value
 // lineBefore finds the last access that used a byte of a tensor.
 func lineBefore(list *steps, index int, offset uint64) int {
 	for i := list.n - 1; i >= 0; i-- {
-		if s := list.at(i); s.tensor() == index && s.value <= offset && offset < s.value+s.size() {
-			return s.lineOf(uint32((offset - s.value) / uint64(s.width)))
+		if s := list.at(i); s.tensor() == index && s.at <= offset && offset < s.at+s.size() {
+			return s.lineOf(uint32((offset - s.at) / uint64(s.width)))
 		}
 	}
 	return 0
 }
 
 // checkComplete refuses a tensor that the trace does not use as a whole.
-func (p *plan) checkComplete() error {
-	for i := range p.tensors {
-		t := &p.tensors[i]
+func (a *assigner) checkComplete() error {
+	for i := range a.tensors {
+		t := &a.tensors[i]
 		switch {
 		case t.missing == 0:
 		case t.missing == t.size:
-			return traces.Refuse(0, "%s %s: nothing at %s is %s in this capture%s", t.kind(), t.Name, t.span(), t.verb(), p.placesHint(t))
+			return traces.Refuse(0, "%s %s: nothing at %s is %s in this capture%s", t.kind(), t.Name, t.span(), t.verb(), a.placesHint(t))
 		default:
 			return traces.Refuse(0, "%s %s: bytes %s are never %s in this capture", t.kind(), t.Name, t.missingRanges(), t.verb())
 		}
@@ -365,29 +327,9 @@ func (p *plan) checkComplete() error {
 	return nil
 }
 
-// missingRanges lists the first ranges of bytes that the trace does not hold.
-func (t *tensor) missingRanges() string {
-	var list []string
-	has := func(i uint64) bool { return t.have[i/64]>>(i%64)&1 != 0 }
-	for i := uint64(0); i < t.size; i++ {
-		if has(i) {
-			continue
-		}
-		first := i
-		for i+1 < t.size && !has(i+1) {
-			i++
-		}
-		if len(list) == 4 {
-			return strings.Join(list, ", ") + " and more"
-		}
-		list = append(list, fmt.Sprintf("%d..%d", first, i))
-	}
-	return strings.Join(list, ", ")
-}
-
 // placesHint names where else the trace stores or loads, for those who took
 // the wrong tile.
-func (p *plan) placesHint(t *tensor) string {
+func (p *assigner) placesHint(t *tensor) string {
 	want := stepStore
 	if t.role == gen.RoleOutput {
 		want = stepLoad
@@ -413,14 +355,4 @@ func (p *plan) placesHint(t *tensor) string {
 		return ""
 	}
 	return "; tiles that are: " + strings.Join(list, " ")
-}
-
-// imageTensors gives the tensors with the recorded data: the default of an
-// input, the golden data of an output.
-func (p *plan) imageTensors() (list []lmb.Tensor) {
-	for i := range p.tensors {
-		t := &p.tensors[i]
-		list = append(list, lmb.Tensor{Name: t.Name, Role: t.role, DType: t.DType, Shape: t.Shape, Data: t.data})
-	}
-	return list
 }

@@ -154,10 +154,10 @@ func (f *finder) bytes(at int) []byte {
 	s, o := f.of(at), f.where[at]
 	width := uint64(s.width)
 	if s.run() > 1 {
-		return f.data.bytes(s.value+uint64(o.first)*width, uint64(o.end-o.first)*width)
+		return f.data.bytes(s.at+uint64(o.first)*width, uint64(o.end-o.first)*width)
 	}
 	if s.op == stepRelocate {
-		width = 8
+		return binary.LittleEndian.AppendUint64(nil, s.at)
 	}
 	return binary.LittleEndian.AppendUint64(nil, s.value)[:width]
 }
