@@ -28,6 +28,16 @@ type Alias struct {
 	Offset uint64 // bytes into it
 }
 
+// Unalias gives the place that one shows, where its BAR shows a part of another.
+func (c *Chip) Unalias(bar uint8, offset uint64) (uint8, uint64) {
+	for _, a := range c.Aliases {
+		if a.Bar == bar && offset < a.Size {
+			return a.Of, a.Offset + offset
+		}
+	}
+	return bar, offset
+}
+
 // Product is a card as its maker numbers it: bits 36 and up of the 64-bit
 // board id that the chip's firmware reports.
 type Product struct {

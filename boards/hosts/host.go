@@ -3,8 +3,9 @@
 // host memory can be shared with a device, what is known to be broken, and how
 // they boot. Host tools read it; nothing on a target imports it.
 //
-// Every value stands beside the document it was read from. What no document
-// confirmed has no source and is unknown.
+// Every value stands beside the document it was read from; what was tried says so
+// (Measured), and all else never was. What no document confirmed has no source and
+// is unknown.
 package hosts
 
 // Fact is a value and where it comes from. Without a source the value is
@@ -13,6 +14,9 @@ type Fact[T any] struct {
 	Value  T
 	Source string
 }
+
+// Measured begins the source of what was tried, and not only read.
+const Measured = "measured on "
 
 // Known tells whether a source stands behind the value.
 func (f Fact[T]) Known() bool { return f.Source != "" }

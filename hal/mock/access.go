@@ -83,7 +83,7 @@ func (d *Device) windowWords(at access) (value uint64, ok bool) {
 	if !d.hardware || l == nil || at.bar == ConfigSpace || at.bar == hostMemory || d.check(at) != hal.OK {
 		return 0, false
 	}
-	bar, offset := d.unalias(at)
+	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
 	slot, inside, ok := chips.Config(l, bar, offset)
 	if !ok {
 		return 0, false
@@ -98,7 +98,7 @@ func (d *Device) locate(at access) (Place, hal.Code) {
 	if c := d.check(at); c != hal.OK {
 		return Place{}, c
 	}
-	bar, offset := d.unalias(at)
+	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
 	if l := d.board.TLB; l != nil && bar != ConfigSpace {
 		if slot, _, ok := chips.Config(l, bar, offset); ok {
 			return Place{}, d.refuse("the configuration of window %d cannot be read", slot)
@@ -126,7 +126,7 @@ func (d *Device) store(at access, value uint64) hal.Code {
 		return c
 	}
 	value &= fbs.WidthMask(at.width)
-	bar, offset := d.unalias(at)
+	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
 	if l := d.board.TLB; l != nil && bar != ConfigSpace {
 		if slot, inside, ok := chips.Config(l, bar, offset); ok {
 			return d.configure(slot, inside, at.width, value)
@@ -235,7 +235,7 @@ func (d *Device) checkCrossing(at access) hal.Code {
 	if d.board.TLB == nil {
 		return hal.OK
 	}
-	bar, offset := d.unalias(at)
+	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
 	slot, inside, ok := chips.Slot(d.board.TLB, bar, offset)
 	if ok && inside+uint64(at.width) > d.board.TLB.Group(slot).Size {
 		return d.refuse("it crosses the end of window %d", slot)
@@ -251,17 +251,6 @@ func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
 		return d.refuse("%s: misaligned", name)
 	}
 	return hal.OK
-}
-
-// unalias gives the BAR and offset that an access means where its own BAR only
-// shows another.
-func (d *Device) unalias(at access) (bar uint8, offset uint64) {
-	for _, a := range chips.Of(d.board).Aliases {
-		if a.Bar == at.bar {
-			return a.Of, a.Offset + at.offset
-		}
-	}
-	return at.bar, at.offset
 }
 
 // refuse keeps the reason of the first refusal.

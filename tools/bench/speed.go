@@ -55,7 +55,7 @@ func (b *bench) blocks() error {
 			if err != nil {
 				return err
 			}
-			what, bytes := "block of "+bytesText(size), float64(size*blockCount(size))
+			what, bytes := "block of "+lmb.SizeText(uint64(size)), float64(size*blockCount(size))
 			way := best(took[2:])
 			r := speed("goals", what+", plain mapping", bytes, took[0], took[2+way])
 			r.Note = "C's best: " + []string{"memcpy", "streaming stores"}[way]
@@ -76,16 +76,6 @@ func speed(section, what string, bytes float64, ours, c []float64) row {
 		Ours: value(bytes / median(ours)), C: value(bytes / median(c)),
 		Ratio: value(median(all)), Spread: value(quantile(all, 0.75) - quantile(all, 0.25)),
 	}
-}
-
-func bytesText(n int) string {
-	switch {
-	case n >= 1<<30 && n%(1<<30) == 0:
-		return fmt.Sprint(n>>30, " GiB")
-	case n >= 1<<20 && n%(1<<20) == 0:
-		return fmt.Sprint(n>>20, " MiB")
-	}
-	return fmt.Sprint(n>>10, " KiB")
 }
 
 // loads measures open, verify, load and close: of an image of many commands
@@ -129,7 +119,7 @@ func (b *bench) loads() error {
 		return err
 	}
 	return b.on("payload", payloadImage(payload), func(p *pair, size int64) error {
-		_, err := hashed(p, bytesText(payload), size)
+		_, err := hashed(p, lmb.SizeText(payload), size)
 		return err
 	})
 }

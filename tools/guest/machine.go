@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"lightmetal/hal"
+	"lightmetal/tools/bootimage/initramfs"
 	"lightmetal/tools/files"
 )
 
@@ -181,11 +182,15 @@ func (m *machine) writeInitramfs(path string) (size int, err error) {
 			return 0, err
 		}
 	}
-	archive, err := initramfs(content)
-	if err != nil {
+	list := []initramfs.File{{Path: "/dev/"}, {Path: "/proc/"}, {Path: "/sys/"}, {Path: "/tmp/"}} // that process 1 needs
+	for name, data := range content {
+		list = append(list, initramfs.File{Path: name, Mode: 0o755, Data: data})
+	}
+	var archive bytes.Buffer
+	if err := initramfs.Pack(&archive, list); err != nil {
 		return 0, err
 	}
-	return len(archive), files.Write(path, archive, 0o644, files.Replace)
+	return archive.Len(), files.Write(path, archive.Bytes(), 0o644, files.Replace)
 }
 
 // lminit is the program that starts an lmrun: it lies beside it, and is called as it.

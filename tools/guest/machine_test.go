@@ -14,36 +14,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/tools/lmb"
-
-	"github.com/cavaliergopher/cpio"
 )
-
-func TestInitramfsIsTheSameForTheSameFiles(t *testing.T) {
-	files := map[string][]byte{"/init": []byte("#!"), "/image.lmb": {1, 2, 3}, "/input/0": nil}
-	first, err := initramfs(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if second, _ := initramfs(files); !bytes.Equal(first, second) {
-		t.Error("two archives of the same files differ")
-	}
-	var names []string
-	for r := cpio.NewReader(bytes.NewReader(first)); ; {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		names = append(names, h.Name)
-		if data, _ := io.ReadAll(r); h.Mode.IsRegular() && !bytes.Equal(data, files["/"+h.Name]) {
-			t.Errorf("%s: got %x, want %x", h.Name, data, files["/"+h.Name])
-		}
-	}
-	if want := "dev input proc sys tmp image.lmb init input/0"; strings.Join(names, " ") != want {
-		t.Errorf("got %v, want %s", names, want)
-	}
-}
 
 func TestCommandLineRefusesWhatAKernelCannotHandOn(t *testing.T) {
 	if line, err := commandLine("", []string{"-output", "y=/dev/nvme1n1", "a b"}, false); err != nil ||

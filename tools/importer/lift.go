@@ -128,7 +128,7 @@ func (l *lifter) addresses(data []byte) bool {
 
 // take makes a step of accesses. ok is false where they have to be halved.
 func (l *lifter) take(a *traces.Access, n uint32, data []byte) (ok bool, err error) {
-	bar, offset := l.unalias(a.Bar, a.Offset)
+	bar, offset := l.chip.Unalias(a.Bar, a.Offset)
 	inside := l.inside(a)
 	if l.tlb != nil {
 		if index, at, ok := chips.Config(l.tlb, bar, offset); ok {

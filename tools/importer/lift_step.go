@@ -82,7 +82,7 @@ func (l *lifter) behindTLB(a *traces.Access) bool {
 	if l.board.TLB == nil {
 		return false
 	}
-	bar, offset := l.unalias(a.Bar, a.Offset)
+	bar, offset := l.chip.Unalias(a.Bar, a.Offset)
 	_, _, ok := chips.Slot(l.board.TLB, bar, offset)
 	return ok
 }
@@ -106,16 +106,6 @@ func (l *lifter) barWindow(bar uint8, offset uint64) uint16 {
 	}
 	l.windows = append(l.windows, w)
 	return uint16(len(l.windows) - 1)
-}
-
-// unalias gives the place in the BAR that a BAR shows a part of.
-func (l *lifter) unalias(bar uint8, offset uint64) (uint8, uint64) {
-	for _, a := range l.chip.Aliases {
-		if a.Bar == bar && offset < a.Size {
-			return a.Of, a.Offset + offset
-		}
-	}
-	return bar, offset
 }
 
 // join makes the last step of the list one with what comes next: a neighbour

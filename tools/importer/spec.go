@@ -3,6 +3,7 @@ package importer
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -11,6 +12,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/importer/traces"
+	"lightmetal/tools/lmb"
 )
 
 // Place is a range of addresses: in a tile, in a BAR that is named, or in
@@ -119,8 +121,8 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	if t.Address, ok = parseNumber(parts[0]); !ok {
 		return t, fmt.Sprintf("address %q is no number", parts[0])
 	}
-	if t.DType, ok = dtypes[parts[1]]; !ok {
-		return t, fmt.Sprintf("element type %q is none of %s", parts[1], dtypeList())
+	if t.DType = gen.DType(max(slices.Index(lmb.DTypes, parts[1]), 0)); t.DType == gen.DTypeInvalid {
+		return t, fmt.Sprintf("element type %q is none of %s", parts[1], strings.Join(lmb.DTypes[1:], ", "))
 	}
 	if t.Shape, reason = parseShape(parts[2]); reason != "" {
 		return t, reason
@@ -197,23 +199,6 @@ func parseShape(s string) (shape []uint32, reason string) {
 		return nil, fmt.Sprintf("shape %q has more than %d dimensions", s, fbs.DimsMax)
 	}
 	return shape, ""
-}
-
-// dtypes are the element types by the names users write.
-var dtypes = func() map[string]gen.DType {
-	m := map[string]gen.DType{}
-	for d, name := range gen.EnumNamesDType[1:] {
-		m[strings.ToLower(name)] = gen.DType(d + 1)
-	}
-	return m
-}()
-
-func dtypeList() string {
-	var list []string
-	for _, name := range gen.EnumNamesDType[1:] {
-		list = append(list, strings.ToLower(name))
-	}
-	return strings.Join(list, ", ")
 }
 
 // Range is where registers lie, from the first byte to the last.

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/importer/traces"
+	"lightmetal/tools/lmb"
 )
 
 // values are the bytes of a span of a patch in each repetition.
@@ -62,7 +62,7 @@ func (c *columns) take(v Varying, values [][]byte, first *piece) {
 	v.spec.DType, v.Why = guess(values, first)
 	v.Shape = uint32(v.Size / uint64(fbs.DTypeSize(v.spec.DType)))
 	v.spec.Shape = []uint32{v.Shape}
-	v.DType = strings.ToLower(v.spec.DType.String())
+	v.DType = lmb.DTypes[v.spec.DType]
 	if v.role == gen.RoleInput {
 		c.countsInside(&v, values)
 	}

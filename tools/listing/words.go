@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
 )
 
 // The words of the enums that a listing spells out. An empty word cannot be
@@ -16,12 +17,8 @@ var (
 	policyWords   = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore"}
 	orderingWords = []string{gen.OrderingDefault: "default", gen.OrderingStrict: "strict", gen.OrderingPosted: "posted"}
 	markWords     = []string{gen.MarkKindPoint: "mark", gen.MarkKindBegin: "begin", gen.MarkKindEnd: "end"}
-	dtypeWords    = []string{
-		gen.DTypeInt8: "int8", gen.DTypeUint8: "uint8", gen.DTypeInt16: "int16", gen.DTypeUint16: "uint16",
-		gen.DTypeInt32: "int32", gen.DTypeUint32: "uint32", gen.DTypeInt64: "int64", gen.DTypeUint64: "uint64",
-		gen.DTypeFloat16: "float16", gen.DTypeBfloat16: "bfloat16", gen.DTypeFloat32: "float32", gen.DTypeFloat64: "float64",
-	}
-	kindWords = []string{gen.WindowKindTlb: "tlb", gen.WindowKindHost: "host", gen.WindowKindConfig: "config"}
+	dtypeWords    = lmb.DTypes
+	kindWords     = []string{gen.WindowKindTlb: "tlb", gen.WindowKindHost: "host", gen.WindowKindConfig: "config"}
 )
 
 // wordOf is the word of an enum's value. A value without one gives text that

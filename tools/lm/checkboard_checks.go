@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"lightmetal/boards/hosts"
+	"lightmetal/tools/lmb"
 )
 
 // ofMachine fills in the report of a machine.
@@ -206,7 +207,7 @@ func (r *boardReport) checkMemory(m *machine, n *need) {
 		r.add(fine, "huge pages", text, "", "")
 	default:
 		r.add(missing, "huge pages", text, fmt.Sprintf("the image has %s of host memory, which has to lie in one piece and stay where it is",
-			sizeText(n.hostBytes)),
+			lmb.SizeText(n.hostBytes)),
 			fmt.Sprintf("echo %d > /proc/sys/vm/nr_hugepages, soon after boot (or hugepages=%[1]d on the kernel's command line)", (n.hostBytes+huge-1)/huge))
 	}
 	r.checkPagemap(m, n)
@@ -220,15 +221,15 @@ func (r *boardReport) checkLocked(m *machine, n *need) {
 	case m.user.can(capIPCLock) || m.user.memlock == ^uint64(0):
 		r.add(fine, "locked memory", "no limit", "", "")
 	case m.user.memlock >= lock:
-		r.add(fine, "locked memory", "limit "+sizeText(m.user.memlock), "", "")
+		r.add(fine, "locked memory", "limit "+lmb.SizeText(m.user.memlock), "", "")
 	default:
-		r.add(missing, "locked memory", fmt.Sprintf("limit %s, the image locks %s", sizeText(m.user.memlock), sizeText(lock)),
+		r.add(missing, "locked memory", fmt.Sprintf("limit %s, the image locks %s", lmb.SizeText(m.user.memlock), lmb.SizeText(lock)),
 			"arena and host memory are locked so that no page fault holds up a frame",
 			fmt.Sprintf("ulimit -l %d, LimitMEMLOCK= in a systemd unit, or CAP_IPC_LOCK", (lock+1023)/1024))
 	}
 	available, err := strconv.ParseUint(field(m.text("/proc/meminfo"), "MemAvailable:"), 10, 54)
 	if err == nil && n.view != nil && available<<10 < lock {
-		r.add(missing, "memory", fmt.Sprintf("%s available, the image takes %s", sizeText(available<<10), sizeText(lock)),
+		r.add(missing, "memory", fmt.Sprintf("%s available, the image takes %s", lmb.SizeText(available<<10), lmb.SizeText(lock)),
 			"everything is reserved when an image is loaded", "use a machine with more memory, or stop other programs")
 	}
 }
@@ -263,17 +264,4 @@ func (m *machine) throughDrivers(n *need) bool {
 		}
 	}
 	return found
-}
-
-// sizeText is a number of bytes for people: in the largest unit that divides it.
-func sizeText(n uint64) string {
-	for _, u := range [...]struct {
-		shift uint
-		name  string
-	}{{40, "TiB"}, {30, "GiB"}, {20, "MiB"}, {10, "KiB"}} {
-		if n != 0 && n>>u.shift<<u.shift == n {
-			return fmt.Sprintf("%d %s", n>>u.shift, u.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

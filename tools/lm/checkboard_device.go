@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"lightmetal/boards"
+	"lightmetal/tools/lmb"
 )
 
 func (r *boardReport) checkAlive(name string, d *pciDevice) bool {
@@ -31,17 +32,17 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 		case b.size == 0:
 			r.add(missing, check, "not there", "images use it", "is it the board its ids say? see lspci -vv -s "+d.address)
 		case !b.assigned:
-			r.add(missing, check, sizeText(b.size)+", not assigned",
+			r.add(missing, check, lmb.SizeText(b.size)+", not assigned",
 				"the kernel found no room for it in the host's PCIe windows, and a device with such a BAR cannot be switched on",
 				"see `dmesg | grep -i 'BAR'`; widen the ranges of the PCIe node in the device tree, or switch on above-4G decoding in the firmware; "+
 					"pci=realloc on the kernel's command line tries anew")
 		case b.size < usual && !anySize(d.board, i):
-			r.add(warning, check, sizeText(b.size)+" where "+sizeText(usual)+" is usual", "images made for the usual size may not fit", m.resize(d, i, usual))
+			r.add(warning, check, lmb.SizeText(b.size)+" where "+lmb.SizeText(usual)+" is usual", "images made for the usual size may not fit", m.resize(d, i, usual))
 		case b.prefetchable && !b.combines:
-			r.add(warning, check, sizeText(b.size)+", without resource"+strconv.Itoa(i)+"_wc",
+			r.add(warning, check, lmb.SizeText(b.size)+", without resource"+strconv.Itoa(i)+"_wc",
 				"stores are not combined: bulk copies take several times as long", "is the kernel one of arm64 or x86?")
 		default:
-			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", sizeText(b.size), b.start, map[bool]string{true: ", write-combining possible"}[b.combines]), "", "")
+			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", lmb.SizeText(b.size), b.start, map[bool]string{true: ", write-combining possible"}[b.combines]), "", "")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"lightmetal/boards/hosts"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
 )
 
 // need is what an image asks of a machine. The zero value asks nothing.
@@ -131,7 +132,7 @@ func (r *boardReport) checkTargetBars(check string, t *fbs.Identity, d *pciDevic
 	for i, want := range t.Bars {
 		if b := d.bars[i]; want > b.size || want > 0 && !b.assigned {
 			good = false
-			r.add(missing, fmt.Sprintf("%s BAR %d", check, i), fmt.Sprintf("%s assigned, the image needs %s", sizeText(granted(b)), sizeText(want)),
+			r.add(missing, fmt.Sprintf("%s BAR %d", check, i), fmt.Sprintf("%s assigned, the image needs %s", lmb.SizeText(granted(b)), lmb.SizeText(want)),
 				"every window has to lie in the BAR", "see BAR "+fmt.Sprint(i)+" of the device above; or make the image anew for this device")
 		}
 	}
@@ -167,7 +168,7 @@ func (r *boardReport) checkWindows(check string, view *fbs.View, target int, d *
 			slot = d.board.TLB.Choose(w.Slot, w.Size, &bars, func(slot int) bool { return taken[slot] })
 		}
 		if slot < 0 {
-			r.add(missing, check+" windows", fmt.Sprintf("none left for window %d of the image, %s", i, sizeText(w.Size)),
+			r.add(missing, check+" windows", fmt.Sprintf("none left for window %d of the image, %s", i, lmb.SizeText(w.Size)),
 				"the image points windows at tiles", "use a device with larger BARs, or make the image with fewer windows")
 			return
 		}
@@ -254,7 +255,7 @@ func barsText(bars []hosts.BAR) string {
 	var parts []string
 	for i, b := range bars {
 		if b.Size != 0 {
-			parts = append(parts, fmt.Sprintf("%d: %s", i, sizeText(b.Size)))
+			parts = append(parts, fmt.Sprintf("%d: %s", i, lmb.SizeText(b.Size)))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -350,7 +351,7 @@ func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 				"lightmetal gives a device physical addresses ("+h.Inbound.Source+")",
 				"use an image without host memory, or another board")
 		} else if in.Size < 1<<40 {
-			r.add(warning, "inbound window", fmt.Sprintf("a device reaches the first %s of memory only", sizeText(in.Size)),
+			r.add(warning, "inbound window", fmt.Sprintf("a device reaches the first %s of memory only", lmb.SizeText(in.Size)),
 				"host memory may lie beyond ("+h.Inbound.Source+")",
 				"give the kernel no more: mem="+fmt.Sprint(in.Size>>20)+"M on its command line")
 		}

@@ -7,6 +7,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/hosts"
+	"lightmetal/tools/lmb"
 )
 
 // factInfo is one thing that is known of a board, as JSON has it.
@@ -14,13 +15,15 @@ type factInfo struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
 	Source string `json:"source,omitempty"`
+	Tried  bool   `json:"tried"` // false: only read in its source
 }
 
 func (f factInfo) String() string {
+	how := map[bool]string{true: "tried", false: "read"}[f.Tried]
 	if f.Source == "" {
 		return "unknown  " + f.Name
 	}
-	return fmt.Sprintf("known    %s: %s\n%9s%-5s %s", f.Name, f.Value, "", "from", f.Source)
+	return fmt.Sprintf("%-8s %s: %s\n%9s%-5s %s", how, f.Name, f.Value, "", "from", f.Source)
 }
 
 // hostInfo is a board of --list --json; its fields are stable.
@@ -50,7 +53,9 @@ func listHosts(asJSON bool) error {
 			h.WriteCombining.Value, h.Coherence.Value, h.IOMMU.Value, h.Boot.Value)
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintln(w, "lm check-board BOARD tells all that is known of one, with sources.")
+	fmt.Fprintln(w, "These are read in device trees, manuals and reports; none of them was tried with an accelerator here, but for")
+	fmt.Fprintln(w, "what is measured on QEMU. lm check-board BOARD tells of each fact which it is, and its source; lm check-board")
+	fmt.Fprintln(w, "alone looks at this machine, and what it finds counts more.")
 	return w.Flush()
 }
 
@@ -114,7 +119,7 @@ func windowsText(p *hosts.Port) string {
 		if w.Prefetchable {
 			kind += " prefetchable"
 		}
-		parts = append(parts, fmt.Sprintf("%s of %s at 0x%x, from the processor 0x%x", kind, sizeText(w.Size), w.PCI, w.CPU))
+		parts = append(parts, fmt.Sprintf("%s of %s at 0x%x, from the processor 0x%x", kind, lmb.SizeText(w.Size), w.PCI, w.CPU))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -132,7 +137,7 @@ func hostFacts(h *hosts.Host) (list []factInfo) {
 		if source == "" {
 			value = "unknown"
 		}
-		list = append(list, factInfo{name, value, source})
+		list = append(list, factInfo{name, value, source, strings.HasPrefix(source, hosts.Measured)})
 	}
 	for i := range h.Ports {
 		p := &h.Ports[i]
@@ -143,7 +148,7 @@ func hostFacts(h *hosts.Host) (list []factInfo) {
 	put("memory of a device", h.Coherence.Value.String(), h.Coherence.Source)
 	put("inbound windows", inboundText(h.Inbound.Value), h.Inbound.Source)
 	put("IOMMU", h.IOMMU.Value.String(), h.IOMMU.Source)
-	put("page size of its kernel", sizeText(h.PageSize.Value), h.PageSize.Source)
+	put("page size of its kernel", lmb.SizeText(h.PageSize.Value), h.PageSize.Source)
 	put("boots", h.Boot.Value.String(), h.Boot.Source)
 	put("console", h.Console.Value, h.Console.Source)
 	put("device tree", h.DeviceTree.Value, h.DeviceTree.Source)
@@ -158,7 +163,7 @@ func inboundText(list []hosts.Inbound) string {
 	}
 	var parts []string
 	for _, in := range list {
-		parts = append(parts, fmt.Sprintf("%s from 0x%x, seen at 0x%x", sizeText(in.Size), in.CPU, in.PCI))
+		parts = append(parts, fmt.Sprintf("%s from 0x%x, seen at 0x%x", lmb.SizeText(in.Size), in.CPU, in.PCI))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -36,11 +36,7 @@ func (d *Device) register(bar uint8, offset uint64) (at uint64, alone, ok bool) 
 	if d.kept == nil || d.board.TLB == nil {
 		return 0, false, false
 	}
-	for _, a := range chips.Of(d.board).Aliases {
-		if a.Bar == bar {
-			bar, offset = a.Of, a.Offset+offset
-		}
-	}
+	bar, offset = chips.Of(d.board).Unalias(bar, offset)
 	alone = mock.DriverOnly(d.board, mock.Place{Bar: bar, Address: offset})
 	_, _, ok = chips.Config(d.board.TLB, bar, offset)
 	return offset, alone, ok || alone
