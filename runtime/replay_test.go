@@ -15,31 +15,14 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 // encoded assembles a listing.
-func encoded(t testing.TB, source string) []byte {
-	t.Helper()
-	image, err := listing.Parse("test.lms", []byte(source), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
+func encoded(t testing.TB, source string) []byte { return lmbtest.File(t, source) }
 
 // view assembles and verifies a listing.
-func view(t testing.TB, source string) *fbs.View {
-	t.Helper()
-	v, err := fbs.Verify(encoded(t, source))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
+func view(t testing.TB, source string) *fbs.View { return lmbtest.View(t, encoded(t, source)) }
 
 const ivshmem = `lightmetal 1
 target ivshmem 1af4:1110 bar2 0x100000

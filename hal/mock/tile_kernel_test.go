@@ -2,9 +2,7 @@ package mock
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
-	"io"
 	"math/rand/v2"
 	"testing"
 
@@ -13,6 +11,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 // The kernels in testdata/kernels, run as a host without a driver would: through
@@ -29,23 +28,7 @@ const (
 
 // kernel gives the program in an ELF file, which is linked at 0.
 func kernel(t testing.TB, name string) []byte {
-	t.Helper()
-	f, err := elf.Open("../../testdata/kernels/" + name + ".elf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Vaddr == 0 {
-			program, err := io.ReadAll(p.Open())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return program
-		}
-	}
-	t.Fatalf("%s has nothing to load at 0", name)
-	return nil
+	return lmbtest.Kernel(t, "../../testdata/kernels/"+name+".elf")
 }
 
 // rig is a device and a window onto its tiles.

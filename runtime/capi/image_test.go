@@ -16,22 +16,13 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 // encoded assembles a listing for ivshmem, which is plain memory.
 func encoded(t testing.TB, source string) []byte {
 	t.Helper()
-	image, err := listing.Parse("test.lms", []byte("lightmetal 1\ntarget ivshmem 1af4:1110 bar2 0x100000\nwindow m bar2 offset 0x0 size 0x100000\n"+source), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return lmbtest.File(t, "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 0x100000\nwindow m bar2 offset 0x0 size 0x100000\n"+source)
 }
 
 func written(t testing.TB, source string) string {

@@ -16,6 +16,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/bench/plain"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 	"lightmetal/tools/simulate/images"
 )
 
@@ -44,12 +45,8 @@ func compileC(t *testing.T) string {
 
 func encode(t *testing.T, image *lmb.Image) string {
 	t.Helper()
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "image.lmb")
-	if err := os.WriteFile(path, file, 0o644); err != nil {
+	if err := os.WriteFile(path, lmbtest.Encode(t, image), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return path

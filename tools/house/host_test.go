@@ -34,6 +34,7 @@ var notHost = map[string]string{
 	"tools/coverage/corpus":            "what only tests run: images for machines",
 	"tools/coverage/reach":             "what only tests run: which functions a run reaches",
 	"tools/coverage/trace":             "what only tests run: which instructions machines reached",
+	"tools/lmb/lmbtest":                "what only tests run: helpers",
 	"tools/recorder/testdata/patterns": "what only tests run: a program that is recorded",
 	"testdata/workloads":               "what only tests run: programs that are captured",
 	"testdata/workloads/run":           "what only tests run: programs that are captured",

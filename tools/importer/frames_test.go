@@ -21,6 +21,7 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 // found looks for frames in a trace and imports it as they say.
@@ -72,14 +73,7 @@ func byHand(t *testing.T, text string, o Options, flags []string) *lmb.Image {
 	return image
 }
 
-func encoded(t *testing.T, image *lmb.Image) []byte {
-	t.Helper()
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
+func encoded(t *testing.T, image *lmb.Image) []byte { return lmbtest.Encode(t, image) }
 
 func unzipped(t *testing.T, name string) string {
 	t.Helper()

@@ -14,6 +14,7 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 	"lightmetal/tools/ttsim"
 )
 
@@ -129,14 +130,7 @@ func imported(t *testing.T, args ...string) *lmb.Image {
 	return image
 }
 
-func encoded(t *testing.T, image *lmb.Image) []byte {
-	t.Helper()
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
+func encoded(t *testing.T, image *lmb.Image) []byte { return lmbtest.Encode(t, image) }
 
 // mlpWeights takes the weights out of the capture by naming them as inputs.
 func mlpWeights(t *testing.T, format, capture, tile string) map[string][]byte {

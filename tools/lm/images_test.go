@@ -22,6 +22,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 var update = flag.Bool("update", false, "write testdata/images, testdata/bad and golden files anew")
@@ -291,18 +292,7 @@ func assembled(t *testing.T, body string) []byte {
 	return assembledWhole(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"+body)
 }
 
-func assembledWhole(t *testing.T, text string) []byte {
-	t.Helper()
-	image, err := listing.Parse("bad.lms", []byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
+func assembledWhole(t *testing.T, text string) []byte { return lmbtest.File(t, text) }
 
 // ruled is an image with rules of its own. What changes in the view changes in the file.
 func ruled(t *testing.T) (file []byte, view *fbs.View) {

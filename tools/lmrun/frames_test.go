@@ -14,12 +14,10 @@ import (
 	"testing"
 
 	"lightmetal/boards"
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
@@ -61,19 +59,7 @@ func loaded(t *testing.T) *runtime.Replay {
 
 func loadedOn(t *testing.T, device hal.Device) *runtime.Replay {
 	t.Helper()
-	image, err := listing.Parse("adder.lms", []byte(adder), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	view, err := fbs.Verify(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := runtime.Load(view, runtime.AnySlot, device)
+	r, err := runtime.Load(lmbtest.View(t, lmbtest.File(t, adder)), runtime.AnySlot, device)
 	if err != nil {
 		t.Fatal(err)
 	}

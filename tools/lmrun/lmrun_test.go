@@ -20,8 +20,8 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
 )
 
@@ -112,13 +112,8 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 // assembled is the file of a listing.
 func assembled(t *testing.T, source string) string {
 	t.Helper()
-	image, err := listing.Parse("test.lms", []byte(source), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := lmb.Encode(image)
 	path := filepath.Join(t.TempDir(), "image.lmb")
-	if err := errors.Join(err, os.WriteFile(path, file, 0o600)); err != nil {
+	if err := os.WriteFile(path, lmbtest.File(t, source), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path

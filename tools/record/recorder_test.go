@@ -2,17 +2,17 @@ package record
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the recordings in testdata/captures from the vendor's simulators")
@@ -109,22 +109,7 @@ func image(t *testing.T, program []byte) string {
 // kernel is the loaded part of a kernel's ELF file.
 func kernel(t *testing.T, name string) string {
 	t.Helper()
-	f, err := elf.Open("../../testdata/kernels/" + name + ".elf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Vaddr == 0 {
-			program, err := io.ReadAll(p.Open())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return image(t, append(program, make([]byte, p.Memsz-p.Filesz)...))
-		}
-	}
-	t.Fatalf("%s.elf has nothing at address 0", name)
-	return ""
+	return image(t, lmbtest.Kernel(t, "../../testdata/kernels/"+name+".elf"))
 }
 
 func TestRecordingOfARunIsWhole(t *testing.T) {

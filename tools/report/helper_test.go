@@ -13,8 +13,8 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
-	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 var update = flag.Bool("update", false, "write golden files anew")
@@ -33,33 +33,12 @@ func read(t testing.TB, name string) []byte {
 	return file
 }
 
-func verify(t testing.TB, file []byte) *fbs.View {
-	t.Helper()
-	view, err := fbs.Verify(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return view
-}
+func verify(t testing.TB, file []byte) *fbs.View { return lmbtest.View(t, file) }
 
 // assemble makes a file of a listing.
-func assemble(t testing.TB, text string) []byte {
-	t.Helper()
-	image, err := listing.Parse("test.lms", []byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return encode(t, image)
-}
+func assemble(t testing.TB, text string) []byte { return lmbtest.File(t, text) }
 
-func encode(t testing.TB, image *lmb.Image) []byte {
-	t.Helper()
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
+func encode(t testing.TB, image *lmb.Image) []byte { return lmbtest.Encode(t, image) }
 
 const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\n"
 

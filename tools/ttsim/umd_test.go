@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"lightmetal/boards/chips"
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
 	"lightmetal/tools/importer"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 // What tt-umd did, unmodified, on the vendor's simulator imports, and its image
@@ -60,14 +60,7 @@ func more(t *testing.T) []string {
 
 func replayOnce(t *testing.T, image *lmb.Image, device hal.Device) {
 	t.Helper()
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	view, err := fbs.Verify(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := lmbtest.View(t, lmbtest.Encode(t, image))
 	replay, err := runtime.Load(view, runtime.AnySlot, device)
 	if err != nil {
 		t.Fatal(err)
