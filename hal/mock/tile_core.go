@@ -33,7 +33,7 @@ const (
 // coreTraits is what the cores of a chip have (ttsim v1.10.0 src/config.h,
 // src/riscv_impl.h), and their network interfaces.
 type coreTraits struct {
-	extensions bool     // see rv32.Config
+	fence      bool     // see rv32.Core
 	configures bool     // start addresses are configuration, see triscResetPC
 	local      []uint64 // bytes at localRAM, in the order of chips.Reset.Cores
 	noc        *nocTraits
@@ -41,7 +41,7 @@ type coreTraits struct {
 
 var coreTraitsOf = map[string]*coreTraits{
 	boards.Wormhole.Name:  {configures: true, local: []uint64{4096, 2048, 2048, 2048, 4096}, noc: wormholeNoC},
-	boards.Blackhole.Name: {local: []uint64{8192, 4096, 4096, 4096, 8192}, noc: blackholeNoC, extensions: true},
+	boards.Blackhole.Name: {local: []uint64{8192, 4096, 4096, 4096, 8192}, noc: blackholeNoC, fence: true},
 }
 
 // tensix is one Tensix tile. The coprocessor, the mailboxes and the overlay of
@@ -77,8 +77,7 @@ func newTensix(g *Tiles, at chips.Tile) *tensix {
 		if g.traits.configures {
 			configuredStart(&at)
 		}
-		config := rv32.Config{Extensions: g.traits.extensions, AtomicsBelow: uint32(t.l1.size)}
-		*c = core{hart: rv32.Core{Config: config, Bus: c}, reset: at, tile: t, local: ram{size: g.traits.local[i]}}
+		*c = core{hart: rv32.Core{Fence: g.traits.fence, Bus: c}, reset: at, tile: t, local: ram{size: g.traits.local[i]}}
 	}
 	return t
 }

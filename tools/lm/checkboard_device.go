@@ -37,12 +37,14 @@ func (r *boardReport) checkBars(name string, m *machine, d *pciDevice) {
 				"see `dmesg | grep -i 'BAR'`; widen the ranges of the PCIe node in the device tree, or switch on above-4G decoding in the firmware; "+
 					"pci=realloc on the kernel's command line tries anew")
 		case b.size < usual && !anySize(d.board, i):
-			r.add(warning, check, lmb.SizeText(b.size)+" where "+lmb.SizeText(usual)+" is usual", "images made for the usual size may not fit", m.resize(d, i, usual))
+			r.add(warning, check, lmb.SizeText(b.size)+" where "+lmb.SizeText(usual)+" is usual", "images made for the usual size may not fit",
+				m.resize(d, i, usual))
 		case b.prefetchable && !b.combines:
 			r.add(warning, check, lmb.SizeText(b.size)+", without resource"+strconv.Itoa(i)+"_wc",
 				"stores are not combined: bulk copies take several times as long", "is the kernel one of arm64 or x86?")
 		default:
-			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", lmb.SizeText(b.size), b.start, map[bool]string{true: ", write-combining possible"}[b.combines]), "", "")
+			r.add(fine, check, fmt.Sprintf("%s at 0x%x%s", lmb.SizeText(b.size), b.start, map[bool]string{true: ", write-combining possible"}[b.combines]),
+				"", "")
 		}
 	}
 }

@@ -64,22 +64,6 @@ var (
 	}
 	loadOps  = []op{{"lb", 0, 0}, {"lh", 1, 0}, {"lw", 2, 0}, {"lbu", 4, 0}, {"lhu", 5, 0}}
 	storeOps = []op{{"sb", 0, 0}, {"sh", 1, 0}, {"sw", 2, 0}}
-
-	bitRegOps = []op{
-		{"pack", 4, 4}, {"min", 4, 5}, {"minu", 5, 5}, {"max", 6, 5}, {"maxu", 7, 5},
-		{"sh1add", 2, 0x10}, {"sh2add", 4, 0x10}, {"sh3add", 6, 0x10},
-		{"xnor", 4, 0x20}, {"orn", 6, 0x20}, {"andn", 7, 0x20}, {"rol", 1, 0x30}, {"ror", 5, 0x30},
-	}
-	// funct7 holds the whole 12-bit immediate.
-	bitImmOps = []op{
-		{"clz", 1, 0x600}, {"ctz", 1, 0x601}, {"cpop", 1, 0x602}, {"sext.b", 1, 0x604}, {"sext.h", 1, 0x605},
-		{"orc.b", 5, 0x287}, {"brev8", 5, 0x687}, {"rev8", 5, 0x698}, {"rori", 5, 0x600}, {"rori", 5, 0x61f},
-	}
-	amoOps = []op{
-		{"amoadd.w", 2, 0x00 << 2}, {"amoswap.w", 2, 0x01 << 2}, {"amoxor.w", 2, 0x04 << 2},
-		{"amoor.w", 2, 0x08 << 2}, {"amoand.w", 2, 0x0c << 2}, {"amomin.w", 2, 0x10 << 2},
-		{"amomax.w", 2, 0x14 << 2}, {"amominu.w", 2, 0x18 << 2}, {"amomaxu.w", 2, 0x1c << 2},
-	}
 )
 
 // encode gives the instruction of that name from rd, rs1 and rs2 or imm,
@@ -90,11 +74,8 @@ func encode(name string, rd, rs1, rs2 uint32, imm int32) uint32 {
 		encode func(o op) uint32
 	}{
 		{regOps, func(o op) uint32 { return rType(opReg, o.funct3, o.funct7, rd, rs1, rs2) }},
-		{bitRegOps, func(o op) uint32 { return rType(opReg, o.funct3, o.funct7, rd, rs1, rs2) }},
-		{amoOps, func(o op) uint32 { return rType(opAmo, o.funct3, o.funct7, rd, rs1, rs2) }},
 		{immOps, func(o op) uint32 { return iType(opImm, o.funct3, rd, rs1, imm) }},
 		{shiftOps, func(o op) uint32 { return iType(opImm, o.funct3, rd, rs1, imm&31|int32(o.funct7)<<5) }},
-		{bitImmOps, func(o op) uint32 { return iType(opImm, o.funct3, rd, rs1, int32(o.funct7)) }},
 		{branchOps, func(o op) uint32 { return bType(o.funct3, rs1, rs2, imm) }},
 		{loadOps, func(o op) uint32 { return iType(opLoad, o.funct3, rd, rs1, imm) }},
 		{storeOps, func(o op) uint32 { return sType(o.funct3, rs1, rs2, imm) }},
