@@ -17,7 +17,10 @@ import (
 
 const edu = "../../testdata/images/edu.lmb"
 
-var runner string // lminit, for all roles, with lmrun beside it
+var (
+	runner string // lminit, with lmrun beside it, that verifies
+	packed string // what is packed in their place: it is never run, and packing the programs takes seconds
+)
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "bootimage-test-")
@@ -32,6 +35,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	packed = filepath.Join(dir, "packed")
+	if err := os.WriteFile(packed, []byte("a program"), 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	exit := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(exit)
@@ -41,7 +49,7 @@ func TestMain(m *testing.M) {
 func made(t *testing.T, args ...string) (folder string, err error) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "image")
-	return folder, run(append([]string{"image", "-lmrun", runner, "-lminit", runner, "-verifier", runner, "-out", folder}, args...), io.Discard)
+	return folder, run(append([]string{"image", "-lmrun", packed, "-lminit", packed, "-verifier", runner, "-out", folder}, args...), io.Discard)
 }
 
 func written(t *testing.T, name, text string) string {
@@ -129,12 +137,12 @@ func TestImageOnAMountedFileSystemIsTheBoardsToVerify(t *testing.T) {
 
 func TestFolderOfSomethingElseIsLeftAlone(t *testing.T) {
 	folder := filepath.Dir(written(t, "precious", "x"))
-	err := run([]string{"image", "-lmrun", runner, "-lminit", runner, "-verifier", runner, "-board", "rpi5", "-out", folder, edu}, io.Discard)
+	err := run([]string{"image", "-lmrun", packed, "-lminit", packed, "-verifier", runner, "-board", "rpi5", "-out", folder, edu}, io.Discard)
 	if err == nil || read(t, folder, "precious") != "x" {
 		t.Error("an image was made over another folder:", err)
 	}
 	for range 2 { // its own is made anew
-		if err := run([]string{"image", "-lmrun", runner, "-lminit", runner, "-verifier", runner, "-board", "rpi5", "-out", folder + "/image", edu}, io.Discard); err != nil {
+		if err := run([]string{"image", "-lmrun", packed, "-lminit", packed, "-verifier", runner, "-board", "rpi5", "-out", folder + "/image", edu}, io.Discard); err != nil {
 			t.Error(err)
 		}
 	}
@@ -203,7 +211,7 @@ func TestImageThatFailsLeavesTheOneBefore(t *testing.T) {
 	}
 	sums := read(t, folder, "SHA256SUMS")
 	again := func(args ...string) error {
-		return run(append([]string{"image", "-lmrun", runner, "-lminit", runner, "-verifier", runner, "-out", folder, "-board", "qemu-virt"}, args...), io.Discard)
+		return run(append([]string{"image", "-lmrun", packed, "-lminit", packed, "-verifier", runner, "-out", folder, "-board", "qemu-virt"}, args...), io.Discard)
 	}
 	if err := again("-kernel", edu, edu); err == nil || read(t, folder, "SHA256SUMS") != sums {
 		t.Errorf("%v, and the sums were\n%s\nand are\n%s", err, sums, read(t, folder, "SHA256SUMS"))
