@@ -150,15 +150,23 @@ func (p *parser) windowKind(w *lmb.Window) []string {
 	return []string{"size", "wc", "target"}
 }
 
+// targetOf is the target of a window or rule that has no mistake so far, nil for none.
+func (p *parser) targetOf(number uint8, at token, whose string) *lmb.Target {
+	switch {
+	case p.failed:
+		return nil
+	case int(number) >= len(p.image.Targets):
+		p.fail(at, "there is no target %d; targets are declared before their %s", number, whose)
+		return nil
+	}
+	return &p.image.Targets[number]
+}
+
 func (p *parser) checkWindow(w *lmb.Window, sizeAt, targetAt token) {
-	if p.failed {
+	target := p.targetOf(w.Device, targetAt, "windows")
+	if target == nil {
 		return
 	}
-	if int(w.Device) >= len(p.image.Targets) {
-		p.fail(targetAt, "there is no target %d; targets are declared before their windows", w.Device)
-		return
-	}
-	target := &p.image.Targets[w.Device]
 	bar := target.Bars[w.Bar]
 	switch {
 	case w.Size == 0:

@@ -52,14 +52,10 @@ func (p *parser) widths() (widths uint8) {
 
 // placeRule puts a rule where it belongs among the others.
 func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized bool) {
-	if p.failed {
+	t := p.targetOf(r.Target, at, "rules")
+	if t == nil {
 		return
 	}
-	if int(r.Target) >= len(p.image.Targets) {
-		p.fail(at, "there is no target %d; targets are declared before their rules", r.Target)
-		return
-	}
-	t := &p.image.Targets[r.Target]
 	bar := t.Bars[r.Bar]
 	if !sized {
 		size = bar - min(offset, bar)

@@ -102,16 +102,7 @@ func TestAccessesArriveInWidthOrderAndValue(t *testing.T) {
 	if got := c.load(2, 0x100, 8); got != 0xbbcc3344556677aa {
 		t.Errorf("loaded %#x", got)
 	}
-	if err := c.leave(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	capture, err := record.Read(&trace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	capture := ended(t, c, f, &trace)
 	want := []struct {
 		kind   record.Kind
 		offset uint64
@@ -504,4 +495,17 @@ func unixConn(t *testing.T, fd int) *net.UnixConn {
 		t.Fatal(err)
 	}
 	return conn.(*net.UnixConn)
+}
+
+// ended is what was recorded until the client left and the device was closed.
+func ended(t *testing.T, c *client, f *Function, trace *bytes.Buffer) *record.Capture {
+	t.Helper()
+	if err := errors.Join(c.leave(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	capture, err := record.Read(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return capture
 }

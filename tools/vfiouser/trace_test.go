@@ -26,16 +26,7 @@ func TestRecordingHasWhatTheDeviceDidToMemory(t *testing.T) {
 	c.store(configRegion, regCommand, 2, 6)
 	eduDMA(c, 0x100000, 0x101000, 31)
 	eduDMA(c, 0x100000, 0x101000, 31) // the same again, and nothing changes
-	if err := c.leave(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	capture, err := record.Read(&trace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	capture := ended(t, c, f, &trace)
 	var got []string
 	for _, r := range capture.Records {
 		switch r.Kind {
