@@ -31,10 +31,8 @@ func openDevice(name string) (hal.Device, error) {
 		return d, nil
 	case "playback":
 		return openPlayback(rest)
-	case "ttsim":
-		return ttsim.Open(name)
 	default:
-		return hal.Open(name)
+		return ttsim.OpenAny(name)
 	}
 }
 

@@ -101,10 +101,8 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device, err error
 			return nil, nil, usage("%s: no board %q", device, rest)
 		}
 		on = mock.New(mocked)
-	case "ttsim":
-		on, err = ttsim.Open(device)
 	default:
-		on, err = hal.Open(device)
+		on, err = ttsim.OpenAny(device)
 	}
 	if err != nil {
 		return nil, nil, err

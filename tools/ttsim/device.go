@@ -60,6 +60,14 @@ type Device struct {
 	loadClocks uint64 // clocks of the next load of it
 }
 
+// OpenAny opens what a device name says: the simulator, or one of package hal's.
+func OpenAny(name string) (hal.Device, error) {
+	if strings.HasPrefix(name, Prefix) {
+		return Open(name)
+	}
+	return hal.Open(name)
+}
+
 // Open starts the library that a device name gives ("ttsim:/path/libttsim.so").
 // Errors are *hal.Fault.
 func Open(name string) (*Device, error) {
