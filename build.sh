@@ -329,9 +329,8 @@ step_guest() {
 	new_qemu || lacks "$missing"
 	say "served devices: $("$new_qemu" --version | head -1)"
 	new_kernel || lacks "no arm64 kernel with an IOMMU for served devices: $missing"
-	export LM_GUEST_QEMU=$new_qemu LM_GUEST_NEW_KERNEL=$new_kernel LM_GUEST_NEW_MODULES=$new_modules
-	export LM_GUEST_MODULES=$modules LM_GUEST_FIRMWARE=$PWD/$out/firmware-arm64
-	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
+	for_guests
+	export LM_GUEST_FIRMWARE=$PWD/$out/firmware-arm64
 	programs || lacks "$missing"
 	export LM_GUEST_PROGRAMS=$programs
 	LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
@@ -346,6 +345,11 @@ shipped='^TestShipped'
 step_coverage() {
 	need qemu-system-aarch64 qemu-system-arm || skip "$missing is not here"
 	kernel || skip "no arm64 kernel: $missing"
+	full_kernel || skip "no arm64 kernel with a watchdog: $missing"
+	new_qemu || lacks "$missing"
+	new_kernel || lacks "no arm64 kernel with an IOMMU for served devices: $missing"
+	for_guests
+	rm -rf "$coverage/seen"
 	cover cortex-a72 -run "$shipped"
 	"$coverage/coverage" "$coverage/lmrun-arm64" "$coverage/seen" | tee "$out/coverage.txt"
 }
@@ -366,6 +370,11 @@ cover() {
 # machines is what guests of every kind take: kernels, their modules and a new QEMU.
 machines() {
 	need qemu-system-aarch64 qemu-system-arm && kernel && full_kernel && new_qemu && new_kernel || { warn "$1: $missing"; exit 69; }
+	for_guests
+}
+
+# for_guests tells tests where these are.
+for_guests() {
 	export LM_GUEST_QEMU=$new_qemu LM_GUEST_NEW_KERNEL=$new_kernel LM_GUEST_NEW_MODULES=$new_modules LM_GUEST_MODULES=$modules
 	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
 }

@@ -14,6 +14,8 @@ const (
 	atomicAgain = "atomic operation made again"
 	recovered   = "end of a function that recovered"
 	wrapper     = "wrapper of a method"
+	ontoItself  = "copy onto itself"
+	sliceLength = "length of an unsafe.Slice"
 )
 
 // ends are Go's functions that a compiler calls where a check of its own fails, by
@@ -22,7 +24,7 @@ var ends = []struct{ name, form string }{
 	{"runtime.panicBounds", "bounds check"},
 	{"runtime.panicdivide", "division by zero"},
 	{"runtime.panicshift", "shift by a negative number"},
-	{"runtime.panicunsafeslice", "length of an unsafe.Slice"},
+	{"runtime.panicunsafeslice", sliceLength},
 	{"runtime.panicwrap", "wrapper of a method on nil"},
 	{"runtime.panicdottype", "type assertion"},
 	{"runtime.panicnildottype", "type assertion"},
@@ -58,6 +60,29 @@ func (f *function) forms(names map[uint64]string) {
 	}
 	for i := range f.code {
 		f.ways(i)
+		f.copies(i, names)
+	}
+}
+
+// copies: a copy is left out where it would be onto itself, by a branch over its
+// call and nothing else that branches.
+func (f *function) copies(i int, names map[uint64]string) {
+	const equal = 0x54000000 // B.EQ
+	to, ok := f.index(f.code[i].target)
+	if !ok || f.code[i].word&0xff00001f != equal {
+		return
+	}
+	calls := 0
+	for j := i + 1; j < to; j++ {
+		switch in := &f.code[j]; {
+		case in.kind == trace.Call && names[in.target] == "runtime.memmove":
+			calls++
+		case in.kind != trace.Straight:
+			return
+		}
+	}
+	if calls == 1 {
+		f.code[i].skip[taken] = ontoItself
 	}
 }
 
@@ -125,6 +150,9 @@ func (f *function) calling(b block, names map[uint64]string) string {
 func (f *function) leadsTo(b block) string {
 	last := &f.code[b.to-1]
 	next := b.to
+	if to, ok := f.index(last.target); ok && last.kind == trace.Conditional && b.to-b.from <= 2 && f.code[to].form == sliceLength {
+		return sliceLength // of no memory, whose length is looked at then
+	}
 	switch last.kind {
 	case trace.Jump:
 		var ok bool

@@ -49,11 +49,14 @@ func TestWhatACompilerMadeIsToldByItsForm(t *testing.T) {
 		{"moves before it", []uint32{to(4), straight, away, empty, straight, jump(2), away, 1}, "runtime.panicBounds", "T..bbb.b"},
 		{"stack growth", []uint32{to(3), straight, away, straight, 1, jump(-5)}, "runtime.morestack_noctxt", "T..sss"},
 		{"a write barrier", []uint32{to(3), straight, 1, straight, away}, "runtime.gcWriteBarrier2", "Pww.."},
+		{"what goes on to a write barrier among others", []uint32{to(4), to(2), straight, 1, away}, "runtime.gcWriteBarrier2", ".T.w."},
 		{"an atomic operation", []uint32{store, to(-1), away}, "runtime.memmove", ".T."},
+		{"a copy onto itself", []uint32{straight, to(4) &^ 9, straight, 1, straight, away}, "runtime.memmove", ".T...."},
+		{"a length of no memory", []uint32{to(4), straight, away, empty, to(2), jump(-4), 1}, "runtime.panicunsafeslicelen", "T..lT.l"},
 		{"a call like any other", []uint32{straight, to(2), away, 1, away}, "runtime.memmove", "....."},
 	} {
 		f, got := compiled(c.words, c.own), ""
-		letters := map[string]string{"": ".", "bounds check": "b", stackGrowth: "s", barrier: "w"}
+		letters := map[string]string{"": ".", "bounds check": "b", stackGrowth: "s", barrier: "w", sliceLength: "l"}
 		for i := range f.code {
 			switch in := &f.code[i]; {
 			case in.skip[taken] != "":

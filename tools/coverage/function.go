@@ -109,7 +109,7 @@ func (f *function) belongs(loop []string) string {
 	switch {
 	case slices.Contains(loop, f.name):
 		return "loop"
-	case f.path() == "lightmetal/fbs" || f.path() == "lightmetal/fbs/gen":
+	case f.path() == "lightmetal/fbs":
 		return "verifier"
 	case len(f.code) > 0 && slices.Contains(loaders, f.code[0].file):
 		return "load"

@@ -42,6 +42,8 @@ func (r *runs) verified(m *machine, image corpus.Image) {
 	path, want := fmt.Sprintf("/corpus/%d", len(m.files)), hal.OK
 	if image.Refusal != "" {
 		want = hal.BadImage
+	} else if image.NoMain {
+		want = hal.Usage
 	}
 	m.files[path] = image.File
 	words := image.Refusal
@@ -108,7 +110,7 @@ func TestShippedVerifierRefusesInTheWordsOfTheHosts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.verified(m, corpus.Image{File: file, Refusal: corpus.Refusal(file)})
+			r.verified(m, corpus.Judged(file))
 		}
 		m.files["/runs"] = []byte(r.list.String())
 	}, "runs", "pci")

@@ -10,4 +10,9 @@
 // The package is also the oracle of the system tests: QEMU's own trace of what
 // reached a device (trace.go) is held (match.go) against what the image says
 // (expand.go), and none of the three uses code of the runtime.
+//
+// Two things are tried at length: ./build.sh object-coverage has QEMU tell which instructions
+// of the shipped lmrun ran (tools/coverage/README.md), and ./build.sh soak FRAMES has frames go
+// through an NVMe controller and a served Wormhole with a kill, or a fault of the device, after
+// every thousand (inside/soak.go): each that comes is held against what went in, none may be missing.
 package main

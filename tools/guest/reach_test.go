@@ -120,9 +120,35 @@ func TestShippedProgramGoesEveryWay(t *testing.T) {
 		}
 		r.add(hal.InputMissing, hal.InputMissing.Error(), "-sequence", "wants", "/i.lmb")
 		m.files["/eight"] = []byte("12345678")
+		m.addRefused(t, &r)
 		m.files["/runs"] = []byte(r.list.String())
 	}, "runs", "pci", "1af4:1110")
 	t.Log(console)
+}
+
+// addRefused adds runs that Load, or what comes before it, refuses, and an image whose
+// envelope is worth huge pages.
+func (m *machine) addRefused(t *testing.T, r *runs) {
+	t.Helper()
+	const window = "\nwindow ram bar2 offset 0x0 size 64KiB\n"
+	for path, text := range map[string]string{
+		"/larger":    "target ivshmem 1af4:1110 bar2 2MiB" + window + "main:\n  fence",
+		"/subsystem": "target ivshmem 1af4:1110 subsystem 1234:5678 bar2 1MiB" + window + "main:\n  fence",
+		"/arena":     "target ivshmem 1af4:1110 bar2 1MiB" + window + "tensor t output uint64[65536x65536]\nmain:\n  copy.4 t[0:4] <- ram+0x0",
+		"/many":      "target ivshmem 1af4:1110 bar2 1MiB" + window + "main:\n" + strings.Repeat("  write.4 ram+0x0 0x1\n", 66000),
+	} {
+		m.files[path] = listed(t, path, "lightmetal 1\n"+text+"\n")
+	}
+	r.add(hal.WrongDevice, "bytes of BAR 2", "/larger")
+	r.add(hal.WrongDevice, "subsystem", "/subsystem")
+	r.add(hal.BadImage, "reserves", "/arena")
+	r.add(hal.OK, "", "-check", "/many")
+	r.add(hal.BadImage, "are allowed", "-longest", "1us", "/i.lmb")
+	r.add(hal.WrongDevice, "the image is for ivshmem", "-device", "pci:1234:11e8", "/i.lmb")
+	r.add(hal.Usage, "2 given", "-device", "pci:1af4:1110", "-device", "pci:1234:11e8", "/i.lmb")
+	r.add(hal.NoFile, "", "/none")
+	r.add(hal.BadImage, "is a directory", "/tmp")
+	r.add(hal.NoDevice, "", "-device", "pci:1e52:401e", "/i.lmb")
 }
 
 // TestShippedProgramGoesEveryWayOnAChip has lmrun aim windows of a chip by each lane,

@@ -10,20 +10,22 @@ import (
 	"strings"
 
 	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
 )
 
 // Image is one with what the verifier of this process says of it: empty where
-// that accepts it.
+// that accepts it. Then it may have no main, which is for a run to say.
 type Image struct {
 	File    []byte
 	Refusal string
+	NoMain  bool
 }
 
 // Mutations are of an image: words and bytes of its envelope set to values at
 // which something ends, with a checksum that is right again; and cuts and damage
 // of the file. First come those that the verifier refuses each in other words, numbers
-// left out, and then those that are at another place of 32 bytes, which a command has.
+// left out, and then those that it refuses, or not, at another place.
 func Mutations(file []byte) (first, rest []Image) {
 	told := map[string]bool{}
 	new := func(key string) bool {
@@ -32,9 +34,9 @@ func Mutations(file []byte) (first, rest []Image) {
 		return !was
 	}
 	each(file, func(at int, changed []byte) {
-		i := Image{changed, Refusal(changed)}
+		i := Judged(changed)
 		words := digits.ReplaceAllString(i.Refusal, "#")
-		if here := new(fmt.Sprint(at%32, words)); new(words) {
+		if here := new(place(file, at) + words); new(words) {
 			first = append(first, i)
 		} else if here {
 			rest = append(rest, i)
@@ -43,16 +45,30 @@ func Mutations(file []byte) (first, rest []Image) {
 	return first, rest
 }
 
+// place names a byte of an envelope: itself, or for commands that of any with the same opcode.
+func place(file []byte, at int) string {
+	var first gen.Command
+	root := gen.GetRootAsImage(file, 0)
+	if !root.Commands(&first, 0) {
+		return fmt.Sprint(at)
+	}
+	of := at - int(first.Table().Pos)
+	if of < 0 || of >= root.CommandsLength()*fbs.CommandSize {
+		return fmt.Sprint(at)
+	}
+	return fmt.Sprintf("command %d %d", file[at-of%fbs.CommandSize], of%fbs.CommandSize)
+}
+
 var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+`)
 
-// Refusal is what the verifier of this process says, empty where it accepts the file.
-func Refusal(file []byte) string {
+// Judged is a file with what the verifier of this process says.
+func Judged(file []byte) Image {
 	aligned := append(make([]byte, 0, len(file)+8), file...) // where slices begin at a multiple of 8
-	_, err := fbs.Verify(aligned)
-	if err == nil {
-		return ""
+	view, err := fbs.Verify(aligned)
+	if err != nil {
+		return Image{File: file, Refusal: strings.Clone(err.Error())}
 	}
-	return strings.Clone(err.Error())
+	return Image{File: file, NoMain: view.SequenceByName("main") < 0}
 }
 
 func each(file []byte, visit func(at int, changed []byte)) {

@@ -57,6 +57,12 @@ func TestLogTellsWhatRanAndWhichWay(t *testing.T) {
 	for i := range 1024 {
 		half[i] = Ran
 	}
+	loop := slices.Clone(long) // whose first instruction is a page's
+	loop[1025] = back
+	across := make([]Seen, len(loop))
+	for i := 1020; i < 1024; i++ {
+		across[i] = Ran
+	}
 	for _, c := range []struct {
 		name  string
 		words []uint32
@@ -73,6 +79,8 @@ func TestLogTellsWhatRanAndWhichWay(t *testing.T) {
 		{"an interrupt behind a branch", []uint32{nop, nop, back, ret}, []string{"t 0", "e IRQ 1"}, []Seen{Ran, Ran, Ran | Taken, 0}},
 		{"a fault where a branch would lead", []uint32{nop, load, back, ret}, []string{"t 0", "e Data_Abort 1"}, []Seen{Ran, 0, 0, 0}},
 		{"an aborted fetch behind a branch", []uint32{nop, nop, back, ret}, []string{"t 0", "e Prefetch_Abort 3"}, []Seen{Ran, Ran, Ran | Passed, 0}},
+		{"an aborted fetch of what a branch leads back to", []uint32{nop, nop, back, ret}, []string{"t 0", "e Prefetch_Abort 1"}, []Seen{Ran, Ran, Ran | Taken, 0}},
+		{"a page's end before a loop", loop, []string{"t 1020", "t 1024"}, across},
 		{"a block that did not begin", []uint32{nop, ret}, []string{"t 0", "stopped", "t 1", "t 9"}, []Seen{0, Ran}},
 		{"an access to a device", []uint32{nop, load, back, ret}, []string{"t 0", "rewound 1", "t 1 1", "t 2", "t 3", "t 9"}, []Seen{Ran, Ran, Ran | Passed, Ran}},
 		{"a block of one instruction before a branch to what follows it", []uint32{load, nop, back, ret}, []string{"t 0 1", "t 1"}, []Seen{Ran, 0, 0, 0}},
