@@ -34,6 +34,11 @@ var notHost = map[string]string{
 	"tools/coverage/corpus":            "what only tests run: images for machines",
 	"tools/coverage/reach":             "what only tests run: which functions a run reaches",
 	"tools/coverage/trace":             "what only tests run: which instructions machines reached",
+	"tools/pages":                      "what only tests run: the commands of pages",
+	"tools/simulate":                   "what only tests run: a simulated world",
+	"tools/simulate/images":            "what only tests run: images at random",
+	"tools/simulate/kernel":            "what only tests run: a simulated world",
+	"tools/simulate/world":             "what only tests run: a simulated world",
 	"tools/lmb/lmbtest":                "what only tests run: helpers",
 	"tools/recorder/testdata/patterns": "what only tests run: a program that is recorded",
 	"testdata/workloads":               "what only tests run: programs that are captured",
@@ -47,8 +52,8 @@ var later = []string{"tools/vfiouser/", "tools/lm/serve.go", "tools/recorder/", 
 // The lines that the host tools have come down to and may not exceed again, and
 // in the names what is wanted.
 const (
-	linesOfHost  = 34_900 // 21,500
-	linesOfLater = 7_900
+	linesOfHost  = 34_880 // 21,500
+	linesOfLater = 7_600
 )
 
 // What a function, a file and a line have at most.
@@ -60,7 +65,7 @@ const (
 
 // waiting are the files that are still beyond one of these.
 var waiting = []string{
-	"tools/lm/info.go", "tools/lm/replay.go", "tools/report/analyze.go", "tools/report/diff.go", "tools/report/profile.go",
+	"tools/lm/info.go", "tools/report/analyze.go", "tools/report/diff.go", "tools/report/profile.go",
 }
 
 // hostFiles are the sources of the host tools, tests left out.

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/report"
+)
+
+// session is an image loaded on its devices.
+type session struct {
+	path     string
+	view     *fbs.View
+	devices  []hal.Device
+	replay   *runtime.Replay
+	profiler *report.Profiler // nil: no profile is wanted
+	index    int              // of the sequence
+	before   int              // of the one before, -1: none
+	after    int
+}
+
+// load does everything that comes before the first store. Devices that are open
+// already come first.
+func (f *replayFlags) load(path string, opened ...hal.Device) (*session, error) {
+	if f.loop < 1 || f.warmUp < 0 {
+		return nil, usage("--loop %d --warm-up %d: at least once, and none or more before", f.loop, f.warmUp)
+	}
+	if err := f.checkFiles(path); err != nil {
+		return nil, err
+	}
+	file, view, err := verified(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.devices)+len(opened) == 0 {
+		return nil, usage("--device says where to replay: mock:%s, %s; lm replay --help lists them", standInOf(view, path), runtime.DeviceNames(view)[0])
+	}
+	s := &session{path: path, view: view, devices: opened}
+	if err := f.open(s); err != nil {
+		s.close()
+		return nil, err
+	}
+	if s.profiler != nil {
+		s.profiler.Name(filepath.Base(path), report.ImageID(file.Bytes()))
+		s.profiler.Calibrate()
+	}
+	return s, nil
+}
+
+// standInOf is what follows mock: for the first device of an image.
+func standInOf(view *fbs.View, path string) string {
+	if t := &view.Targets[0]; boards.ByID(t.Vendor, t.Device) == nil {
+		return path
+	}
+	return view.Board(0).Name
+}
+
+func (f *replayFlags) open(s *session) (err error) {
+	for _, name := range f.devices {
+		device, err := openDevice(name)
+		if err != nil {
+			return err
+		}
+		s.devices = append(s.devices, device)
+	}
+	connect(s.devices)
+	for _, named := range []struct {
+		name  string
+		index *int
+	}{{f.sequence, &s.index}, {f.before, &s.before}, {f.after, &s.after}} {
+		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 && (named.name != "" || named.index == &s.index) {
+			return usage("no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
+		}
+	}
+	if err := f.loadImage(s); err != nil {
+		return fmt.Errorf("%s: %w", s.path, err)
+	}
+	if notice := s.replay.Notice(); notice != "" {
+		fmt.Fprintln(stderr, "lm: warning: "+notice)
+	}
+	for _, spec := range f.inputs {
+		if err := s.readInput(spec); err != nil {
+			return err
+		}
+	}
+	for _, spec := range f.outputs {
+		if _, _, err := s.tensor(spec, gen.RoleOutput, "--output"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadImage loads the image, instrumented where a profile is wanted.
+func (f *replayFlags) loadImage(s *session) (err error) {
+	s.view.AllowedUs = uint64(max(f.longest, 0).Microseconds())
+	if f.profile == "" {
+		s.replay, err = runtime.Load(s.view, f.window, s.devices...)
+		return err
+	}
+	if s.profiler, err = report.NewProfiler(s.view, s.index, f.window, clockOf(s.devices[0]), s.devices...); err == nil {
+		s.replay = s.profiler.Replay()
+	}
+	return err
+}
+
+// run runs the sequence once.
+func (s *session) run() runtime.Result {
+	if s.profiler != nil {
+		return s.profiler.Run(s.index)
+	}
+	return s.replay.Run(s.index)
+}
+
+// once runs a sequence that counts as no run and is not profiled, if there is
+// one.
+func (s *session) once(index int) runtime.Result {
+	switch {
+	case index < 0:
+		return runtime.Result{}
+	case s.profiler != nil:
+		return s.profiler.RunUntimed(index)
+	}
+	return s.replay.Run(index)
+}
+
+func (s *session) close() {
+	if s.replay != nil {
+		s.replay.Close()
+	}
+	for _, device := range s.devices {
+		device.Close()
+	}
+}
+
+func sequenceNames(view *fbs.View) string {
+	var names []string
+	for i := range view.Sequences {
+		names = append(names, view.Name(view.Sequences[i].Name))
+	}
+	return strings.Join(names, ", ")
+}
+
+// tensor splits NAME=FILE and finds the tensor.
+func (s *session) tensor(spec string, role gen.Role, flag string) (index int, path string, err error) {
+	name, path, ok := strings.Cut(spec, "=")
+	if !ok || name == "" || path == "" {
+		return 0, "", usage("%s takes NAME=FILE, not %q", flag, spec)
+	}
+	index, err = tensorNamed(s.view, s.path, name, flag, role)
+	return index, path, err
+}
+
+// npyHeaderMax is more than any header of a .npy file that is read here.
+const npyHeaderMax = 1 << 20
+
+// readInput fills an input tensor.
+func (s *session) readInput(spec string) error {
+	index, path, err := s.tensor(spec, gen.RoleInput, "--input")
+	if err != nil {
+		return err
+	}
+	e := elementsOf(s.view, &s.view.Tensors[index])
+	data, err := e.read(path)
+	if err != nil {
+		return err
+	}
+	copy(s.replay.Input(index), data)
+	return nil
+}
