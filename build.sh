@@ -166,11 +166,12 @@ cmd_test() {
 		declare -F "step_$step" >/dev/null || { warn "no step $step; ./build.sh help lists them"; exit 64; }
 	done
 	mkdir -p "$out"
-	rm -f "$out"/unit.log "$out"/fuzz.log "$out"/skipped.log "$out"/coverage.txt
+	rm -f "$out"/unit.log "$out"/fuzz.log "$out"/skipped.log "$out"/coverage.txt "$out"/times.log
 	before=$(tree)
 	for step in "${steps[@]}"; do run "$step"; done
 	same_tree "$before"
 	evidence
+	slowest
 	summary
 }
 
@@ -205,6 +206,7 @@ summary() {
 		sed 's/^/           /' "$out/skipped.log"
 	fi
 	for line in "${failed[@]}"; do say "FAILED   $line"; done
+	say "in all   $SECONDS s"
 	[[ ${#failed[@]} -eq 0 ]] || exit 1
 	say DONE
 }
@@ -253,6 +255,7 @@ tests() {
 	set -e
 	[[ $status -eq 0 ]] || failures "$log"
 	cases_skipped "$log" >>"$out/skipped.log"
+	times "$log" >>"$out/times.log"
 	return $status
 }
 
@@ -268,6 +271,19 @@ tell() {
 cases_skipped() {
 	awk -v step="$step_name" '/^=== / { why = "" } /_test\.go:[0-9]+: / { why = $0; sub(/^.*_test\.go:[0-9]+: /, "", why) }
 		/^ *--- SKIP: / { print step ": " $3 (why == "" ? "" : ": " why); why = "" }' "$1"
+}
+
+# times prints the seconds, step, package and name of each test of a log.
+times() {
+	awk -v step="$step_name" '/^--- (PASS|FAIL): / { seconds = $4; gsub(/[()s]/, "", seconds); list[++n] = seconds "\t" $3 }
+		/^(ok|FAIL)[ \t]/ { for (i = 1; i <= n; i++) { split(list[i], t, "\t"); print t[1] "\t" step "\t" $2 "\t" t[2] } n = 0 }' "$1"
+}
+
+# slowest prints the ten tests that took longest.
+slowest() {
+	[[ -s $out/times.log ]] || return 0
+	say "== slowest tests"
+	sort -rn "$out/times.log" | sed 10q | awk -F '\t' '{ printf "%8.1f s  %-8s %s %s\n", $1, $2, $3, $4 }'
 }
 
 # failures prints what a log has of tests that failed, panicked or did not compile:

@@ -80,16 +80,19 @@ func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
 	const fake = "[ \"$1\" = test ] || exit 0\ncat <<'END'\n" +
 		"=== RUN   TestA\n    a_test.go:7: a line of a test that passes\n--- PASS: TestA (0.00s)\n" +
 		"=== RUN   TestB\n    a_test.go:9: no device here\n--- SKIP: TestB (0.00s)\n" +
-		"=== RUN   TestC\n=== RUN   TestC/one\n    a_test.go:12: no second one: really\n    --- SKIP: TestC/one (0.00s)\n--- PASS: TestC (0.00s)\n" +
+		"=== RUN   TestC\n=== RUN   TestC/one\n    a_test.go:12: no second one: really\n    --- SKIP: TestC/one (0.00s)\n--- PASS: TestC (3.21s)\n" +
 		"=== RUN   TestD\n--- SKIP: TestD (0.00s)\nok  \texample\t0.1s\nEND\n"
 	_, run := copyOfBuild(t, fake)
 	c := run("test", "purego")
 	out, err := c.CombinedOutput()
 	_, summary, _ := strings.Cut(string(out), "== summary\n")
-	for _, want := range []string{", 3 cases skipped\n", "skipped  3 cases, inside of steps:\n", "purego: TestB: no device here\n", "purego: TestC/one: no second one: really\n", "purego: TestD\n", "\nDONE\n"} {
+	for _, want := range []string{", 3 cases skipped\n", "skipped  3 cases, inside of steps:\n", "purego: TestB: no device here\n", "purego: TestC/one: no second one: really\n", "purego: TestD\n", "\nin all   ", "\nDONE\n"} {
 		if !strings.Contains(summary, want) {
 			t.Errorf("no %q in the summary", want)
 		}
+	}
+	if want := "== slowest tests\n     3.2 s  purego   example TestC\n     0.0 s  purego   example TestA\n"; !strings.Contains(string(out), want) {
+		t.Errorf("no %q", want)
 	}
 	if err != nil || t.Failed() {
 		t.Errorf("%v\n%s", err, out)

@@ -117,6 +117,8 @@ func (f *frames) rest(devices []hal.Device) (first error) {
 	return first
 }
 
+var openDevice = hal.Open // with the build tag mock of stand-ins, too
+
 // open opens one device for each target of the image.
 func open(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	names := o.Devices
@@ -124,12 +126,10 @@ func open(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 		names = runtime.DeviceNames(view)
 	}
 	devices = make([]hal.Device, len(names))
-	for i, name := range names {
-		if devices[i], err = hal.Open(name); err != nil {
-			return nil, err
-		}
+	for i := 0; i < len(names) && err == nil; i++ {
+		devices[i], err = openDevice(names[i])
 	}
-	return devices, nil
+	return devices, err
 }
 
 func sequences(view *fbs.View) string {
