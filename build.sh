@@ -700,7 +700,7 @@ cmd_image() {
 	go build -o "$out/bootimage" ./tools/bootimage
 	if [[ -z $board || $board == -* ]]; then
 		warn "usage: ./build.sh image BOARD [--signed] [FLAGS] IMAGE.lmb..." "$("$out/bootimage" boards)"
-		"$out/bootimage" image -help || true
+		"$out/bootimage" image --help || true
 		exit 64
 	fi
 	shift
@@ -714,9 +714,9 @@ cmd_image() {
 		need mkimage u-boot-tools && need dtc device-tree-compiler || { warn "image: $missing is not here"; exit 69; }
 	fi
 	cd "$start_dir"
-	"$here/$out/bootimage" image -board "$board" -lmrun "$here/$out/image-programs/arm64/lmrun" -lminit "$here/$out/image-programs/arm64/lminit" \
-		-verifier "$here/$out/image-programs/lminit" \
-		-out "$here/$out/image-$board" "$@"
+	"$here/$out/bootimage" image --board "$board" --lmrun "$here/$out/image-programs/arm64/lmrun" --lminit "$here/$out/image-programs/arm64/lminit" \
+		--verifier "$here/$out/image-programs/lminit" \
+		--out "$here/$out/image-$board" "$@"
 }
 
 # tools_into PREFIX: what is installed, with modes of its own whatever the umask is.
@@ -787,7 +787,7 @@ cmd_sbom() {
 	local arch
 	mkdir -p "$out"
 	for arch in arm64 amd64; do static $arch "$out/lmrun-$arch" ./tools/lmrun; done
-	go run ./tools/bootimage sbom -name lmrun "$out/lmrun-arm64" "$out/lmrun-amd64" >"$out/sbom.spdx.json"
+	go run ./tools/bootimage sbom --name lmrun "$out/lmrun-arm64" "$out/lmrun-amd64" >"$out/sbom.spdx.json"
 	cp runtime/vex.openvex.json "$out/lmrun.openvex.json"
 	say "$out/sbom.spdx.json" "$out/lmrun.openvex.json"
 }
@@ -926,7 +926,7 @@ cmd_bench() {
 	static "$(go env GOARCH)" "$out/bench-child" ./tools/bench/child
 	static "$(go env GOARCH)" "$out/bench-idle" ./tools/bench/idle
 	go build -o "$out/bench" ./tools/bench
-	"$out/bench" -dir "$out" "$@"
+	"$out/bench" --dir "$out" "$@"
 }
 
 # Only that it runs: what it measures depends on the machine.

@@ -134,7 +134,7 @@ func (r *request) writeFIT() error {
 		load = fmt.Sprintf("%#x", r.board.LoadAddress.Value)
 	}
 	if _, err := strconv.ParseUint(load, 0, 32); err != nil {
-		return fmt.Errorf("%w: -load takes the address of the kernel on %s, as its U-Boot's kernel_addr_r, not %q", errUsage, r.board.Name, load)
+		return fmt.Errorf("%w: --load takes the address of the kernel on %s, as its U-Boot's kernel_addr_r, not %q", errUsage, r.board.Name, load)
 	}
 	if err := r.write("image.its", fmt.Appendf(nil, fit, r.board.Title, load, r.board.DeviceTree.Value), 0o644); err != nil {
 		return err

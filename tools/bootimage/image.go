@@ -86,7 +86,7 @@ func (r *request) fill(parts []initramfs.File) error {
 func (r *request) replaceable() error {
 	entries, err := os.ReadDir(r.out)
 	if _, there := os.Lstat(r.out); err != nil && there == nil {
-		return fmt.Errorf("%s is no folder that can be replaced: name another by -out", r.out)
+		return fmt.Errorf("%s is no folder that can be replaced: name another by --out", r.out)
 	}
 	if _, err := os.Stat(filepath.Join(r.out, rootFolder, configName)); err != nil && len(entries) > 0 {
 		return fmt.Errorf("%s holds something else than a boot image", r.out)
@@ -266,7 +266,7 @@ func (r *request) list(out io.Writer) error {
 		}
 	}
 	if r.kernel == "" {
-		fmt.Fprintln(out, "No -kernel was given: the kernel, and its device tree, are yours to put beside it.")
+		fmt.Fprintln(out, "No --kernel was given: the kernel, and its device tree, are yours to put beside it.")
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +14,8 @@ import (
 	"lightmetal/boards/hosts"
 	"lightmetal/tools/bootimage/sbom"
 	"lightmetal/tools/files"
+
+	flag "github.com/spf13/pflag"
 )
 
 func main() {
@@ -62,7 +63,7 @@ func sbomCommand(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bootimage sbom", flag.ContinueOnError)
 	name := flags.String("name", "lightmetal", "what the files are together")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return fmt.Errorf("%w: %w; flags have two dashes, and --help lists them", errUsage, err)
 	}
 	var parts []sbom.File
 	for _, path := range flags.Args() {
@@ -143,14 +144,14 @@ func imageCommand(args []string, out io.Writer) error {
 		flags.Func(name, "halt, poweroff, reboot, restart or `\"restart N ACTION\"`", collect(&r.machine, name+" "))
 	}
 	if err := flags.Parse(args); err != nil {
-		return err
+		return fmt.Errorf("%w: %w; flags have two dashes, and --help lists them", errUsage, err)
 	}
 	r.images = flags.Args()
 	if r.board = hosts.ByName(*board); r.board == nil {
 		return fmt.Errorf("%w: no board %q; there are %s", errUsage, *board, names())
 	}
 	if r.lmrun == "" || r.lminit == "" || r.verifier == "" || r.out == "" || len(r.images) == 0 {
-		return fmt.Errorf("%w: -lmrun, -lminit, -verifier, -out and images are needed", errUsage)
+		return fmt.Errorf("%w: --lmrun, --lminit, --verifier, --out and images are needed", errUsage)
 	}
 	if r.config != "" && len(r.settings)+len(r.machine) > 0 {
 		return fmt.Errorf("%w: flags of lmrun stand in the configuration", errUsage)

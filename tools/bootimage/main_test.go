@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 func made(t *testing.T, args ...string) (folder string, err error) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "image")
-	return folder, run(append([]string{"image", "-lmrun", packed, "-lminit", packed, "-verifier", runner, "-out", folder}, args...), io.Discard)
+	return folder, run(append([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner, "--out", folder}, args...), io.Discard)
 }
 
 func written(t *testing.T, name, text string) string {
@@ -72,7 +72,7 @@ func read(t *testing.T, path ...string) string {
 
 func TestEveryBoardGetsWhatItsBootLoaderReads(t *testing.T) {
 	for _, h := range hosts.All {
-		folder, err := made(t, "-board", h.Name, "-load", "0x40400000", edu)
+		folder, err := made(t, "--board", h.Name, "--load", "0x40400000", edu)
 		if err != nil {
 			t.Errorf("%s: %v", h.Name, err)
 			continue
@@ -91,7 +91,7 @@ func TestEveryBoardGetsWhatItsBootLoaderReads(t *testing.T) {
 }
 
 func TestFlagsBecomeAConfiguration(t *testing.T) {
-	folder, err := made(t, "-board", "qemu-virt", "-device", "pci:1:2", "-device", "pci:3:4", "-seal", "-on-failure", "restart 3 reboot", edu)
+	folder, err := made(t, "--board", "qemu-virt", "--device", "pci:1:2", "--device", "pci:3:4", "--seal", "--on-failure", "restart 3 reboot", edu)
 	want := "on-failure restart 3 reboot\n\nimage /edu.lmb\ndevice pci:1:2\ndevice pci:3:4\nseal\n"
 	if got := read(t, folder, rootFolder, configName); err != nil || !strings.HasSuffix(got, want) {
 		t.Errorf("%v, %q", err, got)
@@ -105,19 +105,19 @@ func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"no board \"pc\"", []string{"-board", "pc", edu}},
-		{"are needed", []string{"-board", "rpi5"}},
-		{"bad image", []string{"-board", "rpi5", cut}},
-		{"lmrun.conf:4: -loop takes", []string{"-board", "rpi5", "-loop", "0", edu}},
-		{"more than one line", []string{"-board", "rpi5", "-device", "x\ny", edu}},
-		{"stand in the configuration", []string{"-board", "rpi5", "-config", named("image edu.lmb"), "-seal", edu}},
-		{"lmrun.conf:1: frob stands before", []string{"-board", "rpi5", "-config", named("frob\nimage edu.lmb\n"), edu}},
-		{"lmrun.conf:2: /none.lmb is not in the boot image", []string{"-board", "rpi5", "-config", named("image edu.lmb\nimage none.lmb\n"), edu}},
-		{"no line of the configuration says", []string{"-board", "rpi5", "-config", named("image x.lmb\n"), "-add", edu + "=/x.lmb", edu}},
-		{"/edu.lmb stands there twice", []string{"-board", "rpi5", "-add", edu, edu}},
-		{"not the path of a file", []string{"-board", "rpi5", "-add", edu + "=x", edu}},
-		{"no such file", []string{"-board", "rpi5", "none.lmb"}},
-		{"-load takes the address", []string{"-board", "s32g3", edu}},
+		{"no board \"pc\"", []string{"--board", "pc", edu}},
+		{"are needed", []string{"--board", "rpi5"}},
+		{"bad image", []string{"--board", "rpi5", cut}},
+		{"lmrun.conf:4: -loop takes", []string{"--board", "rpi5", "--loop", "0", edu}},
+		{"more than one line", []string{"--board", "rpi5", "--device", "x\ny", edu}},
+		{"stand in the configuration", []string{"--board", "rpi5", "--config", named("image edu.lmb"), "--seal", edu}},
+		{"lmrun.conf:1: frob stands before", []string{"--board", "rpi5", "--config", named("frob\nimage edu.lmb\n"), edu}},
+		{"lmrun.conf:2: /none.lmb is not in the boot image", []string{"--board", "rpi5", "--config", named("image edu.lmb\nimage none.lmb\n"), edu}},
+		{"no line of the configuration says", []string{"--board", "rpi5", "--config", named("image x.lmb\n"), "--add", edu + "=/x.lmb", edu}},
+		{"/edu.lmb stands there twice", []string{"--board", "rpi5", "--add", edu, edu}},
+		{"not the path of a file", []string{"--board", "rpi5", "--add", edu + "=x", edu}},
+		{"no such file", []string{"--board", "rpi5", "none.lmb"}},
+		{"--load takes the address", []string{"--board", "s32g3", edu}},
 	} {
 		if _, err := made(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.args, err, test.want)
@@ -127,22 +127,22 @@ func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
 
 func TestImageOnAMountedFileSystemIsTheBoardsToVerify(t *testing.T) {
 	config := "mount /dev/mmcblk0p3 /data ext4 ro\nimage /data/model.lmb\nkey /data/key.pub\nloop %s\nimage /edu.lmb\n"
-	if _, err := made(t, "-board", "rpi5", "-config", written(t, "c.conf", fmt.Sprintf(config, "7")), edu); err != nil {
+	if _, err := made(t, "--board", "rpi5", "--config", written(t, "c.conf", fmt.Sprintf(config, "7")), edu); err != nil {
 		t.Error(err)
 	}
-	if _, err := made(t, "-board", "rpi5", "-config", written(t, "c.conf", fmt.Sprintf(config, "x")), edu); err == nil || !strings.Contains(err.Error(), "conf:4: -loop") {
+	if _, err := made(t, "--board", "rpi5", "--config", written(t, "c.conf", fmt.Sprintf(config, "x")), edu); err == nil || !strings.Contains(err.Error(), "conf:4: -loop") {
 		t.Error(err)
 	}
 }
 
 func TestFolderOfSomethingElseIsLeftAlone(t *testing.T) {
 	folder := filepath.Dir(written(t, "precious", "x"))
-	err := run([]string{"image", "-lmrun", packed, "-lminit", packed, "-verifier", runner, "-board", "rpi5", "-out", folder, edu}, io.Discard)
+	err := run([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner, "--board", "rpi5", "--out", folder, edu}, io.Discard)
 	if err == nil || read(t, folder, "precious") != "x" {
 		t.Error("an image was made over another folder:", err)
 	}
 	for range 2 { // its own is made anew
-		if err := run([]string{"image", "-lmrun", packed, "-lminit", packed, "-verifier", runner, "-board", "rpi5", "-out", folder + "/image", edu}, io.Discard); err != nil {
+		if err := run([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner, "--board", "rpi5", "--out", folder + "/image", edu}, io.Discard); err != nil {
 			t.Error(err)
 		}
 	}
@@ -181,14 +181,14 @@ func TestInputsThatTheBoardCannotUseAreRefused(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"is no arm64 kernel", []string{"-board", "qemu-virt", "-kernel", edu, edu}},
-		{"is no arm64 kernel", []string{"-board", "qemu-virt", "-kernel", written(t, "empty", ""), edu}},
-		{"gunzip", []string{"-board", "qemu-virt", "-kernel", written(t, "Image.gz", "\x1f\x8b\x08"), edu}},
-		{"is no device tree", []string{"-board", "s32g3", "-load", "0x40400000", "-kernel", written(t, "Image", kernelImage), "-dtb", edu, edu}},
-		{"more than the", []string{"-board", "qemu-virt", "-kernel", "/dev/zero", edu}},
-		{"has 5 bytes, input a takes 1024", []string{"-board", "qemu-virt", "-add", short + "=/a.bin", "-input", "a=/a.bin", twoop}},
-		{"lmrun.conf:2: /a.bin has 5 bytes", []string{"-board", "qemu-virt", "-add", short + "=/a.bin", "-config", written(t, "c", "image wh.twoop.lmb\ninput a=/a.bin\n"), twoop}},
-		{"no port with room for the BARs of wormhole", []string{"-board", "imx8mp", "-load", "0x40400000", twoop}},
+		{"is no arm64 kernel", []string{"--board", "qemu-virt", "--kernel", edu, edu}},
+		{"is no arm64 kernel", []string{"--board", "qemu-virt", "--kernel", written(t, "empty", ""), edu}},
+		{"gunzip", []string{"--board", "qemu-virt", "--kernel", written(t, "Image.gz", "\x1f\x8b\x08"), edu}},
+		{"is no device tree", []string{"--board", "s32g3", "--load", "0x40400000", "--kernel", written(t, "Image", kernelImage), "--dtb", edu, edu}},
+		{"more than the", []string{"--board", "qemu-virt", "--kernel", "/dev/zero", edu}},
+		{"has 5 bytes, input a takes 1024", []string{"--board", "qemu-virt", "--add", short + "=/a.bin", "--input", "a=/a.bin", twoop}},
+		{"lmrun.conf:2: /a.bin has 5 bytes", []string{"--board", "qemu-virt", "--add", short + "=/a.bin", "--config", written(t, "c", "image wh.twoop.lmb\ninput a=/a.bin\n"), twoop}},
+		{"no port with room for the BARs of wormhole", []string{"--board", "imx8mp", "--load", "0x40400000", twoop}},
 	} {
 		if folder, err := made(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v, want %q", test.args, err, test.want)
@@ -196,7 +196,7 @@ func TestInputsThatTheBoardCannotUseAreRefused(t *testing.T) {
 			t.Errorf("%q: %v is left", test.args, left[0])
 		}
 	}
-	for _, args := range [][]string{{"-board", "qemu-virt", "-add", right + "=/a.bin", "-input", "a=/a.bin", twoop}, {"-board", "qemu-virt", "-kernel", written(t, "Image", kernelImage), edu}} {
+	for _, args := range [][]string{{"--board", "qemu-virt", "--add", right + "=/a.bin", "--input", "a=/a.bin", twoop}, {"--board", "qemu-virt", "--kernel", written(t, "Image", kernelImage), edu}} {
 		if _, err := made(t, args...); err != nil {
 			t.Errorf("%q: %v", args, err)
 		}
@@ -205,18 +205,18 @@ func TestInputsThatTheBoardCannotUseAreRefused(t *testing.T) {
 
 // TestImageThatFailsLeavesTheOneBefore, also where its parts come from there.
 func TestImageThatFailsLeavesTheOneBefore(t *testing.T) {
-	folder, err := made(t, "-board", "qemu-virt", edu)
+	folder, err := made(t, "--board", "qemu-virt", edu)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sums := read(t, folder, "SHA256SUMS")
 	again := func(args ...string) error {
-		return run(append([]string{"image", "-lmrun", packed, "-lminit", packed, "-verifier", runner, "-out", folder, "-board", "qemu-virt"}, args...), io.Discard)
+		return run(append([]string{"image", "--lmrun", packed, "--lminit", packed, "--verifier", runner, "--out", folder, "--board", "qemu-virt"}, args...), io.Discard)
 	}
-	if err := again("-kernel", edu, edu); err == nil || read(t, folder, "SHA256SUMS") != sums {
+	if err := again("--kernel", edu, edu); err == nil || read(t, folder, "SHA256SUMS") != sums {
 		t.Errorf("%v, and the sums were\n%s\nand are\n%s", err, sums, read(t, folder, "SHA256SUMS"))
 	}
-	if err := again("-seal", folder+"/root/edu.lmb"); err != nil || !strings.Contains(read(t, folder, rootFolder, configName), "seal") {
+	if err := again("--seal", folder+"/root/edu.lmb"); err != nil || !strings.Contains(read(t, folder, rootFolder, configName), "seal") {
 		t.Error(err)
 	}
 	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o755 {

@@ -26,8 +26,8 @@ func bootImage(t *testing.T, args ...string) string {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	}
-	c := exec.Command(filepath.Join(dir, "bootimage"), append([]string{"image", "-lmrun", runner, "-lminit", lminit(runner), "-verifier", filepath.Join(dir, "lminit"),
-		"-kernel", kernel, "-out", out}, args...)...)
+	c := exec.Command(filepath.Join(dir, "bootimage"), append([]string{"image", "--lmrun", runner, "--lminit", lminit(runner), "--verifier", filepath.Join(dir, "lminit"),
+		"--kernel", kernel, "--out", out}, args...)...)
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("bootimage %s: %v\n%s", strings.Join(args, " "), err, text)
 	}
@@ -125,7 +125,7 @@ func mistaken(t *testing.T) string {
 func TestBootImageReplaysTheCaptureOfEdu(t *testing.T) {
 	path, image := made(t, "import", "--from", "qemu", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu",
 		"../../testdata/captures/edu.qemutrace")
-	b := bootFrom(t, bootImage(t, "-board", "qemu-virt", "-device", "pci:1234:11e8", "-seal", path))
+	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--seal", path))
 	b.says(t, hal.OK, "off", "lminit: /lmrun.conf: images: 1", "lmrun: done: main of /image.lmb*", "lminit: poweroff")
 	trace := replayed{machine: b.machine}.reached(t, edu)
 	if failed, _, err := expanded(t, image, "main").match(trace); failed != "" || err != nil {
@@ -134,7 +134,7 @@ func TestBootImageReplaysTheCaptureOfEdu(t *testing.T) {
 }
 
 func TestBootImageRestartsAndThenReboots(t *testing.T) {
-	b := bootFrom(t, bootImage(t, "-board", "qemu-virt", "-on-failure", "restart 2 reboot", mistaken(t)))
+	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 2 reboot", mistaken(t)))
 	failed := "lmrun: expect failed: command 2 *"
 	b.says(t, hal.ExpectFailed, "reset", "lminit: /lmrun.conf: images: 1", failed, "lminit: restart after exit 76",
 		failed, "lminit: restart after exit 76", failed, "lminit: reboot")
@@ -144,7 +144,7 @@ func TestBootImageRestartsAndThenReboots(t *testing.T) {
 // starts process 1 with no open files. Nobody reads its words; that it ran twice
 // and switched off, which a panic does not, is QEMU's to tell.
 func TestBootImageWithoutAConsoleRestartsAndThenPowersOff(t *testing.T) {
-	folder := bootImage(t, "-board", "qemu-virt", "-on-failure", "restart 1 poweroff", mistaken(t))
+	folder := bootImage(t, "--board", "qemu-virt", "--on-failure", "restart 1 poweroff", mistaken(t))
 	for _, console := range []string{"console=none", "console=ttyS9,115200"} {
 		if err := os.WriteFile(filepath.Join(folder, "cmdline.txt"), []byte(console+"\n"), 0o644); err != nil {
 			t.Fatal(err)
@@ -181,7 +181,7 @@ func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 	}
 	config := configFile(t, "on-success reboot\nhugepages 4\nmount none /out tmpfs\n"+
 		"image second.lmb\nsequence compute\ninput n=n\noutput result=/out/result\nloop 2\nimage second.lmb\nimage /image.lmb\nimage second.lmb\n")
-	b := bootFrom(t, bootImage(t, "-board", "qemu-virt", "-config", config, "-add", n, bad, second))
+	b := bootFrom(t, bootImage(t, "--board", "qemu-virt", "--config", config, "--add", n, bad, second))
 	b.says(t, hal.ExpectFailed, "off", "lminit: /lmrun.conf: images: 4", "lmrun: done: compute of second.lmb, 2 times*", "lmrun: done: main of second.lmb*",
 		"lmrun: expect failed: command 2 *", "lminit: poweroff")
 }
@@ -190,20 +190,20 @@ func TestBootImageReplaysSeveralImagesUpToAFailure(t *testing.T) {
 // and opens it by that lane.
 func TestBootImageLoadsModulesAndBindsADriver(t *testing.T) {
 	modules := tool(t, "LM_GUEST_MODULES")
-	args, config := []string{"-board", "qemu-virt"}, "on-success reboot\n"
+	args, config := []string{"--board", "qemu-virt"}, "on-success reboot\n"
 	for _, name := range []string{"vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko"} {
-		args = append(args, "-add", filepath.Join(modules, name)+"=/modules/"+name)
+		args = append(args, "--add", filepath.Join(modules, name)+"=/modules/"+name)
 		config += "module /modules/" + name + "\n"
 	}
 	config += "bind vfio-pci 0000:00:02.0\nimage image.lmb\ndevice vfio:0000:00:02.0\nloop 3\n"
-	args = append(args, "-config", configFile(t, config), written(t, identified()))
+	args = append(args, "--config", configFile(t, config), written(t, identified()))
 	b := bootFrom(t, bootImage(t, args...), "-M", "virt,iommu=smmuv3,gic-version=3")
 	b.says(t, hal.OK, "reset", "lminit: /lmrun.conf: images: 1", "lmrun: done: main of image.lmb, 3 times*", "lminit: reboot")
 }
 
 // TestBadConfigurationOnTheBoard packs what bootimage refuses to.
 func TestBadConfigurationIsSaidAndEndsAsConfigured(t *testing.T) {
-	folder := bootImage(t, "-board", "qemu-virt", written(t, identified()))
+	folder := bootImage(t, "--board", "qemu-virt", written(t, identified()))
 	for _, test := range []struct{ text, says, then, down string }{
 		{"on-failure reboot\n\nfrobnicate 1\nimage /image.lmb\n", "lminit: usage: /lmrun.conf:3: frobnicate stands before*", "lminit: reboot", "reset"},
 		{"image /image.lmb\nloop x\n", "lminit: usage: /lmrun.conf:2: -loop takes*", "lminit: poweroff", "off"},
@@ -274,7 +274,7 @@ func TestFITStartsUnderUBoot(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	const load, at = "0x44000000", "0x60000000" // RAM of QEMU's virt begins at 0x40000000
-	folder := bootImage(t, "-board", "imx8mp", "-dtb", tree, "-load", load, written(t, identified()))
+	folder := bootImage(t, "--board", "imx8mp", "--dtb", tree, "--load", load, written(t, identified()))
 	limit := exec.Command("timeout", append([]string{"-k", "5", "600", "qemu-system-aarch64", "-M", "virt", "-device", "edu,addr=2",
 		"-device", "loader,force-raw=on,addr=" + at + ",file=" + filepath.Join(folder, "image.itb")}, board...)...)
 	console := converse(t, limit, "Hit any key", "\n", "=> ", "setenv bootargs console=ttyAMA0 loglevel=1 panic=-1\n", "=> ", "bootm "+at+"\n")

@@ -22,7 +22,7 @@ func factorial(n uint32) uint32 {
 func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
 	image, _ := made(t, "asm", "../../testdata/listings/edu-factorial.lms")
 	dir := t.TempDir()
-	args := []string{"-board", "qemu-virt", "-config", ""}
+	args := []string{"--board", "qemu-virt", "--config", ""}
 	config, lines := "", []string{"lminit: /lmrun.conf: images: 5"}
 	var drives []string
 	inputs := []uint32{0, 5, 10, 12, 13}
@@ -35,7 +35,7 @@ func TestBootImageGivesRightResultsForNewInputs(t *testing.T) {
 		if err := writeZeros(drives[i], 4096); err != nil {
 			t.Fatal(err)
 		}
-		args = append(args, "-add", fmt.Sprintf("%s=/input/n%d", input, i))
+		args = append(args, "--add", fmt.Sprintf("%s=/input/n%d", input, i))
 		config += fmt.Sprintf("image %s\nsequence compute\nseal\ninput n=/input/n%d\noutput result=/dev/nvme0n%d\n", filepath.Base(image), i, i+1)
 		lines = append(lines, "lmrun: done: compute of *")
 	}

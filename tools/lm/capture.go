@@ -74,13 +74,13 @@ func (f *captureFlags) run(program string, workload []string) error {
 		return err
 	}
 	if f.list {
-		return runProgram(stdout, executable, "-list")
+		return runProgram(stdout, executable, "--list")
 	}
-	args := []string{"-board", f.board, "-device", f.device, "-out", filepath.Join(folder, "image")}
+	args := []string{"--board", f.board, "--device", f.device, "--out", filepath.Join(folder, "image")}
 	name := filepath.Base(filepath.Clean(program))
 	if len(workload) == 1 {
 		name = workload[0]
-		args = append(args, "-workload", name)
+		args = append(args, "--workload", name)
 	}
 	if err := runProgram(tell(f.out), executable, args...); err != nil {
 		return err

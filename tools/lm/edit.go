@@ -263,11 +263,7 @@ func compare(path string, specs []string, judge *lmb.Golden) error {
 		if err != nil {
 			return err
 		}
-		how := judge
-		if how == nil {
-			how = &notes.Goldens[index]
-		}
-		if why := how.Judge(t.DType, got, golden); why != "" {
+		if why := cmp.Or(judge, &notes.Goldens[index]).Judge(t.DType, got, golden); why != "" {
 			return wrong(hal.CompareFailed, "%s: output %s: %s", file, name, why)
 		}
 		fmt.Fprintf(stdout, "%s: as good as the recorded %s\n", file, name)

@@ -22,7 +22,7 @@ type Workload struct {
 }
 
 // Main is the main function of a program that holds workloads, as lm capture
-// runs it: -workload NAME, -board or -device, -out FILE; -list prints names.
+// runs it: --workload NAME, --board or --device, --out FILE; --list prints names.
 // It ends the process with the status of package hal's codes.
 func Main(list []Workload) {
 	ttsim.ChildMain()
@@ -35,7 +35,7 @@ func Main(list []Workload) {
 func mainOf(list []Workload, args []string) error {
 	flags := flag.NewFlagSet("workload", flag.ContinueOnError)
 	name := flags.String("workload", "", "workload to capture; not needed where there is one")
-	board := flags.String("board", "", "wormhole or blackhole; not needed with -device mock:BOARD")
+	board := flags.String("board", "", "wormhole or blackhole; not needed with --device mock:BOARD")
 	device := flags.String("device", "none", "what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
 	out := flags.String("out", "", "image to write")
 	names := flags.Bool("list", false, "print the names of the workloads")
@@ -53,7 +53,7 @@ func mainOf(list []Workload, args []string) error {
 		return err
 	}
 	if *out == "" {
-		return usage("-out says where the image goes")
+		return usage("--out says where the image goes")
 	}
 	b, on, err := openDevice(*board, *device)
 	if err != nil {
