@@ -78,6 +78,8 @@ usage: ./build.sh COMMAND
                           speed, size and steadiness, beside C, and which goals are met: in under a
                             minute, or all of it in about five; FILE takes the table too
   kernels [--check]       RISC-V kernels of testdata/kernels; --check: only compare them with the tree
+  simulate [DURATION]     the runner in simulated worlds, of new seeds: random images on devices that fail, on
+                            hosts that kill, cut, fill up and jump, in virtual time; a minute if none is named
   fuzz DURATION           every fuzz target for that long, such as 10m, or that often, such as 100000x
   lint                    gofmt, go vet, staticcheck
   clean [--all]           remove build/; --all: the downloaded kernel in build/cache too
@@ -937,6 +939,14 @@ step_bench() {
 	cmd_bench
 }
 
+# A seed that finds something is printed, with the command that plays it again.
+cmd_simulate() {
+	local from
+	from=$(date +%s%3N)
+	say "seeds from $from"
+	go run ./tools/simulate -from "$from" -for "${1:-1m}"
+}
+
 step_lint() {
 	GOBIN=$PWD/$out go install "$staticcheck" || skip "staticcheck cannot be downloaded"
 	"$out/staticcheck" ./... ./testdata/workloads/...
@@ -1054,7 +1064,7 @@ command=${1:-help}
 [[ $# -eq 0 ]] || shift
 case $command in
 help | -h | --help) help ;;
-demo | test | record-trials | object-coverage | soak | qemu | cross | archive | image | install | deb | sbom | gen | bench | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
+demo | test | record-trials | object-coverage | soak | qemu | cross | archive | image | install | deb | sbom | gen | bench | simulate | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
 *)
 	warn "no command $command; ./build.sh help lists them"
 	exit 64

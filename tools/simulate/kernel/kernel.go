@@ -1,0 +1,139 @@
+// Package kernel stands between the runner and the machine in a simulated world:
+// tools/simulate builds the runner with its system calls led through here, and
+// with places where it can be broken on purpose. No other program links it.
+package kernel
+
+import (
+	"os"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Between, where it is set, makes or answers a system call; do makes it.
+var Between func(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr, unix.Errno)
+
+// Entered, where it is set, is called where a function of the runner begins.
+var Entered func()
+
+// Enter begins a function of the runner.
+func Enter() {
+	if Entered != nil {
+		Entered()
+	}
+}
+
+func call(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr, unix.Errno) {
+	if Between == nil {
+		return do()
+	}
+	return Between(number, arguments, do)
+}
+
+// of is call for functions whose result is an error.
+func of(number uintptr, fd int, do func() error) error {
+	_, errno := call(number, [6]uintptr{uintptr(fd)}, func() (uintptr, unix.Errno) {
+		errno, _ := do().(unix.Errno)
+		return 0, errno
+	})
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// counted is call for functions that give a number, too.
+func counted(number uintptr, fd int, do func() (int, error)) (int, error) {
+	n, errno := call(number, [6]uintptr{uintptr(fd)}, func() (uintptr, unix.Errno) {
+		n, err := do()
+		errno, _ := err.(unix.Errno)
+		return uintptr(n), errno
+	})
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(n), nil
+}
+
+//go:uintptrescapes
+func RawSyscall(number, a, b, c uintptr) (uintptr, uintptr, unix.Errno) {
+	return RawSyscall6(number, a, b, c, 0, 0, 0)
+}
+
+//go:uintptrescapes
+func RawSyscall6(number, a, b, c, d, e, f uintptr) (uintptr, uintptr, unix.Errno) {
+	n, errno := call(number, [6]uintptr{a, b, c, d, e, f}, func() (uintptr, unix.Errno) {
+		n, _, errno := unix.RawSyscall6(number, a, b, c, d, e, f)
+		return n, errno
+	})
+	return n, 0, errno
+}
+
+//go:uintptrescapes
+func Syscall(number, a, b, c uintptr) (uintptr, uintptr, unix.Errno) {
+	return RawSyscall6(number, a, b, c, 0, 0, 0)
+}
+
+//go:uintptrescapes
+func Syscall6(number, a, b, c, d, e, f uintptr) (uintptr, uintptr, unix.Errno) {
+	return RawSyscall6(number, a, b, c, d, e, f)
+}
+
+func Open(path string, flags int, mode uint32) (int, error) {
+	return counted(unix.SYS_OPENAT, -1, func() (int, error) { return unix.Open(path, flags, mode) })
+}
+
+func Close(fd int) error {
+	return of(unix.SYS_CLOSE, fd, func() error { return unix.Close(fd) })
+}
+
+func Read(fd int, data []byte) (int, error) {
+	return counted(unix.SYS_READ, fd, func() (int, error) { return unix.Read(fd, data) })
+}
+
+func Pread(fd int, data []byte, offset int64) (int, error) {
+	return counted(unix.SYS_PREAD64, fd, func() (int, error) { return unix.Pread(fd, data, offset) })
+}
+
+func Ftruncate(fd int, size int64) error {
+	return of(unix.SYS_FTRUNCATE, fd, func() error { return unix.Ftruncate(fd, size) })
+}
+
+func Fallocate(fd int, mode uint32, offset, size int64) error {
+	return of(unix.SYS_FALLOCATE, fd, func() error { return unix.Fallocate(fd, mode, offset, size) })
+}
+
+func Mlock(memory []byte) error {
+	return of(unix.SYS_MLOCK, -1, func() error { return unix.Mlock(memory) })
+}
+
+func MmapPtr(fd int, offset int64, address unsafe.Pointer, length uintptr, protection, flags int) (pointer unsafe.Pointer, err error) {
+	err = of(unix.SYS_MMAP, fd, func() (err error) {
+		pointer, err = unix.MmapPtr(fd, offset, address, length, protection, flags)
+		return err
+	})
+	return pointer, err
+}
+
+func IoctlSetPointerInt(fd int, request uint, value int) error {
+	return of(unix.SYS_IOCTL, fd, func() error { return unix.IoctlSetPointerInt(fd, request, value) })
+}
+
+func IoctlGetInt(fd int, request uint) (int, error) {
+	return counted(unix.SYS_IOCTL, fd, func() (int, error) { return unix.IoctlGetInt(fd, request) })
+}
+
+// broken is what is broken on purpose: a name, or the number of a place.
+var broken = os.Getenv("LM_BROKEN")
+
+var brokenAt, _ = strconv.Atoi(broken)
+
+// Is tells whether something with a name is broken.
+func Is(name string) bool { return broken == name }
+
+// Not is a condition, or the opposite of it where place n is broken.
+func Not[T ~bool](n int, condition T) T { return condition != (n == brokenAt) }
+
+// Left tells whether the statement at place n is left out.
+func Left(n int) bool { return n == brokenAt }

@@ -1,0 +1,59 @@
+package main
+
+// A Past defect of this project, as the reverse of its mend: in a file, New stands
+// in the place of Old, and does as before the mend where BROKEN holds.
+type Past struct {
+	Name, Commit   string
+	File, Old, New string
+}
+
+const (
+	replay = "runtime/replay.go"
+	loop   = "tools/lmrun/frames.go"
+	rings  = "tools/lmrun/ring.go"
+)
+
+var past = []Past{
+	{"a check that all ones satisfy holds on a device that is gone", "44108fe", replay,
+		"case ones && !r.device(c).Alive():", "case !BROKEN && ones && !r.device(c).Alive():"},
+	{"a poll does not notice a device that goes while it waits", "13432dd", replay,
+		"if code == hal.OK && !ones && loaded", "if code == hal.OK && !BROKEN && !ones && loaded"},
+	{"what a device that is gone reads is stored back", "fe773e8", replay,
+		"if code == hal.OK && loaded ==", "if code == hal.OK && !BROKEN && loaded =="},
+	{"what failed is asked of masters alone", "fe773e8", "runtime/diagnose.go",
+		"if bus == nil && !device.Alive() {", "if bus == nil && !BROKEN && !device.Alive() {"},
+	{"the last look comes before the deadline", "f13f453", replay,
+		"late := r.late()\n", "late := r.late()\n\t\tif BROKEN && now >= deadline {\n\t\t\treturn r.saw(c, 0, hal.DeadlinePassed)\n\t\t}\n"},
+	{"a poll without an interval never pauses", "deeee3a", replay,
+		"return min(waited/patience, left)", "if BROKEN {\n\t\treturn 0\n\t}\n\treturn min(waited/patience, left)"},
+	{"DMA that no command looked at is lost without a word", "44108fe", loop,
+		"code := f.replay.Diagnose()", "code := f.replay.Diagnose()\n\tif BROKEN {\n\t\tcode = hal.OK\n\t}"},
+	{"no safe after a failure between runs", "5e15e1a", loop,
+		"\tif end.err != nil {\n\t\tf.safe(&end)", "\tif end.err != nil && BROKEN {\n\t\treturn end\n\t}\n\tif end.err != nil {\n\t\tf.safe(&end)"},
+	{"the limit of a run is that of the sequences before and after", "5e15e1a", loop,
+		"f.replay.Limit(limit)", "if BROKEN && limit == 0 {\n\t\tlimit = f.limit\n\t}\n\tf.replay.Limit(limit)"},
+	{"no data is success", "2830ccc", loop,
+		"if ended && end.runs == 0 &&", "if ended && !BROKEN && end.runs == 0 &&"},
+	{"a ring that is cut ends the process", "471f1bd", loop,
+		"if recover() != nil {", "if !BROKEN && recover() != nil {"},
+	{"a ring that was begun and not finished is refused", "5e15e1a", rings,
+		"fresh = err == nil && magic == [len(ringMagic)]byte{}", "before := int64(0)\n\tif BROKEN {\n\t\tbefore, _ = unix.Seek(fd, 0, 2)\n\t}\n\tfresh = err == nil && before == 0 && magic == [len(ringMagic)]byte{}"},
+	{"a signal does not end the wait for a ring", "471f1bd", rings,
+		"case stopping.Load() != 0 || closed", "case !BROKEN && stopping.Load() != 0 || closed"},
+	{"a reader that is started again takes a closed ring for the end", "89ec100", rings,
+		"r.stale = !writer &&", "r.stale = !BROKEN && !writer &&"},
+	{"nobody waits for room in a ring", "ebdaa34", "tools/lmrun/stream.go",
+		"s.ring != nil && !atEnd {", "s.ring != nil && !BROKEN && !atEnd {"},
+	{"an output is in place before the others are on the disk", "6ddb63a", "tools/files/outputs.go",
+		"\tfor _, step := range", "\tif BROKEN {\n\t\tfor _, f := range list {\n\t\t\tif f == nil {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\tif err = f.sync(); err == nil {\n\t\t\t\terr = f.place()\n\t\t\t}\n\t\t\tif err != nil {\n\t\t\t\treturn err\n\t\t\t}\n\t\t}\n\t\treturn nil\n\t}\n\tfor _, step := range"},
+	{"an output is written over the old one", "2830ccc", "tools/files/output.go",
+		"return f, hal.FileFault(path, f.beside(0o600, &old))", "if BROKEN {\n\t\t\tf.fd, err = open(path, unix.O_WRONLY|unix.O_TRUNC, 0)\n\t\t\treturn f, hal.FileFault(path, err)\n\t\t}\n\t\treturn f, hal.FileFault(path, f.beside(0o600, &old))"},
+	{"a reset is armed by an image that is refused", "ba3dc36", "runtime/load.go",
+		"\tr.remember()\n", "\tr.remember()\n\tif BROKEN {\n\t\t_ = r.armReset()\n\t}\n"},
+	{"zeros are a command", "5e15e1a", "fbs/pass.go",
+		"k.heads = [64]uint64{1} }", "k.heads = [64]uint64{1}; if BROKEN { k.heads[0] = 0 } }"},
+	{"who rewrites the file changes what runs", "c802ea6", "runtime/file.go",
+		"size, page := uint64(len(f.data))", "if BROKEN {\n\t\treturn nil\n\t}\n\tsize, page := uint64(len(f.data))"},
+	{"a report that nobody gets is success", "4f74aab", "tools/lmrun/report.go",
+		"\t\tcode = hal.IO\n", "\t\tif !BROKEN {\n\t\t\tcode = hal.IO\n\t\t}\n"},
+}
