@@ -92,12 +92,12 @@ func (d *device) Map(window fbs.Window) (hal.Aperture, error) {
 	if err != nil {
 		return inner, err
 	}
-	a := hal.NewAperture(&aperture{d, uint16(len(w.buses)), inner.Port()}, inner.Size(), inner.Slot())
+	a := hal.NewAperture(&aperture{d, uint16(len(w.buses)), inner.Port}, inner.Size, inner.Slot)
 	if window.Kind == gen.WindowKindBar || window.Kind == gen.WindowKindHost {
 		a.Bus = 0x1000_0000 + uint64(len(w.buses))<<24
 	}
 	w.buses = append(w.buses, a.Bus)
-	w.slots[a.Slot()+1000*d.index] = uint16(len(w.buses) - 1)
+	w.slots[a.Slot+1000*d.index] = uint16(len(w.buses) - 1)
 	if !w.ours { // whose models know addresses
 		a.Bus = inner.Bus
 		w.buses[len(w.buses)-1] = inner.Bus
@@ -106,7 +106,7 @@ func (d *device) Map(window fbs.Window) (hal.Aperture, error) {
 }
 
 func (d *device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
-	window := d.w.slots[a.Slot()+1000*d.index]
+	window := d.w.slots[a.Slot+1000*d.index]
 	_, code := d.w.access(d, access{kind: point, window: window, value: address, mask: t.Pack()}, func() (uint64, hal.Code) {
 		return 0, d.Device.Point(a, t, address)
 	})

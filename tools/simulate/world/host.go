@@ -91,7 +91,7 @@ func (w *world) happens(kind byte) {
 		w.killed = true
 		goruntime.Goexit()
 	case ringCut:
-		for _, r := range []*peer{&w.in, &w.out} {
+		for _, r := range []*partner{&w.in, &w.out} {
 			if r.memory != nil {
 				_ = os.Truncate(r.path, []int64{0, 4096}[w.random.IntN(2)])
 				r.cut, w.hurt = true, true
@@ -160,27 +160,27 @@ func (w *world) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.E
 	return n, errno
 }
 
-// peer is the other side of a ring, by RING.md.
-type peer struct {
+// partner is the other side of a ring, by RING.md.
+type partner struct {
 	path   string // empty: there is none
 	memory []byte
 	cut    bool
 	moved  uint64 // slots that the runner has written, or given back
 }
 
-func (r *peer) at(offset int) *uint64 { return (*uint64)(unsafe.Pointer(&r.memory[offset])) }
+func (r *partner) at(offset int) *uint64 { return (*uint64)(unsafe.Pointer(&r.memory[offset])) }
 
-func (r *peer) count(offset int) uint64 { return atomic.LoadUint64(r.at(offset)) }
+func (r *partner) count(offset int) uint64 { return atomic.LoadUint64(r.at(offset)) }
 
 const closedAt, writtenAt, readAt = 24, 64, 128
 
 // slot is that of a number.
-func (r *peer) slot(n uint64) []byte {
+func (r *partner) slot(n uint64) []byte {
 	return r.memory[4096+n%*r.at(16)*images.TensorBytes:][:images.TensorBytes]
 }
 
 // there maps a ring as soon as there is one.
-func (r *peer) there() bool {
+func (r *partner) there() bool {
 	if r.path == "" || r.cut || r.memory != nil {
 		return r.memory != nil && !r.cut
 	}

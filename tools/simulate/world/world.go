@@ -46,7 +46,7 @@ type world struct {
 	asleep    bool // nothing happens
 	armed     int  // resets that a driver was told of
 
-	in, out    peer
+	in, out    partner
 	frames     [][]byte // inputs, in order
 	pipe       int      // end that the other side writes to, -1: none
 	flow       []byte   // what it has still to write
@@ -194,7 +194,7 @@ func (w *world) bury() {
 	if w.pipe >= 0 {
 		unix.Close(w.pipe)
 	}
-	for _, r := range []*peer{&w.in, &w.out} {
+	for _, r := range []*partner{&w.in, &w.out} {
 		if r.memory != nil {
 			_ = unix.Munmap(r.memory)
 		}
