@@ -75,7 +75,7 @@ func simulate(o options) error {
 	if err != nil {
 		return err
 	}
-	folder := filepath.Join(root, "build", "simulate")
+	folder := filepath.Join(root, "build", "_simulate") // go ./... passes over names with _
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}

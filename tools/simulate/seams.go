@@ -20,7 +20,7 @@ import (
 var (
 	entered   = []string{"tools/lmrun", "tools/files"}
 	led       = []string{"hal", "runtime", "tools/files", "tools/lmrun"}
-	breakable = []string{"fbs/pass.go", "fbs/tables.go", "fbs/view.go", "fbs/flat.go", "hal/port.go", "hal/oracle.go", "runtime/file.go", "runtime/load.go", "runtime/replay.go", "runtime/freeze.go",
+	breakable = []string{"fbs/pass.go", "fbs/tables.go", "fbs/view.go", "fbs/flat.go", "hal/port.go", "runtime/file.go", "runtime/load.go", "runtime/replay.go", "runtime/freeze.go",
 		"tools/lmrun/main.go", "tools/lmrun/frames.go", "tools/lmrun/stream.go", "tools/lmrun/ring.go", "tools/lmrun/watchdog.go", "tools/lmrun/report.go", "tools/files/output.go"}
 )
 

@@ -25,6 +25,9 @@ func (w *world) judge(f *frames, end outcome, status int) {
 		return
 	}
 	w.judgeReport(end, status)
+	if w.marked && w.model == nil && status != 0 && !w.troubled() {
+		w.violate("status %d of a good image, and nothing went wrong: %s", status, reason(end))
+	}
 	if m := w.model; m != nil && w.devices != nil {
 		w.judgeRuns(f, end, status)
 		for _, d := range w.devices {

@@ -210,6 +210,7 @@ func (w *world) life(number int) (status int) {
 	}
 	w.view, _ = fbs.Verify(bytes.Clone(w.image)) // what a later look is held against; of a spoilt file, mostly nothing
 	stopping.Store(0)
+	w.model, w.devices = nil, nil
 	w.said, w.hurt, w.committing, w.unsynced, w.armed, w.open, w.maps = [3][]byte{}, false, false, false, 0, nil, map[uintptr]uintptr{}
 	w.born, w.steps, w.over, status = w.now, 0, 0, -1
 	if w.piped {
