@@ -96,6 +96,8 @@ static const char *check_sequence(const struct image *i, uint32_t n) {
 	uint64_t first = n ? (uint64_t)s[-1].first + s[-1].count : 0;
 	if (s->first != first || !s->count || first + s->count > i->reservation.commands)
 		return at("sequence", n, "no commands, or not those that follow");
+	if (i->commands[first + s->count - 1].opcode != END)
+		return at("sequence", n, "its last command is no End");
 	return named(i, s->name) ? NULL : at("sequence", n, "name");
 }
 
