@@ -129,6 +129,27 @@ func translate(v, size, first uint8, table []uint8) (uint8, bool) {
 	return table[v-first], true
 }
 
+// Reached is the tiles that a window with this target shows: one, or with multicast
+// the Tensix tiles of its rectangle. ok is false where that is not known.
+func (g *Grid) Reached(t boards.Target) (tiles []Tile, ok bool) {
+	if g == nil || t.NoC != 0 {
+		return nil, false
+	}
+	last, ok := g.NoC0(t.X, t.Y)
+	if !t.Multicast {
+		return []Tile{last}, ok
+	}
+	first, known := g.NoC0(t.XStart, t.YStart)
+	for at := first; known && at.Y <= last.Y; at.X, at.Y = first.X, at.Y+1 {
+		for ; at.X <= last.X; at.X++ {
+			if g.Kind(at) == Tensix {
+				tiles = append(tiles, at)
+			}
+		}
+	}
+	return tiles, ok && known && first.X <= last.X && first.Y <= last.Y
+}
+
 // Kind is what tile t of the grid is.
 func (g *Grid) Kind(t Tile) Kind { return Kind(g.Rows[t.Y][t.X]) }
 

@@ -87,10 +87,11 @@ type tensorInfo struct {
 
 type sequenceInfo struct {
 	Name     string         `json:"name"`
-	Commands uint32         `json:"commands"`
+	Commands uint32         `json:"commands"` // as it lies in the file, End left out
 	Opcodes  map[string]int `json:"opcodes"`
-	BytesIn  uint64         `json:"bytes_in"`
+	BytesIn  uint64         `json:"bytes_in"` // to devices, calls included
 	BytesOut uint64         `json:"bytes_out"`
+	Host     uint64         `json:"host_bytes"`  // to and from host memory
 	WaitUs   uint64         `json:"wait_max_us"` // sum of all deadlines and delays, calls included
 
 	LongestUs uint64 `json:"longest_us"` // the same, and a microsecond for each access
@@ -164,14 +165,14 @@ func describe(view *fbs.View, size int) *imageInfo {
 		info.Rules = append(info.Rules, rule)
 	}
 	for _, w := range image.Windows {
-		window := windowInfo{Name: w.Name, Kind: lower(gen.EnumNamesWindowKind[w.Kind]), Target: w.Device, Bar: w.Bar, Offset: w.Offset, Size: w.Size, Slot: -1}
+		window := windowInfo{Name: w.Name, Kind: strings.ToLower(gen.EnumNamesWindowKind[w.Kind]), Target: w.Device, Bar: w.Bar, Offset: w.Offset, Size: w.Size, Slot: -1}
 		if w.Slot != fbs.NoSlot {
 			window.Slot = int(w.Slot)
 		}
 		info.Windows = append(info.Windows, window)
 	}
 	for _, t := range image.Tensors {
-		info.Tensors = append(info.Tensors, tensorInfo{t.Name, lower(gen.EnumNamesRole[t.Role]), lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
+		info.Tensors = append(info.Tensors, tensorInfo{t.Name, strings.ToLower(gen.EnumNamesRole[t.Role]), strings.ToLower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
 	}
 	for i, counted := range report.Counts(view) {
 		info.Sequences = append(info.Sequences, describeSequence(view, i, &counted, view.LongestUs[i]))
@@ -197,25 +198,21 @@ func (r ruleInfo) String() string {
 
 func describeSequence(view *fbs.View, index int, r *report.Sequence, longest uint64) sequenceInfo {
 	s := &view.Sequences[index]
-	info := sequenceInfo{Name: view.Name(s.Name), Commands: s.Count, Opcodes: map[string]int{}, BytesIn: r.Written, BytesOut: r.Read + r.Compared, WaitUs: r.WaitUs, LongestUs: longest}
+	info := sequenceInfo{Name: view.Name(s.Name), Commands: uint32(r.Commands), Opcodes: map[string]int{},
+		BytesIn: r.Written, BytesOut: r.Read + r.Compared, Host: r.Host, WaitUs: r.WaitUs, LongestUs: longest}
 	for _, c := range view.Commands[s.First : s.First+s.Count] {
-		info.Opcodes[lower(gen.EnumNamesOpcode[c.Opcode])]++
+		info.Opcodes[strings.ToLower(gen.EnumNamesOpcode[c.Opcode])]++
 	}
 	return info
 }
 
 // duration is a time in words, of any length.
 func duration(us uint64) string {
-	if us >= 1<<62 {
-		return "for ever"
-	}
 	if us > math.MaxInt64/1000 {
-		return fmt.Sprintf("%d h", us/3600e6)
+		return "for ever"
 	}
 	return (time.Duration(us) * time.Microsecond).String()
 }
-
-func lower(name string) string { return strings.ToLower(name) }
 
 // String is the text for people.
 func (i *imageInfo) String() string {
@@ -253,8 +250,8 @@ func (i *imageInfo) String() string {
 		line(t.Role, "%s: %s %v, %d bytes%s", t.Name, t.DType, t.Shape, t.Bytes, map[bool]string{true: ", recorded data in the image"}[t.Recorded])
 	}
 	for _, s := range i.Sequences {
-		line("sequence", "%s: %d commands (%s), %d bytes in, %d out, waits at most %s", s.Name, s.Commands, opcodeText(s.Opcodes),
-			s.BytesIn, s.BytesOut, duration(s.WaitUs))
+		line("sequence", "%s: %d commands (%s), %d bytes in, %d out, %d of host memory, waits at most %s", s.Name, s.Commands,
+			opcodeText(s.Opcodes), s.BytesIn, s.BytesOut, s.Host, duration(s.WaitUs))
 	}
 	return b.String()
 }
@@ -290,8 +287,8 @@ func barText(bars [6]uint64) string {
 func opcodeText(counts map[string]int) string {
 	var parts []string
 	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
-		if n := counts[lower(gen.EnumNamesOpcode[op])]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, lower(gen.EnumNamesOpcode[op])))
+		if n := counts[strings.ToLower(gen.EnumNamesOpcode[op])]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ToLower(gen.EnumNamesOpcode[op])))
 		}
 	}
 	return strings.Join(parts, ", ")

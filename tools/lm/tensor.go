@@ -31,7 +31,7 @@ type elements struct {
 }
 
 func elementsOf(view *fbs.View, t *fbs.Tensor) elements {
-	return elements{lower(gen.EnumNamesRole[t.Role]) + " " + view.Name(t.Name), t.DType, t.Shape(), t.Size}
+	return elements{strings.ToLower(gen.EnumNamesRole[t.Role]) + " " + view.Name(t.Name), t.DType, t.Shape(), t.Size}
 }
 
 // isInline tells that a text is numbers and not the name of a file.
@@ -66,7 +66,7 @@ func (e *elements) values(from string, words []string) ([]byte, error) {
 	}
 	if uint64(len(data)) != e.size {
 		return nil, wrong(hal.BadTensor, "%s has %d elements, %s has %d (%s %v)", from, len(words), e.name,
-			e.size/uint64(fbs.DTypeSize(e.dtype)), lower(gen.EnumNamesDType[e.dtype]), e.shape)
+			e.size/uint64(fbs.DTypeSize(e.dtype)), strings.ToLower(gen.EnumNamesDType[e.dtype]), e.shape)
 	}
 	return data, nil
 }
@@ -89,7 +89,7 @@ func (e *elements) read(path string) ([]byte, error) {
 		}
 		if !npy.Same(array.Type, npy.TypeOf(e.dtype)) || !slices.Equal(array.Shape, e.shape) {
 			return nil, wrong(hal.BadTensor, "%s holds %s %v, %s is %s %v (%s in NumPy)", path, array.Type, array.Shape, e.name,
-				lower(gen.EnumNamesDType[e.dtype]), e.shape, npy.TypeOf(e.dtype))
+				strings.ToLower(gen.EnumNamesDType[e.dtype]), e.shape, npy.TypeOf(e.dtype))
 		}
 		data = array.Data
 	case ".csv":
@@ -212,10 +212,10 @@ func tensorOf(path, dtype string, shape []uint, image, name string) (e elements,
 			}
 		}
 	}
-	if i := slices.IndexFunc(gen.EnumNamesDType[:], func(name string) bool { return lower(name) == dtype }); i > 0 {
+	if i := slices.IndexFunc(gen.EnumNamesDType[:], func(name string) bool { return strings.ToLower(name) == dtype }); i > 0 {
 		e.dtype = gen.DType(i)
 	} else if dtype != "" {
-		return e, usage("--type %s is none of %s", dtype, lower(strings.Join(gen.EnumNamesDType[1:], ", ")))
+		return e, usage("--type %s is none of %s", dtype, strings.ToLower(strings.Join(gen.EnumNamesDType[1:], ", ")))
 	}
 	if shape != nil {
 		e.shape = nil
@@ -229,7 +229,7 @@ func tensorOf(path, dtype string, shape []uint, image, name string) (e elements,
 	e.size = uint64(fbs.DTypeSize(e.dtype))
 	for _, n := range e.shape {
 		if n == 0 || e.size > dataMax/uint64(n) {
-			return e, usage("--shape: %v of %s is nothing, or more than 1 GiB", e.shape, lower(gen.EnumNamesDType[e.dtype]))
+			return e, usage("--shape: %v of %s is nothing, or more than 1 GiB", e.shape, strings.ToLower(gen.EnumNamesDType[e.dtype]))
 		}
 		e.size *= uint64(n)
 	}
@@ -255,7 +255,7 @@ func tensorNamed(view *fbs.View, path, name, flag string, roles ...gen.Role) (in
 	}
 	kind := "tensor"
 	if len(roles) == 1 {
-		kind = lower(gen.EnumNamesRole[roles[0]])
+		kind = strings.ToLower(gen.EnumNamesRole[roles[0]])
 	}
 	return 0, usage("%s: no %s %q in %s; %s", flag, kind, name, path, list)
 }

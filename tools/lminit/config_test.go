@@ -169,6 +169,16 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	}
 }
 
+// TestWhatIsOnlyCheckedIsCheckedOnce, done or failed, however often it would run.
+func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
+	for head, want := range map[string]int{"on-success restart\nimage edu.lmb\n": 0, "on-failure restart 2 reboot\nimage none.lmb\n": 66} {
+		stdout, stderr, exit := lminit(t, "-config", configFile(t, head), "-check")
+		if exit != want || strings.Contains(stderr, "restart after") || strings.Count(stdout, "verified only") > 1 {
+			t.Errorf("%s%d, %q, %q", head, exit, stdout, stderr)
+		}
+	}
+}
+
 // TestReplayHasOneProcessorFromItsStart: what Go makes for others, lmrun has no use for.
 func TestReplayHasOneProcessorFromItsStart(t *testing.T) {
 	folder := t.TempDir()

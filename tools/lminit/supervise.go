@@ -84,7 +84,7 @@ func (s *supervisor) run() (exit int, then string) {
 		if exit != 0 {
 			end = &s.failure
 		}
-		if end.restarts == 0 {
+		if o, _ := args.Parse(s.flags); end.restarts == 0 || o.Check { // what is only checked is checked once
 			return exit, end.then
 		}
 		if end.restarts > 0 {

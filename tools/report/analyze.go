@@ -55,8 +55,9 @@ type Sequence struct {
 	Executed uint64 `json:"executed"` // in one run
 	Loads    uint64 `json:"loads"`
 	Stores   uint64 `json:"stores"`
-	Traffic
-	WaitUs uint64 `json:"wait_max_us"` // all deadlines and delays
+	Traffic         // with devices; host memory apart
+	Host     uint64 `json:"host_bytes"`
+	WaitUs   uint64 `json:"wait_max_us"` // all deadlines and delays
 }
 
 // Opcode is all commands of one kind.
@@ -144,9 +145,7 @@ type analysis struct {
 	image   *lmb.Image // without commands, for names
 	report  Report
 	opcodes [gen.OpcodeEnd + 1]Opcode
-	own     []Sequence          // without what they call
-	calls   []map[uint16]uint64 // by sequence: how often it calls which
-	aims    []aim               // by window: what it shows, in the sequence under way
+	aims    []aim // by window: what it shows, in the sequence under way
 	spaces  map[spaceKey]*space
 	tiles   map[tileKey]*Traffic
 }
@@ -154,7 +153,6 @@ type analysis struct {
 func newAnalysis(view *fbs.View) *analysis {
 	a := &analysis{
 		view: view, image: lmb.Header(view), spaces: map[spaceKey]*space{}, tiles: map[tileKey]*Traffic{}, aims: make([]aim, len(view.Windows)),
-		own: make([]Sequence, len(view.Sequences)), calls: make([]map[uint16]uint64, len(view.Sequences)),
 	}
 	for i := range view.Targets {
 		t := &view.Targets[i]
@@ -206,14 +204,10 @@ func (a *analysis) tensors() {
 
 // weights is how often each sequence is carried out in what is counted.
 func (a *analysis) weights(sequence int) []uint64 {
-	weights := make([]uint64, len(a.view.Sequences))
-	for i := range weights {
-		weights[i] = 1
-	}
 	if sequence == Whole {
-		return weights
+		return slices.Repeat([]uint64{1}, len(a.view.Sequences))
 	}
-	clear(weights)
+	weights := make([]uint64, len(a.view.Sequences))
 	weights[sequence] = 1
 	s := &a.view.Sequences[sequence]
 	for _, c := range a.view.Commands[s.First : s.First+s.Count] {
@@ -226,10 +220,8 @@ func (a *analysis) weights(sequence int) []uint64 {
 
 func (a *analysis) sequence(index int, weight uint64, progress func(done int)) {
 	s := &a.view.Sequences[index]
-	a.own[index] = Sequence{Name: a.image.Sequences[index].Name, Commands: uint64(s.Count) - 1}
-	a.calls[index] = map[uint16]uint64{}
-	for i := s.First; i < s.First+s.Count-1; i++ { // End does nothing to a device
-		a.command(index, &a.view.Commands[i], weight)
+	for i := s.First; weight > 0 && i < s.First+s.Count-1; i++ { // End does nothing to a device
+		a.command(&a.view.Commands[i], weight)
 		if progress != nil && i%progressEvery == 0 {
 			progress(int(i))
 		}
@@ -239,57 +231,19 @@ func (a *analysis) sequence(index int, weight uint64, progress func(done int)) {
 	}
 }
 
-// effect is what one command does to its window.
-type effect struct {
-	traffic       Traffic
-	loads, stores uint64
-	bulk          bool
-	size          uint64 // of the range it touches, 0: none
-	waitUs        uint64
-}
-
-// effectOf is FORMAT.md's table seen from the bus.
-func effectOf(c *fbs.Command) effect {
-	width, amount := uint64(c.Width), uint64(c.Amount)
-	accesses := (amount + width - 1) / max(width, 1) // where amount is bytes
-	e := effect{size: width}
-	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeAddress:
-		e.stores, e.traffic = 1, Traffic{Written: width}
-	case gen.OpcodeChange:
-		e.loads, e.stores, e.traffic = 1, 1, Traffic{Written: width, Read: width}
-	case gen.OpcodeCopyIn, gen.OpcodeFill:
-		e.stores, e.size, e.traffic = accesses, amount, Traffic{Written: amount}
-	case gen.OpcodeCopyOut:
-		e.loads, e.size, e.traffic = accesses, amount, Traffic{Read: amount}
-	case gen.OpcodeCompare:
-		e.loads, e.size, e.traffic = accesses, amount, Traffic{Compared: amount}
-	case gen.OpcodeCheck:
-		e.loads, e.waitUs, e.traffic = 1, amount, Traffic{Read: width}
-	case gen.OpcodeDelay:
-		return effect{waitUs: amount}
-	default:
-		return effect{}
-	}
-	switch c.Opcode {
-	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut:
-		e.bulk = gen.Access(c.Mode) == gen.AccessBulk
-		if gen.Access(c.Mode) == gen.AccessFixed {
-			e.size = width
-		}
-	}
-	return e
-}
-
 // Counts is what one run of each sequence does at most, calls included.
 func Counts(view *fbs.View) []Sequence {
 	counts, calls := make([]Sequence, len(view.Sequences)), make([]map[uint16]uint64, len(view.Sequences))
 	for i, s := range view.Sequences {
-		counts[i].Name, calls[i] = view.Name(s.Name), map[uint16]uint64{}
+		counts[i], calls[i] = Sequence{Name: view.Name(s.Name), Commands: uint64(s.Count) - 1}, map[uint16]uint64{}
 		for at := s.First; at < s.First+s.Count-1; at++ {
 			c := &view.Commands[at]
-			e := effectOf(c)
-			counts[i].add(&e, 1)
+			e := lmb.EffectOf(c)
+			one := Sequence{Executed: 1, Loads: e.Loads, Stores: e.Stores, WaitUs: e.WaitUs, Traffic: trafficOf(&e)}
+			if view.Windows[c.Window].Kind == gen.WindowKindHost { // a command without a window moves nothing
+				one.Host, one.Traffic = e.Moved(), Traffic{}
+			}
+			counts[i].add(&one, 1)
 			if c.Opcode == gen.OpcodeCall {
 				calls[i][c.Index]++
 			}
@@ -297,41 +251,35 @@ func Counts(view *fbs.View) []Sequence {
 	}
 	for i := range counts { // what is called calls nothing
 		for callee, times := range calls[i] {
-			counts[i].call(&counts[callee], times)
+			counts[i].add(&counts[callee], times)
 		}
 	}
 	return counts
 }
 
-func (a *analysis) command(sequence int, c *fbs.Command, weight uint64) {
-	e := effectOf(c)
-	a.own[sequence].add(&e, 1)
-	if c.Opcode == gen.OpcodeCall {
-		a.calls[sequence][c.Index]++
-	}
-	if weight == 0 {
-		return
-	}
+func (a *analysis) command(c *fbs.Command, weight uint64) {
+	e := lmb.EffectOf(c)
+	traffic := trafficOf(&e)
 	o := &a.opcodes[c.Opcode]
 	o.Count = sum(o.Count, weight)
-	o.Traffic.add(e.traffic, weight)
+	o.Traffic.add(traffic, weight)
 	switch {
-	case e.bulk:
-		o.Bulk = sum(o.Bulk, times(e.traffic.total(), weight))
-	case e.loads+e.stores > 0:
+	case e.Bulk:
+		o.Bulk = sum(o.Bulk, times(e.Moved(), weight))
+	case e.Loads+e.Stores > 0:
 		n := &o.Accesses[bits.TrailingZeros8(c.Width)]
-		*n = sum(*n, times(e.loads+e.stores, weight))
+		*n = sum(*n, times(e.Loads+e.Stores, weight))
 	}
 	a.tensorCommand(c, weight)
 	switch {
 	case c.Opcode == gen.OpcodePoint:
 		a.report.Windows[c.Window].Points = sum(a.report.Windows[c.Window].Points, weight)
 		a.point(c)
-	case e.size > 0:
+	case e.Size > 0:
 		w := &a.report.Windows[c.Window]
 		w.Commands = sum(w.Commands, weight)
-		w.Traffic.add(e.traffic, weight)
-		a.aims[c.Window].add(uint64(c.Offset), e.size, e.traffic.by(weight))
+		w.Traffic.add(traffic, weight)
+		a.aims[c.Window].add(uint64(c.Offset), e.Size, traffic.by(weight))
 	}
 }
 
@@ -343,20 +291,13 @@ func (a *analysis) tensorCommand(c *fbs.Command, weight uint64) {
 	}
 }
 
-func (s *Sequence) add(e *effect, weight uint64) {
-	s.Executed = sum(s.Executed, weight)
-	s.Loads = sum(s.Loads, times(e.loads, weight))
-	s.Stores = sum(s.Stores, times(e.stores, weight))
-	s.WaitUs = sum(s.WaitUs, times(e.waitUs, weight))
-	s.Traffic.add(e.traffic, weight)
-}
-
-// call adds count runs of another sequence.
-func (s *Sequence) call(of *Sequence, count uint64) {
+// add adds count runs of another sequence.
+func (s *Sequence) add(of *Sequence, count uint64) {
 	s.Executed = sum(s.Executed, times(of.Executed, count))
 	s.Loads = sum(s.Loads, times(of.Loads, count))
 	s.Stores = sum(s.Stores, times(of.Stores, count))
 	s.WaitUs = sum(s.WaitUs, times(of.WaitUs, count))
+	s.Host = sum(s.Host, times(of.Host, count))
 	s.Traffic.add(of.Traffic, count)
 }
 
@@ -366,13 +307,7 @@ func (a *analysis) finish(sequence int) {
 	if sequence != Whole {
 		r.Counted = "one run of " + a.image.Sequences[sequence].Name + ", calls included"
 	}
-	for i, own := range a.own {
-		all := own
-		for callee, count := range a.calls[i] {
-			all.call(&a.own[callee], count)
-		}
-		r.Sequences = append(r.Sequences, all)
-	}
+	r.Sequences = Counts(a.view)
 	for op := gen.OpcodeWrite; op < gen.OpcodeEnd; op++ {
 		if o := &a.opcodes[op]; o.Count > 0 {
 			o.Name = lower(gen.EnumNamesOpcode[op])
@@ -384,6 +319,8 @@ func (a *analysis) finish(sequence int) {
 	o := &a.image.Origin
 	r.Origin = strings.Join(slices.DeleteFunc([]string{o.Tool, o.Source}, func(s string) bool { return s == "" }), " from ")
 }
+
+func trafficOf(e *lmb.Effect) Traffic { return Traffic{e.Written, e.Read, e.Compared} }
 
 func (t *Traffic) total() uint64 { return sum(sum(t.Written, t.Read), t.Compared) }
 

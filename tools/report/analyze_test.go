@@ -374,3 +374,26 @@ func TestNumbersForPeople(t *testing.T) {
 		t.Errorf("%d bytes", len(long))
 	}
 }
+
+// TestCountsAreThoseOfTheVerifier: what a target holds against an hour at load is
+// a microsecond for each access and all waits, and so are the numbers of a report.
+func TestCountsAreThoseOfTheVerifier(t *testing.T) {
+	for name, file := range allImages(t) {
+		view := verify(t, file)
+		for i, s := range Counts(view) {
+			if got := s.Loads + s.Stores + s.WaitUs; got != view.LongestUs[i] {
+				t.Errorf("%s: %s makes %d loads and %d stores and waits %d us, the verifier has %d", name, s.Name, s.Loads, s.Stores, s.WaitUs, view.LongestUs[i])
+			}
+		}
+	}
+}
+
+// TestHostMemoryIsNoTrafficOfDevices, whichever command touches it.
+func TestHostMemoryIsNoTrafficOfDevices(t *testing.T) {
+	head := "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0 size 1MiB\nwindow h host size 4KiB\n"
+	body := "main:\n  call fill\n  call fill\n  write.4 r+0x4 1\n  expect.4 r+0x4 == 0xfffffffe\nfill:\n  fill.8 h+0x0 <- 0x1 size 64\n  expect.4 h+0x0 == 0x1\n  write.4 r+0x8 5\n"
+	s := Counts(verify(t, assemble(t, head+body)))[0]
+	if s.Host != 2*(64+4) || s.Traffic != (Traffic{Written: 12, Read: 4}) || s.Commands != 4 || s.Executed != 10 || s.Loads != 3 || s.Stores != 19 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -193,7 +193,7 @@ func (d *SequenceDiff) changed(x, y []lmb.Command) {
 		if len(x) == len(y) && x[i].Command == y[i].Command && x[i].Opcode != lmb.OpcodeMark {
 			d.DataOnly++
 		}
-		if i < len(x) && effectOf(&x[i].Command).size > 0 && !slices.Contains(d.Windows, int(x[i].Window)) {
+		if i < len(x) && lmb.EffectOf(&x[i].Command).Size > 0 && !slices.Contains(d.Windows, int(x[i].Window)) {
 			d.Windows = append(d.Windows, int(x[i].Window))
 		}
 	}

@@ -136,11 +136,11 @@ func (d *decoder) run(p *Profile, commands []uint32, at []int64) {
 
 func (d *decoder) command(index uint32, ns int64) {
 	c := &d.view.Commands[index]
-	e := effectOf(c)
-	bytes := e.traffic.total()
+	e := lmb.EffectOf(c)
+	bytes := e.Moved()
 	d.opcodes[c.Opcode].add(index, ns, bytes)
 	window := len(d.windows) - 1
-	if e.size > 0 || c.Opcode == gen.OpcodePoint {
+	if e.Size > 0 || c.Opcode == gen.OpcodePoint {
 		window = int(c.Window)
 	}
 	d.windows[window].add(index, ns, bytes)

@@ -127,20 +127,12 @@ func (a *analysis) settle(w *aim) {
 	if w.key.kind != gen.WindowKindTlb || pending == (Traffic{}) {
 		return
 	}
-	if !w.key.multicast {
-		a.cell(w.key.device, r.x1, r.y1).add(pending, 1)
-		return
+	tiles := []chips.Tile{{X: r.x1, Y: r.y1}}
+	if w.key.multicast {
+		tiles, _ = a.grid(w.key.device).Reached(boards.Target{X: r.x1, Y: r.y1, XStart: r.x0, YStart: r.y0, Multicast: true})
 	}
-	grid := a.grid(w.key.device)
-	if grid == nil {
-		return
-	}
-	for y := int(r.y0); y <= min(int(r.y1), len(grid.Rows)-1); y++ {
-		for x := int(r.x0); x <= min(int(r.x1), len(grid.Rows[y])-1); x++ {
-			if grid.Kind(chips.Tile{X: uint8(x), Y: uint8(y)}) == chips.Tensix {
-				a.cell(w.key.device, uint8(x), uint8(y)).add(pending, 1)
-			}
-		}
+	for _, t := range tiles {
+		a.cell(w.key.device, t.X, t.Y).add(pending, 1)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
 )
 
 // Kinds of slices.
@@ -126,9 +127,9 @@ func (w *walk) leaf(c *fbs.Command, index uint32, start, end int64) Slice {
 	}
 	s.Opcode = opcodeNames[c.Opcode]
 	s.Name = s.Opcode
-	e := effectOf(c)
-	s.Bytes = e.traffic.total()
-	if e.size > 0 || c.Opcode == gen.OpcodePoint {
+	e := lmb.EffectOf(c)
+	s.Bytes = e.Moved()
+	if e.Size > 0 || c.Opcode == gen.OpcodePoint {
 		s.Window = windowLabel(w.d.image, int(c.Window))
 		s.Offset = fmt.Sprintf("0x%x", c.Offset)
 	}

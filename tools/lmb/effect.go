@@ -1,0 +1,52 @@
+package lmb
+
+import (
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+)
+
+// Effect is what one command does through its window: a Check at least, with one
+// load, and a bulk copy by accesses of its width.
+type Effect struct {
+	Loads, Stores  uint64 // accesses
+	Written        uint64 // bytes stored
+	Read, Compared uint64 // bytes loaded; those held against golden data are Compared
+	Bulk           bool
+	Size           uint64 // of the range from Offset on that it touches, 0: none
+	WaitUs         uint64 // deadline or delay
+}
+
+// EffectOf is the table of FORMAT.md seen from the bus.
+func EffectOf(c *fbs.Command) Effect {
+	width, amount := uint64(c.Width), uint64(c.Amount)
+	accesses := (amount + width - 1) / max(width, 1) // where amount is bytes
+	e := Effect{Size: width}
+	switch c.Opcode {
+	case gen.OpcodeWrite, gen.OpcodeAddress:
+		e.Stores, e.Written = 1, width
+	case gen.OpcodeChange:
+		e.Loads, e.Stores, e.Written, e.Read = 1, 1, width, width
+	case gen.OpcodeCopyIn, gen.OpcodeFill:
+		e.Stores, e.Size, e.Written = accesses, amount, amount
+	case gen.OpcodeCopyOut:
+		e.Loads, e.Size, e.Read = accesses, amount, amount
+	case gen.OpcodeCompare:
+		e.Loads, e.Size, e.Compared = accesses, amount, amount
+	case gen.OpcodeCheck:
+		e.Loads, e.WaitUs, e.Read = 1, amount, width
+	case gen.OpcodeDelay:
+		return Effect{WaitUs: amount}
+	default:
+		return Effect{}
+	}
+	if access := gen.Access(c.Mode); c.Opcode != gen.OpcodeCheck { // whose modes are others
+		e.Bulk = access == gen.AccessBulk
+		if access == gen.AccessFixed {
+			e.Size = width
+		}
+	}
+	return e
+}
+
+// Moved is all bytes that a command moves, either way.
+func (e *Effect) Moved() uint64 { return e.Written + e.Read + e.Compared }
