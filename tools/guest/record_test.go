@@ -220,7 +220,7 @@ func TestOtherWaysToABarAreRecorded(t *testing.T) {
 			if way != "files" {
 				return
 			}
-			if text := configurationIn(t, file); text != "CR 4 2 0200\nCW 4 2 0600\nCR 10 4 00000010\n" {
+			if text := configurationIn(t, file); text != "CR 4 2 0200\nCW 4 2 0600\nCR 10 4 00000010\nCR 14 4 00000000\n" {
 				t.Errorf("configuration space:\n%s", text)
 			}
 			_, report, err := importer.Import(bytes.NewReader(file), importer.Options{From: importer.FromRecord})
@@ -325,30 +325,6 @@ func TestRecordedTrialsAreWhatReachedTheDevice(t *testing.T) {
 	for _, scenario := range []string{"bulk", "threads", "signals"} {
 		t.Run(scenario, func(t *testing.T) { onMemory(t, scenario) })
 	}
-	packets(t, region{"e1000-mmio", 0x8086, 0x100e, 0, 128 << 10}, "e1000", "net_e1000")
-	packets(t, region{"vmxnet3-b1", 0x15ad, 0x07b0, 1, 4 << 10}, "vmxnet3", "net_vmxnet3")
-}
-
-// TestPacketsOfDPDKAreRecorded on a card with registers, and on one whose
-// accesses are of 1, 2 and 4 bytes.
-func TestPacketsOfDPDKAreRecorded(t *testing.T) {
-	packets(t, region{"e1000e-mmio", 0x8086, 0x10d3, 0, 128 << 10}, "e1000e", "net_e1000")
-	packets(t, region{"virtio-pci-*", 0x1af4, 0x1041, 4, 16 << 10}, "virtio-net-pci,iommu_platform=on,disable-legacy=on,ioeventfd=off", "net_virtio")
-}
-
-// packets has DPDK's testpmd send some by a device of QEMU's.
-func packets(t *testing.T, of region, device, plugin string) {
-	name, _, _ := strings.Cut(device, ",")
-	t.Run(name, func(t *testing.T) {
-		recordedIn(t, of, "vfio", func(m *machine) {
-			m.virt, m.kernelArgs = iommu, " hugepages=64"
-			m.extra = []string{"-device", device + ",addr=6,netdev=n0,romfile=", "-netdev", "hubport,id=n0,hubid=0"}
-			m.addModules(t, "LM_GUEST_MODULES")
-			m.addDebian(t, "/usr/bin/dpdk-testpmd", "/lib/aarch64-linux-gnu/libgcc_s.so.1")
-			for _, plugin := range []string{plugin, "mempool_ring"} {
-				m.addPlugins(t, libraries+"/dpdk/pmds-23.0/librte_"+plugin+".so.23.0")
-			}
-			m.files["/commands"] = []byte("set fwd rxonly\nstart tx_first 4\nstop\nshow port stats all\nquit\n")
-		}, "/usr/bin/dpdk-testpmd", "-l", "0,1", "-n", "1", "-m", "64", "--no-telemetry", "--", "-i", "--cmdline-file=/commands", "--total-num-mbufs=2048")
-	})
+	packets(t, e1000)
+	packets(t, vmxnet3)
 }

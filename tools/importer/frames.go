@@ -345,6 +345,16 @@ func (f *finder) shift(from int, r runs.Run) int {
 // only load.
 const slightPercent = 2
 
+// stepPercent of the trace are not worth a frame that has few commands and comes
+// only twice.
+const stepPercent = 25
+
+// between is how many commands lie between the repetitions and are in none.
+func (f *finder) between(c *Candidate) int {
+	last := c.reps[len(c.reps)-1] + c.run.Period
+	return last - c.from - len(c.reps)*c.run.Period
+}
+
 // shape says why a run can be no frame, whatever its data is.
 func (f *finder) shape(c *Candidate) string {
 	stores, looks := false, false
@@ -358,6 +368,11 @@ func (f *finder) shape(c *Candidate) string {
 		return "a repetition begins in the middle of a line"
 	case c.next != 0 && f.splits(c.behind):
 		return "the last repetition ends in the middle of a line"
+	case stores && looks && len(c.reps) == 2 && c.run.Period < commandsAlike && covers < stepPercent:
+		return fmt.Sprintf("it comes twice, with %d commands each, and is %d %% of the trace: more likely a step of setting up", c.run.Period, covers)
+	case f.between(c) > len(c.reps)*c.run.Period:
+		return fmt.Sprintf("between its repetitions the program does more than in them (%d commands), which a frame would leave out: "+
+			"more likely a step of setting up", f.between(c))
 	case stores && looks:
 	case c.Times < 3 || covers < 50:
 		does := map[bool]string{true: "stores and never looks", false: "loads and never stores"}[stores]

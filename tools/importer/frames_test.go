@@ -617,6 +617,33 @@ func TestHostMemoryThatDiffersBetweenFramesIsTold(t *testing.T) {
 	}
 }
 
+// What a driver does over and over while it sets a device up is no frame: a
+// register that is asked for again between other things, and two commands that
+// happen to come twice.
+func TestStepsOfSettingUpAreNoFrame(t *testing.T) {
+	head := []string{"DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000"}
+	asks := func(k int) []string {
+		return []string{fmt.Sprintf("W 0 60 4 %02x000000", k), "R 0 20 4 80000000"}
+	}
+	var between, twice []string
+	for k := range 12 {
+		between = slices.Concat(between, asks(2*k), asks(2*k+1))
+		for at := range 4 + k%3 { // never the same
+			between = append(between, fmt.Sprintf("W 0 %x 4 01000000", 0x04+4*((at*k+at)%2)), fmt.Sprintf("R 0 %x 4 00000000", 0x24+8*((at+k)%3)))
+		}
+		twice = append(twice, fmt.Sprintf("R 0 %x 4 00000000", 0x28+4*k), fmt.Sprintf("W 0 %x 4 01000000", 0x28+4*k))
+	}
+	twice = slices.Concat(twice[:6], asks(1), asks(2), twice[6:])
+	for want, list := range map[string][]string{"between its repetitions the program does more than in them": between, "it comes twice, with 2 commands each": twice} {
+		list = slices.Concat(head, list)
+		text := "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+		f, err := FindFrames(strings.NewReader(text), Options{From: FromRecord}, 0)
+		if err != nil || f.Found || !strings.Contains(f.String(), want) {
+			t.Errorf("%v\n%s", err, f)
+		}
+	}
+}
+
 // Frames of a device that fetches its input from host memory and leaves its
 // output there: with the data of each frame, and with other data, the stand-in's
 // DMA gives what belongs to it.

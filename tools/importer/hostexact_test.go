@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/boards"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
@@ -159,5 +160,30 @@ func TestStoresBeforeAPartAreJoinedOnceAndTheLastCounts(t *testing.T) {
 	}
 	if want := "copy.8 host0+0x1000 <- hex 03000000 03000000 03000000 03000000 ... (24 bytes) bulk\n"; !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%.600s", want, got)
+	}
+}
+
+// TestHalvesOfAnAddressInTwoRegistersAreOfOne where no register takes it whole,
+// and the upper half is zero on the target.
+func TestHalvesOfAnAddressInTwoRegistersAreOfOne(t *testing.T) {
+	device := &boards.Board{Name: "generic", Title: "generic", Bars: [6]uint64{1: 4096}, Rules: []boards.Rule{{Bar: 1, Last: 4095, Widths: 4, Name: "registers"}}}
+	o := Options{From: FromRecord, Board: device, Generic: true}
+	for _, c := range []struct{ list, want string }{
+		{"W 0 20 4 00100843,W 0 24 4 01000000", "write.4 bar1+0x20 bus(host0)+0x1000,write.4 bar1+0x24 0x0"},
+		{"W 0 18 4 01000000,W 0 10 4 00100843", "write.4 bar1+0x18 0x0,write.4 bar1+0x10 bus(host0)+0x1000"},
+		{"W 0 20 4 00100843,W 0 2c 4 01000000", "write.4 bar1+0x20 0x43081000,write.4 bar1+0x2c 0x1"},
+		{"W 0 20 4 00200843,W 0 24 4 01000000", "write.4 bar1+0x20 0x43082000,write.4 bar1+0x24 0x1"},
+		{"W 0 20 4 00100843,R 0 28 4 00000000,W 0 24 4 01000000", "write.4 bar1+0x20 0x43081000,expect.4 bar1+0x28 == 0x0,write.4 bar1+0x24 0x1"},
+	} {
+		lines := append([]string{"LMRECORD 2", "DEVICE 0 15ad 07b0 0000:00:06.0", "BAR 0 0 1 10000000 1000", "MEM 143080000 2000"}, strings.Split(c.list, ",")...)
+		text := strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines)-1)
+		got := strings.Split(strings.TrimSpace(commandLines(t, text, o)), "\n")[2:] // behind the memory's zeros and a fence
+		if strings.Join(got, ",") != c.want {
+			t.Errorf("%s: got %q", c.list, got)
+		}
+		_, report := mustImport(t, text, o)
+		if told := strings.Contains(report.String(), "whose halves are stored to bar1"); told != strings.Contains(c.want, "bus(") {
+			t.Errorf("%v", report)
+		}
 	}
 }

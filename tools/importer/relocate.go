@@ -16,6 +16,7 @@ type relocator struct {
 	out           outcome
 	halves        int // stores that were two
 	stores, loads int // of addresses
+	apart         int // stores of addresses that stay two
 }
 
 func (r *relocator) run() (outcome, error) {
@@ -43,6 +44,9 @@ func (r *relocator) run() (outcome, error) {
 	if r.halves > 0 {
 		r.out.did += fmt.Sprintf(", %d of them joined from two halves", r.halves)
 	}
+	if r.apart > 0 {
+		r.out.did += fmt.Sprintf(", %d of them kept in two halves", r.apart)
+	}
 	if r.loads > 0 {
 		r.out.did += "; " + traces.Counted(r.loads, "load") + " of its addresses ignored"
 	}
@@ -63,6 +67,10 @@ func (r *relocator) relocates(s *step, value uint64) (index int, inside uint64) 
 // that do not.
 func (r *relocator) relocate(s *step, out *steps) {
 	if s.op != stepStore && s.op != stepLoad || r.windows[s.window].Kind == gen.WindowKindHost {
+		out.add(*s)
+		return
+	}
+	if r.inHalves(out.end(), s) {
 		out.add(*s)
 		return
 	}

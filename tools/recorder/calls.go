@@ -84,7 +84,7 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 		}
 	case unix.SYS_IOCTL:
 		return r.enterControl(t, c)
-	case unix.SYS_OPENAT, unix.SYS_OPENAT2, callOpen:
+	case unix.SYS_OPENAT, unix.SYS_OPENAT2, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
 		return true
 	case unix.SYS_EXIT_GROUP:
 		r.look(byProgram)
@@ -233,7 +233,7 @@ func (r *recording) exit(t *thread) {
 		r.exitMap(t, c, regs.result())
 	case unix.SYS_MUNMAP:
 		t.space.remove(c.arguments[0], c.arguments[0]+pages(c.arguments[1]))
-	case unix.SYS_OPENAT, unix.SYS_OPENAT2, callOpen:
+	case unix.SYS_OPENAT, unix.SYS_OPENAT2, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
 		r.openedFile(t, regs.result())
 	case unix.SYS_MREMAP:
 		r.exitRemap(t, c, regs.result())

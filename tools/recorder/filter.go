@@ -50,6 +50,11 @@ var watched = []watchedCall{
 	{unix.SYS_OPENAT, condition{}},
 	{unix.SYS_OPENAT2, condition{}},
 	{callOpen, condition{}},
+	{unix.SYS_DUP, condition{}},
+	{callDup2, condition{}},
+	{unix.SYS_DUP3, condition{}},
+	{unix.SYS_FCNTL, condition{argument: 1, exact: true, equal: unix.F_DUPFD}},
+	{unix.SYS_FCNTL, condition{argument: 1, exact: true, equal: unix.F_DUPFD_CLOEXEC}},
 	{unix.SYS_IO_URING_SETUP, condition{}},
 	{unix.SYS_SENDMSG, condition{}},
 }

@@ -44,6 +44,7 @@ func (r *registers) prepare(call uint64, arguments []uint64) {
 }
 
 const (
+	callDup2       = unix.SYS_DUP2
 	callVfork      = unix.SYS_VFORK
 	callKeepsFirst = true // the result does not lie in the register of the first argument
 )

@@ -100,6 +100,24 @@ static int do_dies(void) {
 	abort();
 }
 
+// Two devices at once, of which one is opened again after it was closed, and has
+// its access taken and given back by a key.
+static int do_several(char **arguments) {
+	int other = open(arguments[3], O_RDWR);
+	volatile uint32_t *p = map(fd), *q = map(other);
+	store(p, 0, 1);
+	store(q, 4, 2);
+	munmap((void *)p, SIZE);
+	close(fd);
+	fd = open(arguments[1], O_RDWR);
+	p = map(fd);
+	syscall(SYS_pkey_mprotect, p, SIZE, PROT_NONE, -1);
+	syscall(SYS_pkey_mprotect, p, SIZE, PROT_READ | PROT_WRITE, -1);
+	store(p, 8, 3);
+	load(q, 4);
+	return 0;
+}
+
 static int do_waits(void) {
 	store(map(fd), 24, 6);
 	printf("ready\n");
@@ -132,5 +150,7 @@ int main(int count, char **arguments) {
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (!strcmp(arguments[2], all[i].name))
 			return all[i].run();
+	if (!strcmp(arguments[2], "several"))
+		return do_several(arguments);
 	return count > 3 ? do_forbidden(arguments + 3) : 64;
 }

@@ -39,9 +39,10 @@ int main(int count, char **arguments) {
 		int config = opened(arguments[2], "config", O_RDWR), reset = opened(arguments[3], "reset", O_WRONLY);
 		if (pread(config, &command, 2, 4) != 2 || (command |= 4, pwrite(config, &command, 2, 4)) != 2)
 			return 2;
-		lseek(config, 0x10, SEEK_SET); // as a program that reads on does
 		uint32_t bar;
-		if (read(config, &bar, 4) != 4)
+		config = dup2(dup(config), 77);
+		lseek(config, 0x10, SEEK_SET); // as a program that reads on does
+		if (read(config, &bar, 4) != 4 || pread(fcntl(config, F_DUPFD, 90), &bar, 4, 0x14) != 4)
 			return 3;
 		if (write(reset, "1", 1) != 1)
 			return 4;
