@@ -66,7 +66,7 @@ func soak(args []string) int {
 	for next := uint32(every); err == nil && s.got < uint32(frames); {
 		err = s.step(uint32(frames))
 		if err == nil && s.got >= next && s.got < uint32(frames) {
-			err = s.interrupt()
+			err = s.interrupt(uint32(frames))
 			next += uint32(every)
 		}
 	}
@@ -131,12 +131,17 @@ func (s *soaking) start() error {
 	return nil
 }
 
-// step puts inputs where there is room, and takes the next output.
-func (s *soaking) step(frames uint32) error {
+// feed puts inputs where there is room.
+func (s *soaking) feed(frames uint32) {
 	for ; s.sent < frames && *s.in.word(ringWritten)-atomic.LoadUint64(s.in.word(ringRead)) < *s.in.word(ringSlots); s.sent++ {
 		copy(s.in.slot(uint64(s.sent)), s.frame(s.sent))
 		atomic.StoreUint64(s.in.word(ringWritten), uint64(s.sent)+1)
 	}
+}
+
+// step feeds, and takes the next output.
+func (s *soaking) step(frames uint32) error {
+	s.feed(frames)
 	taken := *s.out.word(ringRead)
 	for limit := time.Now().Add(runLimit); atomic.LoadUint64(s.out.word(ringWritten)) == taken; {
 		select {
@@ -170,7 +175,7 @@ func (s *soaking) hold(got []byte) error {
 }
 
 // interrupt kills lmrun, or has its device fail, in turn, and starts it again.
-func (s *soaking) interrupt() error {
+func (s *soaking) interrupt(frames uint32) error {
 	kill := s.kills <= s.faults
 	if kill {
 		s.kills++
@@ -179,7 +184,7 @@ func (s *soaking) interrupt() error {
 		s.faults++
 		s.command(s.nvme, s.clear, 0)
 	}
-	// It may wait for room: what it has put out is taken meanwhile.
+	// It may wait for inputs, or for room: it goes on meanwhile, to where it notices.
 	for limit := time.After(runLimit); ; {
 		select {
 		case <-s.ended:
@@ -191,6 +196,7 @@ func (s *soaking) interrupt() error {
 		case <-limit:
 			return fmt.Errorf("interrupted after %d frames, killed %v: lmrun goes on", s.got, kill)
 		case <-time.After(time.Millisecond):
+			s.feed(frames)
 			if taken := *s.out.word(ringRead); !kill && atomic.LoadUint64(s.out.word(ringWritten)) != taken {
 				if err := s.hold(s.out.slot(taken)); err != nil {
 					return err
