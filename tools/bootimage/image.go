@@ -63,6 +63,9 @@ func (r *request) fill(parts []initramfs.File) error {
 	if err := r.verify(parts); err != nil {
 		return err
 	}
+	if err := r.collide(parts); err != nil {
+		return err
+	}
 	if err := r.fits(parts); err != nil {
 		return err
 	}
@@ -264,6 +267,9 @@ func (r *request) list(out io.Writer) error {
 		if info, err := e.Info(); err == nil && !e.IsDir() {
 			fmt.Fprintf(out, "  %-18s %9d\n", e.Name(), info.Size())
 		}
+	}
+	for _, path := range r.elsewhere {
+		fmt.Fprintf(out, "%s is on a file system that the board mounts: what it does to the others was not looked at (lm verify --together)\n", path)
 	}
 	if r.kernel == "" {
 		fmt.Fprintln(out, "No --kernel was given: the kernel, and its device tree, are yours to put beside it.")

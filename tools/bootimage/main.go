@@ -114,6 +114,7 @@ type request struct {
 	append      string   // further kernel arguments
 	out         string   // folder of the result
 	dir         string   // beside it, where the result is made
+	elsewhere   []string // images of the configuration that are not packed
 }
 
 // ofEveryImage are lmrun's flags that may be given here instead of a

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"lightmetal/boards"
-	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -292,91 +290,4 @@ func opcodeText(counts map[string]int) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-func verifyCommand() *cobra.Command {
-	var asJSON bool
-	var name, keys string
-	var longest time.Duration
-	c := &cobra.Command{
-		Use:   "verify IMAGE.lmb",
-		Short: "check an image as a target would before its first store",
-		Long: `Verify checks every byte of an image as a target does: sizes, checksums,
-references, every command and what the board accepts of it. Then what harms no
-target: names, notes, checks that cannot hold, outputs that nothing fills. It
-prints the digest (CRC-32C) of each sequence's commands. No device is opened.
-With --key, before all that, that one of these public keys signed the file.
-
-It warns where no board has the PCI ids, so that the rules are the image's own, and of
-fences that are missing around host memory: between a write of it and the next
-store to the device, and between a poll and what is read from it then.`,
-		Args: one("image"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if keys != "" {
-				if err := checkSignature(args[0], keys); err != nil {
-					return err
-				}
-			}
-			_, view, err := verified(args[0])
-			if err != nil {
-				return err
-			}
-			view.AllowedUs = uint64(max(longest, 0).Microseconds())
-			if err := runtime.CheckTime(view); err != nil {
-				return err
-			}
-			warnings, err := checkBoards(view, name)
-			if err != nil {
-				return err
-			}
-			if err := lmb.Quality(view); err != nil {
-				return wrong(hal.BadImage, "%s: harmless, and meant by nobody: %v", args[0], err)
-			}
-			warnings = append(warnings, fenceWarnings(view)...)
-			digests := map[string]string{}
-			for i := range view.Sequences {
-				digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.Digest(view, i))
-			}
-			if asJSON {
-				printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": args[0], "commands": view.Reservation.Commands, "digests": digests, "warnings": warnings})
-				return nil
-			}
-			for _, text := range warnings {
-				fmt.Fprintln(stderr, "lm: warning: "+text)
-			}
-			fmt.Fprintf(stdout, "%s: whole and valid, %d commands\n", args[0], view.Reservation.Commands)
-			for i := range view.Sequences {
-				s := &view.Sequences[i]
-				fmt.Fprintf(stdout, "  %-24s %8d commands, digest %s\n", view.Name(s.Name), s.Count-1, digests[view.Name(s.Name)])
-			}
-			return nil
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	c.Flags().StringVar(&keys, "key", "", "file of public keys in hex, one a line")
-	c.Flags().DurationVar(&longest, "longest", time.Hour, "refuse an image whose sequences could wait and store for longer")
-	c.Flags().StringVar(&name, "board", "", "the board it must be for (default: the one in the image)")
-	return c
-}
-
-// checkBoards holds an image against the boards it is for, and says where the
-// rules that were held are the image's own.
-func checkBoards(view *fbs.View, name string) (own []string, err error) {
-	own = []string{}
-	for i, t := range view.Targets {
-		if name != "" {
-			board := chips.ByName(name)
-			if board == nil {
-				return nil, usage("no board %q; boards: %s", name, boardNames())
-			}
-			if board.Vendor != t.Vendor || board.Device != t.Device {
-				return nil, wrong(hal.WrongDevice, "the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
-					view.Name(t.Board), t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
-			}
-		}
-		if boards.ByID(t.Vendor, t.Device) == nil {
-			own = append(own, fmt.Sprintf("target %d: no board has the PCI ids %04x:%04x; held were the %d rules that the image brings itself", i, t.Vendor, t.Device, len(view.Board(i).Rules)))
-		}
-	}
-	return own, nil
 }

@@ -51,7 +51,7 @@ var machineLines = [...]machineLine{
 	{"module", 1, 64, loadModule},
 	{"hugepages", 1, 1, reserveHugepages},
 	{"bind", 2, 2, bindDriver},
-	{"mount", 3, 4, mountAt},
+	{"mount", 3, 4, mountAt}, {"collisions", 1, 1, func([]string) error { return nil }}, // the last for what makes boot images
 }
 
 // configured takes -config FILE out of a command line.

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"lightmetal/fbs"
+	"lightmetal/tools/bootimage/initramfs"
+	"lightmetal/tools/together"
+)
+
+// collide refuses a configuration in which one image stores to what a later
+// sequence of another relies on, unless it says `collisions allowed`.
+func (r *request) collide(parts []initramfs.File) error {
+	p := plan{parts: parts, views: map[string]*fbs.View{}}
+	for line := range strings.Lines(string(parts[len(parts)-1].Data)) {
+		name, value, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(line), "\t", " "), " ")
+		if err := p.line(name, strings.TrimSpace(value)); err != nil {
+			return fmt.Errorf("%s: %w", configName, err)
+		}
+	}
+	steps := p.steps()
+	if p.restarts {
+		steps = append(steps, steps...)
+	}
+	if list := together.InOrder(steps); len(list) > 0 && !p.allowed {
+		return fmt.Errorf("%s: images break each other; with `collisions allowed` before the first image they may\n%s", configName, &list[0])
+	}
+	if len(p.list) > 1 {
+		r.elsewhere = p.elsewhere
+	}
+	return nil
+}
+
+// plan is what a configuration has one image after the other do.
+type plan struct {
+	parts     []initramfs.File
+	views     map[string]*fbs.View // by path
+	list      []planned
+	elsewhere []string // images that are not packed
+	allowed   bool
+	restarts  bool
+}
+
+// planned is an image with its lines.
+type planned struct {
+	path    string
+	values  map[string]string
+	devices []string
+}
+
+func (p *plan) line(name, value string) error {
+	switch name {
+	case "collisions":
+		if p.allowed = value == "allowed"; !p.allowed {
+			return fmt.Errorf("collisions takes allowed, not %s", value)
+		}
+	case "on-success", "on-failure":
+		p.restarts = p.restarts || strings.HasPrefix(value, "restart")
+	case "image":
+		path := filepath.Join("/", value)
+		p.list = append(p.list, planned{path: path, values: map[string]string{"sequence": "main"}})
+		return p.look(path)
+	case "device":
+		last := &p.list[len(p.list)-1]
+		last.devices = append(last.devices, value)
+	case "before", "sequence", "after":
+		p.list[len(p.list)-1].values[name] = value
+	}
+	return nil
+}
+
+// look verifies an image that is packed.
+func (p *plan) look(path string) error {
+	i := slices.IndexFunc(p.parts, func(f initramfs.File) bool { return f.Path == path })
+	if i < 0 {
+		p.elsewhere = append(p.elsewhere, path)
+	}
+	if i < 0 || p.views[path] != nil {
+		return nil
+	}
+	file, _, err := fbs.SplitSignature(p.parts[i].Data)
+	if err == nil {
+		p.views[path], err = fbs.Verify(file)
+	}
+	return err
+}
+
+// steps are those of images that are here. lminit has refused what it does not
+// find in them.
+func (p *plan) steps() (steps []together.Step) {
+	for _, one := range p.list {
+		view := p.views[one.path]
+		if view == nil {
+			continue
+		}
+		step := together.Step{Image: together.Image{Name: one.path, View: view}, Devices: one.devices}
+		for _, name := range []string{"before", "sequence", "after"} {
+			i := slices.IndexFunc(view.Sequences, func(s fbs.Sequence) bool { return view.Name(s.Name) == one.values[name] })
+			if i >= 0 {
+				step.Sequences = append(step.Sequences, i)
+			}
+		}
+		if len(step.Sequences) > 0 {
+			steps = append(steps, step)
+		}
+	}
+	return steps
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"lightmetal/boards"
+	"lightmetal/boards/chips"
+	"lightmetal/fbs"
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	"lightmetal/tools/lmb"
+	"lightmetal/tools/together"
+
+	"github.com/spf13/cobra"
+)
+
+// verification is what lm verify is asked to hold.
+type verification struct {
+	asJSON, together bool
+	board, keys      string
+	longest          time.Duration
+}
+
+func verifyCommand() *cobra.Command {
+	var v verification
+	c := &cobra.Command{
+		Use:   "verify IMAGE.lmb [--together IMAGE.lmb...]",
+		Short: "check an image as a target would before its first store",
+		Long: `Verify checks every byte of an image as a target does: sizes, checksums,
+references, every command and what the board accepts of it. Then what harms no
+target: names, notes, checks that cannot hold, outputs that nothing fills. It
+prints the digest (CRC-32C) of each sequence's commands. No device is opened.
+With --key, before all that, that one of these public keys signed the file.
+
+It warns where no board has the PCI ids, so that the rules are the image's own, and of
+fences that are missing around host memory: between a write of it and the next
+store to the device, and between a poll and what is read from it then.
+
+` + togetherHelp,
+		Example: "  lm verify model.lmb\n  lm verify --together detect.lmb track.lmb",
+		Args:    v.arguments,
+		RunE:    func(_ *cobra.Command, args []string) error { return v.run(args) },
+	}
+	flags := c.Flags()
+	flags.BoolVar(&v.asJSON, "json", false, "as JSON")
+	flags.BoolVar(&v.together, "together", false, "several images: that none can break another on one device")
+	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one a line")
+	flags.DurationVar(&v.longest, "longest", time.Hour, "refuse an image whose sequences could wait and store for longer")
+	flags.StringVar(&v.board, "board", "", "the board it must be for (default: the one in the image)")
+	return c
+}
+
+func (v *verification) arguments(_ *cobra.Command, args []string) error {
+	switch {
+	case v.together && len(args) < 2:
+		return usage("--together takes two images or more, %d given; lm verify --help tells more", len(args))
+	case !v.together && len(args) != 1:
+		return usage("verify takes one image, %d given, or several with --together; lm verify --help tells more", len(args))
+	}
+	return nil
+}
+
+func (v *verification) run(args []string) error {
+	var images []together.Image
+	warnings := []string{}
+	for _, path := range args {
+		view, more, err := v.image(path)
+		if err != nil {
+			return err
+		}
+		for _, text := range more {
+			if v.together {
+				text = path + ": " + text
+			}
+			warnings = append(warnings, text)
+			if !v.asJSON {
+				fmt.Fprintln(stderr, "lm: warning: "+text)
+			}
+		}
+		images = append(images, together.Image{Name: path, View: view})
+	}
+	if v.together {
+		return v.tellTogether(args, images, warnings)
+	}
+	v.tell(args[0], images[0].View, warnings)
+	return nil
+}
+
+// image holds all that is said of one image.
+func (v *verification) image(path string) (view *fbs.View, warnings []string, err error) {
+	if v.keys != "" {
+		if err := checkSignature(path, v.keys); err != nil {
+			return nil, nil, err
+		}
+	}
+	if _, view, err = verified(path); err != nil {
+		return nil, nil, err
+	}
+	view.AllowedUs = uint64(max(v.longest, 0).Microseconds())
+	if err := runtime.CheckTime(view); err != nil {
+		return nil, nil, err
+	}
+	if warnings, err = checkBoards(view, v.board); err != nil {
+		return nil, nil, err
+	}
+	if err := lmb.Quality(view); err != nil {
+		return nil, nil, wrong(hal.BadImage, "%s: harmless, and meant by nobody: %v", path, err)
+	}
+	return view, append(warnings, fenceWarnings(view)...), nil
+}
+
+func (v *verification) tell(path string, view *fbs.View, warnings []string) {
+	digests := map[string]string{}
+	for i := range view.Sequences {
+		digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.Digest(view, i))
+	}
+	if v.asJSON {
+		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path, "commands": view.Reservation.Commands,
+			"digests": digests, "warnings": warnings})
+		return
+	}
+	fmt.Fprintf(stdout, "%s: whole and valid, %d commands\n", path, view.Reservation.Commands)
+	for i := range view.Sequences {
+		s := &view.Sequences[i]
+		fmt.Fprintf(stdout, "  %-24s %8d commands, digest %s\n", view.Name(s.Name), s.Count-1, digests[view.Name(s.Name)])
+	}
+}
+
+// checkBoards holds an image against the boards it is for, and says where the
+// rules that were held are the image's own.
+func checkBoards(view *fbs.View, name string) (own []string, err error) {
+	own = []string{}
+	for i, t := range view.Targets {
+		if name != "" {
+			board := chips.ByName(name)
+			if board == nil {
+				return nil, usage("no board %q; boards: %s", name, boardNames())
+			}
+			if board.Vendor != t.Vendor || board.Device != t.Device {
+				return nil, wrong(hal.WrongDevice, "the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
+					view.Name(t.Board), t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
+			}
+		}
+		if boards.ByID(t.Vendor, t.Device) == nil {
+			own = append(own, fmt.Sprintf("target %d: no board has the PCI ids %04x:%04x; held were the %d rules that the image brings itself",
+				i, t.Vendor, t.Device, len(view.Board(i).Rules)))
+		}
+	}
+	return own, nil
+}

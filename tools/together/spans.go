@@ -1,0 +1,95 @@
+package together
+
+import (
+	"cmp"
+	"slices"
+)
+
+// span is a run of bytes of a space, and the command that did something there.
+type span struct {
+	first, last uint64
+	command     int // index in the image
+	order       int // place in the run
+}
+
+// earliest makes disjoint spans, in order of address, of overlapping ones: each
+// byte belongs to the span whose command came first.
+func earliest(list []span) (done []span) {
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b span) int { return cmp.Compare(a.order, b.order) })
+	edges := make([]uint64, 0, 2*len(list))
+	for _, s := range list {
+		edges = append(edges, s.first, s.last+1)
+	}
+	slices.Sort(edges)
+	edges = slices.Compact(edges)
+	owner, next := make([]*span, len(edges)), make([]int, len(edges)) // of what begins at an edge; how far it is to one without an owner
+	for i := range list {
+		at, _ := slices.BinarySearch(edges, list[i].first)
+		for at = free(next, at); edges[at] <= list[i].last; at = free(next, at) {
+			owner[at], next[at] = &list[i], 1
+		}
+	}
+	for i, s := range owner {
+		if n := len(done); s != nil && n > 0 && done[n-1].command == s.command && done[n-1].last+1 == edges[i] {
+			done[n-1].last = edges[i+1] - 1
+		} else if s != nil {
+			done = append(done, span{edges[i], edges[i+1] - 1, s.command, s.order})
+		}
+	}
+	return done
+}
+
+// free gives the first edge without an owner from one on, and shortens the way.
+func free(next []int, from int) int {
+	at := from
+	for next[at] > 0 {
+		at += next[at]
+	}
+	for step := from; step < at; {
+		step, next[step] = step+next[step], at-step
+	}
+	return at
+}
+
+// without gives what is left of spans where others are taken away that take
+// their place. Of both, spans are disjoint and in order of address.
+func without(list, others []span, replaces func(s, other *span) bool) (left []span) {
+	for _, s := range list {
+		for len(others) > 0 && others[0].last < s.first {
+			others = others[1:]
+		}
+		for i := 0; i < len(others) && others[i].first <= s.last && s.first <= s.last; i++ {
+			o := &others[i]
+			if !replaces(&s, o) {
+				continue
+			}
+			if o.first > s.first {
+				left = append(left, span{s.first, o.first - 1, s.command, s.order})
+			}
+			s.first = o.last + 1
+		}
+		if s.first <= s.last {
+			left = append(left, s)
+		}
+	}
+	return left
+}
+
+// overlap gives the first pair of spans that have bytes in common, and how many
+// bytes all pairs have. Of both, spans are disjoint and in order of address.
+func overlap(a, b []span) (first [2]span, bytes uint64) {
+	for len(a) > 0 && len(b) > 0 {
+		if low, high := max(a[0].first, b[0].first), min(a[0].last, b[0].last); low <= high {
+			if bytes == 0 {
+				first = [2]span{a[0], b[0]}
+			}
+			bytes += high - low + 1
+		}
+		if a[0].last < b[0].last {
+			a = a[1:]
+		} else {
+			b = b[1:]
+		}
+	}
+	return first, bytes
+}
