@@ -16,6 +16,7 @@ import (
 type networkCard struct {
 	of             region
 	device, plugin string
+	uio            bool // it is not behind an IOMMU
 	follow         bool // its host memory, which a replay needs: a copy is compared before each store
 	rules          []string
 }
@@ -41,17 +42,27 @@ func TestPacketsOfDPDKAreRecorded(t *testing.T) {
 // replay on QEMU's device sends the packets too.
 func packets(t *testing.T, card networkCard) {
 	name, _, _ := strings.Cut(card.device, ",")
+	way := "vfio"
+	if card.uio {
+		name, way = name+" by UIO", "uio_pci_generic"
+	}
 	t.Run(name, func(t *testing.T) {
 		sent := filepath.Join(t.TempDir(), "sent")
 		memory, flags, kernel := []string{"-m", "64"}, []string(nil), "LM_GUEST_KERNEL"
-		if card.follow { // in pages of 4 KiB, of which a kernel tells who writes them
+		switch {
+		case card.follow && card.uio: // by physical addresses, which huge pages have
+			memory, flags = []string{"-m", "8"}, []string{"--host-memory", "64M"}
+		case card.follow: // in pages of 4 KiB, of which a kernel tells who writes them
 			memory, flags, kernel = []string{"--no-huge", "-m", "24"}, []string{"--host-memory", "32M"}, "LM_GUEST_NEW_KERNEL"
 		}
 		arguments := slices.Concat(flags, []string{"--", "/usr/bin/dpdk-testpmd", "-l", "0,1", "-n", "1"}, memory,
 			[]string{"--no-telemetry", "--", "-i", "--cmdline-file=/commands", "--total-num-mbufs=2048"})
-		file, _ := recordedIn(t, card.of, "vfio", func(m *machine) {
+		file, _ := recordedIn(t, card.of, way, func(m *machine) {
+			if !card.uio {
+				m.virt = iommu
+			}
 			// The kernel's own driver would leave accesses in the trace.
-			m.virt, m.kernel, m.kernelArgs = iommu, tool(t, kernel), " hugepages=64 initcall_blacklist=virtio_pci_driver_init"
+			m.kernel, m.kernelArgs = tool(t, kernel), " hugepages=64 initcall_blacklist=virtio_pci_driver_init"
 			m.plug(card, sent)
 			m.addModules(t, strings.Replace(kernel, "KERNEL", "MODULES", 1))
 			m.addDebian(t, "/usr/bin/dpdk-testpmd", "/lib/aarch64-linux-gnu/libgcc_s.so.1")
@@ -67,6 +78,12 @@ func packets(t *testing.T, card networkCard) {
 			sendsAgain(t, card, image, inDump(t, sent))
 		}
 	})
+}
+
+// byUIO is the card without an IOMMU in front of it.
+func (c networkCard) byUIO() networkCard {
+	c.uio = true
+	return c
 }
 
 // plug adds the card, whose packets go into a file and nowhere else.

@@ -325,6 +325,7 @@ func TestRecordedTrialsAreWhatReachedTheDevice(t *testing.T) {
 	for _, scenario := range []string{"bulk", "threads", "signals"} {
 		t.Run(scenario, func(t *testing.T) { onMemory(t, scenario) })
 	}
-	packets(t, e1000)
-	packets(t, vmxnet3)
+	for _, card := range []networkCard{e1000, vmxnet3, e1000e.byUIO(), vmxnet3.byUIO(), virtio.byUIO()} {
+		packets(t, card)
+	}
 }

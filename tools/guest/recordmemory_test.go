@@ -11,7 +11,44 @@ import (
 	"testing"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer"
+	"lightmetal/tools/record"
 )
+
+// TestHugePagesAreFollowedByTheirPhysicalAddresses, which a program looks up that
+// has no IOMMU. What is imported has the device copy from and to other memory.
+func TestHugePagesAreFollowedByTheirPhysicalAddresses(t *testing.T) {
+	file, _ := recordedIn(t, edu, "resource0", func(m *machine) {
+		m.kernel, m.kernelArgs = tool(t, "LM_GUEST_NEW_KERNEL"), " hugepages=16"
+		m.addProgram(t, "../recorder/testdata/huge.c")
+	}, "/program", "PATH")
+	capture, err := record.Read(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := []byte("by page\x00")
+	reached, inside := map[uint64]bool{}, map[record.Kind]uint64{}
+	for _, r := range capture.Records {
+		switch {
+		case r.Kind == record.Memory && r.Size == 2<<20:
+			reached[r.Offset] = true
+		case (r.Kind == record.HostRead || r.Kind == record.HostWrite) && bytes.Contains(r.Data, text):
+			inside[r.Kind] = r.Offset + uint64(bytes.Index(r.Data, text))
+		}
+	}
+	if !reached[inside[record.HostRead]-0x1000] || !reached[inside[record.HostWrite]-0x2000] || len(reached) != 2 {
+		t.Errorf("reached %v, the program stored to %x, the device to %x", reached, inside[record.HostRead], inside[record.HostWrite])
+	}
+	image, report, err := importer.Import(bytes.NewReader(file), importer.Options{From: importer.FromRecord})
+	if err != nil || !strings.Contains(report.String(), "2 stores of its addresses became relocations") {
+		t.Fatalf("%v, %v", report, err)
+	}
+	path := written(t, image)
+	if out, err := exec.Command(tool(t, "LM_GUEST_LM"), "replay", "--device", "mock:edu", path).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	behindAnIOMMU(t, path, "vfio:1234:11e8", nil) // where two huge pages need not lie side by side
+}
 
 // behindAnIOMMU has a guest replay an image on a device by VFIO.
 func behindAnIOMMU(t *testing.T, image, device string, setUp func(*machine)) {

@@ -14,6 +14,7 @@ type call struct {
 	arguments [6]uint64 // as the program gave them
 	mapped    *mapped   // mmap: the BAR that is mapped, nil: none
 	memory    *mapped   // mmap: the host memory that is
+	huge      bool      // mmap: it is in huge pages
 	fd        int       // mmap: the recorder's own descriptor of it
 	rest      []stretch // mprotect: what is still to be done after the call
 	moved     *moved    // read, write and the like
@@ -68,7 +69,7 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 	case unix.SYS_MMAP:
 		return r.enterMap(t, c, regs)
 	case unix.SYS_MUNMAP:
-		return len(t.space.parts(a[0], a[0]+pages(a[1]))) > 0
+		return r.covers(t, c, a[0], a[0]+pages(a[1]))
 	case unix.SYS_MREMAP:
 		return len(t.space.parts(a[0], a[0]+max(pages(a[1]), 1))) > 0 || a[3]&unix.MREMAP_FIXED != 0 && len(t.space.parts(a[4], a[4]+pages(a[2]))) > 0
 	case unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT:
@@ -101,7 +102,10 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
 	start, length, prot, flags, fd, offset := c.arguments[0], pages(c.arguments[1]), c.arguments[2], c.arguments[3], int(int32(c.arguments[4])),
 		c.arguments[5]
-	over := flags&unix.MAP_FIXED != 0 && len(t.space.parts(start, start+length)) > 0
+	over := flags&unix.MAP_FIXED != 0 && r.covers(t, c, start, start+length)
+	if c.huge = length > 0 && isHuge(t, fd, flags); c.huge {
+		return true
+	}
 	if flags&unix.MAP_ANONYMOUS != 0 || length == 0 {
 		return over
 	}
@@ -127,6 +131,15 @@ func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
 	*regs.argument(2) = unix.PROT_NONE
 	_ = regs.put(t.tid)
 	return true
+}
+
+// covers tells whether a call takes away something that matters.
+func (r *recording) covers(t *thread, c *call, start, end uint64) bool {
+	huge := r.hasHuge(t.space, start, end)
+	if huge {
+		r.unmaps(t, c)
+	}
+	return huge || len(t.space.parts(start, end)) > 0
 }
 
 // take gives a descriptor of the program's as the recorder's own, or -1 where
@@ -233,6 +246,7 @@ func (r *recording) exit(t *thread) {
 		r.exitMap(t, c, regs.result())
 	case unix.SYS_MUNMAP:
 		t.space.remove(c.arguments[0], c.arguments[0]+pages(c.arguments[1]))
+		r.losesHuge(t, c.arguments[0], c.arguments[0]+pages(c.arguments[1]))
 	case unix.SYS_OPENAT, unix.SYS_OPENAT2, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
 		r.openedFile(t, regs.result())
 	case unix.SYS_MREMAP:
@@ -243,6 +257,10 @@ func (r *recording) exit(t *thread) {
 func (r *recording) exitMap(t *thread, c *call, at uint64) {
 	length, prot := pages(c.arguments[1]), c.arguments[2]
 	t.space.remove(at, at+length)
+	r.losesHuge(t, at, at+length)
+	if c.huge {
+		t.space.physical.mapsHuge(at, at+length)
+	}
 	if c.memory != nil {
 		r.reach(t, at, length, c.memory.offset)
 	}

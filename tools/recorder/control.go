@@ -71,6 +71,7 @@ func (r *recording) mapped(t *thread, c *call, _ uint64) {
 		r.wasReset(t, c, 0)
 		return
 	}
+	r.hosts.translated = true
 	if w, ok := words(t, c.arguments[2], 8); ok {
 		r.reach(t, long(w, 2), long(w, 6), long(w, 4))
 	}
@@ -104,6 +105,7 @@ func (r *recording) unmapped(t *thread, c *call, _ uint64) {
 // mappedByFile is told of struct iommu_ioas_map: size, flags, space, nothing,
 // address, bytes, bus address.
 func (r *recording) mappedByFile(t *thread, c *call, _ uint64) {
+	r.hosts.translated = true
 	if w, ok := words(t, c.arguments[2], 10); ok {
 		r.reach(t, long(w, 4), long(w, 6), long(w, 8))
 	}

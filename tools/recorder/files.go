@@ -45,6 +45,9 @@ func (r *recording) openedFile(t *thread, fd uint64) {
 	if memoryFile.MatchString(path) {
 		r.tell("process %d opens %s: accesses to a BAR through it are not recorded", t.process, path)
 	}
+	if pagemapFile.MatchString(path) {
+		t.space.physical.asked = true
+	}
 	if path != vfioFile && !strings.HasPrefix(path, "/dev/vfio/devices/") && !functionFile(path) {
 		return
 	}
@@ -131,6 +134,9 @@ func position(tid int, fd uint64) uint64 {
 func (r *recording) exitMove(t *thread, c *call, n uint64) {
 	const most = 64 << 10 // bytes of a piece
 	m := *c.moved
+	if m.store {
+		r.locates(t) // not before the call: a thread makes no other on its way into one
+	}
 	for list := buffers(t, c, n); n > 0; {
 		data := make([]byte, min(n, most))
 		if list = taken(t, list, data); list == nil {

@@ -40,6 +40,7 @@ type watchedCall struct {
 var watched = []watchedCall{
 	{unix.SYS_MMAP, condition{argument: 3, mask: unix.MAP_ANONYMOUS, zero: true}},
 	{unix.SYS_MMAP, condition{argument: 3, mask: unix.MAP_FIXED}},
+	{unix.SYS_MMAP, condition{argument: 3, mask: unix.MAP_HUGETLB}},
 	{unix.SYS_MUNMAP, condition{}},
 	{unix.SYS_MPROTECT, condition{}},
 	{unix.SYS_PKEY_MPROTECT, condition{}},

@@ -96,6 +96,7 @@ func (m *memory) storeBar(a *area, address uint64, data []byte) error {
 	if a.prot&unix.PROT_WRITE == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
+	m.locates(m.thread)
 	m.look(byProgram)
 	at := address - a.start
 	if err := a.view.store(a.at+at, data); err != nil {

@@ -15,6 +15,8 @@ type reached struct {
 	copy   []byte // what the record says is in it
 	stored []span // by the program, where it is watched, and not told yet
 	scan   bool   // the kernel tells which pages the program writes
+
+	physical bool // it is in huge pages that the program knows the addresses of
 }
 
 func (m *reached) size() uint64 { return uint64(len(m.copy)) }
@@ -27,6 +29,8 @@ type hosts struct {
 	now       []byte     // room for what is there
 	over      bool       // more than the limit: nothing is followed any more
 	untold    bool       // it was said that nobody tells who writes
+
+	translated bool // a program has an IOMMU map memory for a device
 }
 
 // reach takes memory in that a device reaches from now on. What was at the bus

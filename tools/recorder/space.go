@@ -33,6 +33,7 @@ type space struct {
 	memory   *os.File
 	stops    map[uint64]bool // descriptors by which data is moved to devices: filters of them are there
 	pages    pageFiles
+	physical physical
 }
 
 // file is the memory itself, which it reaches whatever rights pages have.

@@ -40,6 +40,12 @@ func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
 	if err != nil {
 		return err
 	}
+	if huge := p.hugePage(t.process); huge > 0 { // which is protected whole
+		start, end = start&^(huge-1), (end+huge-1)&^(huge-1)
+		if start < m.start || end > m.start+m.size() {
+			return fmt.Errorf("the device reaches only a part of a huge page of %d bytes", huge)
+		}
+	}
 	if end > p.end {
 		return fmt.Errorf("it is no single mapping")
 	}
@@ -99,6 +105,15 @@ func placeOf(process int, address uint64) (p place, err error) {
 		}
 	}
 	return p, fmt.Errorf("nothing is mapped at %#x", address)
+}
+
+// hugePage is the size of its pages where they are huge, else 0.
+func (p *place) hugePage(process int) uint64 {
+	var s unix.Statfs_t
+	if unix.Statfs(fmt.Sprintf("/proc/%d/map_files/%x-%x", process, p.start, p.end), &s) != nil || s.Type != unix.HUGETLBFS_MAGIC {
+		return 0
+	}
+	return uint64(s.Bsize)
 }
 
 // view maps a part of it in the recorder too.

@@ -15,10 +15,14 @@ import (
 
 func init() { scenarios["record"] = recorded }
 
+// byUIO are modules, and the names of their drivers: of a card that, as edu, has
+// its registers in BAR 0, and of any that interrupts by a line.
+var byUIO = map[string][2]string{"uio": {"uio_cif.ko", "hilscher"}, "uio_pci_generic": {"uio_pci_generic.ko", "uio_pci_generic"}}
+
 // recorded runs a program of this guest under lm record, on a resource of the
 // only device with these ids, or on the device by VFIO, and prints the record:
 //
-//	IDS RESOURCE|vfio|uio|tt [SECONDS]
+//	IDS RESOURCE|vfio|uio|uio_pci_generic|tt [SECONDS]
 //
 // With SECONDS a program that hangs for so long is ended, and begun again.
 // The program and its arguments are the lines of /arguments. PATH in them is the resource's path, DEVICE the device's name.
@@ -26,9 +30,9 @@ func recorded(args []string) int {
 	at, err := address(args[0])
 	if args[1] == "tt" {
 		_, err = ready("tt", args[0])
-	} else if args[1] == "uio" { // a driver of a card that, as edu, has its registers in BAR 0
-		if err = insmod("uio.ko", "uio_cif.ko"); err == nil {
-			err = bind("hilscher", at)
+	} else if driver := byUIO[args[1]]; driver[0] != "" {
+		if err = insmod("uio.ko", driver[0]); err == nil {
+			err = bind(driver[1], at)
 		}
 	} else if err == nil && args[1] == "vfio" {
 		err = (&bench{lane: "vfio", edu: at, ivshmem: at, nvme: at}).prepare()
