@@ -60,7 +60,7 @@ type Device interface {
 // goes into the table of a Walk, or a port.
 type Aperture struct {
 	Base  uintptr // address of byte 0 where the range is mapped, else 0
-	Port  Port    // where it is not mapped
+	Port  Port    // where it is not mapped; NewAperture makes one that more than Checks go through
 	carry carrier // of the port, nil where it has none
 	Size  uint64
 	Slot  int    // hardware window of a Tlb window, else -1

@@ -335,7 +335,7 @@ func (s *vfioSpace) attach(name string, g *vfioGroup) error {
 	switch _, err := system.ioctl(s.fd, vfioSetIOMMU, vfioType1v2, nil); err {
 	case nil:
 		return nil
-	case unix.EINVAL:
+	case unix.ENODEV:
 		return &Fault{NoDevice, name + ": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`"}
 	case unix.EPERM:
 		return &Fault{Denied, name + ": the interrupt controller does not keep the device's interrupts apart (GICv2 does not); " +

@@ -203,8 +203,11 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 func (k *fakeVFIO) container(request, value uintptr, argument unsafe.Pointer) (int, error) {
 	switch request {
 	case vfioSetIOMMU:
-		if len(k.attached) == 0 || k.kind != 0 || value != vfioType1v2 {
+		if len(k.attached) == 0 || k.kind != 0 { // vfio_ioctl_set_iommu of Linux' drivers/vfio/container.c
 			return -1, unix.EINVAL
+		}
+		if value != vfioType1v2 {
+			return -1, unix.ENODEV
 		}
 		k.kind = value
 		return 0, nil
@@ -435,9 +438,9 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		"no module":          {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.ENODEV }, NoDevice, []string{"modprobe vfio_iommu_type1"}},
 		"container denied":   {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["open "+vfioContainer] = unix.EPERM }, Denied, []string{"open /dev/vfio/vfio"}},
 		"group not attached": {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b68"] = unix.EINVAL }, NoDevice, []string{"VFIO_GROUP_SET_CONTAINER /dev/vfio/7: invalid argument"}},
-		"another IOMMU":      {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.EINVAL }, NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"}},
+		"another IOMMU":      {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.ENODEV }, NoDevice, []string{"no IOMMU of type 1", "modprobe vfio_iommu_type1"}},
 		"GICv2":              {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.EPERM }, Denied, []string{"GICv2", "allow_unsafe_interrupts"}},
-		"IOMMU not set":      {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.ENODEV }, NoDevice, []string{"VFIO_SET_IOMMU", "no such device"}},
+		"IOMMU not set":      {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b66"] = unix.EBUSY }, NoDevice, []string{"VFIO_SET_IOMMU", "device or resource busy"}},
 		"no function":        {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6a"] = unix.ENODEV }, NoDevice, []string{"VFIO_GROUP_GET_DEVICE_FD", "no such device"}},
 		"no regions":         {func(k *fakeVFIO, _ *fakeFunction, _ *vfioFunction) { k.errors["ioctl 3b6c"] = unix.EINVAL }, NoDevice, []string{"VFIO_DEVICE_GET_REGION_INFO"}},
 		"all ones": {func(k *fakeVFIO, _ *fakeFunction, v *vfioFunction) {

@@ -161,7 +161,7 @@ func runProgram(to io.Writer, executable string, args ...string) error {
 		return usage("%s cannot be run: %v", executable, err)
 	}
 	code := hal.Internal
-	for c := hal.Usage; c <= hal.Disabled; c++ {
+	for c := hal.Usage; c <= hal.DMAFault; c++ {
 		if c.Exit() == exit.ExitCode() {
 			code = c
 			break
