@@ -414,6 +414,7 @@ cmd_object-coverage() {
 }
 
 cmd_soak() {
+	[[ ${1:-1} =~ ^[1-9][0-9]*$ && $# -le 1 ]] || { warn "soak takes a number of frames"; exit 64; }
 	machines soak
 	build_guest
 	go build -o "$out/lm" ./tools/lm
@@ -752,6 +753,7 @@ tools_into() {
 }
 
 cmd_install() {
+	[[ $# -le 1 && ${1-/} == [!-]* ]] || { warn "install takes a PREFIX"; exit 64; }
 	local prefix=${1:-/usr/local}
 	[[ $prefix == /* ]] || prefix=$start_dir/$prefix
 	unset -f install # which installs packages, above
@@ -942,6 +944,7 @@ step_bench() {
 # A seed that finds something is printed, with the command that plays it again.
 cmd_simulate() {
 	local from
+	[[ ${1:-1m} =~ ^[0-9.]+[smh]$ && $# -le 1 ]] || { warn "simulate takes a duration, such as 10m"; exit 64; }
 	from=$(date +%s%3N)
 	say "seeds from $from"
 	go run ./tools/simulate -from "$from" -for "${1:-1m}"
@@ -1035,7 +1038,8 @@ step_kernels() {
 
 # Minimising is bounded: on inputs of some KB it would take the whole time.
 cmd_fuzz() {
-	local duration=${1:?how long, such as 10m} package target
+	local duration=${1:-} package target
+	[[ $duration =~ ^[0-9.]+[smhx]$ ]] || { warn "fuzz takes a duration, such as 10m"; exit 64; }
 	for package in $(go list ./...); do
 		for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
 			say "$package $target"
@@ -1062,6 +1066,7 @@ command -v go >/dev/null || { warn "Go is missing; go.mod says which version is 
 	warn "this is $(go env GOVERSION); the runtime was tried with $go_tried: runtime/GO.md says what depends on it"
 command=${1:-help}
 [[ $# -eq 0 ]] || shift
+case ${1:-} in -h | --help) command=help ;; esac
 case $command in
 help | -h | --help) help ;;
 demo | test | record-trials | object-coverage | soak | qemu | cross | archive | image | install | deb | sbom | gen | bench | simulate | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;

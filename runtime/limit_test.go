@@ -121,8 +121,8 @@ func TestDeviceThatIsGoneIsNotWaitedFor(t *testing.T) {
 }
 
 func TestDeviceThatGoesDuringAPollIsNotWaitedFor(t *testing.T) {
-	for _, condition := range []string{"== 0x1", "& 0x1 == 0x1"} { // all ones hold, too
-		r, device := on(t, "main:\n  poll.4 m+0x0 "+condition+" within 60s every 1ms\n")
+	for _, c := range [][2]string{{"0x0", "== 0x1"}, {"0x0", "& 0x1 == 0x1"}, {"0xffffffff", "== 0x1"}} { // all ones hold, or a register has them before
+		r, device := on(t, "main:\n  write.4 m+0x0 "+c[0]+"\n  poll.4 m+0x0 "+c[1]+" within 60s every 1ms\n")
 		device.Inject(mock.Fault{Kind: mock.AllOnes, Operation: 5})
 		if run(t, r, hal.DeviceGone); device.Now() > 6_000_000 {
 			t.Errorf("noticed after %d ns", device.Now())

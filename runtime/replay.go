@@ -271,14 +271,13 @@ func (r *Replay) alive(c *fbs.Command) hal.Code {
 
 // look is what comes of the first load of a Check.
 func (r *Replay) look(c *fbs.Command, loaded uint64) hal.Code {
-	ones := loaded == fbs.WidthMask(c.Width)
 	switch {
-	case ones && !r.device(c).Alive():
+	case loaded == fbs.WidthMask(c.Width) && !r.device(c).Alive():
 		return hal.DeviceGone
 	case holds(c, loaded):
 		return hal.OK
 	case c.Amount != 0:
-		return r.wait(c, ones)
+		return r.wait(c)
 	}
 	return r.saw(c, loaded, hal.ExpectFailed)
 }
@@ -289,9 +288,8 @@ func holds(c *fbs.Command, loaded uint64) bool {
 }
 
 // wait loads until a Check holds. The last load comes after the deadline, so
-// that a reader that was kept off the processor still looks once. ones tells
-// that all ones were read, of a device that is alive: some registers are.
-func (r *Replay) wait(c *fbs.Command, ones bool) hal.Code {
+// that a reader that was kept off the processor still looks once.
+func (r *Replay) wait(c *fbs.Command) hal.Code {
 	device := r.device(c)
 	began := device.Now()
 	deadline := began + int64(c.Amount)*1000
@@ -300,8 +298,8 @@ func (r *Replay) wait(c *fbs.Command, ones bool) hal.Code {
 		now = device.Now()
 		late := r.late()
 		loaded, code := r.single(c, unheld)
-		if code == hal.OK && !ones && loaded == fbs.WidthMask(c.Width) {
-			ones, code = true, r.alive(c)
+		if code == hal.OK && loaded == fbs.WidthMask(c.Width) {
+			code = r.alive(c)
 		}
 		switch {
 		case code != hal.OK || holds(c, loaded):

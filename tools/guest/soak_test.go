@@ -60,7 +60,10 @@ func TestFramesBearKillsAndFaults(t *testing.T) {
 		t.Run(s.load, func(t *testing.T) {
 			frames := s.frames
 			if asked := os.Getenv("LM_SOAK_FRAMES"); asked != "" {
-				frames, _ = strconv.Atoi(asked)
+				var err error
+				if frames, err = strconv.Atoi(asked); err != nil || frames < 1 {
+					t.Fatalf("LM_SOAK_FRAMES is %q", asked)
+				}
 			}
 			m, console := inside(t, func(m *machine) {
 				s.setUp(t, m)

@@ -33,13 +33,17 @@ func Print(w io.Writer, image *lmb.Image) error {
 	}
 	for i := range image.Sequences {
 		s := &image.Sequences[i]
-		p.out.WriteTo(out)
+		if _, err := p.out.WriteTo(out); err != nil {
+			return err
+		}
 		p.printf("\n%s:\n", nameText(s.Name))
 		if why := p.checkLabel(check, s.Name); why != "" {
 			return fmt.Errorf("listing: sequence %d cannot be written: %s", i, why)
 		}
 		for j := range s.Commands {
-			p.out.WriteTo(out)
+			if _, err := p.out.WriteTo(out); err != nil {
+				return err
+			}
 			p.printf("  ")
 			p.command(&s.Commands[j])
 			p.printf("\n")

@@ -225,6 +225,11 @@ Exit status: 0 they are as good, 76 one is not.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			var judge *lmb.Golden
 			if c.Flags().Changed("absolute") || c.Flags().Changed("relative") {
+				for _, f := range []float32{absolute, relative} {
+					if !(f >= 0 && f <= math.MaxFloat32) {
+						return usage("--absolute and --relative are finite and not negative")
+					}
+				}
 				judge = &lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute), Second: math.Float32bits(relative)}
 			}
 			return compare(args[0], args[1:], judge)

@@ -35,10 +35,11 @@ func (g *Golden) Judge(dtype gen.DType, got, want []byte) string {
 	return ""
 }
 
-// near is written so that a NaN differs from everything.
+// near is written so that a NaN differs from everything. An infinity is near to
+// nothing: any number is within a part of it.
 func (g *Golden) near(got, want float64) bool {
 	absolute, relative := float64(math.Float32frombits(g.First)), float64(math.Float32frombits(g.Second))
-	return g.Kind == gen.JudgementTolerance && math.Abs(got-want) <= absolute+relative*math.Abs(want)
+	return g.Kind == gen.JudgementTolerance && !math.IsInf(got, 0) && !math.IsInf(want, 0) && math.Abs(got-want) <= absolute+relative*math.Abs(want)
 }
 
 // bits is the little-endian number in data, of up to 8 bytes.

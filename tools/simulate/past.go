@@ -15,9 +15,9 @@ const (
 
 var past = []Past{
 	{"a check that all ones satisfy holds on a device that is gone", "44108fe", replay,
-		"case ones && !r.device(c).Alive():", "case !BROKEN && ones && !r.device(c).Alive():"},
+		"case loaded == fbs.WidthMask(c.Width) && !r.device(c).Alive():", "case !BROKEN && loaded == fbs.WidthMask(c.Width) && !r.device(c).Alive():"},
 	{"a poll does not notice a device that goes while it waits", "13432dd", replay,
-		"if code == hal.OK && !ones && loaded", "if code == hal.OK && !BROKEN && !ones && loaded"},
+		"(c, unheld)\n\t\tif code == hal.OK && loaded", "(c, unheld)\n\t\tif code == hal.OK && !BROKEN && loaded"},
 	{"what a device that is gone reads is stored back", "fe773e8", replay,
 		"if code == hal.OK && loaded ==", "if code == hal.OK && !BROKEN && loaded =="},
 	{"what failed is asked of masters alone", "fe773e8", replay,
