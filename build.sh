@@ -285,7 +285,7 @@ times() {
 slowest() {
 	[[ -s $out/times.log ]] || return 0
 	say "== slowest tests"
-	sort -rn "$out/times.log" | sed 10q | awk -F '\t' '{ printf "%8.1f s  %-8s %s %s\n", $1, $2, $3, $4 }'
+	sort -rn "$out/times.log" | awk -F '\t' 'NR <= 10 { printf "%8.1f s  %-8s %s %s\n", $1, $2, $3, $4 }'
 }
 
 # failures prints what a log has of tests that failed, panicked or did not compile:
