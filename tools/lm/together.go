@@ -45,3 +45,31 @@ func (v *verification) tellTogether(paths []string, images []together.Image, war
 	}
 	return nil
 }
+
+// strangers names images that no other shares a device with: what is asked says
+// nothing of them.
+func strangers(images []together.Image) (list []string) {
+	users := map[uint32]int{}
+	ids := func(image together.Image) (set map[uint32]bool) {
+		set = map[uint32]bool{}
+		for _, t := range image.View.Targets {
+			set[uint32(t.Vendor)<<16|uint32(t.Device)] = true
+		}
+		return set
+	}
+	for _, image := range images {
+		for id := range ids(image) {
+			users[id]++
+		}
+	}
+	for _, image := range images {
+		shared := false
+		for id := range ids(image) {
+			shared = shared || users[id] > 1
+		}
+		if !shared {
+			list = append(list, image.Name+": shares no device with the others")
+		}
+	}
+	return list
+}

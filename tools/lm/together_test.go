@@ -184,6 +184,10 @@ func TestTogetherNamesTheTwoCommands(t *testing.T) {
 	if exit, stdout, _ := lm(t, "verify", "--together", "--json", a, c); exit != 0 || !strings.Contains(stdout, `"collisions":[]`) {
 		t.Errorf("%d, %s", exit, stdout)
 	}
+	other := filepath.Join(testdata, "images", "wh.twoop.lmb")
+	if exit, _, stderr := lm(t, "verify", "--together", a, c, other); exit != 0 || !strings.HasSuffix(stderr, other+": shares no device with the others\n") || strings.Count(stderr, "shares no") != 1 {
+		t.Errorf("%d, %s", exit, stderr)
+	}
 	for _, args := range [][]string{{"--together", a}, {a, b}, {"--together"}, {}} {
 		if exit, _, stderr := lm(t, append([]string{"verify"}, args...)...); exit != 64 || !strings.Contains(stderr, "lm verify --help") {
 			t.Errorf("%q: %d, %s", args, exit, stderr)

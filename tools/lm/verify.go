@@ -74,11 +74,16 @@ func (v *verification) run(args []string) error {
 				text = path + ": " + text
 			}
 			warnings = append(warnings, text)
-			if !v.asJSON {
-				fmt.Fprintln(stderr, "lm: warning: "+text)
-			}
 		}
 		images = append(images, together.Image{Name: path, View: view})
+	}
+	if v.together {
+		warnings = append(warnings, strangers(images)...)
+	}
+	for _, text := range warnings {
+		if !v.asJSON {
+			fmt.Fprintln(stderr, "lm: warning: "+text)
+		}
 	}
 	if v.together {
 		return v.tellTogether(args, images, warnings)
