@@ -150,7 +150,7 @@ func (f *importFlags) run(path string) error {
 	image, report, err := importer.Import(trace, o)
 	done()
 	if err != nil {
-		return fmt.Errorf("%s: %w%s", path, err, otherFormat(path, f.from))
+		return fmt.Errorf("%s: %w%s", path, err, otherFormat(trace, f.from))
 	}
 	report.Frames = frames
 	if err := encode(image, f.out, path); err != nil {

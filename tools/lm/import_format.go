@@ -10,14 +10,12 @@ import (
 // otherFormat says which format a file seems to have, where that is another than
 // what was asked for. QEMU's binary traces begin with an event of number ~0 and a
 // magic number (trace/simple.c).
-func otherFormat(path, from string) string {
-	file, err := openFile(path)
-	if err != nil {
+func otherFormat(trace *input, from string) string {
+	if _, err := trace.Seek(0, io.SeekStart); err != nil { // a pipe
 		return ""
 	}
-	defer file.Close()
 	head := make([]byte, 64<<10)
-	n, _ := io.ReadFull(file, head)
+	n, _ := io.ReadFull(trace.File, head)
 	head = head[:n]
 	seems := ""
 	switch {

@@ -131,14 +131,19 @@ func verified(path string) (*runtime.File, *fbs.View, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	view, err := verifiedFile(path, file)
+	return file, view, err
+}
+
+func verifiedFile(path string, file *runtime.File) (*fbs.View, error) {
 	view, err := file.Verify()
 	if err != nil {
-		return nil, nil, anew(err)
+		return nil, anew(err)
 	}
 	if _, err := lmb.ReadNotes(view); err != nil {
-		return nil, nil, wrong(hal.BadImage, "%s: %v", path, err)
+		return nil, wrong(hal.BadImage, "%s: %v", path, err)
 	}
-	return file, view, nil
+	return view, nil
 }
 
 func describe(view *fbs.View, size int) *imageInfo {

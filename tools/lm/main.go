@@ -57,7 +57,7 @@ func enough() error {
 
 // run is a whole invocation; it gives the exit status.
 func run(args []string) int {
-	*stdout, *stderr = text{to: os.Stdout}, text{to: os.Stderr}
+	*stdout, *stderr, stdinRead = text{to: os.Stdout}, text{to: os.Stderr}, false
 	root := newRoot()
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -87,14 +87,28 @@ func reasonOf(err error) error {
 }
 
 // readFile reads an input whole. Limits are far above what makes sense.
-func readFile(path string, most int) ([]byte, error) { return files.Read(stdin(path), most) }
-
-// stdin is the path of an input, of which - is standard input.
-func stdin(path string) string {
-	if path == "-" {
-		return "/dev/stdin"
+func readFile(path string, most int) ([]byte, error) {
+	path, err := stdin(path)
+	if err != nil {
+		return nil, err
 	}
-	return path
+	return files.Read(path, most)
+}
+
+// stdinRead tells that an input of this invocation was standard input.
+var stdinRead bool
+
+// stdin is the path of an input, of which one may be -, standard input: a second
+// would get the same bytes, or none.
+func stdin(path string) (string, error) {
+	if path != "-" {
+		return path, nil
+	}
+	if stdinRead {
+		return "", usage("- is read twice; standard input is one file")
+	}
+	stdinRead = true
+	return "/dev/stdin", nil
 }
 
 // openImage opens an image. One from standard input is kept in memory, as a file
@@ -135,7 +149,11 @@ type input struct {
 }
 
 func openFile(path string) (*input, error) {
-	fd, _, err := files.Open(stdin(path))
+	from, err := stdin(path)
+	if err != nil {
+		return nil, err
+	}
+	fd, _, err := files.Open(from)
 	if err != nil {
 		return nil, err
 	}

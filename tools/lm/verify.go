@@ -9,6 +9,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/runtime/signed"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/together"
 
@@ -19,6 +20,7 @@ import (
 type verification struct {
 	asJSON, together bool
 	board, keys      string
+	trusted          signed.Keys
 	longest          time.Duration
 }
 
@@ -61,7 +63,12 @@ func (v *verification) arguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func (v *verification) run(args []string) error {
+func (v *verification) run(args []string) (err error) {
+	if v.keys != "" {
+		if v.trusted, err = publicKeys(v.keys); err != nil {
+			return err
+		}
+	}
 	var images []together.Image
 	warnings := []string{}
 	for _, path := range args {
@@ -94,12 +101,16 @@ func (v *verification) run(args []string) error {
 
 // image holds all that is said of one image.
 func (v *verification) image(path string) (view *fbs.View, warnings []string, err error) {
+	file, err := openImage(path)
+	if err != nil {
+		return nil, nil, err
+	}
 	if v.keys != "" {
-		if err := checkSignature(path, v.keys); err != nil {
+		if err := file.Check(v.trusted.Check); err != nil {
 			return nil, nil, err
 		}
 	}
-	if _, view, err = verified(path); err != nil {
+	if view, err = verifiedFile(path, file); err != nil {
 		return nil, nil, err
 	}
 	view.AllowedUs = uint64(max(v.longest, 0).Microseconds())
