@@ -21,6 +21,16 @@ var twoopImage = filepath.Join(testdata, "images", "wh.twoop.lmb")
 // ok runs a command line that is to succeed, with a file as standard input.
 func ok(t *testing.T, stdin string, args ...string) (stdout string) {
 	t.Helper()
+	exit, stdout, stderr := lmFrom(t, stdin, args...)
+	if exit != 0 {
+		t.Fatalf("lm %v exits %d: %s", args, exit, stderr)
+	}
+	return stdout
+}
+
+// lmFrom runs a command line with a file as standard input.
+func lmFrom(t *testing.T, stdin string, args ...string) (exit int, stdout, stderr string) {
+	t.Helper()
 	if stdin != "" {
 		file, err := os.Open(stdin)
 		if err != nil {
@@ -37,11 +47,7 @@ func ok(t *testing.T, stdin string, args ...string) (stdout string) {
 		defer unix.Close(saved)
 		defer unix.Dup3(saved, 0, 0)
 	}
-	exit, stdout, stderr := lm(t, args...)
-	if exit != 0 {
-		t.Fatalf("lm %v exits %d: %s", args, exit, stderr)
-	}
-	return stdout
+	return lm(t, args...)
 }
 
 // TestTensorsComeAsNumbersTextAndNpy: d = relu(a + b - 100), whatever form a, b and d have.
@@ -57,7 +63,7 @@ func TestTensorsComeAsNumbersTextAndNpy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string][]byte{
-		"7.bin": data, "7.csv": []byte("# sevens\n" + strings.Join(list[:128], ",") + "\n" + strings.Join(list[128:], ", ") + "\n"),
+		"7.bin": data, "7.csv": []byte("# sevens\n" + strings.Join(list, ", ") + "\n"),
 		"7.npy": npy.Format(&npy.Array{Type: "<i4", Shape: []uint32{256}, Data: data}),
 	} {
 		if err := os.WriteFile(in(name), content, 0o644); err != nil {
@@ -84,6 +90,26 @@ func TestTensorsComeAsNumbersTextAndNpy(t *testing.T) {
 	ok(t, in("7.bin"), "tensor", "--type", "int32", "--shape", "64,4", "-", in("64.csv"))
 	if got := string(mustRead(t, in("64.csv"))); got != strings.Repeat("7,7,7,7\n", 64) {
 		t.Errorf("%.40s", got)
+	}
+}
+
+func TestRowsOfACsvFileAreRunsOfTheLastDimension(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.csv")
+	for _, c := range []struct{ text, shape, want string }{
+		{"1,2\n3,4\n5,6\n", "2,3", "row 1 has 2 elements, a row of the tensor has 3"},
+		{"1,2\n3\n", "3", "row 1 has 2 elements"},
+		{"1,2\n3\n4\n", "2,2", "row 2 has 1 elements"},
+		{"1,2,3\n4,5,6\n", "2,3", ""},
+		{"1,2,3,4,5,6\n", "2,3", ""},
+		{"1\n2\n", "2,1", ""},
+	} {
+		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		exit, _, stderr := lm(t, "tensor", "--type", "int8", "--shape", c.shape, path)
+		if c.want == "" && exit != 0 || c.want != "" && (exit != 65 || !strings.Contains(stderr, c.want)) {
+			t.Errorf("%q as %s: %d %s", c.text, c.shape, exit, stderr)
+		}
 	}
 }
 
@@ -131,6 +157,35 @@ func TestStandardStreamsAreFiles(t *testing.T) {
 	}
 	ok(t, filepath.Join(testdata, "captures", "wh.twoop.record"), "import", "--from", "record", "-", "-o", in("r.lmb"))
 	ok(t, twoopImage, "trim", "--marks", "-", "-o", in("t.lmb"))
+}
+
+func TestStandardInputIsReadOnce(t *testing.T) {
+	sevens := filepath.Join(t.TempDir(), "sevens")
+	if err := os.WriteFile(sevens, bytes.Repeat([]byte{7, 0, 0, 0}, 256), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "x.lmb")
+	for _, c := range []struct {
+		stdin string
+		args  []string
+	}{
+		{sevens, []string{"set", twoopImage, "a=-", "b=-", "-o", out}},
+		{sevens, []string{"replay", "--device", "mock:wormhole", "--input", "a=-", "--input", "b=-", twoopImage}},
+		{twoopImage, []string{"verify", "--together", "-", "-"}},
+		{twoopImage, []string{"diff", "-", "-"}},
+	} {
+		if exit, _, stderr := lmFrom(t, c.stdin, c.args...); exit != 64 || !strings.Contains(stderr, "- is read twice") {
+			t.Errorf("lm %v: %d %s", c.args, exit, stderr)
+		}
+	}
+	key := filepath.Join(t.TempDir(), "key")
+	ok(t, "", "sign", "--new-key", key)
+	ok(t, "", "sign", "--key", key, twoopImage, "-o", out)
+	ok(t, out, "verify", "--key", key+".pub", "-")
+	ok(t, key+".pub", "verify", "--key", "-", "--together", out, out)
+	if exit, _, stderr := lmFrom(t, filepath.Join(testdata, "captures", "wh.twoop.record"), "import", "--from", "mmiotrace", "-", "-o", out); exit != 65 || !strings.Contains(stderr, "it looks like --from record") {
+		t.Errorf("%d %s", exit, stderr)
+	}
 }
 
 func TestStatisticsAreOfTheRunsThatCount(t *testing.T) {

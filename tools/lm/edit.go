@@ -96,6 +96,9 @@ func change(path, out string, edit func(*lmb.Image) error, inputs ...string) err
 
 func setInputs(specs []string) func(*lmb.Image) error {
 	return func(image *lmb.Image) error {
+		if err := givenOnce("", specs); err != nil {
+			return err
+		}
 		for _, spec := range specs {
 			name, path, _ := strings.Cut(spec, "=")
 			i := slices.IndexFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })

@@ -144,18 +144,25 @@ func (f *replayFlags) written() []string { return append(pathsOf(f.outputs), pre
 
 func (f *replayFlags) tell() io.Writer { return tell(f.written()...) }
 
-// checkFiles holds what is written against what is read, and finds an input
-// that is given twice.
+// checkFiles holds what is written against what is read.
 func (f *replayFlags) checkFiles(image string) error {
+	if err := givenOnce("--input ", f.inputs); err != nil {
+		return err
+	}
+	return files.Distinct(f.written(), append(pathsOf(f.inputs), image)...)
+}
+
+// givenOnce refuses a name that two of NAME=FILE have.
+func givenOnce(flag string, specs []string) error {
 	seen := map[string]bool{}
-	for _, spec := range f.inputs {
+	for _, spec := range specs {
 		name, _, _ := strings.Cut(spec, "=")
 		if seen[name] {
-			return usage("--input %s is given twice", name)
+			return usage("%s%s is given twice", flag, name)
 		}
 		seen[name] = true
 	}
-	return files.Distinct(f.written(), append(pathsOf(f.inputs), image)...)
+	return nil
 }
 
 // pathsOf are the files of NAME=FILE.

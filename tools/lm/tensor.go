@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -93,7 +94,7 @@ func (e *elements) read(path string) ([]byte, error) {
 		}
 		data = array.Data
 	case ".csv":
-		words, err := csvWords(path, data)
+		words, err := e.csvWords(path, data)
 		if err != nil {
 			return nil, err
 		}
@@ -105,12 +106,27 @@ func (e *elements) read(path string) ([]byte, error) {
 	return data, nil
 }
 
-func csvWords(path string, data []byte) ([]string, error) {
+// columns is the length of the last dimension.
+func (e *elements) columns() int {
+	if len(e.shape) == 0 {
+		return 1
+	}
+	return max(1, int(e.shape[len(e.shape)-1]))
+}
+
+// csvWords gives the fields of all rows: each a run of the last dimension, or one
+// row that holds everything.
+func (e *elements) csvWords(path string, data []byte) ([]string, error) {
 	r := csv.NewReader(bytes.NewReader(data))
 	r.FieldsPerRecord, r.Comment = -1, '#'
 	rows, err := r.ReadAll()
 	if err != nil {
 		return nil, wrong(hal.BadTensor, "%s: %v", path, err)
+	}
+	for i, row := range rows {
+		if len(rows) > 1 && len(row) != e.columns() {
+			return nil, wrong(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d %v", path, i+1, len(row), e.name, e.columns(), e.shape)
+		}
 	}
 	return slices.Concat(rows...), nil
 }
@@ -127,12 +143,8 @@ func (e *elements) file(path string, data []byte) []byte {
 }
 
 func (e *elements) csv(data []byte) []byte {
-	columns := 1
-	if len(e.shape) > 0 {
-		columns = max(1, int(e.shape[len(e.shape)-1]))
-	}
 	var b bytes.Buffer
-	for row := range slices.Chunk(npy.Words(e.dtype, data), columns) {
+	for row := range slices.Chunk(npy.Words(e.dtype, data), e.columns()) {
 		fmt.Fprintln(&b, strings.Join(row, ","))
 	}
 	return b.Bytes()
@@ -184,6 +196,9 @@ as .csv. What a .npy file does not say, --type and --shape do, or --image and --
 
 // tensorOf says what a file holds, by an image, by flags, or as a .npy file does.
 func tensorOf(path, dtype string, shape []uint, image, name string) (e elements, err error) {
+	if (image == "") != (name == "") || image != "" && (dtype != "" || shape != nil) {
+		return e, usage("--image IMAGE and --name NAME come together, and without --type and --shape")
+	}
 	if image != "" {
 		_, view, err := verified(image)
 		if err != nil {
@@ -221,6 +236,9 @@ func tensorOf(path, dtype string, shape []uint, image, name string) (e elements,
 		e.shape = nil
 	}
 	for _, n := range shape {
+		if n > math.MaxUint32 {
+			return e, usage("--shape: %d is no dimension", n)
+		}
 		e.shape = append(e.shape, uint32(n))
 	}
 	if e.dtype == 0 || e.shape == nil {
