@@ -64,13 +64,15 @@ func TestTensorsComeAsNumbersTextAndNpy(t *testing.T) {
 	}
 	for name, content := range map[string][]byte{
 		"7.bin": data, "7.csv": []byte("# sevens\n" + strings.Join(list, ", ") + "\n"),
+		"0.npy": npy.Format(&npy.Array{Type: "<i4", Shape: []uint32{0}}),
+		"7.NPY": npy.Format(&npy.Array{Type: "<i4", Shape: []uint32{256}, Data: data}),
 		"7.npy": npy.Format(&npy.Array{Type: "<i4", Shape: []uint32{256}, Data: data}),
 	} {
 		if err := os.WriteFile(in(name), content, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, a := range []string{"7", "0x7", "[" + strings.Join(list, ",") + "]", "[[" + strings.Join(list[1:], " ") + "], [7]]", in("7.bin"), in("7.csv"), in("7.npy")} {
+	for _, a := range []string{"7", "0x7", "[" + strings.Join(list, ",") + "]", "[[" + strings.Join(list[1:], " ") + "], [7]]", in("7.bin"), in("7.csv"), in("7.npy"), in("7.NPY")} {
 		ok(t, "", "replay", "--device", "mock:wormhole", "--input", "a="+a, "--input", "b=100", "--output", "d="+in("d.csv"), twoopImage)
 		got, err := os.ReadFile(in("d.csv"))
 		if err != nil || string(got) != strings.Join(list, ",")+"\n" {
@@ -83,6 +85,9 @@ func TestTensorsComeAsNumbersTextAndNpy(t *testing.T) {
 		if back, err := os.ReadFile(in("back.bin")); err != nil || !bytes.Equal(back, data) {
 			t.Errorf("by %s: %v %x", to, err, back)
 		}
+	}
+	if exit, _, stderr := lm(t, "tensor", in("0.npy")); exit != 65 || !strings.Contains(stderr, "no elements") {
+		t.Errorf("%d %s", exit, stderr)
 	}
 	if got := ok(t, "", "tensor", in("7.npy")); got != strings.Join(list, ",")+"\n" {
 		t.Errorf("%.40s", got)
@@ -242,6 +247,9 @@ extra:
 		slices.ContainsFunc(left.Sequences[0].Commands, func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark }) {
 		t.Errorf("%+v", left)
 	}
+	if exit, _, stderr := lm(t, "replay", "--device", "mock:edu", small); exit != 64 || !strings.Contains(stderr, "needs --input x=FILE") {
+		t.Errorf("%d %s", exit, stderr)
+	}
 	out := filepath.Join(t.TempDir(), "y.csv")
 	ok(t, "", "replay", "--device", "mock:edu", "--input", "x=5", "--output", "y="+out, small)
 	if got, err := os.ReadFile(out); err != nil || string(got) != "4294967290\n" { // edu gives the complement
@@ -251,6 +259,26 @@ extra:
 	ok(t, "", "trim", "--golden", twoopImage, "-o", golden)
 	if exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--check-golden", golden); exit != 64 || !strings.Contains(stderr, "no output with recorded data") {
 		t.Errorf("%d %s", exit, stderr)
+	}
+}
+
+func TestWhatAChangeLeavesBehindIsSaid(t *testing.T) {
+	folder := t.TempDir()
+	out, key := filepath.Join(folder, "x.lmb"), filepath.Join(folder, "key")
+	if exit, _, stderr := lm(t, "set", twoopImage, "a=5", "-o", out); exit != 0 || !strings.Contains(stderr, "recorded outputs are what the old inputs made") {
+		t.Errorf("%d %s", exit, stderr)
+	}
+	ok(t, "", "trim", "--golden", out)
+	if exit, _, stderr := lm(t, "set", out, "a=6"); exit != 0 || stderr != "" {
+		t.Errorf("%d %s", exit, stderr)
+	}
+	ok(t, "", "sign", "--new-key", key)
+	ok(t, "", "sign", "--key", key, out)
+	if said := ok(t, "", "trim", "--marks", out); !strings.Contains(said, "; sign it again") {
+		t.Error(said)
+	}
+	if said := ok(t, "", "trim", "--marks", out); strings.Contains(said, "sign") {
+		t.Error(said)
 	}
 }
 

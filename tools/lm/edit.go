@@ -22,14 +22,23 @@ func setCommand() *cobra.Command {
 		Use:   "set IMAGE.lmb NAME=DATA...",
 		Short: "change recorded defaults of inputs",
 		Long: `Set gives inputs of an image other data to start from, and changes nothing else. The
-result is verified before it is written; a signature is not taken over.
+result is verified before it is written; a signature is not taken over. Recorded data of
+outputs stay as they are, what the old inputs made: lm trim --golden leaves them out.
 
 ` + tensorHelp,
 		Example: `  lm set model.lmb bias=[1,2,3] -o other.lmb
   lm set model.lmb weights=new.npy`,
 		Args: between(2, math.MaxInt, "an image and NAME=DATA of inputs"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return change(args[0], out, setInputs(args[1:]), pathsOf(args[1:])...)
+			stale := false
+			err := change(args[0], out, func(image *lmb.Image) error {
+				stale = slices.ContainsFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleOutput && t.Data != nil })
+				return setInputs(image, args[1:])
+			}, pathsOf(args[1:])...)
+			if err == nil && stale {
+				fmt.Fprintln(stderr, "lm: warning: recorded outputs are what the old inputs made: lm trim --golden, or record anew")
+			}
+			return err
 		},
 	}
 	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: the image itself)")
@@ -90,31 +99,33 @@ func change(path, out string, edit func(*lmb.Image) error, inputs ...string) err
 	if err := encode(image, out, path); err != nil { // which verifies
 		return err
 	}
-	fmt.Fprintf(tell(out), "%s: written and verified\n", out)
+	again := ""
+	if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
+		again = "; sign it again"
+	}
+	fmt.Fprintf(tell(out), "%s: written and verified%s\n", out, again)
 	return nil
 }
 
-func setInputs(specs []string) func(*lmb.Image) error {
-	return func(image *lmb.Image) error {
-		if err := givenOnce("", specs); err != nil {
+func setInputs(image *lmb.Image, specs []string) error {
+	if err := givenOnce("", specs); err != nil {
+		return err
+	}
+	for _, spec := range specs {
+		name, path, _ := strings.Cut(spec, "=")
+		i := slices.IndexFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
+		if i < 0 || path == "" {
+			return usage("lm set takes NAME=DATA of an input, not %q; lm info lists the inputs", spec)
+		}
+		t := &image.Tensors[i]
+		e := elements{"input " + name, t.DType, t.Shape, t.Size()}
+		data, err := e.read(path)
+		if err != nil {
 			return err
 		}
-		for _, spec := range specs {
-			name, path, _ := strings.Cut(spec, "=")
-			i := slices.IndexFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
-			if i < 0 || path == "" {
-				return usage("lm set takes NAME=DATA of an input, not %q; lm info lists the inputs", spec)
-			}
-			t := &image.Tensors[i]
-			e := elements{"input " + name, t.DType, t.Shape, t.Size()}
-			data, err := e.read(path)
-			if err != nil {
-				return err
-			}
-			t.Data = data
-		}
-		return nil
+		t.Data = data
 	}
+	return nil
 }
 
 func dropMarks(image *lmb.Image) {

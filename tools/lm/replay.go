@@ -265,7 +265,8 @@ func (s *session) failed(r runtime.Result) error {
 			text += ": " + why
 		}
 	case hal.InputMissing:
-		text += ": an input without recorded data needs --input NAME=FILE"
+		name := s.missing()
+		text += fmt.Sprintf(": input %s has no recorded data and needs --input %s=FILE", name, name)
 	}
 	if r.SafeRan {
 		text += "; sequence safe: " + r.Safe.Error()

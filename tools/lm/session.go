@@ -23,6 +23,7 @@ type session struct {
 	index    int              // of the sequence
 	before   int              // of the one before, -1: none
 	after    int
+	given    map[int]bool // inputs that --input filled
 }
 
 // load does everything that comes before the first store. Devices that are open
@@ -41,7 +42,7 @@ func (f *replayFlags) load(path string, opened ...hal.Device) (*session, error) 
 	if len(f.devices)+len(opened) == 0 {
 		return nil, usage("--device says where to replay: mock:%s, %s; lm replay --help lists them", standInOf(view, path), runtime.DeviceNames(view)[0])
 	}
-	s := &session{path: path, view: view, devices: opened}
+	s := &session{path: path, view: view, devices: opened, given: map[int]bool{}}
 	if err := f.open(s); err != nil {
 		s.close()
 		return nil, err
@@ -172,5 +173,16 @@ func (s *session) readInput(spec string) error {
 		return err
 	}
 	copy(s.replay.Input(index), data)
+	s.given[index] = true
 	return nil
+}
+
+// missing is the first input that has no data.
+func (s *session) missing() string {
+	for i := range s.view.Tensors {
+		if t := &s.view.Tensors[i]; t.Role == gen.RoleInput && t.Recorded == 0 && !s.given[i] {
+			return s.view.Name(t.Name)
+		}
+	}
+	return ""
 }

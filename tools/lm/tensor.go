@@ -23,6 +23,8 @@ const tensorHelp = `Data of a tensor are in files: NumPy's .npy, .csv with a row
 dimension, and raw bytes under any other ending, - for standard input and output. Numbers
 are data, too: n=5 (every element is 5) and n=[1,2,3]; a file of such a name is ./5.`
 
+func endingOf(path string) string { return strings.ToLower(filepath.Ext(path)) }
+
 // elements are what a tensor's data is made of.
 type elements struct {
 	name  string
@@ -53,6 +55,9 @@ func isInline(text string) bool {
 func (e *elements) inline(text string) ([]byte, error) {
 	words := []string{text}
 	if strings.HasPrefix(text, "[") {
+		if strings.Count(text, "[") != strings.Count(text, "]") || !strings.HasSuffix(text, "]") {
+			return nil, usage("%s: a list ends with its ]", text)
+		}
 		words = strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[], \t\n", r) })
 	} else {
 		words = slices.Repeat(words, int(e.size)/int(fbs.DTypeSize(e.dtype)))
@@ -82,7 +87,7 @@ func (e *elements) read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch filepath.Ext(path) {
+	switch endingOf(path) {
 	case ".npy":
 		array, err := npy.Parse(data)
 		if err != nil {
@@ -133,7 +138,7 @@ func (e *elements) csvWords(path string, data []byte) ([]string, error) {
 
 // file gives what a file of that name holds for a tensor's bytes.
 func (e *elements) file(path string, data []byte) []byte {
-	switch filepath.Ext(path) {
+	switch endingOf(path) {
 	case ".npy":
 		return npy.Format(&npy.Array{Type: npy.TypeOf(e.dtype), Shape: e.shape, Data: data})
 	case ".csv":
@@ -211,20 +216,9 @@ func tensorOf(path, dtype string, shape []uint, image, name string) (e elements,
 		return elementsOf(view, &view.Tensors[t]), nil
 	}
 	e = elements{name: "the tensor"}
-	if filepath.Ext(path) == ".npy" {
-		data, err := readFile(path, dataMax)
-		if err != nil {
+	if endingOf(path) == ".npy" {
+		if err := e.fromNpy(path); err != nil {
 			return e, err
-		}
-		array, err := npy.Parse(data)
-		if err != nil {
-			return e, wrong(hal.BadTensor, "%s: %v", path, err)
-		}
-		e.shape = array.Shape
-		for d := gen.DTypeInt8; fbs.DTypeSize(d) != 0 && e.dtype == 0; d++ {
-			if npy.Same(npy.TypeOf(d), array.Type) {
-				e.dtype = d
-			}
 		}
 	}
 	if i := slices.IndexFunc(gen.EnumNamesDType[:], func(name string) bool { return strings.ToLower(name) == dtype }); i > 0 {
@@ -252,6 +246,28 @@ func tensorOf(path, dtype string, shape []uint, image, name string) (e elements,
 		e.size *= uint64(n)
 	}
 	return e, nil
+}
+
+// fromNpy takes shape and type of a .npy file, where elements can be of that type.
+func (e *elements) fromNpy(path string) error {
+	data, err := readFile(path, dataMax)
+	if err != nil {
+		return err
+	}
+	array, err := npy.Parse(data)
+	if err != nil {
+		return wrong(hal.BadTensor, "%s: %v", path, err)
+	}
+	if slices.Contains(array.Shape, 0) {
+		return wrong(hal.BadTensor, "%s: shape %v has no elements", path, array.Shape)
+	}
+	e.shape = array.Shape
+	for d := gen.DTypeInt8; fbs.DTypeSize(d) != 0 && e.dtype == 0; d++ {
+		if npy.Same(npy.TypeOf(d), array.Type) {
+			e.dtype = d
+		}
+	}
+	return nil
 }
 
 // tensorNamed finds a tensor of an image by its name.
