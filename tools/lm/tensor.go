@@ -120,7 +120,7 @@ func (e *elements) columns() int {
 }
 
 // csvWords gives the fields of all rows: each a run of the last dimension, or one
-// row that holds everything.
+// row that holds everything. One dimension is as many rows as somebody likes.
 func (e *elements) csvWords(path string, data []byte) ([]string, error) {
 	r := csv.NewReader(bytes.NewReader(data))
 	r.FieldsPerRecord, r.Comment = -1, '#'
@@ -129,7 +129,7 @@ func (e *elements) csvWords(path string, data []byte) ([]string, error) {
 		return nil, wrong(hal.BadTensor, "%s: %v", path, err)
 	}
 	for i, row := range rows {
-		if len(rows) > 1 && len(row) != e.columns() {
+		if len(rows) > 1 && len(e.shape) > 1 && len(row) != e.columns() {
 			return nil, wrong(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d %v", path, i+1, len(row), e.name, e.columns(), e.shape)
 		}
 	}
