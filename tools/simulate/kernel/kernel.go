@@ -104,8 +104,8 @@ func Fallocate(fd int, mode uint32, offset, size int64) error {
 	return of(unix.SYS_FALLOCATE, fd, func() error { return unix.Fallocate(fd, mode, offset, size) })
 }
 
-func Mlock(memory []byte) error {
-	return of(unix.SYS_MLOCK, -1, func() error { return unix.Mlock(memory) })
+func Mlock([]byte) error {
+	return of(unix.SYS_MLOCK, -1, func() error { return nil }) // who is not root may lock less than all worlds together have
 }
 
 func MmapPtr(fd int, offset int64, address unsafe.Pointer, length uintptr, protection, flags int) (pointer unsafe.Pointer, err error) {
