@@ -7,23 +7,14 @@ import (
 	"testing"
 
 	"lightmetal/tools/bootimage/initramfs"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 // assembled is the image of a listing, under a name.
 func assembled(t *testing.T, name, text string) string {
 	t.Helper()
-	image, err := listing.Parse(name, []byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, file, 0o644); err != nil {
+	if err := os.WriteFile(path, lmbtest.File(t, text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -9,8 +9,7 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/tools/coverage/corpus"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 // runs are those of the scenario of that name: inside/runs.go.
@@ -18,20 +17,6 @@ type runs struct{ list strings.Builder }
 
 func (r *runs) add(want hal.Code, words string, args ...string) {
 	fmt.Fprintf(&r.list, "%d\t%s\t%s\n", want.Exit(), words, strings.Join(args, "\t"))
-}
-
-// listed assembles a listing in this process.
-func listed(t *testing.T, name, text string) []byte {
-	t.Helper()
-	image, err := listing.Parse(name, []byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // long asks for all that there is, where some will do (./build.sh object-coverage).
@@ -96,7 +81,7 @@ func TestShippedVerifierRefusesInTheWordsOfTheHosts(t *testing.T) {
 	_, console := inside(t, func(m *machine) {
 		var r runs
 		for _, base := range []string{string(text), ofABoard} {
-			first, rest := corpus.Mutations(listed(t, "base", base))
+			first, rest := corpus.Mutations(lmbtest.File(t, base))
 			if long {
 				first = append(first, rest...)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 const iommu = "virt,iommu=smmuv3,gic-version=3"
@@ -72,15 +73,7 @@ func (m *machine) addListing(t *testing.T, name, more string) {
 
 func (m *machine) addImage(t *testing.T, name, text string) {
 	t.Helper()
-	image, err := listing.Parse(name, []byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.files["/images/"+name+".lmb"] = file
+	m.files["/images/"+name+".lmb"] = lmbtest.File(t, text)
 }
 
 // onDisk wants data at the start of the NVMe namespace, as the host sees it.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lightmetal/hal"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 // everyWay is an image for the shared memory that has every access of every width
@@ -109,7 +110,7 @@ var failures = map[string]struct {
 // commands can, and fail in every way that they can, sealed and not.
 func TestShippedProgramGoesEveryWay(t *testing.T) {
 	_, console := inside(t, func(m *machine) {
-		m.files["/i.lmb"] = listed(t, "everyWay", everyWay())
+		m.files["/i.lmb"] = lmbtest.File(t, everyWay())
 		var r runs
 		for _, flags := range []string{"", "-seal", "-seal -json -loop 2 -deadline 60s -before many -after many"} {
 			r.add(hal.OK, "", append(strings.Fields(flags), "-device", "pci:1af4:1110", "-input", "due=/eight", "-output", "got=/tmp/got", "/i.lmb")...)
@@ -137,7 +138,7 @@ func (m *machine) addRefused(t *testing.T, r *runs) {
 		"/arena":     "target ivshmem 1af4:1110 bar2 1MiB" + window + "tensor t output uint64[65536x65536]\nmain:\n  copy.4 t[0:4] <- ram+0x0",
 		"/many":      "target ivshmem 1af4:1110 bar2 1MiB" + window + "main:\n" + strings.Repeat("  write.4 ram+0x0 0x1\n", 66000),
 	} {
-		m.files[path] = listed(t, path, "lightmetal 1\n"+text+"\n")
+		m.files[path] = lmbtest.File(t, "lightmetal 1\n"+text+"\n")
 	}
 	r.add(hal.WrongDevice, "bytes of BAR 2", "/larger")
 	r.add(hal.WrongDevice, "subsystem", "/subsystem")
@@ -181,7 +182,7 @@ func (m *machine) addChip(t *testing.T, c *card, lane string) {
 	m.add(t, "/images/twoop.lmb", path)
 	device := lane + ":" + c.ids
 	var r runs
-	m.files["/i.lmb"] = listed(t, "everyWay", everyWay())
+	m.files["/i.lmb"] = lmbtest.File(t, everyWay())
 	if lane == "tt" {
 		device = "tt:/dev/tenstorrent/0"
 	} else {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/together"
 )
@@ -49,27 +51,17 @@ func (v *verification) tellTogether(paths []string, images []together.Image, war
 // strangers names images that no other shares a device with: what is asked says
 // nothing of them.
 func strangers(images []together.Image) (list []string) {
-	users := map[uint32]int{}
-	ids := func(image together.Image) (set map[uint32]bool) {
-		set = map[uint32]bool{}
-		for _, t := range image.View.Targets {
-			set[uint32(t.Vendor)<<16|uint32(t.Device)] = true
-		}
-		return set
-	}
-	for _, image := range images {
-		for id := range ids(image) {
-			users[id]++
-		}
-	}
-	for _, image := range images {
-		shared := false
-		for id := range ids(image) {
-			shared = shared || users[id] > 1
-		}
-		if !shared {
-			list = append(list, image.Name+": shares no device with the others")
+	for i := range images {
+		share := func(other together.Image) bool { return shareDevice(images[i].View, other.View) }
+		if !slices.ContainsFunc(images[:i], share) && !slices.ContainsFunc(images[i+1:], share) {
+			list = append(list, images[i].Name+": shares no device with the others")
 		}
 	}
 	return list
+}
+
+func shareDevice(a, b *fbs.View) bool {
+	return slices.ContainsFunc(a.Targets, func(t fbs.Identity) bool {
+		return slices.ContainsFunc(b.Targets, func(o fbs.Identity) bool { return o.Vendor == t.Vendor && o.Device == t.Device })
+	})
 }

@@ -86,7 +86,7 @@ func each(file []byte, visit func(at int, changed []byte)) {
 			change(false, func(b []byte) []byte { b[at] ^= 1; return b })
 			continue
 		}
-		behind := at >= fbs.PreambleSize || at >= 40 || at < 4
+		behind := at >= 40 || at < 4
 		for _, value := range edges(binary.LittleEndian.Uint32(file[at:])) {
 			change(behind, func(b []byte) []byte { binary.LittleEndian.PutUint32(b[at:], value); return b })
 		}

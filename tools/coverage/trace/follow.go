@@ -144,7 +144,8 @@ func (f *follower) at(processor int, next uint64, fault bool) {
 		}
 		i := (pc - f.Start) / 4
 		f.seen[i] |= Ran
-		switch kind, target := Decode(f.Words[i], pc); {
+		kind, target := Decode(f.Words[i], pc)
+		switch {
 		case kind == Conditional && next == target:
 			f.seen[i] |= Taken
 		case kind == Conditional && next == pc+4:
@@ -152,7 +153,7 @@ func (f *follower) at(processor int, next uint64, fault bool) {
 		case kind == Conditional:
 			f.lost++
 		}
-		if kind, _ := Decode(f.Words[i], pc); kind != Straight {
+		if kind != Straight {
 			return
 		}
 	}

@@ -207,17 +207,22 @@ func (m *model) command(do func(access) hal.Code, c *fbs.Command) hal.Code {
 
 func (m *model) dead(c *fbs.Command) bool { return m.w.devices[m.w.view.Windows[c.Window].Device].gone }
 
-// ones tells whether an access gave all ones, of a device that is gone.
+// lost tells whether an access gave all ones, of a device that is gone.
 func (m *model) lost(c *fbs.Command) bool { return m.got == fbs.WidthMask(c.Width) && m.dead(c) }
+
+// load carries out a load, which tells of a device that is gone.
+func (m *model) load(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
+	code := do(a)
+	if code == hal.OK && m.lost(c) {
+		code = hal.DeviceGone
+	}
+	return code
+}
 
 func (m *model) change(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
 	a.kind = load
-	code := do(a)
-	switch {
-	case code != hal.OK:
+	if code := m.load(do, c, a); code != hal.OK {
 		return code
-	case m.lost(c):
-		return hal.DeviceGone
 	}
 	a.kind, a.value = store, c.Value|m.got&^c.Mask
 	return do(a)
@@ -326,12 +331,10 @@ func (m *model) saw(c *fbs.Command, code hal.Code) hal.Code {
 
 func (m *model) check(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
 	a.kind = load
-	code := do(a)
+	code := m.load(do, c, a)
 	switch {
 	case code != hal.OK:
 		return code
-	case m.lost(c):
-		return hal.DeviceGone
 	case m.holds(c):
 		return hal.OK
 	case c.Amount == 0:
