@@ -381,11 +381,11 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 		says    string
 	}{
 		{hal.ExpectFailed, "expect.4 m+0x0 & 0xff == 0x7", lastError{command: 1, got: 5, want: 7, mask: 255},
-			"expect failed: command 1 (number 1 of main): got 0x5, wanted 0x7 under mask 0xff; sequence safe: done"},
+			"expect failed: command 1 (number 2 of main): got 0x5, wanted 0x7 under mask 0xff; sequence safe: done"},
 		{hal.DeadlinePassed, "poll.4 m+0x0 == 0x7 within 1ms", lastError{command: 1, got: 5, want: 7, mask: 1<<32 - 1},
-			"poll deadline passed: command 1 (number 1 of main): got 0x5, wanted 0x7 under mask 0xffffffff; sequence safe: done"},
+			"poll deadline passed: command 1 (number 2 of main): got 0x5, wanted 0x7 under mask 0xffffffff; sequence safe: done"},
 		{hal.CompareFailed, "compare.4 m+0x0 uint32 == uint32 5 9", lastError{command: 1, want: 9, mask: 1<<32 - 1, element: 1},
-			"golden mismatch: command 1 (number 1 of main): got 0x0, wanted 0x9"},
+			"golden mismatch: command 1 (number 2 of main): element 1: got 0x0, wanted 0x9"},
 	} {
 		handle := frozenImage(t, source(test.command))
 		wants(t, test.command, handle, run(handle, 0), test.code, test.says)
@@ -481,7 +481,7 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}
-	wants(t, "the last of all", handle, run(handle, 2), hal.ExpectFailed, "number 0 of fails")
+	wants(t, "the last of all", handle, run(handle, 2), hal.ExpectFailed, "number 1 of fails")
 	if n := testing.AllocsPerRun(100, func() { run(handle, 2); lastErrorOf(handle, &e, buffer) }); n != 0 {
 		t.Errorf("a failed run and its report allocate %v times", n)
 	}

@@ -9,6 +9,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	words "lightmetal/runtime/report"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/report"
@@ -255,11 +256,8 @@ func (s *session) failed(r runtime.Result) error {
 	} else {
 		text += " (" + report.CommandText(s.view, int(r.Command)) + ")"
 	}
+	text = string(words.AppendSeen([]byte(text), s.view, &r))
 	switch r.Code {
-	case hal.DeadlinePassed, hal.ExpectFailed, hal.DeviceGone:
-		text += fmt.Sprintf(": got 0x%x, wanted 0x%x under mask 0x%x", r.Got, r.Want, r.Mask)
-	case hal.CompareFailed:
-		text += fmt.Sprintf(": element %d is 0x%x, golden 0x%x", r.Element, r.Got, r.Want)
 	case hal.Refused, hal.BusFault:
 		if why := refusal(s.devices); why != "" {
 			text += ": " + why

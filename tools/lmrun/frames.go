@@ -131,11 +131,10 @@ func (f *frames) run(sequence int, limit int64, end *outcome) bool {
 	}
 	f.replay.Limit(limit)
 	end.result = f.replay.Run(sequence)
-	if end.result.Code == hal.OK {
-		return true
+	if !end.good() {
+		end.place = string(report.Append(nil, f.replay.View(), &end.result))
 	}
-	end.place = string(report.Append(nil, f.replay.View(), &end.result))
-	return false
+	return end.good()
 }
 
 // sound asks the devices whether all went well that no command looked at: a

@@ -589,7 +589,7 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 		t.Errorf("%+v", end)
 	}
 	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
-	if end.result.Code != hal.FrameLate || end.runs != 0 || reason(end) != "run took longer than its limit: command 6 (number 0 of slow); sequence safe: done" {
+	if end.result.Code != hal.FrameLate || end.runs != 0 || reason(end) != "run took longer than its limit: command 6 (number 1 of slow); sequence safe: done" {
 		t.Errorf("%+v, %s", end, reason(end))
 	}
 }

@@ -23,25 +23,21 @@ func main() {
 
 // outcome is how a whole invocation ended, with what there is to tell.
 type outcome struct {
-	err    error          // before the first run, or writing outputs
-	result runtime.Result // of the last run
-	runs   uint64         // completed
-	place  string         // of a failed run: "command 3 (number 3 of main): got ..."
-	total  int64          // nanoseconds of all completed runs
-	least  int64
-	most   int64
+	err                error          // before the first run, or writing outputs
+	result             runtime.Result // of the last run
+	runs               uint64         // completed
+	place              string         // of a failed run: "command 3 (number 4 of main): got ..."
+	total, least, most int64          // nanoseconds of all completed runs
 }
 
 // replay does everything between the command line and the report.
 func replay(o args.Options) outcome {
 	file, err := runtime.Open(o.Image)
+	if err == nil && o.Key != "" {
+		err = checkSignature(file, o.Key)
+	}
 	if err != nil {
 		return outcome{err: err}
-	}
-	if o.Key != "" {
-		if err := checkSignature(file, o.Key); err != nil {
-			return outcome{err: err}
-		}
 	}
 	view, err := file.Verify()
 	if err != nil {
@@ -60,8 +56,7 @@ func replay(o args.Options) outcome {
 
 // runOn does what comes after the devices are open, and closes them.
 func (f *frames) runOn(devices []hal.Device, view *fbs.View, o args.Options) (end outcome) {
-	err := f.prepare(devices, view, o)
-	if end.err = err; err == nil {
+	if end.err = f.prepare(devices, view, o); end.err == nil {
 		end = f.loop(o.Loop)
 	}
 	f.files.Discard()

@@ -18,7 +18,7 @@ func tell(o args.Options, end outcome) int {
 	}
 	to := 1
 	for _, b := range o.Outputs {
-		if b.Path == "-" {
+		if files.IsStdout(b.Path) {
 			to = 2 // standard output is data
 		}
 	}
@@ -84,24 +84,17 @@ func reason(end outcome) string {
 // jsonText is the one object of -json; its fields are the same on success and
 // on failure.
 func jsonText(o args.Options, end outcome, code hal.Code) string {
-	text := `{"exit":` + strconv.Itoa(code.Exit()) +
-		`,"code":` + quote(code.Error()) +
-		`,"image":` + quote(o.Image) +
-		`,"sequence":` + quote(o.Sequence) +
-		`,"runs":` + decimal(end.runs) +
-		`,"ignored":` + decimal(uint64(end.result.Ignored))
-	if code != hal.OK {
-		text += `,"reason":` + quote(reason(end)) + `,"command":` + strconv.Itoa(int(end.result.Command)) +
-			`,"got":` + decimal(end.result.Got) + `,"want":` + decimal(end.result.Want) + `,"mask":` + decimal(end.result.Mask) +
-			`,"element":` + decimal(end.result.Element)
-		if end.result.SafeRan {
-			text += `,"safe":` + quote(end.result.Safe.Error())
+	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.Exit())) + quote(code.Error()) + `,"image":` + quote(o.Image) +
+		`,"sequence":` + quote(o.Sequence) + fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.Ignored))
+	if r := &end.result; code != hal.OK {
+		text += `,"reason":` + quote(reason(end)) + `,"command":` + strconv.Itoa(int(r.Command)) +
+			fbs.Text(`,"got":%d,"want":%d,"mask":%d,"element":%d`, r.Got, r.Want, r.Mask, r.Element)
+		if r.SafeRan {
+			text += `,"safe":` + quote(r.Safe.Error())
 		}
 	}
 	if end.runs > 0 {
-		text += `,"least_ns":` + strconv.FormatInt(end.least, 10) +
-			`,"mean_ns":` + strconv.FormatInt(end.total/int64(end.runs), 10) +
-			`,"most_ns":` + strconv.FormatInt(end.most, 10)
+		text += fbs.Text(`,"least_ns":%d,"mean_ns":%d,"most_ns":%d`, uint64(end.least), uint64(end.total)/end.runs, uint64(end.most))
 	}
 	return text + "}\n"
 }

@@ -95,7 +95,7 @@ func TestFurtherSignalsSkipNothing(t *testing.T) {
 	}
 	signals := []os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
 	for _, test := range []struct{ flags, want string }{
-		{"-loop forever -sequence fails", "poll deadline passed: command 0 (number 0 of fails): got 0x0, wanted 0x1 under mask 0xffffffff; sequence safe: done"},
+		{"-loop forever -sequence fails", "poll deadline passed: command 0 (number 1 of fails): got 0x0, wanted 0x1 under mask 0xffffffff; sequence safe: done"},
 		{"-loop forever -sequence fails -seal", "sequence safe: done"},
 		{"-loop forever -sequence passes -after last", "lmrun: done: passes of x.lmb, "},
 		{"-loop forever -sequence passes -after last -seal", "lmrun: done: passes of x.lmb, "},

@@ -15,21 +15,18 @@ type Options struct {
 	Image    string
 	Devices  []string
 	Sequence string
-	Before   string // empty: none
-	After    string
-	Inputs   []Binding
-	Outputs  []Binding
+
+	Before, After   string // empty: none
+	Inputs, Outputs []Binding
+
 	Loop     uint64 // 0: forever
 	Deadline int64  // nanoseconds, 0: none
 	Longest  int64  // nanoseconds that a sequence may take at worst
 	Watchdog string
 	Key      string
 	Window   int // runtime.AnySlot: the choice of image and device
-	Seal     bool
-	Check    bool
-	JSON     bool
-	Help     bool
-	Version  bool
+
+	Seal, Check, JSON, Help, Version bool
 }
 
 // Binding is one NAME=FILE.
