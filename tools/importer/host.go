@@ -126,14 +126,7 @@ func (j *joiner) Block(a *traces.Access, data []byte) error {
 			}
 			return j.lifter.accesses(a, n, data)
 		}
-		for k := range n {
-			e := *a
-			e.Offset, e.Value = a.Offset+uint64(k)*uint64(a.Width), traces.Little(data[k*uint32(a.Width):][:a.Width])
-			if err := j.Access(&e); err != nil {
-				return err
-			}
-		}
-		return nil
+		return traces.Single(a, data, j.Access)
 	})
 }
 

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
-	"strconv"
 	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/npy"
 )
 
 // patternMax bounds the bytes that all patterns of one listing make, so that a
@@ -145,78 +145,11 @@ func (p *parser) elements(dtype gen.DType) []byte {
 	data := []byte{}
 	size := int(fbs.DTypeSize(dtype))
 	p.items("values", isElement, func(t token) {
-		bits, ok := elementBits(dtype, t.text)
+		bits, ok := npy.Bits(dtype, t.text)
 		if !ok {
 			p.fail(t, "%s is not of type %s", t.text, wordOf(dtypeWords, dtype))
 		}
 		data = append(data, binary.LittleEndian.AppendUint64(nil, bits)[:size]...)
 	})
 	return data
-}
-
-// elementBits gives the bits of one value. A hex or binary number gives the
-// bits themselves.
-func elementBits(dtype gen.DType, text string) (bits uint64, ok bool) {
-	size := 8 * int(fbs.DTypeSize(dtype))
-	if len(text) > 1 && text[0] == '0' && strings.ContainsRune("xXbB", rune(text[1])) {
-		bits, err := strconv.ParseUint(text, 0, size)
-		return bits, err == nil
-	}
-	switch dtype {
-	case gen.DTypeFloat16:
-		return narrowFloat(text, 5, 10)
-	case gen.DTypeBfloat16:
-		return narrowFloat(text, 8, 7)
-	case gen.DTypeFloat32:
-		x, err := strconv.ParseFloat(text, 32)
-		return uint64(math.Float32bits(float32(x))), err == nil
-	case gen.DTypeFloat64:
-		x, err := strconv.ParseFloat(text, 64)
-		return math.Float64bits(x), err == nil
-	}
-	return integerBits(dtype, text, size)
-}
-
-func integerBits(dtype gen.DType, text string, size int) (bits uint64, ok bool) {
-	if digits := strings.TrimPrefix(text, "-"); len(digits) > 1 && digits[0] == '0' {
-		return 0, false // strconv would read it as octal
-	}
-	switch dtype {
-	case gen.DTypeUint8, gen.DTypeUint16, gen.DTypeUint32, gen.DTypeUint64:
-		bits, err := strconv.ParseUint(text, 0, size)
-		return bits, err == nil
-	}
-	n, err := strconv.ParseInt(text, 0, size)
-	return uint64(n), err == nil
-}
-
-// narrowFloat rounds a decimal to the nearest IEEE number with this many bits
-// of exponent and mantissa, ties to even. One that is too large is not ok.
-func narrowFloat(text string, exponent, mantissa int) (bits uint64, ok bool) {
-	x, err := strconv.ParseFloat(text, 64)
-	infinity := (uint64(1)<<exponent - 1) << mantissa
-	switch {
-	case err != nil:
-		return 0, false
-	case x != x:
-		return infinity | 1<<(mantissa-1), true
-	case math.IsInf(x, 0):
-		bits, ok = infinity, true
-	case x == 0:
-		ok = true
-	default:
-		// Below the smallest normal number the unit in the last place stays the same.
-		bias := 1<<(exponent-1) - 1
-		_, e := math.Frexp(x) // 2^(e-1) <= |x| < 2^e
-		e = max(e-1, 1-bias)
-		units := uint64(math.RoundToEven(math.Ldexp(math.Abs(x), mantissa-e)))
-		// units has its leading one in bit `mantissa`, and adding lets that one,
-		// or a carry from rounding, count the exponent up.
-		bits = uint64(e+bias-1)<<mantissa + units
-		ok = bits < infinity
-	}
-	if math.Signbit(x) {
-		bits |= 1 << (exponent + mantissa)
-	}
-	return bits, ok
 }

@@ -12,6 +12,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/npy"
 )
 
 // generator makes legal images that use everything FORMAT.md allows.
@@ -422,13 +423,13 @@ func TestNarrowFloatsReadBackExactly(t *testing.T) {
 		if x := math.Float32frombits(uint32(bits) << 16); x == x {
 			text := fmt.Sprintf("%g", x)
 			text = strings.TrimPrefix(strings.ToLower(text), "+")
-			if got, ok := elementBits(gen.DTypeBfloat16, text); !ok || got != bits {
+			if got, ok := npy.Bits(gen.DTypeBfloat16, text); !ok || got != bits {
 				t.Fatalf("bfloat16 %s gives %#x, want %#x", text, got, bits)
 			}
 		}
 		if x := float16(uint16(bits)); x == x {
 			text := strings.TrimPrefix(strings.ToLower(fmt.Sprintf("%g", x)), "+")
-			if got, ok := elementBits(gen.DTypeFloat16, text); !ok || got != bits {
+			if got, ok := npy.Bits(gen.DTypeFloat16, text); !ok || got != bits {
 				t.Fatalf("float16 %s gives %#x, want %#x", text, got, bits)
 			}
 		}
@@ -476,7 +477,7 @@ func TestNarrowFloatsRoundToEven(t *testing.T) {
 		{gen.DTypeBfloat16, "0x3f80", 0x3f80, true},       // the bits themselves
 		{gen.DTypeInt8, "-128", 0xffffffffffffff80, true}, // cut to a byte later
 	} {
-		if got, ok := elementBits(test.dtype, test.text); ok != test.ok || ok && got != test.bits {
+		if got, ok := npy.Bits(test.dtype, test.text); ok != test.ok || ok && got != test.bits {
 			t.Errorf("%s gives %#x %v, want %#x %v", test.text, got, ok, test.bits, test.ok)
 		}
 	}

@@ -11,14 +11,13 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Values gives the bytes of elements that are written as numbers: integers in C's
-// notation that fit, and floats, rounded to the type.
+// Values gives the bytes of elements that are written as numbers.
 func Values(dtype gen.DType, words []string) ([]byte, error) {
 	size := int(fbs.DTypeSize(dtype))
 	data := make([]byte, 0, len(words)*size)
 	for i, word := range words {
-		bits, err := element(dtype, strings.TrimSpace(word))
-		if err != nil {
+		bits, ok := Bits(dtype, strings.TrimSpace(word))
+		if !ok {
 			return nil, fmt.Errorf("element %d: %q is no %s", i, word, strings.ToLower(gen.EnumNamesDType[dtype]))
 		}
 		data = append(data, binary.LittleEndian.AppendUint64(nil, bits)[:size]...)
@@ -26,49 +25,71 @@ func Values(dtype gen.DType, words []string) ([]byte, error) {
 	return data, nil
 }
 
-func element(dtype gen.DType, word string) (uint64, error) {
-	size := int(fbs.DTypeSize(dtype)) * 8
-	switch dtype {
-	case gen.DTypeInt8, gen.DTypeInt16, gen.DTypeInt32, gen.DTypeInt64:
-		n, err := strconv.ParseInt(word, 0, size)
-		return uint64(n), err
-	case gen.DTypeUint8, gen.DTypeUint16, gen.DTypeUint32, gen.DTypeUint64:
-		return strconv.ParseUint(word, 0, size)
-	case gen.DTypeFloat64:
-		f, err := strconv.ParseFloat(word, 64)
-		return math.Float64bits(f), err
+// Bits gives the bits of one element that is written as a number, rounded to its
+// type if that is a float. A hex or binary number gives the bits themselves.
+func Bits(dtype gen.DType, text string) (bits uint64, ok bool) {
+	size := 8 * int(fbs.DTypeSize(dtype))
+	if len(text) > 1 && text[0] == '0' && strings.ContainsRune("xXbB", rune(text[1])) {
+		bits, err := strconv.ParseUint(text, 0, size)
+		return bits, err == nil
 	}
-	f, err := strconv.ParseFloat(word, 32)
-	bits := math.Float32bits(float32(f))
 	switch dtype {
-	case gen.DTypeBfloat16:
-		bits = half(bits, 16)
 	case gen.DTypeFloat16:
-		// A binary16 has 13 bits of fraction less and an exponent that is 112 less;
-		// what is below its least number is counted in units of that.
-		sign := bits >> 16 & 0x8000
-		switch magnitude := math.Abs(f); {
-		case magnitude != magnitude:
-			bits = 0x7e00
-		case magnitude < 0x1p-14:
-			bits = uint32(math.RoundToEven(magnitude * 0x1p24))
-		default:
-			bits = min(half(math.Float32bits(float32(magnitude))-112<<23, 13), 0x7c00)
-		}
-		bits |= sign
+		return narrowFloat(text, 5, 10)
+	case gen.DTypeBfloat16:
+		return narrowFloat(text, 8, 7)
+	case gen.DTypeFloat32:
+		x, err := strconv.ParseFloat(text, 32)
+		return uint64(math.Float32bits(float32(x))), err == nil
+	case gen.DTypeFloat64:
+		x, err := strconv.ParseFloat(text, 64)
+		return math.Float64bits(x), err == nil
 	}
-	if math.IsInf(Float(dtype, uint64(bits)), 0) && !math.IsInf(f, 0) {
-		err = strconv.ErrRange
-	}
-	return uint64(bits), err
+	return integerBits(dtype, text, size)
 }
 
-// half drops the lowest bits of a float, rounding to even.
-func half(bits uint32, drop int) uint32 {
-	if bits&0x7fffffff > 0x7f800000 {
-		return (bits | 1<<22) >> drop // a NaN stays one
+func integerBits(dtype gen.DType, text string, size int) (bits uint64, ok bool) {
+	if digits := strings.TrimPrefix(text, "-"); len(digits) > 1 && digits[0] == '0' {
+		return 0, false // strconv would read it as octal
 	}
-	return (bits + 1<<(drop-1) - 1 + bits>>drop&1) >> drop
+	switch dtype {
+	case gen.DTypeUint8, gen.DTypeUint16, gen.DTypeUint32, gen.DTypeUint64:
+		bits, err := strconv.ParseUint(text, 0, size)
+		return bits, err == nil
+	}
+	n, err := strconv.ParseInt(text, 0, size)
+	return uint64(n), err == nil
+}
+
+// narrowFloat rounds a decimal to the nearest IEEE number with this many bits
+// of exponent and mantissa, ties to even. One that is too large is not ok.
+func narrowFloat(text string, exponent, mantissa int) (bits uint64, ok bool) {
+	x, err := strconv.ParseFloat(text, 64)
+	infinity := (uint64(1)<<exponent - 1) << mantissa
+	switch {
+	case err != nil:
+		return 0, false
+	case x != x:
+		return infinity | 1<<(mantissa-1), true
+	case math.IsInf(x, 0):
+		bits, ok = infinity, true
+	case x == 0:
+		ok = true
+	default:
+		// Below the smallest normal number the unit in the last place stays the same.
+		bias := 1<<(exponent-1) - 1
+		_, e := math.Frexp(x) // 2^(e-1) <= |x| < 2^e
+		e = max(e-1, 1-bias)
+		units := uint64(math.RoundToEven(math.Ldexp(math.Abs(x), mantissa-e)))
+		// units has its leading one in bit `mantissa`, and adding lets that one,
+		// or a carry from rounding, count the exponent up.
+		bits = uint64(e+bias-1)<<mantissa + units
+		ok = bits < infinity
+	}
+	if math.Signbit(x) {
+		bits |= 1 << (exponent + mantissa)
+	}
+	return bits, ok
 }
 
 // Words writes elements as numbers, so that Values gives the same bytes.

@@ -2,6 +2,7 @@ package traces
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -66,92 +67,68 @@ const (
 	progressBytes = 1 << 20 // between two calls of Source.Progress
 )
 
-// lineReader gives the lines of a trace one by one and counts them.
+// lineReader goes through the lines of a trace and counts them.
 type lineReader struct {
-	r        *bufio.Reader
-	line     int // number of the line read last
-	bytes    int64
-	told     int64
-	long     []byte // a line that does not fit the buffer of r
-	progress func(bytes int64)
+	r    io.Reader
+	line int // number of the line that is looked at
 }
 
 func newLineReader(r io.Reader, progress func(int64)) *lineReader {
-	if progress == nil {
-		progress = func(int64) {}
-	}
-	return &lineReader{r: bufio.NewReaderSize(r, 64<<10), progress: progress}
+	return &lineReader{r: &counter{r: r, progress: progress}}
 }
 
-// next gives a line without its end, valid until the next call, or io.EOF.
-//
-// A last line without a newline is refused. Whoever writes a trace ends each
-// line; so the file was cut, and how much is missing cannot be told from what
-// is there: the last field may be cut and still parse, and more lines may have
-// followed.
-func (l *lineReader) next() ([]byte, error) {
-	text, err := l.r.ReadSlice('\n')
-	if err == bufio.ErrBufferFull {
-		text, err = l.nextLong(text)
-	}
-	l.bytes += int64(len(text))
-	l.tell(err != nil)
-	if len(text) == 0 && err == io.EOF {
-		return nil, io.EOF
-	}
-	l.line++
-	switch {
-	case err == io.EOF:
-		return nil, Refuse(l.line, "the last line has no newline: the trace was cut here (if it is whole, end it with a newline)")
-	case err != nil:
-		var e *Error
-		if errors.As(err, &e) {
-			return nil, err
-		}
-		return nil, &Error{Line: l.line, Reason: err.Error(), Code: hal.IO}
-	}
-	text = text[:len(text)-1]
-	if n := len(text); n > 0 && text[n-1] == '\r' {
-		text = text[:n-1]
-	}
-	return text, nil
-}
-
-// each goes through the lines.
+// each gives the lines without their ends, each valid until the next.
 func (l *lineReader) each(do func(text []byte) error) error {
-	for {
-		text, err := l.next()
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil {
-			err = do(text)
-		}
-		if err != nil {
+	lines := bufio.NewScanner(l.r)
+	lines.Buffer(make([]byte, 64<<10), lineMax+2)
+	lines.Split(wholeLines)
+	for lines.Scan() {
+		l.line++
+		if err := do(lines.Bytes()); err != nil {
 			return err
 		}
 	}
+	err := lines.Err()
+	var e *Error
+	switch {
+	case err == nil || errors.As(err, &e):
+		return err
+	case err == errCut:
+		return Refuse(l.line+1, "the last line has no newline: the trace was cut here (if it is whole, end it with a newline)")
+	case err == bufio.ErrTooLong:
+		return Refuse(l.line+1, "longer than %d bytes: this is no trace", lineMax)
+	}
+	return &Error{Line: l.line + 1, Reason: err.Error(), Code: hal.IO}
 }
 
-func (l *lineReader) nextLong(start []byte) ([]byte, error) {
-	l.long = append(l.long[:0], start...)
-	for {
-		text, err := l.r.ReadSlice('\n')
-		l.long = append(l.long, text...)
-		switch {
-		case len(l.long) > lineMax:
-			return nil, Refuse(l.line+1, "longer than %d bytes: this is no trace", lineMax)
-		case err != bufio.ErrBufferFull:
-			return l.long, err
-		}
+var errCut = errors.New("cut")
+
+// wholeLines is bufio.ScanLines for a text whose last line ends, too. Whoever
+// writes a trace ends each line; so a file was cut where one does not, and how
+// much is missing cannot be told from what is there: the last field may be cut
+// and still parse, and more lines may have followed.
+func wholeLines(data []byte, last bool) (advance int, line []byte, err error) {
+	if last && len(data) > 0 && bytes.IndexByte(data, '\n') < 0 {
+		return 0, nil, errCut
 	}
+	return bufio.ScanLines(data, last)
 }
 
-func (l *lineReader) tell(last bool) {
-	if l.bytes-l.told >= progressBytes || last && l.bytes > l.told {
-		l.told = l.bytes
-		l.progress(l.bytes)
+// counter tells how much of a trace is read.
+type counter struct {
+	r           io.Reader
+	progress    func(int64) // nil: nobody
+	bytes, told int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.bytes += int64(n)
+	if c.progress != nil && (c.bytes-c.told >= progressBytes || err == io.EOF && c.bytes > c.told) {
+		c.told = c.bytes
+		c.progress(c.bytes)
 	}
+	return n, err
 }
 
 // Counted is n things.

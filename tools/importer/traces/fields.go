@@ -1,91 +1,54 @@
 package traces
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
 // fields takes a line apart at its blanks.
 type fields struct{ rest []byte }
 
 // next gives the next field, empty where there is none.
-func (f *fields) next() []byte {
-	i := 0
-	for i < len(f.rest) && f.rest[i] == ' ' {
-		i++
-	}
-	start := i
-	for i < len(f.rest) && f.rest[i] != ' ' {
-		i++
-	}
-	field := f.rest[start:i]
-	f.rest = f.rest[i:]
+func (f *fields) next() (field []byte) {
+	field, f.rest, _ = bytes.Cut(bytes.TrimLeft(f.rest, " "), []byte(" "))
 	return field
 }
 
 // hexDigits parses 1 to 16 hexadecimal digits.
 func hexDigits(b []byte) (v uint64, ok bool) {
-	if len(b) == 0 || len(b) > 16 {
-		return 0, false
-	}
-	for _, c := range b {
-		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
-			return 0, false
-		}
-		v = v<<4 | uint64(c)
-	}
-	return v, true
+	v, err := strconv.ParseUint(string(b), 16, 64)
+	return v, err == nil && len(b) <= 16
 }
 
 // hex parses 0x and 1 to 16 digits.
 func hex(b []byte) (v uint64, ok bool) {
-	if len(b) < 3 || b[0] != '0' || b[1] != 'x' {
-		return 0, false
-	}
-	return hexDigits(b[2:])
+	digits, ok := bytes.CutPrefix(b, []byte("0x"))
+	v, number := hexDigits(digits)
+	return v, ok && number
 }
 
 // decimal parses 1 to 18 digits.
 func decimal(b []byte) (v uint64, ok bool) {
-	if len(b) == 0 || len(b) > 18 {
-		return 0, false
-	}
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		v = 10*v + uint64(c-'0')
-	}
-	return v, true
+	v, err := strconv.ParseUint(string(b), 10, 64)
+	return v, err == nil && len(b) <= 18
 }
 
 // signed tells whether b is a decimal number, perhaps below zero.
 func signed(b []byte) bool {
-	if len(b) > 0 && b[0] == '-' {
-		b = b[1:]
-	}
-	_, ok := decimal(b)
+	_, ok := decimal(bytes.TrimPrefix(b, []byte("-")))
 	return ok
 }
 
 // seconds parses SECONDS.FRACTION, with up to nine digits behind the point, to
 // nanoseconds.
 func seconds(b []byte) (ns int64, ok bool) {
-	dot := 0
-	for dot < len(b) && b[dot] != '.' {
-		dot++
-	}
-	if dot > 10 || len(b)-dot < 2 || len(b)-dot > 10 {
+	front, back, ok := bytes.Cut(b, []byte("."))
+	whole, ok1 := decimal(front)
+	part, ok2 := decimal(back)
+	if !ok || !ok1 || !ok2 || whole > 9e9 || len(back) > 9 {
 		return 0, false
 	}
-	whole, ok1 := decimal(b[:dot])
-	part, ok2 := decimal(b[dot+1:])
-	if !ok1 || !ok2 || whole > 9e9 {
-		return 0, false
-	}
-	for i := len(b) - dot - 1; i < 9; i++ {
+	for range 9 - len(back) {
 		part *= 10
 	}
 	return int64(whole*1e9 + part), true

@@ -119,23 +119,6 @@ func (t *recording) record(rec *record.Record) error {
 	return nil
 }
 
-// counter tells how much of a recording is read.
-type counter struct {
-	r           io.Reader
-	progress    func(int64)
-	bytes, told int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.bytes += int64(n)
-	if c.progress != nil && (c.bytes-c.told >= progressBytes || err == io.EOF && c.bytes > c.told) {
-		c.told = c.bytes
-		c.progress(c.bytes)
-	}
-	return n, err
-}
-
 // tally is the sink of a summary.
 type tally struct {
 	bars                     [6]RegionSummary
@@ -151,16 +134,7 @@ func (s *tally) Access(a *Access) error {
 	return nil
 }
 
-func (s *tally) Block(a *Access, data []byte) error {
-	return Natural(a, data, func(a *Access, n uint32, _ []byte) error {
-		for k := range uint64(n) {
-			e := *a
-			e.Offset += k * uint64(a.Width)
-			s.bars[a.Bar].count(e)
-		}
-		return nil
-	})
-}
+func (s *tally) Block(a *Access, data []byte) error { return Single(a, data, s.Access) }
 
 func (s *tally) Device(_ int, _ int64, write bool, _ uint64, data []byte) error {
 	if write {

@@ -9,6 +9,7 @@ package traces
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"lightmetal/boards"
 )
@@ -125,17 +126,7 @@ func (c *collector) Access(a *Access) error {
 	return nil
 }
 
-func (c *collector) Block(a *Access, data []byte) error {
-	return Natural(a, data, func(a *Access, n uint32, data []byte) error {
-		for k := range uint64(n) {
-			e := *a
-			e.Offset += k * uint64(a.Width)
-			e.Value = Little(data[k*uint64(a.Width):][:a.Width])
-			c.list = append(c.list, e)
-		}
-		return nil
-	})
-}
+func (c *collector) Block(a *Access, data []byte) error { return Single(a, data, c.Access) }
 
 func (c *collector) Device(int, int64, bool, uint64, []byte) error {
 	c.reached.N++
@@ -164,4 +155,19 @@ func Natural(a *Access, data []byte, do func(a *Access, n uint32, data []byte) e
 		data, at = data[size:], at+uint64(size)
 	}
 	return nil
+}
+
+// Single is Natural with every access by itself.
+func Single(a *Access, data []byte, do func(a *Access) error) error {
+	return Natural(a, data, func(a *Access, _ uint32, data []byte) error {
+		for part := range slices.Chunk(data, int(a.Width)) {
+			e := *a
+			e.Value = Little(part)
+			if err := do(&e); err != nil {
+				return err
+			}
+			a.Offset += uint64(a.Width)
+		}
+		return nil
+	})
 }
