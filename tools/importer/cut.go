@@ -35,12 +35,8 @@ func (c *cutState) init(o *Options) {
 
 // at gives the segment of an access, or of a mark.
 func (c *cutState) at(a *traces.Access) segment {
-	has := (*partState).has
-	if a.Op == traces.OpMark {
-		has = (*partState).mark
-	}
-	frame := has(&c.frame, a)
-	stop := c.stops && c.frame.began && !frame && has(&c.stop, a)
+	frame := c.frame.has(a)
+	stop := c.stops && c.frame.began && !frame && c.stop.has(a)
 	switch {
 	case frame:
 		return segmentFrame
@@ -66,12 +62,7 @@ func (c *cutState) check(lines int) error {
 // inside tells whether the image has an access, or a mark, in it, and begins
 // the sequence that it is the first of.
 func (l *lifter) inside(a *traces.Access) bool {
-	in := false
-	if a.Op == traces.OpMark {
-		in = l.part.mark(a)
-	} else {
-		in = l.part.has(a)
-	}
+	in := l.part.has(a)
 	if !l.cut.on {
 		return in
 	}

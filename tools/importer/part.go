@@ -62,18 +62,13 @@ func (s *partState) line(line int) {
 	}
 }
 
-// has tells whether an access belongs to the part.
+// has tells whether an access belongs to the part, or a mark, where a part may
+// begin or end; the mark that ends it belongs to it.
 func (s *partState) has(a *traces.Access) bool {
-	s.line(a.Line)
-	return s.inside
-}
-
-// mark is has for a mark, where a part may begin or end; the mark that ends it
-// belongs to it.
-func (s *partState) mark(a *traces.Access) bool {
 	s.line(a.Line)
 	name := strings.TrimSpace(a.Name)
 	switch {
+	case a.Op != traces.OpMark:
 	case !s.began && s.first == 0 && name == s.From:
 		s.inside, s.began = true, true
 	case s.inside && s.To != "" && s.last == 0 && name == s.To:

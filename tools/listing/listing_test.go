@@ -365,8 +365,8 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 		change func(*lmb.Image)
 		want   string
 	}{
-		{"stray field", func(i *lmb.Image) { i.Sequences[0].Commands[0].Mask = 5 }, "listing: main: command 0 cannot be written: its Mask is 5, and the text means 0"},
-		{"stray data", func(i *lmb.Image) { i.Sequences[0].Commands[0].Data = []byte{1} }, "listing: main: command 0 cannot be written: it has data that it does not use"},
+		{"stray field", func(i *lmb.Image) { i.Sequences[0].Commands[0].Mask = 5 }, "listing: main: command 0 cannot be written: it has a value that the language has no text for"},
+		{"stray data", func(i *lmb.Image) { i.Sequences[0].Commands[0].Data = []byte{1} }, "listing: main: command 0 cannot be written: it has a value that the language has no text for"},
 		{"unknown opcode", func(i *lmb.Image) { i.Sequences[0].Commands[0].Opcode = 99 }, "listing: main: command 0 cannot be written: '?' means nothing here"},
 		{"call of nothing", func(i *lmb.Image) {
 			i.Sequences[0].Commands[0] = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: 7}}

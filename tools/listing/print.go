@@ -28,7 +28,7 @@ func Print(w io.Writer, image *lmb.Image) error {
 	out := bufio.NewWriter(w) // keeps its first error until Flush
 
 	p.header()
-	if why := p.checkHeader(check); why != "" {
+	if why := p.readBack(check, func() bool { return p.isHeader(check.image) }); why != "" {
 		return fmt.Errorf("listing: the declarations cannot be written: %s", why)
 	}
 	for i := range image.Sequences {
@@ -37,7 +37,7 @@ func Print(w io.Writer, image *lmb.Image) error {
 			return err
 		}
 		p.printf("\n%s:\n", nameText(s.Name))
-		if why := p.checkLabel(check, s.Name); why != "" {
+		if why := p.readBack(check, func() bool { return check.image.Sequences[i].Name == s.Name }); why != "" {
 			return fmt.Errorf("listing: sequence %d cannot be written: %s", i, why)
 		}
 		for j := range s.Commands {
@@ -47,7 +47,7 @@ func Print(w io.Writer, image *lmb.Image) error {
 			p.printf("  ")
 			p.command(&s.Commands[j])
 			p.printf("\n")
-			if why := p.checkCommand(check, &s.Commands[j]); why != "" {
+			if why := p.readBack(check, func() bool { return p.isCommand(check, &s.Commands[j]) }); why != "" {
 				return fmt.Errorf("listing: %s: command %d cannot be written: %s", s.Name, j, why)
 			}
 		}
