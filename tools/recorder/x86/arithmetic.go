@@ -79,12 +79,8 @@ func (m *machine) result(z uint64, size int) {
 }
 
 // arithmetic is opcodes 00 to 3B: the low bits say size and direction.
-func (m *machine) arithmetic() error {
-	size, op := m.memoryWidth(), operation(m.opcode>>3)
-	v, err := m.loadNumber(size)
-	if err != nil {
-		return err
-	}
+func (m *machine) arithmetic(v uint64, size int) error {
+	op := operation(m.opcode >> 3)
 	r := m.register(m.reg, size)
 	if m.opcode&2 == 0 {
 		return m.putBack(op, v, r, size)
@@ -114,31 +110,17 @@ func (m *machine) orFlags(err error, before uint64) error {
 }
 
 // arithmeticImmediate is group 1.
-func (m *machine) arithmeticImmediate() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err != nil {
-		return err
-	}
+func (m *machine) arithmeticImmediate(v uint64, size int) error {
 	return m.putBack(operation(m.reg&7), v, m.instruction.immediate, size)
 }
 
-func (m *machine) test() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err == nil {
-		m.compute(opAnd, v, m.register(m.reg, size), size)
-	}
-	return err
+func (m *machine) test(v uint64, size int) error {
+	m.compute(opAnd, v, m.register(m.reg, size), size)
+	return nil
 }
 
 // unary is group 3: TEST, TEST, NOT, NEG.
-func (m *machine) unary() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err != nil {
-		return err
-	}
+func (m *machine) unary(v uint64, size int) error {
 	switch m.reg & 7 {
 	case 2:
 		return m.storeNumber(size, ^v)
@@ -150,12 +132,7 @@ func (m *machine) unary() error {
 }
 
 // step is INC and DEC, which leave the carry.
-func (m *machine) step() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err != nil {
-		return err
-	}
+func (m *machine) step(v uint64, size int) error {
 	before := m.Flags
 	op := opAdd
 	if m.reg&7 == 1 {
@@ -168,12 +145,7 @@ func (m *machine) step() error {
 
 // multiply is IMUL of two operands, one of which may be an immediate. Flags it
 // leaves undefined stay.
-func (m *machine) multiply() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err != nil {
-		return err
-	}
+func (m *machine) multiply(v uint64, size int) error {
 	x, y := int64(extend(m.register(m.reg, size), size)), int64(extend(v, size))
 	if m.table == 0 {
 		x = int64(m.instruction.immediate)
@@ -190,12 +162,7 @@ func (m *machine) multiply() error {
 }
 
 // shift is group 2: ROL, ROR, SHL, SHR, SAR.
-func (m *machine) shift() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err != nil {
-		return err
-	}
+func (m *machine) shift(v uint64, size int) error {
 	count := m.shiftCount()
 	if count == 0 {
 		return m.storeNumber(size, v) // it is written all the same
@@ -257,14 +224,9 @@ func (m *machine) shifted(v uint64, count, size int) (z uint64) {
 }
 
 // bit is group 8: BT, BTS, BTR, BTC with the number of a bit in the operand.
-func (m *machine) bit() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err != nil {
-		return err
-	}
+func (m *machine) bit(v uint64, size int) error {
 	n := m.instruction.immediate & uint64(8*size-1)
-	was := v >> n & 1
+	was, err := v>>n&1, error(nil)
 	switch m.reg & 7 {
 	case 5:
 		err = m.storeNumber(size, v|1<<n)

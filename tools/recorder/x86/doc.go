@@ -56,6 +56,11 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	}
 	m := &machine{State: s, instruction: i, memory: memory, fault: fault}
 	m.address = m.effective()
+	if i.form.vectors != 0 {
+		if m.vectors, err = s.Vectors(); err != nil {
+			return err
+		}
+	}
 	if err := i.form.run(m); err != nil {
 		return err
 	}
@@ -78,9 +83,10 @@ type machine struct {
 	*State
 	instruction
 	memory  Memory
-	address uint64 // of the memory operand
-	fault   uint64 // address of the page fault
-	seen    bool   // that the fault lies in the operand
+	vectors *Vectors // of a vector instruction
+	address uint64   // of the memory operand
+	fault   uint64   // address of the page fault
+	seen    bool     // that the fault lies in the operand
 }
 
 func (m *machine) refuse(format string, a ...any) error {

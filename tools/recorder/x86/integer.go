@@ -12,23 +12,23 @@ func integerForms() map[uint16]*form {
 	forms := map[uint16]*form{
 		0x88: {size: integerSize, run: (*machine).moveStore},
 		0x89: {size: integerSize, run: (*machine).moveStore},
-		0x8a: {size: integerSize, run: (*machine).moveLoad},
-		0x8b: {size: integerSize, run: (*machine).moveLoad},
+		0x8a: {size: integerSize, run: loaded((*machine).moveLoad)},
+		0x8b: {size: integerSize, run: loaded((*machine).moveLoad)},
 		0xc6: {size: integerSize, wants: oneByte, groups: 1, run: (*machine).moveImmediate},
 		0xc7: {size: integerSize, wants: operandBytes, groups: 1, run: (*machine).moveImmediate},
-		0xa0: {shape: offset, size: integerSize, run: (*machine).moveLoad}, // reg is 0: the accumulator
-		0xa1: {shape: offset, size: integerSize, run: (*machine).moveLoad},
+		0xa0: {shape: offset, size: integerSize, run: loaded((*machine).moveLoad)}, // reg is 0: the accumulator
+		0xa1: {shape: offset, size: integerSize, run: loaded((*machine).moveLoad)},
 		0xa2: {shape: offset, size: integerSize, run: (*machine).moveStore},
 		0xa3: {shape: offset, size: integerSize, run: (*machine).moveStore},
-		0x63: {size: fixed(4), run: (*machine).moveSigned},
-		0x80: {size: integerSize, wants: oneByte, run: (*machine).arithmeticImmediate},
-		0x81: {size: integerSize, wants: operandBytes, run: (*machine).arithmeticImmediate},
-		0x83: {size: integerSize, wants: oneByte, run: (*machine).arithmeticImmediate},
-		0x84: {size: integerSize, run: (*machine).test},
-		0x85: {size: integerSize, run: (*machine).test},
-		0xf6: {size: integerSize, wants: oneByte, groups: 0b1111, run: (*machine).unary},
-		0xf7: {size: integerSize, wants: operandBytes, groups: 0b1111, run: (*machine).unary},
-		0xfe: {size: integerSize, groups: 0b11, run: (*machine).step},
+		0x63: {size: fixed(4), run: loaded((*machine).moveSigned)},
+		0x80: {size: integerSize, wants: oneByte, run: loaded((*machine).arithmeticImmediate)},
+		0x81: {size: integerSize, wants: operandBytes, run: loaded((*machine).arithmeticImmediate)},
+		0x83: {size: integerSize, wants: oneByte, run: loaded((*machine).arithmeticImmediate)},
+		0x84: {size: integerSize, run: loaded((*machine).test)},
+		0x85: {size: integerSize, run: loaded((*machine).test)},
+		0xf6: {size: integerSize, wants: oneByte, groups: 0b1111, run: loaded((*machine).unary)},
+		0xf7: {size: integerSize, wants: operandBytes, groups: 0b1111, run: loaded((*machine).unary)},
+		0xfe: {size: integerSize, groups: 0b11, run: loaded((*machine).step)},
 		0xff: {size: farSize, groups: 0b1000011, run: (*machine).stepOrPush},
 		0x8f: {size: pushSize, groups: 1, run: (*machine).pop},
 		0xa4: {shape: noModRM, run: (*machine).copyString},
@@ -38,18 +38,18 @@ func integerForms() map[uint16]*form {
 		0xac: {shape: noModRM, run: (*machine).loadString},
 		0xad: {shape: noModRM, run: (*machine).loadString},
 
-		0x1b6: {size: fixed(1), run: (*machine).moveZero},
-		0x1b7: {size: fixed(2), run: (*machine).moveZero},
-		0x1be: {size: fixed(1), run: (*machine).moveSigned},
-		0x1bf: {size: fixed(2), run: (*machine).moveSigned},
-		0x1af: {size: operandSize, run: (*machine).multiply},
-		0x69:  {size: operandSize, wants: operandBytes, run: (*machine).multiply},
-		0x6b:  {size: operandSize, wants: oneByte, run: (*machine).multiply},
+		0x1b6: {size: fixed(1), run: loaded((*machine).moveZero)},
+		0x1b7: {size: fixed(2), run: loaded((*machine).moveZero)},
+		0x1be: {size: fixed(1), run: loaded((*machine).moveSigned)},
+		0x1bf: {size: fixed(2), run: loaded((*machine).moveSigned)},
+		0x1af: {size: operandSize, run: loaded((*machine).multiply)},
+		0x69:  {size: operandSize, wants: operandBytes, run: loaded((*machine).multiply)},
+		0x6b:  {size: operandSize, wants: oneByte, run: loaded((*machine).multiply)},
 		0x1c3: {size: operandSize, not16: true, run: (*machine).moveStore}, // MOVNTI
-		0x1ba: {size: operandSize, wants: oneByte, groups: 0b11110000, run: (*machine).bit},
+		0x1ba: {size: operandSize, wants: oneByte, groups: 0b11110000, run: loaded((*machine).bit)},
 		0x1ae: {size: fixed(1), groups: 0b11000000, run: (*machine).flush}, // CLFLUSH, CLFLUSHOPT, CLWB
-		0x2f0: {size: operandSize, run: (*machine).moveSwapped},
-		0x2f1: {size: operandSize, run: (*machine).moveSwapped},
+		0x2f0: {size: operandSize, run: loaded((*machine).loadSwapped)},
+		0x2f1: {size: operandSize, run: (*machine).storeSwapped},
 	}
 	addRanges(forms)
 	return forms
@@ -59,15 +59,15 @@ func integerForms() map[uint16]*form {
 func addRanges(forms map[uint16]*form) {
 	for operation := range uint16(8) {
 		for direction := range uint16(4) { // memory and register, of one byte and more
-			forms[operation<<3|direction] = &form{size: integerSize, run: (*machine).arithmetic}
+			forms[operation<<3|direction] = &form{size: integerSize, run: loaded((*machine).arithmetic)}
 		}
 	}
 	for condition := range uint16(16) {
-		forms[0x140|condition] = &form{size: operandSize, run: (*machine).moveConditional}
+		forms[0x140|condition] = &form{size: operandSize, run: loaded((*machine).moveConditional)}
 		forms[0x190|condition] = &form{size: fixed(1), run: (*machine).setConditional}
 	}
 	for _, shift := range []uint16{0xc0, 0xc1, 0xd0, 0xd1, 0xd2, 0xd3} {
-		f := &form{size: integerSize, groups: 0b10110011, run: (*machine).shift}
+		f := &form{size: integerSize, groups: 0b10110011, run: loaded((*machine).shift)}
 		if shift < 0xd0 {
 			f.wants = oneByte
 		}
@@ -123,6 +123,19 @@ func (m *machine) loadNumber(size int) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]), err
 }
 
+// loaded has an instruction carried out on its memory operand, which has size
+// bytes, once that is loaded.
+func loaded(run func(m *machine, v uint64, size int) error) func(*machine) error {
+	return func(m *machine) error {
+		size := m.memoryWidth()
+		v, err := m.loadNumber(size)
+		if err != nil {
+			return err
+		}
+		return run(m, v, size)
+	}
+}
+
 func (m *machine) storeNumber(size int, v uint64) error {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], v)
@@ -134,58 +147,41 @@ func (m *machine) moveStore() error {
 	return m.storeNumber(size, m.register(m.reg, size))
 }
 
-func (m *machine) moveLoad() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err == nil {
-		m.setRegister(m.reg, size, v)
-	}
-	return err
+func (m *machine) moveLoad(v uint64, size int) error {
+	m.setRegister(m.reg, size, v)
+	return nil
 }
 
 func (m *machine) moveImmediate() error {
 	return m.storeNumber(m.memoryWidth(), m.instruction.immediate)
 }
 
-func (m *machine) moveZero() error {
-	v, err := m.loadNumber(m.memoryWidth())
-	if err == nil {
-		m.setRegister(m.reg, m.operandSize(), v)
-	}
-	return err
+func (m *machine) moveZero(v uint64, _ int) error {
+	m.setRegister(m.reg, m.operandSize(), v)
+	return nil
 }
 
-func (m *machine) moveSigned() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err == nil {
-		m.setRegister(m.reg, m.operandSize(), extend(v, size))
-	}
-	return err
+func (m *machine) moveSigned(v uint64, size int) error {
+	m.setRegister(m.reg, m.operandSize(), extend(v, size))
+	return nil
 }
 
-// moveSwapped is MOVBE.
-func (m *machine) moveSwapped() error {
-	size := m.memoryWidth()
-	swap := func(v uint64) uint64 { return bits.ReverseBytes64(v) >> (64 - 8*size) }
-	if m.opcode == 0xf1 {
-		return m.storeNumber(size, swap(m.register(m.reg, size)))
-	}
-	v, err := m.loadNumber(size)
-	if err == nil {
-		m.setRegister(m.reg, size, swap(v))
-	}
-	return err
+// loadSwapped and storeSwapped are MOVBE.
+func (m *machine) loadSwapped(v uint64, size int) error {
+	m.setRegister(m.reg, size, swapped(v, size))
+	return nil
 }
+
+func (m *machine) storeSwapped() error {
+	size := m.memoryWidth()
+	return m.storeNumber(size, swapped(m.register(m.reg, size), size))
+}
+
+func swapped(v uint64, size int) uint64 { return bits.ReverseBytes64(v) >> (64 - 8*size) }
 
 // moveConditional loads whether or not it moves, and clears an upper half
 // either way.
-func (m *machine) moveConditional() error {
-	size := m.memoryWidth()
-	v, err := m.loadNumber(size)
-	if err != nil {
-		return err
-	}
+func (m *machine) moveConditional(v uint64, size int) error {
 	if !m.condition() {
 		v = m.register(m.reg, size)
 	}
@@ -206,7 +202,7 @@ func (m *machine) flush() error { return m.within(m.address&^63, 64) }
 // stepOrPush is group 5.
 func (m *machine) stepOrPush() error {
 	if m.reg&7 != 6 {
-		return m.step()
+		return loaded((*machine).step)(m)
 	}
 	var b [8]byte
 	data := b[:pushSize(&m.instruction)]

@@ -99,11 +99,7 @@ func addTests(forms map[vectorKey]*form) {
 // ternary looks each bit of three operands up in the immediate.
 func (m *machine) ternary() error {
 	table := uint8(m.instruction.immediate)
-	v, err := m.Vectors()
-	if err != nil {
-		return err
-	}
-	first := v.Z[m.reg]
+	first := m.vectors.Z[m.reg]
 	return m.combine(func(a, b []byte) {
 		for n := range a {
 			var z byte
@@ -134,10 +130,6 @@ func difference(a, b []byte) {
 }
 
 func (m *machine) combine(f lane) error {
-	v, err := m.Vectors()
-	if err != nil {
-		return err
-	}
 	var b [64]byte
 	data := b[:m.memoryWidth()]
 	if err := m.load(data); err != nil {
@@ -147,27 +139,23 @@ func (m *machine) combine(f lane) error {
 	if m.encoding != legacy {
 		from = m.second
 	}
-	result := v.Z[from]
+	result := m.vectors.Z[from]
 	width := m.form.element(&m.instruction)
 	for at := 0; at < len(data); at += width {
 		f(result[at:at+width], data[at:at+width])
 	}
-	m.put(v, result[:len(data)])
+	m.put(result[:len(data)])
 	return nil
 }
 
 // compare sets the bits of a mask register by the elements of a register and
 // of memory.
 func (m *machine) compare(signed bool, is func(a, b uint64) bool) error {
-	v, err := m.Vectors()
-	if err != nil {
-		return err
-	}
 	var b [64]byte
 	data := b[:m.memoryWidth()]
-	wanted := ^uint64(0)
+	wanted, err := ^uint64(0), error(nil)
 	if m.mask != 0 {
-		wanted = v.K[m.mask]
+		wanted = m.vectors.K[m.mask]
 		err = m.runs(data, wanted, m.memory.Load)
 	} else {
 		err = m.load(data)
@@ -178,11 +166,11 @@ func (m *machine) compare(signed bool, is func(a, b uint64) bool) error {
 	width := m.form.element(&m.instruction)
 	var mask uint64
 	for at := 0; at < len(data); at += width {
-		if is(number(v.Z[m.second][at:at+width], signed), number(data[at:at+width], signed)) {
+		if is(number(m.vectors.Z[m.second][at:at+width], signed), number(data[at:at+width], signed)) {
 			mask |= 1 << (at / width)
 		}
 	}
-	v.K[m.reg&7] = mask & wanted
+	m.vectors.K[m.reg&7] = mask & wanted
 	m.VectorsChanged = true
 	return nil
 }

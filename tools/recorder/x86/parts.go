@@ -41,28 +41,20 @@ func addParts(forms map[vectorKey]*form) {
 // insert loads into a part of the lowest 16 bytes; the others come from the
 // register itself, or from another one where the encoding names it.
 func (m *machine) insert(at int) error {
-	v, err := m.Vectors()
-	if err != nil {
-		return err
-	}
 	from := m.reg
 	if m.encoding != legacy {
 		from = m.second
 	}
-	data := v.Z[from]
+	data := m.vectors.Z[from]
 	if err := m.load(data[at : at+m.memoryWidth()]); err != nil {
 		return err
 	}
-	m.put(v, data[:16])
+	m.put(data[:16])
 	return nil
 }
 
 func (m *machine) extract(at int) error {
-	v, err := m.Vectors()
-	if err != nil {
-		return err
-	}
-	return m.store(v.Z[m.reg][at : at+m.memoryWidth()])
+	return m.store(m.vectors.Z[m.reg][at : at+m.memoryWidth()])
 }
 
 // addBroadcasts adds loads of one element into all places of a vector.
@@ -84,10 +76,6 @@ func addBroadcasts(forms map[vectorKey]*form) {
 }
 
 func (m *machine) repeated() error {
-	v, err := m.Vectors()
-	if err != nil {
-		return err
-	}
 	var b [64]byte
 	n := m.memoryWidth()
 	if err := m.load(b[:n]); err != nil {
@@ -97,7 +85,7 @@ func (m *machine) repeated() error {
 	for at := n; at < size; at += n {
 		copy(b[at:at+n], b[:n])
 	}
-	m.put(v, b[:size])
+	m.put(b[:size])
 	return nil
 }
 
@@ -118,28 +106,20 @@ func addMaskedMoves(forms map[vectorKey]*form) {
 }
 
 // signs is a mask of the elements whose top bit is set.
-func (m *machine) signs(v *Vectors) (mask uint64) {
+func (m *machine) signs() (mask uint64) {
 	element := m.form.element(&m.instruction)
 	for n := range m.memoryWidth() / element {
-		mask |= uint64(v.Z[m.second][(n+1)*element-1]>>7) << n
+		mask |= uint64(m.vectors.Z[m.second][(n+1)*element-1]>>7) << n
 	}
 	return mask
 }
 
 func (m *machine) signedLoad() error {
-	v, err := m.Vectors()
-	if err != nil {
-		return err
-	}
 	var b [64]byte
 	m.zeroing = true
-	return m.maskedLoad(v, b[:m.memoryWidth()], m.signs(v))
+	return m.maskedLoad(b[:m.memoryWidth()], m.signs())
 }
 
 func (m *machine) signedStore() error {
-	v, err := m.Vectors()
-	if err != nil {
-		return err
-	}
-	return m.maskedStore(v.Z[m.reg][:m.memoryWidth()], m.signs(v))
+	return m.maskedStore(m.vectors.Z[m.reg][:m.memoryWidth()], m.signs())
 }

@@ -92,8 +92,8 @@ func narrowElement(i *instruction) int {
 
 // put is the bottom of a vector register. Without SSE's encoding all above it
 // is cleared, with it all above 16 bytes stays.
-func (m *machine) put(v *Vectors, data []byte) {
-	z := &v.Z[m.reg]
+func (m *machine) put(data []byte) {
+	z := &m.vectors.Z[m.reg]
 	whole := z[:]
 	if m.encoding == legacy {
 		whole = z[:16]
@@ -103,19 +103,15 @@ func (m *machine) put(v *Vectors, data []byte) {
 }
 
 func (m *machine) vectorLoad() error {
-	v, err := m.Vectors()
-	if err != nil {
-		return err
-	}
 	var b [64]byte
 	data := b[:m.memoryWidth()]
 	if m.mask != 0 {
-		return m.maskedLoad(v, data, v.K[m.mask])
+		return m.maskedLoad(data, m.vectors.K[m.mask])
 	}
 	if err := m.load(data); err != nil {
 		return err
 	}
-	m.put(v, data)
+	m.put(data)
 	return nil
 }
 
@@ -123,13 +119,9 @@ func (m *machine) vectorStore() error {
 	if m.zeroing {
 		return m.refuse("a store that clears")
 	}
-	v, err := m.Vectors()
-	if err != nil {
-		return err
-	}
-	data := v.Z[m.reg][:m.memoryWidth()]
+	data := m.vectors.Z[m.reg][:m.memoryWidth()]
 	if m.mask != 0 {
-		return m.maskedStore(data, v.K[m.mask])
+		return m.maskedStore(data, m.vectors.K[m.mask])
 	}
 	return m.store(data)
 }
@@ -139,14 +131,14 @@ func (m *machine) vectorStore() error {
 // of 8 bytes where the address allows, and of less at their ends.
 
 // maskedLoad merges, or clears what the mask leaves out.
-func (m *machine) maskedLoad(v *Vectors, data []byte, mask uint64) error {
+func (m *machine) maskedLoad(data []byte, mask uint64) error {
 	if !m.zeroing {
-		copy(data, v.Z[m.reg][:])
+		copy(data, m.vectors.Z[m.reg][:])
 	}
 	if err := m.runs(data, mask, m.memory.Load); err != nil {
 		return err
 	}
-	m.put(v, data)
+	m.put(data)
 	return nil
 }
 
