@@ -8,6 +8,8 @@
 // is unknown.
 package hosts
 
+import "slices"
+
 // Fact is a value and where it comes from. Without a source the value is
 // unknown, and the zero value.
 type Fact[T any] struct {
@@ -139,26 +141,15 @@ var Every = []Option{
 var All = []*Host{&QEMUVirt, &RaspberryPi5, &ComputeModule4, &IMX8MPlus, &S32G3, &OrinAGX, &OrinNX, &J721E, &Altra}
 
 // ByName finds a host, nil if there is none of that name.
-func ByName(name string) *Host {
-	for _, h := range All {
-		if h.Name == name {
-			return h
-		}
-	}
-	return nil
-}
+func ByName(name string) *Host { return find(func(h *Host) bool { return h.Name == name }) }
 
 // ByCompatible finds the host that one of a device tree's compatible strings
 // means. The list is in the tree's order, from the board to the chip, so that
 // the first match is the closest.
 func ByCompatible(list []string) *Host {
 	for _, c := range list {
-		for _, h := range All {
-			for _, have := range h.Compatible {
-				if have == c {
-					return h
-				}
-			}
+		if h := find(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {
+			return h
 		}
 	}
 	return nil
@@ -166,12 +157,12 @@ func ByCompatible(list []string) *Host {
 
 // ByRootPort finds the host that has a root port with these ids.
 func ByRootPort(id ID) *Host {
-	for _, h := range All {
-		for _, have := range h.RootPorts {
-			if have == id {
-				return h
-			}
-		}
+	return find(func(h *Host) bool { return slices.Contains(h.RootPorts, id) })
+}
+
+func find(is func(*Host) bool) *Host {
+	if i := slices.IndexFunc(All, is); i >= 0 {
+		return All[i]
 	}
 	return nil
 }

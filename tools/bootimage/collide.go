@@ -15,9 +15,8 @@ import (
 // sequence of another relies on, unless it says `collisions allowed`.
 func (r *request) collide(parts []initramfs.File) error {
 	p := plan{parts: parts, views: map[string]*fbs.View{}}
-	for line := range strings.Lines(string(parts[len(parts)-1].Data)) {
-		name, value, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(line), "\t", " "), " ")
-		if err := p.line(name, strings.TrimSpace(value)); err != nil {
+	for _, s := range settings(parts[len(parts)-1].Data) {
+		if err := p.line(s.name, s.value); err != nil {
 			return fmt.Errorf("%s: %w", configName, err)
 		}
 	}

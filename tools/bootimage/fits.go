@@ -29,16 +29,14 @@ func (r *request) fits(parts []initramfs.File) error {
 	}
 	var image *lmb.Image // that the line is about, nil: of a file system that is mounted
 	config := parts[partOf(parts, "/"+configName)].Data
-	for i, line := range strings.Split(string(config), "\n") {
-		name, value, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(line), "\t", " "), " ")
-		value = strings.TrimSpace(value)
-		if name == "image" {
-			image = images[filepath.Join("/", value)]
+	for i, s := range settings(config) {
+		if s.name == "image" {
+			image = images[filepath.Join("/", s.value)]
 		}
-		if name != "input" || image == nil {
+		if s.name != "input" || image == nil {
 			continue
 		}
-		tensor, path, _ := strings.Cut(value, "=")
+		tensor, path, _ := strings.Cut(s.value, "=")
 		at := partOf(parts, filepath.Join("/", path))
 		of := slices.IndexFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Name == tensor })
 		if at >= 0 && of >= 0 && uint64(len(parts[at].Data)) != image.Tensors[of].Size() {

@@ -166,7 +166,7 @@ func (r *request) verify(parts []initramfs.File) error {
 	if err != nil {
 		return err
 	}
-	here, err := r.onHost(string(config), root, parts)
+	here, err := r.onHost(config, root, parts)
 	if err != nil {
 		return err
 	}
@@ -185,21 +185,33 @@ func (r *request) verify(parts []initramfs.File) error {
 	return nil
 }
 
+// setting is a line of a configuration.
+type setting struct{ name, value string }
+
+// settings are all lines of one, as lminit takes them apart.
+func settings(config []byte) (list []setting) {
+	for line := range strings.SplitSeq(string(config), "\n") {
+		name, value, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(line), "\t", " "), " ")
+		list = append(list, setting{name, strings.TrimSpace(value)})
+	}
+	return list
+}
+
 // onHost gives a configuration whose paths of images and keys lead to the
 // staged files. For an image that the board finds on a file system it mounts,
 // and which is not here, the first one stands in, without its key.
-func (r *request) onHost(config, root string, parts []initramfs.File) (string, error) {
+func (r *request) onHost(config []byte, root string, parts []initramfs.File) (string, error) {
 	standIn := root + "/" + filepath.Base(r.images[0])
-	lines, mounts, named, mounted := strings.Split(config, "\n"), []string{}, map[string]bool{}, false
-	for i, line := range lines {
-		name, value, _ := strings.Cut(strings.ReplaceAll(strings.TrimSpace(line), "\t", " "), " ")
+	lines, mounts, named, mounted := strings.Split(string(config), "\n"), []string{}, map[string]bool{}, false
+	for i, s := range settings(config) {
+		name, value := s.name, s.value
 		if fields := strings.Fields(value); name == "mount" && len(fields) > 1 {
 			mounts = append(mounts, strings.TrimSuffix(fields[1], "/")+"/")
 		}
 		if name != "image" && name != "key" {
 			continue
 		}
-		path := filepath.Join("/", strings.TrimSpace(value))
+		path := filepath.Join("/", value)
 		packed := slices.ContainsFunc(parts, func(f initramfs.File) bool { return f.Path == path })
 		below := slices.ContainsFunc(mounts, func(m string) bool { return strings.HasPrefix(path, m) })
 		if !packed && !below {

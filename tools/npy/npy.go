@@ -27,13 +27,9 @@ type Array struct {
 
 const magic = "\x93NUMPY"
 
-var (
-	headerPattern = regexp.MustCompile(`^\{(?:\s*'(?:descr'\s*:\s*'([^']*)'|fortran_order'\s*:\s*(True|False)|` +
-		`shape'\s*:\s*\(([0-9, ]*)\))\s*,?){3}\s*\}\s*$`)
-	descrPattern = regexp.MustCompile(`'descr'\s*:\s*'([^']*)'`)
-	orderPattern = regexp.MustCompile(`'fortran_order'\s*:\s*(True|False)`)
-	shapePattern = regexp.MustCompile(`'shape'\s*:\s*\(([0-9, ]*)\)`)
-)
+// headerPattern has its three keys in any order.
+var headerPattern = regexp.MustCompile(`^\{(?:\s*'(?:descr'\s*:\s*'([^']*)'|fortran_order'\s*:\s*(True|False)|` +
+	`shape'\s*:\s*\(([0-9, ]*)\))\s*,?){3}\s*\}\s*$`)
 
 // Parse reads a whole file.
 func Parse(file []byte) (*Array, error) {
@@ -44,20 +40,15 @@ func Parse(file []byte) (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !headerPattern.Match(header) {
+	keys := headerPattern.FindSubmatch(header)
+	if keys == nil {
 		return nil, fmt.Errorf("byte 10: header is not {'descr': ..., 'fortran_order': ..., 'shape': (...)}")
 	}
-	find := func(pattern *regexp.Regexp) string {
-		if match := pattern.FindSubmatch(header); match != nil {
-			return string(match[1])
-		}
-		return ""
-	}
-	a := &Array{Type: find(descrPattern), Data: data}
-	if find(orderPattern) != "False" {
+	a := &Array{Type: string(keys[1]), Data: data}
+	if string(keys[2]) != "False" {
 		return nil, fmt.Errorf("byte 10: data in Fortran order; save numpy.ascontiguousarray(x)")
 	}
-	if a.Shape, err = parseShape(find(shapePattern)); err != nil {
+	if a.Shape, err = parseShape(string(keys[3])); err != nil {
 		return nil, err
 	}
 	return a, a.checkSize()

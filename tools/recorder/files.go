@@ -239,7 +239,7 @@ type unused struct {
 }
 
 // movedBar writes down an access to a BAR that a system call made, which the
-// kernel does in words: it has at most 8 bytes a line.
+// kernel does in words.
 func (r *recording) movedBar(t *thread, m *moved, index int, at uint64, data []byte) {
 	b, err := r.pci(m.folder, index, at)
 	if err != nil {
@@ -248,10 +248,5 @@ func (r *recording) movedBar(t *thread, m *moved, index int, at uint64, data []b
 	if b == nil || err != nil {
 		return
 	}
-	r.accesses++
-	for len(data) > 0 {
-		n := min(len(data), 8)
-		r.out.access(map[bool]byte{false: 'R', true: 'W'}[m.store], b.bar.number, at, data[:n])
-		at, data = at+uint64(n), data[n:]
-	}
+	r.write(map[bool]byte{false: 'R', true: 'W'}[m.store], b.bar, at, data)
 }

@@ -85,7 +85,7 @@ func (m *memory) loadBar(a *area, address uint64, data []byte) error {
 	if err := a.view.load(a.at+at, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}
 	}
-	m.write('R', a, at, data)
+	m.write('R', a.bar, a.offset+at, data)
 	return nil
 }
 
@@ -102,16 +102,16 @@ func (m *memory) storeBar(a *area, address uint64, data []byte) error {
 	if err := a.view.store(a.at+at, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}
 	}
-	m.write('W', a, at, data)
+	m.write('W', a.bar, a.offset+at, data)
 	return nil
 }
 
 // write writes down an access, in parts of eight bytes.
-func (m *memory) write(kind byte, a *area, at uint64, data []byte) {
-	m.accesses++
+func (r *recording) write(kind byte, b *bar, at uint64, data []byte) {
+	r.accesses++
 	for len(data) > 0 {
 		n := min(len(data), 8)
-		m.out.access(kind, a.bar.number, a.offset+at, data[:n])
+		r.out.access(kind, b.number, at, data[:n])
 		at, data = at+uint64(n), data[n:]
 	}
 }
