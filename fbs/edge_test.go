@@ -44,7 +44,7 @@ func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
 		{"cover 17 of 19 commands", func(i *gen.Image) { sequence(i).MutateCount(1) }},
 		{"offset is 0x2000 and should be", func(i *gen.Image) { segment(i).MutateOffset(0x2000) }},
 		{"payload bytes, the segments have", func(i *gen.Image) { segment(i).MutateSize(1 << 40) }},
-		{"do not fit a file of", func(i *gen.Image) { segment(i).MutateSize(1 << 40); i.Reservation(nil).MutatePayloadBytes(1 << 40) }},
+		{"segments: end at 0x1000000", func(i *gen.Image) { segment(i).MutateSize(1 << 40); i.Reservation(nil).MutatePayloadBytes(1 << 40) }},
 		{"are none, or more than 64 TiB", func(i *gen.Image) { segment(i).MutateSize(1 << 47) }},
 		{"reserved field is not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
 		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
@@ -195,7 +195,7 @@ func TestPayloadOfAFileWithoutAnyIsRefused(t *testing.T) {
 	}
 	view.Commands[0] = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact), Amount: 4}
 	lmb.Stamp(file, uint64(len(file)))
-	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "outside every segment of payload") {
+	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "outside the tensor or the payload") {
 		t.Error(err)
 	}
 }

@@ -23,27 +23,22 @@ type Table struct {
 	place  string
 	pos    uint64
 	size   uint64 // bytes of the table itself
-	vtable []byte // field offsets, two bytes each
+	vtable []byte // two sizes, then field offsets, two bytes each
 }
 
 // Root is the table at the position that data begins with, of a type with that
 // many fields. Structs are read in place, so data lies at a multiple of 8.
 func Root(data []byte, begin uint64, fields int, place string) *Table {
-	t := &Table{data: data, begin: begin, place: place}
-	if uint64(len(data)) < begin+4 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 != 0 {
-		t.wrong(true, place, "is too short, or does not lie at a multiple of 8")
-		return t
-	}
-	t.pos = uint64(As[uint32](data))
-	vtable := t.pos - uint64(int64(int32(at[uint32](t, t.pos, place))))
-	sizes := at[[2]uint16](t, vtable, place+" vtable")
+	t := &Table{data: data, begin: begin, place: place, pos: uint64(As[uint32](data))}
+	t.wrong(uint64(len(data)) < begin+4 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%8 != 0, place, "is too short, or does not lie at a multiple of 8")
+	vtable := t.pos - uint64(int64(As[int32](t.run(t.pos, 4, 4, place))))
+	sizes := As[[2]uint16](t.run(vtable, 4, 2, place+" vtable"))
 	size := uint64(sizes[0])
 	t.size = uint64(sizes[1])
 	t.wrong(size < 4 || size%2 != 0 || t.size < 4, place, "vtable has impossible sizes %d and %d", size, t.size)
 	t.wrong(size > 4+2*uint64(fields), place, "has %d fields, the schema has %d", (size-4)/2, uint64(fields))
-	if t.inside(vtable, size, 2, place+" vtable") && t.inside(t.pos, t.size, 4, place) {
-		t.vtable = data[vtable+4 : vtable+size]
-	}
+	t.vtable = t.run(vtable, size, 2, place+" vtable")
+	t.run(t.pos, t.size, 4, place)
 	return t
 }
 
@@ -54,29 +49,21 @@ func (t *Table) wrong(holds bool, place, message string, numbers ...uint64) {
 	}
 }
 
-// inside tells whether size bytes at pos lie in the buffer, at a multiple of align.
-func (t *Table) inside(pos, size, align uint64, place string) bool {
+// run is size bytes of the buffer, from a position on that is a multiple of align.
+func (t *Table) run(pos, size, align uint64, place string) []byte {
 	all := uint64(len(t.data))
 	t.wrong(pos < t.begin || pos > all || size > all-pos, place, "offset %x with %d bytes is outside the envelope of %d bytes", pos, size, all)
 	t.wrong(pos%align != 0, place, "offset %x is not a multiple of %d", pos, align)
-	return t.Err == nil
-}
-
-// at is a number or a struct at a position, zero after a failure.
-func at[T any](t *Table, pos uint64, place string) (value T) {
-	if t.inside(pos, uint64(unsafe.Sizeof(value)), uint64(unsafe.Alignof(value)), place) {
-		value = As[T](t.data[pos:])
+	if t.Err != nil {
+		return nil
 	}
-	return value
+	return t.data[pos:][:size]
 }
 
 // field gives the position of a field of size bytes, 0 where it is absent.
 func (t *Table) field(id int, size uint64) uint64 {
-	if t.Err != nil || 2*id+2 > len(t.vtable) {
-		return 0
-	}
-	offset := uint64(As[uint16](t.vtable[2*id:]))
-	if offset == 0 {
+	offset := uint64(As[uint16](t.vtable[min(4+2*id, len(t.vtable)):]))
+	if offset == 0 || t.Err != nil {
 		return 0
 	}
 	t.wrong(offset < 4 || offset > t.size || size > t.size-offset, t.place, "field %d lies outside the table", uint64(id))
@@ -85,8 +72,9 @@ func (t *Table) field(id int, size uint64) uint64 {
 
 // Struct is a number or a struct that is a field, zero where it is absent.
 func Struct[T any](t *Table, id int) (value T) {
-	if pos := t.field(id, uint64(unsafe.Sizeof(value))); pos != 0 {
-		value = at[T](t, pos, t.place)
+	size := uint64(unsafe.Sizeof(value))
+	if pos := t.field(id, size); pos != 0 {
+		value = As[T](t.run(pos, size, uint64(unsafe.Alignof(value)), t.place))
 	}
 	return value
 }
@@ -106,11 +94,11 @@ func (t *Table) vector(id int, align, size, countMax uint64, what string) []byte
 	if pos == 0 {
 		return nil
 	}
-	pos += uint64(at[uint32](t, pos, t.place))
-	count := uint64(at[uint32](t, pos, what))
+	pos += uint64(As[uint32](t.run(pos, 4, 4, t.place)))
+	count := uint64(As[uint32](t.run(pos, 4, 4, what)))
 	t.wrong(count > countMax, what, "count %d is over the limit of %d", count, countMax)
-	if count == 0 || !t.inside(pos+4, count*size, align, what) {
+	if count == 0 {
 		return nil
 	}
-	return t.data[pos+4:][:count*size]
+	return t.run(pos+4, count*size, align, what)
 }

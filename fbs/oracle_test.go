@@ -197,13 +197,11 @@ func slowIndex(v *fbs.View, c fbs.Command) bool {
 		return (c.Index == 0 || c.Amount != 0) && (c.Mode == 1 || c.Mode == 2)
 	case gen.OpcodeCopyIn, gen.OpcodeCompare:
 		if c.Index == 0 {
+			size := uint64(0)
 			for _, s := range v.Segments {
-				first := s.Offset - v.Segments[0].Offset
-				if c.Value >= first && c.Value+uint64(c.Amount) <= first+s.Size && c.Value < 1<<50 {
-					return true
-				}
+				size += s.Size
 			}
-			return false
+			return c.Value <= size && uint64(c.Amount) <= size-c.Value
 		}
 		return slowTensor(v, c, gen.RoleInput)
 	case gen.OpcodeCopyOut:
@@ -352,10 +350,9 @@ func TestFastAndSlowVerifierAgree(t *testing.T) {
 	}
 }
 
-// many is an image with as many segments: payload cut anew, commands that copy
-// from them in an order that no cache helps. With more parts than 1 the first of
-// fewer segments takes all pages that are left.
-func many(t testing.TB, segments, parts, commands int) []byte {
+// many is an image with as many segments of a page: payload cut anew, commands
+// that copy from them in an order that no cache helps.
+func many(t testing.TB, segments, commands int) []byte {
 	t.Helper()
 	image := sample()
 	image.Tensors, image.Sequences = nil, []lmb.Sequence{{Name: "main"}}
@@ -370,12 +367,12 @@ func many(t testing.TB, segments, parts, commands int) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cut(t, file, segments/parts, parts > 1)
+	return cut(t, file, segments)
 }
 
 // cut makes the one segment of a file many, by hand: the vector of segments
 // goes behind the rest of the envelope.
-func cut(t testing.TB, file []byte, segments int, uneven bool) []byte {
+func cut(t testing.TB, file []byte, segments int) []byte {
 	t.Helper()
 	view, err := fbs.Verify(file)
 	if err != nil {
@@ -390,20 +387,10 @@ func cut(t testing.TB, file []byte, segments int, uneven bool) []byte {
 	start := (uint64(at+4+24*segments) + 4095) / 4096 * 4096
 	envelope = binary.LittleEndian.AppendUint32(envelope, uint32(segments))
 	payload := file[first:]
-	total := 0
-	for i, page := 0, 0; i < segments; i++ {
-		pages := 1
-		if i == 0 && uneven {
-			pages = len(payload)/4096 - segments + 1
-		}
-		part := payload[page*4096:][:pages*4096]
-		if i < segments-1 {
-			part = part[:len(part)-96] // and a gap
-		}
-		total += len(part)
-		envelope = binary.LittleEndian.AppendUint64(envelope, start+uint64(page)*4096)
-		page += pages
-		envelope = binary.LittleEndian.AppendUint64(envelope, uint64(len(part)))
+	for i := range segments {
+		part := payload[i*4096:][:4096]
+		envelope = binary.LittleEndian.AppendUint64(envelope, start+uint64(i)*4096)
+		envelope = binary.LittleEndian.AppendUint64(envelope, 4096)
 		envelope = binary.LittleEndian.AppendUint32(envelope, fbs.Checksum(part))
 		envelope = binary.LittleEndian.AppendUint32(envelope, 0)
 	}
@@ -413,7 +400,6 @@ func cut(t testing.TB, file []byte, segments int, uneven bool) []byte {
 	binary.LittleEndian.PutUint32(envelope[field:], uint32(at-field))
 	reservation := root.Reservation(nil)
 	reservation.MutateSegments(uint32(segments))
-	reservation.MutatePayloadBytes(uint64(total))
 	var c gen.Command
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range len(commands) - 1 {
@@ -423,7 +409,7 @@ func cut(t testing.TB, file []byte, segments int, uneven bool) []byte {
 		c.MutateMode(exact)
 		c.MutateAmount(64)
 		c.MutateOffset(uint32(i%1024) * 64)
-		c.MutateValue(uint64(r.IntN(segments))*4096 + uint64(r.IntN(60))*64)
+		c.MutateValue(uint64(r.IntN(segments))*4096 + uint64(r.IntN(64))*64)
 	}
 	whole := append(envelope, make([]byte, int(start)-len(envelope))...)
 	whole = append(whole, payload...)
@@ -431,19 +417,20 @@ func cut(t testing.TB, file []byte, segments int, uneven bool) []byte {
 	return whole
 }
 
-func TestPayloadLiesInOneSegment(t *testing.T) {
-	file := many(t, 100, 1, 400)
+// TestPayloadIsOneRunOfBytes: where segments end is nothing to a command.
+func TestPayloadIsOneRunOfBytes(t *testing.T) {
+	file := many(t, 100, 400)
 	view, err := fbs.Verify(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slow(view) != -1 {
-		t.Fatal("the slow verifier refuses it")
+	if slow(view) != -1 || len(view.Segments) != 100 || len(view.Payload) != 100*4096 {
+		t.Fatal("the slow verifier refuses it, or not all of it is payload")
 	}
 	for _, test := range []struct {
 		value uint64
 		ok    bool
-	}{{0, true}, {3936, true}, {3940, false}, {4000, false}, {4064, false}, {4096, true}, {99*4096 + 4032, true}, {99*4096 + 4036, false}, {100 * 4096, false}, {^uint64(0) - 63, false}, {1<<48 + 4096, false}} {
+	}{{0, true}, {4032, true}, {4064, true}, {4096, true}, {99*4096 + 4032, true}, {99*4096 + 4036, false}, {100 * 4096, false}, {^uint64(0) - 63, false}, {1<<48 + 4096, false}} {
 		view.Commands[7].Value = test.value
 		lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
 		if _, err := fbs.Verify(file); (err == nil) != test.ok || test.ok != (slow(view) == -1) {
@@ -452,18 +439,20 @@ func TestPayloadLiesInOneSegment(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfDifferentSizesAreFound has one segment of 51 pages, 49 of one.
-func TestSegmentsOfDifferentSizesAreFound(t *testing.T) {
-	file := many(t, 100, 2, 400)
-	view, err := fbs.Verify(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for offset := uint64(0); offset < 101*4096; offset += 1056 {
-		view.Commands[7].Value = offset
+// TestSegmentsLeaveNoGap: all but the last are whole pages.
+func TestSegmentsLeaveNoGap(t *testing.T) {
+	for want, change := range map[string]func(*gen.Segment){
+		"segment 3: 4095 bytes end inside a page": func(s *gen.Segment) { s.MutateSize(4095) },
+		"segment 4: offset is":                    func(s *gen.Segment) { s.MutateSize(8192) },
+		"segment 3: checksum is":                  func(s *gen.Segment) { s.MutateCrc32c(s.Crc32c() ^ 1) },
+	} {
+		file := many(t, 6, 10)
+		var s gen.Segment
+		gen.GetRootAsImage(file, 0).Segments(&s, 3)
+		change(&s)
 		lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
-		if _, err := fbs.Verify(file); (err == nil) != (slow(view) == -1) {
-			t.Fatalf("payload offset %#x: %v", offset, err)
+		if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
@@ -502,7 +491,7 @@ func benchmarkVerify(b *testing.B, file []byte) {
 
 func BenchmarkVerifySequences(b *testing.B) { benchmarkVerify(b, crowded(b, 4096, 244)) }
 
-func BenchmarkVerifySegments(b *testing.B) { benchmarkVerify(b, many(b, 4096, 1, 1_000_000)) }
+func BenchmarkVerifySegments(b *testing.B) { benchmarkVerify(b, many(b, 4096, 1_000_000)) }
 
 // BenchmarkVerifyMixed has heads that follow each other in no order.
 func BenchmarkVerifyMixed(b *testing.B) {

@@ -14,14 +14,13 @@ const (
 // board's rule, memory and whether a window is aimed follow from the head and
 // from one place; what they allow is checked once and kept.
 type limits struct {
-	first, last       uint64 // where an access may begin in the window, under one rule
-	span              uint64 // all ones where amount is bytes from there; last is then their end
-	least             uint64 // of amount; never where each command is looked at
-	zero              uint64 // bits of amount<<32 | offset that must be zero: stray fields and alignment
-	value, mask       uint64 // bits that may be set; of value, beside those of the mask
-	place             uint64 // bits of value that are an offset in a memory, from
-	memory, memoryEnd uint64 // to the end of the tensor or segment
-	more, shift       uint64 // amount + more >> shift is how many accesses and us of waiting a command is at most
+	first, last   uint64 // where an access may begin in the window, under one rule
+	span          uint64 // all ones where amount is bytes from there; last is then their end
+	least         uint64 // of amount; never where each command is looked at
+	zero          uint64 // bits of amount<<32 | offset that must be zero: stray fields and alignment
+	value, mask   uint64 // bits that may be set; of value, beside those of the mask
+	place, memory uint64 // bits of value that are an offset in a memory, and the bytes of that
+	more, shift   uint64 // amount + more >> shift is how many accesses and us of waiting a command is at most
 }
 
 // checker carries what is known while the commands of an image are checked in
@@ -57,23 +56,14 @@ func (c *checker) held(list []Command) (count int) {
 		l := &c.limits[slot(h)]
 		pair := both(m)
 		at, amount, place := pair&(1<<32-1), pair>>32, m.Value&l.place
-		sign := (at - l.first) | (l.last - at - amount&l.span) | (amount - l.least)
-		wrong := sign>>63 | pair&l.zero | m.Value&^(m.Mask|l.value) | m.Mask&^l.mask | (h ^ c.heads[slot(h)])
-		outside := int64((place-l.memory)|(l.memoryEnd-place-amount)) < 0
-		if wrong != 0 || outside && (h>>48 != 0 || !c.moved(l, place, amount)) {
+		sign := (at - l.first) | (l.last - at - amount&l.span) | (amount - l.least) | (l.memory - place - amount)
+		if sign>>63|pair&l.zero|m.Value&^(m.Mask|l.value)|m.Mask&^l.mask|(h^c.heads[slot(h)]) != 0 {
 			break
 		}
 		us += (amount + l.more) >> (l.shift & 63)
 	}
 	c.us = us
 	return count
-}
-
-// moved takes the segment of the payload that holds a place, for a head that is
-// known, and tells whether it holds as many bytes.
-func (c *checker) moved(l *limits, place, amount uint64) bool {
-	l.memory, l.memoryEnd = c.v.segment(place)
-	return place+amount <= l.memoryEnd
 }
 
 // verifyCommands checks every command, so that what carries them out need not
@@ -154,7 +144,7 @@ var steps = [...]func(*checker, *Form, *Command, *limits) string{(*checker).wind
 func (f *Form) limit(m *Command, l *limits) {
 	of := WidthMask(max(m.Width, 1))
 	sets := [...]uint64{width: of, memory: 1<<48 - 1, own: ^uint64(0)}
-	*l = limits{zero: ^uint64(0), value: sets[f.Value], mask: sets[f.Mask], memoryEnd: 1 << 32, more: uint64(f.Accesses)}
+	*l = limits{zero: ^uint64(0), value: sets[f.Value], mask: sets[f.Mask], memory: 1 << 32, more: uint64(f.Accesses)}
 	if f.AmountMax != 0 {
 		l.zero = 1<<32 - 1
 	}
@@ -259,12 +249,11 @@ func (c *checker) index(f *Form, m *Command, l *limits) string {
 	return ""
 }
 
-// memory sets which bytes a command may name: of a tensor, or of the segment
-// that its offset lies in.
+// memory sets which bytes a command may name: of a tensor, or of the payload.
 func (c *checker) memory(f *Form, m *Command, l *limits) string {
 	l.place = 1<<48 - 1
 	if m.Index == 0 && f.Index == input {
-		l.memory, l.memoryEnd = c.v.segment(m.Value)
+		l.memory = c.v.Reservation.PayloadBytes
 		return ""
 	}
 	if m.Index == 0 || int(m.Index) > len(c.v.Tensors) {
@@ -274,7 +263,7 @@ func (c *checker) memory(f *Form, m *Command, l *limits) string {
 	if (t.Role == gen.RoleInput) != (f.Index == input) {
 		return "tensor " + Quote(c.v.Name(t.Name)) + " is on the wrong side: what goes to a device is an input, what comes from it an output"
 	}
-	l.memoryEnd = t.Size
+	l.memory = t.Size
 	return ""
 }
 
@@ -295,7 +284,7 @@ func (f *Form) broken(m *Command, l *limits) string {
 		wrong((amount<<32|at)&l.zero != 0 || f.Value == zero && m.Value != 0 || f.Mask == zero && m.Mask != 0, stray),
 		wrong(f.Value != inMask && m.Value&^l.value != 0 || m.Mask&^l.mask != 0, "value %x or mask %x has bits that %d bytes have not", m.Value, m.Mask, unit),
 		wrong(m.Value&^(m.Mask|l.value) != 0, "value %x has bits outside the mask %x", m.Value, m.Mask),
-		Text("%d bytes at %x reach outside the tensor, or outside every segment of payload", amount, place))
+		Text("%d bytes at %x reach outside the tensor or the payload", amount, place))
 }
 
 // single checks what no limits say, of the opcodes whose every command is

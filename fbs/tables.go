@@ -9,13 +9,12 @@ import (
 type tables struct {
 	*View
 	host, payload, arena, commands uint64
-	end                            uint64 // of the envelope, or of the segment before
 }
 
 // verifyTables holds the reservation against the vectors, and checks all of
 // them but the commands, which have a pass of their own.
 func (v *View) verifyTables() *Error {
-	t, r := &tables{View: v, end: uint64(len(v.Envelope))}, &v.Reservation
+	t, r := &tables{View: v}, &v.Reservation
 	list := [...]struct {
 		name     string
 		count    int
@@ -125,14 +124,14 @@ func (t *tables) sequence(index int) string {
 		t.name(s.Name))
 }
 
-// place checks that segments follow the envelope and each other.
+// place checks that segments follow the envelope and each other without a gap:
+// the payload is one run of bytes.
 func (t *tables) place(index int) string {
-	s, start := &t.Segments[index], RoundUp(t.end, SegmentAlign)
-	t.end = s.Offset + s.Size
+	s, start := &t.Segments[index], RoundUp(uint64(len(t.Envelope)), SegmentAlign)+t.payload
 	t.payload += s.Size
-	t.stride = max((s.Offset-t.Segments[0].Offset)/uint64(max(index, 1)), 1) // the last counts
 	return first(
 		wrong(s.Size == 0 || s.Size > BytesMax || s.Offset > BytesMax, "%d bytes at %x are none, or more than 64 TiB", s.Size, s.Offset),
+		wrong(s.Size%SegmentAlign != 0 && index < len(t.Segments)-1, "%d bytes end inside a page, and it is not the last", s.Size),
 		wrong(s.Offset != start, "offset is %x and should be %x", s.Offset, start),
 		wrong(s.Reserved != 0, reserved))
 }
@@ -141,7 +140,6 @@ func (t *tables) place(index int) string {
 func (t *tables) tensor(index int) string {
 	x, start := &t.Tensors[index], t.arena
 	size := x.shapeSize()
-	_, end := t.segment(x.RecordedOffset)
 	t.arena = RoundUp(start+x.Size, ArenaAlign)
 	return first(
 		t.name(x.Name),
@@ -151,7 +149,7 @@ func (t *tables) tensor(index int) string {
 		wrong(x.Size != size, "size is %d, shape and element type make %d", x.Size, size),
 		wrong(x.ArenaOffset != start || start > BytesMax, "arena offset is %x and should be %x", x.ArenaOffset, start),
 		wrong(x.Recorded == 0 && x.RecordedOffset != 0, "has an offset of recorded data and no recorded data"),
-		wrong(x.Recorded == 1 && x.Size > end-min(end, x.RecordedOffset), "recorded data at payload offset %x lie outside every segment", x.RecordedOffset))
+		wrong(x.Recorded == 1 && x.Size > t.payload-min(t.payload, x.RecordedOffset), "recorded data at payload offset %x lie outside the payload", x.RecordedOffset))
 }
 
 // shapeSize is the bytes that shape and element type make, 0 for impossible ones.
@@ -168,52 +166,24 @@ func (t *Tensor) shapeSize() uint64 {
 	return size
 }
 
-// segment gives first and end, in the payload, of the last segment that begins
-// at or before an offset; 0 and 0 where there is no segment. Offsets come in any
-// order, and segments are mostly of one size: so it looks there first.
-func (v *View) segment(offset uint64) (first, end uint64) {
-	if len(v.Segments) == 0 {
-		return 0, 0
+// verifyPayload checks that the payload is the rest of the file, and its checksums.
+func (v *View) verifyPayload(data []byte) *Error {
+	size, start := uint64(len(data)), uint64(len(v.Envelope))
+	if len(v.Segments) > 0 {
+		start = RoundUp(start, SegmentAlign)
 	}
-	at, behind := 0, len(v.Segments)
-	area := v.Segments[0].Offset
-	guess := int(min(offset/v.stride, uint64(behind)-1))
-	if s := &v.Segments[guess]; offset-(s.Offset-area) < s.Size {
-		at, behind = guess, guess+1
+	if end := start + v.Reservation.PayloadBytes; end != size {
+		return &Error{"segments", Text("end at %x, the file at %x", end, size)}
 	}
-	for behind-at > 1 {
-		if half := (at + behind) / 2; v.Segments[half].Offset-area <= offset {
-			at = half
-		} else {
-			behind = half
-		}
+	v.Payload = data[start:]
+	if !zeros(data[len(v.Envelope):start]) {
+		return &Error{"segment 0", "bytes in front of it are not zero"}
 	}
-	first = v.Segments[at].Offset - area
-	return first, first + v.Segments[at].Size
-}
-
-// verifySegments checks the payload: its checksums, that it ends with the file,
-// and that what lies between segments is zero.
-func (v *View) verifySegments(data []byte) *Error {
-	size, end := uint64(len(data)), uint64(len(v.Envelope))
-	v.Payload = data[min(RoundUp(end, SegmentAlign), size):]
 	for i := range v.Segments {
 		s := &v.Segments[i]
-		reason := wrong(s.Offset > size || s.Size > size-s.Offset, "%d bytes at %x do not fit a file of %d", s.Size, s.Offset, size)
-		if reason == "" {
-			before, sum := end, s.CRC32C
-			end = s.Offset + s.Size
-			got := Checksum(data[s.Offset:end])
-			reason = first(
-				wrong(!zeros(data[before:s.Offset]), "bytes in front of it are not zero"),
-				wrong(got != sum, "checksum is %x and should be %x", uint64(got), uint64(sum)))
+		if got := Checksum(data[s.Offset:][:s.Size]); got != s.CRC32C {
+			return &Error{Text("segment %d", uint64(i)), Text("checksum is %x and should be %x", uint64(got), uint64(s.CRC32C))}
 		}
-		if reason != "" {
-			return &Error{Text("segment %d", uint64(i)), reason}
-		}
-	}
-	if end != size {
-		return &Error{"segments", Text("end at %x, the file at %x", end, size)}
 	}
 	return nil
 }

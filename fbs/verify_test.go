@@ -397,7 +397,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"or shape is unknown, has a zero", func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{0} }},
 		{"or more than 64 TiB", func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1 << 31, 1 << 31, 4} }},
 		{"9 dimensions, at most 8", func(i *lmb.Image) { i.Tensors[1].Shape = []uint32{1, 1, 1, 1, 1, 1, 1, 1, 3} }},
-		{"lie outside every segment", func(i *lmb.Image) { i.Tensors[0].Shape = []uint32{4096} }},
+		{"lie outside the payload", func(i *lmb.Image) { i.Tensors[0].Shape = []uint32{4096} }},
 
 		{"command 1: unknown opcode 77", set(1, func(c *fbs.Command) { c.Opcode = 77 })},
 		{"command 1: unknown opcode 0", set(1, func(c *fbs.Command) { c.Opcode = 0 })},

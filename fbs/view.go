@@ -27,14 +27,12 @@ type View struct {
 	Commands    []Command
 	Text        []byte   // what names are runs of
 	Notes       []byte   // for host tools; nothing in it has been verified
-	Payload     []byte   // the payload area: all segments and the gaps between
+	Payload     []byte   // the payload area: all segments
 	Envelope    []byte   // all in front of it
 	LongestUs   []uint64 // that each sequence may take where an access takes one, called ones included; 1 << 62 for more
 	AllowedUs   uint64   // of LongestUs, for Load: an hour, or what the caller puts here
 
 	Incomplete bool // it holds a Point or an Address, which Load completes
-
-	stride uint64 // bytes from one segment to the next, on average
 }
 
 // Bytes is the text of a name in the file itself.
@@ -109,7 +107,7 @@ func Verify(data []byte) (*View, error) {
 		return nil, &Error{"preamble", Text("envelope checksum is %x and should be %x", uint64(sum), uint64(p.Checksum))}
 	}
 	if failure == nil {
-		failure = v.verifySegments(data)
+		failure = v.verifyPayload(data)
 	}
 	if failure != nil {
 		return nil, failure

@@ -201,23 +201,23 @@ int image_named(const struct image *image, uint32_t name, const char *text) {
 }
 
 const char *image_segments(const struct image *image, uint32_t *at) {
-	uint64_t end = image->envelope, sum = 0;
-	for (uint32_t i = 0; i < image->reservation.segments; i++) {
-		const struct segment *s = &image->segments[i];
-		*at = i;
-		if (s->offset != round_up(end, 4096) || s->offset > image->size || s->size > image->size - s->offset)
-			return "a segment is not where it belongs";
-		if (s->reserved != 0 || !zero(image->data, end, s->offset))
-			return "bytes that have to be zero are not";
-		end = s->offset + s->size;
-		sum += s->size;
-		if (crc32c(0, image->data + s->offset, s->size) != s->crc32c)
-			return "the checksum of a segment is wrong";
-	}
-	*at = image->reservation.segments;
-	if (end != image->size || sum != image->reservation.payload_bytes)
+	const struct reservation *r = &image->reservation;
+	uint64_t start = r->segments ? round_up(image->envelope, 4096) : image->envelope, end = start;
+	*at = r->segments;
+	if (r->payload_bytes > image->size || start + r->payload_bytes != image->size)
 		return "the segments are not the rest of the file";
-	return NULL;
+	*at = 0;
+	if (!zero(image->data, image->envelope, start))
+		return "bytes that have to be zero are not";
+	for (; *at < r->segments; ++*at) {
+		const struct segment *s = &image->segments[*at];
+		if (s->offset != end || s->size > image->size - end || s->reserved != 0)
+			return "a segment is not where it belongs";
+		if (crc32c(0, image->data + end, s->size) != s->crc32c)
+			return "the checksum of a segment is wrong";
+		end += s->size;
+	}
+	return end == image->size ? NULL : "the segments are not the rest of the file";
 }
 
 const char *image_sum(const struct image *image) {

@@ -103,8 +103,9 @@ static const char *check_sequence(const struct image *i, uint32_t n) {
 
 static const char *check_place(const struct image *i, uint32_t n) {
 	const struct segment *s = &i->segments[n];
-	uint64_t end = n ? s[-1].offset + s[-1].size : i->envelope;
-	return !s->size || s->size > bytes_max || s->offset != round_up(end, 4096) || s->reserved ? at("segment", n, "size, offset or reserved field") : NULL;
+	uint64_t start = n ? s[-1].offset + s[-1].size : round_up(i->envelope, 4096);
+	int odd = n + 1 < i->reservation.segments && s->size % 4096;
+	return odd || !s->size || s->size > bytes_max || s->offset > bytes_max || s->offset != start || s->reserved ? at("segment", n, "size, offset or reserved field") : NULL;
 }
 
 static uint64_t element(unsigned dtype) {
@@ -112,19 +113,17 @@ static uint64_t element(unsigned dtype) {
 	return dtype < sizeof sizes ? sizes[dtype] : 0;
 }
 
-// payload_end is where the segment ends that a payload offset lies in, 0: none.
-static uint64_t payload_end(const struct image *i, uint64_t offset) {
-	for (uint32_t n = 0; n < i->reservation.segments; n++) {
-		uint64_t first = i->segments[n].offset - i->segments[0].offset;
-		if (offset >= first && offset <= first + i->segments[n].size && (offset < first + i->segments[n].size || n + 1 == i->reservation.segments))
-			return first + i->segments[n].size;
-	}
-	return 0;
+// payload_bytes is the size of the payload area.
+static uint64_t payload_bytes(const struct image *i) {
+	uint64_t sum = 0;
+	for (uint32_t n = 0; n < i->reservation.segments; n++)
+		sum += i->segments[n].size;
+	return sum;
 }
 
 static int in_payload(const struct image *i, uint64_t offset, uint64_t size) {
-	uint64_t end = payload_end(i, offset);
-	return end && size <= end - offset;
+	uint64_t end = payload_bytes(i);
+	return offset <= end && size <= end - offset;
 }
 
 static const char *check_tensor(const struct image *i, uint32_t n) {
@@ -326,18 +325,16 @@ static const char *check_commands(const struct image *i) {
 }
 
 static const char *check_sums(const struct image *i) {
-	uint64_t host = 0, payload = 0, arena = 0, commands = 0;
+	uint64_t host = 0, arena = 0, commands = 0;
 	for (uint32_t n = 0; n < i->reservation.windows; n++)
 		host += i->windows[n].kind == HOST ? round_up(i->windows[n].size, 4096) : 0;
-	for (uint32_t n = 0; n < i->reservation.segments; n++)
-		payload += i->segments[n].size;
 	for (uint32_t n = 0; n < i->reservation.tensors; n++)
 		arena = round_up(arena + i->tensors[n].size, 64);
 	for (uint32_t n = 0; n < i->reservation.sequences; n++)
 		commands += i->sequences[n].count;
 	if (commands != i->reservation.commands)
 		return in("sequences", "do not cover the commands");
-	if (host != i->reservation.host_bytes || payload != i->reservation.payload_bytes || arena != i->reservation.arena_bytes)
+	if (host != i->reservation.host_bytes || payload_bytes(i) != i->reservation.payload_bytes || arena != i->reservation.arena_bytes)
 		return in("reservation", "is not the sum");
 	return NULL;
 }

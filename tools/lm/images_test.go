@@ -224,7 +224,7 @@ var wounds = map[string]wound{
 			*c = fbs.Command{Opcode: gen.OpcodeCheck, Width: 4, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Index: 5, Mask: 1}
 		})
 	}},
-	"payload-outside-segment.lmb": {"command 1: 64 bytes at 0x1000 reach outside the tensor, or outside every segment of payload", func(t *testing.T) []byte {
+	"payload-outside-segment.lmb": {"command 1: 64 bytes at 0x1000 reach outside the tensor or the payload", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) {
 			*c = fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: uint8(gen.AccessExact), Amount: 64, Value: 0x1000}
 		})
