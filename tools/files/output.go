@@ -152,7 +152,9 @@ func resolve(path string) (string, error) {
 func open(path string, flags int, mode uint32) (fd int, err error) {
 	for {
 		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, mode)
-		if err != unix.EINTR {
+		if folder := path[:strings.LastIndexByte(path, '/')+1]; err == unix.ENOENT && flags&unix.O_CREAT != 0 {
+			return fd, &hal.Fault{Code: hal.NoFile, Reason: "there is no folder " + folder + " to write to; mkdir -p " + folder + " makes it"}
+		} else if err != unix.EINTR {
 			return fd, err
 		}
 	}
@@ -178,13 +180,10 @@ func (f *Output) Write(data []byte) (int, error) {
 func WriteFull(fd int, data []byte) error {
 	for len(data) > 0 {
 		n, err := hal.Write(fd, data)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
+		if err != nil && err != unix.EINTR {
 			return err
 		}
-		data = data[n:]
+		data = data[max(n, 0):]
 	}
 	return nil
 }

@@ -63,11 +63,6 @@ const (
 	columnsMax  = 150
 )
 
-// waiting are the files that are still beyond one of these.
-var waiting = []string{
-	"tools/lm/info.go", "tools/report/diff.go", "tools/report/profile.go",
-}
-
 // hostFiles are the sources of the host tools, tests left out.
 func hostFiles(t *testing.T) (list []string) {
 	t.Helper()
@@ -124,13 +119,8 @@ func TestFunctionsAndFilesFitInTheHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := tooLong(t, name, string(text))
-		if waits := slices.Contains(waiting, name); waits && len(found) == 0 {
-			t.Errorf("%s does not wait any more", name)
-		} else if !waits {
-			for _, what := range found {
-				t.Error(what)
-			}
+		for _, what := range tooLong(t, name, string(text)) {
+			t.Error(what)
 		}
 	}
 }

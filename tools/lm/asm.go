@@ -116,13 +116,9 @@ func encode(image *lmb.Image, path, source string) error {
 
 // decode maps, verifies and decodes an image.
 func decode(path string) (*lmb.Image, *runtime.File, error) {
-	file, err := openImage(path)
+	file, view, err := verified(path)
 	if err != nil {
 		return nil, nil, err
-	}
-	view, err := file.Verify()
-	if err != nil {
-		return nil, nil, anew(err)
 	}
 	image, err := lmb.FromView(view)
 	if err != nil {

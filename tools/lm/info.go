@@ -138,7 +138,7 @@ func verified(path string) (*runtime.File, *fbs.View, error) {
 func verifiedFile(path string, file *runtime.File) (*fbs.View, error) {
 	view, err := file.Verify()
 	if err != nil {
-		return nil, anew(err)
+		return nil, anew(path, err)
 	}
 	if _, err := lmb.ReadNotes(view); err != nil {
 		return nil, wrong(hal.BadImage, "%s: %v", path, err)
@@ -156,7 +156,8 @@ func describe(view *fbs.View, size int) *imageInfo {
 		Tensors:     []tensorInfo{},
 	}
 	for _, t := range image.Targets {
-		info.Targets = append(info.Targets, targetInfo{t.Board, fmt.Sprintf("%04x", t.Vendor), fmt.Sprintf("%04x", t.Device), t.Bars, subsystem(t.Subsystem)})
+		info.Targets = append(info.Targets, targetInfo{Board: t.Board, Vendor: fmt.Sprintf("%04x", t.Vendor), Device: fmt.Sprintf("%04x", t.Device),
+			Bars: t.Bars, Subsystem: subsystem(t.Subsystem)})
 	}
 	for _, r := range image.Rules {
 		rule := ruleInfo{r.Name, r.Target, r.Bar, r.First, r.Last, nil, r.Memory != 0}
@@ -168,14 +169,15 @@ func describe(view *fbs.View, size int) *imageInfo {
 		info.Rules = append(info.Rules, rule)
 	}
 	for _, w := range image.Windows {
-		window := windowInfo{Name: w.Name, Kind: strings.ToLower(gen.EnumNamesWindowKind[w.Kind]), Target: w.Device, Bar: w.Bar, Offset: w.Offset, Size: w.Size, Slot: -1}
+		window := windowInfo{w.Name, strings.ToLower(gen.EnumNamesWindowKind[w.Kind]), w.Device, w.Bar, w.Offset, w.Size, -1}
 		if w.Slot != fbs.NoSlot {
 			window.Slot = int(w.Slot)
 		}
 		info.Windows = append(info.Windows, window)
 	}
 	for _, t := range image.Tensors {
-		info.Tensors = append(info.Tensors, tensorInfo{t.Name, strings.ToLower(gen.EnumNamesRole[t.Role]), strings.ToLower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
+		role, dtype := strings.ToLower(gen.EnumNamesRole[t.Role]), strings.ToLower(gen.EnumNamesDType[t.DType])
+		info.Tensors = append(info.Tensors, tensorInfo{t.Name, role, dtype, t.Shape, t.Size(), t.Data != nil})
 	}
 	for i, counted := range report.Counts(view) {
 		info.Sequences = append(info.Sequences, describeSequence(view, i, &counted, view.LongestUs[i]))
@@ -192,7 +194,8 @@ func subsystem(ids uint32) string {
 }
 
 func (r ruleInfo) String() string {
-	text := fmt.Sprintf("%s: BAR %d 0x%x to 0x%x, accesses of %s bytes", r.Name, r.Bar, r.First, r.Last, strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Widths), " ", ", "), "[]"))
+	widths := strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Widths), " ", ", "), "[]")
+	text := fmt.Sprintf("%s: BAR %d 0x%x to 0x%x, accesses of %s bytes", r.Name, r.Bar, r.First, r.Last, widths)
 	if r.Memory {
 		text += ", memory"
 	}

@@ -5,24 +5,28 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
+	"lightmetal/tools/report"
 	"lightmetal/tools/ttsim"
 )
 
 // clockOf says what the clock of a device is.
-func clockOf(device hal.Device) string {
+func clockOf(device hal.Device) report.Clock {
 	switch device.(type) {
 	case *mock.Device:
-		return "virtual: the stand-in counts 100 ns for an access, and waits pass at once"
+		return report.Clock{Text: "virtual: the stand-in counts 100 ns for an access, and waits pass at once", Virtual: true}
 	case *ttsim.Device:
-		return "virtual: the simulator counts 1 us for a load and nothing for a store, and waits pass at once"
+		return report.Clock{Text: "virtual: the simulator counts 1 us for a load and nothing for a store, and waits pass at once", Virtual: true}
 	}
-	return "this machine's monotonic clock; a store's time is the processor's, and the store may arrive later"
+	return report.Clock{Text: "this machine's monotonic clock; a store's time is the processor's, and the store may arrive later"}
 }
 
 // writeProfile writes what was profiled, also of a run that failed.
-func (f *replayFlags) writeProfile(s *session, end *outcome) error {
+func (f *replayFlags) writeProfile(s *session, end *outcome, failed error) error {
 	if s.profiler == nil {
 		return nil
+	}
+	if failed != nil {
+		s.profiler.Fail(codeOf(failed).Error(), failed.Error(), end.Command)
 	}
 	profile := s.profiler.Profile()
 	if profile.Runs == 0 {

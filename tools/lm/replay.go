@@ -96,6 +96,7 @@ type outcome struct {
 	LeastNs  int64  `json:"least_ns"`
 	MeanNs   int64  `json:"mean_ns"`
 	MostNs   int64  `json:"most_ns"`
+	Virtual  bool   `json:"virtual"` // the first device's clock counts accesses
 
 	Stats   *statistics     `json:"stats,omitempty"`
 	Profile *report.Profile `json:"profile,omitempty"`
@@ -108,7 +109,7 @@ func (f *replayFlags) run(path string) error {
 	}
 	defer s.close()
 	end, err := f.loopRuns(s)
-	if profileErr := f.writeProfile(s, end); err == nil {
+	if profileErr := f.writeProfile(s, end, err); err == nil {
 		err = profileErr
 	}
 	if err == nil {
@@ -185,7 +186,7 @@ func present(path string) []string {
 
 // loopRuns runs the sequence as often as asked, with progress on a terminal.
 func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
-	end := &outcome{Code: hal.OK.Error(), Image: s.path, Sequence: f.sequence, Command: -1}
+	end := &outcome{Code: hal.OK.Error(), Image: s.path, Sequence: f.sequence, Command: -1, Virtual: clockOf(s.devices[0]).Virtual}
 	bar := f.progress()
 	total := int64(0)
 	if result := s.once(s.before); result.Code != hal.OK {
@@ -327,14 +328,18 @@ func (f *replayFlags) finish(s *session) error {
 // String is the text for people.
 func (o *outcome) String() string {
 	var b strings.Builder
+	clock := "device"
+	if o.Virtual {
+		clock = "virtual"
+	}
 	if o.Runs == 1 {
-		fmt.Fprintf(&b, "%s: %s of %s; device time %v\n", o.Code, o.Sequence, o.Image, time.Duration(o.MeanNs))
+		fmt.Fprintf(&b, "%s: %s of %s; %s time %v\n", o.Code, o.Sequence, o.Image, clock, time.Duration(o.MeanNs))
 	} else {
-		fmt.Fprintf(&b, "%s: %s of %s, %d times; device time least %v, mean %v, most %v\n", o.Code, o.Sequence, o.Image, o.Runs,
-			time.Duration(o.LeastNs), time.Duration(o.MeanNs), time.Duration(o.MostNs))
+		fmt.Fprintf(&b, "%s: %s of %s, %d times; %s time least %v, mean %v, most %v\n", o.Code, o.Sequence, o.Image, o.Runs,
+			clock, time.Duration(o.LeastNs), time.Duration(o.MeanNs), time.Duration(o.MostNs))
 	}
 	if o.Stats != nil {
-		b.WriteString(o.Stats.String())
+		b.WriteString(o.Stats.text(clock))
 	}
 	if o.Ignored > 0 {
 		fmt.Fprintf(&b, "%d checks failed and were to be ignored\n", o.Ignored)

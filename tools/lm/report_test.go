@@ -81,6 +81,46 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	if err != nil || len(profile.Timeline.Children) != 2 || profile.Commands != 4 {
 		t.Errorf("%v: %+v", err, profile)
 	}
+	if f := profile.Failed; f == nil || f.Code != "expect failed" || f.Command != 1 || f.Ns != 300 || "lm: "+f.Reason+"\n" != want {
+		t.Errorf("%+v", f)
+	}
+	page := filepath.Join(t.TempDir(), "x.html")
+	ok(t, "", "report", "--profile", path, "-o", page, image)
+	for _, text := range []string{string(mustRead(t, page)), ok(t, "", "report", "--profile", path, image)} {
+		if !strings.Contains(text, "FAILED after 300 ns, at command 1: expect failed: ") || !strings.Contains(text, "got 0x10000ed, wanted 0x10000ee") ||
+			strings.Contains(text, "of one run") {
+			t.Errorf("the failed run is told as\n%s", text)
+		}
+	}
+}
+
+// TestVirtualTimeIsCalledSo: a stand-in counts accesses, and no machine took that long.
+func TestVirtualTimeIsCalledSo(t *testing.T) {
+	folder := t.TempDir()
+	profile, page := filepath.Join(folder, "run.json"), filepath.Join(folder, "x.html")
+	image := filepath.Join(testdata, "images", "edu.lmb")
+	text := ok(t, "", "replay", "--device", "mock:edu", "--stats", "--profile", profile, image)
+	ok(t, "", "report", "--profile", profile, "-o", page, image)
+	whole := string(mustRead(t, page))
+	if !strings.Contains(text, "; virtual time ") || !strings.Contains(text, "\nvirtual ") || strings.Contains(text+whole, "device time") ||
+		!strings.Contains(whole, "<span>virtual time</span>") {
+		t.Errorf("%s%s", text, whole)
+	}
+	var end outcome
+	if err := json.Unmarshal([]byte(ok(t, "", "replay", "--device", "mock:edu", "--json", image)), &end); err != nil || !end.Virtual {
+		t.Errorf("%v: %+v", err, end)
+	}
+}
+
+// TestErrorsOfStandardInputNameIt, and no descriptor of this process.
+func TestErrorsOfStandardInputNameIt(t *testing.T) {
+	for _, args := range [][]string{{"info", "-"}, {"dump", "-"}, {"verify", "-"}, {"replay", "--device", "mock:edu", "-"}} {
+		for _, from := range []string{filepath.Join(testdata, "bad", "truncated.lmb"), filepath.Join(testdata, "bad", "unknown-opcode.lmb")} {
+			if exit, _, stderr := lmFrom(t, from, args...); exit != 65 || !strings.HasPrefix(stderr, "lm: bad image: standard input: ") {
+				t.Errorf("lm %v < %s: %d %s", args, from, exit, stderr)
+			}
+		}
+	}
 }
 
 func TestReportRefusesWhatIsNotItsProfile(t *testing.T) {

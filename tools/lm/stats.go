@@ -38,12 +38,13 @@ func spreadOf(times []int64) spread {
 	return spread{times[0], times[(n-1)/2], times[(n*99+99)/100-1], times[n-1]}
 }
 
-func (s *statistics) String() string {
+// text names the first device's clock as what it is.
+func (s *statistics) text(clock string) string {
 	text := fmt.Sprintf("%-8s%12s%12s%12s%12s   after %d to warm up\n", "", "min", "median", "p99", "max", s.WarmUp)
 	for _, row := range []struct {
 		name string
 		spread
-	}{{"device", s.Device}, {"wall", s.Wall}} {
+	}{{clock, s.Device}, {"wall", s.Wall}} {
 		text += fmt.Sprintf("%-8s%12v%12v%12v%12v\n", row.name,
 			time.Duration(row.MinNs), time.Duration(row.MedianNs), time.Duration(row.P99Ns), time.Duration(row.MaxNs))
 	}

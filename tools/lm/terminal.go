@@ -116,7 +116,7 @@ func stdin(path string) (string, error) {
 func openImage(path string) (*runtime.File, error) {
 	if path != "-" {
 		file, err := runtime.Open(path)
-		return file, anew(err)
+		return file, anew(path, err)
 	}
 	data, err := readFile(path, dataMax)
 	if err != nil {
@@ -130,12 +130,17 @@ func openImage(path string) (*runtime.File, error) {
 	if err := files.WriteFull(fd, data); err != nil {
 		return nil, hal.FileFault(path, err)
 	}
-	return runtime.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	file, err := runtime.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return file, anew(path, err)
 }
 
-// anew adds what to do to an error of a file that is no image, or not one of this
-// version.
-func anew(err error) error {
+// anew names standard input in an error of it, which has no path of its own, and
+// adds what to do where a file is no image, or not one of this version.
+func anew(path string, err error) error {
+	if fault := (*hal.Fault)(nil); path == "-" && errors.As(err, &fault) {
+		_, reason, _ := strings.Cut(fault.Reason, ": ")
+		err = wrong(fault.Code, "standard input: %s", reason)
+	}
 	if err == nil || !strings.Contains(err.Error(), ": preamble: ") && !strings.Contains(err.Error(), "the file is empty") {
 		return err
 	}

@@ -31,6 +31,7 @@ type Report struct {
 	Tiles     []Tile     `json:"tiles"`
 	Tensors   []Tensor   `json:"tensors"`
 	Segments  []Segment  `json:"segments"`
+	of        int        // the sequence that is counted, or Whole
 }
 
 // Traffic is bytes moved between host and device.
@@ -303,6 +304,7 @@ func (s *Sequence) add(of *Sequence, count uint64) {
 
 func (a *analysis) finish(sequence int) {
 	r := &a.report
+	r.of = sequence
 	r.Counted = "every command of the file once"
 	if sequence != Whole {
 		r.Counted = "one run of " + a.image.Sequences[sequence].Name + ", calls included"

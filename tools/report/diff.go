@@ -71,8 +71,8 @@ func targetText(t lmb.Target) string {
 }
 
 func windowText(w lmb.Window) string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s of target %d, BAR %d + 0x%x, %s, slot %d, flags %d", plain(w.Name), lower(gen.EnumNamesWindowKind[w.Kind]),
-		w.Device, w.Bar, w.Offset, bytesText(w.Size), w.Slot, w.Flags))
+	return strings.TrimSpace(fmt.Sprintf("%s %s of target %d, BAR %d + 0x%x, %s, slot %d, flags %d",
+		plain(w.Name), lower(gen.EnumNamesWindowKind[w.Kind]), w.Device, w.Bar, w.Offset, bytesText(w.Size), w.Slot, w.Flags))
 }
 
 // at is an element as text, empty where the list has none.

@@ -64,7 +64,7 @@ func run(t testing.TB, view *fbs.View, d hal.Device, sequence string) runtime.Re
 func profiled(t testing.TB, view *fbs.View, d hal.Device, sequence string, runs int) (*Profile, runtime.Result) {
 	t.Helper()
 	index := view.SequenceByName(sequence)
-	p, err := NewProfiler(view, index, runtime.AnySlot, "virtual", d)
+	p, err := NewProfiler(view, index, runtime.AnySlot, Clock{"virtual", true}, d)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestLongestRunAndSlowestCommandsAreFound(t *testing.T) {
 	d.init(view)
 	p := &Profile{}
 	for _, at := range [][]int64{{0, 1, 3, 8, 8}, {100, 109, 110, 112, 112}, {200, 201, 203, 207, 207}, {300, 302, 312, 312, 312}} {
-		d.run(p, []uint32{0, 1, 2, 3}, at)
+		d.run(p, []uint32{0, 1, 2, 3}, at, true)
 	}
 	d.finish(p)
 	if p.Runs != 4 || p.TotalNs != 8+12+7+12 || p.LeastNs != 7 || p.MostNs != 12 || p.Shown != 2 || p.Timeline.Ns != 12 || p.Timeline.Children[0].Children[0].Ns != 9 {

@@ -47,7 +47,7 @@ func (r *Report) WritePage(w io.Writer, profile *Profile) error {
 	p.Subtitle = append(p.Subtitle, "counted: "+plain(r.Counted)+"; a poll as one load")
 	p.Tables = filled(r.tables())
 	if profile != nil {
-		p.Clock = []string{profile.summary(), profile.clockText()}
+		p.Clock = profile.lines()
 		p.Timeline = profile.timelinePicture()
 		p.Times = filled(profile.tables())
 		if p.Timeline != nil {
@@ -95,7 +95,7 @@ func (r *Report) figures(profile *Profile) []figure {
 		{"bytes in", bytesText(all.Written), "host to device"},
 		{"bytes out", bytesText(all.Read), "device to host"},
 		{"compared", bytesText(all.Compared), "with golden data"},
-		{"waits at most", waitText(r.longestWait()), "in one run"},
+		{"waits at most", waitText(r.wait()), "in one run"},
 	}
 	if len(r.Sequences) == 1 {
 		list[0].Note = "in 1 sequence"
@@ -104,18 +104,34 @@ func (r *Report) figures(profile *Profile) []figure {
 		list = slices.Delete(list, 3, 4)
 	}
 	if profile != nil {
-		took := figure{"device time", timeText(profile.MostNs), "of one run on " + plain(profile.Device)}
-		if profile.Runs > 1 {
-			took.Note = fmt.Sprintf("longest of %d runs on %s", profile.Runs, plain(profile.Device))
-		}
-		list = append([]figure{took}, list...)
+		list = append(profile.figures(), list...)
 	}
 	return list
 }
 
-func (r *Report) longestWait() (us uint64) {
+func (p *Profile) figures() (list []figure) {
+	took := figure{"device time", timeText(p.MostNs), "of one run on " + plain(p.Device)}
+	if whole := p.whole(); whole > 1 {
+		took.Note = fmt.Sprintf("longest of %d runs on %s", whole, plain(p.Device))
+	}
+	if f := p.Failed; f != nil {
+		list = append(list, figure{"failed", plain(f.Code), "after " + timeText(f.Ns) + " on " + plain(p.Device)})
+	}
+	if p.Virtual {
+		took.Label = "virtual time"
+	}
+	if p.whole() > 0 {
+		list = append(list, took)
+	}
+	return list
+}
+
+// wait is the longest that what is counted can wait in one run.
+func (r *Report) wait() (us uint64) {
 	for i := range r.Sequences {
-		us = max(us, r.Sequences[i].WaitUs)
+		if r.of < 0 || r.of == i {
+			us = max(us, r.Sequences[i].WaitUs)
+		}
 	}
 	return us
 }

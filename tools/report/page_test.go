@@ -101,6 +101,41 @@ func TestThePageSaysWhatTheTablesSay(t *testing.T) {
 	}
 }
 
+// TestAPageOfASequenceSaysHowLongThatWaits, and not how long another can.
+func TestAPageOfASequenceSaysHowLongThatWaits(t *testing.T) {
+	view := verify(t, assemble(t, edu+"main:\n  call sub\n  delay 1us\nsub:\n  delay 3us\nlong:\n  delay 7ms\n"))
+	for sequence, want := range map[int]string{0: "4 us", 1: "3 us", Whole: "7 ms"} {
+		var out bytes.Buffer
+		if err := Analyze(view, sequence, nil).WritePage(&out, nil); err != nil {
+			t.Fatal(err)
+		}
+		if want = "<span>waits at most</span><b>" + want + "</b>"; !strings.Contains(out.String(), want) {
+			t.Errorf("sequence %d: no %s", sequence, want)
+		}
+	}
+}
+
+// TestTheAxisOfTimeEndsWithTheRun: it has a line, and the whole time stands at its end,
+// with no number in its way.
+func TestTheAxisOfTimeEndsWithTheRun(t *testing.T) {
+	for _, ns := range []int64{1, 99, 300, 1000, 30_600, 999_999, 1 << 40} {
+		p := &Profile{Timeline: &Slice{Ns: ns}}
+		d := p.timelinePicture()
+		room := d.End.X - glyphWidth*float64(len(d.End.Text))
+		if d.End.X != d.Width || d.End.Text != timeText(ns) || len(d.Ticks) == 0 {
+			t.Errorf("%d ns: %+v", ns, d)
+		}
+		for i, tick := range d.Ticks {
+			if i > 0 && tick.X < d.Ticks[i-1].X+glyphWidth*float64(len(d.Ticks[i-1].Text)) || tick.X+glyphWidth*float64(len(tick.Text)) > room {
+				t.Errorf("%d ns: %+v is in the way, the end has %v", ns, tick, room)
+			}
+		}
+	}
+	if page := pageOf(t, read(t, "edu.lmb"), 1); !bytes.Contains(page, []byte(`class="axis"`)) || bytes.Contains(page, []byte("op-mixed\" x")) {
+		t.Error("no axis, or a command without its colour")
+	}
+}
+
 func TestALargePageIsSmall(t *testing.T) {
 	text := pageOf(t, large(t, 3*slicesMax), 1)
 	count := checkPage(t, text)

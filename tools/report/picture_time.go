@@ -21,6 +21,7 @@ type timelinePicture struct {
 	Width, Height float64
 	Slices        []timeSlice
 	Ticks         []label
+	End           label // of the axis: the whole time
 	TickTop       float64
 	Legend        []string // opcodes that there are
 	Notes         []string
@@ -48,6 +49,7 @@ func (p *Profile) timelinePicture() *timelinePicture {
 	t := d.picture
 	t.Height = timeRowHeight*float64(rows) + timeAxis
 	t.TickTop = t.Height - timeAxis
+	t.End = label{pictureWidth, t.Height - 6, timeText(p.Timeline.Ns)}
 	t.Ticks = ticks(p.Timeline.Ns, d.scale, t.Height-6)
 	t.Legend = legend(t.Slices)
 	t.Notes = d.notes(p)
@@ -165,7 +167,7 @@ func (s *Slice) class() string {
 }
 
 // opcodeWords are the opcodes that have a colour.
-var opcodeWords = []string{"write", "copyin", "copyout", "poll", "expect", "compare", "point", "fence", "delay"}
+var opcodeWords = []string{"write", "change", "address", "copyin", "fill", "copyout", "check", "compare", "point", "fence", "delay"}
 
 func (s *Slice) tip() string {
 	text := fmt.Sprintf("%s, %s, %s after the start", plain(s.Name), timeText(s.Ns), timeText(s.Start))
@@ -236,15 +238,16 @@ func legend(list []timeSlice) (words []string) {
 	return words
 }
 
-// ticks marks an axis of time in round numbers, ten at most.
+// ticks marks an axis of time in round numbers, ten at most, each beside its line and
+// short of the number at the end.
 func ticks(total int64, scale, y float64) (list []label) {
 	step := roundStep(total / 10)
 	for at := int64(0); at <= total; at += step {
-		x := scale * float64(at)
-		if x > pictureWidth-40 {
-			break // no room for its text
+		x, text := scale*float64(at), timeText(at)
+		if x+glyphWidth*float64(len(text)+2+len(timeText(total))) > pictureWidth {
+			break
 		}
-		list = append(list, label{x, y, timeText(at)})
+		list = append(list, label{x, y, text})
 	}
 	return list
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sort"
+	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -20,22 +21,32 @@ type Profile struct {
 	ID         string    `json:"id"` // see ImageID
 	Device     string    `json:"device"`
 	Clock      string    `json:"clock"`       // what the clock is
+	Virtual    bool      `json:"virtual"`     // it counts accesses, and times are no machine's
 	OverheadNs int64     `json:"overhead_ns"` // what measuring adds to each command; it is in the times
 	Sequence   string    `json:"sequence"`
 	Runs       int       `json:"runs"`
 	Commands   uint64    `json:"commands"` // carried out in all runs
 	TotalNs    int64     `json:"total_ns"`
-	LeastNs    int64     `json:"least_ns"`
+	LeastNs    int64     `json:"least_ns"` // of whole runs; with MostNs 0 where the only one failed
 	MostNs     int64     `json:"most_ns"`
 	Opcodes    []Spent   `json:"opcodes"`
 	Scopes     []Spent   `json:"scopes"` // between Begin and End, or from one Mark to the next
 	Sequences  []Spent   `json:"sequences"`
 	Windows    []Spent   `json:"windows"`
 	Slowest    []Command `json:"slowest"`
-	Shown      int       `json:"shown"`    // the run that Timeline shows: the longest, counted from 1
+	Failed     *Failure  `json:"failed,omitempty"`
+	Shown      int       `json:"shown"`    // the run that Timeline shows, counted from 1: the one that failed, or the longest
 	MergeNs    int64     `json:"merge_ns"` // neighbours in the timeline that together are shorter are one slice; 0: none are
 	Timeline   *Slice    `json:"-"`
 	Loose      []Slice   `json:"-"` // scopes that do not nest with the rest
+}
+
+// Failure is how the last run ended, where that was not at its end or it was found wanting.
+type Failure struct {
+	Code    string `json:"code"`
+	Reason  string `json:"reason"`
+	Command int32  `json:"command"` // index in the image, -1: all were carried out
+	Ns      int64  `json:"ns"`      // until then
 }
 
 // Spent is the time that went to one thing.
@@ -96,7 +107,8 @@ type mark struct {
 
 func (d *decoder) init(view *fbs.View) {
 	*d = decoder{
-		view: view, image: lmb.Header(view), marks: map[uint32][]mark{}, sequences: make([]Spent, len(view.Sequences)), windows: make([]Spent, len(view.Windows)+1),
+		view: view, image: lmb.Header(view), marks: map[uint32][]mark{},
+		sequences: make([]Spent, len(view.Sequences)), windows: make([]Spent, len(view.Windows)+1),
 	}
 	notes, err := lmb.ReadNotes(view)
 	if err != nil {
@@ -113,23 +125,27 @@ func (d *decoder) init(view *fbs.View) {
 	d.scopes, d.phases = make([]Spent, len(d.names)), make([]Spent, len(d.names))
 }
 
-// run adds a run: command i began at at[i] and the next one at at[i+1].
-func (d *decoder) run(p *Profile, commands []uint32, at []int64) {
+// run adds a run: command i began at at[i] and the next one at at[i+1]. whole tells
+// that it came to its end.
+func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
 	took := at[len(commands)] - at[0]
 	p.Runs++
 	p.Commands += uint64(len(commands))
 	p.TotalNs += took
-	if p.Runs == 1 || took < p.LeastNs {
+	show := !whole || p.Runs == 1 || took > p.MostNs
+	if whole && (p.Runs == 1 || took < p.LeastNs) {
 		p.LeastNs = took
 	}
-	longest := p.Runs == 1 || took > p.MostNs
 	for i, index := range commands {
 		d.command(index, at[i+1]-at[i])
 	}
 	tables := walk{d: d, commands: commands, at: at, count: true}
 	tables.all()
-	if longest {
-		p.MostNs, p.Shown = took, p.Runs
+	if whole {
+		p.MostNs = max(p.MostNs, took)
+	}
+	if show {
+		p.Shown = p.Runs
 		d.timeline(p, commands, at)
 	}
 }
@@ -234,7 +250,7 @@ func (d *decoder) sequenceOf(command uint32) int {
 // Write prints the profile for a terminal.
 func (p *Profile) Write(w io.Writer) error {
 	out := &firstError{w: w}
-	fmt.Fprintf(out, "\n%s\n%s\n", p.summary(), p.clockText())
+	fmt.Fprintf(out, "\n%s\n", strings.Join(p.lines(), "\n"))
 	for _, table := range p.tables() {
 		table.write(out)
 	}
@@ -243,10 +259,36 @@ func (p *Profile) Write(w io.Writer) error {
 
 func (p *Profile) summary() string {
 	text := fmt.Sprintf("profile of %s on %s: %s in %s commands", plain(p.Sequence), plain(p.Device), timeText(p.TotalNs), countText(p.Commands))
-	if p.Runs > 1 {
-		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(p.Runs)), timeText(p.LeastNs), timeText(p.MostNs))
+	if whole := p.whole(); whole > 1 || whole > 0 && p.Failed != nil {
+		text += fmt.Sprintf(", %s runs of %s to %s", countText(uint64(whole)), timeText(p.LeastNs), timeText(p.MostNs))
 	}
 	return text
+}
+
+// whole is how many runs came to their end.
+func (p *Profile) whole() int {
+	if p.Failed != nil && p.Failed.Command >= 0 {
+		return p.Runs - 1
+	}
+	return p.Runs
+}
+
+// text says how the last run failed.
+func (f *Failure) text() string {
+	text := "FAILED after " + timeText(f.Ns)
+	if f.Command >= 0 {
+		text += fmt.Sprintf(", at command %d", f.Command)
+	}
+	return text + ": " + plain(f.Reason)
+}
+
+// lines are what stands above the tables.
+func (p *Profile) lines() []string {
+	lines := []string{p.summary(), p.clockText()}
+	if p.Failed != nil {
+		lines = append([]string{p.Failed.text()}, lines...)
+	}
+	return lines
 }
 
 // clockText says how far the times can be trusted.

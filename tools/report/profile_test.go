@@ -175,11 +175,11 @@ func TestProfilingChangesNoResult(t *testing.T) {
 func TestErrorsOfLoadSpeakOfTheImage(t *testing.T) {
 	view := verify(t, assemble(t, edu+"main:\n  write.4 r+0x4 1\n  write.4 r+0x4 2\n  write.4 r+0x80 bus(r)\n"))
 	_, plain := runtime.Load(view, runtime.AnySlot, mock.New(&boards.Edu))
-	_, err := NewProfiler(view, 0, runtime.AnySlot, "", mock.New(&boards.Edu))
+	_, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, mock.New(&boards.Edu))
 	if plain == nil || err == nil || err.Error() != plain.Error() {
 		t.Errorf("%v, with a profile %v", plain, err)
 	}
-	if _, err := NewProfiler(view, 0, runtime.AnySlot, ""); err == nil {
+	if _, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}); err == nil {
 		t.Error("loaded without a device")
 	}
 }
@@ -187,7 +187,7 @@ func TestErrorsOfLoadSpeakOfTheImage(t *testing.T) {
 func TestARunTooLongToProfileIsRefused(t *testing.T) {
 	text := edu + "main:\n" + strings.Repeat("  call sub\n", 6000) + "sub:\n" + strings.Repeat("  delay 1us\n", 6000)
 	view := verify(t, assemble(t, text))
-	if _, err := NewProfiler(view, 0, runtime.AnySlot, "", mock.New(&boards.Edu)); err == nil || !strings.Contains(err.Error(), "36012001 commands") {
+	if _, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, mock.New(&boards.Edu)); err == nil || !strings.Contains(err.Error(), "36012001 commands") {
 		t.Errorf("%v", err)
 	}
 	// main with End, sub twice, safe
@@ -209,7 +209,7 @@ func find(list []Spent, name, kind string) Spent {
 func TestScopesAndPhasesOfARun(t *testing.T) {
 	view := verify(t, assemble(t, scopes))
 	d := device(view)
-	p, err := NewProfiler(view, 0, runtime.AnySlot, "", d)
+	p, err := NewProfiler(view, 0, runtime.AnySlot, Clock{}, d)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ type Profiler struct {
 
 	profile Profile
 	decoder decoder
+	took    int64 // by the last run
 }
 
 // stopwatch is a device that notes the time whenever it is asked to point.
@@ -59,9 +60,15 @@ func (s *stopwatch) Point(_ *hal.Aperture, _ fbs.Target, address uint64) hal.Cod
 // Close leaves the device alone whose clock it is.
 func (s *stopwatch) Close() error { return nil }
 
+// Clock says what the clock of a device is.
+type Clock struct {
+	Text    string
+	Virtual bool // it counts accesses
+}
+
 // NewProfiler loads an image on its devices, as runtime.Load does, to run one
-// sequence. clock says what the first device's clock is.
-func NewProfiler(view *fbs.View, sequence, slot int, clock string, devices ...hal.Device) (*Profiler, error) {
+// sequence. The clock is the first device's.
+func NewProfiler(view *fbs.View, sequence, slot int, clock Clock, devices ...hal.Device) (*Profiler, error) {
 	stamps := stampsOf(view, sequence)
 	if stamps > stampsMax {
 		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("a run of %s carries out %d commands; at most %d can be profiled",
@@ -87,7 +94,8 @@ func NewProfiler(view *fbs.View, sequence, slot int, clock string, devices ...ha
 	instrument(&loaded, uint16(len(view.Windows)))
 	*commands = loaded.Commands
 	p.decoder.init(view)
-	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock, Sequence: view.Name(view.Sequences[sequence].Name)}
+	name := view.Name(view.Sequences[sequence].Name)
+	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock.Text, Virtual: clock.Virtual, Sequence: name}
 	return p, nil
 }
 
@@ -141,8 +149,9 @@ func (p *Profiler) Replay() *runtime.Replay { return p.replay }
 func (p *Profiler) Run(sequence int) runtime.Result {
 	result := p.RunUntimed(sequence)
 	end := p.watch.Now()
-	if len(p.watch.at) > 0 {
-		p.decoder.run(&p.profile, p.watch.commands, append(p.watch.at, end))
+	if n := len(p.watch.at); n > 0 {
+		p.took = end - p.watch.at[0]
+		p.decoder.run(&p.profile, p.watch.commands, append(p.watch.at, end), result.Code == hal.OK)
 	}
 	return result
 }
@@ -186,6 +195,11 @@ func CommandText(view *fbs.View, index int) string {
 	}
 	c := lmb.CommandAt(view, index)
 	return plain(strings.Join(strings.Fields(listing.CommandText(lmb.Header(view), &c)), " "))
+}
+
+// Fail says that the last run failed, at a command or, -1, after all of them.
+func (p *Profiler) Fail(code, reason string, command int32) {
+	p.profile.Failed = &Failure{Code: code, Reason: reason, Command: command, Ns: p.took}
 }
 
 // Name says which image is profiled, for whoever reads the profile.

@@ -251,6 +251,9 @@ func (p *Profile) check() error {
 	for i := range p.Slowest {
 		numbers = append(numbers, p.Slowest[i].Ns)
 	}
+	if p.Failed != nil {
+		numbers = append(numbers, p.Failed.Ns)
+	}
 	for _, n := range numbers {
 		if n < 0 {
 			return fmt.Errorf("%d, where no number is negative", n)
