@@ -27,17 +27,9 @@ var quantiles = []struct {
 // wants the same processor and its caches, under both schedulers.
 func (b *bench) frameTimes() error {
 	return b.on("frames", writesImage(frameCommands), func(p *pair, _ int64) error {
-		host, err := start(p.memory, p.image, b.child, "shared")
-		if err == nil {
-			_, err = host.ask("pin", b.cpu)
-		}
-		if err != nil {
-			return err
-		}
-		defer host.stop()
 		for _, busy := range []bool{false, true} {
 			for _, fifo := range []int{0, framePriority} {
-				if err := b.frameSetting([]*side{p.ours, p.c, host}, busy, fifo); err != nil {
+				if err := b.frameSetting([]*side{p.ours, p.c}, busy, fifo); err != nil {
 					return err
 				}
 			}
@@ -46,8 +38,7 @@ func (b *bench) frameTimes() error {
 	})
 }
 
-// frameSetting measures in one setting: ours, C's, and ours as it is in a host in C,
-// whose process has other work: locked to a thread, and Go with all its processors.
+// frameSetting measures ours and C's in one setting.
 func (b *bench) frameSetting(sides []*side, busy bool, fifo int) error {
 	what := map[bool]string{false: "idle", true: "busy"}[busy]
 	if fifo > 0 {
@@ -84,10 +75,6 @@ func (b *bench) frameSetting(sides []*side, busy bool, fifo int) error {
 		}
 	}
 	b.frameRows(what, took[0], took[1])
-	const last = 0.9999
-	b.add(row{Section: "frame of 10,000 writes", What: what + ", in a C host, p99.99", Unit: "us", Ours: value(quantile(took[2], last) / 1e3),
-		C: value(quantile(took[1], last) / 1e3), Ratio: value(quantile(took[2], last) / quantile(took[1], last)),
-		Note: fmt.Sprintf("lm_freeze leaves Go its processors; %.0f frames over 50 us late", late(took[2]))})
 	return nil
 }
 

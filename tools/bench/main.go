@@ -10,19 +10,22 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"flag"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
+	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,26 +60,45 @@ func main() {
 		fmt.Println(excess)
 		return
 	}
-	full := flag.Bool("full", false, "everything, in about five minutes; without it, under a minute")
-	asJSON := flag.Bool("json", false, "print one JSON object")
-	write := flag.String("write", "", "write the table to this `file` too")
-	only := flag.String("only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, record")
-	dir := flag.String("dir", "build", "`folder` with the programs that build.sh makes")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		flag.Usage()
-		os.Exit(64)
-	}
-	b := newBench(*dir, *full)
-	b.only = *only
-	if err := b.run(); err != nil {
+	if err := command().Execute(); err != nil {
+		code := hal.Usage // of what cobra says
+		if fault := (*hal.Fault)(nil); errors.As(err, &fault) {
+			code = fault.Code
+		}
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(70)
+		os.Exit(code.Exit())
 	}
-	if err := b.report(*asJSON, *write); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(74)
+}
+
+// command is what a user starts; its flags are as lm's.
+func command() *cobra.Command {
+	var full, asJSON bool
+	var write, only, dir string
+	c := &cobra.Command{
+		Use:           "bench",
+		Short:         "measure the runtime beside plain C on the same images and memory",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b := newBench(dir, full)
+			b.only = only
+			if !slices.ContainsFunc(b.parts(), func(p part) bool { return only == "" || p.name == only }) {
+				return fmt.Errorf("--only %s: there is no such part; --help lists them", only)
+			}
+			if err := b.run(); err != nil {
+				return &hal.Fault{Code: hal.Internal, Reason: err.Error()}
+			}
+			return hal.FileFault("the table", b.report(asJSON, write))
+		},
 	}
+	flags := c.Flags()
+	flags.BoolVar(&full, "full", false, "everything, in about five minutes; without it, under a minute")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	flags.StringVar(&write, "write", "", "write the table to this `file` too")
+	flags.StringVar(&only, "only", "", "measure one `part` alone: writes, captures, blocks, load, start, size, residency, still, frames, record")
+	flags.StringVar(&dir, "dir", "build", "`folder` with the programs that build.sh makes")
+	return c
 }
 
 // asChild is what this program does once more, for recordings;
@@ -122,21 +144,7 @@ func lastCPU() int {
 
 // run measures everything.
 func (b *bench) run() error {
-	for _, part := range []struct {
-		name string
-		run  func() error
-	}{
-		{"writes", b.writes},
-		{"captures", b.captures},
-		{"blocks", b.blocks},
-		{"load", b.loads},
-		{"start", b.startUp},
-		{"size", b.sizes},
-		{"residency", b.residency},
-		{"still", b.still},
-		{"frames", b.frameTimes},
-		{"record", b.recordings},
-	} {
+	for _, part := range b.parts() {
 		if b.only != "" && b.only != part.name {
 			continue
 		}
@@ -148,6 +156,27 @@ func (b *bench) run() error {
 		fmt.Fprintf(b.progress, " %.1f s\n", time.Since(began).Seconds())
 	}
 	return nil
+}
+
+// part is what is measured by itself.
+type part struct {
+	name string
+	run  func() error
+}
+
+func (b *bench) parts() []part {
+	return []part{
+		{"writes", b.writes},
+		{"captures", b.captures},
+		{"blocks", b.blocks},
+		{"load", b.loads},
+		{"start", b.startUp},
+		{"size", b.sizes},
+		{"residency", b.residency},
+		{"still", b.still},
+		{"frames", b.frameTimes},
+		{"record", b.recordings},
+	}
 }
 
 func (b *bench) add(rows ...row) { b.rows = append(b.rows, rows...) }

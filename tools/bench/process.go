@@ -30,8 +30,7 @@ func (b *bench) startUp() error {
 	}
 	defer m.close()
 	empty := filepath.Join(b.dir, "bench-empty-"+host)
-	programs := [][]string{{b.child, "once", path}, {empty}, {b.cref, "once", path}, {"env", oneProcessor, b.child, "once", path},
-		{"env", oneProcessor, empty}}
+	programs := [][]string{{b.child, "once", path}, {empty}, {b.cref, "once", path}}
 	took := make([][]float64, len(programs))
 	for round := range 10 * b.rounds {
 		for n := range programs {
@@ -48,11 +47,7 @@ func (b *bench) startUp() error {
 		Section: "goals", What: "exec to first store, 1 MB image", Unit: "ms", Ours: value(median(took[0]) / 1e6), C: value(median(took[2]) / 1e6),
 		Note: fmt.Sprintf("an empty Go program %.2f ms, beyond it %.2f ms", median(took[1])/1e6, beyond/1e6),
 	}
-	b.add(r.atMost(beyond, 0.75e6, "<= 0.75 ms beyond"), row{
-		Section: "goals", What: "the same, as lminit starts it", Unit: "ms", Ours: value(median(took[3]) / 1e6),
-		Note: fmt.Sprintf("with %s and a start of env; an empty Go program so %.2f ms, beyond it %.2f ms", oneProcessor, median(took[4])/1e6,
-			longer(took[3], took[4])/1e6),
-	})
+	b.add(r.atMost(beyond, 0.75e6, "<= 0.75 ms beyond"))
 	return nil
 }
 
@@ -139,10 +134,7 @@ func (b *bench) residency() error {
 		}
 		more := float64(least[1]-least[0]) / 1024
 		b.add(row{Section: "goals", What: "own memory, " + pair[1].what + " beyond " + pair[0].what, Unit: "KiB", Ours: value(more),
-			Note: "as lminit starts it, without the copies of the envelopes"}.atMost(more, 64, "<= 64 (no more)"))
-	}
-	if host == "amd64" {
-		b.add(row{Section: "goals", What: "own memory, arm64", Note: "not measured: needs an arm64 machine, an emulator's process is mostly the emulator"})
+			Note: fmt.Sprintf("with %s, as lminit starts it, without the copies of the envelopes", oneProcessor)}.atMost(more, 64, "<= 64 (no more)"))
 	}
 	return nil
 }
@@ -170,18 +162,13 @@ func (b *bench) residencyRows(s sized, empty map[string]int64) (least int64, err
 		return 0, err
 	}
 	kib := func(n int64) *float64 { return value(float64(n) / 1024) }
-	all := func(m map[string]int64) int64 { return m["RssAnon"] + m["RssFile"] }
 	own := ours["RssAnon"] - envelope
 	b.add(row{Section: "goals", What: "own memory, " + s.what, Unit: "KiB", Ours: kib(own), C: kib(c["RssAnon"]),
 		Note: fmt.Sprintf("anonymous pages, without %d KiB of the envelope's copy; an empty Go program %d KiB", envelope>>10, empty["RssAnon"]>>10)}.
 		atMost(float64(own-empty["RssAnon"])/1024, 256, "<= 256 KiB beyond"))
-	b.add(row{Section: "goals", What: "resident, " + s.what, Unit: "KiB", Ours: kib(all(ours)), C: kib(all(c)),
-		Note: fmt.Sprintf("with pages of the mapped file and of the program; an empty Go program %d KiB", all(empty)>>10)})
 	b.add(row{Section: "goals", What: "threads, " + s.what, Ours: value(float64(ours["Threads"])), C: value(float64(c["Threads"])),
 		Note: fmt.Sprintf("an empty Go program %d", empty["Threads"])}.
 		atMost(float64(ours["Threads"]), 5, "<= 5"))
-	b.add(row{Section: "goals", What: "own memory, " + s.what + ", as lminit starts it", Unit: "KiB", Ours: kib(so["RssAnon"] - envelope),
-		Note: fmt.Sprintf("with %s; threads: %d", oneProcessor, so["Threads"])})
 	return so["RssAnon"] - envelope, nil
 }
 

@@ -42,12 +42,7 @@ With --device none nothing is computed: outputs have no golden data then.`,
 		Example: `  lm capture testdata/workloads/run --list
   lm capture testdata/workloads/run matmul-64 --device mock:wormhole -o matmul.lmb
   lm capture ./mine --board blackhole --device none -o mine.lmb`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > 2 {
-				return usage("capture takes one program and at most one workload, %d arguments given; lm capture --help tells more", len(args))
-			}
-			return nil
-		},
+		Args: between(1, 2, "one program and at most one workload"),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0], args[1:]) },
 	}
 	flags := c.Flags()

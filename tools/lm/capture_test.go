@@ -123,7 +123,7 @@ func TestCaptureRefusesWhatItCannotRun(t *testing.T) {
 		{"/bin/true", 65, "wrote no image"},
 		{program, 64, "no workload"},
 		{program + " nothing --board wormhole", 64, `no workload "nothing"; there are buffer-interleaved`},
-		{program + " loopback", 64, "without a device, -board says"},
+		{program + " loopback", 64, "without a device, --board says"},
 		{program + " loopback --board nothing", 64, `no board "nothing"`},
 		{program + " loopback --device mock:nothing", 64, `no board "nothing"`},
 		{program + " loopback --device mock:edu", 64, "a board with a grid"},

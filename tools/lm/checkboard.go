@@ -51,12 +51,7 @@ kernel configuration; 66 no such file.`,
   lm check-board orin-agx --kernel-config .config  has this kernel what it needs?
   lm check-board --collect > collect.sh          on the target: sh collect.sh copy
   lm check-board --root copy --json              judge the copy`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usage("check-board takes one board, %d given; lm check-board --list names them", len(args))
-			}
-			return nil
-		},
+		Args: between(0, 1, "one board"),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(strings.Join(args, "")) },
 	}
 	flags := c.Flags()
@@ -186,11 +181,7 @@ func (r *boardReport) print(asJSON bool) error {
 		r.Board = r.host.Name
 	}
 	r.Exit, r.Code = code.Exit(), code.Error()
-	if asJSON {
-		printJSON(stdout, r)
-	} else {
-		fmt.Fprint(stdout, r)
-	}
+	show(stdout, r, asJSON)
 	if code != hal.OK {
 		return reported{code}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -156,7 +157,7 @@ func (f *importFlags) run(path string) error {
 	if err := encode(image, f.out, path); err != nil {
 		return err
 	}
-	f.show(tell(f.out), report)
+	show(tell(f.out), report, f.json)
 	return nil
 }
 
@@ -169,7 +170,7 @@ func (f *importFlags) summarize(path string, trace *input, o *importer.Options) 
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		f.show(stdout, frames)
+		show(stdout, frames, f.json)
 		return nil
 	}
 	summary, err := importer.Summarize(trace, *o)
@@ -182,15 +183,6 @@ func (f *importFlags) summarize(path string, trace *input, o *importer.Options) 
 	}
 	printJSON(stdout, summary)
 	return nil
-}
-
-// show prints what an import did, or would do.
-func (f *importFlags) show(w io.Writer, what fmt.Stringer) {
-	if f.json {
-		printJSON(w, what)
-	} else {
-		fmt.Fprint(w, what)
-	}
 }
 
 // findFrames reads the trace a first time, and has the options say what is
@@ -238,15 +230,26 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 	if f.from == "" {
 		return o, usage("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
-	if err := f.setBoard(&o); err != nil {
-		return o, err
+	err := cmp.Or(f.setBoard(&o), f.setRegions(&o),
+		parsed(&o.Inputs, f.inputs, importer.ParseTensor), parsed(&o.Outputs, f.outputs, importer.ParseTensor),
+		f.setParts(&o), f.setHost(&o), f.setDeadline(&o),
+		parsed(&o.Poll, f.poll, importer.ParseRange), parsed(&o.Ignore, f.ignore, importer.ParseRange))
+	return o, err
+}
+
+// parsed reads the values of a flag that may stand there several times.
+func parsed[T any](to *[]T, specs []string, parse func(string) (T, error)) error {
+	for _, spec := range specs {
+		one, err := parse(spec)
+		if err != nil {
+			return wrong(hal.Usage, "%v", err)
+		}
+		*to = append(*to, one)
 	}
-	if err := f.setRegions(&o); err != nil {
-		return o, err
-	}
-	if err := f.setTensors(&o); err != nil {
-		return o, err
-	}
+	return nil
+}
+
+func (f *importFlags) setParts(o *importer.Options) error {
 	for _, p := range []struct {
 		text string
 		to   *importer.Part
@@ -256,21 +259,25 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 		}
 		part, err := importer.ParsePart(p.text)
 		if err != nil {
-			return o, wrong(hal.Usage, "%v", err)
+			return wrong(hal.Usage, "%v", err)
 		}
 		*p.to = part
 	}
+	return nil
+}
+
+func (f *importFlags) setHost(o *importer.Options) error {
 	for _, spec := range f.host {
 		host, file, err := importer.ParseHost(spec)
 		if err != nil {
-			return o, wrong(hal.Usage, "%v", err)
+			return wrong(hal.Usage, "%v", err)
 		}
 		if host.Data, err = readFile(file, dataMax); err != nil {
-			return o, err
+			return err
 		}
 		o.Host = append(o.Host, host)
 	}
-	return o, f.setTimes(&o)
+	return nil
 }
 
 // setBoard finds the board. One without ids has those of the trace; a trace of
@@ -325,50 +332,15 @@ func (f *importFlags) setRegions(o *importer.Options) error {
 	return nil
 }
 
-func (f *importFlags) setTensors(o *importer.Options) error {
-	for _, list := range []struct {
-		specs []string
-		to    *[]importer.TensorSpec
-	}{{f.inputs, &o.Inputs}, {f.outputs, &o.Outputs}} {
-		for _, spec := range list.specs {
-			tensor, err := importer.ParseTensor(spec)
-			if err != nil {
-				return wrong(hal.Usage, "%v", err)
-			}
-			*list.to = append(*list.to, tensor)
-		}
+func (f *importFlags) setDeadline(o *importer.Options) error {
+	if f.deadline == "" {
+		return nil
 	}
-	return nil
-}
-
-func (f *importFlags) setTimes(o *importer.Options) error {
-	if f.deadline != "" {
-		us, err := deadlineUs(f.deadline)
-		if err != nil {
-			return err
-		}
-		o.DeadlineUs = us
-	}
-	for _, list := range []struct {
-		specs []string
-		to    *[]importer.Range
-	}{{f.poll, &o.Poll}, {f.ignore, &o.Ignore}} {
-		for _, spec := range list.specs {
-			r, err := importer.ParseRange(spec)
-			if err != nil {
-				return wrong(hal.Usage, "%v", err)
-			}
-			*list.to = append(*list.to, r)
-		}
-	}
-	return nil
-}
-
-func deadlineUs(text string) (uint32, error) {
-	d, err := time.ParseDuration(text)
+	d, err := time.ParseDuration(f.deadline)
 	us := d.Microseconds()
 	if err != nil || us < 1 || us > math.MaxUint32 {
-		return 0, usage("--deadline takes a duration such as 500ms, up to %v, not %q", math.MaxUint32*time.Microsecond, text)
+		return usage("--deadline takes a duration such as 500ms, up to %v, not %q", math.MaxUint32*time.Microsecond, f.deadline)
 	}
-	return uint32(us), nil
+	o.DeadlineUs = uint32(us)
+	return nil
 }

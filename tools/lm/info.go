@@ -114,11 +114,7 @@ are stable.`,
 			if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 				info.SignedBy = hex.EncodeToString(signature.Key[:])
 			}
-			if asJSON {
-				printJSON(stdout, info)
-			} else {
-				fmt.Fprint(stdout, info)
-			}
+			show(stdout, info, asJSON)
 			return nil
 		},
 	}

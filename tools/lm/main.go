@@ -207,6 +207,15 @@ func codeOf(err error) hal.Code {
 	return hal.Usage
 }
 
+// show prints what a command has to tell, for people or as JSON.
+func show(w io.Writer, what fmt.Stringer, asJSON bool) {
+	if asJSON {
+		printJSON(w, what)
+	} else {
+		fmt.Fprint(w, what)
+	}
+}
+
 func printJSON(w io.Writer, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/report"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 )
 
@@ -142,7 +141,13 @@ func (r reported) Error() string { return r.code.Error() }
 func (r reported) Unwrap() error { return r.code }
 
 // written are the files that a replay writes.
-func (f *replayFlags) written() []string { return append(pathsOf(f.outputs), present(f.profile)...) }
+func (f *replayFlags) written() []string {
+	list := pathsOf(f.outputs)
+	if f.profile != "" {
+		list = append(list, f.profile)
+	}
+	return list
+}
 
 func (f *replayFlags) tell() io.Writer { return tell(f.written()...) }
 
@@ -177,17 +182,10 @@ func pathsOf(specs []string) (list []string) {
 	return list
 }
 
-func present(path string) []string {
-	if path == "" {
-		return nil
-	}
-	return []string{path}
-}
-
 // loopRuns runs the sequence as often as asked, with progress on a terminal.
 func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 	end := &outcome{Code: hal.OK.Error(), Image: s.path, Sequence: f.sequence, Command: -1, Virtual: clockOf(s.devices[0]).Virtual}
-	bar := f.progress()
+	bar := progressOf("runs", f.loop, 1000)
 	total := int64(0)
 	if result := s.once(s.before); result.Code != hal.OK {
 		return end, end.fail(s, result)
@@ -237,25 +235,15 @@ func (end *outcome) fail(s *session, result runtime.Result) error {
 	return s.failed(result)
 }
 
-func (f *replayFlags) progress() func(int) {
-	if !onTerminal() || f.loop < 1000 {
-		return func(int) {}
-	}
-	bar := progressbar.NewOptions(f.loop, progressbar.OptionSetWriter(stderr.to), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetDescription("runs"), progressbar.OptionThrottle(100*time.Millisecond))
-	return func(n int) { _ = bar.Set(n) }
-}
-
 // failed says which command failed, as the listing has it, and what was seen.
 func (s *session) failed(r runtime.Result) error {
-	text := fmt.Sprintf("%s: command %d", s.path, r.Command)
-	if r.Code == hal.Refused {
-		text = fmt.Sprintf("%s: %s refused command %d", s.path, refuser(s.devices), r.Command)
-	}
-	if r.Command < 0 {
-		text = s.path
-	} else {
-		text += " (" + report.CommandText(s.view, int(r.Command)) + ")"
+	text := s.path
+	if r.Command >= 0 {
+		did := ""
+		if r.Code == hal.Refused {
+			did = refuser(s.devices) + " refused "
+		}
+		text += fmt.Sprintf(": %scommand %d (%s)", did, r.Command, report.CommandText(s.view, int(r.Command)))
 	}
 	text = string(words.AppendSeen([]byte(text), s.view, &r))
 	switch r.Code {

@@ -3,14 +3,11 @@ package main
 import (
 	"bytes"
 	"path/filepath"
-	"time"
 
-	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/report"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 )
 
@@ -76,7 +73,8 @@ func (f *reportFlags) run(path string) error {
 	if err != nil {
 		return err
 	}
-	r := report.Analyze(view, sequence, commandProgress(view))
+	const large = 1_000_000 // commands that take longer than a blink
+	r := report.Analyze(view, sequence, progressOf("commands", len(view.Commands), large))
 	r.Image, r.ID, r.Bytes = filepath.Base(path), id, uint64(len(file.Bytes()))
 	if f.out != "" {
 		if err := writePage(f.out, r, profile); err != nil {
@@ -122,15 +120,4 @@ func writePage(path string, r *report.Report, profile *report.Profile) error {
 		return err
 	}
 	return writeFile(path, page.Bytes())
-}
-
-// commandProgress shows how far the counting of a large image is, on a terminal.
-func commandProgress(view *fbs.View) func(int) {
-	const large = 1_000_000 // commands that take longer than a blink
-	if !onTerminal() || len(view.Commands) < large {
-		return nil
-	}
-	bar := progressbar.NewOptions(len(view.Commands), progressbar.OptionSetWriter(stderr.to), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetDescription("commands"), progressbar.OptionThrottle(100*time.Millisecond))
-	return func(n int) { _ = bar.Set(n) }
 }

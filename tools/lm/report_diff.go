@@ -18,13 +18,8 @@ that differs with those around it. Where the images come from does not count.
 
 Exit status: 0 they do the same, 76 they differ. The fields of --json are stable.`,
 		Example: "  lm diff yesterday.lmb today.lmb",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return usage("diff takes two images, %d given; lm diff --help tells more", len(args))
-			}
-			return nil
-		},
-		RunE: func(_ *cobra.Command, args []string) error { return diffImages(args[0], args[1], asJSON) },
+		Args:    between(2, 2, "two images"),
+		RunE:    func(_ *cobra.Command, args []string) error { return diffImages(args[0], args[1], asJSON) },
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	return c

@@ -7,12 +7,14 @@ import (
 	"math"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/files"
 
+	"github.com/schollz/progressbar/v3"
 	"golang.org/x/sys/unix"
 )
 
@@ -75,6 +77,16 @@ func tell(outputs ...string) io.Writer {
 func onTerminal() bool {
 	status, err := stderr.to.Stat()
 	return err == nil && status.Mode()&os.ModeCharDevice != 0
+}
+
+// progressOf shows on a terminal how many of all are done, where that takes long.
+func progressOf(what string, all, long int) func(done int) {
+	if !onTerminal() || all < long {
+		return func(int) {}
+	}
+	bar := progressbar.NewOptions(all, progressbar.OptionSetWriter(stderr.to), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetDescription(what), progressbar.OptionThrottle(100*time.Millisecond))
+	return func(done int) { _ = bar.Set(done) }
 }
 
 // reasonOf is the kernel's part of an error with a path.

@@ -73,11 +73,7 @@ the format and schema of the images that it makes and reads: an lmrun takes thos
 of its own schema and no others.`,
 		Args: between(0, 0, "flags alone"),
 		RunE: func(*cobra.Command, []string) error {
-			if asJSON {
-				printJSON(stdout, thisVersion())
-			} else {
-				fmt.Fprint(stdout, thisVersion())
-			}
+			show(stdout, thisVersion(), asJSON)
 			return nil
 		},
 	}

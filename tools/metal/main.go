@@ -1,7 +1,6 @@
 package metal
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/ttsim"
+
+	flag "github.com/spf13/pflag"
 )
 
 // Workload is a program to capture.
@@ -39,8 +40,13 @@ func mainOf(list []Workload, args []string) error {
 	device := flags.String("device", "none", "what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
 	out := flags.String("out", "", "image to write")
 	names := flags.Bool("list", false, "print the names of the workloads")
-	if err := flags.Parse(args); err != nil {
-		return usage("%v", err)
+	if err := flags.Parse(args); err == flag.ErrHelp {
+		return nil // which it has printed
+	} else if err != nil {
+		return usage("%v; --help tells more", err)
+	}
+	if flags.NArg() > 0 {
+		return usage("%s: flags alone; --workload names what to capture", flags.Arg(0))
 	}
 	if *names {
 		for _, w := range list {
@@ -92,7 +98,7 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device, err error
 	switch kind, rest, _ := strings.Cut(device, ":"); kind {
 	case "none":
 		if b == nil {
-			return nil, nil, usage("without a device, -board says what the image is for: wormhole or blackhole")
+			return nil, nil, usage("without a device, --board says what the image is for: wormhole or blackhole")
 		}
 		return b, nil, nil
 	case "mock":

@@ -147,13 +147,12 @@ func (d *Difference) sequences(a, b *lmb.Image) {
 		d.commands(a, b, s, &b.Sequences[j])
 	}
 	for i := range b.Sequences {
-		if s := &b.Sequences[i]; byName[s.Name] == i && contains(byName, s.Name) {
+		s := &b.Sequences[i]
+		if left, ok := byName[s.Name]; ok && left == i {
 			d.Sequence = append(d.Sequence, SequenceDiff{Name: s.Name, A: -1, B: len(s.Commands), Windows: []int{}})
 		}
 	}
 }
-
-func contains(names map[string]int, name string) bool { _, ok := names[name]; return ok }
 
 func (d *Difference) commands(a, b *lmb.Image, s, t *lmb.Sequence) {
 	diff := SequenceDiff{Name: s.Name, A: len(s.Commands), B: len(t.Commands), Windows: []int{}}

@@ -28,7 +28,6 @@ type page struct {
 	Clock    []string
 	Map      *mapPicture
 	Grids    []*gridPicture
-	Windows  []windowBar
 	Tables   []Table
 	Notes    []string
 }
@@ -39,7 +38,7 @@ type figure struct{ Label, Value, Note string }
 // WritePage writes the report as one self-contained page: well-formed XHTML
 // that asks for nothing from a network. profile may be nil.
 func (r *Report) WritePage(w io.Writer, profile *Profile) error {
-	p := page{Title: plain(r.Image), Figures: r.figures(profile), Windows: r.windowBars(), Map: r.mapPicture(), Grids: r.gridPictures()}
+	p := page{Title: plain(r.Image), Figures: r.figures(profile), Map: r.mapPicture(), Grids: r.gridPictures()}
 	p.Subtitle = []string{"for " + r.targetText()}
 	if r.Origin != "" {
 		p.Subtitle = append(p.Subtitle, "from "+plain(r.Origin))
@@ -134,38 +133,6 @@ func (r *Report) wait() (us uint64) {
 		}
 	}
 	return us
-}
-
-// windowBar is a window's traffic beside the others'.
-type windowBar struct {
-	Name, Note string
-	Parts      []barPart
-	Text       string
-}
-
-// barPart is a part of a bar in percent of the longest.
-type barPart struct {
-	Class string
-	Share string
-}
-
-func (r *Report) windowBars() (bars []windowBar) {
-	most := uint64(1)
-	for i := range r.Windows {
-		most = max(most, r.Windows[i].Traffic.total())
-	}
-	for i := range r.Windows {
-		w := &r.Windows[i]
-		if w.Traffic.total() == 0 || len(bars) >= rowsMax {
-			continue
-		}
-		bar := windowBar{Name: w.label(), Note: w.Kind + ", " + bytesText(w.Size), Text: w.Traffic.text()}
-		for _, part := range w.Traffic.parts() {
-			bar.Parts = append(bar.Parts, barPart{part.class, fmt.Sprintf("%.2f", 100*float64(part.bytes)/float64(most))})
-		}
-		bars = append(bars, bar)
-	}
-	return bars
 }
 
 // trafficPart is one kind of traffic; its class is its colour on the page.

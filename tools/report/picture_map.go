@@ -40,7 +40,6 @@ type mapRow struct {
 	Y             float64
 	Name, Note    string
 	Boxes         []mapBox
-	Gaps          []mapGapMark
 	Labels, Areas []label
 	LineEnd       float64
 }
@@ -55,8 +54,6 @@ type mapPart struct {
 	Y, H  float64
 	Class string
 }
-
-type mapGapMark struct{ X, Y float64 }
 
 type label struct {
 	X, Y float64
@@ -177,7 +174,6 @@ func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 	for i := range set.list {
 		r := &set.list[i]
 		if r.First > 0 || i > 0 {
-			row.Gaps = append(row.Gaps, mapGapMark{x + mapGap/2, row.Y + mapBoxTop + mapBoxHeight/2})
 			x += mapGap
 		}
 		row.box(r, x, widths[i], full)

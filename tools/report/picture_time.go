@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"lightmetal/fbs/gen"
 )
 
 const (
@@ -167,7 +169,7 @@ func (s *Slice) class() string {
 }
 
 // opcodeWords are the opcodes that have a colour.
-var opcodeWords = []string{"write", "change", "address", "copyin", "fill", "copyout", "check", "compare", "point", "fence", "delay"}
+var opcodeWords = opcodeNames[gen.OpcodeWrite:gen.OpcodeCall]
 
 func (s *Slice) tip() string {
 	text := fmt.Sprintf("%s, %s, %s after the start", plain(s.Name), timeText(s.Ns), timeText(s.Start))

@@ -28,18 +28,12 @@ const memoryFile = 3 // the file descriptor of the device's memory
 
 func main() {
 	words := args.Words()
-	freeze := (*runtime.Replay).Freeze
-	if len(words) == 3 && words[0] == "shared" { // as a call from C is
-		goruntime.LockOSThread()
-		words, freeze = words[1:], (*runtime.Replay).FreezeShared
-	} else {
-		runtime.Alone()
-	}
+	runtime.Alone()
 	if len(words) != 2 {
-		end(&hal.Fault{Code: hal.Usage, Reason: "child [shared] serve|once IMAGE"})
+		end(&hal.Fault{Code: hal.Usage, Reason: "child serve|once IMAGE"})
 	}
 	c := open(words[1])
-	if err := freeze(c.replay); err != nil {
+	if err := c.replay.Freeze(); err != nil {
 		end(err)
 	}
 	if words[0] == "once" {
