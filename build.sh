@@ -78,8 +78,10 @@ usage: ./build.sh COMMAND
                           speed, size and steadiness, beside C, and which goals are met: in under a
                             minute, or all of it in about five; FILE takes the table too
   kernels [--check]       RISC-V kernels of testdata/kernels; --check: only compare them with the tree
-  simulate [DURATION]     the runner in simulated worlds, of new seeds: random images on devices that fail, on
-                            hosts that kill, cut, fill up and jump, in virtual time; a minute if none is named
+  simulate [DURATION | --break N [SEED]]
+                          the runner in simulated worlds, of new seeds: random images on devices that fail, on
+                            hosts that kill, cut, fill up and jump, in virtual time; a minute if none is named.
+                            --break: the code is broken at N places by chance; how many are noticed, and by whom
   fuzz DURATION           every fuzz target for that long, such as 10m, or that often, such as 100000x
   lint                    gofmt, go vet, staticcheck
   clean [--all]           remove build/; --all: the downloaded kernel in build/cache too
@@ -944,7 +946,11 @@ step_bench() {
 # A seed that finds something is printed, with the command that plays it again.
 cmd_simulate() {
 	local from
-	[[ ${1:-1m} =~ ^[0-9.]+[smh]$ && $# -le 1 ]] || { warn "simulate takes a duration, such as 10m"; exit 64; }
+	if [[ ${1:-} == --break && ${2:-} =~ ^[0-9]+$ && ${3:-1} =~ ^[0-9]+$ && $# -le 3 ]]; then
+		go run ./tools/simulate -broken "$2" -choice "${3:-1}" -seeds 2000
+		return
+	fi
+	[[ ${1:-1m} =~ ^[0-9.]+[smh]$ && $# -le 1 ]] || { warn "simulate takes a duration, such as 10m, or --break and a number of places"; exit 64; }
 	from=$(date +%s%3N)
 	say "seeds from $from"
 	go run ./tools/simulate -from "$from" -for "${1:-1m}"

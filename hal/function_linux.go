@@ -256,6 +256,9 @@ func (d *device) Reach(a *Aperture, of Device) error {
 // the device masters the bus, and stay, say nothing of what it does then. A
 // driver has its device master the bus all the time.
 func (d *device) Master(on bool) error {
+	if !on && !d.masters {
+		return nil // who may not store to configuration space need not
+	}
 	if on {
 		if d.driver == nil {
 			d.config.Store(configStatus, 2, configStatusDMA)
@@ -301,10 +304,8 @@ func (d *device) Sleep(nanoseconds int64) { sleep(nanoseconds) }
 
 // Close implements Device. The device leaves memory alone before any of that is
 // given back. Memory decoding stays on: what the image started may still run.
-func (d *device) Close() (err error) {
-	if d.masters {
-		err = d.Master(false)
-	}
+func (d *device) Close() error {
+	err := d.Master(false)
 	if e := d.lane.close(); err == nil {
 		err = e
 	}

@@ -398,6 +398,9 @@ func TestWhoMayNotStoreToConfigurationSpaceCannotMaster(t *testing.T) {
 	f := addEdu(t)
 	denyStores(k.fakeKernel, f)
 	d := f.open()
+	if err := d.Master(false); err != nil { // which it is not
+		t.Error(err)
+	}
 	wantFault(t, "Master", d.Master(true), Denied, "config: permission denied", "run as root")
 	config := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 	if v, code := config.Load(0, 4); v != 0x11e81234 || code != OK || config.Store(4, 2, 0) != Denied {

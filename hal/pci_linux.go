@@ -69,7 +69,7 @@ func (d *pci) take() error {
 	if command&configCommandMaster == 0 || d.config.denied != nil {
 		return nil
 	}
-	if err := (&device{d.function}).Master(false); err != nil {
+	if err := d.command(configCommandMaster, false); err != nil {
 		return err
 	}
 	_ = writeFile(d.folder()+"/reset", "1\n")

@@ -291,15 +291,13 @@ func (r *Replay) Rest() (err error) {
 	return err
 }
 
-// Close gives the arena back. It leaves devices and file alone.
+// Close brings the devices to rest, all before any of them is closed, as one may
+// reach another's host memory, and gives the arena back. It leaves the file alone.
 func (r *Replay) Close() error {
-	r.refusal = hal.Disabled
-	if r.arena == nil {
-		return nil
-	}
-	arena := r.arena
-	r.arena = nil
-	return hal.Munmap(arena)
+	err := r.Rest()
+	_ = hal.Munmap(r.arena) // of anonymous memory cannot fail
+	r.arena, r.masters, r.refusal = nil, nil, hal.Disabled
+	return err
 }
 
 func command(index int) string { return fbs.Text("command %d: ", uint64(index)) }

@@ -98,14 +98,14 @@ func (f *frames) prepare(devices []hal.Device, view *fbs.View, o args.Options) e
 	return err
 }
 
-// rest stops the devices' DMA and gives them back. A sealed process cannot
-// give anything back, but for what its end does.
+// rest stops the devices' DMA, all of it before any is given back. A sealed process
+// cannot give anything back, but for what its end does.
 func (f *frames) rest(devices []hal.Device) (first error) {
-	if f.sealed {
-		return f.replay.Rest()
+	if f.replay != nil {
+		first = f.replay.Rest()
 	}
-	for _, device := range devices {
-		if err := device.Close(); first == nil {
+	for i := 0; i < len(devices) && !f.sealed; i++ {
+		if err := devices[i].Close(); first == nil {
 			first = err
 		}
 	}

@@ -10,37 +10,39 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// build makes the program of simulated worlds, and gives the places in it that can
-// be broken.
-func build(root, folder string) (program string, places []Place, err error) {
-	file, places, err := overlay(root, folder)
-	if err != nil {
-		return "", nil, err
-	}
+// build makes the program of simulated worlds, of sources as a folder's overlay
+// has them.
+func build(root, folder, overlay string) (program string, err error) {
 	program = filepath.Join(folder, "world")
-	c := exec.Command("go", "build", "-overlay", file, "-tags", "world", "-o", program, "./tools/lmrun")
+	c := exec.Command("go", "build", "-overlay", overlay, "-tags", "world,"+targetTags, "-o", program, "./tools/lmrun")
 	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
-		return "", nil, fmt.Errorf("%w\n%s", err, out)
+		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	return program, places, nil
+	return program, nil
 }
 
 // patience is how long a broken runner may take to be noticed.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
-// noticed runs worlds with something broken. A world that hangs or dies has
+// noticed runs a program with something broken. One that hangs or dies has
 // noticed it, too.
-func noticed(root, program, broken string, seeds int) (how string, ok bool) {
-	c := exec.Command("timeout", "-s", "KILL", fmt.Sprint(patience.Seconds()), program, "-seeds", fmt.Sprint(seeds))
-	c.Dir, c.Env = root, append(os.Environ(), "LM_BROKEN="+broken)
+func noticed(folder, broken, program string, arguments ...string) (how string, ok bool) {
+	c := exec.Command("timeout", append([]string{"-s", "KILL", fmt.Sprint(patience.Seconds()), program}, arguments...)...)
+	c.Dir, c.Env = folder, append(os.Environ(), "LM_BROKEN="+broken)
 	out, err := c.CombinedOutput()
 	line, _, _ := strings.Cut(string(out), "\n")
 	return line, err != nil
+}
+
+// inWorlds is noticed by so many worlds.
+func inWorlds(root, program, broken string, seeds int) (how string, ok bool) {
+	return noticed(root, broken, program, "-seeds", fmt.Sprint(seeds))
 }
 
 // options are the command line.
@@ -79,15 +81,24 @@ func simulate(o options) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	program, places, err := build(root, folder)
+	var b *breaker
+	if number, err := strconv.Atoi(o.at); o.broken > 0 || err == nil && number > 0 {
+		if b, err = newBreaker(root, folder); err != nil {
+			return err
+		}
+	}
+	file, err := overlay(root, folder, b)
+	if err != nil {
+		return err
+	}
+	program, err := build(root, folder, file)
 	switch {
 	case err != nil:
 		return err
 	case o.past:
 		return pastDefects(root, program, int(o.seeds))
 	case o.broken > 0:
-		breakages(root, program, places, o)
-		return nil
+		return breakages(root, folder, file, program, b.places, o)
 	}
 	c := exec.Command(program, "-from", fmt.Sprint(o.from), "-seeds", fmt.Sprint(o.seeds), "-for", o.limit.String(), fmt.Sprintf("-talk=%v", o.talk))
 	c.Stdout, c.Stderr, c.Env = os.Stdout, os.Stderr, append(os.Environ(), "LM_BROKEN="+o.at)
@@ -96,12 +107,12 @@ func simulate(o options) error {
 
 // pastDefects says of each past defect how it is noticed.
 func pastDefects(root, program string, seeds int) error {
-	if how, wrong := noticed(root, program, "", seeds); wrong {
+	if how, wrong := inWorlds(root, program, "", seeds); wrong {
 		return fmt.Errorf("with nothing broken: %s", how)
 	}
 	missed := 0
 	for _, p := range past {
-		how, ok := noticed(root, program, p.Name, seeds)
+		how, ok := inWorlds(root, program, p.Name, seeds)
 		if !ok {
 			missed++
 		}
@@ -113,15 +124,37 @@ func pastDefects(root, program string, seeds int) error {
 	return nil
 }
 
-// breakages breaks the code at places that a seed chooses.
-func breakages(root, program string, places []Place, o options) {
-	random, count := rand.New(rand.NewPCG(o.choice, 0)), 0
-	for _, n := range random.Perm(len(places))[:min(o.broken, len(places))] {
-		how, ok := noticed(root, program, fmt.Sprint(n+1), int(o.seeds))
-		if ok {
-			count++
-		}
-		fmt.Printf("%v %d %s: %.100s: %.150s\n", ok, n+1, places[n].Where, places[n].What, how)
+// twoPlayers are the tests that hold the runtime against testdata/cref.
+const twoPlayers = "^TestC|^TestBothPlayers"
+
+// breakages breaks the code at places that a seed chooses, and says which of them
+// simulated worlds notice, and which then the two players.
+func breakages(root, folder, overlay, program string, places []Place, o options) error {
+	players, random := filepath.Join(folder, "players"), rand.New(rand.NewPCG(o.choice, 0))
+	c := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", players, "./tools/bench")
+	c.Dir = root
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
 	}
-	fmt.Printf("%d of %d breakages are noticed\n", count, min(o.broken, len(places)))
+	both := func(broken string) (who, how string) {
+		if how, ok := inWorlds(root, program, broken, int(o.seeds)); ok {
+			return "worlds ", how
+		}
+		if how, ok := noticed(filepath.Join(root, "tools/bench"), broken, players, "-test.failfast", "-test.run", twoPlayers); ok {
+			return "players", how
+		}
+		return "nobody ", ""
+	}
+	if who, how := both(""); how != "" {
+		return fmt.Errorf("%s, with nothing broken: %s", who, how)
+	}
+	count, chosen := map[string]int{}, random.Perm(len(places))[:min(o.broken, len(places))]
+	for _, n := range chosen {
+		who, how := both(fmt.Sprint(n + 1))
+		count[who]++
+		fmt.Printf("%s %5d %s: %.100s: %.150s\n", who, n+1, places[n].Where, places[n].What, how)
+	}
+	fmt.Printf("of %d breakages of %d places %d are noticed: by worlds %d, by the two players %d more\n",
+		len(chosen), len(places), len(chosen)-count["nobody "], count["worlds "], count["players"])
+	return nil
 }

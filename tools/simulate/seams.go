@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,14 +16,12 @@ import (
 	"strings"
 )
 
-// entered are the packages whose functions tell when they begin, led those whose
-// system calls are led through package kernel, and breakable the files of which
-// places can be broken by their number.
+// target are the packages of what runs on one, entered those whose functions tell
+// when they begin, and led those whose system calls are led through package kernel.
 var (
-	entered   = []string{"tools/lmrun", "tools/files"}
-	led       = []string{"hal", "runtime", "tools/files", "tools/lmrun"}
-	breakable = []string{"fbs/pass.go", "fbs/tables.go", "fbs/view.go", "fbs/flat.go", "hal/port.go", "runtime/file.go", "runtime/load.go", "runtime/replay.go", "runtime/freeze.go",
-		"tools/lmrun/main.go", "tools/lmrun/frames.go", "tools/lmrun/stream.go", "tools/lmrun/ring.go", "tools/lmrun/watchdog.go", "tools/lmrun/report.go", "tools/files/output.go"}
+	target  = []string{"fbs", "boards", "hal", "runtime", "runtime/signed", "tools/files", "tools/lmrun", "tools/lmrun/args"}
+	entered = []string{"tools/lmrun", "tools/files"}
+	led     = []string{"hal", "runtime", "tools/files", "tools/lmrun"}
 )
 
 const kernelImport = `lightmetal/tools/simulate/kernel`
@@ -30,44 +30,29 @@ const kernelImport = `lightmetal/tools/simulate/kernel`
 type edit struct {
 	from, to int
 	text     string
-}
-
-// Place is one that can be broken by its number, counted from 1.
-type Place struct {
-	Where, What string
+	order    int // of those at one place: less comes first
 }
 
 // seams are changed copies of sources, for go build -overlay.
 type seams struct {
-	root    string
-	replace map[string]string // path in the tree: path of the copy
-	places  []Place
+	root, folder string
+	replace      map[string]string // path in the tree: path of the copy
+	breaker      *breaker          // nil: nothing is to be broken but by past defects
 }
 
-// overlay writes changed sources into a folder, and gives the file that names them.
-func overlay(root, folder string) (path string, places []Place, err error) {
-	s := &seams{root: root, replace: map[string]string{}}
-	sources := map[string][]string{}
-	for _, name := range append(slices.Clone(led), "fbs") {
-		files, _ := filepath.Glob(filepath.Join(root, name, "*.go"))
-		for _, file := range files {
-			if !strings.HasSuffix(file, "_test.go") {
-				sources[name] = append(sources[name], file)
-			}
+// overlay writes changed sources into a folder, and gives the file that names
+// them. Where places are to be broken, past defects are not.
+func overlay(root, folder string, b *breaker) (path string, err error) {
+	s := &seams{root, folder, map[string]string{}, b}
+	for _, name := range target {
+		if err := s.changeAll(name); err != nil {
+			return "", err
 		}
 	}
-	for _, name := range slices.Sorted(func(yield func(string) bool) {
-		for name := range sources {
-			if !yield(name) {
-				return
-			}
-		}
-	}) {
-		for _, file := range sources[name] {
-			if err := s.change(name, file, folder); err != nil {
-				return "", nil, err
-			}
-		}
+	forget := filepath.Join(folder, "hal_forget.go")
+	s.replace[filepath.Join(root, "hal", "forget.go")] = forget
+	if err := os.WriteFile(forget, []byte(forgetful), 0o644); err != nil {
+		return "", err
 	}
 	worlds, _ := filepath.Glob(filepath.Join(root, "tools/simulate/world", "*.go"))
 	for _, file := range worlds {
@@ -78,44 +63,78 @@ func overlay(root, folder string) (path string, places []Place, err error) {
 	if err == nil {
 		err = os.WriteFile(path, text, 0o644)
 	}
-	return path, s.places, err
+	return path, err
 }
 
-// change writes the changed copy of one file.
-func (s *seams) change(name, path, folder string) error {
-	source, err := os.ReadFile(path)
-	if err != nil {
-		return err
+// forgetful lets the next world begin with nothing of a process that ended without
+// giving it back.
+const forgetful = `package hal
+
+func Forget() { iommu = vfioSpace{fd: -1} }
+`
+
+// changeAll changes the files of a package.
+func (s *seams) changeAll(name string) error {
+	paths, _ := filepath.Glob(filepath.Join(s.root, name, "*.go"))
+	paths = slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "_test.go") })
+	set, files, editors := token.NewFileSet(), []*ast.File{}, []*editor{}
+	for _, path := range paths {
+		relative := name + "/" + filepath.Base(path)
+		if s.breaker != nil && !slices.Contains(s.breaker.packages["lightmetal/"+name].GoFiles, filepath.Base(path)) {
+			continue // not built
+		}
+		source, err := os.ReadFile(path)
+		if err == nil && s.breaker == nil {
+			source, err = withPast(relative, source)
+		}
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("%s as changed: %w", relative, err)
+		}
+		files, editors = append(files, file), append(editors, &editor{set: set, source: source, name: name, relative: relative})
 	}
-	relative := name + "/" + filepath.Base(path)
-	for _, p := range past {
-		if p.File == relative {
-			if bytes.Count(source, []byte(p.Old)) != 1 {
-				return fmt.Errorf("%s: %q is not once in %s: tools/simulate/past.go is to follow", p.Name, p.Old, relative)
-			}
-			source = bytes.Replace(source, []byte(p.Old), []byte(strings.ReplaceAll(p.New, "BROKEN", "simulated.Is("+strconv.Quote(p.Name)+")")), 1)
+	var info *types.Info
+	if s.breaker != nil {
+		info = s.breaker.typed(set, "lightmetal/"+name, files)
+	}
+	for i, e := range editors {
+		ast.Inspect(files[i], e.visit)
+		if s.breaker != nil {
+			(&breaks{e, s.breaker, "lightmetal/" + name, info, files[i]}).find()
+		}
+		if len(e.edits) == 0 && !bytes.Contains(e.source, []byte("simulated.Is(")) {
+			continue
+		}
+		copied := filepath.Join(s.folder, strings.ReplaceAll(e.relative, "/", "_"))
+		s.replace[filepath.Join(s.root, e.relative)] = copied
+		if err := os.WriteFile(copied, e.apply(files[i]), 0o644); err != nil {
+			return err
 		}
 	}
-	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
-	if err != nil {
-		return fmt.Errorf("%s as changed: %w", relative, err)
+	return nil
+}
+
+// withPast puts past defects beside their mends.
+func withPast(relative string, source []byte) ([]byte, error) {
+	for _, p := range past {
+		if p.File != relative {
+			continue
+		}
+		if bytes.Count(source, []byte(p.Old)) != 1 {
+			return nil, fmt.Errorf("%s: %q is not once in %s: tools/simulate/past.go is to follow", p.Name, p.Old, relative)
+		}
+		source = bytes.Replace(source, []byte(p.Old), []byte(strings.ReplaceAll(p.New, "BROKEN", "simulated.Is("+strconv.Quote(p.Name)+")")), 1)
 	}
-	e := &editor{set: set, source: source, s: s, name: name, relative: relative}
-	ast.Inspect(file, e.visit)
-	if len(e.edits) == 0 && !bytes.Contains(source, []byte("simulated.Is(")) {
-		return nil
-	}
-	copied := filepath.Join(folder, strings.ReplaceAll(relative, "/", "_"))
-	s.replace[path] = copied
-	return os.WriteFile(copied, e.apply(file), 0o644)
+	return source, nil
 }
 
 // editor collects what is to change in one file.
 type editor struct {
 	set            *token.FileSet
 	source         []byte
-	s              *seams
 	name, relative string
 	edits          []edit
 }
@@ -123,7 +142,7 @@ type editor struct {
 func (e *editor) at(p token.Pos) int { return e.set.Position(p).Offset }
 
 func (e *editor) put(at token.Pos, text string) {
-	e.edits = append(e.edits, edit{e.at(at), e.at(at), text})
+	e.edits = append(e.edits, edit{e.at(at), e.at(at), text, 1 + len(e.edits)})
 }
 
 func (e *editor) text(n ast.Node) string { return string(e.source[e.at(n.Pos()):e.at(n.End())]) }
@@ -132,87 +151,36 @@ func (e *editor) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.FuncDecl:
 		e.function(n)
-	case *ast.CallExpr:
-		if f, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(led, e.name) && slices.Contains(calls, f.Sel.Name) {
-			if of, ok := f.X.(*ast.Ident); ok && of.Name == "unix" {
-				e.edits = append(e.edits, edit{e.at(of.Pos()), e.at(of.End()), "simulated"})
-			}
+	case *ast.SelectorExpr:
+		if of, ok := n.X.(*ast.Ident); ok && slices.Contains(led, e.name) && slices.Contains(calls[of.Name], n.Sel.Name) {
+			e.edits = append(e.edits, edit{e.at(of.Pos()), e.at(of.End()), "simulated", 1 << 30})
 		}
-	}
-	if slices.Contains(breakable, e.relative) {
-		e.breakable(n)
 	}
 	return true
 }
 
-// calls are the functions of package unix that package kernel has, too.
-var calls = []string{"RawSyscall", "RawSyscall6", "Syscall", "Syscall6", "Open", "Close", "Read", "Pread", "Ftruncate", "Fallocate", "Mlock", "MmapPtr", "IoctlSetPointerInt", "IoctlGetInt"}
+// calls are the functions, by their packages, that package kernel has, too.
+var calls = map[string][]string{
+	"unix": {"RawSyscall", "RawSyscall6", "Syscall", "Syscall6", "Open", "Close", "Read", "Pread", "Ftruncate", "Fallocate", "Mlock", "MmapPtr", "IoctlSetPointerInt", "IoctlGetInt",
+		"Readlink", "Fstat", "Mprotect", "EpollCreate1", "Prctl", "Exit"},
+	"args": {"Words"},
+	"time": {"Since"},
+}
 
 func (e *editor) function(f *ast.FuncDecl) {
 	if f.Body == nil || !slices.Contains(entered, e.name) {
 		return
 	}
 	if e.name == "tools/lmrun" && f.Recv == nil && f.Name.Name == "main" {
-		e.edits = append(e.edits, edit{e.at(f.Name.Pos()), e.at(f.Name.End()), "runner"})
+		e.edits = append(e.edits, edit{e.at(f.Name.Pos()), e.at(f.Name.End()), "runner", 1 << 30})
 	}
-	e.put(f.Body.Lbrace+1, " simulated.Enter();")
-}
-
-// breakable makes conditions that can be the opposite and statements that can be
-// left out.
-func (e *editor) breakable(n ast.Node) {
-	switch n := n.(type) {
-	case *ast.IfStmt:
-		e.condition(n.Cond)
-	case *ast.SwitchStmt:
-		for _, c := range n.Body.List {
-			for _, condition := range c.(*ast.CaseClause).List {
-				if n.Tag == nil {
-					e.condition(condition)
-				}
-			}
-		}
-	case *ast.BlockStmt:
-		e.statements(n.List)
-	case *ast.CaseClause:
-		e.statements(n.Body)
-	}
-}
-
-func (e *editor) place(n ast.Node, kind string) string {
-	where := fmt.Sprintf("%s:%d", e.relative, e.set.Position(n.Pos()).Line)
-	e.s.places = append(e.s.places, Place{where, kind + " " + strings.Join(strings.Fields(e.text(n)), " ")})
-	return strconv.Itoa(len(e.s.places))
-}
-
-func (e *editor) condition(n ast.Expr) {
-	if strings.Contains(e.text(n), "simulated.") {
-		return
-	}
-	e.put(n.Pos(), "simulated.Not("+e.place(n, "not")+", ")
-	e.put(n.End(), ")")
-}
-
-func (e *editor) statements(list []ast.Stmt) {
-	for _, n := range list {
-		switch s := n.(type) {
-		case *ast.AssignStmt:
-			if s.Tok == token.DEFINE {
-				continue
-			}
-		case *ast.ExprStmt, *ast.IncDecStmt:
-		default:
-			continue
-		}
-		e.put(n.Pos(), "if !simulated.Left("+e.place(n, "without")+") { ")
-		e.put(n.End(), " }")
-	}
+	e.put(f.Body.Lbrace+1, " simulated.Enter("+strconv.Quote(f.Name.Name)+");")
 }
 
 // apply gives the changed source.
 func (e *editor) apply(file *ast.File) []byte {
 	e.put(file.Name.End(), "; import simulated "+strconv.Quote(kernelImport))
-	slices.SortStableFunc(e.edits, func(a, b edit) int { return a.from - b.from })
+	slices.SortFunc(e.edits, func(a, b edit) int { return cmp.Or(a.from-b.from, a.order-b.order) })
 	var out bytes.Buffer
 	at := 0
 	for _, c := range e.edits {
@@ -222,8 +190,10 @@ func (e *editor) apply(file *ast.File) []byte {
 	}
 	out.Write(e.source[at:])
 	out.WriteString("\nvar _ = simulated.Is\n")
-	if bytes.Contains(e.source, []byte(`"golang.org/x/sys/unix"`)) {
-		out.WriteString("var _ = unix.EINVAL\n")
+	for path, name := range map[string]string{"golang.org/x/sys/unix": "unix.EINVAL", "time": "time.Now", "lightmetal/tools/lmrun/args": "args.Words"} {
+		if bytes.Contains(e.source, []byte(strconv.Quote(path))) {
+			out.WriteString("var _ = " + name + "\n")
+		}
 	}
 	return out.Bytes()
 }

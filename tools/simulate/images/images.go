@@ -24,9 +24,8 @@ var windows = []lmb.Window{
 }
 
 const (
-	oddWindow = 4
-	odd       = 3
-	firstTlb  = 5
+	odd      = 3
+	firstTlb = 5
 
 	// TensorBytes is the size of each tensor.
 	TensorBytes = 512
@@ -37,6 +36,25 @@ type Maker struct {
 	*rand.Rand
 	Aim   func(random *rand.Rand, window fbs.Window) (target fbs.Target, address uint64) // of a Point
 	Fails int                                                                            // one of so many checks ends the run where it does not hold
+
+	Windows []lmb.Window // nil: those of Empty. Others have no Address commands
+}
+
+func (m *Maker) windows() []lmb.Window {
+	if m.Windows == nil {
+		return windows
+	}
+	return m.Windows
+}
+
+// movable are the windows that a Point aims.
+func (m *Maker) movable() (list []uint16) {
+	for i, w := range m.windows() {
+		if w.Kind == gen.WindowKindTlb {
+			list = append(list, uint16(i))
+		}
+	}
+	return list
 }
 
 // Wild aims a window anywhere that a command can say.
@@ -53,7 +71,7 @@ func Wild(random *rand.Rand, window fbs.Window) (t fbs.Target, address uint64) {
 
 // Any is an image with the sequences main and callee, and mostly safe.
 func Any(random *rand.Rand) *lmb.Image {
-	m := Maker{random, Wild, 60}
+	m := Maker{Rand: random, Aim: Wild, Fails: 60}
 	image := m.Empty()
 	callee := append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeCopyIn))
 	commands := append(m.Points(), m.Command(gen.OpcodeCopyOut)) // an output has to be filled
@@ -95,8 +113,11 @@ func (m *Maker) Empty() *lmb.Image {
 }
 
 // Points aims all windows.
-func (m *Maker) Points() []lmb.Command {
-	return []lmb.Command{m.point(firstTlb), m.point(firstTlb + 1)}
+func (m *Maker) Points() (list []lmb.Command) {
+	for _, window := range m.movable() {
+		list = append(list, m.point(window))
+	}
+	return list
 }
 
 // kinds is how often each opcode comes. A Call is of sequence 1.
@@ -106,7 +127,11 @@ var kinds = []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeChange, gen
 // Commands is count commands of any kind, and what has to stand behind a Call.
 func (m *Maker) Commands(count int) (list []lmb.Command) {
 	for range count {
-		c := m.Command(kinds[m.IntN(len(kinds))])
+		opcode := kinds[m.IntN(len(kinds))]
+		if m.Windows != nil && (opcode == gen.OpcodeAddress || opcode == gen.OpcodePoint && len(m.movable()) == 0) {
+			opcode = gen.OpcodeFence
+		}
+		c := m.Command(opcode)
 		list = append(list, c)
 		if c.Opcode == gen.OpcodeCall {
 			list = append(list, m.Points()...)
@@ -116,7 +141,7 @@ func (m *Maker) Commands(count int) (list []lmb.Command) {
 }
 
 func (m *Maker) point(window uint16) lmb.Command {
-	target, address := m.Aim(m.Rand, windows[window].Window)
+	target, address := m.Aim(m.Rand, m.windows()[window].Window)
 	return single(fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: target.Pack()})
 }
 
@@ -125,16 +150,17 @@ func single(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }
 // Command is a valid command of a kind.
 func (m *Maker) Command(opcode gen.Opcode) lmb.Command {
 	width := uint8(1) << m.IntN(4)
-	window := uint16(m.IntN(len(windows)))
+	window := uint16(m.IntN(len(m.windows())))
+	uneven := m.windows()[window].Offset%8 != 0
 	copies := opcode == gen.OpcodeCopyIn || opcode == gen.OpcodeCopyOut
-	if window == oddWindow && !copies || opcode == gen.OpcodeAddress && window == oddWindow {
+	if uneven && !copies || opcode == gen.OpcodeAddress && uneven {
 		width = 1
 	}
-	if opcode == gen.OpcodeAddress && window == oddWindow {
+	if opcode == gen.OpcodeAddress && uneven {
 		window = 0 // which takes no narrow addresses
 	}
 	mask := fbs.WidthMask(width)
-	reach := uint32(min(windows[window].Size, 8192)) - TensorBytes
+	reach := uint32(min(m.windows()[window].Size, 8192)) - TensorBytes
 	c := fbs.Command{Opcode: opcode, Width: width, Window: window, Offset: m.Uint32N(reach) &^ 7}
 	switch opcode {
 	case gen.OpcodeWrite:
@@ -152,7 +178,8 @@ func (m *Maker) Command(opcode gen.Opcode) lmb.Command {
 		c.Option = m.option(m.Fails)
 		return lmb.Command{Command: c, Data: m.data(8*(1+m.IntN(60)), 4)}
 	case gen.OpcodePoint:
-		return m.point(firstTlb + uint16(m.IntN(2)))
+		list := m.movable()
+		return m.point(list[m.IntN(len(list))])
 	case gen.OpcodeFence:
 		c = fbs.Command{Opcode: opcode}
 	case gen.OpcodeCall:
@@ -195,7 +222,7 @@ func (m *Maker) copy(c fbs.Command) lmb.Command {
 		c.Mode, c.Value = uint8(1+m.IntN(2)), m.Uint64()&fbs.WidthMask(c.Width)
 		return single(c)
 	}
-	if c.Window == oddWindow {
+	if m.windows()[c.Window].Offset%8 != 0 {
 		c.Mode = uint8(gen.AccessBulk)
 	}
 	if gen.Access(c.Mode) == gen.AccessBulk { // which begins and ends anywhere

@@ -6,6 +6,7 @@ package kernel
 import (
 	"os"
 	"strconv"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,13 +16,58 @@ import (
 var Between func(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr, unix.Errno)
 
 // Entered, where it is set, is called where a function of the runner begins.
-var Entered func()
+var Entered func(name string)
 
 // Enter begins a function of the runner.
-func Enter() {
+func Enter(name string) {
 	if Entered != nil {
-		Entered()
+		Entered(name)
 	}
+}
+
+// Path, where it is set, says which file a path means, or why it cannot be opened.
+var Path func(path string) (string, unix.Errno)
+
+func meant(path string) (string, error) {
+	if Path == nil {
+		return path, nil
+	}
+	other, errno := Path(path)
+	if errno != 0 {
+		return path, errno
+	}
+	return other, nil
+}
+
+// Opened, where it is set, is told by which path a file was opened.
+var Opened func(path string, fd int)
+
+// Clock, where it is set, is how much time is over.
+var Clock func() time.Duration
+
+// Since stands for time.Since.
+func Since(t time.Time) time.Duration {
+	if Clock == nil {
+		return time.Since(t)
+	}
+	return Clock()
+}
+
+// Line is the command line of the runner, and Exit, where it is set, ends it.
+var (
+	Line []string
+	End  func(status int)
+)
+
+// Words stands for args.Words.
+func Words() []string { return Line }
+
+// Exit stands for unix.Exit.
+func Exit(status int) {
+	if End == nil {
+		unix.Exit(status)
+	}
+	End(status)
 }
 
 func call(number uintptr, arguments [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr, unix.Errno) {
@@ -81,7 +127,41 @@ func Syscall6(number, a, b, c, d, e, f uintptr) (uintptr, uintptr, unix.Errno) {
 }
 
 func Open(path string, flags int, mode uint32) (int, error) {
-	return counted(unix.SYS_OPENAT, -1, func() (int, error) { return unix.Open(path, flags, mode) })
+	fd, err := counted(unix.SYS_OPENAT, -1, func() (int, error) {
+		other, err := meant(path)
+		if err != nil {
+			return -1, err
+		}
+		return unix.Open(other, flags, mode)
+	})
+	if err == nil && Opened != nil {
+		Opened(path, fd)
+	}
+	return fd, err
+}
+
+func Readlink(path string, target []byte) (int, error) {
+	other, err := meant(path)
+	if err != nil {
+		return -1, err
+	}
+	return unix.Readlink(other, target)
+}
+
+func Fstat(fd int, status *unix.Stat_t) error {
+	return of(unix.SYS_FSTAT, fd, func() error { return unix.Fstat(fd, status) })
+}
+
+func Mprotect(memory []byte, protection int) error {
+	return of(unix.SYS_MPROTECT, -1, func() error { return unix.Mprotect(memory, protection) })
+}
+
+func EpollCreate1(flags int) (int, error) {
+	return counted(unix.SYS_EPOLL_CREATE1, -1, func() (int, error) { return unix.EpollCreate1(flags) })
+}
+
+func Prctl(option int, a, b, c, d uintptr) error {
+	return of(unix.SYS_PRCTL, option, func() error { return unix.Prctl(option, a, b, c, d) })
 }
 
 func Close(fd int) error {
@@ -117,11 +197,18 @@ func MmapPtr(fd int, offset int64, address unsafe.Pointer, length uintptr, prote
 }
 
 func IoctlSetPointerInt(fd int, request uint, value int) error {
-	return of(unix.SYS_IOCTL, fd, func() error { return unix.IoctlSetPointerInt(fd, request, value) })
+	_, err := IoctlGetInt(fd, request|uint(value)<<32)
+	return err
 }
 
+// IoctlGetInt is told to call with the request, and above it the value of one that
+// sets something.
 func IoctlGetInt(fd int, request uint) (int, error) {
-	return counted(unix.SYS_IOCTL, fd, func() (int, error) { return unix.IoctlGetInt(fd, request) })
+	n, errno := call(unix.SYS_IOCTL, [6]uintptr{uintptr(fd), uintptr(request)}, func() (uintptr, unix.Errno) { return 0, unix.ENOTTY })
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }
 
 // broken is what is broken on purpose: a name, or the number of a place.
@@ -134,6 +221,29 @@ func Is(name string) bool { return broken == name }
 
 // Not is a condition, or the opposite of it where place n is broken.
 func Not[T ~bool](n int, condition T) T { return condition != (n == brokenAt) }
+
+// Never is a condition, or false.
+func Never[T ~bool](n int, condition T) T { return condition && n != brokenAt }
+
+// Edge is a comparison, which where it is broken holds for what is equal, or does
+// not, other than it should.
+func Edge[T ~bool](n int, condition, equal T) T { return condition != (n == brokenAt && equal) }
+
+// Next is a number, or the next.
+func Next[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr](n int, number T) T {
+	if n == brokenAt {
+		return number + 1
+	}
+	return number
+}
+
+// One is the first of two, or the other.
+func One[T any](n int, first, other T) T {
+	if n == brokenAt {
+		return other
+	}
+	return first
+}
 
 // Left tells whether the statement at place n is left out.
 func Left(n int) bool { return n == brokenAt }

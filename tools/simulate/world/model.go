@@ -48,6 +48,8 @@ type model struct {
 	end     int64 // a run is late then; 0: never
 	index   int   // of the command that is carried out
 	arena   [][]byte
+	still   *shadow // not nil: memory that nothing moves by itself, in no time
+	spent   int64   // nanoseconds of a run on it, but for what is too little to tell
 	ignored uint32
 	seen    seen      // of a failed check or comparison
 	failed  *hal.Code // of a run, nil: none has
@@ -164,7 +166,7 @@ func (m *model) execute(do func(access) hal.Code, sequence, skip int) hal.Code {
 	s := m.w.view.Sequences[sequence]
 	for n := uint32(skip); n < s.Count; n++ {
 		m.index = int(s.First + n)
-		if m.end != 0 && m.w.now > m.end && n > 0 && (n%limitEvery == 0 || n == s.Count-1) {
+		if m.late() && n > 0 && (n%limitEvery == 0 || n == s.Count-1) {
 			return hal.FrameLate
 		}
 		if code := m.command(do, &m.w.view.Commands[m.index]); code != hal.OK {
@@ -172,6 +174,14 @@ func (m *model) execute(do func(access) hal.Code, sequence, skip int) hal.Code {
 		}
 	}
 	return hal.OK
+}
+
+// late tells whether a run takes longer than its limit.
+func (m *model) late() bool {
+	if m.still != nil {
+		return m.still.late(m)
+	}
+	return m.end != 0 && m.w.now > m.end
 }
 
 func (m *model) command(do func(access) hal.Code, c *fbs.Command) hal.Code {
@@ -205,7 +215,13 @@ func (m *model) command(do func(access) hal.Code, c *fbs.Command) hal.Code {
 	return gone
 }
 
-func (m *model) dead(c *fbs.Command) bool { return m.w.devices[m.w.view.Windows[c.Window].Device].gone }
+func (m *model) dead(c *fbs.Command) bool {
+	device := m.w.view.Windows[c.Window].Device
+	if m.still != nil {
+		return m.still.machine.functions[device].gone
+	}
+	return m.w.devices[device].gone
+}
 
 // lost tells whether an access gave all ones, of a device that is gone.
 func (m *model) lost(c *fbs.Command) bool { return m.got == fbs.WidthMask(c.Width) && m.dead(c) }
@@ -226,71 +242,6 @@ func (m *model) change(do func(access) hal.Code, c *fbs.Command, a access) hal.C
 	}
 	a.kind, a.value = store, c.Value|m.got&^c.Mask
 	return do(a)
-}
-
-// memory is what a command's index names.
-func (m *model) memory(c *fbs.Command) []byte {
-	if c.Index == 0 {
-		return m.w.payload[c.Value:][:c.Amount]
-	}
-	return m.arena[c.Index-1][c.Value:][:c.Amount]
-}
-
-func (m *model) copy(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
-	data, in := m.memory(c), c.Opcode == gen.OpcodeCopyIn
-	if !in {
-		a.kind = load
-	}
-	if gen.Access(c.Mode) == gen.AccessBulk {
-		if code := m.bulk(do, c, a, data); code != hal.OK {
-			return code
-		}
-		data = data[max(0, len(data)-int(c.Width)):]
-	} else {
-		for ; len(data) > 0; data = data[c.Width:] {
-			a.value = get(data[:c.Width])
-			if code := do(a); code != hal.OK {
-				return code
-			}
-			if !in {
-				put(data[:c.Width], m.got)
-			}
-			if gen.Access(c.Mode) == gen.AccessExact {
-				a.offset += uint64(c.Width)
-			}
-		}
-		data = m.memory(c)
-		data = data[len(data)-int(c.Width):]
-	}
-	if !in && bytes.Count(data, []byte{0xff}) == len(data) && m.dead(c) {
-		return hal.DeviceGone
-	}
-	return hal.OK
-}
-
-// bulk is accesses in any order and width that take every byte once.
-func (m *model) bulk(do func(access) hal.Code, c *fbs.Command, a access, data []byte) hal.Code {
-	a.bulk, a.any = c.Amount, true
-	done := make([]bool, len(data))
-	for left := len(data); left > 0; left -= int(m.did.width) {
-		if code := do(a); code != hal.OK {
-			return code
-		}
-		part := data[m.did.offset-a.offset:][:m.did.width]
-		if a.kind == load {
-			put(part, m.got)
-		} else if get(part) != m.did.value {
-			m.w.violate("a bulk copy stores %x, the data are %x", m.did.value, part)
-		}
-		for i := range part {
-			if at := int(m.did.offset-a.offset) + i; done[at] {
-				m.w.violate("a bulk copy takes byte %d twice", at)
-			} else {
-				done[at] = true
-			}
-		}
-	}
-	return hal.OK
 }
 
 func (m *model) fill(do func(access) hal.Code, c *fbs.Command, a access) hal.Code {
@@ -339,6 +290,9 @@ func (m *model) check(do func(access) hal.Code, c *fbs.Command, a access) hal.Co
 		return hal.OK
 	case c.Amount == 0:
 		return m.saw(c, hal.ExpectFailed)
+	}
+	if m.still != nil {
+		return m.still.wait(m, c)
 	}
 	return m.wait(do, c, a)
 }

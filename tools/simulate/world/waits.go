@@ -49,7 +49,11 @@ func (m *model) settle(c *fbs.Command, code hal.Code) hal.Code {
 	default:
 		return code
 	}
-	if state := m.w.state(); state != hal.OK {
+	state := m.w.state
+	if m.still != nil {
+		state = m.still.machine.state
+	}
+	if state := state(); state != hal.OK {
 		return state
 	}
 	if code == hal.FrameLate || gen.Policy(c.Option) == gen.PolicyFail {
@@ -61,6 +65,9 @@ func (m *model) settle(c *fbs.Command, code hal.Code) hal.Code {
 }
 
 func (m *model) delay(do func(access) hal.Code, c *fbs.Command) hal.Code {
+	if m.still != nil {
+		return m.still.delay(m, c)
+	}
 	until := m.w.now + int64(c.Amount)*1000
 	for m.w.now < until && (m.end == 0 || m.w.now <= m.end) {
 		if code := do(access{kind: nap}); code != hal.OK {

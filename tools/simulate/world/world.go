@@ -109,10 +109,13 @@ func play(seed uint64, talk bool) (wrong string, hash uint64, ended int) {
 		return err.Error(), 0, 0
 	}
 	defer os.RemoveAll(w.dir)
+	if w.random.IntN(4) == 0 {
+		return w.errand()
+	}
 	if w.fate, err = newFate(w); err != nil {
 		return err.Error(), 0, 0
 	}
-	kernel.Entered, kernel.Between = w.step, w.between
+	kernel.Entered, kernel.Between = func(string) { w.step() }, w.between
 	w.prepare()
 	w.say("%+v", w.options)
 	for _, f := range w.faults {
