@@ -82,7 +82,7 @@ func (r *Replay) reserve(slot int) error {
 		return err
 	}
 	count, masters, tiles := len(r.view.Windows), make([]bool, len(r.devices)), make([]fbs.Target, len(r.devices))
-	r.apertures, r.windows, r.homes = make([]hal.Aperture, count+1), make([]uintptr, count+len(r.devices)), make([]uintptr, count+1)
+	r.apertures, r.windows, r.homes = make([]hal.Aperture, count), make([]uintptr, count+len(r.devices)), make([]uintptr, count)
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
 		if forced {

@@ -13,7 +13,7 @@ type Replay struct {
 	view      *fbs.View
 	devices   []hal.Device
 	masters   []hal.BusMaster // of the devices, those that can be, else nil
-	apertures []hal.Aperture  // one a window, and one behind them that is none
+	apertures []hal.Aperture  // one a window
 	homes     []uintptr       // first byte of the hardware window behind each window, where registers aim it
 	commands  []fbs.Command   // completed
 	arena     []byte          // all tensors, and behind them commands that had to be completed, read-only
@@ -173,7 +173,7 @@ func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	}
 	switch {
 	case w.Why == hal.Loaded:
-		code = r.settle(c, r.look(c, w.Got))
+		code = r.settle(c, r.check(c, w.Got))
 	case w.Why == hal.Differs:
 		r.detail = Result{Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width), Element: w.At / uint64(c.Width)}
 		code = r.settle(c, hal.CompareFailed)
@@ -219,13 +219,26 @@ func (r *Replay) single(c *fbs.Command, access fbs.Command) (uint64, hal.Code) {
 // unheld is a load: what never holds is always told.
 var unheld = fbs.Command{Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Value: 1}
 
-// change stores with the bits of the mask changed. What a device that is gone
-// reads are all ones.
-func (r *Replay) change(c *fbs.Command) hal.Code {
+// look makes one load at the place of a command.
+func (r *Replay) look(c *fbs.Command) (uint64, hal.Code) {
 	loaded, code := r.single(c, unheld)
-	if code == hal.OK && loaded == fbs.WidthMask(c.Width) {
-		code = r.alive(c)
+	if code == hal.OK {
+		code = r.gave(c, loaded)
 	}
+	return loaded, code
+}
+
+// gave asks whether a device that gave a value is there: one that is gone reads all ones.
+func (r *Replay) gave(c *fbs.Command, loaded uint64) hal.Code {
+	if loaded == fbs.WidthMask(c.Width) && !r.device(c).Alive() {
+		return hal.DeviceGone
+	}
+	return hal.OK
+}
+
+// change stores with the bits of the mask changed.
+func (r *Replay) change(c *fbs.Command) hal.Code {
+	loaded, code := r.look(c)
 	if code == hal.OK {
 		_, code = r.single(c, fbs.Command{Opcode: gen.OpcodeWrite, Value: c.Value | loaded&^c.Mask})
 	}
@@ -250,8 +263,7 @@ func (r *Replay) call(c *fbs.Command) hal.Code {
 	return code
 }
 
-// taken sees to a CopyOut that ended with a byte of ones: a device that is gone
-// reads all ones, which are also data.
+// taken sees to a CopyOut that ended with a byte of ones.
 func (r *Replay) taken(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
 	for _, b := range data[max(0, len(data)-int(c.Width)):] {
@@ -259,56 +271,39 @@ func (r *Replay) taken(c *fbs.Command) hal.Code {
 			return hal.OK
 		}
 	}
-	return r.alive(c)
+	return r.gave(c, fbs.WidthMask(c.Width))
 }
 
-func (r *Replay) alive(c *fbs.Command) hal.Code {
-	if !r.device(c).Alive() {
-		return hal.DeviceGone
+// check is what comes of a Check whose first load is made. With a deadline it loads
+// until the Check holds; the last load comes after the deadline, so that a reader
+// that was kept off the processor still looks once.
+func (r *Replay) check(c *fbs.Command, loaded uint64) hal.Code {
+	device, began, now := r.device(c), int64(0), int64(0)
+	last := hal.ExpectFailed // how it ends where this look does not hold, OK: not yet
+	if c.Amount != 0 {
+		last = hal.OK
 	}
-	return hal.OK
-}
-
-// look is what comes of the first load of a Check.
-func (r *Replay) look(c *fbs.Command, loaded uint64) hal.Code {
-	switch {
-	case loaded == fbs.WidthMask(c.Width) && !r.device(c).Alive():
-		return hal.DeviceGone
-	case holds(c, loaded):
-		return hal.OK
-	case c.Amount != 0:
-		return r.wait(c)
-	}
-	return r.saw(c, loaded, hal.ExpectFailed)
-}
-
-// holds tells whether a loaded value satisfies a Check.
-func holds(c *fbs.Command, loaded uint64) bool {
-	return (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual)
-}
-
-// wait loads until a Check holds. The last load comes after the deadline, so
-// that a reader that was kept off the processor still looks once.
-func (r *Replay) wait(c *fbs.Command) hal.Code {
-	device := r.device(c)
-	began := device.Now()
-	deadline := began + int64(c.Amount)*1000
-	for now := began; ; {
+	code := r.gave(c, loaded)
+	for waits := false; ; waits = true {
+		switch {
+		case code != hal.OK:
+			return code
+		case (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual):
+			return hal.OK
+		case last != hal.OK:
+			r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
+			return last
+		case !waits:
+			now = device.Now()
+			began = now
+		}
+		deadline := began + int64(c.Amount)*1000
 		r.sleep(device, pause(c, now-began, deadline-now))
 		now = device.Now()
-		late := r.late()
-		loaded, code := r.single(c, unheld)
-		if code == hal.OK && loaded == fbs.WidthMask(c.Width) {
-			code = r.alive(c)
+		if last = r.late(); last == hal.OK && now >= deadline {
+			last = hal.DeadlinePassed
 		}
-		switch {
-		case code != hal.OK || holds(c, loaded):
-			return code
-		case late != hal.OK:
-			return r.saw(c, loaded, late)
-		case now >= deadline:
-			return r.saw(c, loaded, hal.DeadlinePassed)
-		}
+		loaded, code = r.look(c)
 	}
 }
 
@@ -324,12 +319,6 @@ func pause(c *fbs.Command, waited, left int64) int64 {
 		return min(int64(c.Index)*1000, left)
 	}
 	return min(waited/patience, left)
-}
-
-// saw keeps what a Check loaded that fails with a code.
-func (r *Replay) saw(c *fbs.Command, loaded uint64, code hal.Code) hal.Code {
-	r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
-	return code
 }
 
 // settle applies the policy of a Check or Compare to how it ended. Only a

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	goruntime "runtime"
 	"unsafe"
 
 	"lightmetal/fbs"
@@ -48,7 +49,11 @@ func equal(value uint32, yes, no int) unix.SockFilter {
 // *hal.Fault.
 func Seal(also ...unix.SockFilter) (err error) {
 	kill, n := answer(unix.SECCOMP_RET_KILL_PROCESS), len(sealAllowed) // a constant below: off the heap
-	program := append(make([]unix.SockFilter, 0, len(sealAllowed)+9), load(seccompArch), equal(auditArch, 1, 0), kill, load(seccompNumber))
+	arch := uint32(unix.AUDIT_ARCH_AARCH64)
+	if goruntime.GOARCH == "amd64" {
+		arch = unix.AUDIT_ARCH_X86_64
+	}
+	program := append(make([]unix.SockFilter, 0, len(sealAllowed)+9), load(seccompArch), equal(arch, 1, 0), kill, load(seccompNumber))
 	for i, number := range sealAllowed {
 		program = append(program, equal(number, n-i+2, 0)) // to the answer behind the ioctl
 	}

@@ -27,26 +27,18 @@ func version(info *versionInfo) int32 {
 	return 0
 }
 
-func openFile(path string, handle *int32) int32 {
-	return openChecked(path, func(*runtime.File) error { return nil }, handle)
-}
-
-func openSigned(path, keys string, handle *int32) int32 {
-	return openChecked(path, func(file *runtime.File) error { return checkSignature(file, keys) }, handle)
-}
-
-// openChecked opens a file that stands a check, made before it is verified.
-func openChecked(path string, check func(*runtime.File) error, handle *int32) int32 {
+// openFile opens a file. Where there are keys, one of them has signed it, which is
+// looked at before it is verified.
+func openFile(path string, keys *string, handle *int32) int32 {
 	return open(handle, func(im *image) outcome {
 		file, err := runtime.Open(path)
-		if err != nil {
-			return failed(err)
-		}
 		im.file = file
-		if err := check(file); err != nil {
-			return failed(err)
+		if err == nil && keys != nil {
+			err = checkSignature(file, *keys)
 		}
-		im.view, err = file.Verify()
+		if err == nil {
+			im.view, err = file.Verify()
+		}
 		return failed(err)
 	})
 }
@@ -224,27 +216,19 @@ func describe(handle int32, info *imageInfo) int32 {
 	})
 }
 
-func findSequence(handle int32, name string, index *uint32) int32 {
+// find gives the index of what a method of the view finds by its name.
+func find(handle int32, name string, index *uint32, in func(*fbs.View, string) int) int32 {
 	return on(handle, opened, func(im *image) outcome {
-		return found(im.view.SequenceByName(name), index)
+		i := in(im.view, name)
+		switch {
+		case index == nil:
+			return usage("there is nowhere to put the index: NULL")
+		case i < 0:
+			return usage("the image has nothing of this name")
+		}
+		*index = uint32(i)
+		return outcome{}
 	})
-}
-
-func findTensor(handle int32, name string, index *uint32) int32 {
-	return on(handle, opened, func(im *image) outcome {
-		return found(im.view.TensorByName(name), index)
-	})
-}
-
-func found(i int, index *uint32) outcome {
-	switch {
-	case index == nil:
-		return usage("there is nowhere to put the index: NULL")
-	case i < 0:
-		return usage("the image has nothing of this name")
-	}
-	*index = uint32(i)
-	return outcome{}
 }
 
 func sequenceName(handle int32, sequence uint32, name []byte) int32 {

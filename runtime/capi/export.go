@@ -42,7 +42,7 @@ func lm_open(path C.lm_text, handle *C.lm_handle) C.int {
 	if end.code != 0 {
 		return C.int(without(end))
 	}
-	return C.int(openFile(string([]byte(name)), (*int32)(handle)))
+	return C.int(openFile(string([]byte(name)), nil, (*int32)(handle)))
 }
 
 //export lm_open_signed
@@ -55,7 +55,8 @@ func lm_open_signed(path, keys C.lm_text, handle *C.lm_handle) C.int {
 	if end.code != 0 {
 		return C.int(without(end))
 	}
-	return C.int(openSigned(string([]byte(name)), string([]byte(text)), (*int32)(handle)))
+	text = string([]byte(text))
+	return C.int(openFile(string([]byte(name)), &text, (*int32)(handle)))
 }
 
 //export lm_open_memory
@@ -102,20 +103,20 @@ func lm_image_info(handle C.lm_handle, info *C.struct_lm_image) C.int {
 
 //export lm_find_sequence
 func lm_find_sequence(handle C.lm_handle, name C.lm_text, sequence *C.uint32_t) C.int {
-	return find(handle, name, sequence, findSequence)
+	return named(handle, name, sequence, (*fbs.View).SequenceByName)
 }
 
 //export lm_find_tensor
 func lm_find_tensor(handle C.lm_handle, name C.lm_text, tensor *C.uint32_t) C.int {
-	return find(handle, name, tensor, findTensor)
+	return named(handle, name, tensor, (*fbs.View).TensorByName)
 }
 
-func find(handle C.lm_handle, name C.lm_text, index *C.uint32_t, in func(int32, string, *uint32) int32) C.int {
+func named(handle C.lm_handle, name C.lm_text, index *C.uint32_t, in func(*fbs.View, string) int) C.int {
 	wanted, end := borrow(name, nameMax)
 	if end.code != 0 {
 		return C.int(misused(int32(handle), end.reason))
 	}
-	return C.int(in(int32(handle), wanted, (*uint32)(index)))
+	return C.int(find(int32(handle), wanted, (*uint32)(index), in))
 }
 
 //export lm_sequence_name

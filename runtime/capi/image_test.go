@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
@@ -20,6 +21,14 @@ import (
 )
 
 // encoded assembles a listing for ivshmem, which is plain memory.
+func findSequence(handle int32, name string, index *uint32) int32 {
+	return find(handle, name, index, (*fbs.View).SequenceByName)
+}
+
+func findTensor(handle int32, name string, index *uint32) int32 {
+	return find(handle, name, index, (*fbs.View).TensorByName)
+}
+
 func encoded(t testing.TB, source string) []byte {
 	t.Helper()
 	return lmbtest.File(t, "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 0x100000\nwindow m bar2 offset 0x0 size 0x100000\n"+source)
@@ -57,7 +66,7 @@ func stand(t testing.TB) func() *mock.Device {
 func openedImage(t testing.TB, source string) int32 {
 	t.Helper()
 	var handle int32
-	if status := openFile(written(t, source), &handle); status != 0 {
+	if status := openFile(written(t, source), nil, &handle); status != 0 {
 		t.Fatal(told(t, 0))
 	}
 	t.Cleanup(func() { closeImage(handle) })
@@ -215,7 +224,7 @@ func TestMisuseIsAnError(t *testing.T) {
 	wants(t, "nowhere for the index", handle, findTensor(handle, "a", nil), hal.Usage, "NULL")
 	wants(t, "no such name", handle, findSequence(handle, "a", new(uint32)), hal.Usage, "nothing of this name")
 	wants(t, "negative limit", handle, limit(handle, 1<<63), hal.Usage, "292 years")
-	wants(t, "nowhere for the handle", 0, openFile("x", nil), hal.Usage, "NULL")
+	wants(t, "nowhere for the handle", 0, openFile("x", nil, nil), hal.Usage, "NULL")
 	wants(t, "nowhere for the version", 0, version(nil), hal.Usage, "NULL")
 	wants(t, "memory that is no image", 0, openMemory(make([]byte, 80), new(int32)), hal.BadImage, "identifier")
 	wants(t, "no memory at all", 0, openMemory(nil, new(int32)), hal.BadImage, "the file is empty")
@@ -226,7 +235,7 @@ func TestHandleOfAClosedImageIsNeverAnothers(t *testing.T) {
 	path := written(t, sum)
 	for range 100 {
 		var handle int32
-		if openFile(path, &handle) != 0 || handle <= 0 || seen[handle] {
+		if openFile(path, nil, &handle) != 0 || handle <= 0 || seen[handle] {
 			t.Fatalf("handle %d, %s", handle, told(t, 0))
 		}
 		seen[handle] = true
@@ -253,7 +262,7 @@ func TestAsManyImagesAsCanBeAreOpen(t *testing.T) {
 	for i := range imagesMax {
 		status := int32(0)
 		if i%2 == 0 {
-			status = openFile(path, &handles[i])
+			status = openFile(path, nil, &handles[i])
 		} else {
 			status = openMemory(file, &handles[i])
 		}
@@ -261,7 +270,7 @@ func TestAsManyImagesAsCanBeAreOpen(t *testing.T) {
 			t.Fatalf("image %d: %s", i, told(t, 0))
 		}
 	}
-	wants(t, "one more", 0, openFile(path, &handles[imagesMax]), hal.Usage, "close one")
+	wants(t, "one more", 0, openFile(path, nil, &handles[imagesMax]), hal.Usage, "close one")
 	for _, handle := range handles[:imagesMax] {
 		if status := closeImage(handle); status != 0 {
 			t.Error(status)
@@ -293,7 +302,7 @@ func TestFirstCallWithoutProcIsRememberedForEver(t *testing.T) {
 	looked.Store(true)
 	blind.Store(true)
 	defer blind.Store(false)
-	wants(t, "a blind process", 0, openFile(written(t, sum), new(int32)), hal.NoFile, "/proc was not mounted before the first call")
+	wants(t, "a blind process", 0, openFile(written(t, sum), nil, new(int32)), hal.NoFile, "/proc was not mounted before the first call")
 }
 
 // master is a device that reaches memory, and remembers what was asked of it.
@@ -341,7 +350,7 @@ func TestSealedProcessStopsDevicesAndOpensNothing(t *testing.T) {
 	handle, other := frozenImage(t, sum), openedImage(t, sum)
 	sealed.Store(true)
 	defer sealed.Store(false)
-	wants(t, "open", 0, openFile(written(t, sum), new(int32)), hal.Denied, "sealed")
+	wants(t, "open", 0, openFile(written(t, sum), nil, new(int32)), hal.Denied, "sealed")
 	wants(t, "load", other, load(other, nil, anyWindow), hal.Denied, "sealed")
 	wants(t, "seal again", handle, seal(handle), hal.Denied, "sealed")
 	calls = nil
@@ -352,7 +361,8 @@ func TestSealedProcessStopsDevicesAndOpensNothing(t *testing.T) {
 
 func TestImageThatIsNotSignedIsNotOpenedWhereThatIsAsked(t *testing.T) {
 	handle := int32(0)
-	wants(t, "unsigned", 0, openSigned(written(t, sum), strings.Repeat("ab", 32), &handle), hal.Denied, "sign")
+	keys := strings.Repeat("ab", 32)
+	wants(t, "unsigned", 0, openFile(written(t, sum), &keys, &handle), hal.Denied, "sign")
 	if handle != 0 {
 		t.Error("it was opened")
 	}
@@ -425,7 +435,7 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 
 func TestTextIsCutWhereTheBufferEnds(t *testing.T) {
 	var handle int32
-	status := openFile("/nowhere", &handle)
+	status := openFile("/nowhere", nil, &handle)
 	const whole = "no such file: /nowhere: no such file or directory"
 	for size := range len(whole) + 3 {
 		buffer := []byte(strings.Repeat("x", size+4))
