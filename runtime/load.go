@@ -127,7 +127,7 @@ func (r *Replay) remember() {
 	if r.missing != 0 {
 		r.refusal = hal.InputMissing
 	}
-	r.walk.Next, r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.commands[0], &r.windows[0], &r.memories[0], &r.homes[0]
+	r.walk.Next, r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.Commands[0], &r.windows[0], &r.memories[0], &r.homes[0]
 }
 
 // pageMax is the largest page that a machine here has, an arm64's.
@@ -154,10 +154,10 @@ func (r *Replay) reserveArena() error {
 	if !fits {
 		return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("the image reserves %d bytes for tensors, %d for host memory and %d for page tables of its windows, the machine has %d available", size, host, tables, pages+huge)}
 	}
-	r.commands = r.view.Commands
+	r.Commands = r.view.Commands
 	if r.view.Incomplete {
-		r.commands = fbs.CommandsIn(r.arena[behind:])
-		copy(r.commands, r.view.Commands)
+		r.Commands = fbs.CommandsIn(r.arena[behind:])
+		copy(r.Commands, r.view.Commands)
 	}
 	return nil
 }
@@ -173,8 +173,8 @@ func (r *Replay) complete(masters []bool, tiles []fbs.Target) (err error) {
 			resets[i] = r.view.Board(i).Reset
 		}
 	}
-	for i := 0; i < len(r.commands) && err == nil; i++ {
-		c := &r.commands[i]
+	for i := 0; i < len(r.Commands) && err == nil; i++ {
+		c := &r.Commands[i]
 		device := r.view.Windows[c.Window].Device
 		switch c.Opcode {
 		case gen.OpcodeAddress:
@@ -189,7 +189,7 @@ func (r *Replay) complete(masters []bool, tiles []fbs.Target) (err error) {
 			}
 		}
 	}
-	_ = unix.Mprotect(r.arena[len(r.arena)-len(r.commands)*fbs.CommandSize:], unix.PROT_READ) // cannot fail: the pages are our own
+	_ = unix.Mprotect(r.arena[len(r.arena)-len(r.Commands)*fbs.CommandSize:], unix.PROT_READ) // cannot fail: the pages are our own
 	return err
 }
 
@@ -218,7 +218,7 @@ func (r *Replay) engage(masters []bool, tiles []fbs.Target) (err error) {
 	for i, tile := range tiles {
 		if tile != (fbs.Target{}) && err == nil { // the ordering of one that is meant is not zero
 			reset := r.view.Board(i).Reset
-			r.notice, err = r.devices[i].(hal.Cleaner).Cleanup(tile, reset.Address, reset.Mask)
+			r.Notice, err = r.devices[i].(hal.Cleaner).Cleanup(tile, reset.Address, reset.Mask)
 		}
 	}
 	return err
@@ -264,9 +264,6 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 	}
 	return nil
 }
-
-// Notice is what Load could not see to, empty if there is nothing.
-func (r *Replay) Notice() string { return r.notice }
 
 // DeviceNames gives the name of a device for each target of an image, by its
 // PCI ids: "pci:1e52:401e".

@@ -290,12 +290,12 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 			continue
 		}
 		r.Close()
-		if got := strings.Join(told, ", "); got != test.want || r.Notice() != "" {
-			t.Errorf("%s: %q, want %q; notice %q", test.what, got, test.want, r.Notice())
+		if got := strings.Join(told, ", "); got != test.want || r.Notice != "" {
+			t.Errorf("%s: %q, want %q; notice %q", test.what, got, test.want, r.Notice)
 		}
 		device.old = true
-		if r, err = runtime.Load(view(t, wormhole+test.source), runtime.AnySlot, device); err != nil || (test.want == "") != (r.Notice() == "") {
-			t.Errorf("%s, old driver: %v, notice %q", test.what, err, r.Notice())
+		if r, err = runtime.Load(view(t, wormhole+test.source), runtime.AnySlot, device); err != nil || (test.want == "") != (r.Notice == "") {
+			t.Errorf("%s, old driver: %v, notice %q", test.what, err, r.Notice)
 		}
 		r.Close()
 		device.fail = hal.Denied

@@ -10,12 +10,14 @@ import (
 // Replay is a loaded image on its devices. The zero value is of no use; Load
 // makes one.
 type Replay struct {
+	Commands []fbs.Command // those that runs take, completed. A profiler puts others there, and sequences of them into its own View
+	Notice   string        // what Load could not see to, empty if nothing
+
 	view      *fbs.View
 	devices   []hal.Device
 	masters   []hal.BusMaster // of the devices, those that can be, else nil
 	apertures []hal.Aperture  // one a window
 	homes     []uintptr       // first byte of the hardware window behind each window, where registers aim it
-	commands  []fbs.Command   // completed
 	arena     []byte          // all tensors, and behind them commands that had to be completed, read-only
 
 	windows  []uintptr // address of each window's first byte now, 0: a port; behind them, of the registers of each device
@@ -23,7 +25,6 @@ type Replay struct {
 	missing  int       // inputs that have no data yet
 	safe     int       // sequence that brings the device to rest, or -1
 
-	notice  string   // what Load could not see to, empty if nothing
 	refusal hal.Code // of all runs: InputMissing, or Disabled after a failure, until loaded anew
 	walk    hal.Walk
 	aside   hal.Walk
@@ -46,10 +47,6 @@ type Result struct {
 	Element uint64 // Compare: the first element that differs
 	Ignored uint32 // failures that policy Ignore passed over, good run or not
 }
-
-// Commands are those that runs take, completed by Load. A profiler puts others
-// there, and sequences of them into its own View.
-func (r *Replay) Commands() *[]fbs.Command { return &r.commands }
 
 // View is the verified image.
 func (r *Replay) View() *fbs.View { return r.view }
@@ -112,7 +109,7 @@ func (r *Replay) Run(sequence int) Result {
 // failed is the result of a run that ended with a code, after "safe".
 func (r *Replay) failed(sequence int, code hal.Code) Result {
 	result := r.detail
-	result.Code, result.Command, result.Ignored = code, int32(r.walk.Index(r.commands)), r.ignored
+	result.Code, result.Command, result.Ignored = code, int32(r.walk.Index(r.Commands)), r.ignored
 	r.detail, r.refusal = Result{}, hal.Disabled
 	if r.safe >= 0 && r.safe != sequence {
 		result.Safe, result.SafeRan = r.guarded(r.safe), true
@@ -144,12 +141,12 @@ func (r *Replay) sleep(device hal.Device, nanoseconds int64) {
 func (r *Replay) execute(sequence int) hal.Code {
 	s, w := &r.view.Sequences[sequence], &r.walk
 	at, last := int(s.First), int(s.First+s.Count)-1
-	w.Next = &r.commands[at]
-	for end := &r.commands[last]; ; {
+	w.Next = &r.Commands[at]
+	for end := &r.Commands[last]; ; {
 		w.Stop = end
 		if r.end != 0 {
 			at = min(at+limitEvery, last)
-			w.Stop = &r.commands[at]
+			w.Stop = &r.Commands[at]
 		}
 		for w.Run(); w.Next != w.Stop; w.Run() {
 			if code := r.odd(w.Next); code != hal.OK {

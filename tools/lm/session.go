@@ -82,7 +82,7 @@ func (f *replayFlags) open(s *session) (err error) {
 	if err := f.loadImage(s); err != nil {
 		return fmt.Errorf("%s: %w", s.path, err)
 	}
-	if notice := s.replay.Notice(); notice != "" {
+	if notice := s.replay.Notice; notice != "" {
 		fmt.Fprintln(stderr, "lm: warning: "+notice)
 	}
 	for _, spec := range f.inputs {

@@ -77,7 +77,7 @@ func (f *frames) prepare(devices []hal.Device, view *fbs.View, o args.Options) e
 	if err != nil {
 		return err
 	}
-	if notice := r.Notice(); notice != "" {
+	if notice := r.Notice; notice != "" {
 		_ = print(2, "lmrun: "+notice+"\n")
 	}
 	err = f.open(r, devices[0])

@@ -89,10 +89,9 @@ func NewProfiler(view *fbs.View, sequence, slot int, clock Clock, devices ...hal
 		return nil, err
 	}
 	// Load has spoken of the image's own commands; runs take these.
-	commands := p.replay.Commands()
-	loaded.Commands = *commands // completed
+	loaded.Commands = p.replay.Commands // completed
 	instrument(&loaded, uint16(len(view.Windows)))
-	*commands = loaded.Commands
+	p.replay.Commands = loaded.Commands
 	p.decoder.init(view)
 	name := view.Name(view.Sequences[sequence].Name)
 	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock.Text, Virtual: clock.Virtual, Sequence: name}
