@@ -84,9 +84,9 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "runtime/capi/device_
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 4_771 // 3,600
-	linesWithRunner  = 6_533 // 4,600
-	linesOfTheTarget = 9_339 // 7,500
+	linesOfProduct   = 4_754 // 3,600
+	linesWithRunner  = 6_515 // 4,600
+	linesOfTheTarget = 9_301 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
