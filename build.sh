@@ -456,7 +456,7 @@ full_kernel= full_modules=
 # IOMMU that QEMU can put in front of a served device.
 new_kernel() {
 	new_kernel=$PWD/$cache/vmlinuz-new-arm64 new_modules=$PWD/$cache/modules-new-arm64
-	[[ -s $new_kernel && -d $new_modules ]] && return
+	[[ -s $new_kernel && -e $new_modules/uio.ko ]] && return
 	fetch_kernel linux-image-cloud-arm64 "$new_kernel" "$new_modules" trixie
 }
 new_kernel= new_modules=
@@ -498,27 +498,27 @@ download_kernel() {
 # they are linked to, in $programs.
 programs=$PWD/$cache/programs-arm64
 programs() {
-	[[ ! -d $programs ]] || return 0
+	[[ ! -e $programs/usr/bin/memtool || ! -e $programs/usr/bin/qemu-system-aarch64 ]] || return 0
 	missing="programs of Debian's could not be downloaded; see $out/apt.log"
 	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
 	mkdir -p "$out" "$cache/apt/programs"
 	download_programs >>"$out/apt.log" 2>&1
 }
 
-# download_programs has apt find out what qemu-io and testpmd need on a machine
-# that has nothing.
+# download_programs has apt find out what qemu-io, testpmd, memtool and a QEMU of
+# the guest's own need on a machine that has nothing.
 download_programs() {
 	local apt=$PWD/$cache/apt into=$PWD/$cache/apt/programs package
 	mkdir -p "$apt/lists/partial" "$into/archives/partial" && : >"$into/status"
 	local options=(-q -y -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root
 		-o Dir::State::lists="$apt/lists" -o Dir::Cache="$into" -o Dir::State::status="$into/status")
-	apt-get "${options[@]}" update && apt-get "${options[@]}" --download-only --no-install-recommends install qemu-utils dpdk-dev || return
+	apt-get "${options[@]}" update && apt-get "${options[@]}" --download-only --no-install-recommends install qemu-utils dpdk-dev memtool qemu-system-arm || return
 	rm -rf "$programs.part" && mkdir -p "$programs.part" || return
 	for package in "$into"/archives/*.deb; do
 		dpkg-deb --fsys-tarfile "$package" | tar -x -C "$programs.part" --no-same-owner --wildcards \
-			'*/bin/qemu-io' '*/bin/dpdk-testpmd' '*.so' '*.so.*' 2>/dev/null || true # packages without any
+			'*/bin/qemu-io' '*/bin/dpdk-testpmd' '*/bin/memtool' '*/bin/qemu-system-aarch64' '*.so' '*.so.*' 2>/dev/null || true # packages without any
 	done
-	rm -rf "$into/archives"
+	rm -rf "$into/archives" "$programs"
 	mv "$programs.part" "$programs"
 }
 

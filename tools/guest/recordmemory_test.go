@@ -50,6 +50,34 @@ func TestHugePagesAreFollowedByTheirPhysicalAddresses(t *testing.T) {
 	behindAnIOMMU(t, path, "vfio:1234:11e8", nil) // where two huge pages need not lie side by side
 }
 
+// TestContainerThatIsClosedReachesNoMemory: VFIO unmaps what a program has it map
+// when the last of its files is closed, and what other memory is mapped then has
+// all the room of --host-memory.
+func TestContainerThatIsClosedReachesNoMemory(t *testing.T) {
+	file, _ := recordedIn(t, edu, "vfio", func(m *machine) {
+		m.virt, m.kernel = iommu, tool(t, "LM_GUEST_NEW_KERNEL")
+		m.addModules(t, "LM_GUEST_NEW_MODULES")
+		m.addProgram(t, "../recorder/testdata/closes.c")
+	}, "--host-memory", "3M", "--", "/program", "DEVICE")
+	capture, err := record.Read(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range capture.Records {
+		switch {
+		case r.Kind == record.Memory:
+			got = append(got, fmt.Sprintf("MEM %x %x", r.Offset, r.Size))
+		case r.Kind == record.HostRead || r.Kind == record.HostWrite:
+			got = append(got, fmt.Sprintf("%v %x %s", map[record.Kind]string{record.HostRead: "HR", record.HostWrite: "HW"}[r.Kind], r.Offset, r.Data))
+		}
+	}
+	want := []string{"MEM 100000 200000", "HR 100000 first 8\x00", "HW 101000 first 8\x00", "MEM 800000 200000", "HR 800000 other 8\x00", "HW 801000 other 8\x00"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // behindAnIOMMU has a guest replay an image on a device by VFIO.
 func behindAnIOMMU(t *testing.T, image, device string, setUp func(*machine)) {
 	t.Helper()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -207,13 +208,8 @@ func recordFailure(err error) error {
 	if !errors.As(err, &failure) {
 		return err
 	}
-	code := map[recorder.Kind]hal.Code{
-		recorder.NoProgram: hal.NoFile, recorder.Forbidden: hal.Denied, recorder.Output: hal.IO,
-	}[failure.Kind]
-	if code == 0 {
-		code = hal.Internal
-	}
-	return wrong(code, "%s", failure.Reason)
+	code := map[recorder.Kind]hal.Code{recorder.NoProgram: hal.NoFile, recorder.Forbidden: hal.Denied, recorder.Output: hal.IO}[failure.Kind]
+	return wrong(cmp.Or(code, hal.Internal), "%s", failure.Reason)
 }
 
 // recorded says what there is, and passes the program's exit status on.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -226,15 +227,7 @@ func (r *recording) bar(d *device, index int, base, size uint64) *bar {
 
 // wants tells whether a device is to be recorded: all are where none is named.
 func (o *Options) wants(name string, vendor, id uint16) bool {
-	if len(o.Devices) == 0 {
-		return true
-	}
-	for _, d := range o.Devices {
-		if d == name || d == fmt.Sprintf("%04x:%04x", vendor, id) {
-			return true
-		}
-	}
-	return false
+	return len(o.Devices) == 0 || slices.Contains(o.Devices, name) || slices.Contains(o.Devices, fmt.Sprintf("%04x:%04x", vendor, id))
 }
 
 // readNumber reads a file of one number, as /sys has them.

@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -89,6 +90,9 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 		return true
 	case unix.SYS_EXIT_GROUP:
 		r.look(byProgram)
+	case unix.SYS_CLOSE:
+		path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, a[0]))
+		return ofVFIO(path) && r.unmaps(t, c)
 	}
 	if _, ok := movers[c.number]; ok {
 		return r.enterMove(t, c)
@@ -251,6 +255,8 @@ func (r *recording) exit(t *thread) {
 		r.openedFile(t, regs.result())
 	case unix.SYS_MREMAP:
 		r.exitRemap(t, c, regs.result())
+	case unix.SYS_CLOSE:
+		r.closedVFIO(t)
 	}
 }
 
@@ -296,7 +302,7 @@ func (r *recording) exitProtect(t *thread, c *call, regs *registers, failed bool
 			prot = unix.PROT_NONE
 		}
 		result, err := r.inject(t, c.number, s.start, s.end-s.start, prot, c.arguments[3])
-		if failed = err != nil || callError(result) != 0; failed {
+		if failed = err != nil; failed {
 			regs.setResult(result)
 			_ = regs.put(t.tid)
 			return
@@ -350,7 +356,7 @@ func (r *recording) inherit(parent, child int) {
 // vfioName tells which device a descriptor is: the one it was last opened as,
 // else the one that has the same file behind it, else the only one there is.
 func (r *recording) vfioName(t *thread, fd int) string {
-	names := map[string]bool{}
+	only, several := "", false
 	for i := len(r.opened) - 1; i >= 0; i-- {
 		o := r.opened[i]
 		if o.process != t.process {
@@ -359,14 +365,13 @@ func (r *recording) vfioName(t *thread, fd int) string {
 		if o.fd == fd || sameFile(t.process, o.fd, fd) {
 			return o.device
 		}
-		names[o.device] = true
+		several = several || only != "" && only != o.device
+		only = o.device
 	}
-	if len(names) == 1 {
-		for name := range names {
-			return name
-		}
+	if several {
+		return ""
 	}
-	return ""
+	return only
 }
 
 // sameFile asks whether two descriptors of a process are copies.

@@ -6,6 +6,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // control is a request to a device, by ioctl, that stops the program.
@@ -73,17 +76,16 @@ func (r *recording) mapped(t *thread, c *call, _ uint64) {
 	}
 	r.hosts.translated = true
 	if w, ok := words(t, c.arguments[2], 8); ok {
-		r.reach(t, long(w, 2), long(w, 6), long(w, 4))
+		if m := r.reach(t, long(w, 2), long(w, 6), long(w, 4)); m != nil {
+			m.vfio = true
+		}
 	}
 }
 
 // unmaps looks at memory for the last time.
 func (r *recording) unmaps(*thread, *call) bool {
-	for _, m := range r.hosts.reached {
-		if m.scan {
-			r.look(byDevice)
-			break
-		}
+	if slices.ContainsFunc(r.hosts.reached, func(m *reached) bool { return m.scan }) {
+		r.look(byDevice)
 	}
 	return true
 }
@@ -92,12 +94,9 @@ func (r *recording) unmaps(*thread, *call) bool {
 // address, bytes.
 func (r *recording) unmapped(t *thread, c *call, _ uint64) {
 	const all = 2 // VFIO_DMA_UNMAP_FLAG_ALL
-	w, ok := words(t, c.arguments[2], 6)
-	switch {
-	case !ok:
-	case w[1]&all != 0:
+	if w, ok := words(t, c.arguments[2], 6); ok && w[1]&all != 0 {
 		r.unreach(t, 0, ^uint64(0))
-	default:
+	} else if ok {
 		r.unreach(t, long(w, 2), long(w, 4))
 	}
 }
@@ -117,6 +116,26 @@ func (r *recording) unmappedByFile(t *thread, c *call, _ uint64) {
 	if w, ok := words(t, c.arguments[2], 6); ok {
 		r.unreach(t, long(w, 2), long(w, 4))
 	}
+}
+
+// ofVFIO tells whether a path is of a container, a group or a device.
+func ofVFIO(path string) bool { return path == vfioFile || strings.HasPrefix(path, "/dev/vfio/") }
+
+// closedVFIO is told that a process has closed a file of VFIO's. Where no process
+// has one any more, nor a BAR mapped, no device reaches what VFIO had mapped.
+func (r *recording) closedVFIO(t *thread) {
+	for _, other := range r.threads {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", other.process))
+		for _, file := range files {
+			if path, _ := os.Readlink(file); ofVFIO(path) {
+				return
+			}
+		}
+		if slices.ContainsFunc(other.space.areas, func(a area) bool { return a.bar != nil }) {
+			return
+		}
+	}
+	r.retire(t, func(m *reached) bool { return m.vfio })
 }
 
 func (r *recording) wasReset(t *thread, c *call, _ uint64) {

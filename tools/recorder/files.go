@@ -48,7 +48,7 @@ func (r *recording) openedFile(t *thread, fd uint64) {
 	if pagemapFile.MatchString(path) {
 		t.space.physical.asked = true
 	}
-	if path != vfioFile && !strings.HasPrefix(path, "/dev/vfio/devices/") && !functionFile(path) {
+	if !ofVFIO(path) && !functionFile(path) {
 		return
 	}
 	if t.space.stops[fd] {
@@ -73,9 +73,9 @@ func functionFile(path string) bool {
 	return name == "config" || name == "reset" || name == "remove" || resourceName.MatchString(name)
 }
 
-// moverFilter stops calls that move data by a descriptor.
+// moverFilter stops calls that move data by a descriptor, or close it.
 func moverFilter(fd uint32) []byte {
-	var calls []watchedCall
+	calls := []watchedCall{{unix.SYS_CLOSE, condition{argument: 0, exact: true, equal: fd}}}
 	for number := range movers {
 		calls = append(calls, watchedCall{uint32(number), condition{argument: 0, exact: true, equal: fd}})
 	}
@@ -119,15 +119,10 @@ func (r *recording) begins(m *moved) {
 }
 
 // position is where in a file its next byte is.
-func position(tid int, fd uint64) uint64 {
+func position(tid int, fd uint64) (at uint64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", tid, fd))
-	for line := range strings.Lines(string(text)) {
-		if number, ok := strings.CutPrefix(line, "pos:"); ok {
-			at, _ := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
-			return at
-		}
-	}
-	return 0
+	_, _ = fmt.Sscanf(string(text), "pos: %d", &at)
+	return at
 }
 
 // exitMove writes down what was moved, piece by piece.

@@ -5,26 +5,17 @@ package recorder
 import (
 	"debug/elf"
 	"fmt"
-	"os"
-	"strings"
 )
 
 // locate says where an address in a process is: in which file, and in which
 // function if the file has symbols.
 func locate(process int, address uint64) string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", process))
-	if err != nil {
+	p, err := placeOf(process, address)
+	if err != nil || p.path == "" {
 		return fmt.Sprintf("%#x", address)
 	}
-	for line := range strings.Lines(string(text)) {
-		var start, end, offset, inode uint64
-		var rights, device, path string
-		if n, _ := fmt.Sscanf(line, "%x-%x %s %x %s %d %s", &start, &end, &rights, &offset, &device, &inode, &path); n == 7 && address >= start &&
-			address < end {
-			return fmt.Sprintf("%s+%#x%s", path, address-start+offset, symbol(path, address-start+offset))
-		}
-	}
-	return fmt.Sprintf("%#x", address)
+	offset := address - p.start + p.offset
+	return fmt.Sprintf("%s+%#x%s", p.path, offset, symbol(p.path, offset))
 }
 
 // symbol names the function that holds an offset of a file.

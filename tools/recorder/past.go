@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -56,11 +57,6 @@ func (r *recording) sent(t *thread, message uint64) (paths []string) {
 
 // isDevice tells whether a file may be mapped, or moved to and from, as a device.
 func (r *recording) isDevice(path string) bool {
-	for _, f := range r.options.Files {
-		if path == f.Path {
-			return true
-		}
-	}
-	return path == vfioFile || path == "/dev/mem" || functionFile(path) || strings.HasPrefix(path, "/dev/vfio/") ||
-		strings.HasPrefix(path, "/dev/uio") || strings.HasPrefix(path, "/dev/tenstorrent/")
+	return slices.ContainsFunc(r.options.Files, func(f File) bool { return path == f.Path }) || ofVFIO(path) || functionFile(path) ||
+		path == "/dev/mem" || strings.HasPrefix(path, "/dev/uio") || strings.HasPrefix(path, "/dev/tenstorrent/")
 }

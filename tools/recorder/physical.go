@@ -42,9 +42,8 @@ func (r *recording) locates(t *thread) {
 	p.mapped = slices.DeleteFunc(p.mapped, func(m pageRange) bool {
 		runs := physicalRuns(t.process, m.start, m.end)
 		for _, run := range runs {
-			r.reach(t, run.at, run.size, run.bus)
-			if n := len(r.hosts.reached); n > 0 && r.hosts.reached[n-1].bus == run.bus {
-				r.hosts.reached[n-1].physical = true
+			if m := r.reach(t, run.at, run.size, run.bus); m != nil {
+				m.physical = true
 			}
 		}
 		return len(runs) > 0
@@ -99,13 +98,12 @@ func (r *recording) hasHuge(s *space, start, end uint64) bool {
 func (r *recording) losesHuge(t *thread, start, end uint64) {
 	p := &t.space.physical
 	before := p.mapped
-	for _, m := range r.hosts.reached {
-		if m.physical && m.space == t.space && m.start < end && start < m.start+m.size() {
-			before = append(before, pageRange{start: m.start, end: m.start + m.size()})
-		}
-	}
 	r.retire(t, func(m *reached) bool {
-		return m.physical && m.space == t.space && m.start < end && start < m.start+m.size()
+		if !m.physical || m.space != t.space || m.start >= end || start >= m.start+m.size() {
+			return false
+		}
+		before = append(before, pageRange{start: m.start, end: m.start + m.size()})
+		return true
 	})
 	p.mapped = nil
 	for _, m := range before {

@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"encoding/binary"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -104,10 +105,6 @@ func readCode(tid int, address uint64, data []byte) int {
 func readText(tid int, address uint64) string {
 	var b [256]byte
 	n := readMemory(tid, address, b[:])
-	for i, c := range b[:n] {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return ""
+	text, _, _ := strings.Cut(string(b[:n]), "\x00")
+	return text
 }

@@ -15,8 +15,10 @@ type reached struct {
 	copy   []byte // what the record says is in it
 	stored []span // by the program, where it is watched, and not told yet
 	scan   bool   // the kernel tells which pages the program writes
+	mirror *view  // the memory itself, mapped in the recorder too; nil: it is the process's alone
 
 	physical bool // it is in huge pages that the program knows the addresses of
+	vfio     bool // VFIO maps it, as long as the program has a file of its
 }
 
 func (m *reached) size() uint64 { return uint64(len(m.copy)) }
@@ -26,32 +28,34 @@ type hosts struct {
 	reached   []*reached
 	former    []*reached // which the device does not reach now: their bytes may come back
 	forgotten []span     // bus addresses of former ones that there was no room for
-	now       []byte     // room for what is there
+	now       []byte     // room for what is there, where it is not mapped here
 	over      bool       // more than the limit: nothing is followed any more
 	untold    bool       // it was said that nobody tells who writes
 
 	translated bool // a program has an IOMMU map memory for a device
 }
 
-// reach takes memory in that a device reaches from now on. What was at the bus
-// addresses until now is not there any more, whether or not that was said.
-func (r *recording) reach(t *thread, start, size, bus uint64) {
+// reach takes memory in that a device reaches from now on, nil: it is not
+// followed. What was at the bus addresses until now is not there any more,
+// whether or not that was said.
+func (r *recording) reach(t *thread, start, size, bus uint64) *reached {
 	if r.hosts.over || size == 0 {
-		return
+		return nil
 	}
 	r.replaced(t, start, size, bus)
 	if total := size + sizes(r.hosts.reached); total > r.options.HostMemory {
 		r.tell("host memory is not followed: devices reach %d bytes of it at once, --host-memory lets %d be compared before each store", total,
 			r.options.HostMemory)
 		r.hosts = hosts{over: true}
-		return
+		return nil
 	}
 	m := &reached{space: t.space, start: start, bus: bus, copy: make([]byte, size)}
 	if !m.read(t.process, make([]byte, 1), 0) {
 		r.tell("host memory at bus address %x, %d bytes, is not followed: the process's memory cannot be read", bus, size)
-		return
+		return nil
 	}
 	r.recall(m)
+	m.reflect(t.process)
 	r.hosts.reached = append(r.hosts.reached, m)
 	r.forget()
 	r.out.line("MEM %x %x", bus, size)
@@ -65,6 +69,7 @@ func (r *recording) reach(t *thread, start, size, bus uint64) {
 		r.tell("this kernel does not tell who changes host memory (Linux 6.7 and later do): what a device writes outside of --watch is taken for the " +
 			"program's")
 	}
+	return m
 }
 
 // replaced retires what is at bus addresses that get other memory. Where that
@@ -160,6 +165,8 @@ func (r *recording) retire(t *thread, which func(*reached) bool) {
 		for _, c := range m.storedThere() {
 			r.out.host(c)
 		}
+		m.mirror.drop()
+		m.mirror = nil
 		r.hosts.former = append(r.hosts.former, m)
 		if t != nil && t.space == m.space {
 			r.unwatch(t, m)
@@ -214,20 +221,19 @@ const word = 8 // bytes: what changes is told in these, so that an address is wh
 // there when a device first reaches it the program has put there.
 func (r *recording) changed(m *reached, last author, first bool) (list []change) {
 	written, known := m.written(m.start, m.start+m.size(), true)
-	if r.hosts.now = slices.Grow(r.hosts.now[:0], len(m.copy))[:len(m.copy)]; !m.read(0, r.hosts.now, 0) {
-		return nil // the program has unmapped it
-	}
-	for at := 0; at < len(m.copy); {
+	var err error
+	defer caught(&err)() // of a mirror whose file has been cut
+	for at, all := 0, r.present(m); at < len(all); {
 		n := min(len(m.copy)-at, page-int(m.start+uint64(at))%page)
-		now := r.hosts.now[at : at+n]
-		if !bytes.Equal(now, m.copy[at:at+n]) {
+		if !bytes.Equal(all[at:at+n], m.copy[at:at+n]) {
+			now := bytes.Clone(all[at : at+n]) // it may change again while it is told
 			who := last
 			address := m.start + uint64(at)
 			switch {
 			case first:
 			case m.space.watches(address):
 				who = completed
-			case known && (in(written, address) || m.late(address)):
+			case known && (slices.ContainsFunc(written, func(p pageRange) bool { return address >= p.start && address < p.end }) || m.late(address)):
 				who = byProgram
 			case known:
 				who = byDevice
@@ -238,6 +244,32 @@ func (r *recording) changed(m *reached, last author, first bool) (list []change)
 		at += n
 	}
 	return list
+}
+
+// present is what is in m, empty where the program has unmapped it. It is valid
+// until memory is looked at again.
+func (r *recording) present(m *reached) []byte {
+	var edge [1]byte
+	if m.mirror != nil && m.read(0, edge[:], 0) && m.read(0, edge[:], m.size()-1) {
+		return m.mirror.bytes()
+	}
+	r.hosts.now = slices.Grow(r.hosts.now[:0], len(m.copy))[:len(m.copy)]
+	if !m.read(0, r.hosts.now, 0) {
+		return nil
+	}
+	return r.hosts.now
+}
+
+// reflect maps memory that is shared, of one file, in the recorder too: looked at
+// there it need not be copied, which takes longer than to compare it.
+func (m *reached) reflect(process int) {
+	p, err := placeOf(process, m.start)
+	if err != nil || !p.shared || m.start%page != 0 || m.start+m.size() > p.end {
+		return
+	}
+	if m.mirror, err = p.view(process, m.start, m.size()); err == nil {
+		m.mirror.use()
+	}
 }
 
 // late asks whether the program has written a page since the pages were asked
@@ -257,7 +289,7 @@ func (m *reached) differing(at int, now []byte, who author) (list []change) {
 		case !same && first < 0:
 			first = i
 		case same && first >= 0:
-			list = append(list, change{who, m.bus + uint64(at+first), bytes.Clone(now[first:min(i, len(now))])})
+			list = append(list, change{who, m.bus + uint64(at+first), now[first:min(i, len(now))]})
 			first = -1
 		}
 	}

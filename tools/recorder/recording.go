@@ -55,7 +55,6 @@ const (
 	NoProgram      // there is none of that name
 	Forbidden      // the system does not let it be traced
 	Output         // the record cannot be written
-	Refused        // an instruction or a mapping that is not recorded
 )
 
 // recording is one run.
@@ -147,18 +146,17 @@ func (r *recording) progress() {
 // gap writes down, and says, that something is missing in the record.
 func (r *recording) gap(format string, a ...any) {
 	r.result.Gaps++
-	text := fmt.Sprintf(format, a...)
-	r.out.line("GAP %s", text)
-	if r.options.Complaint != nil {
-		fmt.Fprintln(r.options.Complaint, text)
-	}
+	r.say("GAP ", fmt.Sprintf(format, a...))
 }
 
 // tell writes down, and says, what the program did that is no access, or that
 // the record does not have for a reason of the user's.
 func (r *recording) tell(format string, a ...any) {
-	text := fmt.Sprintf(format, a...)
-	r.out.line("EVENT %s", text)
+	r.say("EVENT ", fmt.Sprintf(format, a...))
+}
+
+func (r *recording) say(kind, text string) {
+	r.out.line("%s%s", kind, text)
 	if r.options.Complaint != nil {
 		fmt.Fprintln(r.options.Complaint, text)
 	}

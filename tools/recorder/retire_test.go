@@ -106,3 +106,39 @@ func TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
+
+// TestSharedMemoryIsLookedAtWhereItIs: it is not copied before each store to the
+// device. A file that is cut meanwhile does not end the recording, and what is not
+// the program's any more is not told.
+func TestSharedMemoryIsLookedAtWhereItIs(t *testing.T) {
+	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC)
+	if err != nil || unix.Ftruncate(fd, 2*page) != nil {
+		t.Fatal(err)
+	}
+	b, err := unix.Mmap(fd, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, self, text := inside(t, Options{HostMemory: 2 * page, Compare: true})
+	r.reach(self, address(b), 2*page, 0x10000)
+	if r.hosts.reached[0].mirror == nil {
+		t.Skip("needs CAP_CHECKPOINT_RESTORE")
+	}
+	b[page+8] = 0x22
+	r.look(byProgram)
+	if r.hosts.now != nil {
+		t.Error("it is copied")
+	}
+	if err := unix.Ftruncate(fd, page); err != nil {
+		t.Fatal(err)
+	}
+	r.look(byProgram)
+	v := r.hosts.reached[0].mirror
+	if r.unreach(self, 0x10000, 2*page); v.uses != 0 {
+		t.Errorf("%d uses of the mapping are left", v.uses)
+	}
+	const want = "LMRECORD 2\nMEM 10000 2000\nHR 11008 8 2200000000000000\n"
+	if got := text(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}

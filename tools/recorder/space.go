@@ -3,6 +3,7 @@
 package recorder
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -76,12 +77,7 @@ func (s *space) next(address uint64) uint64 {
 func (s *space) add(a area) {
 	a.view.use()
 	s.areas = append(s.areas, a)
-	slices.SortFunc(s.areas, func(a, b area) int {
-		if a.start < b.start {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(s.areas, func(a, b area) int { return cmp.Compare(a.start, b.start) })
 }
 
 // part is the part of an area between two addresses.

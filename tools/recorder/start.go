@@ -73,9 +73,6 @@ func (r *recording) installFilter(t *thread) error {
 func (r *recording) addFilter(t *thread, program []byte) error {
 	const together = 1 // SECCOMP_FILTER_FLAG_TSYNC
 	at, err := r.inject(t, unix.SYS_MMAP, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
-	if err == nil && callError(at) != 0 {
-		err = callError(at)
-	}
 	if err != nil {
 		return err
 	}
@@ -86,13 +83,13 @@ func (r *recording) addFilter(t *thread, program []byte) error {
 		return errors.New("a page of its own cannot be written")
 	}
 	result, err := r.inject(t, unix.SYS_SECCOMP, flagMode, together, at)
-	if err == nil && callError(result) == unix.EACCES { // without privileges it takes a promise to gain none
-		if result, err = r.inject(t, unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
+	if err == unix.EACCES { // without privileges it takes a promise to gain none
+		if _, err = r.inject(t, unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
 			result, err = r.inject(t, unix.SYS_SECCOMP, flagMode, together, at)
 		}
 	}
 	if err == nil && result != 0 {
-		err = fmt.Errorf("no filter: %v", callError(result))
+		err = fmt.Errorf("thread %d of it cannot have one", result)
 	}
 	return err
 }
@@ -108,7 +105,7 @@ func callError(result uint64) unix.Errno {
 var errEnded = errors.New("the thread has ended")
 
 // inject has a stopped thread make a system call, and leaves its registers as
-// they were. Signals that come meanwhile come again.
+// they were. Signals that come meanwhile come again. The error is the call's too.
 func (r *recording) inject(t *thread, call uint64, arguments ...uint64) (result uint64, err error) {
 	before, err := registersOf(t.tid)
 	if err != nil {
@@ -144,5 +141,8 @@ func (r *recording) inject(t *thread, call uint64, arguments ...uint64) (result 
 	for _, signal := range held {
 		_ = unix.Tgkill(t.process, t.tid, signal)
 	}
-	return after.result(), before.put(t.tid)
+	if err = before.put(t.tid); err == nil && callError(after.result()) != 0 {
+		err = callError(after.result())
+	}
+	return after.result(), err
 }

@@ -193,7 +193,7 @@ func (r *recording) unknown(t *thread, err error) {
 // recorded.
 func (r *recording) release(t *thread) {
 	for _, a := range t.space.areas {
-		if result, err := r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot); err != nil || callError(result) != 0 {
+		if _, err := r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot); err != nil {
 			r.end("its mappings could not be given back")
 			return
 		}

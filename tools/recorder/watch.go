@@ -55,11 +55,7 @@ func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
 			return err
 		}
 	}
-	result, err := r.inject(t, unix.SYS_MPROTECT, start, end-start, unix.PROT_NONE)
-	if err == nil && callError(result) != 0 {
-		err = callError(result)
-	}
-	if err == nil {
+	if _, err = r.inject(t, unix.SYS_MPROTECT, start, end-start, unix.PROT_NONE); err == nil {
 		t.space.add(a)
 	}
 	return err
@@ -85,6 +81,7 @@ func (s *space) watches(address uint64) bool {
 type place struct {
 	start, end, offset, prot uint64
 	shared                   bool
+	path                     string // of its file
 }
 
 func placeOf(process int, address uint64) (p place, err error) {
@@ -93,8 +90,10 @@ func placeOf(process int, address uint64) (p place, err error) {
 		return p, err
 	}
 	for line := range strings.Lines(string(text)) {
-		var rights string
-		if n, _ := fmt.Sscanf(line, "%x-%x %s %x", &p.start, &p.end, &rights, &p.offset); n == 4 && address >= p.start && address < p.end {
+		var rights, device, inode string
+		p.path = ""
+		n, _ := fmt.Sscanf(line, "%x-%x %s %x %s %s %s", &p.start, &p.end, &rights, &p.offset, &device, &inode, &p.path)
+		if n >= 6 && address >= p.start && address < p.end {
 			for i, right := range "rwx" { // PROT_READ, PROT_WRITE, PROT_EXEC
 				if rune(rights[i]) == right {
 					p.prot |= 1 << i

@@ -40,9 +40,8 @@ func (w *writer) line(format string, a ...any) {
 func (w *writer) put(line []byte) {
 	w.line1 = line
 	w.lines++
-	if _, err := w.buffer.Write(line); err != nil && w.err == nil {
-		w.err = err
-	}
+	_, err := w.buffer.Write(line)
+	w.keep(err)
 }
 
 // access writes how much time has passed, in nanoseconds, and one load or

@@ -25,7 +25,9 @@ var byUIO = map[string][2]string{"uio": {"uio_cif.ko", "hilscher"}, "uio_pci_gen
 //	IDS RESOURCE|vfio|uio|uio_pci_generic|tt [SECONDS]
 //
 // With SECONDS a program that hangs for so long is ended, and begun again.
-// The program and its arguments are the lines of /arguments. PATH in them is the resource's path, DEVICE the device's name.
+// The programs are parts of /arguments with an empty line between them, the lines
+// of one are it and its arguments. In them PATH is the resource's path, DEVICE the
+// device's name, and ADDRESS where its BAR 0 lies.
 func recorded(args []string) int {
 	at, err := address(args[0])
 	if args[1] == "tt" {
@@ -44,16 +46,36 @@ func recorded(args []string) int {
 		return 1
 	}
 	prepareDPDK()
-	lines, _ := os.ReadFile("/arguments")
-	program := strings.Split(strings.NewReplacer("PATH", filepath.Join(devices, at, args[1]), "DEVICE", at).Replace(string(lines)), "\n")
-	limit := 4 * time.Minute
-	attempts := 1
-	if len(args) > 2 { // each so many seconds
-		seconds, _ := strconv.Atoi(args[2])
-		limit, attempts = time.Duration(seconds)*time.Second, 8
+	for _, program := range programs(at, args[1]) {
+		if exit := recordedTo(program, args[2:]); exit != 0 {
+			return exit
+		}
 	}
-	exit := 1
+	return 0
+}
+
+// programs are what is to run, with the device's names in it.
+func programs(at, resource string) (list [][]string) {
+	lines, _ := os.ReadFile("/arguments")
+	bars, _ := os.ReadFile(filepath.Join(devices, at, "resource"))
+	first, _, _ := strings.Cut(string(bars), " ")
+	names := strings.NewReplacer("PATH", filepath.Join(devices, at, resource), "DEVICE", at, "ADDRESS", first)
+	for part := range strings.SplitSeq(names.Replace(string(lines)), "\n\n") {
+		list = append(list, strings.Split(part, "\n"))
+	}
+	return list
+}
+
+// recordedTo has a program run until it ends well, or too often.
+func recordedTo(program, seconds []string) (exit int) {
+	limit, attempts := 4*time.Minute, 1
+	if len(seconds) > 0 { // each so many seconds
+		n, _ := strconv.Atoi(seconds[0])
+		limit, attempts = time.Duration(n)*time.Second, 8
+	}
+	exit = 1
 	for n := 0; n < attempts && exit != 0; n++ {
+		var err error
 		if exit, err = recordedOnce(program, limit); err != nil {
 			fmt.Println("inside:", err)
 			return 1
