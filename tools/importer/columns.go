@@ -26,11 +26,6 @@ type piece struct {
 
 func (p *piece) end() uint64 { return p.address + p.size }
 
-// beside tells whether a piece is of the same place and kind as another.
-func (p *piece) beside(other *piece) bool {
-	return p.op == other.op && p.home == other.home
-}
-
 // compare finds what differs between the repetitions.
 func (c *columns) compare() {
 	for at := c.c.from; at < c.c.from+c.c.run.Period; at++ {
@@ -135,11 +130,8 @@ func (c *columns) has(role string) bool {
 
 // fixed takes a command that must be the same in each repetition and is not.
 func (c *columns) fixed(p *piece) {
-	v := Varying{Address: p.address, Size: p.size, Line: c.lineOf(p.at), Place: p.place()}
-	switch p.op {
-	case stepRelocate:
-		v.Role, v.bad = "host address", "another address in host memory in each repetition: a ring"
-	default:
+	v := Varying{Address: p.address, Size: p.size, Line: c.lineOf(p.at), Place: p.place(), Role: "host address"}
+	if v.bad = "another address in host memory in each repetition: a ring"; p.op != stepRelocate {
 		v.Role, v.bad = "awaited", "the program waits for another value in each repetition"
 		if n := c.counts(c.values(patch{*p}, span{0, p.size})); n != "" {
 			v.Role, v.bad = "awaited counter", "the program waits for a value that "+n

@@ -49,6 +49,7 @@ type Candidate struct {
 	cycle  int   // repetitions after which what counts begins anew, 0: not seen
 
 	slight     bool    // not worth to be shown
+	hands      bool    // the program stores to host memory in each repetition, the device in some
 	endless    bool    // something counts and was not seen to begin anew
 	polls      []Range // that wait where the first repetition had not to
 	deadlineUs uint32  // of the longest wait
@@ -174,19 +175,24 @@ func (f *finder) differs(list []Candidate, r runs.Run) bool {
 }
 
 // best is the candidate to take where the user does not choose: the most
-// covering one, or one inside of that which can be a frame where it cannot.
+// covering one; where that cannot be a frame, one inside of it that can, or else
+// one that hands the device memory, as a driver does at its work.
 func best(list []Candidate) int {
 	outer := list[0].run
-	for i, c := range list {
-		inside := c.run.Start >= outer.Start && c.run.End() <= outer.End()
-		if len(c.Refused) == 0 && inside && 2*c.run.Length*c.timesAgain() >= outer.Length {
+	inside := func(c Candidate) bool {
+		return c.run.Start >= outer.Start && c.run.End() <= outer.End() && 2*c.run.Length*(1+len(c.Again)) >= outer.Length
+	}
+	for _, can := range []func(c Candidate) bool{
+		func(c Candidate) bool { return len(c.Refused) == 0 && inside(c) },
+		func(c Candidate) bool { return len(c.Refused) == 0 && c.hands },
+		func(c Candidate) bool { return c.hands },
+	} {
+		if i := slices.IndexFunc(list, can); i >= 0 {
 			return i
 		}
 	}
 	return 0
 }
-
-func (c *Candidate) timesAgain() int { return 1 + len(c.Again) }
 
 // commandsAlike is how many different commands make a period worth no less than
 // a longer one. A loop of two or three more often feeds or drains a port.
@@ -219,12 +225,9 @@ func (f *finder) same(r runs.Run) uint64 {
 
 // kinds is how many different commands a run has, as far as that counts.
 func (f *finder) kinds(r runs.Run) int {
-	var seen []uint32
+	seen := map[uint32]bool{}
 	for _, id := range f.ids[r.Start : r.Start+r.Period] {
-		if !slices.Contains(seen, id) {
-			seen = append(seen, id)
-		}
-		if len(seen) == commandsAlike {
+		if seen[id] = true; len(seen) == commandsAlike {
 			break
 		}
 	}
@@ -235,12 +238,15 @@ func (f *finder) kinds(r runs.Run) int {
 // and what stands against it.
 func (f *finder) look(r runs.Run) Candidate {
 	c := Candidate{run: r, Times: r.Times(), Accesses: r.Period, Varies: []Varying{}, Refused: []string{}, Notes: []string{}, Again: [][2]int{}}
-	if c.slight = f.kinds(r) == 1; c.slight {
-		return c
-	}
 	c.from = f.rotation(r)
+	c.hands = len(f.actsOf(c.from, r.End(), true)) > 0
 	for k := range c.Times {
-		c.begin(f, c.from+k*r.Period)
+		at := c.from + k*r.Period
+		c.hands = c.hands && len(f.actsOf(at, at+r.Period, false)) > 0
+		c.begin(f, at)
+	}
+	if c.slight = f.kinds(r) == 1 && !c.hands; c.slight {
+		return c
 	}
 	end := c.from + c.Times*r.Period
 	c.Lines = [2]int{c.Starts[0], f.lastLine(end - 1)}
@@ -359,7 +365,7 @@ func (f *finder) between(c *Candidate) int {
 func (f *finder) shape(c *Candidate) string {
 	stores, looks := false, false
 	for at := c.from; at < c.from+c.run.Period; at++ {
-		stores, looks = stores || f.stores(at), looks || !f.stores(at)
+		stores, looks = stores || f.stores(at), looks || !f.stores(at) || c.hands
 	}
 	covers := 100 * c.run.Length / len(f.ids)
 	c.slight = covers < slightPercent && (!stores || !looks)

@@ -686,3 +686,42 @@ func TestFramesInHostMemoryTakeNewData(t *testing.T) {
 	refused(t, record, Options{From: FromRecord, Inputs: []TensorSpec{mustTensor(t, "x=bus:0x20000000,uint8,4")}}, "input x: the recording knows no host memory at bus:0x20000000..0x20000003")
 	refused(t, record, Options{From: FromRecord, Outputs: []TensorSpec{mustTensor(t, "y=bus:0x10000800,uint8,4")}}, "output y: the device writes nothing there in this capture")
 }
+
+// ringSession is a driver's: it sets up by a loop of registers, and hands the
+// device two descriptors of a ring of four at a time, whose index is its doorbell.
+// What it sends is in two buffers of a descriptor's own, or in others each time.
+func ringSession(bursts int, buffer func(k int) int) string {
+	text := func(v uint64) string {
+		return hexadecimal.EncodeToString(binary.LittleEndian.AppendUint64(nil, v))
+	}
+	list := []string{"MEM 10000000 8000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000"}
+	for k := range 16 {
+		list = append(list, fmt.Sprintf("W 0 4 4 %02x000000", 16*k), fmt.Sprintf("R 0 4 4 %02xffffff", 255-16*k), "R 0 20 4 00000000", fmt.Sprintf("W 0 4 4 %02x000000", 16*k+1))
+	}
+	for k := range bursts {
+		at := 0x10000000 + 32*(k%2)
+		data := 0x10001000 + 0x100*buffer(k)
+		list = append(list, fmt.Sprintf("HR %x 8 %s", data, text(uint64(k*k*0x1234567+99))),
+			fmt.Sprintf("HR %x 32 %s%s%s%s", at, text(uint64(data)), text(64), text(uint64(data+0x40)), text(64)), fmt.Sprintf("W 0 60 4 %02x000000", (k+1)%2*2),
+			fmt.Sprintf("HW %x 4 01000000", at+12), fmt.Sprintf("HW %x 4 01000000", at+28))
+	}
+	return "LMRECORD 2\n" + strings.Join(list, "\n") + fmt.Sprintf("\nEND %d\n", len(list))
+}
+
+// A doorbell alone is a frame by what is handed over with it: a turn of the ring.
+func TestTurnOfARingInHostMemoryIsAFrame(t *testing.T) {
+	text := ringSession(8, func(k int) int { return k % 2 })
+	f, image := found(t, text, Options{From: FromRecord}, 0)
+	if image == nil || !strings.Contains(f.String(), "a frame is 2 repetitions") || roles(f) != "input host0 0x10001000 4, input host0 0x10001100 4" {
+		t.Fatalf("\n%s", f)
+	}
+	if !bytes.Equal(encoded(t, image), encoded(t, byHand(t, text, Options{From: FromRecord}, f.Flags))) {
+		t.Error("the flags make another image")
+	}
+	if f, image := found(t, ringSession(9, func(k int) int { return (k*k + k/2) % 7 }), Options{From: FromRecord}, 0); image != nil || !strings.Contains(f.String(), "other addresses of host memory in each repetition") {
+		t.Errorf("\n%s", f)
+	}
+	if f, image := found(t, ringSession(3, func(k int) int { return k % 2 }), Options{From: FromRecord}, 0); image != nil || !strings.Contains(f.Why, "counts: 0x2, 0x0, 0x2") {
+		t.Errorf("\n%s", f)
+	}
+}

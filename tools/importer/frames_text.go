@@ -59,10 +59,7 @@ func (f *Frames) String() string {
 	var b strings.Builder
 	for i := range f.Candidates {
 		c := &f.Candidates[i]
-		mark := " "
-		if i+1 == f.Chosen {
-			mark = "*"
-		}
+		mark := map[bool]string{false: " ", true: "*"}[i+1 == f.Chosen]
 		fmt.Fprintf(&b, "repeats %s%d lines %d..%d: %s of %s%s\n", mark, i+1, c.Lines[0], c.Lines[1],
 			traces.Counted(len(c.Starts), "time"), traces.Counted(c.Accesses, "command"), c.verdict())
 	}
@@ -87,13 +84,11 @@ func (f *Frames) hint(b *strings.Builder) {
 		return
 	}
 	list := f.Candidates[f.Chosen-1].Varies
-	i := slices.IndexFunc(list, func(v Varying) bool { return v.Role == "counter" && v.Size&(v.Size-1) == 0 })
-	if i < 0 {
-		return
+	if i := slices.IndexFunc(list, func(v Varying) bool { return v.Role == "counter" && v.Size&(v.Size-1) == 0 }); i >= 0 {
+		v := &list[i]
+		fmt.Fprintf(b, "by hand    --input NAME=%s0x%x,uint%d,1 has whoever replays count; or take another by --candidate\n", v.spec.spec(), v.Address,
+			8*v.Size)
 	}
-	v := &list[i]
-	fmt.Fprintf(b, "by hand    --input NAME=%s0x%x,uint%d,1 has whoever replays count; or take another by --candidate\n", v.spec.spec(), v.Address,
-		8*v.Size)
 }
 
 func (c *Candidate) verdict() string {
@@ -117,12 +112,8 @@ func (c *Candidate) explain(b *strings.Builder) {
 	for _, again := range c.Again {
 		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with what is in front of them\n", again[0], again[1])
 	}
-	switch {
-	case c.next > 0:
-		fmt.Fprintf(b, "stop       from line %d on\n", c.next)
-	default:
-		fmt.Fprintf(b, "stop       nothing is behind the repetitions\n")
-	}
+	stop := map[bool]string{false: fmt.Sprintf("from line %d on", c.next), true: "nothing is behind the repetitions"}[c.next == 0]
+	fmt.Fprintf(b, "stop       %s\n", stop)
 	for i := range c.Varies {
 		if i == shownMax {
 			fmt.Fprintf(b, "...        %d more that differ\n", len(c.Varies)-i)

@@ -70,6 +70,10 @@ func (c *columns) hostRegion(r *hostRange, s span, wrote bool, who string) {
 		c.refuseHost(part, who+" what "+n+": neither an input nor a constant")
 		return
 	}
+	if c.addresses(r, s) {
+		c.refuseHost(part, who+" other addresses of host memory in each repetition: neither an input nor a constant")
+		return
+	}
 	h := &c.hosts[r.host]
 	v := Varying{Role: "input", role: gen.RoleInput, Place: h.name, Address: h.bus + part.offset, Size: s.to - s.from, Line: c.c.Starts[0]}
 	if wrote {
@@ -81,12 +85,25 @@ func (c *columns) hostRegion(r *hostRange, s span, wrote bool, who string) {
 	}
 }
 
-// waits tells whether a frame waits for something that is no output.
-func (c *columns) waits() bool {
-	for i := range c.pieces {
-		if c.pieces[i].op == stepPoll {
+// addresses tells whether a word that differs is an address of host memory in each
+// repetition: a driver takes another buffer each time.
+func (c *columns) addresses(r *hostRange, s span) bool {
+	for at := s.from &^ 7; at < s.to && at+8 <= uint64(len(r.data)); at += 8 {
+		outside := func(b []byte) bool {
+			i, _ := c.hostAddress(number(b[at:at+8]), 8)
+			return i < 0 || c.hosts[i].bus == 0
+		}
+		if !slices.ContainsFunc(r.after, outside) {
 			return true
 		}
+	}
+	return false
+}
+
+// waits tells whether a frame waits for something that is no output.
+func (c *columns) waits() bool {
+	if slices.ContainsFunc(c.pieces, func(p piece) bool { return p.op == stepPoll }) {
+		return true
 	}
 	for _, a := range c.actsOf(c.c.from, c.c.from+c.c.run.Period, true) {
 		s := c.steps.at(int(a.step))

@@ -116,8 +116,7 @@ func (c *columns) readBack(p *piece, address uint64, values [][]byte) bool {
 // against says why a part that differs can be no input or output, empty if
 // nothing stands against it.
 func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) string {
-	switch {
-	case v.role == gen.RoleOutput:
+	if v.role == gen.RoleOutput {
 		return ""
 	}
 	if n := c.counts(values); n != "" {
@@ -208,8 +207,8 @@ func progression(list []uint64, width uint64) (step, turn uint64, ok bool) {
 	for step, n := range steps {
 		for back, m := range steps {
 			turn := step + (-back & width)
-			if back != step && (n > m || n == m && step < back || len(list) == 3) && step < turn && turn > largest && turn-step <= largest &&
-				bits.Len64(turn) < 32 {
+			forth := n > m || n == m && step < back || turn == 2*step && step == largest && n+1 == m || len(list) == 3
+			if back != step && forth && step < turn && turn > largest && turn-step <= largest && bits.Len64(turn) < 32 {
 				return step, turn, true
 			}
 		}
@@ -236,14 +235,8 @@ func (c *columns) follows(p *piece, address uint64, values [][]byte) bool {
 			continue
 		}
 		read := c.values(patch{*l}, span{0, l.size})
-		flip := func(k int) uint64 {
-			return number(read[k]) ^ number(values[k])
-		}
-		same := true
-		for k := range values {
-			same = same && flip(k) == flip(0)
-		}
-		if same {
+		flip := number(read[0]) ^ number(values[0])
+		if slices.EqualFunc(read, values, func(r, v []byte) bool { return number(r)^number(v) == flip }) {
 			return true
 		}
 	}
@@ -255,7 +248,7 @@ func (c *columns) storedAgain(b patch, address uint64, values [][]byte) (line in
 	size := uint64(len(values[0]))
 	for i := range c.pieces {
 		p := &c.pieces[i]
-		if !p.beside(&b[0]) || p.address >= address+size || p.end() <= address || slices.ContainsFunc(b, func(o piece) bool { return o.at == p.at }) {
+		if p.op != b[0].op || p.home != b[0].home || p.address >= address+size || p.end() <= address || slices.ContainsFunc(b, func(o piece) bool { return o.at == p.at }) {
 			continue
 		}
 		from, to := max(p.address, address), min(p.end(), address+size)
