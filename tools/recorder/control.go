@@ -93,8 +93,7 @@ func (r *recording) unmaps(*thread, *call) bool {
 // unmapped is told of struct vfio_iommu_type1_dma_unmap: argsz, flags, bus
 // address, bytes.
 func (r *recording) unmapped(t *thread, c *call, _ uint64) {
-	const all = 2 // VFIO_DMA_UNMAP_FLAG_ALL
-	if w, ok := words(t, c.arguments[2], 6); ok && w[1]&all != 0 {
+	if w, ok := words(t, c.arguments[2], 6); ok && w[1]&2 != 0 { // VFIO_DMA_UNMAP_FLAG_ALL
 		r.unreach(t, 0, ^uint64(0))
 	} else if ok {
 		r.unreach(t, long(w, 2), long(w, 4))

@@ -81,11 +81,10 @@ func (m *memory) loadBar(a *area, address uint64, data []byte) error {
 	if a.prot == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
-	at := address - a.start
-	if err := a.view.load(a.at+at, data); err != nil {
+	if err := a.view.load(a.at+address-a.start, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}
 	}
-	m.write('R', a.bar, a.offset+at, data)
+	m.write('R', a.bar, a.offset+address-a.start, data)
 	return nil
 }
 
@@ -98,11 +97,10 @@ func (m *memory) storeBar(a *area, address uint64, data []byte) error {
 	}
 	m.locates(m.thread)
 	m.look(byProgram)
-	at := address - a.start
-	if err := a.view.store(a.at+at, data); err != nil {
+	if err := a.view.store(a.at+address-a.start, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}
 	}
-	m.write('W', a.bar, a.offset+at, data)
+	m.write('W', a.bar, a.offset+address-a.start, data)
 	return nil
 }
 
