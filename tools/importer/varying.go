@@ -248,7 +248,8 @@ func (c *columns) storedAgain(b patch, address uint64, values [][]byte) (line in
 	size := uint64(len(values[0]))
 	for i := range c.pieces {
 		p := &c.pieces[i]
-		if p.op != b[0].op || p.home != b[0].home || p.address >= address+size || p.end() <= address || slices.ContainsFunc(b, func(o piece) bool { return o.at == p.at }) {
+		if p.op != b[0].op || p.home != b[0].home || p.address >= address+size || p.end() <= address ||
+			slices.ContainsFunc(b, func(o piece) bool { return o.at == p.at }) {
 			continue
 		}
 		from, to := max(p.address, address), min(p.end(), address+size)
