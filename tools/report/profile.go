@@ -251,7 +251,7 @@ func (d *decoder) sequenceOf(command uint32) int {
 func (p *Profile) Write(w io.Writer) error {
 	out := &firstError{w: w}
 	fmt.Fprintf(out, "\n%s\n", strings.Join(p.lines(), "\n"))
-	for _, table := range p.tables() {
+	for _, table := range filled(p.tables()) {
 		table.write(out)
 	}
 	return out.err

@@ -17,7 +17,7 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(out, "from %s\n", plain(r.Origin))
 	}
 	fmt.Fprintf(out, "counted: %s; a poll as one load\n", plain(r.Counted))
-	for _, table := range r.tables() {
+	for _, table := range filled(r.tables()) {
 		table.write(out)
 	}
 	return out.err
@@ -69,13 +69,10 @@ func (r *Report) sequenceTable() Table {
 		Title: "Sequences", Note: "one run, with what it calls",
 		Columns: []string{"sequence", ">commands", ">carried out", ">loads", ">stores", ">bytes in", ">bytes out", ">compared", ">waits at most"},
 	}
-	for i := range limit(len(r.Sequences)) {
-		s := &r.Sequences[i]
-		t.add(plain(s.Name), countText(s.Commands), countText(s.Executed), countText(s.Loads), countText(s.Stores), bytesText(s.Written),
-			bytesText(s.Read), none(s.Compared, bytesText), waitText(s.WaitUs))
-	}
-	t.cut(len(r.Sequences))
-	return t
+	return rows(t, r.Sequences, func(s *Sequence) []string {
+		return []string{plain(s.Name), countText(s.Commands), countText(s.Executed), countText(s.Loads), countText(s.Stores), bytesText(s.Written),
+			bytesText(s.Read), none(s.Compared, bytesText), waitText(s.WaitUs)}
+	})
 }
 
 func (r *Report) opcodeTable() Table {
@@ -84,15 +81,13 @@ func (r *Report) opcodeTable() Table {
 		Columns: []string{"opcode", ">count", ">bytes in", ">bytes out", ">compared", ">1 byte", ">2 bytes", ">4 bytes", ">8 bytes",
 			">bulk"},
 	}
-	for i := range r.Opcodes {
-		o := &r.Opcodes[i]
+	return rows(t, r.Opcodes, func(o *Opcode) []string {
 		row := []string{o.Name, countText(o.Count), none(o.Written, bytesText), none(o.Read, bytesText), none(o.Compared, bytesText)}
 		for _, n := range o.Accesses {
 			row = append(row, none(n, countText))
 		}
-		t.add(append(row, none(o.Bulk, bytesText))...)
-	}
-	return t
+		return append(row, none(o.Bulk, bytesText))
+	})
 }
 
 func (r *Report) windowTable() Table {
@@ -100,13 +95,10 @@ func (r *Report) windowTable() Table {
 		Title:   "Windows",
 		Columns: []string{"window", "kind", "place", ">size", ">pointed", ">commands", ">bytes in", ">bytes out", ">compared"},
 	}
-	for i := range limit(len(r.Windows)) {
-		w := &r.Windows[i]
-		t.add(w.label(), w.Kind, r.targetPrefix(w.Target)+w.Place, bytesText(w.Size), none(w.Points, countText), countText(w.Commands),
-			none(w.Written, bytesText), none(w.Read, bytesText), none(w.Compared, bytesText))
-	}
-	t.cut(len(r.Windows))
-	return t
+	return rows(t, r.Windows, func(w *Window) []string {
+		return []string{w.label(), w.Kind, r.targetPrefix(w.Target) + w.Place, bytesText(w.Size), none(w.Points, countText), countText(w.Commands),
+			none(w.Written, bytesText), none(w.Read, bytesText), none(w.Compared, bytesText)}
+	})
 }
 
 // label is the window's name, or its number.
@@ -141,13 +133,10 @@ func (r *Report) tileTable() Table {
 		Title: "Tiles", Note: "a multicast counts on every tile",
 		Columns: []string{"tile", "kind", ">bytes in", ">bytes out", ">compared"},
 	}
-	for i := range limit(len(r.Tiles)) {
-		x := &r.Tiles[i]
-		t.add(fmt.Sprintf("%s%d,%d", r.targetPrefix(x.Target), x.X, x.Y), x.Kind, none(x.Written, bytesText), none(x.Read, bytesText),
-			none(x.Compared, bytesText))
-	}
-	t.cut(len(r.Tiles))
-	return t
+	return rows(t, r.Tiles, func(x *Tile) []string {
+		return []string{fmt.Sprintf("%s%d,%d", r.targetPrefix(x.Target), x.X, x.Y), x.Kind, none(x.Written, bytesText), none(x.Read, bytesText),
+			none(x.Compared, bytesText)}
+	})
 }
 
 func (r *Report) tensorTable() Table {
@@ -155,8 +144,7 @@ func (r *Report) tensorTable() Table {
 		Title:   "Tensors",
 		Columns: []string{"tensor", "role", "type", "shape", ">size", ">moved", "data"},
 	}
-	for i := range limit(len(r.Tensors)) {
-		x := &r.Tensors[i]
+	return rows(t, r.Tensors, func(x *Tensor) []string {
 		data := "to be given"
 		switch {
 		case x.Recorded && x.Role == "output":
@@ -166,10 +154,8 @@ func (r *Report) tensorTable() Table {
 		case x.Role == "output":
 			data = ""
 		}
-		t.add(plain(x.Name), x.Role, x.DType, shapeText(x.Shape), bytesText(x.Bytes), bytesText(x.Moved), data)
-	}
-	t.cut(len(r.Tensors))
-	return t
+		return []string{plain(x.Name), x.Role, x.DType, shapeText(x.Shape), bytesText(x.Bytes), bytesText(x.Moved), data}
+	})
 }
 
 func shapeText(shape []uint32) string {
@@ -181,11 +167,19 @@ func shapeText(shape []uint32) string {
 
 func (r *Report) segmentTable() Table {
 	t := Table{Title: "Payload", Columns: []string{"segment", ">offset", ">size", ">CRC-32C"}}
-	for i := range limit(len(r.Segments)) {
-		s := &r.Segments[i]
-		t.add(fmt.Sprint(i), fmt.Sprintf("0x%x", s.Offset), bytesText(s.Bytes), s.CRC32C)
+	number := -1
+	return rows(t, r.Segments, func(s *Segment) []string {
+		number++
+		return []string{fmt.Sprint(number), fmt.Sprintf("0x%x", s.Offset), bytesText(s.Bytes), s.CRC32C}
+	})
+}
+
+// rows fills a table with what a list has, as far as tables go.
+func rows[T any](t Table, list []T, cells func(*T) []string) Table {
+	for i := range limit(len(list)) {
+		t.add(cells(&list[i])...)
 	}
-	t.cut(len(r.Segments))
+	t.cut(len(list))
 	return t
 }
 

@@ -120,11 +120,8 @@ type Table struct {
 
 func (t *Table) add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// write prints the table for a terminal; columns that hold nothing are left out.
+// write prints a filled table for a terminal.
 func (t *Table) write(w io.Writer) {
-	if len(t.Rows) == 0 {
-		return
-	}
 	fmt.Fprintf(w, "\n%s", t.Title)
 	if t.Note != "" {
 		fmt.Fprintf(w, " (%s)", t.Note)
@@ -141,7 +138,7 @@ func (t *Table) write(w io.Writer) {
 	}
 }
 
-// widths is the width of each column, 0 of one to leave out.
+// widths is the width of each column, 0 of one that holds nothing.
 func (t *Table) widths() []int {
 	widths := make([]int, len(t.Columns))
 	for _, row := range t.Rows {
@@ -160,9 +157,6 @@ func (t *Table) widths() []int {
 func (t *Table) line(w io.Writer, cells []string, widths []int) {
 	var b strings.Builder
 	for i, cell := range cells {
-		if widths[i] == 0 {
-			continue
-		}
 		space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 		if strings.HasPrefix(t.Columns[i], ">") {
 			cell = space + cell
