@@ -231,11 +231,11 @@ var mistakes = []struct {
 	// for what it cannot write, as QEMU's does, or a buffer is as it was before.
 	{"edu-out-of-reach", onEdu, end{76, "golden mismatch: command 1 (number 2 of main): element 0: got 0xa5,"}, end{71, "DMA fault: command 1"}, 0},
 	{"queues-out-of-reach", onNvme, end{76, "expect failed: command 27 (number 19 of init): got 0x2, wanted 0x1"},
-		end{71, "DMA fault: command 26 (number 17 of init)"}, 0},
-	{"data-out-of-reach", onNvme, end{76, "golden mismatch: command 2 (number 2 of main): got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
-	{"too-small", onNvme, end{76, "golden mismatch: command 2 (number 2 of main): got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
+		end{71, "DMA fault: command 26 (number 18 of init)"}, 0},
+	{"data-out-of-reach", onNvme, end{76, "golden mismatch: command 2 (number 3 of main): element 3584: got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
+	{"too-small", onNvme, end{76, "golden mismatch: command 2 (number 3 of main): element 3584: got 0x0,"}, end{71, "DMA fault: command 2"}, 0},
 	{"nvme-no-master", onNvme, end{69, "bus mastering is off: command 27 (number 19 of init)"}, same, 4},
-	{"edu-no-master", onEdu, end{69, "bus mastering is off: command 1 (number 1 of main)"}, same, 4},
+	{"edu-no-master", onEdu, end{69, "bus mastering is off: command 1 (number 2 of main)"}, same, 4},
 	{"decoding-off", onNvme, end{71, "device gone: "}, same, 2},
 	{"too-large", onEdu, end{65, "bad image: the image reserves"}, same, 0},
 }
