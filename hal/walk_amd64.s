@@ -11,26 +11,30 @@
 #include "textflag.h"
 #include "go_asm.h"
 
-// On to the next command. It is noted before anything of it is done, so that a
-// fault knows whose it was.
-#define NEXT \
-	ADDQ $command__size, SI         \
-	MOVQ SI, Walk_Next(R10)  \
+// On from the command at SI.
+#define DISPATCH \
 	CMPQ SI, R12            \
 	JEQ  done               \
 	MOVL (SI), AX           \
-	CMPL AX, $(const_opWrite | 4<<8)         \
+	CMPL AX, $(const_opWrite | 4<<8) \
 	JEQ  write4             \
 	JMP  other
 
-// AT is the device's address. What is not mapped is left to Go.
-#define DEVICE(AT) \
+// On to the next command. It is noted before anything of it is done, so that a
+// fault knows whose it was.
+#define NEXT \
+	ADDQ $command__size, SI  \
+	MOVQ SI, Walk_Next(R10)  \
+	DISPATCH
+
+// DI is the device's address. What is not mapped is left to Go.
+#define DEVICE \
 	MOVWLZX command_Window(SI), R11 \
 	MOVQ    (R8)(R11*8), R11 \
-	MOVL    command_Offset(SI), AT  \
+	MOVL    command_Offset(SI), DI  \
 	TESTQ   R11, R11         \
 	JEQ     done             \
-	ADDQ    R11, AT
+	ADDQ    R11, DI
 
 // AT is the address in the command's memory.
 #define MEMORY(AT) \
@@ -56,39 +60,102 @@ TEXT ·walk(SB), NOSPLIT, $0-8
 	MOVQ Walk_Memories(R10), R9
 	MOVQ Walk_Stop(R10), R12
 	MOVQ $0, Walk_Why(R10)
-	CMPQ SI, R12
-	JEQ  done
-	MOVL (SI), AX
-	CMPL AX, $(const_opWrite | 4<<8)
-	JNE  other
+	DISPATCH
 
 write4:
-	DEVICE(DI)
+	DEVICE
 	MOVL command_Value(SI), AX
 	MOVL AX, (DI)
 	NEXT
 
 other:
 	MOVBLZX command_Width(SI), CX
-	MOVBLZX AX, AX
-	CMPL    AX, $const_opCheck
+	MOVBLZX AX, DX
+	CMPL    DX, $const_opPoint
+	JCC     apart
+	DEVICE
+	MOVL    command_Amount(SI), AX
+	CMPL    DX, $const_opCheck
 	JEQ     check
-	CMPL    AX, $const_opCopyIn
+	CMPL    DX, $const_opCopyIn
 	JEQ     copyIn
-	CMPL    AX, $const_opCompare
-	JEQ     compare
-	CMPL    AX, $const_opWrite
+	CMPL    DX, $const_opWrite
 	JEQ     write
-	CMPL    AX, $const_opCopyOut
+	CMPL    DX, $const_opCompare
+	JEQ     compare
+	CMPL    DX, $const_opCopyOut
 	JEQ     copyOut
-	CMPL    AX, $const_opPoint
-	JEQ     point
-	CMPL    AX, $const_opFill
+	CMPL    DX, $const_opFill
 	JEQ     fill
-	CMPL    AX, $const_opFence
-	JNE     done
+	RET
+
+// Opcodes from Point on have no window that is accessed.
+apart:
+	JEQ  point
+	CMPL DX, $const_opFence
+	JNE  done
 	MFENCE
 	NEXT
+
+write:
+	CMPL CX, $8
+	JNE  fill // of one access
+	MOVQ command_Value(SI), AX
+	MOVQ AX, (DI)
+	NEXT
+
+// Copies go from (BX) to (DI), AX bytes. Those of one width move BX by R13 and
+// DI by DX after each access: by the width, or by zero where it is a FIFO or the
+// value of a fill. In bulk, R11 is the device's address.
+copyIn:
+	MEMORY(BX)
+	MOVQ DI, R11
+	CMPB command_Mode(SI), $const_bulk
+	JEQ  bulk
+	MOVQ CX, R13
+
+in:
+	MOVQ CX, DX
+	CMPB command_Mode(SI), $const_fixed
+	JNE  move
+	XORL DX, DX
+
+move:
+	MOVQ AX, R11
+	WIDTHS(move1, move2, move4, move8)
+
+fill:
+	LEAQ command_Value(SI), BX
+	XORL R13, R13
+	JMP  in
+
+copyOut:
+	MOVQ DI, BX
+	MEMORY(DI)
+	MOVQ BX, R11
+	CMPB command_Mode(SI), $const_bulk
+	JEQ  bulk
+	MOVQ CX, DX
+	MOVQ CX, R13
+	CMPB command_Mode(SI), $const_fixed
+	JNE  move
+	XORL R13, R13
+	JMP  move
+
+#define MOVE(NAME, MOVX, WIDTH) \
+NAME:                       \
+	MOVX (BX), AX           \
+	MOVX AX, (DI)           \
+	ADDQ R13, BX            \
+	ADDQ DX, DI             \
+	SUBQ $WIDTH, R11        \
+	JHI  NAME               \
+	JMP  moved
+
+MOVE(move1, MOVB, 1)
+MOVE(move2, MOVW, 2)
+MOVE(move4, MOVL, 4)
+MOVE(move8, MOVQ, 8)
 
 // The first fence keeps earlier stores from landing where the window points
 // next, the load shows that the registers have taken what they hold, and the
@@ -124,19 +191,6 @@ point4:
 	MFENCE
 	NEXT
 
-#define STORE(NAME, MOVE) \
-NAME:                       \
-	MOVE AX, (DI)           \
-	NEXT
-
-write:
-	DEVICE(DI)
-	MOVQ command_Value(SI), AX
-	WIDTHS(write1, write2, done, write8)
-STORE(write1, MOVB)
-STORE(write2, MOVW)
-STORE(write8, MOVQ)
-
 // All ones may be a device that is gone, and the rest of what does not hold is
 // for Go, which gets what was loaded.
 #define LOADED(NAME, LOAD, ONES) \
@@ -153,7 +207,6 @@ NAME:                       \
 	NEXT
 
 check:
-	DEVICE(DI)
 	WIDTHS(check1, check2, check4, check8)
 LOADED(check4, MOVL, CMPL)
 LOADED(check8, MOVQ, CMPQ)
@@ -165,32 +218,23 @@ loaded:
 	MOVQ $const_Loaded, Walk_Why(R10)
 	RET
 
-// CX bytes of the range, BX of the golden ones: both end at zero.
+// R11 bytes are left of the range at DI and of the golden ones at BX.
 #define SAME(NAME, LOAD, WIDTH) \
 NAME:                       \
-	LOAD (DI)(CX*1), AX     \
-	LOAD (BX)(CX*1), DX     \
+	LOAD (DI), AX           \
+	LOAD (BX), DX           \
 	CMPQ AX, DX             \
 	JNE  differs            \
-	ADDQ $WIDTH, CX         \
-	JLT  NAME               \
+	ADDQ $WIDTH, DI         \
+	ADDQ $WIDTH, BX         \
+	SUBQ $WIDTH, R11        \
+	JHI  NAME               \
 	NEXT
 
 compare:
-	DEVICE(DI)
 	MEMORY(BX)
-	MOVL command_Amount(SI), AX
-	ADDQ AX, DI
-	ADDQ AX, BX
-	MOVQ CX, DX
-	MOVQ AX, CX
-	NEGQ CX
-	CMPL DX, $4
-	JEQ  same4
-	CMPL DX, $8
-	JEQ  same8
-	CMPL DX, $2
-	JEQ  same2
+	MOVQ AX, R11
+	WIDTHS(same1, same2, same4, same8)
 SAME(same1, MOVBLZX, 1)
 SAME(same2, MOVWLZX, 2)
 SAME(same4, MOVL, 4)
@@ -200,93 +244,36 @@ differs:
 	MOVQ AX, Walk_Got(R10)
 	MOVQ DX, Walk_Want(R10)
 	MOVL command_Amount(SI), AX
-	ADDQ AX, CX
-	MOVQ CX, Walk_At(R10)
+	SUBQ R11, AX
+	MOVQ AX, Walk_At(R10)
 	MOVQ $const_Differs, Walk_Why(R10)
 	RET
 
-// Copies go from (BX) to (DI), AX bytes. Those of one width move BX by R13 and
-// DI by DX after each access: by the width, or by zero where it is a FIFO or the
-// value of a fill.
-copyIn:
-	DEVICE(DI)
-	MEMORY(BX)
-	MOVL command_Amount(SI), AX
-	MOVQ DI, R11
-	CMPB command_Mode(SI), $const_bulk
-	JEQ  bulk
-	MOVQ CX, R13
+// One access of a bulk copy.
+#define PART(MOVE, VIA, WIDTH) \
+	MOVE (BX), VIA    \
+	MOVE VIA, (DI)    \
+	ADDQ $WIDTH, BX   \
+	ADDQ $WIDTH, DI   \
+	ADDQ $WIDTH, R11  \
+	SUBQ $WIDTH, AX
 
-in:
-	MOVQ CX, DX
-	CMPB command_Mode(SI), $const_fixed
-	JNE  move
-	XORL DX, DX
-
-move:
-	MOVQ AX, R11
-	WIDTHS(move1, move2, move4, move8)
-
-fill:
-	DEVICE(DI)
-	LEAQ command_Value(SI), BX
-	MOVL command_Amount(SI), AX
-	XORL R13, R13
-	JMP  in
-
-copyOut:
-	DEVICE(BX)
-	MEMORY(DI)
-	MOVL command_Amount(SI), AX
-	MOVQ BX, R11
-	CMPB command_Mode(SI), $const_bulk
-	JEQ  bulk
-	MOVQ CX, DX
-	MOVQ CX, R13
-	CMPB command_Mode(SI), $const_fixed
-	JNE  move
-	XORL R13, R13
-	JMP  move
-
-#define MOVE(NAME, MOVX, WIDTH) \
-NAME:                       \
-	MOVX (BX), AX           \
-	MOVX AX, (DI)           \
-	ADDQ R13, BX            \
-	ADDQ DX, DI             \
-	SUBQ $WIDTH, R11        \
-	JHI  NAME               \
-	JMP  moved
-
-MOVE(move1, MOVB, 1)
-MOVE(move2, MOVW, 2)
-MOVE(move4, MOVL, 4)
-MOVE(move8, MOVQ, 8)
-
-// One access of WIDTH bytes if the device's address, R11, has that bit set, so
-// that it has fewer afterwards; on to the tail when fewer bytes are left.
+// One of WIDTH bytes if the device's address, R11, has that bit set, so that it
+// has fewer afterwards; on to the tail when fewer bytes are left.
 #define ALIGN(NAME, MOVE, VIA, WIDTH, ON) \
 NAME:                       \
 	TESTQ $WIDTH, R11 \
 	JEQ   ON          \
 	CMPQ  AX, $WIDTH  \
 	JCS   tail        \
-	MOVE  (BX), VIA   \
-	MOVE  VIA, (DI)   \
-	ADDQ  $WIDTH, BX  \
-	ADDQ  $WIDTH, DI  \
-	ADDQ  $WIDTH, R11 \
-	SUBQ  $WIDTH, AX
+	PART(MOVE, VIA, WIDTH)
 
-// One access of WIDTH bytes if the count has that bit set.
+// One if the count has that bit set.
 #define TAIL(NAME, MOVE, VIA, WIDTH, ON) \
 NAME:                       \
 	TESTQ $WIDTH, AX \
 	JEQ   ON         \
-	MOVE  (BX), VIA  \
-	MOVE  VIA, (DI)  \
-	ADDQ  $WIDTH, BX \
-	ADDQ  $WIDTH, DI
+	PART(MOVE, VIA, WIDTH)
 
 // 128 bytes at a time, of which AX counts those behind the first.
 #define BY128(NAME, STORE) \
@@ -357,12 +344,12 @@ TAIL(tail1, MOVB, DX, 1, moved)
 // byte of them, Go looks.
 moved:
 	CMPB (SI), $const_opCopyOut
-	JEQ  out
-on:
-	NEXT
-out:
+	JNE  next
 	CMPB -1(DI), $-1
-	JNE  on
+	JEQ  taken
+next:
+	NEXT
+taken:
 	MOVQ $const_Taken, Walk_Why(R10)
 
 done:

@@ -12,11 +12,8 @@
 #include "textflag.h"
 #include "go_asm.h"
 
-// On to the next command. It is noted before anything of it is done, so that a
-// fault knows whose it was. R17 holds WRITE4.
-#define NEXT \
-	ADD   $command__size, R1         \
-	MOVD  R1, Walk_Next(R0)   \
+// On from the command at R1. R17 holds WRITE4.
+#define DISPATCH \
 	CMP   R4, R1             \
 	BEQ   done               \
 	MOVWU (R1), R5           \
@@ -24,20 +21,27 @@
 	BEQ   write4             \
 	B     other
 
-// AT is the device's address. What is not mapped is left to Go.
-#define DEVICE(AT) \
-	MOVHU command_Window(R1), R7 \
-	MOVD  (R2)(R7<<3), R7 \
-	MOVWU command_Offset(R1), AT \
-	CBZ   R7, done        \
-	ADD   R7, AT
+// On to the next command. It is noted before anything of it is done, so that a
+// fault knows whose it was.
+#define NEXT \
+	ADD  $command__size, R1 \
+	MOVD R1, Walk_Next(R0)  \
+	DISPATCH
+
+// R8 is the device's address. What is not mapped is left to Go.
+#define DEVICE \
+	MOVHU command_Window(R1), R9 \
+	MOVD  (R2)(R9<<3), R9 \
+	MOVWU command_Offset(R1), R8 \
+	CBZ   R9, done        \
+	ADD   R9, R8
 
 // AT is the address in the command's memory.
 #define MEMORY(AT) \
 	MOVHU command_Index(R1), AT  \
 	MOVD  (R3)(AT<<3), AT \
-	MOVD  command_Value(R1), R7  \
-	ADD   R7, AT
+	MOVD  command_Value(R1), R5  \
+	ADD   R5, AT
 
 // On by the width in R6.
 #define WIDTHS(W1, W2, W4, W8) \
@@ -51,21 +55,17 @@
 
 // func walk(w *Walk)
 TEXT ·walk(SB), NOSPLIT, $0-8
-	MOVD  w+0(FP), R0
-	MOVD  Walk_Next(R0), R1
-	MOVD  Walk_Windows(R0), R2
-	MOVD  Walk_Memories(R0), R3
-	MOVD  Walk_Stop(R0), R4
-	MOVD  ZR, Walk_Why(R0)
-	MOVD  $(const_opWrite | 4<<8), R17
-	CMP   R4, R1
-	BEQ   done
-	MOVWU (R1), R5
-	CMP   R17, R5
-	BNE   other
+	MOVD w+0(FP), R0
+	MOVD Walk_Next(R0), R1
+	MOVD Walk_Windows(R0), R2
+	MOVD Walk_Memories(R0), R3
+	MOVD Walk_Stop(R0), R4
+	MOVD ZR, Walk_Why(R0)
+	MOVD $(const_opWrite | 4<<8), R17
+	DISPATCH
 
 write4:
-	DEVICE(R8)
+	DEVICE
 	MOVWU command_Value(R1), R5
 	MOVW  R5, (R8)
 	NEXT
@@ -73,24 +73,91 @@ write4:
 other:
 	MOVBU (R1), R5
 	MOVBU command_Width(R1), R6
+	CMP   $const_opPoint, R5
+	BHS   apart
+	DEVICE
+	MOVWU command_Amount(R1), R10
+	MOVBU command_Mode(R1), R7
 	CMP   $const_opCheck, R5
 	BEQ   check
 	CMP   $const_opCopyIn, R5
 	BEQ   copyIn
-	CMP   $const_opCompare, R5
-	BEQ   compare
 	CMP   $const_opWrite, R5
 	BEQ   write
+	CMP   $const_opCompare, R5
+	BEQ   compare
 	CMP   $const_opCopyOut, R5
 	BEQ   copyOut
-	CMP   $const_opPoint, R5
-	BEQ   point
 	CMP   $const_opFill, R5
 	BEQ   fill
-	CMP   $const_opFence, R5
-	BNE   done
-	DSB   $15 // SY: what is before it is done, to devices too; Linux's mb() (arch/arm64/include/asm/barrier.h)
+	RET
+
+// Opcodes from Point on have no window that is accessed.
+apart:
+	BEQ point
+	CMP $const_opFence, R5
+	BNE done
+	DSB $15 // SY: what is before it is done, to devices too; Linux's mb() (arch/arm64/include/asm/barrier.h)
 	NEXT
+
+write:
+	CMP  $8, R6
+	BNE  fill // of one access
+	MOVD command_Value(R1), R5
+	MOVD R5, (R8)
+	NEXT
+
+// Copies go from (R9) to (R8), R10 bytes. Those of one width move R9 by R12 and
+// R8 by R11 after each access: by the width, or by zero where it is a FIFO or the
+// value of a fill. In bulk, R13 is the device's address.
+copyIn:
+	MEMORY(R9)
+	MOVD R8, R13
+	CMP  $const_bulk, R7
+	BEQ  bulk
+	MOVD R6, R12
+
+in:
+	MOVD R6, R11
+	CMP  $const_fixed, R7
+	BNE  move
+	MOVD ZR, R11
+
+move:
+	WIDTHS(move1, move2, move4, move8)
+
+fill:
+	ADD  $command_Value, R1, R9
+	MOVD ZR, R12
+	B    in
+
+copyOut:
+	MOVD R8, R9
+	MEMORY(R8)
+	MOVD R9, R13
+	CMP  $const_bulk, R7
+	BEQ  bulk
+	MOVD R6, R11
+	MOVD R6, R12
+	CMP  $const_fixed, R7
+	BNE  move
+	MOVD ZR, R12
+	B    move
+
+#define MOVE(NAME, LOAD, STORE, WIDTH) \
+NAME:                       \
+	LOAD  (R9), R5          \
+	STORE R5, (R8)          \
+	ADD   R12, R9           \
+	ADD   R11, R8           \
+	SUBS  $WIDTH, R10       \
+	BHI   NAME              \
+	B     moved
+
+MOVE(move1, MOVBU, MOVB, 1)
+MOVE(move2, MOVHU, MOVH, 2)
+MOVE(move4, MOVWU, MOVW, 4)
+MOVE(move8, MOVD, MOVD, 8)
 
 // The first fence keeps earlier stores from landing where the window points
 // next, the load shows that the registers have taken what they hold, and the
@@ -125,19 +192,6 @@ point4:
 	DSB   $15
 	NEXT
 
-#define STORE(NAME, MOVE) \
-NAME:                       \
-	MOVE R5, (R8)           \
-	NEXT
-
-write:
-	DEVICE(R8)
-	MOVD command_Value(R1), R5
-	WIDTHS(write1, write2, done, write8)
-STORE(write1, MOVB)
-STORE(write2, MOVH)
-STORE(write8, MOVD)
-
 // All ones may be a device that is gone, and the rest of what does not hold is
 // for Go, which gets what was loaded.
 #define LOADED(NAME, LOAD, ONES) \
@@ -147,7 +201,6 @@ NAME:                       \
 	B     looked
 
 check:
-	DEVICE(R8)
 	WIDTHS(check1, check2, check4, check8)
 LOADED(check8, MOVD, -1)
 LOADED(check2, MOVHU, 0xffff)
@@ -158,8 +211,7 @@ check4:
 looked:
 	CMP   R9, R5
 	BEQ   loaded
-	MOVBU command_Mode(R1), R9
-	CMP   $const_equal, R9
+	CMP   $const_equal, R7
 	BNE   loaded
 	MOVD  command_Mask(R1), R9
 	AND   R5, R9
@@ -171,8 +223,7 @@ looked:
 loaded:
 	MOVD R5, Walk_Got(R0)
 	MOVD $const_Loaded, R9
-	MOVD R9, Walk_Why(R0)
-	RET
+	B    ended
 
 // R10 bytes are left of the range at R8 and of the golden ones at R9.
 #define SAME(NAME, LOAD, WIDTH) \
@@ -188,9 +239,7 @@ NAME:                       \
 	NEXT
 
 compare:
-	DEVICE(R8)
 	MEMORY(R9)
-	MOVWU command_Amount(R1), R10
 	WIDTHS(same1, same2, same4, same8)
 SAME(same1, MOVBU, 1)
 SAME(same2, MOVHU, 2)
@@ -204,123 +253,52 @@ differs:
 	SUB   R10, R5
 	MOVD  R5, Walk_At(R0)
 	MOVD  $const_Differs, R9
-	MOVD  R9, Walk_Why(R0)
-	RET
+	B     ended
 
-// Copies go from (R9) to (R8), R10 bytes. Those of one width move R9 by R12 and
-// R8 by R11 after each access: by the width, or by zero where it is a FIFO or
-// the value of a fill.
-copyIn:
-	DEVICE(R8)
-	MEMORY(R9)
-	MOVWU command_Amount(R1), R10
-	MOVBU command_Mode(R1), R7
-	MOVD  R8, R13
-	CMP   $const_bulk, R7
-	BEQ   bulk
-	MOVD  R6, R12
-
-in:
-	MOVD R6, R11
-	CMP  $const_fixed, R7
-	BNE  move
-	MOVD ZR, R11
-
-move:
-	WIDTHS(move1, move2, move4, move8)
-
-fill:
-	DEVICE(R8)
-	ADD   $command_Value, R1, R9
-	MOVWU command_Amount(R1), R10
-	MOVBU command_Mode(R1), R7
-	MOVD  ZR, R12
-	B     in
-
-copyOut:
-	DEVICE(R9)
-	MEMORY(R8)
-	MOVWU command_Amount(R1), R10
-	MOVBU command_Mode(R1), R7
-	MOVD  R9, R13
-	CMP   $const_bulk, R7
-	BEQ   bulk
-	MOVD  R6, R11
-	MOVD  R6, R12
-	CMP   $const_fixed, R7
-	BNE   move
-	MOVD  ZR, R12
-	B     move
-
-#define MOVE(NAME, LOAD, STORE, WIDTH) \
-NAME:                       \
-	LOAD  (R9), R5          \
-	STORE R5, (R8)          \
-	ADD   R12, R9           \
-	ADD   R11, R8           \
-	SUBS  $WIDTH, R10       \
-	BHI   NAME              \
-	B     moved
-
-MOVE(move1, MOVBU, MOVB, 1)
-MOVE(move2, MOVHU, MOVH, 2)
-MOVE(move4, MOVWU, MOVW, 4)
-MOVE(move8, MOVD, MOVD, 8)
-
-// One access of WIDTH (1 << BIT) bytes if the device's address, R13, has that
-// bit set, so that it has fewer afterwards; on to the tail when fewer bytes are left.
-#define ALIGN(NAME, LOAD, STORE, WIDTH, BIT, ON) \
-NAME:                       \
-	TBZ   $BIT, R13, ON \
-	CMP   $WIDTH, R10   \
-	BLO   tail          \
-	LOAD  (R9), R5      \
-	STORE R5, (R8)      \
-	ADD   $WIDTH, R9    \
-	ADD   $WIDTH, R8    \
-	ADD   $WIDTH, R13   \
+// One access of a bulk copy.
+#define PART(LOAD, STORE, WIDTH) \
+	LOAD  (R9), R5    \
+	STORE R5, (R8)    \
+	ADD   $WIDTH, R9  \
+	ADD   $WIDTH, R8  \
+	ADD   $WIDTH, R13 \
 	SUB   $WIDTH, R10
 
-// One access of WIDTH (1 << BIT) bytes if the count has that bit set.
+// One of WIDTH (1 << BIT) bytes if the device's address, R13, has that bit set,
+// so that it has fewer afterwards; on to the tail when fewer bytes are left.
+#define ALIGN(NAME, LOAD, STORE, WIDTH, BIT, ON) \
+NAME:                    \
+	TBZ $BIT, R13, ON \
+	CMP $WIDTH, R10   \
+	BLO tail          \
+	PART(LOAD, STORE, WIDTH)
+
+// One if the count has that bit set.
 #define TAIL(NAME, LOAD, STORE, WIDTH, BIT, ON) \
-NAME:                       \
-	TBZ   $BIT, R10, ON \
-	LOAD  (R9), R5      \
-	STORE R5, (R8)      \
-	ADD   $WIDTH, R9    \
-	ADD   $WIDTH, R8
+NAME:                    \
+	TBZ $BIT, R10, ON \
+	PART(LOAD, STORE, WIDTH)
 
 // Naturally aligned on the device, lowest address first, never overlapping.
-// Subtracting 64 leaves the lower six bits of R10 alone, so they still count
+// Subtracting 32 leaves the lower five bits of R10 alone, so they still count
 // what follows the loop.
-ALIGN(bulk, MOVBU, MOVB, 1, 0, align2)
+bulk:
+ALIGN(align1, MOVBU, MOVB, 1, 0, align2)
 ALIGN(align2, MOVHU, MOVH, 2, 1, align4)
 ALIGN(align4, MOVWU, MOVW, 4, 2, align8)
 ALIGN(align8, MOVD, MOVD, 8, 3, aligned)
 aligned:
-	SUBS $64, R10
-	BLO  tail32
-by64:
-	LDP  0(R9), (R5, R6)
-	LDP  16(R9), (R7, R11)
-	LDP  32(R9), (R12, R13)
-	LDP  48(R9), (R14, R15)
-	STP  (R5, R6), 0(R8)
-	STP  (R7, R11), 16(R8)
-	STP  (R12, R13), 32(R8)
-	STP  (R14, R15), 48(R8)
-	ADD  $64, R9
-	ADD  $64, R8
-	SUBS $64, R10
-	BHS  by64
-tail32:
-	TBZ  $5, R10, tail
+	SUBS $32, R10
+	BLO  tail
+by32:
 	LDP  0(R9), (R5, R6)
 	LDP  16(R9), (R7, R11)
 	STP  (R5, R6), 0(R8)
 	STP  (R7, R11), 16(R8)
 	ADD  $32, R9
 	ADD  $32, R8
+	SUBS $32, R10
+	BHS  by32
 tail:
 	TBZ  $4, R10, tail8
 	LDP  (R9), (R5, R6)
@@ -337,15 +315,16 @@ TAIL(tail1, MOVBU, MOVB, 1, 0, moved)
 moved:
 	MOVBU (R1), R5
 	CMP   $const_opCopyOut, R5
-	BEQ   out
-on:
-	NEXT
-out:
+	BNE   next
 	MOVBU -1(R8), R5
 	CMP   $0xff, R5
-	BNE   on
-	MOVD  $const_Taken, R9
-	MOVD  R9, Walk_Why(R0)
+	BEQ   taken
+next:
+	NEXT
+taken:
+	MOVD $const_Taken, R9
+ended:
+	MOVD R9, Walk_Why(R0)
 
 done:
 	RET
