@@ -27,11 +27,12 @@ type function struct {
 	config   configSpace
 	header   [8]byte  // of configuration space, where Alive reads to
 	mappings [][]byte // pages of BARs
-	host     hostMemory
-	masters  bool   // Master switched it on
-	taken    bool   // a Map has come
-	refusal  error  // of the first Map, which those that follow give too
-	stale    uint16 // bits of the status register that were set before
+	memory   [][]byte // host memory
+	rest     []byte   // of its last huge page
+	masters  bool     // Master switched it on
+	taken    bool     // a Map has come
+	refusal  error    // of the first Map, which those that follow give too
+	stale    uint16   // bits of the status register that were set before
 
 	faulted func() bool // tells faults that the status register does not; nil: nothing does
 
@@ -54,9 +55,9 @@ type lane interface {
 	// mapFile maps whole pages from an offset in what the lane maps a BAR
 	// from. Write-combining is a wish.
 	mapFile(bar uint8, wc bool, offset, size uint64) ([]byte, error)
-	// expose gives host memory, which may be of huge pages, an address that
-	// the device reaches it at.
-	expose(mem []byte, huge bool) (bus uint64, err error)
+	// host reserves whole pages of host memory that stay where they are, and
+	// gives the address that the device reaches them at.
+	host(size uint64) (mem []byte, bus uint64, err error)
 	// reach is Reach, of a device of the same lane.
 	reach(a *Aperture, owner *function) error
 	// close gives everything back, the device being at rest.
@@ -212,33 +213,33 @@ func (d *function) mapRegisters() (err error) {
 // Aim implements Aimer. In a hardware window that is larger, the aperture moves
 // inside. Tenstorrent's driver sets no static virtual channel but channel 0 of a
 // device that numbers them (tt-kmd wormhole.c, blackhole.c).
-func (d *device) Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code) {
+func (d *device) Aim(a *Aperture, t fbs.Target, address uint64, c *fbs.Command) (registers, home uintptr, code Code) {
 	if a.Slot < 0 || a.Slot >= len(d.windows) || d.windows[a.Slot].Size == 0 {
-		return Aim{}, Internal
+		return 0, 0, Internal
 	}
 	window := &d.windows[a.Slot]
 	inside := address & (window.Size - 1)
 	words, ok := d.tlb.Encode(d.tlb.Group(a.Slot), t, address-inside)
 	if !ok || inside+a.Size > window.Size || d.driver != nil && t.StaticVC > d.tlb.Fields[boards.UseStaticVC] {
-		return Aim{}, Refused
+		return 0, 0, Refused
 	}
-	return Aim{
-		Registers: d.registers, Offset: uint32(uint64(a.Slot) * d.tlb.ConfigStride), Width: d.tlb.ConfigWidth,
-		Value: words[0], Mask: words[1], Home: window.Base, Inside: uint32(inside),
-	}, OK
+	c.Offset, c.Width, c.Amount = uint32(uint64(a.Slot)*d.tlb.ConfigStride), d.tlb.ConfigWidth, uint32(inside)
+	c.Value, c.Mask = words[0], words[1]
+	return d.registers, window.Base, OK
 }
 
-// Point implements Device. Without a driver, who has the Aim does it.
+// Point implements Device. Who has registers from Aim does it without.
 func (d *device) Point(a *Aperture, t fbs.Target, address uint64) Code {
-	aim, code := d.Aim(a, t, address)
+	var c fbs.Command
+	_, home, code := d.Aim(a, t, address, &c)
 	if code == OK && d.driver == nil {
 		return Internal
 	}
 	if code == OK {
-		code = d.driver.point(a.Slot, t, address-uint64(aim.Inside))
+		code = d.driver.point(a.Slot, t, address-uint64(c.Amount))
 	}
 	if code == OK {
-		a.Base = aim.Home + uintptr(aim.Inside)
+		a.Base = home + uintptr(c.Amount)
 	}
 	return code
 }
@@ -309,7 +310,10 @@ func (d *device) Close() error {
 	if e := d.lane.close(); err == nil {
 		err = e
 	}
-	d.host.free()
+	for _, mem := range d.memory {
+		_ = system.munmap(mem) // of anonymous memory cannot fail
+	}
+	d.memory, d.rest = nil, nil
 	closeAll(&d.config.fd)
 	return err
 }

@@ -65,6 +65,7 @@ type Aperture struct {
 	Size  uint64
 	Slot  int    // hardware window of a Tlb window, else -1
 	Bus   uint64 // address other devices reach byte 0 at, 0 if they cannot
+	host  bool   // host memory, of a Host window
 }
 
 // MappedAperture is an aperture onto the size bytes at an offset in mapped
@@ -79,23 +80,15 @@ func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 // called.
 type Aimer interface {
 	Device
-	Aim(a *Aperture, t fbs.Target, address uint64) (Aim, Code)
-}
 
-// Aim is what Point would do, for an aperture that Map made.
-type Aim struct {
-	Registers   uintptr // of the device's first window, mapped; 0: call Point
-	Offset      uint32  // of this window's from there
-	Width       uint8   // 8: one register; 4: three, lowest address first
-	Value, Mask uint64  // what they are to hold: the first 8 bytes, the next
-	Home        uintptr // first byte of the hardware window
-	Inside      uint32  // bytes from there to the aperture's first
-}
-
-// Put makes a Point one for a Walk, whose table of windows has the registers at
-// an index, and whose table of homes has the home of the Point's window.
-func (a *Aim) Put(c *fbs.Command, registers int) {
-	c.Width, c.Index, c.Offset, c.Amount, c.Value, c.Mask = a.Width, uint16(registers), a.Offset, a.Inside, a.Value, a.Mask
+	// Aim makes c, which points a, which Map made, one for a Walk: c.Offset is that
+	// of this window's registers from the device's first, c.Width 8 for one register
+	// and 4 for three, lowest address first, c.Value and c.Mask what they are to hold,
+	// c.Amount the bytes from home, the first of the hardware window, to the
+	// aperture's first. The walk's table of windows is to have registers, the address
+	// of the device's first, at c.Index, and its table of homes home at c.Window.
+	// Where registers is 0, Point does it.
+	Aim(a *Aperture, t fbs.Target, address uint64, c *fbs.Command) (registers, home uintptr, code Code)
 }
 
 // BusMaster is a Device that can read and write memory by itself. It does so

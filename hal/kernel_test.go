@@ -195,8 +195,8 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 	if small.Bus != 0x4000_0000 || large.Bus != 0x4000_1000 || small.Size != 16 || large.Size != 0x3001 {
 		t.Errorf("%d bytes at %#x, %d at %#x", small.Size, small.Bus, large.Size, large.Bus)
 	}
-	if len(d.host.mapped) != 1 {
-		t.Errorf("%d mappings", len(d.host.mapped))
+	if len(d.memory) != 1 {
+		t.Errorf("%d mappings", len(d.memory))
 	}
 	for offset := uint64(0); offset < 0x3001; offset++ {
 		if v, code := large.Load(uint32(offset), 1); v != 0 || code != OK {
@@ -227,9 +227,13 @@ func TestOrdinaryPagesAreForDriversThatPinThem(t *testing.T) {
 	}
 	tt := fakeTTKernel(t, &boards.Wormhole)
 	tt.errors["mmap huge"] = unix.ENOMEM
-	if a := mustMap(t, tt.openTT(), host(4096)); a.Bus != 0x8_0000_0000 {
+	d := tt.openTT()
+	if a := mustMap(t, d, host(4096)); a.Bus != 0x8_0000_0000 {
 		t.Errorf("tt: bus address %#x", a.Bus)
 	}
+	tt.errors["mmap locked"] = unix.EAGAIN
+	_, err = d.Map(host(4096))
+	wantFault(t, "tt", err, Denied, "0x1000 bytes", "ulimit -l")
 }
 
 // mustMap maps a window.
@@ -251,8 +255,8 @@ func TestHugePagesAreFilledBeforeThereIsAnother(t *testing.T) {
 		maps int
 	}{{hugePage - 4096, 1}, {4096, 1}, {1, 2}, {hugePage, 3}, {hugePage + 1, 4}, {hugePage - 4096, 4}, {1, 5}} {
 		mustMap(t, d, host(c.size))
-		if len(d.host.mapped) != c.maps {
-			t.Errorf("window %d: %d mappings, want %d", i, len(d.host.mapped), c.maps)
+		if len(d.memory) != c.maps {
+			t.Errorf("window %d: %d mappings, want %d", i, len(d.mappings), c.maps)
 		}
 	}
 }

@@ -49,11 +49,11 @@ func find(name string) (d *function, err error) {
 	if kind == "tt" && rest != "" {
 		return d, nil
 	}
-	address, vendor, device, ok := parsePCI(rest)
+	address, ids, ok := parsePCI(rest)
 	if !ok {
 		return nil, &Fault{Usage, name + ": not a PCI device name" + usage}
 	}
-	d.address, err = findPCI(name, address, vendor, device)
+	d.address, err = findPCI(name, address, ids)
 	return d, err
 }
 
@@ -96,38 +96,37 @@ func (d *function) readResources() error {
 	return nil
 }
 
-// parsePCI parses what follows "pci:": an address, or ids where that is empty.
-func parsePCI(s string) (address string, vendor, device uint16, ok bool) {
-	first, rest := Cut(s, ':')
-	second, third := Cut(rest, ':')
-	if third == "" {
-		v, ok1 := parseHex(first, 4, 4)
-		d, ok2 := parseHex(second, 4, 4)
-		return "", uint16(v), uint16(d), ok1 && ok2 && len(s) == 9
+// parsePCI gives what follows "pci:" as sysfs writes it, in small letters: ids, or
+// an address. Intel VMD numbers its domains from 0x10000.
+func parsePCI(s string) (small string, ids, ok bool) {
+	form := ""
+	for i := range len(s) {
+		c, kind := s[i:i+1], s[i:i+1]
+		if digit, hex := parseHex(c, 1, 1); hex {
+			c, kind = strconv.FormatUint(digit, 16), "h"
+		}
+		small, form = small+c, form+kind
 	}
-	slot, function := Cut(third, '.')
-	domain, ok1 := parseHex(first, 4, 8) // Intel VMD numbers its domains from 0x10000
-	bus, ok2 := parseHex(second, 2, 2)
-	d, ok3 := parseHex(slot, 2, 2)
-	f, ok4 := parseHex(function, 1, 1)
-	return pciAddress(domain, bus, d, f), 0, 0, ok1 && ok2 && ok3 && ok4 && d < 32 && f < 8
+	domain := min(max(len(form)-len(":hh:hh.h"), 4), 8)
+	ids = form == "hhhh:hhhh"
+	return small, ids, ids || form == "hhhhhhhh"[:domain]+":hh:hh.h"
 }
 
-// findPCI gives the address of the function that a name means.
-func findPCI(name, address string, vendor, device uint16) (found string, err error) {
+// findPCI gives the address of the function that has these ids, or this address.
+func findPCI(name, wanted string, ids bool) (found string, err error) {
 	all, err := listFolder(sysfs)
 	if err != nil {
 		return "", err
 	}
 	count, list := 0, ""
 	for _, a := range all {
-		is := a == address
-		if address == "" {
-			v, d, err := readIDs(sysfs + "/" + a + "/")
+		is := a == wanted
+		if ids {
+			vendor, device, err := readIDs(sysfs + "/" + a + "/")
 			if err != nil {
 				return "", err
 			}
-			is = v == vendor && d == device
+			is = strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)[1:] == wanted[:4]+wanted[5:]
 		}
 		if is {
 			found, count, list = a, count+1, list+" pci:"+a
@@ -196,15 +195,6 @@ func Cut(s string, separator byte) (before, after string) {
 		}
 	}
 	return s, ""
-}
-
-// pciAddress is an address as sysfs writes it.
-func pciAddress(domain, bus, slot, function uint64) string {
-	hex := func(v uint64, digits int) string {
-		s := strconv.FormatUint(v, 16)
-		return "0000"[min(4-digits+len(s), 4):] + s
-	}
-	return hex(domain, 4) + ":" + hex(bus, 2) + ":" + hex(slot, 2) + "." + hex(function, 1)
 }
 
 // failed turns a failed system call on a path into a fault.

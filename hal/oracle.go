@@ -222,7 +222,7 @@ func walkGeneric(w *Walk) {
 	}
 }
 
-// point stores what an Aim put into a Point, loads the last of it, and moves the
+// point stores what Aim put into a Point, loads the last of it, and moves the
 // window.
 func (w *Walk) point(p Port) {
 	c := w.Next

@@ -55,12 +55,12 @@ func (d *function) translate(on bool) {
 // for anything else.
 func (d *function) reaches(a *Aperture, owner *function) bool {
 	if d.outbound != nil {
-		return d == owner && d.host.holds(a)
+		return d == owner && a.host
 	}
 	if d.driver != nil {
 		return d == owner
 	}
-	return owner.outbound == nil || !owner.host.holds(a)
+	return owner.outbound == nil || !a.host
 }
 
 // write makes one 32-bit store to mapped registers.

@@ -163,17 +163,22 @@ func (d *pci) mapFile(bar uint8, wc bool, offset, size uint64) ([]byte, error) {
 	return d.mapPages(fd, offset, size, path)
 }
 
-// expose implements lane. Ordinary pages may be moved while the device still
-// uses their address.
-func (d *pci) expose(mem []byte, huge bool) (uint64, error) {
+// host implements lane. Ordinary pages may be moved while the device still uses
+// their address.
+func (d *pci) host(size uint64) ([]byte, uint64, error) {
 	if err := d.untranslated(); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	if !huge {
-		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move under the device", uint64(len(mem))) +
-			reserveHuge(uint64(len(mem)))}
+	mem, huge, err := d.pages(size)
+	if err == nil && !huge {
+		err = &Fault{NoDevice, d.identity.Name + fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move under the device", size) +
+			reserveHuge(size)}
 	}
-	return physical(d.identity.Name, mem)
+	if err != nil {
+		return nil, 0, err
+	}
+	bus, err := physical(d.identity.Name, mem)
+	return mem, bus, err
 }
 
 // reach implements lane: what this lane opens has one address everywhere.

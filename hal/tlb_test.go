@@ -25,14 +25,13 @@ func tlb(size uint64, slot uint16) fbs.Window {
 
 // pointTo aims a window at once, as a run does at its Point.
 func pointTo(d *device, a *Aperture, t fbs.Target, address uint64) Code {
-	aim, code := d.Aim(a, t, address)
+	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
+	registers, home, code := d.Aim(a, t, address, &list[0])
 	if code != OK {
 		return code
 	}
-	list := [2]fbs.Command{{Opcode: gen.OpcodePoint}}
-	aim.Put(&list[0], 1)
-	windows := [2]uintptr{a.Base, aim.Registers}
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &windows[0], Homes: &aim.Home}
+	windows := [2]uintptr{a.Base, registers}
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &windows[0], Homes: &home}
 	w.Run()
 	a.Base = windows[0]
 	return OK
@@ -126,11 +125,10 @@ func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
 	if code := pointTo(d, a, tile, 0); code != OK {
 		t.Fatal(code)
 	}
-	aim, _ := d.Aim(a, tile, 0)
-	list := [2]fbs.Command{{Opcode: gen.OpcodePoint}}
-	aim.Put(&list[0], 1)
+	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
+	_, home, _ := d.Aim(a, tile, 0, &list[0])
 	tape, windows := newTape(), [2]uintptr{}
-	w := Walk{Next: &list[0], Windows: &windows[0], Homes: &aim.Home}
+	w := Walk{Next: &list[0], Windows: &windows[0], Homes: &home}
 	w.point(tape)
 	want := []touch{{36, 4, true}, {40, 4, true}, {44, 4, true}, {44, 4, false}}
 	if !slices.Equal(tape.touches, want) {

@@ -3,6 +3,8 @@
 package hal
 
 import (
+	"strconv"
+
 	"golang.org/x/sys/unix"
 
 	"lightmetal/fbs"
@@ -115,6 +117,15 @@ func (d *tt) openFunction() error {
 	return nil
 }
 
+// pciAddress is an address as sysfs writes it.
+func pciAddress(domain, bus, slot, function uint64) string {
+	hex := func(v uint64, digits int) string {
+		s := strconv.FormatUint(v, 16)
+		return "0000"[min(4-digits+len(s), 4):] + s
+	}
+	return hex(domain, 4) + ":" + hex(bus, 2) + ":" + hex(slot, 2) + "." + hex(function, 1)
+}
+
 // mapFile implements lane.
 func (d *tt) mapFile(bar uint8, wc bool, offset, size uint64) ([]byte, error) {
 	if wc && d.maps[bar|1].size != 0 {
@@ -184,18 +195,21 @@ func fence() {
 
 var fences = [2]fbs.Command{{Opcode: gen.OpcodeFence}}
 
-// expose implements lane. The device reaches host memory over its NoC, where
-// the address is another than on the bus.
-func (d *tt) expose(mem []byte, huge bool) (uint64, error) {
-	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(addressOf(mem)), size: uint64(len(mem))}
-	_, err := system.ioctl(d.fd, ttPinPages, 0, asC(&pin))
-	switch err {
-	case nil:
-		return pin.noc, nil
-	case unix.EINVAL:
-		return 0, apartPages(d.identity.Name, uint64(len(mem)), huge)
+// host implements lane. The device reaches host memory over its NoC, where the
+// address is another than on the bus. The driver pins the pages.
+func (d *tt) host(size uint64) ([]byte, uint64, error) {
+	mem, huge, err := d.pages(size)
+	if err != nil {
+		return nil, 0, err
 	}
-	return 0, failed("PIN_PAGES", d.path, err)
+	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(addressOf(mem)), size: size}
+	switch _, err = system.ioctl(d.fd, ttPinPages, 0, asC(&pin)); err {
+	case nil:
+		return mem, pin.noc, nil
+	case unix.EINVAL:
+		return nil, 0, apartPages(d.identity.Name, size, huge)
+	}
+	return nil, 0, failed("PIN_PAGES", d.path, err)
 }
 
 // reach implements lane: each device has addresses of its own.

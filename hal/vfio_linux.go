@@ -155,9 +155,13 @@ func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) ([]byte, error) {
 	return d.mapPages(d.fd, r.offset+offset, size, d.address+what)
 }
 
-// expose implements lane: the IOMMU maps the memory at an address of our own.
-func (d *vfio) expose(mem []byte, _ bool) (uint64, error) {
-	return d.mapDMA(uint64(addressOf(mem)), uint64(len(mem)))
+// host implements lane: the IOMMU maps the memory at an address of our own, and
+// its driver pins it.
+func (d *vfio) host(size uint64) (mem []byte, bus uint64, err error) {
+	if mem, _, err = d.pages(size); err == nil {
+		bus, err = d.mapDMA(uint64(addressOf(mem)), size)
+	}
+	return mem, bus, err
 }
 
 // reach implements lane. All functions that this process opens share the IOMMU's

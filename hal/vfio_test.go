@@ -396,8 +396,8 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 		t.Errorf("mapped %+v", k.dma)
 	}
 	own, config, moving := mustMap(t, d, host(1)), mustMap(t, of, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}), mustMap(t, of, tlb(mega, 0))
-	for _, w := range []*Aperture{own, config, moving} {
-		if err := d.Reach(w, of); err != nil {
+	for w, owner := range map[*Aperture]Device{own: d, config: of, moving: of} {
+		if err := d.Reach(w, owner); err != nil {
 			t.Error(err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // Walk carries out commands of an image that have been verified, on mapped
 // memory: Write, CopyIn, Fill, CopyOut, Compare, Fence, Check where Equal holds
-// and not all ones are read, and a Point that an Aim was put into. What ends it
+// and not all ones are read, and a Point that Aim completed. What ends it
 // is for the caller, who looks at Next and Why, and may go on behind it. No load
 // is ever made twice.
 type Walk struct {

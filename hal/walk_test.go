@@ -37,10 +37,8 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 	case gen.OpcodeFence:
 		return fbs.Command{Opcode: gen.OpcodeFence}
 	case gen.OpcodePoint: // the registers are window 2, the first bytes of the device
-		aim := Aim{Width: 4 << random.IntN(2), Offset: 16 * random.Uint32N(4), Value: random.Uint64(), Mask: random.Uint64(), Inside: 8 * random.Uint32N(8)}
-		c = fbs.Command{Opcode: gen.OpcodePoint, Window: 1}
-		aim.Put(&c, 2)
-		return c
+		return fbs.Command{Opcode: gen.OpcodePoint, Window: 1, Index: 2, Width: 4 << random.IntN(2), Offset: 16 * random.Uint32N(4),
+			Value: random.Uint64(), Mask: random.Uint64(), Amount: 8 * random.Uint32N(8)}
 	case gen.OpcodeWrite:
 		c.Mode, c.Index, c.Amount, c.Value = 0, 0, 0, random.Uint64()&fbs.WidthMask(width)
 	case gen.OpcodeFill:

@@ -253,14 +253,15 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 		return nil
 	}
 	target, _ := boards.UnpackTarget(c.Mask)
-	aim, code := aimer.Aim(&r.apertures[c.Window], target, c.Value)
+	aimed := *c
+	registers, home, code := aimer.Aim(&r.apertures[c.Window], target, c.Value, &aimed)
 	if code != hal.OK {
 		return &hal.Fault{Code: code, Reason: command(index) + "the device cannot aim a window so"}
 	}
-	if aim.Registers != 0 {
-		registers := len(r.view.Windows) + int(device)
-		r.windows[registers], r.homes[c.Window] = aim.Registers, aim.Home
-		aim.Put(c, registers)
+	if registers != 0 {
+		*c = aimed
+		c.Index = uint16(len(r.view.Windows) + int(device))
+		r.windows[c.Index], r.homes[c.Window] = registers, home
 	}
 	return nil
 }

@@ -308,8 +308,8 @@ func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 // unaimable is a device that refuses what a Point asks for.
 type unaimable struct{ cleaner }
 
-func (unaimable) Aim(*hal.Aperture, fbs.Target, uint64) (hal.Aim, hal.Code) {
-	return hal.Aim{}, hal.Refused
+func (unaimable) Aim(*hal.Aperture, fbs.Target, uint64, *fbs.Command) (registers, home uintptr, code hal.Code) {
+	return 0, 0, hal.Refused
 }
 
 // TestNoDriverIsToldOfAResetByARefusedImage: it would make the store when the

@@ -124,14 +124,14 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 }
 
 // Aim implements hal.Aimer.
-func (d *device) Aim(a *hal.Aperture, t fbs.Target, address uint64) (hal.Aim, hal.Code) {
+func (d *device) Aim(a *hal.Aperture, t fbs.Target, address uint64, c *fbs.Command) (registers, home uintptr, code hal.Code) {
 	g := group(d.view, &fbs.Window{Kind: gen.WindowKindTlb, Device: uint8(d.target), Size: a.Size})
 	words, ok := d.tlb.Encode(g, t, address)
 	if !ok {
-		return hal.Aim{}, hal.Refused
+		return 0, 0, hal.Refused
 	}
-	aim := hal.Aim{Registers: d.registers, Offset: 16 * uint32(a.Slot), Width: d.tlb.ConfigWidth, Value: words[0], Mask: words[1], Home: a.Base}
-	return aim, hal.OK
+	c.Offset, c.Width, c.Amount, c.Value, c.Mask = 16*uint32(a.Slot), d.tlb.ConfigWidth, 0, words[0], words[1]
+	return d.registers, a.Base, hal.OK
 }
 
 // Point implements hal.Device: nobody calls it of an Aimer.
