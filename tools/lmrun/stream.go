@@ -83,11 +83,11 @@ func (s *stream) neverWait() error { return hal.FileFault(s.Path, unix.SetNonblo
 
 // readFile fills data from a file of exactly that size.
 func (s *stream) readFile(data []byte) error {
-	n, err := s.fill(data)
+	n, err := s.move(data)
 	relation := "fewer"
 	if err == nil && n == len(data) {
 		relation = "more"
-		n, err = s.fill(make([]byte, 1))
+		n, err = s.move(make([]byte, 1))
 	}
 	if err != nil || relation == "more" && n == 0 {
 		return err
@@ -95,16 +95,22 @@ func (s *stream) readFile(data []byte) error {
 	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + decimal(uint64(len(data))) + " bytes of input " + s.Name}
 }
 
-// fill reads until data is full, nothing more comes, or a signal ends the wait.
-func (s *stream) fill(data []byte) (n int, err error) {
+// move reads or writes until all of data are moved, nothing more comes, or a signal
+// ends the wait, which for a result that nobody takes is an error.
+func (s *stream) move(data []byte) (n int, err error) {
+	input, moved := s.file == nil, 0
 	for n < len(data) {
-		got, err := hal.Read(s.fd, data[n:])
+		if input {
+			moved, err = hal.Read(s.fd, data[n:])
+		} else {
+			moved, err = hal.Write(s.fd, data[n:])
+		}
 		switch {
-		case got > 0:
-			n += got
-		case got == 0 || err == unix.EAGAIN && stopping.Load() != 0:
+		case moved > 0:
+			n += moved
+		case moved == 0 || err == unix.EAGAIN && input && stopping.Load() != 0:
 			return n, nil
-		case err == unix.EAGAIN:
+		case err == unix.EAGAIN && stopping.Load() == 0:
 			hal.Pause(streamPauseNs)
 		case err != unix.EINTR:
 			return n, hal.FileFault(s.Path, err)
@@ -126,7 +132,7 @@ func (f *frames) receive() (ended bool, err error) {
 		case s.ring != nil:
 			got, err = s.ring.take(f.replay.Input(s.tensor))
 		case s.pipe:
-			got, err = s.fill(f.replay.Input(s.tensor))
+			got, err = s.move(f.replay.Input(s.tensor))
 		default:
 			continue
 		}
@@ -141,22 +147,6 @@ func (f *frames) receive() (ended bool, err error) {
 		began = true
 	}
 	return false, nil
-}
-
-// write gives data to a pipe; a signal ends the wait for room.
-func (s *stream) write(data []byte) error {
-	for len(data) > 0 {
-		n, err := hal.Write(s.fd, data)
-		switch {
-		case err == nil:
-			data = data[n:]
-		case err == unix.EAGAIN && stopping.Load() == 0:
-			hal.Pause(streamPauseNs)
-		case err != unix.EINTR:
-			return hal.FileFault(s.Path, err)
-		}
-	}
-	return nil
 }
 
 // streamPauseNs is the time between two looks at a pipe or a ring that makes a
@@ -180,7 +170,7 @@ func (f *frames) send() (err error) {
 		case s.ring != nil:
 			s.ring.put(data)
 		case s.pipe:
-			err = s.write(data)
+			_, err = s.move(data)
 		}
 	}
 	for i := range f.inputs {
