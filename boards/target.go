@@ -14,19 +14,9 @@ type Target struct {
 	Multicast      bool
 }
 
-// Pack gives the target as Command.Mask of a Point command holds it: one byte
-// a field in the order of Target's declaration, X in the lowest.
-func (t Target) Pack() uint64 {
-	p := uint64(t.X) | uint64(t.Y)<<8 | uint64(t.XStart)<<16 | uint64(t.YStart)<<24 |
-		uint64(t.NoC)<<32 | uint64(t.Ordering)<<40 | uint64(t.StaticVC)<<48
-	if t.Multicast {
-		p |= 1 << 56
-	}
-	return p
-}
-
-// UnpackTarget is the inverse of Target.Pack; ok is false where p is not the
-// packing of any target.
+// UnpackTarget gives the target that Command.Mask of a Point command holds: one
+// byte a field in the order of Target's declaration, X in the lowest. ok is false
+// where p is not the packing of any target.
 func UnpackTarget(p uint64) (t Target, ok bool) {
 	t = Target{
 		X: uint8(p), Y: uint8(p >> 8), XStart: uint8(p >> 16), YStart: uint8(p >> 24),

@@ -46,34 +46,6 @@ func Replace(path string, mode uint32) (*Output, error) {
 	return f, hal.FileFault(path, err)
 }
 
-// Create begins a file that must not be there yet.
-func Create(path string, mode uint32) (*Output, error) {
-	fd, err := open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
-	if err == unix.EEXIST {
-		return nil, &hal.Fault{Code: hal.Usage, Reason: path + " is there and is not replaced"}
-	}
-	if err != nil {
-		return nil, hal.FileFault(path, err)
-	}
-	f := &Output{path: path, fd: fd, kind: unix.S_IFREG}
-	f.from, err = unix.BytePtrFromString(path)
-	return f, hal.FileFault(path, err)
-}
-
-// Write is Replace, or Create for a file that is not to be replaced, and all that
-// follows.
-func Write(path string, data []byte, mode uint32, begin func(string, uint32) (*Output, error)) error {
-	f, err := begin(path, mode)
-	if err != nil {
-		return err
-	}
-	defer f.Discard()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	return f.Commit()
-}
-
 // IsStdout tells that a path means standard output.
 func IsStdout(path string) bool { return path == "-" || path == "/dev/stdout" }
 
@@ -196,9 +168,6 @@ func (f *Output) sync() error {
 	}
 	return nil
 }
-
-// Commit puts in place what was written.
-func (f *Output) Commit() error { return Outputs{f}.Commit() }
 
 // place puts in place what is on the disk. It allocates nothing.
 func (f *Output) place() error {

@@ -30,8 +30,8 @@ var (
 // asShipped is the line of build.sh that says how what ships is compiled.
 var asShipped = regexp.MustCompile(`(?m)^compiled=\((.+)\)$`)
 
-// buildRunner builds lmrun for arm64 as it ships, but with its symbols.
-func buildRunner(t *testing.T, tags string) (binary string) {
+// buildProgram builds lmrun or lminit for arm64 as it ships, but with its symbols.
+func buildProgram(t *testing.T, name, tags string) (binary string) {
 	t.Helper()
 	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
 	if err != nil {
@@ -41,9 +41,9 @@ func buildRunner(t *testing.T, tags string) (binary string) {
 	if line == nil {
 		t.Fatal("build.sh does not say how what ships is compiled")
 	}
-	binary = filepath.Join(t.TempDir(), "lmrun")
+	binary = filepath.Join(t.TempDir(), name)
 	args := append([]string{"build", "-trimpath", "-tags", tags, "-o", binary}, strings.Fields(string(line[1]))...)
-	build := exec.Command("go", append(args, "lightmetal/tools/lmrun")...)
+	build := exec.Command("go", append(args, "lightmetal/tools/"+name)...)
 	build.Env = append(os.Environ(), "GOARCH=arm64", "GOOS=linux", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -54,7 +54,7 @@ func buildRunner(t *testing.T, tags string) (binary string) {
 // compiled disassembles lmrun for arm64.
 func compiled(t *testing.T) map[string]*function {
 	t.Helper()
-	out, err := exec.Command("go", "tool", "objdump", buildRunner(t, "")).Output()
+	out, err := exec.Command("go", "tool", "objdump", buildProgram(t, "lmrun", "")).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
