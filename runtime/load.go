@@ -124,9 +124,6 @@ func (r *Replay) remember() {
 			r.missing++
 		}
 	}
-	if r.missing != 0 {
-		r.refusal = hal.InputMissing
-	}
 	r.walk.Next, r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.Commands[0], &r.windows[0], &r.memories[0], &r.homes[0]
 }
 
@@ -294,7 +291,7 @@ func (r *Replay) Rest() (err error) {
 func (r *Replay) Close() error {
 	err := r.Rest()
 	_ = hal.Munmap(r.arena) // of anonymous memory cannot fail
-	r.arena, r.masters, r.refusal = nil, nil, hal.Disabled
+	r.arena, r.masters, r.disabled = nil, nil, true
 	return err
 }
 

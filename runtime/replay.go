@@ -25,14 +25,14 @@ type Replay struct {
 	missing  int       // inputs that have no data yet
 	safe     int       // sequence that brings the device to rest, or -1
 
-	refusal hal.Code // of all runs: InputMissing, or Disabled after a failure, until loaded anew
-	walk    hal.Walk
-	aside   hal.Walk
-	access  [2]fbs.Command // one load or store of odd's, with room behind it
-	limit   int64          // nanoseconds that a run may take, 0: what its waits add up to
-	end     int64          // time at which this run is late, 0: never
-	ignored uint32         // failures of policy Ignore in this run
-	detail  Result         // what the failing command saw
+	disabled bool // by a failure, until loaded anew
+	walk     hal.Walk
+	aside    hal.Walk
+	access   [2]fbs.Command // one load or store of odd's, with room behind it
+	limit    int64          // nanoseconds that a run may take, 0: what its waits add up to
+	end      int64          // time at which this run is late, 0: never
+	ignored  uint32         // failures of policy Ignore in this run
+	detail   Result         // what the failing command saw
 }
 
 // Result says how a run ended. Everything but Code is zero after a good one.
@@ -65,9 +65,6 @@ func (r *Replay) Input(tensor int) []byte {
 		if t.Recorded == 0 {
 			r.missing--
 		}
-		if r.missing == 0 && r.refusal == hal.InputMissing {
-			r.refusal = hal.OK
-		}
 	}
 	return data
 }
@@ -91,8 +88,11 @@ const limitEvery = 256
 // whether it is there. After a failure the sequence "safe" runs, if the image
 // has one, and the Replay stays disabled.
 func (r *Replay) Run(sequence int) Result {
-	if r.refusal != hal.OK {
-		return Result{Code: r.refusal, Command: -1}
+	switch {
+	case r.disabled:
+		return Result{Code: hal.Disabled, Command: -1}
+	case r.missing != 0:
+		return Result{Code: hal.InputMissing, Command: -1}
 	}
 	r.ignored = 0
 	if r.limit != 0 {
@@ -110,7 +110,7 @@ func (r *Replay) Run(sequence int) Result {
 func (r *Replay) failed(sequence int, code hal.Code) Result {
 	result := r.detail
 	result.Code, result.Command, result.Ignored = code, int32(r.walk.Index(r.Commands)), r.ignored
-	r.detail, r.refusal = Result{}, hal.Disabled
+	r.detail, r.disabled = Result{}, true
 	if r.safe >= 0 && r.safe != sequence {
 		result.Safe, result.SafeRan = r.guarded(r.safe), true
 	}
