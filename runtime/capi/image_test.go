@@ -344,7 +344,7 @@ func TestSealedProcessStopsDevicesAndOpensNothing(t *testing.T) {
 		device, err := plain(name)
 		return master{device, &calls}, err
 	}
-	if status := closeImage(frozenImage(t, sum)); status != int32(hal.IO.Exit()) || fmt.Sprint(calls) != "[close]" {
+	if status := closeImage(frozenImage(t, sum)); status != int32(hal.IO.Exit()) || fmt.Sprint(calls) != "[master false close]" {
 		t.Errorf("closing gave status %d and made the calls %v", status, calls)
 	}
 	handle, other := frozenImage(t, sum), openedImage(t, sum)
