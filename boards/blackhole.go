@@ -15,15 +15,15 @@ var Blackhole = Board{
 	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 30},
 	Rules: []Rule{
 		{Bar: 0, First: 0x00000000, Last: 0x193fffff, Widths: 1 | 2 | 4 | 8, Memory: true, Name: "windows"},
-		// An 8-byte store would be split over a 12-byte stride, or fault
-		// (tt-umd PR #2648). The strided-multicast registers that follow are
-		// left out: they change what windows 0 to 31 mean.
+		// An 8-byte store would be split over a 12-byte stride, or fault (tt-umd PR #2648). The strided-multicast
+		// registers that follow are left out: they change what windows 0 to 31 mean.
 		{Bar: 0, First: 0x1fc00000, Last: 0x1fc009d7, Widths: 4, Name: "window configuration"},
 		// [ttsim] src/libttsim.cpp, PCIE_NIU0_BASE, PCIE_NIU1_BASE, IATU_BASE.
 		{Bar: 0, First: 0x1fd04000, Last: 0x1fd05fff, Widths: 4, Name: "PCIe NIU 0"},
 		{Bar: 0, First: 0x1fd14000, Last: 0x1fd15fff, Widths: 4, Name: "PCIe NIU 1"},
-		// The DMA engine below the iATU is left out: it starts transfers that
-		// no command of an image waits for.
+		// tt-umd, ARC_APB_BAR0_XBAR_OFFSET_START; the simulator has it over the NoC alone.
+		{Bar: 0, First: 0x1ff30000, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
+		// Not the DMA engine below the iATU: it starts transfers that no command of an image waits for.
 		{Bar: 2, First: 0x1000, Last: 0x2fff, Widths: 4, IATU: true, Name: "iATU"},
 		{Bar: 4, First: 0, Last: 32<<30 - 1, Widths: 1 | 2 | 4 | 8, Memory: true, Name: "windows"},
 	},

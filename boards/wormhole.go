@@ -14,17 +14,17 @@ var Wormhole = Board{
 	Rules: []Rule{
 		{Bar: 0, First: 0x00000000, Last: 0x1effffff, Widths: 1 | 2 | 4 | 8, Memory: true, Name: "windows"},
 		{Bar: 0, First: 0x1fc00000, Last: 0x1fc005cf, Widths: 4 | 8, Name: "window configuration"},
-		// From here on [ttsim] src/libttsim.cpp, pci_mem_wr_cur. Registers take
-		// 32-bit accesses only (tt-umd device/pcie/silicon_tlb_window.cpp).
+		// From here on [ttsim] src/libttsim.cpp, pci_mem_wr_cur. Registers take 32-bit accesses only (tt-umd device/pcie/silicon_tlb_window.cpp).
 		{Bar: 0, First: 0x1fe80000, Last: 0x1fefffff, Widths: 4, Name: "ARC CSM"},
 		{Bar: 0, First: 0x1ff30000, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
-		// The DMA engine below the iATU is left out: it starts transfers that
-		// no command of an image waits for.
+		{Bar: 0, First: 0x1ff50000, Last: 0x1ff50fff, Widths: 4, Name: "ARC NIU 0"},
+		// Not the DMA engine below the iATU: it starts transfers that no command of an image waits for.
 		{Bar: 2, First: 0x1200, Last: 0x31ff, Widths: 4, IATU: true, Name: "iATU"},
 		{Bar: 4, First: 0x00000000, Last: 0x00ffffff, Widths: 1 | 2 | 4 | 8, Memory: true, Name: "windows"},
 		{Bar: 4, First: 0x01c00000, Last: 0x01c005cf, Widths: 4 | 8, Name: "window configuration"},
 		{Bar: 4, First: 0x01e80000, Last: 0x01efffff, Widths: 4, Name: "ARC CSM"},
 		{Bar: 4, First: 0x01f30000, Last: 0x01f3ffff, Widths: 4, Name: "ARC reset unit"},
+		{Bar: 4, First: 0x01f50000, Last: 0x01f50fff, Widths: 4, Name: "ARC NIU 0"},
 	},
 	TLB: &TLB{
 		// [TLBs], table of windows and table of configuration bits: addresses

@@ -115,7 +115,7 @@ func (d *Device) locate(at access) (Place, hal.Code) {
 			return d.tilePlace(w.last, w.address+inside, at, 0)
 		}
 	}
-	return Place{Bar: bar, Address: offset}, hal.OK
+	return d.direct(Place{Bar: bar, Address: offset}, at, 0)
 }
 
 func (d *Device) store(at access, value uint64) hal.Code {
@@ -135,7 +135,11 @@ func (d *Device) store(at access, value uint64) hal.Code {
 			return d.storeTiles(slot, inside, at, value)
 		}
 	}
-	return d.storeAt(Place{Bar: bar, Address: offset}, at.width, value)
+	place, c := d.direct(Place{Bar: bar, Address: offset}, at, value)
+	if c != hal.OK {
+		return c
+	}
+	return d.storeAt(place, at.width, value)
 }
 
 // storeTiles stores to each tile a window points at. A multicast leaves out
@@ -173,8 +177,7 @@ func (d *Device) storeAt(place Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// behind is what answers at a place: the device's own configuration space, or
-// the model.
+// behind is what answers at a place: the device's own configuration space, or the model.
 func (d *Device) behind(place Place) Model {
 	if !place.Tile && place.Bar == ConfigSpace {
 		return d.config
@@ -185,8 +188,7 @@ func (d *Device) behind(place Place) Model {
 	return d.model
 }
 
-// begin counts an operation, lets its time pass and has it fail if that is its
-// fate.
+// begin counts an operation, lets its time pass and has it fail if that is its fate.
 func (d *Device) begin(at access) hal.Code {
 	d.at = at
 	d.operations++
@@ -202,8 +204,7 @@ func (d *Device) begin(at access) hal.Code {
 	return hal.OK
 }
 
-// check holds an access against everything that does not depend on where the
-// windows point.
+// check holds an access against everything that does not depend on where the windows point.
 func (d *Device) check(at access) hal.Code {
 	width := uint64(at.width)
 	switch {

@@ -2,10 +2,11 @@ package mock
 
 import "lightmetal/boards"
 
-// The ARC processor of a chip, as far as a kernel driver asks it at a start and
-// for power: tt-kmd 2.9.0, wormhole.c, blackhole.c, msgqueue.c and telemetry.h,
-// whose names these are. Its memory (CSM) has a queue of messages and a table of
-// what it measures.
+// The ARC processor of a chip, as far as drivers ask it at a start and for
+// power: tt-kmd 2.9.0, wormhole.c, blackhole.c, msgqueue.c and telemetry.h, whose
+// names these are; tt-umd 0.9.9, types/telemetry.hpp; and ttsim v1.10.0
+// src/tile.cpp, a_tile_init. Its memory (CSM) has a queue of messages and a table
+// of what it measures.
 const (
 	arcCSM     = 0x1000_0000 // where it sees its memory
 	arcControl = 0x100       // from there: QCB, address and entries of the queue
@@ -13,43 +14,48 @@ const (
 	arcTable   = 0x1000      // telemetry: version, entries, and a word each, tag | index << 16
 	arcData    = 0x1800      // the values, by index
 
-	arcEntries     = 4
-	arcHeader      = 32 // bytes of the queue in front of its messages
-	arcMessage     = 32
-	requestsEnd    = 0x00 // ARC_MSG_QUEUE_REQ_WPTR
-	requestsBegin  = 0x10 // ARC_MSG_QUEUE_REQ_RPTR
-	responsesEnd   = 0x14 // ARC_MSG_QUEUE_RES_WPTR
-	maxAIClock     = 1    // TT_POWER_FLAG_MAX_AI_CLK
-	arcTelemetry   = 0x1_0000
-	telemetryClock = 14 // TELEMETRY_AICLK, MHz
-	telemetryHeat  = 11 // TELEMETRY_ASIC_TEMP, degrees, 16 bits behind the point
+	arcEntries    = 4
+	arcHeader     = 32 // bytes of the queue in front of its messages
+	arcMessage    = 32
+	requestsEnd   = 0x00 // ARC_MSG_QUEUE_REQ_WPTR
+	requestsBegin = 0x10 // ARC_MSG_QUEUE_REQ_RPTR
+	responsesEnd  = 0x14 // ARC_MSG_QUEUE_RES_WPTR
+	maxAIClock    = 1    // TT_POWER_FLAG_MAX_AI_CLK
+	arcTelemetry  = 0x1_0000
+	arcFirmware   = 0x1208_0000 // 18.8.0: both chips have the table
+	getAIClock    = 0x34        // Wormhole's message for the clock, in MHz
+	niuTranslates = 1 << 14     // NIU_CFG_0
 )
 
 // arcLayout is where a chip's ARC is for the driver, and how it answers.
 type arcLayout struct {
 	board           *boards.Board
 	registers, csm  Place
-	interrupt       Place             // the register that has it look
-	interruptBit    uint64            // 0: whatever is stored
-	ready           map[uint64]uint64 // registers of one that runs, from registers on
-	control         uint64            // ARC_MSG_QCB_PTR
-	table, data     uint64            // ARC_TELEMETRY_PTR, ARC_TELEMETRY_DATA
-	queueAt         uint64            // what the address of the queue counts from
-	power           uint64            // ARC_MSG_TYPE_POWER_SETTING
-	message         uint64            // scratch register of single messages, 0: none
-	idle, busyClock uint64            // MHz (UMD)
+	interrupt       Place            // the register that has it look
+	interruptBit    uint64           // 0: whatever is stored
+	ready           map[Place]uint64 // of one that runs
+	control         uint64           // ARC_MSG_QCB_PTR
+	table, data     uint64           // ARC_TELEMETRY_PTR, ARC_TELEMETRY_DATA
+	queueAt         uint64           // what the address of the queue counts from
+	power           uint64           // ARC_MSG_TYPE_POWER_SETTING
+	message         uint64           // scratch register of single messages, 0: none
+	card            uint64           // a product: chips.Product
+	idle, busyClock uint64           // MHz (UMD)
 }
 
 var arcLayouts = [...]arcLayout{{
-	board: &boards.Wormhole, registers: Place{Bar: 0, Address: 0x1ff30000}, csm: Place{Bar: 0, Address: 0x1fe80000},
-	interrupt: Place{Bar: 0, Address: 0x1ff30100}, interruptBit: 1 << 16, // ARC_MISC_CNTL_IRQ0_MASK
-	ready:   map[uint64]uint64{0x60: 0xc0de0001}, // POST_CODE_REG
-	control: 0x1d8, table: 0x1d0, data: 0x1d4, queueAt: arcCSM, power: 0xc0, message: 0x74, idle: 500, busyClock: 1000,
+	board: &boards.Wormhole, registers: Place{Tile: true, Y: 10, Address: 0x8_8003_0000}, csm: Place{Tile: true, Y: 10, Address: 0x8_1000_0000},
+	interrupt: Place{Tile: true, Y: 10, Address: 0x8_8003_0100}, interruptBit: 1 << 16, // ARC_MISC_CNTL_IRQ0_MASK
+	// POST_CODE_REG, FW_BUNDLE_VERSION of the table before, NIU_CFG_0.
+	ready: map[Place]uint64{{Tile: true, Y: 10, Address: 0x8_8003_0060}: 0xc0de0001, {Tile: true, Y: 10, Address: 0x8_2007_8d60 + 49*4}: arcFirmware,
+		{Tile: true, Y: 10, Address: 0x8_8005_0000 + niuCfg0}: niuTranslates},
+	control: 0x1d8, table: 0x1d0, data: 0x1d4, queueAt: arcCSM, power: 0xc0, message: 0x74, card: 0x18, idle: 500, busyClock: 1000,
 }, {
 	board: &boards.Blackhole, registers: Place{Tile: true, X: 8, Y: 0, Address: 0x80030000}, csm: Place{Tile: true, X: 8, Y: 0, Address: arcCSM},
 	interrupt: Place{Tile: true, X: 8, Y: 0, Address: 0x800b0000}, // ARC_MSI_FIFO
-	ready:     map[uint64]uint64{0x408: 1},                        // ARC_BOOT_STATUS
-	control:   0x42c, table: 0x434, data: 0x430, power: 0x21, idle: 800, busyClock: 1350,
+	// ARC_BOOT_STATUS: the core runs, and takes messages.
+	ready:   map[Place]uint64{{Tile: true, X: 8, Address: 0x8003_0408}: 5, {Tile: true, X: 2, Address: pcieNIU + niuCfg0}: niuTranslates},
+	control: 0x42c, table: 0x434, data: 0x430, power: 0x21, card: 0x40, idle: 800, busyClock: 1350,
 }}
 
 // arc is the processor of a device that a kernel sees.
@@ -58,8 +64,7 @@ type arc struct {
 	device *Device
 }
 
-// newArc gives a chip's, started; nil where a board has none, or only a
-// recording is played.
+// newArc gives a chip's, started; nil where a board has none, or only a recording is played.
 func newArc(d *Device) *arc {
 	if _, ok := d.model.(*Tiles); !ok {
 		return nil
@@ -87,19 +92,23 @@ func (a *arc) set(at Place, offset, value uint64) {
 
 // start has it as after its own boot.
 func (a *arc) start() {
-	for register, value := range a.ready {
-		a.set(a.registers, register, value)
+	for place, value := range a.ready {
+		a.set(place, 0, value)
 	}
 	a.set(a.registers, a.control, arcCSM+arcControl)
 	a.set(a.csm, arcControl, arcCSM+arcQueue-a.queueAt)
 	a.set(a.csm, arcControl+4, arcEntries)
 	a.set(a.registers, a.table, arcCSM+arcTable)
 	a.set(a.registers, a.data, arcCSM+arcData)
-	for i, value := range [...]uint64{arcTelemetry, 2, telemetryClock, telemetryHeat | 1<<16} {
-		a.set(a.csm, arcTable+4*uint64(i), value)
+	// AICLK in MHz, ASIC_TEMP in degrees, 16 bits behind the point, BOARD_ID_HIGH
+	// and _LOW, FLASH_BUNDLE_VERSION, AICLK_LIMIT_MAX, PCIE_USAGE, ENABLED_ETH.
+	table := [...][2]uint64{{14, a.idle}, {11, 40 << 16}, {1, a.card << 4}, {2, 1}, {28, arcFirmware}, {63, a.busyClock}, {38, 1}, {35, 0xfff}}
+	a.set(a.csm, arcTable, arcTelemetry)
+	a.set(a.csm, arcTable+4, uint64(len(table)))
+	for i, entry := range table {
+		a.set(a.csm, arcTable+8+4*uint64(i), entry[0]|uint64(i)<<16)
+		a.set(a.csm, arcData+4*uint64(i), entry[1])
 	}
-	a.set(a.csm, arcData, a.idle)
-	a.set(a.csm, arcData+4, 40<<16)
 }
 
 // stored has it look at its messages where a store asks for that.
@@ -111,6 +120,9 @@ func (a *arc) stored(at Place, value uint64) {
 	if a.message != 0 { // WH_FW_MESSAGE_PRESENT | id; the answer is the id, and 0 above it
 		if text := a.word(a.registers, a.message); text>>8 == 0xaa {
 			a.set(a.registers, a.message, text&0xff)
+			if text&0xff == getAIClock { // its first result
+				a.set(a.registers, 0x6c, a.word(a.csm, arcData))
+			}
 		}
 	}
 	const wrap = 2 * arcEntries

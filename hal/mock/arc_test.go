@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 )
 
@@ -18,10 +20,10 @@ func TestARCAnswersADriver(t *testing.T) {
 		control, table, data              uint64
 		queueAt, power, idle, busy, other uint64
 	}{
-		{&boards.Wormhole, Place{Bar: 0, Address: 0x1ff30000}, Place{Bar: 0, Address: 0x1fe80000}, Place{Bar: 0, Address: 0x1ff30100},
+		{&boards.Wormhole, Place{Tile: true, Y: 10, Address: 0x8_8003_0000}, Place{Tile: true, Y: 10, Address: 0x8_1000_0000}, Place{Tile: true, Y: 10, Address: 0x8_8003_0100},
 			0x60, 0xc0de0001, 1 << 16, 0x1d8, 0x1d0, 0x1d4, 0x1000_0000, 0xc0, 500, 1000, 0x90},
 		{&boards.Blackhole, Place{Tile: true, X: 8, Address: 0x80030000}, Place{Tile: true, X: 8, Address: 0x10000000}, Place{Tile: true, X: 8, Address: 0x800b0000},
-			0x408, 1, 0, 0x42c, 0x434, 0x430, 0, 0x21, 800, 1350, 0x90},
+			0x408, 5, 0, 0x42c, 0x434, 0x430, 0, 0x21, 800, 1350, 0x90},
 	} {
 		d := New(c.board)
 		d.AsHardware()
@@ -76,7 +78,7 @@ func TestARCAnswersADriver(t *testing.T) {
 func TestARCTakesSingleMessages(t *testing.T) {
 	d := New(&boards.Wormhole)
 	d.AsHardware()
-	scratch, control := Place{Bar: 0, Address: 0x1ff30074}, Place{Bar: 0, Address: 0x1ff30100}
+	scratch, control := Place{Tile: true, Y: 10, Address: 0x8_8003_0074}, Place{Tile: true, Y: 10, Address: 0x8_8003_0100}
 	for at, value := range map[Place]uint64{scratch: 0xaa11, control: 1 << 15} {
 		d.storeAt(at, 4, value)
 	}
@@ -86,5 +88,58 @@ func TestARCTakesSingleMessages(t *testing.T) {
 	d.storeAt(control, 4, 1<<16|1<<15)
 	if got, _ := d.behind(scratch).Load(scratch, 4); got != 0x11 {
 		t.Errorf("%#x, want the message's number and no error", got)
+	}
+}
+
+// TestARCShowsToThoseWhoLookForIt: what tt-umd asks before it takes a card for
+// one that is well, in the BAR and over the network, where the maker's simulator
+// has it too (ttsim v1.10.0 src/libttsim.cpp and src/tile.cpp). An image finds
+// none of the driver's there.
+func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
+	arc, pcie := &fbs.Target{X: 0, Y: 10, Ordering: gen.OrderingDefault}, &fbs.Target{X: 2, Y: 0, Ordering: gen.OrderingDefault}
+	for _, c := range []struct {
+		board *boards.Board
+		bar   map[uint64]uint64 // by offset in BAR 0
+		tile  *fbs.Target
+		noc   map[uint64]uint64 // by address in the tile
+	}{
+		{&boards.Wormhole, map[uint64]uint64{0x1ff5002c: 0x1060a280, 0x1ff50100: 1 << 14, 0x1ff30060: 0xc0de0001, 0x1fe81004: 8}, arc,
+			map[uint64]uint64{0xf_ffb2_002c: 0x1060a280, 0x8_8003_01d0: arcCSM + arcTable, 0x8_1000_1004: 8, 0x8_2007_8d60 + 49*4: arcFirmware}},
+		{&boards.Blackhole, map[uint64]uint64{0x1fd04044: 0x10611002, 0x1fd04100: 1 << 14}, pcie, map[uint64]uint64{0xffff_ffff_ff00_0044: 0x10611002}},
+	} {
+		d := New(c.board)
+		d.AsHardware()
+		b := bar(t, d, 0)
+		for offset, want := range c.bar {
+			if got := load(t, d, &b, offset, 4); got != want {
+				t.Errorf("%s: %#x at %#x of BAR 0, want %#x", c.board.Name, got, offset, want)
+			}
+		}
+		size := c.board.TLB.Groups[0].Size
+		for address, want := range c.noc {
+			w := tlb(t, d, 0, size, c.tile, address&^(size-1))
+			if got := load(t, d, &w, address&(size-1), 4); got != want {
+				t.Errorf("%s: %#x at %#x of tile %v, want %#x", c.board.Name, got, address, *c.tile, want)
+			}
+			d.windows[0].port = nil
+		}
+	}
+	d := New(&boards.Wormhole)
+	w := tlb(t, d, 0, 1<<20, arc, 0x8_2000_0000)
+	if _, code := w.Load(0x78d60, 4); code != hal.Refused {
+		t.Errorf("%v for an image", code)
+	}
+}
+
+// TestARCTellsItsClock to a message: in its register, in MHz.
+func TestARCTellsItsClock(t *testing.T) {
+	d := New(&boards.Wormhole)
+	d.AsHardware()
+	b := bar(t, d, 0)
+	for _, s := range [][2]uint64{{0x1ff3006c, 0xffffffff}, {0x1ff30074, 0xaa34}, {0x1ff30100, 1 << 16}} {
+		store(t, d, &b, s[0], 4, s[1])
+	}
+	if status, clock := load(t, d, &b, 0x1ff30074, 4), load(t, d, &b, 0x1ff3006c, 4); status != 0x34 || clock != 500 {
+		t.Errorf("status %#x, %d MHz", status, clock)
 	}
 }

@@ -88,8 +88,7 @@ func (d *Device) isMaster() bool {
 	return command&4 != 0
 }
 
-// shared is plain memory in a BAR, by bus address and within one page; nil
-// where there is none.
+// shared is plain memory in a BAR, by bus address and within one page; nil where there is none.
 func (d *Device) shared(bus, size uint64) []byte {
 	memory, ok := d.model.(*Memory)
 	if !ok || d.gone || d.closed || size > pageSize-bus%pageSize {
@@ -107,8 +106,7 @@ func (d *Device) shared(bus, size uint64) []byte {
 	return nil
 }
 
-// Resize gives a BAR another size than the board's, 0 takes it away. It comes
-// before the first Map.
+// Resize gives a BAR another size than the board's, 0 takes it away. It comes before the first Map.
 func (d *Device) Resize(bar uint8, size uint64) { d.bars[bar] = size }
 
 // Subsystem gives the device the ids of a card, as at 0x2c of configuration space.
@@ -180,8 +178,7 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	return a, nil
 }
 
-// Point implements hal.Device. It makes the stores that a client without a
-// driver would make, and they count as operations.
+// Point implements hal.Device. It makes the stores that a client without a driver would make, and they count as operations.
 func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	slot := a.Slot
 	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {

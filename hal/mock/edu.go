@@ -111,8 +111,7 @@ func (e *Edu) Advance(nanoseconds int64) {
 // Reason implements Explainer.
 func (e *Edu) Reason() string { return e.reason }
 
-// Load implements Model. Registers are loaded whole or, from eduDMASource on,
-// by their lower half.
+// Load implements Model. Registers are loaded whole or, from eduDMASource on, by their lower half.
 func (e *Edu) Load(at Place, width uint8) (value uint64, c hal.Code) {
 	switch at.Address {
 	case eduIdentification:
@@ -237,8 +236,7 @@ func (e *Edu) storeDMA(register, value uint64) hal.Code {
 	return hal.OK
 }
 
-// dmaCommand loads the command register. Its run bit falls at the end of the
-// transfer.
+// dmaCommand loads the command register. Its run bit falls at the end of the transfer.
 func (e *Edu) dmaCommand(width uint8) (uint64, hal.Code) {
 	value := e.command
 	if _, last := e.transferring.load(); last {

@@ -10,8 +10,7 @@ const (
 	Stuck FaultKind = iota + 1
 	// Late: like Stuck, until Loads loads would have read something else.
 	Late
-	// AllOnes: from operation Operation on the device is gone: loads give all
-	// ones, stores are lost, Alive is false.
+	// AllOnes: from operation Operation on the device is gone: loads give all ones, stores are lost, Alive is false.
 	AllOnes
 	// BusFault: operation Operation does not happen and gives hal.BusFault.
 	BusFault
@@ -19,8 +18,7 @@ const (
 	NoDMA
 )
 
-// Fault is one thing that goes wrong. Operations are counted from 1, as
-// Device.Operations counts them.
+// Fault is one thing that goes wrong. Operations are counted from 1, as Device.Operations counts them.
 type Fault struct {
 	Kind      FaultKind
 	Operation int // of AllOnes and BusFault

@@ -2,8 +2,7 @@ package mock
 
 import "lightmetal/hal"
 
-// hostBus is the bus address of the first host buffer: within the 28 bits that
-// edu reaches unless told otherwise.
+// hostBus is the bus address of the first host buffer: within the 28 bits that edu reaches unless told otherwise.
 const hostBus = 0x0100_0000
 
 // hostMemory is the access.bar of host memory.
@@ -39,8 +38,7 @@ func (d *Device) Attach(bytes func(bus, size uint64) []byte) {
 	}
 }
 
-// Interrupts has a device that interrupts call raise when it does. Others never
-// call it.
+// Interrupts has a device that interrupts call raise when it does. Others never call it.
 func (d *Device) Interrupts(raise func()) {
 	if i, ok := d.model.(Interrupter); ok {
 		i.Interrupt(raise)
@@ -70,8 +68,7 @@ func (h *Host) reserve(d *Device, size uint64) *hostPort {
 	return p
 }
 
-// Bytes is memory at a bus address, nil where the device cannot reach size
-// bytes there. That of a peer comes a page at a time.
+// Bytes is memory at a bus address, nil where the device cannot reach size bytes there. That of a peer comes a page at a time.
 func (h *Host) Bytes(bus, size uint64) []byte {
 	if h.cut {
 		return nil
@@ -96,8 +93,7 @@ func (h *Host) Bytes(bus, size uint64) []byte {
 	return nil
 }
 
-// Host accesses take time, so that polls of host memory end, but they are no
-// operations of the device.
+// Host accesses take time, so that polls of host memory end, but they are no operations of the device.
 func (p *hostPort) Load(offset uint64, width uint8) (uint64, hal.Code) {
 	p.d.Sleep(accessNs)
 	if c := p.check(Load, offset, width); c != hal.OK {

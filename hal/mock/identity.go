@@ -15,6 +15,7 @@ const (
 
 	arcNIU0 = 0x50000 // from the tile's registers on
 	arcNIU1 = 0x58000
+	arcNIU  = 0xf_ffb2_0000 // Wormhole, NoC 0: src/tile.cpp, ARC_NOC_NIU0_BASE
 
 	pcieNIU = 0xffff_ffff_ff00_0000 // Blackhole, NoC 0
 )
@@ -22,8 +23,7 @@ const (
 // arcRegisters is where the registers of the ARC tile begin.
 var arcRegisters = map[string]uint64{boards.Wormhole.Name: 0x8_8000_0000, boards.Blackhole.Name: 0x8000_0000}
 
-// identity gives NOC_NODE_ID, or NOC_ID_LOGICAL, of a tile that is not a
-// Tensix tile; ok is false where there is neither.
+// identity gives NOC_NODE_ID, or NOC_ID_LOGICAL, of a tile that is not a Tensix tile; ok is false where there is neither.
 func (g *Tiles) identity(at Place) (id uint32, ok bool) {
 	c := chips.Tile{X: at.X, Y: at.Y}
 	if !at.Tile {
@@ -41,8 +41,7 @@ func (g *Tiles) identity(at Place) (id uint32, ok bool) {
 	return 0, false
 }
 
-// interfaceAt gives the network interface of a kind of tile that has a
-// register at an address, and the register's offset in it.
+// interfaceAt gives the network interface of a kind of tile that has a register at an address, and the register's offset in it.
 func (g *Tiles) interfaceAt(k chips.Kind, address uint64) (noc int, offset uint64, ok bool) {
 	wide := g.traits.noc.wide // Blackhole
 	arc := address - arcRegisters[g.board]
@@ -55,6 +54,8 @@ func (g *Tiles) interfaceAt(k chips.Kind, address uint64) (noc int, offset uint6
 		return 0, arc - arcNIU0, true
 	case k == chips.ARC && arc >= arcNIU1 && arc < arcNIU1+0x1000:
 		return 1, arc - arcNIU1, true
+	case k == chips.ARC && !wide && address >= arcNIU && address < arcNIU+niuSize:
+		return 0, address - arcNIU, true
 	case k == chips.PCIe && wide && address >= pcieNIU:
 		return 0, address - pcieNIU, true
 	}

@@ -24,8 +24,7 @@ type Memory struct {
 	lastPage *page
 }
 
-// NewMemory gives a Memory in which reset registers read as they do after
-// power-up and keep the cores' bits only.
+// NewMemory gives a Memory in which reset registers read as they do after power-up and keep the cores' bits only.
 func NewMemory(b *boards.Board) *Memory { return &Memory{grid: chips.Of(b).Grid} }
 
 // Load implements Model.
@@ -42,8 +41,7 @@ func (m *Memory) Store(at Place, width uint8, value uint64) hal.Code {
 	return hal.OK
 }
 
-// bytes is memory from a place to the end of its page. An aligned access does
-// not cross that.
+// bytes is memory from a place to the end of its page. An aligned access does not cross that.
 func (m *Memory) bytes(at Place) []byte {
 	inside := at.Address % pageSize
 	at.Address -= inside
@@ -77,27 +75,18 @@ func (m *Memory) isReset(at Place) bool {
 		hasReset(m.grid.Kind(chips.Tile{X: at.X, Y: at.Y}))
 }
 
-func get(b []byte, width uint8) uint64 {
-	switch width {
-	case 1:
-		return uint64(b[0])
-	case 2:
-		return uint64(binary.LittleEndian.Uint16(b))
-	case 4:
+func get(b []byte, width uint8) (value uint64) {
+	if width == 4 { // what cores and registers take
 		return uint64(binary.LittleEndian.Uint32(b))
 	}
-	return binary.LittleEndian.Uint64(b)
+	for i := range width {
+		value |= uint64(b[i]) << (8 * i)
+	}
+	return value
 }
 
 func put(b []byte, width uint8, value uint64) {
-	switch width {
-	case 1:
-		b[0] = byte(value)
-	case 2:
-		binary.LittleEndian.PutUint16(b, uint16(value))
-	case 4:
-		binary.LittleEndian.PutUint32(b, uint32(value))
-	default:
-		binary.LittleEndian.PutUint64(b, value)
+	for i := range width {
+		b[i] = byte(value >> (8 * i))
 	}
 }

@@ -7,11 +7,9 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// Registers of a network interface (NIU) that lie at the same offset on both
-// chips: ttsim v1.10.0 data/{wh,bh}/tile_regs.json.
+// Registers of a network interface (NIU) that lie at the same offset on both chips: ttsim v1.10.0 data/{wh,bh}/tile_regs.json.
 const (
-	// Once for each command buffer. A coordinate and address takes LO, MID
-	// and, on Blackhole, HI, one behind the other.
+	// Once for each command buffer. A coordinate and address takes LO, MID and, on Blackhole, HI, one behind the other.
 	nocTargAddr  = 0x00
 	nocRetAddr   = 0x0c
 	nocPacketTag = 0x18
@@ -31,8 +29,7 @@ const (
 	niuMstNonpostedWrReqSent = 0x228
 	niuMstPostedWrReqSent    = 0x22c
 
-	// Once for each transaction id. The second is always 0: requests end before
-	// the core goes on.
+	// Once for each transaction id. The second is always 0: requests end before the core goes on.
 	niuMstReqsOutstandingID   = 0x240 // 8 bits wide
 	niuMstWriteReqsOutgoingID = 0x280
 )
@@ -165,8 +162,7 @@ func newNIU(t *tensix, second bool) niu {
 	return niu{tile: t, traits: t.tiles.traits.noc, second: second, words: map[uint64]uint32{routerCfg1: columns, routerCfg3: rows}}
 }
 
-// notTensix gives the columns and rows of a grid that have no Tensix tiles, one
-// bit each.
+// notTensix gives the columns and rows of a grid that have no Tensix tiles, one bit each.
 func notTensix(g *chips.Grid) (columns, rows uint32) {
 	columns, rows = 1<<len(g.Rows[0])-1, 1<<len(g.Rows)-1
 	for y, row := range g.Rows {
@@ -287,8 +283,7 @@ func (n *niu) setTag(offset uint64, value uint32) error {
 	return n.keep(offset, value)
 }
 
-// command carries out the request in a command buffer, which by storing to a
-// register may start another.
+// command carries out the request in a command buffer, which by storing to a register may start another.
 func (n *niu) command(offset uint64, value uint32) error {
 	if value != 1 {
 		return fmt.Errorf("NOC_CMD_CTRL takes 1 only, not %#x", value)

@@ -17,8 +17,7 @@ type request struct {
 	targ, ret    end
 }
 
-// end is a place that a request goes to or comes from; of a multicast, a
-// rectangle.
+// end is a place that a request goes to or comes from; of a multicast, a rectangle.
 type end struct {
 	coordinate  uint32
 	address     uint64
@@ -66,8 +65,7 @@ func (n *niu) end(offset uint64) end {
 	return end{coordinate: uint32(mid >> 4), address: mid&0xf<<32 | lo}
 }
 
-// checkCtrl refuses what the simulator does not have, which is in part what the
-// hardware has not either.
+// checkCtrl refuses what the simulator does not have, which is in part what the hardware has not either.
 func checkCtrl(ctrl uint32) error {
 	var not string
 	atomic, write, inline := ctrl&ctrlAtomic != 0, ctrl&ctrlWrite != 0, ctrl&ctrlInline != 0
@@ -286,8 +284,7 @@ func (q *request) countMulticast(reached uint32) {
 	q.words[outstanding] = uint32(uint8(q.words[outstanding] + 1 - reached))
 }
 
-// increment adds to a word of another tile. What was there before goes to L1,
-// of posted requests too.
+// increment adds to a word of another tile. What was there before goes to L1, of posted requests too.
 func (q *request) increment() error {
 	switch kind := q.grid().Kind(q.targ.tile); {
 	case q.length != atIncrement:
@@ -344,8 +341,7 @@ func (q *request) writeInline() error {
 	return nil
 }
 
-// enablesWord tells whether byte enables are those of the word at an address,
-// counted from a multiple of 16 or 32.
+// enablesWord tells whether byte enables are those of the word at an address, counted from a multiple of 16 or 32.
 func enablesWord(enables uint32, address uint64) bool {
 	shift := bits.TrailingZeros32(enables)
 	return enables != 0 && enables>>shift == 0xf && uint64(shift%16) == address%16

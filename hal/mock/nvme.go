@@ -154,8 +154,7 @@ func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 	return value >> shift & fbs.WidthMask(width), hal.OK
 }
 
-// register is where the register begins that an address lies in, and how many
-// bits before the address.
+// register is where the register begins that an address lies in, and how many bits before the address.
 func (n *Nvme) register(address uint64) (first uint64, shift int) {
 	switch address {
 	case nvmeCAP + 4, nvmeASQ + 4, nvmeACQ + 4:
@@ -229,8 +228,7 @@ func (n *Nvme) ring(offset uint64, value uint32) hal.Code {
 		return n.refuse("%s queue %d has %d entries and no entry %d", kind, id, queues[id].entries, value)
 	}
 	q := &queues[id]
-	// Of the entries between head and tail, submissions come in at the tail
-	// and completions go at the head.
+	// Of the entries between head and tail, submissions come in at the tail and completions go at the head.
 	inside, moved := (q.tail+q.entries-q.head)%q.entries, (value+q.entries-q.head)%q.entries
 	if kind == "completion" {
 		if moved == 0 || moved > inside {
@@ -284,8 +282,7 @@ func (n *Nvme) start() {
 	n.csts |= cstsRDY
 }
 
-// drain carries out the commands of a submission queue while their completions
-// find room.
+// drain carries out the commands of a submission queue while their completions find room.
 func (n *Nvme) drain(id uint32) {
 	q := &n.sq[id]
 	for q.head != q.tail && n.csts&cstsCFS == 0 {

@@ -1,7 +1,6 @@
 package mock
 
-// enabled is the bit of region_ctrl_2 that has a region show something
-// (tt-kmd, REGION_EN).
+// enabled is the bit of region_ctrl_2 that has a region show something (tt-kmd, REGION_EN).
 const enabled = 1 << 31
 
 // shown gives the bus address behind one that tiles use, where a region of the

@@ -8,8 +8,7 @@ import (
 	"lightmetal/hal"
 )
 
-// playback is a Model that expects given accesses, in order and no others, and
-// answers loads with what was recorded.
+// playback is a Model that expects given accesses, in order and no others, and answers loads with what was recorded.
 type playback struct {
 	want     []Access
 	next     int
@@ -25,8 +24,7 @@ func Playback(b *boards.Board, accesses []Access) *Device {
 	return NewWith(b, &playback{want: accesses})
 }
 
-// PlaybackBytewise is Playback for a client that copies memory in widths of its
-// own: there each byte counts by itself.
+// PlaybackBytewise is Playback for a client that copies memory in widths of its own: there each byte counts by itself.
 func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 	grid := chips.Of(b).Grid
 	p := &playback{bytewise: func(at Place, width uint8) bool {
@@ -42,8 +40,7 @@ func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 	return NewWith(b, p)
 }
 
-// split is an access as it is expected: a byte at a time where bytes count by
-// themselves.
+// split is an access as it is expected: a byte at a time where bytes count by themselves.
 func (p *playback) split(a Access) (out []Access) {
 	if p.bytewise == nil || !p.bytewise(a.Place, a.Width) {
 		return []Access{a}
@@ -56,8 +53,7 @@ func (p *playback) split(a Access) (out []Access) {
 	return out
 }
 
-// Left is the number of accesses a playback still waits for; 0 of any other
-// device.
+// Left is the number of accesses a playback still waits for; 0 of any other device.
 func (d *Device) Left() int {
 	if p, ok := d.model.(*playback); ok {
 		return len(p.want) - p.next

@@ -30,8 +30,7 @@ const (
 	ncriscResetPCOverride = 0xffef028c
 )
 
-// coreTraits is what the cores of a chip have (ttsim v1.10.0 src/config.h,
-// src/riscv_impl.h), and their network interfaces.
+// coreTraits is what the cores of a chip have (ttsim v1.10.0 src/config.h, src/riscv_impl.h), and their network interfaces.
 type coreTraits struct {
 	fence      bool     // see rv32.Core
 	configures bool     // start addresses are configuration, see triscResetPC
@@ -44,8 +43,7 @@ var coreTraitsOf = map[string]*coreTraits{
 	boards.Blackhole.Name: {local: []uint64{8192, 4096, 4096, 4096, 8192}, noc: blackholeNoC, fence: true},
 }
 
-// tensix is one Tensix tile. The coprocessor, the mailboxes and the overlay of
-// the network interfaces are not modelled.
+// tensix is one Tensix tile. The coprocessor, the mailboxes and the overlay of the network interfaces are not modelled.
 type tensix struct {
 	tiles     *Tiles
 	at        chips.Tile
@@ -211,8 +209,7 @@ func (t *tensix) niu(address uint64) (n *niu, offset uint64) {
 	return &t.noc[(address-niu0)/niuSize], (address - niu0) % niuSize
 }
 
-// logicalTile gives the translated coordinate of a Tensix or Ethernet tile, which is its own
-// where a grid has none for it.
+// logicalTile gives the translated coordinate of a Tensix or Ethernet tile, which is its own where a grid has none for it.
 func logicalTile(g *chips.Grid, t chips.Tile) chips.Tile {
 	if x := slices.Index(g.Columns, t.X); x >= 0 {
 		t.X = g.First + uint8(x)
@@ -245,8 +242,7 @@ func (t *tensix) storeRegister(address uint64, value uint32) error {
 	return nil
 }
 
-// setSoftReset stops the cores whose bits are set and starts those whose bits
-// become clear.
+// setSoftReset stops the cores whose bits are set and starts those whose bits become clear.
 func (t *tensix) setSoftReset(value uint32) error {
 	reset := &t.tiles.grid.Reset
 	value &^= reset.Ignored

@@ -70,10 +70,10 @@ func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
 			put(data, 4, uint64(value))
 			return nil
 		}
-	} else if g.hostPages(kind, address, len(data), func(page []byte, i int) { copy(data[i:], page) }) {
-		return nil
-	} else if g.grid.Memory(kind, address, uint64(len(data))) != nil {
-		g.eachPage(at, address, len(data), func(page []byte, i int) { copy(data[i:], page) })
+	} else if pages, ok := g.pages(at, address, uint64(len(data))); ok {
+		for _, page := range pages {
+			data = data[copy(data, page):]
+		}
 		return nil
 	}
 	return fmt.Errorf("the %s (%d,%d) cannot be read %d bytes at %#x", kind, at.X, at.Y, len(data), address)
@@ -94,48 +94,35 @@ func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
 			}
 			return nil
 		}
-	} else if g.hostPages(kind, address, len(data), func(page []byte, i int) { copy(page, data[i:]) }) {
-		return nil
-	} else if g.grid.Memory(kind, address, uint64(len(data))) != nil {
-		g.eachPage(at, address, len(data), func(page []byte, i int) { copy(page, data[i:]) })
+	} else if pages, ok := g.pages(at, address, uint64(len(data))); ok {
+		for _, page := range pages {
+			data = data[copy(page, data):]
+		}
 		return nil
 	}
 	return fmt.Errorf("the %s (%d,%d) cannot be written %d bytes at %#x", kind, at.X, at.Y, len(data), address)
 }
 
-// hostPages goes through size bytes of the host memory that a kind of tile shows
-// at an address; i is how many came before a page. It tells whether they are all
-// there, and does nothing where one is not.
-func (g *Tiles) hostPages(k chips.Kind, address uint64, size int, do func(page []byte, i int)) bool {
-	if k != chips.PCIe || g.host == nil {
-		return false
+// pages gives size bytes at an address of a tile without cores, a page each: its
+// memory, or behind the PCIe tile the host's. Not ok: not all of it is there.
+func (g *Tiles) pages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
+	kind, home := g.grid.Kind(at), g.grid.Home(at)
+	host := kind == chips.PCIe && g.host != nil
+	if !host && g.grid.Memory(kind, address, size) == nil {
+		return nil, false
 	}
-	var pages [][]byte
-	for done := 0; done < size; {
-		at := address + uint64(done)
-		page := g.host.Bytes(at, min(uint64(size-done), pageSize-at%pageSize))
-		if page == nil {
-			return false
+	for size > 0 {
+		n := min(size, pageSize-address%pageSize)
+		var page []byte
+		if host {
+			page = g.host.Bytes(address, n)
+		} else {
+			page = g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address})[:n]
 		}
-		pages = append(pages, page)
-		done += len(page)
+		if page == nil {
+			return nil, false
+		}
+		pages, address, size = append(pages, page), address+n, size-n
 	}
-	i := 0
-	for _, page := range pages {
-		do(page, i)
-		i += len(page)
-	}
-	return true
-}
-
-// eachPage goes through size bytes of a tile's memory; i is how many came
-// before a page.
-func (g *Tiles) eachPage(at chips.Tile, address uint64, size int, do func(page []byte, i int)) {
-	home := g.grid.Home(at)
-	for i := 0; i < size; {
-		page := g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address + uint64(i)})
-		page = page[:min(len(page), size-i)]
-		do(page, i)
-		i += len(page)
-	}
+	return pages, true
 }

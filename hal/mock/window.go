@@ -103,8 +103,7 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.Target) hal.Code {
 	return hal.OK
 }
 
-// tilePlace is the place of an address in a tile, if something is there that
-// takes the access.
+// tilePlace is the place of an address in a tile, if something is there that takes the access.
 func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uint64) (Place, hal.Code) {
 	grid := chips.Of(d.board).Grid
 	home := grid.Home(tile)

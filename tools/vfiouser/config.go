@@ -49,6 +49,7 @@ var classes = map[[2]uint16]uint32{
 	{0x1234, 0x11e8}: 0x00ff0010, // QEMU hw/misc/edu.c
 	{0x1af4, 0x1110}: 0x05000000, // QEMU hw/misc/ivshmem.c
 	{0x1b36, 0x0010}: 0x01080202, // NVM Express I/O controller
+	{0x1e52, 0x401e}: 0x12000001, // Wormhole B0, which its revision tells tt-umd
 }
 
 const classAccelerator = 0x12000000

@@ -28,6 +28,10 @@ func TestFunctionLooksLikeTheDevice(t *testing.T) {
 			if got := c.load(configRegion, 0, 4); got != uint64(b.Device)<<16|uint64(b.Vendor) {
 				t.Errorf("ids %#x", got)
 			}
+			// Wormhole is B0, revision 1, or tt-umd does not take it (pci_device.cpp).
+			if got, want := c.load(configRegion, regClass, 1), map[string]uint64{"wormhole": 1, "nvme": 2, "edu": 0x10}[b.Name]; got != want {
+				t.Errorf("revision %#x, want %#x", got, want)
+			}
 			for bar, size := range b.Bars {
 				info := c.must(cmdRegionInfo, words(32, 0, uint32(bar), 0, 0, 0, 0, 0))
 				if got := binary.LittleEndian.Uint64(info[16:]); got != size {
