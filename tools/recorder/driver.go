@@ -29,6 +29,7 @@ const (
 	ttConfigure    = 0xfa0d
 	ttCleanup      = 0xfa0e
 	ttOrderingZero = gen.OrderingDefault // the driver counts from 0
+	noWindow       = -1
 )
 
 // driven is a device behind Tenstorrent's driver.
@@ -40,15 +41,14 @@ type driven struct {
 	windows  []driverWindow
 }
 
-// driverWindow is one that the driver has given out.
+// driverWindow is one that the driver has given out, or, with noWindow, memory.
 type driverWindow struct {
 	slot                int
 	size                uint64
 	uncached, combining uint64 // in the file
 }
 
-// behind finds the device behind a file of the driver's, which answers whoever
-// has the file.
+// behind finds the device behind a file of the driver's, which answers whoever has the file.
 func (r *recording) behind(t *thread, fd int) (*driven, error) {
 	own, err := takeDescriptor(t.process, fd)
 	if err != nil {
@@ -104,7 +104,9 @@ func (r *recording) throughDriver(t *thread, fd int, offset, length uint64) (*ma
 	}
 	for _, w := range d.windows {
 		for _, at := range []uint64{w.uncached, w.combining} {
-			if offset-at < w.size {
+			if offset-at < w.size && w.slot == noWindow {
+				return nil, nil
+			} else if offset-at < w.size {
 				g := d.board.TLB.Group(w.slot)
 				return r.pci(d.folder, int(g.Bar), g.Offset+uint64(w.slot-g.First)*g.Size+offset-at)
 			}
@@ -115,7 +117,7 @@ func (r *recording) throughDriver(t *thread, fd int, offset, length uint64) (*ma
 			return r.pci(d.folder, i&^1, offset-m.base)
 		}
 	}
-	return nil, errors.New("it is memory of the driver's own, which is not followed")
+	return nil, errors.New("the driver has not told what it is")
 }
 
 // aside gives what is behind a request's descriptor, nil for no such device.
@@ -127,8 +129,7 @@ func (r *recording) aside(t *thread, c *call, what string) *driven {
 	return d
 }
 
-// allocated is told of a window: size, nothing, id, nothing, offset uncached,
-// offset write-combining.
+// allocated is told of a window: size, nothing, id, nothing, offset uncached, offset write-combining.
 func (r *recording) allocated(t *thread, c *call, _ uint64) {
 	d := r.aside(t, c, "ALLOCATE_TLB")
 	if w, ok := words(t, c.arguments[2], 10); ok && d != nil {
@@ -186,10 +187,8 @@ func (r *recording) pinned(t *thread, c *call, _ uint64) {
 		return
 	}
 	bus := long(w, 6)
-	if w[1]&onNoC != 0 {
-		if more, ok := words(t, c.arguments[2]+32, 2); ok {
-			bus = long(more, 0)
-		}
+	if more, ok := words(t, c.arguments[2]+32, 2); ok && w[1]&onNoC != 0 {
+		bus = long(more, 0)
 	}
 	r.reach(t, long(w, 2), long(w, 4), bus)
 }
@@ -210,8 +209,14 @@ func (r *recording) driverReset(t *thread, c *call, _ uint64) {
 	r.tell("process %d has the driver reset its device (RESET_DEVICE, flags %d): a replay does not", t.process, w[1])
 }
 
-func (r *recording) driverMemory(t *thread, _ *call, _ uint64) {
+// driverMemory is told of memory: six words, its address on the bus, offset in the
+// file, and bytes. A mapping of it is none of a BAR.
+func (r *recording) driverMemory(t *thread, c *call, _ uint64) {
 	r.tell("process %d has memory of the driver's own (ALLOCATE_DMA_BUF), which is not followed", t.process)
+	d := r.aside(t, c, "ALLOCATE_DMA_BUF")
+	if w, ok := words(t, c.arguments[2], 11); ok && d != nil {
+		d.windows = append(d.windows, driverWindow{noWindow, uint64(w[10]), long(w, 8), long(w, 8)})
+	}
 }
 
 func (r *recording) driverCleanup(t *thread, c *call, _ uint64) {

@@ -19,8 +19,7 @@ var function = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$
 
 var memoryFile = regexp.MustCompile(`^/proc/\d+/mem$`)
 
-// moved is a system call that moves data between memory and a file, where that
-// is of a device.
+// moved is a system call that moves data between memory and a file, where that is of a device.
 type moved struct {
 	name   string
 	folder string
@@ -38,8 +37,7 @@ var movers = map[uint64]struct{ store, offset, vector bool }{
 	unix.SYS_PREADV: {offset: true, vector: true}, unix.SYS_PWRITEV: {store: true, offset: true, vector: true},
 }
 
-// openedFile is told of a descriptor. Of one that is a device's, calls that
-// move data stop the program from now on.
+// openedFile is told of a descriptor. Of one that is a device's, calls that move data stop the program from now on.
 func (r *recording) openedFile(t *thread, fd uint64) {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd))
 	if memoryFile.MatchString(path) {
@@ -110,8 +108,7 @@ func (r *recording) enterMove(t *thread, c *call) bool {
 	return true
 }
 
-// begins comes before the data is moved. Each store may set the device off: one
-// to configuration space lets it on the bus.
+// begins comes before the data is moved. Each store may set the device off: one to configuration space lets it on the bus.
 func (r *recording) begins(m *moved) {
 	if m.store {
 		r.look(byProgram)
@@ -165,8 +162,7 @@ func (r *recording) moved(t *thread, m *moved, data []byte) {
 	}
 }
 
-// buffers are where n bytes that a call moved are in the program, by address.
-// Those that cannot be told are missing.
+// buffers are where n bytes that a call moved are in the program, by address. Those that cannot be told are missing.
 func buffers(t *thread, c *call, n uint64) (list []span) {
 	first, count := c.arguments[1], c.arguments[2]
 	if !movers[c.number].vector {
@@ -183,8 +179,7 @@ func buffers(t *thread, c *call, n uint64) (list []span) {
 	return list
 }
 
-// taken reads the first bytes of buffers, and gives the rest; nil: they cannot
-// be read.
+// taken reads the first bytes of buffers, and gives the rest; nil: they cannot be read.
 func taken(t *thread, list []span, data []byte) []span {
 	for len(data) > 0 {
 		if len(list) == 0 {

@@ -1,5 +1,5 @@
-// Has Tenstorrent's driver pin a page, unpin it, pin it again after it has
-// changed, and reset the card.
+// Has Tenstorrent's driver give memory of its own, pin a page, unpin it, pin it
+// again after it has changed, and reset the card.
 //
 //	pins FILE
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAPPINGS = 0xfa02, RESET = 0xfa06, PIN = 0xfa07, UNPIN = 0xfa0a, PAGE = 4096 }; // tt-kmd's ioctl.h
+enum { MAPPINGS = 0xfa02, ALLOCATE = 0xfa03, RESET = 0xfa06, PIN = 0xfa07, UNPIN = 0xfa0a, PAGE = 4096 }; // tt-kmd's ioctl.h
 
 static int pin(int fd, char *page) {
 	struct {
@@ -26,6 +26,24 @@ static int pin(int fd, char *page) {
 static int reset(int fd, uint32_t flags) {
 	uint32_t r[4] = {8, flags};
 	return ioctl(fd, RESET, r) || r[3];
+}
+
+// The driver's memory, 16 pages, is no BAR.
+static int memory(int fd) {
+	struct {
+		uint32_t size;
+		uint8_t index, flags, reserved[18];
+		uint64_t bus, offset;
+		uint32_t given, reserved1;
+		uint64_t noc, reserved2;
+	} m = {.size = 16 * PAGE};
+	if (ioctl(fd, ALLOCATE, &m))
+		return -1;
+	char *own = mmap(0, m.given, PROT_READ | PROT_WRITE, MAP_SHARED, fd, m.offset);
+	if (own == MAP_FAILED)
+		return -1;
+	own[16 * PAGE - 1] = 1;
+	return own[0] != 0;
 }
 
 int main(int count, char **arguments) {
@@ -44,6 +62,8 @@ int main(int count, char **arguments) {
 	// A card is in the record when something of it is mapped.
 	if (mmap(0, PAGE, PROT_READ, MAP_SHARED, fd, all.list[0].base) == MAP_FAILED)
 		return 2;
+	if (memory(fd))
+		return 7;
 	strcpy(page + 8, "pinned1");
 	if (pin(fd, page))
 		return 3;
