@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -92,8 +93,8 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.bases, "base", nil, "qemu: address of each region in the guest, in the same order")
 	flags.Uint8Var(&f.bar, "bar", 0, "qemu: BAR that the region is")
 	flags.StringVar(&f.deadline, "deadline", "", "deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
-	flags.StringSliceVar(&f.poll, "poll", nil, "treat every load of ADDRESS or FIRST-LAST as a poll (x,y,ADDRESS in a tile)")
-	flags.StringSliceVar(&f.ignore, "ignore", nil, "carry out loads from there, whatever they give; bus:FIRST-LAST is host memory of a record")
+	flags.StringSliceVar(&f.poll, "poll", nil, "treat every load of ADDRESS or FIRST-LAST as a poll (x,y,ADDRESS in a tile, x and y in decimal)")
+	flags.StringSliceVar(&f.ignore, "ignore", nil, "carry out loads from there, whatever they give; likewise; bus:FIRST-LAST is host memory of a record")
 	flags.StringArrayVar(&f.inputs, "input", nil,
 		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., barN+ADDRESS or, in host memory of a record, bus:ADDRESS")
 	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, likewise")
@@ -233,9 +234,14 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 	err := cmp.Or(f.setBoard(&o), f.setRegions(&o),
 		parsed(&o.Inputs, f.inputs, importer.ParseTensor), parsed(&o.Outputs, f.outputs, importer.ParseTensor),
 		f.setParts(&o), f.setHost(&o), f.setDeadline(&o),
-		parsed(&o.Poll, f.poll, importer.ParseRange), parsed(&o.Ignore, f.ignore, importer.ParseRange))
+		parsed(&o.Poll, places(f.poll), importer.ParseRange), parsed(&o.Ignore, places(f.ignore), importer.ParseRange))
 	return o, err
 }
+
+// places puts x,y,ADDRESS together again, in lists that were taken apart at commas.
+func places(list []string) []string { return placeText.FindAllString(strings.Join(list, ","), -1) }
+
+var placeText = regexp.MustCompile(`(\d{1,2},\d{1,2},)?[^,]+`)
 
 // parsed reads the values of a flag that may stand there several times.
 func parsed[T any](to *[]T, specs []string, parse func(string) (T, error)) error {
