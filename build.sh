@@ -47,7 +47,8 @@ usage: ./build.sh COMMAND
                             fmt vet lint gen kernels unit fuzz race arm64 purego cross
                             reproducible recipes guest coverage bench
   record-trials           lm record in the arm64 guest against QEMU's own trace, at length: minutes; and
-                            of programs by clang and rustc, where they are installed
+                            of programs by clang and rustc, where they are installed; with
+                            LM_TTKMD=FILE.ko and LM_TTUMD=PROGRAM of a client of Tenstorrent's library
   object-coverage         which instructions and branches of lmrun-arm64, as it ships, the guest reaches
                             with all that there is to run: many minutes; build/coverage has more
   soak [FRAMES]           frames through QEMU's NVMe and a served Wormhole, 100000 or so many, with a kill
@@ -860,6 +861,8 @@ cmd_record-trials() {
 	go build -o "$out/lm" ./tools/lm
 	export LM_GUEST_PROGRAMS=$programs LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
 	export LM_GUEST_NEW_KERNEL=$new_kernel LM_GUEST_NEW_MODULES=$new_modules LM_GUEST_LM=$PWD/$out/lm
+	# What needs Tenstorrent's driver needs a QEMU that shows a served device too.
+	[[ -z ${LM_TTKMD:-} ]] || { new_qemu || { warn "record-trials: $missing"; exit 69; }; export LM_GUEST_QEMU=$new_qemu; }
 	LM_RECORD_TRIALS=1 go test -count=1 -v -run OtherCompilers ./tools/recorder
 	LM_RECORD_TRIALS=1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_MODULES=$modules LM_GUEST_LMRUN=$PWD/$out/lmrun-arm64 \
 		go test -count=1 -timeout 30m -v -run 'Record' ./tools/guest
