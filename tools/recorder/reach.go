@@ -264,7 +264,7 @@ func (r *recording) present(m *reached) []byte {
 // there it need not be copied, which takes longer than to compare it.
 func (m *reached) reflect(process int) {
 	p, err := placeOf(process, m.start)
-	if err != nil || !p.shared || m.start%page != 0 || m.start+m.size() > p.end {
+	if err != nil || !p.shared || m.start%page != 0 || m.start+m.size() > p.end || m.size()%max(p.hugePage(process), 1) != 0 {
 		return
 	}
 	if m.mirror, err = p.view(process, m.start, m.size()); err == nil {
