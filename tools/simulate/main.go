@@ -128,33 +128,48 @@ func pastDefects(root, program string, seeds int) error {
 const twoPlayers = "^TestC|^TestBothPlayers"
 
 // breakages breaks the code at places that a seed chooses, and says which of them
-// simulated worlds notice, and which then the two players.
+// simulated worlds notice, and of the others which the two players.
 func breakages(root, folder, overlay, program string, places []Place, o options) error {
-	players, random := filepath.Join(folder, "players"), rand.New(rand.NewPCG(o.choice, 0))
+	if how, wrong := inWorlds(root, program, "", int(o.seeds)); wrong {
+		return fmt.Errorf("with nothing broken: %s", how)
+	}
+	random, left := rand.New(rand.NewPCG(o.choice, 0)), []int{}
+	chosen := random.Perm(len(places))[:min(o.broken, len(places))]
+	tell := func(who string, n int, how string) {
+		fmt.Printf("%s %5d %s: %.100s: %.150s\n", who, n+1, places[n].Where, places[n].What, how)
+	}
+	for _, n := range chosen {
+		if how, ok := inWorlds(root, program, fmt.Sprint(n+1), int(o.seeds)); ok {
+			tell("worlds ", n, how)
+		} else {
+			left = append(left, n)
+			tell("-      ", n, "")
+		}
+	}
+	byWorlds := len(chosen) - len(left)
+	fmt.Printf("of %d breakages of %d places worlds notice %d\n", len(chosen), len(places), byWorlds)
+	players := filepath.Join(folder, "players")
 	c := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", players, "./tools/bench")
 	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
-	both := func(broken string) (who, how string) {
-		if how, ok := inWorlds(root, program, broken, int(o.seeds)); ok {
-			return "worlds ", how
+	play := func(broken string) (how string, ok bool) {
+		return noticed(filepath.Join(root, "tools/bench"), broken, players, "-test.failfast", "-test.run", twoPlayers)
+	}
+	if how, wrong := play(""); wrong {
+		return fmt.Errorf("the two players, with nothing broken: %s", how)
+	}
+	byPlayers := 0
+	for _, n := range left {
+		how, ok := play(fmt.Sprint(n + 1))
+		who := "nobody "
+		if ok {
+			who = "players"
+			byPlayers++
 		}
-		if how, ok := noticed(filepath.Join(root, "tools/bench"), broken, players, "-test.failfast", "-test.run", twoPlayers); ok {
-			return "players", how
-		}
-		return "nobody ", ""
+		tell(who, n, how)
 	}
-	if who, how := both(""); how != "" {
-		return fmt.Errorf("%s, with nothing broken: %s", who, how)
-	}
-	count, chosen := map[string]int{}, random.Perm(len(places))[:min(o.broken, len(places))]
-	for _, n := range chosen {
-		who, how := both(fmt.Sprint(n + 1))
-		count[who]++
-		fmt.Printf("%s %5d %s: %.100s: %.150s\n", who, n+1, places[n].Where, places[n].What, how)
-	}
-	fmt.Printf("of %d breakages of %d places %d are noticed: by worlds %d, by the two players %d more\n",
-		len(chosen), len(places), len(chosen)-count["nobody "], count["worlds "], count["players"])
+	fmt.Printf("of %d breakages %d are noticed: by worlds %d, by the two players %d more\n", len(chosen), byWorlds+byPlayers, byWorlds, byPlayers)
 	return nil
 }
