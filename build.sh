@@ -50,7 +50,7 @@ usage: ./build.sh COMMAND
                             of programs by clang and rustc, where they are installed; with
                             LM_TTKMD=FILE.ko and LM_TTUMD=PROGRAM of a client of Tenstorrent's library
   object-coverage         which instructions and branches of lmrun-arm64, as it ships, the guest reaches
-                            with all that there is to run: many minutes; build/coverage has more
+                            signed and not, on two kinds of processor; build/coverage has more
   soak [FRAMES]           frames through QEMU's NVMe and a served Wormhole, 100000 or so many, with a kill
                             or a fault of the device after every thousand
   qemu IMAGE [--with DEVICE] [FLAGS]
@@ -362,7 +362,7 @@ step_guest() {
 # instruction of it.
 shipped='^TestShipped'
 
-# step_coverage is object-coverage within minutes, on one kind of processor.
+# step_coverage is object-coverage of one program on one kind of processor.
 step_coverage() {
 	need qemu-system-aarch64 qemu-system-arm || skip "$missing is not here"
 	kernel || skip "no arm64 kernel: $missing"
@@ -370,22 +370,24 @@ step_coverage() {
 	new_qemu || lacks "$missing"
 	new_kernel || lacks "no arm64 kernel with an IOMMU for served devices: $missing"
 	for_guests
-	rm -rf "$coverage/seen"
-	cover cortex-a72 -run "$shipped"
-	"$coverage/coverage" "$coverage/lmrun-arm64" "$coverage/seen" | tee "$out/coverage.txt"
+	rm -rf "$coverage"/seen*
+	cover arm64 cortex-a72
+	"$coverage/coverage" "$coverage/lmrun-arm64=$coverage/seen-arm64-cortex-a72" | tee "$out/coverage.txt"
 }
 
-# cover CPU ARGUMENTS: tests of the guest while QEMU tells which instructions of lmrun ran. Process 1
-# is linked to lie elsewhere; lmrun is what cross makes.
+# cover PROGRAM CPU: tests of the guest while QEMU tells which instructions of lmrun-PROGRAM ran, which
+# is what cross makes. Process 1 is linked to lie elsewhere.
 coverage=$out/coverage
 cover() {
-	mkdir -p "$coverage/seen"
-	static arm64 "$coverage/lmrun-arm64" ./tools/lmrun
-	static arm64 "$coverage/lminit-arm64" ./tools/lminit -ldflags "-s -w -T=0x40001000"
+	local seen=$PWD/$coverage/seen-$1-$2 tags=""
+	[[ $1 != signed-* ]] || tags=" -tags=signed"
+	mkdir -p "$seen"
+	GOFLAGS+=$tags static arm64 "$coverage/lmrun-$1" ./tools/lmrun
+	static arm64 "$coverage/lminit-$1" ./tools/lminit -ldflags "-s -w -T=0x40001000"
 	go build -o "$out/lm" ./tools/lm
 	go build -o "$coverage/coverage" ./tools/coverage
-	LM_GUEST_COVERAGE=$PWD/$coverage/seen LM_GUEST_CPU=$1 LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$coverage/lmrun-arm64 LM_GUEST_LM=$PWD/$out/lm \
-		tests -count=1 -timeout 3h "${@:2}" ./tools/guest
+	LM_GUEST_COVERAGE=$seen LM_GUEST_CPU=$2 LM_GUEST_SIGNED=$tags LM_GUEST_REQUIRED=1 LM_GUEST_KERNEL=$kernel LM_GUEST_LMRUN=$PWD/$coverage/lmrun-$1 LM_GUEST_LM=$PWD/$out/lm \
+		tests -count=1 -timeout 2h -run "$shipped" ./tools/guest
 }
 
 # machines is what guests of every kind take: kernels, their modules and a new QEMU.
@@ -400,19 +402,20 @@ for_guests() {
 	export LM_GUEST_FULL_KERNEL=$full_kernel LM_GUEST_FULL_MODULES=$full_modules
 }
 
-# What object-coverage runs beside those: devices, faults, signals, kills and DMA by each lane.
-also='^(TestGuest(Computes|Fills|File|Memory|Reports|Recovers|TellsMistakes|MovesDataFromDevice)|TestServedChips|TestVendorsDriverW|TestProcessOneEnds)'
-
+# cmd_object-coverage: both kinds of program, and both of processor.
 cmd_object-coverage() {
-	local cpu status=0 step_name=object-coverage
+	local program cpu status=0 step_name=object-coverage all=()
+	[[ $# -eq 0 ]] || { warn "object-coverage takes no arguments"; exit 64; }
 	machines object-coverage
-	rm -rf "$coverage/seen"
-	for cpu in max cortex-a72; do
-		LM_GUEST_LONG=1 cover $cpu -run "$shipped|$also" || status=1
-	done
-	"$coverage/coverage" -json "$coverage/lmrun-arm64" "$coverage/seen" >"$coverage/coverage.json"
-	"$coverage/coverage" -left "$coverage/lmrun-arm64" "$coverage/seen" >"$coverage/left.txt"
-	"$coverage/coverage" -functions -held tools/coverage/left.txt "$coverage/lmrun-arm64" "$coverage/seen" || status=1
+	rm -rf "$coverage"
+	while read -r program cpu; do
+		say "lmrun-$program on $cpu"
+		cover "$program" "$cpu" </dev/null || status=1
+		all+=("$coverage/lmrun-$program=$coverage/seen-$program-$cpu")
+	done <<<$'arm64 max\narm64 cortex-a72\nsigned-arm64 cortex-a72'
+	"$coverage/coverage" -json "${all[@]}" >"$coverage/coverage.json"
+	"$coverage/coverage" -left "${all[@]}" >"$coverage/left.txt"
+	"$coverage/coverage" -held tools/coverage/left.txt "${all[@]}" || status=1
 	return $status
 }
 

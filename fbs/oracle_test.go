@@ -11,6 +11,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/coverage/corpus"
 	"lightmetal/tools/lmb"
 )
 
@@ -370,39 +371,14 @@ func many(t testing.TB, segments, commands int) []byte {
 	return cut(t, file, segments)
 }
 
-// cut makes the one segment of a file many, by hand: the vector of segments
-// goes behind the rest of the envelope.
+// cut makes the one segment of a file many, and its commands copies from all of them.
 func cut(t testing.TB, file []byte, segments int) []byte {
 	t.Helper()
-	view, err := fbs.Verify(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands, first := slices.Clone(view.Commands), view.Segments[0].Offset
-	envelope := slices.Clone(file[:binary.LittleEndian.Uint64(file[32:])])
-	for len(envelope)%8 != 4 {
-		envelope = append(envelope, 0)
-	}
-	at := len(envelope)
-	start := (uint64(at+4+24*segments) + 4095) / 4096 * 4096
-	envelope = binary.LittleEndian.AppendUint32(envelope, uint32(segments))
-	payload := file[first:]
-	for i := range segments {
-		part := payload[i*4096:][:4096]
-		envelope = binary.LittleEndian.AppendUint64(envelope, start+uint64(i)*4096)
-		envelope = binary.LittleEndian.AppendUint64(envelope, 4096)
-		envelope = binary.LittleEndian.AppendUint32(envelope, fbs.Checksum(part))
-		envelope = binary.LittleEndian.AppendUint32(envelope, 0)
-	}
-	root := gen.GetRootAsImage(envelope, 0)
-	table := root.Table()
-	field := int(table.Pos) + int(table.Offset(4+2*5)) // segments
-	binary.LittleEndian.PutUint32(envelope[field:], uint32(at-field))
-	reservation := root.Reservation(nil)
-	reservation.MutateSegments(uint32(segments))
+	whole := corpus.Cut(file, slices.Repeat([]int{1}, segments))
+	root := gen.GetRootAsImage(whole, 0)
 	var c gen.Command
 	r := rand.New(rand.NewPCG(1, 2))
-	for i := range len(commands) - 1 {
+	for i := range root.CommandsLength() - 1 {
 		root.Commands(&c, i)
 		c.MutateOpcode(gen.OpcodeCopyIn)
 		c.MutateWidth(4)
@@ -411,9 +387,7 @@ func cut(t testing.TB, file []byte, segments int) []byte {
 		c.MutateOffset(uint32(i%1024) * 64)
 		c.MutateValue(uint64(r.IntN(segments))*4096 + uint64(r.IntN(64))*64)
 	}
-	whole := append(envelope, make([]byte, int(start)-len(envelope))...)
-	whole = append(whole, payload...)
-	lmb.Stamp(whole, uint64(len(envelope)))
+	lmb.Stamp(whole, binary.LittleEndian.Uint64(whole[32:]))
 	return whole
 }
 

@@ -278,7 +278,7 @@ func (f *Form) broken(m *Command, l *limits) string {
 	return first(
 		wrong(f.Range && amount == 0, f.Name+" of no bytes"),
 		wrong(amount < l.least, "an interval without a deadline"),
-		wrong(access && (at < l.first || at+amount&l.span > l.last), "%d bytes at %x reach outside the window, or outside one register: %x to %x", size, at, l.first, l.last),
+		wrong(access && at+amount&l.span > l.last, "%d bytes at %x reach outside the window, or outside one register: %x to %x", size, at, l.first, l.last),
 		wrong(access && at&l.zero != 0, "%d bytes at %x are not aligned to the width %d", size, at, unit),
 		wrong(f.Range && amount<<32&l.zero != 0, "%d bytes are no whole number of accesses of %d", amount, unit),
 		wrong((amount<<32|at)&l.zero != 0 || f.Value == zero && m.Value != 0 || f.Mask == zero && m.Mask != 0, stray),

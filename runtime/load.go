@@ -81,7 +81,7 @@ func (r *Replay) reserve(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
 	}
-	count, masters, tiles := len(r.view.Windows), make([]bool, len(r.devices)), make([]fbs.Target, len(r.devices))
+	count, masters, tiles := len(r.view.Windows), [fbs.TargetsMax]bool{}, [fbs.TargetsMax]fbs.Target{}
 	r.apertures, r.windows, r.homes = make([]hal.Aperture, count), make([]uintptr, count+len(r.devices)), make([]uintptr, count)
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
@@ -101,11 +101,11 @@ func (r *Replay) reserve(slot int) error {
 	}
 	r.remember()
 	if r.view.Incomplete {
-		if err := r.complete(masters, tiles); err != nil {
+		if err := r.complete(masters[:], tiles[:]); err != nil {
 			return err
 		}
 	}
-	return r.engage(masters, tiles)
+	return r.engage(masters[:], tiles[:])
 }
 
 // remember sets where the bytes are that commands name: the payload's, and each
@@ -164,7 +164,7 @@ func (r *Replay) reserveArena() error {
 // address of, and refuses what a device cannot be told. It notes which devices
 // master the bus, and of each the first tile that the image lets a core run of.
 func (r *Replay) complete(masters []bool, tiles []fbs.Target) (err error) {
-	pointed, resets := make([]*fbs.Command, len(r.view.Windows)), make([]boards.Reset, len(r.devices))
+	pointed, resets := make([]*fbs.Command, len(r.view.Windows)), [fbs.TargetsMax]boards.Reset{}
 	for i, device := range r.devices {
 		if _, cleans := device.(hal.Cleaner); cleans {
 			resets[i] = r.view.Board(i).Reset
@@ -181,7 +181,7 @@ func (r *Replay) complete(masters []bool, tiles []fbs.Target) (err error) {
 			pointed[c.Window] = &r.view.Commands[i]
 			err = r.aim(i, c)
 		case gen.OpcodeWrite, gen.OpcodeChange:
-			if at := pointed[c.Window]; at != nil && tiles[device] == (fbs.Target{}) && starts(c, at, resets[device]) {
+			if at := pointed[c.Window]; at != nil && tiles[device].Ordering == 0 && starts(c, at, resets[device]) {
 				tiles[device], _ = boards.UnpackTarget(at.Mask)
 			}
 		}
@@ -213,7 +213,7 @@ func (r *Replay) engage(masters []bool, tiles []fbs.Target) (err error) {
 		}
 	}
 	for i, tile := range tiles {
-		if tile != (fbs.Target{}) && err == nil { // the ordering of one that is meant is not zero
+		if tile.Ordering != 0 && err == nil { // of one that is meant it is not
 			reset := r.view.Board(i).Reset
 			r.Notice, err = r.devices[i].(hal.Cleaner).Cleanup(tile, reset.Address, reset.Mask)
 		}

@@ -10,6 +10,7 @@ type count struct {
 	Ran          int `json:"ran"`
 	Branches     int `json:"branches"` // conditional ones that have two ways to go
 	BothWays     int `json:"both_ways"`
+	Listed       int `json:"listed,omitempty"` // of what was not reached, with a reason
 }
 
 func (c *count) add(o count) {
@@ -18,6 +19,7 @@ func (c *count) add(o count) {
 	c.Ran += o.Ran
 	c.Branches += o.Branches
 	c.BothWays += o.BothWays
+	c.Listed += o.Listed
 }
 
 // left is what was not reached.

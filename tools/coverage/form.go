@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ const (
 	wrapper     = "wrapper of a method"
 	ontoItself  = "copy onto itself"
 	sliceLength = "length of an unsafe.Slice"
+	assertion   = "type assertion"
 )
 
 // ends are Go's functions that a compiler calls where a check of its own fails, by
@@ -26,8 +28,8 @@ var ends = []struct{ name, form string }{
 	{"runtime.panicshift", "shift by a negative number"},
 	{"runtime.panicunsafeslice", sliceLength},
 	{"runtime.panicwrap", "wrapper of a method on nil"},
-	{"runtime.panicdottype", "type assertion"},
-	{"runtime.panicnildottype", "type assertion"},
+	{"runtime.panicdottype", assertion},
+	{"runtime.panicnildottype", assertion},
 }
 
 // between are those that come back.
@@ -59,29 +61,67 @@ func (f *function) forms(names map[uint64]string) {
 		}
 	}
 	for i := range f.code {
+		if name := names[f.code[i].target]; f.code[i].kind == trace.Call && name == "runtime.typeAssert" {
+			f.assertion(i)
+		}
+	}
+	for i := range f.code {
 		f.ways(i)
 		f.copies(i, names)
 	}
 }
 
+// assertion: in front of its call a type assertion looks whether there is a value at
+// all, and then goes through a table of types, which Go's runtime adds to one time in a
+// thousand (Go 1.26, runtime/iface.go).
+func (f *function) assertion(call int) {
+	const branch, equal, zero, notZero = 0xff00001f, 0x54000000, 0xb4, 0xb5 // B.EQ, CBZ, CBNZ
+	end := call
+	for end >= 0 && f.code[end].word>>24 != notZero {
+		end--
+	}
+	if end < 0 {
+		return
+	}
+	start, ok := f.index(f.code[end].target)
+	f.code[end].skip[taken] = assertion
+	for i := start; ok && i < end; i++ {
+		if found, here := f.index(f.code[i].target); here && f.code[i].word&branch == equal {
+			f.mark(block{found, min(found+2, len(f.code))}, assertion) // it is loaded, and that is all
+		}
+	}
+	for i := range f.code {
+		if to, here := f.index(f.code[i].target); here && ok && to == start && f.code[i].kind == trace.Jump {
+			for i--; i >= 0 && f.code[i].kind == trace.Straight; i-- {
+			}
+			if i >= 0 && f.code[i].word>>24 == zero {
+				f.code[i].skip[taken] = assertion
+			}
+		}
+	}
+}
+
 // copies: a copy is left out where it would be onto itself, by a branch over its
-// call and nothing else that branches.
+// call and nothing else that branches, or over loads and stores alone, from a pair of vector registers on.
 func (f *function) copies(i int, names map[uint64]string) {
 	const equal = 0x54000000 // B.EQ
 	to, ok := f.index(f.code[i].target)
 	if !ok || f.code[i].word&0xff00001f != equal {
 		return
 	}
-	calls := 0
+	const pair = 0xad400000 >> 22 // LDP of vector registers
+	calls, moves := 0, to > i+1 && f.code[i+1].word>>22 == pair
 	for j := i + 1; j < to; j++ {
 		switch in := &f.code[j]; {
 		case in.kind == trace.Call && names[in.target] == "runtime.memmove":
 			calls++
 		case in.kind != trace.Straight:
 			return
+		default:
+			moves = moves && in.word&0x0a000000 == 0x08000000 // a load or a store
 		}
 	}
-	if calls == 1 {
+	if calls == 1 || calls == 0 && moves {
 		f.code[i].skip[taken] = ontoItself
 	}
 }
@@ -179,7 +219,7 @@ func (f *function) ways(i int) {
 		return
 	}
 	if to, ok := f.index(in.target); ok {
-		in.skip[taken] = f.code[to].form
+		in.skip[taken] = cmp.Or(in.skip[taken], f.code[to].form)
 	}
 	if i+1 < len(f.code) {
 		in.skip[passed] = f.code[i+1].form

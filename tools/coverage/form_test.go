@@ -52,11 +52,14 @@ func TestWhatACompilerMadeIsToldByItsForm(t *testing.T) {
 		{"what goes on to a write barrier among others", []uint32{to(4), to(2), straight, 1, away}, "runtime.gcWriteBarrier2", ".T.w."},
 		{"an atomic operation", []uint32{store, to(-1), away}, "runtime.memmove", ".T."},
 		{"a copy onto itself", []uint32{straight, to(4) &^ 9, straight, 1, straight, away}, "runtime.memmove", ".T...."},
+		{"a copy in a few moves", []uint32{straight, to(3) &^ 9, 0xad400400, 0xad0004e0, away}, "runtime.memmove", ".T..."},
+		{"a move of a register", []uint32{straight, to(3) &^ 9, 0xad400400, straight, away}, "runtime.memmove", "....."},
 		{"a length of no memory", []uint32{to(4), straight, away, empty, to(2), jump(-4), 1}, "runtime.panicunsafeslicelen", "T..lT.l"},
+		{"a type assertion", []uint32{0xb4000080, straight, jump(3), straight, away, straight, to(5) &^ 9, straight, 0xb5ffffa0, 1, jump(-6), straight, jump(-8)}, "runtime.typeAssert", "T.....T.T..aa"},
 		{"a call like any other", []uint32{straight, to(2), away, 1, away}, "runtime.memmove", "....."},
 	} {
 		f, got := compiled(c.words, c.own), ""
-		letters := map[string]string{"": ".", "bounds check": "b", stackGrowth: "s", barrier: "w", sliceLength: "l"}
+		letters := map[string]string{"": ".", "bounds check": "b", stackGrowth: "s", barrier: "w", sliceLength: "l", assertion: "a"}
 		for i := range f.code {
 			switch in := &f.code[i]; {
 			case in.skip[taken] != "":
@@ -103,7 +106,12 @@ func TestListHoldsAndOnlyShrinks(t *testing.T) {
 		{"lightmetal/fbs.f\t1\twhy\nlightmetal/fbs.f\t1\twhy\n", "stands twice", ""},
 	} {
 		var out strings.Builder
-		err := hold(&out, c.list, []*function{f})
+		list, err := readLeft(c.list)
+		if err == nil {
+			worst := map[string]int{}
+			leftOf([]*function{f}, worst)
+			err = hold(&out, list, worst)
+		}
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) || !strings.Contains(out.String(), c.says) || c.says == "" && out.Len() > 0 {
 			t.Errorf("%q: %v; %s", c.list, err, &out)
 		}

@@ -103,7 +103,7 @@ func (f *function) calls(names map[uint64]string, all map[string]*reach.Calls) {
 }
 
 // loaders are the functions between a file and its first run that no run reaches.
-var loaders = []string{"lightmetal/runtime/load.go", "lightmetal/runtime/file.go"}
+var loaders = []string{"/runtime/load.go", "/runtime/file.go"}
 
 func (f *function) belongs(loop []string) string {
 	switch {
@@ -111,7 +111,7 @@ func (f *function) belongs(loop []string) string {
 		return "loop"
 	case f.path() == "lightmetal/fbs":
 		return "verifier"
-	case len(f.code) > 0 && slices.Contains(loaders, f.code[0].file):
+	case len(f.code) > 0 && slices.ContainsFunc(loaders, func(end string) bool { return strings.HasSuffix(f.code[0].file, end) }):
 		return "load"
 	}
 	return ""

@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -39,29 +42,45 @@ func readLeft(text string) (map[string]excuse, error) {
 	return list, nil
 }
 
-// hold holds the functions of the groups against a list. What the list has too
-// much is told, so that it shrinks.
-func hold(out io.Writer, text string, functions []*function) error {
-	list, err := readLeft(text)
-	if err != nil {
-		return err
+// readList reads a file of a list, none where there is no path.
+func readList(path string) (map[string]excuse, error) {
+	if path == "" {
+		return nil, nil
 	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return readLeft(string(text))
+}
+
+// leftOf adds what was not reached of the functions of the groups, where that is
+// more than of the same function of another program.
+func leftOf(functions []*function, worst map[string]int) {
 	left := map[string]int{}
 	for _, f := range functions {
 		if c := f.count(map[string]int{}); f.group != "" {
 			left[f.name] += c.left()
 		}
 	}
-	over := 0
 	for name, n := range left {
-		if most := list[name].most; n > most {
+		worst[name] = max(worst[name], n)
+	}
+}
+
+// hold holds what was left of functions against a list. What the list has too
+// much is told, so that it shrinks.
+func hold(out io.Writer, list map[string]excuse, left map[string]int) error {
+	over := 0
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		if n, most := left[name], list[name].most; n > most {
 			over++
 			fmt.Fprintf(out, "%s: %d instructions and branches were not reached, %d are listed\n", name, n, most)
 		}
 	}
-	for name, e := range list {
-		if n, there := left[name]; !there || n < e.most {
-			fmt.Fprintf(out, "the list has %d for %s, %d will do\n", e.most, name, n)
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if n := left[name]; n < list[name].most {
+			fmt.Fprintf(out, "the list has %d for %s, %d will do\n", list[name].most, name, n)
 		}
 	}
 	if over > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"lightmetal/tools/coverage/trace"
 )
@@ -22,41 +23,52 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("coverage", flag.ContinueOnError)
-	asJSON := flags.Bool("json", false, "one JSON object, with every function")
+	asJSON := flags.Bool("json", false, "a JSON object for each program, with every function")
 	each := flags.Bool("functions", false, "every function too")
 	left := flags.Bool("left", false, "what was not reached, by line of source")
 	held := flags.String("held", "", "fail where more was not reached than this `file` lists")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() != 2 {
-		return errors.New("it takes two arguments, LMRUN and SEEN; -help tells more")
+	if flags.NArg() == 0 {
+		return errors.New("it takes LMRUN=SEEN[,SEEN...]; -help tells more")
 	}
-	functions, err := look(flags.Arg(0), flags.Arg(1))
+	list, err := readList(*held)
 	if err != nil {
 		return err
 	}
-	r := summarise(functions)
-	switch {
-	case *asJSON:
-		err = json.NewEncoder(out).Encode(r)
-	case *left:
-		printLeft(out, functions)
-	default:
-		r.print(out, *each)
+	var reports []*report
+	worst := map[string]int{}
+	for _, arg := range flags.Args() {
+		functions, err := look(arg)
+		if err != nil {
+			return err
+		}
+		r := summarise(functions, list)
+		r.Program = arg
+		reports = append(reports, r)
+		leftOf(functions, worst)
+		switch {
+		case *left:
+			printLeft(out, functions)
+		case !*asJSON:
+			r.print(out, *each, *held != "")
+		}
 	}
-	if err != nil || *held == "" {
-		return err
+	if *asJSON {
+		if err := json.NewEncoder(out).Encode(reports); err != nil {
+			return err
+		}
 	}
-	list, err := os.ReadFile(*held)
-	if err != nil {
-		return err
+	if *held == "" {
+		return nil
 	}
-	return hold(out, string(list), functions)
+	return hold(out, list, worst)
 }
 
-// look reads a program and what was seen of it.
-func look(path, folder string) ([]*function, error) {
+// look reads a program and what was seen of it, in one folder or in several.
+func look(arg string) ([]*function, error) {
+	path, folders, _ := strings.Cut(arg, "=")
 	file, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -65,12 +77,18 @@ func look(path, folder string) ([]*function, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if _, err := os.Stat(program.Path(folder)); err != nil {
-		return nil, fmt.Errorf("nothing was seen of %s: %w", path, err)
+	all := make([]trace.Seen, len(program.Words))
+	for folder := range strings.SplitSeq(folders, ",") {
+		if _, err := os.Stat(program.Path(folder)); err != nil {
+			return nil, fmt.Errorf("nothing was seen of %s: %w", path, err)
+		}
+		seen, err := program.Load(folder)
+		if err != nil {
+			return nil, err
+		}
+		for i := range all {
+			all[i] |= seen[i]
+		}
 	}
-	seen, err := program.Load(folder)
-	if err != nil {
-		return nil, err
-	}
-	return functionsOf(program, seen)
+	return functionsOf(program, all)
 }

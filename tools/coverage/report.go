@@ -12,14 +12,15 @@ import (
 
 // report is what -json prints.
 type report struct {
+	Program   string            `json:"program"`
 	Packages  map[string]*count `json:"packages"`
 	Groups    map[string]*count `json:"groups"` // loop, verifier, load
 	Functions map[string]*count `json:"functions"`
 	Made      map[string]int    `json:"made_by_the_compiler"` // and not reached, by form
 }
 
-func summarise(functions []*function) *report {
-	r := &report{map[string]*count{}, map[string]*count{}, map[string]*count{}, map[string]int{}}
+func summarise(functions []*function, list map[string]excuse) *report {
+	r := &report{"", map[string]*count{}, map[string]*count{}, map[string]*count{}, map[string]int{}}
 	add := func(to map[string]*count, name string, c count) {
 		if to[name] == nil {
 			to[name] = &count{}
@@ -28,6 +29,7 @@ func summarise(functions []*function) *report {
 	}
 	for _, f := range functions {
 		c := f.count(r.Made)
+		c.Listed = min(c.left(), list[f.name].most)
 		add(r.Packages, f.path(), c)
 		add(r.Functions, f.name, c)
 		if f.group != "" {
@@ -44,25 +46,34 @@ var groups = []struct{ group, name string }{
 	{"load", "from the file to the first run"},
 }
 
-func (r *report) print(out io.Writer, each bool) {
-	head := "package"
+func (r *report) print(out io.Writer, each, held bool) {
+	head, more := "package", ""
 	row := func(name string, c *count) {
 		if head != "" {
-			fmt.Fprintf(out, "%-42s %9s %15s %15s %7s\n", head, "functions", "instructions", "both ways", "reached")
+			fmt.Fprintf(out, "%-42s %9s %15s %15s %7s%s\n", head, "functions", "instructions", "both ways", "reached", more)
 			head = ""
 		}
-		fmt.Fprintf(out, "%-42s %9d %7d/%-7d %7d/%-7d %6.1f%%\n", name, c.Functions, c.Ran, c.Instructions, c.BothWays, c.Branches, c.percent())
+		fmt.Fprintf(out, "%-42s %9d %7d/%-7d %7d/%-7d %6.1f%%", name, c.Functions, c.Ran, c.Instructions, c.BothWays, c.Branches, c.percent())
+		if more != "" {
+			fmt.Fprintf(out, " %6d %11d", c.Listed, c.left()-c.Listed)
+		}
+		fmt.Fprintln(out)
 	}
+	fmt.Fprintln(out, r.Program)
 	for _, name := range slices.Sorted(maps.Keys(r.Packages)) {
 		row(name, r.Packages[name])
 	}
 	head = "\nof these"
+	if held {
+		more = fmt.Sprintf(" %6s %11s", "listed", "unexplained")
+	}
 	for _, g := range groups {
 		if c := r.Groups[g.group]; c != nil {
 			row(g.name, c)
 		}
 	}
-	if head = "\nfunction"; each {
+	head, more = "\nfunction", ""
+	if each {
 		for _, name := range slices.Sorted(maps.Keys(r.Functions)) {
 			row(name, r.Functions[name])
 		}
@@ -71,6 +82,7 @@ func (r *report) print(out io.Writer, each bool) {
 	for _, form := range slices.Sorted(maps.Keys(r.Made)) {
 		fmt.Fprintf(out, "%7d %s\n", r.Made[form], form)
 	}
+	fmt.Fprintln(out)
 }
 
 // printLeft prints what was not reached: group, function, place, what, and the line's text.

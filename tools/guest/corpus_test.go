@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha512"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,18 +12,19 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/tools/coverage/corpus"
+	"lightmetal/tools/lmb"
 	"lightmetal/tools/lmb/lmbtest"
 )
 
 // runs are those of the scenario of that name: inside/runs.go.
 type runs struct{ list strings.Builder }
 
-func (r *runs) add(want hal.Code, words string, args ...string) {
-	fmt.Fprintf(&r.list, "%d\t%s\t%s\n", want.Exit(), words, strings.Join(args, "\t"))
-}
+func (r *runs) add(want hal.Code, words string, args ...string) { r.answered(want, words, "", args...) }
 
-// long asks for all that there is, where some will do (./build.sh object-coverage).
-var long = os.Getenv("LM_GUEST_LONG") != ""
+// answered adds one whose system calls get answers: inside/answer.go.
+func (r *runs) answered(want hal.Code, words, answers string, args ...string) {
+	fmt.Fprintf(&r.list, "%d\t%s\t%s\t%s\n", want.Exit(), words, answers, strings.Join(args, "\t"))
+}
 
 // verified adds an image to what lmrun is to verify, and what it is to say.
 func (r *runs) verified(m *machine, image corpus.Image) {
@@ -80,14 +84,13 @@ func TestShippedVerifierRefusesInTheWordsOfTheHosts(t *testing.T) {
 	}
 	_, console := inside(t, func(m *machine) {
 		var r runs
-		for _, base := range []string{string(text), ofABoard} {
-			first, rest := corpus.Mutations(lmbtest.File(t, base))
-			if long {
-				first = append(first, rest...)
-			}
-			for _, image := range first {
-				r.verified(m, image)
-			}
+		base := lmbtest.File(t, string(text))
+		odd, err := corpus.Odd(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, image := range append(odd, corpus.Mutations(base, lmbtest.File(t, ofABoard))...) {
+			r.verified(m, image)
 		}
 		bad, _ := filepath.Glob("../../testdata/bad/*.lmb")
 		for _, path := range bad {
@@ -97,7 +100,48 @@ func TestShippedVerifierRefusesInTheWordsOfTheHosts(t *testing.T) {
 			}
 			r.verified(m, corpus.Judged(file))
 		}
+		if os.Getenv("LM_GUEST_SIGNED") != "" {
+			m.addSigned(&r, base)
+		}
 		m.files["/runs"] = []byte(r.list.String())
-	}, "runs", "pci")
+	}, "runs")
 	t.Log(console)
+}
+
+// addSigned has an lmrun that knows signatures look for them, and for who could change
+// a file meanwhile.
+func (m *machine) addSigned(r *runs, image []byte) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	digest := sha512.Sum512(image)
+	public := key.Public().(ed25519.PublicKey)
+	m.files["/plain.lmb"] = image
+	m.files["/signed.lmb"] = append(bytes.Clone(image), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
+	m.files["/forged.lmb"] = append(bytes.Clone(image), lmb.SignatureBlock(public, make([]byte, ed25519.SignatureSize))...)
+	m.files["/strange.lmb"] = append(bytes.Clone(image), lmb.SignatureBlock(make([]byte, ed25519.PublicKeySize), make([]byte, ed25519.SignatureSize))...)
+	m.files["/broken.lmb"] = append(bytes.Clone(m.files["/signed.lmb"][:len(image)+64]), make([]byte, 64)...)
+	m.files["/keys"] = fmt.Appendf(nil, "# whom we believe\n\n%x\n", public)
+	m.files["/short"], m.files["/letters"], m.files["/none"] = []byte("00\n"), []byte(strings.Repeat("zz", 32)), nil
+	m.files["/anybodys"] = []byte("01" + strings.Repeat("00", 31))
+	const mounts = "1 2 8:0 / / ro - ext4 /dev/sda ro\n"
+	for _, c := range []struct {
+		want                      hal.Code
+		words, answers, keys, run string
+	}{
+		{hal.OK, "", "", "/keys", "/signed.lmb"},
+		{hal.Denied, "not signed", "", "/keys", "/plain.lmb"},
+		{hal.Denied, "does not hold", "", "/keys", "/forged.lmb"},
+		{hal.Denied, "not among those given", "", "/keys", "/strange.lmb"},
+		{hal.Denied, "checksum is", "", "/keys", "/broken.lmb"},
+		{hal.Denied, "is 64 hex digits", "", "/short", "/signed.lmb"},
+		{hal.Denied, "is 64 hex digits", "", "/letters", "/signed.lmb"},
+		{hal.Denied, "no public key", "", "/none", "/signed.lmb"},
+		{hal.Denied, "anybody can sign", "", "/anybodys", "/signed.lmb"},
+		{hal.NoFile, "", "", "/nowhere", "/signed.lmb"},
+		{hal.OK, "", "statx @8:0000100000000000", "/keys", "/signed.lmb"}, // fs-verity
+		{hal.OK, "", fmt.Sprintf("statx @136:0800000000000000; read /proc/self/mountinfo #1 =%d @0:%x; read /proc/self/mountinfo =0", len(mounts), mounts), "/keys", "/signed.lmb"},
+		{hal.OK, "", "statx @136:0800000000000000", "/keys", "/signed.lmb"},
+		{hal.IO, "/signed.lmb", "pread64 /signed.lmb #2 =-5", "/keys", "/signed.lmb"},
+	} {
+		r.answered(c.want, c.words, c.answers, "-check", "-longest", "1000000s", "-key", c.keys, c.run)
+	}
 }

@@ -78,6 +78,18 @@ main:
   write.8 ram+0x60 bus(ram)
   write.4 ram+0x20 0x600d
   end "all of it"`)
+	// What a walk ends behind is the last of a sequence.
+	line("lasts:\n  copy.8 ram+0x100 <- given[0:64]")
+	lasts := []string{"write.1 ram+0x40 0x1", "write.2 ram+0x40 0x1", "write.8 ram+0x40 0x1"}
+	for _, width := range []int{1, 2, 4, 8} {
+		lasts = append(lasts, fmt.Sprintf("compare.%d ram+0x100 uint8 == pattern 0x77 size 64", width))
+	}
+	for i := range lasts {
+		line("  call last%d", i)
+	}
+	for i := range lasts {
+		line("last%d:\n  %s", i, lasts[i])
+	}
 	line("many:")
 	for range 3000 {
 		line("  write.4 ram+0x80 0x1")
@@ -115,6 +127,7 @@ func TestShippedProgramGoesEveryWay(t *testing.T) {
 		for _, flags := range []string{"", "-seal", "-seal -json -loop 2 -deadline 60s -before many -after many"} {
 			r.add(hal.OK, "", append(strings.Fields(flags), "-device", "pci:1af4:1110", "-input", "due=/eight", "-output", "got=/tmp/got", "/i.lmb")...)
 		}
+		r.add(hal.OK, "", "-device", "pci:1af4:1110", "-sequence", "lasts", "-input", "due=/eight", "/i.lmb")
 		for _, name := range slices.Sorted(maps.Keys(failures)) {
 			f := failures[name]
 			r.add(f.code, f.code.Error(), append(strings.Fields(f.flags), "-device", "pci:1af4:1110", "-input", "due=/eight", "-sequence", name, "/i.lmb")...)
@@ -123,7 +136,7 @@ func TestShippedProgramGoesEveryWay(t *testing.T) {
 		m.files["/eight"] = []byte("12345678")
 		m.addRefused(t, &r)
 		m.files["/runs"] = []byte(r.list.String())
-	}, "runs", "pci", "1af4:1110")
+	}, "runs", "pci:1af4:1110")
 	t.Log(console)
 }
 
@@ -164,7 +177,7 @@ func TestShippedProgramGoesEveryWayOnAChip(t *testing.T) {
 					m.serveTo(t, "mock:"+c.board)
 					m.trace = ""
 					m.addChip(t, c, way.lane)
-				}, "runs", way.lane, c.ids, "1af4:1110")
+				}, "runs", way.lane+":"+c.ids, way.lane+":1af4:1110")
 				if m.served != nil {
 					t.Error(m.served)
 				}
@@ -193,6 +206,9 @@ func (m *machine) addChip(t *testing.T, c *card, lane string) {
 		r.add(hal.OK, "done", "-device", device, "/images/"+name+".lmb")
 		r.add(hal.OK, "done", "-device", device, "-seal", "-loop", "2", "-deadline", "60s", "/images/"+name+".lmb")
 	}
+	// The mock has no channels: a window is aimed at one, and never moved there.
+	m.addImage(t, "channel", fmt.Sprintf("lightmetal 1\ntarget %s %s bar0 512MiB\nwindow l1 tlb size 1MiB\nmain:\n  point l1 tile %s address 0x0\n  write.4 l1+0x0 0x1\n  call aimed\naimed:\n  point l1 tile %[3]s address 0x0\nnever:\n  point l1 tile %[3]s address 0x0 vc 0\n", c.board, c.ids, c.tile))
+	r.add(hal.OK, "done", "-device", device, "/images/channel.lmb")
 	for _, slot := range c.slots {
 		want := hal.OK
 		if lane == "tt" {

@@ -5,12 +5,10 @@ package corpus
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"regexp"
 	"strings"
 
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/tools/lmb"
 )
 
@@ -22,41 +20,21 @@ type Image struct {
 	NoMain  bool
 }
 
-// Mutations are of an image: words and bytes of its envelope set to values at
-// which something ends, with a checksum that is right again; and cuts and damage
-// of the file. First come those that the verifier refuses each in other words, numbers
-// left out, and then those that it refuses, or not, at another place.
-func Mutations(file []byte) (first, rest []Image) {
+// Mutations are of images: words and bytes of an envelope set to values at which
+// something ends, with a checksum that is right again; and cuts and damage of the file.
+// They are those that the verifier refuses each in other words, numbers left out.
+func Mutations(files ...[]byte) (list []Image) {
 	told := map[string]bool{}
-	new := func(key string) bool {
-		was := told[key]
-		told[key] = true
-		return !was
+	for _, file := range files {
+		each(file, func(changed []byte) {
+			i := Judged(changed)
+			if words := digits.ReplaceAllString(i.Refusal, "#"); !told[words] {
+				told[words] = true
+				list = append(list, i)
+			}
+		})
 	}
-	each(file, func(at int, changed []byte) {
-		i := Judged(changed)
-		words := digits.ReplaceAllString(i.Refusal, "#")
-		if here := new(place(file, at) + words); new(words) {
-			first = append(first, i)
-		} else if here {
-			rest = append(rest, i)
-		}
-	})
-	return first, rest
-}
-
-// place names a byte of an envelope: itself, or for commands that of any with the same opcode.
-func place(file []byte, at int) string {
-	var first gen.Command
-	root := gen.GetRootAsImage(file, 0)
-	if !root.Commands(&first, 0) {
-		return fmt.Sprint(at)
-	}
-	of := at - int(first.Table().Pos)
-	if of < 0 || of >= root.CommandsLength()*fbs.CommandSize {
-		return fmt.Sprint(at)
-	}
-	return fmt.Sprintf("command %d %d", file[at-of%fbs.CommandSize], of%fbs.CommandSize)
+	return list
 }
 
 var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+`)
@@ -71,14 +49,14 @@ func Judged(file []byte) Image {
 	return Image{File: file, NoMain: view.SequenceByName("main") < 0}
 }
 
-func each(file []byte, visit func(at int, changed []byte)) {
+func each(file []byte, visit func(changed []byte)) {
 	at := 0
 	change := func(stamp bool, how func([]byte) []byte) {
 		changed := how(bytes.Clone(file))
 		if size := binary.LittleEndian.Uint64(file[32:]); stamp {
 			binary.LittleEndian.PutUint32(changed[12:], fbs.EnvelopeChecksum(changed[:size]))
 		}
-		visit(at, changed)
+		visit(changed)
 	}
 	envelope := int(binary.LittleEndian.Uint64(file[32:]))
 	for ; at+4 <= envelope; at += 4 {
