@@ -105,12 +105,12 @@ func (a *answer) take(word string) (err error) {
 }
 
 // matches tells whether a call that begins is one of an answer's.
-func (a *answer) matches(tid int, r *unix.PtraceRegsArm64) bool {
-	if r.Regs[8] != a.call {
+func (a *answer) matches(tid int, r *registers) bool {
+	if r[8] != a.call {
 		return false
 	}
 	for i, want := range a.has {
-		if r.Regs[i] != want {
+		if r[i] != want {
 			return false
 		}
 	}
@@ -122,17 +122,17 @@ func (a *answer) matches(tid int, r *unix.PtraceRegsArm64) bool {
 }
 
 // pathOf is the path that a call names, or that of its file.
-func pathOf(tid int, r *unix.PtraceRegsArm64) string {
-	switch r.Regs[8] {
+func pathOf(tid int, r *registers) string {
+	switch r[8] {
 	case unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_UNLINKAT, unix.SYS_LINKAT, unix.SYS_RENAMEAT:
 		var text [256]byte
-		_, _ = unix.PtracePeekData(tid, uintptr(r.Regs[1]), text[:]) // what is there of it
+		_, _ = unix.PtracePeekData(tid, uintptr(r[1]), text[:]) // what is there of it
 		path, _, _ := bytes.Cut(text[:], []byte{0})
 		return string(path)
 	}
-	fd := r.Regs[0]
-	if r.Regs[8] == unix.SYS_MMAP {
-		fd = r.Regs[4]
+	fd := r[0]
+	if r[8] == unix.SYS_MMAP {
+		fd = r[4]
 	}
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, int32(fd)))
 	return path
@@ -240,15 +240,32 @@ func (a *asked) follow() (exit int) {
 	}
 }
 
+// registers are X0 to X30, SP, PC and PSTATE of a processor for arm64, and those alone are
+// understood: the program there is for it.
+type registers [34]uint64
+
+func (r *registers) bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
+}
+
+// registerSet reads or writes one of a thread's sets.
+func registerSet(request, tid, set int, data []byte) error {
+	vector := unix.Iovec{Base: &data[0], Len: uint64(len(data))}
+	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), uintptr(set), uintptr(unsafe.Pointer(&vector)), 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // call sees to a thread that stops where a system call begins or ends: register 7
 // tells which (Linux, arch/arm64/kernel/ptrace.c).
 func (a *asked) call(tid int) {
 	const general = 1 // NT_PRSTATUS
-	var r unix.PtraceRegsArm64
-	if err := unix.PtraceGetRegSetArm64(tid, general, &r); err != nil {
+	var r registers
+	if err := registerSet(unix.PTRACE_GETREGSET, tid, general, r.bytes()); err != nil {
 		return // it has been killed
 	}
-	if given := a.pending[tid]; r.Regs[7] == 1 && given != nil {
+	if given := a.pending[tid]; r[7] == 1 && given != nil {
 		delete(a.pending, tid)
 		for at, data := range given.bytes {
 			if _, err := unix.PtracePokeData(tid, uintptr(given.at+at), data); err != nil {
@@ -256,13 +273,13 @@ func (a *asked) call(tid int) {
 			}
 		}
 		if given.replaced {
-			r.Regs[0] = uint64(given.result)
-			a.err = first(a.err, unix.PtraceSetRegSetArm64(tid, general, &r))
+			r[0] = uint64(given.result)
+			a.err = first(a.err, registerSet(unix.PTRACE_SETREGSET, tid, general, r.bytes()))
 		}
 		return
 	}
 	for _, given := range a.answers {
-		if r.Regs[7] == 0 && given.matches(tid, &r) {
+		if r[7] == 0 && given.matches(tid, &r) {
 			a.begin(tid, given, &r)
 			return
 		}
@@ -270,18 +287,15 @@ func (a *asked) call(tid int) {
 }
 
 // begin is where a call begins that has an answer.
-func (a *asked) begin(tid int, given *answer, r *unix.PtraceRegsArm64) {
-	a.pending[tid], given.at = given, r.Regs[given.data]
+func (a *asked) begin(tid int, given *answer, r *registers) {
+	a.pending[tid], given.at = given, r[given.data]
 	if len(given.act) > 0 {
 		a.err = first(a.err, given.do(a.pid))
 	}
 	if given.replaced {
 		none := binary.LittleEndian.AppendUint32(nil, unix.SYS_GETPID) // which a seal lets through
 		const systemCall = 0x404                                       // NT_ARM_SYSTEM_CALL
-		vector := unix.Iovec{Base: &none[0], Len: 4}
-		if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SETREGSET, uintptr(tid), systemCall, uintptr(unsafe.Pointer(&vector)), 0, 0); errno != 0 {
-			a.err = first(a.err, errno)
-		}
+		a.err = first(a.err, registerSet(unix.PTRACE_SETREGSET, tid, systemCall, none))
 	}
 }
 
