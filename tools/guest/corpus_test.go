@@ -138,7 +138,7 @@ func (m *machine) addSigned(r *runs, image []byte) {
 		{hal.Denied, "anybody can sign", "", "/anybodys", "/signed.lmb"},
 		{hal.NoFile, "", "", "/nowhere", "/signed.lmb"},
 		{hal.OK, "", "statx @8:0000100000000000", "/keys", "/signed.lmb"}, // fs-verity
-		{hal.OK, "", fmt.Sprintf("statx @136:0800000000000000; read /proc/self/mountinfo #1 =%d @0:%x; read /proc/self/mountinfo =0", len(mounts), mounts), "/keys", "/signed.lmb"},
+		{hal.OK, "", fmt.Sprintf("statx @136:0800000000000000; read /mountinfo #1 =%d @0:%x; read /mountinfo =0", len(mounts), mounts), "/keys", "/signed.lmb"},
 		{hal.OK, "", "statx @136:0800000000000000", "/keys", "/signed.lmb"},
 		{hal.IO, "/signed.lmb", "pread64 /signed.lmb #2 =-5", "/keys", "/signed.lmb"},
 	} {
