@@ -175,16 +175,21 @@ func (d *function) mapTLB(w fbs.Window) (a Aperture, err error) {
 	}
 	if d.windows == nil {
 		last := &d.tlb.Groups[len(d.tlb.Groups)-1]
-		d.windows = make([]Aperture, last.First+last.Count)
+		count := last.First + last.Count
+		if d.driver == nil {
+			if a, err = d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(count)); err != nil {
+				return Aperture{}, err
+			}
+			d.registers = a.Base
+		}
+		d.windows = make([]Aperture, count)
 	}
 	slot, wc := -1, w.Flags&fbs.FlagWriteCombining != 0
 	if d.driver != nil {
 		slot, a, err = d.driver.window(w.Size, wc)
-	} else if err = d.mapRegisters(); err == nil {
-		if slot = d.tlb.Choose(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot].Size != 0 }); slot >= 0 {
-			g := d.tlb.Group(slot)
-			a, err = d.mapBar(g.Bar, wc, g.Start(slot), g.Size)
-		}
+	} else if slot = d.tlb.Choose(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot].Size != 0 }); slot >= 0 {
+		g := d.tlb.Group(slot)
+		a, err = d.mapBar(g.Bar, wc, g.Start(slot), g.Size)
 	}
 	if err == nil && slot < 0 {
 		err = &Fault{NoDevice, d.identity.Name + fbs.Text(": no hardware window of %x bytes is left; the image has too many, or too large, Tlb windows for this device", w.Size)}
@@ -196,18 +201,6 @@ func (d *function) mapTLB(w fbs.Window) (a Aperture, err error) {
 	d.windows[slot] = a
 	a.Size = w.Size
 	return a, nil
-}
-
-// mapRegisters maps the registers that aim the hardware windows, once.
-func (d *function) mapRegisters() (err error) {
-	if d.registers != 0 {
-		return nil
-	}
-	a, err := d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(len(d.windows)))
-	if err == nil {
-		d.registers = a.Base
-	}
-	return err
 }
 
 // Aim implements Aimer. In a hardware window that is larger, the aperture moves

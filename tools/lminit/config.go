@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 
-	"lightmetal/hal"
 	"lightmetal/tools/lmrun/args"
 )
 
@@ -89,11 +88,7 @@ func configure(path, text string) (configuration, error) {
 		}
 		place := path + ":" + strconv.Itoa(i+1)
 		if err := c.line(place, name, value); err != nil {
-			reason := err.Error()
-			if fault, ok := err.(*hal.Fault); ok {
-				reason = fault.Reason
-			}
-			return c, args.Bad(place + ": " + reason)
+			return c, args.Bad(place + ": " + reasonOf(err))
 		}
 	}
 	if len(c.replays) == 0 {

@@ -11,10 +11,7 @@ import (
 // the run that goes on or the one before it, the sequence after, safe, and some
 // more. Where the image cannot be read, the replay has not begun either.
 func longest(flags []string) time.Duration {
-	o, err := args.Parse(flags)
-	if err != nil {
-		return graceTime
-	}
+	o, _ := args.Parse(flags) // without an image, there is none to open
 	file, err := runtime.Open(o.Image)
 	if err != nil {
 		return graceTime

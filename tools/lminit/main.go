@@ -49,5 +49,3 @@ func print(fd int, text string) { _ = files.WriteFull(fd, files.Safe([]byte(text
 const textMax = 4 << 20
 
 func readFile(path string) ([]byte, error) { return files.Read(path, textMax) }
-
-func pathFault(path string, err error) error { return hal.FileFault(path, err) }

@@ -29,7 +29,7 @@ func loadModule(values []string) error {
 	path, parameters := values[0], strings.Join(values[1:], " ")
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return pathFault(path, err)
+		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
 	if err := unix.FinitModule(fd, parameters, 0); err != nil && err != unix.EEXIST {
@@ -92,12 +92,12 @@ func mountAt(values []string) error {
 func writeFile(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return pathFault(path, err)
+		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
 	// Not hal.Write: Go's signals would wait, and the kernel then gives fewer huge pages.
 	if _, err := unix.Write(fd, []byte(text)); err != nil {
-		return pathFault(path, err)
+		return hal.FileFault(path, err)
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type supervisor struct {
 	configuration
 	path    string   // of the configuration, empty: a command line
 	flags   []string // of the command line, for every image
+	check   bool     // and nothing else
 	signals chan os.Signal
 	ended   os.Signal // the one that ends this, or nil
 }
@@ -36,7 +37,8 @@ type supervisor struct {
 func supervise(path string, flags []string) (exit int, then string, mounts []string) {
 	// To process 1 they mean what they mean to busybox's init: SIGUSR1 halt,
 	// SIGUSR2 power off, the others reboot.
-	s := supervisor{path: path, flags: flags, signals: make(chan os.Signal, 1)}
+	o, _ := args.Parse(flags)
+	s := supervisor{path: path, flags: flags, check: o.Check, signals: make(chan os.Signal, 1)}
 	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	if err := s.read(); err != nil {
 		s.say(err.Error())
@@ -60,7 +62,7 @@ func (s *supervisor) read() error {
 	}
 	text, err := readFile(s.path)
 	if err != nil {
-		return pathFault(s.path, err)
+		return hal.FileFault(s.path, err)
 	}
 	if s.configuration, err = configure(s.path, string(text)); err != nil {
 		return err
@@ -68,7 +70,7 @@ func (s *supervisor) read() error {
 	s.say(s.path + ": images: " + strconv.Itoa(len(s.replays)))
 	if slash := strings.LastIndexByte(s.path, '/'); slash >= 0 {
 		if err := unix.Chdir(s.path[:slash+1]); err != nil {
-			return pathFault(s.path, err)
+			return hal.FileFault(s.path, err)
 		}
 	}
 	return nil
@@ -84,7 +86,7 @@ func (s *supervisor) run() (exit int, then string) {
 		if exit != 0 {
 			end = &s.failure
 		}
-		if o, _ := args.Parse(s.flags); end.restarts == 0 || o.Check { // what is only checked is checked once
+		if end.restarts == 0 || s.check { // what is only checked is checked once
 			return exit, end.then
 		}
 		if end.restarts > 0 {
@@ -120,8 +122,7 @@ func (s *supervisor) look() bool {
 // attempt makes the machine ready and replays every image, up to the first
 // that fails.
 func (s *supervisor) attempt() (exit int) {
-	o, _ := args.Parse(s.flags)
-	for i := 0; i < len(s.preparations) && !o.Check; i++ {
+	for i := 0; i < len(s.preparations) && !s.check; i++ {
 		if err := s.preparations[i].prepare(); err != nil {
 			s.say(err.Error())
 			return hal.CodeOf(err).Exit()
