@@ -107,9 +107,9 @@ func parsePCI(s string) (small string, ids, ok bool) {
 		}
 		small, form = small+c, form+kind
 	}
-	domain := min(max(len(form)-len(":hh:hh.h"), 4), 8)
+	domain, last := min(max(len(form)-len(":hh:hh.h"), 4), 8), len(form)-1
 	ids = form == "hhhh:hhhh"
-	return small, ids, ids || form == "hhhhhhhh"[:domain]+":hh:hh.h"
+	return small, ids, ids || form == "hhhhhhhh"[:domain]+":hh:hh.h" && small[last-3] < '2' && small[last] < '8' // 32 slots of 8 functions
 }
 
 // findPCI gives the address of the function that has these ids, or this address.
