@@ -81,7 +81,7 @@ var filesThatFail = []aCase{
 	{hal.IO, "/many", "mmap 3=0x32 1=BEHIND =-12", "-check /many"},
 	{hal.IO, "/many", "pread64 /many #2 =-5", "-check /many"},
 	{hal.BusFault, "cut short while it was read", "mmap /cut/many !truncate /cut/many 5000", "-check /cut/many"},
-	{hal.BusFault, "cut short while it was read", "mprotect 2=1 #1 !truncate /cut/looks.lmb 4096", "-check /cut/looks.lmb"},
+	{hal.BusFault, "cut short while it was read", "mprotect 2=1 #1 !truncate /cut/small.lmb 4096", "-check /cut/small.lmb"},
 	{hal.BadImage, "are to be copied into memory", fmt.Sprintf("read /proc/meminfo #1 =19 @0:%x; read /proc/meminfo =0", "MemAvailable: 1 kB\n"), "-check /many"},
 	{hal.OK, "", "openat /proc/meminfo =-2", "-check /many"},
 	{hal.OK, "", "read /proc/meminfo #1 =-5", "-check /many"},
@@ -275,7 +275,8 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 		} {
 			m.files[path] = lmbtest.File(t, text)
 		}
-		m.files["/cut/many"], m.files["/cut/looks.lmb"], m.files["/cut/too.lmb"] = m.files["/many"], m.files["/looks.lmb"], m.files["/looks.lmb"]
+		m.files["/cut/many"], m.files["/cut/too.lmb"] = m.files["/many"], m.files["/looks.lmb"]
+		m.files["/cut/small.lmb"] = lmbtest.File(t, shared("", "", "copy.8 ram+0x0 <- pattern 0x5 size 16384"))
 		m.files["/named.lmb"] = named(t)
 		m.files["/tt"] = make([]byte, 64<<10)
 		var r runs

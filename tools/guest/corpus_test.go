@@ -120,7 +120,7 @@ func (m *machine) addSigned(r *runs, image []byte) {
 	m.files["/strange.lmb"] = append(bytes.Clone(image), lmb.SignatureBlock(make([]byte, ed25519.PublicKeySize), make([]byte, ed25519.SignatureSize))...)
 	m.files["/broken.lmb"] = append(bytes.Clone(m.files["/signed.lmb"][:len(image)+64]), make([]byte, 64)...)
 	m.files["/keys"] = fmt.Appendf(nil, "# whom we believe\n\n%x\n", public)
-	m.files["/short"], m.files["/letters"], m.files["/none"] = []byte("00\n"), []byte(strings.Repeat("zz", 32)), nil
+	m.files["/short"], m.files["/letters"], m.files["/none"] = []byte("00\n"), []byte("\x01\x7f\""+strings.Repeat("zz", 32)), nil
 	m.files["/anybodys"] = []byte("01" + strings.Repeat("00", 31))
 	const mounts = "1 2 8:0 / / ro - ext4 /dev/sda ro\n"
 	for _, c := range []struct {

@@ -82,7 +82,8 @@ main:
 	line("lasts:\n  copy.8 ram+0x100 <- given[0:64]")
 	lasts := []string{"write.1 ram+0x40 0x1", "write.2 ram+0x40 0x1", "write.8 ram+0x40 0x1"}
 	for _, width := range []int{1, 2, 4, 8} {
-		lasts = append(lasts, fmt.Sprintf("compare.%d ram+0x100 uint8 == pattern 0x77 size 64", width))
+		same := fmt.Sprintf("compare.%d ram+0x100 uint8 == pattern 0x77 size 64", width)
+		lasts = append(lasts, same, same+"\n  write.4 ram+0x80 0x1")
 	}
 	for i := range lasts {
 		line("  call last%d", i)
