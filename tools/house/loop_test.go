@@ -123,7 +123,7 @@ func TestCompiledLoopCallsNoAllocator(t *testing.T) {
 			}
 		}
 	}
-	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).wait", "hal.(*configSpace).Load", "hal.(*device).Point", "hal.(*tt).point", "hal.(*vfio).faultLogged", "hal.pread", "hal.walk"} {
+	for _, needed := range []string{"runtime.(*Replay).execute", "runtime.(*Replay).check", "hal.(*configSpace).Load", "hal.(*device).Point", "hal.(*tt).point", "hal.(*vfio).faultLogged", "hal.pread", "hal.walk"} {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not looked at", needed)
 		}
