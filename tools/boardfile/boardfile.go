@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
@@ -40,10 +41,8 @@ func Parse(name string, text []byte) (*lmb.Image, error) {
 		return nil, fmt.Errorf("%s: no rule says what a BAR takes, so that nothing may be accessed; a line `rule registers bar0` lets all of one be, 32 "+
 			"bits at a time", name)
 	}
-	for _, b := range boards.All {
-		if b.Name == image.Targets[0].Board {
-			return nil, fmt.Errorf("%s: %s is the name of a board that is known, with other ids; choose another name", name, b.Name)
-		}
+	if b := chips.ByName(image.Targets[0].Board); b != nil {
+		return nil, fmt.Errorf("%s: %s is the name of a board that is known, with other ids; choose another name", name, b.Name)
 	}
 	return image, nil
 }

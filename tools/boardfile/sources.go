@@ -14,6 +14,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/record"
 )
@@ -101,12 +102,10 @@ func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 		if seen[rec.Bar] == nil {
 			seen[rec.Bar] = map[uint64]uint8{}
 		}
-		for at, data := rec.Offset, rec.Data; len(data) > 0; {
-			width := natural(at, uint64(len(data)))
-			seen[rec.Bar][at/8] |= uint8(width)
-			at, data = at+width, data[width:]
-		}
-		return nil
+		return traces.Single(&traces.Access{Offset: rec.Offset}, rec.Data, func(a *traces.Access) error {
+			seen[rec.Bar][a.Offset/8] |= a.Width
+			return nil
+		})
 	})
 	if err != nil && !record.Incomplete(err) {
 		return nil, err
@@ -121,15 +120,6 @@ func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 		over = append(over, runs(uint8(bar), seen[bar], b.Bars[bar])...)
 	}
 	return imageOf(b, over)
-}
-
-// natural is the widest access that so many bytes at an offset begin with.
-func natural(offset, size uint64) uint64 {
-	width := uint64(8)
-	for width > size || offset%width != 0 {
-		width /= 2
-	}
-	return width
 }
 
 // runsMax is how many rules are made of one BAR at most: beyond that larger

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -53,7 +52,7 @@ func (f *finder) counter(places []int32) (Counter, bool) {
 	}
 	values := make([]uint64, len(places))
 	for i, at := range places {
-		values[i] = number(f.bytes(int(at)))
+		values[i] = traces.Little(f.bytes(int(at)))
 	}
 	first := int(places[0])
 	width := fbs.WidthMask(uint8(len(f.bytes(first))))
@@ -65,9 +64,4 @@ func (f *finder) counter(places []int32) (Counter, bool) {
 		Place: p.place(), Address: p.address, Line: f.lineOf(first), Times: len(places), first: first,
 		Values: fmt.Sprintf("%#x, %#x, %#x, %#x ...", values[0], values[1], values[2], values[3]),
 	}, true
-}
-
-// number is up to 8 bytes, lowest first.
-func number(b []byte) uint64 {
-	return traces.Little(append(bytes.Clone(b), make([]byte, 8)...)[:8])
 }

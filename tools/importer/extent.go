@@ -1,9 +1,8 @@
 package importer
 
 import (
-	"encoding/binary"
-
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -129,7 +128,7 @@ func (m *maker) bytes(e *extent) []byte {
 	for at := e.from; at != e.end; {
 		s := m.steps.at(at.i)
 		if s.run() == 1 {
-			data = append(data, binary.LittleEndian.AppendUint64(nil, s.value)[:s.width]...)
+			data = append(data, traces.Bytes(s.value, s.width)...)
 			at = pos{at.i + 1, 0}
 			continue
 		}

@@ -86,7 +86,7 @@ func (l *lifter) inHost(address uint64) bool {
 	return false
 }
 
-// joiner is a traces.Sink that makes one store of two that follow each other and hold
+// joiner stands in front of a lifter and makes one store of two that follow each other and hold
 // the halves of an address in host memory: on the target it may have other bits
 // in both.
 type joiner struct {

@@ -1,10 +1,10 @@
 package importer
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 )
 
 // hostAct is what happened to host memory between two commands. What the
@@ -66,7 +66,7 @@ func (f *finder) stored(list []hostAct) []hostStore {
 		case s.op == stepLoad:
 			data := make([]byte, 0, s.size())
 			for k := range s.run() {
-				data = append(data, binary.LittleEndian.AppendUint64(nil, f.datum(s, k))[:s.width]...)
+				data = append(data, traces.Bytes(f.datum(s, k), s.width)...)
 			}
 			all = append(all, hostStore{int(f.windows[s.window].bar - hostBar), uint64(s.offset), data})
 		}

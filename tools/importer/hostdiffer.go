@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
 )
 
 // hostRange is a part of host memory that repetitions of a frame store to, or
@@ -90,7 +91,7 @@ func (c *columns) hostRegion(r *hostRange, s span, wrote bool, who string) {
 func (c *columns) addresses(r *hostRange, s span) bool {
 	for at := s.from &^ 7; at < s.to && at+8 <= uint64(len(r.data)); at += 8 {
 		outside := func(b []byte) bool {
-			i, _ := c.hostAddress(number(b[at:at+8]), 8)
+			i, _ := c.hostAddress(traces.Little(b[at:at+8]), 8)
 			return i < 0 || c.hosts[i].bus == 0
 		}
 		if !slices.ContainsFunc(r.after, outside) {
@@ -170,7 +171,7 @@ func (c *columns) follow(ranges []hostRange, wrote bool) bool {
 	}
 	apply := func(s hostStore) {
 		for i := range ranges {
-			ranges[i].take(s)
+			s.onto(ranges[i].hostStore)
 		}
 	}
 	for i := range c.hosts {
@@ -191,12 +192,4 @@ func (c *columns) follow(ranges []hostRange, wrote bool) bool {
 		}
 	}
 	return true
-}
-
-// take takes what is stored, as far as it lies in the range.
-func (r *hostRange) take(s hostStore) {
-	from, to := max(r.offset, s.offset), min(r.offset+uint64(len(r.data)), s.offset+uint64(len(s.data)))
-	if r.host == s.host && from < to {
-		copy(r.data[from-r.offset:], s.data[from-s.offset:to-s.offset])
-	}
 }

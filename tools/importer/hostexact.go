@@ -7,7 +7,7 @@ import (
 	"lightmetal/tools/importer/traces"
 )
 
-// Memory implements traces.Sink. Parts of one MiB, and what touches, are one window,
+// Memory takes host memory that the device reaches from here on. Parts of one MiB, and what touches, are one window,
 // whose bytes before the first that is reached are taken off at the end.
 func (l *lifter) Memory(line int, bus, size uint64) error {
 	l.host.exact = true

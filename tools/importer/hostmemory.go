@@ -26,7 +26,7 @@ type hostMemory struct {
 	reads, writes int         // bytes, of the device
 }
 
-// Device implements traces.Sink: the device reached host memory at a bus address.
+// Device is told that the device reached host memory at a bus address.
 func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byte) error {
 	i, offset, err := l.hostAt(line, bus, uint64(len(data)))
 	if err != nil {
@@ -280,11 +280,7 @@ func (l *lifter) throughPCIe(a *traces.Access, at *aim, address uint64) (taken b
 	l.host.direct++
 	e := *a
 	e.Offset = offset
-	data := make([]byte, 8)
-	for k := range data {
-		data[k] = byte(a.Value >> (8 * k))
-	}
-	data = data[:a.Width]
+	data := traces.Bytes(a.Value, a.Width)
 	if a.Op == traces.OpStore {
 		l.settle(a.Time)
 		l.hosts[i].store(offset, data)

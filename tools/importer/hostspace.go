@@ -42,6 +42,14 @@ type hostStore struct {
 	data   []byte
 }
 
+// onto copies what is stored over what is there, as far as that reaches.
+func (s hostStore) onto(there hostStore) {
+	from, to := max(there.offset, s.offset), min(there.offset+uint64(len(there.data)), s.offset+uint64(len(s.data)))
+	if there.host == s.host && from < to {
+		copy(there.data[from-there.offset:], s.data[from-s.offset:to-s.offset])
+	}
+}
+
 // limit is how far memory may grow: to the end of its region.
 func (h *hostSpace) limit(r *regions) uint64 {
 	if g, ok := r.ofBus(h.bus); ok && h.whole {

@@ -76,11 +76,7 @@ func (t *tensor) overlap(host int, offset, n uint64) (from, to uint64) {
 }
 
 // hold takes what is stored, as far as it lies in the tensor.
-func (t *tensor) hold(s hostStore) {
-	if from, to := t.overlap(s.host, s.offset, uint64(len(s.data))); from < to {
-		copy(t.data[from:to], s.data[t.Address+from-s.offset:])
-	}
-}
+func (t *tensor) hold(s hostStore) { s.onto(hostStore{t.host, t.Address, t.data}) }
 
 // touches tells whether a step is one that stores to an input, or gives of an
 // output.
@@ -204,11 +200,7 @@ func (h *hostTensors) given(s *step) bool {
 
 func (h *hostTensors) holdElement(t *tensor, s *step, j uint32) {
 	e := h.element(s, j)
-	var data [8]byte
-	for b := range data {
-		data[b] = byte(e.value >> (8 * b))
-	}
-	t.hold(hostStore{t.host, uint64(e.offset), data[:e.width]})
+	t.hold(hostStore{t.host, uint64(e.offset), traces.Bytes(e.value, e.width)})
 }
 
 // copy appends the copy of a whole tensor.

@@ -142,36 +142,18 @@ const gcPercent = 10
 
 // restore takes back what a large import has set.
 func (m *importing) restore() {
-	if m.lifter != nil && m.lifter.large {
+	if m.joiner != nil && m.lifter.large {
 		debug.SetGCPercent(m.lifter.percent)
 	}
 }
 
 // importing is the sink that makes an image.
 type importing struct {
-	o           Options
-	lifter      *lifter
-	traces.Sink // the lifter, or what is in front of it
-	flush       func() error
+	o Options
+	*joiner
 }
 
-func (m *importing) Start(b *boards.Board) {
-	m.lifter = newLifter(b, m.o)
-	m.Sink, m.flush = m.lifter, func() error { return nil }
-	if len(m.o.Host) > 0 {
-		j := &joiner{lifter: m.lifter}
-		m.Sink, m.flush = j, j.flush
-	}
-}
-
-// Memory implements traces.Sink. From here on addresses are looked for.
-func (m *importing) Memory(line int, bus, size uint64) error {
-	if m.Sink == traces.Sink(m.lifter) {
-		j := &joiner{lifter: m.lifter}
-		m.Sink, m.flush = j, j.flush
-	}
-	return m.Sink.Memory(line, bus, size)
-}
+func (m *importing) Start(b *boards.Board) { m.joiner = &joiner{lifter: newLifter(b, m.o)} }
 
 // finish makes the image of the steps.
 func (m *importing) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
@@ -198,7 +180,7 @@ func (m *importing) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 
 // lifted ends the reading of a trace.
 func (m *importing) lifted(t *traces.Trace) (*lifter, error) {
-	if m.lifter == nil {
+	if m.joiner == nil {
 		m.Start(t.Board)
 	}
 	if err := m.flush(); err != nil {

@@ -68,9 +68,6 @@ func newLifter(b *boards.Board, o Options) *lifter {
 	return l
 }
 
-// Start implements traces.Sink.
-func (l *lifter) Start(*boards.Board) {}
-
 // lift reports what became of the accesses.
 func (l *lifter) lift() (outcome, error) {
 	for _, s := range l.slots {
@@ -99,7 +96,7 @@ func (l *lifter) text() string {
 	return text
 }
 
-// Access implements traces.Sink.
+// Access takes an access or a mark.
 func (l *lifter) Access(a *traces.Access) error {
 	if a.Op == traces.OpMark {
 		if l.inside(a) && l.with("mark") {
@@ -108,11 +105,6 @@ func (l *lifter) Access(a *traces.Access) error {
 		return nil
 	}
 	return l.accesses(a, 1, nil)
-}
-
-// Block implements traces.Sink.
-func (l *lifter) Block(a *traces.Access, data []byte) error {
-	return traces.Natural(a, data, l.accesses)
 }
 
 // addresses tells whether data holds an address in host memory that is known
@@ -184,9 +176,7 @@ func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) 
 		return traces.Refuse(a.Line, "store of %d bytes to the configuration of window %d, whose registers have %d", a.Width, index, l.tlb.ConfigWidth)
 	}
 	s := l.slot(index)
-	var value [8]byte
-	binary.LittleEndian.PutUint64(value[:], a.Value)
-	copy(s.config[at:], value[:a.Width])
+	copy(s.config[at:], traces.Bytes(a.Value, a.Width))
 	s.known |= (1<<a.Width - 1) << at
 	s.line, s.fresh = a.Line, true
 	if !inside {

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"encoding/binary"
 	"fmt"
 	"runtime/debug"
 
@@ -136,14 +135,11 @@ func (l *lifter) prolong(a, s *step, data []byte) bool {
 	if !apart && int(s.line) != after || a.count > 1 && apart != a.is(apartStep) || s.count > 1 && apart {
 		return false
 	}
-	var first, second [8]byte
 	if data == nil {
-		binary.LittleEndian.PutUint64(second[:], s.value)
-		data = second[:s.width]
+		data = traces.Bytes(s.value, s.width)
 	}
 	if a.count == 1 {
-		binary.LittleEndian.PutUint64(first[:], a.value)
-		a.at = l.data.add(first[:a.width], data)
+		a.at = l.data.add(traces.Bytes(a.value, a.width), data)
 	} else if !l.data.extend(a.at, a.size(), data) {
 		return false
 	}

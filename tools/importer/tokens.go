@@ -1,8 +1,9 @@
 package importer
 
 import (
-	"encoding/binary"
 	"slices"
+
+	"lightmetal/tools/importer/traces"
 )
 
 // token is a command without its data. Equal commands have equal numbers.
@@ -157,7 +158,7 @@ func (f *finder) bytes(at int) []byte {
 		return f.data.bytes(s.at+uint64(o.first)*width, uint64(o.end-o.first)*width)
 	}
 	if s.op == stepRelocate {
-		return binary.LittleEndian.AppendUint64(nil, s.at)
+		return traces.Bytes(s.at, 8)
 	}
-	return binary.LittleEndian.AppendUint64(nil, s.value)[:width]
+	return traces.Bytes(s.value, s.width)
 }

@@ -146,7 +146,7 @@ func (c *columns) counts(values [][]byte) string {
 	}
 	var list []uint64
 	for _, v := range values[:times] {
-		list = append(list, number(v))
+		list = append(list, traces.Little(v))
 	}
 	width := fbs.WidthMask(uint8(len(values[0])))
 	step, turn, ok := progression(list, width)
@@ -175,7 +175,7 @@ func (c *columns) countsInside(v *Varying, values [][]byte) {
 	for at := -v.Address & 3; times >= countsMin && v.Size > 4 && at+4 <= v.Size; at += 4 {
 		var list []uint64
 		for _, b := range values[:times] {
-			list = append(list, number(b[at:at+4]))
+			list = append(list, traces.Little(b[at:at+4]))
 		}
 		if _, turn, ok := progression(list, fbs.WidthMask(4)); !ok || turn != 0 && times <= countsMin {
 			continue
@@ -235,8 +235,8 @@ func (c *columns) follows(p *piece, address uint64, values [][]byte) bool {
 			continue
 		}
 		read := c.values(patch{*l}, span{0, l.size})
-		flip := number(read[0]) ^ number(values[0])
-		if slices.EqualFunc(read, values, func(r, v []byte) bool { return number(r)^number(v) == flip }) {
+		flip := traces.Little(read[0]) ^ traces.Little(values[0])
+		if slices.EqualFunc(read, values, func(r, v []byte) bool { return traces.Little(r)^traces.Little(v) == flip }) {
 			return true
 		}
 	}

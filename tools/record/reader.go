@@ -285,20 +285,26 @@ func (p *parser) record() {
 	}
 }
 
+// barAccess takes an access to a BAR of the device, which version 2 knows by a
+// number of its own.
 func (p *parser) barAccess(r *Record) {
-	if p.version == 2 {
-		p.numberedAccess(r)
+	device, number := &p.capture, p.number("BAR", 10, 16)
+	if bars := p.several.bars; p.version == 1 {
+		r.Bar = uint8(min(number, uint64(len(device.Bars))))
+	} else if number < uint64(len(bars)) {
+		device, r.Bar = bars[number].device, bars[number].index
+		p.several.other = device != p.several.chosen
+	} else {
+		p.fail("no BAR has number %d", number)
 		return
 	}
-	bar := p.number("BAR", 10, 8)
-	if bar >= uint64(len(p.capture.Bars)) || p.capture.Bars[bar].Size == 0 {
-		p.fail("the device has no BAR %d", bar)
+	if int(r.Bar) == len(device.Bars) || device.Bars[r.Bar].Size == 0 {
+		p.fail("the device has no BAR %d", number)
 		return
 	}
-	r.Bar = uint8(bar)
 	p.access(r)
-	if size := p.capture.Bars[bar].Size; r.Offset > size || uint64(len(r.Data)) > size-r.Offset {
-		p.fail("%d bytes at %#x do not lie in BAR %d, which has %#x bytes", len(r.Data), r.Offset, bar, size)
+	if size := device.Bars[r.Bar].Size; r.Offset > size || uint64(len(r.Data)) > size-r.Offset {
+		p.fail("%d bytes at %#x do not lie in BAR %d, which has %#x bytes", len(r.Data), r.Offset, r.Bar, size)
 	}
 }
 

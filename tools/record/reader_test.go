@@ -50,7 +50,7 @@ func TestReadSaysWhereARecordingIsWrong(t *testing.T) {
 		{header + "W 1 0 4 00000000\n", "6:3: the device has no BAR 1"},
 		{header + "W 4 0 4 00000000\n", "6:3: the device has no BAR 4"},
 		{header + "W 6 0 4 00000000\n", "6:3: the device has no BAR 6"},
-		{header + "W -1 0 4 00000000\n", `6:3: BAR "-1" is no number in base 10 of 8 bits`},
+		{header + "W -1 0 4 00000000\n", `6:3: BAR "-1" is no number in base 10 of 16 bits`},
 		{header + "W 0 0x0 4 00000000\n", `6:5: offset "0x0" is no number in base 16 of 64 bits`},
 		{header + "W 0 0 4 000000\n", "6:9: the data is not 4 bytes in hexadecimal digits"},
 		{header + "W 0 0 4 0000000g\n", "6:9: the data is not 4 bytes in hexadecimal digits"},

@@ -92,21 +92,6 @@ func (p *parser) metBar() {
 	s.bars = append(s.bars, numbered{s.devices[device], uint8(index)})
 }
 
-// numberedAccess is barAccess where a BAR is known by its number.
-func (p *parser) numberedAccess(r *Record) {
-	n := p.number("BAR", 10, 16)
-	if n >= uint64(len(p.several.bars)) {
-		p.fail("no BAR has number %d", n)
-		return
-	}
-	b := p.several.bars[n]
-	r.Bar, p.several.other = b.index, b.device != p.several.chosen
-	p.access(r)
-	if size := b.device.Bars[b.index].Size; r.Offset > size || uint64(len(r.Data)) > size-r.Offset {
-		p.fail("%d bytes at %#x do not lie in BAR %d, which has %#x bytes", len(r.Data), r.Offset, b.index, size)
-	}
-}
-
 // noteGap keeps the first. What comes before the device is met is nobody's, but
 // for memory that all devices of a program may reach, and what it did.
 func (p *parser) noteGap(r *Record) {

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+	"sort"
 )
 
 // Run is a stretch of a list that goes on with Period until it ends, and
@@ -92,20 +93,10 @@ func longest(most int, equal func(n int) bool) int {
 	for n < most && n < directly && equal(n+1) {
 		n++
 	}
-	if n < directly || n >= most {
+	if n < directly {
 		return n
 	}
-	step := directly
-	for n+step <= most && equal(n+step) {
-		n += step
-		step *= 2
-	}
-	for ; step > 0; step /= 2 {
-		if n+step <= most && equal(n+step) {
-			n += step
-		}
-	}
-	return n
+	return n + sort.Search(most-n, func(more int) bool { return !equal(n + more + 1) })
 }
 
 // forward is how many elements from a and from b, which is behind a, are equal.

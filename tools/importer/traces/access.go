@@ -152,6 +152,11 @@ func Little(b []byte) uint64 {
 	return binary.LittleEndian.Uint64(whole[:])
 }
 
+// Bytes are the lowest bytes of a number, lowest first.
+func Bytes(value uint64, width uint8) []byte {
+	return binary.LittleEndian.AppendUint64(make([]byte, 0, 8), value)[:width:width]
+}
+
 // shown is a piece of a trace as it stands in an error.
 func shown(b []byte) string {
 	if len(b) > 60 {
