@@ -1,6 +1,10 @@
 package chips
 
-import "lightmetal/boards"
+import (
+	"cmp"
+
+	"lightmetal/boards"
+)
 
 // Kind is what a tile is. Its value is the letter that stands for it in
 // Grid.Rows.
@@ -17,25 +21,11 @@ const (
 	Security Kind = 'S'
 )
 
-func (k Kind) String() string {
-	switch k {
-	case Tensix:
-		return "Tensix tile"
-	case DRAM:
-		return "DRAM tile"
-	case Ethernet:
-		return "Ethernet tile"
-	case ARC:
-		return "ARC tile"
-	case PCIe:
-		return "PCIe tile"
-	case L2CPU:
-		return "L2CPU tile"
-	case Security:
-		return "Security tile"
-	}
-	return "router"
+var kindNames = map[Kind]string{
+	Tensix: "Tensix tile", DRAM: "DRAM tile", Ethernet: "Ethernet tile", ARC: "ARC tile", PCIe: "PCIe tile", L2CPU: "L2CPU tile", Security: "Security tile",
 }
+
+func (k Kind) String() string { return cmp.Or(kindNames[k], "router") }
 
 // Grid describes the tiles of a device, all of them whole: on a card some rows
 // or columns are fused off ("harvested") and translated coordinates skip those.

@@ -11,13 +11,19 @@ import (
 	"lightmetal/tools/together"
 )
 
-// collide refuses a configuration in which one image stores to what a later
-// sequence of another relies on, unless it says `collisions allowed`.
-func (r *request) collide(parts []initramfs.File) error {
+// judge holds the configuration against the board and against what is packed, and
+// refuses one in which an image stores to what a later sequence of another relies
+// on, unless it says `collisions allowed`.
+func (r *request) judge(parts []initramfs.File) error {
 	p := plan{parts: parts, views: map[string]*fbs.View{}}
-	for _, s := range settings(parts[len(parts)-1].Data) {
+	for i, s := range settings(parts[len(parts)-1].Data) {
 		if err := p.line(s.name, s.value); err != nil {
-			return fmt.Errorf("%s: %w", configName, err)
+			return fmt.Errorf("%s:%d: %w", configName, i+1, err)
+		}
+	}
+	for _, path := range r.images {
+		if err := r.room(path, p.views["/"+filepath.Base(path)]); err != nil {
+			return err
 		}
 	}
 	steps := p.steps()
@@ -65,15 +71,36 @@ func (p *plan) line(name, value string) error {
 	case "device":
 		last := &p.list[len(p.list)-1]
 		last.devices = append(last.devices, value)
+	case "input":
+		tensor, path, _ := strings.Cut(value, "=")
+		return p.fits(p.views[p.list[len(p.list)-1].path], tensor, filepath.Join("/", path))
 	case "before", "sequence", "after":
 		p.list[len(p.list)-1].values[name] = value
 	}
 	return nil
 }
 
+func (p *plan) part(path string) int {
+	return slices.IndexFunc(p.parts, func(f initramfs.File) bool { return f.Path == path })
+}
+
+// fits holds a file against the input that it is for, where image and file are
+// packed. What is on a file system that is mounted is not here.
+func (p *plan) fits(view *fbs.View, tensor, path string) error {
+	at := p.part(path)
+	if at < 0 || view == nil {
+		return nil
+	}
+	of := slices.IndexFunc(view.Tensors, func(t fbs.Tensor) bool { return view.Name(t.Name) == tensor })
+	if size := uint64(len(p.parts[at].Data)); of >= 0 && size != view.Tensors[of].Size {
+		return fmt.Errorf("%s has %d bytes, input %s takes %d", path, size, tensor, view.Tensors[of].Size)
+	}
+	return nil
+}
+
 // look verifies an image that is packed.
 func (p *plan) look(path string) error {
-	i := slices.IndexFunc(p.parts, func(f initramfs.File) bool { return f.Path == path })
+	i := p.part(path)
 	if i < 0 {
 		p.elsewhere = append(p.elsewhere, path)
 	}

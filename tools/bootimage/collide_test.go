@@ -52,7 +52,7 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 		{on(initA, "pci:1234:11e8") + on(mainB, "pci:0000:00:03.0") + on(computeA, "pci:1234:11e8"), true},
 	} {
 		parts := []initramfs.File{{Path: "/a.lmb", Data: []byte(read(t, a))}, {Path: "/b.lmb", Data: []byte(read(t, b))}, {Path: "/" + configName, Data: []byte(test.config)}}
-		err := new(request).collide(parts)
+		err := new(request).judge(parts)
 		named := err != nil && strings.Contains(err.Error(), "/a.lmb: ") && strings.Contains(err.Error(), "compute") && strings.Contains(err.Error(), "command 1 (main) of /b.lmb stores there: edu 1234:11e8, BAR 0 0x20 to 0x23")
 		if test.broken != named || !test.broken && err != nil {
 			t.Errorf("%s%v", test.config, err)
@@ -64,7 +64,7 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 	if _, err := made(t, "--board", "qemu-virt", "--config", written(t, "c.conf", "collisions allowed\non-success restart\n"+initA+mainB+computeA), a, b); err != nil {
 		t.Error(err) // nor is what restarts for ever checked for ever
 	}
-	if _, err := made(t, "--board", "qemu-virt", "--config", written(t, "c.conf", "collisions no\n"+mainB), b); err == nil || !strings.Contains(err.Error(), "lmrun.conf: collisions takes allowed, not no") {
+	if _, err := made(t, "--board", "qemu-virt", "--config", written(t, "c.conf", "collisions no\n"+mainB), b); err == nil || !strings.Contains(err.Error(), "lmrun.conf:1: collisions takes allowed, not no") {
 		t.Error(err)
 	}
 }

@@ -63,10 +63,7 @@ func (r *request) fill(parts []initramfs.File) error {
 	if err := r.verify(parts); err != nil {
 		return err
 	}
-	if err := r.collide(parts); err != nil {
-		return err
-	}
-	if err := r.fits(parts); err != nil {
+	if err := r.judge(parts); err != nil {
 		return err
 	}
 	var archive, packed bytes.Buffer

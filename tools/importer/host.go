@@ -56,23 +56,7 @@ func (o *Options) checkHost() error {
 	return nil
 }
 
-// hostOf finds the host memory that an address lies in, -1 if there is none.
-func (o *Options) hostOf(address uint64) (index int, inside uint64) {
-	for i, h := range o.Host {
-		if inside = address - h.Bus; inside < uint64(len(h.Data)) {
-			return i, inside
-		}
-	}
-	return -1, 0
-}
-
 // isAddress tells whether an access moves an address in host memory.
-func (o *Options) isAddress(a *traces.Access) bool {
-	index, _ := o.hostOf(a.Value)
-	return a.Width >= 4 && index >= 0
-}
-
-// isAddress does so of the memory that a recording has, too.
 func (l *lifter) isAddress(a *traces.Access) bool { return a.Width >= 4 && l.inHost(a.Value) }
 
 // inHost tells whether an address lies in host memory that the user gave, or

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"io"
+	"slices"
 
 	"lightmetal/tools/importer/traces"
 )
@@ -15,7 +16,8 @@ func Summarize(r io.Reader, o Options) (*traces.Summary, error) {
 		return nil, err
 	}
 	for _, a := range s.Accesses {
-		if reason := hostMemoryReason(o.Board, &a); reason != "" && !o.isAddress(&a) {
+		given := a.Width >= 4 && slices.ContainsFunc(o.Host, func(h HostSpec) bool { return a.Value-h.Bus < uint64(len(h.Data)) })
+		if reason := hostMemoryReason(o.Board, &a); reason != "" && !given {
 			s.Blocked = append(s.Blocked, traces.Warning{Line: a.Line, Text: reason})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -99,16 +100,15 @@ func (q *qemu) record(text []byte) error {
 	if record != nil {
 		hidden = f.rest
 	}
-	for _, kind := range []string{"memory_region_ops_", "vfio_region_"} {
-		for i := 0; ; i++ {
-			n := bytes.Index(hidden[i:], []byte(kind))
-			if n < 0 {
-				break
-			}
-			if i += n; kind == "memory_region_ops_" || !vfioOther[string(word(hidden[i:]))] {
-				return Refuse(q.line, "%s looks like a %s event and is none", shown(hidden[i:]), strings.TrimSuffix(kind, "_"))
-			}
+	for rest := hidden; bytes.Contains(rest, []byte("_region_")); {
+		at := accessEvent.FindSubmatchIndex(rest)
+		if at == nil {
+			break
 		}
+		if !vfioOther[string(rest[at[0]:at[1]])] {
+			return Refuse(q.line, "%s looks like a %s event and is none", shown(rest[at[0]:]), rest[at[2]:at[3]])
+		}
+		rest = rest[at[1]:]
 	}
 	if cut := cutEvent(hidden); cut != nil {
 		return Refuse(q.line, "%s looks like the start of an event and is none", shown(cut))
@@ -136,20 +136,14 @@ func cutEvent(text []byte) []byte {
 	return nil
 }
 
+// accessEvent is the name of an event that may hold an access, wherever it is.
+var accessEvent = regexp.MustCompile(`(memory_region_ops|vfio_region)_[a-z0-9_]*`)
+
 // vfioOther are the vfio_region events that hold no access (QEMU,
 // hw/vfio/trace-events).
 var vfioOther = map[string]bool{
 	"vfio_region_setup": true, "vfio_region_mmap": true, "vfio_region_mmap_fault": true, "vfio_region_exit": true, "vfio_region_finalize": true,
 	"vfio_region_mmaps_set_enabled": true, "vfio_region_unmap": true, "vfio_region_sparse_mmap_header": true, "vfio_region_sparse_mmap_entry": true,
-}
-
-// word is the name that a text begins with.
-func word(text []byte) []byte {
-	n := bytes.IndexFunc(text, func(c rune) bool { return c != '_' && (c < 'a' || c > 'z') && (c < '0' || c > '9') })
-	if n < 0 {
-		return text
-	}
-	return text[:n]
 }
 
 // timestamp takes off the TID@SECONDS.MICROSECONDS: that -msg timestamp=on

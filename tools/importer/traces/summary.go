@@ -3,6 +3,7 @@ package traces
 import (
 	"fmt"
 	"io"
+	"math/bits"
 )
 
 // Summary is what a trace holds, whether or not it can be replayed.
@@ -47,11 +48,7 @@ func (s *RegionSummary) count(a Access) {
 	} else {
 		s.Stores++
 	}
-	for i := range s.Widths {
-		if a.Width == 1<<i {
-			s.Widths[i]++
-		}
-	}
+	s.Widths[bits.TrailingZeros8(a.Width)]++
 }
 
 func (s RegionSummary) String() string {
