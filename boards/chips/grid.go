@@ -1,10 +1,6 @@
 package chips
 
-import (
-	"cmp"
-
-	"lightmetal/boards"
-)
+import "lightmetal/boards"
 
 // Kind is what a tile is. Its value is the letter that stands for it in
 // Grid.Rows.
@@ -22,10 +18,16 @@ const (
 )
 
 var kindNames = map[Kind]string{
-	Tensix: "Tensix tile", DRAM: "DRAM tile", Ethernet: "Ethernet tile", ARC: "ARC tile", PCIe: "PCIe tile", L2CPU: "L2CPU tile", Security: "Security tile",
+	Router: "router", Tensix: "Tensix tile", DRAM: "DRAM tile", Ethernet: "Ethernet tile", ARC: "ARC tile", PCIe: "PCIe tile",
+	L2CPU: "L2CPU tile", Security: "Security tile",
 }
 
-func (k Kind) String() string { return cmp.Or(kindNames[k], "router") }
+func (k Kind) String() string {
+	if name, ok := kindNames[k]; ok {
+		return name
+	}
+	return kindNames[Router]
+}
 
 // Grid describes the tiles of a device, all of them whole: on a card some rows
 // or columns are fused off ("harvested") and translated coordinates skip those.

@@ -28,8 +28,8 @@ func (r *request) room(path string, view *fbs.View) error {
 			}
 		}
 		if known && !found {
-			return fmt.Errorf("%s: %s has no port with room for the BARs of %s; lm check-board %s --image %s tells more", path, r.board.Title, view.Name(target.Board),
-				r.board.Name, path)
+			return fmt.Errorf("%s: %s has no port with room for the BARs of %s; lm check-board %s --image %s tells more", path, r.board.Title,
+				view.Name(target.Board), r.board.Name, path)
 		}
 	}
 	return nil
