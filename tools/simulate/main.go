@@ -27,13 +27,17 @@ func build(root, folder, overlay string) (program string, err error) {
 	return program, nil
 }
 
-// patience is how long a broken runner may take to be noticed.
-const patience = 5 * time.Minute
+// patience is how long a broken runner may take to be noticed, and how many seconds
+// of a processor, by which it is seen to hang on a machine that does other work.
+const (
+	patience = 10 * time.Minute
+	cpuMax   = "60"
+)
 
 // noticed runs a program with something broken. One that hangs or dies has
 // noticed it, too.
 func noticed(folder, broken, program string, arguments ...string) (how string, ok bool) {
-	c := exec.Command("timeout", append([]string{"-s", "KILL", fmt.Sprint(patience.Seconds()), program}, arguments...)...)
+	c := exec.Command("timeout", append([]string{"-s", "KILL", fmt.Sprint(patience.Seconds()), "prlimit", "--cpu=" + cpuMax, program}, arguments...)...)
 	c.Dir, c.Env = folder, append(os.Environ(), "LM_BROKEN="+broken)
 	out, err := c.CombinedOutput()
 	line, _, _ := strings.Cut(string(out), "\n")

@@ -170,7 +170,7 @@ func (m *machine) tt(f *pciFunction, request uintptr, at unsafe.Pointer) (uintpt
 		copy(octets(at, 16)[12:], []byte{2, 6})
 	case ttInfo:
 		h := halves(at)
-		w[1], h[4], h[5], h[8], h[10] = 20, f.vendor, f.device, uint16(f.index+1)<<8, 0
+		w[1], h[4], h[5], h[8], h[10] = 20, f.vendor, f.device, uint16(f.index+1)<<8|0x1f<<3|5, 1
 	case ttMaps:
 		if w[0] != 6 {
 			return ^uintptr(0), unix.EINVAL
@@ -216,6 +216,7 @@ func (m *machine) tt(f *pciFunction, request uintptr, at unsafe.Pointer) (uintpt
 		if b := octets(at, 12); w[0] != 40 || b[9] != 15 {
 			return ^uintptr(0), unix.EINVAL
 		}
+		f.powers = append(f.powers, halves(at)[5])
 	default:
 		return ^uintptr(0), unix.EINVAL
 	}

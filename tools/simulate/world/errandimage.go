@@ -86,7 +86,10 @@ func (e *errand) target(image *lmb.Image, kind int, device uint8) {
 		list = plainWindows
 		image.Rules = append(image.Rules, lmb.Rule{Name: "memory", Rule: fbs.Rule{Target: device, Last: 16383, Widths: 15, Memory: 1}}, lmb.Rule{Name: "more", Rule: fbs.Rule{Target: device, Bar: 2, Last: 8191, Widths: 15, Memory: 1}})
 	}
-	list = append(slices.Clone(list), hosting[:e.random().IntN(3)]...)
+	if list = slices.Clone(list); kind != 0 && e.random().IntN(2) == 0 { // what lies behind a hardware window
+		list = append(list, lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Slot: fbs.NoSlot, Size: 8192}})
+	}
+	list = append(list, hosting[:e.random().IntN(3)]...)
 	for _, w := range list {
 		w.Device = device
 		image.Windows = append(image.Windows, w)

@@ -42,7 +42,7 @@ type machine struct {
 // pciFunction is a device of the image, with its configuration space.
 type pciFunction struct {
 	index     int
-	address   string // 0000:01:00.0
+	address   string // 0001:01:1f.5
 	vendor    uint16
 	device    uint16
 	bars      [6]uint64
@@ -56,6 +56,7 @@ type pciFunction struct {
 	slots   map[uint32]bool // of tt's driver
 	aims    map[int]ttAim
 	cleanup *ttClean
+	powers  []uint16 // that were asked for
 	locked  bool
 }
 
@@ -110,7 +111,7 @@ func (f *pciFunction) folder() string { return sysfsFolder + f.address }
 // add gives the machine a function.
 func (m *machine) add(vendor, device uint16, bars [6]uint64) *pciFunction {
 	f := &pciFunction{index: len(m.functions), vendor: vendor, device: device, bars: bars, slots: map[uint32]bool{}, aims: map[int]ttAim{}}
-	f.address = fmt.Sprintf("0000:%02x:00.0", f.index+1)
+	f.address = fmt.Sprintf("0001:%02x:1f.5", f.index+1)
 	m.functions = append(m.functions, f)
 	binary.LittleEndian.PutUint16(f.config[0:], vendor)
 	binary.LittleEndian.PutUint16(f.config[2:], device)
