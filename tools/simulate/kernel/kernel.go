@@ -161,7 +161,11 @@ func EpollCreate1(flags int) (int, error) {
 }
 
 func Prctl(option int, a, b, c, d uintptr) error {
-	return of(unix.SYS_PRCTL, option, func() error { return unix.Prctl(option, a, b, c, d) })
+	_, errno := call(unix.SYS_PRCTL, [6]uintptr{uintptr(option), a, b, c, d}, func() (uintptr, unix.Errno) { return 0, unix.EINVAL })
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func Close(fd int) error {

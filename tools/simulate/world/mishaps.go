@@ -178,7 +178,7 @@ var mishaps = []mishap{
 	{atLoad, 69, "another replay", func(e *errand) bool { e.first().locked = true; return e.machine.lane == "tt" }},
 	asking(atLoad, 69, "vfio", vfioStatus, unix.EIO), asking(atLoad, 69, "vfio", vfioAttach, unix.EBUSY), asking(atLoad, 77, "vfio", vfioSet, unix.EPERM),
 	asking(atLoad, 69, "vfio", vfioSet, unix.ENODEV), asking(atLoad, 69, "vfio", vfioDevice, unix.EIO), asking(atLoad, 69, "vfio", vfioInfo, unix.EINVAL),
-	opening(atLoad, 69, unix.EBUSY, func(e *errand) string { return map[bool]string{true: "/dev/vfio/7"}[e.machine.lane == "vfio"] }),
+	{atLoad, 69, "another program has", func(e *errand) bool { e.machine.errors["/dev/vfio/7"] = unix.EBUSY; return e.machine.lane == "vfio" }},
 	asking(atLoad, 71, "tt", ttLock, unix.ENODEV),
 	{atMaster, 69, "stays off", func(e *errand) bool { e.first().stuckOff = commandMaster; return e.masters() }},
 	spoilt(atInput, 66, "in", func(e *errand) { e.w.options.Inputs = []args.Binding{{Name: "in", Path: e.w.file("missing")}} }),

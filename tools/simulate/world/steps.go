@@ -94,7 +94,7 @@ func (e *errand) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.
 	case number == unix.SYS_RT_SIGACTION:
 		return 0, 0
 	case number == unix.SYS_PRCTL:
-		m.shielded = a[0] == unix.PR_SET_NO_NEW_PRIVS
+		m.shielded = a[0] == unix.PR_SET_NO_NEW_PRIVS && a[1] == 1
 		return 0, 0
 	case number == unix.SYS_SECCOMP:
 		return m.seal(a)
