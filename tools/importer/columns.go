@@ -143,7 +143,7 @@ func (c *columns) fixed(p *piece) {
 func (c *columns) refuse(v Varying) {
 	v.Why = v.bad
 	for i := range c.c.Varies {
-		if o := &c.c.Varies[i]; o.bad != "" && o.Role == v.Role && o.Place == v.Place && o.Address == v.Address {
+		if o := &c.c.Varies[i]; o.bad != "" && o.Role == v.Role && o.Place == v.Place && o.Address == v.Address && o.spec.Line == v.spec.Line {
 			o.Again++
 			return
 		}

@@ -367,9 +367,9 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 			v := uint64(k * k * 16)
 			return []string{one("R", 4, 0x10040, v), one("W", 4, 0x10040, v^1)}
 		}), "what is stored follows what was read there"},
-		"two inputs in one place": {frames(4, func(k int) []string {
-			return []string{one("W", 8, 0x20000, uint64(77*k*k+5)), one("W", 4, 0x10050, 1)}
-		}), "an input has one value a run"},
+		"a doorbell that counts on within a frame": {frames(2, func(k int) []string {
+			return []string{one("W", 4, 0x10050, uint64(2*k)), one("R", 4, 0x10054, 1), one("W", 4, 0x10050, uint64(2*k+1))}
+		}), "counts from store to store: 0x0, 0x1, 0x2 ...: neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m made
@@ -379,6 +379,48 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 				t.Errorf("want %q\n%s", c.want, f)
 			}
 		})
+	}
+}
+
+// Two inputs of a frame in one place are told apart by their lines, in what is
+// proposed as by hand; and so are the values of a doorbell that counts on.
+func TestInputsInOnePlaceHaveLines(t *testing.T) {
+	var m made
+	m.start()
+	for k := range 4 {
+		m.frame(k, 1, access("W", 4, wh166+0x10050, 1), access("W", 8, wh166+0x20000, uint64(77*k*k+5)), access("W", 4, wh166+0x10050, 1))
+	}
+	f, image := found(t, m.text(), Options{From: FromMmiotrace}, 0)
+	if image == nil || !slices.Equal(encoded(t, image), encoded(t, byHand(t, m.text(), Options{From: FromMmiotrace}, f.Flags))) {
+		t.Fatal(f)
+	}
+	var copies []string
+	for _, s := range image.Sequences {
+		for _, c := range s.Commands {
+			if i, ok := lmb.FromInput(&c.Command); ok {
+				copies = append(copies, fmt.Sprint(image.Tensors[i].Name, image.Tensors[i].Data[:2]))
+			}
+		}
+	}
+	if want := "[in0[0 0] in1[5 0]]"; fmt.Sprint(copies) != want {
+		t.Errorf("%v, want %s\n%s", copies, want, f)
+	}
+
+	m = made{}
+	m.start()
+	for k := range uint64(4) {
+		m.frame(int(k), 1, access("W", 4, wh166+0x10050, 2*k), access("R", 4, wh166+0x10054, 1), access("W", 4, wh166+0x10050, 2*k+1))
+	}
+	f, _ = found(t, m.text(), Options{From: FromMmiotrace}, 0)
+	_, hint, _ := strings.Cut(f.String(), "by hand    ")
+	o := Options{From: FromMmiotrace}
+	for _, flag := range strings.Fields(hint)[:4] {
+		if flag != "--input" {
+			o.Inputs = append(o.Inputs, mustTensor(t, flag))
+		}
+	}
+	if f, image = found(t, m.text(), o, 0); image == nil || image.Tensors[0].Data[0] != 0 || image.Tensors[1].Data[0] != 1 {
+		t.Errorf("%s\n%s", hint, f)
 	}
 }
 

@@ -2,7 +2,6 @@ package importer
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ func (f *finder) longestWait() (us uint32) {
 
 // flag is a tensor as flags have it.
 func (v *Varying) flag() string {
-	return fmt.Sprintf("%s=%s0x%x,%s,%d", v.Name, v.spec.spec(), v.Address, v.DType, v.Shape)
+	return fmt.Sprintf("%s=%s%s,%s,%d", v.Name, v.spec.Place.spec(), v.spec.at(), v.DType, v.Shape)
 }
 
 // String gives the candidates as a table, what differs in the one that was
@@ -78,16 +77,19 @@ func (f *Frames) String() string {
 	return b.String()
 }
 
-// hint says what can be done about a counter.
+// hint says what can be done about counters.
 func (f *Frames) hint(b *strings.Builder) {
 	if f.Chosen == 0 {
 		return
 	}
-	list := f.Candidates[f.Chosen-1].Varies
-	if i := slices.IndexFunc(list, func(v Varying) bool { return v.Role == "counter" && v.Size&(v.Size-1) == 0 }); i >= 0 {
-		v := &list[i]
-		fmt.Fprintf(b, "by hand    --input NAME=%s0x%x,uint%d,1 has whoever replays count; or take another by --candidate\n", v.spec.spec(), v.Address,
-			8*v.Size)
+	var flags []string
+	for _, v := range f.Candidates[f.Chosen-1].Varies {
+		if v.Role == "counter" && v.Size&(v.Size-1) == 0 {
+			flags = append(flags, fmt.Sprintf("--input NAME%d=%s%s,uint%d,1", len(flags), v.spec.Place.spec(), v.spec.at(), 8*v.Size))
+		}
+	}
+	if len(flags) > 0 {
+		fmt.Fprintf(b, "by hand    %s has whoever replays count; or take another by --candidate\n", strings.Join(flags, " "))
 	}
 }
 

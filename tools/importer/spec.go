@@ -63,8 +63,18 @@ type TensorSpec struct {
 	Name string
 	Place
 	Address uint64 // in the tile or the BAR
+	Line    int    // each byte's first access from there on; 0: all of them
 	DType   gen.DType
 	Shape   []uint32
+}
+
+// at is the address as flags have it.
+func (t *TensorSpec) at() string {
+	text := fmt.Sprintf("0x%x", t.Address)
+	if t.Line > 0 {
+		text += fmt.Sprintf("@%d", t.Line)
+	}
+	return text
 }
 
 // Size is the number of bytes of the tensor's elements.
@@ -80,7 +90,7 @@ func (t *TensorSpec) Size() uint64 {
 const tensorSizeMax = 1 << 32
 
 const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,256 or w=1,1,0x21000,int8,32x64; " +
-	"without X,Y, or with bar0+ADDRESS, outside of tiles; bus:ADDRESS in host memory"
+	"without X,Y, or with bar0+ADDRESS, outside of tiles; bus:ADDRESS in host memory; ADDRESS@LINE where a place is stored several times"
 
 // ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, outside of tiles,
 // NAME=ADDRESS,DTYPE,SHAPE; ADDRESS may be barN+ADDRESS.
@@ -118,8 +128,12 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	if parts[0], reason = parseBar(parts[0], &t.Place); reason != "" {
 		return t, reason
 	}
-	if t.Address, ok = parseNumber(parts[0]); !ok {
-		return t, fmt.Sprintf("address %q is no number", parts[0])
+	address, line, apart := strings.Cut(parts[0], "@")
+	if t.Address, ok = parseNumber(address); !ok {
+		return t, fmt.Sprintf("address %q is no number", address)
+	}
+	if t.Line, _ = strconv.Atoi(line); apart && (t.Line < 1 || t.Bus) {
+		return t, fmt.Sprintf("%q is no line that accesses a device, from 1 on", line)
 	}
 	if t.DType = gen.DType(max(slices.Index(lmb.DTypes, parts[1]), 0)); t.DType == gen.DTypeInvalid {
 		return t, fmt.Sprintf("element type %q is none of %s", parts[1], strings.Join(lmb.DTypes[1:], ", "))

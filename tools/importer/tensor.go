@@ -35,7 +35,22 @@ func (t *tensor) last() uint64 { return t.Address + t.size - 1 }
 
 // span is the tensor's place for people.
 func (t *tensor) span() string {
-	return fmt.Sprintf("%s0x%x..0x%x", t.Place, t.Address, t.last())
+	text := fmt.Sprintf("%s0x%x..0x%x", t.Place, t.Address, t.last())
+	if t.Line > 0 {
+		text += fmt.Sprintf(" from line %d on", t.Line)
+	}
+	return text
+}
+
+// has tells how many of the bytes at an address the trace has given.
+func (t *tensor) has(address, size uint64) (n uint64) {
+	if t.have == nil {
+		return 0
+	}
+	for i := address - t.Address; i < address-t.Address+size; i++ {
+		n += t.have[i/64] >> (i % 64) & 1
+	}
+	return n
 }
 
 // missingRanges lists the first ranges of bytes that the trace does not hold.
@@ -70,12 +85,12 @@ func (p *program) imageTensors() (list []lmb.Tensor) {
 
 // distinct refuses two tensors that cannot be told apart. An input and an
 // output may overlap: a program that works in place stores the one and loads
-// the other.
+// the other. So may two that begin at different lines.
 func distinct(a, b *tensor, bar uint8) error {
 	switch {
 	case a.Name == b.Name:
 		return traces.Usage("two tensors are called %s", a.Name)
-	case a.role == b.role && a.in(bar) == b.in(bar) && a.Address <= b.last() && b.Address <= a.last():
+	case a.role == b.role && (a.Line == b.Line || a.Line*b.Line == 0) && a.in(bar) == b.in(bar) && a.Address <= b.last() && b.Address <= a.last():
 		return traces.Usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(), b.kind(), b.Name, b.span())
 	}
 	return nil

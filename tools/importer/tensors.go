@@ -201,8 +201,19 @@ func (a *assigner) tensorWith(s *step, role gen.Role) (index int, whole bool, er
 		if t.role != role || !ok || address > t.last() || last < t.Address {
 			continue
 		}
-		index, other = i, index
-		whole = whole && address >= t.Address && last <= t.last()
+		taken, all := t.takes(s, address)
+		switch {
+		case !taken:
+			continue
+		case index >= 0 && t.Place == a.tensors[index].Place:
+			if t.Line < a.tensors[index].Line {
+				continue
+			}
+			index = i
+		default:
+			index, other = i, index
+		}
+		whole = whole && all && address >= t.Address && last <= t.last()
 	}
 	// Tensors in one place do not overlap: this is a store to several tiles.
 	if whole && other >= 0 {
@@ -210,6 +221,18 @@ func (a *assigner) tensorWith(s *step, role gen.Role) (index int, whole bool, er
 			a.tensors[other].Name, a.tensors[index].Name)
 	}
 	return index, whole, nil
+}
+
+// takes tells whether a step that reaches a tensor is one of its own: of one that
+// begins at a line the first access to each byte. all is false where parts of a
+// run are not.
+func (t *tensor) takes(s *step, address uint64) (taken, all bool) {
+	if t.Line == 0 || s.op == stepLoad && t.role == gen.RoleInput {
+		return true, true
+	}
+	from, to := max(address, t.Address), min(address+s.size(), t.Address+t.size)
+	had := t.has(from, to-from)
+	return s.lineOf(s.run()-1) >= t.Line && had < to-from, s.run() == 1 || s.lineOf(0) >= t.Line && had == 0
 }
 
 // inRange tells whether a step accesses one of the ranges, and whether all of
@@ -291,7 +314,8 @@ func (a *assigner) take(out *steps, t *tensor, line, index int, offset uint64, v
 	} else if t.data[offset] != value {
 		if t.role == gen.RoleInput {
 			before := lineBefore(out, index, offset)
-			return traces.Refuse(line, "byte %d of input %s is stored with other data than in line %d: an input has one value a run", offset, t.Name, before)
+			return traces.Refuse(line, "byte %d of input %s is stored with other data than in line %d: "+
+				"an input has one value a run (ADDRESS@LINE takes one of the stores)", offset, t.Name, before)
 		}
 		if !t.changed {
 			a.out.warn(line, "output %s is read with other data than in line %d: the last counts", t.Name, lineBefore(out, index, offset))

@@ -217,7 +217,7 @@ func TestTensorsAreRefused(t *testing.T) {
 			"output d: nothing at (1,1) 0x100..0x103 is read in this capture; tiles that are: (1,1)"},
 		{"other data", l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2), access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 3)),
 			[]string{"in w=1,1,0x100,int32,2"},
-			"line 7: byte 4 of input w is stored with other data than in line 5: an input has one value a run"},
+			"line 7: byte 4 of input w is stored with other data than in line 5: an input has one value a run (ADDRESS@LINE takes one of the stores)"},
 		{"larger than the trace", half, []string{"in a=1,1,0x100,int8,1073741824"},
 			"input a has 1073741824 bytes, more than the whole trace moves"},
 		{"overlap", half, []string{"in a=1,1,0x100,int32,2", "in b=1,1,0x104,int32,1"},

@@ -45,6 +45,9 @@ func (c *columns) region(b patch, s span) {
 	}
 	v.spec = TensorSpec{Place: first.home, Address: v.Address}
 	values := c.values(b, s)
+	if v.role == gen.RoleInput && c.storedAgain(b, v.Address, values) != 0 {
+		v.spec.Line = v.Line
+	}
 	if c.given(&v) || v.role == gen.RoleOutput && c.readBack(first, v.Address, values) {
 		return
 	}
@@ -75,6 +78,7 @@ func (c *columns) twice(v *Varying) bool {
 	for i := range c.c.Varies {
 		o := &c.c.Varies[i]
 		switch {
+		case o.spec.Line > 0 && v.spec.Line > 0: // each has its own stores
 		case o.role != v.role || o.bad != "" || o.spec.Place != v.spec.Place || o.Address >= v.Address+v.Size || v.Address >= o.Address+o.Size:
 		case v.Address >= o.Address && v.Address+v.Size <= o.Address+o.Size:
 			return true
@@ -94,7 +98,8 @@ func (c *columns) given(v *Varying) bool {
 		list = c.o.Outputs
 	}
 	return slices.ContainsFunc(list, func(t TensorSpec) bool {
-		return t.in(c.o.Bar) == v.spec.in(c.o.Bar) && t.Address < v.Address+v.Size && v.Address < t.Address+t.Size()
+		return (t.Line == 0 || t.Line == v.spec.Line) && t.in(c.o.Bar) == v.spec.in(c.o.Bar) &&
+			t.Address < v.Address+v.Size && v.Address < t.Address+t.Size()
 	})
 }
 
@@ -119,17 +124,17 @@ func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) st
 	if v.role == gen.RoleOutput {
 		return ""
 	}
-	if n := c.counts(values); n != "" {
+	n := c.counts(values)
+	if n == "" && v.spec.Line > 0 {
+		n = c.countsOn(first, v)
+	}
+	if n != "" {
 		v.Role = "counter"
 		return n + ": neither an input nor a constant"
 	}
 	if c.follows(first, v.Address, values) {
 		v.Role = "follows"
 		return "what is stored follows what was read there: neither an input nor a constant"
-	}
-	if line := c.storedAgain(b, v.Address, values); line != 0 {
-		v.Role = "several"
-		return fmt.Sprintf("stored again in line %d with other data: an input has one value a run", line)
 	}
 	return ""
 }
@@ -166,6 +171,25 @@ func (c *columns) counts(values [][]byte) string {
 		c.c.cycle = cycle
 	}
 	return fmt.Sprintf("counts: %s, and begins anew after %d", shown, after)
+}
+
+// countsOn says how a place counts that a repetition stores to several times.
+func (c *columns) countsOn(first *piece, v *Varying) string {
+	var list []uint64
+	for k := range c.c.reps {
+		for i := range c.pieces {
+			if p := &c.pieces[i]; p.op == first.op && p.home == first.home && p.address == v.Address && p.size == v.Size && v.Size <= 8 {
+				list = append(list, number(c.values(patch{*p}, span{0, p.size})[k]))
+			}
+		}
+	}
+	if len(list) < countsMin {
+		return ""
+	}
+	if _, _, ok := progression(list, fbs.WidthMask(uint8(v.Size))); !ok {
+		return ""
+	}
+	return fmt.Sprintf("counts from store to store: %#x, %#x, %#x ...", list[0], list[1], list[2])
 }
 
 // countsInside notes words of a larger input that count, in steps all the same

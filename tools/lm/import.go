@@ -96,7 +96,8 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.poll, "poll", nil, "treat every load of ADDRESS or FIRST-LAST as a poll (x,y,ADDRESS in a tile, x and y in decimal)")
 	flags.StringSliceVar(&f.ignore, "ignore", nil, "carry out loads from there, whatever they give; likewise; bus:FIRST-LAST is host memory of a record")
 	flags.StringArrayVar(&f.inputs, "input", nil,
-		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., barN+ADDRESS or, in host memory of a record, bus:ADDRESS")
+		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., barN+ADDRESS or, in host memory of a record, bus:ADDRESS; "+
+			"ADDRESS@LINE takes what is first stored there from that line of the trace on")
 	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, likewise")
 	flags.StringArrayVar(&f.host, "host", nil, "host memory that the device reached: NAME=BUSADDRESS,FILE; FILE holds its bytes")
 	flags.StringVar(&f.part, "part", "", "import FROM..TO alone: lines of the trace, or texts of its marks")
