@@ -16,15 +16,10 @@ type playback struct {
 	bytewise func(at Place, width uint8) bool // nil: nothing is
 }
 
-// Playback gives a device that expects exactly these accesses: the same width
-// and place each, and of stores the same value. Translate makes them of the
-// recording of a BAR. How the windows are configured is up to the client, as
-// long as they lead to the right places.
-func Playback(b *boards.Board, accesses []Access) *Device {
-	return NewWith(b, &playback{want: accesses})
-}
-
-// PlaybackBytewise is Playback for a client that copies memory in widths of its own: there each byte counts by itself.
+// PlaybackBytewise gives a device that expects exactly these accesses: the same width
+// and place each, and of stores the same value; but in memory, which a client copies in widths of
+// its own, each byte counts by itself. Translate makes them of the recording of a BAR. How the
+// windows are configured is up to the client, as long as they lead to the right places.
 func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 	grid := chips.Of(b).Grid
 	p := &playback{bytewise: func(at Place, width uint8) bool {

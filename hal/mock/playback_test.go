@@ -13,6 +13,11 @@ import (
 	"lightmetal/hal"
 )
 
+// Playback is PlaybackBytewise without memory in which bytes count by themselves.
+func Playback(b *boards.Board, accesses []Access) *Device {
+	return NewWith(b, &playback{want: accesses})
+}
+
 // recording reads the accesses of a real recording in the format of Linux's
 // mmiotrace, with BAR 0 at 4 GiB.
 func recording(t *testing.T, name string) []Access {

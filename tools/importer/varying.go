@@ -179,7 +179,7 @@ func (c *columns) countsOn(first *piece, v *Varying) string {
 	for k := range c.c.reps {
 		for i := range c.pieces {
 			if p := &c.pieces[i]; p.op == first.op && p.home == first.home && p.address == v.Address && p.size == v.Size && v.Size <= 8 {
-				list = append(list, number(c.values(patch{*p}, span{0, p.size})[k]))
+				list = append(list, traces.Little(c.values(patch{*p}, span{0, p.size})[k]))
 			}
 		}
 	}
