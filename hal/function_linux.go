@@ -261,11 +261,12 @@ func (d *device) Master(on bool) error {
 		d.stale = uint16(status)
 		d.translate(true)
 	}
-	d.masters = on
 	if d.driver != nil {
+		d.masters = on
 		return nil
 	}
 	err := d.command(configCommandMaster, on)
+	d.masters = on || err != nil // what has not stopped is asked to again
 	if !on {
 		d.translate(false)
 	}
@@ -285,8 +286,7 @@ func (d *device) Diagnose() Code {
 		return DeviceGone
 	case d.masters && d.header[configCommand]&configCommandMaster == 0:
 		return MasterOff
-	case d.masters && uint16(get(d.header[configStatus:]))&configStatusDMA&^d.stale != 0,
-		d.masters && d.faulted != nil && d.faulted():
+	case d.masters && (uint16(get(d.header[configStatus:]))&configStatusDMA&^d.stale != 0 || d.faulted != nil && d.faulted()):
 		return DMAFault
 	}
 	return OK

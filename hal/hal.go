@@ -100,9 +100,9 @@ type BusMaster interface {
 	// at which this device reaches it, and leaves that in a.Bus.
 	Reach(a *Aperture, of Device) error
 
-	// Master lets the device master the bus, or stops it; then, nothing that it
-	// does changes memory when Master returns. Close stops it too. A sealed
-	// program, which cannot close anything, has Master(false) for that.
+	// Master lets the device master the bus, or stops what Master began; then,
+	// nothing that it does changes memory when Master returns. Close stops it too.
+	// A sealed program, which cannot close anything, has Master(false) for that.
 	Master(on bool) error
 
 	// Diagnose says what is known of the device after a failure: OK,

@@ -256,7 +256,7 @@ func TestHugePagesAreFilledBeforeThereIsAnother(t *testing.T) {
 	}{{hugePage - 4096, 1}, {4096, 1}, {1, 2}, {hugePage, 3}, {hugePage + 1, 4}, {hugePage - 4096, 4}, {1, 5}} {
 		mustMap(t, d, host(c.size))
 		if len(d.memory) != c.maps {
-			t.Errorf("window %d: %d mappings, want %d", i, len(d.mappings), c.maps)
+			t.Errorf("window %d: %d mappings, want %d", i, len(d.memory), c.maps)
 		}
 	}
 }
@@ -385,7 +385,8 @@ func TestMasterThatCannotBeSwitchedOffIsAFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.writes = func(int, []byte, int64) bool { return true }
-	wantFault(t, "stays on", d.Close(), Internal, "bus mastering stays on")
+	wantFault(t, "stays on", d.Master(false), Internal, "bus mastering stays on")
+	wantFault(t, "still on", d.Close(), Internal, "bus mastering stays on")
 	k.writes = nil
 	d = f.open()
 	if err := d.Master(true); err != nil {

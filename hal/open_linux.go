@@ -97,7 +97,7 @@ func (d *function) readResources() error {
 }
 
 // parsePCI gives what follows "pci:" as sysfs writes it, in small letters: ids, or
-// an address. Intel VMD numbers its domains from 0x10000.
+// an address. Intel VMD numbers its domains from 0x10000; no domain begins with a fifth 0.
 func parsePCI(s string) (small string, ids, ok bool) {
 	form := ""
 	for i := range len(s) {
@@ -109,7 +109,7 @@ func parsePCI(s string) (small string, ids, ok bool) {
 	}
 	domain, last := min(max(len(form)-len(":hh:hh.h"), 4), 8), len(form)-1
 	ids = form == "hhhh:hhhh"
-	return small, ids, ids || form == "hhhhhhhh"[:domain]+":hh:hh.h" && small[last-3] < '2' && small[last] < '8' // 32 slots of 8 functions
+	return small, ids, ids || form == "hhhhhhhh"[:domain]+":hh:hh.h" && (domain == 4 || small[0] != '0') && small[last-3] < '2' && small[last] < '8' // 32 slots of 8 functions
 }
 
 // findPCI gives the address of the function that has these ids, or this address.

@@ -81,7 +81,7 @@ func (r *Replay) reserve(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
 	}
-	count, masters, tiles := len(r.view.Windows), [fbs.TargetsMax]bool{}, [fbs.TargetsMax]fbs.Target{}
+	count, masters, tiles := len(r.view.Windows), make([]bool, len(r.devices)), make([]fbs.Target, len(r.devices))
 	r.apertures, r.windows, r.homes = make([]hal.Aperture, count), make([]uintptr, count+len(r.devices)), make([]uintptr, count)
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
@@ -101,11 +101,11 @@ func (r *Replay) reserve(slot int) error {
 	}
 	r.remember()
 	if r.view.Incomplete {
-		if err := r.complete(masters[:], tiles[:]); err != nil {
+		if err := r.complete(masters, tiles); err != nil {
 			return err
 		}
 	}
-	return r.engage(masters[:], tiles[:])
+	return r.engage(masters, tiles)
 }
 
 // remember sets where the bytes are that commands name: the payload's, and each
@@ -250,13 +250,13 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 		return nil
 	}
 	target, _ := boards.UnpackTarget(c.Mask)
-	aimed := *c
-	registers, home, code := aimer.Aim(&r.apertures[c.Window], target, c.Value, &aimed)
+	r.access[0] = *c // what Aim is given lies on the heap: not one for each Point
+	registers, home, code := aimer.Aim(&r.apertures[c.Window], target, c.Value, &r.access[0])
 	if code != hal.OK {
 		return &hal.Fault{Code: code, Reason: command(index) + "the device cannot aim a window so"}
 	}
 	if registers != 0 {
-		*c = aimed
+		*c = r.access[0]
 		c.Index = uint16(len(r.view.Windows) + int(device))
 		r.windows[c.Index], r.homes[c.Window] = registers, home
 	}

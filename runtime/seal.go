@@ -45,8 +45,8 @@ func equal(value uint32, yes, no int) unix.SockFilter {
 // is not one of a few which neither make, map nor open anything, on every
 // thread and for good. Files that are written later must be open by now. Also
 // are instructions that may allow more, and otherwise end behind their last;
-// they begin by loading what they judge. Call it after Freeze. The error is a
-// *hal.Fault.
+// they begin by loading what they judge. Call it after Freeze, on amd64 or arm64.
+// The error is a *hal.Fault.
 func Seal(also ...unix.SockFilter) (err error) {
 	kill, n := answer(unix.SECCOMP_RET_KILL_PROCESS), len(sealAllowed) // a constant below: off the heap
 	arch := uint32(unix.AUDIT_ARCH_AARCH64)

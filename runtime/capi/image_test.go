@@ -20,7 +20,6 @@ import (
 	"lightmetal/tools/lmb/lmbtest"
 )
 
-// encoded assembles a listing for ivshmem, which is plain memory.
 func findSequence(handle int32, name string, index *uint32) int32 {
 	return find(handle, name, index, (*fbs.View).SequenceByName)
 }
@@ -29,6 +28,7 @@ func findTensor(handle int32, name string, index *uint32) int32 {
 	return find(handle, name, index, (*fbs.View).TensorByName)
 }
 
+// encoded assembles a listing for ivshmem, which is plain memory.
 func encoded(t testing.TB, source string) []byte {
 	t.Helper()
 	return lmbtest.File(t, "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 0x100000\nwindow m bar2 offset 0x0 size 0x100000\n"+source)

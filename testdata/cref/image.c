@@ -13,8 +13,6 @@
 //   image.fbs alone. FORMAT.md says so; the two are one specification.
 // - Whether a reader may refuse vectors of size zero, or vtables that are
 //   shared, is FlatBuffers' business: both are accepted.
-// - "The bytes between are zero": checked in image_check, as a byte that is
-//   neither checksummed nor zero does not exist.
 
 static const char *bad; // first thing that is wrong, NULL while nothing is
 

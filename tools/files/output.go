@@ -124,7 +124,7 @@ func resolve(path string) (string, error) {
 func open(path string, flags int, mode uint32) (fd int, err error) {
 	for {
 		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, mode)
-		if folder := path[:strings.LastIndexByte(path, '/')+1]; err == unix.ENOENT && flags&unix.O_CREAT != 0 {
+		if folder := path[:strings.LastIndexByte(path, '/')+1]; folder != "" && err == unix.ENOENT && flags&unix.O_CREAT != 0 {
 			return fd, &hal.Fault{Code: hal.NoFile, Reason: "there is no folder " + folder + " to write to; mkdir -p " + folder + " makes it"}
 		} else if err != unix.EINTR {
 			return fd, err
