@@ -24,7 +24,12 @@ const (
 	arcTelemetry  = 0x1_0000
 	arcFirmware   = 0x1208_0000 // 18.8.0: both chips have the table
 	getAIClock    = 0x34        // Wormhole's message for the clock, in MHz
+	scratchRes0   = 0x6c        // ARC_RESET_SCRATCH_RES0: a message's first result
 	niuTranslates = 1 << 14     // NIU_CFG_0
+
+	// Tags of the table, tt-umd's TelemetryTag.
+	tagAIClock, tagASICTemperature, tagBoardIDHigh, tagBoardIDLow          = 14, 11, 1, 2
+	tagFlashBundleVersion, tagAIClockLimitMax, tagPCIeUsage, tagEnabledEth = 28, 63, 38, 35
 )
 
 // arcLayout is where a chip's ARC is for the driver, and how it answers.
@@ -100,9 +105,9 @@ func (a *arc) start() {
 	a.set(a.csm, arcControl+4, arcEntries)
 	a.set(a.registers, a.table, arcCSM+arcTable)
 	a.set(a.registers, a.data, arcCSM+arcData)
-	// AICLK in MHz, ASIC_TEMP in degrees, 16 bits behind the point, BOARD_ID_HIGH
-	// and _LOW, FLASH_BUNDLE_VERSION, AICLK_LIMIT_MAX, PCIE_USAGE, ENABLED_ETH.
-	table := [...][2]uint64{{14, a.idle}, {11, 40 << 16}, {1, a.card << 4}, {2, 1}, {28, arcFirmware}, {63, a.busyClock}, {38, 1}, {35, 0xfff}}
+	// Clocks in MHz; degrees have 16 bits behind the point.
+	table := [...][2]uint64{{tagAIClock, a.idle}, {tagASICTemperature, 40 << 16}, {tagBoardIDHigh, a.card << 4}, {tagBoardIDLow, 1},
+		{tagFlashBundleVersion, arcFirmware}, {tagAIClockLimitMax, a.busyClock}, {tagPCIeUsage, 1}, {tagEnabledEth, 0xfff}}
 	a.set(a.csm, arcTable, arcTelemetry)
 	a.set(a.csm, arcTable+4, uint64(len(table)))
 	for i, entry := range table {
@@ -120,8 +125,8 @@ func (a *arc) stored(at Place, value uint64) {
 	if a.message != 0 { // WH_FW_MESSAGE_PRESENT | id; the answer is the id, and 0 above it
 		if text := a.word(a.registers, a.message); text>>8 == 0xaa {
 			a.set(a.registers, a.message, text&0xff)
-			if text&0xff == getAIClock { // its first result
-				a.set(a.registers, 0x6c, a.word(a.csm, arcData))
+			if text&0xff == getAIClock {
+				a.set(a.registers, scratchRes0, a.word(a.csm, arcData))
 			}
 		}
 	}

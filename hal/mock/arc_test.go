@@ -124,10 +124,26 @@ func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
 			d.windows[0].port = nil
 		}
 	}
-	d := New(&boards.Wormhole)
-	w := tlb(t, d, 0, 1<<20, arc, 0x8_2000_0000)
-	if _, code := w.Load(0x78d60, 4); code != hal.Refused {
-		t.Errorf("%v for an image", code)
+	for _, c := range []struct {
+		board   *boards.Board
+		tile    *fbs.Target
+		address uint64
+	}{
+		{&boards.Wormhole, arc, 0x8_2007_8d60},
+		{&boards.Blackhole, pcie, 0xffff_ffff_ff00_0100},                                         // NIU_CFG_0
+		{&boards.Blackhole, &fbs.Target{X: 8, Y: 0, Ordering: gen.OrderingDefault}, 0x800b_0000}, // ARC_MSI_FIFO
+	} {
+		for hardware, want := range map[bool]hal.Code{false: hal.Refused, true: hal.OK} {
+			d := New(c.board)
+			if hardware {
+				d.AsHardware()
+			}
+			size := c.board.TLB.Groups[0].Size
+			w := tlb(t, d, 0, size, c.tile, c.address&^(size-1))
+			if _, code := w.Load(uint32(c.address&(size-1)), 4); code != want {
+				t.Errorf("%s, seen by a kernel %v: %v at %#x of tile %v, want %v", c.board.Name, hardware, code, c.address, *c.tile, want)
+			}
+		}
 	}
 }
 

@@ -14,8 +14,9 @@ type registers struct {
 	shows Place
 }
 
-// driverOnly is what Tenstorrent's drivers touch and no image may: it is there
-// where a kernel sees the device. Source: tt-kmd; of the ARC's tile, and of what
+// driverOnly is there where a kernel sees the device: registers that Tenstorrent's
+// drivers touch and no image may, and parts of a BAR that show those of a tile, some
+// of which a board's rules give to images too. Source: tt-kmd; of the ARC's tile, and of what
 // shows in a BAR, tt-umd 0.9.9, {wormhole,blackhole}_implementation.hpp, and ttsim
 // v1.10.0 src/libttsim.cpp, pci_mem_rd_cur.
 var driverOnly = []registers{
@@ -47,7 +48,7 @@ func (d *Device) direct(place Place, at access, value uint64) (Place, hal.Code) 
 	return place, hal.OK
 }
 
-// mirrored gives the place in a tile that shows at one in a BAR of a device that a kernel sees; none where that is so.
+// mirrored gives the place in a tile that shows at one in a BAR of a device that a kernel sees; elsewhere Tile is false.
 func (d *Device) mirrored(place Place) (tile Place) {
 	if r, inside := find(d.board, place); d.hardware && r != nil && r.shows.Tile {
 		tile = r.shows

@@ -20,13 +20,18 @@ func clockOf(device hal.Device) report.Clock {
 	return report.Clock{Text: "this machine's monotonic clock; a store's time is the processor's, and the store may arrive later"}
 }
 
+// runFailed notes that a run of the profiled sequence failed.
+func (s *session) runFailed(end *outcome, err error) error {
+	if s.profiler != nil {
+		s.profiler.Fail(codeOf(err).Error(), err.Error(), end.Command)
+	}
+	return err
+}
+
 // writeProfile writes what was profiled, also of a run that failed.
-func (f *replayFlags) writeProfile(s *session, end *outcome, failed error) error {
+func (f *replayFlags) writeProfile(s *session, end *outcome) error {
 	if s.profiler == nil {
 		return nil
-	}
-	if failed != nil {
-		s.profiler.Fail(codeOf(failed).Error(), failed.Error(), end.Command)
 	}
 	profile := s.profiler.Profile()
 	if profile.Runs == 0 {

@@ -108,22 +108,21 @@ func (f *replayFlags) run(path string) error {
 	}
 	defer s.close()
 	end, err := f.loopRuns(s)
-	if profileErr := f.writeProfile(s, end, err); err == nil {
+	if profileErr := f.writeProfile(s, end); err == nil {
 		err = profileErr
 	}
 	if err == nil {
 		err = f.finish(s)
 	}
-	if err != nil {
-		if f.json {
-			code := codeOf(err)
-			end.Exit, end.Code, end.Reason = code.Exit(), code.Error(), err.Error()
-			printJSON(f.tell(), end)
-			return reported{code}
-		}
+	switch {
+	case err != nil && f.json:
+		code := codeOf(err)
+		end.Exit, end.Code, end.Reason = code.Exit(), code.Error(), err.Error()
+		printJSON(f.tell(), end)
+		return reported{code}
+	case err != nil:
 		return err
-	}
-	if f.json {
+	case f.json:
 		printJSON(f.tell(), end)
 		return nil
 	}
@@ -194,11 +193,10 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 	for n := -f.warmUp; n < f.loop; n++ {
 		start, began := time.Now(), s.devices[0].Now()
 		result := s.run()
-		took := s.devices[0].Now() - began
-		wall := time.Since(start)
+		took, wall := s.devices[0].Now()-began, time.Since(start)
 		end.Ignored += result.Ignored
 		if result.Code != hal.OK {
-			return end, end.fail(s, result)
+			return end, s.runFailed(end, end.fail(s, result))
 		}
 		if n < 0 {
 			continue
@@ -212,12 +210,13 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 		end.LeastNs, end.MostNs, end.MeanNs = min(end.LeastNs, took), max(end.MostNs, took), total/int64(end.Runs)
 		if f.checkGolden {
 			if err := s.checkGolden(); err != nil {
-				return end, err
+				return end, s.runFailed(end, err)
 			}
 		}
 		bar(end.Runs)
 	}
-	if times.finish(); f.stats {
+	times.finish()
+	if f.stats {
 		end.Stats = &times
 	}
 	if result := s.once(s.after); result.Code != hal.OK {

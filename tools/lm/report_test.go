@@ -94,6 +94,20 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	}
 }
 
+// TestASequenceThatFailsAfterTheRunIsNotTheRunsFailure: the run that was measured
+// is whole, and counts.
+func TestASequenceThatFailsAfterTheRunIsNotTheRunsFailure(t *testing.T) {
+	image := assemble(t, edu+"main:\n  write.4 r+0x4 1\nstop:\n  expect.4 r+0x0 == 0x010000ee\n")
+	path := filepath.Join(t.TempDir(), "run.json")
+	exit, stdout, stderr := lm(t, "replay", "--device", "mock:edu", "--loop", "2", "--after", "stop", "--profile", path, image)
+	if exit != 76 || stdout != "" || !strings.Contains(stderr, "(expect.4 r+0x0 == 0x10000ee)") {
+		t.Errorf("exit %d: %s%s", exit, stdout, stderr)
+	}
+	if text := ok(t, "", "report", "--profile", path, image); strings.Contains(text, "FAILED") || !strings.Contains(text, ", 2 runs of 100 ns to 100 ns") {
+		t.Error(text)
+	}
+}
+
 // TestVirtualTimeIsCalledSo: a stand-in counts accesses, and no machine took that long.
 func TestVirtualTimeIsCalledSo(t *testing.T) {
 	folder := t.TempDir()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -94,9 +95,7 @@ func (f *serveFlags) run() (err error) {
 		}
 		// Also of a session that failed.
 		defer func() {
-			if e := file.Commit(); err == nil {
-				err = e
-			}
+			err = cmp.Or(err, file.Commit())
 		}()
 		options.Trace = file
 		if !file.Stream() {
@@ -116,10 +115,7 @@ func (f *serveFlags) run() (err error) {
 	}
 	defer listener.Close()
 	fmt.Fprintf(stderr, "lm serve: %s listens on %s\n", f.device, f.socket)
-	err = vfiouser.Serve(ctx, listener, function)
-	if e := function.Close(); err == nil {
-		err = e
-	}
+	err = cmp.Or(vfiouser.Serve(ctx, listener, function), function.Close())
 	if n := function.Refused(); err == nil && n > 0 {
 		err = wrong(hal.Refused, "the device refused %d accesses", n)
 	}

@@ -46,10 +46,7 @@ func (r *recording) openedFile(t *thread, fd uint64) {
 	if pagemapFile.MatchString(path) {
 		t.space.physical.asked = true
 	}
-	if !ofVFIO(path) && !functionFile(path) {
-		return
-	}
-	if t.space.stops[fd] {
+	if !ofVFIO(path) && !functionFile(path) || t.space.stops[fd] {
 		return
 	}
 	if err := r.addFilter(t, moverFilter(uint32(fd))); err != nil {

@@ -46,6 +46,10 @@ func (r *recording) reach(t *thread, start, size, bus uint64) *reached {
 	if total := size + sizes(r.hosts.reached); total > r.options.HostMemory {
 		r.tell("host memory is not followed: devices reach %d bytes of it at once, --host-memory lets %d be compared before each store", total,
 			r.options.HostMemory)
+		for _, m := range r.hosts.reached {
+			m.mirror.drop()
+			m.mirror = nil // where it is watched it is still looked at
+		}
 		r.hosts = hosts{over: true}
 		return nil
 	}
@@ -227,8 +231,7 @@ func (r *recording) changed(m *reached, last author, first bool) (list []change)
 		n := min(len(m.copy)-at, page-int(m.start+uint64(at))%page)
 		if !bytes.Equal(all[at:at+n], m.copy[at:at+n]) {
 			now := bytes.Clone(all[at : at+n]) // it may change again while it is told
-			who := last
-			address := m.start + uint64(at)
+			who, address := last, m.start+uint64(at)
 			switch {
 			case first:
 			case m.space.watches(address):

@@ -4,6 +4,8 @@ package recorder
 
 import (
 	"encoding/binary"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -107,22 +109,48 @@ func TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryIsLookedAtWhereItIs: it is not copied before each store to the
-// device. A file that is cut meanwhile does not end the recording, and what is not
-// the program's any more is not told.
-func TestSharedMemoryIsLookedAtWhereItIs(t *testing.T) {
+// shared is memory of two pages, of a file that the kernel lets this process open
+// by the mapping. Where it does not for any mapping, the test cannot run.
+func shared(t *testing.T) (fd int, b []byte) {
+	t.Helper()
 	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC)
 	if err != nil || unix.Ftruncate(fd, 2*page) != nil {
 		t.Fatal(err)
 	}
-	b, err := unix.Mmap(fd, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
+	if b, err = unix.Mmap(fd, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		t.Fatal(err)
 	}
+	file, err := os.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", address(b), address(b)+2*page))
+	if err != nil {
+		t.Skipf("needs CAP_CHECKPOINT_RESTORE: %v", err)
+	}
+	file.Close()
+	return fd, b
+}
+
+// TestMemoryThatIsTooMuchIsMappedNoMore: nothing is followed then, and what was
+// mapped in the recorder goes.
+func TestMemoryThatIsTooMuchIsMappedNoMore(t *testing.T) {
+	_, b := shared(t)
+	r, self, _ := inside(t, Options{HostMemory: 2 * page, Compare: true})
+	m := r.reach(self, address(b), 2*page, 0x10000)
+	v := m.mirror
+	r.reach(self, address(buffer(page, 0)), page, 0x20000)
+	if !r.hosts.over || v == nil || v.uses != 0 || m.mirror != nil {
+		t.Errorf("over %v, the mapping %+v is still there", r.hosts.over, v)
+	}
+}
+
+// TestSharedMemoryIsLookedAtWhereItIs: it is not copied before each store to the
+// device. A file that is cut meanwhile does not end the recording, and what is not
+// the program's any more is not told.
+func TestSharedMemoryIsLookedAtWhereItIs(t *testing.T) {
+	fd, b := shared(t)
 	r, self, text := inside(t, Options{HostMemory: 2 * page, Compare: true})
 	r.reach(self, address(b), 2*page, 0x10000)
-	if r.hosts.reached[0].mirror == nil {
-		t.Skip("needs CAP_CHECKPOINT_RESTORE")
+	v := r.hosts.reached[0].mirror
+	if v == nil {
+		t.Fatal("it is not mapped here too")
 	}
 	b[page+8] = 0x22
 	r.look(byProgram)
@@ -133,7 +161,6 @@ func TestSharedMemoryIsLookedAtWhereItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.look(byProgram)
-	v := r.hosts.reached[0].mirror
 	if r.unreach(self, 0x10000, 2*page); v.uses != 0 {
 		t.Errorf("%d uses of the mapping are left", v.uses)
 	}

@@ -65,23 +65,18 @@ func (r *Report) tables() []Table {
 }
 
 func (r *Report) sequenceTable() Table {
-	t := Table{
-		Title: "Sequences", Note: "one run, with what it calls",
-		Columns: []string{"sequence", ">commands", ">carried out", ">loads", ">stores", ">bytes in", ">bytes out", ">compared", ">waits at most"},
-	}
-	return rows(t, r.Sequences, func(s *Sequence) []string {
+	t := Table{Title: "Sequences", Note: "one run, with what it calls",
+		Columns: []string{"sequence", ">commands", ">carried out", ">loads", ">stores", ">bytes in", ">bytes out", ">compared", ">waits at most"}}
+	return rows(t, r.Sequences, func(_ int, s *Sequence) []string {
 		return []string{plain(s.Name), countText(s.Commands), countText(s.Executed), countText(s.Loads), countText(s.Stores), bytesText(s.Written),
 			bytesText(s.Read), none(s.Compared, bytesText), waitText(s.WaitUs)}
 	})
 }
 
 func (r *Report) opcodeTable() Table {
-	t := Table{
-		Title: "Opcodes",
-		Columns: []string{"opcode", ">count", ">bytes in", ">bytes out", ">compared", ">1 byte", ">2 bytes", ">4 bytes", ">8 bytes",
-			">bulk"},
-	}
-	return rows(t, r.Opcodes, func(o *Opcode) []string {
+	t := Table{Title: "Opcodes",
+		Columns: []string{"opcode", ">count", ">bytes in", ">bytes out", ">compared", ">1 byte", ">2 bytes", ">4 bytes", ">8 bytes", ">bulk"}}
+	return rows(t, r.Opcodes, func(_ int, o *Opcode) []string {
 		row := []string{o.Name, countText(o.Count), none(o.Written, bytesText), none(o.Read, bytesText), none(o.Compared, bytesText)}
 		for _, n := range o.Accesses {
 			row = append(row, none(n, countText))
@@ -91,11 +86,8 @@ func (r *Report) opcodeTable() Table {
 }
 
 func (r *Report) windowTable() Table {
-	t := Table{
-		Title:   "Windows",
-		Columns: []string{"window", "kind", "place", ">size", ">pointed", ">commands", ">bytes in", ">bytes out", ">compared"},
-	}
-	return rows(t, r.Windows, func(w *Window) []string {
+	t := Table{Title: "Windows", Columns: []string{"window", "kind", "place", ">size", ">pointed", ">commands", ">bytes in", ">bytes out", ">compared"}}
+	return rows(t, r.Windows, func(_ int, w *Window) []string {
 		return []string{w.label(), w.Kind, r.targetPrefix(w.Target) + w.Place, bytesText(w.Size), none(w.Points, countText), countText(w.Commands),
 			none(w.Written, bytesText), none(w.Read, bytesText), none(w.Compared, bytesText)}
 	})
@@ -110,10 +102,7 @@ func (w *Window) label() string {
 }
 
 func (r *Report) rangeTable() Table {
-	t := Table{
-		Title:   "Device memory",
-		Columns: []string{"space", "first", "last", ">size", "there", ">bytes in", ">bytes out", ">compared"},
-	}
+	t := Table{Title: "Device memory", Columns: []string{"space", "first", "last", ">size", "there", ">bytes in", ">bytes out", ">compared"}}
 	total := 0
 	for i := range r.Spaces {
 		s := &r.Spaces[i]
@@ -129,22 +118,16 @@ func (r *Report) rangeTable() Table {
 }
 
 func (r *Report) tileTable() Table {
-	t := Table{
-		Title: "Tiles", Note: "a multicast counts on every tile",
-		Columns: []string{"tile", "kind", ">bytes in", ">bytes out", ">compared"},
-	}
-	return rows(t, r.Tiles, func(x *Tile) []string {
+	t := Table{Title: "Tiles", Note: "a multicast counts on every tile", Columns: []string{"tile", "kind", ">bytes in", ">bytes out", ">compared"}}
+	return rows(t, r.Tiles, func(_ int, x *Tile) []string {
 		return []string{fmt.Sprintf("%s%d,%d", r.targetPrefix(x.Target), x.X, x.Y), x.Kind, none(x.Written, bytesText), none(x.Read, bytesText),
 			none(x.Compared, bytesText)}
 	})
 }
 
 func (r *Report) tensorTable() Table {
-	t := Table{
-		Title:   "Tensors",
-		Columns: []string{"tensor", "role", "type", "shape", ">size", ">moved", "data"},
-	}
-	return rows(t, r.Tensors, func(x *Tensor) []string {
+	t := Table{Title: "Tensors", Columns: []string{"tensor", "role", "type", "shape", ">size", ">moved", "data"}}
+	return rows(t, r.Tensors, func(_ int, x *Tensor) []string {
 		data := "to be given"
 		switch {
 		case x.Recorded && x.Role == "output":
@@ -167,17 +150,15 @@ func shapeText(shape []uint32) string {
 
 func (r *Report) segmentTable() Table {
 	t := Table{Title: "Payload", Columns: []string{"segment", ">offset", ">size", ">CRC-32C"}}
-	number := -1
-	return rows(t, r.Segments, func(s *Segment) []string {
-		number++
-		return []string{fmt.Sprint(number), fmt.Sprintf("0x%x", s.Offset), bytesText(s.Bytes), s.CRC32C}
+	return rows(t, r.Segments, func(i int, s *Segment) []string {
+		return []string{fmt.Sprint(i), fmt.Sprintf("0x%x", s.Offset), bytesText(s.Bytes), s.CRC32C}
 	})
 }
 
-// rows fills a table with what a list has, as far as tables go.
-func rows[T any](t Table, list []T, cells func(*T) []string) Table {
+// rows fills a table with what a list has, as far as tables go, by index.
+func rows[T any](t Table, list []T, cells func(int, *T) []string) Table {
 	for i := range limit(len(list)) {
-		t.add(cells(&list[i])...)
+		t.add(cells(i, &list[i])...)
 	}
 	t.cut(len(list))
 	return t

@@ -38,7 +38,7 @@ const (
 // noticed it, too.
 func noticed(folder, broken, program string, arguments ...string) (how string, ok bool) {
 	c := exec.Command("timeout", append([]string{"-s", "KILL", fmt.Sprint(patience.Seconds()), "prlimit", "--cpu=" + cpuMax, program}, arguments...)...)
-	c.Dir, c.Env = folder, append(os.Environ(), "LM_BROKEN="+broken)
+	c.Dir, c.Env = folder, append(os.Environ(), "LM_BROKEN="+broken, "LM_TEST_REQUIRED=1")
 	out, err := c.CombinedOutput()
 	line, _, _ := strings.Cut(string(out), "\n")
 	return line, err != nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -32,6 +33,9 @@ func Listen(path string) (*net.UnixListener, error) {
 	}
 	address := &net.UnixAddr{Name: path, Net: "unix"}
 	l, err := net.ListenUnix("unix", address)
+	if folder := filepath.Dir(path); errors.Is(err, syscall.ENOENT) {
+		return nil, &hal.Fault{Code: hal.NoFile, Reason: "there is no folder " + folder + " for a socket; mkdir -p " + folder + " makes it"}
+	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return l, err
 	}

@@ -447,7 +447,7 @@ func TestSocketIsTakenOverOnlyFromTheDead(t *testing.T) {
 	if _, err := Listen("/" + strings.Repeat("x", socketPathMax)); !errors.As(err, &code) || code != hal.Usage {
 		t.Errorf("path too long: %v", err)
 	}
-	if _, err := Listen("/no/such/folder/s"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Listen("/no/such/folder/s"); !errors.As(err, &code) || code != hal.NoFile || !strings.Contains(err.Error(), "mkdir -p /no/such/folder makes it") {
 		t.Errorf("no folder: %v", err)
 	}
 }
