@@ -76,6 +76,7 @@ type Varying struct {
 	spec TensorSpec
 	role gen.Role
 	bad  string // why no frame can have it; empty: it can
+	fed  bool   // more stores to the place differ than are told apart by lines
 }
 
 // finder looks for frames in the steps of a trace.

@@ -424,6 +424,25 @@ func TestInputsInOnePlaceHaveLines(t *testing.T) {
 	}
 }
 
+// A place that a frame stores to again and again is a port, refused once.
+func TestPortThatIsFedIsNoInput(t *testing.T) {
+	for n, want := range map[int]string{16: "", 17: "a port that is fed", 400: "a port that is fed"} {
+		var m made
+		m.start()
+		for k := range 40 {
+			var stores []string
+			for i := range n {
+				stores = append(stores, access("W", 4, wh166+0x10050, uint64(k*k*7919+i*i*109)), access("R", 4, wh166+0x10054, 1))
+			}
+			m.frame(k, 1, stores...)
+		}
+		f, err := FindFrames(strings.NewReader(m.text()), Options{From: FromMmiotrace}, 1)
+		if err != nil || f.Found != (want == "") || !strings.Contains(f.Why, want) || strings.Contains(f.Why, "more)") {
+			t.Errorf("%d stores: %v\n%s", n, err, f)
+		}
+	}
+}
+
 // A ring that has gone round at least twice is a frame of one turn, if its
 // slots have places of their own; and what the user names is not judged.
 func TestRingsThatGoRoundAndWhatTheUserNames(t *testing.T) {

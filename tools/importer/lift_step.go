@@ -3,6 +3,8 @@ package importer
 import (
 	"fmt"
 	"runtime/debug"
+	"strings"
+	"unicode"
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
@@ -197,4 +199,104 @@ func (l *lifter) limit(s *step) error {
 		return traces.Refuse(int(s.line), "more than the %d commands that an image holds: import a part", fbs.CommandsMax)
 	}
 	return nil
+}
+
+// aimAt works out which tiles a target reaches.
+func (l *lifter) aimAt(t fbs.Target, address uint64) aim {
+	a := aim{target: t, address: address, x0: t.X, y0: t.Y, x1: t.X, y1: t.Y}
+	if t.Multicast {
+		a.x0, a.y0 = t.XStart, t.YStart
+	}
+	// NoC 1 counts from the other corner; translated coordinates, which lie
+	// outside the grid, are the same on both.
+	if g := l.chip.Grid; g != nil && t.NoC == 1 {
+		width, height := uint8(len(g.Rows[0])), uint8(len(g.Rows))
+		a.x0, a.x1 = mirror(a.x0, width), mirror(a.x1, width)
+		a.y0, a.y1 = mirror(a.y0, height), mirror(a.y1, height)
+	}
+	a.x0, a.x1 = min(a.x0, a.x1), max(a.x0, a.x1)
+	a.y0, a.y1 = min(a.y0, a.y1), max(a.y0, a.y1)
+	a.kinds = [2]chips.Kind{l.kind(a.x0, a.y0), l.kind(a.x1, a.y1)}
+	return a
+}
+
+func (l *lifter) kind(x, y uint8) chips.Kind {
+	if l.chip.Grid == nil {
+		return 0
+	}
+	tile, ok := l.chip.Grid.NoC0(x, y)
+	if !ok {
+		return 0
+	}
+	return l.chip.Grid.Kind(tile)
+}
+
+func mirror(v, size uint8) uint8 {
+	if v < size {
+		return size - 1 - v
+	}
+	return v
+}
+
+// tileMemory tells whether a range is memory in every tile that a window
+// reaches.
+func (l *lifter) tileMemory(a *aim, address, size uint64) bool {
+	for _, k := range a.kinds {
+		if k == 0 || l.chip.Grid.Memory(k, address, size) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// aim is where a window points.
+type aim struct {
+	target  fbs.Target
+	address uint64
+	// The rectangle of tiles, in the coordinates of NoC 0 or translated ones.
+	x0, y0, x1, y1 uint8
+	kinds          [2]chips.Kind // of the corners, 0: unknown
+}
+
+func (a *aim) has(x, y uint8) bool {
+	return x >= a.x0 && x <= a.x1 && y >= a.y0 && y <= a.y1
+}
+
+// mark reports the marks that lift took from the trace.
+func (l *lifter) mark() (out outcome, err error) {
+	if len(l.names)+l.blank == 0 {
+		return out, nil
+	}
+	out.did = traces.Counted(len(l.names), "mark")
+	if l.blank > 0 {
+		out.did += fmt.Sprintf("; %d without text dropped", l.blank)
+	}
+	return out, nil
+}
+
+// addMark takes a mark of the trace as a step.
+func (l *lifter) addMark(a *traces.Access) {
+	name := markName(a.Name)
+	if name == "" {
+		l.blank++
+		return
+	}
+	l.names = append(l.names, name)
+	l.steps.add(step{op: stepMark, line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: int32(len(l.names) - 1)})
+}
+
+// markName makes a name that an image can hold of text from a trace.
+func markName(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, text)
+	text = strings.TrimSpace(text)
+	if len(text) > fbs.NameMax {
+		text = strings.TrimSpace(strings.ToValidUTF8(text[:fbs.NameMax], ""))
+	}
+	return text
 }

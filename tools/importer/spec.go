@@ -63,7 +63,7 @@ type TensorSpec struct {
 	Name string
 	Place
 	Address uint64 // in the tile or the BAR
-	Line    int    // each byte's first access from there on; 0: all of them
+	Line    int    // of an input, each byte's first store from there on; 0: all of them
 	DType   gen.DType
 	Shape   []uint32
 }
@@ -90,7 +90,7 @@ func (t *TensorSpec) Size() uint64 {
 const tensorSizeMax = 1 << 32
 
 const tensorForm = "NAME=X,Y,ADDRESS,DTYPE,SHAPE, such as a=1,1,0x20000,int32,256 or w=1,1,0x21000,int8,32x64; " +
-	"without X,Y, or with bar0+ADDRESS, outside of tiles; bus:ADDRESS in host memory; ADDRESS@LINE where a place is stored several times"
+	"without X,Y, or with bar0+ADDRESS, outside of tiles; bus:ADDRESS in host memory; an input's ADDRESS@LINE where a place is stored several times"
 
 // ParseTensor reads NAME=X,Y,ADDRESS,DTYPE,SHAPE or, outside of tiles,
 // NAME=ADDRESS,DTYPE,SHAPE; ADDRESS may be barN+ADDRESS.
@@ -132,7 +132,8 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	if t.Address, ok = parseNumber(address); !ok {
 		return t, fmt.Sprintf("address %q is no number", address)
 	}
-	if t.Line, _ = strconv.Atoi(line); apart && (t.Line < 1 || t.Bus) {
+	n, err := strconv.ParseUint(line, 10, 32)
+	if t.Line = int(n); apart && (err != nil || n == 0 || t.Bus) {
 		return t, fmt.Sprintf("%q is no line that accesses a device, from 1 on", line)
 	}
 	if t.DType = gen.DType(max(slices.Index(lmb.DTypes, parts[1]), 0)); t.DType == gen.DTypeInvalid {
@@ -219,6 +220,29 @@ func parseShape(s string) (shape []uint32, reason string) {
 type Range struct {
 	Place
 	First, Last uint64
+}
+
+// ParseRanges reads one place in a tile, or a list of other places.
+func ParseRanges(list string) (ranges []Range, err error) {
+	parts := strings.Split(list, ",")
+	small := func(s string) bool { n, ok := parseNumber(s); return ok && n <= math.MaxUint8 }
+	for i := range len(parts) - 2 {
+		switch address := parts[i+2]; {
+		case !small(parts[i]) || !small(parts[i+1]) || strings.HasPrefix(address, "b"): // barN+ or bus:
+		case len(parts) > 3 || small(address):
+			return nil, traces.Usage("%q may be a list, or have X,Y of a tile: give each place its own flag, and one in a tile as X,Y,FIRST-LAST", list)
+		default:
+			parts = []string{list}
+		}
+	}
+	for _, part := range parts {
+		r, err := ParseRange(part)
+		if err != nil {
+			return nil, err
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, nil
 }
 
 // ParseRange reads X,Y,FIRST[-LAST] or, for devices without tiles,

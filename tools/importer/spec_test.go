@@ -55,6 +55,8 @@ func TestTensorSpecErrorsTeach(t *testing.T) {
 		{"a=1,y,0x20000,int32,256", `tile "1","y" is no pair of numbers up to 255`},
 		{"a=1,256,0x20000,int32,256", `tile "1","256" is no pair of numbers up to 255`},
 		{"a=1,1,20k,int32,256", `address "20k" is no number`},
+		{"a=1,1,0x20@+4,int32,256", `"+4" is no line that accesses a device, from 1 on`},
+		{"a=1,1,0x20@4294967296,int32,256", `"4294967296" is no line that accesses a device, from 1 on`},
 		{"a=1,1,-1,int32,256", `address "-1" is no number`},
 		{"a=1,1,0x20000,int,256", `element type "int" is none of int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64`},
 		{"a=1,1,0x20000,Int32,256", `element type "Int32" is none of ` + strings.Join(lmb.DTypes[1:], ", ")},

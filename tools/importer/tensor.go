@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"lightmetal/fbs/gen"
@@ -15,11 +16,12 @@ type tensor struct {
 	role    gen.Role
 	size    uint64
 	data    []byte
-	have    []uint64 // one bit a byte: stored, or loaded
-	missing uint64   // bytes that are not
-	changed bool     // a warning has been given for it
-	uses    int      // accesses
-	host    int      // where Bus: the memory, and then Address is an offset in it
+	have    []bool // of each byte: stored, or loaded
+	holds   []bool // where Line: the device has what was stored to this input
+	missing uint64 // bytes that are not
+	changed bool   // a warning has been given for it
+	uses    int    // accesses
+	host    int    // where Bus: the memory, and then Address is an offset in it
 }
 
 // sureSizeMax is the size up to which memory is reserved for a tensor whatever
@@ -42,27 +44,21 @@ func (t *tensor) span() string {
 	return text
 }
 
-// has tells how many of the bytes at an address the trace has given.
-func (t *tensor) has(address, size uint64) (n uint64) {
-	if t.have == nil {
-		return 0
-	}
-	for i := address - t.Address; i < address-t.Address+size; i++ {
-		n += t.have[i/64] >> (i % 64) & 1
-	}
-	return n
+// mixed tells whether any is set, and whether all are alike.
+func mixed(list []bool) (some, alike bool) {
+	some = slices.Contains(list, true)
+	return some, !some || !slices.Contains(list, false)
 }
 
 // missingRanges lists the first ranges of bytes that the trace does not hold.
 func (t *tensor) missingRanges() string {
 	var list []string
-	has := func(i uint64) bool { return t.have[i/64]>>(i%64)&1 != 0 }
 	for i := uint64(0); i < t.size; i++ {
-		if has(i) {
+		if t.have[i] {
 			continue
 		}
 		first := i
-		for i+1 < t.size && !has(i+1) {
+		for i+1 < t.size && !t.have[i+1] {
 			i++
 		}
 		if len(list) == 4 {
@@ -90,8 +86,49 @@ func distinct(a, b *tensor, bar uint8) error {
 	switch {
 	case a.Name == b.Name:
 		return traces.Usage("two tensors are called %s", a.Name)
-	case a.role == b.role && (a.Line == b.Line || a.Line*b.Line == 0) && a.in(bar) == b.in(bar) && a.Address <= b.last() && b.Address <= a.last():
+	case a.role == b.role && (a.Line == b.Line || a.Line == 0 || b.Line == 0) &&
+		a.in(bar) == b.in(bar) && a.Address <= b.last() && b.Address <= a.last():
 		return traces.Usage("%s %s at %s and %s %s at %s overlap", a.kind(), a.Name, a.span(), b.kind(), b.Name, b.span())
 	}
 	return nil
+}
+
+// stored notes what the device has of the inputs after a store, to one of them or -1.
+func (a *assigner) stored(s *step, index int) {
+	for i := range a.tensors {
+		t := &a.tensors[i]
+		if t.holds == nil || s.op != stepStore && s.op != stepRelocate {
+			continue
+		}
+		if address, ok := a.at(s, t.Place); ok {
+			for from, to := t.within(s, address); from < to; from++ {
+				t.holds[from] = i == index
+			}
+		}
+	}
+}
+
+// takes tells whether a step that reaches a tensor is one of its own: of one that
+// begins at a line the first store to each byte, and loads of what that left. all
+// is false where parts of the step are not.
+func (t *tensor) takes(s *step, address uint64) (taken, all bool) {
+	if t.Line == 0 {
+		return true, true
+	}
+	from, to := t.within(s, address)
+	if t.have == nil {
+		return s.op == stepStore && s.lineOf(s.run()-1) >= t.Line, s.lineOf(0) >= t.Line
+	}
+	if s.op == stepLoad {
+		some, alike := mixed(t.holds[from:to])
+		return some, alike || s.run() == 1
+	}
+	some, alike := mixed(t.have[from:to])
+	return s.lineOf(s.run()-1) >= t.Line && (!some || !alike), s.lineOf(0) >= t.Line && !some
+}
+
+// within gives the bytes of a tensor that a step reaches.
+func (t *tensor) within(s *step, address uint64) (from, to uint64) {
+	end := t.Address + t.size
+	return min(max(address, t.Address), end) - t.Address, min(max(address+s.size(), t.Address), end) - t.Address
 }

@@ -110,6 +110,8 @@ func (a *assigner) checkSpec(t *tensor) error {
 		return traces.Usage("%s %q: %s", t.kind(), t.Name, nameReason(t.Name))
 	case t.size == 0 || t.size > tensorSizeMax || len(t.Shape) == 0 || len(t.Shape) > fbs.DimsMax || t.last() < t.Address:
 		return traces.Usage("%s %s: no element type, no shape, or more than 4 GiB", t.kind(), t.Name)
+	case t.Line > 0 && t.role == gen.RoleOutput:
+		return traces.Usage("output %s: an output is what is read there, of several loads the last: leave @%d out", t.Name, t.Line)
 	}
 	return a.checkPlace(t.kind()+" "+t.Name, t.Place)
 }
@@ -144,6 +146,7 @@ func (p *program) at(s *step, place Place) (address uint64, ok bool) {
 // tensors.
 func (a *assigner) assign(out *steps, s step) error {
 	if s.op != stepStore && s.op != stepLoad {
+		a.stored(&s, -1)
 		out.add(s)
 		return nil
 	}
@@ -166,6 +169,7 @@ func (a *assigner) assign(out *steps, s step) error {
 		s.op = stepIgnore
 		a.ignored += int(s.count)
 	}
+	a.stored(&s, index)
 	out.add(s)
 	return nil
 }
@@ -223,18 +227,6 @@ func (a *assigner) tensorWith(s *step, role gen.Role) (index int, whole bool, er
 	return index, whole, nil
 }
 
-// takes tells whether a step that reaches a tensor is one of its own: of one that
-// begins at a line the first access to each byte. all is false where parts of a
-// run are not.
-func (t *tensor) takes(s *step, address uint64) (taken, all bool) {
-	if t.Line == 0 || s.op == stepLoad && t.role == gen.RoleInput {
-		return true, true
-	}
-	from, to := max(address, t.Address), min(address+s.size(), t.Address+t.size)
-	had := t.has(from, to-from)
-	return s.lineOf(s.run()-1) >= t.Line && had < to-from, s.run() == 1 || s.lineOf(0) >= t.Line && had == 0
-}
-
 // inRange tells whether a step accesses one of the ranges, and whether all of
 // it does that, or nothing.
 func (p *program) inRange(s *step, ranges []Range) (in, all bool) {
@@ -285,7 +277,10 @@ func (a *assigner) use(out *steps, s step, index int) error {
 		if t.size > max(sureSizeMax, 8*uint64(a.loads+a.stores)) {
 			return traces.Usage("%s %s has %d bytes, more than the whole trace moves", t.kind(), t.Name, t.size)
 		}
-		t.data, t.have = make([]byte, t.size), make([]uint64, (t.size+63)/64)
+		t.data, t.have = make([]byte, t.size), make([]bool, t.size)
+		if t.Line > 0 {
+			t.holds = make([]bool, t.size)
+		}
 	}
 	address, _ := a.at(&s, t.Place)
 	offset := address - t.Address
@@ -298,6 +293,7 @@ func (a *assigner) use(out *steps, s step, index int) error {
 		}
 	}
 	t.uses += int(s.count)
+	a.stored(&s, index)
 	s.to, s.at = int32(index), offset
 	out.add(s)
 	return nil
@@ -307,9 +303,8 @@ func (a *assigner) use(out *steps, s step, index int) error {
 // a workload, but then with the same data, or it is no input of the whole. Of
 // an output the last load counts: that is also what a replay gives.
 func (a *assigner) take(out *steps, t *tensor, line, index int, offset uint64, value byte) error {
-	word, bit := offset/64, uint64(1)<<(offset%64)
-	if t.have[word]&bit == 0 {
-		t.have[word] |= bit
+	if !t.have[offset] {
+		t.have[offset] = true
 		t.missing--
 	} else if t.data[offset] != value {
 		if t.role == gen.RoleInput {

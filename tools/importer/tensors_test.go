@@ -101,6 +101,32 @@ expect tlb0+0x100 w4 0x0 mask 0x0
 `)
 }
 
+// What is loaded at the place of an input with a line is the input's only where
+// the device has that: not before it, nor when another store was there since.
+func TestLoadsOfOtherStoresKeepTheirValue(t *testing.T) {
+	at := func(what string, v uint64) string { return access(what, 4, wh166+0x100, v) }
+	text := l1(at("W", 9), at("R", 9), at("W", 7), at("R", 7), at("W", 8), at("R", 8))
+	image, _ := mustImport(t, text, tensors(t, "in a=1,1,0x100@6,int32,1"))
+	commands(t, image, `
+point tlb0 (1,1) 0x0
+write tlb0+0x100 w4 0x9
+expect tlb0+0x100 w4 0x9 mask 0xffffffff
+copyin exact tlb0+0x100 w4 a[0:4]
+expect tlb0+0x100 w4 0x0 mask 0x0
+write tlb0+0x100 w4 0x8
+expect tlb0+0x100 w4 0x8 mask 0xffffffff
+`)
+}
+
+// A store of bytes that an input has and of others is split.
+func TestStoreThatIsHalfAnInputsIsSplit(t *testing.T) {
+	text := l1(access("W", 4, wh166+0x100, 1), access("W", 8, wh166+0x100, 0x300000002))
+	image, _ := mustImport(t, text, tensors(t, "in a=1,1,0x100@4,int32,2"))
+	if data := image.Tensors[0].Data; !bytes.Equal(data, []byte{1, 0, 0, 0, 3, 0, 0, 0}) {
+		t.Error(data)
+	}
+}
+
 // y = alpha x + y reads its result from where it was given y.
 func TestInputAndOutputMayShareTheirPlace(t *testing.T) {
 	text := l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2), access("W", 4, wh166+0x300, 9),
@@ -218,6 +244,7 @@ func TestTensorsAreRefused(t *testing.T) {
 		{"other data", l1(access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 2), access("W", 4, wh166+0x100, 1), access("W", 4, wh166+0x104, 3)),
 			[]string{"in w=1,1,0x100,int32,2"},
 			"line 7: byte 4 of input w is stored with other data than in line 5: an input has one value a run (ADDRESS@LINE takes one of the stores)"},
+		{"an output with a line", half, []string{"out d=1,1,0x200@4,int32,1"}, "output d: an output is what is read there, of several loads the last: leave @4 out"},
 		{"larger than the trace", half, []string{"in a=1,1,0x100,int8,1073741824"},
 			"input a has 1073741824 bytes, more than the whole trace moves"},
 		{"overlap", half, []string{"in a=1,1,0x100,int32,2", "in b=1,1,0x104,int32,1"},

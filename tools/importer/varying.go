@@ -45,7 +45,7 @@ func (c *columns) region(b patch, s span) {
 	}
 	v.spec = TensorSpec{Place: first.home, Address: v.Address}
 	values := c.values(b, s)
-	if v.role == gen.RoleInput && c.storedAgain(b, v.Address, values) != 0 {
+	if v.role == gen.RoleInput && c.storedAgain(b, &v, values) {
 		v.spec.Line = v.Line
 	}
 	if c.given(&v) || v.role == gen.RoleOutput && c.readBack(first, v.Address, values) {
@@ -126,6 +126,10 @@ func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) st
 	}
 	n := c.counts(values)
 	if n == "" && v.spec.Line > 0 {
+		if v.fed {
+			v.Role, v.spec.Line = "port", 0
+			return fmt.Sprintf("a port that is fed: more than %d stores of a frame have other data there", fedMin)
+		}
 		n = c.countsOn(first, v)
 	}
 	if n != "" {
@@ -173,14 +177,21 @@ func (c *columns) counts(values [][]byte) string {
 	return fmt.Sprintf("counts: %s, and begins anew after %d", shown, after)
 }
 
+// fedMin is how many inputs of a frame one place may be.
+const fedMin = 16
+
 // countsOn says how a place counts that a repetition stores to several times.
 func (c *columns) countsOn(first *piece, v *Varying) string {
+	var stores [][][]byte
+	for i := range c.pieces {
+		if p := &c.pieces[i]; p.op == first.op && p.home == first.home && p.address == v.Address && p.size == v.Size && v.Size <= 8 {
+			stores = append(stores, c.values(patch{*p}, span{0, p.size}))
+		}
+	}
 	var list []uint64
 	for k := range c.c.reps {
-		for i := range c.pieces {
-			if p := &c.pieces[i]; p.op == first.op && p.home == first.home && p.address == v.Address && p.size == v.Size && v.Size <= 8 {
-				list = append(list, traces.Little(c.values(patch{*p}, span{0, p.size})[k]))
-			}
+		for _, values := range stores {
+			list = append(list, traces.Little(values[k]))
 		}
 	}
 	if len(list) < countsMin {
@@ -267,9 +278,10 @@ func (c *columns) follows(p *piece, address uint64, values [][]byte) bool {
 	return false
 }
 
-// storedAgain finds another store of the frame to the same bytes, with other data.
-func (c *columns) storedAgain(b patch, address uint64, values [][]byte) (line int) {
-	size := uint64(len(values[0]))
+// storedAgain tells whether the frame stores other data to the same bytes, and
+// notes where it does so all the time, with what differs from frame to frame.
+func (c *columns) storedAgain(b patch, v *Varying, values [][]byte) (again bool) {
+	address, size, differ := v.Address, v.Size, uint64(0)
 	for i := range c.pieces {
 		p := &c.pieces[i]
 		if p.op != b[0].op || p.home != b[0].home || p.address >= address+size || p.end() <= address ||
@@ -278,13 +290,18 @@ func (c *columns) storedAgain(b patch, address uint64, values [][]byte) (line in
 		}
 		from, to := max(p.address, address), min(p.end(), address+size)
 		mine := c.values(patch{*p}, span{from - p.address, to - p.address})
-		for k := range values {
-			if !bytes.Equal(mine[k], values[k][from-address:to-address]) {
-				return c.lineOf(p.at)
-			}
+		if slices.EqualFunc(mine, values, func(m, o []byte) bool { return bytes.Equal(m, o[from-address:to-address]) }) {
+			continue
+		}
+		again = true
+		if p.differs != nil {
+			differ += to - from
+		}
+		if v.fed = differ >= fedMin*size; v.fed {
+			break
 		}
 	}
-	return 0
+	return again
 }
 
 // name gives inputs and outputs names that the user has not used.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,12 +93,13 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.bases, "base", nil, "qemu: address of each region in the guest, in the same order")
 	flags.Uint8Var(&f.bar, "bar", 0, "qemu: BAR that the region is")
 	flags.StringVar(&f.deadline, "deadline", "", "deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
-	flags.StringSliceVar(&f.poll, "poll", nil, "treat every load of ADDRESS or FIRST-LAST as a poll (x,y,ADDRESS in a tile, x and y in decimal)")
-	flags.StringSliceVar(&f.ignore, "ignore", nil, "carry out loads from there, whatever they give; likewise; bus:FIRST-LAST is host memory of a record")
+	flags.StringArrayVar(&f.poll, "poll", nil, "treat every load there as a poll: "+placesHelp)
+	flags.StringArrayVar(&f.ignore, "ignore", nil,
+		"carry out loads there, whatever they give: "+placesHelp+"; bus:FIRST-LAST is host memory of a record")
 	flags.StringArrayVar(&f.inputs, "input", nil,
 		"input tensor: NAME=X,Y,ADDRESS,DTYPE,SHAPE; outside of tiles NAME=ADDRESS,..., barN+ADDRESS or, in host memory of a record, bus:ADDRESS; "+
 			"ADDRESS@LINE takes what is first stored there from that line of the trace on")
-	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, likewise")
+	flags.StringArrayVar(&f.outputs, "output", nil, "output tensor, as an input but without @LINE: what is read there, and of several loads the last")
 	flags.StringArrayVar(&f.host, "host", nil, "host memory that the device reached: NAME=BUSADDRESS,FILE; FILE holds its bytes")
 	flags.StringVar(&f.part, "part", "", "import FROM..TO alone: lines of the trace, or texts of its marks")
 	flags.StringVar(&f.frame, "frame", "", "cut the image: init up to here, frame FROM..TO; --input and --output are the frame's")
@@ -232,17 +233,16 @@ func (f *importFlags) options(path string) (importer.Options, error) {
 	if f.from == "" {
 		return o, usage("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
+	var poll, ignore [][]importer.Range
 	err := cmp.Or(f.setBoard(&o), f.setRegions(&o),
 		parsed(&o.Inputs, f.inputs, importer.ParseTensor), parsed(&o.Outputs, f.outputs, importer.ParseTensor),
 		f.setParts(&o), f.setHost(&o), f.setDeadline(&o),
-		parsed(&o.Poll, places(f.poll), importer.ParseRange), parsed(&o.Ignore, places(f.ignore), importer.ParseRange))
+		parsed(&poll, f.poll, importer.ParseRanges), parsed(&ignore, f.ignore, importer.ParseRanges))
+	o.Poll, o.Ignore = slices.Concat(poll...), slices.Concat(ignore...)
 	return o, err
 }
 
-// places puts x,y,ADDRESS together again, in lists that were taken apart at commas.
-func places(list []string) []string { return placeText.FindAllString(strings.Join(list, ","), -1) }
-
-var placeText = regexp.MustCompile(`(\d{1,2},\d{1,2},)?[^,]+`)
+const placesHelp = "ADDRESS or FIRST-LAST, or a list of them; each X,Y,FIRST-LAST in a tile has its own flag"
 
 // parsed reads the values of a flag that may stand there several times.
 func parsed[T any](to *[]T, specs []string, parse func(string) (T, error)) error {

@@ -1,0 +1,225 @@
+package importer
+
+import (
+	"fmt"
+
+	"lightmetal/boards/chips"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/importer/traces"
+	"lightmetal/tools/lmb"
+)
+
+func (d *dropper) run() (out outcome, err error) {
+	if !d.with("drop") {
+		return out, nil
+	}
+	d.pending, d.current = make([]int, len(d.windows)), make([]step, len(d.windows))
+	for i := range d.pending {
+		d.pending[i] = -1
+	}
+	for i := range d.steps.n {
+		d.step(i)
+	}
+	for _, i := range d.pending {
+		d.remove(i)
+	}
+	d.sweep()
+	if all := d.points + d.early; all > 0 {
+		out.did = fmt.Sprintf("%d of %s change nothing", d.dropped+d.early, traces.Counted(all, "point"))
+	}
+	return out, nil
+}
+
+// dropper takes out the points of a window that no access follows, and those that
+// leave it where it is.
+type dropper struct {
+	*program
+	early           int    // points that were never made, as they would change nothing
+	pending         []int  // of each window: the point that no access has followed yet, -1: none
+	current         []step // of each window: the point that it has, op stepNone: none
+	points, dropped int
+}
+
+func (d *dropper) remove(i int) {
+	if i >= 0 {
+		d.steps.at(i).op = stepNone
+		d.dropped++
+	}
+}
+
+func (d *dropper) step(i int) {
+	s := d.steps.at(i)
+	w := s.window
+	switch {
+	case s.op == stepCut:
+		for w := range d.pending {
+			d.remove(d.pending[w])
+			d.pending[w], d.current[w] = -1, step{}
+		}
+	case s.op == stepPoint:
+		d.points++
+		d.remove(d.pending[w])
+		d.pending[w] = i
+	case s.touches() && d.pending[w] >= 0:
+		now, before := d.steps.at(d.pending[w]), &d.current[w]
+		if before.op == stepPoint && before.at == now.at && before.mask == now.mask {
+			d.remove(d.pending[w])
+		} else {
+			*before = *now
+		}
+		d.pending[w] = -1
+	}
+}
+
+// fencer puts a store fence behind every run of bulk copies: they may go
+// through a write-combining mapping, and what comes next may start the device,
+// move the window they went through, or read them back. So it does between
+// stores to host memory and the device, and between a wait in host memory and
+// what is compared there.
+type fencer struct {
+	open   bool // a bulk copy, or a store to host memory
+	waited bool // in host memory
+	n      int
+}
+
+// before tells whether a fence belongs in front of a command.
+func (f *fencer) before(p *program, c *lmb.Command) bool {
+	if c.Opcode == lmb.OpcodeMark {
+		return false
+	}
+	host := c.Opcode != gen.OpcodePoint && c.Opcode != gen.OpcodeFence && p.windows[c.Window].Kind == gen.WindowKindHost
+	bulk := c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk
+	stores := c.Opcode == gen.OpcodeWrite || c.Opcode == gen.OpcodeAddress || c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn
+	poll := c.Opcode == gen.OpcodeCheck && c.Amount != 0
+	if c.Opcode == gen.OpcodeFence {
+		f.open, f.waited = false, false
+		return false
+	}
+	fence := f.open && !bulk && !(host && stores) || f.waited && !(host && poll)
+	if fence {
+		f.open, f.waited = false, false
+	}
+	f.open = f.open || bulk || host && stores
+	f.waited = f.waited || host && poll
+	return fence
+}
+
+// end puts a fence behind the last command where one is due.
+func (f *fencer) end(m *maker) {
+	if f.open && m.with("fence") {
+		m.emitFence()
+	}
+}
+
+// fenced reports the fences.
+func (m *maker) fenced() (out outcome, err error) {
+	if m.fences.n > 0 {
+		out.did = traces.Counted(m.fences.n, "store fence") + " behind bulk copies"
+	}
+	return out, nil
+}
+
+// expect reports the loads that are left; they are held against what they
+// gave when recorded, or, without this pass, carried out and forgotten.
+func (p *program) expect() (out outcome, err error) {
+	n := 0
+	for i := range p.steps.n {
+		s := p.steps.at(i)
+		if s.op != stepLoad || s.tensor() >= 0 {
+			continue
+		}
+		n += int(s.count)
+		if !p.with("expect") {
+			s.op = stepIgnore
+		}
+	}
+	switch {
+	case n == 0:
+	case !p.with("expect"):
+		out.did = fmt.Sprintf("off: the value of %s is ignored", traces.Counted(n, "load"))
+	default:
+		out.did = fmt.Sprintf("%s must give what they gave when recorded", traces.Counted(n, "load"))
+	}
+	return out, nil
+}
+
+// pauseNs is how long a program must do nothing to be taken to wait on purpose.
+const pauseNs = 10_000_000
+
+// pauses warns of what a replay does not do: wait where the program slept and
+// did not poll.
+func (p *program) pauses() (out outcome, err error) {
+	n, first := 0, 0
+	var a *step // the last access
+	for i := range p.steps.n {
+		b := p.steps.at(i)
+		if !b.touches() {
+			continue
+		}
+		if a != nil && a.time != 0 && b.time-a.last() >= pauseNs && b.op != stepPoll {
+			if n++; n == 1 {
+				first = int(b.line)
+			}
+		}
+		a = b
+	}
+	if n > 0 {
+		out.warn(first, "the program paused for 10 ms or more before this line, and %s in all: a replay goes on at once "+
+			"(put a delay into the listing where the device needs it)", traces.Counted(n, "time"))
+	}
+	return out, nil
+}
+
+// hold is a window's target whose cores the program let run.
+type hold struct {
+	aim    int32
+	window uint16
+	offset uint32 // of the reset register
+}
+
+// isReset tells whether a step accesses the register that holds the cores of a
+// tile in reset.
+func (p *program) isReset(at *aim, s *step) bool {
+	return p.board.Reset.Mask != 0 && at.address+uint64(s.offset) == p.board.Reset.Address && p.isCores(at.kinds[0])
+}
+
+func (p *program) isCores(k chips.Kind) bool { return k == chips.Tensix || k == chips.Ethernet }
+
+// release notes a store that lets cores run.
+func (l *lifter) release(s *step, at *aim) {
+	if s.op != stepStore || s.width != 4 || s.count != 1 || !l.isReset(at, s) || uint32(s.value)&l.board.Reset.Mask == l.board.Reset.Mask {
+		return
+	}
+	for _, h := range l.running {
+		if h.aim == s.aim {
+			return
+		}
+	}
+	l.running = append(l.running, hold{s.aim, s.window, s.offset})
+}
+
+// safe says whether the image gets a sequence of that name. A driver that puts
+// cores back into reset when a replay ends does so for one tile.
+func (p *program) safe() (out outcome, err error) {
+	if len(p.safeCommands()) > 0 {
+		out.did = fmt.Sprintf("the program let cores of %d tiles or rectangles run: sequence safe holds them in reset", len(p.running))
+	}
+	return out, nil
+}
+
+func (p *program) safeCommands() (list []lmb.Command) {
+	if len(p.running) == 1 && !p.aims[p.running[0].aim].target.Multicast {
+		return nil
+	}
+	for _, h := range p.running {
+		a, reset := &p.aims[h.aim], &p.board.Reset
+		list = append(list,
+			lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: h.window, Value: a.address, Mask: a.target.Pack()}},
+			lmb.Command{Command: fbs.Command{
+				Opcode: gen.OpcodeWrite, Width: 4, Window: h.window, Offset: h.offset,
+				Value: uint64(reset.Mask),
+			}})
+	}
+	return list
+}
