@@ -81,7 +81,7 @@ func (r *Replay) reserve(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
 	}
-	count, masters, tiles := len(r.view.Windows), make([]bool, len(r.devices)), make([]fbs.Target, len(r.devices))
+	count, masters, tiles := len(r.view.Windows), [fbs.TargetsMax + 1]bool{}, [fbs.TargetsMax + 1]fbs.Target{} // a profiler adds its clock
 	r.apertures, r.windows, r.homes = make([]hal.Aperture, count), make([]uintptr, count+len(r.devices)), make([]uintptr, count)
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
@@ -101,11 +101,11 @@ func (r *Replay) reserve(slot int) error {
 	}
 	r.remember()
 	if r.view.Incomplete {
-		if err := r.complete(masters, tiles); err != nil {
+		if err := r.complete(masters[:], tiles[:]); err != nil {
 			return err
 		}
 	}
-	return r.engage(masters, tiles)
+	return r.engage(masters[:], tiles[:])
 }
 
 // remember sets where the bytes are that commands name: the payload's, and each
