@@ -268,7 +268,7 @@ func (d *Device) explain(c hal.Code) hal.Code {
 		return c
 	}
 	if e, ok := d.model.(Explainer); ok {
-		return d.refuse("%s", e.Reason())
+		return d.refuse("the model refuses it: %s", e.Reason())
 	}
 	return d.refuse("the model refuses it")
 }
