@@ -44,10 +44,22 @@ type device struct {
 	memory   *memory // the mock's, where it is plain
 	accesses int
 	faults   []fault
-	gone     bool
-	dma      hal.Code // what Diagnose is to say
+	health
 	mastered bool
 	closed   bool
+}
+
+// health is what a device is to say of itself.
+type health struct {
+	gone bool
+	dma  hal.Code // what Diagnose is to say
+}
+
+func (h *health) state() hal.Code {
+	if h.gone {
+		return hal.DeviceGone
+	}
+	return h.dma
 }
 
 // mastering is a device that reaches memory by itself, and whose driver puts it to
@@ -153,10 +165,7 @@ func (m mastering) Master(on bool) error {
 }
 
 func (m mastering) Diagnose() hal.Code {
-	if m.gone {
-		return hal.DeviceGone
-	}
-	return m.dma
+	return m.state()
 }
 
 func (m mastering) Cleanup(fbs.Target, uint64, uint32) (string, error) {
@@ -167,11 +176,8 @@ func (m mastering) Cleanup(fbs.Target, uint64, uint32) (string, error) {
 // state is what the devices say of themselves, in their order.
 func (w *world) state() hal.Code {
 	for _, d := range w.devices {
-		if d.gone {
-			return hal.DeviceGone
-		}
-		if d.dma != hal.OK {
-			return d.dma
+		if code := d.state(); code != hal.OK {
+			return code
 		}
 	}
 	return hal.OK

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	goruntime "runtime"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -73,30 +72,15 @@ func (w *world) errand(number int) (wrong string, hash uint64, ended int) {
 	kernel.Path, kernel.Opened, kernel.Clock, kernel.End = e.machine.path, e.opened, e.clock, e.end
 	kernel.Entered, kernel.Between, kernel.Line = e.step, e.between, e.words()
 	w.say("%q, lane %s, turns %v", kernel.Line, e.machine.lane, e.turns)
-	w.process()
+	w.live(func() {
+		stopping.Store(0)
+		w.asleep = false
+		runner()
+	})
 	kernel.Path, kernel.Opened, kernel.Clock, kernel.End = nil, nil, nil, nil
 	e.judge()
 	e.bury()
 	return w.wrong, w.hash, e.status
-}
-
-// process is the runner's, from its command line to its exit.
-func (w *world) process() {
-	over := make(chan bool)
-	go func() {
-		defer close(over)
-		defer func() {
-			w.asleep = true
-			if r := recover(); r != nil {
-				w.violate("panic: %v %s", r, debug.Stack())
-			}
-		}()
-		stopping.Store(0)
-		w.asleep = false
-		runner()
-	}()
-	<-over
-	debug.SetGCPercent(100)
 }
 
 func (e *errand) clock() time.Duration {

@@ -145,6 +145,15 @@ func (w *world) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.E
 		w.said[a[0]] = append(w.said[a[0]], unsafe.Slice((*byte)(unsafe.Pointer(a[1])), int(a[2]))...)
 		return a[2], 0
 	}
+	n, errno := w.noted(number, a, do)
+	if errno == 0 && number == unix.SYS_OPENAT {
+		w.open = append(w.open, int(n))
+	}
+	return n, errno
+}
+
+// noted makes a system call, and notes what it maps, unmaps and closes.
+func (w *world) noted(number uintptr, a [6]uintptr, do func() (uintptr, unix.Errno)) (uintptr, unix.Errno) {
 	n, errno := do()
 	switch {
 	case errno != 0:
@@ -152,8 +161,6 @@ func (w *world) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.E
 		w.maps[n] = a[1]
 	case number == unix.SYS_MUNMAP:
 		delete(w.maps, a[0])
-	case number == unix.SYS_OPENAT:
-		w.open = append(w.open, int(n))
 	case number == unix.SYS_CLOSE:
 		w.open = slices.DeleteFunc(w.open, func(fd int) bool { return fd == int(a[0]) })
 	}

@@ -41,15 +41,14 @@ type machine struct {
 
 // pciFunction is a device of the image, with its configuration space.
 type pciFunction struct {
-	index     int
-	address   string // 0001:01:1f.5
-	vendor    uint16
-	device    uint16
-	bars      [6]uint64
-	config    [4096]byte
-	gone      bool
-	dma       hal.Code // what Diagnose is to say
-	stuckOn   uint16   // bits of the command register that cannot be cleared
+	index   int
+	address string // 0001:01:1f.5
+	vendor  uint16
+	device  uint16
+	bars    [6]uint64
+	config  [4096]byte
+	health
+	stuckOn   uint16 // bits of the command register that cannot be cleared
 	stuckOff  uint16
 	wasMaster bool // since it was opened
 
@@ -174,11 +173,8 @@ func (m *machine) of(fd int) (f *pciFunction, what string) {
 // state is what the functions are to say of themselves.
 func (m *machine) state() hal.Code {
 	for _, f := range m.functions {
-		if f.gone {
-			return hal.DeviceGone
-		}
-		if f.dma != hal.OK {
-			return f.dma
+		if code := f.state(); code != hal.OK {
+			return code
 		}
 	}
 	return hal.OK

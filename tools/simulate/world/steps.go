@@ -115,17 +115,7 @@ func (e *errand) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.
 			return n, errno
 		}
 	}
-	n, errno := do()
-	switch {
-	case errno != 0:
-	case number == unix.SYS_MMAP && n != 0:
-		w.maps[n] = a[1]
-	case number == unix.SYS_MUNMAP:
-		delete(w.maps, a[0])
-	case number == unix.SYS_CLOSE:
-		w.open = slices.DeleteFunc(w.open, func(fd int) bool { return fd == int(a[0]) })
-	}
-	return n, errno
+	return w.noted(number, a, do)
 }
 
 // drain takes what is in the pipe.

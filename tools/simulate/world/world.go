@@ -219,25 +219,14 @@ func (w *world) life(number int) (status int) {
 	if w.piped {
 		w.pipe, _ = unix.Open(w.file("in.pipe"), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	}
-	over := make(chan bool)
 	var end outcome
 	var f *frames
-	go func() {
-		defer close(over)
-		defer func() {
-			w.asleep = true
-			if r := recover(); r != nil {
-				w.violate("panic: %v %s", r, debug.Stack())
-			}
-		}()
+	w.live(func() {
 		runtime.Alone()
 		w.asleep = false
 		f, end = w.run()
 		status = tell(w.options, end)
-		w.asleep = true
-	}()
-	<-over
-	debug.SetGCPercent(100)
+	})
 	if w.model != nil {
 		w.model.stop()
 	}
@@ -255,6 +244,23 @@ func (w *world) life(number int) (status int) {
 	w.look()
 	w.drain(1 << 20)
 	return status
+}
+
+// live runs a process to its exit. What it panics with is a violation.
+func (w *world) live(process func()) {
+	over := make(chan bool)
+	go func() {
+		defer close(over)
+		defer func() {
+			w.asleep = true
+			if r := recover(); r != nil {
+				w.violate("panic: %v %s", r, debug.Stack())
+			}
+		}()
+		process()
+	}()
+	<-over
+	debug.SetGCPercent(100)
 }
 
 // run is what the runner does between its command line and its report, with our
