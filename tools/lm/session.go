@@ -103,19 +103,10 @@ func (f *replayFlags) loadImage(s *session) (err error) {
 	s.view.AllowedUs = uint64(max(f.longest, 0).Microseconds())
 	if f.profile == "" {
 		s.replay, err = runtime.Load(s.view, f.window, s.devices...)
-		return ownFlags(err)
+		return err
 	}
 	if s.profiler, err = report.NewProfiler(s.view, s.index, f.window, clockOf(s.devices[0]), s.devices...); err == nil {
 		s.replay = s.profiler.Replay()
-	}
-	return ownFlags(err)
-}
-
-// ownFlags has an error of the runtime speak of lm's flag, and not of lmrun's and
-// of the library's call.
-func ownFlags(err error) error {
-	if fault, ok := err.(*hal.Fault); ok {
-		fault.Reason = strings.Replace(fault.Reason, "; -longest or lm_longest allows more", "; --longest allows more", 1)
 	}
 	return err
 }

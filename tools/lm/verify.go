@@ -115,7 +115,7 @@ func (v *verification) image(path string) (view *fbs.View, warnings []string, er
 	}
 	view.AllowedUs = uint64(max(v.longest, 0).Microseconds())
 	if err := runtime.CheckTime(view); err != nil {
-		return nil, nil, ownFlags(err)
+		return nil, nil, err
 	}
 	if warnings, err = checkBoards(view, v.board); err != nil {
 		return nil, nil, err
