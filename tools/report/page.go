@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -15,7 +16,7 @@ var pageText string
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"right":  func(column string) bool { return strings.HasPrefix(column, ">") },
 	"column": func(column string) string { return strings.TrimPrefix(column, ">") },
-	"px":     pixels,
+	"number": func(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) },
 }).Parse(pageText))
 
 // page is what the template shows. All names in it have gone through plain.
@@ -137,23 +138,20 @@ func (r *Report) wait() (us uint64) {
 
 // trafficPart is one kind of traffic; its class is its colour on the page.
 type trafficPart struct {
-	class, word string
-	bytes       uint64
+	Class, word string
+	Bytes       uint64
 }
 
 func (t *Traffic) parts() []trafficPart {
 	all := []trafficPart{{"written", "in", t.Written}, {"read", "out", t.Read}, {"compared", "compared", t.Compared}}
-	return slices.DeleteFunc(all, func(p trafficPart) bool { return p.bytes == 0 })
+	return slices.DeleteFunc(all, func(p trafficPart) bool { return p.Bytes == 0 })
 }
 
 // text is "2.2 KiB in, 1 KiB out".
 func (t *Traffic) text() string {
 	var words []string
 	for _, part := range t.parts() {
-		words = append(words, bytesText(part.bytes)+" "+part.word)
+		words = append(words, bytesText(part.Bytes)+" "+part.word)
 	}
 	return strings.Join(words, ", ")
 }
-
-// pixels is a length in a picture.
-func pixels(length float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", length), ".0") }

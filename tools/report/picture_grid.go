@@ -10,34 +10,20 @@ import (
 )
 
 const (
-	gridCellHeight = 34.0
-	gridCellWidth  = 54.0
-	gridMargin     = 24.0 // coordinates
-	gridSideMax    = 40   // tiles of a device that is not known, each way
-	heatLevels     = 5
+	gridSideMax = 40 // tiles of a device that is not known, each way
+	heatLevels  = 5
 )
 
 // gridPicture is the tiles of a device, coloured by the bytes that go to and
 // come from each.
 type gridPicture struct {
-	Title         string
-	Width, Height float64
-	Cells         []gridCell
-	Columns, Rows []label
-	Legend        []heat
-	Kinds         string
+	Title  string
+	Rows   [][]gridCell // from y = 0 and x = 0 on
+	Legend []heat
+	Kinds  string
 }
 
-type gridCell struct {
-	X, Y, W, H float64
-	Class      string
-	Letter     string
-	Text       string
-	Tip        string
-}
-
-// Half is where the middle of the cell is from its left.
-func (c gridCell) Half() string { return pixels(c.W / 2) }
+type gridCell struct{ Class, Text, Tip string }
 
 // heat is one colour of the picture.
 type heat struct{ Class, Text string }
@@ -69,24 +55,15 @@ func (t *Target) rows(tiles []Tile) []string {
 }
 
 func newGrid(title string, rows []string, tiles []Tile) *gridPicture {
-	columns := len(rows[0])
-	width := min(gridCellWidth, (pictureWidth-gridMargin)/float64(columns))
-	g := &gridPicture{Title: title, Width: gridMargin + width*float64(columns), Height: gridMargin + gridCellHeight*float64(len(rows))}
-	for x := range columns {
-		g.Columns = append(g.Columns, label{gridMargin + width*(float64(x)+0.5), gridMargin - 8, fmt.Sprint(x)})
-	}
 	levels := newLevels(tiles)
-	g.Legend = levels.legend()
-	for y := range rows {
-		top := gridMargin + gridCellHeight*float64(y)
-		g.Rows = append(g.Rows, label{gridMargin - 8, top + gridCellHeight/2 + 4, fmt.Sprint(y)})
-		for x := range columns {
-			cell := gridCell{X: gridMargin + width*float64(x) + 1, Y: top + 1, W: width - 2, H: gridCellHeight - 2}
-			cell.fill(chips.Kind(rows[y][x]), tileAt(tiles, x, y), x, y, levels)
-			g.Cells = append(g.Cells, cell)
+	g := &gridPicture{Title: title, Legend: levels.legend(), Kinds: kindsText(rows)}
+	for y, kinds := range rows {
+		var row []gridCell
+		for x := range kinds {
+			row = append(row, newCell(chips.Kind(kinds[x]), tileAt(tiles, x, y), x, y, levels))
 		}
+		g.Rows = append(g.Rows, row)
 	}
-	g.Kinds = kindsText(rows)
 	return g
 }
 
@@ -99,22 +76,19 @@ func tileAt(tiles []Tile, x, y int) *Traffic {
 	return &Traffic{}
 }
 
-func (c *gridCell) fill(kind chips.Kind, t *Traffic, x, y int, levels levels) {
-	name := "tile"
+func newCell(kind chips.Kind, t *Traffic, x, y int, levels levels) gridCell {
+	name, letter, class := "tile", "", "none"
 	if kind != ' ' {
-		name = kind.String()
-		c.Letter = strings.Trim(string(kind), ".")
+		name, letter = kind.String(), strings.Trim(string(kind), ".")
 	}
-	c.Class = "none"
 	if kind == chips.Router {
-		c.Class = "router"
+		class = "router"
 	}
-	c.Tip = fmt.Sprintf("%s %d,%d: not touched", name, x, y)
+	place := fmt.Sprintf("%s %d,%d: ", name, x, y)
 	if total := t.total(); total > 0 {
-		c.Class = fmt.Sprintf("heat%d", levels.of(total))
-		c.Text = shortBytes(total)
-		c.Tip = fmt.Sprintf("%s %d,%d: %s", name, x, y, t.text())
+		return gridCell{fmt.Sprintf("heat%d", levels.of(total)), shortBytes(total), place + t.text()}
 	}
+	return gridCell{class, letter, place + "not touched"}
 }
 
 // shortBytes fits a cell: "3.2K".

@@ -8,56 +8,31 @@ import (
 	"strings"
 )
 
-// Sizes in a picture, in pixels at the width it is drawn for.
 const (
-	pictureWidth = 1000.0
-	labelWidth   = 190.0 // names of rows
-	glyphWidth   = 6.7   // of the labels' font, which is a typewriter's
-	nameGlyph    = 8.3   // of the names of rows, on the wide side
-	noteGlyph    = 6.0   // of the notes below them
+	mapRowsMax  = 40
+	mapTilesMax = 12 // rows of tiles that do not do the same
+	mapBoxesMax = 24 // in a row
 )
 
-const (
-	mapRowHeight = 62.0
-	mapBoxTop    = 18.0
-	mapBoxHeight = 24.0
-	mapGap       = 20.0 // what is not touched
-	mapRowsMax   = 40
-	mapTilesMax  = 12 // rows of tiles that do not do the same
-	mapBoxesMax  = 24 // in a row
-)
-
-// mapPicture shows what each address space has of touched ranges. Boxes grow
-// with the logarithm of their size: four bytes of register and a gigabyte of
-// memory are both to be seen.
+// mapPicture shows what each address space has of touched ranges.
 type mapPicture struct {
-	Width, Height float64
-	Rows          []mapRow
-	Notes         []string
+	Rows  []mapRow
+	Notes []string
 }
 
 type mapRow struct {
-	Y             float64
-	Name, Note    string
-	Boxes         []mapBox
-	Labels, Areas []label
-	LineEnd       float64
+	Name, Note string
+	Boxes      []mapBox
+	More       bool // the space goes on behind the last
 }
 
+// mapBox is a range. Boxes grow with the logarithm of their size, as far as a row has
+// room: four bytes of register and a gigabyte of memory are both to be seen.
 type mapBox struct {
-	X, Y, W, H float64
-	Parts      []mapPart
-	Tip        string
-}
-
-type mapPart struct {
-	Y, H  float64
-	Class string
-}
-
-type label struct {
-	X, Y float64
-	Text string
+	Width            float64 // at most, pixels
+	Apart            bool    // something before it is not touched
+	Area, Label, Tip string
+	Parts            []trafficPart
 }
 
 // spaceGroup is spaces of one target with the same ranges touched: many tiles
@@ -70,13 +45,12 @@ type spaceGroup struct {
 }
 
 func (r *Report) mapPicture() *mapPicture {
-	p := &mapPicture{Width: pictureWidth}
+	p := &mapPicture{}
 	groups := p.fold(r.groups())
 	closed := 0
 	for i := range groups[:min(len(groups), mapRowsMax)] {
 		closed += p.row(&groups[i], r.targetPrefix(groups[i].Target))
 	}
-	p.Height = float64(len(p.Rows)) * mapRowHeight
 	if len(groups) > mapRowsMax {
 		p.Notes = append(p.Notes, fmt.Sprintf("Device memory: %d of %d rows are drawn.", mapRowsMax, len(groups)))
 	}
@@ -145,20 +119,11 @@ func (p *mapPicture) fold(groups []spaceGroup) []spaceGroup {
 // coordinates is the end of a tile's name.
 func coordinates(name string) string { return name[strings.LastIndex(name, " ")+1:] }
 
-// fitted is a text no longer than the names of rows may be.
-func fitted(text string, glyph float64) string {
-	glyphs := int((labelWidth - 6) / glyph)
-	if len([]rune(text)) <= glyphs {
-		return text
-	}
-	return shortened(text, glyphs)
-}
-
 // row draws a space and gives the number of gaps that closed in it.
 func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 	set := rangeSet{list: g.Ranges, closed: g.Closed}
 	set.compact(mapBoxesMax)
-	row := mapRow{Y: float64(len(p.Rows)) * mapRowHeight, Name: plain(g.Name), Note: plain(prefix) + g.Traffic.text()}
+	row := mapRow{Name: plain(g.Name), Note: plain(prefix) + g.Traffic.text()}
 	if g.Size > 0 {
 		row.Name += ", " + bytesText(g.Size)
 	}
@@ -166,76 +131,27 @@ func (p *mapPicture) row(g *spaceGroup, prefix string) int {
 		row.Name = fmt.Sprintf("%d × %s", g.count, g.Kind)
 		row.Note = g.where + ": " + row.Note
 	}
-	full := plain(prefix) + row.Name
-	row.Name, row.Note = fitted(row.Name, nameGlyph), fitted(row.Note, noteGlyph)
-	widths := boxWidths(set.list)
-	x := labelWidth
-	var used, usedAreas float64
 	for i := range set.list {
 		r := &set.list[i]
-		if r.First > 0 || i > 0 {
-			x += mapGap
+		box := r.box(plain(prefix) + row.Name)
+		box.Apart = r.First > 0 || i > 0
+		if i > 0 && r.Area == set.list[i-1].Area {
+			box.Area = ""
 		}
-		row.box(r, x, widths[i], full)
-		row.place(&row.Labels, &used, x, mapBoxTop+mapBoxHeight+13, widths[i], fmt.Sprintf("0x%x", r.First), bytesText(r.Bytes()))
-		if i == 0 || r.Area != set.list[i-1].Area {
-			row.place(&row.Areas, &usedAreas, x, mapBoxTop-5, widths[i], r.Area, "")
-		}
-		x += widths[i]
+		row.Boxes = append(row.Boxes, box)
 	}
-	row.LineEnd = x
-	if last := set.list[len(set.list)-1].Last; g.Size == 0 || last < g.Size-1 {
-		row.LineEnd += mapGap
-	}
+	last := set.list[len(set.list)-1].Last
+	row.More = g.Size == 0 || last < g.Size-1
 	p.Rows = append(p.Rows, row)
 	return set.closed
 }
 
-// boxWidths has no row wider than the picture.
-func boxWidths(list []Range) []float64 {
-	widths := make([]float64, len(list))
-	total := 0.0
-	for i := range list {
-		widths[i] = 16 * (1 + math.Log2(float64(list[i].Bytes())+1))
-		total += widths[i]
-	}
-	room := pictureWidth - labelWidth - mapGap*float64(len(list)+1)
-	if total > room {
-		for i := range widths {
-			widths[i] *= room / total
-		}
-	}
-	return widths
-}
-
-func (row *mapRow) box(r *Range, x, width float64, name string) {
-	box := mapBox{X: x, Y: row.Y + mapBoxTop, W: width, H: mapBoxHeight}
-	box.Tip = fmt.Sprintf("%s 0x%x to 0x%x, %s: %s", name, r.First, r.Last, bytesText(r.Bytes()), r.Traffic.text())
+func (r *Range) box(name string) mapBox {
+	first, size := fmt.Sprintf("0x%x", r.First), bytesText(r.Bytes())
+	box := mapBox{Width: 72 + 14*math.Log2(float64(r.Bytes())+1), Area: r.Area, Label: first + ", " + size, Parts: r.Traffic.parts()}
+	box.Tip = fmt.Sprintf("%s %s to 0x%x, %s: %s", name, first, r.Last, size, r.Traffic.text())
 	if r.Area != "" {
 		box.Tip += " (" + r.Area + ")"
 	}
-	y, all := box.Y, float64(r.Traffic.total())
-	parts := r.Traffic.parts()
-	least := mapBoxHeight / 6
-	for _, part := range parts {
-		h := least + (mapBoxHeight-least*float64(len(parts)))*float64(part.bytes)/all
-		box.Parts = append(box.Parts, mapPart{y, h, part.class})
-		y += h
-	}
-	row.Boxes = append(row.Boxes, box)
-}
-
-// place puts a label at x unless another is in the way, with its second part
-// where the box is wide enough for both.
-func (row *mapRow) place(labels *[]label, used *float64, x, y, width float64, text, more string) {
-	if both := text + ", " + more; more != "" && glyphWidth*float64(len(both)) < width {
-		text = both
-	}
-	length := glyphWidth * float64(len(text))
-	x = min(x, pictureWidth-length)
-	if text == "" || x < *used {
-		return
-	}
-	*used = x + length + glyphWidth
-	*labels = append(*labels, label{x, row.Y + y, text})
+	return box
 }

@@ -10,65 +10,71 @@ import (
 	"lightmetal/fbs/gen"
 )
 
+// Widths are in thousandths of the picture, which is about as wide in pixels.
 const (
-	timeRowHeight = 24.0
-	timeAxis      = 22.0
+	pictureWidth  = 1000.0
 	timeRowsMax   = 12
 	looseRowsMax  = 6
 	sliceWidthMin = 2.5 // narrower neighbours are one
+	textWidthMin  = 36
 )
 
 // timelinePicture is a run from left to right, nested downwards.
 type timelinePicture struct {
-	Width, Height float64
-	Slices        []timeSlice
-	Ticks         []label
-	End           label // of the axis: the whole time
-	TickTop       float64
-	Legend        []string // opcodes that there are
-	Notes         []string
+	Rows   [][]timeSlice
+	Ticks  []tick
+	Total  string
+	Legend []string // opcodes that there are
+	Notes  []string
 }
 
+// timeSlice is a box of a row: where it begins and how wide it is, in percent.
 type timeSlice struct {
-	X, Y, W, H float64
-	Class      string
-	Text, Tip  string
+	Left, Width      float64
+	Class, Text, Tip string
+}
+
+// tick is a time on the axis.
+type tick struct {
+	Left float64 // percent
+	Text string
 }
 
 func (p *Profile) timelinePicture() *timelinePicture {
 	if p.Timeline == nil || p.Timeline.Ns == 0 {
 		return nil
 	}
-	d := &timeDrawing{picture: &timelinePicture{Width: pictureWidth}, scale: pictureWidth / float64(p.Timeline.Ns)}
+	d := &timeDrawing{scale: pictureWidth / float64(p.Timeline.Ns)}
 	for i := range p.Timeline.Children {
 		d.slice(&p.Timeline.Children[i], 0)
 	}
-	rows := len(d.rows)
 	for i := range d.rows {
-		d.flush(i)
+		d.rows[i].flush(d)
 	}
-	rows += d.loose(p.Loose, rows)
-	t := d.picture
-	t.Height = timeRowHeight*float64(rows) + timeAxis
-	t.TickTop = t.Height - timeAxis
-	t.End = label{pictureWidth, t.Height - 6, timeText(p.Timeline.Ns)}
-	t.Ticks = ticks(p.Timeline.Ns, d.scale, t.Height-6)
-	t.Legend = legend(t.Slices)
-	t.Notes = d.notes(p)
+	d.loose(p.Loose)
+	t := &timelinePicture{Ticks: ticks(p.Timeline.Ns), Total: timeText(p.Timeline.Ns), Notes: d.notes(p)}
+	for _, row := range d.rows {
+		t.Rows = append(t.Rows, row.drawn)
+	}
+	t.Legend = legend(t.Rows)
 	return t
 }
 
 // timeDrawing draws slices that come in the order of their start.
 type timeDrawing struct {
-	picture *timelinePicture
-	scale   float64 // pixels a nanosecond
-	rows    []timeRow
-	merged  uint64 // slices that were too narrow
-	deep    uint64 // slices below the last row
+	scale  float64 // thousandths a nanosecond
+	rows   []*timeRow
+	merged uint64 // slices that were too narrow
+	deep   uint64 // slices below the last row
 }
 
-// timeRow is what of a row has not been drawn: narrow slices side by side.
+// timeRow is a row, and what of it has not been drawn: narrow slices side by side.
 type timeRow struct {
+	drawn []timeSlice
+	narrow
+}
+
+type narrow struct {
 	count, commands uint64
 	start, end, ns  int64
 	classes         map[string]int64 // nanoseconds
@@ -80,26 +86,26 @@ func (d *timeDrawing) slice(s *Slice, depth int) {
 		return
 	}
 	for len(d.rows) <= depth {
-		d.rows = append(d.rows, timeRow{})
+		d.rows = append(d.rows, &timeRow{})
 	}
-	row := &d.rows[depth]
+	row := d.rows[depth]
 	x, width := d.scale*float64(s.Start), d.scale*float64(s.Ns)
 	if row.count > 0 && (width >= sliceWidthMin || x > d.scale*float64(row.end)+sliceWidthMin || x-d.scale*float64(row.start) > 2*sliceWidthMin) {
-		d.flush(depth)
+		row.flush(d)
 	}
 	if width < sliceWidthMin {
 		row.add(s)
 	} else {
-		d.draw(s, x, width, depth)
+		row.draw(d.scale, s, s.tip())
 	}
 	for i := range s.Children {
 		d.slice(&s.Children[i], depth+1)
 	}
 }
 
-func (r *timeRow) add(s *Slice) {
+func (r *narrow) add(s *Slice) {
 	if r.count == 0 {
-		*r = timeRow{start: s.Start, classes: map[string]int64{}}
+		*r = narrow{start: s.Start, classes: map[string]int64{}}
 	}
 	r.classes[s.class()] += s.Ns
 	r.count++
@@ -109,49 +115,37 @@ func (r *timeRow) add(s *Slice) {
 }
 
 // class is the colour that most of the time has.
-func (r *timeRow) class() string {
+func (r *narrow) class() string {
 	return slices.MaxFunc(slices.Sorted(maps.Keys(r.classes)), func(a, b string) int { return cmp.Compare(r.classes[a], r.classes[b]) })
 }
 
 // flush draws the narrow slices of a row as one.
-func (d *timeDrawing) flush(depth int) {
-	row := &d.rows[depth]
-	if row.count == 0 {
+func (r *timeRow) flush(d *timeDrawing) {
+	if r.count == 0 {
 		return
 	}
-	if row.count > 1 {
-		d.merged += row.count
+	if r.count > 1 {
+		d.merged += r.count
 	}
-	x := d.scale * float64(row.start)
-	width := max(1, d.scale*float64(row.end-row.start))
-	tip := fmt.Sprintf("%s commands in %s, %s after the start", countText(row.commands), timeText(row.ns), timeText(row.start))
-	d.box(x, width, depth, row.class(), "", tip)
-	*row = timeRow{}
+	tip := fmt.Sprintf("%s commands in %s, %s after the start", countText(r.commands), timeText(r.ns), timeText(r.start))
+	r.box(d.scale*float64(r.start), d.scale*float64(r.end-r.start), r.class(), "", tip)
+	r.narrow = narrow{}
 }
 
-func (d *timeDrawing) draw(s *Slice, x, width float64, depth int) {
+func (r *timeRow) draw(scale float64, s *Slice, tip string) {
 	text := plain(s.Name)
 	if s.Kind == kindCommands {
 		text = fmt.Sprintf("%s × %s", text, countText(s.Count))
 	}
-	d.box(x, width, depth, s.class(), text, s.tip())
+	r.box(scale*float64(s.Start), scale*float64(s.Ns), s.class(), text, tip)
 }
 
-func (d *timeDrawing) box(x, width float64, row int, class, text, tip string) {
-	if glyphs := int((width - 8) / glyphWidth); len([]rune(text)) > glyphs {
-		text = shortened(text, glyphs)
+func (r *timeRow) box(x, width float64, class, text, tip string) {
+	if width < textWidthMin {
+		text = ""
 	}
-	d.picture.Slices = append(d.picture.Slices, timeSlice{
-		X: x, Y: timeRowHeight * float64(row), W: max(1, width-0.6), H: timeRowHeight - 2, Class: class, Text: text, Tip: tip,
-	})
-}
-
-// shortened is as much of a text as fits, if that is worth anything.
-func shortened(text string, glyphs int) string {
-	if glyphs < 4 {
-		return ""
-	}
-	return string([]rune(text)[:glyphs-1]) + "…"
+	const percent = 100 / pictureWidth
+	r.drawn = append(r.drawn, timeSlice{percent * x, percent * max(1, width-0.6), class, text, tip})
 }
 
 // class is the slice's colour.
@@ -194,22 +188,20 @@ func (s *Slice) tip() string {
 }
 
 // loose draws scopes that do not nest below the rest, one row a name.
-func (d *timeDrawing) loose(list []Slice, from int) int {
-	rows := map[string]int{}
+func (d *timeDrawing) loose(list []Slice) {
+	rows := map[string]*timeRow{}
 	for i := range list {
 		s := &list[i]
-		row, ok := rows[s.Name]
-		if !ok {
+		if rows[s.Name] == nil {
 			if len(rows) >= looseRowsMax {
 				d.deep++
 				continue
 			}
-			row = from + len(rows)
-			rows[s.Name] = row
+			rows[s.Name] = &timeRow{}
+			d.rows = append(d.rows, rows[s.Name])
 		}
-		d.box(d.scale*float64(s.Start), d.scale*float64(s.Ns), row, "kind-scope", plain(s.Name), "scope "+s.tip())
+		rows[s.Name].draw(d.scale, s, "scope "+s.tip())
 	}
-	return len(rows)
 }
 
 func (d *timeDrawing) notes(p *Profile) (notes []string) {
@@ -227,10 +219,10 @@ func (d *timeDrawing) notes(p *Profile) (notes []string) {
 	return notes
 }
 
-func legend(list []timeSlice) (words []string) {
+func legend(rows [][]timeSlice) (words []string) {
 	used := map[string]bool{}
-	for i := range list {
-		used[list[i].Class] = true
+	for _, s := range slices.Concat(rows...) {
+		used[s.Class] = true
 	}
 	for _, word := range append(slices.Clone(opcodeWords), "mixed") {
 		if used["op-"+word] {
@@ -240,16 +232,12 @@ func legend(list []timeSlice) (words []string) {
 	return words
 }
 
-// ticks marks an axis of time in round numbers, ten at most, each beside its line and
-// short of the number at the end.
-func ticks(total int64, scale, y float64) (list []label) {
+// ticks marks an axis of time in round numbers, ten at most. The last is far enough
+// from the end for the number there.
+func ticks(total int64) (list []tick) {
 	step := roundStep(total / 10)
-	for at := int64(0); at <= total; at += step {
-		x, text := scale*float64(at), timeText(at)
-		if x+glyphWidth*float64(len(text)+2+len(timeText(total))) > pictureWidth {
-			break
-		}
-		list = append(list, label{x, y, text})
+	for at := int64(0); float64(at) <= 0.85*float64(total); at += step {
+		list = append(list, tick{100 * float64(at) / float64(total), timeText(at)})
 	}
 	return list
 }
