@@ -208,6 +208,11 @@ func TestStatisticsAreOfTheRunsThatCount(t *testing.T) {
 	if text := ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--stats", twoopImage); !strings.Contains(text, "median") {
 		t.Error(text)
 	}
+	trace := filepath.Join(t.TempDir(), "run.json")
+	ok(t, "", "replay", "--device", "mock:wormhole", "--loop", "2", "--warm-up", "3", "--profile", trace, "--json", twoopImage)
+	if profile, err := os.ReadFile(trace); err != nil || !strings.Contains(string(profile), `"runs":2,`) {
+		t.Errorf("the runs to warm up are in the profile: %v %.400s", err, profile)
+	}
 	times := make([]int64, 0, 200)
 	for n := range int64(200) {
 		times = append(times, 200-n)

@@ -60,7 +60,7 @@ func playImage(path string) (*mock.Device, error) {
 	}
 	defer s.close()
 	stand.Record(true)
-	if r := s.run(); r.Code != hal.OK {
+	if r := s.run(false); r.Code != hal.OK {
 		return nil, s.failed(r)
 	}
 	return mock.PlaybackBytewise(board, stand.looked()), nil

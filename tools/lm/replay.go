@@ -192,7 +192,7 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 	times := statistics{WarmUp: f.warmUp}
 	for n := -f.warmUp; n < f.loop; n++ {
 		start, began := time.Now(), s.devices[0].Now()
-		result := s.run()
+		result := s.run(n < 0)
 		took, wall := s.devices[0].Now()-began, time.Since(start)
 		end.Ignored += result.Ignored
 		if result.Code != hal.OK {

@@ -111,10 +111,10 @@ func (f *replayFlags) loadImage(s *session) (err error) {
 	return err
 }
 
-// run runs the sequence once.
-func (s *session) run() runtime.Result {
+// run runs the sequence once, in earnest or to warm up.
+func (s *session) run(warmUp bool) runtime.Result {
 	if s.profiler != nil {
-		return s.profiler.Run(s.index)
+		return s.profiler.Run(s.index, warmUp)
 	}
 	return s.replay.Run(s.index)
 }

@@ -29,14 +29,14 @@ type SequenceDiff struct {
 	Changed  int    `json:"changed"`  // commands that differ; where one image has more, those between what both begin and end with
 	DataOnly int    `json:"data"`     // of those, the ones that differ in payload alone
 	Windows  []int  `json:"windows"`  // of image A, that changed commands go to
-	FirstAt  int    `json:"first_at"` // the first that differs, or that one of them alone has
+	FirstAt  int    `json:"first_at"` // the first that differs, or that one of them alone has, from 1 as a listing has them, marks among them
 }
 
 // FirstDiff is the first command that differs, with those around it as a
 // listing has them.
 type FirstDiff struct {
 	Sequence string   `json:"sequence"`
-	Command  int      `json:"command"` // in the sequence
+	Command  int      `json:"command"` // in the sequence, from 1
 	Before   []string `json:"before"`  // the same in both
 	A        []string `json:"a"`
 	B        []string `json:"b"`
@@ -163,7 +163,7 @@ func (d *Difference) commands(a, b *lmb.Image, s, t *lmb.Sequence) {
 	if x, y = x[first:], y[first:]; len(x)+len(y) == 0 {
 		return
 	}
-	diff.FirstAt = first
+	diff.FirstAt = first + 1
 	for len(x) > 0 && len(y) > 0 && same(&x[len(x)-1], &y[len(y)-1]) {
 		x, y = x[:len(x)-1], y[:len(y)-1]
 	}
@@ -172,8 +172,8 @@ func (d *Difference) commands(a, b *lmb.Image, s, t *lmb.Sequence) {
 	d.Sequence = append(d.Sequence, diff)
 	if d.First == nil {
 		d.First = &FirstDiff{
-			Sequence: s.Name, Command: diff.FirstAt, Before: texts(a, s, diff.FirstAt-contextLines, diff.FirstAt),
-			A: texts(a, s, diff.FirstAt, diff.FirstAt+contextLines), B: texts(b, t, diff.FirstAt, diff.FirstAt+contextLines),
+			Sequence: s.Name, Command: diff.FirstAt, Before: texts(a, s, first-contextLines, first),
+			A: texts(a, s, first, first+contextLines), B: texts(b, t, first, first+contextLines),
 		}
 	}
 }

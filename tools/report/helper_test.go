@@ -72,7 +72,7 @@ func profiled(t testing.TB, view *fbs.View, d hal.Device, sequence string, runs 
 	p.Calibrate()
 	var result runtime.Result
 	for range runs {
-		result = p.Run(index)
+		result = p.Run(index, false)
 	}
 	return p.Profile(), result
 }

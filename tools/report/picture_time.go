@@ -10,13 +10,14 @@ import (
 	"lightmetal/fbs/gen"
 )
 
-// Widths are in thousandths of the picture, which is about as wide in pixels.
 const (
-	pictureWidth  = 1000.0
-	timeRowsMax   = 12
-	looseRowsMax  = 6
-	sliceWidthMin = 2.5 // narrower neighbours are one
-	textWidthMin  = 36
+	timeRowsMax  = 12
+	looseRowsMax = 6
+
+	// In percent of the whole; a picture is about a thousand pixels wide.
+	sliceWidthMin = 0.25 // narrower neighbours are one
+	textWidthMin  = 3.6
+	sliceGap      = 0.06
 )
 
 // timelinePicture is a run from left to right, nested downwards.
@@ -44,7 +45,7 @@ func (p *Profile) timelinePicture() *timelinePicture {
 	if p.Timeline == nil || p.Timeline.Ns == 0 {
 		return nil
 	}
-	d := &timeDrawing{scale: pictureWidth / float64(p.Timeline.Ns)}
+	d := &timeDrawing{scale: 100 / float64(p.Timeline.Ns)}
 	for i := range p.Timeline.Children {
 		d.slice(&p.Timeline.Children[i], 0)
 	}
@@ -62,7 +63,7 @@ func (p *Profile) timelinePicture() *timelinePicture {
 
 // timeDrawing draws slices that come in the order of their start.
 type timeDrawing struct {
-	scale  float64 // thousandths a nanosecond
+	scale  float64 // percent a nanosecond
 	rows   []*timeRow
 	merged uint64 // slices that were too narrow
 	deep   uint64 // slices below the last row
@@ -144,8 +145,7 @@ func (r *timeRow) box(x, width float64, class, text, tip string) {
 	if width < textWidthMin {
 		text = ""
 	}
-	const percent = 100 / pictureWidth
-	r.drawn = append(r.drawn, timeSlice{percent * x, percent * max(1, width-0.6), class, text, tip})
+	r.drawn = append(r.drawn, timeSlice{x, max(sliceGap, width-sliceGap), class, text, tip})
 }
 
 // class is the slice's colour.

@@ -126,27 +126,29 @@ func (d *decoder) init(view *fbs.View) {
 }
 
 // run adds a run: command i began at at[i] and the next one at at[i+1]. whole tells
-// that it came to its end.
+// that it came to its end. Where a timeline would have too many commands for one
+// slice each, neighbours that together are shorter than mergeNs are one.
 func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
 	took := at[len(commands)] - at[0]
 	p.Runs++
 	p.Commands += uint64(len(commands))
 	p.TotalNs += took
-	show := !whole || p.Runs == 1 || took > p.MostNs
-	if whole && (p.Runs == 1 || took < p.LeastNs) {
-		p.LeastNs = took
+	w := walk{d: d, commands: commands, at: at, build: !whole || p.Runs == 1 || took > p.MostNs}
+	if len(commands) > slicesMax {
+		w.mergeNs = max(1, took/(slicesMax/2))
+	}
+	root := w.all()
+	if w.build {
+		p.Shown, p.Timeline, p.Loose, p.MergeNs = p.Runs, root, w.cross, w.mergeNs
 	}
 	for i, index := range commands {
 		d.command(index, at[i+1]-at[i])
 	}
-	tables := walk{d: d, commands: commands, at: at, count: true}
-	tables.all()
 	if whole {
+		if p.Runs == 1 || took < p.LeastNs {
+			p.LeastNs = took
+		}
 		p.MostNs = max(p.MostNs, took)
-	}
-	if show {
-		p.Shown = p.Runs
-		d.timeline(p, commands, at)
 	}
 }
 

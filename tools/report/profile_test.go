@@ -209,7 +209,7 @@ func TestImageOfAsManyDevicesAsThereMayBeIsProfiled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result := p.Run(0); result.Code != hal.OK {
+	if result := p.Run(0, false); result.Code != hal.OK {
 		t.Error(result)
 	}
 }
@@ -230,7 +230,7 @@ func TestScopesAndPhasesOfARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Run(0)
+	p.Run(0, false)
 	profile := p.Profile()
 	for _, want := range []struct {
 		name, kind string
@@ -409,11 +409,11 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 	p, _ := profiled(t, view, device(view), "main", 1)
 	whole := string(trace(t, p))
 	for _, test := range []struct{ old, new, want string }{
-		{whole, "", "EOF"},
-		{whole, "[]", "instead of {"},
+		{whole, "", "unexpected end"},
+		{whole, "[]", "cannot unmarshal array"},
 		{whole, "{}", "no \"lightmetal\""},
-		{whole, whole[:len(whole)/2], "unexpected EOF"},
-		{whole, whole + "x", "follows"},
+		{whole, whole[:len(whole)/2], "unexpected end"},
+		{whole, whole + "x", "after top-level value"},
 		{`"version":1`, `"version":2`, "version 2"},
 		{`"total_ns":30600,"least_ns"`, `"total_ns":-1,"least_ns"`, "negative"},
 		{`"runs":1`, `"runs":1e99`, "lightmetal"},
@@ -431,9 +431,9 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 		{`"depth":1`, `"depth":0`, "depth 0"},
 		{`"pid":1,"tid":1,"ts":0.500`, `"pid":1,"tid":-1,"ts":0.500`, "thread -1"},
 		{`"command":5,"commands"`, `"command":-5,"commands"`, "event 11: json"},
-		{`"traceEvents":[`, `"traceEvents":{`, "instead of ["},
-		{`"lightmetal":{`, `"lightmetal":null,"lightmetal":{`, "version 0"},
-		{`"displayTimeUnit":"ns"`, `"displayTimeUnit":"ns","lightmetal":{"version":1},"lightmetal":{"version":1}`, "twice"},
+		{`"traceEvents":[`, `"traceEvents":{`, "invalid character"},
+		{whole, `{"traceEvents":{}}`, "no list"},
+		{whole, `{"lightmetal":null}`, "version 0"},
 	} {
 		text := strings.Replace(whole, test.old, test.new, 1)
 		if text == whole {

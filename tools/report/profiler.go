@@ -144,11 +144,12 @@ func instrument(view *fbs.View, window uint16) {
 // and windows are the instrumented ones.
 func (p *Profiler) Replay() *runtime.Replay { return p.replay }
 
-// Run carries out the sequence once, as Replay.Run does.
-func (p *Profiler) Run(sequence int) runtime.Result {
+// Run carries out the sequence once, as Replay.Run does. A run to warm up is not in
+// the profile unless it fails.
+func (p *Profiler) Run(sequence int, warmUp bool) runtime.Result {
 	result := p.RunUntimed(sequence)
 	end := p.watch.Now()
-	if n := len(p.watch.at); n > 0 {
+	if n := len(p.watch.at); n > 0 && (!warmUp || result.Code != hal.OK) {
 		p.took = end - p.watch.at[0]
 		p.decoder.run(&p.profile, p.watch.commands, append(p.watch.at, end), result.Code == hal.OK)
 	}

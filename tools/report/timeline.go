@@ -59,8 +59,7 @@ type walk struct {
 	d        *decoder
 	commands []uint32
 	at       []int64
-	count    bool  // add to the decoder's tables
-	build    bool  // make slices
+	build    bool  // make slices; the decoder's tables are filled in any case
 	mergeNs  int64 // what is shorter is put together
 
 	stack []frame
@@ -72,16 +71,6 @@ type walk struct {
 type frame struct {
 	Slice
 	index int // of the sequence or of the name
-}
-
-// timeline keeps the slices of a run. Where there are too many commands for
-// one slice each, neighbours that together are shorter than mergeNs are one.
-func (d *decoder) timeline(p *Profile, commands []uint32, at []int64) {
-	w := walk{d: d, commands: commands, at: at, build: true}
-	if len(commands) > slicesMax {
-		w.mergeNs = max(1, (at[len(commands)]-at[0])/(slicesMax/2))
-	}
-	p.Timeline, p.Loose, p.MergeNs = w.all(), w.cross, w.mergeNs
 }
 
 // all walks the whole run.
@@ -221,9 +210,6 @@ func (w *walk) close(end int64) {
 
 // spent adds a slice that has ended to the tables.
 func (w *walk) spent(f *frame) {
-	if !w.count {
-		return
-	}
 	switch f.Kind {
 	case kindScope:
 		w.d.scopes[f.index].add(f.Command, f.Ns, 0)

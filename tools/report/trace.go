@@ -137,101 +137,51 @@ func microseconds(ns int64) json.Number {
 // ReadTrace reads what WriteTrace wrote, and believes none of it: the error
 // says which event or field is wrong.
 func ReadTrace(r io.Reader) (*Profile, error) {
-	limited := &io.LimitedReader{R: r, N: traceBytesMax + 1}
-	d := json.NewDecoder(limited)
-	reader := traceReader{profile: &Profile{}}
-	err := reader.object(d)
-	switch {
-	case limited.N <= 0:
+	text, err := io.ReadAll(io.LimitReader(r, traceBytesMax+1))
+	if len(text) > traceBytesMax {
 		return nil, fmt.Errorf("the profile is larger than %s", bytesText(traceBytesMax))
-	case err != nil:
+	}
+	var file struct {
+		Summary json.RawMessage `json:"lightmetal"`
+		Slices  traceSlices     `json:"traceEvents"`
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &file)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("not a profile of lm replay: %w", err)
 	}
-	return reader.profile, nil
-}
-
-// traceReader rebuilds the slices of a trace.
-type traceReader struct {
-	profile *Profile
-	summary bool
-	events  int
-	stack   []*Slice // the slice of each depth that was read last
-}
-
-func (t *traceReader) object(d *json.Decoder) error {
-	if err := expect(d, json.Delim('{')); err != nil {
-		return err
-	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		switch key {
-		case "lightmetal":
-			err = t.readSummary(d)
-		case "traceEvents":
-			err = t.readEvents(d)
-		default:
-			var skipped json.RawMessage
-			err = d.Decode(&skipped)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if err := expect(d, json.Delim('}')); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("something follows the trace")
-	}
-	if !t.summary {
-		return errors.New(`no "lightmetal" in it`)
-	}
-	return nil
-}
-
-func expect(d *json.Decoder, want json.Delim) error {
-	token, err := d.Token()
+	p, err := readSummary(file.Summary)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("not a profile of lm replay: %w", err)
 	}
-	if token != want {
-		return fmt.Errorf("byte %d: %v instead of %v", d.InputOffset(), token, want)
-	}
-	return nil
+	p.Timeline, p.Loose = file.Slices.root, file.Slices.loose
+	return p, nil
 }
 
-func (t *traceReader) readSummary(d *json.Decoder) error {
-	var raw json.RawMessage
-	if err := d.Decode(&raw); err != nil {
-		return err
+func readSummary(text []byte) (*Profile, error) {
+	switch {
+	case text == nil:
+		return nil, errors.New(`no "lightmetal" in it`)
+	case len(text) > traceSummaryMax:
+		return nil, fmt.Errorf(`"lightmetal" has %d bytes`, len(text))
 	}
-	if len(raw) > traceSummaryMax {
-		return fmt.Errorf(`"lightmetal" has %d bytes`, len(raw))
-	}
-	summary := struct {
+	var summary struct {
 		Version int `json:"version"`
-		*Profile
-	}{Profile: &Profile{}}
-	if t.summary {
-		return errors.New(`"lightmetal" stands there twice`)
+		Profile
 	}
-	strict := json.NewDecoder(bytes.NewReader(raw))
+	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&summary); err != nil {
-		return fmt.Errorf("lightmetal: %w", err)
+		return nil, fmt.Errorf("lightmetal: %w", err)
 	}
-	if summary.Profile == nil || summary.Version != traceVersion {
-		return fmt.Errorf("version %d, this program reads %d", summary.Version, traceVersion)
+	if summary.Version != traceVersion {
+		return nil, fmt.Errorf("version %d, this program reads %d", summary.Version, traceVersion)
 	}
 	if err := summary.Profile.check(); err != nil {
-		return fmt.Errorf("lightmetal: %w", err)
+		return nil, fmt.Errorf("lightmetal: %w", err)
 	}
-	summary.Profile.Timeline, summary.Profile.Loose = t.profile.Timeline, t.profile.Loose
-	t.profile, t.summary = summary.Profile, true
-	return nil
+	return &summary.Profile, nil
 }
 
 // check refuses numbers that cannot be.
@@ -262,26 +212,37 @@ func (p *Profile) check() error {
 	return nil
 }
 
-func (t *traceReader) readEvents(d *json.Decoder) error {
-	if err := expect(d, json.Delim('[')); err != nil {
-		return err
+// traceSlices rebuilds the slices of a trace.
+type traceSlices struct {
+	root  *Slice
+	loose []Slice
+	stack []*Slice // the slice of each depth that was read last
+}
+
+// UnmarshalJSON takes one event after the other: all of them at once could take more
+// memory than there is.
+func (t *traceSlices) UnmarshalJSON(list []byte) error {
+	d := json.NewDecoder(bytes.NewReader(list))
+	if first, _ := d.Token(); first != json.Delim('[') {
+		return errors.New("traceEvents is no list")
 	}
-	for ; d.More(); t.events++ {
-		if t.events >= traceEventsMax {
+	for n := 0; d.More(); n++ {
+		if n >= traceEventsMax {
 			return fmt.Errorf("more than %d events", traceEventsMax)
 		}
 		var e event
-		if err := d.Decode(&e); err != nil {
-			return fmt.Errorf("event %d: %w", t.events, err)
+		err := d.Decode(&e)
+		if err == nil {
+			err = t.event(&e)
 		}
-		if err := t.event(&e); err != nil {
-			return fmt.Errorf("event %d: %w", t.events, err)
+		if err != nil {
+			return fmt.Errorf("event %d: %w", n, err)
 		}
 	}
-	return expect(d, json.Delim(']'))
+	return nil
 }
 
-func (t *traceReader) event(e *event) error {
+func (t *traceSlices) event(e *event) error {
 	switch {
 	case e.Phase == "M":
 		return nil
@@ -306,7 +267,11 @@ func (t *traceReader) event(e *event) error {
 		s.Command = *e.Args.Command
 	}
 	if e.Thread != traceThread {
-		return t.looseSlice(s)
+		if len(t.loose) >= looseMax {
+			return fmt.Errorf("more than %d slices beside the run", looseMax)
+		}
+		t.loose = append(t.loose, s)
+		return nil
 	}
 	if e.Args.Depth == nil {
 		return errors.New("no depth")
@@ -314,20 +279,12 @@ func (t *traceReader) event(e *event) error {
 	return t.nest(s, *e.Args.Depth)
 }
 
-func (t *traceReader) looseSlice(s Slice) error {
-	if len(t.profile.Loose) >= looseMax {
-		return fmt.Errorf("more than %d slices beside the run", looseMax)
-	}
-	t.profile.Loose = append(t.profile.Loose, s)
-	return nil
-}
-
 // nest puts a slice where its depth says. WriteTrace writes parents before
 // children, in the order of time.
-func (t *traceReader) nest(s Slice, depth int) error {
+func (t *traceSlices) nest(s Slice, depth int) error {
 	switch {
-	case depth == 0 && t.profile.Timeline == nil:
-		t.profile.Timeline = &s
+	case depth == 0 && t.root == nil:
+		t.root = &s
 		t.stack = []*Slice{&s}
 		return nil
 	case depth < 1 || depth > len(t.stack) || depth > depthMax+1:
