@@ -1,4 +1,4 @@
-//go:build cgo && !race && !purego
+//go:build cgo && !race && !purego && !emulated
 
 package main
 
@@ -24,7 +24,7 @@ import (
 )
 
 // These tests build the archive as build.sh does and link it into C programs.
-// The race detector and purego have nothing to add to that.
+// The race detector, purego and an emulator have nothing to add to that.
 
 const root = "../.."
 
@@ -292,7 +292,7 @@ func prototypes(t *testing.T, path string) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^(?:extern )?(?:int|uint32_t) (lm_\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(?:extern )?(?:int|uint32_t|GoInt32|GoUint32) (lm_\w+)\(`).FindAllStringSubmatch(string(text), -1) {
 		names = append(names, m[1])
 	}
 	slices.Sort(names)

@@ -1,7 +1,19 @@
 package main
 
+/*
+#include "lightmetal.h"
+
+// C's const has no counterpart in Go, and cgo writes the names of these types
+// into its prototypes, which the compiler then holds against the header's.
+typedef const char *lm_text;
+typedef const char *const *lm_texts;
+typedef const void *lm_bytes;
+*/
+import "C"
+
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -11,30 +23,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls of lightmetal.h, in its order; what each does is said there.
+// The calls of lightmetal.h, in its order; what each does is said there. A type of
+// Go's stands for one of C's where the compiler finds both prototypes alike.
 
-func abiVersion() uint32 {
+const (
+	pathMax   = 4095
+	windowMax = 0xfffe
+)
+
+//export lm_abi
+func lm_abi() uint32 {
 	look()
-	return abi
+	return C.LM_ABI
 }
 
-func version(info *versionInfo) int32 {
+//export lm_version
+func lm_version(info *C.struct_lm_version) int32 {
 	look()
 	if info == nil {
 		return without(usage("version is NULL"))
 	}
-	*info = versionInfo{schemaHash: fbs.SchemaHash, abi: abi, formatMajor: fbs.FormatMajor, formatMinor: fbs.FormatMinor}
+	*info = C.struct_lm_version{schema_hash: C.uint64_t(fbs.SchemaHash), abi: C.LM_ABI, format_major: fbs.FormatMajor, format_minor: fbs.FormatMinor}
 	return 0
 }
 
-// openFile opens a file. Where there are keys, one of them has signed it, which is
-// looked at before it is verified.
-func openFile(path string, keys *string, handle *int32) int32 {
+//export lm_open
+func lm_open(path C.lm_text, handle *int32) int32 { return openFile(path, handle, nil) }
+
+//export lm_open_signed
+func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
+	text, end := borrow(keys, pathMax)
+	if end.code != hal.OK {
+		return without(end)
+	}
+	return openFile(path, handle, func(file *runtime.File) error { return checkSignature(file, string([]byte(text))) })
+}
+
+// openFile opens a file. Where there is a check, that looks at it before it is verified.
+func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
+	name, end := borrow(path, pathMax)
+	if end.code != hal.OK {
+		return without(end)
+	}
 	return open(handle, func(im *image) outcome {
-		file, err := runtime.Open(path)
+		file, err := runtime.Open(string([]byte(name)))
 		im.file = file
-		if err == nil && keys != nil {
-			err = checkSignature(file, *keys)
+		if err == nil && check != nil {
+			err = check(file)
 		}
 		if err == nil {
 			im.view, err = file.Verify()
@@ -43,9 +78,13 @@ func openFile(path string, keys *string, handle *int32) int32 {
 	})
 }
 
-func openMemory(data []byte, handle *int32) int32 {
+//export lm_open_memory
+func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
+	if data == nil || size > fbs.BytesMax {
+		return without(usage("data is NULL, or size larger than any image"))
+	}
 	return open(handle, func(im *image) outcome {
-		view, err := fbs.Verify(data)
+		view, err := fbs.Verify(unsafe.Slice((*byte)(data), int(size)))
 		if err != nil {
 			return outcome{code: hal.BadImage, reason: err.Error()}
 		}
@@ -96,49 +135,54 @@ func mayOpen() outcome {
 	look()
 	switch {
 	case sealed.Load():
-		return outcome{code: hal.Denied, reason: "the process is sealed"}
+		return isSealed
 	case blind.Load():
 		return outcome{code: hal.NoFile, reason: "/proc was not mounted before the first call; mount it and start the process again"}
 	}
 	return outcome{}
 }
 
-func longest(handle int32, nanoseconds uint64) int32 {
+//export lm_longest
+func lm_longest(handle int32, nanoseconds C.uint64_t) int32 {
 	return on(handle, opened, func(im *image) outcome {
 		if im.stage != opened {
 			return usage("lm_longest comes before lm_load")
 		}
-		im.view.AllowedUs = nanoseconds / 1000
+		im.view.AllowedUs = uint64(nanoseconds) / 1000
 		return outcome{}
 	})
 }
 
-func load(handle int32, names []string, window int32) int32 {
-	setup.Lock()
-	defer setup.Unlock()
-	return on(handle, opened, func(im *image) outcome {
+//export lm_load
+func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32 {
+	return change(handle, opened, func(im *image) outcome {
 		switch {
-		case im.stage != opened:
-			return usage("the image is loaded already")
-		case sealed.Load():
-			return outcome{code: hal.Denied, reason: "the process is sealed"}
-		case window < anyWindow || window > windowMax:
+		case count > fbs.TargetsMax || devices == nil && count != 0:
+			return usage("count is larger than any image's, or devices is NULL and count is not 0")
+		case window < C.LM_ANY_WINDOW || window > windowMax:
 			return usage("window is the number of a hardware window, or LM_ANY_WINDOW")
 		}
-		return im.load(names, int(window))
+		return im.load(unsafe.Slice((**C.char)(devices), int(count)), int(window))
 	})
 }
 
-// load opens the devices and reserves what runs need. An empty name stands for
-// the PCI ids in the image.
-func (im *image) load(names []string, window int) (end outcome) {
+// load opens the devices and reserves what runs need. NULL or an empty name stands
+// for the PCI ids in the image.
+func (im *image) load(names []*C.char, window int) (end outcome) {
 	found := runtime.DeviceNames(im.view)
 	if len(names) > 0 && len(names) != len(found) {
 		return usage("count is not the number of the image's targets")
 	}
-	for i, name := range names {
+	for i, text := range names {
+		if text == nil {
+			continue
+		}
+		name, end := borrow(text, pathMax)
+		if end.code != hal.OK {
+			return end
+		}
 		if name != "" {
-			found[i] = name
+			found[i] = string([]byte(name))
 		}
 	}
 	devices := make([]hal.Device, len(found))
@@ -163,16 +207,9 @@ func (im *image) load(names []string, window int) (end outcome) {
 	return outcome{}
 }
 
-func freeze(handle int32) int32 {
-	setup.Lock()
-	defer setup.Unlock()
-	return on(handle, loaded, func(im *image) outcome {
-		switch {
-		case im.stage == frozen:
-			return usage("the image is frozen already")
-		case sealed.Load():
-			return outcome{code: hal.Denied, reason: "the process is sealed"}
-		}
+//export lm_freeze
+func lm_freeze(handle int32) int32 {
+	return change(handle, loaded, func(im *image) outcome {
 		if err := im.replay.FreezeShared(); err != nil {
 			return failed(err)
 		}
@@ -183,44 +220,48 @@ func freeze(handle int32) int32 {
 	})
 }
 
-func seal(handle int32) int32 {
-	setup.Lock()
-	defer setup.Unlock()
-	return on(handle, frozen, func(*image) outcome {
-		if sealed.Load() {
-			return outcome{code: hal.Denied, reason: "the process is sealed"}
-		}
+//export lm_seal
+func lm_seal(handle int32) int32 {
+	return change(handle, frozen, func(*image) outcome {
 		err := runtime.Seal()
 		sealed.Store(err == nil)
 		return failed(err)
 	})
 }
 
-// misused is the end of a call whose arguments made no sense.
-func misused(handle int32, reason string) int32 {
-	return on(handle, opened, func(*image) outcome { return usage(reason) })
-}
-
-func describe(handle int32, info *imageInfo) int32 {
+//export lm_image_info
+func lm_image_info(handle int32, info *C.struct_lm_image) int32 {
 	return on(handle, opened, func(im *image) outcome {
 		if info == nil {
 			return usage("info is NULL")
 		}
 		r := &im.view.Reservation
-		*info = imageInfo{
-			arenaBytes: r.ArenaBytes, hostBytes: r.HostBytes, payloadBytes: r.PayloadBytes,
-			targets: uint32(len(im.view.Targets)), sequences: uint32(len(im.view.Sequences)),
-			tensors: uint32(len(im.view.Tensors)), commands: uint32(len(im.view.Commands)),
+		*info = C.struct_lm_image{
+			arena_bytes: C.uint64_t(r.ArenaBytes), host_bytes: C.uint64_t(r.HostBytes), payload_bytes: C.uint64_t(r.PayloadBytes),
+			targets: C.uint32_t(r.Targets), sequences: C.uint32_t(r.Sequences), tensors: C.uint32_t(r.Tensors), commands: C.uint32_t(r.Commands),
 		}
 		return outcome{}
 	})
 }
 
+//export lm_find_sequence
+func lm_find_sequence(handle int32, name C.lm_text, sequence *uint32) int32 {
+	return find(handle, name, sequence, (*fbs.View).SequenceByName)
+}
+
+//export lm_find_tensor
+func lm_find_tensor(handle int32, name C.lm_text, tensor *uint32) int32 {
+	return find(handle, name, tensor, (*fbs.View).TensorByName)
+}
+
 // find gives the index of what a method of the view finds by its name.
-func find(handle int32, name string, index *uint32, in func(*fbs.View, string) int) int32 {
+func find(handle int32, name *C.char, index *uint32, in func(*fbs.View, string) int) int32 {
 	return on(handle, opened, func(im *image) outcome {
-		i := in(im.view, name)
+		wanted, end := borrow(name, fbs.NameMax)
+		i := in(im.view, wanted)
 		switch {
+		case end.code != hal.OK:
+			return end
 		case index == nil:
 			return usage("there is nowhere to put the index: NULL")
 		case i < 0:
@@ -231,8 +272,10 @@ func find(handle int32, name string, index *uint32, in func(*fbs.View, string) i
 	})
 }
 
-func sequenceName(handle int32, sequence uint32, name []byte) int32 {
+//export lm_sequence_name
+func lm_sequence_name(handle int32, sequence uint32, text *C.char, size C.size_t) int32 {
 	return on(handle, opened, func(im *image) outcome {
+		name := buffer(text, size)
 		switch {
 		case uint64(sequence) >= uint64(len(im.view.Sequences)):
 			return usage("the image has no sequence of this number")
@@ -244,14 +287,8 @@ func sequenceName(handle int32, sequence uint32, name []byte) int32 {
 	})
 }
 
-// terminate puts the final zero behind the first length bytes, or in the last.
-func terminate(text []byte, length int) {
-	if len(text) > 0 {
-		text[min(length, len(text)-1)] = 0
-	}
-}
-
-func describeTensor(handle int32, tensor uint32, info *tensorInfo) int32 {
+//export lm_tensor_info
+func lm_tensor_info(handle int32, tensor uint32, info *C.struct_lm_tensor) int32 {
 	return on(handle, opened, func(im *image) outcome {
 		switch {
 		case uint64(tensor) >= uint64(len(im.view.Tensors)):
@@ -260,37 +297,50 @@ func describeTensor(handle int32, tensor uint32, info *tensorInfo) int32 {
 			return usage("info is NULL")
 		}
 		t := &im.view.Tensors[tensor]
-		*info = tensorInfo{size: t.Size, role: uint32(t.Role), dtype: uint32(t.DType), recorded: uint32(t.Recorded), dims: uint32(t.Dims)}
-		copy(info.shape[:], t.Shape())
-		terminate(info.name[:], copy(info.name[:], im.view.Bytes(t.Name)))
+		*info = C.struct_lm_tensor{size: C.uint64_t(t.Size), role: C.uint32_t(t.Role), dtype: C.uint32_t(t.DType), recorded: C.uint32_t(t.Recorded), dims: C.uint32_t(t.Dims)}
+		for i, side := range t.Shape() {
+			info.shape[i] = C.uint32_t(side)
+		}
+		copy(buffer(&info.name[0], fbs.NameMax), im.view.Bytes(t.Name))
 		return outcome{}
 	})
 }
 
-// tensor gives the arena of an input or output as a slice.
-func tensor(handle int32, tensor uint32, role gen.Role, size uint64) (data []byte, status int32) {
-	status = on(handle, loaded, func(im *image) outcome {
+//export lm_input
+func lm_input(handle int32, tensor uint32, size C.size_t, data *unsafe.Pointer) int32 {
+	return arena(handle, tensor, size, gen.RoleInput, data)
+}
+
+//export lm_output
+func lm_output(handle int32, tensor uint32, size C.size_t, data *C.lm_bytes) int32 {
+	return arena(handle, tensor, size, gen.RoleOutput, (*unsafe.Pointer)(data))
+}
+
+// arena gives the place of an input or output.
+func arena(handle int32, tensor uint32, size C.size_t, role gen.Role, data *unsafe.Pointer) int32 {
+	return on(handle, loaded, func(im *image) outcome {
 		switch tensors := im.view.Tensors; {
+		case data == nil:
+			return usage("data is NULL")
 		case uint64(tensor) >= uint64(len(tensors)):
 			return usage("the image has no tensor of this number")
 		case tensors[tensor].Role != role && role == gen.RoleInput:
 			return usage("the tensor is an output, not an input")
 		case tensors[tensor].Role != role:
 			return usage("the tensor is an input, not an output")
-		case tensors[tensor].Size != size:
+		case tensors[tensor].Size != uint64(size):
 			return outcome{code: hal.BadTensor, reason: "size is not the tensor's"}
-		}
-		if role == gen.RoleInput {
-			data = im.replay.Input(int(tensor))
-		} else {
-			data = im.replay.Output(int(tensor))
+		case role == gen.RoleInput:
+			*data = unsafe.Pointer(unsafe.SliceData(im.replay.Input(int(tensor))))
+		default:
+			*data = unsafe.Pointer(unsafe.SliceData(im.replay.Output(int(tensor))))
 		}
 		return outcome{}
 	})
-	return data, status
 }
 
-func limit(handle int32, nanoseconds uint64) int32 {
+//export lm_limit
+func lm_limit(handle int32, nanoseconds C.uint64_t) int32 {
 	return on(handle, loaded, func(im *image) outcome {
 		if int64(nanoseconds) < 0 {
 			return usage("a limit of 292 years and more is none; 0 is")
@@ -300,7 +350,8 @@ func limit(handle int32, nanoseconds uint64) int32 {
 	})
 }
 
-func run(handle int32, sequence uint32) int32 {
+//export lm_run
+func lm_run(handle int32, sequence uint32) int32 {
 	return on(handle, frozen, func(im *image) outcome {
 		if uint64(sequence) >= uint64(len(im.view.Sequences)) {
 			return usage("the image has no sequence of this number")
@@ -310,7 +361,8 @@ func run(handle int32, sequence uint32) int32 {
 	})
 }
 
-func closeImage(handle int32) int32 {
+//export lm_close
+func lm_close(handle int32) int32 {
 	setup.Lock()
 	defer setup.Unlock()
 	im, end := enter(handle)
@@ -321,4 +373,26 @@ func closeImage(handle int32) int32 {
 	im.handle.Store(0)
 	im.busy.Store(false)
 	return without(end)
+}
+
+// borrow is a C string without a copy, for as long as C keeps it.
+func borrow(text *C.char, lengthMax int) (string, outcome) {
+	if text == nil {
+		return "", usage("a text is NULL")
+	}
+	first := (*byte)(unsafe.Pointer(text))
+	for length := 0; length <= lengthMax; length++ {
+		if *(*byte)(unsafe.Add(unsafe.Pointer(first), length)) == 0 {
+			return unsafe.String(first, length), outcome{}
+		}
+	}
+	return "", usage("a text is longer than it can be")
+}
+
+// buffer is the caller's buffer as a slice. No text needs more than a page.
+func buffer(text *C.char, size C.size_t) []byte {
+	if text == nil {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(text)), int(min(uint64(size), 4096)))
 }

@@ -50,7 +50,8 @@ var (
 	// setup keeps calls apart that change the process. lm_run takes no lock.
 	setup sync.Mutex
 
-	sealed atomic.Bool
+	sealed   atomic.Bool
+	isSealed = outcome{code: hal.Denied, reason: "the process is sealed"}
 )
 
 // handleStep is the distance of two handles that one place in images has in
@@ -78,23 +79,43 @@ func enter(handle int32) (*image, outcome) {
 	return nil, usage("the image of this handle was closed, or never opened")
 }
 
+// before and already say that an image has not come as far as a call needs, and that
+// it has come further.
+var (
+	before  = [...]string{loaded: "lm_load comes before this call", frozen: "lm_freeze comes before this call"}
+	already = [...]string{opened: "the image is loaded already", loaded: "the image is frozen already"}
+)
+
 // on carries out a call on an image that has come as far as the call needs.
 func on(handle int32, least stage, call func(*image) outcome) int32 {
 	im, end := enter(handle)
 	if im == nil {
 		return without(end)
 	}
-	switch {
-	case im.stage >= least:
+	if im.stage >= least {
 		end = contained(im, call)
-	case least == loaded:
-		end = usage("lm_load comes before this call")
-	default:
-		end = usage("lm_freeze comes before this call")
+	} else {
+		end = usage(before[least])
 	}
 	im.last = end
 	im.busy.Store(false)
 	return int32(end.code.Exit())
+}
+
+// change carries out a call that changes the process, on an image that has come just
+// as far as the call needs.
+func change(handle int32, from stage, call func(*image) outcome) int32 {
+	setup.Lock()
+	defer setup.Unlock()
+	return on(handle, from, func(im *image) outcome {
+		switch {
+		case im.stage > from:
+			return usage(already[from])
+		case sealed.Load():
+			return isSealed
+		}
+		return call(im)
+	})
 }
 
 // contained turns a panic into an outcome: none may reach C.

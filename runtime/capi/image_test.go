@@ -1,3 +1,5 @@
+//go:build cgo
+
 package main
 
 import (
@@ -11,21 +13,65 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"lightmetal/boards"
-	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/lmb/lmbtest"
 )
 
-func findSequence(handle int32, name string, index *uint32) int32 {
-	return find(handle, name, index, (*fbs.View).SequenceByName)
+// C's types of the calls, which have these names in Go alone: tests cannot use cgo.
+type (
+	lastError   = _Ctype_struct_lm_error
+	imageInfo   = _Ctype_struct_lm_image
+	tensorInfo  = _Ctype_struct_lm_tensor
+	versionInfo = _Ctype_struct_lm_version
+	size        = _Ctype_size_t
+)
+
+const anyWindow = -1
+
+// text is a string of C's.
+func text(text string) *_Ctype_char { return start(append([]byte(text), 0)) }
+
+func start(buffer []byte) *_Ctype_char {
+	return (*_Ctype_char)(unsafe.Pointer(unsafe.SliceData(buffer)))
 }
 
-func findTensor(handle int32, name string, index *uint32) int32 {
-	return find(handle, name, index, (*fbs.View).TensorByName)
+func openMemory(data []byte, handle *int32) int32 {
+	return lm_open_memory(_Ctype_lm_bytes(unsafe.SliceData(data)), size(len(data)), handle)
+}
+
+func load(handle int32, names []string, window int32) int32 {
+	var list []*_Ctype_char
+	for _, name := range names {
+		list = append(list, text(name))
+	}
+	return lm_load(handle, unsafe.SliceData(list), uint32(len(list)), window)
+}
+
+func sequenceName(handle int32, sequence uint32, name []byte) int32 {
+	return lm_sequence_name(handle, sequence, start(name), size(len(name)))
+}
+
+// tensor gives the bytes of an input or output.
+func tensor(handle int32, index uint32, role gen.Role, bytes size) (data []byte, status int32) {
+	var at *byte
+	if role == gen.RoleInput {
+		status = lm_input(handle, index, bytes, (*unsafe.Pointer)(unsafe.Pointer(&at)))
+	} else {
+		status = lm_output(handle, index, bytes, (*_Ctype_lm_bytes)(unsafe.Pointer(&at)))
+	}
+	if at != nil {
+		data = unsafe.Slice(at, bytes)
+	}
+	return data, status
+}
+
+func lastErrorOf(handle int32, info *lastError, buffer []byte) int32 {
+	return lm_last_error(handle, info, start(buffer), size(len(buffer)))
 }
 
 // encoded assembles a listing for ivshmem, which is plain memory.
@@ -66,10 +112,10 @@ func stand(t testing.TB) func() *mock.Device {
 func openedImage(t testing.TB, source string) int32 {
 	t.Helper()
 	var handle int32
-	if status := openFile(written(t, source), nil, &handle); status != 0 {
+	if status := lm_open(text(written(t, source)), &handle); status != 0 {
 		t.Fatal(told(t, 0))
 	}
-	t.Cleanup(func() { closeImage(handle) })
+	t.Cleanup(func() { lm_close(handle) })
 	return handle
 }
 
@@ -77,7 +123,7 @@ func openedImage(t testing.TB, source string) int32 {
 func frozenImage(t testing.TB, source string) int32 {
 	t.Helper()
 	handle := openedImage(t, source)
-	if load(handle, nil, anyWindow) != 0 || freeze(handle) != 0 {
+	if load(handle, nil, anyWindow) != 0 || lm_freeze(handle) != 0 {
 		t.Fatal(told(t, handle))
 	}
 	return handle
@@ -99,7 +145,7 @@ func wants(t *testing.T, what string, handle, status int32, want hal.Code, says 
 	if got := lastErrorOf(handle, &e, nil); got != 0 {
 		t.Fatalf("%s: no report: status %d", what, got)
 	}
-	if status != int32(want.Exit()) || e.status != status || e.code != int32(want) || !strings.Contains(told(t, handle), says) {
+	if status != int32(want.Exit()) || int32(e.status) != status || int32(e.code) != int32(want) || !strings.Contains(told(t, handle), says) {
 		t.Errorf("%s: status %d, %+v, %q; want %v and %q", what, status, e, told(t, handle), want, says)
 	}
 }
@@ -118,11 +164,11 @@ func TestFramesGoInAndOut(t *testing.T) {
 	stand(t)
 	handle := frozenImage(t, sum)
 	var in, out, main uint32
-	if findTensor(handle, "a", &in)|findTensor(handle, "d", &out)|findSequence(handle, "main", &main) != 0 {
+	if lm_find_tensor(handle, text("a"), &in)|lm_find_tensor(handle, text("d"), &out)|lm_find_sequence(handle, text("main"), &main) != 0 {
 		t.Fatal(told(t, handle))
 	}
-	wants(t, "run without input", handle, run(handle, main), hal.InputMissing, "needs lm_input")
-	closeImage(handle)
+	wants(t, "run without input", handle, lm_run(handle, main), hal.InputMissing, "needs lm_input")
+	lm_close(handle)
 
 	handle = frozenImage(t, sum)
 	a, status1 := tensor(handle, in, gen.RoleInput, 8)
@@ -132,7 +178,7 @@ func TestFramesGoInAndOut(t *testing.T) {
 	}
 	for frame := range byte(10) {
 		a[0] = frame
-		if status := run(handle, main); status != 0 || d[0] != frame {
+		if status := lm_run(handle, main); status != 0 || d[0] != frame {
 			t.Fatalf("frame %d: status %d, %s, output %d", frame, status, told(t, handle), d[0])
 		}
 		wants(t, "a good run", handle, 0, hal.OK, "done")
@@ -142,15 +188,15 @@ func TestFramesGoInAndOut(t *testing.T) {
 func TestImageIsDescribed(t *testing.T) {
 	handle := openedImage(t, sum)
 	var info imageInfo
-	if describe(handle, &info) != 0 || info != (imageInfo{arenaBytes: 192, payloadBytes: 32, targets: 1, sequences: 2, tensors: 3, commands: 5}) {
+	if lm_image_info(handle, &info) != 0 || info != (imageInfo{arena_bytes: 192, payload_bytes: 32, targets: 1, sequences: 2, tensors: 3, commands: 5}) {
 		t.Errorf("%+v", info)
 	}
 	var b tensorInfo
-	if describeTensor(handle, 1, &b) != 0 {
+	if lm_tensor_info(handle, 1, &b) != 0 {
 		t.Fatal(told(t, handle))
 	}
-	want := tensorInfo{size: 32, role: uint32(gen.RoleInput), dtype: uint32(gen.DTypeUint32), recorded: 1, dims: 2, shape: [8]uint32{4, 2}}
-	copy(want.name[:], "b")
+	want := tensorInfo{size: 32, role: _Ctype_uint32_t(gen.RoleInput), dtype: _Ctype_uint32_t(gen.DTypeUint32), recorded: 1, dims: 2, shape: [8]_Ctype_uint32_t{4, 2}}
+	want.name[0] = 'b'
 	if b != want {
 		t.Errorf("got %+v, want %+v", b, want)
 	}
@@ -171,9 +217,9 @@ func TestLongTimesAreAllowed(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, "main:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n"+strings.Repeat("  delay 10s\n", 400))
 	wants(t, "more than an hour", handle, load(handle, nil, anyWindow), hal.BadImage, "may take 8000 s, 3600 are allowed; --longest or lm_longest allows more")
-	wants(t, "a second less", handle, longest(handle, 7_999e9), hal.OK, "done")
+	wants(t, "a second less", handle, lm_longest(handle, 7_999e9), hal.OK, "done")
 	wants(t, "still too long", handle, load(handle, nil, anyWindow), hal.BadImage, "7999 are allowed")
-	wants(t, "long enough", handle, longest(handle, 8_000_000_100_000), hal.OK, "done")
+	wants(t, "long enough", handle, lm_longest(handle, 8_000_000_100_000), hal.OK, "done")
 	wants(t, "loaded", handle, load(handle, nil, anyWindow), hal.OK, "done")
 }
 
@@ -190,7 +236,7 @@ func TestMisuseIsAnError(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, sum)
 	outOfOrder := map[string]int32{
-		"run": run(handle, 0), "freeze": freeze(handle), "seal": seal(handle), "limit": limit(handle, 1), "longest without image": longest(0, 1),
+		"run": lm_run(handle, 0), "freeze": lm_freeze(handle), "seal": lm_seal(handle), "limit": lm_limit(handle, 1), "longest without image": lm_longest(0, 1),
 	}
 	for name, status := range outOfOrder {
 		if status != 64 {
@@ -202,10 +248,10 @@ func TestMisuseIsAnError(t *testing.T) {
 	wants(t, "no such device", handle, load(handle, []string{"pci:ffff:ffff"}, anyWindow), hal.NoDevice, "pci:ffff:ffff: no such device")
 	wants(t, "loaded after failures", handle, load(handle, []string{""}, anyWindow), hal.OK, "done")
 	wants(t, "loaded twice", handle, load(handle, nil, anyWindow), hal.Usage, "loaded already")
-	wants(t, "longest too late", handle, longest(handle, 1), hal.Usage, "before lm_load")
-	wants(t, "not frozen", handle, run(handle, 0), hal.Usage, "lm_freeze comes before")
-	wants(t, "frozen", handle, freeze(handle), hal.OK, "done")
-	wants(t, "frozen twice", handle, freeze(handle), hal.Usage, "frozen already")
+	wants(t, "longest too late", handle, lm_longest(handle, 1), hal.Usage, "before lm_load")
+	wants(t, "not frozen", handle, lm_run(handle, 0), hal.Usage, "lm_freeze comes before")
+	wants(t, "frozen", handle, lm_freeze(handle), hal.OK, "done")
+	wants(t, "frozen twice", handle, lm_freeze(handle), hal.Usage, "frozen already")
 
 	_, status := tensor(handle, 3, gen.RoleInput, 8)
 	wants(t, "no tensor 3", handle, status, hal.Usage, "no tensor of this number")
@@ -215,19 +261,19 @@ func TestMisuseIsAnError(t *testing.T) {
 	wants(t, "input as output", handle, status, hal.Usage, "is an input, not an output")
 	_, status = tensor(handle, 2, gen.RoleInput, 4)
 	wants(t, "output as input", handle, status, hal.Usage, "is an output, not an input")
-	wants(t, "no sequence 2", handle, run(handle, 2), hal.Usage, "no sequence of this number")
+	wants(t, "no sequence 2", handle, lm_run(handle, 2), hal.Usage, "no sequence of this number")
 	wants(t, "no sequence 2 by name", handle, sequenceName(handle, 2, make([]byte, 9)), hal.Usage, "no sequence of this number")
 	wants(t, "no name", handle, sequenceName(handle, 0, nil), hal.Usage, "name is NULL")
-	wants(t, "no tensor info 3", handle, describeTensor(handle, 3, new(tensorInfo)), hal.Usage, "no tensor of this number")
-	wants(t, "nowhere for tensor info", handle, describeTensor(handle, 0, nil), hal.Usage, "NULL")
-	wants(t, "nowhere for image info", handle, describe(handle, nil), hal.Usage, "NULL")
-	wants(t, "nowhere for the index", handle, findTensor(handle, "a", nil), hal.Usage, "NULL")
-	wants(t, "no such name", handle, findSequence(handle, "a", new(uint32)), hal.Usage, "nothing of this name")
-	wants(t, "negative limit", handle, limit(handle, 1<<63), hal.Usage, "292 years")
-	wants(t, "nowhere for the handle", 0, openFile("x", nil, nil), hal.Usage, "NULL")
-	wants(t, "nowhere for the version", 0, version(nil), hal.Usage, "NULL")
+	wants(t, "no tensor info 3", handle, lm_tensor_info(handle, 3, new(tensorInfo)), hal.Usage, "no tensor of this number")
+	wants(t, "nowhere for tensor info", handle, lm_tensor_info(handle, 0, nil), hal.Usage, "NULL")
+	wants(t, "nowhere for image info", handle, lm_image_info(handle, nil), hal.Usage, "NULL")
+	wants(t, "nowhere for the index", handle, lm_find_tensor(handle, text("a"), nil), hal.Usage, "NULL")
+	wants(t, "no such name", handle, lm_find_sequence(handle, text("a"), new(uint32)), hal.Usage, "nothing of this name")
+	wants(t, "negative limit", handle, lm_limit(handle, 1<<63), hal.Usage, "292 years")
+	wants(t, "nowhere for the handle", 0, lm_open(text("x"), nil), hal.Usage, "NULL")
+	wants(t, "nowhere for the version", 0, lm_version(nil), hal.Usage, "NULL")
 	wants(t, "memory that is no image", 0, openMemory(make([]byte, 80), new(int32)), hal.BadImage, "identifier")
-	wants(t, "no memory at all", 0, openMemory(nil, new(int32)), hal.BadImage, "the file is empty")
+	wants(t, "no memory at all", 0, openMemory([]byte{}, new(int32)), hal.BadImage, "the file is empty")
 }
 
 func TestHandleOfAClosedImageIsNeverAnothers(t *testing.T) {
@@ -235,22 +281,22 @@ func TestHandleOfAClosedImageIsNeverAnothers(t *testing.T) {
 	path := written(t, sum)
 	for range 100 {
 		var handle int32
-		if openFile(path, nil, &handle) != 0 || handle <= 0 || seen[handle] {
+		if lm_open(text(path), &handle) != 0 || handle <= 0 || seen[handle] {
 			t.Fatalf("handle %d, %s", handle, told(t, 0))
 		}
 		seen[handle] = true
-		if status := closeImage(handle); status != 0 {
+		if status := lm_close(handle); status != 0 {
 			t.Fatal(status)
 		}
-		wants(t, "closed twice", 0, closeImage(handle), hal.Usage, "was closed, or never opened")
-		wants(t, "used after close", 0, run(handle, 0), hal.Usage, "was closed, or never opened")
+		wants(t, "closed twice", 0, lm_close(handle), hal.Usage, "was closed, or never opened")
+		wants(t, "used after close", 0, lm_run(handle, 0), hal.Usage, "was closed, or never opened")
 		if lastErrorOf(handle, nil, nil) != 64 {
 			t.Fatal("a closed image has a last error")
 		}
 	}
 	for _, handle := range []int32{-1, -1 << 31, 0, 32, 17, 1<<31 - 1} {
-		wants(t, "handle "+strconv.Itoa(int(handle)), 0, run(handle, 0), hal.Usage, "")
-		if describe(handle, new(imageInfo)) != 64 {
+		wants(t, "handle "+strconv.Itoa(int(handle)), 0, lm_run(handle, 0), hal.Usage, "")
+		if lm_image_info(handle, new(imageInfo)) != 64 {
 			t.Errorf("handle %d is an image", handle)
 		}
 	}
@@ -262,7 +308,7 @@ func TestAsManyImagesAsCanBeAreOpen(t *testing.T) {
 	for i := range imagesMax {
 		status := int32(0)
 		if i%2 == 0 {
-			status = openFile(path, nil, &handles[i])
+			status = lm_open(text(path), &handles[i])
 		} else {
 			status = openMemory(file, &handles[i])
 		}
@@ -270,9 +316,9 @@ func TestAsManyImagesAsCanBeAreOpen(t *testing.T) {
 			t.Fatalf("image %d: %s", i, told(t, 0))
 		}
 	}
-	wants(t, "one more", 0, openFile(path, nil, &handles[imagesMax]), hal.Usage, "close one")
+	wants(t, "one more", 0, lm_open(text(path), &handles[imagesMax]), hal.Usage, "close one")
 	for _, handle := range handles[:imagesMax] {
-		if status := closeImage(handle); status != 0 {
+		if status := lm_close(handle); status != 0 {
 			t.Error(status)
 		}
 	}
@@ -286,8 +332,8 @@ func TestCallIntoACallIsRefused(t *testing.T) {
 	handle := frozenImage(t, sum)
 	im, _ := enter(handle)
 	for name, call := range map[string]func() int32{
-		"run": func() int32 { return run(handle, 0) }, "close": func() int32 { return closeImage(handle) },
-		"info": func() int32 { return describe(handle, new(imageInfo)) },
+		"run": func() int32 { return lm_run(handle, 0) }, "close": func() int32 { return lm_close(handle) },
+		"info": func() int32 { return lm_image_info(handle, new(imageInfo)) },
 	} {
 		wants(t, name, 0, call(), hal.Usage, "another thread is in a call")
 	}
@@ -295,14 +341,14 @@ func TestCallIntoACallIsRefused(t *testing.T) {
 		t.Error("the report was given while another call was under way")
 	}
 	im.busy.Store(false)
-	wants(t, "afterwards", handle, findTensor(handle, "a", new(uint32)), hal.OK, "done")
+	wants(t, "afterwards", handle, lm_find_tensor(handle, text("a"), new(uint32)), hal.OK, "done")
 }
 
 func TestFirstCallWithoutProcIsRememberedForEver(t *testing.T) {
 	looked.Store(true)
 	blind.Store(true)
 	defer blind.Store(false)
-	wants(t, "a blind process", 0, openFile(written(t, sum), nil, new(int32)), hal.NoFile, "/proc was not mounted before the first call")
+	wants(t, "a blind process", 0, lm_open(text(written(t, sum)), new(int32)), hal.NoFile, "/proc was not mounted before the first call")
 }
 
 // master is a device that reaches memory, and remembers what was asked of it.
@@ -344,17 +390,17 @@ func TestSealedProcessStopsDevicesAndOpensNothing(t *testing.T) {
 		device, err := plain(name)
 		return master{device, &calls}, err
 	}
-	if status := closeImage(frozenImage(t, sum)); status != int32(hal.IO.Exit()) || fmt.Sprint(calls) != "[master false close]" {
+	if status := lm_close(frozenImage(t, sum)); status != int32(hal.IO.Exit()) || fmt.Sprint(calls) != "[master false close]" {
 		t.Errorf("closing gave status %d and made the calls %v", status, calls)
 	}
 	handle, other := frozenImage(t, sum), openedImage(t, sum)
 	sealed.Store(true)
 	defer sealed.Store(false)
-	wants(t, "open", 0, openFile(written(t, sum), nil, new(int32)), hal.Denied, "sealed")
+	wants(t, "open", 0, lm_open(text(written(t, sum)), new(int32)), hal.Denied, "sealed")
 	wants(t, "load", other, load(other, nil, anyWindow), hal.Denied, "sealed")
-	wants(t, "seal again", handle, seal(handle), hal.Denied, "sealed")
+	wants(t, "seal again", handle, lm_seal(handle), hal.Denied, "sealed")
 	calls = nil
-	if status := closeImage(handle); status != 0 || fmt.Sprint(calls) != "[master false]" {
+	if status := lm_close(handle); status != 0 || fmt.Sprint(calls) != "[master false]" {
 		t.Errorf("closing under the seal gave status %d and made the calls %v", status, calls)
 	}
 }
@@ -362,7 +408,7 @@ func TestSealedProcessStopsDevicesAndOpensNothing(t *testing.T) {
 func TestImageThatIsNotSignedIsNotOpenedWhereThatIsAsked(t *testing.T) {
 	handle := int32(0)
 	keys := strings.Repeat("ab", 32)
-	wants(t, "unsigned", 0, openFile(written(t, sum), &keys, &handle), hal.Denied, "sign")
+	wants(t, "unsigned", 0, lm_open_signed(text(written(t, sum)), text(keys), &handle), hal.Denied, "sign")
 	if handle != 0 {
 		t.Error("it was opened")
 	}
@@ -398,10 +444,10 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 			"golden mismatch: command 1 (number 2 of main): element 1: got 0x0, wanted 0x9"},
 	} {
 		handle := frozenImage(t, source(test.command))
-		wants(t, test.command, handle, run(handle, 0), test.code, test.says)
+		wants(t, test.command, handle, lm_run(handle, 0), test.code, test.says)
 		var e lastError
 		lastErrorOf(handle, &e, nil)
-		test.e.status, test.e.code = int32(test.code.Exit()), int32(test.code)
+		test.e.status, test.e.code = _Ctype_int32_t(test.code.Exit()), _Ctype_int32_t(test.code)
 		e.mask, test.e.mask = e.mask&test.e.mask, e.mask&test.e.mask // the mask of a comparison is none of the caller's
 		if e != test.e {
 			t.Errorf("%s: got %+v, want %+v", test.command, e, test.e)
@@ -409,33 +455,33 @@ func TestFailedRunTellsCommandAndValues(t *testing.T) {
 		if told(t, handle); last().Operations() == 0 {
 			t.Error("the device was not touched")
 		}
-		wants(t, "disabled", handle, run(handle, 0), hal.Disabled, "disabled")
-		closeImage(handle)
+		wants(t, "disabled", handle, lm_run(handle, 0), hal.Disabled, "disabled")
+		lm_close(handle)
 	}
 
 	handle := frozenImage(t, source("expect.4 m+0x0 == 0x7 else ignore"))
-	wants(t, "ignored", handle, run(handle, 0), hal.OK, "done")
+	wants(t, "ignored", handle, lm_run(handle, 0), hal.OK, "done")
 	var e lastError
 	if lastErrorOf(handle, &e, nil); e != (lastError{command: -1, safe: -1, ignored: 1}) {
 		t.Errorf("%+v", e)
 	}
 	last().Inject(mock.Fault{Kind: mock.BusFault, Operation: last().Operations() + 2})
-	wants(t, "bus fault", handle, run(handle, 0), hal.BusFault, "bus fault: command 1")
-	closeImage(handle)
+	wants(t, "bus fault", handle, lm_run(handle, 0), hal.BusFault, "bus fault: command 1")
+	lm_close(handle)
 
 	handle = frozenImage(t, source("expect.4 m+0x0 == 0x5"))
 	last().Inject(mock.Fault{Kind: mock.AllOnes, Operation: 1})
-	wants(t, "gone", handle, run(handle, 0), hal.DeviceGone, "device gone: command 1")
-	closeImage(handle)
+	wants(t, "gone", handle, lm_run(handle, 0), hal.DeviceGone, "device gone: command 1")
+	lm_close(handle)
 
 	handle = frozenImage(t, source("delay 10ms"))
-	wants(t, "limited", handle, limit(handle, 1000), hal.OK, "")
-	wants(t, "late", handle, run(handle, 0), hal.FrameLate, "longer than its limit")
+	wants(t, "limited", handle, lm_limit(handle, 1000), hal.OK, "")
+	wants(t, "late", handle, lm_run(handle, 0), hal.FrameLate, "longer than its limit")
 }
 
 func TestTextIsCutWhereTheBufferEnds(t *testing.T) {
 	var handle int32
-	status := openFile("/nowhere", nil, &handle)
+	status := lm_open(text("/nowhere"), &handle)
 	const whole = "no such file: /nowhere: no such file or directory"
 	for size := range len(whole) + 3 {
 		buffer := []byte(strings.Repeat("x", size+4))
@@ -471,28 +517,28 @@ func TestCallsAfterFreezeAllocateNothing(t *testing.T) {
 		t.Fatal(told(t, handle))
 	}
 	for name, call := range map[string]func(){
-		"run":             func() { run(handle, 0) },
-		"an empty run":    func() { run(handle, 1) },
+		"run":             func() { lm_run(handle, 0) },
+		"an empty run":    func() { lm_run(handle, 1) },
 		"report":          func() { lastErrorOf(handle, &e, buffer) },
-		"find a sequence": func() { findSequence(handle, "nothing", &index) },
-		"find a tensor":   func() { findTensor(handle, "d", &index) },
-		"find nothing":    func() { findTensor(handle, "none", &index) },
-		"describe":        func() { describe(handle, &info) },
-		"tensor info":     func() { describeTensor(handle, 1, &described) },
+		"find a sequence": func() { lm_find_sequence(handle, text("nothing"), &index) },
+		"find a tensor":   func() { lm_find_tensor(handle, text("d"), &index) },
+		"find nothing":    func() { lm_find_tensor(handle, text("none"), &index) },
+		"describe":        func() { lm_image_info(handle, &info) },
+		"tensor info":     func() { lm_tensor_info(handle, 1, &described) },
 		"sequence name":   func() { sequenceName(handle, 1, buffer) },
 		"input":           func() { tensor(handle, 0, gen.RoleInput, 8) },
 		"output":          func() { tensor(handle, 2, gen.RoleOutput, 4) },
-		"limit":           func() { limit(handle, 0) },
-		"misuse":          func() { run(handle, 99) },
-		"a bad handle":    func() { run(99, 0) },
-		"version":         func() { version(new(versionInfo)) },
+		"limit":           func() { lm_limit(handle, 0) },
+		"misuse":          func() { lm_run(handle, 99) },
+		"a bad handle":    func() { lm_run(99, 0) },
+		"version":         func() { lm_version(new(versionInfo)) },
 	} {
 		if n := testing.AllocsPerRun(100, call); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}
-	wants(t, "the last of all", handle, run(handle, 2), hal.ExpectFailed, "number 1 of fails")
-	if n := testing.AllocsPerRun(100, func() { run(handle, 2); lastErrorOf(handle, &e, buffer) }); n != 0 {
+	wants(t, "the last of all", handle, lm_run(handle, 2), hal.ExpectFailed, "number 1 of fails")
+	if n := testing.AllocsPerRun(100, func() { lm_run(handle, 2); lastErrorOf(handle, &e, buffer) }); n != 0 {
 		t.Errorf("a failed run and its report allocate %v times", n)
 	}
 }

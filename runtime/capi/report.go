@@ -1,13 +1,18 @@
 package main
 
+// #include "lightmetal.h"
+import "C"
+
 import (
+	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime/report"
 )
 
-// lastErrorOf tells how the last call on an image ended. It allocates nothing, so
-// that it may be asked for in a sealed process.
-func lastErrorOf(handle int32, info *lastError, buffer []byte) int32 {
+// lm_last_error allocates nothing, so that it may be called in a sealed process.
+//
+//export lm_last_error
+func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.size_t) int32 {
 	im := &images[0]
 	if handle != 0 {
 		var end outcome
@@ -20,23 +25,24 @@ func lastErrorOf(handle int32, info *lastError, buffer []byte) int32 {
 	if info != nil {
 		*info = im.last.numbers()
 	}
-	im.tell(buffer)
+	im.tell(buffer(text, size))
 	im.busy.Store(false)
 	return 0
 }
 
-func (o *outcome) numbers() lastError {
-	e := lastError{status: int32(o.code.Exit()), code: int32(o.code), command: -1, safe: -1}
+func (o *outcome) numbers() C.struct_lm_error {
+	e := C.struct_lm_error{status: C.int32_t(o.code.Exit()), code: C.int32_t(o.code), command: -1, safe: -1}
 	if !o.ran {
 		return e
 	}
 	r := &o.result
-	e.got, e.want, e.mask, e.element, e.ignored = r.Got, r.Want, r.Mask, r.Element, r.Ignored
+	e.got, e.want, e.mask, e.element = C.uint64_t(r.Got), C.uint64_t(r.Want), C.uint64_t(r.Mask), C.uint64_t(r.Element)
+	e.ignored = C.uint32_t(r.Ignored)
 	if o.code != hal.OK {
-		e.command = r.Command
+		e.command = C.int32_t(r.Command)
 	}
 	if r.SafeRan {
-		e.safe = int32(r.Safe)
+		e.safe = C.int32_t(r.Safe)
 	}
 	return e
 }
@@ -52,7 +58,7 @@ func (im *image) tell(buffer []byte) {
 		add(end.reason)
 	}
 	if end.ran && end.code != hal.OK {
-		var room [128 + nameMax]byte
+		var room [128 + fbs.NameMax]byte
 		if text := report.Append(room[:0], im.view, &end.result); len(text) > 0 {
 			add(": ")
 			length += copy(buffer[length:], text)
@@ -75,5 +81,12 @@ func clean(text []byte) {
 		if b < ' ' || b >= 0x7f {
 			text[i] = '?'
 		}
+	}
+}
+
+// terminate puts the final zero behind the first length bytes, or in the last.
+func terminate(text []byte, length int) {
+	if len(text) > 0 {
+		text[min(length, len(text)-1)] = 0
 	}
 }

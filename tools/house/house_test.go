@@ -50,7 +50,7 @@ var unsafeFiles = []string{
 	"runtime/golang.go",          // two functions of Go's runtime
 	"runtime/seal.go",            // one system call
 	"runtime/file.go",            // memory in the place of a file's
-	"runtime/capi/export.go",     // what C hands over
+	"runtime/capi/calls.go",      // what C hands over
 	"tools/lmrun/args/golang.go", // a function of Go's runtime
 	"tools/lmrun/ring.go",        // counters in shared memory
 	"tools/lmrun/signal.go",      // one system call
@@ -88,7 +88,7 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "to
 const (
 	linesOfProduct   = 4_676 // 3,600
 	linesWithRunner  = 6_341 // 4,600
-	linesOfTheTarget = 9_186 // 7,500
+	linesOfTheTarget = 9_064 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
