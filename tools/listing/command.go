@@ -13,28 +13,29 @@ import (
 )
 
 // mnemonic is the word a command starts with; sized ones carry a width, as in
-// write.4.
+// write.4. parse may change the opcode.
 type mnemonic struct {
-	sized bool
-	parse func(*parser, *lmb.Command)
+	opcode gen.Opcode
+	sized  bool
+	parse  func(*parser, *lmb.Command)
 }
 
 var commands = map[string]mnemonic{
-	"write":   {true, (*parser).write},
-	"copy":    {true, (*parser).copy},
-	"fill":    {true, (*parser).fill},
-	"poll":    {true, (*parser).poll},
-	"expect":  {true, (*parser).expectation},
-	"read":    {true, (*parser).readIgnored},
-	"compare": {true, (*parser).compare},
-	"flush":   {true, (*parser).flush},
-	"fence":   {false, (*parser).fence},
-	"point":   {false, (*parser).point},
-	"delay":   {false, (*parser).delay},
-	"call":    {false, (*parser).call},
-	"mark":    {false, (*parser).mark},
-	"begin":   {false, (*parser).mark},
-	"end":     {false, (*parser).mark},
+	"write":   {gen.OpcodeWrite, true, (*parser).write},
+	"copy":    {gen.OpcodeCopyIn, true, (*parser).copy},
+	"fill":    {gen.OpcodeFill, true, (*parser).fill},
+	"poll":    {gen.OpcodeCheck, true, (*parser).poll},
+	"expect":  {gen.OpcodeCheck, true, (*parser).expectation},
+	"read":    {gen.OpcodeCheck, true, (*parser).readIgnored},
+	"compare": {gen.OpcodeCompare, true, (*parser).compare},
+	"flush":   {gen.OpcodeCheck, true, (*parser).flush},
+	"fence":   {gen.OpcodeFence, false, (*parser).fence},
+	"point":   {gen.OpcodePoint, false, (*parser).point},
+	"delay":   {gen.OpcodeDelay, false, (*parser).delay},
+	"call":    {gen.OpcodeCall, false, (*parser).call},
+	"mark":    {lmb.OpcodeMark, false, (*parser).mark},
+	"begin":   {lmb.OpcodeMark, false, (*parser).mark},
+	"end":     {lmb.OpcodeMark, false, (*parser).mark},
 }
 
 var commandWords = slices.Sorted(maps.Keys(commands))
@@ -44,7 +45,7 @@ var commandWords = slices.Sorted(maps.Keys(commands))
 func (p *parser) command() {
 	name, width, dotted := strings.Cut(p.tok.text, ".")
 	m, known := commands[name]
-	var c lmb.Command
+	c := lmb.Command{Command: fbs.Command{Opcode: m.opcode}}
 	switch {
 	case !known || p.tok.kind != tokenWord:
 		p.unknownCommand(name)
@@ -99,6 +100,12 @@ func (p *parser) reference(c *lmb.Command) place {
 	}
 	c.Offset = uint32(offset)
 	return place{w, at}
+}
+
+// register consumes window+offset of one access.
+func (p *parser) register(c *lmb.Command) {
+	a := p.reference(c)
+	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
 }
 
 // windowIndex consumes a window by name or by number.
@@ -166,9 +173,7 @@ func (p *parser) spans(a place, c *lmb.Command, amount, unit uint64, amountAt to
 }
 
 func (p *parser) write(c *lmb.Command) {
-	c.Opcode = gen.OpcodeWrite
-	a := p.reference(c)
-	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	p.register(c)
 	if p.tok.isWord("bus") {
 		p.busAddress(c)
 		return
@@ -214,7 +219,6 @@ func (p *parser) copy(c *lmb.Command) {
 		p.access(c, p.reference(c), amountAt, 1)
 		return
 	}
-	c.Opcode = gen.OpcodeCopyIn
 	a := p.reference(c)
 	p.expect("<-")
 	at := p.tok
@@ -228,7 +232,6 @@ func (p *parser) copy(c *lmb.Command) {
 }
 
 func (p *parser) fill(c *lmb.Command) {
-	c.Opcode = gen.OpcodeFill
 	a := p.reference(c)
 	p.expect("<-")
 	c.Value = p.value("a value", c.Width)

@@ -11,29 +11,20 @@ import (
 )
 
 func (p *parser) poll(c *lmb.Command) {
-	c.Opcode, c.Option = gen.OpcodeCheck, uint8(gen.PolicyFail)
-	a := p.reference(c)
-	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	c.Option = uint8(gen.PolicyFail)
+	p.register(c)
 	p.condition(c)
-	for {
-		at := p.tok
-		switch p.option("within", "every", "else") {
-		case "within":
-			at = p.tok
-			c.Amount = uint32(p.duration("a deadline", math.MaxUint32))
-			if c.Amount == 0 {
+	p.settings(
+		setting{"within", func() {
+			at := p.tok
+			if c.Amount = uint32(p.duration("a deadline", math.MaxUint32)); c.Amount == 0 {
 				p.fail(at, "a deadline is not 0")
 			}
-		case "every":
-			c.Index = uint16(p.duration("an interval", math.MaxUint16))
-		case "else":
-			p.policy(c)
-		default:
-			if c.Amount == 0 {
-				p.fail(at, "a poll has a deadline; add one, as in within 10ms")
-			}
-			return
-		}
+		}},
+		setting{"every", func() { c.Index = uint16(p.duration("an interval", math.MaxUint16)) }},
+		setting{"else", func() { p.policy(c) }})
+	if c.Amount == 0 {
+		p.fail(p.tok, "a poll has a deadline; add one, as in within 10ms")
 	}
 }
 
@@ -86,18 +77,15 @@ func (p *parser) mask(width uint8) uint64 {
 }
 
 func (p *parser) expectation(c *lmb.Command) {
-	c.Opcode = gen.OpcodeCheck
-	a := p.reference(c)
-	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	p.register(c)
 	p.condition(c)
 	p.policyOption(c)
 }
 
 // readIgnored is the Check that holds for every value.
 func (p *parser) readIgnored(c *lmb.Command) {
-	c.Opcode, c.Mode = gen.OpcodeCheck, uint8(gen.ConditionEqual)
-	a := p.reference(c)
-	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	c.Mode = uint8(gen.ConditionEqual)
+	p.register(c)
 	p.policyOption(c)
 }
 
@@ -109,7 +97,7 @@ func (p *parser) policyOption(c *lmb.Command) {
 }
 
 func (p *parser) compare(c *lmb.Command) {
-	c.Opcode, c.Option = gen.OpcodeCompare, uint8(gen.PolicyFail)
+	c.Option = uint8(gen.PolicyFail)
 	a := p.reference(c)
 	dtype := gen.DType(p.word("a type such as float32", dtypeWords))
 	p.expect("==")

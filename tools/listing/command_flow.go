@@ -12,15 +12,14 @@ import (
 // flush is a Fence, and a load that pushes posted writes ahead of it.
 func (p *parser) flush(c *lmb.Command) {
 	p.before = append(p.before, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}})
-	c.Opcode, c.Mode, c.Option = gen.OpcodeCheck, uint8(gen.ConditionEqual), uint8(gen.PolicyFail)
-	a := p.reference(c)
-	p.spans(a, c, uint64(c.Width), uint64(c.Width), a.at)
+	c.Mode, c.Option = uint8(gen.ConditionEqual), uint8(gen.PolicyFail)
+	p.register(c)
 }
 
-func (p *parser) fence(c *lmb.Command) { c.Opcode = gen.OpcodeFence }
+// fence has nothing behind its word.
+func (p *parser) fence(*lmb.Command) {}
 
 func (p *parser) point(c *lmb.Command) {
-	c.Opcode = gen.OpcodePoint
 	at := p.tok
 	c.Window = p.windowIndex()
 	if p.failed {
@@ -38,19 +37,11 @@ func (p *parser) point(c *lmb.Command) {
 	if c.Value%w.Size != 0 {
 		p.fail(at, "address 0x%x is not a multiple of the window's %s", c.Value, bytesText(w.Size))
 	}
-	for {
-		switch p.option("ordering", "noc", "vc") {
-		case "ordering":
-			t.Ordering = gen.Ordering(p.word("default, strict or posted", orderingWords))
-		case "noc":
-			t.NoC = uint8(p.numberTo("a noc", 1))
-		case "vc":
-			t.StaticVC = 1 + uint8(p.numberTo("a virtual channel", 7))
-		default:
-			c.Mask = t.Pack()
-			return
-		}
-	}
+	p.settings(
+		setting{"ordering", func() { t.Ordering = gen.Ordering(p.word("default, strict or posted", orderingWords)) }},
+		setting{"noc", func() { t.NoC = uint8(p.numberTo("a noc", 1)) }},
+		setting{"vc", func() { t.StaticVC = 1 + uint8(p.numberTo("a virtual channel", 7)) }})
+	c.Mask = t.Pack()
 }
 
 // tiles consumes tile x,y or tiles x,y to x,y.
@@ -73,7 +64,6 @@ func (p *parser) coordinates() (x, y uint8) {
 }
 
 func (p *parser) delay(c *lmb.Command) {
-	c.Opcode = gen.OpcodeDelay
 	at := p.tok
 	c.Amount = uint32(p.duration("a delay", fbs.DelayMaxUs))
 	if c.Amount == 0 {
@@ -82,7 +72,6 @@ func (p *parser) delay(c *lmb.Command) {
 }
 
 func (p *parser) call(c *lmb.Command) {
-	c.Opcode = gen.OpcodeCall
 	at := p.tok
 	name := p.name("a sequence")
 	if !p.failed {
@@ -92,7 +81,7 @@ func (p *parser) call(c *lmb.Command) {
 }
 
 func (p *parser) mark(c *lmb.Command) {
-	c.Opcode, c.Mode = lmb.OpcodeMark, uint8(slices.Index(markWords, p.head.text))
+	c.Mode = uint8(slices.Index(markWords, p.head.text))
 	at := p.tok
 	c.Data = []byte(p.text("a name"))
 	if !p.failed && (len(c.Data) == 0 || len(c.Data) > fbs.NameMax) {

@@ -34,20 +34,11 @@ func (p *parser) origin() {
 	if *o != (lmb.Origin{}) {
 		p.fail(p.head, "origin is here twice")
 	}
-	for {
-		switch p.option("tool", "source", "time", "git") {
-		case "tool":
-			o.Tool = p.text("a tool")
-		case "source":
-			o.Source = p.text("a source")
-		case "time":
-			o.Time = p.number("seconds since 1970")
-		case "git":
-			o.Git = p.text("a revision")
-		default:
-			return
-		}
-	}
+	p.settings(
+		setting{"tool", func() { o.Tool = p.text("a tool") }},
+		setting{"source", func() { o.Source = p.text("a source") }},
+		setting{"time", func() { o.Time = p.number("seconds since 1970") }},
+		setting{"git", func() { o.Git = p.text("a revision") }})
 }
 
 var barWords = []string{"bar0", "bar1", "bar2", "bar3", "bar4", "bar5"}
@@ -60,20 +51,15 @@ func (p *parser) target() {
 	t.Vendor = p.pciID()
 	p.expect(":")
 	t.Device = p.pciID()
-	options := append([]string{"subsystem"}, barWords...)
-	for {
-		option := p.option(options...)
-		if option == "" {
-			break
-		}
-		if option == "subsystem" {
-			vendor := p.pciID()
-			p.expect(":")
-			t.Subsystem = uint32(p.pciID())<<16 | uint32(vendor)
-			continue
-		}
-		t.Bars[option[len("bar")]-'0'] = p.size("the least size of " + option)
+	settings := []setting{{"subsystem", func() {
+		vendor := p.pciID()
+		p.expect(":")
+		t.Subsystem = uint32(p.pciID())<<16 | uint32(vendor)
+	}}}
+	for bar, word := range barWords {
+		settings = append(settings, setting{word, func() { t.Bars[bar] = p.size("the least size of " + word) }})
 	}
+	p.settings(settings...)
 	p.image.Targets = append(p.image.Targets, t)
 }
 
@@ -85,30 +71,24 @@ func (p *parser) window() {
 	}
 	w := lmb.Window{Window: fbs.Window{Slot: fbs.NoSlot}}
 	w.Name = p.windowName()
-	kindAt := p.tok
-	options := p.windowKind(&w)
-	sizeAt, targetAt := p.head, kindAt
-	for {
-		option := p.option(options...)
-		if option == "" {
-			break
-		}
-		at := p.tok
-		switch option {
-		case "offset":
-			w.Offset = p.size("an offset into the BAR")
-		case "size":
-			sizeAt = at
+	sizeAt, targetAt := p.head, p.tok
+	p.windowKind(&w)
+	settings := []setting{
+		{"offset", func() { w.Offset = p.size("an offset into the BAR") }},
+		{"size", func() {
+			sizeAt = p.tok
 			w.Size = p.size("a size")
-		case "wc":
-			w.Flags = fbs.FlagWriteCombining
-		case "slot":
-			w.Slot = uint16(p.numberTo("a slot", fbs.NoSlot-1))
-		case "target":
-			targetAt = at
+		}},
+		{"slot", func() { w.Slot = uint16(p.numberTo("a slot", fbs.NoSlot-1)) }},
+		{"wc", func() { w.Flags = fbs.FlagWriteCombining }},
+		{"target", func() {
+			targetAt = p.tok
 			w.Device = uint8(p.numberTo("the number of a target", fbs.TargetsMax-1))
-		}
+		}},
 	}
+	p.settings(slices.DeleteFunc(settings, func(s setting) bool {
+		return s.word == "offset" && w.Kind != gen.WindowKindBar || s.word == "slot" && w.Kind != gen.WindowKindTlb
+	})...)
 	p.checkWindow(&w, sizeAt, targetAt)
 	if p.failed {
 		w.Size = 0
@@ -136,18 +116,13 @@ func (p *parser) windowName() string {
 
 var windowKinds = slices.Concat(barWords, spoken(kindWords))
 
-// windowKind gives the options of the kind.
-func (p *parser) windowKind(w *lmb.Window) []string {
+func (p *parser) windowKind(w *lmb.Window) {
 	kind := windowKinds[p.word("bar0 to bar5, tlb, host or config", windowKinds)]
 	if bar := slices.Index(barWords, kind); bar >= 0 {
 		w.Kind, w.Bar = gen.WindowKindBar, uint8(bar)
-		return []string{"offset", "size", "wc", "target"}
+		return
 	}
 	w.Kind = gen.WindowKind(slices.Index(kindWords, kind))
-	if w.Kind == gen.WindowKindTlb {
-		return []string{"size", "slot", "wc", "target"}
-	}
-	return []string{"size", "wc", "target"}
 }
 
 // targetOf is the target of a window or rule that has no mistake so far, nil for none.

@@ -3,14 +3,15 @@ package listing
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"lightmetal/fbs"
 )
 
-// unit is a suffix of a number. Units stand largest first, so that the first
-// that divides a number is the one to print it in.
+// unit is a suffix of a number. Units stand largest first: the first that divides
+// a number is the one to print it in, the last that a text ends with is its own.
 type unit struct {
 	suffix string
 	factor uint64
@@ -18,7 +19,7 @@ type unit struct {
 
 var (
 	sizeUnits     = []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
-	durationUnits = []unit{{"ms", 1000}, {"us", 1}, {"s", 1_000_000}} // ms before s, its ending
+	durationUnits = []unit{{"s", 1_000_000}, {"ms", 1000}, {"us", 1}}
 )
 
 // parseNumber reads 12, 0x1f, 0b101 or 1_000. A reason says what is wrong.
@@ -48,7 +49,7 @@ func (p *parser) numberIn(what string, units []unit, optional bool) uint64 {
 		return 0
 	}
 	text, factor := t.text, uint64(0)
-	for _, u := range units {
+	for _, u := range slices.Backward(units) {
 		if cut, ok := strings.CutSuffix(text, u.suffix); ok {
 			text, factor = cut, u.factor
 			break
@@ -149,24 +150,17 @@ func float32Text(bits uint32, least, most float64) string {
 	return strings.Replace(strconv.FormatFloat(x, 'g', -1, 32), "e+", "e", 1)
 }
 
-func sizeText(n uint64) string {
-	for _, u := range sizeUnits {
-		if n >= u.factor && n%u.factor == 0 {
+func unitText(n uint64, units []unit) string {
+	for _, u := range units {
+		if n%u.factor == 0 && (n > 0 || u.factor == 1) {
 			return strconv.FormatUint(n/u.factor, 10) + u.suffix
 		}
 	}
 	return strconv.FormatUint(n, 10)
 }
 
-func durationText(us uint64) string {
-	switch {
-	case us > 0 && us%1_000_000 == 0:
-		return strconv.FormatUint(us/1_000_000, 10) + "s"
-	case us > 0 && us%1000 == 0:
-		return strconv.FormatUint(us/1000, 10) + "ms"
-	}
-	return strconv.FormatUint(us, 10) + "us"
-}
+func sizeText(n uint64) string      { return unitText(n, sizeUnits) }
+func durationText(us uint64) string { return unitText(us, durationUnits) }
 
 // bytesText is a size for people: 1 byte, 12 bytes, 64KiB.
 func bytesText(n uint64) string {

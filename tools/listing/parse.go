@@ -185,6 +185,23 @@ func (p *parser) option(options ...string) string {
 	return ""
 }
 
+// setting is an option, and what reads the rest of it.
+type setting struct {
+	word string
+	read func()
+}
+
+// settings consumes the options that the line ends with.
+func (p *parser) settings(list ...setting) {
+	var words []string
+	for _, s := range list {
+		words = append(words, s.word)
+	}
+	for word := p.option(words...); word != ""; word = p.option(words...) {
+		list[slices.Index(words, word)].read()
+	}
+}
+
 // name consumes a name, bare or in quotes.
 func (p *parser) name(what string) string {
 	t := p.tok

@@ -151,15 +151,7 @@ func (p *printer) check(c *lmb.Command) {
 }
 
 func conditionText(c *lmb.Command) string {
-	sign := ""
-	switch gen.Condition(c.Mode) {
-	case gen.ConditionEqual:
-		sign = "=="
-	case gen.ConditionNotEqual:
-		sign = "!="
-	default:
-		sign = unknown(int(c.Mode))
-	}
+	sign := wordOf(conditionSigns, c.Mode)
 	if c.Mask == fbs.WidthMask(c.Width) {
 		return fmt.Sprintf("%s 0x%x", sign, c.Value)
 	}

@@ -18,23 +18,13 @@ func (p *parser) rule() {
 	r.Bar = uint8(p.word("bar0 to bar5", barWords))
 	var offset, size uint64
 	sized := false
-	for {
-		switch p.option("offset", "size", "widths", "memory", "target") {
-		case "offset":
-			offset = p.size("an offset into the BAR")
-		case "size":
-			sized, size = true, p.size("a size")
-		case "widths":
-			r.Widths = p.widths()
-		case "memory":
-			r.Memory = 1
-		case "target":
-			r.Target = uint8(p.numberTo("the number of a target", fbs.TargetsMax-1))
-		case "":
-			p.placeRule(&r, at, offset, size, sized)
-			return
-		}
-	}
+	p.settings(
+		setting{"offset", func() { offset = p.size("an offset into the BAR") }},
+		setting{"size", func() { sized, size = true, p.size("a size") }},
+		setting{"widths", func() { r.Widths = p.widths() }},
+		setting{"memory", func() { r.Memory = 1 }},
+		setting{"target", func() { r.Target = uint8(p.numberTo("the number of a target", fbs.TargetsMax-1)) }})
+	p.placeRule(&r, at, offset, size, sized)
 }
 
 // widths consumes one to four widths in bytes.

@@ -12,13 +12,14 @@ import (
 // The words of the enums that a listing spells out. An empty word cannot be
 // written: it is the meaning of writing nothing.
 var (
-	roleWords     = []string{gen.RoleInput: "input", gen.RoleOutput: "output"}
-	accessWords   = []string{gen.AccessFixed: "fifo", gen.AccessBulk: "bulk"}
-	policyWords   = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore"}
-	orderingWords = []string{gen.OrderingDefault: "default", gen.OrderingStrict: "strict", gen.OrderingPosted: "posted"}
-	markWords     = []string{gen.MarkKindPoint: "mark", gen.MarkKindBegin: "begin", gen.MarkKindEnd: "end"}
-	dtypeWords    = lmb.DTypes
-	kindWords     = []string{gen.WindowKindTlb: "tlb", gen.WindowKindHost: "host", gen.WindowKindConfig: "config"}
+	roleWords      = []string{gen.RoleInput: "input", gen.RoleOutput: "output"}
+	accessWords    = []string{gen.AccessFixed: "fifo", gen.AccessBulk: "bulk"}
+	conditionSigns = []string{gen.ConditionEqual: "==", gen.ConditionNotEqual: "!="}
+	policyWords    = []string{gen.PolicyFail: "fail", gen.PolicyIgnore: "ignore"}
+	orderingWords  = []string{gen.OrderingDefault: "default", gen.OrderingStrict: "strict", gen.OrderingPosted: "posted"}
+	markWords      = []string{gen.MarkKindPoint: "mark", gen.MarkKindBegin: "begin", gen.MarkKindEnd: "end"}
+	dtypeWords     = lmb.DTypes
+	kindWords      = []string{gen.WindowKindTlb: "tlb", gen.WindowKindHost: "host", gen.WindowKindConfig: "config"}
 )
 
 // wordOf is the word of an enum's value. A value without one gives text that

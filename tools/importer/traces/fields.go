@@ -33,15 +33,12 @@ func decimal(b []byte) (v uint64, ok bool) {
 	return v, err == nil && len(b) <= 18
 }
 
-// signed tells whether b is a decimal number, perhaps below zero.
-func signed(b []byte) bool {
-	_, ok := decimal(bytes.TrimPrefix(b, []byte("-")))
-	return ok
-}
+// signed takes a decimal number, perhaps below zero, for what it is.
+func signed(b []byte) (_ uint64, ok bool) { return decimal(bytes.TrimPrefix(b, []byte("-"))) }
 
 // seconds parses SECONDS.FRACTION, with up to nine digits behind the point, to
 // nanoseconds.
-func seconds(b []byte) (ns int64, ok bool) {
+func seconds(b []byte) (ns uint64, ok bool) {
 	front, back, ok := bytes.Cut(b, []byte("."))
 	whole, ok1 := decimal(front)
 	part, ok2 := decimal(back)
@@ -51,35 +48,11 @@ func seconds(b []byte) (ns int64, ok bool) {
 	for range 9 - len(back) {
 		part *= 10
 	}
-	return int64(whole*1e9 + part), true
+	return whole*1e9 + part, true
 }
 
-// form is how a field is written.
-type form uint8
-
-const (
-	formDecimal form = iota
-	formSigned
-	formHex    // 0x...
-	formDigits // hexadecimal without 0x
-	formSeconds
-	formOpcodes // 0f,1f,44
-)
-
-func (f form) parse(b []byte) (v uint64, ok bool) {
-	switch f {
-	case formDecimal:
-		return decimal(b)
-	case formSigned:
-		return 0, signed(b)
-	case formHex:
-		return hex(b)
-	case formDigits:
-		return hexDigits(b)
-	case formSeconds:
-		ns, ok := seconds(b)
-		return uint64(ns), ok
-	}
+// opcodes takes the three bytes of an instruction, as in 0f,1f,44, for what they are.
+func opcodes(b []byte) (_ uint64, ok bool) {
 	for part := range bytes.SplitSeq(b, []byte(",")) {
 		if _, ok := hexDigits(part); !ok {
 			return 0, false
@@ -91,9 +64,9 @@ func (f form) parse(b []byte) (v uint64, ok bool) {
 // column is one field of a record, and where its value goes; nil: it is only held
 // against its form.
 type column struct {
-	name string
-	form form
-	to   *uint64
+	name  string
+	parse func(text []byte) (v uint64, ok bool)
+	to    *uint64
 }
 
 // parse reads fields one after the other, and gives the number of the first that
@@ -101,7 +74,7 @@ type column struct {
 func (f *fields) parse(list []column) (bad int, text []byte) {
 	for i := range list {
 		text := f.next()
-		v, ok := list[i].form.parse(text)
+		v, ok := list[i].parse(text)
 		if !ok {
 			return i, text
 		}

@@ -34,13 +34,13 @@ type mmiotrace struct {
 }
 
 // mmiotraceRecords are the kinds of lines there are.
-var mmiotraceRecords = map[string]func(*mmiotrace, fields) error{
+var mmiotraceRecords = map[string]func(m *mmiotrace, kind string, f fields) error{
 	"VERSION": (*mmiotrace).versionRecord,
 	"PCIDEV":  (*mmiotrace).pcidevRecord,
 	"MAP":     (*mmiotrace).mapRecord,
 	"UNMAP":   (*mmiotrace).unmapRecord,
-	"R":       (*mmiotrace).loadRecord,
-	"W":       (*mmiotrace).storeRecord,
+	"R":       (*mmiotrace).accessRecord,
+	"W":       (*mmiotrace).accessRecord,
 	"UNKNOWN": (*mmiotrace).unknownRecord,
 	"MARK":    (*mmiotrace).markRecord,
 	"LSPCI":   (*mmiotrace).lspciRecord,
@@ -75,7 +75,7 @@ func (m *mmiotrace) record(text []byte) error {
 		return Refuse(m.line, "%s before VERSION, which stands in trace_pipe alone: cat /sys/kernel/tracing/trace_pipe >FILE "+
 			"before mmiotrace is switched on", kind)
 	}
-	return record(m, f)
+	return record(m, string(kind), f)
 }
 
 // cut is the error for a record with a missing or broken field.
@@ -106,7 +106,7 @@ func (m *mmiotrace) whole(kind string, f *fields, list ...column) error {
 	return nil
 }
 
-func (m *mmiotrace) versionRecord(f fields) error {
+func (m *mmiotrace) versionRecord(_ string, f fields) error {
 	if v := f.next(); string(v) != mmiotraceVersion {
 		return Refuse(m.line, "version %s of mmiotrace is unknown, only %s is", shown(v), mmiotraceVersion)
 	}
@@ -114,17 +114,16 @@ func (m *mmiotrace) versionRecord(f fields) error {
 	return nil
 }
 
-func (m *mmiotrace) mapRecord(f fields) error {
-	return m.whole("MAP", &f, column{"time", formSeconds, nil}, column{"map id", formSigned, nil}, column{"address", formHex, nil},
-		column{"virtual address", formHex, nil}, column{"length", formHex, nil}, column{"pc", formHex, nil}, column{"pid", formSigned, nil})
+func (m *mmiotrace) mapRecord(kind string, f fields) error {
+	return m.whole(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil}, column{"address", hex, nil},
+		column{"virtual address", hex, nil}, column{"length", hex, nil}, column{"pc", hex, nil}, column{"pid", signed, nil})
 }
 
-func (m *mmiotrace) unmapRecord(f fields) error {
-	return m.whole("UNMAP", &f, column{"time", formSeconds, nil}, column{"map id", formSigned, nil}, column{"pc", formHex, nil},
-		column{"pid", formSigned, nil})
+func (m *mmiotrace) unmapRecord(kind string, f fields) error {
+	return m.whole(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil}, column{"pc", hex, nil}, column{"pid", signed, nil})
 }
 
-func (m *mmiotrace) lspciRecord(f fields) error { return m.hides("LSPCI record", f.rest) }
+func (m *mmiotrace) lspciRecord(kind string, f fields) error { return m.hides(kind+" record", f.rest) }
 
 // hides refuses free text with an access in it: the line before has lost its
 // end.
@@ -137,10 +136,10 @@ func (m *mmiotrace) hides(kind string, text []byte) error {
 
 var accessInText = regexp.MustCompile(`[RW] [1248] [0-9]+\.[0-9]+ -?[0-9]+ 0x[0-9a-f]+ 0x[0-9a-f]+`)
 
-func (m *mmiotrace) unknownRecord(f fields) error {
+func (m *mmiotrace) unknownRecord(kind string, f fields) error {
 	var address uint64
-	if err := m.whole("UNKNOWN", &f, column{"time", formSeconds, nil}, column{"map id", formSigned, nil}, column{"address", formHex, &address},
-		column{"opcode bytes", formOpcodes, nil}, column{"pc", formHex, nil}, column{"pid", formSigned, nil}); err != nil {
+	if err := m.whole(kind, &f, column{"time", seconds, nil}, column{"map id", signed, nil}, column{"address", hex, &address},
+		column{"opcode bytes", opcodes, nil}, column{"pc", hex, nil}, column{"pid", signed, nil}); err != nil {
 		return err
 	}
 	lost := Refuse(m.line, "UNKNOWN: the kernel could not decode the instruction that accessed 0x%x: the access is lost", address)
@@ -161,11 +160,11 @@ func (m *mmiotrace) unknownRecord(f fields) error {
 	return nil
 }
 
-func (m *mmiotrace) markRecord(f fields) error {
+func (m *mmiotrace) markRecord(kind string, f fields) error {
 	at := f.next()
 	ns, ok := seconds(at)
 	if !ok {
-		return m.cut("MARK", "time", at)
+		return m.cut(kind, "time", at)
 	}
 	text := strings.TrimSpace(string(f.rest))
 	// The kernel's own mark has no time (mmio_print_mark, mmio_reset_data); a
@@ -173,11 +172,11 @@ func (m *mmiotrace) markRecord(f fields) error {
 	if lost := lostEvents.FindStringSubmatch(text); lost != nil && ns == 0 {
 		return Refuse(m.line, "the kernel lost %s events: the trace is incomplete (record again with a larger buffer_size_kb)", lost[1])
 	}
-	if err := m.hides("MARK", f.rest); err != nil {
+	if err := m.hides(kind, f.rest); err != nil {
 		return err
 	}
 	m.marks++
-	a := Access{Line: m.line, Op: OpMark, Time: ns, Name: text}
+	a := Access{Line: m.line, Op: OpMark, Time: int64(ns), Name: text}
 	if m.chosen == nil {
 		m.early = append(m.early, a)
 		return nil
@@ -198,19 +197,19 @@ func (m *mmiotrace) give(a *Access) error {
 
 // pcidevRecord reads where a device's BARs lie (mmio_print_pcidev): seven
 // resource starts with their flags in the low four bits, then seven sizes.
-func (m *mmiotrace) pcidevRecord(f fields) error {
+func (m *mmiotrace) pcidevRecord(kind string, f fields) error {
 	text := string(bytes.TrimSpace(f.rest))
 	var slot, ids uint64
 	var resources [14]uint64
-	if err := m.columns("PCIDEV", &f, column{"bus and function", formDigits, &slot}, column{"vendor and device", formDigits, &ids},
-		column{"irq", formDigits, nil}); err != nil {
+	if err := m.columns(kind, &f, column{"bus and function", hexDigits, &slot}, column{"vendor and device", hexDigits, &ids},
+		column{"irq", hexDigits, nil}); err != nil {
 		return err
 	}
 	for i := range resources {
 		field := f.next()
 		v, ok := hexDigits(field)
 		if !ok {
-			return m.cut("PCIDEV", fmt.Sprintf("resource %d", i%7), field)
+			return m.cut(kind, fmt.Sprintf("resource %d", i%7), field)
 		}
 		resources[i] = v
 	}
@@ -238,13 +237,10 @@ func (m *mmiotrace) pcidevRecord(f fields) error {
 	return m.add(d)
 }
 
-func (m *mmiotrace) loadRecord(f fields) error  { return m.access(OpLoad, "R", f) }
-func (m *mmiotrace) storeRecord(f fields) error { return m.access(OpStore, "W", f) }
-
-func (m *mmiotrace) access(op Op, kind string, f fields) error {
+func (m *mmiotrace) accessRecord(kind string, f fields) error {
 	var width, at, address, value uint64
-	if err := m.whole(kind, &f, column{"width", formDecimal, &width}, column{"time", formSeconds, &at}, column{"map id", formSigned, nil},
-		column{"address", formHex, &address}, column{"value", formHex, &value}, column{"pc", formHex, nil}, column{"pid", formSigned, nil}); err != nil {
+	if err := m.whole(kind, &f, column{"width", decimal, &width}, column{"time", seconds, &at}, column{"map id", signed, nil},
+		column{"address", hex, &address}, column{"value", hex, &value}, column{"pc", hex, nil}, column{"pid", signed, nil}); err != nil {
 		return err
 	}
 	if reason := checkAccess(width, address, value); reason != "" {
@@ -253,6 +249,10 @@ func (m *mmiotrace) access(op Op, kind string, f fields) error {
 	r := m.find(address)
 	if r == nil {
 		return m.nowhere(address)
+	}
+	op := OpStore
+	if kind == "R" {
+		op = OpLoad
 	}
 	return m.take(r, Access{
 		Line: m.line, Op: op, Width: uint8(width), Bar: r.bar, Offset: address - r.base, Value: value, Time: int64(at),

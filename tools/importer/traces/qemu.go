@@ -28,11 +28,14 @@ type Region struct {
 
 // qemuEvents are the trace events that hold an access (QEMU,
 // system/trace-events and hw/vfio/trace-events).
-var qemuEvents = map[string]func(*qemu, fields, int64) error{
-	"memory_region_ops_read":  (*qemu).opsRead,
-	"memory_region_ops_write": (*qemu).opsWrite,
-	"vfio_region_read":        (*qemu).vfioRead,
-	"vfio_region_write":       (*qemu).vfioWrite,
+var qemuEvents = map[string]struct {
+	take func(*qemu, Op, fields, int64) error
+	op   Op
+}{
+	"memory_region_ops_read":  {(*qemu).ops, OpLoad},
+	"memory_region_ops_write": {(*qemu).ops, OpStore},
+	"vfio_region_read":        {(*qemu).vfio, OpLoad},
+	"vfio_region_write":       {(*qemu).vfio, OpStore},
 }
 
 // unnamed is how a summary calls what QEMU gave no name.
@@ -93,11 +96,11 @@ func (q *qemu) record(text []byte) error {
 	rest, at := q.timestamp(text)
 	f := fields{rest}
 	event := f.next()
-	record := qemuEvents[string(event)]
+	record, known := qemuEvents[string(event)]
 	// Nothing may hide an access: neither one that is cut, nor one that another
 	// writer's text has got in front of.
 	hidden := text
-	if record != nil {
+	if known {
 		hidden = f.rest
 	}
 	for rest := hidden; bytes.Contains(rest, []byte("_region_")); {
@@ -113,8 +116,8 @@ func (q *qemu) record(text []byte) error {
 	if cut := cutEvent(hidden); cut != nil {
 		return Refuse(q.line, "%s looks like the start of an event and is none", shown(cut))
 	}
-	if record != nil {
-		return record(q, f, at)
+	if known {
+		return record.take(q, record.op, f, at)
 	}
 	q.count(event)
 	return nil
@@ -157,11 +160,11 @@ func (q *qemu) timestamp(text []byte) (rest []byte, ns int64) {
 		return text, 0
 	}
 	at, rest, ok := bytes.Cut(rest, []byte(":"))
-	ns, number := seconds(at)
+	stamp, number := seconds(at)
 	if !ok || !number {
 		return text, 0
 	}
-	return rest, ns
+	return rest, int64(stamp)
 }
 
 // isoTime takes off the 2026-11-22T05:06:07.123456Z that QEMU puts in front of
@@ -196,17 +199,14 @@ func (q *qemu) count(event []byte) {
 	q.other[name]++
 }
 
-func (q *qemu) opsRead(f fields, at int64) error  { return q.ops(OpLoad, f, at) }
-func (q *qemu) opsWrite(f fields, at int64) error { return q.ops(OpStore, f, at) }
-
 // ops reads `cpu 0 mr 0x55b6bee1c320 addr 0x10000000 value 0x10000ed size 4
 // name 'edu-mmio'`; addr is guest-physical.
 func (q *qemu) ops(op Op, f fields, at int64) error {
 	var address, value, size uint64
-	for _, c := range [...]column{{"cpu", formSigned, nil}, {"mr", formHex, nil}, {"addr", formHex, &address}, {"value", formHex, &value},
-		{"size", formDecimal, &size}} {
+	for _, c := range [...]column{{"cpu", signed, nil}, {"mr", hex, nil}, {"addr", hex, &address}, {"value", hex, &value},
+		{"size", decimal, &size}} {
 		key, text := f.next(), f.next()
-		n, ok := c.form.parse(text)
+		n, ok := c.parse(text)
 		if string(key) != c.name || !ok {
 			return Refuse(q.line, "memory_region_ops event: %q expected with its number, not %s: the line is cut or of an unknown form",
 				strings.Clone(c.name), shown(bytes.TrimSpace(append(append(key[:len(key):len(key)], ' '), text...))))
@@ -274,17 +274,10 @@ func (q *qemu) give(a *Access) error {
 	return q.to.Access(a)
 }
 
-// vfioWrite reads ` (0000:01:00.0:region0+0x1000, 0x1, 4)`.
-func (q *qemu) vfioWrite(f fields, at int64) error {
-	return q.vfio(OpStore, bytes.TrimSpace(f.rest), at)
-}
-
-// vfioRead reads ` (0000:01:00.0:region0+0x1000, 4) = 0x1`.
-func (q *qemu) vfioRead(f fields, at int64) error {
-	return q.vfio(OpLoad, bytes.TrimSpace(f.rest), at)
-}
-
-func (q *qemu) vfio(op Op, text []byte, at int64) error {
+// vfio reads ` (0000:01:00.0:region0+0x1000, 0x1, 4)` of a store, and
+// ` (0000:01:00.0:region0+0x1000, 4) = 0x1` of a load.
+func (q *qemu) vfio(op Op, f fields, at int64) error {
+	text := bytes.TrimSpace(f.rest)
 	place, number, offset, value, size, ok := vfioFields(op, text)
 	if !ok {
 		return Refuse(q.line, "vfio_region event: %s is cut or of an unknown form", shown(text))
