@@ -1050,6 +1050,15 @@ step_kernels() {
 	cmd_kernels --check
 }
 
+# Prints inputs that fuzzing has found, as the machine that found them may be gone.
+found() {
+	local input
+	for input in $(git ls-files --others '*/testdata/fuzz/*'); do
+		warn "$input, by gzip and base64:"
+		gzip -9 <"$input" | base64 >&2
+	done
+}
+
 # Minimising is bounded: on inputs of some KB it would take the whole time.
 cmd_fuzz() {
 	local duration=${1:-} package target
@@ -1057,7 +1066,7 @@ cmd_fuzz() {
 	for package in $(go list ./...); do
 		for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
 			say "$package $target"
-			go test -run '^$' -fuzz "^$target\$" -fuzztime "$duration" -fuzzminimizetime 10x "$package" | tee "$out/fuzz.part"
+			go test -run '^$' -fuzz "^$target\$" -fuzztime "$duration" -fuzzminimizetime 10x "$package" | tee "$out/fuzz.part" || { found; exit 1; }
 			say "fuzzed: $(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$out/fuzz.part" | tail -1) inputs to $package $target" | tee -a "$out/fuzz.log"
 		done
 	done
