@@ -81,10 +81,9 @@ type tensor struct {
 // CreateBuffer plans a buffer: the allocator chooses its address, or takes the
 // one that is asked for. Its memory is not cleared.
 func CreateBuffer(d *Device, c BufferConfig) (*Buffer, error) {
-	if err := d.enter(); err != nil {
+	if err := d.use(); err != nil {
 		return nil, err
 	}
-	defer d.leave()
 	b := &Buffer{device: d, config: c, stride: c.PageSize}
 	if c.Type == DRAM {
 		b.stride = roundUp(c.PageSize, align)
@@ -278,26 +277,25 @@ func (b *Buffer) Tile(page int) uint32 { return word(b.banks[b.places[page].bank
 // DeallocateBuffer gives a buffer's memory back. Using the buffer afterwards is
 // an error.
 func DeallocateBuffer(b *Buffer) error {
-	d, err := b.enter()
+	d, err := b.use()
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	b.allocator().release(b.address)
 	delete(d.alive, b.id)
 	d.record(Call{Name: "DeallocateBuffer", Buffer: b.id})
 	return nil
 }
 
-// enter begins a call on a buffer that is not released.
-func (b *Buffer) enter() (*Device, error) {
+// use gives the device of a buffer that is not released, for a call on it.
+func (b *Buffer) use() (*Device, error) {
 	if b == nil || b.device == nil {
 		return nil, usage("no buffer")
 	}
 	if err := b.device.check("buffer", b.id, b); err != nil {
 		return nil, err
 	}
-	return b.device, b.device.enter()
+	return b.device, b.device.use()
 }
 
 // NameInput makes what EnqueueWriteBuffer writes to a buffer from here on, under
@@ -324,11 +322,9 @@ func NameOutput(b *Buffer, name string, dtype gen.DType, shape ...uint32) error 
 }
 
 func (b *Buffer) newTensor(name string, dtype gen.DType, shape []uint32) (*tensor, error) {
-	d, err := b.enter()
-	if err != nil {
+	if _, err := b.use(); err != nil {
 		return nil, err
 	}
-	defer d.leave()
 	size := uint64(fbs.DTypeSize(dtype))
 	for _, n := range shape {
 		size *= uint64(n)

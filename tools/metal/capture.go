@@ -69,10 +69,9 @@ func (b *LightMetalBinary) SaveToFile(path string) error {
 // LightMetalBeginCapture records calls on a device from here on. Where recording
 // is switched off it does nothing.
 func LightMetalBeginCapture(d *Device) error {
-	if err := d.enter(); err != nil {
+	if err := d.use(); err != nil {
 		return err
 	}
-	defer d.leave()
 	switch {
 	case !built || d.RecordingOff:
 		return nil
@@ -90,10 +89,9 @@ func LightMetalBeginCapture(d *Device) error {
 // LightMetalEndCapture ends the recording and gives the image. Where recording
 // is switched off the image is empty.
 func LightMetalEndCapture(d *Device) (*LightMetalBinary, error) {
-	if err := d.enter(); err != nil {
+	if err := d.use(); err != nil {
 		return nil, err
 	}
-	defer d.leave()
 	c := d.capture
 	switch {
 	case !built || d.RecordingOff:
@@ -133,7 +131,7 @@ func (c *capture) image(d *Device) *lmb.Image {
 
 // traced tells whether a call is recorded. It is all that recording costs a
 // call while it is off, and with the build tag nolightmetal it is nothing.
-func (d *Device) traced() bool { return built && d.capture != nil && d.depth == 1 }
+func (d *Device) traced() bool { return built && d.capture != nil }
 
 // record notes a call that has no effect on the device by itself.
 func (d *Device) record(c Call) {
@@ -274,11 +272,10 @@ func (c Comparison) check(b *Buffer) error {
 // with what was read. It needs something behind the device. Where nothing is
 // recorded it does nothing.
 func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) error {
-	d, err := q.enterBuffer("LightMetalCompareToCapture", b)
+	d, err := q.useBuffer("LightMetalCompareToCapture", b)
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	if !d.traced() {
 		return nil
 	}
@@ -286,8 +283,10 @@ func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) erro
 		return usage("LightMetalCompareToCapture: nothing computes at this capture, so there is nothing to compare with; capture on a device, or give " +
 			"the data to LightMetalCompareToGolden")
 	}
-	golden := make([]byte, b.config.Size)
-	if err := EnqueueReadBuffer(q, b, golden, true); err != nil {
+	golden, s := make([]byte, b.config.Size), d.machine.pending
+	s.mark(Call{Name: "LightMetalCompareToCapture", Buffer: b.id}.String())
+	s.readBuffer(b, d.machine.read(nil, -1, b, golden))
+	if err := d.machine.run(); err != nil {
 		return err
 	}
 	return d.compare("LightMetalCompareToCapture", b, golden, how)
@@ -296,11 +295,10 @@ func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) erro
 // LightMetalCompareToGolden has every replay compare a buffer with these data.
 // Nothing is read at capture.
 func LightMetalCompareToGolden(q *CommandQueue, b *Buffer, golden []byte, how Comparison) error {
-	d, err := q.enterBuffer("LightMetalCompareToGolden", b)
+	d, err := q.useBuffer("LightMetalCompareToGolden", b)
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	if uint64(len(golden)) != b.config.Size {
 		return usage("%d golden bytes for buffer %d, which has %d", len(golden), b.id, b.config.Size)
 	}

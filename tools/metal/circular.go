@@ -26,11 +26,10 @@ type circular struct {
 
 // CreateCircularBuffer gives cores a circular buffer.
 func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfig) (CBHandle, error) {
-	d, err := p.enter()
+	d, err := p.use()
 	if err != nil {
 		return 0, err
 	}
-	defer d.leave()
 	config.PageSizes = maps.Clone(config.PageSizes)
 	c := &circular{config: config}
 	if c.cores, err = d.cores(cores); err != nil {
@@ -128,11 +127,10 @@ func UpdateDynamicCircularBufferAddress(p *Program, h CBHandle, b *Buffer) error
 }
 
 func (p *Program) update(name string, h CBHandle, change func(*CircularBufferConfig) error) error {
-	d, err := p.enter()
+	d, err := p.use()
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	at := slices.IndexFunc(p.circulars, func(c *circular) bool { return c.id == uint64(h) })
 	if at < 0 {
 		return usage("circular buffer %d is not one of program %d", h, p.id)

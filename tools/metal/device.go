@@ -30,7 +30,6 @@ type Device struct {
 	alive    map[uint64]any
 	traces   map[TraceID]*trace // nil: released
 	open     *trace             // being captured, between BeginTraceCapture and EndTraceCapture
-	depth    int                // calls of this package under way, one inside the other
 	capture  *capture           // between LightMetalBeginCapture and LightMetalEndCapture
 	machine  *machine           // what computes, nil: nothing does
 	closed   bool
@@ -89,10 +88,9 @@ func word(t chips.Tile) uint32 { return uint32(t.X) | uint32(t.Y)<<8 }
 // CloseDevice releases everything that is left on a device. Nothing may be
 // called on it afterwards.
 func CloseDevice(d *Device) error {
-	if err := d.enter(); err != nil {
+	if err := d.use(); err != nil {
 		return err
 	}
-	defer d.leave()
 	if d.capture != nil {
 		return usage("a capture is under way: LightMetalEndCapture comes first")
 	}
@@ -103,27 +101,23 @@ func CloseDevice(d *Device) error {
 	return nil
 }
 
-// enter begins a call of this package. Calls are recorded at depth 1 only: what
-// one call makes of another is part of it.
-func (d *Device) enter() error {
+// use tells what is wrong with a call on the device.
+func (d *Device) use() error {
 	if d == nil {
 		return usage("no device")
 	}
 	if d.closed {
 		return usage("the device is closed")
 	}
-	d.depth++
 	return nil
 }
 
-func (d *Device) leave() { d.depth-- }
-
-// enter begins a call on a queue.
-func (q *CommandQueue) enter() (*Device, error) {
+// use gives the device of a queue, for a call on it.
+func (q *CommandQueue) use() (*Device, error) {
 	if q == nil || q.device == nil {
 		return nil, usage("no command queue")
 	}
-	return q.device, q.device.enter()
+	return q.device, q.device.use()
 }
 
 // newID gives the next global id. 2^64 of them do not wrap.

@@ -97,10 +97,9 @@ type semaphore struct {
 
 // CreateProgram makes an empty program.
 func CreateProgram(d *Device) (*Program, error) {
-	if err := d.enter(); err != nil {
+	if err := d.use(); err != nil {
 		return nil, err
 	}
-	defer d.leave()
 	p := &Program{device: d}
 	p.id = d.newID(p)
 	d.record(Call{Name: "CreateProgram", Program: p.id})
@@ -109,11 +108,10 @@ func CreateProgram(d *Device) (*Program, error) {
 
 // ReleaseProgram ends a program's life. Upstream's destructor does it.
 func ReleaseProgram(p *Program) error {
-	d, err := p.enter()
+	d, err := p.use()
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	delete(d.alive, p.id)
 	for _, k := range p.kernels {
 		delete(d.alive, k.id)
@@ -128,25 +126,24 @@ func ReleaseProgram(p *Program) error {
 // ID is the program's global id.
 func (p *Program) ID() uint64 { return p.id }
 
-func (p *Program) enter() (*Device, error) {
+func (p *Program) use() (*Device, error) {
 	if p == nil || p.device == nil {
 		return nil, usage("no program")
 	}
 	if err := p.device.check("program", p.id, p); err != nil {
 		return nil, err
 	}
-	return p.device, p.device.enter()
+	return p.device, p.device.use()
 }
 
 // CreateKernel puts a precompiled kernel, a RISC-V ELF executable, on cores. It
 // is loaded where it is linked, below kernelEnd of L1 (ABI.md); where that is
 // not where the processor starts, a jump is put there.
 func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (KernelHandle, error) {
-	d, err := p.enter()
+	d, err := p.use()
 	if err != nil {
 		return 0, err
 	}
-	defer d.leave()
 	if config == nil {
 		return 0, usage("a kernel needs a DataMovementConfig or a ComputeConfig")
 	}
@@ -260,11 +257,10 @@ func wordArguments(list []uint32) (args []RuntimeArg) {
 }
 
 func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec, of func(int) []RuntimeArg) error {
-	d, err := p.enter()
+	d, err := p.use()
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	k, err := p.kernel(handle)
 	if err != nil {
 		return err
@@ -318,11 +314,10 @@ func (p *Program) kernel(handle KernelHandle) (*kernel, error) {
 // CreateSemaphore gives cores a semaphore, which has its initial value at each
 // launch. The result is its number for kernels.
 func CreateSemaphore(p *Program, cores CoreSpec, initial uint32) (uint32, error) {
-	d, err := p.enter()
+	d, err := p.use()
 	if err != nil {
 		return 0, err
 	}
-	defer d.leave()
 	if len(p.semaphores) == SemaphoresMax {
 		return 0, usage("a program has at most %d semaphores", SemaphoresMax)
 	}

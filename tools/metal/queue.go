@@ -5,11 +5,10 @@ import "lightmetal/fbs/gen"
 // EnqueueWriteBuffer writes the whole of a buffer, in the order of its pages.
 // The data may be changed when it returns.
 func EnqueueWriteBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) error {
-	d, err := q.enterBuffer("EnqueueWriteBuffer", b)
+	d, err := q.useBuffer("EnqueueWriteBuffer", b)
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	if uint64(len(data)) != b.config.Size {
 		return usage("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
 	}
@@ -52,11 +51,10 @@ func (s *stream) readBuffer(b *Buffer, index uint16) {
 // and left as it is where nothing is behind the device. Under capture the read
 // is an output of the image.
 func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) error {
-	d, err := q.enterBuffer("EnqueueReadBuffer", b)
+	d, err := q.useBuffer("EnqueueReadBuffer", b)
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	if data != nil && uint64(len(data)) != b.config.Size {
 		return usage("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
 	}
@@ -74,11 +72,10 @@ func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) e
 
 // Finish waits until everything enqueued so far is done.
 func Finish(q *CommandQueue) error {
-	d, err := q.enter()
+	d, err := q.use()
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	if d.open != nil {
 		return usage("Finish: trace %d is being captured, and a trace holds programs only", d.open.id)
 	}
@@ -90,11 +87,10 @@ func Finish(q *CommandQueue) error {
 // is being captured. Blocking or not, what is enqueued afterwards comes after
 // its end, and in an image there is no difference.
 func EnqueueProgram(q *CommandQueue, p *Program, blocking bool) error {
-	d, err := q.enter()
+	d, err := q.use()
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	if p == nil || p.device != d {
 		return usage("the program is not one of this device")
 	}
@@ -116,27 +112,18 @@ func EnqueueProgram(q *CommandQueue, p *Program, blocking bool) error {
 	return d.wait(blocking)
 }
 
-// enterBuffer begins a call on a queue and a buffer of the same device.
-func (q *CommandQueue) enterBuffer(name string, b *Buffer) (*Device, error) {
-	d, err := q.enter()
-	if err != nil {
+// useBuffer gives the device of a queue and a buffer, for a call on both.
+func (q *CommandQueue) useBuffer(name string, b *Buffer) (*Device, error) {
+	d, err := q.use()
+	switch {
+	case err != nil:
 		return nil, err
+	case b == nil || b.device != d:
+		return nil, usage("%s: the buffer is not one of this device", name)
+	case d.open != nil:
+		return nil, usage("%s: trace %d is being captured, and a trace holds programs only", name, d.open.id)
 	}
-	if err = q.checkBuffer(name, b); err != nil {
-		d.leave()
-	}
-	return d, err
-}
-
-func (q *CommandQueue) checkBuffer(name string, b *Buffer) error {
-	d := q.device
-	if b == nil || b.device != d {
-		return usage("%s: the buffer is not one of this device", name)
-	}
-	if d.open != nil {
-		return usage("%s: trace %d is being captured, and a trace holds programs only", name, d.open.id)
-	}
-	return d.check("buffer", b.id, b)
+	return d, d.check("buffer", b.id, b)
 }
 
 // wait carries out what is enqueued, where the caller blocks and there is

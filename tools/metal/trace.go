@@ -31,11 +31,10 @@ const loadName, replayName = "load", "replay"
 // BeginTraceCapture has EnqueueProgram record programs in a trace, from here to
 // EndTraceCapture, and launch nothing.
 func BeginTraceCapture(q *CommandQueue) (TraceID, error) {
-	d, err := q.enter()
+	d, err := q.use()
 	if err != nil {
 		return 0, err
 	}
-	defer d.leave()
 	if d.open != nil {
 		return 0, usage("trace %d is being captured", d.open.id)
 	}
@@ -46,11 +45,10 @@ func BeginTraceCapture(q *CommandQueue) (TraceID, error) {
 
 // EndTraceCapture ends a trace and loads it.
 func EndTraceCapture(q *CommandQueue, id TraceID) error {
-	d, err := q.enter()
+	d, err := q.use()
 	if err != nil {
 		return err
 	}
-	defer d.leave()
 	if d.open == nil || d.open.id != id {
 		return usage("trace %d is not being captured", id)
 	}
@@ -189,10 +187,9 @@ func (s *stream) sequence(t *trace, name string, commands []lmb.Command) {
 // for a device of the same board. Buffers that its kernels use are known by
 // address: the other process must have them at the same ones.
 func CollectTrace(d *Device, id TraceID) ([]byte, error) {
-	if err := d.enter(); err != nil {
+	if err := d.use(); err != nil {
 		return nil, err
 	}
-	defer d.leave()
 	t, err := d.findTrace(id)
 	if err != nil {
 		return nil, err
@@ -205,11 +202,10 @@ func CollectTrace(d *Device, id TraceID) ([]byte, error) {
 
 // LoadTrace takes a trace from bytes, which CollectTrace gave, and loads it.
 func LoadTrace(q *CommandQueue, data []byte) (TraceID, error) {
-	d, err := q.enter()
+	d, err := q.use()
 	if err != nil {
 		return 0, err
 	}
-	defer d.leave()
 	if d.open != nil {
 		return 0, usage("trace %d is being captured", d.open.id)
 	}
@@ -272,26 +268,20 @@ func (g *grid) aimed(t fbs.Target) ([]CoreCoord, bool) {
 
 // EnqueueTrace is ReplayTrace.
 func EnqueueTrace(q *CommandQueue, id TraceID, blocking bool) error {
-	d, err := q.enter()
-	if err != nil {
-		return err
-	}
-	defer d.leave()
-	return d.replayTrace("EnqueueTrace", id, blocking)
+	return q.replayTrace("EnqueueTrace", id, blocking)
 }
 
 // ReplayTrace replays a trace. Blocking or not, what is enqueued afterwards
 // comes after it, and in an image there is no difference.
 func ReplayTrace(q *CommandQueue, id TraceID, blocking bool) error {
-	d, err := q.enter()
+	return q.replayTrace("ReplayTrace", id, blocking)
+}
+
+func (q *CommandQueue) replayTrace(name string, id TraceID, blocking bool) error {
+	d, err := q.use()
 	if err != nil {
 		return err
 	}
-	defer d.leave()
-	return d.replayTrace("ReplayTrace", id, blocking)
-}
-
-func (d *Device) replayTrace(name string, id TraceID, blocking bool) error {
 	if d.open != nil {
 		return usage("trace %d is being captured", d.open.id)
 	}
@@ -320,10 +310,9 @@ func (s *stream) take(cores []CoreCoord) {
 
 // ReleaseTrace ends a trace's life.
 func ReleaseTrace(d *Device, id TraceID) error {
-	if err := d.enter(); err != nil {
+	if err := d.use(); err != nil {
 		return err
 	}
-	defer d.leave()
 	if _, err := d.findTrace(id); err != nil {
 		return err
 	}
