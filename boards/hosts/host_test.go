@@ -95,8 +95,8 @@ func TestWindowsOfAPortAreApart(t *testing.T) {
 }
 
 var (
-	wormhole  = []BAR{{512 * mib, true, true}, {}, {1 * mib, true, false}, {}, {32 * mib, true, true}}
-	blackhole = []BAR{{512 * mib, true, true}, {}, {1 * mib, true, false}, {}, {32 * gib, true, true}}
+	wormhole  = []BAR{{512 * mib, true}, {}, {1 * mib, false}, {}, {32 * mib, true}}
+	blackhole = []BAR{{512 * mib, true}, {}, {1 * mib, false}, {}, {32 * gib, true}}
 )
 
 // What fits where is worked out by hand from the windows.
@@ -140,14 +140,14 @@ func TestPlacementIsTheOneWorkedOutByHand(t *testing.T) {
 		want    []uint64
 	}{
 		{"prefetchable window first", []Window{{PCI: 0, Size: 4 * gib}, {PCI: 4 * gib, Size: 4 * gib, Prefetchable: true}},
-			[]BAR{{1 * mib, true, false}, {512 * mib, true, true}}, []uint64{0, 4 * gib}},
+			[]BAR{{1 * mib, false}, {512 * mib, true}}, []uint64{0, 4 * gib}},
 		{"one window for both", []Window{{PCI: 0xc0000000, Size: gib}}, wormhole, []uint64{0xc0000000, 0, 0xe2000000, 0, 0xe0000000}},
-		{"what is not prefetchable stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}}, []BAR{{mib, true, false}}, nil},
-		{"what is narrow stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}}, []BAR{{mib, false, true}}, nil},
-		{"nor into a prefetchable window", []Window{{PCI: 0, Size: gib, Prefetchable: true}}, []BAR{{mib, true, false}}, nil},
-		{"alignment, not size, decides", []Window{{PCI: 256 * mib, Size: 512 * mib}}, []BAR{{512 * mib, true, true}}, nil},
-		{"a window over the 4 GiB line", []Window{{PCI: 3 * gib, Size: 2 * gib}}, []BAR{{gib, true, false}, {gib, true, false}}, nil},
-		{"a bridge's windows go by the megabyte", []Window{{PCI: 0, Size: mib}}, []BAR{{4 * kib, true, false}, {4 * kib, true, true}}, nil},
+		{"what is not prefetchable stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}}, []BAR{{mib, false}}, nil},
+		{"what is narrow stays below 4 GiB", []Window{{PCI: 4 * gib, Size: gib}}, []BAR{{mib, false}}, nil},
+		{"nor into a prefetchable window", []Window{{PCI: 0, Size: gib, Prefetchable: true}}, []BAR{{mib, false}}, nil},
+		{"alignment, not size, decides", []Window{{PCI: 256 * mib, Size: 512 * mib}}, []BAR{{512 * mib, true}}, nil},
+		{"a window over the 4 GiB line", []Window{{PCI: 3 * gib, Size: 2 * gib}}, []BAR{{gib, false}, {gib, false}}, nil},
+		{"a bridge's windows go by the megabyte", []Window{{PCI: 0, Size: mib}}, []BAR{{4 * kib, false}, {4 * kib, true}}, nil},
 		{"nothing to place", nil, []BAR{{}}, []uint64{0}},
 		{"no windows known", nil, wormhole, nil},
 	} {
@@ -166,7 +166,7 @@ func TestPlacedBarsAreAlignedApartAndInsideAWindow(t *testing.T) {
 		p := &h.Ports[random.IntN(len(h.Ports))]
 		bars := make([]BAR, 1+random.IntN(6))
 		for i := range bars {
-			bars[i] = BAR{1 << (12 + random.IntN(20)), random.IntN(2) == 0, random.IntN(2) == 0}
+			bars[i] = BAR{1 << (12 + random.IntN(20)), random.IntN(2) == 0}
 		}
 		placed := p.Place(bars)
 		if placed == nil {
@@ -178,7 +178,7 @@ func TestPlacedBarsAreAlignedApartAndInsideAWindow(t *testing.T) {
 			for _, w := range p.Windows.Value {
 				inside = inside || placed[i] >= w.PCI && placed[i]+b.Size <= w.PCI+w.Size && (!w.Prefetchable || b.Prefetchable)
 			}
-			if !inside || placed[i]%b.Size != 0 || !(b.Wide && b.Prefetchable) && placed[i]+b.Size > 4*gib {
+			if !inside || placed[i]%b.Size != 0 || !b.Prefetchable && placed[i]+b.Size > 4*gib {
 				t.Fatalf("%s %s: BAR %+v at %#x", h.Name, p.Name, b, placed[i])
 			}
 			for j := range i {

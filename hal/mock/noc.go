@@ -56,7 +56,6 @@ const (
 
 	// Linked, static channel and its number change the way, not the result.
 	ctrlIgnored = 1<<6 | 1<<7 | 7<<13
-	ctrlKnown   = ctrlAtomic | ctrlWrite | ctrlInline | ctrlResponse | ctrlMulticast | ctrlPathReserve | ctrlSrcInclude | ctrlIgnored
 )
 
 // nocTraits is where the network interfaces of the chips differ: ttsim v1.10.0

@@ -34,26 +34,26 @@ func (n *niu) carryOut(buffer uint64) error {
 		targ:   n.end(buffer + nocTargAddr),
 		ret:    n.end(buffer + nocRetAddr),
 	}
-	if err := checkCtrl(q.ctrl); err != nil {
-		return err
-	}
 	if err := q.find(&q.targ, false); err != nil {
 		return err
 	}
 	if err := q.find(&q.ret, q.ctrl&ctrlMulticast != 0); err != nil {
 		return err
 	}
-	switch {
-	case q.ctrl&ctrlMulticast != 0:
-		return q.multicast()
-	case q.ctrl&ctrlAtomic != 0:
-		return q.increment()
-	case q.ctrl&ctrlInline != 0:
-		return q.writeInline()
-	case q.ctrl&ctrlWrite != 0:
+	switch kind, answers := q.ctrl&^(ctrlIgnored|ctrlResponse), q.ctrl&ctrlResponse != 0; {
+	case kind == 0 && answers:
+		return q.read()
+	case kind == ctrlWrite:
 		return q.write()
+	case kind == ctrlWrite|ctrlInline:
+		return q.writeInline()
+	case kind&^ctrlInline == ctrlAtomic:
+		return q.increment()
+	case kind&^ctrlSrcInclude == ctrlWrite|ctrlMulticast|ctrlPathReserve:
+		return q.multicast()
 	}
-	return q.read()
+	return fmt.Errorf("NOC_CTRL is %#x, which the simulator does not have: of reads it has those with an answer, of multicasts writes that reserve "+
+		"their path", q.ctrl)
 }
 
 // end takes apart the address registers at an offset.
@@ -63,33 +63,6 @@ func (n *niu) end(offset uint64) end {
 		return end{coordinate: n.words[offset+8], address: mid<<32 | lo}
 	}
 	return end{coordinate: uint32(mid >> 4), address: mid&0xf<<32 | lo}
-}
-
-// checkCtrl refuses what the simulator does not have, which is in part what the hardware has not either.
-func checkCtrl(ctrl uint32) error {
-	var not string
-	atomic, write, inline := ctrl&ctrlAtomic != 0, ctrl&ctrlWrite != 0, ctrl&ctrlInline != 0
-	switch multicast := ctrl&ctrlMulticast != 0; {
-	case ctrl&^ctrlKnown != 0:
-		not = fmt.Sprintf("bits %#x of it", ctrl&^ctrlKnown)
-	case multicast && (atomic || inline || !write):
-		not = "multicasts of other than plain writes"
-	case multicast && ctrl&ctrlPathReserve == 0:
-		not = "multicasts without path reservation"
-	case multicast:
-	case ctrl&(ctrlPathReserve|ctrlSrcInclude) != 0:
-		not = "path reservation or inclusion of the source in a unicast"
-	case atomic && write:
-		not = "an atomic that is a write"
-	case !atomic && !write && inline:
-		not = "inline data of a read"
-	case !atomic && !write && ctrl&ctrlResponse == 0:
-		not = "a posted read"
-	}
-	if not != "" {
-		return fmt.Errorf("NOC_CTRL is %#x, and the simulator does not have %s", ctrl, not)
-	}
-	return nil
 }
 
 // find tells which tiles an end means.

@@ -21,7 +21,7 @@ func (r *request) room(path string, view *fbs.View) error {
 				bars := make([]hosts.BAR, len(target.Bars))
 				for j, size := range target.Bars {
 					if size != 0 {
-						bars[j] = hosts.BAR{Size: 1 << bits.Len64(size-1), Wide: prefetchable, Prefetchable: prefetchable}
+						bars[j] = hosts.BAR{Size: 1 << bits.Len64(size-1), Prefetchable: prefetchable}
 					}
 				}
 				found = found || port.Place(bars) != nil

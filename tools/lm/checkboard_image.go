@@ -224,7 +224,7 @@ func barsOf(board *boards.Board, least [6]uint64) []hosts.BAR {
 				through = through || p == i
 			}
 		}
-		bars[i] = hosts.BAR{Size: 1 << bits.Len64(size-1), Wide: through, Prefetchable: through}
+		bars[i] = hosts.BAR{Size: 1 << bits.Len64(size-1), Prefetchable: through}
 	}
 	return bars
 }
