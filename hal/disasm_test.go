@@ -507,6 +507,8 @@ func (m *machine) arm64(i *instruction) uint64 {
 		m.registers[a[2].register] = value(a[1]) + value(a[0])
 	case "SUB":
 		m.registers[a[2].register] = value(a[1]) - value(a[0])
+	case "NEG":
+		m.registers[a[1].register] = -value(a[0])
 	case "SUBS":
 		x, y := value(a[1]), value(a[0])
 		m.zero, m.below = x == y, x < y

@@ -106,41 +106,37 @@ write:
 
 // Copies go from (BX) to (DI), AX bytes. Those of one width move BX by R13 and
 // DI by DX after each access: by the width, or by zero where it is a FIFO or the
-// value of a fill. In bulk, R11 is the device's address.
+// value of a fill. AT is the device's address, and STEP what moves it; in bulk R11
+// is that address.
+#define COPY(AT, STEP) \
+	MOVQ AT, R11                        \
+	CMPB command_Mode(SI), $const_bulk  \
+	JEQ  bulk                           \
+	MOVQ CX, STEP                       \
+	CMPB command_Mode(SI), $const_fixed \
+	JNE  move                           \
+	XORL STEP, STEP                     \
+	JMP  move
+
 copyIn:
 	MEMORY(BX)
-	MOVQ DI, R11
-	CMPB command_Mode(SI), $const_bulk
-	JEQ  bulk
 	MOVQ CX, R13
-
-in:
-	MOVQ CX, DX
-	CMPB command_Mode(SI), $const_fixed
-	JNE  move
-	XORL DX, DX
-
-move:
-	MOVQ AX, R11
-	WIDTHS(move1, move2, move4, move8)
+	COPY(DI, DX)
 
 fill:
 	LEAQ command_Value(SI), BX
 	XORL R13, R13
-	JMP  in
+	COPY(DI, DX)
 
 copyOut:
 	MOVQ DI, BX
 	MEMORY(DI)
-	MOVQ BX, R11
-	CMPB command_Mode(SI), $const_bulk
-	JEQ  bulk
 	MOVQ CX, DX
-	MOVQ CX, R13
-	CMPB command_Mode(SI), $const_fixed
-	JNE  move
-	XORL R13, R13
-	JMP  move
+	COPY(BX, R13)
+
+move:
+	MOVQ AX, R11
+	WIDTHS(move1, move2, move4, move8)
 
 #define MOVE(NAME, MOVX, WIDTH) \
 NAME:                       \
@@ -249,31 +245,20 @@ differs:
 	MOVQ $const_Differs, Walk_Why(R10)
 	RET
 
-// One access of a bulk copy.
-#define PART(MOVE, VIA, WIDTH) \
-	MOVE (BX), VIA    \
-	MOVE VIA, (DI)    \
-	ADDQ $WIDTH, BX   \
-	ADDQ $WIDTH, DI   \
-	ADDQ $WIDTH, R11  \
-	SUBQ $WIDTH, AX
-
-// One of WIDTH bytes if the device's address, R11, has that bit set, so that it
-// has fewer afterwards; on to the tail when fewer bytes are left.
-#define ALIGN(NAME, MOVE, VIA, WIDTH, ON) \
+// One access of a bulk copy, if OF has the bit of its WIDTH set: R11, the bytes to
+// where the device's address is aligned, or AX, those that are left. On to the tail
+// when fewer are left.
+#define PART(NAME, MOVE, VIA, WIDTH, OF, ON) \
 NAME:                       \
-	TESTQ $WIDTH, R11 \
-	JEQ   ON          \
-	CMPQ  AX, $WIDTH  \
-	JCS   tail        \
-	PART(MOVE, VIA, WIDTH)
-
-// One if the count has that bit set.
-#define TAIL(NAME, MOVE, VIA, WIDTH, ON) \
-NAME:                       \
-	TESTQ $WIDTH, AX \
-	JEQ   ON         \
-	PART(MOVE, VIA, WIDTH)
+	TESTQ $WIDTH, OF        \
+	JEQ   ON                \
+	CMPQ  AX, $WIDTH        \
+	JCS   tail              \
+	MOVE  (BX), VIA         \
+	MOVE  VIA, (DI)         \
+	ADDQ  $WIDTH, BX        \
+	ADDQ  $WIDTH, DI        \
+	SUBQ  $WIDTH, AX
 
 // 128 bytes at a time, of which AX counts those behind the first.
 #define BY128(NAME, STORE) \
@@ -300,13 +285,14 @@ NAME:                        \
 // Subtracting 128 and 32 leaves the lower five bits of AX alone, so they still
 // count what follows the loops.
 bulk:
+	NEGQ  R11
 	TESTQ $31, R11
 	JEQ   aligned
-ALIGN(align1, MOVB, DX, 1, align2)
-ALIGN(align2, MOVW, DX, 2, align4)
-ALIGN(align4, MOVL, DX, 4, align8)
-ALIGN(align8, MOVQ, DX, 8, align16)
-ALIGN(align16, MOVOU, X0, 16, aligned)
+PART(align1, MOVB, DX, 1, R11, align2)
+PART(align2, MOVW, DX, 2, R11, align4)
+PART(align4, MOVL, DX, 4, R11, align8)
+PART(align8, MOVQ, DX, 8, R11, align16)
+PART(align16, MOVOU, X0, 16, R11, aligned)
 aligned:
 	SUBQ $128, AX
 	JCS  rest
@@ -334,11 +320,11 @@ by32:
 	ADDQ  $32, DI
 	SUBQ  $32, AX
 	JCC   by32
-TAIL(tail, MOVOU, X0, 16, tail8)
-TAIL(tail8, MOVQ, DX, 8, tail4)
-TAIL(tail4, MOVL, DX, 4, tail2)
-TAIL(tail2, MOVW, DX, 2, tail1)
-TAIL(tail1, MOVB, DX, 1, moved)
+PART(tail, MOVOU, X0, 16, AX, tail8)
+PART(tail8, MOVQ, DX, 8, AX, tail4)
+PART(tail4, MOVL, DX, 4, AX, tail2)
+PART(tail2, MOVW, DX, 2, AX, tail1)
+PART(tail1, MOVB, DX, 1, AX, moved)
 
 // A device that is gone reads all ones: where what was copied out ends with a
 // byte of them, Go looks.
@@ -365,14 +351,11 @@ TEXT ·detectAVX(SB), NOSPLIT, $0-1
 	CPUID
 	ANDL $(1<<27 | 1<<28), CX
 	CMPL CX, $(1<<27 | 1<<28)
-	JNE  no
+	JNE  told
 	XORL CX, CX
 	XGETBV
 	ANDL $6, AX
 	CMPL AX, $6
-	JNE  no
-	MOVB $1, ret+0(FP)
-	RET
-no:
-	MOVB $0, ret+0(FP)
+told:
+	SETEQ ret+0(FP)
 	RET

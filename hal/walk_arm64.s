@@ -109,40 +109,36 @@ write:
 
 // Copies go from (R9) to (R8), R10 bytes. Those of one width move R9 by R12 and
 // R8 by R11 after each access: by the width, or by zero where it is a FIFO or the
-// value of a fill. In bulk, R13 is the device's address.
+// value of a fill. AT is the device's address, and STEP what moves it; in bulk R13
+// is that address.
+#define COPY(AT, STEP) \
+	MOVD AT, R13          \
+	CMP  $const_bulk, R7  \
+	BEQ  bulk             \
+	MOVD R6, STEP         \
+	CMP  $const_fixed, R7 \
+	BNE  move             \
+	MOVD ZR, STEP         \
+	B    move
+
 copyIn:
 	MEMORY(R9)
-	MOVD R8, R13
-	CMP  $const_bulk, R7
-	BEQ  bulk
 	MOVD R6, R12
-
-in:
-	MOVD R6, R11
-	CMP  $const_fixed, R7
-	BNE  move
-	MOVD ZR, R11
-
-move:
-	WIDTHS(move1, move2, move4, move8)
+	COPY(R8, R11)
 
 fill:
 	ADD  $command_Value, R1, R9
 	MOVD ZR, R12
-	B    in
+	COPY(R8, R11)
 
 copyOut:
 	MOVD R8, R9
 	MEMORY(R8)
-	MOVD R9, R13
-	CMP  $const_bulk, R7
-	BEQ  bulk
 	MOVD R6, R11
-	MOVD R6, R12
-	CMP  $const_fixed, R7
-	BNE  move
-	MOVD ZR, R12
-	B    move
+	COPY(R9, R12)
+
+move:
+	WIDTHS(move1, move2, move4, move8)
 
 #define MOVE(NAME, LOAD, STORE, WIDTH) \
 NAME:                       \
@@ -205,9 +201,7 @@ check:
 LOADED(check8, MOVD, -1)
 LOADED(check2, MOVHU, 0xffff)
 LOADED(check1, MOVBU, 0xff)
-check4:
-	MOVWU (R8), R5
-	MOVD  $0xffffffff, R9
+LOADED(check4, MOVWU, 0xffffffff)
 looked:
 	CMP   R9, R5
 	BEQ   loaded
@@ -255,38 +249,29 @@ differs:
 	MOVD  $const_Differs, R9
 	B     ended
 
-// One access of a bulk copy.
-#define PART(LOAD, STORE, WIDTH) \
-	LOAD  (R9), R5    \
-	STORE R5, (R8)    \
-	ADD   $WIDTH, R9  \
-	ADD   $WIDTH, R8  \
-	ADD   $WIDTH, R13 \
+// One access of a bulk copy, if OF has the bit of its WIDTH (1 << BIT) set: R13,
+// the bytes to where the device's address is aligned, or R10, those that are left.
+// On to the tail when fewer are left.
+#define PART(NAME, LOAD, STORE, WIDTH, BIT, OF, ON) \
+NAME:                       \
+	TBZ   $BIT, OF, ON      \
+	CMP   $WIDTH, R10       \
+	BLO   tail              \
+	LOAD  (R9), R5          \
+	STORE R5, (R8)          \
+	ADD   $WIDTH, R9        \
+	ADD   $WIDTH, R8        \
 	SUB   $WIDTH, R10
-
-// One of WIDTH (1 << BIT) bytes if the device's address, R13, has that bit set,
-// so that it has fewer afterwards; on to the tail when fewer bytes are left.
-#define ALIGN(NAME, LOAD, STORE, WIDTH, BIT, ON) \
-NAME:                    \
-	TBZ $BIT, R13, ON \
-	CMP $WIDTH, R10   \
-	BLO tail          \
-	PART(LOAD, STORE, WIDTH)
-
-// One if the count has that bit set.
-#define TAIL(NAME, LOAD, STORE, WIDTH, BIT, ON) \
-NAME:                    \
-	TBZ $BIT, R10, ON \
-	PART(LOAD, STORE, WIDTH)
 
 // Naturally aligned on the device, lowest address first, never overlapping.
 // Subtracting 32 leaves the lower five bits of R10 alone, so they still count
 // what follows the loop.
 bulk:
-ALIGN(align1, MOVBU, MOVB, 1, 0, align2)
-ALIGN(align2, MOVHU, MOVH, 2, 1, align4)
-ALIGN(align4, MOVWU, MOVW, 4, 2, align8)
-ALIGN(align8, MOVD, MOVD, 8, 3, aligned)
+	NEG R13, R13
+PART(align1, MOVBU, MOVB, 1, 0, R13, align2)
+PART(align2, MOVHU, MOVH, 2, 1, R13, align4)
+PART(align4, MOVWU, MOVW, 4, 2, R13, align8)
+PART(align8, MOVD, MOVD, 8, 3, R13, aligned)
 aligned:
 	SUBS $32, R10
 	BLO  tail
@@ -305,10 +290,10 @@ tail:
 	STP  (R5, R6), (R8)
 	ADD  $16, R9
 	ADD  $16, R8
-TAIL(tail8, MOVD, MOVD, 8, 3, tail4)
-TAIL(tail4, MOVWU, MOVW, 4, 2, tail2)
-TAIL(tail2, MOVHU, MOVH, 2, 1, tail1)
-TAIL(tail1, MOVBU, MOVB, 1, 0, moved)
+PART(tail8, MOVD, MOVD, 8, 3, R10, tail4)
+PART(tail4, MOVWU, MOVW, 4, 2, R10, tail2)
+PART(tail2, MOVHU, MOVH, 2, 1, R10, tail1)
+PART(tail1, MOVBU, MOVB, 1, 0, R10, moved)
 
 // A device that is gone reads all ones: where what was copied out ends with a
 // byte of them, Go looks.

@@ -66,13 +66,17 @@ func paths(bindings []args.Binding) (list []string) {
 func (f *frames) open(r *runtime.Replay, clock hal.Device) error {
 	f.replay, f.clock = r, clock
 	for i := range f.inputs {
-		if err := f.inputs[i].openInput(r); err != nil {
+		s := &f.inputs[i]
+		s.data = r.Input(s.tensor) // also of a pipe, which a sequence before the first run need not wait for
+		if err := s.open(false); err != nil {
 			return err
 		}
 	}
 	for i := range f.outputs {
-		err := f.outputs[i].openOutput(r)
-		f.files = append(f.files, f.outputs[i].file)
+		s := &f.outputs[i]
+		s.data = r.Output(s.tensor)
+		err := s.open(true)
+		f.files = append(f.files, s.file)
 		if err != nil {
 			return err
 		}

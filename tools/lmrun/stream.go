@@ -6,7 +6,6 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/runtime"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
 
@@ -19,7 +18,8 @@ import (
 type stream struct {
 	args.Binding
 	tensor int
-	fd     int           // of a pipe, else -1 or closed
+	data   []byte        // of the tensor, which each run takes or gives
+	fd     int           // of a pipe
 	file   *files.Output // of an output that is no ring
 	ring   *ring         // nil for a file or a pipe
 	pipe   bool
@@ -44,55 +44,46 @@ func streams(view *fbs.View, bindings []args.Binding, role gen.Role) (list []str
 				return nil, args.Bad(flag + b.Name + " is given twice")
 			}
 		}
-		list = append(list, stream{Binding: b, tensor: index, fd: -1})
+		list = append(list, stream{Binding: b, tensor: index})
 	}
 	return list, nil
 }
 
-// openInput opens a ring, or waits for the other side of a pipe, or reads a file.
-func (s *stream) openInput(r *runtime.Replay) (err error) {
-	data := r.Input(s.tensor) // also of a pipe, which a sequence before the first run need not wait for
-	if path, isRing := strings.CutPrefix(s.Path, ringPrefix); isRing {
-		s.ring, err = openRing(path, uint64(len(data)), false)
-		return err
+// open opens a ring, waits for the other side of a pipe, begins a file that is an
+// output, or reads one that is an input.
+func (s *stream) open(output bool) (err error) {
+	path, isRing := strings.CutPrefix(s.Path, ringPrefix)
+	switch {
+	case isRing:
+		s.ring, err = openRing(path, uint64(len(s.data)), output)
+	case output:
+		if s.file, err = files.Replace(s.Path, 0o644); err == nil {
+			s.fd, s.pipe = s.file.Fd(), s.file.Stream()
+		}
+	default:
+		if s.fd, s.pipe, err = files.OpenInput(s.Path, 0); err == nil && !s.pipe {
+			err = s.readFile()
+			unix.Close(s.fd)
+		}
 	}
-	if s.fd, s.pipe, err = files.OpenInput(s.Path, 0); err != nil {
-		return err
+	if s.pipe && err == nil { // nothing waits in the kernel for one, where no signal would end that
+		err = hal.FileFault(s.Path, unix.SetNonblock(s.fd, true))
 	}
-	if s.pipe {
-		return s.neverWait()
-	}
-	defer unix.Close(s.fd)
-	return s.readFile(data)
+	return err
 }
 
-func (s *stream) openOutput(r *runtime.Replay) (err error) {
-	if path, isRing := strings.CutPrefix(s.Path, ringPrefix); isRing {
-		s.ring, err = openRing(path, uint64(len(r.Output(s.tensor))), true)
-		return err
-	}
-	if s.file, err = files.Replace(s.Path, 0o644); err != nil || !s.file.Stream() {
-		return err
-	}
-	s.fd, s.pipe = s.file.Fd(), true
-	return s.neverWait()
-}
-
-// neverWait has nothing wait in the kernel for a pipe, where no signal would end that.
-func (s *stream) neverWait() error { return hal.FileFault(s.Path, unix.SetNonblock(s.fd, true)) }
-
-// readFile fills data from a file of exactly that size.
-func (s *stream) readFile(data []byte) error {
-	n, err := s.move(data)
+// readFile fills the tensor from a file of exactly that size.
+func (s *stream) readFile() error {
+	n, err := s.move(s.data)
 	relation := "fewer"
-	if err == nil && n == len(data) {
+	if err == nil && n == len(s.data) {
 		relation = "more"
 		n, err = s.move(make([]byte, 1))
 	}
 	if err != nil || relation == "more" && n == 0 {
 		return err
 	}
-	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + decimal(uint64(len(data))) + " bytes of input " + s.Name}
+	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + decimal(uint64(len(s.data))) + " bytes of input " + s.Name}
 }
 
 // move reads or writes until all of data are moved, nothing more comes, or a signal
@@ -126,22 +117,21 @@ func (f *frames) receive() (ended bool, err error) {
 	defer vanished(&err)
 	began := false // an input had data for this run
 	for i := range f.inputs {
-		s := &f.inputs[i]
-		size, got := len(f.replay.Input(s.tensor)), 0
+		s, got := &f.inputs[i], 0
 		switch {
 		case s.ring != nil:
-			got, err = s.ring.take(f.replay.Input(s.tensor))
+			got, err = s.ring.take(s.data)
 		case s.pipe:
-			got, err = s.move(f.replay.Input(s.tensor))
+			got, err = s.move(s.data)
 		default:
 			continue
 		}
 		switch {
 		case err != nil:
 			return false, err
-		case got < size && (stopping.Load() != 0 || got == 0 && !began):
+		case got < len(s.data) && (stopping.Load() != 0 || got == 0 && !began):
 			return true, nil
-		case got < size:
+		case got < len(s.data):
 			return false, &hal.Fault{Code: hal.BadTensor, Reason: s.Path + ": ends in the middle of a run's data"}
 		}
 		began = true
@@ -164,13 +154,13 @@ func (f *frames) send() (err error) {
 		}
 	}
 	for i := range f.outputs {
-		switch s, data := &f.outputs[i], f.replay.Output(f.outputs[i].tensor); {
+		switch s := &f.outputs[i]; {
 		case err != nil:
 			return err
 		case s.ring != nil:
-			s.ring.put(data)
+			s.ring.put(s.data)
 		case s.pipe:
-			_, err = s.move(data)
+			_, err = s.move(s.data)
 		}
 	}
 	for i := range f.inputs {
@@ -192,7 +182,7 @@ func (f *frames) finish() (err error) {
 		case s.ring != nil:
 			s.ring.close()
 		case !s.pipe:
-			_, err = s.file.Write(f.replay.Output(s.tensor))
+			_, err = s.file.Write(s.data)
 		}
 	}
 	if err == nil {
