@@ -101,16 +101,6 @@ func head(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(m)) }
 // both is amount << 32 | offset.
 func both(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(&m.Offset)) }
 
-// bytesOf is commands as they lie in the file.
-func bytesOf(list []Command) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*int(unsafe.Sizeof(Command{})))
-}
-
-// placeIn is where in data, of which they are a part, commands begin.
-func placeIn(data []byte, list []Command) int {
-	return int(uintptr(unsafe.Pointer(unsafe.SliceData(list))) - uintptr(unsafe.Pointer(unsafe.SliceData(data))))
-}
-
 // Name is a run of View.Text: where it begins << 8 | how many bytes it has.
 type Name uint32
 

@@ -67,8 +67,8 @@ func (c *checker) held(list []Command) (count int) {
 }
 
 // verifyCommands checks every command, so that what carries them out need not
-// check anything again, and carries a checksum on over them.
-func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
+// check anything again, and carries a checksum on over them as they lie in the file.
+func (v *View) verifyCommands(data []byte, sum uint32) (uint32, *Error) {
 	c := checker{v: v, pointed: make([]bool, len(v.Windows))}
 	for i := range v.Targets {
 		c.boards[i] = v.Board(i)
@@ -83,7 +83,7 @@ func (v *View) verifyCommands(sum uint32) (uint32, *Error) {
 			}
 			at++
 		}
-		sum = checksum(sum, bytesOf(list)) // which are near by now
+		sum = checksum(sum, data[from*CommandSize:][:len(list)*CommandSize]) // which are near by now
 	}
 	if c.calls {
 		return sum, v.verifyCalls()
@@ -121,24 +121,22 @@ func (c *checker) check(list []Command, at int) string {
 	f, l := &forms[m.Opcode], &c.limits[slot(head(m))]
 	c.heads[slot(head(m))] = head(m)
 	f.limit(m, l)
-	for _, step := range steps {
-		if why := step(c, f, m, l); why != "" {
-			return why
-		}
+	why := c.window(f, m)
+	if why == "" {
+		why = c.access(f, m, l)
 	}
-	if c.held(list) == 0 {
-		return f.broken(m, l)
+	if why == "" {
+		why = c.index(f, m, l)
 	}
-	if f.Each {
+	if why == "" && c.held(list) == 0 {
+		why = f.broken(m, l)
+	}
+	if why == "" && f.Each {
 		l.least = never
-		return c.single(m, at)
+		why = c.single(m, at)
 	}
-	return ""
+	return why
 }
-
-// steps are taken in order. Each says what is wrong, empty if nothing is, and
-// sets limits for those behind it.
-var steps = [...]func(*checker, *Form, *Command, *limits) string{(*checker).window, (*checker).access, (*checker).index}
 
 // limit sets what follows from the form alone.
 func (f *Form) limit(m *Command, l *limits) {
@@ -156,7 +154,7 @@ const (
 )
 
 // window checks mode, option, width and kind of window.
-func (c *checker) window(f *Form, m *Command, _ *limits) string {
+func (c *checker) window(f *Form, m *Command) string {
 	if why := first(
 		wrong(f.Modes>>m.Mode&1 == 0, "unknown mode %d", uint64(m.Mode)),
 		wrong(f.Options>>m.Option&1 == 0, "unknown option %d", uint64(m.Option)),

@@ -176,7 +176,7 @@ func (v *View) verifyPayload(data []byte) *Error {
 		return &Error{"segments", Text("end at %x, the file at %x", end, size)}
 	}
 	v.Payload = data[start:]
-	if !zeros(data[len(v.Envelope):start]) {
+	if gap := data[len(v.Envelope):start]; string(gap) != string(make([]byte, len(gap))) {
 		return &Error{"segment 0", "bytes in front of it are not zero"}
 	}
 	for i := range v.Segments {
@@ -186,15 +186,6 @@ func (v *View) verifyPayload(data []byte) *Error {
 		}
 	}
 	return nil
-}
-
-func zeros(data []byte) bool {
-	for _, b := range data {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // RoundUp gives the next multiple of a number that is not below n.

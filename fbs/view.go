@@ -119,6 +119,7 @@ func Verify(data []byte) (*View, error) {
 func read(envelope []byte) (v *View, sum uint32, err *Error) {
 	const fields = 10 // of table Image, numbered in the order of their declaration
 	t := Root(envelope, PreambleSize, fields, "image")
+	commands := t.vector(6, 8, CommandSize, CommandsMax, "commands")
 	v = &View{
 		Envelope:    envelope,
 		AllowedUs:   3600e6,
@@ -128,7 +129,7 @@ func read(envelope []byte) (v *View, sum uint32, err *Error) {
 		Sequences:   Vector[Sequence](t, 3, 4, SequencesMax, "sequences"),
 		Tensors:     Vector[Tensor](t, 4, 8, TensorsMax, "tensors"),
 		Segments:    Vector[Segment](t, 5, 8, SegmentsMax, "segments"),
-		Commands:    Vector[Command](t, 6, 8, CommandsMax, "commands"),
+		Commands:    CommandsIn(commands),
 		Text:        Vector[byte](t, 7, 1, TextMax, "text"),
 		Notes:       Vector[byte](t, 8, 8, NotesMax, "notes"),
 		Rules:       Vector[Rule](t, 9, 8, RulesMax, "rules"),
@@ -139,9 +140,9 @@ func read(envelope []byte) (v *View, sum uint32, err *Error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	first := placeIn(envelope, v.Commands)
-	sum, err = v.verifyCommands(EnvelopeChecksum(envelope[:first]))
-	return v, checksum(sum, envelope[first+len(bytesOf(v.Commands)):]), err
+	first := cap(envelope) - cap(commands) // both slices could go on to the same end
+	sum, err = v.verifyCommands(commands, EnvelopeChecksum(envelope[:first]))
+	return v, checksum(sum, envelope[first+len(commands):]), err
 }
 
 // reason says what is wrong with the preamble of a file, empty if nothing is.

@@ -86,17 +86,6 @@ func (f *File) own(end uint64) error {
 	return unix.Mprotect(part, unix.PROT_READ)
 }
 
-// unchanging tells whether nobody can change the file: by fs-verity, or on a
-// block device by a superblock that is read-only, as one on dm-verity always is.
-// A mount that is read-only is no such promise.
-func (f *File) unchanging() bool {
-	var s unix.Statx_t
-	_ = unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, 0, &s) // leaves zeros where the kernel has none
-	mounts, _ := hal.ReadText("/proc/self/mountinfo")
-	return s.Attributes&unix.STATX_ATTR_VERITY != 0 || s.Dev_major != 0 &&
-		takesNoWrites(mounts, fbs.Text("%d:%d", uint64(s.Dev_major), uint64(s.Dev_minor)))
-}
-
 const cutShort = "the file was cut short while it was read"
 
 // Verify checks every byte of the file. The error is a *hal.Fault.
@@ -106,19 +95,6 @@ func (f *File) Verify() (view *fbs.View, err error) {
 		return err
 	})
 	return view, err
-}
-
-// Check has a function look at the bytes of the file, such as one that verifies
-// a signature, and makes sure that they stay as it saw them: the payload is
-// copied too, unless nobody can change it. The error is a *hal.Fault; one of the
-// function's without a code counts as a bad image.
-func (f *File) Check(check func(data []byte) error) error {
-	if !f.unchanging() {
-		if err := f.own(uint64(len(f.data))); err != nil {
-			return err
-		}
-	}
-	return f.look(check)
 }
 
 // look gives errors the path of the file, and makes one of a file that is cut

@@ -27,15 +27,6 @@ func memory(meminfo string) (pages, huge uint64) {
 	return pages, numberAfter(meminfo, "HugePages_Free:") * numberAfter(meminfo, "Hugepagesize:") << 10
 }
 
-// takesNoWrites tells whether a device's superblock is read-only, by any mount's
-// line: "1 2 DEVICE /root /place options - type source superblock's options". No
-// name in it has blanks. What a program serves (fuseblk) may change all the same.
-func takesNoWrites(mountinfo, device string) bool {
-	kind := after(after(mountinfo, " "+device+" /"), " - ")
-	options := after(after(kind, " "), " ")
-	return len(options) > 1 && options[:2] == "ro" && kind[:4] != "fuse"
-}
-
 // after is the text behind a name, empty where there is none.
 func after(text, name string) string {
 	for len(text) > len(name) && text[:len(name)] != name {

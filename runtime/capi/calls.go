@@ -96,14 +96,16 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 func open(handle *int32, verify func(*image) outcome) int32 {
 	setup.Lock()
 	defer setup.Unlock()
-	if handle == nil {
-		return without(usage("image is NULL"))
-	}
-	if end := mayOpen(); end.code != hal.OK {
-		return without(end)
-	}
+	look()
 	im, number := place()
-	if im == nil {
+	switch {
+	case handle == nil:
+		return without(usage("image is NULL"))
+	case sealed.Load():
+		return without(isSealed)
+	case blind.Load():
+		return without(outcome{code: hal.NoFile, reason: "/proc was not mounted before the first call; mount it and start the process again"})
+	case im == nil:
 		return without(usage("as many images are open as can be; close one"))
 	}
 	end := contained(im, verify)
@@ -129,17 +131,6 @@ func look() {
 	if !looked.Load() && !looked.Swap(true) {
 		blind.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
 	}
-}
-
-func mayOpen() outcome {
-	look()
-	switch {
-	case sealed.Load():
-		return isSealed
-	case blind.Load():
-		return outcome{code: hal.NoFile, reason: "/proc was not mounted before the first call; mount it and start the process again"}
-	}
-	return outcome{}
 }
 
 //export lm_longest

@@ -12,9 +12,6 @@ import (
 	"lightmetal/hal"
 )
 
-// KeyDigits are the hex digits of a public key in text.
-const KeyDigits = 2 * ed25519.PublicKeySize
-
 // Keys are the public keys that are believed.
 type Keys []ed25519.PublicKey
 
@@ -43,7 +40,7 @@ func ParseKeys(text string) (keys Keys, err error) {
 }
 
 func parseKey(digits string) (ed25519.PublicKey, bool) {
-	if len(digits) != KeyDigits {
+	if len(digits) != 2*ed25519.PublicKeySize {
 		return nil, false
 	}
 	key := make(ed25519.PublicKey, ed25519.PublicKeySize)

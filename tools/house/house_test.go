@@ -73,7 +73,7 @@ var (
 	product     = []string{"fbs", "boards", "hal", "runtime"}
 	productTags = "lane_vfio"
 	otherBoards = []string{"boards/edu.go", "boards/ivshmem.go", "boards/nvme.go"}
-	notLinked   = []string{"tools/files/read.go"}
+	notLinked   = []string{"runtime/check.go", "tools/files/read.go"}
 )
 
 // target is the rest of what can run on one, beside the product's packages.
@@ -86,9 +86,9 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "to
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 4_661 // 3,600
-	linesWithRunner  = 6_320 // 4,600
-	linesOfTheTarget = 9_026 // 7,500
+	linesOfProduct   = 4_608 // 3,600
+	linesWithRunner  = 6_267 // 4,600
+	linesOfTheTarget = 9_002 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
