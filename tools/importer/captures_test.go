@@ -2,8 +2,10 @@ package importer
 
 import (
 	"bytes"
+	"compress/gzip"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,8 +13,10 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/hal"
 	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
@@ -402,6 +406,49 @@ func TestCapturesWithOtherLineEndsAreTheSame(t *testing.T) {
 		b, _ := mustImport(t, strings.ReplaceAll(capture(t, c.name), "\n", "\r\n"), captureOptions(t, i))
 		if show(a) != show(b) {
 			t.Errorf("%s: other commands", c.name)
+		}
+	}
+}
+
+func packed(t *testing.T, text string) string {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestCapturesThatGzipCompressedAreTheSame(t *testing.T) {
+	for i, c := range captures {
+		text, o := capture(t, c.name), captureOptions(t, i)
+		zipped := packed(t, text)
+		a, _ := mustImport(t, text, o)
+		b, _ := mustImport(t, zipped, o)
+		if show(a) != show(b) {
+			t.Errorf("%s: other commands", c.name)
+		}
+		damaged := []byte(zipped)
+		damaged[len(zipped)-6] ^= 1
+		for want, broken := range map[string]string{"cut": zipped[:len(zipped)/2], "damaged": string(damaged)} {
+			if _, _, err := Import(strings.NewReader(broken), o); hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %s: %v", c.name, want, err)
+			}
+		}
+	}
+}
+
+func TestCaptureThatAnotherProgramCompressedIsRefusedWithWhatReadsIt(t *testing.T) {
+	for want, head := range map[string]string{"xz -dc": "\xfd7zXZ\x00\x00\x04", "zstd -dc": "\x28\xb5\x2f\xfd\x24\x00", "bzip2 -dc": "BZh91AY&SY"} {
+		for _, from := range []string{FromMmiotrace, FromQemu, FromRecord} {
+			_, _, err := Import(strings.NewReader(head+"\n"), Options{From: from, Board: chips.ByName("edu")})
+			if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s of %s: %v", from, want, err)
+			}
 		}
 	}
 }

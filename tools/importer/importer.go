@@ -35,11 +35,7 @@ import (
 )
 
 // The formats that Import reads.
-const (
-	FromMmiotrace = traces.FromMmiotrace
-	FromQemu      = traces.FromQemu
-	FromRecord    = traces.FromRecord
-)
+const FromMmiotrace, FromQemu, FromRecord = traces.FromMmiotrace, traces.FromQemu, traces.FromRecord
 
 // Passes are the names that Options.Without takes.
 var Passes = []string{"lift", "fold", "expect", "drop", "coalesce", "fence", "mark"}

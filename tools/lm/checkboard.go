@@ -8,6 +8,7 @@ import (
 	"lightmetal/boards/hosts"
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/tools/importer/traces"
 
 	"github.com/spf13/cobra"
 )
@@ -215,9 +216,5 @@ func (r *boardReport) String() string {
 }
 
 func hostNames() string {
-	var names []string
-	for _, h := range hosts.All {
-		names = append(names, h.Name)
-	}
-	return strings.Join(names, ", ")
+	return traces.Joined(hosts.All, ", ", func(h *hosts.Host) string { return h.Name })
 }

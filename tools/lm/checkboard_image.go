@@ -236,7 +236,7 @@ func (r *boardReport) checkFit(what string, bars []hosts.BAR, worse state) {
 	for i := range r.host.Ports {
 		p := &r.host.Ports[i]
 		if placed := p.Place(bars); placed != nil {
-			fits = append(fits, portText(p)+placedText(bars, placed))
+			fits = append(fits, portText(p)+" (BAR "+barsText(bars, func(i int) string { return fmt.Sprintf("%d at 0x%x", i, placed[i]) })+")")
 		} else if p.Windows.Known() {
 			cramped = append(cramped, p.Name+": "+windowsText(p))
 		}
@@ -245,30 +245,22 @@ func (r *boardReport) checkFit(what string, bars []hosts.BAR, worse state) {
 		r.add(fine, what+" fits", strings.Join(fits, "; "), "", "")
 		return
 	}
+	sizes := barsText(bars, func(i int) string { return fmt.Sprintf("%d: %s", i, lmb.SizeText(bars[i].Size)) })
 	r.add(worse, what+" fits", "no port; "+strings.Join(cramped, "; "),
-		"its BARs ("+barsText(bars)+") find no room in the windows, so the kernel leaves them unassigned and cannot switch the device on",
+		"its BARs ("+sizes+") find no room in the windows, so the kernel leaves them unassigned and cannot switch the device on",
 		"widen the port's ranges in the device tree where the chip allows, make the device's BAR smaller in its firmware where that is possible, or "+
 			"take another board (lm check-board --list)")
 }
 
-func barsText(bars []hosts.BAR) string {
+// barsText is the BARs that there are, each as text has it.
+func barsText(bars []hosts.BAR, text func(i int) string) string {
 	var parts []string
 	for i, b := range bars {
 		if b.Size != 0 {
-			parts = append(parts, fmt.Sprintf("%d: %s", i, lmb.SizeText(b.Size)))
+			parts = append(parts, text(i))
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-func placedText(bars []hosts.BAR, placed []uint64) string {
-	var parts []string
-	for i, b := range bars {
-		if b.Size != 0 {
-			parts = append(parts, fmt.Sprintf("%d at 0x%x", i, placed[i]))
-		}
-	}
-	return " (BAR " + strings.Join(parts, ", ") + ")"
 }
 
 // checkFaults tells what is known to be broken on a host, and whether it hurts

@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/boards/hosts"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -162,11 +163,9 @@ func inboundText(list []hosts.Inbound) string {
 	if len(list) == 0 {
 		return "all of memory, at its address"
 	}
-	var parts []string
-	for _, in := range list {
-		parts = append(parts, fmt.Sprintf("%s from 0x%x, seen at 0x%x", lmb.SizeText(in.Size), in.CPU, in.PCI))
-	}
-	return strings.Join(parts, "; ")
+	return traces.Joined(list, "; ", func(in hosts.Inbound) string {
+		return fmt.Sprintf("%s from 0x%x, seen at 0x%x", lmb.SizeText(in.Size), in.CPU, in.PCI)
+	})
 }
 
 // sources joins what is there, each once.

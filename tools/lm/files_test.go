@@ -236,6 +236,18 @@ func TestTraceByAPipeHasAnEnd(t *testing.T) {
 	}
 }
 
+func TestTraceByAPipeThatNobodyWritesToSaysSo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{"mmiotrace", "qemu", "record"} {
+		if exit, _, stderr := lm(t, "import", "--from", from, "--board", "edu", path, "-o", path+".lmb"); exit != 74 || !strings.Contains(stderr, "nobody writes to it") {
+			t.Errorf("%s: exit %d, %s", from, exit, stderr)
+		}
+	}
+}
+
 func TestListingReadsFilesFromItsOwnFolderDown(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)

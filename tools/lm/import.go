@@ -13,6 +13,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/hal"
+	"lightmetal/tools/boardfile"
 	"lightmetal/tools/files"
 	"lightmetal/tools/importer"
 	"lightmetal/tools/importer/traces"
@@ -112,11 +113,7 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 }
 
 func boardNames() string {
-	names := make([]string, len(boards.All))
-	for i, b := range boards.All {
-		names[i] = b.Name
-	}
-	return strings.Join(names, ", ")
+	return traces.Joined(boards.All, ", ", func(b *boards.Board) string { return b.Name })
 }
 
 func (f *importFlags) run(path string) error {
@@ -158,6 +155,9 @@ func (f *importFlags) run(path string) error {
 	}
 	report.Frames = frames
 	if err := encode(image, f.out, path); err != nil {
+		if known := boards.ByID(image.Targets[0].Vendor, image.Targets[0].Device); o.Generic && known != nil {
+			err = fmt.Errorf("%w; %w names the line", err, &boardfile.Known{Board: known})
+		}
 		return err
 	}
 	show(tell(f.out), report, f.json)

@@ -87,3 +87,11 @@ func TestRecordedProgramBecomesAnImageThatReplays(t *testing.T) {
 	record(64, "--on-unknown", "stop", "--", path("program"))
 	record(64, "--file", "card", "--", path("program"))
 }
+
+func TestGenericBoardOfAKnownDeviceSaysWhoseRulesHold(t *testing.T) {
+	record := write(t, "known.record", "LMRECORD 2\nDEVICE 0 1af4 1110 file\nBAR 0 0 0 0 1000\nW 0 100 4 00000000\nEND 3\n")
+	exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", record, "-o", filepath.Join(t.TempDir(), "known.lmb"))
+	if exit != 65 || !strings.Contains(stderr, "which has its rules already: --board ivshmem names the line") {
+		t.Error(exit, stderr)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/report"
 )
 
@@ -141,11 +142,7 @@ func (s *session) close() {
 }
 
 func sequenceNames(view *fbs.View) string {
-	var names []string
-	for i := range view.Sequences {
-		names = append(names, view.Name(view.Sequences[i].Name))
-	}
-	return strings.Join(names, ", ")
+	return traces.Joined(view.Sequences, ", ", func(s fbs.Sequence) string { return view.Name(s.Name) })
 }
 
 // tensor splits NAME=FILE and finds the tensor.

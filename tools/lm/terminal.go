@@ -191,6 +191,9 @@ func (in *input) Read(p []byte) (n int, err error) {
 		return 0, wrong(hal.BadImage, "%s has no end within %d bytes; what is longer is read from a file", in.Name(), in.most)
 	}
 	n, err = in.File.Read(p[:min(int64(len(p)), in.left)])
+	if err == io.EOF && in.left == pipeMax {
+		return 0, wrong(hal.IO, "%s: nothing came out of this pipe: nobody writes to it", in.Name())
+	}
 	in.left -= int64(n)
 	return n, err
 }

@@ -73,13 +73,6 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %v", e.Line, e.Column, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrCut is in the error of a recording without an end: the program crashed,
-// or the simulator rejected the access that the last line announces.
-var ErrCut = errors.New("the recording has no END line: the program ended, or the simulator stopped it, at the last access")
-
-// ErrGap is in the error of a recording in which something is missing.
-var ErrGap = errors.New("the recording is not whole")
-
 // Incomplete tells that an error is ErrCut or ErrGap, about a recording that is
 // sound as far as it goes.
 func Incomplete(err error) bool { return errors.Is(err, ErrCut) || errors.Is(err, ErrGap) }
@@ -113,8 +106,7 @@ func ReadDevice(r io.Reader, device string) (*Capture, error) {
 // The error is an *Error, that of r, or the first that a function gave, after
 // which Each ends.
 func Each(r io.Reader, device string, header func(*Capture) error, record func(*Record) error) error {
-	p := parser{from: bufio.NewReaderSize(r, 64<<10), each: record, several: several{wanted: device, header: header}}
-	p.unzip()
+	p := parser{from: Plain(r), each: record, several: several{wanted: device, header: header}}
 	p.header()
 	if p.err == nil && p.version == 1 {
 		p.err = header(&p.capture)
@@ -150,10 +142,16 @@ type parser struct {
 
 // fail names the field that was taken last.
 func (p *parser) fail(format string, values ...any) {
+	const shownMax = 60 // of a field, which may be all of a file
 	if p.err != nil {
 		return
 	}
 	column := 1
+	for i, v := range values {
+		if text, ok := v.(string); ok {
+			values[i] = text[:min(len(text), shownMax)]
+		}
+	}
 	for _, f := range p.fields[:max(p.taken-1, 0)] {
 		column += len(f) + 1
 	}

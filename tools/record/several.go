@@ -1,11 +1,16 @@
 package record
 
 import (
-	"bufio"
-	"compress/gzip"
 	"errors"
 	"fmt"
 )
+
+// ErrCut is in the error of a recording without an end: the program crashed,
+// or the simulator rejected the access that the last line announces.
+var ErrCut = errors.New("the recording has no END line: the program ended, or the simulator stopped it, at the last access")
+
+// ErrGap is in the error of a recording in which something is missing.
+var ErrGap = errors.New("the recording is not whole")
 
 // several is what version 2 tells of devices and BARs, each numbered from 0 in
 // the order they are met.
@@ -23,19 +28,6 @@ type several struct {
 type numbered struct {
 	device *Capture
 	index  uint8
-}
-
-// unzip looks into what is compressed.
-func (p *parser) unzip() {
-	if head, _ := p.from.Peek(2); string(head) != "\x1f\x8b" {
-		return
-	}
-	zip, err := gzip.NewReader(p.from)
-	if err != nil {
-		p.err = &Error{1, 1, err}
-		return
-	}
-	p.from = bufio.NewReaderSize(zip, 64<<10)
 }
 
 // met takes a DEVICE or a BAR line.

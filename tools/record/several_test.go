@@ -97,6 +97,15 @@ func TestCompressedRecordingIsReadUpToWhereItIsCut(t *testing.T) {
 	}
 }
 
+// TestErrorShowsAPieceOfALongField, which of a file that is no recording may be all of it.
+func TestErrorShowsAPieceOfALongField(t *testing.T) {
+	for _, text := range []string{strings.Repeat("\x00", 1<<20), "LMRECORD 2\n" + strings.Repeat("W", 1<<20) + "\n", two + "W 0 " + strings.Repeat("f", 1<<20) + " 1 00\n"} {
+		if _, err := Read(strings.NewReader(text)); err == nil || len(err.Error()) > 400 {
+			t.Errorf("%.20q: an error of %d bytes", text, len(err.Error()))
+		}
+	}
+}
+
 func TestRecordingOfNothingSaysSo(t *testing.T) {
 	if _, err := Read(strings.NewReader("LMRECORD 2\nEND 0\n")); err == nil || !strings.Contains(err.Error(), "mapped no BAR") {
 		t.Error(err)

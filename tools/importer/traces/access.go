@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"lightmetal/hal"
+	"lightmetal/tools/record"
 )
 
 // Op is what a line of a trace records.
@@ -74,7 +75,7 @@ type lineReader struct {
 }
 
 func newLineReader(r io.Reader, progress func(int64)) *lineReader {
-	return &lineReader{r: &counter{r: r, progress: progress}}
+	return &lineReader{r: record.Plain(&counter{r: r, progress: progress})}
 }
 
 // each gives the lines without their ends, each valid until the next.
@@ -89,11 +90,13 @@ func (l *lineReader) each(do func(text []byte) error) error {
 		}
 	}
 	err := lines.Err()
-	var e *Error
+	var packed *record.Error
 	switch {
-	case err == nil || errors.As(err, &e):
+	case err == nil || errors.As(err, new(*Error)):
 		return err
-	case err == errCut:
+	case errors.As(err, &packed):
+		return Refuse(0, "%v", packed.Err)
+	case err == errCut || err == io.ErrUnexpectedEOF: // the latter where it is compressed
 		return Refuse(l.line+1, "the last line has no newline: the trace was cut here (if it is whole, end it with a newline)")
 	case err == bufio.ErrTooLong:
 		return Refuse(l.line+1, "longer than %d bytes: this is no trace", lineMax)
@@ -143,6 +146,15 @@ func Counted(n int, thing string) string {
 		thing += "s"
 	}
 	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// Joined is a list in words.
+func Joined[T any](list []T, between string, text func(T) string) string {
+	words := make([]string, len(list))
+	for i, one := range list {
+		words[i] = text(one)
+	}
+	return strings.Join(words, between)
 }
 
 // Little is the number that up to 8 bytes are, lowest first.

@@ -3,8 +3,8 @@ package traces
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"lightmetal/boards"
 )
@@ -63,41 +63,28 @@ func (q *qemu) baseOf(name string) uint64 {
 	return base
 }
 
-func (q *qemu) regionList() []RegionSummary {
-	var list []RegionSummary
-	for _, s := range q.seen {
-		list = append(list, *s)
+func (q *qemu) regionList() (list []RegionSummary) {
+	for _, name := range slices.Sorted(maps.Keys(q.seen)) {
+		list = append(list, *q.seen[name])
 	}
-	slices.SortFunc(list, func(a, b RegionSummary) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
-func (q *qemu) list() string {
-	var list []string
-	for _, s := range q.regionList() {
-		list = append(list, s.String())
-	}
-	return strings.Join(list, "; ")
-}
+func (q *qemu) list() string { return Joined(q.regionList(), "; ", RegionSummary.String) }
 
 func (q *qemu) wantedList() string {
-	var list []string
-	for _, r := range q.regions {
+	return Joined(q.regions, " or ", func(r Region) string {
 		if r.Name == "" {
-			list = append(list, fmt.Sprintf("at 0x%x", r.Base))
-			continue
+			return fmt.Sprintf("at 0x%x", r.Base)
 		}
-		list = append(list, fmt.Sprintf("%q", r.Name))
-	}
-	return strings.Join(list, " or ")
+		return fmt.Sprintf("%q", r.Name)
+	})
 }
 
-func (q *qemu) otherList() []Count {
-	var list []Count
-	for name, n := range q.other {
-		list = append(list, Count{name, n})
+func (q *qemu) otherList() (list []Count) {
+	for _, name := range slices.Sorted(maps.Keys(q.other)) {
+		list = append(list, Count{name, q.other[name]})
 	}
-	slices.SortFunc(list, func(a, b Count) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
@@ -128,9 +115,5 @@ func (q *qemu) stats(name string) *RegionSummary {
 }
 
 func BoardList() string {
-	var list []string
-	for _, b := range boards.All {
-		list = append(list, fmt.Sprintf("%s (%04x:%04x)", b.Name, b.Vendor, b.Device))
-	}
-	return strings.Join(list, ", ")
+	return Joined(boards.All, ", ", func(b *boards.Board) string { return fmt.Sprintf("%s (%04x:%04x)", b.Name, b.Vendor, b.Device) })
 }

@@ -19,7 +19,7 @@ type recording struct {
 	calls         int    // accesses of the program to the device
 	configuration int    // loads
 	configured    int    // stores
-	place         int    // of the warning of them
+	place         int    // line of the first of them
 	name          string // of the device, where the recording is of a program; empty: of a simulator
 	clocks        int
 }
@@ -45,6 +45,10 @@ func readRecord(r io.Reader, o Source, to Sink) (*Trace, error) {
 		return nil, err
 	case t.calls == 0:
 		return nil, t.nothing()
+	}
+	if t.configured > 0 {
+		text := fmt.Sprintf("store to PCI configuration space left out, %d in all: opening a device does what it needs", t.configured)
+		t.trace.Warnings = append(t.trace.Warnings, Warning{t.place, text})
 	}
 	if t.configuration > 0 {
 		t.trace.Ignored = append(t.trace.Ignored, Count{"loads of PCI configuration space", t.configuration})
@@ -102,14 +106,8 @@ func (t *recording) record(rec *record.Record) error {
 		t.trace.Warnings = append(t.trace.Warnings, Warning{rec.Line, "not recorded: " + string(rec.Data)})
 	case record.ConfigWrite:
 		if t.configured++; t.configured == 1 {
-			t.place = len(t.trace.Warnings)
-			t.trace.Warnings = append(t.trace.Warnings, Warning{Line: rec.Line})
+			t.place = rec.Line
 		}
-		more := ""
-		if t.configured > 1 {
-			more = fmt.Sprintf(", and %d more", t.configured-1)
-		}
-		t.trace.Warnings[t.place].Text = "store to PCI configuration space" + more + " left out: opening a device does what it needs"
 	case record.ConfigRead:
 		t.configuration++
 	case record.Clock:

@@ -15,11 +15,7 @@ import (
 )
 
 // The formats that Scan reads.
-const (
-	FromMmiotrace = "mmiotrace"
-	FromQemu      = "qemu"
-	FromRecord    = "record"
-)
+const FromMmiotrace, FromQemu, FromRecord = "mmiotrace", "qemu", "record"
 
 // Source says what a trace is of.
 type Source struct {
