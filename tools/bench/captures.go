@@ -2,15 +2,18 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/runtime"
 	"lightmetal/tools/bench/plain"
 	"lightmetal/tools/importer"
 	"lightmetal/tools/listing"
@@ -38,61 +41,43 @@ var captured = []struct {
 // captures measures the commands of real recordings on memory: whole, and bare,
 // which leaves out what waits for the device's side of a fence. Each is repeated
 // within one run, so that what a run costs beside its commands counts little.
-func (b *bench) captures() error {
+func (b *bench) captures() {
 	for i := range captured {
-		image, err := b.recorded(i)
-		if err != nil {
-			return err
-		}
-		name := filepath.Base(captured[i].file)
+		image, name := b.recorded(i), filepath.Base(captured[i].file)
 		for _, goal := range []struct {
 			what string
 			bare bool
 			most float64
 		}{{"whole", false, 1.5}, {"bare", true, 1.4}} {
-			repeated, memory, err := quiet(repeatMain(image, goal.bare))
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+			repeated := repeatMain(image, goal.bare)
+			memory := quiet(repeated)
 			count := float64(len(repeated.Sequences[0].Commands))
-			if err := b.onMemory("capture", repeated, memory, func(p *pair, _ int64) error {
-				r, err := b.besideBest("goals", name+", "+goal.what, 0, 1/count, p)
-				if err == nil {
-					b.add(r.atMost(*r.Ratio, goal.most, fmt.Sprintf("<= %.1f x best C", goal.most)))
-				}
-				return err
-			}); err != nil {
-				return fmt.Errorf("%s, %s: %w", name, goal.what, err)
-			}
+			b.onMemory("capture", repeated, memory, func(p *pair, _ int64) {
+				r := b.besideBest("goals", name+", "+goal.what, 0, 1/count, p)
+				b.add(r.atMost(*r.Ratio, goal.most, fmt.Sprintf("<= %.1f x best C", goal.most)))
+			})
 		}
 	}
-	return nil
 }
 
 // recorded is the image of a recording.
-func (b *bench) recorded(i int) (*lmb.Image, error) {
+func (b *bench) recorded(i int) *lmb.Image {
 	c := &captured[i]
 	path := filepath.Join(b.testdata, c.file)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+	text := must(os.ReadFile(path))
 	if strings.HasSuffix(path, ".lms") {
-		return listing.Parse(path, text, nil)
+		return must(listing.Parse(path, text, nil))
 	}
 	options := c.options
 	inputs, outputs, _ := strings.Cut(c.tensors, "|")
 	for specs, list := range map[string]*[]importer.TensorSpec{inputs: &options.Inputs, outputs: &options.Outputs} {
 		for _, spec := range strings.Fields(specs) {
-			tensor, err := importer.ParseTensor(spec)
-			if err != nil {
-				return nil, err
-			}
-			*list = append(*list, tensor)
+			*list = append(*list, must(importer.ParseTensor(spec)))
 		}
 	}
 	image, _, err := importer.Import(bytes.NewReader(text), options)
-	return image, err
+	check(err)
+	return image
 }
 
 // capturedCommands is how many commands a repeated recording has at least.
@@ -149,66 +134,55 @@ func repeatMain(image *lmb.Image, bare bool) *lmb.Image {
 }
 
 // quiet makes every Check and Compare of an image hold on plain memory, however
-// often it runs. It gives what the memory holds before each run.
-func quiet(image *lmb.Image) (*lmb.Image, []byte, error) {
-	file, err := lmb.Encode(image)
-	if err != nil {
-		return nil, nil, err
-	}
-	view, err := fbs.Verify(file)
-	if err != nil {
-		return nil, nil, err
-	}
-	memory := make([]byte, plain.Size(view))
-	var apertures []hal.Aperture
-	devices := plain.Devices(view, memory)
-	for _, w := range view.Windows {
-		a, err := devices[w.Device].Map(w)
-		if err != nil {
-			return nil, nil, err
+// often it runs: a run that copies out what they look at says what that is. It gives
+// what the memory holds before each run.
+func quiet(image *lmb.Image) []byte {
+	looking := *image
+	commands, size := slices.Clone(image.Sequences[0].Commands), uint32(0)
+	for i := range commands {
+		if c := &commands[i]; looked(c) > 0 {
+			*c = single(fbs.Command{Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact), Width: c.Width, Window: c.Window, Offset: c.Offset,
+				Index: uint16(len(image.Tensors) + 1), Value: uint64(size), Amount: looked(c)})
+			size += c.Amount
 		}
-		apertures = append(apertures, a)
 	}
+	looking.Sequences = []lmb.Sequence{{Name: "main", Commands: commands}}
+	all := lmb.Tensor{Name: "looked at", Role: gen.RoleOutput, DType: gen.DTypeUint8, Shape: []uint32{size}}
+	looking.Tensors = append(slices.Clone(image.Tensors), all)
+	view := must(fbs.Verify(must(lmb.Encode(&looking))))
+	memory := make([]byte, plain.Size(view))
+	replay := must(runtime.Load(view, runtime.AnySlot, plain.Devices(view, memory)...))
+	defer replay.Close()
 	// What the first round leaves is what each further one begins with.
 	for range 2 {
-		for i := range image.Sequences[0].Commands {
-			simulate(&image.Sequences[0].Commands[i], apertures, image.Tensors)
+		if r := replay.Run(0); r.Code != hal.OK {
+			check(r.Code)
 		}
 	}
-	return image, memory, nil
+	found := replay.Output(len(image.Tensors))
+	for i := range image.Sequences[0].Commands {
+		c := &image.Sequences[0].Commands[i]
+		data := found[:looked(c)]
+		found = found[len(data):]
+		switch c.Opcode {
+		case gen.OpcodeCheck:
+			var word [8]byte
+			copy(word[:], data)
+			c.Mode, c.Value = uint8(gen.ConditionEqual), binary.LittleEndian.Uint64(word[:])&c.Mask
+		case gen.OpcodeCompare:
+			c.Data = bytes.Clone(data)
+		}
+	}
+	return memory
 }
 
-// simulate carries out one command and has it expect what it finds.
-func simulate(c *lmb.Command, apertures []hal.Aperture, tensors []lmb.Tensor) {
-	if int(c.Window) >= len(apertures) {
-		return
-	}
-	a, offset := &apertures[c.Window], uint64(c.Offset)
+// looked is how many bytes a command holds against something.
+func looked(c *lmb.Command) uint32 {
 	switch c.Opcode {
-	case gen.OpcodeWrite:
-		a.Store(uint32(offset), c.Width, c.Value)
-	case gen.OpcodeAddress:
-		a.Store(uint32(offset), c.Width, c.Value+apertures[c.Index].Bus)
-	case gen.OpcodeChange:
-		was, _ := a.Load(uint32(offset), c.Width)
-		a.Store(uint32(offset), c.Width, c.Value|was&^c.Mask)
-	case gen.OpcodeFill:
-		for i := uint64(0); i < uint64(c.Amount); i += uint64(c.Width) {
-			if a.Store(uint32(offset), c.Width, c.Value); gen.Access(c.Mode) != gen.AccessFixed {
-				offset += uint64(c.Width)
-			}
-		}
-	case gen.OpcodeCopyIn:
-		data := c.Data
-		if c.Index != 0 {
-			data = tensors[c.Index-1].Data[c.Value:][:c.Amount]
-		}
-		a.Copy(gen.OpcodeCopyIn, offset, c.Width, gen.Access(c.Mode), data)
 	case gen.OpcodeCheck:
-		found, _ := a.Load(uint32(offset), c.Width)
-		c.Mode, c.Value = uint8(gen.ConditionEqual), found&c.Mask
+		return uint32(c.Width)
 	case gen.OpcodeCompare:
-		c.Data = bytes.Clone(c.Data)
-		a.Copy(gen.OpcodeCopyOut, offset, c.Width, gen.AccessExact, c.Data)
+		return uint32(len(c.Data))
 	}
+	return 0
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os/exec"
@@ -26,39 +25,30 @@ var quantiles = []struct {
 
 // frameTimes measures how steady a frame is: alone and beside a program that
 // wants the same processor and its caches, under both schedulers.
-func (b *bench) frameTimes() error {
-	return b.on("frames", writesImage(frameCommands), func(p *pair, _ int64) error {
+func (b *bench) frameTimes() {
+	b.on("frames", writesImage(frameCommands), func(p *pair, _ int64) {
 		for _, busy := range []bool{false, true} {
 			for _, fifo := range []int{0, framePriority} {
-				if err := b.frameSetting([]*side{p.ours, p.c}, busy, fifo); err != nil {
-					return err
-				}
+				b.frameSetting([]*side{p.ours, p.c}, busy, fifo)
 			}
 		}
-		return nil
 	})
 }
 
 // frameSetting measures ours and C's in one setting.
-func (b *bench) frameSetting(sides []*side, busy bool, fifo int) error {
+func (b *bench) frameSetting(sides []*side, busy bool, fifo int) {
 	what := map[bool]string{false: "idle", true: "busy"}[busy]
 	if fifo > 0 {
 		what += ", FIFO"
 	}
 	for _, s := range sides {
-		if err := s.priority(fifo); errors.Is(err, unix.EPERM) {
+		if !s.priority(fifo) {
 			b.add(row{Section: "frame of 10,000 writes", What: what, Note: "skipped: SCHED_FIFO is not permitted here"})
-			return nil
-		} else if err != nil {
-			return err
+			return
 		}
 	}
 	if busy {
-		stop, err := b.neighbour()
-		if err != nil {
-			return err
-		}
-		defer stop()
+		defer b.neighbour()()
 	}
 	chunks, size := 4, 1000
 	if b.full {
@@ -68,15 +58,10 @@ func (b *bench) frameSetting(sides []*side, busy bool, fifo int) error {
 	for chunk := range chunks {
 		for n := range sides {
 			i := (n + chunk) % len(sides)
-			times, err := sides[i].frames(1, size, framePeriod)
-			if err != nil {
-				return err
-			}
-			took[i] = append(took[i], times...)
+			took[i] = append(took[i], sides[i].frames(1, size, framePeriod)...)
 		}
 	}
 	b.frameRows(what, took[0], took[1])
-	return nil
 }
 
 // frameRows adds a row for each quantile. Beyond its own median is what a
@@ -130,20 +115,14 @@ func above(list []float64) (count int) {
 
 // neighbour starts a program that loads and stores as much memory as it can,
 // on the processor that is measured.
-func (b *bench) neighbour() (stop func(), err error) {
+func (b *bench) neighbour() (stop func()) {
 	command := exec.Command(b.cref, "spin")
-	if err := command.Start(); err != nil {
-		return nil, err
-	}
+	check(command.Start())
 	var set unix.CPUSet
 	set.Set(b.cpu)
-	stop = func() {
+	check(unix.SchedSetaffinity(command.Process.Pid, &set))
+	return func() {
 		command.Process.Kill()
 		command.Wait()
 	}
-	if err := unix.SchedSetaffinity(command.Process.Pid, &set); err != nil {
-		stop()
-		return nil, err
-	}
-	return stop, nil
 }

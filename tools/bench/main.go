@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,27 +45,15 @@ type bench struct {
 }
 
 func main() {
-	if run := asChild(os.Args[1:]); run != nil {
-		if err := run(); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(70)
-		}
-		return
-	}
-	if len(os.Args) == 4 && os.Args[1] == "-beyond" { // for ./build.sh cross
-		excess, _, err := beyond(os.Args[2], os.Args[3])
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(66)
-		}
-		fmt.Println(excess)
-		return
-	}
-	if err := command().Execute(); err != nil {
-		code := hal.Usage // of what cobra says
+	code, err := hal.Usage, error(nil) // of what cobra says
+	if run, failed := asChild(os.Args[1:]); run != nil {
+		code, err = failed, try(run)
+	} else if err = command().Execute(); err != nil {
 		if fault := (*hal.Fault)(nil); errors.As(err, &fault) {
 			code = fault.Code
 		}
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(code.Exit())
 	}
@@ -101,16 +90,21 @@ func command() *cobra.Command {
 	return c
 }
 
-// asChild is what this program does once more, for recordings;
-// nil where it measures.
-func asChild(args []string) func() error {
+// asChild is what this program does once more, for recordings, and for ./build.sh
+// cross, with the code of its failure; nil where it measures.
+func asChild(args []string) (run func(), failed hal.Code) {
 	switch {
 	case len(args) == 2 && args[0] == "-record":
-		return func() error { return recordChild(args[1]) }
+		return func() { recordChild(args[1]) }, hal.Internal
 	case len(args) == 2 && args[0] == "-touch":
-		return func() error { return touchChild(args[1]) }
+		return func() { fmt.Println(touch(must(strconv.Atoi(args[1])))) }, hal.Internal
+	case len(args) == 3 && args[0] == "-beyond":
+		return func() {
+			excess, _ := beyond(args[1], args[2])
+			fmt.Println(excess)
+		}, hal.NoFile
 	}
-	return nil
+	return nil, hal.OK
 }
 
 func newBench(dir string, full bool) *bench {
@@ -150,7 +144,7 @@ func (b *bench) run() error {
 		}
 		began := time.Now()
 		fmt.Fprintf(b.progress, "bench: %s ...", part.name)
-		if err := part.run(); err != nil {
+		if err := try(part.run); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
 		fmt.Fprintf(b.progress, " %.1f s\n", time.Since(began).Seconds())
@@ -161,7 +155,7 @@ func (b *bench) run() error {
 // part is what is measured by itself.
 type part struct {
 	name string
-	run  func() error
+	run  func()
 }
 
 func (b *bench) parts() []part {
@@ -182,37 +176,26 @@ func (b *bench) parts() []part {
 func (b *bench) add(rows ...row) { b.rows = append(b.rows, rows...) }
 
 // image writes an image and gives its path and size. The file is removed by done.
-func (b *bench) image(name string, image *lmb.Image) (path string, size int64, done func(), err error) {
-	file, err := lmb.Encode(image)
-	if err != nil {
-		return "", 0, nil, err
-	}
+func (b *bench) image(name string, image *lmb.Image) (path string, size int64, done func()) {
+	file := must(lmb.Encode(image))
 	// The name is this process's own: writing a file that another one has mapped is a bus error for it.
 	path = filepath.Join(b.dir, fmt.Sprintf("bench-%s-%d.lmb", name, os.Getpid()))
-	return path, int64(len(file)), func() { os.Remove(path) }, files.Write(path, file, 0o644, files.Replace)
+	check(files.Write(path, file, 0o644, files.Replace))
+	return path, int64(len(file)), func() { os.Remove(path) }
 }
 
 // on measures on a pair of sides that serve an image.
-func (b *bench) on(name string, image *lmb.Image, measure func(p *pair, size int64) error) error {
-	return b.onMemory(name, image, nil, measure)
+func (b *bench) on(name string, image *lmb.Image, measure func(p *pair, size int64)) {
+	b.onMemory(name, image, nil, measure)
 }
 
 // onMemory is on with a device that holds something before.
-func (b *bench) onMemory(name string, image *lmb.Image, before []byte, measure func(p *pair, size int64) error) error {
-	path, size, done, err := b.image(name, image)
-	if err != nil {
-		return err
-	}
+func (b *bench) onMemory(name string, image *lmb.Image, before []byte, measure func(p *pair, size int64)) {
+	path, size, done := b.image(name, image)
 	defer done()
-	p, err := b.startPair(path, before)
-	if err != nil {
-		return err
-	}
-	if err := measure(p, size); err != nil {
-		p.stop()
-		return err
-	}
-	return p.stop()
+	p := b.startPair(path, before)
+	measure(p, size)
+	p.stop()
 }
 
 // head says what was measured, where and when.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -22,17 +23,12 @@ type memory struct {
 	bytes []byte
 }
 
-func newMemory(size int) (*memory, error) {
-	fd, err := unix.MemfdCreate("device", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("memory for the device: %w", err)
-	}
+func newMemory(size int) *memory {
+	fd := must(unix.MemfdCreate("device", unix.MFD_CLOEXEC))
 	m := &memory{file: os.NewFile(uintptr(fd), "device")}
-	if err := m.file.Truncate(int64(size)); err != nil {
-		return nil, err
-	}
-	m.bytes, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	return m, err
+	check(m.file.Truncate(int64(size)))
+	m.bytes = must(unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
+	return m
 }
 
 func (m *memory) close() {
@@ -49,50 +45,38 @@ type side struct {
 
 // start starts a program that serves an image on a memory. The words in front
 // of it, if any, are a command that starts it.
-func start(m *memory, image string, program ...string) (*side, error) {
+func start(m *memory, image string, program ...string) *side {
 	program = append(program, "serve", image)
 	command := exec.Command(program[0], program[1:]...)
 	command.ExtraFiles = []*os.File{m.file}
 	command.Stderr = os.Stderr
-	in, err := command.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	return &side{command, in, bufio.NewReader(out)}, command.Start()
+	s := &side{command, must(command.StdinPipe()), bufio.NewReader(must(command.StdoutPipe()))}
+	check(command.Start())
+	return s
 }
 
-// stop ends the program and gives how it ended.
-func (s *side) stop() error {
+// stop ends the program, which must end well.
+func (s *side) stop() {
 	s.in.Close()
-	return s.command.Wait()
+	check(s.command.Wait())
 }
 
 // ask sends a request, a word and numbers, and gives the numbers of the answer.
-func (s *side) ask(word string, numbers ...int) ([]int64, error) {
+func (s *side) ask(word string, numbers ...int) (answer []int64) {
 	text := word
 	for _, n := range numbers {
 		text += " " + strconv.Itoa(n)
 	}
-	if _, err := io.WriteString(s.in, text+"\n"); err != nil {
-		return nil, err
-	}
+	must(io.WriteString(s.in, text+"\n"))
 	line, err := s.out.ReadString('\n')
-	if err != nil {
-		return nil, fmt.Errorf("%s gave no answer to %q: %w", s.command.Path, text, err)
-	}
-	var answer []int64
 	for _, word := range strings.Fields(line) {
-		n, err := strconv.ParseInt(word, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s answered %q to %q", s.command.Path, line, text)
-		}
-		answer = append(answer, n)
+		n, bad := strconv.ParseInt(word, 10, 64)
+		answer, err = append(answer, n), cmp.Or(err, bad)
 	}
-	return answer, nil
+	if err != nil {
+		check(fmt.Errorf("%s answered %q to %q: %w", s.command.Path, line, text, err))
+	}
+	return answer
 }
 
 // ended is how the runs of a sequence ended.
@@ -105,64 +89,52 @@ type ended struct {
 
 // replay runs a sequence count times, and stops at one that fails. The way is one
 // of ways, ours takes a limit in hours.
-func (s *side) replay(sequence, count, way int) (ended, error) {
-	n, err := s.ask("run", sequence, count, way)
-	if err == nil && len(n) != 5 {
-		err = fmt.Errorf("%s answered %d numbers to run", s.command.Path, len(n))
+func (s *side) replay(sequence, count, way int) ended {
+	n := s.ask("run", sequence, count, way)
+	if len(n) != 5 {
+		check(fmt.Errorf("%s answered %d numbers to run", s.command.Path, len(n)))
 	}
-	if err != nil {
-		return ended{}, err
-	}
-	return ended{n[0], n[1], n[2], uint32(n[3]), n[4]}, nil
+	return ended{n[0], n[1], n[2], uint32(n[3]), n[4]}
 }
 
-// must is replay where a failure is none of the answers.
-func (s *side) must(sequence, count, way int) (nanoseconds int64, err error) {
-	e, err := s.replay(sequence, count, way)
-	if err == nil && e.status != 0 {
-		err = fmt.Errorf("%s: sequence %d fails with %d at command %d", s.command.Path, sequence, e.status, e.command)
+// time is that of runs of which none may fail.
+func (s *side) time(sequence, count, way int) (nanoseconds int64) {
+	e := s.replay(sequence, count, way)
+	if e.status != 0 {
+		check(fmt.Errorf("%s: sequence %d fails with %d at command %d", s.command.Path, sequence, e.status, e.command))
 	}
-	return e.nanoseconds, err
+	return e.nanoseconds
 }
 
 // frames gives the times of count runs of a sequence, one every period.
-func (s *side) frames(sequence, count int, period time.Duration) ([]float64, error) {
-	if _, err := s.ask("frames", sequence, count, int(period)); err != nil {
-		return nil, err
-	}
+func (s *side) frames(sequence, count int, period time.Duration) []float64 {
+	s.ask("frames", sequence, count, int(period))
 	took := make([]int64, count)
-	if err := binary.Read(s.out, binary.LittleEndian, took); err != nil {
-		return nil, err
-	}
+	check(binary.Read(s.out, binary.LittleEndian, took))
 	list := make([]float64, count)
 	for i, n := range took {
 		list[i] = float64(n)
 	}
-	return list, nil
+	return list
 }
 
 // priority gives every thread of the program a priority of SCHED_FIFO, 0: the
 // ordinary scheduler. One thread alone is not enough: Go hands a goroutine that
-// it interrupts from thread to thread, and waits for the slowest.
-func (s *side) priority(fifo int) error {
+// it interrupts from thread to thread, and waits for the slowest. It tells whether
+// that is permitted.
+func (s *side) priority(fifo int) (permitted bool) {
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
 	if fifo > 0 {
 		attr.Policy, attr.Priority = unix.SCHED_FIFO, uint32(fifo)
 	}
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.command.Process.Pid))
-	if err != nil {
-		return err
-	}
-	for _, thread := range threads {
-		id, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			return err
+	for _, thread := range must(os.ReadDir(fmt.Sprintf("/proc/%d/task", s.command.Process.Pid))) {
+		err := unix.SchedSetAttr(must(strconv.Atoi(thread.Name())), &attr, 0)
+		if err == unix.EPERM {
+			return false
 		}
-		if err := unix.SchedSetAttr(id, &attr, 0); err != nil {
-			return err
-		}
+		check(err)
 	}
-	return nil
+	return true
 }
 
 // pair is both sides on one image and one memory.
@@ -173,77 +145,52 @@ type pair struct {
 }
 
 // startPair starts both sides on one processor.
-func (b *bench) startPair(image string, before []byte) (*pair, error) {
-	m, err := newMemory(max(deviceSize+pageSize, len(before)))
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) startPair(image string, before []byte) *pair {
+	m := newMemory(max(deviceSize+pageSize, len(before)))
 	copy(m.bytes, before)
-	p := &pair{memory: m, image: image}
-	if p.ours, err = start(m, image, b.child); err != nil {
-		return nil, err
-	}
-	if p.c, err = start(m, image, b.cref); err != nil {
-		return nil, err
-	}
+	p := &pair{memory: m, image: image, ours: start(m, image, b.child), c: start(m, image, b.cref)}
 	for _, s := range []*side{p.ours, p.c} {
-		if _, err := s.ask("pin", b.cpu); err != nil {
-			return nil, err
-		}
+		s.ask("pin", b.cpu)
 	}
-	return p, nil
+	return p
 }
 
-func (p *pair) stop() error {
+func (p *pair) stop() {
 	defer p.memory.close()
-	if err := p.ours.stop(); err != nil {
-		return err
-	}
-	return p.c.stop()
+	p.ours.stop()
+	p.c.stop()
 }
 
 // request does one thing to measure, on one side, so often, and gives the time of all.
-type request func(count int) (nanoseconds int64, err error)
+type request func(count int) (nanoseconds int64)
 
 func (s *side) run(sequence, way int) request {
-	return func(count int) (int64, error) { return s.must(sequence, count, way) }
+	return func(count int) int64 { return s.time(sequence, count, way) }
 }
 
 // each is the request of a word that takes how often alone: load, hash, read.
 func (s *side) each(word string) request {
-	return func(count int) (int64, error) {
-		answer, err := s.ask(word, count)
-		if err != nil {
-			return 0, err
-		}
-		return answer[0], nil
-	}
+	return func(count int) int64 { return s.ask(word, count)[0] }
 }
 
 // one is the time of one of count.
-func (r request) one(count int) (float64, error) {
-	all, err := r(count)
-	return float64(all) / float64(count), err
-}
+func (r request) one(count int) float64 { return float64(r(count)) / float64(count) }
 
 // ways are those in which C carries out commands: by a switch and by threaded
 // code, each with memcpy and with streaming stores for block writes.
 var ways = []string{"switch", "switch, streaming", "threaded", "threaded, streaming"}
 
 // besideBest is a row of a sequence that we run beside C's best way.
-func (b *bench) besideBest(section, what string, sequence int, scale float64, p *pair) (row, error) {
+func (b *bench) besideBest(section, what string, sequence int, scale float64, p *pair) row {
 	requests := []request{p.ours.run(sequence, 0)}
 	for way := range ways {
 		requests = append(requests, p.c.run(sequence, way))
 	}
-	took, err := measure(b.rounds, b.atLeast, requests...)
-	if err != nil {
-		return row{}, err
-	}
+	took := measure(b.rounds, b.atLeast, requests...)
 	best := best(took[1:])
 	r := versus(section, what, "ns", scale, took[0], took[1+best])
 	r.Note = "C's best: " + ways[best]
-	return r, nil
+	return r
 }
 
 // best is which of several measurements took least.
@@ -259,17 +206,11 @@ func best(took [][]float64) (least int) {
 // measure asks all requests in turn, rounds times, in an order that turns
 // round each time, and gives the nanoseconds of one, by request and round. The
 // count of each is chosen so that it takes about atLeast.
-func measure(rounds int, atLeast time.Duration, requests ...request) ([][]float64, error) {
+func measure(rounds int, atLeast time.Duration, requests ...request) [][]float64 {
 	counts := make([]int, len(requests))
 	for i, r := range requests {
-		first, err := r.one(1) // also brings pages and caches in
-		if err == nil {
-			first, err = r.one(1)
-		}
-		if err != nil {
-			return nil, err
-		}
-		counts[i] = int(math.Ceil(float64(atLeast.Nanoseconds()) / max(first, 1)))
+		r.one(1) // brings pages and caches in
+		counts[i] = int(math.Ceil(float64(atLeast.Nanoseconds()) / max(r.one(1), 1)))
 	}
 	took := make([][]float64, len(requests))
 	for round := range rounds {
@@ -278,14 +219,10 @@ func measure(rounds int, atLeast time.Duration, requests ...request) ([][]float6
 			if round%2 == 1 {
 				i = len(requests) - 1 - n
 			}
-			t, err := requests[i].one(counts[i])
-			if err != nil {
-				return nil, err
-			}
-			took[i] = append(took[i], t)
+			took[i] = append(took[i], requests[i].one(counts[i]))
 		}
 	}
-	return took, nil
+	return took
 }
 
 // quantile is the smallest element that at least the share q is not above.

@@ -8,7 +8,7 @@ import (
 
 // writes measures what a register write costs: many alike, runs of one as in
 // recordings, and all over a target that caches do not hold; and what a limit adds.
-func (b *bench) writes() error {
+func (b *bench) writes() {
 	const count = 10_000
 	for _, kind := range []struct {
 		what string
@@ -21,24 +21,15 @@ func (b *bench) writes() error {
 	} {
 		image := newImage()
 		add(image, "main", repeat(count, kind.one))
-		if err := b.on("writes", image, func(p *pair, _ int64) error {
-			r, err := b.besideBest("goals", kind.what, 0, 1./count, p)
-			if err == nil {
-				b.add(r.atMost(*r.Ratio, kind.most, fmt.Sprintf("<= %.2f x best C", kind.most)))
-			}
-			return err
-		}); err != nil {
-			return err
-		}
+		b.on("writes", image, func(p *pair, _ int64) {
+			r := b.besideBest("goals", kind.what, 0, 1./count, p)
+			b.add(r.atMost(*r.Ratio, kind.most, fmt.Sprintf("<= %.2f x best C", kind.most)))
+		})
 	}
-	return b.on("limit", writesImage(count), func(p *pair, _ int64) error {
-		took, err := measure(b.rounds, b.atLeast, p.ours.run(1, 0), p.ours.run(1, limited))
-		if err != nil {
-			return err
-		}
+	b.on("limit", writesImage(count), func(p *pair, _ int64) {
+		took := measure(b.rounds, b.atLeast, p.ours.run(1, 0), p.ours.run(1, limited))
 		r := row{Section: "goals", What: "a limit on the run's time, a command", Unit: "ns", Ours: value(longer(took[1], took[0]) / count)}
 		b.add(r.atMost(*r.Ours, 1, "<= 1 ns"))
-		return nil
 	})
 }
 
@@ -47,14 +38,11 @@ const limited = 1
 
 // blocks measures copies of payload to the device: ours to a plain mapping and
 // with the stores for a write-combining one, C's by memcpy and by streaming stores.
-func (b *bench) blocks() error {
-	return b.on("blocks", blocksImage(), func(p *pair, _ int64) error {
+func (b *bench) blocks() {
+	b.on("blocks", blocksImage(), func(p *pair, _ int64) {
 		for i, size := range blockSizes {
 			combining := i + len(blockSizes)
-			took, err := measure(b.rounds, b.atLeast, p.ours.run(i, 0), p.ours.run(combining, 0), p.c.run(i, 0), p.c.run(i, 1))
-			if err != nil {
-				return err
-			}
+			took := measure(b.rounds, b.atLeast, p.ours.run(i, 0), p.ours.run(combining, 0), p.c.run(i, 0), p.c.run(i, 1))
 			what, bytes := "block of "+lmb.SizeText(uint64(size)), float64(size*blockCount(size))
 			way := best(took[2:])
 			r := speed("goals", what+", plain mapping", bytes, took[0], took[2+way])
@@ -64,7 +52,6 @@ func (b *bench) blocks() error {
 			r.Note = "C by streaming stores"
 			b.add(r)
 		}
-		return nil
 	})
 }
 
@@ -80,13 +67,10 @@ func speed(section, what string, bytes float64, ours, c []float64) row {
 
 // loads measures open, verify, load and close: of an image of many commands
 // and of one of much payload, next to hashing the same file.
-func (b *bench) loads() error {
+func (b *bench) loads() {
 	const count, payload = 1_000_000, 64 << 20
-	hashed := func(p *pair, what string, size int64) ([][]float64, error) {
-		took, err := measure(b.rounds, b.atLeast, p.ours.each("load"), p.c.each("load"), p.ours.each("hash"), p.c.each("hash"))
-		if err != nil {
-			return nil, err
-		}
+	hashed := func(p *pair, what string, size int64) [][]float64 {
+		took := measure(b.rounds, b.atLeast, p.ours.each("load"), p.c.each("load"), p.ours.each("hash"), p.c.each("hash"))
 		best, name := took[2], "Go's"
 		if median(took[3]) < median(took[2]) {
 			best, name = took[3], "C's"
@@ -97,29 +81,17 @@ func (b *bench) loads() error {
 			r = r.atLeast(*r.Ratio, 0.9, ">= 0.9 x hash")
 		}
 		b.add(r)
-		return took, nil
+		return took
 	}
-	err := b.on("commands", writesImage(count), func(p *pair, size int64) error {
-		took, err := hashed(p, "1e6 commands", size)
-		if err != nil {
-			return err
-		}
+	b.on("commands", writesImage(count), func(p *pair, size int64) {
+		took := hashed(p, "1e6 commands", size)
 		r := versus("goals", "load + verify, a command", "ns", 1./count, took[0], took[1])
 		r.Note = "C maps the file and checks only checksums"
 		b.add(r)
-		if took, err = measure(b.rounds, b.atLeast, p.ours.each("load"), p.ours.each("read")); err != nil {
-			return err
-		}
+		took = measure(b.rounds, b.atLeast, p.ours.each("load"), p.ours.each("read"))
 		each := longer(took[0], took[1]) / count
 		r = row{Section: "goals", What: "the same, beyond the envelope's private read", Unit: "ns", Ours: value(each)}
 		b.add(r.atMost(each, 8, "<= 8 ns"))
-		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return b.on("payload", payloadImage(payload), func(p *pair, size int64) error {
-		_, err := hashed(p, lmb.SizeText(payload), size)
-		return err
-	})
+	b.on("payload", payloadImage(payload), func(p *pair, size int64) { hashed(p, lmb.SizeText(payload), size) })
 }

@@ -11,19 +11,13 @@ import (
 
 // still counts what runs take from the Go runtime and from the kernel after
 // Freeze: heap objects, cycles of the collector, system calls.
-func (b *bench) still() error {
+func (b *bench) still() {
 	const runs = 200
 	image := opcodesImage()
-	path, _, done, err := b.image("still", image)
-	if err != nil {
-		return err
-	}
+	path, _, done := b.image("still", image)
 	defer done()
 	section, what := "goals", fmt.Sprintf(", %d runs of %d commands", runs, opcodeCount)
-	objects, cycles, err := b.heapUse(path, runs)
-	if err != nil {
-		return err
-	}
+	objects, cycles := b.heapUse(path, runs)
 	for _, r := range []struct {
 		name  string
 		count int64
@@ -32,16 +26,9 @@ func (b *bench) still() error {
 	}
 	if _, err := exec.LookPath("strace"); err != nil {
 		b.add(row{Section: section, What: "system calls" + what, Note: "skipped: strace is not here"})
-		return nil
+		return
 	}
-	few, err := b.systemCalls(path, 1)
-	if err != nil {
-		return err
-	}
-	many, err := b.systemCalls(path, 1+runs)
-	if err != nil {
-		return err
-	}
+	few, many := b.systemCalls(path, 1), b.systemCalls(path, 1+runs)
 	for _, r := range []struct{ who, what string }{
 		{own, "system calls of the replaying thread"}, {taking, "futexes and clones of any thread"}, {monitor, "system calls of Go's monitor"},
 	} {
@@ -52,7 +39,6 @@ func (b *bench) still() error {
 		}
 		b.add(counted)
 	}
-	return nil
 }
 
 // Whose system calls are counted apart.
@@ -74,70 +60,38 @@ const stillSequences = callee
 
 // heapUse is what runs of every sequence allocate. Asking allocates too, as
 // much each time, which an empty pair of questions shows.
-func (b *bench) heapUse(path string, runs int) (objects, cycles int64, err error) {
-	m, err := newMemory(deviceSize + pageSize)
-	if err != nil {
-		return 0, 0, err
-	}
+func (b *bench) heapUse(path string, runs int) (objects, cycles int64) {
+	m := newMemory(deviceSize + pageSize)
 	defer m.close()
-	s, err := start(m, path, b.child)
-	if err != nil {
-		return 0, 0, err
-	}
+	s := start(m, path, b.child)
 	defer s.stop()
-	use := func(count int) ([2]int64, error) {
-		before, err := s.ask("heap")
-		if err != nil {
-			return [2]int64{}, err
-		}
+	use := func(count int) (objects, cycles int64) {
+		before := s.ask("heap")
 		for i := range stillSequences {
-			if _, err := s.must(i, count, 0); err != nil {
-				return [2]int64{}, err
-			}
+			s.time(i, count, 0)
 		}
-		after, err := s.ask("heap")
-		if err != nil {
-			return [2]int64{}, err
-		}
-		return [2]int64{after[0] - before[0], after[1] - before[1]}, nil
+		after := s.ask("heap")
+		return after[0] - before[0], after[1] - before[1]
 	}
-	one, err := use(100) // as many digits in the requests as below
-	if err != nil {
-		return 0, 0, err
-	}
-	many, err := use(100 + runs)
-	return many[0] - one[0], many[1], err
+	one, _ := use(100) // as many digits in the requests as below
+	many, cycles := use(100 + runs)
+	return many - one, cycles
 }
 
 // systemCalls counts those of all threads of a process that runs each sequence so
 // many times, by whose they are and by name.
-func (b *bench) systemCalls(path string, count int) (map[string]map[string]int64, error) {
-	m, err := newMemory(deviceSize + pageSize)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) systemCalls(path string, count int) map[string]map[string]int64 {
+	m := newMemory(deviceSize + pageSize)
 	defer m.close()
-	log, err := os.CreateTemp("", "bench-strace")
-	if err != nil {
-		return nil, err
-	}
+	log := must(os.CreateTemp("", "bench-strace"))
 	defer os.Remove(log.Name())
 	defer log.Close()
-	s, err := start(m, path, "strace", "-f", "-qq", "-e", "signal=none", "-o", log.Name(), b.child)
-	if err != nil {
-		return nil, err
-	}
+	s := start(m, path, "strace", "-f", "-qq", "-e", "signal=none", "-o", log.Name(), b.child)
 	for i := range stillSequences {
-		if _, err := s.must(i, count, 0); err != nil {
-			s.stop()
-			return nil, err
-		}
+		s.time(i, count, 0)
 	}
-	if err := s.stop(); err != nil {
-		return nil, err
-	}
-	text, err := os.ReadFile(log.Name())
-	return callsByThread(string(text)), err
+	s.stop()
+	return callsByThread(string(must(os.ReadFile(log.Name()))))
 }
 
 // callsByThread reads a log of strace -f from the first request on, which the

@@ -85,10 +85,7 @@ func TestScatteredWritesGoToAsManyWords(t *testing.T) {
 func TestRecordingsAreMeasuredWhole(t *testing.T) {
 	b := &bench{testdata: samples}
 	for i := range captured {
-		image, err := b.recorded(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := b.recorded(i)
 		count := func(commands []lmb.Command, opcode gen.Opcode) (n int) {
 			for j := range commands {
 				if commands[j].Opcode == opcode {
@@ -99,10 +96,8 @@ func TestRecordingsAreMeasuredWhole(t *testing.T) {
 		}
 		body := flat(image)
 		for _, bare := range []bool{false, true} {
-			repeated, memory, err := quiet(repeatMain(image, bare))
-			if err != nil {
-				t.Fatalf("%s: %v", captured[i].file, err)
-			}
+			repeated := repeatMain(image, bare)
+			memory := quiet(repeated)
 			main := repeated.Sequences[0].Commands
 			rounds := count(main, gen.OpcodeWrite) / count(body, gen.OpcodeWrite)
 			if rounds < 2 || len(main) < capturedCommands || len(memory) == 0 {
@@ -130,14 +125,9 @@ func TestRecordingsAreQuiet(t *testing.T) {
 	program := compileC(t)
 	b := &bench{testdata: samples}
 	for i := range captured {
-		image, err := b.recorded(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		repeated, before, err := quiet(repeatMain(image, false))
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := b.recorded(i)
+		repeated := repeatMain(image, false)
+		before := quiet(repeated)
 		path := encode(t, repeated)
 		if once := compareSides(t, program, path, before); once.status != 0 || once.ignored != 0 {
 			t.Fatalf("%s: ends with %d at command %d", captured[i].file, once.status, once.command)
