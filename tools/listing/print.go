@@ -29,7 +29,7 @@ func Print(w io.Writer, image *lmb.Image) error {
 
 	p.header()
 	if why := p.readBack(check, func() bool { return p.isHeader(check.image) }); why != "" {
-		return fmt.Errorf("listing: the declarations cannot be written: %s", why)
+		return &fbs.Error{Place: "listing", Reason: "the declarations cannot be written: " + why}
 	}
 	for i := range image.Sequences {
 		s := &image.Sequences[i]
@@ -38,7 +38,7 @@ func Print(w io.Writer, image *lmb.Image) error {
 		}
 		p.printf("\n%s:\n", nameText(s.Name))
 		if why := p.readBack(check, func() bool { return check.image.Sequences[i].Name == s.Name }); why != "" {
-			return fmt.Errorf("listing: sequence %d cannot be written: %s", i, why)
+			return &fbs.Error{Place: "listing", Reason: fmt.Sprintf("sequence %d cannot be written: %s", i, why)}
 		}
 		for j := range s.Commands {
 			if _, err := p.out.WriteTo(out); err != nil {
@@ -48,7 +48,7 @@ func Print(w io.Writer, image *lmb.Image) error {
 			p.command(&s.Commands[j])
 			p.printf("\n")
 			if why := p.readBack(check, func() bool { return p.isCommand(check, &s.Commands[j]) }); why != "" {
-				return fmt.Errorf("listing: %s: command %d cannot be written: %s", s.Name, j, why)
+				return &fbs.Error{Place: "listing", Reason: fmt.Sprintf("%s: command %d cannot be written: %s", s.Name, j, why)}
 			}
 		}
 	}

@@ -109,7 +109,7 @@ func besideOf(source, ending string) string {
 func encode(image *lmb.Image, path, source string) error {
 	file, err := lmb.Encode(image)
 	if err != nil {
-		return fmt.Errorf("%s: %w", source, err)
+		return wrong(hal.BadImage, "%s: %v", source, err)
 	}
 	return writeFile(path, file)
 }

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/tools/lmb/lmbtest"
 	"lightmetal/tools/npy"
 
 	"github.com/spf13/pflag"
@@ -66,6 +68,12 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 	image := filepath.Join(testdata, "images", "edu.lmb")
 	twoop := filepath.Join(testdata, "images", "wh.twoop.lmb")
 	trace := filepath.Join(testdata, "captures", "edu.qemutrace")
+	noRule := write(t, "acme.lms", "lightmetal 1\ntarget acme abcd:0001 bar0 4KiB\nwindow r bar0 size 4KiB\nmain:\n  write.4 r+0x0 1\n")
+	file := lmbtest.File(t, edu+"aa:\n  delay 1us\nab:\n  delay 1us\n")
+	at := bytes.Index(file, []byte("aaab")) // names; no writer here makes two alike
+	file[at+3] = 'a'
+	binary.LittleEndian.PutUint32(file[12:], fbs.EnvelopeChecksum(file[:binary.LittleEndian.Uint64(file[32:])]))
+	twins := write(t, "twins.lmb", string(file))
 	for _, test := range []struct {
 		exit int
 		want string
@@ -85,6 +93,8 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{64, "unknown format", []string{"import", "--from", "nope", trace}},
 		{64, "no pass", []string{"import", "--from", "qemu", "--without", "nope", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu", trace}},
 		{65, "x.lms:4:3", []string{"asm", write(t, "x.lms", edu+"  frobnicate\n")}},
+		{65, "lm: listing: sequence 1 cannot be written: sequence aa starts in line", []string{"dump", twins}},
+		{65, "lm: bad image: " + noRule + ": command 0", []string{"asm", noRule}},
 		{65, "is a directory", []string{"info", t.TempDir()}},
 		{65, "not a Light Metal image", []string{"verify", write(t, "x.lmb", strings.Repeat("x", 100))}},
 		{65, "line 2", []string{"import", "--from", "mmiotrace", "--board", "edu", write(t, "x", "VERSION 20070824\nW 3 1.0 1 0x0 0x0 0x0 0\n")}},
@@ -129,6 +139,8 @@ func TestJSONIsOneObjectOnSuccessAndOnFailure(t *testing.T) {
 		{76, []string{"replay", "--json", "--device", "mock:edu", failing}},
 		{66, []string{"replay", "--json", "--device", "mock:edu", "/nonexistent"}},
 		{64, []string{"replay", "--json", image}},
+		{64, []string{"replay", "--loop", "x", "--json", image}},
+		{64, []string{"verify", "--frobnicate", "--json", image}},
 		{0, []string{"verify", "--json", image}},
 		{65, []string{"verify", "--json", write(t, "x.lmb", "x")}},
 	} {

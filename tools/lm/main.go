@@ -63,8 +63,8 @@ func run(args []string) int {
 	root.SetErr(stderr)
 	root.SetArgs(args)
 	command, err := root.ExecuteC()
-	asked, _ := command.Flags().GetBool("json")
-	exit := tellFailure(err, asked)
+	flag := command.Flags().Lookup("json")
+	exit := tellFailure(err, flag != nil && (flag.Value.String() == "true" || slices.Contains(args, "--json"))) // also behind a mistake
 	if err := stdout.end(); err != nil {
 		return tellFailure(err, false)
 	}

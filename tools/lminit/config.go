@@ -99,7 +99,7 @@ func configure(path, text string) (configuration, error) {
 
 func (c *configuration) line(place, name, value string) error {
 	if name == "image" {
-		if value == "" || value[0] == '-' {
+		if value == "" || value[0] == '-' || strings.IndexByte(value, 0) >= 0 {
 			return args.Bad("image takes the path of an image, not " + strconv.Quote(value))
 		}
 		c.replays = append(c.replays, []string{value})
@@ -128,8 +128,10 @@ func flagOf(name, value string) (string, error) {
 	var o args.Options
 	toggle := o.Toggle(name)
 	switch {
-	case name == "help" || name == "h" || name == "config" || name == "check":
+	case name == "help" || name == "h" || name == "version" || name == "config" || name == "check":
 		return "", args.Bad(name + " belongs on a command line")
+	case strings.IndexByte(value, 0) >= 0:
+		return "", args.Bad(name + " takes no zero byte")
 	case toggle && value != "":
 		return "", args.Bad(name + " takes no value")
 	case toggle:
@@ -145,6 +147,9 @@ func (c *configuration) machine(p preparation) (err error) {
 	}
 	if len(values) < kind.least || len(values) > kind.most {
 		return args.Bad(kind.name + " takes " + strconv.Itoa(kind.least) + " to " + strconv.Itoa(kind.most) + " values, not " + strconv.Itoa(len(values)))
+	}
+	if kind.name == "mount" && len(values) == 4 && values[3] != "ro" {
+		return args.Bad("mount takes ro behind the kind, or nothing, not " + values[3])
 	}
 	switch kind.name {
 	case "on-success":

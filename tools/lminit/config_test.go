@@ -54,6 +54,10 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"image x\ndeadline":                     "c:2: -deadline needs a value",
 		"image x\nhelp":                         "c:2: help belongs on a command line",
 		"image x\ncheck":                        "c:2: check belongs on a command line",
+		"image x\nversion":                      "c:2: version belongs on a command line",
+		"image x\x00":                           `c:1: image takes the path of an image, not "x\x00"`,
+		"image x\ninput a=b\x00":                "c:2: input takes no zero byte",
+		"mount a b ext4 rw\nimage x":            "c:1: mount takes ro behind the kind, or nothing, not rw",
 		"image x\nconfig y":                     "c:2: config belongs on a command line",
 		"image x\non-failure halt":              "c:2: on-failure stands before",
 		"on-failure\nimage x":                   "c:1: on-failure takes 1 to 3 values, not 0",
@@ -79,6 +83,22 @@ func TestWhatStandsBeforeAMistakeIsObeyed(t *testing.T) {
 	}
 	if c, _ := configure("c", "on-failure nonsense\n"); c.failure != (ending{0, "poweroff"}) {
 		t.Errorf("%+v", c.failure)
+	}
+}
+
+// TestExampleOfThePageIsAConfiguration: what CONFIGURATION.md shows, its blocks
+// one behind the other, is read as it stands there.
+func TestExampleOfThePageIsAConfiguration(t *testing.T) {
+	page, err := os.ReadFile("CONFIGURATION.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for i, part := range strings.Split(string(page), "```\n") {
+		text += []string{"", part}[i%2]
+	}
+	if c, err := configure("page", text); err != nil || len(c.preparations) < 5 || len(c.replays) != 1 || len(c.replays[0]) < 8 {
+		t.Errorf("%+v, %v\n%s", c, err, text)
 	}
 }
 

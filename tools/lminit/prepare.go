@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"lightmetal/hal"
-	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,8 +31,8 @@ func loadModule(values []string) error {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
-	if err := unix.FinitModule(fd, parameters, 0); err != nil && err != unix.EEXIST {
-		return err
+	if err := unix.FinitModule(fd, parameters, 0); err != unix.EEXIST {
+		return hal.FileFault(path, err)
 	}
 	return nil
 }
@@ -58,32 +57,28 @@ func reserveHugepages(values []string) error {
 func bindDriver(values []string) error {
 	driver, address := values[0], values[1]
 	function, drivers := "/sys/bus/pci/devices/"+address, "/sys/bus/pci/drivers/"
-	if err := unix.Access(drivers+driver+"/"+address, unix.F_OK); err == nil {
+	if unix.Access(drivers+driver+"/"+address, unix.F_OK) == nil {
 		return nil
 	}
-	if err := writeFile(function+"/driver_override", driver); err != nil {
-		return err
+	err := writeFile(function+"/driver_override", driver)
+	if err == nil && unix.Access(function+"/driver", unix.F_OK) == nil {
+		err = writeFile(function+"/driver/unbind", address)
 	}
-	if err := unix.Access(function+"/driver", unix.F_OK); err == nil {
-		if err := writeFile(function+"/driver/unbind", address); err != nil {
-			return err
-		}
+	if err == nil {
+		err = writeFile(drivers+driver+"/bind", address)
 	}
-	return writeFile(drivers+driver+"/bind", address)
+	return err
 }
 
 // mountAt takes source, folder, kind, and `ro` where nothing is to be written.
 func mountAt(values []string) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if len(values) == 4 {
-		if values[3] != "ro" {
-			return args.Bad("ro, or nothing, not " + values[3])
-		}
 		flags |= unix.MS_RDONLY
 	}
 	_ = unix.Mkdir(values[1], 0o755)
-	if err := unix.Mount(values[0], values[1], values[2], flags, ""); err != nil && err != unix.EBUSY {
-		return err
+	if err := unix.Mount(values[0], values[1], values[2], flags, ""); err != unix.EBUSY {
+		return hal.FileFault(values[1], err)
 	}
 	return nil
 }
@@ -96,8 +91,6 @@ func writeFile(path, text string) error {
 	}
 	defer unix.Close(fd)
 	// Not hal.Write: Go's signals would wait, and the kernel then gives fewer huge pages.
-	if _, err := unix.Write(fd, []byte(text)); err != nil {
-		return hal.FileFault(path, err)
-	}
-	return nil
+	_, err = unix.Write(fd, []byte(text))
+	return hal.FileFault(path, err)
 }

@@ -63,25 +63,23 @@ func paths(bindings []args.Binding) (list []string) {
 // open opens all that the runs need, before the seal and before the first store,
 // so that a bad path costs no run. The watchdog comes last: from then on there is no
 // way back but a run or a reset.
-func (f *frames) open(r *runtime.Replay, clock hal.Device) error {
+func (f *frames) open(r *runtime.Replay, clock hal.Device) (err error) {
 	f.replay, f.clock = r, clock
-	for i := range f.inputs {
+	for i := 0; i < len(f.inputs) && err == nil; i++ {
 		s := &f.inputs[i]
 		s.data = r.Input(s.tensor) // also of a pipe, which a sequence before the first run need not wait for
-		if err := s.open(false); err != nil {
-			return err
-		}
+		err = s.open(false)
 	}
-	for i := range f.outputs {
+	for i := 0; i < len(f.outputs) && err == nil; i++ {
 		s := &f.outputs[i]
 		s.data = r.Output(s.tensor)
-		err := s.open(true)
+		err = s.open(true)
 		f.files = append(f.files, s.file)
-		if err != nil {
-			return err
-		}
 	}
-	return f.watchdog.open()
+	if err == nil {
+		err = f.watchdog.open()
+	}
+	return err
 }
 
 // loop runs until the count is reached (0: never), the inputs end, a signal

@@ -20,6 +20,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
@@ -98,13 +99,12 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		if exit != test.exit || !strings.HasPrefix(stderr, "lmrun: ") || !strings.Contains(stderr, test.want) || stdout != "" {
 			t.Errorf("lmrun %q: exit %d, %q, %q; want %d, %q", test.args, exit, stdout, stderr, test.exit, test.want)
 		}
-		stdout, stderr, exit = lmrun(t, append([]string{"-json"}, test.args...)...)
-		var object struct {
-			Exit   int
-			Reason string
-		}
-		if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != test.exit || object.Exit != exit || stderr != "" {
-			t.Errorf("lmrun -json %q: exit %d, %q, %q, %v; want %d", test.args, exit, stdout, stderr, err, test.exit)
+		for _, args := range [][]string{append([]string{"-json"}, test.args...), append(test.args, "--json")} {
+			stdout, stderr, exit = lmrun(t, args...)
+			var object struct{ Exit, Command int }
+			if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != test.exit || object.Exit != exit || object.Command != -1 || stderr != "" {
+				t.Errorf("lmrun %q: exit %d, %q, %q, %v; want %d, and no command", args, exit, stdout, stderr, err, test.exit)
+			}
 		}
 	}
 }
@@ -189,14 +189,11 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-func TestTextInJSONIsQuoted(t *testing.T) {
-	for _, text := range []string{"", "plain", "a\"b\\c", "line\nbreak\x00\x1b", "/a b/ü"} {
+func TestTextInJSONIsTheText(t *testing.T) {
+	for _, text := range []string{"", "plain", "a\"b\\c", "line\nbreak\x00\x1b\x7f\t", "/a b/ü", "\u009b\u2028€😀", "\xff\xe2\x82"} {
 		var got string
-		if err := json.Unmarshal([]byte(quote(text)), &got); err != nil {
-			t.Errorf("%q: %v", text, err)
-		}
-		if ascii := strings.IndexFunc(text, func(r rune) bool { return r > 0x7e }) < 0; ascii && got != text {
-			t.Errorf("%q comes back as %q", text, got)
+		if err := json.Unmarshal(files.Safe([]byte(files.Quote(text))), &got); err != nil || got != string([]rune(text)) {
+			t.Errorf("%q comes back as %q, %v", text, got, err)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 // tell prints how it ended, as a line for people or as one JSON object, and
 // gives the exit status. After the seal it only writes.
 func tell(o args.Options, end outcome) int {
-	code := hal.CodeOf(end.err)
-	if code == hal.OK {
-		code = end.result.Code
+	code := end.result.Code
+	if code == hal.OK { // and no command's failure, if there is one
+		code, end.result.Command = hal.CodeOf(end.err), -1
 	}
 	to := 1
 	for _, b := range o.Outputs {
@@ -84,36 +84,19 @@ func reason(end outcome) string {
 // jsonText is the one object of -json; its fields are the same on success and
 // on failure.
 func jsonText(o args.Options, end outcome, code hal.Code) string {
-	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.Exit())) + quote(code.Error()) + `,"image":` + quote(o.Image) +
-		`,"sequence":` + quote(o.Sequence) + fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.Ignored))
+	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.Exit())) + files.Quote(code.Error()) + `,"image":` + files.Quote(o.Image) +
+		`,"sequence":` + files.Quote(o.Sequence) + fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.Ignored))
 	if r := &end.result; code != hal.OK {
-		text += `,"reason":` + quote(reason(end)) + `,"command":` + strconv.Itoa(int(r.Command)) +
+		text += `,"reason":` + files.Quote(reason(end)) + `,"command":` + strconv.Itoa(int(r.Command)) +
 			fbs.Text(`,"got":%d,"want":%d,"mask":%d,"element":%d`, r.Got, r.Want, r.Mask, r.Element)
 		if r.SafeRan {
-			text += `,"safe":` + quote(r.Safe.Error())
+			text += `,"safe":` + files.Quote(r.Safe.Error())
 		}
 	}
 	if end.runs > 0 {
 		text += fbs.Text(`,"least_ns":%d,"mean_ns":%d,"most_ns":%d`, uint64(end.least), uint64(end.total)/end.runs, uint64(end.most))
 	}
 	return text + "}\n"
-}
-
-// quote is a JSON string; bytes that are not ASCII text become \u00XX.
-func quote(text string) string {
-	const digits = "0123456789abcdef"
-	quoted := []byte{'"'}
-	for i := range len(text) {
-		switch b := text[i]; {
-		case b == '"' || b == '\\':
-			quoted = append(quoted, '\\', b)
-		case b < ' ' || b >= 0x7f:
-			quoted = append(quoted, '\\', 'u', '0', '0', digits[b>>4], digits[b&15])
-		default:
-			quoted = append(quoted, b)
-		}
-	}
-	return string(append(quoted, '"'))
 }
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -30,18 +30,18 @@ const ringPrefix = "ring:"
 
 // streams finds the tensors of the bindings of one kind. Of an input there is one.
 func streams(view *fbs.View, bindings []args.Binding, role gen.Role) (list []stream, err error) {
-	flag := "-input "
+	flag := "-input"
 	if role == gen.RoleOutput {
-		flag = "-output "
+		flag = "-output"
 	}
 	for _, b := range bindings {
 		index := view.TensorByName(b.Name)
 		if index < 0 || view.Tensors[index].Role != role {
-			return nil, args.Bad(flag + b.Name + ": the image has no such tensor")
+			return nil, args.Bad(flag + " " + b.Name + ": the image has no such " + flag[1:])
 		}
 		for i := range list {
 			if role == gen.RoleInput && list[i].tensor == index {
-				return nil, args.Bad(flag + b.Name + " is given twice")
+				return nil, args.Bad("-input " + b.Name + " is given twice")
 			}
 		}
 		list = append(list, stream{Binding: b, tensor: index})
@@ -89,13 +89,12 @@ func (s *stream) readFile() error {
 // move reads or writes until all of data are moved, nothing more comes, or a signal
 // ends the wait, which for a result that nobody takes is an error.
 func (s *stream) move(data []byte) (n int, err error) {
-	input, moved := s.file == nil, 0
+	input, call := s.file == nil, hal.Write
+	if input {
+		call = hal.Read
+	}
 	for n < len(data) {
-		if input {
-			moved, err = hal.Read(s.fd, data[n:])
-		} else {
-			moved, err = hal.Write(s.fd, data[n:])
-		}
+		moved, err := call(s.fd, data[n:])
 		switch {
 		case moved > 0:
 			n += moved
@@ -153,10 +152,8 @@ func (f *frames) send() (err error) {
 			err = ring.makeRoom()
 		}
 	}
-	for i := range f.outputs {
+	for i := 0; i < len(f.outputs) && err == nil; i++ {
 		switch s := &f.outputs[i]; {
-		case err != nil:
-			return err
 		case s.ring != nil:
 			s.ring.put(s.data)
 		case s.pipe:
@@ -175,10 +172,8 @@ func (f *frames) send() (err error) {
 // that no more come.
 func (f *frames) finish() (err error) {
 	defer vanished(&err)
-	for i := range f.outputs {
+	for i := 0; i < len(f.outputs) && err == nil; i++ {
 		switch s := &f.outputs[i]; {
-		case err != nil:
-			return err
 		case s.ring != nil:
 			s.ring.close()
 		case !s.pipe:

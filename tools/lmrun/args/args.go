@@ -36,9 +36,12 @@ type Binding struct{ Name, Path string }
 func Words() []string { return all()[min(1, len(all())):] }
 
 // Parse reads a command line without the program's name. What it understood
-// so far is in the options even when it fails, so that -json is obeyed.
+// so far is in the options even when it fails, and -json wherever it stands.
 func Parse(args []string) (Options, error) {
 	o := Options{Sequence: "main", Loop: 1, Longest: 3600e9, Window: runtime.AnySlot}
+	for _, word := range args {
+		o.JSON = o.JSON || word == "-json" || word == "--json"
+	}
 	for len(args) > 0 {
 		flag := args[0]
 		args = args[1:]
