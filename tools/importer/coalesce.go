@@ -35,8 +35,9 @@ type maker struct {
 	did    string // of fill
 
 	commands  []lmb.Command
-	sequences []sequence // of the commands; without Options.Frame there are none
-	current   segment    // that goes on behind them
+	sequences []lmb.Sequence // of the commands; "main" is all where nothing is to be cut
+	from      int            // the first command that is in none of them
+	current   segment        // that goes on behind them
 
 	made                                                  int // commands, fences among them
 	writes, copies, fills, polls, expects, compares, outs int // commands

@@ -133,11 +133,14 @@ func (c *columns) has(role string) bool {
 
 // fixed takes a command that must be the same in each repetition and is not.
 func (c *columns) fixed(p *piece) {
-	v := Varying{Address: p.address, Size: p.size, Line: c.lineOf(p.at), Place: p.place(), Role: "host address"}
-	if v.bad = "another address in host memory in each repetition: a ring"; p.op != stepRelocate {
+	v := Varying{Address: p.address, Size: p.size, Line: c.lineOf(p.at), Place: p.place()}
+	switch p.op {
+	case stepRelocate:
+		v.Role, v.bad = "host address", "another address in host memory in each repetition: a ring"
+	default:
 		v.Role, v.bad = "awaited", "the program waits for another value in each repetition"
-		if n := c.counts(c.values(patch{*p}, span{0, p.size})); n != "" {
-			v.Role, v.bad = "awaited counter", "the program waits for a value that "+n
+		if counts := c.counts(c.values(patch{*p}, span{0, p.size})); counts != "" {
+			v.Role, v.bad = "awaited counter", "the program waits for a value that "+counts
 		}
 	}
 	c.refuse(v)

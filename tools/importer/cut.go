@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,13 +94,6 @@ func (l *lifter) begin(now segment, a *traces.Access) {
 	l.cut.between = nil
 }
 
-// sequence is commands with a name: those up to end, from where the one before
-// ends.
-type sequence struct {
-	segment
-	end int
-}
-
 // cut ends the commands of a sequence.
 func (m *maker) cut(s *step) {
 	m.fences.end(m)
@@ -109,43 +103,28 @@ func (m *maker) cut(s *step) {
 	}
 }
 
-// ended notes where the commands of a sequence end, and which one comes next.
+// ended makes a sequence of the commands since the last one, if there are any, and
+// notes which one comes next.
 func (m *maker) ended(next segment) {
-	m.sequences = append(m.sequences, sequence{m.current, len(m.commands)})
-	m.current = next
-}
-
-// sequenceList gives the commands cut into sequences; "main" has all where
-// nothing is to be cut, and an empty one is none.
-func (m *maker) sequenceList() (list []lmb.Sequence) {
-	if m.o.Frame == (Part{}) {
-		return []lmb.Sequence{{Name: "main", Commands: m.commands}}
+	if end := len(m.commands); end > m.from {
+		m.sequences = append(m.sequences, lmb.Sequence{Name: m.current.String(), Commands: m.commands[m.from:end:end]})
 	}
-	from := 0
-	for _, s := range m.sequences {
-		if s.end > from {
-			list = append(list, lmb.Sequence{Name: s.String(), Commands: m.commands[from:s.end:s.end]})
-		}
-		from = s.end
-	}
-	return list
+	m.from, m.current = len(m.commands), next
 }
 
 // cutPass says what the trace was cut into.
 func (m *maker) cutPass() (out outcome, err error) {
 	if m.o.Frame == (Part{}) {
+		m.sequences = []lmb.Sequence{{Name: "main", Commands: m.commands}}
 		return out, nil
 	}
 	m.ended(segmentBetween)
-	has := false
-	for i, s := range m.sequenceList() {
-		if i > 0 {
-			out.did += ", "
-		}
-		out.did += fmt.Sprintf("%s: %s", s.Name, traces.Counted(len(s.Commands), "command"))
-		has = has || s.Name == segmentFrame.String()
+	var did []string
+	for _, s := range m.sequences {
+		did = append(did, fmt.Sprintf("%s: %s", s.Name, traces.Counted(len(s.Commands), "command")))
 	}
-	if !has {
+	out.did = strings.Join(did, ", ")
+	if !slices.ContainsFunc(m.sequences, func(s lmb.Sequence) bool { return s.Name == segmentFrame.String() }) {
 		return out, traces.Refuse(0, "the frame has no access to the device")
 	}
 	return out, nil

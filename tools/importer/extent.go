@@ -125,23 +125,9 @@ func (m *maker) bytes(e *extent) []byte {
 		return m.data.bytes(s.at+uint64(e.from.k)*uint64(s.width), e.size)
 	}
 	data := make([]byte, 0, e.size)
-	for at := e.from; at != e.end; {
-		s := m.steps.at(at.i)
-		if s.run() == 1 {
-			data = append(data, traces.Bytes(s.value, s.width)...)
-			at = pos{at.i + 1, 0}
-			continue
-		}
-		last := s.run()
-		if e.end.i == at.i {
-			last = e.end.k
-		}
-		data = append(data, m.data.bytes(s.at+uint64(at.k)*uint64(s.width), uint64(last-at.k)*uint64(s.width))...)
-		if at.i == e.end.i {
-			at = e.end
-		} else {
-			at = pos{at.i + 1, 0}
-		}
+	for at := e.from; at != e.end; at = m.next(at) {
+		width, value := m.datumAt(at)
+		data = append(data, traces.Bytes(value, width)...)
 	}
 	return data
 }

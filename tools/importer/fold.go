@@ -182,7 +182,7 @@ func (f *folder) finish() {
 
 func (f *folder) cut(r run) {
 	last := f.steps.at(int(r.tail))
-	mask := f.mask(last)
+	mask, _ := f.listed(last)
 	final := last.value & mask
 	for head := r.head; head >= 0; {
 		i, n := head, uint32(1)
@@ -271,12 +271,6 @@ func (f *folder) hasVolatile(s *step) bool {
 		r.address += uint64(s.width)
 	}
 	return false
-}
-
-// mask is the bits of a load that a poll looks at.
-func (f *folder) mask(s *step) uint64 {
-	mask, _ := f.listed(s)
-	return mask
 }
 
 // listed tells whether the board or the user says that what a step loads

@@ -101,16 +101,9 @@ func FindFrames(r io.Reader, o Options, which int) (*Frames, error) {
 	}
 	f := finder{o: o}
 	o.Inputs, o.Outputs = nil, nil
-	if err := o.check(); err != nil {
-		return nil, err
-	}
 	m := importing{o: o}
 	defer m.restore()
-	t, err := traces.Scan(r, o.source(), &m)
-	if err != nil {
-		return nil, err
-	}
-	l, err := m.lifted(t)
+	l, _, err := m.lifted(r)
 	if err != nil {
 		return nil, err
 	}
@@ -382,7 +375,10 @@ func (f *finder) shape(c *Candidate) string {
 			"more likely a step of setting up", f.between(c))
 	case stores && looks:
 	case c.Times < 3 || covers < 50:
-		does := map[bool]string{true: "stores and never looks", false: "loads and never stores"}[stores]
+		does := "loads and never stores"
+		if stores {
+			does = "stores and never looks"
+		}
 		return fmt.Sprintf("it %s, and is %d %% of the trace: more likely a port that is fed, or a wait", does, covers)
 	}
 	return ""

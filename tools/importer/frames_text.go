@@ -58,7 +58,10 @@ func (f *Frames) String() string {
 	var b strings.Builder
 	for i := range f.Candidates {
 		c := &f.Candidates[i]
-		mark := map[bool]string{false: " ", true: "*"}[i+1 == f.Chosen]
+		mark := " "
+		if i+1 == f.Chosen {
+			mark = "*"
+		}
 		fmt.Fprintf(&b, "repeats %s%d lines %d..%d: %s of %s%s\n", mark, i+1, c.Lines[0], c.Lines[1],
 			traces.Counted(len(c.Starts), "time"), traces.Counted(c.Accesses, "command"), c.verdict())
 	}
@@ -114,8 +117,11 @@ func (c *Candidate) explain(b *strings.Builder) {
 	for _, again := range c.Again {
 		fmt.Fprintf(b, "again      lines %d..%d repeat the same: left out, with what is in front of them\n", again[0], again[1])
 	}
-	stop := map[bool]string{false: fmt.Sprintf("from line %d on", c.next), true: "nothing is behind the repetitions"}[c.next == 0]
-	fmt.Fprintf(b, "stop       %s\n", stop)
+	if c.next == 0 {
+		b.WriteString("stop       nothing is behind the repetitions\n")
+	} else {
+		fmt.Fprintf(b, "stop       from line %d on\n", c.next)
+	}
 	for i := range c.Varies {
 		if i == shownMax {
 			fmt.Fprintf(b, "...        %d more that differ\n", len(c.Varies)-i)

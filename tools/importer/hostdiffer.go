@@ -241,25 +241,6 @@ func (l *lifter) exactAt(bus uint64) *hostSpace {
 	return nil
 }
 
-// programStored takes what the program stored before the line that follows.
-func (l *lifter) programStored(line int, time int64, inside bool, s hostStore) {
-	h := &l.hosts[s.host]
-	l.settle(time)
-	h.store(s.offset, s.data)
-	switch {
-	case !inside && l.cut.now == segmentBetween:
-		l.cut.between = append(l.cut.between, s)
-		return
-	case !inside:
-		h.first = append(h.first, s)
-		return
-	}
-	if l.host.slot < 0 || l.host.slot != l.steps.n-1 {
-		l.slotHere(line, time)
-	}
-	l.place(line, time, s)
-}
-
 // ignores tells whether what the device writes there does not matter to the
 // user. A replay then neither waits for it nor looks at it.
 func (l *lifter) ignores(s hostStore) bool {

@@ -16,15 +16,14 @@ import (
 // have waited for.
 type hostMemory struct {
 	*regions
-	exact         bool // hosts are
-	due           bool // the program stored to the device since the last slot
-	slot          int  // of the last one, -1: none
-	wrote         []hostStore
-	changed       []hostStore // the last byte that the device wrote and that was different; of exact memory that of each piece
-	since         int64       // when the first of wrote was
-	line          int         // of the last
-	direct        int         // accesses of the program through the PCIe tile
-	reads, writes int         // bytes, of the device
+	exact   bool // hosts are
+	due     bool // the program stored to the device since the last slot
+	slot    int  // of the last one, -1: none
+	wrote   []hostStore
+	changed []hostStore // the last byte that the device wrote and that was different; of exact memory that of each piece
+	since   int64       // when the first of wrote was
+	line    int         // of the last
+	direct  int         // accesses of the program through the PCIe tile
 }
 
 // Device is told that the device reached host memory at a bus address.
@@ -33,28 +32,47 @@ func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byt
 	if err != nil {
 		return err
 	}
+	s := hostStore{i, offset, data}
 	inside := l.inside(&traces.Access{Line: line, Time: time, Op: traces.OpLoad})
-	if write {
-		l.host.writes += len(data)
-		l.deviceWrote(line, time, inside, hostStore{i, offset, data})
-		return nil
-	}
-	l.host.reads += len(data)
-	if l.host.exact {
-		l.programStored(line, time, inside, hostStore{i, offset, data})
-		return nil
-	}
 	between := !inside && l.cut.now == segmentBetween
-	stored := l.learn(hostStore{i, offset, data}, !inside && !between)
-	if between {
-		l.cut.between = append(l.cut.between, stored...)
-		return nil
+	switch {
+	case write && inside:
+		l.deviceWrote(line, time, s)
+	case write && between:
+		l.hosts[i].store(offset, data)
+	case write:
+		l.learn(s, true)
+	default:
+		l.deviceRead(line, time, s, inside, between)
 	}
-	for _, s := range stored {
-		l.place(line, time, s)
-	}
-	l.host.due = true
 	return nil
+}
+
+// deviceRead takes what the device read, or, of exact memory, what the program
+// stored before the line that follows.
+func (l *lifter) deviceRead(line int, time int64, s hostStore, inside, between bool) {
+	h, early := &l.hosts[s.host], !inside && !between
+	stored := []hostStore{s}
+	if l.host.exact {
+		l.settle(time)
+		h.store(s.offset, s.data)
+	} else {
+		stored = l.learn(s, early)
+	}
+	switch {
+	case between:
+		l.cut.between = append(l.cut.between, stored...)
+	case early && l.host.exact:
+		h.first = append(h.first, s)
+	default:
+		if l.host.exact && l.host.slot != l.steps.n-1 {
+			l.slotHere(line, time)
+		}
+		for _, s := range stored {
+			l.place(line, time, s)
+		}
+		l.host.due = true
+	}
 }
 
 // hostAt finds the host memory that holds an address, or adds it.
@@ -106,29 +124,23 @@ func (l *lifter) addHost(h hostSpace) {
 // the start, as is everything where early is set.
 func (l *lifter) learn(s hostStore, early bool) (stored []hostStore) {
 	h := &l.hosts[s.host]
-	for i := 0; i < len(s.data); {
-		offset := s.offset + uint64(i)
-		g, at := h.page(offset), offset%hostPageSize
-		n := 1
-		same := func(k int) (known, equal bool) { return g.known[at+uint64(k)], g.data[at+uint64(k)] == s.data[i+k] }
-		known, equal := same(0)
-		for i+n < len(s.data) && at+uint64(n) < hostPageSize {
-			if k, e := same(n); k != known || k && e != equal {
-				break
+	for p := range h.parts(s.offset, s.data) {
+		for from, to := 0, 0; from < len(p.data); from = to {
+			known, equal := p.has(from)
+			for to = from + 1; to < len(p.data); to++ {
+				if k, e := p.has(to); k != known || k && e != equal {
+					break
+				}
 			}
-			n++
+			piece := hostStore{s.host, p.offset + uint64(from), p.data[from:to]}
+			switch {
+			case !known, !equal && early:
+				h.first = append(h.first, piece)
+			case !equal:
+				stored = append(stored, piece)
+			}
 		}
-		piece := hostStore{s.host, offset, s.data[i : i+n]}
-		switch {
-		case !known:
-			h.first = append(h.first, piece)
-		case !equal && early:
-			h.first = append(h.first, piece)
-		case !equal:
-			stored = append(stored, piece)
-		}
-		g.take(at, piece.data)
-		i += n
+		p.take()
 	}
 	return stored
 }
@@ -153,29 +165,17 @@ func (l *lifter) slotHere(line int, time int64) {
 }
 
 // deviceWrote takes what the device wrote.
-func (l *lifter) deviceWrote(line int, time int64, inside bool, s hostStore) {
-	h := &l.hosts[s.host]
-	switch {
-	case !inside && l.cut.now == segmentBetween:
-		h.store(s.offset, s.data)
-		return
-	case !inside:
-		l.learn(s, true)
-		return
-	}
+func (l *lifter) deviceWrote(line int, time int64, s hostStore) {
 	fresh, changed := false, hostStore{}
-	for i := 0; i < len(s.data); {
-		offset := s.offset + uint64(i)
-		g, at := h.page(offset), offset%hostPageSize
-		piece := s.data[i:min(len(s.data), i+int(hostPageSize-at))]
-		for k, b := range piece {
-			if !g.known[at+uint64(k)] && b != 0 || g.known[at+uint64(k)] && g.data[at+uint64(k)] != b {
-				changed = hostStore{s.host, offset + uint64(k), piece[k : k+1]}
+	for p := range l.hosts[s.host].parts(s.offset, s.data) {
+		for k, b := range p.data {
+			known, equal := p.has(k)
+			fresh = fresh || !known || !equal
+			if !known && b != 0 || known && !equal {
+				changed = hostStore{s.host, p.offset + uint64(k), p.data[k : k+1]}
 			}
-			fresh = fresh || !g.known[at+uint64(k)] || g.data[at+uint64(k)] != b
 		}
-		g.take(at, piece)
-		i += len(piece)
+		p.take()
 	}
 	if !fresh || l.ignores(s) {
 		return // what was there: nobody could tell
@@ -220,9 +220,8 @@ func (l *lifter) compareHost(s hostStore, time int64) {
 	h := &l.hosts[s.host]
 	a := traces.Access{Line: l.host.line, Op: traces.OpLoad, Time: time, Offset: s.offset}
 	data := make([]byte, len(s.data))
-	for i := 0; i < len(data); {
-		offset := s.offset + uint64(i)
-		i += copy(data[i:], h.page(offset).data[offset%hostPageSize:])
+	for p := range h.parts(s.offset, data) {
+		copy(p.data, p.page.data[p.at:])
 	}
 	traces.Natural(&a, data, func(e *traces.Access, n uint32, data []byte) error {
 		l.hostStep(s.host, e, n, data)

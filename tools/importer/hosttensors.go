@@ -2,6 +2,7 @@ package importer
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"lightmetal/fbs/gen"
@@ -14,9 +15,9 @@ import (
 // an output where it last sees what the device wrote.
 type hostTensors struct {
 	*program
-	list  []int // tensors
-	first []int // step at which an input is copied, or the last one that gives of an output; -1: none
-	done  bool  // behind the frame
+	list   []int         // tensors
+	copies map[int][]int // tensors that are copied at a step
+	done   bool          // behind the frame
 }
 
 // begin finds the tensors, and the steps to copy them at.
@@ -35,30 +36,37 @@ func (h *hostTensors) begin() error {
 		for _, s := range h.hosts[m].first {
 			t.hold(s)
 		}
-		h.list, h.first = append(h.list, i), append(h.first, -1)
+		h.list = append(h.list, i)
 	}
-	if len(h.list) == 0 {
-		return nil
+	h.copies = map[int][]int{}
+	for _, i := range h.list {
+		n, found := h.copied(&h.tensors[i])
+		if !found && h.tensors[i].role == gen.RoleOutput {
+			return traces.Refuse(0, "output %s: the device writes nothing there in this capture", h.tensors[i].Name)
+		}
+		h.copies[n] = append(h.copies[n], i)
 	}
+	return nil
+}
+
+// copied is the step of the frame at which a tensor is copied: the first that
+// stores to an input, the last that gives of an output, or else the frame's first.
+func (h *hostTensors) copied(t *tensor) (at int, found bool) {
 	within := h.o.Frame == Part{}
 	for n := range h.steps.n {
 		s := h.steps.at(n)
 		if s.op == stepCut {
-			within = segment(s.to) == segmentFrame
+			if within = segment(s.to) == segmentFrame; within {
+				at = n
+			}
 		}
-		for k, i := range h.list {
-			t := &h.tensors[i]
-			if within && h.touches(s, t) && (h.first[k] < 0 || t.role == gen.RoleOutput) {
-				h.first[k] = n
+		if within && h.touches(s, t) {
+			if at, found = n, true; t.role == gen.RoleInput {
+				break
 			}
 		}
 	}
-	for k, i := range h.list {
-		if t := &h.tensors[i]; t.role == gen.RoleOutput && h.first[k] < 0 {
-			return traces.Refuse(0, "output %s: the device writes nothing there in this capture", t.Name)
-		}
-	}
-	return nil
+	return at, found
 }
 
 func (p *program) memoryOf(t *tensor) int {
@@ -103,19 +111,15 @@ func (h *hostTensors) wrote(s *step, t *tensor) (from, to uint64) {
 // step appends a step without what tensors have of it, and copies of these. n is
 // its number. It tells whether the step is one of host memory.
 func (h *hostTensors) step(s step, n int, within bool, out *steps) bool {
-	for k, i := range h.list {
-		t := &h.tensors[i]
-		if n == 0 && t.role == gen.RoleInput && h.first[k] < 0 && h.o.Frame == (Part{}) || s.op == stepCut && within && t.role == gen.RoleInput &&
-			h.first[k] < 0 {
-			defer h.copy(i, out)
-		}
+	for _, i := range h.copies[n] {
+		defer h.copy(i, out)
 	}
 	h.done = h.done || s.op == stepCut && !within
 	switch {
 	case s.op == stepHost:
-		h.stored(s, n, within, out)
+		h.stored(s, within, out)
 	case s.touches() && h.windows[s.window].Kind == gen.WindowKindHost:
-		h.loaded(s, n, within, out)
+		h.loaded(s, within, out)
 	default:
 		return false
 	}
@@ -123,9 +127,9 @@ func (h *hostTensors) step(s step, n int, within bool, out *steps) bool {
 }
 
 // stored takes what the program stored.
-func (h *hostTensors) stored(s step, n int, within bool, out *steps) {
+func (h *hostTensors) stored(s step, within bool, out *steps) {
 	list := h.late[s.to]
-	for k, i := range h.list {
+	for _, i := range h.list {
 		t := &h.tensors[i]
 		for _, l := range list {
 			if !h.done {
@@ -134,9 +138,6 @@ func (h *hostTensors) stored(s step, n int, within bool, out *steps) {
 		}
 		if within && t.role == gen.RoleInput {
 			list = t.without(list)
-			if h.first[k] == n {
-				defer h.copy(i, out)
-			}
 		}
 	}
 	h.late[s.to] = list
@@ -163,22 +164,18 @@ func (t *tensor) without(list []hostStore) (rest []hostStore) {
 
 // loaded takes what the device wrote: what an output has of it is neither
 // waited for nor compared.
-func (h *hostTensors) loaded(s step, n int, within bool, out *steps) {
+func (h *hostTensors) loaded(s step, within bool, out *steps) {
 	mine := false
-	for k, i := range h.list {
+	for _, i := range h.list {
 		t := &h.tensors[i]
 		from, to := h.wrote(&s, t)
 		if s.op == stepLoad && from < to && (t.role == gen.RoleOutput || !within) && !h.done {
 			for j := range s.run() {
-				h.holdElement(t, &s, j)
+				e := h.element(&s, j)
+				t.hold(hostStore{t.host, uint64(e.offset), traces.Bytes(e.value, e.width)})
 			}
 		}
-		if within && t.role == gen.RoleOutput {
-			mine = mine || from < to
-			if h.first[k] == n {
-				defer h.copy(i, out)
-			}
-		}
+		mine = mine || within && t.role == gen.RoleOutput && from < to
 	}
 	if !mine {
 		out.add(s)
@@ -197,11 +194,6 @@ func (h *hostTensors) given(s *step) bool {
 		from, to := h.wrote(s, &h.tensors[i])
 		return h.tensors[i].role == gen.RoleOutput && from < to
 	})
-}
-
-func (h *hostTensors) holdElement(t *tensor, s *step, j uint32) {
-	e := h.element(s, j)
-	t.hold(hostStore{t.host, uint64(e.offset), traces.Bytes(e.value, e.width)})
 }
 
 // copy appends the copy of a whole tensor.
@@ -292,10 +284,40 @@ func (h *hostSpace) page(offset uint64) *hostPage {
 	return g
 }
 
-func (g *hostPage) take(at uint64, data []byte) {
-	copy(g.data[at:], data)
-	for i := range data {
-		g.known[at+uint64(i)] = true
+// hostPart is the part of a range of host memory that lies in one page.
+type hostPart struct {
+	page   *hostPage
+	at     uint64 // in the page
+	offset uint64 // in the memory
+	data   []byte
+}
+
+// parts cuts a range at the edges of pages.
+func (h *hostSpace) parts(offset uint64, data []byte) iter.Seq[hostPart] {
+	return func(yield func(hostPart) bool) {
+		for len(data) > 0 {
+			at := offset % hostPageSize
+			n := min(len(data), int(hostPageSize-at))
+			if !yield(hostPart{h.page(offset), at, offset, data[:n]}) {
+				return
+			}
+			data, offset = data[n:], offset+uint64(n)
+		}
+	}
+}
+
+// has tells whether it is known what is in the page where a byte of the data
+// goes, and whether that is the same.
+func (p *hostPart) has(k int) (known, equal bool) {
+	at := p.at + uint64(k)
+	return p.page.known[at], p.page.data[at] == p.data[k]
+}
+
+// take puts the data into the page.
+func (p *hostPart) take() {
+	copy(p.page.data[p.at:], p.data)
+	for i := range p.data {
+		p.page.known[p.at+uint64(i)] = true
 	}
 }
 
@@ -346,10 +368,7 @@ func (s hostStore) compare(other hostStore) int {
 
 // store takes what the program stored.
 func (h *hostSpace) store(offset uint64, data []byte) {
-	for len(data) > 0 {
-		at := offset % hostPageSize
-		n := min(len(data), int(hostPageSize-at))
-		h.page(offset).take(at, data[:n])
-		data, offset = data[n:], offset+uint64(n)
+	for p := range h.parts(offset, data) {
+		p.take()
 	}
 }

@@ -120,16 +120,13 @@ func (r *Report) String() string {
 // Steps are made while the trace is read; they take less than its text, and
 // their memory goes to the commands as those are made.
 func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
-	if err := o.check(); err != nil {
-		return nil, nil, err
-	}
 	m := importing{o: o}
 	defer m.restore()
-	t, err := traces.Scan(r, o.source(), &m)
+	l, t, err := m.lifted(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	return m.finish(t)
+	return l.finish(t)
 }
 
 // gcPercent is how much garbage a large import may leave before it is collected.
@@ -152,11 +149,7 @@ type importing struct {
 func (m *importing) Start(b *boards.Board) { m.joiner = &joiner{lifter: newLifter(b, m.o)} }
 
 // finish makes the image of the steps.
-func (m *importing) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
-	l, err := m.lifted(t)
-	if err != nil {
-		return nil, nil, err
-	}
+func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 	if l.part.left > 0 {
 		t.Ignored = append(t.Ignored, traces.Count{Name: "accesses outside the part", N: l.part.left})
 	}
@@ -170,27 +163,31 @@ func (m *importing) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 		}
 		report.add(pass.name, out)
 	}
-	image, err := l.image(t, makes.sequenceList())
+	image, err := l.image(t, makes.sequences)
 	return image, report, err
 }
 
-// lifted ends the reading of a trace.
-func (m *importing) lifted(t *traces.Trace) (*lifter, error) {
+// lifted reads a trace.
+func (m *importing) lifted(r io.Reader) (*lifter, *traces.Trace, error) {
+	if err := m.o.check(); err != nil {
+		return nil, nil, err
+	}
+	t, err := traces.Scan(r, m.o.source(), m)
+	if err != nil {
+		return nil, nil, err
+	}
 	if m.joiner == nil {
 		m.Start(t.Board)
 	}
-	if err := m.flush(); err != nil {
-		return nil, err
+	err = m.flush()
+	if err == nil {
+		err = m.part.check("part", t.Lines)
 	}
-	l := m.lifter
-	if err := l.part.check("part", t.Lines); err != nil {
-		return nil, err
+	if err == nil {
+		err = m.cut.check(t.Lines)
 	}
-	if err := l.cut.check(t.Lines); err != nil {
-		return nil, err
-	}
-	l.settle(0)
-	return l, nil
+	m.settle(0)
+	return m.lifter, t, err
 }
 
 // outcome is what a pass did, in one line, and what of it a user should look at.

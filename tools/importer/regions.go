@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"iter"
 
 	"lightmetal/boards"
 	"lightmetal/tools/importer/traces"
@@ -89,11 +90,13 @@ func (r *regions) get(number uint32) (g region, ok bool) {
 	return g, limit >= g.base
 }
 
-// each goes through the regions that are enabled now.
-func (r *regions) each(do func(g region) (done bool)) {
-	for number := range uint32(r.Regions) {
-		if g, ok := r.get(number); ok && do(g) {
-			return
+// all gives the regions that are enabled now.
+func (r *regions) all() iter.Seq[region] {
+	return func(yield func(region) bool) {
+		for number := range uint32(r.Regions) {
+			if g, ok := r.get(number); ok && !yield(g) {
+				return
+			}
 		}
 	}
 }
@@ -108,26 +111,22 @@ func (r *regions) toBus(address uint64) (bus uint64, ok bool) {
 	if r.Regions == 0 || offset > r.Last {
 		return 0, false
 	}
-	bus = offset
-	r.each(func(g region) bool {
-		in := offset-g.base < g.size
-		if in {
-			bus = g.target + offset - g.base
+	for g := range r.all() {
+		if offset-g.base < g.size {
+			return g.target + offset - g.base, true
 		}
-		return in
-	})
-	return bus, true
+	}
+	return offset, true
 }
 
 // ofBus finds the region that shows an address of the bus.
 func (r *regions) ofBus(bus uint64) (found region, ok bool) {
-	r.each(func(g region) bool {
+	for g := range r.all() {
 		if bus-g.target < g.size {
-			found, ok = g, true
+			return g, true
 		}
-		return ok
-	})
-	return found, ok
+	}
+	return found, false
 }
 
 func (g *region) String() string {

@@ -24,13 +24,6 @@ func (r *relocator) run() (outcome, error) {
 		return r.out, nil
 	}
 	r.trimHosts()
-	for i := range r.hosts {
-		h := &r.hosts[i]
-		if !h.given {
-			h.size = (h.size + hostPageSize - 1) / hostPageSize * hostPageSize
-		}
-		r.windows[h.window].Size = h.size
-	}
 	err := r.steps.rewrite(func(s *step, out *steps) error {
 		r.trim(s)
 		r.relocate(s, out)
@@ -134,12 +127,17 @@ func relocation(width uint8, window uint16, offset uint64, host uint16, inside u
 	}}
 }
 
-// trimHosts takes off what lies before the first byte that is reached.
+// trimHosts takes off what lies before the first byte that is reached, and gives
+// windows their sizes.
 func (r *relocator) trimHosts() {
 	for i := range r.hosts {
 		h := &r.hosts[i]
 		h.low &^= hostPageSize - 1
 		h.bus, h.size = h.bus+h.low, h.size-h.low
+		if !h.given {
+			h.size = fbs.RoundUp(h.size, hostPageSize)
+		}
+		r.windows[h.window].Size = h.size
 		for k := range h.first {
 			h.first[k].offset -= h.low
 		}

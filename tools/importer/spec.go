@@ -112,23 +112,14 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	}
 	t.Name = name
 	parts := strings.Split(rest, ",")
-	switch len(parts) {
-	case 5:
-		if t.Place, reason = parseTile(parts[0], parts[1]); reason != "" {
-			return t, reason
-		}
-		parts = parts[2:]
-	case 3:
-	default:
+	if len(parts) != 5 && len(parts) != 3 {
 		return t, fmt.Sprintf("behind the = there are %d parts, not 5 or 3", len(parts))
 	}
-	if !t.Tile {
-		parts[0], t.Bus = strings.CutPrefix(parts[0], busPrefix)
-	}
-	if parts[0], reason = parseBar(parts[0], &t.Place); reason != "" {
+	place, parts := parts[:len(parts)-2], parts[len(parts)-2:]
+	if t.Place, rest, reason = parsePlace(strings.Join(place, ",")); reason != "" {
 		return t, reason
 	}
-	address, line, apart := strings.Cut(parts[0], "@")
+	address, line, apart := strings.Cut(rest, "@")
 	if t.Address, ok = parseNumber(address); !ok {
 		return t, fmt.Sprintf("address %q is no number", address)
 	}
@@ -136,10 +127,10 @@ func parseTensor(spec string) (t TensorSpec, reason string) {
 	if t.Line = int(n); apart && (err != nil || n == 0 || t.Bus) {
 		return t, fmt.Sprintf("%q is no line that accesses a device, from 1 on", line)
 	}
-	if t.DType = gen.DType(max(slices.Index(lmb.DTypes, parts[1]), 0)); t.DType == gen.DTypeInvalid {
-		return t, fmt.Sprintf("element type %q is none of %s", parts[1], strings.Join(lmb.DTypes[1:], ", "))
+	if t.DType = gen.DType(max(slices.Index(lmb.DTypes, parts[0]), 0)); t.DType == gen.DTypeInvalid {
+		return t, fmt.Sprintf("element type %q is none of %s", parts[0], strings.Join(lmb.DTypes[1:], ", "))
 	}
-	if t.Shape, reason = parseShape(parts[2]); reason != "" {
+	if t.Shape, reason = parseShape(parts[1]); reason != "" {
 		return t, reason
 	}
 	size := uint64(fbs.DTypeSize(t.DType))
@@ -168,28 +159,29 @@ func nameReason(name string) string {
 	return ""
 }
 
-func parseTile(x, y string) (p Place, reason string) {
-	nx, ok1 := parseNumber(x)
-	ny, ok2 := parseNumber(y)
-	if !ok1 || !ok2 || nx > math.MaxUint8 || ny > math.MaxUint8 {
-		return p, fmt.Sprintf("tile %q,%q is no pair of numbers up to 255", x, y)
+// parsePlace takes X,Y, or bus: or barN+ from the front of an address.
+func parsePlace(text string) (p Place, address, reason string) {
+	if parts := strings.Split(text, ","); len(parts) == 3 {
+		x, ok1 := parseNumber(parts[0])
+		y, ok2 := parseNumber(parts[1])
+		if !ok1 || !ok2 || x > math.MaxUint8 || y > math.MaxUint8 {
+			return p, "", fmt.Sprintf("tile %q,%q is no pair of numbers up to 255", parts[0], parts[1])
+		}
+		p, text = Place{Tile: true, X: uint8(x), Y: uint8(y)}, parts[2]
+	} else {
+		text, p.Bus = strings.CutPrefix(text, busPrefix)
 	}
-	return Place{Tile: true, X: uint8(nx), Y: uint8(ny)}, ""
-}
-
-// parseBar takes barN+ from the front of an address.
-func parseBar(s string, p *Place) (address, reason string) {
-	rest, ok := strings.CutPrefix(s, "bar")
+	rest, ok := strings.CutPrefix(text, "bar")
 	if !ok {
-		return s, ""
+		return p, text, ""
 	}
 	number, address, ok := strings.Cut(rest, "+")
 	n, err := strconv.ParseUint(number, 10, 8)
 	if !ok || err != nil || n > 5 || p.Tile {
-		return "", fmt.Sprintf("%q is not bar0+ADDRESS to bar5+ADDRESS", s)
+		return p, "", fmt.Sprintf("%q is not bar0+ADDRESS to bar5+ADDRESS", text)
 	}
 	p.Named, p.Bar = true, uint8(n)
-	return address, ""
+	return p, address, ""
 }
 
 // parseNumber reads a decimal number, or a hexadecimal one with 0x.
@@ -248,20 +240,11 @@ func ParseRanges(list string) (ranges []Range, err error) {
 // ParseRange reads X,Y,FIRST[-LAST] or, for devices without tiles,
 // FIRST[-LAST], or bus:FIRST[-LAST] for host memory. Without LAST the range is the one register at FIRST.
 func ParseRange(spec string) (Range, error) {
-	r, ok := Range{}, true
-	addresses, bus := strings.CutPrefix(spec, busPrefix)
-	r.Bus = bus
-	if parts := strings.Split(spec, ","); len(parts) == 3 {
-		var reason string
-		if r.Place, reason = parseTile(parts[0], parts[1]); reason != "" {
-			return Range{}, traces.Usage("range %q: %s", spec, reason)
-		}
-		addresses = parts[2]
-	}
-	addresses, reason := parseBar(addresses, &r.Place)
+	place, addresses, reason := parsePlace(spec)
 	if reason != "" {
 		return Range{}, traces.Usage("range %q: %s", spec, reason)
 	}
+	r, ok := Range{Place: place}, true
 	first, last, pair := strings.Cut(addresses, "-")
 	if r.First, ok = parseNumber(first); !ok {
 		return Range{}, traces.Usage("range %q: the form is X,Y,FIRST-LAST, such as 1,1,0x10000-0x10003, or FIRST-LAST where the device has no tiles", spec)

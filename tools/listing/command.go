@@ -221,14 +221,18 @@ func (p *parser) copy(c *lmb.Command) {
 	}
 	a := p.reference(c)
 	p.expect("<-")
-	at := p.tok
+	p.access(c, a, p.source(c), 1)
+}
+
+// source consumes a slice of an input or data, and gives its first token.
+func (p *parser) source(c *lmb.Command) (at token) {
 	if p.ahead.is("[") {
-		p.slice(c, gen.RoleInput)
-	} else {
-		c.Data = p.data()
-		c.Amount = p.amount(at, uint64(len(c.Data)))
+		return p.slice(c, gen.RoleInput)
 	}
-	p.access(c, a, at, 1)
+	at = p.tok
+	c.Data = p.data()
+	c.Amount = p.amount(at, uint64(len(c.Data)))
+	return at
 }
 
 func (p *parser) fill(c *lmb.Command) {

@@ -101,13 +101,7 @@ func (p *parser) compare(c *lmb.Command) {
 	a := p.reference(c)
 	dtype := gen.DType(p.word("a type such as float32", dtypeWords))
 	p.expect("==")
-	at := p.tok
-	if p.ahead.is("[") {
-		p.slice(c, gen.RoleInput)
-	} else {
-		c.Data = p.data()
-		c.Amount = p.amount(at, uint64(len(c.Data)))
-	}
+	at := p.source(c)
 	unit := max(c.Width, fbs.DTypeSize(dtype))
 	p.spans(a, c, uint64(c.Amount), uint64(unit), at)
 	var golden lmb.Golden
