@@ -66,7 +66,7 @@ func (l *lifter) deviceRead(line int, time int64, s hostStore, inside, between b
 		h.first = append(h.first, s)
 	default:
 		if l.host.exact && l.host.slot != l.steps.n-1 {
-			l.slotHere(line, time)
+			l.host.slot = l.hole(line, time)
 		}
 		for _, s := range stored {
 			l.place(line, time, s)
@@ -149,7 +149,7 @@ func (l *lifter) learn(s hostStore, early bool) (stored []hostStore) {
 // one of them had the device read what is stored.
 func (l *lifter) place(line int, time int64, s hostStore) {
 	if l.host.slot < 0 {
-		l.slotHere(line, time)
+		l.host.slot = l.hole(line, time)
 	}
 	at := l.steps.at(l.host.slot)
 	if at.op == stepNone {
@@ -157,11 +157,6 @@ func (l *lifter) place(line int, time int64, s hostStore) {
 		l.late = append(l.late, nil)
 	}
 	l.late[at.to] = append(l.late[at.to], s)
-}
-
-func (l *lifter) slotHere(line int, time int64) {
-	l.host.slot = l.steps.n
-	l.steps.add(step{line: uint32(line), time: time, count: 1, aim: -1, to: -1})
 }
 
 // deviceWrote takes what the device wrote.
@@ -231,10 +226,8 @@ func (l *lifter) compareHost(s hostStore, time int64) {
 
 // hostStep makes a step of the program's accesses to host memory.
 func (l *lifter) hostStep(host int, a *traces.Access, n uint32, data []byte) {
-	s := step{
-		op: opOf(a), width: a.Width, count: n, line: uint32(a.Line), time: a.Time, value: a.Value,
-		window: l.hosts[host].window, offset: uint32(a.Offset), aim: -1, to: -1, flags: memoryStep,
-	}
+	s := stepOf(a, n)
+	s.window, s.offset, s.flags = l.hosts[host].window, uint32(a.Offset), memoryStep
 	if n == 1 && data != nil {
 		s.value = traces.Little(data)
 	}
@@ -258,7 +251,7 @@ func (l *lifter) before(s *step) {
 	}
 	l.settle(s.time)
 	if end := l.steps.end(); l.host.due || end == nil || end.op != stepStore {
-		l.slotHere(int(s.line), s.time)
+		l.host.slot = l.hole(int(s.line), s.time)
 		l.host.due = false
 	}
 }
@@ -288,7 +281,7 @@ func (l *lifter) throughPCIe(a *traces.Access, at *aim, address uint64) (taken b
 	} else {
 		l.program.loads++
 		for _, s := range l.learn(hostStore{i, offset, data}, false) {
-			l.slotHere(a.Line, a.Time)
+			l.host.slot = l.hole(a.Line, a.Time)
 			l.place(a.Line, a.Time, s)
 		}
 	}

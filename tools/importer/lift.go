@@ -191,9 +191,23 @@ func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) 
 		end.line, end.time = uint32(a.Line), a.Time
 		return nil
 	}
-	s.step = l.steps.n
-	l.steps.add(step{line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: -1})
+	s.step = l.hole(a.Line, a.Time)
 	return nil
+}
+
+// hole adds a step that does nothing yet, and gives its number.
+func (l *lifter) hole(line int, time int64) int {
+	l.steps.add(step{line: uint32(line), time: time, count: 1, aim: -1, to: -1})
+	return l.steps.n - 1
+}
+
+// stepOf is the step of n neighbours of which a is the first.
+func stepOf(a *traces.Access, n uint32) step {
+	s := step{op: stepLoad, width: a.Width, count: n, line: uint32(a.Line), time: a.Time, value: a.Value, aim: -1, to: -1}
+	if a.Op == traces.OpStore {
+		s.op = stepStore
+	}
+	return s
 }
 
 // through takes accesses through a window.
@@ -234,10 +248,8 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 		return false, traces.Refuse(a.Line, "load through window %d, which is pointed at several tiles", index)
 	}
 	l.lifted += int(n)
-	next := step{
-		op: opOf(a), width: a.Width, count: n, line: uint32(a.Line), time: a.Time, value: a.Value, rule: rule,
-		window: uint16(s.window), offset: uint32(address - page), aim: s.aim, to: -1,
-	}
+	next := stepOf(a, n)
+	next.rule, next.window, next.offset, next.aim = rule, uint16(s.window), uint32(address-page), s.aim
 	if memory {
 		next.flags = memoryStep
 	}
@@ -300,8 +312,7 @@ func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Grou
 // the place of the configuration stores, or where an access leaves the page.
 func (l *lifter) point(a *traces.Access, s *slot, at *aim) {
 	if s.step < 0 {
-		s.step = l.steps.n
-		l.steps.add(step{line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: -1})
+		s.step = l.hole(a.Line, a.Time)
 	}
 	key := aimKey{s.target.Pack(), at.address}
 	index, ok := l.aimOf[key]

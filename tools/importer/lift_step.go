@@ -60,21 +60,12 @@ func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error
 		return s, false, err
 	}
 	l.bars[a.Bar] = max(l.bars[a.Bar], a.Offset+size)
-	s = step{
-		op: opOf(a), width: a.Width, count: n, line: uint32(a.Line), time: a.Time, value: a.Value, rule: rule,
-		window: l.barWindow(a.Bar, a.Offset), offset: uint32(a.Offset % fbs.WindowMax), aim: -1, to: -1,
-	}
+	s = stepOf(a, n)
+	s.rule, s.window, s.offset = rule, l.barWindow(a.Bar, a.Offset), uint32(a.Offset%fbs.WindowMax)
 	if l.board.Rules[rule].Memory && !l.behindTLB(a) {
 		s.flags = memoryStep
 	}
 	return s, true, nil
-}
-
-func opOf(a *traces.Access) stepOp {
-	if a.Op == traces.OpStore {
-		return stepStore
-	}
-	return stepLoad
 }
 
 // behindTLB tells whether an access goes through a movable window, so that the

@@ -36,12 +36,19 @@ func (p *payload) place(data []byte) uint64 {
 	return offset
 }
 
+// segments is how many segments the data lies in.
+func (p *payload) segments() int {
+	if p.size == 0 {
+		return 0
+	}
+	return 1
+}
+
 // assemble makes the file: in one buffer, with room in front of the envelope,
-// which FlatBuffers build from its end. write writes the envelope; it is asked
-// twice, because the segments depend on the size of the envelope, and nothing
-// else does.
-func (p *payload) assemble(room int, write func(b *flatbuffers.Builder), segment func(s fbs.Segment)) []byte {
-	buffer, envelope := p.built(room, write)
+// which FlatBuffers build from its end. write writes the envelope, and gives the
+// place of its segments, which depend on the size of the envelope.
+func (p *payload) assemble(room int, write func(b *flatbuffers.Builder) flatbuffers.UOffsetT) []byte {
+	buffer, envelope, segments := p.built(room, write)
 	size := uint64(len(envelope))
 	file := envelope
 	if p.size > 0 {
@@ -50,9 +57,10 @@ func (p *payload) assemble(room int, write func(b *flatbuffers.Builder), segment
 		for _, piece := range p.pieces {
 			copy(file[start+piece.offset:], piece.data)
 		}
-		segment(fbs.Segment{Offset: start, Size: p.size, CRC32C: fbs.Checksum(file[start:])})
-		write(builderOn(buffer[:cap(buffer)-cap(envelope)+len(envelope)]))
-		insertPreamble(file)
+		segment := envelope[len(envelope)-int(segments)+4:] // counted from the end; behind the length
+		binary.LittleEndian.PutUint64(segment, start)
+		binary.LittleEndian.PutUint64(segment[8:], p.size)
+		binary.LittleEndian.PutUint32(segment[16:], fbs.Checksum(file[start:]))
 	}
 	Stamp(file, size)
 	return file
@@ -60,30 +68,23 @@ func (p *payload) assemble(room int, write func(b *flatbuffers.Builder), segment
 
 // built writes the envelope into a buffer that has room for the payload behind
 // it, and gives both; the envelope's capacity reaches to the buffer's end.
-func (p *payload) built(room int, write func(b *flatbuffers.Builder)) (buffer, envelope []byte) {
+func (p *payload) built(room int, write func(b *flatbuffers.Builder) flatbuffers.UOffsetT) (buffer, envelope []byte, segments flatbuffers.UOffsetT) {
 	for {
 		room = int(fbs.RoundUp(uint64(room), payloadAlign)) // the envelope begins where the buffer is aligned
 		buffer = make([]byte, uint64(room)+fbs.SegmentAlign+p.size)
-		b := builderOn(buffer[:room])
-		write(b)
+		b := flatbuffers.NewBuilder(0)
+		b.Bytes = buffer[:room:room] // written from its end on
+		b.Reset()
+		segments = write(b)
 		flat := b.FinishedBytes()
 		start := room - len(flat) - preambleInsertion
 		if len(b.Bytes) == room && start >= 0 {
 			envelope = buffer[start:room]
 			insertPreamble(envelope)
-			return buffer, envelope
+			return buffer, envelope, segments
 		}
 		room = len(b.Bytes) + preambleInsertion
 	}
-}
-
-// builderOn gives a builder that writes into memory, from its end on, as long
-// as it has room there.
-func builderOn(memory []byte) *flatbuffers.Builder {
-	b := flatbuffers.NewBuilder(0)
-	b.Bytes = memory[:len(memory):len(memory)]
-	b.Reset()
-	return b
 }
 
 // insertPreamble makes room for the preamble behind the file identifier of an

@@ -37,7 +37,7 @@ func encode(image *Image) ([]byte, *fbs.View, error) {
 	}
 	room := 32*e.commands + len(e.text.bytes) + len(noted) + 64*(len(image.Tensors)+len(e.runs)+len(image.Windows)+len(image.Targets)) +
 		24*len(image.Rules) + 4096
-	file := e.payload.assemble(room, func(b *flatbuffers.Builder) { e.build(b, noted) }, func(s fbs.Segment) { e.segments = []fbs.Segment{s} })
+	file := e.payload.assemble(room, func(b *flatbuffers.Builder) flatbuffers.UOffsetT { return e.build(b, noted) })
 	view, err := fbs.Verify(file)
 	if err != nil {
 		return nil, nil, err
@@ -55,8 +55,8 @@ type encoder struct {
 	recorded []uint64 // payload offset of each tensor's data
 	places   []uint64 // payload offsets of the commands' data, in their order
 	commands int
+	arena    uint64 // bytes of the tensors that are built
 	runs     []fbs.Sequence
-	segments []fbs.Segment
 	err      error
 }
 
@@ -90,7 +90,6 @@ func (e *encoder) name(what, name string) fbs.Name {
 
 // layOut places payload and names, and resolves the commands' references.
 func (e *encoder) layOut() {
-	e.segments = []fbs.Segment{{}} // as many as there will be
 	for i := range e.image.Targets {
 		e.name(fmt.Sprintf("target %d", i), e.image.Targets[i].Board)
 	}
@@ -106,9 +105,6 @@ func (e *encoder) layOut() {
 	}
 	for i := range e.image.Sequences {
 		e.sequence(i)
-	}
-	if e.payload.size == 0 {
-		e.segments = nil
 	}
 }
 
@@ -153,11 +149,12 @@ func (e *encoder) buildCommands(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return b.EndVector(e.commands)
 }
 
-// build writes the FlatBuffer.
-func (e *encoder) build(b *flatbuffers.Builder, noted []byte) {
+// build writes the FlatBuffer, and gives the place of the vector of segments,
+// which are zeros.
+func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffsetT {
 	commands := e.buildCommands(b)
-	segments := vector(b, gen.ImageStartSegmentsVector, e.segments, func(s fbs.Segment) {
-		gen.CreateSegment(b, s.Offset, s.Size, s.CRC32C, s.Reserved)
+	segments := vector(b, gen.ImageStartSegmentsVector, make([]fbs.Segment, e.payload.segments()), func(fbs.Segment) {
+		gen.CreateSegment(b, 0, 0, 0, 0)
 	})
 	tensors := e.buildTensors(b)
 	sequences := vector(b, gen.ImageStartSequencesVector, e.runs, func(s fbs.Sequence) {
@@ -191,6 +188,7 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) {
 	gen.ImageAddNotes(b, notes)
 	gen.ImageAddRules(b, rules)
 	b.FinishWithFileIdentifier(gen.ImageEnd(b), []byte(fbs.Identifier))
+	return segments
 }
 
 // vector writes a vector of structs or numbers; FlatBuffers are built from the end.
@@ -204,17 +202,17 @@ func vector[T any](b *flatbuffers.Builder, start func(*flatbuffers.Builder, int)
 
 func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 	var tensors []fbs.Tensor
-	arena := uint64(0)
+	e.arena = 0
 	for i := range e.image.Tensors {
 		t := &e.image.Tensors[i]
-		tensor := fbs.Tensor{Name: e.text.names[t.Name], Role: t.Role, DType: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(), ArenaOffset: arena,
+		tensor := fbs.Tensor{Name: e.text.names[t.Name], Role: t.Role, DType: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(), ArenaOffset: e.arena,
 			RecordedOffset: e.recorded[i]}
 		copy(tensor.Sides[:], t.Shape)
 		if t.Data != nil {
 			tensor.Recorded = 1
 		}
 		tensors = append(tensors, tensor)
-		arena = fbs.RoundUp(arena+t.Size(), fbs.ArenaAlign)
+		e.arena = fbs.RoundUp(e.arena+t.Size(), fbs.ArenaAlign)
 	}
 	return vector(b, gen.ImageStartTensorsVector, tensors, func(t fbs.Tensor) {
 		s := &t.Sides
@@ -225,16 +223,14 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 
 func (e *encoder) reservation() fbs.Reservation {
 	r := fbs.Reservation{
+		ArenaBytes:   e.arena,
 		PayloadBytes: e.payload.size,
 		Commands:     uint32(e.commands),
 		Windows:      uint32(len(e.image.Windows)),
 		Tensors:      uint32(len(e.image.Tensors)),
 		Sequences:    uint32(len(e.runs)),
-		Segments:     uint32(len(e.segments)),
+		Segments:     uint32(e.payload.segments()),
 		Targets:      uint32(len(e.image.Targets)),
-	}
-	for i := range e.image.Tensors {
-		r.ArenaBytes = fbs.RoundUp(r.ArenaBytes+e.image.Tensors[i].Size(), fbs.ArenaAlign)
 	}
 	for _, w := range e.image.Windows {
 		if w.Kind == gen.WindowKindHost {

@@ -185,7 +185,8 @@ func notesOf(image *Image) *Notes {
 func (n *Notes) build() ([]byte, error) {
 	text := text{names: map[string]fbs.Name{}}
 	windows := make([]fbs.Name, len(n.Windows))
-	marks := make([]fbs.Name, len(n.Marks))
+	marks := make([]flatMark, len(n.Marks))
+	var goldens []flatGolden
 	var err error
 	for i, name := range n.Windows {
 		if name == "" {
@@ -195,44 +196,36 @@ func (n *Notes) build() ([]byte, error) {
 			return nil, fmt.Errorf("window %d: %w", i, err)
 		}
 	}
-	for i := range n.Marks {
-		if marks[i], err = text.name(n.Marks[i].Name); err != nil {
-			return nil, fmt.Errorf("mark before command %d: %w", n.Marks[i].Command, err)
+	for i, m := range n.Marks {
+		marks[i] = flatMark{Command: uint32(m.Command), Kind: m.Kind}
+		if marks[i].Name, err = text.name(m.Name); err != nil {
+			return nil, fmt.Errorf("mark before command %d: %w", m.Command, err)
 		}
 	}
-	return n.flat(&text, windows, marks), nil
-}
-
-func (n *Notes) flat(text *text, windows, marks []fbs.Name) []byte {
-	b := flatbuffers.NewBuilder(1024)
-	vectors := [notesFields]flatbuffers.UOffsetT{
-		notesTool: bytesVector(b, []byte(n.Tool)), notesSource: bytesVector(b, []byte(n.Source)), notesGit: bytesVector(b, []byte(n.Git)),
-		notesText: bytesVector(b, text.bytes),
-		notesWindows: vector(b, gen.NotesStartWindowsVector, windows, func(name fbs.Name) {
-			b.PrependUint32(uint32(name))
-		}),
-	}
-	var goldens []flatGolden
 	for i, g := range n.Goldens {
 		if g != (Golden{}) {
 			goldens = append(goldens, flatGolden{uint16(i), g.Kind, 0, g.First, g.Second})
 		}
 	}
-	vectors[notesGoldens] = vector(b, gen.NotesStartGoldensVector, goldens, func(g flatGolden) {
-		gen.CreateGolden(b, g.Tensor, g.Kind, g.Reserved, g.First, g.Second)
-	})
-	at := len(n.Marks)
-	vectors[notesMarks] = vector(b, gen.NotesStartMarksVector, n.Marks, func(m Mark) {
-		at-- // from the end
-		gen.CreateMark(b, uint32(m.Command), uint32(marks[at]), m.Kind, 0, 0)
-	})
+	b := flatbuffers.NewBuilder(1024)
+	vectors := [notesFields]flatbuffers.UOffsetT{
+		notesTool: bytesVector(b, []byte(n.Tool)), notesSource: bytesVector(b, []byte(n.Source)), notesGit: bytesVector(b, []byte(n.Git)),
+		notesText:    bytesVector(b, text.bytes),
+		notesWindows: vector(b, gen.NotesStartWindowsVector, windows, func(name fbs.Name) { b.PrependUint32(uint32(name)) }),
+		notesGoldens: vector(b, gen.NotesStartGoldensVector, goldens, func(g flatGolden) {
+			gen.CreateGolden(b, g.Tensor, g.Kind, g.Reserved, g.First, g.Second)
+		}),
+		notesMarks: vector(b, gen.NotesStartMarksVector, marks, func(m flatMark) {
+			gen.CreateMark(b, m.Command, uint32(m.Name), m.Kind, m.Reserved0, m.Reserved1)
+		}),
+	}
 	gen.NotesStart(b)
 	gen.NotesAddTime(b, n.Time)
 	for id := notesTool; id < notesFields; id++ {
 		b.PrependUOffsetTSlot(id, vectors[id], 0)
 	}
 	b.Finish(gen.NotesEnd(b))
-	return b.FinishedBytes()
+	return b.FinishedBytes(), nil
 }
 
 func bytesVector(b *flatbuffers.Builder, data []byte) flatbuffers.UOffsetT {
