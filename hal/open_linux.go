@@ -261,14 +261,11 @@ func listFolder(path string) (names []string, err error) {
 	}
 	defer system.close(fd)
 	buffer := make([]byte, 8192)
-	for {
-		n, err := unix.Getdents(fd, buffer)
-		if err != nil {
+	for n := 1; n > 0; {
+		if n, err = unix.Getdents(fd, buffer); err != nil {
 			return nil, failed("getdents", path, err)
-		}
-		if n == 0 {
-			return names, nil
 		}
 		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
 	}
+	return names, nil
 }

@@ -1,7 +1,9 @@
 package hal
 
 import (
+	"runtime"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,5 +31,37 @@ func TestRawCallsReadAndWriteAndAllocateNothing(t *testing.T) {
 	}
 	if _, err := Write(-1, nil); err != unix.EBADF {
 		t.Errorf("Write to no file: %v", err)
+	}
+}
+
+// TestWriteThatTakesNothingFails: a device's driver may say that it took no byte
+// of some. A filter of system calls says so here, of one thread, which ends.
+func TestWriteThatTakesNothingFails(t *testing.T) {
+	const nowhere = 1 << 20 // no descriptor
+	got := make(chan [2]error)
+	go func() {
+		runtime.LockOSThread() // for good: the filter stays
+		filter := []unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16}, // the first argument's lower half
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: nowhere},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO}, // 0
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		}
+		err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+		if err == nil {
+			err = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})), 0, 0)
+		}
+		_, taken := Write(nowhere, []byte{1})
+		got <- [2]error{err, taken}
+	}()
+	codes := <-got
+	if codes[0] != nil {
+		t.Skip("no filters of system calls here: ", codes[0])
+	}
+	if codes[1] != unix.EIO {
+		t.Errorf("a write of a byte that takes none: %v", codes[1])
+	}
+	if n, err := Write(1, nil); n != 0 || err != nil {
+		t.Errorf("a write of nothing: %d, %v", n, err)
 	}
 }

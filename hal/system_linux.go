@@ -50,6 +50,9 @@ const PointRequest = 0xfa0d
 // no garbage.
 func raw(number uintptr, fd int, data []byte, offset int64) (int, error) {
 	n, _, errno := unix.RawSyscall6(number, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(offset), 0, 0)
+	if number == unix.SYS_WRITE && n == 0 && len(data) > 0 {
+		errno = unix.EIO // asked again, a driver may take none for ever
+	}
 	return answer(n, errno)
 }
 
@@ -63,7 +66,7 @@ func answer(n uintptr, errno unix.Errno) (int, error) {
 // Read reads from a file.
 func Read(fd int, data []byte) (int, error) { return raw(unix.SYS_READ, fd, data, 0) }
 
-// Write writes to a file.
+// Write writes to a file. That none of some bytes is taken is an error.
 func Write(fd int, data []byte) (int, error) { return raw(unix.SYS_WRITE, fd, data, 0) }
 
 func pread(fd int, data []byte, at int64) (int, error)  { return raw(unix.SYS_PREAD64, fd, data, at) }
