@@ -19,6 +19,7 @@ type device struct{ *function }
 type function struct {
 	lane     lane
 	kind     string // of lane, as it stands in names
+	rest     string // what follows it there
 	driver   driver // where the kernel's is beside us, else nil
 	identity Identity
 	address  string // 0000:01:00.0
@@ -28,7 +29,7 @@ type function struct {
 	header   [8]byte  // of configuration space, where Alive reads to
 	mappings [][]byte // pages of BARs
 	memory   [][]byte // host memory
-	rest     []byte   // of its last huge page
+	spare    []byte   // of its last huge page
 	masters  bool     // Master switched it on
 	taken    bool     // a Map has come
 	refusal  error    // of the first Map, which those that follow give too
@@ -73,9 +74,9 @@ type driver interface {
 	cleanup(t fbs.Target, address uint64, value uint32) (note string, err error)
 }
 
+// pciBar is one that is memory; how large it is stands in Identity.
 type pciBar struct {
 	bus    uint64 // address other devices reach it at, 0: none yet
-	size   uint64 // 0 where it is absent or an I/O port range
 	offset uint64 // of its first byte in what is mapped, where it begins inside a page
 }
 
@@ -157,10 +158,10 @@ func (d *function) mapPages(fd int, offset, size uint64, path string) ([]byte, e
 
 func (d *function) checkBar(bar uint8, offset, size uint64) error {
 	what := d.identity.Name + ": BAR " + strconv.Itoa(int(bar))
-	if bar >= configBars || d.bars[bar].size == 0 {
+	if bar >= configBars || d.identity.Bars[bar] == 0 {
 		return &Fault{WrongDevice, what + " does not exist or is not memory; is the image for this device?"}
 	}
-	if has := d.bars[bar].size; size == 0 || offset > has || size > has-offset {
+	if has := d.identity.Bars[bar]; size == 0 || offset > has || size > has-offset {
 		return &Fault{WrongDevice, what + fbs.Text(" has %x bytes, the window needs %x at %x", has, size, offset) +
 			"; is the image for this device, and did the firmware grant the whole BAR?"}
 	}
@@ -306,7 +307,7 @@ func (d *device) Close() error {
 	for _, mem := range d.memory {
 		_ = system.munmap(mem) // of anonymous memory cannot fail
 	}
-	d.memory, d.rest = nil, nil
+	d.memory, d.spare = nil, nil
 	closeAll(&d.config.fd)
 	return err
 }

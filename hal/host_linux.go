@@ -30,15 +30,15 @@ func (d *function) mapHost(size uint64) (Aperture, error) {
 // ordinary ones when it makes room for large ones (vm.compact_unevictable_allowed),
 // unless a driver pins them: VFIO and Tenstorrent's do.
 func (d *function) pages(size uint64) (mem []byte, huge bool, err error) {
-	if size > uint64(len(d.rest)) {
-		rest, err := d.reserve(fbs.RoundUp(size, hugePage), unix.MAP_HUGETLB|hugePageLog)
+	if size > uint64(len(d.spare)) {
+		spare, err := d.reserve(fbs.RoundUp(size, hugePage), unix.MAP_HUGETLB|hugePageLog)
 		if err != nil {
 			mem, err = d.reserve(size, 0)
 			return mem, false, err
 		}
-		d.rest = rest
+		d.spare = spare
 	}
-	mem, d.rest = d.rest[:size:size], d.rest[size:]
+	mem, d.spare = d.spare[:size:size], d.spare[size:]
 	return mem, true, nil
 }
 

@@ -18,47 +18,40 @@ const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
 // device of Tenstorrent's driver. Open only looks: the first Map takes the
 // device. The error is a *Fault whose reason says what to do next.
 func Open(name string) (Device, error) {
-	f, err := find(name)
-	if err != nil {
-		return nil, err
+	kind, rest := Cut(name, ':')
+	d := &device{&function{kind: kind, rest: rest, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
+	switch kind {
+	case "pci":
+		d.lane = newPCI(d.function)
+	case "vfio":
+		d.lane = newVFIO(d.function)
+	case "tt":
+		d.lane = newTT(d.function)
 	}
-	d := &device{f}
-	if err := f.lane.open(); err != nil {
+	if d.lane == nil {
+		return nil, d.misnamed("no such kind of device, or none that this program was built for")
+	}
+	if err := d.lane.open(); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// find gives the device that a name means, not opened yet.
-func find(name string) (d *function, err error) {
-	const usage = "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"
-	kind, rest := Cut(name, ':')
-	d = &function{kind: kind, identity: Identity{Name: name}, config: configSpace{fd: -1}}
-	switch kind {
-	case "pci":
-		d.lane = newPCI(d)
-	case "vfio":
-		d.lane = newVFIO(d)
-	case "tt":
-		d.lane = newTT(d, rest)
-	}
-	if d.lane == nil {
-		return nil, &Fault{Usage, name + ": no such kind of device, or none that this program was built for" + usage}
-	}
-	if kind == "tt" && rest != "" {
-		return d, nil
-	}
-	address, ids, ok := parsePCI(rest)
-	if !ok {
-		return nil, &Fault{Usage, name + ": not a PCI device name" + usage}
-	}
-	d.address, err = findPCI(name, address, ids)
-	return d, err
+// misnamed is the fault of a name that means no device.
+func (d *function) misnamed(reason string) error {
+	return &Fault{Usage, d.identity.Name + ": " + reason + "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
 }
 
-// look reads what the kernel tells of a function that it has in sysfs.
-func (d *function) look() error {
+// look finds a function that the kernel has in sysfs, and reads what it tells of it.
+func (d *function) look() (err error) {
+	wanted, ids, ok := parsePCI(d.rest)
+	if !ok {
+		return d.misnamed("not a PCI device name")
+	}
+	if d.address, err = findPCI(d.identity.Name, wanted, ids); err != nil {
+		return err
+	}
 	vendor, device, err := readIDs(d.folder() + "/")
 	if err != nil {
 		return err
@@ -89,8 +82,8 @@ func (d *function) readResources() error {
 		}
 		if kind&resourceMemory != 0 && end != 0 {
 			// A file begins at the page that its BAR begins in.
-			d.bars[i] = pciBar{bus: start, size: end - start + 1, offset: start % uint64(unix.Getpagesize())}
-			d.identity.Bars[i] = d.bars[i].size
+			d.bars[i] = pciBar{bus: start, offset: start % uint64(unix.Getpagesize())}
+			d.identity.Bars[i] = end - start + 1
 		}
 	}
 	return nil

@@ -32,12 +32,15 @@ type tt struct {
 	aim     ttConfigure  // of point, here so that it allocates nothing
 }
 
-func newTT(d *function, path string) lane { return &tt{function: d, path: path, fd: -1} }
+func newTT(d *function) lane { return &tt{function: d, path: d.rest, fd: -1} }
 
 // open does not wait for a program that has the device for itself (O_EXCL), and
 // asks for no power yet (O_APPEND; tt-kmd ioctl.h, SET_POWER_STATE).
 func (d *tt) open() (err error) {
 	name := d.identity.Name
+	if d.path == "" {
+		return d.misnamed("not a PCI device name")
+	}
 	d.fd, err = system.open(d.path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	switch err {
 	case nil:
@@ -111,7 +114,7 @@ func (d *tt) openFunction() error {
 	for _, m := range all.mappings {
 		if m.id >= 1 && m.id <= uint32(len(d.maps)) {
 			bar := (m.id - 1) &^ 1
-			d.maps[m.id-1], d.bars[bar].size, d.identity.Bars[bar] = m, m.size, m.size
+			d.maps[m.id-1], d.identity.Bars[bar] = m, m.size
 		}
 	}
 	return nil

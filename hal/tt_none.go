@@ -2,4 +2,4 @@
 
 package hal
 
-func newTT(*function, string) lane { return nil }
+func newTT(*function) lane { return nil }

@@ -135,15 +135,11 @@ func (d *vfio) readRegions() error {
 		return err
 	}
 	d.config = configSpace{fd: d.fd, start: int64(config.offset), size: config.size}
-	for i := range d.regions {
-		if d.regions[i], err = region(i); err != nil {
-			return err
-		}
-		if d.bars[i].size != 0 { // memory
-			d.bars[i] = pciBar{size: d.regions[i].size}
-		}
+	d.bars = [configBars]pciBar{} // each begins its region, and gets its addresses from mapDMA
+	for i := 0; i < configBars && err == nil; i++ {
+		d.regions[i], err = region(i)
 	}
-	return nil
+	return err
 }
 
 // mapFile implements lane: VFIO maps everything uncached.
