@@ -22,9 +22,9 @@ type function struct {
 	rest     string // what follows it there
 	driver   driver // where the kernel's is beside us, else nil
 	identity Identity
-	address  string // 0000:01:00.0
-	owner    string // driver of the kernel's that has it, empty where none does
-	bars     [configBars]pciBar
+	address  string             // 0000:01:00.0
+	owner    string             // driver of the kernel's that has it, empty where none does
+	starts   [configBars]uint64 // of BARs, where the processor has them
 	config   configSpace
 	header   [8]byte  // of configuration space, where Alive reads to
 	mappings [][]byte // pages of BARs
@@ -53,9 +53,8 @@ type lane interface {
 	// take makes the device this program's, before its first window is
 	// mapped: decoding on, mastering off, what was left going reset.
 	take() error
-	// mapFile maps whole pages from an offset in what the lane maps a BAR
-	// from. Write-combining is a wish.
-	mapFile(bar uint8, wc bool, offset, size uint64) ([]byte, error)
+	// mapFile maps a range of a BAR, by mapRange. Write-combining is a wish.
+	mapFile(bar uint8, wc bool, offset, size uint64) (Aperture, error)
 	// host reserves whole pages of host memory that stay where they are, and
 	// gives the address that the device reaches them at.
 	host(size uint64) (mem []byte, bus uint64, err error)
@@ -72,12 +71,6 @@ type driver interface {
 	window(size uint64, wc bool) (slot int, a Aperture, err error)
 	point(slot int, t fbs.Target, address uint64) Code
 	cleanup(t fbs.Target, address uint64, value uint32) (note string, err error)
-}
-
-// pciBar is one that is memory; how large it is stands in Identity.
-type pciBar struct {
-	bus    uint64 // address other devices reach it at, 0: none yet
-	offset uint64 // of its first byte in what is mapped, where it begins inside a page
 }
 
 // identify fills in which device it is, and what is known of such devices.
@@ -121,51 +114,35 @@ func (d *function) hold() error {
 	return d.refusal
 }
 
-// mapBar makes a range of a BAR accessible: only the pages that it needs. Two
+// mapBar makes a range of a BAR accessible.
+func (d *function) mapBar(bar uint8, wc bool, offset, size uint64) (a Aperture, err error) {
+	what := d.identity.Name + ": BAR " + strconv.Itoa(int(bar))
+	if bar >= configBars || d.identity.Bars[bar] == 0 {
+		return a, &Fault{WrongDevice, what + " does not exist or is not memory; is the image for this device?"}
+	}
+	if has := d.identity.Bars[bar]; size == 0 || offset > has || size > has-offset {
+		return a, &Fault{WrongDevice, what + fbs.Text(" has %x bytes, the window needs %x at %x", has, size, offset) +
+			"; is the image for this device, and did the firmware grant the whole BAR?"}
+	}
+	return d.lane.mapFile(bar, wc, offset, size)
+}
+
+// mapRange maps a range of a file until unmap: only the pages that it needs. Two
 // mappings of one page with different memory types do not go together (on x86 the
 // kernel refuses the second, or makes it uncached: arch/x86/mm/pat/memtype.c), and
 // the kernel builds the page table of a mapping at once.
-func (d *function) mapBar(bar uint8, wc bool, offset, size uint64) (Aperture, error) {
-	if err := d.checkBar(bar, offset, size); err != nil {
-		return Aperture{}, err
-	}
-	first := d.bars[bar].offset + offset
-	inside := first % uint64(unix.Getpagesize())
-	mem, err := d.lane.mapFile(bar, wc, first-inside, inside+size)
-	if err != nil {
-		return Aperture{}, err
-	}
-	a := MappedAperture(mem, inside, size, -1)
-	if d.bars[bar].bus != 0 {
-		a.Bus = d.bars[bar].bus + offset
-	}
-	return a, nil
-}
-
-// mapPages maps pages of a file, until unmap.
-func (d *function) mapPages(fd int, offset, size uint64, path string) ([]byte, error) {
-	mem, err := system.mmap(fd, int64(offset), int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+func (d *function) mapRange(fd int, offset, size uint64, path string) (Aperture, error) {
+	inside := offset % uint64(unix.Getpagesize())
+	mem, err := system.mmap(fd, int64(offset-inside), int(inside+size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		f := failed("mmap", path, err)
 		if err == unix.EINVAL {
 			f.Reason += "; do other windows, or other processes, map the same pages with another memory type?"
 		}
-		return nil, f
+		return Aperture{}, f
 	}
 	d.mappings = append(d.mappings, mem)
-	return mem, nil
-}
-
-func (d *function) checkBar(bar uint8, offset, size uint64) error {
-	what := d.identity.Name + ": BAR " + strconv.Itoa(int(bar))
-	if bar >= configBars || d.identity.Bars[bar] == 0 {
-		return &Fault{WrongDevice, what + " does not exist or is not memory; is the image for this device?"}
-	}
-	if has := d.identity.Bars[bar]; size == 0 || offset > has || size > has-offset {
-		return &Fault{WrongDevice, what + fbs.Text(" has %x bytes, the window needs %x at %x", has, size, offset) +
-			"; is the image for this device, and did the firmware grant the whole BAR?"}
-	}
-	return nil
+	return MappedAperture(mem, inside, size, -1), nil
 }
 
 // mapTLB reserves a hardware window and maps the whole of it, so that Point

@@ -69,7 +69,7 @@ func (d *function) readResources() error {
 	if err != nil {
 		return err
 	}
-	for i := range d.bars {
+	for i := range d.starts {
 		var line string
 		line, text = Cut(text, '\n')
 		first, line := Cut(line, ' ')
@@ -81,9 +81,7 @@ func (d *function) readResources() error {
 			return &Fault{NoDevice, path + ": line " + strconv.Itoa(i+1) + " is not two addresses and flags"}
 		}
 		if kind&resourceMemory != 0 && end != 0 {
-			// A file begins at the page that its BAR begins in.
-			d.bars[i] = pciBar{bus: start, offset: start % uint64(unix.Getpagesize())}
-			d.identity.Bars[i] = end - start + 1
+			d.starts[i], d.identity.Bars[i] = start, end-start+1
 		}
 	}
 	return nil

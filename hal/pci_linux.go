@@ -29,7 +29,8 @@ const (
 // Nothing stands between it and memory: this lane is for bring-up.
 type pci struct {
 	*function
-	direct bool // no IOMMU stands between it and memory
+	direct bool               // no IOMMU stands between it and memory
+	buses  [configBars]uint64 // addresses that other devices reach BARs at
 }
 
 func newPCI(d *function) lane { return &pci{function: d} }
@@ -129,7 +130,8 @@ func (d *pci) readHeader() error {
 	case get(header[:2]) == 0xffff:
 		return &Fault{DeviceGone, d.identity.Name + ": configuration space reads all ones; reset the device or its slot, then `echo 1 > /sys/bus/pci/rescan`"}
 	}
-	for i := range d.bars {
+	d.buses = d.starts
+	for i := range d.buses {
 		register := header[configBar0+4*i:]
 		address := get(register[:4])
 		if address&(barIO|barType) == barType64 && i+1 < configBars {
@@ -137,18 +139,18 @@ func (d *pci) readHeader() error {
 		}
 		// Zero where the address is kept elsewhere (Enhanced Allocation).
 		if address&barAddress != 0 {
-			d.bars[i].bus = address & barAddress
+			d.buses[i] = address & barAddress
 		}
 	}
 	return nil
 }
 
 // mapFile implements lane. Only prefetchable BARs have a file for
-// write-combining.
-func (d *pci) mapFile(bar uint8, wc bool, offset, size uint64) ([]byte, error) {
+// write-combining. A file begins at the page that its BAR begins in.
+func (d *pci) mapFile(bar uint8, wc bool, offset, size uint64) (a Aperture, err error) {
 	path := d.folder() + "/resource" + strconv.Itoa(int(bar))
-	fd, err := -1, error(unix.ENOENT)
-	if wc {
+	fd := -1
+	if err = unix.ENOENT; wc {
 		fd, err = system.open(path+"_wc", unix.O_RDWR)
 	}
 	if err == unix.ENOENT {
@@ -157,10 +159,14 @@ func (d *pci) mapFile(bar uint8, wc bool, offset, size uint64) ([]byte, error) {
 		path += "_wc"
 	}
 	if err != nil {
-		return nil, failed("open", path, err)
+		return a, failed("open", path, err)
 	}
 	defer system.close(fd)
-	return d.mapPages(fd, offset, size, path)
+	a, err = d.mapRange(fd, d.starts[bar]%uint64(unix.Getpagesize())+offset, size, path)
+	if d.buses[bar] != 0 {
+		a.Bus = d.buses[bar] + offset
+	}
+	return a, err
 }
 
 // host implements lane. Ordinary pages may be moved while the device still uses

@@ -130,11 +130,11 @@ func pciAddress(domain, bus, slot, function uint64) string {
 }
 
 // mapFile implements lane.
-func (d *tt) mapFile(bar uint8, wc bool, offset, size uint64) ([]byte, error) {
+func (d *tt) mapFile(bar uint8, wc bool, offset, size uint64) (Aperture, error) {
 	if wc && d.maps[bar|1].size != 0 {
 		bar |= 1
 	}
-	return d.mapPages(d.fd, d.maps[bar].base+offset, size, d.path)
+	return d.mapRange(d.fd, d.maps[bar].base+offset, size, d.path)
 }
 
 // window implements driver: the driver chooses one of the least size that is
@@ -159,11 +159,8 @@ func (d *tt) window(size uint64, wc bool) (int, Aperture, error) {
 		if wc {
 			offset = window.combining
 		}
-		mem, err := d.mapPages(d.fd, offset, g.Size, d.path)
-		if err != nil {
-			return -1, Aperture{}, err
-		}
-		return int(window.id), MappedAperture(mem, 0, g.Size, -1), nil
+		a, err := d.mapRange(d.fd, offset, g.Size, d.path)
+		return int(window.id), a, err
 	}
 	return -1, Aperture{}, nil
 }

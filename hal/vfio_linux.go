@@ -135,7 +135,6 @@ func (d *vfio) readRegions() error {
 		return err
 	}
 	d.config = configSpace{fd: d.fd, start: int64(config.offset), size: config.size}
-	d.bars = [configBars]pciBar{} // each begins its region, and gets its addresses from mapDMA
 	for i := 0; i < configBars && err == nil; i++ {
 		d.regions[i], err = region(i)
 	}
@@ -143,12 +142,12 @@ func (d *vfio) readRegions() error {
 }
 
 // mapFile implements lane: VFIO maps everything uncached.
-func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) ([]byte, error) {
+func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) (Aperture, error) {
 	r, what := &d.regions[bar], " BAR "+strconv.Itoa(int(bar))
 	if r.flags&vfioRegionMMap == 0 {
-		return nil, &Fault{NoDevice, d.identity.Name + ": VFIO does not let" + what + " be mapped (smaller than a page, or not alone in it)"}
+		return Aperture{}, &Fault{NoDevice, d.identity.Name + ": VFIO does not let" + what + " be mapped (smaller than a page, or not alone in it)"}
 	}
-	return d.mapPages(d.fd, r.offset+offset, size, d.address+what)
+	return d.mapRange(d.fd, r.offset+offset, size, d.address+what)
 }
 
 // host implements lane: the IOMMU maps the memory at an address of our own, and
