@@ -185,6 +185,23 @@ func TestNothingIsLeftOfWhatFails(t *testing.T) {
 	only(t, folder, "f")
 }
 
+func TestWhatCouldNotBeBegunIsDiscardedWithoutAFile(t *testing.T) {
+	first, err := unix.Dup(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(first)
+	f, err := Replace(t.TempDir()+"/none/", 0o600)
+	if hal.CodeOf(err) != hal.IO {
+		t.Fatalf("a folder to write to: %v", err)
+	}
+	f.Discard()
+	if _, err := unix.FcntlInt(0, unix.F_GETFD, 0); err != nil {
+		t.Errorf("standard input is closed: %v", err)
+		_ = unix.Dup3(first, 0, 0)
+	}
+}
+
 func TestOutputsAreDistinctWhateverTheirNames(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)

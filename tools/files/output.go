@@ -25,25 +25,21 @@ type Output struct {
 // Replace begins to write to path. Mode is that of a file that is not there yet,
 // less the umask. For a pipe it waits for its reader.
 func Replace(path string, mode uint32) (*Output, error) {
-	f := &Output{path: path}
+	f := &Output{path: path, fd: -1}
 	var old unix.Stat_t
-	var err error
-	if IsStdout(path) {
-		f.path = "standard output"
-		return f, hal.FileFault(f.path, f.stdout())
-	}
-	err = unix.Stat(path, &old)
+	err := unix.Stat(path, &old)
 	f.kind = old.Mode & unix.S_IFMT
 	switch {
+	case IsStdout(path):
+		f.path, err = "standard output", f.stdout()
 	case err == unix.ENOENT:
-		f.kind = unix.S_IFREG
-		return f, hal.FileFault(path, f.beside(mode, nil))
+		f.kind, err = unix.S_IFREG, f.beside(mode, nil)
 	case err == nil && f.kind == unix.S_IFREG && !strings.HasPrefix(path, "/dev/fd/") && !strings.HasPrefix(path, "/proc/"):
-		return f, hal.FileFault(path, f.beside(0o600, &old))
+		err = f.beside(0o600, &old)
 	case err == nil:
 		f.fd, err = open(path, unix.O_WRONLY, 0)
 	}
-	return f, hal.FileFault(path, err)
+	return f, hal.FileFault(f.path, err)
 }
 
 // IsStdout tells that a path means standard output.
@@ -55,7 +51,7 @@ func (f *Output) stdout() error {
 	var status unix.Stat_t
 	err := unix.Fstat(1, &status)
 	f.kind = status.Mode & unix.S_IFMT
-	if f.fd = -1; err == nil && f.Stream() {
+	if err == nil && f.Stream() {
 		f.fd, _ = open("/proc/self/fd/1", unix.O_WRONLY, 0)
 	}
 	if err == nil && f.fd < 0 {
