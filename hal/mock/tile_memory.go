@@ -59,70 +59,63 @@ func (m *ram) write(address uint64, data []byte) {
 // readTile reads memory of a tile, host memory behind the PCIe tile, or one
 // register of a Tensix tile. Registers of others are not modelled.
 func (g *Tiles) readTile(at chips.Tile, address uint64, data []byte) error {
-	kind := g.grid.Kind(at)
-	if kind == chips.Tensix {
-		t := g.tile(at)
-		if t.l1.holds(address, uint64(len(data))) {
-			t.l1.read(address, data)
-			return nil
-		}
-		if value, ok := t.loadRegister(address); ok && len(data) == 4 {
-			put(data, 4, uint64(value))
-			return nil
-		}
-	} else if pages, ok := g.pages(at, address, uint64(len(data))); ok {
+	if pages, ok := g.pages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
 			data = data[copy(data, page):]
 		}
 		return nil
+	}
+	kind := g.grid.Kind(at)
+	if kind == chips.Tensix && len(data) == 4 {
+		if value, ok := g.tile(at).loadRegister(address); ok {
+			put(data, 4, uint64(value))
+			return nil
+		}
 	}
 	return fmt.Errorf("the %s (%d,%d) cannot be read %d bytes at %#x", kind, at.X, at.Y, len(data), address)
 }
 
 // writeTile is as readTile.
 func (g *Tiles) writeTile(at chips.Tile, address uint64, data []byte) error {
-	kind := g.grid.Kind(at)
-	if kind == chips.Tensix {
-		t := g.tile(at)
-		if t.l1.holds(address, uint64(len(data))) {
-			t.l1.write(address, data)
-			return nil
-		}
-		if len(data) == 4 {
-			if err := t.storeRegister(address, uint32(get(data, 4))); err != nil {
-				return fmt.Errorf("register %#x of the %s (%d,%d): %w", address, kind, at.X, at.Y, err)
-			}
-			return nil
-		}
-	} else if pages, ok := g.pages(at, address, uint64(len(data))); ok {
+	if pages, ok := g.pages(at, address, uint64(len(data))); ok {
 		for _, page := range pages {
 			data = data[copy(page, data):]
+		}
+		return nil
+	}
+	kind := g.grid.Kind(at)
+	if kind == chips.Tensix && len(data) == 4 {
+		if err := g.tile(at).storeRegister(address, uint32(get(data, 4))); err != nil {
+			return fmt.Errorf("register %#x of the %s (%d,%d): %w", address, kind, at.X, at.Y, err)
 		}
 		return nil
 	}
 	return fmt.Errorf("the %s (%d,%d) cannot be written %d bytes at %#x", kind, at.X, at.Y, len(data), address)
 }
 
-// pages gives size bytes at an address of a tile without cores, a page each: its
-// memory, or behind the PCIe tile the host's. Not ok: not all of it is there.
+// pages gives size bytes at an address of a tile, a page each: its memory, or
+// behind the PCIe tile the host's. Not ok: not all of it is there.
 func (g *Tiles) pages(at chips.Tile, address, size uint64) (pages [][]byte, ok bool) {
-	kind, home := g.grid.Kind(at), g.grid.Home(at)
-	host := kind == chips.PCIe && g.host != nil
-	if !host && g.grid.Memory(kind, address, size) == nil {
-		return nil, false
+	from := func(address, _ uint64) []byte {
+		home := g.grid.Home(at)
+		return g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address})
 	}
-	for size > 0 {
+	switch kind := g.grid.Kind(at); {
+	case kind == chips.Tensix:
+		l1 := &g.tile(at).l1
+		ok, from = l1.holds(address, size), func(address, _ uint64) []byte { return l1.from(address) }
+	case kind == chips.PCIe && g.host != nil:
+		ok, from = true, g.host.Bytes
+	default:
+		ok = g.grid.Memory(kind, address, size) != nil
+	}
+	for ok && size > 0 {
 		n := min(size, pageSize-address%pageSize)
-		var page []byte
-		if host {
-			page = g.host.Bytes(address, n)
-		} else {
-			page = g.bytes(Place{Tile: true, X: home.X, Y: home.Y, Address: address})[:n]
-		}
+		page := from(address, n)
 		if page == nil {
 			return nil, false
 		}
-		pages, address, size = append(pages, page), address+n, size-n
+		pages, address, size = append(pages, page[:n]), address+n, size-n
 	}
-	return pages, true
+	return pages, ok
 }

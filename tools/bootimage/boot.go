@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"os"
 	"os/exec"
@@ -77,54 +78,9 @@ func (r *request) strange(name string, data []byte) string {
 
 // fit is a flattened image tree (U-Boot, doc/usage/fit/source_file_format.rst):
 // kernel, device tree and initramfs in one file, each with its digest.
-const fit = `/dts-v1/;
-
-/ {
-	description = "lightmetal on %[1]s";
-	#address-cells = <1>;
-
-	images {
-		kernel {
-			description = "Linux";
-			data = /incbin/("Image");
-			type = "kernel";
-			arch = "arm64";
-			os = "linux";
-			compression = "none";
-			load = <%[2]s>;
-			entry = <%[2]s>;
-			hash-1 { algo = "sha256"; };
-		};
-		fdt {
-			description = "%[3]s";
-			data = /incbin/("board.dtb");
-			type = "flat_dt";
-			arch = "arm64";
-			compression = "none";
-			hash-1 { algo = "sha256"; };
-		};
-		ramdisk {
-			description = "lmrun, images, configuration";
-			data = /incbin/("initramfs.cpio.gz");
-			type = "ramdisk";
-			arch = "arm64";
-			os = "linux";
-			compression = "none";
-			hash-1 { algo = "sha256"; };
-		};
-	};
-
-	configurations {
-		default = "lightmetal";
-		lightmetal {
-			description = "lightmetal on %[1]s";
-			kernel = "kernel";
-			fdt = "fdt";
-			ramdisk = "ramdisk";
-		};
-	};
-};
-`
+//
+//go:embed image.its
+var fit string
 
 // writeFIT writes the source of the tree, and the tree where kernel and device
 // tree are given. U-Boot passes its variable bootargs to the kernel.

@@ -310,11 +310,10 @@ func (p *Profile) table(title, what string, list []Spent) Table {
 	t := Table{Title: title, Columns: []string{what, "", ">times", ">total", ">share", ">mean", ">longest", ">at command", ">bytes"}}
 	order := slices.Clone(list)
 	slices.SortStableFunc(order, func(a, b Spent) int { return cmp.Compare(b.TotalNs, a.TotalNs) })
-	for i := range order[:limit(len(order))] {
-		s := &order[i]
-		t.add(plain(s.Name), plain(s.Kind), countText(s.Count), timeText(s.TotalNs), shareText(float64(s.TotalNs), float64(p.TotalNs)),
-			timeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1))+0.5)), timeText(s.LongestNs), fmt.Sprint(s.Command), none(s.Bytes, bytesText))
-	}
+	t = rows(t, order[:limit(len(order))], func(_ int, s *Spent) []string {
+		return []string{plain(s.Name), plain(s.Kind), countText(s.Count), timeText(s.TotalNs), shareText(float64(s.TotalNs), float64(p.TotalNs)),
+			timeText(int64(float64(s.TotalNs)/float64(max(s.Count, 1)) + 0.5)), timeText(s.LongestNs), fmt.Sprint(s.Command), none(s.Bytes, bytesText)}
+	})
 	if len(order) > rowsMax {
 		t.Note = fmt.Sprintf("the longest %d of %d", rowsMax, len(order))
 	}
