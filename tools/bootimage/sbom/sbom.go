@@ -18,6 +18,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
 // licences of all that lightmetal links, as the modules' own files say. A
@@ -39,9 +42,10 @@ type File struct {
 // a name. The time in it is the given one, since a document must have one.
 func Document(name string, created time.Time, files []File) ([]byte, error) {
 	d := document{
-		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
-		Creation: creation{created.UTC().Format(time.RFC3339), []string{"Tool: lightmetal-bootimage"}},
-		Packages: []spdxPackage{},
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,
+		CreationInfo: &spdx.CreationInfo{
+			Created: created.UTC().Format(time.RFC3339), Creators: []common.Creator{{CreatorType: "Tool", Creator: "lightmetal-bootimage"}},
+		},
 	}
 	all := sha256.New()
 	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Path, b.Path) })
@@ -55,66 +59,12 @@ func Document(name string, created time.Time, files []File) ([]byte, error) {
 		}
 	}
 	// Unique to the contents, and not an address of anything.
-	d.Namespace = "https://lightmetal.invalid/spdx/" + url.PathEscape(name) + "-" + hex.EncodeToString(all.Sum(nil))
+	d.DocumentNamespace = "https://lightmetal.invalid/spdx/" + url.PathEscape(name) + "-" + hex.EncodeToString(all.Sum(nil))
 	text, err := json.MarshalIndent(d, "", "  ")
 	return append(text, '\n'), err
 }
 
-type document struct {
-	Version       string         `json:"spdxVersion"`
-	License       string         `json:"dataLicense"`
-	ID            string         `json:"SPDXID"`
-	Name          string         `json:"name"`
-	Namespace     string         `json:"documentNamespace"`
-	Creation      creation       `json:"creationInfo"`
-	Packages      []spdxPackage  `json:"packages"`
-	Files         []spdxFile     `json:"files"`
-	Relationships []relationship `json:"relationships"`
-}
-
-type creation struct {
-	Created  string   `json:"created"`
-	Creators []string `json:"creators"`
-}
-
-type spdxPackage struct {
-	Name      string      `json:"name"`
-	ID        string      `json:"SPDXID"`
-	Version   string      `json:"versionInfo"`
-	Location  string      `json:"downloadLocation"`
-	Analyzed  bool        `json:"filesAnalyzed"`
-	Concluded string      `json:"licenseConcluded"`
-	Declared  string      `json:"licenseDeclared"`
-	Copyright string      `json:"copyrightText"`
-	Comment   string      `json:"comment,omitempty"`
-	Refs      []reference `json:"externalRefs"`
-}
-
-type reference struct {
-	Category string `json:"referenceCategory"`
-	Type     string `json:"referenceType"`
-	Locator  string `json:"referenceLocator"`
-}
-
-type spdxFile struct {
-	Name      string     `json:"fileName"`
-	ID        string     `json:"SPDXID"`
-	Sums      []checksum `json:"checksums"`
-	Concluded string     `json:"licenseConcluded"`
-	InFile    []string   `json:"licenseInfoInFiles"`
-	Copyright string     `json:"copyrightText"`
-}
-
-type checksum struct {
-	Algorithm string `json:"algorithm"`
-	Value     string `json:"checksumValue"`
-}
-
-type relationship struct {
-	Element string `json:"spdxElementId"`
-	Type    string `json:"relationshipType"`
-	Related string `json:"relatedSpdxElement"`
-}
+type document spdx.Document
 
 const none = "NOASSERTION"
 
@@ -123,17 +73,19 @@ var version = regexp.MustCompile(`lm(?:run|init)? ([0-9.]+ \([a-z0-9 ,_-]+\))`)
 
 var notInIDs = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 
-func identifier(kind, name string) string {
-	return "SPDXRef-" + kind + "-" + strings.Trim(notInIDs.ReplaceAllString(name, "-"), "-")
+func identifier(kind, name string) common.ElementID {
+	return common.ElementID(kind + "-" + strings.Trim(notInIDs.ReplaceAllString(name, "-"), "-"))
 }
 
 func (d *document) addFile(f File) {
 	weak, strong := sha1.Sum(f.Data), sha256.Sum256(f.Data)
-	file := spdxFile{Name: "./" + f.Path, ID: identifier("File", f.Path), Concluded: none, InFile: []string{none}, Copyright: none,
+	file := &spdx.File{FileName: "./" + f.Path, FileSPDXIdentifier: identifier("File", f.Path), LicenseConcluded: none, LicenseInfoInFiles: []string{none},
+		FileCopyrightText: none,
 		// SPDX 2.3, 8.4 wants SHA1 of every file.
-		Sums: []checksum{{"SHA1", hex.EncodeToString(weak[:])}, {"SHA256", hex.EncodeToString(strong[:])}}}
+		Checksums: []common.Checksum{{Algorithm: common.SHA1, Value: hex.EncodeToString(weak[:])},
+			{Algorithm: common.SHA256, Value: hex.EncodeToString(strong[:])}}}
 	d.Files = append(d.Files, file)
-	d.relate(d.ID, "DESCRIBES", file.ID)
+	d.relate(d.SPDXIdentifier, common.TypeRelationshipDescribe, file.FileSPDXIdentifier)
 }
 
 // addProgram adds the modules that a program is linked from.
@@ -147,36 +99,40 @@ func (d *document) addProgram(f File, info *debug.BuildInfo) error {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(d.Packages, func(have spdxPackage) bool { return have.ID == p.ID }) {
+		id := p.PackageSPDXIdentifier
+		if !slices.ContainsFunc(d.Packages, func(have *spdx.Package) bool { return have.PackageSPDXIdentifier == id }) {
 			d.Packages = append(d.Packages, p)
 		}
-		kind := "STATIC_LINK"
+		kind := common.TypeRelationshipStaticLink
 		if m.Path == info.Main.Path {
-			kind = "GENERATED_FROM"
+			kind = common.TypeRelationshipGeneratedFrom
 		}
-		d.relate(identifier("File", f.Path), kind, p.ID)
+		d.relate(identifier("File", f.Path), kind, id)
 	}
 	return nil
 }
 
-func packageOf(m *debug.Module) (spdxPackage, error) {
+func packageOf(m *debug.Module) (*spdx.Package, error) {
 	licence, known := licences[m.Path]
 	switch {
 	case !known:
-		return spdxPackage{}, fmt.Errorf("module %s is linked, and its licence is not known", m.Path)
+		return nil, fmt.Errorf("module %s is linked, and its licence is not known", m.Path)
 	case m.Replace != nil:
-		return spdxPackage{}, fmt.Errorf("module %s is replaced by %s", m.Path, m.Replace.Path)
+		return nil, fmt.Errorf("module %s is replaced by %s", m.Path, m.Replace.Path)
 	}
-	p := spdxPackage{Name: m.Path, ID: identifier("Package", m.Path+"-"+m.Version), Version: m.Version, Location: none,
-		Concluded: licence, Declared: licence, Copyright: none,
-		Refs: []reference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + m.Path + "@" + url.QueryEscape(m.Version)}}}
+	p := &spdx.Package{PackageName: m.Path, PackageSPDXIdentifier: identifier("Package", m.Path+"-"+m.Version), PackageVersion: m.Version,
+		PackageDownloadLocation: none, PackageLicenseConcluded: licence, PackageLicenseDeclared: licence, PackageCopyrightText: none,
+		PackageExternalReferences: []*spdx.PackageExternalReference{{Category: "PACKAGE-MANAGER", RefType: common.TypePackageManagerPURL,
+			Locator: "pkg:golang/" + m.Path + "@" + url.QueryEscape(m.Version)}}}
 	if m.Sum != "" {
-		p.Comment = "go.sum: " + m.Sum
-		p.Location = "https://proxy.golang.org/" + m.Path + "/@v/" + m.Version + ".zip"
+		p.PackageComment = "go.sum: " + m.Sum
+		p.PackageDownloadLocation = "https://proxy.golang.org/" + m.Path + "/@v/" + m.Version + ".zip"
 	}
 	return p, nil
 }
 
-func (d *document) relate(element, kind, related string) {
-	d.Relationships = append(d.Relationships, relationship{element, kind, related})
+func (d *document) relate(element common.ElementID, kind string, related common.ElementID) {
+	d.Relationships = append(d.Relationships, &spdx.Relationship{
+		RefA: common.MakeDocElementID("", string(element)), Relationship: kind, RefB: common.MakeDocElementID("", string(related)),
+	})
 }

@@ -36,7 +36,64 @@ func lmrun(t *testing.T, flags ...string) File {
 	return File{"lmrun", data}
 }
 
-func made(t *testing.T, files ...File) (text []byte, d document) {
+// parsed is a document as SPDX 2.3 names its fields, whoever wrote it.
+type parsed struct {
+	Version       string         `json:"spdxVersion"`
+	License       string         `json:"dataLicense"`
+	ID            string         `json:"SPDXID"`
+	Name          string         `json:"name"`
+	Namespace     string         `json:"documentNamespace"`
+	Creation      creation       `json:"creationInfo"`
+	Packages      []spdxPackage  `json:"packages"`
+	Files         []spdxFile     `json:"files"`
+	Relationships []relationship `json:"relationships"`
+}
+
+type creation struct {
+	Created  string   `json:"created"`
+	Creators []string `json:"creators"`
+}
+
+type spdxPackage struct {
+	Name      string      `json:"name"`
+	ID        string      `json:"SPDXID"`
+	Version   string      `json:"versionInfo"`
+	Location  string      `json:"downloadLocation"`
+	Analyzed  bool        `json:"filesAnalyzed"`
+	Concluded string      `json:"licenseConcluded"`
+	Declared  string      `json:"licenseDeclared"`
+	Copyright string      `json:"copyrightText"`
+	Comment   string      `json:"comment,omitempty"`
+	Refs      []reference `json:"externalRefs"`
+}
+
+type reference struct {
+	Category string `json:"referenceCategory"`
+	Type     string `json:"referenceType"`
+	Locator  string `json:"referenceLocator"`
+}
+
+type spdxFile struct {
+	Name      string     `json:"fileName"`
+	ID        string     `json:"SPDXID"`
+	Sums      []checksum `json:"checksums"`
+	Concluded string     `json:"licenseConcluded"`
+	InFile    []string   `json:"licenseInfoInFiles"`
+	Copyright string     `json:"copyrightText"`
+}
+
+type checksum struct {
+	Algorithm string `json:"algorithm"`
+	Value     string `json:"checksumValue"`
+}
+
+type relationship struct {
+	Element string `json:"spdxElementId"`
+	Type    string `json:"relationshipType"`
+	Related string `json:"relatedSpdxElement"`
+}
+
+func made(t *testing.T, files ...File) (text []byte, d parsed) {
 	t.Helper()
 	text, err := Document("test", time.Unix(0, 0), files)
 	if err != nil {
