@@ -188,8 +188,9 @@ func tensorOfCommand(c *fbs.Command) (int, bool) {
 
 // renumber leaves out what is not kept, and mends the numbers that name the rest.
 func renumber(image *lmb.Image, keep, used []bool) {
-	sequences, tensors := numbers(keep), numbers(used)
-	image.Sequences, image.Tensors = kept(image.Sequences, keep), kept(image.Tensors, used)
+	var sequences, tensors []uint16 // numbers, afterwards
+	image.Sequences, sequences = kept(image.Sequences, keep)
+	image.Tensors, tensors = kept(image.Tensors, used)
 	for _, s := range image.Sequences {
 		for j := range s.Commands {
 			c := &s.Commands[j].Command
@@ -202,25 +203,15 @@ func renumber(image *lmb.Image, keep, used []bool) {
 	}
 }
 
-// numbers are the indices that what is kept has afterwards.
-func numbers(keep []bool) []uint16 {
-	list, next := make([]uint16, len(keep)), uint16(0)
-	for i := range keep {
-		list[i] = next
-		if keep[i] {
-			next++
-		}
-	}
-	return list
-}
-
-func kept[T any](list []T, keep []bool) (rest []T) {
+// kept is what is kept of a list, and the number that each then has.
+func kept[T any](list []T, keep []bool) (rest []T, numbers []uint16) {
 	for i := range list {
+		numbers = append(numbers, uint16(len(rest)))
 		if keep[i] {
 			rest = append(rest, list[i])
 		}
 	}
-	return rest
+	return rest, numbers
 }
 
 func compareCommand() *cobra.Command {

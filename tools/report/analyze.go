@@ -148,12 +148,12 @@ type analysis struct {
 	opcodes [gen.OpcodeEnd + 1]Opcode
 	aims    []aim // by window: what it shows, in the sequence under way
 	spaces  map[spaceKey]*space
-	tiles   map[tileKey]*Traffic
+	tiles   map[tileKey]Traffic
 }
 
 func newAnalysis(view *fbs.View) *analysis {
 	a := &analysis{
-		view: view, image: lmb.Header(view), spaces: map[spaceKey]*space{}, tiles: map[tileKey]*Traffic{}, aims: make([]aim, len(view.Windows)),
+		view: view, image: lmb.Header(view), spaces: map[spaceKey]*space{}, tiles: map[tileKey]Traffic{}, aims: make([]aim, len(view.Windows)),
 	}
 	for i := range view.Targets {
 		t := &view.Targets[i]

@@ -132,42 +132,35 @@ func (a *analysis) settle(w *aim) {
 		tiles, _ = a.grid(w.key.device).Reached(boards.Target{X: r.x1, Y: r.y1, XStart: r.x0, YStart: r.y0, Multicast: true})
 	}
 	for _, t := range tiles {
-		a.cell(w.key.device, t.X, t.Y).add(pending, 1)
+		key := tileKey{w.key.device, t.X, t.Y}
+		total := a.tiles[key]
+		total.add(pending, 1)
+		a.tiles[key] = total
 	}
 }
 
 // tileKey is a tile of a target.
 type tileKey struct{ device, x, y uint8 }
 
-func (a *analysis) cell(device, x, y uint8) *Traffic {
-	key := tileKey{device, x, y}
-	t := a.tiles[key]
-	if t == nil {
-		t = &Traffic{}
-		a.tiles[key] = t
-	}
-	return t
-}
-
 func (a *analysis) finishTiles() {
 	a.report.Tiles = []Tile{}
 	for key, t := range a.tiles {
-		a.report.Tiles = append(a.report.Tiles, Tile{int(key.device), key.x, key.y, a.kindText(key), *t})
+		a.report.Tiles = append(a.report.Tiles, Tile{int(key.device), key.x, key.y, a.kind(key, ""), t})
 	}
 	slices.SortFunc(a.report.Tiles, func(a, b Tile) int {
 		return cmp.Or(a.Target-b.Target, int(a.Y)-int(b.Y), int(a.X)-int(b.X))
 	})
 }
 
-// kindText is what a tile is, empty where that is not known.
-func (a *analysis) kindText(key tileKey) string {
-	if kind := a.kind(key); kind != 0 {
+// kind is what a tile is, or a word in its place where that is not known.
+func (a *analysis) kind(key tileKey, unknown string) string {
+	if kind := a.kindOf(key); kind != 0 {
 		return kind.String()
 	}
-	return ""
+	return unknown
 }
 
-func (a *analysis) kind(key tileKey) chips.Kind {
+func (a *analysis) kindOf(key tileKey) chips.Kind {
 	grid := a.grid(key.device)
 	if grid == nil || int(key.y) >= len(grid.Rows) || int(key.x) >= len(grid.Rows[key.y]) {
 		return 0
@@ -239,11 +232,7 @@ func (a *analysis) spaceName(k *spaceKey) string {
 	case k.multicast:
 		return fmt.Sprintf("tiles %d,%d to %d,%d", k.tiles.x0, k.tiles.y0, k.tiles.x1, k.tiles.y1)
 	}
-	name := fmt.Sprintf("tile %d,%d", k.tiles.x1, k.tiles.y1)
-	if kind := a.kind(tileKey{k.device, k.tiles.x1, k.tiles.y1}); kind != 0 {
-		name = fmt.Sprintf("%s %d,%d", kind, k.tiles.x1, k.tiles.y1)
-	}
-	return name
+	return fmt.Sprintf("%s %d,%d", a.kind(tileKey{k.device, k.tiles.x1, k.tiles.y1}, "tile"), k.tiles.x1, k.tiles.y1)
 }
 
 func (a *analysis) spaceSize(k *spaceKey) uint64 {
@@ -268,7 +257,7 @@ func (a *analysis) area(k *spaceKey, r *Range) string {
 	case k.kind == gen.WindowKindBar:
 		return barArea(board, uint8(k.index), r)
 	case k.kind == gen.WindowKindTlb && chips.Of(board).Grid != nil:
-		return tileArea(chips.Of(board).Grid, a.kind(tileKey{k.device, k.tiles.x1, k.tiles.y1}), r)
+		return tileArea(chips.Of(board).Grid, a.kindOf(tileKey{k.device, k.tiles.x1, k.tiles.y1}), r)
 	}
 	return ""
 }

@@ -56,7 +56,6 @@ const (
 // WriteTrace writes the profile as a trace that Perfetto and chrome://tracing
 // open. What they pass over is under "lightmetal".
 func (p *Profile) WriteTrace(w io.Writer) error {
-	t := tracer{out: bufio.NewWriterSize(w, 1<<16)}
 	summary, err := json.Marshal(struct {
 		Version int `json:"version"`
 		*Profile
@@ -64,11 +63,25 @@ func (p *Profile) WriteTrace(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "{\"displayTimeUnit\":\"ns\",\n\"lightmetal\":%s,\n\"traceEvents\":[", summary)
-	t.name("process_name", traceThread, "lightmetal: "+plain(p.Image)+" on "+plain(p.Device))
+	out := bufio.NewWriterSize(w, 1<<16) // keeps its first error
+	fmt.Fprintf(out, "{\"displayTimeUnit\":\"ns\",\n\"lightmetal\":%s,\n\"traceEvents\":[", summary)
+	for i, e := range p.events() {
+		line, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		out.WriteString(map[bool]string{true: "\n", false: ",\n"}[i == 0])
+		out.Write(line)
+	}
+	out.WriteString("\n]}\n")
+	return out.Flush()
+}
+
+func (p *Profile) events() []event {
+	list := named(nil, "process_name", traceThread, "lightmetal: "+plain(p.Image)+" on "+plain(p.Device))
 	if p.Timeline != nil {
-		t.name("thread_name", traceThread, fmt.Sprintf("%s, run %d of %d", plain(p.Sequence), p.Shown, p.Runs))
-		t.slice(p.Timeline, traceThread, 0)
+		list = named(list, "thread_name", traceThread, fmt.Sprintf("%s, run %d of %d", plain(p.Sequence), p.Shown, p.Runs))
+		list = p.Timeline.events(list, traceThread, 0)
 	}
 	threads := map[string]int{}
 	for i := range p.Loose {
@@ -77,56 +90,34 @@ func (p *Profile) WriteTrace(w io.Writer) error {
 		if thread == 0 {
 			thread = traceThread + 1 + len(threads)
 			threads[s.Name] = thread
-			t.name("thread_name", thread, "scope "+plain(s.Name))
+			list = named(list, "thread_name", thread, "scope "+plain(s.Name))
 		}
-		t.slice(s, thread, 0)
+		list = s.events(list, thread, 0)
 	}
-	t.out.WriteString("\n]}\n")
-	if t.err != nil {
-		return t.err
-	}
-	return t.out.Flush()
+	return list
 }
 
-// tracer writes events, one a line.
-type tracer struct {
-	out  *bufio.Writer // keeps its first error
-	more bool
-	err  error
-}
-
-func (t *tracer) event(e *event) {
-	line, err := json.Marshal(e)
-	if err != nil {
-		t.err = err
-		return
-	}
-	if t.more {
-		t.out.WriteByte(',')
-	}
-	t.more = true
-	t.out.WriteByte('\n')
-	t.out.Write(line)
-}
-
-func (t *tracer) name(what string, thread int, name string) {
-	t.event(&event{Phase: "M", Process: traceProcess, Thread: thread, Name: what, Args: arguments{Name: name}})
+// named appends the name of a process or thread.
+func named(list []event, what string, thread int, name string) []event {
+	list = append(list, event{Phase: "M", Process: traceProcess, Thread: thread, Name: what, Args: arguments{Name: name}})
 	if what == "thread_name" {
-		t.event(&event{Phase: "M", Process: traceProcess, Thread: thread, Name: "thread_sort_index", Args: arguments{Sort: &thread}})
+		list = append(list, event{Phase: "M", Process: traceProcess, Thread: thread, Name: "thread_sort_index", Args: arguments{Sort: &thread}})
 	}
+	return list
 }
 
-func (t *tracer) slice(s *Slice, thread, depth int) {
-	command := s.Command
-	t.event(&event{
+// events appends a slice and those in it.
+func (s *Slice) events(list []event, thread, depth int) []event {
+	list = append(list, event{
 		Phase: "X", Process: traceProcess, Thread: thread, Time: microseconds(s.Start), Duration: microseconds(s.Ns),
 		Name: plain(s.Name), Category: s.Kind,
-		Args: arguments{Depth: &depth, Command: &command, Count: s.Count, Opcode: s.Opcode, Mostly: s.Mostly, Window: plain(s.Window), Offset: s.Offset,
+		Args: arguments{Depth: &depth, Command: &s.Command, Count: s.Count, Opcode: s.Opcode, Mostly: s.Mostly, Window: plain(s.Window), Offset: s.Offset,
 			Bytes: s.Bytes},
 	})
 	for i := range s.Children {
-		t.slice(&s.Children[i], thread, depth+1)
+		list = s.Children[i].events(list, thread, depth+1)
 	}
+	return list
 }
 
 // microseconds keeps every nanosecond.

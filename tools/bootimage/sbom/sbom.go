@@ -79,8 +79,8 @@ func identifier(kind, name string) common.ElementID {
 
 func (d *document) addFile(f File) {
 	weak, strong := sha1.Sum(f.Data), sha256.Sum256(f.Data)
-	file := &spdx.File{FileName: "./" + f.Path, FileSPDXIdentifier: identifier("File", f.Path), LicenseConcluded: none, LicenseInfoInFiles: []string{none},
-		FileCopyrightText: none,
+	file := &spdx.File{FileName: "./" + f.Path, FileSPDXIdentifier: identifier("File", f.Path),
+		LicenseConcluded: none, LicenseInfoInFiles: []string{none}, FileCopyrightText: none,
 		// SPDX 2.3, 8.4 wants SHA1 of every file.
 		Checksums: []common.Checksum{{Algorithm: common.SHA1, Value: hex.EncodeToString(weak[:])},
 			{Algorithm: common.SHA256, Value: hex.EncodeToString(strong[:])}}}
