@@ -154,6 +154,56 @@ func vectorTests() (list []one) {
 	return list
 }
 
+// computedTests are those that the thread carries out itself on a copy of what
+// was loaded, and those whose result is stored.
+func computedTests() (list []one) {
+	add := func(format string, a ...any) { list = append(list, one{fmt.Sprintf(format, a...), allFlags}) }
+	for _, op := range strings.Fields("punpcklbw punpcklwd packsswb packuswb punpckhbw punpckhwd pmullw psubusb psubusw paddusb paddusw pavgb pavgw pmulhuw pmulhw psubsb psubsw pminsw " +
+		"paddsb paddsw pmaxsw pmaddwd psadbw pshufb pmaddubsw pmulhrsw pminsb pminuw pmaxsb pmaxuw punpckldq punpckhdq packssdw packusdw punpcklqdq punpckhqdq pmuludq pmuldq " +
+		"pabsb pabsw pabsd addps addpd subps subpd mulps mulpd divps divpd minps minpd maxps maxpd sqrtps sqrtpd unpcklps unpckhpd") {
+		add("%s 16(%%rdi), %%xmm4", op)
+		if strings.HasPrefix(op, "pabs") || strings.HasPrefix(op, "sqrt") {
+			add("v%s 64(%%rdi), %%ymm4", op)
+			add("v%s 64(%%rdi), %%zmm24", op)
+			continue
+		}
+		add("v%s 64(%%rdi), %%ymm5, %%ymm4", op)
+		add("v%s 64(%%rdi), %%zmm25, %%zmm4", op)
+	}
+	for _, op := range strings.Fields("addss addsd subss subsd mulss mulsd divss divsd minss maxsd sqrtss sqrtsd cvtss2sd cvtsd2ss cvtsi2ssl cvtsi2ssq cvtsi2sdl cvtsi2sdq") {
+		add("%s 8(%%rdi), %%xmm4", op)
+		add("v%s 8(%%rdi), %%xmm15, %%xmm4", op)
+		add("v%s 8(%%rdi), %%xmm25, %%xmm24", op)
+	}
+	for _, op := range strings.Fields("pcmpgtb pcmpgtw pcmpgtd pcmpgtq addsubpd phaddw phaddd psignb phsubd") {
+		add("%s (%%rdi), %%xmm4", op)
+		add("v%s (%%rdi), %%ymm5, %%ymm14", op)
+	}
+	for _, text := range []string{"ucomiss 4(%rdi), %xmm3", "comisd 8(%rdi), %xmm3", "vucomisd 8(%rdi), %xmm23", "ptest (%rdi), %xmm3", "vptest (%rdi), %ymm3",
+		"cvttss2si (%rdi), %eax", "cvtss2si (%rdi), %rdi", "vcvttsd2si 8(%rdi), %r9", "vcvtsd2si 8(%rdi), %r9d",
+		"cvtps2pd 8(%rdi), %xmm3", "vcvtps2pd 32(%rdi), %zmm3", "cvtpd2ps (%rdi), %xmm3", "vcvttpd2dq 64(%rdi), %ymm23", "vcvttpd2dqx (%rdi), %xmm3", "cvtdq2ps (%rdi), %xmm3", "vcvtdq2ps 64(%rdi), %zmm23",
+		"vcvtdq2pd 32(%rdi), %ymm3", "cvttps2dq (%rdi), %xmm3", "vcvtudq2ps 64(%rdi), %zmm3", "vcvtudq2pd 32(%rdi), %zmm3", "vcvttps2udq (%rdi), %ymm3", "vcvtusi2ssl 4(%rdi), %xmm4, %xmm3",
+		"pshufd $0x1b, (%rdi), %xmm3", "vpshufhw $0x1b, 64(%rdi), %zmm3", "shufps $0x2d, 16(%rdi), %xmm3", "vshufpd $9, (%rdi), %ymm4, %ymm3", "palignr $5, (%rdi), %xmm3", "vpalignr $5, 64(%rdi), %zmm4, %zmm23",
+		"pblendw $0x5a, (%rdi), %xmm3", "cmpps $1, (%rdi), %xmm3", "vcmpsd $2, 8(%rdi), %xmm4, %xmm3", "vpermd (%rdi), %ymm4, %ymm3", "vpermps 64(%rdi), %zmm4, %zmm23", "vpermt2d 64(%rdi), %zmm4, %zmm23",
+		"vpermi2w (%rdi), %ymm4, %ymm3", "pmovsxbw 8(%rdi), %xmm3", "pmovzxbd 4(%rdi), %xmm3", "pmovsxbq 2(%rdi), %xmm3", "vpmovzxwd 16(%rdi), %ymm3", "vpmovsxwq 16(%rdi), %zmm23", "vpmovzxdq 32(%rdi), %zmm3",
+		"vpmovdw %zmm23, 32(%rdi)", "vpmovqb %ymm3, 4(%rdi)", "vpmovwb %zmm3, 32(%rdi)", "vpmovsqd %xmm3, 8(%rdi)", "vpmovusdb %zmm3, 16(%rdi)",
+		"vfmadd231ps 64(%rdi), %zmm4, %zmm23", "vfmadd213sd 8(%rdi), %xmm4, %xmm3", "vfnmsub132ss 4(%rdi), %xmm14, %xmm3", "vfmaddsub132pd (%rdi), %ymm4, %ymm3",
+		"andnl (%rdi), %edi, %ebx", "mulxq 8(%rdi), %rax, %rbx", "shlxl %ecx, (%rdi), %ebx", "sarxq %rcx, (%rdi,%rdx,8), %rbx", "pextl (%rdi), %ecx, %ebx", "pdepq (%rdi), %rcx, %rbx"} {
+		add("%s", text)
+	}
+	for _, text := range []string{"popcntw (%rdi), %ax", "popcntl (%rdi), %eax", "popcntq (%rdi), %rdi", "lzcntl 4(%rdi), %eax", "tzcntq 8(%rdi), %r9", "bsfl (%rdi), %eax", "bsrq (%rdi), %rax"} {
+		flags := uint64(allFlags)
+		if text[0] != 'p' {
+			flags = 0x40
+		}
+		list = append(list, one{text, flags})
+	}
+	for _, size := range []string{"b", "w", "l", "q"} { // flags of others are not defined
+		list = append(list, one{"mul" + size + " (%rdi)", 0x801}, one{"imul" + size + " 8(%rdi)", 0x801})
+	}
+	return append(list, one{"xor %edx, %edx; orb $1, 3(%rdi); divl (%rdi)", 0}, one{"mov $1, %eax; cltd; orb $1, 1(%rdi); idivw (%rdi)", 0})
+}
+
 // assembly is the tests' functions: registers in, the instruction, registers out.
 func assembly(list []one) string {
 	names := strings.Fields("rax rcx rdx rbx rsp rbp rsi rdi r8 r9 r10 r11 r12 r13 r14 r15")
@@ -192,7 +242,7 @@ func assembly(list []one) string {
 // TestInstructionsLeaveWhatTheProcessorLeaves runs each with the same registers
 // and memory under the recorder and without it.
 func TestInstructionsLeaveWhatTheProcessorLeaves(t *testing.T) {
-	for name, list := range map[string][]one{"integers": integerTests(), "vectors": vectorTests()} {
+	for name, list := range map[string][]one{"integers": integerTests(), "vectors": vectorTests(), "computed": computedTests()} {
 		t.Run(name, func(t *testing.T) {
 			if flags, err := os.ReadFile("/proc/cpuinfo"); err != nil || !strings.Contains(string(flags), " avx512vl") || !strings.Contains(string(flags), " avx512bw") {
 				t.Skip("this processor has no AVX-512: the state of its vectors cannot be compared")
@@ -220,4 +270,17 @@ func TestInstructionsLeaveWhatTheProcessorLeaves(t *testing.T) {
 			t.Logf("evidence: %d instructions carried out as the processor does", len(list))
 		})
 	}
+}
+
+// TestThreadsThatComputeKeepTheirRegistersAndSignals: instructions that a thread
+// carries out itself on a copy, of many threads and processes, in a rain of signals.
+func TestThreadsThatComputeKeepTheirRegistersAndSignals(t *testing.T) {
+	program := compiled(t, "testdata/computes.c", "-O2", "-mpopcnt")
+	with, without := recorded(t, nil, Options{}, program), alone(t, nil, program)
+	same(t, with, without)
+	carriedOut(t, with)
+	if want := 9*200*7 + 1; len(with.capture.Records) < want || !strings.Contains(with.output, "by zero: 2\n") { // 1 + FPE_INTDIV
+		t.Errorf("%d accesses, want %d; %s", len(with.capture.Records), want, with.output)
+	}
+	t.Logf("evidence: %d accesses of instructions that compute", len(with.capture.Records))
 }

@@ -30,6 +30,7 @@ type space struct {
 	uses     int    // by threads
 	changing int    // threads inside a system call that changes areas
 	gate     uint64 // address of an instruction that calls the kernel, 0: none seen
+	scratch  uint64 // address of a page for instructions that the thread carries out itself, 0: none yet
 	released bool   // areas are the program's own again, unrecorded
 	memory   *os.File
 	stops    map[uint64]bool // descriptors by which data is moved to devices: filters of them are there
@@ -135,7 +136,7 @@ func (s *space) protect(start, end, prot uint64) {
 
 // copy is what a child gets that does not share memory.
 func (s *space) copy() *space {
-	c := &space{gate: s.gate, released: s.released, stops: maps.Clone(s.stops)}
+	c := &space{gate: s.gate, scratch: s.scratch, released: s.released, stops: maps.Clone(s.stops)}
 	for _, a := range s.areas {
 		c.add(a)
 	}

@@ -119,7 +119,15 @@ func (m *machine) test(v uint64, size int) error {
 	return nil
 }
 
-// unary is group 3: TEST, TEST, NOT, NEG.
+// unaryOrMultiply is group 3: those of unary, then MUL, IMUL, DIV, IDIV.
+func (m *machine) unaryOrMultiply() error {
+	if m.reg&7 > 3 {
+		return onCopy(true, false)(m)
+	}
+	return loaded((*machine).unary)(m)
+}
+
+// unary is TEST, TEST, NOT, NEG.
 func (m *machine) unary(v uint64, size int) error {
 	switch m.reg & 7 {
 	case 2:
@@ -141,104 +149,6 @@ func (m *machine) step(v uint64, size int) error {
 	z := m.compute(op, v, 1, size)
 	m.Flags = m.Flags&^carry | before&carry
 	return m.orFlags(m.storeNumber(size, z), before)
-}
-
-// multiply is IMUL of two operands, one of which may be an immediate. Flags it
-// leaves undefined stay.
-func (m *machine) multiply(v uint64, size int) error {
-	x, y := int64(extend(m.register(m.reg, size), size)), int64(extend(v, size))
-	if m.table == 0 {
-		x = int64(m.instruction.immediate)
-	}
-	high, low := bits.Mul64(uint64(x), uint64(y))
-	high -= uint64(x>>63)&uint64(y) + uint64(y>>63)&uint64(x) // signed
-	whole := extend(low, size) == low && high == uint64(int64(low)>>63)
-	m.Flags &^= carry | overflow
-	if !whole {
-		m.Flags |= carry | overflow
-	}
-	m.setRegister(m.reg, size, low)
-	return nil
-}
-
-// shift is group 2: ROL, ROR, SHL, SHR, SAR.
-func (m *machine) shift(v uint64, size int) error {
-	count := m.shiftCount()
-	if count == 0 {
-		return m.storeNumber(size, v) // it is written all the same
-	}
-	before := m.Flags
-	z := m.shifted(v, count, size)
-	return m.orFlags(m.storeNumber(size, z), before)
-}
-
-func (m *machine) shiftCount() int {
-	count := 1
-	switch {
-	case m.opcode < 0xd0:
-		count = int(uint8(m.instruction.immediate))
-	case m.opcode >= 0xd2:
-		count = int(m.Reg[1] & 0xff)
-	}
-	if m.memoryWidth() == 8 {
-		return count & 63
-	}
-	return count & 31
-}
-
-// shifted sets the overflow as for a count of 1; for others it is undefined.
-func (m *machine) shifted(v uint64, count, size int) (z uint64) {
-	width := 8 * size
-	top := func(v uint64) uint64 { return v >> (width - 1) & 1 }
-	var out, over uint64
-	switch m.reg & 7 {
-	case 0: // ROL
-		n := count % width
-		z = v<<n | v>>(width-n)
-		out = z & 1
-		over = top(z) ^ out
-	case 1: // ROR
-		n := count % width
-		z = v>>n | v<<(width-n)
-		out = top(z)
-		over = out ^ z>>(width-2)&1
-	case 4: // SHL
-		z, out = v<<count, v>>max(width-count, 0)&1
-		if count > width {
-			out = 0
-		}
-		over = top(z) ^ out
-	case 5: // SHR
-		z, out, over = v>>count, v>>(count-1)&1, top(v)
-	case 7: // SAR
-		s := int64(extend(v, size))
-		z, out = uint64(s>>count), uint64(s>>(count-1))&1
-	}
-	z &= ones(size)
-	m.Flags = m.Flags&^(carry|overflow) | out*carry | over*overflow
-	if m.reg&4 != 0 {
-		m.Flags &^= adjust
-		m.result(z, size)
-	}
-	return z
-}
-
-// bit is group 8: BT, BTS, BTR, BTC with the number of a bit in the operand.
-func (m *machine) bit(v uint64, size int) error {
-	n := m.instruction.immediate & uint64(8*size-1)
-	was, err := v>>n&1, error(nil)
-	switch m.reg & 7 {
-	case 5:
-		err = m.storeNumber(size, v|1<<n)
-	case 6:
-		err = m.storeNumber(size, v&^(1<<n))
-	case 7:
-		err = m.storeNumber(size, v^1<<n)
-	}
-	if err == nil {
-		m.Flags = m.Flags&^carry | was*carry
-	}
-	return err
 }
 
 // condition is what the low bits of an opcode ask of the flags.

@@ -34,6 +34,7 @@ type instruction struct {
 	zeroing, broadcast    bool
 	highR, highX, highB   uint8 // added to reg, index and base
 	mode, reg, rm         uint8 // of ModRM; reg with what is added to it
+	operandAt, operandEnd int   // in code: of ModRM and what follows for the address
 	base, index           int   // registers, -1: none
 	scale                 uint8 // as a shift
 	displacement          uint64
@@ -219,6 +220,7 @@ func (i *instruction) operands(r *reader) string {
 	if reason := i.form.check(i); reason != "" {
 		return reason
 	}
+	i.operandEnd = r.at
 	i.immediate = r.signed(i.form.immediate(i))
 	if i.encoding == evex && i.displacement8 {
 		i.displacement *= uint64(i.memoryWidth())
@@ -227,6 +229,7 @@ func (i *instruction) operands(r *reader) string {
 }
 
 func (i *instruction) modRM(r *reader) {
+	i.operandAt = r.at
 	b := r.byte()
 	i.mode, i.reg, i.rm = b>>6, b>>3&7|i.highR, b&7
 	if i.mode == 3 {

@@ -3,7 +3,8 @@
 // makes each access to a device itself.
 //
 // It knows the moves, arithmetic and string instructions that compilers and
-// libraries of C use on a mapping, and refuses by name what it does not know,
+// libraries of C use on a mapping, has the program's thread compute what is more
+// than that with a copy of the operand, and refuses by name what it does not know,
 // and all that is locked: it never guesses. Sources: Intel SDM volume 2,
 // chapters 2 (formats), 3 to 5 (instructions) and appendix A (opcode maps);
 // "table" in comments means those of appendix A.
@@ -21,7 +22,15 @@ type State struct {
 	// VectorsChanged tells that it changed them.
 	Vectors        func() (*Vectors, error)
 	VectorsChanged bool
+
+	// Run has the thread itself carry out code, with data DataAt behind its start.
+	// Ran tells that it did: but for IP, registers are what the thread has.
+	Run func(code, data []byte) error
+	Ran bool
 }
+
+// DataAt is where data of State.Run lies, aligned for every instruction.
+const DataAt = 64
 
 // Vectors are the vector and mask registers.
 type Vectors struct {

@@ -26,8 +26,8 @@ func integerForms() map[uint16]*form {
 		0x83: {size: integerSize, wants: oneByte, run: loaded((*machine).arithmeticImmediate)},
 		0x84: {size: integerSize, run: loaded((*machine).test)},
 		0x85: {size: integerSize, run: loaded((*machine).test)},
-		0xf6: {size: integerSize, wants: oneByte, groups: 0b1111, run: loaded((*machine).unary)},
-		0xf7: {size: integerSize, wants: operandBytes, groups: 0b1111, run: loaded((*machine).unary)},
+		0xf6: {size: integerSize, wants: oneByte, run: (*machine).unaryOrMultiply},
+		0xf7: {size: integerSize, wants: operandBytes, run: (*machine).unaryOrMultiply},
 		0xfe: {size: integerSize, groups: 0b11, run: loaded((*machine).step)},
 		0xff: {size: farSize, groups: 0b1000011, run: (*machine).stepOrPush},
 		0x8f: {size: pushSize, groups: 1, run: (*machine).pop},
@@ -42,11 +42,11 @@ func integerForms() map[uint16]*form {
 		0x1b7: {size: fixed(2), run: loaded((*machine).moveZero)},
 		0x1be: {size: fixed(1), run: loaded((*machine).moveSigned)},
 		0x1bf: {size: fixed(2), run: loaded((*machine).moveSigned)},
-		0x1af: {size: operandSize, run: loaded((*machine).multiply)},
-		0x69:  {size: operandSize, wants: operandBytes, run: loaded((*machine).multiply)},
-		0x6b:  {size: operandSize, wants: oneByte, run: loaded((*machine).multiply)},
+		0x1af: {size: operandSize, run: onCopy(true, false)},
+		0x69:  {size: operandSize, wants: operandBytes, run: onCopy(true, false)},
+		0x6b:  {size: operandSize, wants: oneByte, run: onCopy(true, false)},
 		0x1c3: {size: operandSize, not16: true, run: (*machine).moveStore}, // MOVNTI
-		0x1ba: {size: operandSize, wants: oneByte, groups: 0b11110000, run: loaded((*machine).bit)},
+		0x1ba: {size: operandSize, wants: oneByte, groups: 0b11110000, run: (*machine).bit},
 		0x1ae: {size: fixed(1), groups: 0b11000000, run: (*machine).flush}, // CLFLUSH, CLFLUSHOPT, CLWB
 		0x2f0: {size: operandSize, run: loaded((*machine).loadSwapped)},
 		0x2f1: {size: operandSize, run: (*machine).storeSwapped},
@@ -67,7 +67,7 @@ func addRanges(forms map[uint16]*form) {
 		forms[0x190|condition] = &form{size: fixed(1), run: (*machine).setConditional}
 	}
 	for _, shift := range []uint16{0xc0, 0xc1, 0xd0, 0xd1, 0xd2, 0xd3} {
-		f := &form{size: integerSize, groups: 0b10110011, run: loaded((*machine).shift)}
+		f := &form{size: integerSize, groups: 0b10111111, run: onCopy(true, true)} // with RCL and RCR
 		if shift < 0xd0 {
 			f.wants = oneByte
 		}
@@ -195,6 +195,9 @@ func (m *machine) setConditional() error {
 	}
 	return m.storeNumber(1, 0)
 }
+
+// bit is group 8: BT, BTS, BTR, BTC with the number of a bit in the operand.
+func (m *machine) bit() error { return onCopy(true, m.reg&7 > 4)(m) }
 
 // flush is an instruction on a cache line: no access.
 func (m *machine) flush() error { return m.within(m.address&^63, 64) }

@@ -6,7 +6,7 @@ func addParts(forms map[vectorKey]*form) {
 		for half, opcode := range []uint8{0x12, 0x16} { // MOVLPS, MOVLPD, MOVHPS, MOVHPD
 			at := 8 * half
 			forms[vectorKey{1, opcode, mandatory}] = &form{size: fixed(8), vectors: sse, three: true, lengths: 1, wEvex: w0 + wide(mandatory),
-				run: func(m *machine) error { return m.insert(at) }}
+				run: onCopy(true, false)}
 			forms[vectorKey{1, opcode + 1, mandatory}] = &form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w0 + wide(mandatory),
 				run: func(m *machine) error { return m.extract(at) }}
 		}
@@ -15,7 +15,7 @@ func addParts(forms map[vectorKey]*form) {
 		width := m.memoryWidth()
 		return int(m.instruction.immediate) & (16/width - 1) * width
 	}
-	insert := func(m *machine) error { return m.insert(numbered(m)) }
+	insert := onCopy(true, false)
 	extract := func(m *machine) error { return m.extract(numbered(m)) }
 	// PEXTRB, W, D and Q, EXTRACTPS
 	for opcode, size := range map[uint8]func(*instruction) int{0x14: fixed(1), 0x15: fixed(2), 0x16: wideElement, 0x17: fixed(4)} {
@@ -38,21 +38,6 @@ func addParts(forms map[vectorKey]*form) {
 	}
 }
 
-// insert loads into a part of the lowest 16 bytes; the others come from the
-// register itself, or from another one where the encoding names it.
-func (m *machine) insert(at int) error {
-	from := m.reg
-	if m.encoding != legacy {
-		from = m.second
-	}
-	data := m.vectors.Z[from]
-	if err := m.load(data[at : at+m.memoryWidth()]); err != nil {
-		return err
-	}
-	m.put(data[:16])
-	return nil
-}
-
 func (m *machine) extract(at int) error {
 	return m.store(m.vectors.Z[m.reg][at : at+m.memoryWidth()])
 }
@@ -70,23 +55,9 @@ func addBroadcasts(forms map[vectorKey]*form) {
 		{0x5a, 16, vex, 0b110, anyW}, // VBROADCASTI128
 	} {
 		forms[vectorKey{2, f.opcode, 1}] = &form{size: fixed(int(f.width)), vectors: f.vectors, lengths: f.lengths, wVex: w0, wEvex: f.w,
-			run: (*machine).repeated}
+			run: onCopy(true, false)}
 	}
-	forms[vectorKey{1, 0x12, 3}] = &form{size: fixed(8), vectors: legacy, run: (*machine).repeated} // MOVDDUP
-}
-
-func (m *machine) repeated() error {
-	var b [64]byte
-	n := m.memoryWidth()
-	if err := m.load(b[:n]); err != nil {
-		return err
-	}
-	size := m.vectorSize()
-	for at := n; at < size; at += n {
-		copy(b[at:at+n], b[:n])
-	}
-	m.put(b[:size])
-	return nil
+	forms[vectorKey{1, 0x12, 3}] = &form{size: fixed(8), vectors: legacy, run: onCopy(true, false)} // MOVDDUP
 }
 
 // addMaskedMoves adds AVX's moves under the signs of another vector.

@@ -17,7 +17,8 @@ func vectorForms() map[vectorKey]*form {
 	addParts(forms)
 	addBroadcasts(forms)
 	addMaskedMoves(forms)
-	addLogic(forms)
+	addComputed(forms)
+	addTests(forms)
 	return forms
 }
 
