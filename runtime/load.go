@@ -56,7 +56,7 @@ func CheckTime(view *fbs.View) error {
 // checkIdentity holds the image's targets against the devices.
 func checkIdentity(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Targets) {
-		return &hal.Fault{Code: hal.Usage, Reason: fbs.Text("the image is for %d devices, %d given", uint64(len(view.Targets)), uint64(len(devices)))}
+		return &hal.Fault{Code: hal.Usage, Reason: fbs.Text("devices: the image is for %d, %d given", uint64(len(view.Targets)), uint64(len(devices)))}
 	}
 	for i, device := range devices {
 		want, got := &view.Targets[i], device.Identity()

@@ -348,7 +348,7 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 		{of(0), hal.WrongDevice, "the image is for subsystem 0x11001af4, mock:ivshmem has 0x0"},
 		{load(mock.New(&boards.Edu)), hal.WrongDevice, "the image is for ivshmem (1af4:1110), mock:edu is 1234:11e8"},
 		{load(small), hal.WrongDevice, "needs 0x100000 bytes of BAR 2, mock:ivshmem has 0x10000"},
-		{load(), hal.Usage, "the image is for 1 devices, 0 given"},
+		{load(), hal.Usage, "devices: the image is for 1, 0 given"},
 	} {
 		if hal.CodeOf(test.err) != test.code || !strings.Contains(test.err.Error(), test.want) {
 			t.Errorf("%v, want %q", test.err, test.want)

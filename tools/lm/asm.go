@@ -170,8 +170,7 @@ func dumpJSON(image *lmb.Image) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	index := 0
-	for i := range image.Sequences {
-		s := &image.Sequences[i]
+	for _, s := range image.Sequences {
 		for j := range s.Commands {
 			c := &s.Commands[j]
 			if c.Opcode == lmb.OpcodeMark {

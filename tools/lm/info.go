@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -233,7 +234,7 @@ func (i *imageInfo) String() string {
 	if i.Origin.Git != "" {
 		made += ", revision " + i.Origin.Git
 	}
-	line("origin", "%s from %s%s", i.Origin.Tool, i.Origin.Source, made)
+	line("origin", "%s from %s%s", cmp.Or(i.Origin.Tool, "unknown"), cmp.Or(i.Origin.Source, "unknown"), made)
 	for _, t := range i.Targets {
 		text := t.Vendor + ":" + t.Device
 		if t.Subsystem != "" {

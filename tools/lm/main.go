@@ -30,8 +30,8 @@ const exitCodes = `Exit status:
   0 done; 64 usage; 65 bad image, capture, listing or tensor; 66 no such file;
   69 device unavailable; 70 internal or access refused; 71 device gone or bus fault;
   74 I/O; 75 poll deadline passed; 76 golden mismatch or expect failed;
-  77 not permitted; 78 image is for another device. 2 is Go's own, with a line
-  "fatal error": less than about 1 GiB of address space, or no memory left
+  77 not permitted; 78 image is for another device. 2 is Go's own, with a
+  text of its own: less than 2 GiB of address space, or no memory left
 `
 
 func main() {

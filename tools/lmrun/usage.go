@@ -27,5 +27,5 @@ const usage = `usage: lmrun [flags] IMAGE.lmb      which replays a Light Metal b
 exit status: 0 done; 64 usage; 65 bad image or tensor data; 66 no such file; 69 device
 unavailable; 70 internal or access refused; 71 device gone or bus fault; 74 I/O; 75 poll
 deadline passed; 76 golden mismatch or expect failed; 77 not permitted; 78 image is for
-another device; 2 Go found no memory (ulimit -v under 600 MiB, or none is left)
+another device; 2 Go found no memory (ulimit -v under 2 GiB, or none is left)
 `
