@@ -126,19 +126,14 @@ func holds(compares int) string {
 }
 
 func (m *maker) text() string {
-	var list []string
-	add := func(n int, thing, of string) {
-		if n > 0 {
-			list = append(list, traces.Counted(n, thing)+of)
-		}
-	}
-	add(m.writes, "write", "")
-	add(m.copies, "copy", " of "+traces.Counted(m.stored, "store"))
-	add(m.fills, "fill", " of "+traces.Counted(m.filled, "store"))
-	add(m.polls, "poll", "")
-	add(m.expects, "expect", "")
-	add(m.compares, "compare", " of "+traces.Counted(m.compared, "load"))
-	add(m.outs, "output copy", " of "+traces.Counted(m.read, "load"))
+	var list clauses
+	list.add(m.writes, "%s", traces.Counted(m.writes, "write"))
+	list.add(m.copies, "%s of %s", traces.Counted(m.copies, "copy"), traces.Counted(m.stored, "store"))
+	list.add(m.fills, "%s of %s", traces.Counted(m.fills, "fill"), traces.Counted(m.filled, "store"))
+	list.add(m.polls, "%s", traces.Counted(m.polls, "poll"))
+	list.add(m.expects, "%s", traces.Counted(m.expects, "expect"))
+	list.add(m.compares, "%s of %s", traces.Counted(m.compares, "compare"), traces.Counted(m.compared, "load"))
+	list.add(m.outs, "%s of %s", traces.Counted(m.outs, "output copy"), traces.Counted(m.read, "load"))
 	text := strings.Join(list, ", ")
 	if !m.with("coalesce") {
 		text = "off: " + text

@@ -43,21 +43,21 @@ func (c *columns) compare() {
 	}
 }
 
-func (c *columns) piece(at int) piece {
-	s := c.of(at)
+func (f *finder) piece(at int) piece {
+	s := f.of(at)
 	p := piece{op: s.op, at: at, memory: s.is(memoryStep)}
 	switch {
 	case s.aim >= 0:
-		a := &c.aims[s.aim]
+		a := &f.aims[s.aim]
 		p.home, p.address = Place{Tile: true, X: a.x0, Y: a.y0}, a.address
 	default:
-		w := &c.windows[s.window]
+		w := &f.windows[s.window]
 		p.address = w.base
-		if w.bar != c.o.Bar {
+		if w.bar != f.o.Bar {
 			p.home = Place{Named: true, Bar: w.bar}
 		}
 	}
-	p.address += uint64(s.offset) + uint64(c.where[at].first)*uint64(s.width)
+	p.address += uint64(s.offset) + uint64(f.where[at].first)*uint64(s.width)
 	return p
 }
 

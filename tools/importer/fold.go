@@ -2,7 +2,6 @@ package importer
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"strings"
 
@@ -147,14 +146,10 @@ func (f *folder) expand(chosen func(s *step) bool) {
 }
 
 func (f *folder) text() string {
-	var list []string
-	if f.loops > 0 {
-		list = append(list, fmt.Sprintf("%d loads in %s became %s", f.folded, traces.Counted(f.loops, "loop"), traces.Counted(f.loops, "poll")))
-	}
-	if f.singles > 0 {
-		list = append(list, fmt.Sprintf("%s of registers that change by themselves became %s",
-			traces.Counted(f.singles, "single load"), traces.Counted(f.singles, "poll")))
-	}
+	var list clauses
+	list.add(f.loops, "%d loads in %s became %s", f.folded, traces.Counted(f.loops, "loop"), traces.Counted(f.loops, "poll"))
+	list.add(f.singles, "%s of registers that change by themselves became %s",
+		traces.Counted(f.singles, "single load"), traces.Counted(f.singles, "poll"))
 	return strings.Join(list, "; ")
 }
 

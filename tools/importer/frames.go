@@ -42,7 +42,6 @@ type Candidate struct {
 
 	run    runs.Run
 	from   int   // token
-	second int   // line at which the second repetition begins
 	next   int   // line behind the last repetition, 0: the trace ends there
 	behind int   // token of next
 	reps   []int // tokens that repetitions begin with
@@ -244,7 +243,6 @@ func (f *finder) look(r runs.Run) Candidate {
 	}
 	end := c.from + c.Times*r.Period
 	c.Lines = [2]int{c.Starts[0], f.lastLine(end - 1)}
-	c.second = f.lead(c.from + r.Period)
 	if end < len(f.ids) {
 		c.behind, c.next = end, f.lead(end)
 	}

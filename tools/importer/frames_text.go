@@ -11,7 +11,7 @@ import (
 
 // propose makes options, and the flags that say the same, of a candidate.
 func (f *finder) propose(found *Frames, c *Candidate) {
-	found.frame = Part{strconv.Itoa(c.Lines[0]), strconv.Itoa(c.second - 1)}
+	found.frame = Part{strconv.Itoa(c.Lines[0]), strconv.Itoa(c.Starts[1] - 1)}
 	flag := func(name, value string) { found.Flags = append(found.Flags, "--"+name+" "+value) }
 	flag("frame", found.frame.From+".."+found.frame.To)
 	if c.next != 0 {
@@ -151,13 +151,11 @@ func (v *Varying) explain(b *strings.Builder) {
 // lineList is numbers of lines, the first and the last of many.
 func lineList(lines []int) string {
 	var list []string
-	for i, n := range lines {
-		if i == 6 && len(lines) > 8 {
-			list = append(list, "...")
-		}
-		if i < 6 || i >= len(lines)-1 || len(lines) <= 8 {
-			list = append(list, strconv.Itoa(n))
-		}
+	for _, n := range lines {
+		list = append(list, strconv.Itoa(n))
+	}
+	if n := len(list); n > 8 {
+		list = append(list[:6], "...", list[n-1])
 	}
 	return strings.Join(list, ", ")
 }

@@ -224,7 +224,8 @@ func (l *lifter) iatu() (out outcome, err error) {
 	if r.stores+r.loads == 0 {
 		return out, nil
 	}
-	text := fmt.Sprintf("%s of it left out: the lane that replays aims it", traces.Counted(r.stores+r.loads, "access"))
+	var list clauses
+	list.add(1, "%s of it left out: the lane that replays aims it", traces.Counted(r.stores+r.loads, "access"))
 	unused := 0
 	for number := range uint32(r.Regions) {
 		if !r.enabled[number] {
@@ -236,17 +237,13 @@ func (l *lifter) iatu() (out outcome, err error) {
 			unused++
 			continue
 		}
-		text += fmt.Sprintf("; region %s is host window %s", g.String(), l.hosts[i].name)
+		list.add(1, "region %s is host window %s", g.String(), l.hosts[i].name)
 	}
-	if unused > 0 {
-		text += fmt.Sprintf("; %s that nothing reaches dropped", traces.Counted(unused, "region"))
-	}
-	if l.host.direct > 0 {
-		text += fmt.Sprintf("; %s through the PCIe tile became accesses of host memory", traces.Counted(l.host.direct, "access"))
-	}
+	list.add(unused, "%s that nothing reaches dropped", traces.Counted(unused, "region"))
+	list.add(l.host.direct, "%s through the PCIe tile became accesses of host memory", traces.Counted(l.host.direct, "access"))
 	if l.o.From != FromRecord && unused > 0 {
 		out.warn(0, "the trace does not tell what the device reaches of host memory: if cores do, the image lacks it")
 	}
-	out.did = text
+	out.did = strings.Join(list, "; ")
 	return out, nil
 }

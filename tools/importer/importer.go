@@ -200,6 +200,16 @@ func (o *outcome) warn(line int, format string, a ...any) {
 	o.warnings = append(o.warnings, traces.Warning{Line: line, Text: fmt.Sprintf(format, a...)})
 }
 
+// clauses are the parts of a line about n things that a pass did.
+type clauses []string
+
+// add appends one, if there is any such thing.
+func (c *clauses) add(n int, format string, a ...any) {
+	if n > 0 {
+		*c = append(*c, fmt.Sprintf(format, a...))
+	}
+}
+
 func (r *Report) add(pass string, o outcome) {
 	if o.did != "" {
 		r.Passes = append(r.Passes, Pass{pass, o.did})

@@ -82,18 +82,13 @@ func (l *lifter) text() string {
 	if l.tlb == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%s through %s lifted; %s made %s", traces.Counted(l.lifted, "access"), traces.Counted(len(l.slots), "window"),
-		traces.Counted(l.stores, "configuration store"), traces.Counted(l.points, "point"))
-	if l.raw > 0 {
-		text += fmt.Sprintf("; %d outside windows", l.raw)
-	}
-	if l.unused > 0 {
-		text += fmt.Sprintf("; %s never used", traces.Counted(l.unused, "last configuration"))
-	}
-	if l.loads > 0 {
-		text += fmt.Sprintf("; %s of configuration registers dropped", traces.Counted(l.loads, "load"))
-	}
-	return text
+	var list clauses
+	list.add(1, "%s through %s lifted", traces.Counted(l.lifted, "access"), traces.Counted(len(l.slots), "window"))
+	list.add(1, "%s made %s", traces.Counted(l.stores, "configuration store"), traces.Counted(l.points, "point"))
+	list.add(l.raw, "%d outside windows", l.raw)
+	list.add(l.unused, "%s never used", traces.Counted(l.unused, "last configuration"))
+	list.add(l.loads, "%s of configuration registers dropped", traces.Counted(l.loads, "load"))
+	return strings.Join(list, "; ")
 }
 
 // Access takes an access or a mark.

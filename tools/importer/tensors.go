@@ -59,21 +59,17 @@ func (a *assigner) run() (outcome, error) {
 }
 
 func (a *assigner) text() string {
-	var list []string
+	var list clauses
 	for i := range a.tensors {
 		t := &a.tensors[i]
 		thing := "store"
 		if t.role == gen.RoleOutput {
 			thing = "load"
 		}
-		list = append(list, fmt.Sprintf("%s %s of %d bytes from %s", t.kind(), t.Name, t.size, traces.Counted(t.uses, thing)))
+		list.add(1, "%s %s of %d bytes from %s", t.kind(), t.Name, t.size, traces.Counted(t.uses, thing))
 	}
-	if a.split > 0 {
-		list = append(list, fmt.Sprintf("%s split at an edge", traces.Counted(a.split, "access")))
-	}
-	if a.ignored > 0 {
-		list = append(list, fmt.Sprintf("the value of %s is ignored", traces.Counted(a.ignored, "load")))
-	}
+	list.add(a.split, "%s split at an edge", traces.Counted(a.split, "access"))
+	list.add(a.ignored, "the value of %s is ignored", traces.Counted(a.ignored, "load"))
 	return strings.Join(list, "; ")
 }
 

@@ -216,7 +216,7 @@ func (f *finder) counter(places []int32) (Counter, bool) {
 	if _, _, ok := progression(values, width); !ok {
 		return Counter{}, false
 	}
-	p := (&columns{finder: f}).piece(first)
+	p := f.piece(first)
 	return Counter{
 		Place: p.place(), Address: p.address, Line: f.lineOf(first), Times: len(places), first: first,
 		Values: fmt.Sprintf("%#x, %#x, %#x, %#x ...", values[0], values[1], values[2], values[3]),

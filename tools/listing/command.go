@@ -93,13 +93,12 @@ func (p *parser) reference(c *lmb.Command) place {
 	}
 	w := &p.image.Windows[c.Window]
 	p.expect("+")
-	at := p.tok
 	offset := p.size("an offset")
-	if !p.failed && offset >= w.Size {
-		p.fail(at, "offset 0x%x is outside the window, which has %s", offset, bytesText(w.Size))
+	if offset >= w.Size {
+		p.fail(p.last, "offset 0x%x is outside the window, which has %s", offset, bytesText(w.Size))
 	}
 	c.Offset = uint32(offset)
-	return place{w, at}
+	return place{w, p.last}
 }
 
 // register consumes window+offset of one access.
@@ -183,12 +182,10 @@ func (p *parser) write(c *lmb.Command) {
 	if p.option("mask") == "" {
 		return
 	}
-	maskAt := p.tok
 	mask := p.value("a mask", c.Width)
 	switch {
-	case p.failed:
 	case mask == 0:
-		p.fail(maskAt, "a mask of 0 writes nothing")
+		p.fail(p.last, "a mask of 0 writes nothing")
 	case c.Value&^mask != 0:
 		p.fail(at, "0x%x has bits outside the mask 0x%x", c.Value, mask)
 	}
@@ -240,8 +237,9 @@ func (p *parser) fill(c *lmb.Command) {
 	p.expect("<-")
 	c.Value = p.value("a value", c.Width)
 	p.expect("size")
-	at := p.tok
-	c.Amount = p.amount(at, p.size("a size"))
+	size := p.size("a size")
+	at := p.last
+	c.Amount = p.amount(at, size)
 	p.access(c, a, at, uint64(c.Width))
 	if gen.Access(c.Mode) == gen.AccessBulk && !p.failed {
 		p.bulkFill(c, a.window)

@@ -16,9 +16,8 @@ func (p *parser) poll(c *lmb.Command) {
 	p.condition(c)
 	p.settings(
 		setting{"within", func() {
-			at := p.tok
 			if c.Amount = uint32(p.duration("a deadline", math.MaxUint32)); c.Amount == 0 {
-				p.fail(at, "a deadline is not 0")
+				p.fail(p.last, "a deadline is not 0")
 			}
 		}},
 		setting{"every", func() { c.Index = uint16(p.duration("an interval", math.MaxUint16)) }},
@@ -60,18 +59,16 @@ func (p *parser) condition(c *lmb.Command) {
 	default:
 		p.fail(p.tok, "expected a condition (== 1, != 1, & 1 == 0, any-set 6 or any-clear 6), found %s", p.tok)
 	}
-	at := p.tok
 	c.Value = p.value("a value", c.Width)
 	if c.Value&^c.Mask != 0 {
-		p.fail(at, "0x%x has bits outside the mask 0x%x, so the outcome is always the same", c.Value, c.Mask)
+		p.fail(p.last, "0x%x has bits outside the mask 0x%x, so the outcome is always the same", c.Value, c.Mask)
 	}
 }
 
 func (p *parser) mask(width uint8) uint64 {
-	at := p.tok
 	mask := p.value("a mask", width)
 	if mask == 0 {
-		p.fail(at, "a mask of 0 tests nothing; read.%d loads without a test", width)
+		p.fail(p.last, "a mask of 0 tests nothing; read.%d loads without a test", width)
 	}
 	return mask
 }

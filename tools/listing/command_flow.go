@@ -20,22 +20,20 @@ func (p *parser) flush(c *lmb.Command) {
 func (p *parser) fence(*lmb.Command) {}
 
 func (p *parser) point(c *lmb.Command) {
-	at := p.tok
 	c.Window = p.windowIndex()
 	if p.failed {
 		return
 	}
 	w := &p.image.Windows[c.Window]
 	if w.Kind != gen.WindowKindTlb {
-		p.fail(at, "only a tlb window can be pointed")
+		p.fail(p.last, "only a tlb window can be pointed")
 	}
 	t := fbs.Target{Ordering: gen.OrderingDefault}
 	p.tiles(&t)
 	p.expect("address")
-	at = p.tok
 	c.Value = p.size("an address in the tile")
 	if c.Value%w.Size != 0 {
-		p.fail(at, "address 0x%x is not a multiple of the window's %s", c.Value, bytesText(w.Size))
+		p.fail(p.last, "address 0x%x is not a multiple of the window's %s", c.Value, bytesText(w.Size))
 	}
 	p.settings(
 		setting{"ordering", func() { t.Ordering = gen.Ordering(p.word("default, strict or posted", orderingWords)) }},
@@ -64,27 +62,24 @@ func (p *parser) coordinates() (x, y uint8) {
 }
 
 func (p *parser) delay(c *lmb.Command) {
-	at := p.tok
 	c.Amount = uint32(p.duration("a delay", fbs.DelayMaxUs))
 	if c.Amount == 0 {
-		p.fail(at, "a delay is not 0")
+		p.fail(p.last, "a delay is not 0")
 	}
 }
 
 func (p *parser) call(c *lmb.Command) {
-	at := p.tok
 	name := p.name("a sequence")
 	if !p.failed {
 		from := len(p.image.Sequences) - 1
-		p.calls = append(p.calls, call{at, name, from, len(p.image.Sequences[from].Commands)})
+		p.calls = append(p.calls, call{p.last, name, from, len(p.image.Sequences[from].Commands)})
 	}
 }
 
 func (p *parser) mark(c *lmb.Command) {
 	c.Mode = uint8(slices.Index(markWords, p.head.text))
-	at := p.tok
 	c.Data = []byte(p.text("a name"))
-	if !p.failed && (len(c.Data) == 0 || len(c.Data) > fbs.NameMax) {
-		p.fail(at, "a name has 1 to %d bytes, this one has %d", fbs.NameMax, len(c.Data))
+	if len(c.Data) == 0 || len(c.Data) > fbs.NameMax {
+		p.fail(p.last, "a name has 1 to %d bytes, this one has %d", fbs.NameMax, len(c.Data))
 	}
 }

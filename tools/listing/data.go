@@ -105,16 +105,14 @@ func (p *parser) fileBytes() []byte {
 }
 
 func (p *parser) patternBytes() []byte {
-	at := p.tok
 	seed := p.numberTo("a seed", math.MaxUint32)
 	if seed == 0 {
-		p.fail(at, "a seed is not 0")
+		p.fail(p.last, "a seed is not 0")
 	}
 	p.expect("size")
-	at = p.tok
 	size := p.size("a size")
 	if size > p.patternLeft {
-		p.fail(at, "all patterns of a listing have at most %s", sizeText(patternMax))
+		p.fail(p.last, "all patterns of a listing have at most %s", sizeText(patternMax))
 	}
 	if p.failed {
 		return nil

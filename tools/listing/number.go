@@ -78,30 +78,27 @@ func (p *parser) number(what string) uint64 { return p.numberIn(what, nil, true)
 func (p *parser) size(what string) uint64 { return p.numberIn(what, sizeUnits, true) }
 
 func (p *parser) numberTo(what string, most uint64) uint64 {
-	at := p.tok
 	n := p.number(what)
 	if n > most {
-		p.fail(at, "%s is at most %d", what, most)
+		p.fail(p.last, "%s is at most %d", what, most)
 	}
 	return n
 }
 
 // duration gives microseconds.
 func (p *parser) duration(what string, most uint64) uint64 {
-	at := p.tok
 	n := p.numberIn(what, durationUnits, false)
 	if n > most {
-		p.fail(at, "%s is at most %s", what, durationText(most))
+		p.fail(p.last, "%s is at most %s", what, durationText(most))
 	}
 	return n
 }
 
 // value consumes a number that fits an access of width bytes.
 func (p *parser) value(what string, width uint8) uint64 {
-	at := p.tok
 	n := p.number(what)
-	if !p.failed && n&^fbs.WidthMask(width) != 0 {
-		p.fail(at, "0x%x does not fit %s", n, bytesText(uint64(width)))
+	if n&^fbs.WidthMask(width) != 0 {
+		p.fail(p.last, "0x%x does not fit %s", n, bytesText(uint64(width)))
 	}
 	return n
 }

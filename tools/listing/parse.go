@@ -57,6 +57,7 @@ type parser struct {
 	read       func(path string) ([]byte, error)
 	lex        lexer
 	tok, ahead token
+	last       token // consumed
 	failed     bool
 	errs       []error
 	head       token    // first token of the line
@@ -123,7 +124,7 @@ func (p *parser) line() {
 	}
 }
 
-func (p *parser) advance() { p.tok, p.ahead = p.ahead, p.lex.next() }
+func (p *parser) advance() { p.last, p.tok, p.ahead = p.tok, p.ahead, p.lex.next() }
 
 func (p *parser) fail(t token, format string, args ...any) {
 	if p.failed {
@@ -237,9 +238,8 @@ func (p *parser) version() {
 		return
 	}
 	p.advance()
-	at := p.tok
 	if v := p.number("a version"); v != languageVersion {
-		p.fail(at, "this is a listing of version %d, and only version %d is known", v, languageVersion)
+		p.fail(p.last, "this is a listing of version %d, and only version %d is known", v, languageVersion)
 	}
 }
 

@@ -30,10 +30,9 @@ func (p *parser) rule() {
 // widths consumes one to four widths in bytes.
 func (p *parser) widths() (widths uint8) {
 	for !p.failed && (widths == 0 || p.tok.kind == tokenWord && isDigit(p.tok.text[0])) {
-		at := p.tok
 		n := p.number("widths of accesses in bytes")
 		if n > 8 || n == 0 || n&(n-1) != 0 || widths&uint8(n) != 0 {
-			p.fail(at, "an access has 1, 2, 4 or 8 bytes, and each is said once")
+			p.fail(p.last, "an access has 1, 2, 4 or 8 bytes, and each is said once")
 		}
 		widths |= uint8(n)
 	}

@@ -83,40 +83,25 @@ func (f *finder) same(a, b, n int) bool {
 	return of(a) == of(b)
 }
 
-// directly is how many elements are compared one by one first.
-const directly = 16
-
 // longest is the largest n, up to most, for which equal holds; it holds for all
 // that are smaller.
 func longest(most int, equal func(n int) bool) int {
-	n := 0
-	for n < most && n < directly && equal(n+1) {
-		n++
+	far := 1
+	for far <= most && equal(far) {
+		far *= 2
 	}
-	if n < directly {
-		return n
-	}
-	return n + sort.Search(most-n, func(more int) bool { return !equal(n + more + 1) })
+	near := far / 2
+	return near + sort.Search(min(far-1, most)-near, func(more int) bool { return !equal(near + more + 1) })
 }
 
 // forward is how many elements from a and from b, which is behind a, are equal.
 func (f *finder) forward(a, b int) int {
-	return longest(len(f.list)-b, func(n int) bool {
-		if n <= directly {
-			return f.list[a+n-1] == f.list[b+n-1]
-		}
-		return f.same(a, b, n)
-	})
+	return longest(len(f.list)-b, func(n int) bool { return f.same(a, b, n) })
 }
 
 // backward is how many elements in front of a and of b are equal.
 func (f *finder) backward(a, b int) int {
-	return longest(a, func(n int) bool {
-		if n <= directly {
-			return f.list[a-n] == f.list[b-n]
-		}
-		return f.same(a-n, b-n, n)
-	})
+	return longest(a, func(n int) bool { return f.same(a-n, b-n, n) })
 }
 
 // less compares what begins at a with what begins at b, behind it, to the end
