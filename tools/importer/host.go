@@ -103,15 +103,18 @@ func (j *joiner) flush() error {
 }
 
 func (j *joiner) Block(a *traces.Access, data []byte) error {
-	return traces.Natural(a, data, func(a *traces.Access, n uint32, data []byte) error {
-		if n > 1 && !j.addresses(data) {
-			if err := j.flush(); err != nil {
-				return err
-			}
-			return j.lifter.accesses(a, n, data)
+	for a, data := range traces.Natural(*a, data) {
+		var err error
+		if n := len(data) / int(a.Width); n == 1 || j.addresses(data) {
+			err = traces.Single(a, data, j.Access)
+		} else if err = j.flush(); err == nil {
+			err = j.lifter.accesses(a, uint32(n), data)
 		}
-		return traces.Single(a, data, j.Access)
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (j *joiner) Memory(line int, bus, size uint64) error {
@@ -195,10 +198,9 @@ func (m *maker) hostCopies(h *hostSpace, s hostStore) (list []lmb.Command) {
 	if h.given {
 		return []lmb.Command{m.hostCopy(h, 0, 8, s.data)}
 	}
-	traces.Natural(&traces.Access{Offset: s.offset}, s.data, func(a *traces.Access, _ uint32, data []byte) error {
+	for a, data := range traces.Natural(traces.Access{Offset: s.offset}, s.data) {
 		list = append(list, m.hostCopy(h, a.Offset, a.Width, data))
-		return nil
-	})
+	}
 	return list
 }
 

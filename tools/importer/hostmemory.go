@@ -218,21 +218,20 @@ func (l *lifter) compareHost(s hostStore, time int64) {
 	for p := range h.parts(s.offset, data) {
 		copy(p.data, p.page.data[p.at:])
 	}
-	traces.Natural(&a, data, func(e *traces.Access, n uint32, data []byte) error {
-		l.hostStep(s.host, e, n, data)
-		return nil
-	})
+	for e, data := range traces.Natural(a, data) {
+		l.hostStep(s.host, e, data)
+	}
 }
 
 // hostStep makes a step of the program's accesses to host memory.
-func (l *lifter) hostStep(host int, a *traces.Access, n uint32, data []byte) {
-	s := stepOf(a, n)
+func (l *lifter) hostStep(host int, a *traces.Access, data []byte) {
+	s := stepOf(a, uint32(len(data)/int(a.Width)))
 	s.window, s.offset, s.flags = l.hosts[host].window, uint32(a.Offset), memoryStep
-	if n == 1 && data != nil {
+	if s.count == 1 {
 		s.value = traces.Little(data)
 	}
 	if !l.join(&s, data) {
-		if n > 1 {
+		if s.count > 1 {
 			s.at = l.data.own(data)
 		}
 		l.steps.add(s)
@@ -285,7 +284,7 @@ func (l *lifter) throughPCIe(a *traces.Access, at *aim, address uint64) (taken b
 			l.place(a.Line, a.Time, s)
 		}
 	}
-	l.hostStep(i, &e, 1, nil)
+	l.hostStep(i, &e, data)
 	return true, nil
 }
 

@@ -32,7 +32,7 @@ func (h *hostTensors) begin() error {
 			return traces.Usage("%s %s: the recording knows no host memory at %s", t.kind(), t.Name, t.span())
 		}
 		t.host, t.Address = m, t.Address-h.hosts[m].bus
-		t.data, t.missing = make([]byte, t.size), 0
+		t.data = make([]byte, t.size)
 		for _, s := range h.hosts[m].first {
 			t.hold(s)
 		}

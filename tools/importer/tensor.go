@@ -18,7 +18,6 @@ type tensor struct {
 	data    []byte
 	have    []bool // of each byte: stored, or loaded
 	holds   []bool // where Line: the device has what was stored to this input
-	missing uint64 // bytes that are not
 	changed bool   // a warning has been given for it
 	uses    int    // accesses
 	host    int    // where Bus: the memory, and then Address is an offset in it

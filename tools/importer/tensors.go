@@ -100,7 +100,6 @@ func (a *assigner) addTensors() error {
 
 func (a *assigner) checkSpec(t *tensor) error {
 	t.size = t.Size()
-	t.missing = t.size
 	switch {
 	case nameReason(t.Name) != "":
 		return traces.Usage("%s %q: %s", t.kind(), t.Name, nameReason(t.Name))
@@ -301,7 +300,6 @@ func (a *assigner) use(out *steps, s step, index int) error {
 func (a *assigner) take(out *steps, t *tensor, line, index int, offset uint64, value byte) error {
 	if !t.have[offset] {
 		t.have[offset] = true
-		t.missing--
 	} else if t.data[offset] != value {
 		if t.role == gen.RoleInput {
 			before := lineBefore(out, index, offset)
@@ -332,10 +330,9 @@ func (a *assigner) checkComplete() error {
 	for i := range a.tensors {
 		t := &a.tensors[i]
 		switch {
-		case t.missing == 0:
-		case t.missing == t.size:
+		case t.data == nil:
 			return traces.Refuse(0, "%s %s: nothing at %s is %s in this capture%s", t.kind(), t.Name, t.span(), t.verb(), a.placesHint(t))
-		default:
+		case slices.Contains(t.have, false):
 			return traces.Refuse(0, "%s %s: bytes %s are never %s in this capture", t.kind(), t.Name, t.missingRanges(), t.verb())
 		}
 	}

@@ -9,6 +9,7 @@ package traces
 import (
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 
 	"lightmetal/boards"
@@ -132,38 +133,37 @@ func (c *collector) Device(int, int64, bool, uint64, []byte) error {
 func (c *collector) Memory(int, uint64, uint64) error { return nil }
 
 // Natural cuts an access of any size into naturally aligned ones of at most 8
-// bytes, lowest address first, and gives neighbours of 8 bytes together.
-func Natural(a *Access, data []byte, do func(a *Access, n uint32, data []byte) error) error {
-	at := a.Offset
-	for len(data) > 0 {
-		e, n := *a, 1
-		e.Width, e.Offset = 8, at
-		for int(e.Width) > len(data) || at%uint64(e.Width) != 0 {
-			e.Width /= 2
+// bytes, lowest address first. Neighbours of 8 bytes come together, as the first of
+// them and the bytes of all.
+func Natural(a Access, data []byte) iter.Seq2[*Access, []byte] {
+	return func(yield func(*Access, []byte) bool) {
+		for at, size := a.Offset, 0; len(data) > 0; data, at = data[size:], at+uint64(size) {
+			e := a
+			e.Width, e.Offset = 8, at
+			for int(e.Width) > len(data) || at%uint64(e.Width) != 0 {
+				e.Width /= 2
+			}
+			if size = int(e.Width); size == 8 {
+				size = len(data) &^ 7
+			}
+			if !yield(&e, data[:size:size]) {
+				return
+			}
 		}
-		if e.Width == 8 {
-			n = len(data) / 8
-		}
-		size := n * int(e.Width)
-		if err := do(&e, uint32(n), data[:size:size]); err != nil {
-			return err
-		}
-		data, at = data[size:], at+uint64(size)
 	}
-	return nil
 }
 
 // Single is Natural with every access by itself.
 func Single(a *Access, data []byte, do func(a *Access) error) error {
-	return Natural(a, data, func(a *Access, _ uint32, data []byte) error {
-		for part := range slices.Chunk(data, int(a.Width)) {
-			e := *a
+	for first, data := range Natural(*a, data) {
+		for part := range slices.Chunk(data, int(first.Width)) {
+			e := *first
 			e.Value = Little(part)
 			if err := do(&e); err != nil {
 				return err
 			}
-			a.Offset += uint64(a.Width)
+			first.Offset += uint64(first.Width)
 		}
-		return nil
-	})
+	}
+	return nil
 }
