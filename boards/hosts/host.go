@@ -8,7 +8,10 @@
 // is unknown.
 package hosts
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Fact is a value and where it comes from. Without a source the value is
 // unknown, and the zero value.
@@ -22,6 +25,14 @@ const Measured = "measured on "
 
 // Known tells whether a source stands behind the value.
 func (f Fact[T]) Known() bool { return f.Source != "" }
+
+// String is the value for people.
+func (f Fact[T]) String() string {
+	if !f.Known() {
+		return "unknown"
+	}
+	return fmt.Sprint(f.Value)
+}
 
 // Host is one kind of machine, as its maker's device tree or firmware has it.
 type Host struct {
@@ -77,49 +88,38 @@ type Window struct {
 type Inbound struct{ PCI, CPU, Size uint64 }
 
 // Coherence says whether a device's accesses to memory see the processor's caches.
-type Coherence uint8
+type Coherence string
 
 const (
-	CoherenceUnknown Coherence = iota
-	Coherent
-	NotCoherent // memory shared with a device has to be uncached, or flushed by the kernel
+	Coherent    Coherence = "coherent"
+	NotCoherent Coherence = "not coherent" // memory shared with a device has to be uncached, or flushed by the kernel
 )
 
 // IOMMU is what translates the addresses of PCIe devices.
-type IOMMU uint8
+type IOMMU string
 
 const (
-	IOMMUUnknown IOMMU = iota
-	NoIOMMU
-	SMMUv2
-	SMMUv3
+	NoIOMMU IOMMU = "none"
+	SMMUv2  IOMMU = "SMMUv2"
+	SMMUv3  IOMMU = "SMMUv3"
 )
 
 // Health says whether something that arm64 and PCIe allow works.
-type Health uint8
+type Health string
 
 const (
-	HealthUnknown Health = iota
-	Works
-	Faulty
+	Works  Health = "works"
+	Faulty Health = "faulty"
 )
 
 // Boot is the form in which a kernel and its initramfs reach the machine.
-type Boot uint8
+type Boot string
 
 const (
-	BootUnknown Boot = iota
-	Pair             // two files, a kernel image and an initramfs
-	FIT              // one flattened image tree for U-Boot
-	UEFI             // the kernel as an EFI application, and an initramfs
+	Pair Boot = "kernel and initramfs" // two files
+	FIT  Boot = "FIT"                  // one flattened image tree for U-Boot
+	UEFI Boot = "UEFI"                 // the kernel as an EFI application, and an initramfs
 )
-
-func (c Coherence) String() string { return [...]string{"unknown", "coherent", "not coherent"}[c] }
-func (i IOMMU) String() string     { return [...]string{"unknown", "none", "SMMUv2", "SMMUv3"}[i] }
-func (h Health) String() string    { return [...]string{"unknown", "works", "faulty"}[h] }
-func (b Boot) String() string {
-	return [...]string{"unknown", "kernel and initramfs", "FIT", "UEFI"}[b]
-}
 
 // Option is a kernel option a host needs.
 type Option struct {

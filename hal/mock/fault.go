@@ -1,7 +1,5 @@
 package mock
 
-import "lightmetal/fbs"
-
 // FaultKind is a way to fail.
 type FaultKind uint8
 
@@ -61,17 +59,12 @@ func (f *Fault) bits(place Place, width uint8) (mask, stuck uint64, ok bool) {
 		return 0, 0, false
 	}
 	at := f.Place
-	distance := int64(at.Address - place.Address)
 	at.Address = place.Address
-	if at != place || distance >= 8 || distance <= -8 {
-		return 0, 0, false
+	for i := range uint64(width) {
+		if of := place.Address + i - f.Place.Address; at == place && of < 8 { // before the fault's first byte it wraps round to far beyond
+			mask |= f.Mask >> (8 * of) & 0xff << (8 * i)
+			stuck |= f.Value >> (8 * of) & 0xff << (8 * i)
+		}
 	}
-	mask, stuck = f.Mask, f.Value&f.Mask
-	if distance >= 0 {
-		mask, stuck = mask<<(8*distance), stuck<<(8*distance)
-	} else {
-		mask, stuck = mask>>(-8*distance), stuck>>(-8*distance)
-	}
-	mask &= fbs.WidthMask(width)
 	return mask, stuck & mask, mask != 0
 }

@@ -54,7 +54,7 @@ func run(args []string, out io.Writer) error {
 
 func boardsCommand(out io.Writer) error {
 	for _, h := range hosts.All {
-		fmt.Fprintf(out, "%-10s %-20s %s\n", h.Name, h.Boot.Value, h.Title)
+		fmt.Fprintf(out, "%-10s %-20s %s\n", h.Name, h.Boot, h.Title)
 	}
 	return nil
 }

@@ -187,7 +187,7 @@ func (r *boardReport) checkDevices(m *machine, n *need) {
 		r.checkIOMMU(name, m, d, n)
 	}
 	if len(r.Devices) == 0 && n.view == nil {
-		r.add(missing, "accelerator", fmt.Sprintf("none of %s among %d PCI functions", boardNames(), m.functions),
+		r.add(missing, "accelerator", fmt.Sprintf("none of %s among %d PCI functions", boardNames(), len(m.functions)),
 			"there is nothing to replay on", "see `lspci -nn`; is the card powered and the slot enabled? look again: echo 1 > /sys/bus/pci/rescan")
 	}
 }

@@ -73,14 +73,14 @@ func (n *need) wants(board *boards.Board) bool {
 // checkTargets holds the image's targets and windows against the devices that
 // are there.
 func (r *boardReport) checkTargets(m *machine, n *need) {
-	used := map[string]bool{}
+	alike := map[[2]uint16]int{} // targets so far, by ids
 	for i := range n.view.Targets {
 		t := &n.view.Targets[i]
 		check := fmt.Sprintf("target %d, %s (%04x:%04x)", i, n.view.Name(t.Board), t.Vendor, t.Device)
 		found := m.ofIDs(t.Vendor, t.Device)
 		switch {
 		case len(found) == 0:
-			r.add(missing, check, fmt.Sprintf("not among %d PCI functions", m.functions), "the image is for this device",
+			r.add(missing, check, fmt.Sprintf("not among %d PCI functions", len(m.functions)), "the image is for this device",
 				"see `lspci -nn`; look again: echo 1 > /sys/bus/pci/rescan")
 			continue
 		case len(found) > 1:
@@ -89,39 +89,20 @@ func (r *boardReport) checkTargets(m *machine, n *need) {
 		default:
 			r.add(fine, check, cmp.Or(found[0].name(), found[0].address), "", "")
 		}
-		d := found[min(countUsed(used, found), len(found)-1)]
-		used[d.address] = true
+		ids := [2]uint16{t.Vendor, t.Device}
+		d := &found[min(alike[ids], len(found)-1)]
+		alike[ids]++
 		r.checkTargetBars(check, t, d)
 		r.checkWindows(check, n.view, i, d)
 	}
 }
 
-// countUsed is how many of these devices earlier targets took.
-func countUsed(used map[string]bool, found []*pciDevice) (count int) {
-	for _, d := range found {
-		if used[d.address] {
-			count++
-		}
-	}
-	return count
-}
-
 // ofIDs gives the devices with these ids, of a known kind or not.
-func (m *machine) ofIDs(vendor, device uint16) (found []*pciDevice) {
-	for i := range m.devices {
-		if d := &m.devices[i]; d.board.Vendor == vendor && d.board.Device == device {
-			found = append(found, d)
-		}
-	}
-	if found != nil {
-		return found
-	}
-	for _, address := range m.names(pciFolder) {
-		v, _ := m.number(pciFolder + address + "/vendor")
-		d, _ := m.number(pciFolder + address + "/device")
-		if v == uint64(vendor) && d == uint64(device) {
-			dev := m.readDevice(address, &boards.Board{Vendor: vendor, Device: device})
-			found = append(found, &dev)
+func (m *machine) ofIDs(vendor, device uint16) (found []pciDevice) {
+	board := cmp.Or(boards.ByID(vendor, device), &boards.Board{Vendor: vendor, Device: device})
+	for _, f := range m.functions {
+		if f.id == (hosts.ID{Vendor: vendor, Device: device}) {
+			found = append(found, m.readDevice(f.address, board))
 		}
 	}
 	return found
@@ -268,7 +249,7 @@ func barsText(bars []hosts.BAR, text func(i int) string) string {
 func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *need) {
 	r.checkCombining(h, config, n)
 	if h.Wide.Value == hosts.Faulty {
-		r.add(harm(n.wide), "8-byte accesses", "faulty on this board"+unused(n, n.wide), h.Wide.Source,
+		r.add(ifMet(n.wide, missing, warning), "8-byte accesses", "faulty on this board"+unused(n, n.wide), h.Wide.Source,
 			"make the image with width 4 and without bulk copies (dump it, edit the widths, assemble it)")
 	}
 	if n.hostBytes > 0 {
@@ -279,12 +260,12 @@ func (r *boardReport) checkFaults(h *hosts.Host, config *kernelConfig, n *need) 
 	}
 }
 
-// harm is how bad a fault is for an image that meets it, or does not.
-func harm(meets bool) state {
+// ifMet is how bad something is for an image that meets it, and for one that does not.
+func ifMet(meets bool, met, unmet state) state {
 	if meets {
-		return missing
+		return met
 	}
-	return warning
+	return unmet
 }
 
 func unused(n *need, meets bool) string {
@@ -301,7 +282,7 @@ func (r *boardReport) checkCombining(h *hosts.Host, config *kernelConfig, n *nee
 	case h.WriteCombining.Value == hosts.Works:
 		r.add(fine, check, "works", "", "")
 	case !h.WriteCombining.Known():
-		r.add(harmless(n.combining), check, "not known of this board", "bulk copies to a window marked wc rely on it",
+		r.add(ifMet(n.combining, warning, fine), check, "not known of this board", "bulk copies to a window marked wc rely on it",
 			"try it with a compare of what was copied in")
 	case around.Known() && config.on(around.Value):
 		r.add(fine, check, "faulty on this board, and the kernel works around it ("+around.Value+")", "", "")
@@ -310,16 +291,8 @@ func (r *boardReport) checkCombining(h *hosts.Host, config *kernelConfig, n *nee
 		if around.Known() {
 			next = "use a kernel with " + around.Value + "=y (" + around.Source + "), or " + next
 		}
-		r.add(harm(n.combining), check, "faulty on this board"+unused(n, n.combining), h.WriteCombining.Source, next)
+		r.add(ifMet(n.combining, missing, warning), check, "faulty on this board"+unused(n, n.combining), h.WriteCombining.Source, next)
 	}
-}
-
-// harmless is how bad it is not to know.
-func harmless(meets bool) state {
-	if meets {
-		return warning
-	}
-	return fine
 }
 
 // checkShared: host memory that a device shares.
@@ -329,7 +302,7 @@ func (r *boardReport) checkShared(h *hosts.Host, n *need) {
 		r.add(missing, "coherence", "a device's accesses to memory do not see the processor's caches",
 			"the image has host memory, which is cached: either side may read old data ("+h.Coherence.Source+")",
 			"use an image without host memory, or another board")
-	case hosts.CoherenceUnknown:
+	case "":
 		r.add(warning, "coherence", "not known of this board", "the image has host memory, which is cached", "try it with known data in both directions")
 	default:
 		r.add(fine, "coherence", "devices see the processor's caches", "", "")

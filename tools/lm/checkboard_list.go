@@ -52,7 +52,7 @@ func listHosts(asJSON bool) error {
 		fits := strings.Join(fitting(h), " ")
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Title, bestPort(h), yesNo(strings.Contains(fits, "wormhole")),
 			yesNo(strings.Contains(fits, "blackhole")),
-			h.WriteCombining.Value, h.Coherence.Value, h.IOMMU.Value, h.Boot.Value)
+			h.WriteCombining, h.Coherence, h.IOMMU, h.Boot)
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "These are read in device trees, manuals and reports; none of them was tried with an accelerator here, but for")
@@ -145,13 +145,13 @@ func hostFacts(h *hosts.Host) (list []factInfo) {
 		p := &h.Ports[i]
 		put("port", portText(p)+"; windows: "+windowsText(p), sources(p.Gen.Source, p.Lanes.Source, p.Windows.Source))
 	}
-	put("write-combining", h.WriteCombining.Value.String(), h.WriteCombining.Source)
-	put("8-byte accesses", h.Wide.Value.String(), h.Wide.Source)
-	put("memory of a device", h.Coherence.Value.String(), h.Coherence.Source)
+	put("write-combining", h.WriteCombining.String(), h.WriteCombining.Source)
+	put("8-byte accesses", h.Wide.String(), h.Wide.Source)
+	put("memory of a device", h.Coherence.String(), h.Coherence.Source)
 	put("inbound windows", inboundText(h.Inbound.Value), h.Inbound.Source)
-	put("IOMMU", h.IOMMU.Value.String(), h.IOMMU.Source)
+	put("IOMMU", h.IOMMU.String(), h.IOMMU.Source)
 	put("page size of its kernel", lmb.SizeText(h.PageSize.Value), h.PageSize.Source)
-	put("boots", h.Boot.Value.String(), h.Boot.Source)
+	put("boots", h.Boot.String(), h.Boot.Source)
 	put("console", h.Console.Value, h.Console.Source)
 	put("device tree", h.DeviceTree.Value, h.DeviceTree.Source)
 	put("kernel load address", fmt.Sprintf("0x%x", h.LoadAddress.Value), h.LoadAddress.Source)

@@ -24,9 +24,15 @@ type machine struct {
 	title     string // what it calls itself
 	host      *hosts.Host
 	config    *kernelConfig
-	functions int // PCI functions of any kind
+	functions []function
 	devices   []pciDevice
 	user      user
+}
+
+// function is a PCI function of any kind.
+type function struct {
+	address string
+	id      hosts.ID
 }
 
 // pciDevice is a PCI function of a known accelerator.
@@ -85,7 +91,7 @@ func readMachine(root string, config *kernelConfig, host *hosts.Host) (*machine,
 	m.arch, m.page = m.readArch(), m.readPage()
 	m.user = m.readUser()
 	m.recognise(m.readFunctions())
-	if !m.live && m.release == "" && m.functions == 0 && m.title == "" {
+	if !m.live && m.release == "" && len(m.functions) == 0 && m.title == "" {
 		return nil, wrong(hal.NoFile, "%s: no tree of a machine: neither proc/sys/kernel/osrelease nor sys/bus/pci/devices nor proc/device-tree is in "+
 			"it; lm check-board --collect prints a script that makes one", root)
 	}
@@ -141,14 +147,14 @@ func (u user) can(capability uint64) bool { return u.caps&capability != 0 }
 // gives the host that a root port among them means.
 func (m *machine) readFunctions() (host *hosts.Host) {
 	for _, address := range m.names(pciFolder) {
-		m.functions++
-		folder := pciFolder + address
-		vendor, _ := m.number(folder + "/vendor")
-		device, _ := m.number(folder + "/device")
-		if found := hosts.ByRootPort(hosts.ID{Vendor: uint16(vendor), Device: uint16(device)}); found != nil {
+		vendor, _ := m.number(pciFolder + address + "/vendor")
+		device, _ := m.number(pciFolder + address + "/device")
+		id := hosts.ID{Vendor: uint16(vendor), Device: uint16(device)}
+		m.functions = append(m.functions, function{address, id})
+		if found := hosts.ByRootPort(id); found != nil {
 			host = found
 		}
-		if board := boards.ByID(uint16(vendor), uint16(device)); board != nil {
+		if board := boards.ByID(id.Vendor, id.Device); board != nil {
 			m.devices = append(m.devices, m.readDevice(address, board))
 		}
 	}

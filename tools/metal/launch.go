@@ -1,6 +1,7 @@
 package metal
 
 import (
+	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -206,11 +207,7 @@ func (s *stream) release(g *grid, l *launch) {
 		return []block{{reset.Address, words(mask)}}
 	}) {
 		for _, r := range rectangles(p.cores) {
-			s.write(registers, g.target(r), reset.Address, le32(p.data))
+			s.write(registers, g.target(r), reset.Address, binary.LittleEndian.Uint32(p.data))
 		}
 	}
-}
-
-func le32(b []byte) uint32 {
-	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
 }

@@ -1,6 +1,7 @@
 package metal
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -177,7 +178,7 @@ func TestJumpReachesBothWays(t *testing.T) {
 	for _, test := range []struct{ from, to, want uint32 }{
 		{0, 0x4000, 0x0000406f}, {0, 0x800, 0x0010006f}, {0x6000, 0, 0x800fa06f}, {0, 0x1fffc, 0x7fd1f06f},
 	} {
-		if got := le32(jump(test.from, test.to).data); got != test.want {
+		if got := binary.LittleEndian.Uint32(jump(test.from, test.to).data); got != test.want {
 			t.Errorf("jump from %#x to %#x is %#08x, want %#08x", test.from, test.to, got, test.want)
 		}
 	}
@@ -327,7 +328,7 @@ func TestKernelsAreToldTheirNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := l.constant[core][len(l.constant[core])-1]
-	if b.address != constantBase || le32(b.data) != 1 || le32(b.data[4:]) != 1<<NCRISC || le32(b.data[8:]) != 8 || len(b.data) != 12+4*8 {
+	if b.address != constantBase || binary.LittleEndian.Uint32(b.data) != 1 || binary.LittleEndian.Uint32(b.data[4:]) != 1<<NCRISC || binary.LittleEndian.Uint32(b.data[8:]) != 8 || len(b.data) != 12+4*8 {
 		t.Errorf("%#x: %v", b.address, b.data)
 	}
 }

@@ -219,7 +219,7 @@ func common(a, b []CoreCoord) (CoreCoord, bool) {
 
 // SetRuntimeArgs gives the same words to a kernel on some of its cores.
 func SetRuntimeArgs(p *Program, k KernelHandle, cores CoreSpec, args []uint32) error {
-	return p.setArguments("SetRuntimeArgs", k, cores, func(int) []RuntimeArg { return wordArguments(args) })
+	return p.setArguments("SetRuntimeArgs", k, cores, func(CoreCoord) []RuntimeArg { return wordArguments(args) })
 }
 
 // SetRuntimeArgsPerCore gives each of a list of cores its own words.
@@ -227,26 +227,18 @@ func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord, args [
 	if len(cores) != len(args) {
 		return usage("%d cores and %d lists of arguments", len(cores), len(args))
 	}
-	for i, c := range cores {
-		if slices.Contains(cores[:i], c) {
-			return usage("core %v is named twice", c)
-		}
-	}
 	var set CoreRangeSet
 	for _, c := range cores {
 		set = append(set, CoreRange{c, c})
 	}
-	sorted := slices.SortedFunc(slices.Values(cores), compareCores)
-	return p.setArguments("SetRuntimeArgsPerCore", k, set, func(i int) []RuntimeArg {
-		return wordArguments(args[slices.Index(cores, sorted[i])])
-	})
+	return p.setArguments("SetRuntimeArgsPerCore", k, set, func(c CoreCoord) []RuntimeArg { return wordArguments(args[slices.Index(cores, c)]) })
 }
 
 // SetRuntimeArgsBuffers gives the same arguments, buffers among them, to a
 // kernel on some of its cores. Addresses are those at the time of the launch.
 func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec, args []RuntimeArg) error {
 	args = slices.Clone(args)
-	return p.setArguments("SetRuntimeArgsBuffers", k, cores, func(int) []RuntimeArg { return args })
+	return p.setArguments("SetRuntimeArgsBuffers", k, cores, func(CoreCoord) []RuntimeArg { return args })
 }
 
 func wordArguments(list []uint32) (args []RuntimeArg) {
@@ -256,7 +248,7 @@ func wordArguments(list []uint32) (args []RuntimeArg) {
 	return args
 }
 
-func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec, of func(int) []RuntimeArg) error {
+func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec, of func(CoreCoord) []RuntimeArg) error {
 	d, err := p.use()
 	if err != nil {
 		return err
@@ -269,21 +261,21 @@ func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec, 
 	if err != nil {
 		return err
 	}
-	for i, c := range cores {
+	for _, c := range cores {
 		if !slices.Contains(k.cores, c) {
 			return usage("kernel %d is not on core %v", k.id, c)
 		}
-		if n := len(of(i)); n > ArgumentsMax {
+		if n := len(of(c)); n > ArgumentsMax {
 			return usage("%d arguments do not fit: a kernel has room for %d", n, ArgumentsMax)
 		}
-		for _, a := range of(i) {
+		for _, a := range of(c) {
 			if err := d.checkArgument(a); err != nil {
 				return err
 			}
 		}
 	}
-	for i, c := range cores {
-		k.arguments[c] = of(i)
+	for _, c := range cores {
+		k.arguments[c] = of(c)
 	}
 	d.record(Call{Name: name, Program: p.id, Kernel: k.id})
 	return nil

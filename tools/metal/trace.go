@@ -1,6 +1,7 @@
 package metal
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -106,7 +107,7 @@ func (t *trace) changing(c CoreCoord) map[uint64]bool {
 	for _, l := range t.launches {
 		for _, b := range l.constant[c] {
 			for i := 0; i < len(b.data); i += 4 {
-				address, value := b.address+uint64(i), le32(b.data[i:])
+				address, value := b.address+uint64(i), binary.LittleEndian.Uint32(b.data[i:])
 				if before, ok := values[address]; ok && before != value {
 					changing[address] = true
 				}

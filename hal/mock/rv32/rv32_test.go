@@ -311,7 +311,7 @@ func TestStops(t *testing.T) {
 	} {
 		core, m := run(t, 5, c.x2, 0xa1b2c3d4, c.in)
 		if core.Stop.Reason != c.reason || core.Stop.PC != 0x1000 || core.PC != 0x1000 || core.Stop.Instruction != c.in {
-			t.Errorf("%#08x: %v; want %s", c.in, core.Stop, reasonText[c.reason])
+			t.Errorf("%#08x: %v; want %s", c.in, core.Stop, c.reason)
 		}
 		if c.text != "" && core.Stop.String() != c.text {
 			t.Errorf("%#08x says %q,\nwant %q", c.in, core.Stop, c.text)

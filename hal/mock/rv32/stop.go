@@ -3,37 +3,22 @@ package rv32
 import "fmt"
 
 // Reason says why a core does not run.
-type Reason uint8
+type Reason string
 
 const (
-	Running Reason = iota
-	Illegal
-	Coprocessor
-	FenceRefused
-	FetchRefused
-	LoadRefused
-	StoreRefused
-	LoadMisaligned
-	StoreMisaligned
-	JumpMisaligned
-	EnvironmentCall
-	Breakpoint
+	Running         Reason = ""
+	Illegal         Reason = "illegal instruction"
+	Coprocessor     Reason = "Tensix coprocessor instruction, which is not modelled"
+	FenceRefused    Reason = "fence that does not do on this core what the manual says"
+	FetchRefused    Reason = "no instruction can be fetched from here"
+	LoadRefused     Reason = "load refused"
+	StoreRefused    Reason = "store refused"
+	LoadMisaligned  Reason = "misaligned load"
+	StoreMisaligned Reason = "misaligned store"
+	JumpMisaligned  Reason = "jump to a misaligned address"
+	EnvironmentCall Reason = "ecall, and there is no semihosting"
+	Breakpoint      Reason = "ebreak, and there is no debugger"
 )
-
-var reasonText = [...]string{
-	Running:         "running",
-	Illegal:         "illegal instruction",
-	Coprocessor:     "Tensix coprocessor instruction, which is not modelled",
-	FenceRefused:    "fence that does not do on this core what the manual says",
-	FetchRefused:    "no instruction can be fetched from here",
-	LoadRefused:     "load refused",
-	StoreRefused:    "store refused",
-	LoadMisaligned:  "misaligned load",
-	StoreMisaligned: "misaligned store",
-	JumpMisaligned:  "jump to a misaligned address",
-	EnvironmentCall: "ecall, and there is no semihosting",
-	Breakpoint:      "ebreak, and there is no debugger",
-}
 
 // illegal tells apart why i is not carried out. Words whose low two bits are
 // not both set are for the Tensix coprocessor. Fences exist, but Wormhole's
@@ -60,7 +45,7 @@ type Stop struct {
 // String is a line for people, such as
 // "pc 0x00000024: misaligned load, address 0x00010011, instruction 0x00052503".
 func (s Stop) String() string {
-	text := fmt.Sprintf("pc %#08x: %s", s.PC, reasonText[s.Reason])
+	text := fmt.Sprintf("pc %#08x: %s", s.PC, s.Reason)
 	if s.Address != s.PC {
 		text += fmt.Sprintf(", address %#08x", s.Address)
 	}
