@@ -744,6 +744,20 @@ func TestFramesInHostMemoryTakeNewData(t *testing.T) {
 			t.Errorf("frame %d: %+v, %x; %s", k, r, replay.Output(1), device.Refusal())
 		}
 	}
+	// The program stored in front of the frame what that fetches.
+	once := append(slices.Clone(list[:5]), list[19:32]...)
+	record = "LMRECORD 2\n" + strings.Join(once, "\n") + fmt.Sprintf("\nEND %d\n", len(once))
+	record = strings.Replace(record, text(data(1)), text(data(0)), 1)
+	image, _ = mustImport(t, record, Options{From: FromRecord, Frame: Part{"7", ""}, Inputs: []TensorSpec{mustTensor(t, "x=bus:0x10000100,uint8,64")},
+		Outputs: []TensorSpec{mustTensor(t, "y=bus:0x10001000,uint8,64")}})
+	replay, device = load(t, image, runtime.AnySlot)
+	mustRun(t, replay, device)
+	for _, k := range []int{1, 2, 0} {
+		copy(replay.Input(0), data(k))
+		if r := replay.Run(1); r.Code != hal.OK || !bytes.Equal(replay.Output(1), data(k)) {
+			t.Errorf("frame %d that stores nothing: %+v, %x; %s", k, r, replay.Output(1), device.Refusal())
+		}
+	}
 	refused(t, record, Options{From: FromRecord, Inputs: []TensorSpec{mustTensor(t, "x=bus:0x20000000,uint8,4")}}, "input x: the recording knows no host memory at bus:0x20000000..0x20000003")
 	refused(t, record, Options{From: FromRecord, Outputs: []TensorSpec{mustTensor(t, "y=bus:0x10000800,uint8,4")}}, "output y: the device writes nothing there in this capture")
 }

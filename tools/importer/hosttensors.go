@@ -109,13 +109,15 @@ func (h *hostTensors) wrote(s *step, t *tensor) (from, to uint64) {
 }
 
 // step appends a step without what tensors have of it, and copies of these. n is
-// its number. It tells whether the step is one of host memory.
+// its number. It tells whether that is done: with what is one of host memory.
 func (h *hostTensors) step(s step, n int, within bool, out *steps) bool {
 	for _, i := range h.copies[n] {
 		defer h.copy(i, out)
 	}
 	h.done = h.done || s.op == stepCut && !within
 	switch {
+	case s.op == stepCut:
+		out.add(s) // what comes next is in the sequence that begins
 	case s.op == stepHost:
 		h.stored(s, within, out)
 	case s.touches() && h.windows[s.window].Kind == gen.WindowKindHost:
