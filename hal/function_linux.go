@@ -181,7 +181,7 @@ func (d *function) mapTLB(w fbs.Window) (a Aperture, err error) {
 	return a, nil
 }
 
-// Aim implements Aimer. In a hardware window that is larger, the aperture moves
+// Aim implements Device. In a hardware window that is larger, the aperture moves
 // inside. Tenstorrent's driver sets no static virtual channel but channel 0 of a
 // device that numbers them (tt-kmd wormhole.c, blackhole.c).
 func (d *device) Aim(a *Aperture, t fbs.Target, address uint64, c *fbs.Command) (registers, home uintptr, code Code) {
@@ -215,7 +215,7 @@ func (d *device) Point(a *Aperture, t fbs.Target, address uint64) Code {
 	return code
 }
 
-// Reach implements BusMaster.
+// Reach implements Device.
 func (d *device) Reach(a *Aperture, of Device) error {
 	owner, same := of.(*device)
 	if !same || owner.kind != d.kind || !d.reaches(a, owner.function) {
@@ -224,7 +224,7 @@ func (d *device) Reach(a *Aperture, of Device) error {
 	return d.lane.reach(a, owner.function)
 }
 
-// Master implements BusMaster. Bits of the status register that are set before
+// Master implements Device. Bits of the status register that are set before
 // the device masters the bus, and stay, say nothing of what it does then. A
 // driver has its device master the bus all the time.
 func (d *device) Master(on bool) error {
@@ -257,7 +257,7 @@ func (d *device) Alive() bool {
 	return err == nil && n == len(d.header) && get(d.header[:2]) != 0xffff && d.header[configCommand]&configCommandMemory != 0
 }
 
-// Diagnose implements BusMaster.
+// Diagnose implements Device.
 func (d *device) Diagnose() Code {
 	switch {
 	case !d.Alive():

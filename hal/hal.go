@@ -39,14 +39,38 @@ type Device interface {
 	// device reaches at the aperture's Bus.
 	Map(w fbs.Window) (Aperture, error)
 
+	// Aim makes c, which points a, which Map made, one for a Walk, where registers
+	// aim windows: c.Offset is that of this window's registers from the device's first,
+	// c.Width 8 for one register and 4 for three, lowest address first, c.Value and c.Mask
+	// what they are to hold, c.Amount the bytes from home, the first of the hardware
+	// window, to the aperture's first. The walk's table of windows is to have registers, the
+	// address of the device's first, at c.Index, and its table of homes home at c.Window.
+	// Where registers is 0, Point does it, and else is not called.
+	Aim(a *Aperture, t fbs.Target, address uint64, c *fbs.Command) (registers, home uintptr, code Code)
+
 	// Point makes the first byte of a, which Map made from a Tlb window, an
 	// address of a tile. The address is a multiple of the window's size; the
 	// hardware window may be larger, and is then aimed at what surrounds it.
 	Point(a *Aperture, t fbs.Target, address uint64) Code
 
+	// Reach gives a, a window of device of, which may be this one, an address
+	// at which this device reaches it, and leaves that in a.Bus.
+	Reach(a *Aperture, of Device) error
+
+	// Master lets the device master the bus, which it does by itself only between
+	// Master(true) and Master(false). That stops what Master began; then,
+	// nothing that it does changes memory when Master returns. Close stops it too.
+	// A sealed program, which cannot close anything, has Master(false) for that.
+	Master(on bool) error
+
 	// Alive tells whether the device still answers: its PCI vendor id reads
 	// back and memory decoding is on. Asked where all ones were read.
 	Alive() bool
+
+	// Diagnose says what is known of the device after a failure: OK,
+	// DeviceGone, MasterOff or DMAFault. It neither allocates nor makes a
+	// system call that a sealed program may not.
+	Diagnose() Code
 
 	// Now is a monotonic clock in nanoseconds. Sleep lets at least that much
 	// of the device's time pass. A stand-in's clock may be virtual.
@@ -73,42 +97,6 @@ type Aperture struct {
 // caller keeps mem mapped, and reachable where it is memory that Go manages.
 func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 	return Aperture{Base: addressOf(mem[offset : offset+size]), Size: size, Slot: slot}
-}
-
-// Aimer is a Device whose windows are aimed by stores to mapped registers. What
-// they hold is known once the windows are mapped; at run time Point is not
-// called.
-type Aimer interface {
-	Device
-
-	// Aim makes c, which points a, which Map made, one for a Walk: c.Offset is that
-	// of this window's registers from the device's first, c.Width 8 for one register
-	// and 4 for three, lowest address first, c.Value and c.Mask what they are to hold,
-	// c.Amount the bytes from home, the first of the hardware window, to the
-	// aperture's first. The walk's table of windows is to have registers, the address
-	// of the device's first, at c.Index, and its table of homes home at c.Window.
-	// Where registers is 0, Point does it.
-	Aim(a *Aperture, t fbs.Target, address uint64, c *fbs.Command) (registers, home uintptr, code Code)
-}
-
-// BusMaster is a Device that can read and write memory by itself. It does so
-// only between Master(true) and Master(false).
-type BusMaster interface {
-	Device
-
-	// Reach gives a, a window of device of, which may be this one, an address
-	// at which this device reaches it, and leaves that in a.Bus.
-	Reach(a *Aperture, of Device) error
-
-	// Master lets the device master the bus, or stops what Master began; then,
-	// nothing that it does changes memory when Master returns. Close stops it too.
-	// A sealed program, which cannot close anything, has Master(false) for that.
-	Master(on bool) error
-
-	// Diagnose says what is known of the device after a failure: OK,
-	// DeviceGone, MasterOff or DMAFault. It neither allocates nor makes a
-	// system call that a sealed program may not.
-	Diagnose() Code
 }
 
 // Cleaner is a Device whose driver makes one 32-bit store when this process

@@ -516,6 +516,17 @@ type still struct {
 func (s still) Alive() bool        { return s.alive }
 func (s still) Identity() Identity { return Identity{Name: "mock:still"} }
 
+func TestStandinAimsAndReachesNothing(t *testing.T) {
+	registers, home, code := Standin{}.Aim(nil, tile, 0, nil)
+	if registers != 0 || home != 0 || code != OK || (Standin{}).Reach(nil, nil) != nil || (Standin{}).Master(true) != nil || (Standin{}).Close() != nil ||
+		!(Standin{}).Alive() || (Standin{}).Point(nil, tile, 0) != Internal || (Standin{}).Diagnose() != OK {
+		t.Errorf("registers %#x, hardware window %#x, %v", registers, home, code)
+	}
+	if there, gone := Answers(still{alive: true}), Answers(still{}); there != OK || gone != DeviceGone {
+		t.Errorf("there %v, gone %v", there, gone)
+	}
+}
+
 func TestDevicesOfOneKindReachEachOther(t *testing.T) {
 	fakeSysfs(t)
 	fakeFrames(t, 0x4000_0000)

@@ -12,6 +12,32 @@ import (
 // device, single accesses for tests, and the walk in plain Go that the assembly
 // is tested against.
 
+// Standin is embedded by devices that aim no windows, never reach memory by
+// themselves, are always there, and hold nothing.
+type Standin struct{}
+
+// Aim implements Device: Point does it.
+func (Standin) Aim(*Aperture, fbs.Target, uint64, *fbs.Command) (registers, home uintptr, code Code) {
+	return 0, 0, OK
+}
+
+// The rest of what a Device needs that does nothing.
+
+func (Standin) Point(*Aperture, fbs.Target, uint64) Code { return Internal }
+func (Standin) Reach(*Aperture, Device) error            { return nil }
+func (Standin) Master(bool) error                        { return nil }
+func (Standin) Alive() bool                              { return true }
+func (Standin) Diagnose() Code                           { return OK }
+func (Standin) Close() error                             { return nil }
+
+// Answers is Diagnose of a device that may be gone.
+func Answers(d Device) Code {
+	if !d.Alive() {
+		return DeviceGone
+	}
+	return OK
+}
+
 // BlockPort is a Port that copies ranges of memory in one go, as a simulator
 // does. It serves access Bulk only.
 type BlockPort interface {

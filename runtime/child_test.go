@@ -81,14 +81,17 @@ func child(t *testing.T, task string, args ...string) (stdout string, status sys
 
 // plain is a device that is mapped memory and nothing else: an aperture onto
 // it is what a BAR on Linux gives, without the device behind it.
-type plain struct{ memory []byte }
+type plain struct {
+	hal.Standin
+	memory []byte
+}
 
 var started = time.Now()
 
 // newPlain maps memory that no process's anonymous memory counts.
 func newPlain(size int) (*plain, error) {
 	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
-	return &plain{memory}, err
+	return &plain{memory: memory}, err
 }
 
 func (d *plain) Identity() hal.Identity {
@@ -100,10 +103,8 @@ func (d *plain) Map(w fbs.Window) (hal.Aperture, error) {
 	return hal.MappedAperture(d.memory, w.Offset, w.Size, -1), nil
 }
 
-func (d *plain) Point(*hal.Aperture, fbs.Target, uint64) hal.Code { return hal.Internal }
-func (d *plain) Alive() bool                                      { return true }
-func (d *plain) Now() int64                                       { return int64(time.Since(started)) }
-func (d *plain) Close() error                                     { return unix.Munmap(d.memory) }
+func (d *plain) Now() int64   { return int64(time.Since(started)) }
+func (d *plain) Close() error { return unix.Munmap(d.memory) }
 
 func (d *plain) Sleep(nanoseconds int64) { hal.Pause(nanoseconds) }
 

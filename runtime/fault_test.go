@@ -520,7 +520,7 @@ func vanishing(t *testing.T) (device *plain, shrink func(size int64)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	device = &plain{memory}
+	device = &plain{memory: memory}
 	t.Cleanup(func() {
 		device.Close()
 		unix.Close(fd)

@@ -29,12 +29,7 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	if err := CheckTime(view); err != nil {
 		return nil, err
 	}
-	r := &Replay{view: view, devices: devices, safe: view.SequenceByName("safe"),
-		masters: make([]hal.BusMaster, len(devices))}
-	for i, device := range devices {
-		// Asked now: to ask for an interface may allocate.
-		r.masters[i], _ = device.(hal.BusMaster)
-	}
+	r := &Replay{view: view, devices: devices, safe: view.SequenceByName("safe")}
 	if err := r.reserve(slot); err != nil {
 		r.Close()
 		return nil, err
@@ -207,9 +202,9 @@ func starts(c, point *fbs.Command, reset boards.Reset) bool {
 // before. A driver that was told stores when the device is closed, whatever
 // became of Load.
 func (r *Replay) engage(masters []bool, tiles []fbs.Target) (err error) {
-	for i, bus := range r.masters {
-		if bus != nil && masters[i] && err == nil {
-			err = bus.Master(true)
+	for i, device := range r.devices {
+		if masters[i] && err == nil {
+			r.masters, err = true, device.Master(true)
 		}
 	}
 	for i, tile := range tiles {
@@ -225,10 +220,8 @@ func (r *Replay) engage(masters []bool, tiles []fbs.Target) (err error) {
 // that uses it.
 func (r *Replay) reach(index int, c *fbs.Command) error {
 	a := &r.apertures[c.Index]
-	if bus := r.masters[r.view.Windows[c.Window].Device]; bus != nil {
-		if err := bus.Reach(a, r.devices[r.view.Windows[c.Index].Device]); err != nil {
-			return err
-		}
+	if err := r.device(c).Reach(a, r.devices[r.view.Windows[c.Index].Device]); err != nil {
+		return err
 	}
 	if a.Bus == 0 {
 		return &hal.Fault{Code: hal.NoDevice, Reason: command(index) + fbs.Text("window %d has no bus address on this device", uint64(c.Index))}
@@ -245,13 +238,9 @@ func (r *Replay) reach(index int, c *fbs.Command) error {
 // its windows.
 func (r *Replay) aim(index int, c *fbs.Command) error {
 	device := r.view.Windows[c.Window].Device
-	aimer, ok := r.devices[device].(hal.Aimer)
-	if !ok {
-		return nil
-	}
 	target, _ := boards.UnpackTarget(c.Mask)
 	r.access[0] = *c // what Aim is given lies on the heap: not one for each Point
-	registers, home, code := aimer.Aim(&r.apertures[c.Window], target, c.Value, &r.access[0])
+	registers, home, code := r.devices[device].Aim(&r.apertures[c.Window], target, c.Value, &r.access[0])
 	if code != hal.OK {
 		return &hal.Fault{Code: code, Reason: command(index) + "the device cannot aim a window so"}
 	}
@@ -276,11 +265,9 @@ func DeviceNames(view *fbs.View) []string {
 // Rest stops devices from mastering the bus. Closing them does so too; a sealed
 // process cannot close anything.
 func (r *Replay) Rest() (err error) {
-	for _, bus := range r.masters {
-		if bus != nil {
-			if e := bus.Master(false); err == nil {
-				err = e
-			}
+	for _, device := range r.devices {
+		if e := device.Master(false); err == nil {
+			err = e
 		}
 	}
 	return err
@@ -291,7 +278,7 @@ func (r *Replay) Rest() (err error) {
 func (r *Replay) Close() error {
 	err := r.Rest()
 	_ = hal.Munmap(r.arena) // of anonymous memory cannot fail
-	r.arena, r.masters, r.disabled = nil, nil, true
+	r.arena, r.devices, r.masters, r.disabled = nil, nil, false, true
 	return err
 }
 

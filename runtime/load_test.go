@@ -524,3 +524,23 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 		r.Close()
 	}
 }
+
+// TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt: what went wrong with a transfer is
+// known some time later.
+func TestNewsOfMemoryIsWaitedForWhereADeviceReachesIt(t *testing.T) {
+	for window, wait := range map[string]int64{"": 0, "window h host size 4KiB target 1\n": 5_000_000} {
+		edu := mock.New(&boards.Edu)
+		r, err := runtime.Load(view(t, two+window+"main:\n  write.4 r+0x4 0x1\n"), runtime.AnySlot, edu, mock.New(&boards.Ivshmem))
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := edu.Now()
+		if code := r.Diagnose(); code != hal.OK || edu.Now()-began != wait {
+			t.Errorf("%q: %v after %d ns", window, code, edu.Now()-began)
+		}
+		r.Close()
+		if code := r.Diagnose(); code != hal.OK {
+			t.Errorf("%q: %v of no device", window, code)
+		}
+	}
+}

@@ -15,16 +15,16 @@ type Replay struct {
 
 	view      *fbs.View
 	devices   []hal.Device
-	masters   []hal.BusMaster // of the devices, those that can be, else nil
-	apertures []hal.Aperture  // one a window
-	homes     []uintptr       // first byte of the hardware window behind each window, where registers aim it
-	arena     []byte          // all tensors, and behind them commands that had to be completed, read-only
+	apertures []hal.Aperture // one a window
+	homes     []uintptr      // first byte of the hardware window behind each window, where registers aim it
+	arena     []byte         // all tensors, and behind them commands that had to be completed, read-only
 
 	windows  []uintptr // address of each window's first byte now, 0: a port; behind them, of the registers of each device
 	memories []uintptr // of the payload, then of each tensor: recorded data or arena
 	missing  int       // inputs that have no data yet
 	safe     int       // sequence that brings the device to rest, or -1
 
+	masters  bool // a device masters the bus
 	disabled bool // by a failure, until loaded anew
 	walk     hal.Walk
 	aside    hal.Walk
@@ -351,20 +351,13 @@ const faultDelay = 5_000_000
 func (r *Replay) Diagnose() hal.Code { return r.diagnose(true) }
 
 func (r *Replay) diagnose(wait bool) hal.Code {
-	var waits hal.BusMaster
-	for i, bus := range r.masters {
-		if bus == nil && !r.devices[i].Alive() {
-			return hal.DeviceGone
-		}
-		if bus != nil {
-			if code := bus.Diagnose(); code != hal.OK {
-				return code
-			}
-			waits = bus
+	for _, device := range r.devices {
+		if code := device.Diagnose(); code != hal.OK {
+			return code
 		}
 	}
-	if wait && waits != nil {
-		waits.Sleep(faultDelay)
+	if wait && r.masters {
+		r.devices[0].Sleep(faultDelay)
 		return r.diagnose(false)
 	}
 	return hal.OK

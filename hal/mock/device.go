@@ -24,6 +24,7 @@ const (
 
 // Device is a stand-in for one PCIe function. It implements hal.Device.
 type Device struct {
+	hal.Standin
 	board   *boards.Board
 	model   Model
 	clock   Clocked // model, where it is one
@@ -208,8 +209,9 @@ func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	return c
 }
 
-// Alive implements hal.Device.
-func (d *Device) Alive() bool { return !d.gone && !d.closed }
+// Alive and Diagnose implement hal.Device.
+func (d *Device) Alive() bool        { return !d.gone && !d.closed }
+func (d *Device) Diagnose() hal.Code { return hal.Answers(d) }
 
 // Now implements hal.Device: virtual nanoseconds since the device was made.
 func (d *Device) Now() int64 { return d.now }

@@ -48,6 +48,7 @@ func (f *failing) dead() bool { return f.fails() && f.fault <= faultOnes }
 
 // target is one of the devices.
 type target struct {
+	hal.Standin
 	*failing
 	view  *fbs.View
 	index int
@@ -57,7 +58,7 @@ func newFailing(t *testing.T, view *fbs.View, fault, after int) (f *failing, dev
 	f = &failing{fault: fault, after: after}
 	next := uint64(0)
 	for i := range view.Targets {
-		devices = append(devices, &target{f, view, i})
+		devices = append(devices, &target{failing: f, view: view, index: i})
 		for _, size := range view.Targets[i].Bars {
 			next += roundUp(size)
 		}
@@ -113,6 +114,8 @@ func (d *target) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	d.log = append(d.log, fmt.Sprintf("P %d %x %x", a.Slot, address, boards.Target(t).Pack()))
 	return hal.OK
 }
+
+func (d *target) Diagnose() hal.Code { return hal.Answers(d) }
 
 func (d *target) Alive() bool   { return !d.dead() }
 func (d *target) Now() int64    { return d.now }

@@ -37,9 +37,10 @@ type Profiler struct {
 
 // stopwatch is a device that notes the time whenever it is asked to point.
 type stopwatch struct {
-	hal.Device // whose clock it is
-	at         []int64
-	commands   []uint32
+	hal.Standin
+	clock    hal.Device
+	at       []int64
+	commands []uint32
 }
 
 // Identity is that of no device.
@@ -57,8 +58,8 @@ func (s *stopwatch) Point(_ *hal.Aperture, _ fbs.Target, address uint64) hal.Cod
 	return hal.OK
 }
 
-// Close leaves the device alone whose clock it is.
-func (s *stopwatch) Close() error { return nil }
+func (s *stopwatch) Now() int64     { return s.clock.Now() }
+func (s *stopwatch) Sleep(ns int64) { s.clock.Sleep(ns) }
 
 // Clock says what the clock of a device is.
 type Clock struct {
@@ -78,7 +79,7 @@ func NewProfiler(view *fbs.View, sequence, slot int, clock Clock, devices ...hal
 		return nil, &hal.Fault{Code: hal.Usage, Reason: "no device"}
 	}
 	p := &Profiler{view: view}
-	p.watch = &stopwatch{Device: devices[0], at: make([]int64, 0, stamps+1), commands: make([]uint32, 0, stamps+1)}
+	p.watch = &stopwatch{clock: devices[0], at: make([]int64, 0, stamps+1), commands: make([]uint32, 0, stamps+1)}
 	loaded := *view
 	loaded.Targets = append(slices.Clone(view.Targets), fbs.Identity{})
 	loaded.Windows = append(slices.Clone(view.Windows), fbs.Window{

@@ -42,6 +42,7 @@ const (
 // Device is a simulated device. Like every hal.Device it is not for concurrent
 // use.
 type Device struct {
+	hal.Standin
 	identity hal.Identity
 	board    *boards.Board
 	process  *process
@@ -226,11 +227,12 @@ func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	return hal.OK
 }
 
-// Alive tells whether the library still runs.
+// Alive tells whether the library still runs, as does Diagnose.
 func (d *Device) Alive() bool {
 	ids, code := d.process.call(request{op: opConfigLoad}, nil, nil)
 	return code == hal.OK && uint16(ids) == d.identity.Vendor
 }
+func (d *Device) Diagnose() hal.Code { return hal.Answers(d) }
 
 // Now is the virtual time in nanoseconds since Open.
 func (d *Device) Now() int64 { return d.now }

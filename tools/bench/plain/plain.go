@@ -77,6 +77,7 @@ type shared struct {
 }
 
 type device struct {
+	hal.Standin
 	*shared
 	target    int
 	tlb       *boards.TLB
@@ -123,7 +124,7 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 	return a, nil
 }
 
-// Aim implements hal.Aimer.
+// Aim implements hal.Device.
 func (d *device) Aim(a *hal.Aperture, t fbs.Target, address uint64, c *fbs.Command) (registers, home uintptr, code hal.Code) {
 	g := group(d.view, &fbs.Window{Kind: gen.WindowKindTlb, Device: uint8(d.target), Size: a.Size})
 	words, ok := d.tlb.Encode(g, t, address)
@@ -134,15 +135,8 @@ func (d *device) Aim(a *hal.Aperture, t fbs.Target, address uint64, c *fbs.Comma
 	return d.registers, a.Base, hal.OK
 }
 
-// Point implements hal.Device: nobody calls it of an Aimer.
-func (d *device) Point(*hal.Aperture, fbs.Target, uint64) hal.Code { return hal.Internal }
-
-func (d *device) Alive() bool { return true }
-
 var opened = time.Now()
 
 func (d *device) Now() int64 { return int64(time.Since(opened)) }
 
 func (d *device) Sleep(nanoseconds int64) { hal.Pause(nanoseconds) }
-
-func (d *device) Close() error { return nil }

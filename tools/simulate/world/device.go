@@ -138,8 +138,9 @@ func (a *aperture) Store(offset uint64, width uint8, value uint64) hal.Code {
 	return code
 }
 
-func (d *device) Alive() bool { return !d.gone }
-func (d *device) Now() int64  { return d.w.now }
+func (d *device) Alive() bool        { return !d.gone }
+func (d *device) Diagnose() hal.Code { return hal.Answers(d) }
+func (d *device) Now() int64         { return d.w.now }
 
 func (d *device) Sleep(nanoseconds int64) {
 	d.w.now += nanoseconds
