@@ -51,6 +51,16 @@ func TestWaysPastTheRecorderAreNamed(t *testing.T) {
 	}
 }
 
+// TestSystemCallsOnAFileThatStandsForABarAreNamed, once for stores and once for loads.
+func TestSystemCallsOnAFileThatStandsForABarAreNamed(t *testing.T) {
+	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "moves")
+	lists(t, r)
+	told := r.told()
+	if len(told) != 2 || !strings.Contains(told[0], " stores to ") || !strings.Contains(told[1], " loads from ") || !strings.Contains(told[0], "by a system call") {
+		t.Errorf("%q", told)
+	}
+}
+
 // TestProgramThatTracesIsToldThatItCannot, and is recorded all the same.
 func TestProgramThatTracesIsToldThatItCannot(t *testing.T) {
 	program := compiled(t, edges, "-O2")

@@ -55,8 +55,13 @@ func (r *recording) sent(t *thread, message uint64) (paths []string) {
 	return paths
 }
 
+// standsFor tells whether a file stands for a BAR.
+func (r *recording) standsFor(path string) bool {
+	return slices.ContainsFunc(r.options.Files, func(f File) bool { return path == f.Path && !f.Memory })
+}
+
 // isDevice tells whether a file may be mapped, or moved to and from, as a device.
 func (r *recording) isDevice(path string) bool {
-	return slices.ContainsFunc(r.options.Files, func(f File) bool { return path == f.Path }) || ofVFIO(path) || functionFile(path) ||
+	return r.standsFor(path) || ofVFIO(path) || functionFile(path) ||
 		path == "/dev/mem" || strings.HasPrefix(path, "/dev/uio") || strings.HasPrefix(path, "/dev/tenstorrent/")
 }

@@ -70,6 +70,7 @@ type recording struct {
 	driven   []*driven
 	unused   map[string]*unused // by the device's name
 	opened   []opened
+	byCall   map[string]bool // ways to files that stand for BARs that have been named
 	accesses uint64
 	told     time.Time
 	result   Result
@@ -82,7 +83,7 @@ func Run(o Options) (Result, error) {
 	runtime.LockOSThread() // one thread is the tracer
 	defer runtime.UnlockOSThread()
 	out := newWriter(o.Out)
-	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{}, unused: map[string]*unused{}, told: time.Now()}
+	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{}, unused: map[string]*unused{}, byCall: map[string]bool{}, told: time.Now()}
 	if err := r.start(); err != nil {
 		return r.result, err
 	}

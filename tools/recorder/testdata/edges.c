@@ -67,6 +67,13 @@ static int do_past(void) {
 	return socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || sendmsg(pair[0], &message, 0) != 1 || memory < 0 ? 3 : 0;
 }
 
+// System calls on a file that stands for a BAR.
+static int do_moves(void) {
+	uint32_t v = 9;
+	store(map(fd), 4, 1);
+	return pwrite(fd, &v, 4, 64) != 4 || pwrite(dup(fd), &v, 4, 68) != 4 || pread(fd, &v, 4, 64) != 4;
+}
+
 static int do_debugger(void) {
 	int status;
 	fflush(stdout);
@@ -146,7 +153,7 @@ int main(int count, char **arguments) {
 	const struct {
 		const char *name;
 		int (*run)(void);
-	} all[] = {{"memfd", do_memfd}, {"past", do_past}, {"debugger", do_debugger}, {"rights", do_rights}, {"ones", do_ones}, {"dies", do_dies}, {"waits", do_waits}};
+	} all[] = {{"memfd", do_memfd}, {"past", do_past}, {"moves", do_moves}, {"debugger", do_debugger}, {"rights", do_rights}, {"ones", do_ones}, {"dies", do_dies}, {"waits", do_waits}};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (!strcmp(arguments[2], all[i].name))
 			return all[i].run();
