@@ -50,7 +50,7 @@ addresses in its MEM lines), or all.
 Configuration space is in the record too. Resets, and ways past lm (io_uring,
 /proc/PID/mem, a descriptor that is sent away), are named in it.
 
-An instruction that cannot be carried out so (locked ones, exclusives, gathers)
+An instruction that cannot be carried out so (x87, gathers, exclusives of arm64)
 is never guessed: its bytes and place are told, and the record is marked as not
 whole, which lm import refuses without --incomplete. --on-unknown says what
 becomes of the program then.

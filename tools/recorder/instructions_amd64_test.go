@@ -199,8 +199,14 @@ func computedTests() (list []one) {
 		list = append(list, one{text, flags})
 	}
 	for _, size := range []string{"b", "w", "l", "q"} { // flags of others are not defined
-		list = append(list, one{"mul" + size + " (%rdi)", 0x801}, one{"imul" + size + " 8(%rdi)", 0x801})
+		r := map[string]string{"b": "%bl", "w": "%bx", "l": "%r9d", "q": "%rbx"}[size]
+		for _, text := range []string{"xchg " + r + ", (%rdi)", "lock xadd " + r + ", 8(%rdi)", "lock cmpxchg " + r + ", (%rdi)", "xadd " + r + ", (%rdi)",
+			"mov (%rdi), %rax; lock cmpxchg " + r + ", (%rdi)", "lock add " + r + ", (%rdi)", "lock inc" + size + " (%rdi)", "lock neg" + size + " 16(%rdi)"} {
+			list = append(list, one{text, allFlags})
+		}
+		list = append(list, one{"lock or" + size + " $7, (%rdi)", noAdjust}, one{"mul" + size + " (%rdi)", 0x801}, one{"imul" + size + " 8(%rdi)", 0x801})
 	}
+	list = append(list, one{"lock btsl $9, (%rdi)", carryOnly})
 	return append(list, one{"xor %edx, %edx; orb $1, 3(%rdi); divl (%rdi)", 0}, one{"mov $1, %eax; cltd; orb $1, 1(%rdi); idivw (%rdi)", 0})
 }
 
@@ -279,7 +285,7 @@ func TestThreadsThatComputeKeepTheirRegistersAndSignals(t *testing.T) {
 	with, without := recorded(t, nil, Options{}, program), alone(t, nil, program)
 	same(t, with, without)
 	carriedOut(t, with)
-	if want := 9*200*7 + 1; len(with.capture.Records) < want || !strings.Contains(with.output, "by zero: 2\n") { // 1 + FPE_INTDIV
+	if want := 9*200*7 + 1; len(with.capture.Records) < want || !strings.Contains(with.output, "by zero: 2\n") || !strings.Contains(with.output, "together 400 ffffffff 1200 ") { // 1 + FPE_INTDIV
 		t.Errorf("%d accesses, want %d; %s", len(with.capture.Records), want, with.output)
 	}
 	t.Logf("evidence: %d accesses of instructions that compute", len(with.capture.Records))

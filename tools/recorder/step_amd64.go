@@ -28,7 +28,7 @@ func step(tid int, fault uint64, memory *memory) error {
 			}
 			return &vectors.data, nil
 		},
-		Run: memory.carryOut,
+		Run: memory.carryOut, Alone: memory.alone,
 	}
 	failed := x86.Step(code[:n], fault, &s, memory)
 	if s.Ran && failed == nil {
@@ -52,6 +52,13 @@ func step(tid int, fault uint64, memory *memory) error {
 		return err
 	}
 	return failed
+}
+
+// alone tells whether an address is of a BAR: the accesses of all threads to it
+// come through the recorder. What a device does to itself no lock keeps it from.
+func (m *memory) alone(address uint64) bool {
+	a := m.space.find(address)
+	return a != nil && a.host == nil
 }
 
 // carryOut has the thread carry out an instruction on data, in a page of its own.

@@ -36,9 +36,25 @@ static double compute(volatile uint32_t *place) {
 	return sum;
 }
 
+// Takes turns with all threads at one place, by the instructions of atomics.
+static void together(void) {
+	uint32_t *place = (uint32_t *)(bar + 3072), *lock = (uint32_t *)(bar + 3136);
+	for (int i = 0; i < 50; i++) {
+		__atomic_fetch_add(place, 1, __ATOMIC_SEQ_CST);
+		__atomic_or_fetch(place + 1, 1 << (i % 32), __ATOMIC_SEQ_CST);
+		while (__atomic_exchange_n(lock, 1, __ATOMIC_SEQ_CST))
+			;
+		place[2] += 3;
+		__atomic_store_n(lock, 0, __ATOMIC_SEQ_CST);
+		uint32_t was = 5;
+		__atomic_compare_exchange_n(place + 3, &was, 6, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	}
+}
+
 static void *thread(void *at) {
 	static double sums[8];
 	sums[(long)at] = compute((volatile uint32_t *)(bar + 64 * (long)at));
+	together();
 	return &sums[(long)at];
 }
 
@@ -56,6 +72,8 @@ int main(int count, char **arguments) {
 		pthread_join(threads[i], &sum);
 		printf("%f\n", *(double *)sum);
 	}
+	const uint32_t *place = (uint32_t *)(bar + 3072);
+	printf("together %u %x %u %u\n", place[0], place[1], place[2], place[3]);
 	fflush(stdout);
 	pid_t child = fork();
 	if (child == 0) {

@@ -253,10 +253,15 @@ static int do_fault(int bus) {
 	return 0;
 }
 
-static int do_locked(void) {
+// An instruction that the recorder does not know: of x87, or exclusive.
+static int do_unknown(void) {
 	uint8_t *p = map();
 	*(volatile uint32_t *)p = 1;
+#ifdef __x86_64__
+	asm volatile("fildl %0; fld1; faddp; fistpl %0" : "+m"(*(volatile uint32_t *)p));
+#else
 	atomic_fetch_add((_Atomic uint32_t *)p, 1);
+#endif
 	printf("%u\n", *(volatile uint32_t *)p);
 	return 0;
 }
@@ -285,7 +290,7 @@ int main(int count, char **arguments) {
 		const char *name;
 		int (*run)(void);
 	} all[] = {{"volatile", do_volatile}, {"bulk", do_bulk}, {"threads", do_threads}, {"mappings", do_mappings}, {"children", do_children},
-		{"exec", do_exec}, {"signals", do_signals}, {"locked", do_locked}, {"forever", do_forever}, {"call", do_call}};
+		{"exec", do_exec}, {"signals", do_signals}, {"unknown", do_unknown}, {"forever", do_forever}, {"call", do_call}};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (!strcmp(arguments[2], all[i].name))
 			return all[i].run();

@@ -126,9 +126,6 @@ func (i *instruction) opcodeAndPrefixes(r *reader) string {
 	case i.operand16:
 		i.mandatory = 1
 	}
-	if i.lock {
-		return "locked: an access and a change in one cannot be made for the program"
-	}
 	return ""
 }
 

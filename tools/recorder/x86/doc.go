@@ -4,8 +4,8 @@
 //
 // It knows the moves, arithmetic and string instructions that compilers and
 // libraries of C use on a mapping, has the program's thread compute what is more
-// than that with a copy of the operand, and refuses by name what it does not know,
-// and all that is locked: it never guesses. Sources: Intel SDM volume 2,
+// than that with a copy of the operand, and refuses by name what it does not know:
+// it never guesses. Sources: Intel SDM volume 2,
 // chapters 2 (formats), 3 to 5 (instructions) and appendix A (opcode maps);
 // "table" in comments means those of appendix A.
 package x86
@@ -22,6 +22,10 @@ type State struct {
 	// VectorsChanged tells that it changed them.
 	Vectors        func() (*Vectors, error)
 	VectorsChanged bool
+
+	// Alone tells that nobody but the program reaches a place in memory, whose
+	// accesses come one after the other: only there an instruction is locked.
+	Alone func(address uint64) bool
 
 	// Run has the thread itself carry out code, with data DataAt behind its start.
 	// Ran tells that it did: but for IP, registers are what the thread has.
@@ -65,6 +69,9 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	}
 	m := &machine{State: s, instruction: i, memory: memory, fault: fault}
 	m.address = m.effective()
+	if (i.lock || i.form.locks) && (s.Alone == nil || !s.Alone(m.address)) {
+		return m.refuse("locked: an access and a change in one cannot be made for the program")
+	}
 	if i.form.vectors != 0 {
 		if m.vectors, err = s.Vectors(); err != nil {
 			return err

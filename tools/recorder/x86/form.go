@@ -15,6 +15,7 @@ type form struct {
 	wants  immediateSize
 	groups uint8 // bits of the values that ModRM's reg may have, 0: all
 	not16  bool  // prefix 66 makes another instruction of it, or none
+	locks  bool  // without being told
 	size   func(*instruction) int
 	run    func(*machine) error
 

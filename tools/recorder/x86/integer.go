@@ -46,6 +46,12 @@ func integerForms() map[uint16]*form {
 		0x69:  {size: operandSize, wants: operandBytes, run: onCopy(true, false)},
 		0x6b:  {size: operandSize, wants: oneByte, run: onCopy(true, false)},
 		0x1c3: {size: operandSize, not16: true, run: (*machine).moveStore}, // MOVNTI
+		0x86:  {size: integerSize, locks: true, run: onCopy(true, true)},   // XCHG
+		0x87:  {size: integerSize, locks: true, run: onCopy(true, true)},
+		0x1b0: {size: integerSize, run: onCopy(true, true)}, // CMPXCHG, XADD
+		0x1b1: {size: integerSize, run: onCopy(true, true)},
+		0x1c0: {size: integerSize, run: onCopy(true, true)},
+		0x1c1: {size: integerSize, run: onCopy(true, true)},
 		0x1ba: {size: operandSize, wants: oneByte, groups: 0b11110000, run: (*machine).bit},
 		0x1ae: {size: fixed(1), groups: 0b11000000, run: (*machine).flush}, // CLFLUSH, CLFLUSHOPT, CLWB
 		0x2f0: {size: operandSize, run: loaded((*machine).loadSwapped)},
