@@ -83,7 +83,8 @@ func Run(o Options) (Result, error) {
 	runtime.LockOSThread() // one thread is the tracer
 	defer runtime.UnlockOSThread()
 	out := newWriter(o.Out)
-	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{}, unused: map[string]*unused{}, byCall: map[string]bool{}, told: time.Now()}
+	r := &recording{options: &o, out: out, threads: map[int]*thread{}, early: map[int]bool{}, unused: map[string]*unused{}, byCall: map[string]bool{},
+		told: time.Now()}
 	if err := r.start(); err != nil {
 		return r.result, err
 	}
