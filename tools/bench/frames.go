@@ -91,20 +91,12 @@ func (b *bench) frameRows(what string, ours, c []float64) {
 	b.add(r.atMost(o, 1.2*n+max(1, 2*deviation), "<= 1.2 x C, or 2 sigma more"))
 }
 
-// late counts times of more than 50 us beyond the median.
-func late(list []float64) (count float64) {
-	limit := median(list) + 50e3
-	for _, t := range list {
-		if t > limit {
-			count++
-		}
-	}
-	return count
-}
+// late counts times of more than 50 us beyond the median, above those of more than
+// twice the median.
+func late(list []float64) float64 { return float64(over(list, median(list)+50e3)) }
+func above(list []float64) int    { return over(list, 2*median(list)) }
 
-// above counts times of more than twice the median.
-func above(list []float64) (count int) {
-	limit := 2 * median(list)
+func over(list []float64, limit float64) (count int) {
 	for _, t := range list {
 		if t > limit {
 			count++

@@ -195,36 +195,35 @@ func (b *Buffer) shard(s *ShardSpec) error {
 // shardBanks gives the bank of each shard, row by row of shards.
 func (b *Buffer) shardBanks(s *ShardSpec, down, across int) error {
 	list, err := b.device.shardCores(b.config.Type, s.Grid)
-	if err != nil {
-		return err
-	}
-	if b.config.Layout == BlockSharded {
-		return b.blockBanks(s, list, down, across)
-	}
-	if s.Orientation == ColumnMajor {
+	switch {
+	case err != nil:
+	case b.config.Layout == BlockSharded:
+		list, err = s.blockCores(list, down, across)
+	case len(list) < down*across:
+		err = usage("%d shards need as many cores, the grid has %d", down*across, len(list))
+	case s.Orientation == ColumnMajor:
 		slices.SortStableFunc(list, func(a, b CoreCoord) int { return cmp.Or(a.X-b.X, a.Y-b.Y) })
 	}
-	if len(list) < down*across {
-		return usage("%d shards need as many cores, the grid has %d", down*across, len(list))
+	if err != nil {
+		return err
 	}
 	b.banks = b.device.bankTiles(b.config.Type, list[:down*across])
 	return nil
 }
 
-// blockBanks lays a matrix of shards on a rectangle of cores.
-func (b *Buffer) blockBanks(s *ShardSpec, list []CoreCoord, down, across int) error {
+// blockCores lays a matrix of shards on a rectangle of cores.
+func (s *ShardSpec) blockCores(list []CoreCoord, down, across int) (cores []CoreCoord, err error) {
 	r := rectangles(list)
 	if len(r) != 1 {
-		return usage("the grid of a block-sharded buffer is one rectangle")
+		return nil, usage("the grid of a block-sharded buffer is one rectangle")
 	}
 	height, width := r[0].End.Y-r[0].Start.Y+1, r[0].End.X-r[0].Start.X+1
 	if s.Orientation == ColumnMajor {
 		height, width = width, height
 	}
 	if down > height || across > width {
-		return usage("%d x %d shards do not fit on a grid of %d x %d cores", down, across, height, width)
+		return nil, usage("%d x %d shards do not fit on a grid of %d x %d cores", down, across, height, width)
 	}
-	var cores []CoreCoord
 	for i := range down * across {
 		x, y := i%across, i/across
 		if s.Orientation == ColumnMajor {
@@ -232,8 +231,7 @@ func (b *Buffer) blockBanks(s *ShardSpec, list []CoreCoord, down, across int) er
 		}
 		cores = append(cores, CoreCoord{r[0].Start.X + x, r[0].Start.Y + y})
 	}
-	b.banks = b.device.bankTiles(b.config.Type, cores)
-	return nil
+	return cores, nil
 }
 
 // shardCores lists the cores, or DRAM banks, of a grid.

@@ -3,7 +3,6 @@ package metal
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"lightmetal/boards"
@@ -72,10 +71,7 @@ func mainOf(list []Workload, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := binary.SaveToFile(*out); err != nil {
-		return err
-	}
-	return nil
+	return binary.SaveToFile(*out)
 }
 
 func choose(list []Workload, name string) (*Workload, error) {
@@ -114,16 +110,12 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device, err error
 		return nil, nil, err
 	}
 	id := on.Identity()
-	found := slices.IndexFunc(boards.All, func(b *boards.Board) bool { return b.Vendor == id.Vendor && b.Device == id.Device })
-	switch {
-	case b == nil && found < 0:
-		err = usage("%s is no known board", device)
-	case b == nil:
-		b = boards.All[found]
+	if b == nil {
+		b = boards.ByID(id.Vendor, id.Device)
 	}
-	if err != nil {
+	if b == nil {
 		on.Close()
-		return nil, nil, err
+		return nil, nil, usage("%s is no known board", device)
 	}
 	return b, on, nil // CreateDevice compares the two
 }
