@@ -2,16 +2,19 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"lightmetal/boards/hosts"
+	"lightmetal/hal"
 	"lightmetal/tools/bootimage/sbom"
 	"lightmetal/tools/files"
 
@@ -21,22 +24,25 @@ import (
 func main() {
 	out := bufio.NewWriter(os.Stdout)
 	err := run(os.Args[1:], out)
-	full := out.Flush()
-	switch usage := errors.Is(err, errUsage); {
-	case errors.Is(err, flag.ErrHelp):
-	case err == nil && full != nil:
-		fmt.Fprintln(os.Stderr, "bootimage:", full)
-		os.Exit(74)
-	case err != nil:
+	if full := out.Flush(); err == nil {
+		err = hal.FileFault("standard output", full)
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "bootimage: %s\n", files.Safe([]byte(err.Error())))
-		if usage {
-			os.Exit(64)
-		}
-		os.Exit(65)
+		os.Exit(exitOf(err))
 	}
 }
 
-var errUsage = errors.New("usage")
+const errUsage = hal.Usage
+
+// exitOf is the status of lminit where that refused, else that of an error's code; one without is about data.
+func exitOf(err error) int {
+	code, refused := hal.BadImage, new(exec.ExitError)
+	if errors.As(err, &code); errors.As(err, &refused) {
+		return refused.ExitCode()
+	}
+	return code.Exit()
+}
 
 func run(args []string, out io.Writer) error {
 	if len(args) > 0 {
@@ -46,17 +52,13 @@ func run(args []string, out io.Writer) error {
 		case "sbom":
 			return sbomCommand(args[1:], out)
 		case "boards":
-			return boardsCommand(out)
+			for _, h := range hosts.All {
+				fmt.Fprintf(out, "%-10s %-20s %s\n", h.Name, h.Boot, h.Title)
+			}
+			return nil
 		}
 	}
 	return fmt.Errorf("%w: bootimage image, sbom or boards", errUsage)
-}
-
-func boardsCommand(out io.Writer) error {
-	for _, h := range hosts.All {
-		fmt.Fprintf(out, "%-10s %-20s %s\n", h.Name, h.Boot, h.Title)
-	}
-	return nil
 }
 
 func sbomCommand(args []string, out io.Writer) error {
@@ -87,10 +89,7 @@ func sbomCommand(args []string, out io.Writer) error {
 // sourceDate is the time that goes into what is built, instead of the time at
 // which it is built (reproducible-builds.org/specs/source-date-epoch).
 func sourceDate() (time.Time, error) {
-	text := os.Getenv("SOURCE_DATE_EPOCH")
-	if text == "" {
-		return time.Unix(0, 0), nil
-	}
+	text := cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), "0")
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seconds < 0 {
 		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is %q, not seconds", text)
@@ -152,7 +151,7 @@ func imageCommand(args []string, out io.Writer) error {
 		return fmt.Errorf("%w: no board %q; there are %s", errUsage, *board, names())
 	}
 	if r.lmrun == "" || r.lminit == "" || r.verifier == "" || r.out == "" || len(r.images) == 0 {
-		return fmt.Errorf("%w: --lmrun, --lminit, --verifier, --out and images are needed", errUsage)
+		return fmt.Errorf("%w: an image is needed (and without build.sh --lmrun, --lminit, --verifier and --out)", errUsage)
 	}
 	if r.config != "" && len(r.settings)+len(r.machine) > 0 {
 		return fmt.Errorf("%w: flags of lmrun stand in the configuration", errUsage)

@@ -102,25 +102,26 @@ func TestImageThatTheBoardWouldRefuseIsNotMade(t *testing.T) {
 	cut := written(t, "cut.lmb", read(t, edu)[:500])
 	named := func(text string) string { return written(t, "c.conf", text) }
 	for _, test := range []struct {
+		exit int
 		want string
 		args []string
 	}{
-		{"no board \"pc\"", []string{"--board", "pc", edu}},
-		{"are needed", []string{"--board", "rpi5"}},
-		{"bad image", []string{"--board", "rpi5", cut}},
-		{"lmrun.conf:4: -loop takes", []string{"--board", "rpi5", "--loop", "0", edu}},
-		{"more than one line", []string{"--board", "rpi5", "--device", "x\ny", edu}},
-		{"stand in the configuration", []string{"--board", "rpi5", "--config", named("image edu.lmb"), "--seal", edu}},
-		{"lmrun.conf:1: frob stands before", []string{"--board", "rpi5", "--config", named("frob\nimage edu.lmb\n"), edu}},
-		{"lmrun.conf:2: /none.lmb is not in the boot image", []string{"--board", "rpi5", "--config", named("image edu.lmb\nimage none.lmb\n"), edu}},
-		{"no line of the configuration says", []string{"--board", "rpi5", "--config", named("image x.lmb\n"), "--add", edu + "=/x.lmb", edu}},
-		{"/edu.lmb stands there twice", []string{"--board", "rpi5", "--add", edu, edu}},
-		{"not the path of a file", []string{"--board", "rpi5", "--add", edu + "=x", edu}},
-		{"no such file", []string{"--board", "rpi5", "none.lmb"}},
-		{"--load takes the address", []string{"--board", "s32g3", edu}},
+		{64, "no board \"pc\"", []string{"--board", "pc", edu}},
+		{64, "an image is needed", []string{"--board", "rpi5"}},
+		{65, "bad image", []string{"--board", "rpi5", cut}},
+		{64, "lmrun.conf:4: -loop takes", []string{"--board", "rpi5", "--loop", "0", edu}},
+		{64, "more than one line", []string{"--board", "rpi5", "--device", "x\ny", edu}},
+		{64, "stand in the configuration", []string{"--board", "rpi5", "--config", named("image edu.lmb"), "--seal", edu}},
+		{64, "lmrun.conf:1: frob stands before", []string{"--board", "rpi5", "--config", named("frob\nimage edu.lmb\n"), edu}},
+		{65, "lmrun.conf:2: /none.lmb is not in the boot image", []string{"--board", "rpi5", "--config", named("image edu.lmb\nimage none.lmb\n"), edu}},
+		{65, "no line of the configuration says", []string{"--board", "rpi5", "--config", named("image x.lmb\n"), "--add", edu + "=/x.lmb", edu}},
+		{65, "/edu.lmb stands there twice", []string{"--board", "rpi5", "--add", edu, edu}},
+		{65, "not the path of a file", []string{"--board", "rpi5", "--add", edu + "=x", edu}},
+		{66, "no such file", []string{"--board", "rpi5", "none.lmb"}},
+		{64, "--load takes the address", []string{"--board", "s32g3", edu}},
 	} {
-		if _, err := made(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%q: %v, want %q", test.args, err, test.want)
+		if _, err := made(t, test.args...); err == nil || !strings.Contains(err.Error(), test.want) || exitOf(err) != test.exit {
+			t.Errorf("%q: %v, exit %d, want %q, %d", test.args, err, exitOf(err), test.want, test.exit)
 		}
 	}
 }
