@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -126,10 +125,8 @@ func parseKernelConfig(from string, data []byte) (c *kernelConfig, reason string
 		data = unpacked
 	}
 	c = &kernelConfig{from: from, options: map[string]string{}}
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, textMax)
-	for lines.Scan() {
-		if name, value, ok := strings.Cut(lines.Text(), "="); ok && strings.HasPrefix(name, "CONFIG_") {
+	for line := range strings.Lines(string(data)) {
+		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "="); ok && strings.HasPrefix(name, "CONFIG_") {
 			c.options[name] = value
 		}
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -208,10 +209,10 @@ func texts(image *lmb.Image, s *lmb.Sequence, from, to int) []string {
 
 // Write prints the difference for a terminal.
 func (d *Difference) Write(w io.Writer) error {
-	out := &firstError{w: w}
+	out := bufio.NewWriter(w) // keeps its first error
 	if d.Equal {
 		fmt.Fprintln(out, "the images do the same")
-		return out.err
+		return out.Flush()
 	}
 	for _, line := range slices.Concat(d.Header, d.Tensors) {
 		fmt.Fprintln(out, line)
@@ -227,7 +228,7 @@ func (d *Difference) Write(w io.Writer) error {
 		side(out, "-", f.Command, f.A)
 		side(out, "+", f.Command, f.B)
 	}
-	return out.err
+	return out.Flush()
 }
 
 func side(w io.Writer, sign string, from int, lines []string) {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -251,12 +252,12 @@ func (d *decoder) sequenceOf(command uint32) int {
 
 // Write prints the profile for a terminal.
 func (p *Profile) Write(w io.Writer) error {
-	out := &firstError{w: w}
+	out := bufio.NewWriter(w) // keeps its first error
 	fmt.Fprintf(out, "\n%s\n", strings.Join(p.lines(), "\n"))
 	for _, table := range filled(p.tables()) {
 		table.write(out)
 	}
-	return out.err
+	return out.Flush()
 }
 
 func (p *Profile) summary() string {

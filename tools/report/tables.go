@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"strings"
@@ -11,7 +12,7 @@ const rowsMax = 100
 
 // Write prints the report for a terminal.
 func (r *Report) Write(w io.Writer) error {
-	out := &firstError{w: w}
+	out := bufio.NewWriter(w) // keeps its first error
 	fmt.Fprintf(out, "%s: %s, for %s\n", plain(r.Image), bytesText(r.Bytes), r.targetText())
 	if r.Origin != "" {
 		fmt.Fprintf(out, "from %s\n", plain(r.Origin))
@@ -20,20 +21,7 @@ func (r *Report) Write(w io.Writer) error {
 	for _, table := range filled(r.tables()) {
 		table.write(out)
 	}
-	return out.err
-}
-
-// firstError keeps the first error of a writer.
-type firstError struct {
-	w   io.Writer
-	err error
-}
-
-func (f *firstError) Write(data []byte) (int, error) {
-	if f.err == nil {
-		_, f.err = f.w.Write(data)
-	}
-	return len(data), nil
+	return out.Flush()
 }
 
 func (r *Report) targetText() string {
