@@ -76,7 +76,7 @@ func TestVerifyWarnsOfFencesThatAreMissing(t *testing.T) {
 func TestVerifySaysWhoseRulesWereHeld(t *testing.T) {
 	unknown := strings.Replace(fenced, "ivshmem 1af4:1110 bar2 1MiB\n", "ivshmem 1af4:1111 bar2 1MiB\nrule memory bar2 widths 4 memory\n", 1) + "main:\n  copy.4 d[0:64] <- m+0x0\n"
 	exit, _, stderr := lm(t, "verify", assembledFile(t, unknown))
-	if exit != 0 || !strings.Contains(stderr, "target 0: no board has the PCI ids 1af4:1111; held were the 1 rules that the image brings itself") {
+	if exit != 0 || !strings.Contains(stderr, "target 0: no board has the PCI ids 1af4:1111; rules held are those that the image brings itself: 1") {
 		t.Errorf("%d: %s", exit, stderr)
 	}
 	if _, _, stderr := lm(t, "verify", "../../testdata/images/edu.lmb"); stderr != "" {

@@ -159,7 +159,7 @@ func checkBoards(view *fbs.View, name string) (own []string, err error) {
 			}
 		}
 		if boards.ByID(t.Vendor, t.Device) == nil {
-			own = append(own, fmt.Sprintf("target %d: no board has the PCI ids %04x:%04x; held were the %d rules that the image brings itself",
+			own = append(own, fmt.Sprintf("target %d: no board has the PCI ids %04x:%04x; rules held are those that the image brings itself: %d",
 				i, t.Vendor, t.Device, len(view.Board(i).Rules)))
 		}
 	}
