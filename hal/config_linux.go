@@ -1,9 +1,9 @@
 package hal
 
 import (
-	"strconv"
-
 	"golang.org/x/sys/unix"
+
+	"lightmetal/fbs"
 )
 
 // Registers of PCI configuration space (PCI Local Bus 3.0, 6.1 and 6.2).
@@ -52,8 +52,7 @@ func (d *function) command(bit uint64, on bool) error {
 // mapConfig opens configuration space, to which an image stores nothing.
 func (d *function) mapConfig(size uint64) (Aperture, error) {
 	if d.config.size < size {
-		return Aperture{}, &Fault{WrongDevice, d.identity.Name + ": configuration space has " + strconv.FormatUint(d.config.size, 10) +
-			" bytes, the window needs " + strconv.FormatUint(size, 10)}
+		return Aperture{}, &Fault{WrongDevice, d.identity.Name + fbs.Text(": configuration space has %d bytes, the window needs %d", d.config.size, size)}
 	}
 	return Aperture{Port: &d.config, Size: size, Slot: -1}, nil
 }

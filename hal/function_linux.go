@@ -26,14 +26,14 @@ type function struct {
 	owner    string             // driver of the kernel's that has it, empty where none does
 	starts   [configBars]uint64 // of BARs, where the processor has them
 	config   configSpace
-	header   [8]byte  // of configuration space, where Alive reads to
+	header   uint64   // the first 8 bytes of configuration space, as Alive read them
 	mappings [][]byte // pages of BARs
 	memory   [][]byte // host memory
 	spare    []byte   // of its last huge page
 	masters  bool     // Master switched it on
 	taken    bool     // a Map has come
 	refusal  error    // of the first Map, which those that follow give too
-	stale    uint16   // bits of the status register that were set before
+	stale    uint64   // bits of the status register that were set before
 
 	faulted func() bool // tells faults that the status register does not; nil: nothing does
 
@@ -235,8 +235,7 @@ func (d *device) Master(on bool) error {
 		if d.driver == nil {
 			d.config.Store(configStatus, 2, configStatusDMA)
 		}
-		status, _ := d.config.Load(configStatus, 2)
-		d.stale = uint16(status)
+		d.stale, _ = d.config.Load(configStatus, 2)
 		d.translate(true)
 	}
 	if d.driver != nil {
@@ -253,8 +252,9 @@ func (d *device) Master(on bool) error {
 
 // Alive implements Device.
 func (d *device) Alive() bool {
-	n, err := system.pread(d.config.fd, d.header[:], d.config.start)
-	return err == nil && n == len(d.header) && get(d.header[:2]) != 0xffff && d.header[configCommand]&configCommandMemory != 0
+	header, code := d.config.Load(0, 8)
+	d.header = header
+	return code == OK && uint16(header) != 0xffff && header>>(8*configCommand)&configCommandMemory != 0
 }
 
 // Diagnose implements Device.
@@ -262,9 +262,9 @@ func (d *device) Diagnose() Code {
 	switch {
 	case !d.Alive():
 		return DeviceGone
-	case d.masters && d.header[configCommand]&configCommandMaster == 0:
+	case d.masters && d.header>>(8*configCommand)&configCommandMaster == 0:
 		return MasterOff
-	case d.masters && (uint16(get(d.header[configStatus:]))&configStatusDMA&^d.stale != 0 || d.faulted != nil && d.faulted()):
+	case d.masters && (d.header>>(8*configStatus)&configStatusDMA&^d.stale != 0 || d.faulted != nil && d.faulted()):
 		return DMAFault
 	}
 	return OK
