@@ -20,7 +20,7 @@ type function struct {
 	lane     lane
 	kind     string // of lane, as it stands in names
 	rest     string // what follows it there
-	driver   driver // where the kernel's is beside us, else nil
+	driven   bool   // by a driver of the kernel's beside us, which has it master the bus all the time
 	identity Identity
 	address  string             // 0000:01:00.0
 	owner    string             // driver of the kernel's that has it, empty where none does
@@ -58,19 +58,15 @@ type lane interface {
 	// host reserves whole pages of host memory that stay where they are, and
 	// gives the address that the device reaches them at.
 	host(size uint64) (mem []byte, bus uint64, err error)
+	// window reserves a hardware window of at least a size and maps all of it;
+	// slot -1: none is left.
+	window(prefer uint16, size uint64, wc bool) (slot int, a Aperture, err error)
+	// point is Point, of a window that no registers aim.
+	point(a *Aperture, t fbs.Target, address uint64) Code
 	// reach is Reach, of a device of the same lane.
 	reach(a *Aperture, owner *function) error
 	// close gives everything back, the device being at rest.
 	close() error
-}
-
-// driver is a lane beside a kernel driver that has the device master the bus,
-// and keeps the hardware windows.
-type driver interface {
-	// window chooses one of at least a size; slot -1: none is left.
-	window(size uint64, wc bool) (slot int, a Aperture, err error)
-	point(slot int, t fbs.Target, address uint64) Code
-	cleanup(t fbs.Target, address uint64, value uint32) (note string, err error)
 }
 
 // identify fills in which device it is, and what is known of such devices.
@@ -147,28 +143,15 @@ func (d *function) mapRange(fd int, offset, size uint64, path string) (Aperture,
 
 // mapTLB reserves a hardware window and maps the whole of it, so that Point
 // can move the aperture inside.
-func (d *function) mapTLB(w fbs.Window) (a Aperture, err error) {
+func (d *function) mapTLB(w fbs.Window) (Aperture, error) {
 	if d.tlb == nil {
-		return a, &Fault{WrongDevice, d.identity.Name + ": the image moves windows and the device has none that move; is the image for this device?"}
+		return Aperture{}, &Fault{WrongDevice, d.identity.Name + ": the image moves windows and the device has none that move; is the image for this device?"}
 	}
 	if d.windows == nil {
 		last := &d.tlb.Groups[len(d.tlb.Groups)-1]
-		count := last.First + last.Count
-		if d.driver == nil {
-			if a, err = d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(count)); err != nil {
-				return Aperture{}, err
-			}
-			d.registers = a.Base
-		}
-		d.windows = make([]Aperture, count)
+		d.windows = make([]Aperture, last.First+last.Count)
 	}
-	slot, wc := -1, w.Flags&fbs.FlagWriteCombining != 0
-	if d.driver != nil {
-		slot, a, err = d.driver.window(w.Size, wc)
-	} else if slot = d.tlb.Choose(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot].Size != 0 }); slot >= 0 {
-		g := d.tlb.Group(slot)
-		a, err = d.mapBar(g.Bar, wc, g.Start(slot), g.Size)
-	}
+	slot, a, err := d.lane.window(w.Slot, w.Size, w.Flags&fbs.FlagWriteCombining != 0)
 	if err == nil && slot < 0 {
 		err = &Fault{NoDevice, d.identity.Name + fbs.Text(": no hardware window of %x bytes is left; the image has too many, or too large, Tlb windows for this device", w.Size)}
 	}
@@ -181,6 +164,22 @@ func (d *function) mapTLB(w fbs.Window) (a Aperture, err error) {
 	return a, nil
 }
 
+// window implements lane, where registers aim windows: they are mapped with the first.
+func (d *function) window(prefer uint16, size uint64, wc bool) (slot int, a Aperture, err error) {
+	if d.registers == 0 {
+		if a, err = d.mapBar(d.tlb.ConfigBar, false, d.tlb.ConfigOffset, d.tlb.ConfigStride*uint64(len(d.windows))); err != nil {
+			return -1, a, err
+		}
+		d.registers = a.Base
+	}
+	slot = d.tlb.Choose(prefer, size, &d.identity.Bars, func(slot int) bool { return d.windows[slot].Size != 0 })
+	if slot >= 0 {
+		g := d.tlb.Group(slot)
+		a, err = d.mapBar(g.Bar, wc, g.Start(slot), g.Size)
+	}
+	return slot, a, err
+}
+
 // Aim implements Device. In a hardware window that is larger, the aperture moves
 // inside. Tenstorrent's driver sets no static virtual channel but channel 0 of a
 // device that numbers them (tt-kmd wormhole.c, blackhole.c).
@@ -191,7 +190,7 @@ func (d *device) Aim(a *Aperture, t fbs.Target, address uint64, c *fbs.Command) 
 	window := &d.windows[a.Slot]
 	inside := address & (window.Size - 1)
 	words, ok := d.tlb.Encode(d.tlb.Group(a.Slot), t, address-inside)
-	if !ok || inside+a.Size > window.Size || d.driver != nil && t.StaticVC > d.tlb.Fields[boards.UseStaticVC] {
+	if !ok || inside+a.Size > window.Size || d.driven && t.StaticVC > d.tlb.Fields[boards.UseStaticVC] {
 		return 0, 0, Refused
 	}
 	c.Offset, c.Width, c.Amount = uint32(uint64(a.Slot)*d.tlb.ConfigStride), d.tlb.ConfigWidth, uint32(inside)
@@ -199,21 +198,13 @@ func (d *device) Aim(a *Aperture, t fbs.Target, address uint64, c *fbs.Command) 
 	return d.registers, window.Base, OK
 }
 
-// Point implements Device. Who has registers from Aim does it without.
+// Point implements Device.
 func (d *device) Point(a *Aperture, t fbs.Target, address uint64) Code {
-	var c fbs.Command
-	_, home, code := d.Aim(a, t, address, &c)
-	if code == OK && d.driver == nil {
-		return Internal
-	}
-	if code == OK {
-		code = d.driver.point(a.Slot, t, address-uint64(c.Amount))
-	}
-	if code == OK {
-		a.Base = home + uintptr(c.Amount)
-	}
-	return code
+	return d.lane.point(a, t, address)
 }
+
+// point implements lane: who has registers from Aim does it without.
+func (d *function) point(*Aperture, fbs.Target, uint64) Code { return Internal }
 
 // Reach implements Device.
 func (d *device) Reach(a *Aperture, of Device) error {
@@ -232,13 +223,13 @@ func (d *device) Master(on bool) error {
 		return nil // who may not store to configuration space need not
 	}
 	if on {
-		if d.driver == nil {
+		if !d.driven {
 			d.config.Store(configStatus, 2, configStatusDMA)
 		}
 		d.stale, _ = d.config.Load(configStatus, 2)
 		d.translate(true)
 	}
-	if d.driver != nil {
+	if d.driven {
 		d.masters = on
 		return nil
 	}

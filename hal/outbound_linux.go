@@ -57,7 +57,7 @@ func (d *function) reaches(a *Aperture, owner *function) bool {
 	if d.outbound != nil {
 		return d == owner && a.host
 	}
-	if d.driver != nil {
+	if d.driven {
 		return d == owner
 	}
 	return owner.outbound == nil || !a.host

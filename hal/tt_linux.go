@@ -97,7 +97,7 @@ func (d *tt) openFunction() error {
 	slot := uint64(info.busDevFn)
 	d.address = pciAddress(uint64(info.domain), slot>>8, slot>>3&31, slot&7)
 	d.identify(info.vendor, info.device)
-	d.driver, d.outbound = d, nil // which the driver aims: PIN_PAGES
+	d.driven, d.outbound = true, nil // which the driver aims: PIN_PAGES
 	if err := d.config.openSysfs(d.folder()); err != nil {
 		return err
 	}
@@ -137,9 +137,9 @@ func (d *tt) mapFile(bar uint8, wc bool, offset, size uint64) (Aperture, error) 
 	return d.mapRange(d.fd, d.maps[bar].base+offset, size, d.path)
 }
 
-// window implements driver: the driver chooses one of the least size that is
-// left. It knows no preference.
-func (d *tt) window(size uint64, wc bool) (int, Aperture, error) {
+// window implements lane: the driver chooses one of the least size that is left.
+// It knows no preference.
+func (d *tt) window(_ uint16, size uint64, wc bool) (int, Aperture, error) {
 	for i := range d.tlb.Groups {
 		g := &d.tlb.Groups[i]
 		if g.Size < size {
@@ -165,10 +165,15 @@ func (d *tt) window(size uint64, wc bool) (int, Aperture, error) {
 	return -1, Aperture{}, nil
 }
 
-// point implements driver.
-func (d *tt) point(slot int, t fbs.Target, address uint64) Code {
+// point implements lane.
+func (d *tt) point(a *Aperture, t fbs.Target, address uint64) Code {
+	var c fbs.Command
+	_, home, code := (&device{d.function}).Aim(a, t, address, &c)
+	if code != OK {
+		return code
+	}
 	d.aim = ttConfigure{
-		id: uint32(slot), address: address,
+		id: uint32(a.Slot), address: address - uint64(c.Amount),
 		xEnd: uint16(t.X), yEnd: uint16(t.Y), xStart: uint16(t.XStart), yStart: uint16(t.YStart),
 		noc: t.NoC, ordering: uint8(t.Ordering - gen.OrderingDefault), staticVC: t.StaticVC,
 	}
@@ -180,6 +185,7 @@ func (d *tt) point(slot int, t fbs.Target, address uint64) Code {
 	fence()
 	switch err {
 	case nil:
+		a.Base = home + uintptr(c.Amount)
 		return OK
 	case unix.ENODEV: // another program has reset the device
 		return DeviceGone
@@ -217,19 +223,15 @@ func (d *tt) reach(*Aperture, *function) error { return nil }
 
 // Cleanup implements Cleaner.
 func (d *device) Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
-	if d.driver == nil {
+	lane, driven := d.lane.(*tt)
+	switch {
+	case !driven:
 		return "", nil
-	}
-	return d.driver.cleanup(t, address, value)
-}
-
-// cleanup implements driver.
-func (d *tt) cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
-	if !d.cleans {
+	case !lane.cleans:
 		return d.identity.Name + ": cores that run when this process is killed go on running; tt-kmd 2.2 and later put those of one tile back into reset", nil
 	}
 	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: address, data: uint64(value)}
-	return "", control(d.fd, ttSetNoCCleanup, asC(&c), "SET_NOC_CLEANUP", d.path)
+	return "", control(lane.fd, ttSetNoCCleanup, asC(&c), "SET_NOC_CLEANUP", lane.path)
 }
 
 // close gives the clock back first: by the end of the file alone a driver without
