@@ -179,11 +179,8 @@ func (f *Output) place() error {
 }
 
 // Discard removes what Commit has not put in place. A file that is written
-// where it is stays as it is. Of nil there is nothing to remove.
+// where it is stays as it is.
 func (f *Output) Discard() {
-	if f == nil {
-		return
-	}
 	if f.from != nil {
 		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, folder, uintptr(unsafe.Pointer(f.from)), 0)
 	}
@@ -202,14 +199,14 @@ func (f *Output) close() {
 // folder is where relative paths begin: AT_FDCWD, as a system call takes it.
 const folder = ^uintptr(-unix.AT_FDCWD - 1)
 
-// Outputs are outputs that come together; nil stands for none.
+// Outputs are outputs that come together.
 type Outputs []*Output
 
 // Commit puts all in place, and none before all are on the disk.
 func (list Outputs) Commit() (err error) {
 	for _, step := range [...]func(*Output) error{(*Output).sync, (*Output).place} {
 		for _, f := range list {
-			if f != nil && err == nil {
+			if err == nil {
 				err = step(f)
 			}
 		}

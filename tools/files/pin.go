@@ -17,9 +17,6 @@ import (
 func (list Outputs) Pin() ([]unix.SockFilter, error) {
 	var names []byte
 	for _, f := range list {
-		if f == nil {
-			continue
-		}
 		if f.pinned = true; f.to != nil {
 			names = append(append(append(append(names, text(f.from)...), 0), text(f.to)...), 0)
 		}
@@ -34,7 +31,7 @@ func (list Outputs) Pin() ([]unix.SockFilter, error) {
 	}
 	program := allow(nil, unix.SYS_FSYNC)
 	for _, f := range list {
-		if f == nil || f.to == nil {
+		if f.to == nil {
 			continue
 		}
 		for _, name := range []**byte{&f.from, &f.to} {

@@ -22,7 +22,7 @@ type frames struct {
 	limit    int64 // of a run, in nanoseconds; 0: none
 	inputs   []stream
 	outputs  []stream
-	files    files.Outputs // of the outputs, nil for a ring
+	files    files.Outputs // of the outputs that are no rings
 	watchdog watchdog
 	sealed   bool
 }
@@ -73,8 +73,9 @@ func (f *frames) open(r *runtime.Replay, clock hal.Device) (err error) {
 	for i := 0; i < len(f.outputs) && err == nil; i++ {
 		s := &f.outputs[i]
 		s.data = r.Output(s.tensor)
-		err = s.open(true)
-		f.files = append(f.files, s.file)
+		if err = s.open(true); s.file != nil {
+			f.files = append(f.files, s.file)
+		}
 	}
 	if err == nil {
 		err = f.watchdog.open()

@@ -98,7 +98,7 @@ func frameRuns(t *testing.T, line string) outcome {
 	end := f.loop(o.Loop)
 	f.files.Discard()
 	for _, s := range f.inputs {
-		if s.fd >= 0 {
+		if s.pipe {
 			syscall.Close(s.fd) // as the end of the process would
 		}
 	}

@@ -45,7 +45,7 @@ var past = []Past{
 	{"nobody waits for room in a ring", "ebdaa34", "tools/lmrun/stream.go",
 		"ring != nil && err == nil {\n\t\t\terr = ring.makeRoom()", "ring != nil && !BROKEN && err == nil {\n\t\t\terr = ring.makeRoom()"},
 	{"an output is in place before the others are on the disk", "6ddb63a", "tools/files/output.go",
-		"\tfor _, step := range", "\tif BROKEN {\n\t\tfor _, f := range list {\n\t\t\tif f == nil {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\tif err = f.sync(); err == nil {\n\t\t\t\terr = f.place()\n\t\t\t}\n\t\t\tif err != nil {\n\t\t\t\treturn err\n\t\t\t}\n\t\t}\n\t\treturn nil\n\t}\n\tfor _, step := range"},
+		"\tfor _, step := range", "\tif BROKEN {\n\t\tfor _, f := range list {\n\t\t\tif err = f.sync(); err == nil {\n\t\t\t\terr = f.place()\n\t\t\t}\n\t\t\tif err != nil {\n\t\t\t\treturn err\n\t\t\t}\n\t\t}\n\t\treturn nil\n\t}\n\tfor _, step := range"},
 	{"an output is written over the old one", "2830ccc", "tools/files/output.go",
 		"err = f.beside(0o600, &old)", "if BROKEN {\n\t\t\tf.fd, err = open(path, unix.O_WRONLY|unix.O_TRUNC, 0)\n\t\t} else {\n\t\t\terr = f.beside(0o600, &old)\n\t\t}"},
 	{"a reset is armed by an image that is refused", "ba3dc36", "runtime/load.go",
