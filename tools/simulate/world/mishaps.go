@@ -127,8 +127,8 @@ var mishaps = []mishap{
 	spoilt(atPlan, 64, "no sequence", func(e *errand) { e.w.options.Sequence = "nothing" }),
 	spoilt(atPlan, 64, `\u001b[31m`, func(e *errand) { e.w.options.Sequence = "red\x1b[31m" }), // no terminal obeys
 	spoilt(atPlan, 64, "no sequence", func(e *errand) { e.w.options.After = "nothing" }),
-	spoilt(atPlan, 64, "no such tensor", func(e *errand) { e.w.options.Inputs = []args.Binding{{Name: "out", Path: e.w.file("in")}} }),
-	spoilt(atPlan, 64, "no such tensor", func(e *errand) { e.w.options.Outputs = []args.Binding{{Name: "in", Path: e.w.file("out")}} }),
+	spoilt(atPlan, 64, "no such input", func(e *errand) { e.w.options.Inputs = []args.Binding{{Name: "out", Path: e.w.file("in")}} }),
+	spoilt(atPlan, 64, "no such output", func(e *errand) { e.w.options.Outputs = []args.Binding{{Name: "in", Path: e.w.file("out")}} }),
 	spoilt(atPlan, 64, "given twice", func(e *errand) {
 		e.w.options.Inputs = []args.Binding{{Name: "in", Path: e.w.file("in")}, {Name: "in", Path: e.w.file("in")}}
 	}),
