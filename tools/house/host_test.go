@@ -53,7 +53,7 @@ var later = []string{"tools/vfiouser/", "tools/lm/serve.go", "tools/recorder/", 
 // in the names what is wanted.
 const (
 	linesOfHost  = 34_294 // 21,500
-	linesOfLater = 7_630
+	linesOfLater = 7_600
 )
 
 // What a function, a file and a line have at most.

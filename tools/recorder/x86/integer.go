@@ -229,11 +229,14 @@ func (m *machine) stepOrPush() error {
 func (m *machine) pop() error {
 	var b [8]byte
 	data := b[:pushSize(&m.instruction)]
-	if err := m.memory.Load(m.Reg[4], data); err != nil {
-		return err
-	}
 	if m.base == 4 {
 		m.address += uint64(len(data))
+	}
+	if err := m.within(m.address, len(data)); err != nil {
+		return err
+	}
+	if err := m.memory.Load(m.Reg[4], data); err != nil {
+		return err
 	}
 	if err := m.store(data); err != nil {
 		return err
