@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 
-	"lightmetal/fbs/gen"
 	"lightmetal/tools/importer/runs"
 	"lightmetal/tools/importer/traces"
 )
@@ -22,10 +21,7 @@ type Frames struct {
 	Counters   []Counter   `json:"counters"` // in the whole trace
 	Flags      []string    `json:"flags"`    // of lm import, that do the same by hand
 
-	frame, stop     Part
-	inputs, outputs []TensorSpec
-	poll            []Range
-	deadlineUs      uint32
+	proposal Options // what Flags say
 }
 
 // Candidate is a stretch of the trace that repeats itself.
@@ -73,7 +69,6 @@ type Varying struct {
 	Again   int    `json:"again"` // more commands of the repetition of which the same is true
 
 	spec TensorSpec
-	role gen.Role
 	bad  string // why no frame can have it; empty: it can
 	fed  bool   // more stores to the place differ than are told apart by lines
 }
@@ -119,11 +114,12 @@ func FindFrames(r io.Reader, o Options, which int) (*Frames, error) {
 
 // Apply has an import make of a trace what was found in it.
 func (f *Frames) Apply(o *Options) {
-	o.Frame, o.Stop = f.frame, f.stop
-	o.Inputs = append(slices.Clone(o.Inputs), f.inputs...)
-	o.Outputs = append(slices.Clone(o.Outputs), f.outputs...)
-	o.Poll = append(slices.Clone(o.Poll), f.poll...)
-	o.DeadlineUs = cmp.Or(o.DeadlineUs, f.deadlineUs)
+	p := &f.proposal
+	o.Frame, o.Stop = p.Frame, p.Stop
+	o.Inputs = slices.Concat(o.Inputs, p.Inputs)
+	o.Outputs = slices.Concat(o.Outputs, p.Outputs)
+	o.Poll = slices.Concat(o.Poll, p.Poll)
+	o.DeadlineUs = cmp.Or(o.DeadlineUs, p.DeadlineUs)
 }
 
 const (

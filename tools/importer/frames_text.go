@@ -11,29 +11,32 @@ import (
 
 // propose makes options, and the flags that say the same, of a candidate.
 func (f *finder) propose(found *Frames, c *Candidate) {
-	found.frame = Part{strconv.Itoa(c.Lines[0]), strconv.Itoa(c.Starts[1] - 1)}
-	flag := func(name, value string) { found.Flags = append(found.Flags, "--"+name+" "+value) }
-	flag("frame", found.frame.From+".."+found.frame.To)
+	p := &found.proposal
+	flag := func(name, format string, a ...any) {
+		found.Flags = append(found.Flags, fmt.Sprintf("--"+name+" "+format, a...))
+	}
+	p.Frame = Part{strconv.Itoa(c.Lines[0]), strconv.Itoa(c.Starts[1] - 1)}
+	flag("frame", "%s..%s", p.Frame.From, p.Frame.To)
 	if c.next != 0 {
-		found.stop = Part{From: strconv.Itoa(c.next)}
-		flag("stop", found.stop.From+"..")
+		p.Stop = Part{From: strconv.Itoa(c.next)}
+		flag("stop", "%s..", p.Stop.From)
 	}
 	for _, v := range c.Varies {
 		switch v.Role {
 		case "input":
-			found.inputs = append(found.inputs, v.spec)
+			p.Inputs = append(p.Inputs, v.spec)
 		case "output":
-			found.outputs = append(found.outputs, v.spec)
+			p.Outputs = append(p.Outputs, v.spec)
 		}
-		flag(v.Role, v.flag())
+		flag(v.Role, "%s=%s%s,%s,%d", v.Name, v.spec.Place.spec(), v.spec.at(), v.DType, v.Shape)
 	}
+	p.Poll = c.polls
 	for _, r := range c.polls {
-		found.poll = append(found.poll, r)
-		flag("poll", fmt.Sprintf("%s0x%x-0x%x", r.Place.spec(), r.First, r.Last))
+		flag("poll", "%s0x%x-0x%x", r.Place.spec(), r.First, r.Last)
 	}
 	if f.o.DeadlineUs == 0 && c.deadlineUs != 0 {
-		found.deadlineUs = f.longestWait()
-		flag("deadline", (time.Duration(found.deadlineUs) * time.Microsecond).String())
+		p.DeadlineUs = f.longestWait()
+		flag("deadline", "%s", time.Duration(p.DeadlineUs)*time.Microsecond)
 	}
 }
 
@@ -45,11 +48,6 @@ func (f *finder) longestWait() (us uint32) {
 		}
 	}
 	return us
-}
-
-// flag is a tensor as flags have it.
-func (v *Varying) flag() string {
-	return fmt.Sprintf("%s=%s%s,%s,%d", v.Name, v.spec.Place.spec(), v.spec.at(), v.DType, v.Shape)
 }
 
 // String gives the candidates as a table, what differs in the one that was

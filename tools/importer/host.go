@@ -146,15 +146,6 @@ func (l *lifter) joined(a, b *traces.Access) (whole traces.Access, ok bool) {
 	return whole, r != nil && r.Widths&8 != 0 && l.isAddress(&whole)
 }
 
-// givenHosts adds the host memory that the user gave.
-func (l *lifter) givenHosts() {
-	for _, h := range l.o.Host {
-		l.addHost(hostSpace{name: h.Name, bus: h.Bus, size: uint64(len(h.Data)), given: true, pages: map[uint64]*hostPage{},
-			first: []hostStore{{len(l.hosts), 0, h.Data}}})
-		l.hosts[len(l.hosts)-1].store(0, h.Data)
-	}
-}
-
 // mapping follows an access of the registers that map host memory.
 func (l *lifter) mapping(a *traces.Access, inside bool) error {
 	if inside {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"lightmetal/fbs/gen"
 	"lightmetal/tools/importer/traces"
 )
 
@@ -35,7 +34,11 @@ func (c *columns) hostMemory() {
 			c.refuseHost(s, fmt.Sprintf("%s to a ring in host memory, %d bytes further each time: neither an input nor a constant", who, stride))
 			continue
 		}
-		ranges := hostRanges(reps)
+		var ranges []hostRange // all places that repetitions reach, as few as possible
+		for _, s := range joined(slices.Concat(reps...)) {
+			s.data = make([]byte, len(s.data))
+			ranges = append(ranges, hostRange{hostStore: s})
+		}
 		if !c.follow(ranges, wrote) {
 			c.refuseHost(ranges[0].hostStore, who+" more to host memory than is compared")
 			continue
@@ -76,9 +79,9 @@ func (c *columns) hostRegion(r *hostRange, s span, wrote bool, who string) {
 		return
 	}
 	h := &c.hosts[r.host]
-	v := Varying{Role: "input", role: gen.RoleInput, Place: h.name, Address: h.bus + part.offset, Size: s.to - s.from, Line: c.c.Starts[0]}
+	v := Varying{Role: "input", Place: h.name, Address: h.bus + part.offset, Size: s.to - s.from, Line: c.c.Starts[0]}
 	if wrote {
-		v.Role, v.role = "output", gen.RoleOutput
+		v.Role = "output"
 	}
 	v.spec = TensorSpec{Place: Place{Bus: true}, Address: v.Address}
 	if !c.given(&v) {
@@ -147,15 +150,6 @@ func hostRing(reps [][]hostStore) (s hostStore, stride int64) {
 		}
 	}
 	return s, 0
-}
-
-// hostRanges are all places that repetitions reach, as few as possible.
-func hostRanges(reps [][]hostStore) (list []hostRange) {
-	for _, s := range joined(slices.Concat(reps...)) {
-		s.data = make([]byte, len(s.data))
-		list = append(list, hostRange{hostStore: s})
-	}
-	return list
 }
 
 // follow goes through what happens to ranges of host memory, from the start of

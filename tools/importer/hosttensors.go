@@ -27,7 +27,9 @@ func (h *hostTensors) begin() error {
 		if !t.Bus {
 			continue
 		}
-		m := h.memoryOf(t)
+		m := slices.IndexFunc(h.hosts, func(m hostSpace) bool {
+			return t.Address >= m.bus && t.Address-m.bus < m.size && t.size <= m.size-(t.Address-m.bus)
+		})
 		if m < 0 {
 			return traces.Usage("%s %s: the recording knows no host memory at %s", t.kind(), t.Name, t.span())
 		}
@@ -67,12 +69,6 @@ func (h *hostTensors) copied(t *tensor) (at int, found bool) {
 		}
 	}
 	return at, found
-}
-
-func (p *program) memoryOf(t *tensor) int {
-	return slices.IndexFunc(p.hosts, func(m hostSpace) bool {
-		return t.Address >= m.bus && t.Address-m.bus < m.size && t.size <= m.size-(t.Address-m.bus)
-	})
 }
 
 // overlap is the part of n bytes at an offset that a tensor has, in it.

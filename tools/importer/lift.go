@@ -57,11 +57,16 @@ type aimKey struct {
 }
 
 func newLifter(b *boards.Board, o Options) *lifter {
-	l := &lifter{program: newProgram(b, o), tlb: b.TLB, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
+	o.Board = b
+	l := &lifter{program: &program{o: o, board: b, chip: chips.Of(b)}, tlb: b.TLB, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
 	l.part.init(l.o.Part)
 	l.cut.init(&l.o)
 	l.host = hostMemory{regions: newRegions(b), slot: -1}
-	l.givenHosts()
+	for i, h := range o.Host {
+		l.addHost(hostSpace{name: h.Name, bus: h.Bus, size: uint64(len(h.Data)), given: true, pages: map[uint64]*hostPage{},
+			first: []hostStore{{i, 0, h.Data}}})
+		l.hosts[i].store(0, h.Data)
+	}
 	if !l.with("lift") {
 		l.tlb = nil
 	}

@@ -181,10 +181,9 @@ type hold struct {
 // isReset tells whether a step accesses the register that holds the cores of a
 // tile in reset.
 func (p *program) isReset(at *aim, s *step) bool {
-	return p.board.Reset.Mask != 0 && at.address+uint64(s.offset) == p.board.Reset.Address && p.isCores(at.kinds[0])
+	cores := at.kinds[0] == chips.Tensix || at.kinds[0] == chips.Ethernet
+	return p.board.Reset.Mask != 0 && at.address+uint64(s.offset) == p.board.Reset.Address && cores
 }
-
-func (p *program) isCores(k chips.Kind) bool { return k == chips.Tensix || k == chips.Ethernet }
 
 // release notes a store that lets cores run.
 func (l *lifter) release(s *step, at *aim) {

@@ -42,11 +42,6 @@ type program struct {
 	loads, stores int // in the trace
 }
 
-func newProgram(b *boards.Board, o Options) *program {
-	o.Board = b
-	return &program{o: o, board: b, chip: chips.Of(b)}
-}
-
 // read says what was read.
 func (p *program) read(t *traces.Trace) outcome {
 	text := fmt.Sprintf("%s: %s, %s%s", traces.Counted(t.Lines, "line"), traces.Counted(p.loads, "load"), traces.Counted(p.stores, "store"),

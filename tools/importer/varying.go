@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
 	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
@@ -32,9 +31,9 @@ func (c *columns) values(b patch, s span) (list [][]byte) {
 // region says what a part that differs is.
 func (c *columns) region(b patch, s span) {
 	first := &b[0]
-	v := Varying{Role: "input", role: gen.RoleInput, Place: first.place(), Address: first.address + s.from, Size: s.to - s.from}
+	v := Varying{Role: "input", Place: first.place(), Address: first.address + s.from, Size: s.to - s.from}
 	if first.op == stepLoad {
-		v.Role, v.role = "output", gen.RoleOutput
+		v.Role = "output"
 	}
 	at := uint64(0)
 	for i := range b {
@@ -45,10 +44,10 @@ func (c *columns) region(b patch, s span) {
 	}
 	v.spec = TensorSpec{Place: first.home, Address: v.Address}
 	values := c.values(b, s)
-	if v.role == gen.RoleInput && c.storedAgain(b, &v, values) {
+	if v.Role == "input" && c.storedAgain(b, &v, values) {
 		v.spec.Line = v.Line
 	}
-	if c.given(&v) || v.role == gen.RoleOutput && c.readBack(first, v.Address, values) {
+	if c.given(&v) || v.Role == "output" && c.readBack(first, v.Address, values) {
 		return
 	}
 	if v.bad = c.against(first, &v, b, values); v.bad != "" {
@@ -66,7 +65,7 @@ func (c *columns) take(v Varying, values [][]byte, first *piece) {
 	v.Shape = uint32(v.Size / uint64(fbs.DTypeSize(v.spec.DType)))
 	v.spec.Shape = []uint32{v.Shape}
 	v.DType = lmb.DTypes[v.spec.DType]
-	if v.role == gen.RoleInput {
+	if v.Role == "input" {
 		c.countsInside(&v, values)
 	}
 	c.c.Varies = append(c.c.Varies, v)
@@ -79,7 +78,7 @@ func (c *columns) twice(v *Varying) bool {
 		o := &c.c.Varies[i]
 		switch {
 		case o.spec.Line > 0 && v.spec.Line > 0: // each has its own stores
-		case o.role != v.role || o.bad != "" || o.spec.Place != v.spec.Place || o.Address >= v.Address+v.Size || v.Address >= o.Address+o.Size:
+		case o.Role != v.Role || o.bad != "" || o.spec.Place != v.spec.Place || o.Address >= v.Address+v.Size || v.Address >= o.Address+o.Size:
 		case v.Address >= o.Address && v.Address+v.Size <= o.Address+o.Size:
 			return true
 		default:
@@ -94,7 +93,7 @@ func (c *columns) twice(v *Varying) bool {
 // given tells whether the user has named a tensor there.
 func (c *columns) given(v *Varying) bool {
 	list := c.o.Inputs
-	if v.role == gen.RoleOutput {
+	if v.Role == "output" {
 		list = c.o.Outputs
 	}
 	return slices.ContainsFunc(list, func(t TensorSpec) bool {
@@ -121,7 +120,7 @@ func (c *columns) readBack(p *piece, address uint64, values [][]byte) bool {
 // against says why a part that differs can be no input or output, empty if
 // nothing stands against it.
 func (c *columns) against(first *piece, v *Varying, b patch, values [][]byte) string {
-	if v.role == gen.RoleOutput {
+	if v.Role == "output" {
 		return ""
 	}
 	n := c.counts(values)

@@ -50,8 +50,6 @@ type lexer struct {
 	block     *token // the open brace, nil outside of braces
 }
 
-func newLexer(source string) lexer { return lexer{source: source, line: 1} }
-
 func (l *lexer) token(k kind, text string) token {
 	return token{k, text, l.line, l.at - l.lineStart + 1}
 }

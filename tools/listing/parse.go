@@ -3,6 +3,7 @@ package listing
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -92,7 +93,7 @@ func newParser(name string, read func(path string) ([]byte, error)) *parser {
 
 // feed reads more of a listing, whole lines of it.
 func (p *parser) feed(source string) {
-	p.lex = newLexer(source)
+	p.lex = lexer{source: source, line: 1}
 	p.advance()
 	p.advance()
 	for p.tok.kind != tokenEOF && len(p.errs) < errorsMax {
@@ -273,18 +274,11 @@ func (p *parser) resolveCalls() {
 		index, ok := p.sequences[c.name]
 		switch {
 		case !ok:
-			p.fail(c.at, "there is no sequence %s%s", c.name, hint(c.name, p.sequenceNames()))
+			p.fail(c.at, "there is no sequence %s%s", c.name, hint(c.name, slices.Sorted(maps.Keys(p.sequences))))
 		case callers[index]:
 			p.fail(c.at, "%s holds a call itself, and calls do not nest", c.name)
 		default:
 			p.image.Sequences[c.from].Commands[c.command].Index = uint16(index)
 		}
 	}
-}
-
-func (p *parser) sequenceNames() (names []string) {
-	for i := range p.image.Sequences {
-		names = append(names, p.image.Sequences[i].Name)
-	}
-	return names
 }
