@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -91,6 +93,8 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 		"what becomes of the program at an access that cannot be recorded: end, or unrecorded, where it goes on without lm")
 }
 
+var deviceName = regexp.MustCompile(`^(?:pci:|vfio:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[0-9a-f]{4}:[0-9a-f]{4})$`)
+
 func (f *recordFlags) run(program []string) error {
 	o := recorder.Options{Program: program, Limit: f.limit, GoOn: f.onUnknown == "unrecorded", Complaint: prefixed{stderr}}
 	switch {
@@ -100,17 +104,28 @@ func (f *recordFlags) run(program []string) error {
 		return usage("--on-unknown takes end or unrecorded, not %q", f.onUnknown)
 	}
 	for _, d := range f.devices {
-		o.Devices = append(o.Devices, strings.TrimPrefix(strings.TrimPrefix(d, "pci:"), "vfio:"))
+		name := deviceName.FindStringSubmatch(strings.ToLower(d))
+		if name == nil {
+			return usage("--device takes pci:DDDD:BB:DD.F, such as pci:0000:01:00.0, or the ids pci:VVVV:DDDD, not %q", d)
+		}
+		o.Devices = append(o.Devices, name[1])
 	}
 	if err := f.setHost(&o); err != nil {
 		return err
 	}
+	inputs := slices.Clone(program)
 	for _, spec := range f.files {
 		file, err := parseFile(spec)
 		if err != nil {
 			return err
 		}
-		o.Files = append(o.Files, file)
+		if slices.ContainsFunc(o.Files, func(other recorder.File) bool { return other.Path == file.Path }) {
+			return usage("--file %s: the file stands for something already", spec)
+		}
+		o.Files, inputs = append(o.Files, file), append(inputs, file.Path)
+	}
+	if err := files.Distinct([]string{f.out}, inputs...); err != nil {
+		return err
 	}
 	if onTerminal() {
 		o.Progress = stderr.to

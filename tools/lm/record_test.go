@@ -99,3 +99,29 @@ func TestGenericBoardOfAKnownDeviceSaysWhoseRulesHold(t *testing.T) {
 		t.Error(exit, stderr)
 	}
 }
+
+// TestRecordTakesNoFileThatTheProgramNeedsForItsOutput: nor a device or a program that there cannot be.
+func TestRecordTakesNoFileThatTheProgramNeedsForItsOutput(t *testing.T) {
+	program := write(t, "program", "#!/bin/sh\n")
+	card := write(t, "card", "words")
+	for _, c := range []struct {
+		exit int
+		want string
+		args []string
+	}{
+		{64, "is an input", []string{"-o", program, "--", program}},
+		{64, "is an input", []string{"-o", card, "--", program, card}},
+		{64, "is an input", []string{"-o", card, "--file", card + "=0", "--", program}},
+		{64, "stands for something already", []string{"-o", "x.record", "--file", card + "=0", "--file", card + "=bus:0x1000", "--", program}},
+		{64, "pci:DDDD:BB:DD.F", []string{"-o", "x.record", "--device", "card", "--", program}},
+		{77, "permission denied", []string{"-o", filepath.Join(t.TempDir(), "x.record"), "--", program}}, // not executable
+	} {
+		exit, _, stderr := lm(t, append([]string{"record"}, c.args...)...)
+		if exit != c.exit || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit %d, %s", c.args, exit, stderr)
+		}
+	}
+	if text, err := os.ReadFile(card); err != nil || string(text) != "words" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"syscall"
@@ -18,7 +19,7 @@ import (
 func (r *recording) start() error {
 	path, err := exec.LookPath(r.options.Program[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return &Failure{NoProgram, fmt.Sprintf("%v", err)}
+		return notRun(err)
 	}
 	pid, err := syscall.ForkExec(path, r.options.Program, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Ptrace: true},
@@ -29,7 +30,7 @@ func (r *recording) start() error {
 			"elsewhere /proc/sys/kernel/yama/ptrace_scope below 3"}
 	}
 	if err != nil {
-		return &Failure{NoProgram, fmt.Sprintf("%s: %v", path, err)}
+		return notRun(fmt.Errorf("%s: %w", path, err))
 	}
 	r.main = pid
 	t := &thread{tid: pid, process: pid, space: &space{uses: 1}}
@@ -45,6 +46,17 @@ func (r *recording) start() error {
 		return &Failure{Forbidden, fmt.Sprintf("no filter of system calls can be put into %s: %v", path, err)}
 	}
 	return nil
+}
+
+// notRun is why a program cannot be.
+func notRun(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return &Failure{Forbidden, err.Error()}
+	}
+	if errors.Is(err, unix.ENOEXEC) {
+		err = fmt.Errorf("%w: a program of this machine, or a script that begins with #! and its interpreter", err)
+	}
+	return &Failure{NoProgram, err.Error()}
 }
 
 // installFilter has the program ask for the filter itself, by an instruction
