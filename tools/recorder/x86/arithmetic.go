@@ -150,28 +150,3 @@ func (m *machine) step(v uint64, size int) error {
 	m.Flags = m.Flags&^carry | before&carry
 	return m.orFlags(m.storeNumber(size, z), before)
 }
-
-// condition is what the low bits of an opcode ask of the flags.
-func (m *machine) condition() bool {
-	has := func(flag uint64) bool { return m.Flags&flag != 0 }
-	var holds bool
-	switch m.opcode >> 1 & 7 {
-	case 0:
-		holds = has(overflow)
-	case 1:
-		holds = has(carry)
-	case 2:
-		holds = has(zero)
-	case 3:
-		holds = has(carry | zero)
-	case 4:
-		holds = has(sign)
-	case 5:
-		holds = has(parity)
-	case 6:
-		holds = has(sign) != has(overflow)
-	case 7:
-		holds = has(zero) || has(sign) != has(overflow)
-	}
-	return holds != (m.opcode&1 == 1)
-}

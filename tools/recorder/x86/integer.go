@@ -1,9 +1,6 @@
 package x86
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "encoding/binary"
 
 // integers are the instructions on general registers, by table and opcode.
 var integers = integerForms()
@@ -54,8 +51,8 @@ func integerForms() map[uint16]*form {
 		0x1c1: {size: integerSize, run: onCopy(true, true)},
 		0x1ba: {size: operandSize, wants: oneByte, groups: 0b11110000, run: (*machine).bit},
 		0x1ae: {size: fixed(1), groups: 0b11000000, run: (*machine).flush}, // CLFLUSH, CLFLUSHOPT, CLWB
-		0x2f0: {size: operandSize, run: loaded((*machine).loadSwapped)},
-		0x2f1: {size: operandSize, run: (*machine).storeSwapped},
+		0x2f0: {size: operandSize, run: onCopy(true, false)},               // MOVBE
+		0x2f1: {size: operandSize, run: onCopy(false, true)},
 	}
 	addRanges(forms)
 	return forms
@@ -69,8 +66,8 @@ func addRanges(forms map[uint16]*form) {
 		}
 	}
 	for condition := range uint16(16) {
-		forms[0x140|condition] = &form{size: operandSize, run: loaded((*machine).moveConditional)}
-		forms[0x190|condition] = &form{size: fixed(1), run: (*machine).setConditional}
+		forms[0x140|condition] = &form{size: operandSize, run: onCopy(true, false)}
+		forms[0x190|condition] = &form{size: fixed(1), run: onCopy(false, true)}
 	}
 	for _, shift := range []uint16{0xc0, 0xc1, 0xd0, 0xd1, 0xd2, 0xd3} {
 		f := &form{size: integerSize, groups: 0b10111111, run: onCopy(true, true)} // with RCL and RCR
@@ -170,36 +167,6 @@ func (m *machine) moveZero(v uint64, _ int) error {
 func (m *machine) moveSigned(v uint64, size int) error {
 	m.setRegister(m.reg, m.operandSize(), extend(v, size))
 	return nil
-}
-
-// loadSwapped and storeSwapped are MOVBE.
-func (m *machine) loadSwapped(v uint64, size int) error {
-	m.setRegister(m.reg, size, swapped(v, size))
-	return nil
-}
-
-func (m *machine) storeSwapped() error {
-	size := m.memoryWidth()
-	return m.storeNumber(size, swapped(m.register(m.reg, size), size))
-}
-
-func swapped(v uint64, size int) uint64 { return bits.ReverseBytes64(v) >> (64 - 8*size) }
-
-// moveConditional loads whether or not it moves, and clears an upper half
-// either way.
-func (m *machine) moveConditional(v uint64, size int) error {
-	if !m.condition() {
-		v = m.register(m.reg, size)
-	}
-	m.setRegister(m.reg, size, v)
-	return nil
-}
-
-func (m *machine) setConditional() error {
-	if m.condition() {
-		return m.storeNumber(1, 1)
-	}
-	return m.storeNumber(1, 0)
 }
 
 // bit is group 8: BT, BTS, BTR, BTC with the number of a bit in the operand.
