@@ -11,7 +11,7 @@ import (
 
 // hostTensors makes copies of what happens to inputs and outputs that lie in
 // host memory. What a trace tells of that is what changed, so a tensor is copied
-// whole: an input where the program first stores to it, or in front of all else;
+// whole: an input where the frame first stores to it, or where that begins;
 // an output where it last sees what the device wrote.
 type hostTensors struct {
 	*program
