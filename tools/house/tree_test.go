@@ -1,10 +1,13 @@
 package house
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +61,33 @@ func readStart(path string) ([]byte, error) {
 	start := make([]byte, 4)
 	_, err = io.ReadFull(file, start)
 	return start, err
+}
+
+// TestTheFrontPageSaysWhatTheTargetWeighs: the numbers are the limits that are
+// held, of lines here and of KiB by build.sh.
+func TestTheFrontPageSaysWhatTheTargetWeighs(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(filepath.Join(root, "build.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := regexp.MustCompile(`lane_max=\$\(\((\d+) \* 1024\)\).* all_max=\$\(\((\d+) \* 1024\)\)`).FindSubmatch(script)
+	if sizes == nil {
+		t.Fatal("build.sh has no limits of sizes where they are looked for")
+	}
+	thousands := func(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }
+	for _, want := range []string{
+		thousands(linesOfProduct) + " lines of Go and assembly, " + thousands(linesWithRunner) + " with `lmrun`",
+		string(sizes[1]) + " KiB of code and data beyond an empty Go program with one lane",
+		string(sizes[2]) + " with all",
+	} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("README.md does not say %q", want)
+		}
+	}
 }
 
 // TestTheFrontPageIsShort: a person reads all of README.md before trying anything.
