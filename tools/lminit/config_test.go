@@ -181,6 +181,16 @@ func TestCheckPreparesNothing(t *testing.T) {
 	}
 }
 
+// TestMistakeOnTheCommandLineRestartsNothing: it would be there the next time, too.
+func TestMistakeOnTheCommandLineRestartsNothing(t *testing.T) {
+	path := configFile(t, "on-failure restart 1 halt\nimage edu.lmb\n")
+	for _, more := range []string{"-frobnicate=1", "-loop=0", "edu.lmb"} {
+		if _, stderr, exit := lminit(t, "-config", path, more); exit != 64 || strings.Contains(stderr, "restart") || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: %d, %s", more, exit, stderr)
+		}
+	}
+}
+
 func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	path := configFile(t, "on-failure restart 2 reboot\nimage none.lmb\n")
 	_, stderr, exit := lminit(t, "-config", path)

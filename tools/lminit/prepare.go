@@ -41,12 +41,11 @@ func loadModule(values []string) error {
 // finds, without an error.
 func reserveHugepages(values []string) error {
 	const path = "/proc/sys/vm/nr_hugepages"
-	number := values[0]
-	if err := writeFile(path, number); err != nil {
+	if err := writeFile(path, values[0]); err != nil {
 		return err
 	}
 	got, err := readFile(path)
-	if text := strings.TrimSpace(string(got)); err == nil && text != number {
+	if text := strings.TrimSpace(string(got)); err == nil && text != values[0] {
 		return &hal.Fault{Code: hal.Internal, Reason: "the kernel has memory for " + text}
 	}
 	return err

@@ -64,16 +64,17 @@ func (s *supervisor) read() error {
 	if err != nil {
 		return hal.FileFault(s.path, err)
 	}
-	if s.configuration, err = configure(s.path, string(text)); err != nil {
+	if s.configuration, err = configure(s.path, string(text)); err == nil {
+		_, err = args.Parse(append([]string{s.path}, s.flags...)) // the path stands for an image
+	}
+	if err != nil {
 		return err
 	}
 	s.say(s.path + ": images: " + strconv.Itoa(len(s.replays)))
 	if slash := strings.LastIndexByte(s.path, '/'); slash >= 0 {
-		if err := unix.Chdir(s.path[:slash+1]); err != nil {
-			return hal.FileFault(s.path, err)
-		}
+		err = hal.FileFault(s.path, unix.Chdir(s.path[:slash+1]))
 	}
-	return nil
+	return err
 }
 
 func (s *supervisor) run() (exit int, then string) {
