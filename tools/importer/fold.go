@@ -272,6 +272,7 @@ func (f *folder) hasVolatile(s *step) bool {
 // changes by itself, and which bits count.
 func (p *program) listed(s *step) (mask uint64, ok bool) {
 	full := p.significant(s)
+	in, _ := p.inRange(s, p.o.Poll)
 	if s.aim < 0 {
 		w := &p.windows[s.window]
 		for _, r := range p.board.Status {
@@ -284,7 +285,6 @@ func (p *program) listed(s *step) (mask uint64, ok bool) {
 			}
 		}
 	}
-	in, _ := p.inRange(s, p.o.Poll)
 	return full, in
 }
 

@@ -217,3 +217,19 @@ func TestMarks(t *testing.T) {
 		t.Errorf("mark: %s", got)
 	}
 }
+
+// TestRangesThatMeetNoLoadAreWarnedOf: one that is misspelled would change nothing
+// and say nothing. A register whose board knows that it changes is met too.
+func TestRangesThatMeetNoLoadAreWarnedOf(t *testing.T) {
+	trace := ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0", "r 08 4 0x78", "r 10 4 0x1")
+	_, report := mustImport(t, trace, edu(Options{Base: eduBase,
+		Poll: []Range{mustRange(t, "0x20"), mustRange(t, "0x8"), mustRange(t, "0x9990")}, Ignore: []Range{mustRange(t, "0x10-0x13"), mustRange(t, "bar0+0x80-0x87")}}))
+	got := ""
+	for _, w := range report.Warnings {
+		got += w.String() + "\n"
+	}
+	want := "--poll 0x9990-0x9990 does nothing: it meets no load\n--ignore bar0+0x80-0x87 does nothing: it meets no load\n"
+	if got != want {
+		t.Errorf("want\n%s\ngot\n%s", want, got)
+	}
+}

@@ -240,6 +240,8 @@ func (l *lifter) exactAt(bus uint64) *hostSpace {
 func (l *lifter) ignores(s hostStore) bool {
 	first := l.hosts[s.host].bus + s.offset
 	return slices.ContainsFunc(l.o.Ignore, func(r Range) bool {
-		return r.Bus && first >= r.First && first+uint64(len(s.data))-1 <= r.Last
+		in := r.Bus && first >= r.First && first+uint64(len(s.data))-1 <= r.Last
+		l.matched[r] = l.matched[r] || in
+		return in
 	})
 }

@@ -39,6 +39,8 @@ type program struct {
 	late    [][]hostStore // of stepHost
 	running []hold        // tiles whose cores were released
 
+	matched map[Range]bool // those of Poll and Ignore that met a load
+
 	loads, stores int // in the trace
 }
 

@@ -229,10 +229,20 @@ func (p *program) inRange(s *step, ranges []Range) (in, all bool) {
 	for _, r := range ranges {
 		address, ok := p.at(s, r.Place)
 		if last := address + s.size() - 1; ok && address <= r.Last && last >= r.First {
-			in, all = true, all && (s.run() == 1 || address >= r.First && last <= r.Last)
+			in, all, p.matched[r] = true, all && (s.run() == 1 || address >= r.First && last <= r.Last), true
 		}
 	}
 	return in, all
+}
+
+// unmatched warns of ranges that met no load.
+func (p *program) unmatched(flag string, ranges []Range) (out outcome) {
+	for _, r := range ranges {
+		if !p.matched[r] {
+			out.warn(0, "%s %s0x%x-0x%x does nothing: it meets no load", flag, r.Place, r.First, r.Last)
+		}
+	}
+	return out
 }
 
 // halve splits a step at the edge of a tensor, if the device cannot tell.
