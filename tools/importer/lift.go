@@ -58,7 +58,8 @@ type aimKey struct {
 
 func newLifter(b *boards.Board, o Options) *lifter {
 	o.Board = b
-	l := &lifter{program: &program{o: o, board: b, chip: chips.Of(b), matched: map[Range]bool{}}, tlb: b.TLB, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
+	p := &program{o: o, board: b, chip: chips.Of(b), matched: map[Range]bool{}}
+	l := &lifter{program: p, tlb: b.TLB, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
 	l.part.init(l.o.Part)
 	l.cut.init(&l.o)
 	l.host = hostMemory{regions: newRegions(b), slot: -1}

@@ -29,12 +29,13 @@ type moved struct {
 }
 
 // movers are the calls, and whether they store, have an offset, and have a list
-// of buffers. The others are named where they are used on a device.
+// of buffers. What sendfile, splice and copy_file_range move is not seen.
 var movers = map[uint64]struct{ store, offset, vector bool }{
 	unix.SYS_READ: {}, unix.SYS_WRITE: {store: true},
 	unix.SYS_PREAD64: {offset: true}, unix.SYS_PWRITE64: {store: true, offset: true},
 	unix.SYS_READV: {vector: true}, unix.SYS_WRITEV: {store: true, vector: true},
 	unix.SYS_PREADV: {offset: true, vector: true}, unix.SYS_PWRITEV: {store: true, offset: true, vector: true},
+	unix.SYS_PREADV2: {offset: true, vector: true}, unix.SYS_PWRITEV2: {store: true, offset: true, vector: true},
 }
 
 // openedFile is told of a descriptor. Of one that is a device's, calls that move data stop the program from now on.
@@ -104,7 +105,7 @@ func (r *recording) enterMove(t *thread, c *call) bool {
 	if folder, err := filepath.EvalSymlinks(m.folder); err == nil {
 		m.folder, m.name = folder, filepath.Base(folder)
 	}
-	if !kind.offset {
+	if !kind.offset || m.at == ^uint64(0) { // of preadv2, which then has none either
 		m.at = position(t.tid, fd)
 	}
 	r.begins(m)

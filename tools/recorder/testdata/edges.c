@@ -18,6 +18,7 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,7 +72,7 @@ static int do_past(void) {
 static int do_moves(void) {
 	uint32_t v = 9;
 	store(map(fd), 4, 1);
-	return pwrite(fd, &v, 4, 64) != 4 || pwrite(dup(fd), &v, 4, 68) != 4 || pread(fd, &v, 4, 64) != 4;
+	return pwrite(fd, &v, 4, 64) != 4 || pwrite(dup(fd), &v, 4, 68) != 4 || preadv2(fd, &(struct iovec){&v, 4}, 1, 64, 0) != 4;
 }
 
 static int do_debugger(void) {
