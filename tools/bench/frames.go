@@ -86,9 +86,9 @@ func (b *bench) frameRows(what string, ours, c []float64) {
 	o, n := late(ours), late(c)
 	r := row{Section: "frame of 10,000 writes", What: what + ", over 50 us late", Unit: "frames", Ours: value(o), C: value(n),
 		Note: "longer than the program's own median by that"}
-	// The difference of two counts of rare events has this deviation by chance.
-	deviation := math.Sqrt(o + 1.2*1.2*n)
-	b.add(r.atMost(o, 1.2*n+max(1, 2*deviation), "<= 1.2 x C, or 2 sigma more"))
+	// What two counts of rare events differ by through chance, where both programs are as late as 1.2 x C.
+	deviation := math.Sqrt(1.2*n + 1.2*1.2*n)
+	b.add(r.atMost(o, 1.2*n+max(1, 2*deviation), "<= 1.2 x C, or by 2 sigma of chance"))
 }
 
 // late counts times of more than 50 us beyond the median, above those of more than
@@ -110,11 +110,15 @@ func over(list []float64, limit float64) (count int) {
 func (b *bench) neighbour() (stop func()) {
 	command := exec.Command(b.cref, "spin")
 	check(command.Start())
-	var set unix.CPUSet
-	set.Set(b.cpu)
-	check(unix.SchedSetaffinity(command.Process.Pid, &set))
-	return func() {
+	stop = func() {
 		command.Process.Kill()
 		command.Wait()
 	}
+	var set unix.CPUSet
+	set.Set(b.cpu)
+	if err := unix.SchedSetaffinity(command.Process.Pid, &set); err != nil {
+		stop()
+		check(err)
+	}
+	return stop
 }

@@ -105,7 +105,7 @@ func (r *request) writeFIT() error {
 	mkimage := exec.Command("mkimage", "-f", "image.its", "image.itb")
 	mkimage.Dir, mkimage.Env = r.dir, append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", created.Unix()))
 	if text, err := mkimage.CombinedOutput(); err != nil {
-		return fmt.Errorf("mkimage of u-boot-tools: %w\n%s", err, text)
+		return fmt.Errorf("mkimage of u-boot-tools: %v\n%s", err, text)
 	}
 	return os.Chmod(filepath.Join(r.dir, "image.itb"), 0o644)
 }

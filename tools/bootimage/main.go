@@ -38,7 +38,7 @@ const errUsage = hal.Usage
 // exitOf is the status of lminit where that refused, else that of an error's code; one without is about data.
 func exitOf(err error) int {
 	code, refused := hal.BadImage, new(exec.ExitError)
-	if errors.As(err, &code); errors.As(err, &refused) {
+	if errors.As(err, &code); errors.As(err, &refused) && refused.ExitCode() > 0 {
 		return refused.ExitCode()
 	}
 	return code.Exit()

@@ -228,7 +228,7 @@ func TestRangesThatMeetNoLoadAreWarnedOf(t *testing.T) {
 	for _, w := range report.Warnings {
 		got += w.String() + "\n"
 	}
-	want := "--poll 0x9990-0x9990 does nothing: it meets no load\n--ignore bar0+0x80-0x87 does nothing: it meets no load\n"
+	want := "--poll 0x9990-0x9990 does nothing: it meets no load that it could change\n--ignore bar0+0x80-0x87 does nothing: it meets no load that it could change\n"
 	if got != want {
 		t.Errorf("want\n%s\ngot\n%s", want, got)
 	}

@@ -163,7 +163,9 @@ func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 		}
 		report.add(pass.name, out)
 	}
-	report.add("", l.unmatched("--poll", l.o.Poll))
+	if l.with("fold") {
+		report.add("", l.unmatched("--poll", l.o.Poll))
+	}
 	report.add("", l.unmatched("--ignore", l.o.Ignore))
 	image, err := l.image(t, makes.sequences)
 	return image, report, err

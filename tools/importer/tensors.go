@@ -239,7 +239,7 @@ func (p *program) inRange(s *step, ranges []Range) (in, all bool) {
 func (p *program) unmatched(flag string, ranges []Range) (out outcome) {
 	for _, r := range ranges {
 		if !p.matched[r] {
-			out.warn(0, "%s %s0x%x-0x%x does nothing: it meets no load", flag, r.Place, r.First, r.Last)
+			out.warn(0, "%s %s0x%x-0x%x does nothing: it meets no load that it could change", flag, r.Place, r.First, r.Last)
 		}
 	}
 	return out

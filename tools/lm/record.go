@@ -93,7 +93,7 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 		"what becomes of the program at an access that cannot be recorded: end, or unrecorded, where it goes on without lm")
 }
 
-var deviceName = regexp.MustCompile(`^(?:pci:|vfio:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[0-9a-f]{4}:[0-9a-f]{4})$`)
+var deviceName = regexp.MustCompile(`^(?:pci:|vfio:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]|[0-9a-f]{4}:[0-9a-f]{4})$`)
 
 func (f *recordFlags) run(program []string) error {
 	o := recorder.Options{Program: program, Limit: f.limit, GoOn: f.onUnknown == "unrecorded", Complaint: prefixed{stderr}}

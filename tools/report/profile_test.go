@@ -434,6 +434,7 @@ func TestDamagedProfilesAreRefused(t *testing.T) {
 		{`"traceEvents":[`, `"traceEvents":{`, "invalid character"},
 		{whole, `{"traceEvents":{}}`, "no list"},
 		{whole, `{"lightmetal":null}`, "version 0"},
+		{whole, `{"lightmetal":{"version":1},"lightmetal":{"version":1}}`, "twice"},
 	} {
 		text := strings.Replace(whole, test.old, test.new, 1)
 		if text == whole {

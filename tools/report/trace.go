@@ -133,8 +133,8 @@ func ReadTrace(r io.Reader) (*Profile, error) {
 		return nil, fmt.Errorf("the profile is larger than %s", bytesText(traceBytesMax))
 	}
 	var file struct {
-		Summary json.RawMessage `json:"lightmetal"`
-		Slices  traceSlices     `json:"traceEvents"`
+		Summary summaryText `json:"lightmetal"`
+		Slices  traceSlices `json:"traceEvents"`
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &file)
@@ -175,6 +175,17 @@ func readSummary(text []byte) (*Profile, error) {
 	return &summary.Profile, nil
 }
 
+// summaryText is JSON that stands in a file once.
+type summaryText []byte
+
+func (s *summaryText) UnmarshalJSON(text []byte) error {
+	if *s != nil {
+		return errors.New(`"lightmetal" stands there twice`)
+	}
+	*s = bytes.Clone(text)
+	return nil
+}
+
 // check refuses numbers that cannot be.
 func (p *Profile) check() error {
 	numbers := []int64{p.OverheadNs, p.TotalNs, p.LeastNs, p.MostNs, p.MergeNs, int64(p.Runs), int64(p.Shown)}
@@ -208,6 +219,8 @@ type traceSlices struct {
 	root  *Slice
 	loose []Slice
 	stack []*Slice // the slice of each depth that was read last
+
+	events int // of all lists in the file
 }
 
 // UnmarshalJSON takes one event after the other: all of them at once could take more
@@ -217,8 +230,8 @@ func (t *traceSlices) UnmarshalJSON(list []byte) error {
 	if first, _ := d.Token(); first != json.Delim('[') {
 		return errors.New("traceEvents is no list")
 	}
-	for n := 0; d.More(); n++ {
-		if n >= traceEventsMax {
+	for ; d.More(); t.events++ {
+		if t.events >= traceEventsMax {
 			return fmt.Errorf("more than %d events", traceEventsMax)
 		}
 		var e event
@@ -227,7 +240,7 @@ func (t *traceSlices) UnmarshalJSON(list []byte) error {
 			err = t.event(&e)
 		}
 		if err != nil {
-			return fmt.Errorf("event %d: %w", n, err)
+			return fmt.Errorf("event %d: %w", t.events, err)
 		}
 	}
 	return nil
