@@ -292,7 +292,7 @@ func lm_tensor_info(handle int32, tensor uint32, info *C.struct_lm_tensor) int32
 		for i, side := range t.Shape() {
 			info.shape[i] = C.uint32_t(side)
 		}
-		copy(buffer(&info.name[0], fbs.NameMax), im.view.Bytes(t.Name))
+		copy(buffer(&info.name[0], C.LM_NAME_MAX), im.view.Bytes(t.Name))
 		return outcome{}
 	})
 }

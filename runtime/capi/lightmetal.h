@@ -245,9 +245,9 @@ int lm_freeze(lm_handle image);
  * call that could make, map or open something, for good. Comes after the
  * lm_freeze of every image that is to run. What stays allowed: read, write,
  * pread64, pwrite64, futex, the sleeps, epoll_pwait, sched_yield, the clocks,
- * signal return, mask and stack, tgkill, getpid, gettid, madvise, exit. That is
- * no stdio, no malloc that grows, no reboot(2). lm_open, lm_load, lm_freeze and
- * lm_seal are refused from then on, and lm_close gives no memory back.
+ * signal return, mask and stack, tgkill, getpid, gettid, exit. That is no stdio,
+ * no malloc that grows, no reboot(2). lm_open, lm_load, lm_freeze and lm_seal are
+ * refused from then on, and lm_close gives no memory back.
  * LM_DENIED: the kernel refuses, or a thread has a filter of its own.
  */
 int lm_seal(lm_handle image);

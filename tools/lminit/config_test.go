@@ -181,6 +181,31 @@ func TestCheckPreparesNothing(t *testing.T) {
 	}
 }
 
+// TestPreparationThatFailsNamesItsReason: the source of a mount, not the folder
+// that was just made, and of a module's file that is there, the kernel.
+func TestPreparationThatFailsNamesItsReason(t *testing.T) {
+	folder := t.TempDir() + "/at"
+	path := configFile(t, "mount /no/device "+folder+" ext4\nimage edu.lmb\n")
+	if _, stderr, exit := lminit(t, "-config", path); exit == 0 || !strings.Contains(stderr, ": /no/device on "+folder+": ") {
+		t.Errorf("exit %d, %q", exit, stderr)
+	}
+	path = configFile(t, "module edu.lmb\nimage edu.lmb\n")
+	if _, stderr, exit := lminit(t, "-config", path); exit != 70 || !strings.Contains(stderr, ":1: module edu.lmb: the kernel refuses it: ") {
+		t.Errorf("exit %d, %q", exit, stderr)
+	}
+}
+
+// TestConfigurationMayBeginWithADash: its path is no flag of lmrun.
+func TestConfigurationMayBeginWithADash(t *testing.T) {
+	t.Chdir(filepath.Dir(configFile(t, "image edu.lmb\n")))
+	if err := os.Rename("lmrun.conf", "-c.conf"); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, exit := lminit(t, "-check", "-config=-c.conf"); exit != 0 {
+		t.Errorf("exit %d, %q", exit, stderr)
+	}
+}
+
 // TestMistakeOnTheCommandLineRestartsNothing: it would be there the next time, too.
 func TestMistakeOnTheCommandLineRestartsNothing(t *testing.T) {
 	path := configFile(t, "on-failure restart 1 halt\nimage edu.lmb\n")

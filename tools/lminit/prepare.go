@@ -31,8 +31,8 @@ func loadModule(values []string) error {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
-	if err := unix.FinitModule(fd, parameters, 0); err != unix.EEXIST {
-		return hal.FileFault(path, err)
+	if err := unix.FinitModule(fd, parameters, 0); err != nil && err != unix.EEXIST {
+		return &hal.Fault{Code: hal.Internal, Reason: "the kernel refuses it: " + err.Error() + "; dmesg says why"}
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func mountAt(values []string) error {
 	}
 	_ = unix.Mkdir(values[1], 0o755)
 	if err := unix.Mount(values[0], values[1], values[2], flags, ""); err != unix.EBUSY {
-		return hal.FileFault(values[1], err)
+		return hal.FileFault(values[0]+" on "+values[1], err)
 	}
 	return nil
 }

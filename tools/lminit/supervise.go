@@ -65,7 +65,7 @@ func (s *supervisor) read() error {
 		return hal.FileFault(s.path, err)
 	}
 	if s.configuration, err = configure(s.path, string(text)); err == nil {
-		_, err = args.Parse(append([]string{s.path}, s.flags...)) // the path stands for an image
+		_, err = args.Parse(append([]string{"image"}, s.flags...)) // for each image
 	}
 	if err != nil {
 		return err

@@ -81,8 +81,8 @@ func reason(end outcome) string {
 	return text
 }
 
-// jsonText is the one object of -json; its fields are the same on success and
-// on failure.
+// jsonText is the one object of -json. From reason to element its fields come
+// on failure only, safe where that ran, and times where a run was done.
 func jsonText(o args.Options, end outcome, code hal.Code) string {
 	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.Exit())) + files.Quote(code.Error()) + `,"image":` + files.Quote(o.Image) +
 		`,"sequence":` + files.Quote(o.Sequence) + fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.Ignored))
