@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"lightmetal/tools/recorder/x86"
 )
 
 // one is an instruction, or several behind each other, that reach memory by
@@ -285,8 +289,79 @@ func TestThreadsThatComputeKeepTheirRegistersAndSignals(t *testing.T) {
 	with, without := recorded(t, nil, Options{}, program), alone(t, nil, program)
 	same(t, with, without)
 	carriedOut(t, with)
-	if want := 9*200*7 + 1; len(with.capture.Records) < want || !strings.Contains(with.output, "by zero: 2\n") || !strings.Contains(with.output, "together 400 ffffffff 1200 ") { // 1 + FPE_INTDIV
+	if want := 9*200*7 + 1; len(with.capture.Records) < want || !strings.Contains(with.output, "by zero: 2\na number by zero: 4\n") || !strings.Contains(with.output, "together 400 ffffffff 1200 ") { // 1 + FPE_INTDIV, FPE_FLTDIV
 		t.Errorf("%d accesses, want %d; %s", len(with.capture.Records), want, with.output)
 	}
 	t.Logf("evidence: %d accesses of instructions that compute", len(with.capture.Records))
 }
+
+// TestThreadsThatComputeAreStoppedAndTrapped: Ctrl-Z is told to every thread, and
+// is one signal; SIGTRAP of the program's own is no end of an instruction.
+func TestThreadsThatComputeAreStoppedAndTrapped(t *testing.T) {
+	program := compiled(t, "testdata/computes.c", "-O2", "-mpopcnt")
+	traps := recorded(t, nil, Options{}, program, "traps")
+	same(t, traps, alone(t, nil, program, "traps"))
+	carriedOut(t, traps)
+	if len(traps.accesses()) != 8*200*7 || !strings.HasSuffix(traps.output, "came: 1\n") {
+		t.Errorf("%d accesses; %s", len(traps.accesses()), traps.output)
+	}
+	path := card(t)
+	c, out := prepared(t, nil, Options{}, path, program, "stops")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its parent is in another group of the session: SIGTSTP stops it
+	stops := finished(t, c, path)
+	stops.read(out)
+	if want := strings.Replace(traps.output, "came: 1", "came: 0", 1); stops.err != nil || stops.output != want {
+		t.Errorf("exit %d, record %v: got %s\nwant %s", stops.exit, stops.err, stops.output, want)
+	}
+	carriedOut(t, stops)
+}
+
+// TestThreadThatComputesBecomesAnotherProgram, which another thread runs.
+func TestThreadThatComputesBecomesAnotherProgram(t *testing.T) {
+	r := recorded(t, nil, Options{}, compiled(t, "testdata/computes.c", "-O2", "-mpopcnt"), "exec", "30")
+	if r.exit != 0 || r.err != nil || len(r.accesses()) < 31*200*7 || !strings.HasSuffix(r.output, "\n") {
+		t.Errorf("exit %d, record %v, %d accesses; it said %s", r.exit, r.err, len(r.accesses()), r.said)
+	}
+}
+
+// TestThePageToComputeInComesBeforeTheLoad: where it is refused no load has been
+// made; one that was unmapped comes again; the first thread may have ended.
+func TestThePageToComputeInComesBeforeTheLoad(t *testing.T) {
+	program := compiled(t, "testdata/computes.c", "-O2", "-mpopcnt")
+	for _, how := range []string{"unmaps", "ends"} {
+		with := recorded(t, nil, Options{}, program, how)
+		same(t, with, alone(t, nil, program, how))
+		carriedOut(t, with)
+	}
+	without := alone(t, nil, program, "refuses")
+	if without.exit == 77 {
+		t.Skip("needs Linux 6.3")
+	}
+	goesOn := recorded(t, nil, Options{GoOn: true}, program, "refuses")
+	if goesOn.output != without.output || !slices.Equal(goesOn.accesses(), []string{"W 0 4 07000000"}) || !strings.Contains(goesOn.said, "no page that is written and executed") {
+		t.Errorf("%q, %v; it said %s", goesOn.output, goesOn.accesses(), goesOn.said)
+	}
+}
+
+// TestLockedInstructionOnWatchedMemoryIsRefused, as a device might come between.
+func TestLockedInstructionOnWatchedMemoryIsRefused(t *testing.T) {
+	for code, want := range map[string]string{"f0 01 07": "locked", "87 07": "locked", "01 07": ""} { // on (%rdi)
+		var bytes [3]byte
+		n, _ := fmt.Sscanf(code, "%x %x %x", &bytes[0], &bytes[1], &bytes[2])
+		for _, host := range []*reached{nil, {}} {
+			m := &memory{&recording{}, &thread{space: &space{areas: []area{{start: page, end: 2 * page, host: host}}}}}
+			s := x86.State{Alone: m.alone}
+			s.Reg[7] = page
+			err := x86.Step(bytes[:n], page, &s, none{})
+			if refused := err != nil && strings.Contains(err.Error(), code+": locked"); refused != (host != nil && want != "") {
+				t.Errorf("%s: %v, watched: %v", code, err, host != nil)
+			}
+		}
+	}
+}
+
+// none is memory of zeros.
+type none struct{}
+
+func (none) Load(uint64, []byte) error  { return nil }
+func (none) Store(uint64, []byte) error { return nil }

@@ -95,6 +95,9 @@ func TestProgramGetsItsOwnFaults(t *testing.T) {
 func TestWhatCannotBeRecordedIsToldAndEndsTheProgram(t *testing.T) {
 	program := compiled(t, patterns, "-O2")
 	ended := recorded(t, nil, Options{}, program, "unknown")
+	if refused := map[string]string{"amd64": "db "}[runtime.GOARCH]; !strings.Contains(ended.said, refused) {
+		t.Errorf("%q is not among the bytes that it said: %s", refused, ended.said)
+	}
 	if ended.exit != 128+int(unix.SIGKILL) || ended.output != "" || !strings.Contains(ended.said, "do_unknown") || !strings.Contains(ended.said, "by an instruction that is not recorded") {
 		t.Errorf("exit %d with %q; it said %s", ended.exit, ended.output, ended.said)
 	}

@@ -38,10 +38,11 @@ type space struct {
 	physical physical
 }
 
-// file is the memory itself, which it reaches whatever rights pages have.
-func (s *space) file(process int) *os.File {
+// file is the memory itself, which it reaches whatever rights pages have. It takes
+// a thread that lives: the first one may have ended before the others.
+func (s *space) file(tid int) *os.File {
 	if s.memory == nil {
-		s.memory = ofProcess(fmt.Sprintf("/proc/%d/mem", process))
+		s.memory = ofProcess(fmt.Sprintf("/proc/%d/mem", tid))
 	}
 	return s.memory // of which nil reads nothing
 }

@@ -114,10 +114,36 @@ func callError(result uint64) unix.Errno {
 	return 0
 }
 
-var errEnded = errors.New("the thread has ended")
+// until has a stopped thread go on, by requests of ptrace's, to the stop that is
+// awaited. Signals that come meanwhile come again.
+func (r *recording) until(t *thread, request int, awaited func(unix.Signal, signalInfo) bool) error {
+	for {
+		if err := ptrace(request, t.tid, 0, 0); err != nil {
+			return err
+		}
+		_, status, err := wait(t.tid)
+		if err != nil || !status.Stopped() {
+			r.ended(t, status)
+			return unix.ESRCH
+		}
+		if status.TrapCause() == unix.PTRACE_EVENT_EXEC { // another thread's, which is this one now
+			former, _ := unix.PtraceGetEventMsg(t.tid)
+			r.executed(t, int(former))
+			return unix.ESRCH
+		}
+		signal := status.StopSignal()
+		info, err := signalOf(t.tid)
+		switch {
+		case awaited(signal, info):
+			return nil
+		case err == nil && signal != stopCall && status.TrapCause() <= 0: // else no signal: the program is stopped as a group, which goes on
+			defer func() { _ = unix.Tgkill(t.process, t.tid, signal) }()
+		}
+	}
+}
 
 // inject has a stopped thread make a system call, and leaves its registers as
-// they were. Signals that come meanwhile come again. The error is the call's too.
+// they were. The error is the call's too.
 func (r *recording) inject(t *thread, call uint64, arguments ...uint64) (result uint64, err error) {
 	before, err := registersOf(t.tid)
 	if err != nil {
@@ -129,29 +155,18 @@ func (r *recording) inject(t *thread, call uint64, arguments ...uint64) (result 
 	if err := regs.put(t.tid); err != nil {
 		return 0, err
 	}
-	var held []unix.Signal
-	for stops := 0; stops < 2; { // at its entry and at its exit
-		if err := ptrace(unix.PTRACE_SYSCALL, t.tid, 0, 0); err != nil {
-			return 0, err
-		}
-		_, status, err := wait(t.tid)
-		if err != nil || !status.Stopped() {
-			r.ended(t, status)
-			return 0, errEnded
-		}
-		switch signal := status.StopSignal(); {
-		case signal == stopCall:
+	stops := 0 // at its entry and at its exit
+	if err := r.until(t, unix.PTRACE_SYSCALL, func(signal unix.Signal, _ signalInfo) bool {
+		if signal == stopCall {
 			stops++
-		case signal != unix.SIGTRAP:
-			held = append(held, signal)
 		}
+		return stops == 2
+	}); err != nil {
+		return 0, err
 	}
 	after, err := registersOf(t.tid)
 	if err != nil {
 		return 0, err
-	}
-	for _, signal := range held {
-		_ = unix.Tgkill(t.process, t.tid, signal)
 	}
 	if err = before.put(t.tid); err == nil && callError(after.result()) != 0 {
 		err = callError(after.result())

@@ -1,6 +1,10 @@
 package recorder
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+
 	"lightmetal/tools/recorder/x86"
 
 	"golang.org/x/sys/unix"
@@ -17,20 +21,23 @@ func step(tid int, fault uint64, memory *memory) error {
 	n := readCode(tid, r.Rip, code[:])
 	var vectors *vectorState
 	s := x86.State{
-		Reg: [16]uint64{r.Rax, r.Rcx, r.Rdx, r.Rbx, r.Rsp, r.Rbp, r.Rsi, r.Rdi, r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15},
-		IP:  r.Rip, Flags: r.Eflags, FSBase: r.Fs_base, GSBase: r.Gs_base,
+		IP: r.Rip, Flags: r.Eflags, FSBase: r.Fs_base, GSBase: r.Gs_base,
 		Vectors: func() (v *x86.Vectors, err error) {
-			if vectors == nil {
-				vectors, err = vectorsOf(tid)
-			}
-			if err != nil {
+			if vectors, err = vectorsOf(tid); err != nil {
 				return nil, err
 			}
 			return &vectors.data, nil
 		},
-		Run: memory.carryOut, Alone: memory.alone,
+		Prepare: memory.prepare, Run: memory.carryOut, Alone: memory.alone,
+	}
+	general := [...]*uint64{&r.Rax, &r.Rcx, &r.Rdx, &r.Rbx, &r.Rsp, &r.Rbp, &r.Rsi, &r.Rdi, &r.R8, &r.R9, &r.R10, &r.R11, &r.R12, &r.R13, &r.R14, &r.R15}
+	for i, from := range general {
+		s.Reg[i] = *from
 	}
 	failed := x86.Step(code[:n], fault, &s, memory)
+	if errors.Is(failed, unix.ESRCH) { // the thread has ended, or is another program now
+		return failed
+	}
 	if s.Ran && failed == nil {
 		if r, err = registersOf(tid); err != nil {
 			return err
@@ -38,8 +45,7 @@ func step(tid int, fault uint64, memory *memory) error {
 		r.setPC(s.IP)
 		return r.put(tid)
 	}
-	for i, to := range [...]*uint64{&r.Rax, &r.Rcx, &r.Rdx, &r.Rbx, &r.Rsp, &r.Rbp, &r.Rsi, &r.Rdi, &r.R8, &r.R9, &r.R10, &r.R11, &r.R12, &r.R13,
-		&r.R14, &r.R15} {
+	for i, to := range general {
 		*to = s.Reg[i]
 	}
 	r.Rip, r.Eflags = s.IP, s.Flags
@@ -48,10 +54,7 @@ func step(tid int, fault uint64, memory *memory) error {
 			return err
 		}
 	}
-	if err := r.put(tid); err != nil {
-		return err
-	}
-	return failed
+	return cmp.Or(r.put(tid), failed)
 }
 
 // alone tells whether an address is of a BAR: the accesses of all threads to it
@@ -61,22 +64,38 @@ func (m *memory) alone(address uint64) bool {
 	return a != nil && a.host == nil
 }
 
-// carryOut has the thread carry out an instruction on data, in a page of its own.
-// A signal of the instruction's is the program's, at the one it has there.
-func (m *memory) carryOut(code, data []byte) error {
-	before, err := registersOf(m.tid)
-	if err == nil && m.space.scratch == 0 {
-		var at uint64
-		rights := uint64(unix.PROT_READ | unix.PROT_WRITE | unix.PROT_EXEC)
-		if at, err = m.inject(m.thread, unix.SYS_MMAP, 0, page, rights, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0); err == nil {
+// prepare puts an instruction into a page of the thread's own. One that is not
+// there any more, or never was in a child, is mapped once more.
+func (m *memory) prepare(code []byte) (err error) {
+	const rights = unix.PROT_READ | unix.PROT_WRITE | unix.PROT_EXEC
+	for range 2 {
+		if m.space.scratch == 0 {
+			at, err := m.inject(m.thread, unix.SYS_MMAP, 0, page, rights, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
+			if err == nil && at%page != 0 {
+				err = unix.EFAULT
+			}
+			if err != nil {
+				return fmt.Errorf("no page that is written and executed can be mapped for it to compute in: %w", err)
+			}
 			m.space.scratch = at
 		}
+		if _, err = m.space.file(m.tid).WriteAt(code, int64(m.space.scratch)); err == nil {
+			return nil
+		}
+		m.space.scratch = 0
 	}
+	return err
+}
+
+// carryOut has the thread carry out the instruction that is prepared, on data.
+// A signal of the instruction's is the program's, at the one it has there.
+func (m *memory) carryOut(data []byte) error {
+	before, err := registersOf(m.tid)
 	if err != nil {
 		return err
 	}
-	text := append(make([]byte, 0, x86.DataAt+len(data)), code...)
-	if _, err := m.space.file(m.process).WriteAt(append(text[:x86.DataAt], data...), int64(m.space.scratch)); err != nil {
+	at := int64(m.space.scratch) + x86.DataAt
+	if _, err := m.space.file(m.tid).WriteAt(data, at); err != nil {
 		return err
 	}
 	regs := *before
@@ -87,28 +106,34 @@ func (m *memory) carryOut(code, data []byte) error {
 	if err := m.singleStep(before.pc()); err != nil {
 		return err
 	}
-	_, err = m.space.file(m.process).ReadAt(data, int64(m.space.scratch)+x86.DataAt)
+	_, err = m.space.file(m.tid).ReadAt(data, at)
 	return err
 }
 
-// singleStep ends where the instruction has. Signals that come before come again.
+const codeStep = 2 // TRAP_TRACE
+
+// singleStep ends where the instruction has. A SIGTRAP that the program was sent
+// in the same moment takes the step's place: the thread is behind the instruction.
 func (m *memory) singleStep(at uint64) error {
-	for {
-		if err := ptrace(unix.PTRACE_SINGLESTEP, m.tid, 0, 0); err != nil {
-			return err
-		}
-		_, status, err := wait(m.tid)
-		if err != nil || !status.Stopped() {
-			m.ended(m.thread, status)
-			return unix.ESRCH
-		}
-		switch signal := status.StopSignal(); signal {
+	var fault *accessFault
+	err := m.until(m.thread, unix.PTRACE_SINGLESTEP, func(signal unix.Signal, info signalInfo) bool {
+		switch code := info.code(); signal {
 		case unix.SIGTRAP:
-			return nil
+			r, err := registersOf(m.tid)
+			done := err == nil && r.pc() != m.space.scratch
+			if done && code != codeStep {
+				_ = unix.Tgkill(m.process, m.tid, signal)
+			}
+			return done || code == codeStep
 		case unix.SIGFPE, unix.SIGILL, unix.SIGSEGV, unix.SIGBUS:
-			return &accessFault{signal, 1, at}
-		default:
-			defer func() { _ = unix.Tgkill(m.process, m.tid, signal) }()
+			if code > 0 { // of the kernel, not of a process
+				fault = &accessFault{signal, code, at}
+			}
 		}
+		return fault != nil
+	})
+	if fault != nil {
+		return fault
 	}
+	return err
 }

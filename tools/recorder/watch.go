@@ -198,9 +198,9 @@ func (m *memory) moveHost(a *area, address uint64, data []byte, store bool) erro
 	case a.view != nil:
 		err = a.view.load(at, data)
 	case store:
-		_, err = m.space.file(m.process).WriteAt(data, int64(address))
+		_, err = m.space.file(m.tid).WriteAt(data, int64(address))
 	default:
-		_, err = m.space.file(m.process).ReadAt(data, int64(address))
+		_, err = m.space.file(m.tid).ReadAt(data, int64(address))
 	}
 	if err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}

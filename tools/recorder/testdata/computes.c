@@ -2,14 +2,26 @@
 // their operand from memory, and prints what comes out.
 //
 //	computes FILE
+//	computes FILE stops|traps
+//	computes FILE exec N
+//	computes FILE unmaps|refuses|ends
+//
+// With a scenario eight threads compute while the first one stops the program, as
+// Ctrl-Z does, or sends them SIGTRAP; or the first one computes and another one runs
+// the program anew, N times. Or pages to execute and to write are unmapped, or not
+// to be had; or the first thread has ended before another one computes.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,9 +70,108 @@ static void *thread(void *at) {
 	return &sums[(long)at];
 }
 
+static volatile int came, computing = 8;
+static void count_it(int s) { __atomic_fetch_add(&came, 1, __ATOMIC_SEQ_CST); }
+
+static void *computer(void *at) {
+	static double sums[8];
+	sums[(long)at] = compute((volatile uint32_t *)(bar + 64 * (long)at));
+	__atomic_fetch_sub(&computing, 1, __ATOMIC_SEQ_CST);
+	while (computing >= 0) // to the end of the signals
+		sched_yield();
+	return &sums[(long)at];
+}
+
+static int do_signals(int number) {
+	pthread_t threads[8];
+	for (long i = 0; i < 8; i++)
+		pthread_create(&threads[i], 0, computer, (void *)i);
+	if (number == SIGTRAP) {
+		signal(SIGTRAP, count_it);
+		for (int i = 0; i < 200; i++) {
+			pthread_kill(threads[i % 8], SIGTRAP);
+			for (int n = 0; n < 100 && came <= i; n++) // in the moment of a tracer's own SIGTRAP the kernel makes one of both
+				sched_yield();
+		}
+	} else {
+		kill(getpid(), number);
+		signal(number, count_it); // that comes once, and stops
+	}
+	while (computing > 0)
+		sched_yield();
+	computing = -1;
+	for (int i = 0; i < 8; i++) {
+		void *sum;
+		pthread_join(threads[i], &sum);
+		printf("%f\n", *(double *)sum);
+	}
+	printf("came: %d\n", number == SIGTRAP ? came > 100 : came);
+	return 0;
+}
+
+static void *last(void *first) {
+	if (first)
+		pthread_join(*(pthread_t *)first, 0);
+	printf("%f\n", compute((volatile uint32_t *)bar));
+	fflush(stdout);
+	return 0;
+}
+
+static int do_page(const char *how) {
+	static pthread_t first;
+	pthread_t other;
+	if (!strcmp(how, "ends")) {
+		first = pthread_self();
+		pthread_create(&other, 0, last, &first);
+		pthread_exit(0);
+	}
+	if (!strcmp(how, "refuses") && prctl(65, 1, 0, 0, 0)) // PR_SET_MDWE, Linux 6.3
+		return 77;
+	last(0);
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned long start, end;
+	char rights[8], line[512];
+	while (fgets(line, sizeof line, maps))
+		if (sscanf(line, "%lx-%lx %7s", &start, &end, rights) == 3 && !strcmp(rights, "rwxp"))
+			munmap((void *)start, end - start);
+	last(0);
+	return 0;
+}
+
+static char **self;
+
+static void *anew(void *nothing) {
+	while (!came)
+		sched_yield();
+	execv("/proc/self/exe", self);
+	_exit(9);
+}
+
+static int do_exec(char **arguments) {
+	pthread_t other;
+	char left[16];
+	int n = atoi(arguments[3]);
+	snprintf(left, sizeof left, "%d", n - 1);
+	arguments[3] = left, self = arguments;
+	if (n > 0)
+		pthread_create(&other, 0, anew, 0);
+	do {
+		printf("%f\n", compute((volatile uint32_t *)bar));
+		came = 1;
+	} while (n > 0);
+	return 0;
+}
+
 int main(int count, char **arguments) {
 	int fd = open(arguments[1], O_RDWR);
 	bar = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	alarm(count > 2 ? 100 : 0); // a signal that is lost is waited for
+	if (count > 3)
+		return do_exec(arguments);
+	if (count > 2 && (!strcmp(arguments[2], "stops") || !strcmp(arguments[2], "traps")))
+		return do_signals(strcmp(arguments[2], "stops") ? SIGTRAP : SIGTSTP);
+	if (count > 2)
+		return do_page(arguments[2]);
 	signal(SIGALRM, tick);
 	struct itimerval every = {{0, 500}, {0, 500}};
 	setitimer(ITIMER_REAL, &every, 0);
@@ -97,5 +208,12 @@ int main(int count, char **arguments) {
 		asm volatile("divl %2" : "+a"(low), "+d"(high) : "m"(*none) : "cc");
 	}
 	printf("by zero: %d\n", code);
+	code = sigsetjmp(back, 1);
+	if (code == 0) {
+		uint32_t unmasked = 0x1f80 & ~0x200; // MXCSR: division by zero
+		float number = 1;
+		asm volatile("ldmxcsr %2; divss %1, %0" : "+x"(number) : "m"(*none), "m"(unmasked));
+	}
+	printf("a number by zero: %d\n", code);
 	return 0;
 }

@@ -98,11 +98,7 @@ func (m *machine) putBack(op operation, v, by uint64, size int) error {
 	if op == opCmp {
 		return nil
 	}
-	return m.orFlags(m.storeNumber(size, z), before)
-}
-
-// orFlags takes flags back where a store has failed.
-func (m *machine) orFlags(err error, before uint64) error {
+	err := m.storeNumber(size, z)
 	if err != nil {
 		m.Flags = before
 	}
@@ -119,34 +115,14 @@ func (m *machine) test(v uint64, size int) error {
 	return nil
 }
 
-// unaryOrMultiply is group 3: those of unary, then MUL, IMUL, DIV, IDIV.
-func (m *machine) unaryOrMultiply() error {
-	if m.reg&7 > 3 {
-		return onCopy(true, false)(m)
+// testOrOthers is group 3: TEST, TEST, NOT, NEG, MUL, IMUL, DIV, IDIV.
+func (m *machine) testOrOthers() error {
+	if m.reg&7 > 1 {
+		return onCopy(true, m.reg&7 < 4)(m)
 	}
-	return loaded((*machine).unary)(m)
-}
-
-// unary is TEST, TEST, NOT, NEG.
-func (m *machine) unary(v uint64, size int) error {
-	switch m.reg & 7 {
-	case 2:
-		return m.storeNumber(size, ^v)
-	case 3:
-		return m.putBack(opSub, 0, v, size)
+	v, err := m.loadNumber(m.memoryWidth())
+	if err == nil {
+		m.compute(opAnd, v, m.instruction.immediate, m.memoryWidth())
 	}
-	m.compute(opAnd, v, m.instruction.immediate, size)
-	return nil
-}
-
-// step is INC and DEC, which leave the carry.
-func (m *machine) step(v uint64, size int) error {
-	before := m.Flags
-	op := opAdd
-	if m.reg&7 == 1 {
-		op = opSub
-	}
-	z := m.compute(op, v, 1, size)
-	m.Flags = m.Flags&^carry | before&carry
-	return m.orFlags(m.storeNumber(size, z), before)
+	return err
 }

@@ -117,18 +117,28 @@ func onCopy(loads, stores bool) func(*machine) error {
 		if m.Run == nil || m.segment != 0 || m.address32 {
 			return m.refuse("its operand cannot be another")
 		}
+		code := m.moved()
+		if len(code) > 15 {
+			return m.refuse("with another operand it would have %d bytes, more than an instruction can", len(code))
+		}
 		var data [64]byte
 		operand := data[:m.memoryWidth()]
 		err := m.within(m.address, len(operand))
+		if err == nil {
+			err = m.Prepare(code)
+		}
 		switch {
 		case err != nil || !loads:
 		case m.mask != 0:
 			err = m.runs(operand, m.vectors.K[m.mask], m.memory.Load)
+		case m.form.bySign:
+			err = m.runs(operand, m.signs(), m.memory.Load)
 		default:
 			err = m.memory.Load(m.address, operand)
 		}
 		if err == nil {
-			err = m.moved(data[:])
+			m.Ran = true
+			err = m.Run(data[:])
 		}
 		if err == nil && stores {
 			err = m.memory.Store(m.address, operand)
@@ -137,11 +147,9 @@ func onCopy(loads, stores bool) func(*machine) error {
 	}
 }
 
-// moved has the thread carry the instruction out, with an operand by the address of its own end.
-func (m *machine) moved(data []byte) error {
+// moved is the instruction with an operand by the address of its own end.
+func (m *machine) moved() []byte {
 	rest := m.code[m.operandEnd:m.length]
 	code := append([]byte(nil), m.code[:m.operandAt]...)
-	code = append(code, m.code[m.operandAt]&0x38|5, byte(DataAt-m.operandAt-5-len(rest)), 0, 0, 0)
-	m.Ran = true
-	return m.Run(append(code, rest...), data)
+	return append(append(code, m.code[m.operandAt]&0x38|5, byte(DataAt-m.operandAt-5-len(rest)), 0, 0, 0), rest...)
 }

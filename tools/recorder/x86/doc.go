@@ -27,10 +27,10 @@ type State struct {
 	// accesses come one after the other: only there an instruction is locked.
 	Alone func(address uint64) bool
 
-	// Run has the thread itself carry out code, with data DataAt behind its start.
-	// Ran tells that it did: but for IP, registers are what the thread has.
-	Run func(code, data []byte) error
-	Ran bool
+	// Prepare puts code where the thread can carry it out, Run has it do so with data
+	// DataAt behind the start. Ran tells that: but for IP, registers are the thread's.
+	Prepare, Run func([]byte) error
+	Ran          bool
 }
 
 // DataAt is where data of State.Run lies, aligned for every instruction.
@@ -59,9 +59,9 @@ func (r *Refusal) Error() string { return fmt.Sprintf("% x: %s", r.Code, r.Reaso
 
 // Step carries out the instruction in code, which made a page fault at an
 // address, and changes the state. code holds 15 bytes, or as many as there are
-// before memory ends. The error is a *Refusal, or that of the memory or of the
-// vectors; then an instruction that repeats has got as far as its registers
-// say, and another one has changed no register.
+// before memory ends. The error is a *Refusal, or that of the memory, the vectors,
+// Prepare or Run; then an instruction that repeats has got as far as its registers
+// say, and another one has changed none here: where Ran is set, the thread may have.
 func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	i, err := decode(code)
 	if err != nil {

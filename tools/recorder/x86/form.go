@@ -22,6 +22,7 @@ type form struct {
 	vectors encoding // of a vector instruction: in which it exists
 	masked  bool     // EVEX: it takes a mask
 	fill    bool     // EVEX: it takes a broadcast of one element
+	bySign  bool     // VEX: it takes the elements whose sign another vector has
 	toMask  bool     // EVEX: reg is a mask register
 	three   bool     // VEX and EVEX: it has a register in vvvv
 	element func(*instruction) int

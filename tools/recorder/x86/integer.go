@@ -23,9 +23,9 @@ func integerForms() map[uint16]*form {
 		0x83: {size: integerSize, wants: oneByte, run: loaded((*machine).arithmeticImmediate)},
 		0x84: {size: integerSize, run: loaded((*machine).test)},
 		0x85: {size: integerSize, run: loaded((*machine).test)},
-		0xf6: {size: integerSize, wants: oneByte, run: (*machine).unaryOrMultiply},
-		0xf7: {size: integerSize, wants: operandBytes, run: (*machine).unaryOrMultiply},
-		0xfe: {size: integerSize, groups: 0b11, run: loaded((*machine).step)},
+		0xf6: {size: integerSize, wants: oneByte, run: (*machine).testOrOthers},
+		0xf7: {size: integerSize, wants: operandBytes, run: (*machine).testOrOthers},
+		0xfe: {size: integerSize, groups: 0b11, run: onCopy(true, true)},
 		0xff: {size: farSize, groups: 0b1000011, run: (*machine).stepOrPush},
 		0x8f: {size: pushSize, groups: 1, run: (*machine).pop},
 		0xa4: {shape: noModRM, run: (*machine).copyString},
@@ -178,7 +178,7 @@ func (m *machine) flush() error { return m.within(m.address&^63, 64) }
 // stepOrPush is group 5.
 func (m *machine) stepOrPush() error {
 	if m.reg&7 != 6 {
-		return loaded((*machine).step)(m)
+		return onCopy(true, true)(m)
 	}
 	var b [8]byte
 	data := b[:pushSize(&m.instruction)]

@@ -70,7 +70,7 @@ func addMaskedMoves(forms map[vectorKey]*form) {
 			f.wVex = w0
 		}
 		if opcode == 0x2c || opcode == 0x2d || opcode == 0x8c {
-			f.run = (*machine).signedLoad
+			f.run, f.bySign = onCopy(true, false), true
 		}
 		forms[vectorKey{2, opcode, 1}] = f
 	}
@@ -85,12 +85,6 @@ func (m *machine) signs() (mask uint64) {
 	return mask
 }
 
-func (m *machine) signedLoad() error {
-	var b [64]byte
-	m.zeroing = true
-	return m.maskedLoad(b[:m.memoryWidth()], m.signs())
-}
-
 func (m *machine) signedStore() error {
-	return m.maskedStore(m.vectors.Z[m.reg][:m.memoryWidth()], m.signs())
+	return m.runs(m.vectors.Z[m.reg][:m.memoryWidth()], m.signs(), m.memory.Store)
 }

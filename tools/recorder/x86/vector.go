@@ -25,6 +25,14 @@ func vectorForms() map[vectorKey]*form {
 // addMoves adds the moves of whole vectors, and of one number to the bottom of
 // a vector that it clears.
 func addMoves(forms map[vectorKey]*form) {
+	both := func(table, load, store, mandatory uint8, f form) {
+		for opcode, run := range map[uint8]func(*machine) error{load: (*machine).vectorLoad, store: (*machine).vectorStore} {
+			if f.run = run; opcode != 0 {
+				one := f
+				forms[vectorKey{table, opcode, mandatory}] = &one
+			}
+		}
+	}
 	for _, f := range []struct {
 		table, load, store, mandatory uint8 // an opcode of 0: there is none
 		vectors                       encoding
@@ -45,14 +53,7 @@ func addMoves(forms map[vectorKey]*form) {
 		{1, 0xf0, 0, 3, ssevex, false, nil, anyW},           // LDDQU
 		{2, 0x2a, 0, 1, sse, false, nil, w0},                // MOVNTDQA
 	} {
-		if f.load != 0 {
-			forms[vectorKey{f.table, f.load, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, wEvex: f.w,
-				run: (*machine).vectorLoad}
-		}
-		if f.store != 0 {
-			forms[vectorKey{f.table, f.store, f.mandatory}] = &form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, wEvex: f.w,
-				run: (*machine).vectorStore}
-		}
+		both(f.table, f.load, f.store, f.mandatory, form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, wEvex: f.w})
 	}
 	for _, f := range []struct {
 		load, store, mandatory uint8
@@ -66,12 +67,7 @@ func addMoves(forms map[vectorKey]*form) {
 		{0x7e, 0, 2, fixed(8), w1, 1},         // MOVQ
 		{0, 0xd6, 1, fixed(8), w1, 1},         // MOVQ
 	} {
-		if f.load != 0 {
-			forms[vectorKey{1, f.load, f.mandatory}] = &form{size: f.size, vectors: sse, wEvex: f.w, lengths: f.lengths, run: (*machine).vectorLoad}
-		}
-		if f.store != 0 {
-			forms[vectorKey{1, f.store, f.mandatory}] = &form{size: f.size, vectors: sse, wEvex: f.w, lengths: f.lengths, run: (*machine).vectorStore}
-		}
+		both(1, f.load, f.store, f.mandatory, form{size: f.size, vectors: sse, wEvex: f.w, lengths: f.lengths})
 	}
 }
 
@@ -107,7 +103,7 @@ func (m *machine) vectorLoad() error {
 	var b [64]byte
 	data := b[:m.memoryWidth()]
 	if m.mask != 0 {
-		return m.maskedLoad(data, m.vectors.K[m.mask])
+		return onCopy(true, false)(m) // merged, or cleared, with what the mask leaves out
 	}
 	if err := m.load(data); err != nil {
 		return err
@@ -122,7 +118,7 @@ func (m *machine) vectorStore() error {
 	}
 	data := m.vectors.Z[m.reg][:m.memoryWidth()]
 	if m.mask != 0 {
-		return m.maskedStore(data, m.vectors.K[m.mask])
+		return m.runs(data, m.vectors.K[m.mask], m.memory.Store)
 	}
 	return m.store(data)
 }
@@ -130,22 +126,6 @@ func (m *machine) vectorStore() error {
 // A masked move touches the elements whose bit is set. What a processor makes
 // of it on a device is its own affair; here runs of elements become accesses
 // of 8 bytes where the address allows, and of less at their ends.
-
-// maskedLoad merges, or clears what the mask leaves out.
-func (m *machine) maskedLoad(data []byte, mask uint64) error {
-	if !m.zeroing {
-		copy(data, m.vectors.Z[m.reg][:])
-	}
-	if err := m.runs(data, mask, m.memory.Load); err != nil {
-		return err
-	}
-	m.put(data)
-	return nil
-}
-
-func (m *machine) maskedStore(data []byte, mask uint64) error {
-	return m.runs(data, mask, m.memory.Store)
-}
 
 // runs makes the accesses of a masked move.
 func (m *machine) runs(data []byte, mask uint64, access func(uint64, []byte) error) error {
