@@ -86,8 +86,8 @@ func (b *bench) frameRows(what string, ours, c []float64) {
 	o, n := late(ours), late(c)
 	r := row{Section: "frame of 10,000 writes", What: what + ", over 50 us late", Unit: "frames", Ours: value(o), C: value(n),
 		Note: "longer than the program's own median by that"}
-	// What two counts of rare events differ by through chance, where both programs are as late as 1.2 x C.
-	deviation := math.Sqrt(1.2*n + 1.2*1.2*n)
+	// What two counts of rare events (none is no surer than one) differ by through chance, where both programs are as late as 1.2 x C.
+	deviation := math.Sqrt((1.2 + 1.2*1.2) * max(n, 1))
 	b.add(r.atMost(o, 1.2*n+max(1, 2*deviation), "<= 1.2 x C, or by 2 sigma of chance"))
 }
 
