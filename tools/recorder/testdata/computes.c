@@ -105,7 +105,8 @@ static int do_signals(int number) {
 		pthread_join(threads[i], &sum);
 		printf("%f\n", *(double *)sum);
 	}
-	printf("came: %d\n", number == SIGTRAP ? came > 0 : came);
+	// A stop is taken by a thread of the kernel's choice, before the handler is there or once behind it.
+	printf("came: %d\n", number == SIGTRAP ? came > 0 : came > 1);
 	return 0;
 }
 
