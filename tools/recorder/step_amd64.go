@@ -64,7 +64,7 @@ func (m *memory) alone(address uint64) bool {
 	return a != nil && a.host == nil
 }
 
-// prepare puts an instruction into a page of the thread's own. One that is not
+// prepare puts an instruction into a page of its process. One that is not
 // there any more, or never was in a child, is mapped once more.
 func (m *memory) prepare(code []byte) (err error) {
 	const rights = unix.PROT_READ | unix.PROT_WRITE | unix.PROT_EXEC
