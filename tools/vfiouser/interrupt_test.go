@@ -55,7 +55,7 @@ func TestClientIsToldOfInterruptsAsLongAsItWants(t *testing.T) {
 	if told(second) != 1 {
 		t.Error("a device that was reset interrupts no more")
 	}
-	before := openFiles(t)
+	before := openOf(t, first)
 	for name, wrong := range map[string][]byte{
 		"another kind":    words(20, irqEventFD|irqTrigger, 0, 0, 1),
 		"a second":        words(20, irqEventFD|irqTrigger, irqMSI, 1, 1),
@@ -67,8 +67,8 @@ func TestClientIsToldOfInterruptsAsLongAsItWants(t *testing.T) {
 			t.Errorf("%s: %v", name, number)
 		}
 	}
-	if _, number := c.send(cmdSetIRQs, set, first, second); number != unix.EINVAL || openFiles(t) != before {
-		t.Errorf("two for one: %v, %d descriptors open, %d before", number, openFiles(t), before)
+	if _, number := c.send(cmdSetIRQs, set, first, second); number != unix.EINVAL || openOf(t, first) != before {
+		t.Errorf("two for one: %v, %d descriptors open, %d before", number, openOf(t, first), before)
 	}
 	c.must(cmdSetIRQs, words(20, 1|irqTrigger, irqMSI, 0, 0))
 	c.store(0, 0x60, 4, 1)
@@ -88,9 +88,9 @@ func TestClientThatDoesNotListenHoldsNothingUp(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	before := openFiles(t)
-	if _, number := c.send(cmdSetIRQs, set, int(w.Fd())); number != unix.EINVAL || openFiles(t) != before {
-		t.Fatalf("a pipe: %v, %d descriptors open, %d before", number, openFiles(t), before)
+	before := openOf(t, int(w.Fd()))
+	if _, number := c.send(cmdSetIRQs, set, int(w.Fd())); number != unix.EINVAL || openOf(t, int(w.Fd())) != before {
+		t.Fatalf("a pipe: %v, %d descriptors open, %d before", number, openOf(t, int(w.Fd())), before)
 	}
 	full, err := unix.Eventfd(0, unix.EFD_CLOEXEC) // a write to it waits
 	if err != nil {

@@ -202,11 +202,11 @@ func TestMemoryThatCannotBeReachedIsRefused(t *testing.T) {
 		{"two descriptors", dma(3, 0, 0, 4096), []int{fd, fd}, unix.EINVAL},
 		{"cut", dma(3, 0, 0, 4096)[:31], []int{fd}, unix.EINVAL},
 	} {
-		before := openFiles(t)
+		before := openOf(t, fd)
 		if _, number := c.send(cmdDMAMap, bad.body, bad.fds...); number != bad.want {
 			t.Errorf("%s: %v, want %v", bad.name, number, bad.want)
 		}
-		if now := openFiles(t); now != before {
+		if now := openOf(t, fd); now != before {
 			t.Errorf("%s: %d descriptors open, %d before", bad.name, now, before)
 		}
 	}
@@ -361,9 +361,9 @@ func TestBytesThatAreNoRequestEndTheServer(t *testing.T) {
 func TestDescriptorsThatNobodyWantsAreClosed(t *testing.T) {
 	c, _ := serving(t, opened(&boards.Edu), nil)
 	fd, _ := memfd(t, 4096)
-	before := openFiles(t)
+	before := openOf(t, fd)
 	c.must(cmdRegionRead, at(0, 0, 4), fd, fd, fd)
-	if now := openFiles(t); now != before {
+	if now := openOf(t, fd); now != before {
 		t.Errorf("%d descriptors open, %d before", now, before)
 	}
 	many := make([]int, descriptorsMax+1)
@@ -378,7 +378,7 @@ func TestDescriptorsThatNobodyWantsAreClosed(t *testing.T) {
 		t.Errorf("too many descriptors: %v", err)
 	}
 	c.conn.Close()
-	if now := openFiles(t); now > before {
+	if now := openOf(t, fd); now != before {
 		t.Errorf("%d descriptors open, %d before", now, before)
 	}
 }
