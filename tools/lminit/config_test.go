@@ -236,14 +236,7 @@ func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
 
 // TestReplayHasOneProcessorFromItsStart: what Go makes for others, lmrun has no use for.
 func TestReplayHasOneProcessorFromItsStart(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.Link(filepath.Join(programs, "lminit"), filepath.Join(folder, "lminit")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "lmrun"), []byte("#!/bin/sh\necho $GOMAXPROCS $KEPT\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command(filepath.Join(folder, "lminit"), "-config", configFile(t, "image edu.lmb\n"))
+	c := standIn(t, "echo $GOMAXPROCS $KEPT\n", "-config", configFile(t, "image edu.lmb\n"))
 	c.Env = append(os.Environ(), "KEPT=yes")
 	if out, err := c.Output(); err != nil || string(out) != "1 yes\n" {
 		t.Errorf("%q, %v", out, err)
@@ -251,21 +244,37 @@ func TestReplayHasOneProcessorFromItsStart(t *testing.T) {
 }
 
 // TestSignalEndsASupervisor sends the signal when the first restart has been
-// announced. It finds the supervisor between two replays, and the exit status
-// is the last one's, or in one, which it ends.
+// announced. It finds the supervisor before the next replay, and the exit status
+// is the last one's, or in that, which waits until it is ended.
 func TestSignalEndsASupervisor(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		path := configFile(t, "on-failure restart\nimage none.lmb\n")
-		stderr, exit := signalled(t, signal, "-config", path)
-		if exit != 66 && exit != 0 || strings.Count(stderr, "restart after exit 66") > 2 {
+		path := configFile(t, "on-failure restart\nimage edu.lmb\n")
+		if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := standIn(t, "[ ! -e second ] || exec cat pipe\n>second\nexit 66\n", "-config", path)
+		stderr := signalled(t, c, signal)
+		if exit := c.ProcessState.ExitCode(); exit != 66 && exit != 0 || strings.Count(stderr, "restart after exit 66") != 1 {
 			t.Errorf("%v: exit %d, %q", signal, exit, stderr)
 		}
 	}
 }
 
-func signalled(t *testing.T, signal syscall.Signal, args ...string) (stderr string, exit int) {
+// standIn is lminit beside a shell script in lmrun's place.
+func standIn(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
-	c := exec.Command(filepath.Join(programs, "lminit"), args...)
+	folder := t.TempDir()
+	if err := os.Link(filepath.Join(programs, "lminit"), filepath.Join(folder, "lminit")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "lmrun"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(filepath.Join(folder, "lminit"), args...)
+}
+
+func signalled(t *testing.T, c *exec.Cmd, signal syscall.Signal) (stderr string) {
+	t.Helper()
 	pipe, err := c.StderrPipe()
 	if err == nil {
 		err = c.Start()
@@ -280,7 +289,7 @@ func signalled(t *testing.T, signal syscall.Signal, args ...string) (stderr stri
 		}
 	}
 	_ = c.Wait()
-	return stderr, c.ProcessState.ExitCode()
+	return stderr
 }
 
 // programs is a folder with lminit and lmrun.
