@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -122,6 +123,9 @@ func TestLimitEndsTheProgramAndTheRecordIsWhole(t *testing.T) {
 
 func TestInterruptedRecordIsWhole(t *testing.T) {
 	program := compiled(t, patterns, "-O2")
+	taken := make(chan os.Signal, 1) // what is taken here, a program does not inherit as ignored, as behind a shell's &
+	signal.Notify(taken, unix.SIGINT)
+	defer signal.Stop(taken)
 	c, out := prepared(t, nil, Options{}, card(t), program, "forever")
 	pipe, err := c.StdoutPipe()
 	if err != nil {
