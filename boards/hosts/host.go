@@ -1,4 +1,4 @@
-// Package hosts describes, as data, arm64 machines that can carry an
+// Package hosts describes, as data (hosts.yaml), arm64 machines that can carry an
 // accelerator: where their PCIe windows lie and how large they are, whether
 // host memory can be shared with a device, what is known to be broken, and how
 // they boot. Host tools read it; nothing on a target imports it.
@@ -9,8 +9,14 @@
 package hosts
 
 import (
+	"bytes"
+	"cmp"
+	_ "embed"
 	"fmt"
 	"slices"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Fact is a value and where it comes from. Without a source the value is
@@ -34,6 +40,14 @@ func (f Fact[T]) String() string {
 	return fmt.Sprint(f.Value)
 }
 
+// UnmarshalYAML takes [value, source].
+func (f *Fact[T]) UnmarshalYAML(node *yaml.Node) error {
+	if len(node.Content) != 2 {
+		return fmt.Errorf("line %d: a fact is [value, source]", node.Line)
+	}
+	return cmp.Or(node.Content[0].Decode(&f.Value), node.Content[1].Decode(&f.Source))
+}
+
 // Host is one kind of machine, as its maker's device tree or firmware has it.
 type Host struct {
 	Name  string // as it is typed
@@ -43,7 +57,7 @@ type Host struct {
 	// of its PCIe root ports, for machines that have no device tree. Any one
 	// that is found means this host.
 	Compatible []string
-	RootPorts  []ID
+	RootPorts  []ID `yaml:"root-ports"`
 
 	Ports []Port
 
@@ -52,17 +66,17 @@ type Host struct {
 	Inbound        Fact[[]Inbound]
 	Coherence      Fact[Coherence]
 	IOMMU          Fact[IOMMU]    // in front of the PCIe ports
-	WriteCombining Fact[Health]   // of resourceN_wc: stores may be merged and may be unaligned
+	WriteCombining Fact[Health]   `yaml:"write-combining"` // of resourceN_wc: stores may be merged and may be unaligned
 	Wide           Fact[Health]   // of single accesses of 8 bytes
-	PageSize       Fact[uint64]   // bytes, of the kernel its maker ships
+	PageSize       Fact[uint64]   `yaml:"page-size"` // bytes, of the kernel its maker ships
 	Faults         []Fact[string] // whatever else a user has to know
 	Options        []Option       // of the kernel, beside those every host needs
 	Workaround     Fact[string]   // the kernel option that makes write-combining harmless
 
 	Boot        Fact[Boot]
 	Console     Fact[string] // value of the kernel's console=
-	DeviceTree  Fact[string] // file below arch/arm64/boot/dts of the kernel
-	LoadAddress Fact[uint64] // where the boot loader wants a kernel before it starts it
+	DeviceTree  Fact[string] `yaml:"device-tree"`  // file below arch/arm64/boot/dts of the kernel
+	LoadAddress Fact[uint64] `yaml:"load-address"` // where the boot loader wants a kernel before it starts it
 }
 
 // ID is the vendor and device of a PCI function.
@@ -128,17 +142,32 @@ type Option struct {
 	Source string // where the kernel defines it
 }
 
-// Every lists what the kernel of every host needs.
-var Every = []Option{
-	{"CONFIG_PCI", "the accelerator is a PCI device", "lightmetal hal"},
-	{"CONFIG_SYSFS", "BARs are mapped through /sys/bus/pci/devices", "lightmetal hal"},
-	{"CONFIG_PROC_FS", "memory and process state are read there", "lightmetal hal and lmrun"},
-	{"CONFIG_DEVTMPFS", "process 1 of a boot image finds its devices there", "lightmetal lmrun"},
-	{"CONFIG_BLK_DEV_INITRD", "a boot image is an initramfs", "lightmetal lmrun"},
-}
+//go:embed hosts.yaml
+var text []byte
+
+// read is what hosts.yaml has.
+var read = sync.OnceValue(func() (all struct {
+	Every []Option
+	Hosts []*Host
+}) {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&all); err != nil {
+		panic(err) // data of our own
+	}
+	return all
+})
 
 // All lists every host.
-var All = []*Host{&QEMUVirt, &RaspberryPi5, &ComputeModule4, &IMX8MPlus, &S32G3, &OrinAGX, &OrinNX, &J721E, &Altra}
+func All() []*Host { return read().Hosts }
+
+// Options lists what the kernel of every host needs, and of this one, nil: no more.
+func Options(h *Host) []Option {
+	if h == nil {
+		return read().Every
+	}
+	return slices.Concat(read().Every, h.Options)
+}
 
 // ByName finds a host, nil if there is none of that name.
 func ByName(name string) *Host { return find(func(h *Host) bool { return h.Name == name }) }
@@ -161,8 +190,8 @@ func ByRootPort(id ID) *Host {
 }
 
 func find(is func(*Host) bool) *Host {
-	if i := slices.IndexFunc(All, is); i >= 0 {
-		return All[i]
+	if i := slices.IndexFunc(All(), is); i >= 0 {
+		return All()[i]
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func run(args []string, out io.Writer) error {
 		case "sbom":
 			return sbomCommand(args[1:], out)
 		case "boards":
-			for _, h := range hosts.All {
+			for _, h := range hosts.All() {
 				fmt.Fprintf(out, "%-10s %-20s %s\n", h.Name, h.Boot, h.Title)
 			}
 			return nil
@@ -171,7 +171,7 @@ func collect(list *[]string, prefix string) func(string) error {
 
 func names() string {
 	var list []string
-	for _, h := range hosts.All {
+	for _, h := range hosts.All() {
 		list = append(list, h.Name)
 	}
 	return strings.Join(list, " ")

@@ -71,7 +71,7 @@ func read(t *testing.T, path ...string) string {
 }
 
 func TestEveryBoardGetsWhatItsBootLoaderReads(t *testing.T) {
-	for _, h := range hosts.All {
+	for _, h := range hosts.All() {
 		folder, err := made(t, "--board", h.Name, "--load", "0x40400000", edu)
 		if err != nil {
 			t.Errorf("%s: %v", h.Name, err)
@@ -166,7 +166,7 @@ func TestUsageIsToldFromFailure(t *testing.T) {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	if err := run([]string{"boards"}, &out); err != nil || strings.Count(out.String(), "\n") != len(hosts.All) {
+	if err := run([]string{"boards"}, &out); err != nil || strings.Count(out.String(), "\n") != len(hosts.All()) {
 		t.Error(err, out.String())
 	}
 }

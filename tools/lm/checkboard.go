@@ -216,5 +216,5 @@ func (r *boardReport) String() string {
 }
 
 func hostNames() string {
-	return traces.Joined(hosts.All, ", ", func(h *hosts.Host) string { return h.Name })
+	return traces.Joined(hosts.All(), ", ", func(h *hosts.Host) string { return h.Name })
 }

@@ -70,11 +70,7 @@ func (r *boardReport) checkConfig(host *hosts.Host, config *kernelConfig, hint s
 		r.add(warning, "kernel configuration", "not found", "what the kernel was built without is the commonest thing to be missing", hint)
 		return
 	}
-	options := hosts.Every
-	if host != nil {
-		options = append(options[:len(options):len(options)], host.Options...)
-	}
-	good := 0
+	options, good := hosts.Options(host), 0
 	for _, o := range options {
 		switch config.options[o.Name] {
 		case "y":

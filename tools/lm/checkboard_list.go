@@ -40,7 +40,7 @@ type hostInfo struct {
 func listHosts(asJSON bool) error {
 	if asJSON {
 		var list []hostInfo
-		for _, h := range hosts.All {
+		for _, h := range hosts.All() {
 			list = append(list, hostInfo{h.Name, h.Title, hostFacts(h), optionNames(h), fitting(h)})
 		}
 		printJSON(stdout, list)
@@ -48,7 +48,7 @@ func listHosts(asJSON bool) error {
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BOARD\tWHAT\tPCIE\tWORMHOLE\tBLACKHOLE\tWRITE-COMBINING\tDMA\tIOMMU\tBOOT")
-	for _, h := range hosts.All {
+	for _, h := range hosts.All() {
 		fits := strings.Join(fitting(h), " ")
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Title, bestPort(h), yesNo(strings.Contains(fits, "wormhole")),
 			yesNo(strings.Contains(fits, "blackhole")),
@@ -127,7 +127,7 @@ func windowsText(p *hosts.Port) string {
 }
 
 func optionNames(h *hosts.Host) (names []string) {
-	for _, o := range append(hosts.Every[:len(hosts.Every):len(hosts.Every)], h.Options...) {
+	for _, o := range hosts.Options(h) {
 		names = append(names, o.Name)
 	}
 	return names

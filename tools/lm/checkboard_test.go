@@ -113,7 +113,7 @@ func TestNothingIsMissingOnAWholeMachine(t *testing.T) {
 		}
 	}
 	// The one thing to look at is a fault of the board itself.
-	if r.bad() != "warning known fault: "+hosts.RaspberryPi5.Faults[0].Value+"\n" {
+	if r.bad() != "warning known fault: "+hosts.ByName("rpi5").Faults[0].Value+"\n" {
 		t.Errorf("also bad: %s", r.bad())
 	}
 }
@@ -392,7 +392,7 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 
 func TestKernelConfigurationIsJudgedForABoard(t *testing.T) {
 	var names strings.Builder
-	for _, o := range append(hosts.Every[:len(hosts.Every):len(hosts.Every)], hosts.Altra.Options...) {
+	for _, o := range hosts.Options(hosts.ByName("altra")) {
 		names.WriteString(o.Name + "=y\n")
 	}
 	config := write(t, "config", names.String()+"CONFIG_ALTRA_ERRATUM_82288=y\n")
@@ -441,7 +441,7 @@ func TestCheckBoardFailuresHaveTheirExitCode(t *testing.T) {
 func TestListNamesEveryBoardAndItsSources(t *testing.T) {
 	exit, stdout, _ := lm(t, "check-board", "--list", "--json")
 	var list []hostInfo
-	if err := json.Unmarshal([]byte(stdout), &list); err != nil || exit != 0 || len(list) != len(hosts.All) {
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil || exit != 0 || len(list) != len(hosts.All()) {
 		t.Fatalf("exit %d, %v, %d boards", exit, err, len(list))
 	}
 	for _, h := range list {
@@ -452,7 +452,7 @@ func TestListNamesEveryBoardAndItsSources(t *testing.T) {
 		}
 	}
 	_, table, _ := lm(t, "check-board", "--list")
-	for _, h := range hosts.All {
+	for _, h := range hosts.All() {
 		if !strings.Contains(table, "\n"+h.Name+" ") {
 			t.Errorf("%s is not in the table", h.Name)
 		}
