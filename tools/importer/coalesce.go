@@ -2,7 +2,6 @@ package importer
 
 import (
 	"fmt"
-	"runtime/debug"
 	"strings"
 
 	"lightmetal/fbs"
@@ -26,18 +25,15 @@ const (
 	runBytesMax = 1 << 30
 )
 
-// maker turns steps into commands. It goes through them twice: the first time
-// it only counts.
+// maker turns steps into commands.
 type maker struct {
 	*program
-	dry    bool
 	fences fencer
 	did    string // of fill
 
-	commands  []lmb.Command
-	sequences []lmb.Sequence // of the commands; "main" is all where nothing is to be cut
-	from      int            // the first command that is in none of them
-	current   segment        // that goes on behind them
+	sequences []lmb.Sequence // "main" is all where nothing is to be cut
+	commands  []lmb.Command  // that are in none of them
+	current   segment        // that they are of
 
 	made                                                  int // commands, fences among them
 	writes, copies, fills, polls, expects, compares, outs int // commands
@@ -55,16 +51,17 @@ type pos struct {
 // memory only the bytes count then, elsewhere every access keeps its width and
 // its place.
 func (m *maker) coalesce() (out outcome, err error) {
-	count := maker{program: m.program, dry: true}
-	count.all()
-	if count.made >= fbs.CommandsMax {
-		return out, traces.Refuse(0, "%d commands are more than an image holds (%d): import a part", count.made+1, fbs.CommandsMax)
+	front, did := m.front()
+	m.did = did
+	for i := range front {
+		m.emit(&front[i])
 	}
-	m.commands = make([]lmb.Command, 0, count.made)
-	m.all()
-	if len(m.steps.chunks) >= freeChunks {
-		m.steps = steps{}
-		debug.FreeOSMemory()
+	for at := (pos{}); at.i < m.steps.n; {
+		at = m.command(at)
+	}
+	m.fences.end(m)
+	if m.made >= fbs.CommandsMax {
+		return out, traces.Refuse(0, "%d commands are more than an image holds (%d): import a part", m.made+1, fbs.CommandsMax)
 	}
 	m.steps, m.data = steps{}, arena{}
 	if len(m.o.Inputs) > 0 && m.compares > 0 {
@@ -74,29 +71,6 @@ func (m *maker) coalesce() (out outcome, err error) {
 	out.did = m.text()
 	return out, nil
 }
-
-func (m *maker) all() {
-	front, did := m.front()
-	m.did = did
-	for i := range front {
-		m.emit(&front[i])
-	}
-	for at, freed := (pos{}), 0; at.i < m.steps.n; {
-		at = m.command(at)
-		// Extents look at the step before the next one.
-		for chunk := (at.i - 1) / chunkSteps; !m.dry && freed < chunk; freed++ {
-			m.steps.chunks[freed] = nil
-			if freed%freeChunks == freeChunks-1 {
-				debug.FreeOSMemory() // commands come in their place
-			}
-		}
-	}
-	m.fences.end(m)
-}
-
-// freeChunks is how many chunks of steps, 15 MB of them, go back to the system
-// at once.
-const freeChunks = 64
 
 // emit appends a command, and the fence that it needs in front.
 func (m *maker) emit(c *lmb.Command) {
@@ -112,8 +86,7 @@ func (m *maker) emitFence() {
 }
 
 func (m *maker) append(c *lmb.Command) {
-	m.made++
-	if !m.dry {
+	if m.made++; m.made < fbs.CommandsMax {
 		m.commands = append(m.commands, *c)
 	}
 }

@@ -98,18 +98,16 @@ func (l *lifter) begin(now segment, a *traces.Access) {
 func (m *maker) cut(s *step) {
 	m.fences.end(m)
 	m.fences.open, m.fences.waited = false, false
-	if !m.dry {
-		m.ended(segment(s.to))
-	}
+	m.ended(segment(s.to))
 }
 
 // ended makes a sequence of the commands since the last one, if there are any, and
 // notes which one comes next.
 func (m *maker) ended(next segment) {
-	if end := len(m.commands); end > m.from {
-		m.sequences = append(m.sequences, lmb.Sequence{Name: m.current.String(), Commands: m.commands[m.from:end:end]})
+	if len(m.commands) > 0 {
+		m.sequences = append(m.sequences, lmb.Sequence{Name: m.current.String(), Commands: m.commands})
 	}
-	m.from, m.current = len(m.commands), next
+	m.commands, m.current = nil, next
 }
 
 // cutPass says what the trace was cut into.

@@ -117,9 +117,6 @@ func fillBytes(n int, width uint8) bool { return n*int(width) >= fillBytesMin &&
 // bytes is what an extent moves, as it lies in memory: where it can, the bytes
 // of the run themselves.
 func (m *maker) bytes(e *extent) []byte {
-	if m.dry {
-		return nil
-	}
 	s := m.steps.at(e.from.i)
 	if s.run() > 1 && (e.end.i == e.from.i || e.end == pos{e.from.i + 1, 0}) {
 		return m.data.bytes(s.at+uint64(e.from.k)*uint64(s.width), e.size)

@@ -96,7 +96,6 @@ func FindFrames(r io.Reader, o Options, which int) (*Frames, error) {
 	f := finder{o: o}
 	o.Inputs, o.Outputs = nil, nil
 	m := importing{o: o}
-	defer m.restore()
 	l, _, err := m.lifted(r)
 	if err != nil {
 		return nil, err

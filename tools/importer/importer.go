@@ -25,7 +25,6 @@ package importer
 import (
 	"fmt"
 	"io"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -116,28 +115,13 @@ func (r *Report) String() string {
 
 // Import makes an image of a trace: the sequence "main", and "safe" where the
 // program let several tiles run. The error is an *Error.
-//
-// Steps are made while the trace is read; they take less than its text, and
-// their memory goes to the commands as those are made.
 func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
 	m := importing{o: o}
-	defer m.restore()
 	l, t, err := m.lifted(r)
 	if err != nil {
 		return nil, nil, err
 	}
 	return l.finish(t)
-}
-
-// gcPercent is how much garbage a large import may leave before it is collected.
-// Most of its memory has no pointers, so looking is cheap.
-const gcPercent = 10
-
-// restore takes back what a large import has set.
-func (m *importing) restore() {
-	if m.joiner != nil && m.lifter.large {
-		debug.SetGCPercent(m.lifter.percent)
-	}
 }
 
 // importing is the sink that makes an image.
@@ -155,7 +139,7 @@ func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 	}
 	report := &Report{Board: l.board.Name, Warnings: []traces.Warning{}}
 	report.add("read", l.read(t))
-	makes := &maker{program: l.program}
+	makes := &maker{program: l.program, commands: make([]lmb.Command, 0, l.certain)}
 	for _, pass := range l.passes(makes) {
 		out, err := pass.run()
 		if err != nil {

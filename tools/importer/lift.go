@@ -47,8 +47,6 @@ type lifter struct {
 	dropped                       int  // points that drop would take out, and lift did not make
 	blank                         int  // marks without text
 	halves                        int  // stores of addresses that were two
-	large                         bool
-	percent                       int // of garbage that was allowed before
 }
 
 // aimKey is what makes two aims the same.

@@ -2,7 +2,6 @@ package importer
 
 import (
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"unicode"
 
@@ -166,14 +165,8 @@ func (l *lifter) add(s *step, data []byte) error {
 		s.at = l.data.own(data)
 	}
 	l.steps.add(*s)
-	if !l.large && (len(l.steps.chunks) > largeChunks || len(l.data.chunks) > largeChunks) {
-		l.large, l.percent = true, debug.SetGCPercent(gcPercent)
-	}
 	return nil
 }
-
-// largeChunks of steps, 15 MB, or of data, 64 MiB or more, make an import large.
-const largeChunks = 64
 
 // limit refuses a trace as soon as it is sure that no image holds it: stores
 // that are no neighbours are at least a command each.
