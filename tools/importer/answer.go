@@ -74,19 +74,12 @@ func (f *folder) storeWord(list []cell, s *step, address, word uint64) {
 	if len(list) == 0 {
 		return
 	}
-	mask, data := uint64(0), uint64(0)
-	for k := range s.run() {
-		at := address + uint64(k)*uint64(s.width)
-		if at/8 < word {
-			k += uint32((word*8-at)/uint64(s.width)) - 1
-			continue
+	mask, data, moved := uint64(0), uint64(0), f.moved(s)
+	for k := range uint64(8) {
+		if at := 8*word + k - address; at < uint64(len(moved)) {
+			mask |= 0xff << (8 * k)
+			data |= uint64(moved[at]) << (8 * k)
 		}
-		if at/8 > word {
-			break
-		}
-		shift := 8 * (at % 8)
-		mask |= fbs.WidthMask(s.width) << shift
-		data |= f.datum(s, k) << shift
 	}
 	for j := range list {
 		if c := &list[j]; f.reaches(s, c.tile) {

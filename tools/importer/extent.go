@@ -2,7 +2,6 @@ package importer
 
 import (
 	"lightmetal/fbs/gen"
-	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 )
 
@@ -118,13 +117,12 @@ func fillBytes(n int, width uint8) bool { return n*int(width) >= fillBytesMin &&
 // of the run themselves.
 func (m *maker) bytes(e *extent) []byte {
 	s := m.steps.at(e.from.i)
-	if s.run() > 1 && (e.end.i == e.from.i || e.end == pos{e.from.i + 1, 0}) {
-		return m.data.bytes(s.at+uint64(e.from.k)*uint64(s.width), e.size)
+	data := m.moved(s)[e.from.k*uint32(s.width):]
+	if uint64(len(data)) < e.size {
+		data = append(make([]byte, 0, e.size), data...)
 	}
-	data := make([]byte, 0, e.size)
-	for at := e.from; at != e.end; at = m.next(at) {
-		width, value := m.datumAt(at)
-		data = append(data, traces.Bytes(value, width)...)
+	for i := e.from.i + 1; uint64(len(data)) < e.size; i++ {
+		data = append(data, m.moved(m.steps.at(i))...)
 	}
-	return data
+	return data[:e.size:e.size]
 }

@@ -345,11 +345,7 @@ func (f *finder) stored(list []hostAct) []hostStore {
 		case s.op == stepHost:
 			all = append(all, f.late[s.to]...)
 		case s.op == stepLoad:
-			data := make([]byte, 0, s.size())
-			for k := range s.run() {
-				data = append(data, traces.Bytes(f.datum(s, k), s.width)...)
-			}
-			all = append(all, hostStore{int(f.windows[s.window].bar - hostBar), uint64(s.offset), data})
+			all = append(all, hostStore{int(f.windows[s.window].bar - hostBar), uint64(s.offset), f.moved(s)})
 		}
 	}
 	return joined(all)

@@ -168,10 +168,7 @@ func (h *hostTensors) loaded(s step, within bool, out *steps) {
 		t := &h.tensors[i]
 		from, to := h.wrote(&s, t)
 		if s.op == stepLoad && from < to && (t.role == gen.RoleOutput || !within) && !h.done {
-			for j := range s.run() {
-				e := h.element(&s, j)
-				t.hold(hostStore{t.host, uint64(e.offset), traces.Bytes(e.value, e.width)})
-			}
+			t.hold(hostStore{t.host, uint64(s.offset), h.moved(&s)})
 		}
 		mine = mine || within && t.role == gen.RoleOutput && from < to
 	}

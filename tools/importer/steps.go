@@ -209,53 +209,45 @@ func (a *arena) extend(at, size uint64, data []byte) bool {
 }
 
 // element is access k of a step by itself.
-func (p *program) element(s *step, k uint32) step {
+func (p *program) element(s *step, k uint32) step { return p.part(s, k, k+1) }
+
+// part is the accesses first to end of a run.
+func (p *program) part(s *step, first, end uint32) step {
 	if s.count == 1 {
 		return *s
 	}
-	e := *s
-	e.count, e.flags, e.line, e.us = 1, s.flags&memoryStep, uint32(s.lineOf(k)), 0
-	if s.op == stepPoll {
-		e.us = s.us
-	} else if k > 0 {
-		e.time = s.last()
+	e, at := *s, first*uint32(s.width)
+	e.count, e.line, e.offset, e.at = end-first, uint32(s.lineOf(first)), s.offset+at, s.at+uint64(at)
+	if first > 0 {
+		e.time, e.us = s.last(), 0
 	}
-	if s.is(repeatedStep) {
+	if e.count > 1 {
 		return e
 	}
-	e.offset += k * uint32(s.width)
-	e.value, e.at = p.datum(s, k), 0
-	if s.tensor() >= 0 {
-		e.at = s.at + uint64(k)*uint64(s.width)
+	e.flags, e.value = s.flags&memoryStep, p.datum(s, first)
+	if s.op != stepPoll {
+		e.us = 0
 	}
 	return e
 }
 
 // datum is what access k of a step stores or loads.
 func (p *program) datum(s *step, k uint32) uint64 {
-	at := uint64(k) * uint64(s.width)
-	switch {
-	case s.tensor() >= 0:
-		return traces.Little(p.tensors[s.to].data[s.at+at:][:s.width])
-	case s.run() > 1:
-		return traces.Little(p.data.bytes(s.at+at, uint64(s.width)))
+	if s.run() == 1 && s.tensor() < 0 {
+		return s.value
 	}
-	return s.value
+	return traces.Little(p.moved(s)[k*uint32(s.width):][:s.width])
 }
 
-// part is the accesses first to end of a run.
-func (p *program) part(s *step, first, end uint32) step {
-	if end-first == 1 {
-		return p.element(s, first)
+// moved is the bytes that a step stores or loads.
+func (p *program) moved(s *step) []byte {
+	switch {
+	case s.tensor() >= 0:
+		return p.tensors[s.to].data[s.at:][:s.size()]
+	case s.run() > 1:
+		return p.data.bytes(s.at, s.size())
 	}
-	e := *s
-	e.count, e.line = end-first, uint32(s.lineOf(first))
-	e.offset += first * uint32(s.width)
-	e.at += uint64(first) * uint64(s.width)
-	if first > 0 {
-		e.time, e.us = s.last(), 0
-	}
-	return e
+	return traces.Bytes(s.value, s.width)
 }
 
 // rule is the board's rule for what a step accesses.

@@ -289,12 +289,9 @@ func (a *assigner) use(out *steps, s step, index int) error {
 	}
 	address, _ := a.at(&s, t.Place)
 	offset := address - t.Address
-	for k := range s.run() {
-		value := a.datum(&s, k)
-		for i := range uint64(s.width) {
-			if err := a.take(out, t, s.lineOf(k), index, offset+uint64(k)*uint64(s.width)+i, byte(value>>(8*i))); err != nil {
-				return err
-			}
+	for i, b := range a.moved(&s) {
+		if err := a.take(out, t, s.lineOf(uint32(i)/uint32(s.width)), index, offset+uint64(i), b); err != nil {
+			return err
 		}
 	}
 	t.uses += int(s.count)

@@ -156,14 +156,10 @@ func (f *finder) gap(at int) int64 {
 // for.
 func (f *finder) bytes(at int) []byte {
 	s, o := f.of(at), f.where[at]
-	width := uint64(s.width)
-	if s.run() > 1 {
-		return f.data.bytes(s.at+uint64(o.first)*width, uint64(o.end-o.first)*width)
-	}
 	if s.op == stepRelocate {
 		return traces.Bytes(s.at, 8)
 	}
-	return traces.Bytes(s.value, s.width)
+	return f.moved(s)[o.first*uint32(s.width) : o.end*uint32(s.width)]
 }
 
 // Counter is a place where every store of the trace is that before and a step:
