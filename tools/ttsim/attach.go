@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
-
-	"lightmetal/hal"
 )
 
 // Attach lets the device reach memory that lies outside of this process, by bus
@@ -13,23 +11,33 @@ import (
 // not, a load gives all ones and a store is lost. bytes is called while an access
 // or a Sleep lasts, and not otherwise.
 func (d *Device) Attach(bytes func(address, size uint64) []byte) {
-	go d.process.lend(bytes)
-	if _, code := d.process.call(request{op: opAttach}, nil, nil); code != hal.OK {
-		d.refusal = d.process.lastWord
+	d.process.memory, d.process.missing = bytes, absent
+}
+
+// host gives memory of Host windows by bus address, nil where none is.
+func (p *process) host(address, size uint64) []byte {
+	for _, h := range p.hosts {
+		if inside := address - h.bus; address >= h.bus && inside < uint64(len(h.data)) && size <= uint64(len(h.data))-inside {
+			return h.data[inside:][:size]
+		}
 	}
+	return nil
 }
 
 // lend carries out what the child asks of memory, until it has ended.
-func (p *process) lend(bytes func(address, size uint64) []byte) {
+func (p *process) lend() {
 	var head [requestSize]byte
 	buffer := make([]byte, 1+chunkMax)
 	for {
 		if _, err := io.ReadFull(p.dma, head[:]); err != nil {
 			return // the child has ended
 		}
-		answer, err := transfer(p.dma, decodeRequest(&head), buffer, bytes)
+		answer, err := transfer(p.dma, decodeRequest(&head), buffer, p.memory)
 		if err != nil {
 			return
+		}
+		if answer[0] == absent {
+			answer[0] = p.missing
 		}
 		if _, err := p.dma.Write(answer); err != nil {
 			return
@@ -49,11 +57,11 @@ func transfer(child io.Reader, r request, buffer []byte, bytes func(address, siz
 			return nil, err
 		}
 	}
-	buffer[0] = 1
+	buffer[0] = present
 	for done := uint64(0); done < uint64(r.size); {
 		n := transferPage(r.op, r.address+done, data[done:], bytes)
 		if n == 0 {
-			buffer[0] = 0
+			buffer[0] = absent
 			break
 		}
 		done += uint64(n)

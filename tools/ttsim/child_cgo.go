@@ -20,71 +20,43 @@ static void (*sim_rd)(uint64_t, void *, uint32_t);
 static void (*sim_wr)(uint64_t, const void *, uint32_t);
 static void (*sim_clock)(uint32_t);
 
-// As protocol.go has them: opLoad, opStore, chunkMax.
-enum { OUTSIDE_LOAD = 1, OUTSIDE_STORE = 2, OUTSIDE_MAX = 64 << 10 };
-
-// Host memory: a file that the parent shares, from an address of the bus on. The
-// device may touch the parts that Host windows are of, and nothing else.
-static char *host_memory;
-static uint64_t host_base;
-static struct { uint64_t address, size; } host[64];
-static unsigned host_count;
-
-static int host_add(uint64_t address, uint64_t size) {
-	if (host_count == sizeof host / sizeof *host)
-		return 0;
-	host[host_count].address = address;
-	host[host_count++].size = size;
-	return 1;
-}
-static char *host_at(const char *verb, uint64_t address, uint32_t size) {
-	for (unsigned i = 0; i < host_count; i++)
-		if (address >= host[i].address && size <= host[i].size && address - host[i].address <= host[i].size - size)
-			return host_memory + (address - host_base);
-	printf("ERROR: the device %s %u bytes of host memory at 0x%llx; "
-	       "no Host window of the image is there\n", verb, size, (unsigned long long)address);
-	fflush(stdout);
-	_Exit(1);
-}
-
-// Memory outside of both processes, asked for piece by piece; -1: there is none.
-static int outside = -1;
+// As protocol.go has them: opLoad, opStore, chunkMax, the file behind childSocket, and what is answered.
+enum { LOAD = 1, STORE = 2, CHUNK_MAX = 64 << 10, DMA = 4, ABSENT = 0, REFUSED = 2 };
 
 static void stream(ssize_t (*move)(int, void *, size_t), void *p, size_t size) {
 	for (ssize_t n; size; p = (char *)p + n, size -= n)
-		if ((n = move(outside, p, size)) <= 0)
+		if ((n = move(DMA, p, size)) <= 0)
 			_Exit(1); // the parent has ended
 }
+
 static ssize_t put(int fd, void *p, size_t size) { return write(fd, p, size); }
+
+// ask has the parent carry out a device's access to memory, piece by piece.
 static void ask(uint32_t op, uint64_t address, void *p, uint32_t size) {
 	struct { uint32_t op, size; uint64_t address, value; } request = {op, 0, address, 0};
-	char there;
-	for (uint32_t n; size; size -= n, request.address += n, p = (char *)p + n) {
-		request.size = n = size < OUTSIDE_MAX ? size : OUTSIDE_MAX;
+	uint32_t left = size;
+	char answer;
+	for (uint32_t n; left; left -= n, request.address += n, p = (char *)p + n) {
+		request.size = n = left < CHUNK_MAX ? left : CHUNK_MAX;
 		stream(put, &request, sizeof request);
-		if (op == OUTSIDE_STORE)
+		if (op == STORE)
 			stream(put, p, n);
-		stream(read, &there, 1);
-		if (op == OUTSIDE_LOAD)
+		stream(read, &answer, 1);
+		if (op == LOAD)
 			stream(read, p, n);
-		if (!there && op == OUTSIDE_LOAD)
+		if (answer == REFUSED) {
+			printf("ERROR: the device %s %u bytes of host memory at 0x%llx; "
+			       "no Host window of the image is there\n", op == LOAD ? "reads" : "writes", size, (unsigned long long)address);
+			fflush(stdout);
+			_Exit(1);
+		}
+		if (answer == ABSENT && op == LOAD)
 			memset(p, 0xff, n); // as a bus answers; what is stored is lost
 	}
 }
-static void dma_rd(uint64_t address, void *p, uint32_t size) {
-	if (outside >= 0)
-		ask(OUTSIDE_LOAD, address, p, size);
-	else
-		memcpy(p, host_at("reads", address, size), size);
-}
-static void dma_wr(uint64_t address, const void *p, uint32_t size) {
-	if (outside >= 0)
-		ask(OUTSIDE_STORE, address, (void *)p, size);
-	else
-		memcpy(host_at("writes", address, size), p, size);
-}
-static void host_outside(int fd) { outside = fd; }
-static void host_open(void *memory, uint64_t base) { host_memory = memory; host_base = base; }
+
+static void dma_rd(uint64_t address, void *p, uint32_t size) { ask(LOAD, address, p, size); }
+static void dma_wr(uint64_t address, const void *p, uint32_t size) { ask(STORE, address, (void *)p, size); }
 
 // sim_open gives NULL, or what is wrong with the library.
 static const char *sim_open(const char *path) {
@@ -128,8 +100,6 @@ import (
 	"io"
 	"os"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 const built = true
@@ -152,11 +122,6 @@ func ChildMain() {
 // serve loads the library and answers requests until the parent asks for the
 // end, or is gone.
 func serve(path string, parent io.ReadWriter) error {
-	memory, err := unix.Mmap(childMemory, 0, hostSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
-	if err != nil {
-		return fmt.Errorf("mapping host memory: %w", err)
-	}
-	C.host_open(unsafe.Pointer(&memory[0]), hostBus)
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	if wrong := C.sim_open(name); wrong != nil {
@@ -210,12 +175,6 @@ func answer(r request, buffer []byte, parent io.Reader) (n int, err error) {
 		C.sim_call_config_wr(C.uint32_t(address), C.uint32_t(r.value))
 	case opClock:
 		C.sim_call_clock(C.uint32_t(r.value))
-	case opHost:
-		if C.host_add(address, C.uint64_t(r.value)) == 0 {
-			return 0, errors.New("there are as many Host windows as can be")
-		}
-	case opAttach:
-		C.host_outside(childDMA)
 	case opExit:
 		C.sim_call_exit()
 	default:

@@ -47,7 +47,6 @@ type Device struct {
 	board    *boards.Board
 	process  *process
 	windows  map[int]*port // by hardware window
-	hosts    int           // Host windows
 	hostEnd  uint64        // bytes of host memory that they take
 	refusal  string        // why Point refused
 
@@ -148,15 +147,11 @@ func (d *Device) Map(w fbs.Window) (hal.Aperture, error) {
 func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	o := d.board.Outbound
 	size := (w.Size + pageSize - 1) &^ (pageSize - 1)
-	if o == nil || d.hosts == o.Regions || size-1 > min(hostSize-1, o.Last) || d.hostEnd > min(hostSize-1, o.Last)-(size-1) {
+	if o == nil || len(d.process.hosts) == o.Regions || size-1 > min(hostSize-1, o.Last) || d.hostEnd > min(hostSize-1, o.Last)-(size-1) {
 		return d.refuse(hal.NoDevice, "no %#x bytes of host memory are left that its tiles see", w.Size)
 	}
-	data, err := d.process.host(d.hostEnd, size)
-	if err != nil {
-		return d.refuse(hal.NoDevice, "host memory: %v", err)
-	}
-	code := hal.OK
-	o.Aim(d.hosts, d.hostEnd, size, hostBus+d.hostEnd, func(register uint64, value uint32) {
+	data, code := make([]byte, size), hal.OK
+	o.Aim(len(d.process.hosts), d.hostEnd, size, hostBus+d.hostEnd, func(register uint64, value uint32) {
 		if code == hal.OK {
 			code = d.store(barBase[o.Bar]+register, 4, uint64(value))
 		}
@@ -166,7 +161,7 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 	}
 	a := hal.NewAperture(&hostPort{d, o.NoC + d.hostEnd, data}, w.Size, -1)
 	a.Bus = o.NoC + d.hostEnd
-	d.hosts++
+	d.process.hosts = append(d.process.hosts, lent{hostBus + d.hostEnd, data})
 	d.hostEnd += size + pageSize
 	return a, nil
 }

@@ -8,8 +8,9 @@
 // program started once more: main must call ChildMain before anything else.
 // What the library printed last is kept, and Device.Refusal gives it.
 //
-// Host windows are memory that the two processes share. The device reaches it
-// where the iATU, which Map aims, shows it to tiles, and nothing else of the host.
+// Host windows are memory of this process, which carries out what the device does
+// to it. The device reaches it where the iATU, which Map aims, shows it to tiles, and
+// nothing else of the host.
 //
 // Fence is a full barrier because a store has reached the simulator when it
 // returns, and the simulator reaches host memory only while it is waited for.

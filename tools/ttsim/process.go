@@ -23,15 +23,24 @@ type process struct {
 	cmd    *exec.Cmd
 	socket *os.File
 	dma    *os.File // the child asks for memory there
-	memory *os.File // host memory
-	mapped [][]byte // of it
-	output tail     // stdout and stderr of the child, complete once it has ended
+	hosts  []lent   // Host windows
+
+	memory  func(address, size uint64) []byte // what the device reaches
+	missing byte                              // what is answered where that gives none
+
+	output tail // stdout and stderr of the child, complete once it has ended
 
 	died     hal.Code // OK while the child runs
 	lastWord string   // why it ended
 
 	head  [requestSize]byte
 	reply [replySize]byte
+}
+
+// lent is memory that the device reaches, by bus address.
+type lent struct {
+	bus  uint64
+	data []byte
 }
 
 // start runs this program again as a child that loads the library, and waits
@@ -44,14 +53,12 @@ func start(library string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{}
+	p := &process{missing: refused}
+	p.memory = p.host
 	var theirs, asks *os.File
 	defer func() { closeAll(theirs, asks) }() // the child's ends, or ours would never read as closed
 	if p.socket, theirs, err = stream(); err == nil {
 		p.dma, asks, err = stream()
-	}
-	if err == nil {
-		p.memory, err = sharedMemory()
 	}
 	if err != nil {
 		closeAll(p.socket, p.dma)
@@ -60,12 +67,13 @@ func start(library string) (*process, error) {
 	p.cmd = exec.Command(program)
 	p.cmd.Env = append(os.Environ(), childVariable+"="+library)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	p.cmd.ExtraFiles = []*os.File{theirs, p.memory, asks}
+	p.cmd.ExtraFiles = []*os.File{theirs, asks}
 	if err := p.cmd.Start(); err != nil {
-		closeAll(p.socket, p.dma, p.memory)
+		closeAll(p.socket, p.dma)
 		return nil, err
 	}
 	closeAll(theirs, asks)
+	go p.lend()
 	if _, err := io.ReadFull(p.socket, p.reply[:]); err != nil {
 		p.reap()
 		if p.cmd.ProcessState.Success() {
@@ -94,34 +102,6 @@ func closeAll(files ...*os.File) {
 	for _, f := range files {
 		f.Close()
 	}
-}
-
-// sharedMemory is a file without a name.
-func sharedMemory() (*os.File, error) {
-	fd, err := unix.MemfdCreate("host memory", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
-	}
-	file := os.NewFile(uintptr(fd), "host memory")
-	if err := file.Truncate(hostSize); err != nil {
-		file.Close()
-		return nil, err
-	}
-	return file, nil
-}
-
-// host gives size bytes of host memory, whole pages, that the device reaches at
-// an offset from hostBus.
-func (p *process) host(offset, size uint64) ([]byte, error) {
-	data, err := unix.Mmap(int(p.memory.Fd()), int64(offset), int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
-	if err != nil {
-		return nil, os.NewSyscallError("mmap", err)
-	}
-	p.mapped = append(p.mapped, data)
-	if _, code := p.call(request{op: opHost, address: hostBus + offset, value: size}, nil, nil); code != hal.OK {
-		return nil, errors.New(p.lastWord)
-	}
-	return data, nil
 }
 
 // call sends a request with the data of a copyIn, and receives the reply and
@@ -157,10 +137,7 @@ func (p *process) exchange(in, out []byte) bool {
 // reap collects a child that is ending by itself. An exit status of its own is
 // a refusal; a signal means that the simulator is broken, or was killed.
 func (p *process) reap() {
-	closeAll(p.socket, p.dma, p.memory)
-	for _, data := range p.mapped {
-		unix.Munmap(data)
-	}
+	closeAll(p.socket, p.dma)
 	kill := time.AfterFunc(exitTime, func() { p.cmd.Process.Kill() })
 	defer kill.Stop()
 	p.cmd.Wait() // its error says what the state says

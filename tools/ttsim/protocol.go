@@ -17,25 +17,26 @@ const (
 	hello = 0x316d69737474 // "ttsim1"
 
 	// childSocket is the child's end of the stream: the first file after the
-	// standard three.
+	// standard three. The next is its end of another (DMA in child_cgo.go), on which
+	// it asks for what the device reaches of memory: a request, with data if it
+	// stores; then one byte, absent, present or refused, and data if it loads.
 	childSocket = 3
 
-	// childMemory is host memory, the next file.
-	childMemory = 4
-
-	// childDMA is the child's end of another stream, on which it asks for memory
-	// outside of both: a request, with data if it stores; then one byte, 1 if all
-	// was there, and data if it loads.
-	childDMA = 5
-
-	// hostBus is the bus address at which it begins, hostSize how much there
-	// can be. Pages exist where they are stored to.
+	// hostBus is the bus address at which Host windows begin, hostSize how much of
+	// them there can be.
 	hostBus  = 0x1000_0000
 	hostSize = 4 << 30
 
 	// childVariable holds the path of the library in the child's environment,
 	// and is what tells a child from the program itself.
 	childVariable = "LM_TTSIM_CHILD"
+)
+
+// What is answered of memory that the device reaches.
+const (
+	absent  = iota // not all of it is there
+	present        // all is
+	refused        // it is in no Host window: the child ends
 )
 
 type opcode uint32
@@ -48,8 +49,6 @@ const (
 	opConfigLoad                    // reply: the dword at address of PCI configuration space
 	opConfigStore                   // value to the dword at address of PCI configuration space
 	opClock                         // value clocks pass
-	opHost                          // the device may touch value bytes of host memory at address
-	opAttach                        // the device reaches what is outside, by childDMA, and no Host windows
 	opExit                          // shut the library down and end the process
 )
 
