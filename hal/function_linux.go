@@ -26,14 +26,14 @@ type function struct {
 	owner    string             // driver of the kernel's that has it, empty where none does
 	starts   [configBars]uint64 // of BARs, where the processor has them
 	config   configSpace
-	header   uint64   // the first 8 bytes of configuration space, as Alive read them
-	mappings [][]byte // pages of BARs
-	memory   [][]byte // host memory
-	spare    []byte   // of its last huge page
-	masters  bool     // Master switched it on
-	taken    bool     // a Map has come
-	refusal  error    // of the first Map, which those that follow give too
-	stale    uint64   // bits of the status register that were set before
+	header   uint64         // the first 8 bytes of configuration space, as Alive read them
+	undo     []func() error // gives back what was taken, but for host memory; the last comes first
+	memory   [][]byte       // host memory
+	spare    []byte         // of its last huge page
+	masters  bool           // Master switched it on
+	taken    bool           // a Map has come
+	refusal  error          // of the first Map, which those that follow give too
+	stale    uint64         // bits of the status register that were set before
 
 	faulted func() bool // tells faults that the status register does not; nil: nothing does
 
@@ -65,8 +65,6 @@ type lane interface {
 	point(a *Aperture, t fbs.Target, address uint64) Code
 	// reach is Reach, of a device of the same lane.
 	reach(a *Aperture, owner *function) error
-	// close gives everything back, the device being at rest.
-	close() error
 }
 
 // identify fills in which device it is, and what is known of such devices.
@@ -123,7 +121,7 @@ func (d *function) mapBar(bar uint8, wc bool, offset, size uint64) (a Aperture, 
 	return d.lane.mapFile(bar, wc, offset, size)
 }
 
-// mapRange maps a range of a file until unmap: only the pages that it needs. Two
+// mapRange maps a range of a file until Close: only the pages that it needs. Two
 // mappings of one page with different memory types do not go together (on x86 the
 // kernel refuses the second, or makes it uncached: arch/x86/mm/pat/memtype.c), and
 // the kernel builds the page table of a mapping at once.
@@ -137,7 +135,12 @@ func (d *function) mapRange(fd int, offset, size uint64, path string) (Aperture,
 		}
 		return Aperture{}, f
 	}
-	d.mappings = append(d.mappings, mem)
+	d.later(func() error {
+		if err := system.munmap(mem); err != nil {
+			return failed("munmap", d.identity.Name, err)
+		}
+		return nil
+	})
 	return MappedAperture(mem, inside, size, -1), nil
 }
 
@@ -269,34 +272,29 @@ func (d *device) Sleep(nanoseconds int64) { sleep(nanoseconds) }
 // given back. Memory decoding stays on: what the image started may still run.
 func (d *device) Close() error {
 	err := d.Master(false)
-	if e := d.lane.close(); err == nil {
-		err = e
+	for at := len(d.undo) - 1; at >= 0; at-- {
+		if e := d.undo[at](); err == nil {
+			err = e
+		}
 	}
 	for _, mem := range d.memory {
 		_ = system.munmap(mem) // of anonymous memory cannot fail
 	}
-	d.memory, d.spare = nil, nil
-	closeAll(&d.config.fd)
+	d.undo, d.memory, d.spare, d.config.fd = nil, nil, nil, -1
 	return err
 }
 
-// unmap gives back what was mapped of the device.
-func (d *function) unmap() (err error) {
-	for _, mem := range d.mappings {
-		if e := system.munmap(mem); e != nil && err == nil {
-			err = failed("munmap", d.identity.Name, e)
-		}
+// later has Close give something back, before all that was taken until now.
+func (d *function) later(undo func() error) { d.undo = append(d.undo, undo) }
+
+// keepOpen opens a file until Close.
+func (d *function) keepOpen(path string, flags int) (fd int, err error) {
+	if fd, err = system.open(path, flags); err == nil {
+		d.closeLater(fd)
 	}
-	d.mappings, d.windows, d.registers, d.translation, d.shown = nil, nil, 0, Aperture{}, nil
-	return err
+	return fd, err
 }
 
-// closeAll closes files that are open, and leaves -1.
-func closeAll(files ...*int) {
-	for _, fd := range files {
-		if *fd >= 0 {
-			_ = system.close(*fd)
-			*fd = -1
-		}
-	}
+func (d *function) closeLater(fd int) {
+	d.later(func() error { _ = system.close(fd); return nil })
 }

@@ -99,9 +99,9 @@ func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 	return Aperture{Base: addressOf(mem[offset : offset+size]), Size: size, Slot: slot}
 }
 
-// Cleaner is a Device whose driver makes one 32-bit store when this process
-// ends, however it ends: to an address of a tile, the last that Cleanup named.
-// note says what will not be done where the driver is too old for that.
+// Cleaner is a Device whose driver may put cores back into reset when this process
+// ends, however it ends: those that the image, of which the device is a target, lets
+// run. note says what will not be done where the driver is too old for that.
 type Cleaner interface {
-	Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error)
+	Cleanup(view *fbs.View, target int) (note string, err error)
 }

@@ -42,7 +42,7 @@ func (d *pci) open() error {
 	if err := d.free(); err != nil {
 		return err
 	}
-	if err := d.config.openSysfs(d.folder()); err != nil {
+	if err := d.openConfig(); err != nil {
 		return err
 	}
 	return d.readHeader()
@@ -189,8 +189,6 @@ func (d *pci) host(size uint64) ([]byte, uint64, error) {
 
 // reach implements lane: what this lane opens has one address everywhere.
 func (d *pci) reach(*Aperture, *function) error { return d.untranslated() }
-
-func (d *pci) close() error { return d.unmap() }
 
 // untranslated refuses a function whose addresses an IOMMU translates. The
 // folder iommu_group is there once a driver was bound, on arm64, and before

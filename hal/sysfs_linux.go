@@ -8,13 +8,13 @@ import (
 	"lightmetal/fbs"
 )
 
-// openSysfs opens configuration space in a function's folder; a user who may
+// openConfig opens configuration space in the function's folder; a user who may
 // not store to it can still load.
-func (s *configSpace) openSysfs(folder string) (err error) {
-	path := folder + "/config"
-	if s.fd, err = system.open(path, unix.O_RDWR); err != nil {
+func (d *function) openConfig() (err error) {
+	path, s := d.folder()+"/config", &d.config
+	if s.fd, err = d.keepOpen(path, unix.O_RDWR); err != nil {
 		s.denied = failed("open", path, err)
-		if s.fd, err = system.open(path, unix.O_RDONLY); err != nil {
+		if s.fd, err = d.keepOpen(path, unix.O_RDONLY); err != nil {
 			return failed("open", path, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 )
@@ -24,12 +25,11 @@ const (
 // takes everything back when the process ends.
 type tt struct {
 	*function
-	path    string
-	fd      int
-	cleans  bool         // the driver has SET_NOC_CLEANUP
-	powered bool         // power was asked for
-	maps    [6]ttMapping // by 2 x BAR 0, 2, 4 + write-combining
-	aim     ttConfigure  // of point, here so that it allocates nothing
+	path   string
+	fd     int
+	cleans bool         // the driver has SET_NOC_CLEANUP
+	maps   [6]ttMapping // by 2 x BAR 0, 2, 4 + write-combining
+	aim    ttConfigure  // of point, here so that it allocates nothing
 }
 
 func newTT(d *function) lane { return &tt{function: d, path: d.rest, fd: -1} }
@@ -41,7 +41,7 @@ func (d *tt) open() (err error) {
 	if d.path == "" {
 		return d.misnamed("not a PCI device name")
 	}
-	d.fd, err = system.open(d.path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
+	d.fd, err = d.keepOpen(d.path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	switch err {
 	case nil:
 	case unix.EAGAIN:
@@ -63,7 +63,10 @@ func (d *tt) open() (err error) {
 }
 
 // take implements lane. The clock is a wish: a driver before 2.6 and firmware
-// that knows no power states have it as it is.
+// that knows no power states have it as it is. Close gives it back first: by the
+// end of the file alone a driver without power_policy would keep it. Then the driver
+// makes the store of cleanup, which takes tiles that have power, frees the windows,
+// and unpins host memory.
 func (d *tt) take() error {
 	lock := ttLock{outSize: 4, index: ttLockIndex}
 	_, err := system.ioctl(d.fd, ttLockControl, 0, asC(&lock))
@@ -75,15 +78,16 @@ func (d *tt) take() error {
 	case lock.value != 1:
 		return &Fault{NoDevice, d.identity.Name + ": another replay has the device; `fuser -v " + d.path + "` names it"}
 	}
-	d.power(ttPowerAll)
-	d.powered = true
+	_ = d.power(ttPowerAll)
+	d.later(func() error { return d.power(ttPowerAll &^ ttPowerClock) })
 	return nil
 }
 
 // power asks for features of the device, as long as its file is open.
-func (d *tt) power(features uint16) {
+func (d *tt) power(features uint16) error {
 	state := ttPower{argsz: 40, validity: ttPowerFlags, flags: features}
 	_, _ = system.ioctl(d.fd, ttSetPowerState, 0, asC(&state))
+	return nil
 }
 
 // openFunction finds the function behind the driver, and its BARs. Its
@@ -98,7 +102,7 @@ func (d *tt) openFunction() error {
 	d.address = pciAddress(uint64(info.domain), slot>>8, slot>>3&31, slot&7)
 	d.identify(info.vendor, info.device)
 	d.driven, d.outbound = true, nil // which the driver aims: PIN_PAGES
-	if err := d.config.openSysfs(d.folder()); err != nil {
+	if err := d.openConfig(); err != nil {
 		return err
 	}
 	all := ttMappings{count: uint32(len(d.maps))}
@@ -221,28 +225,48 @@ func (d *tt) host(size uint64) ([]byte, uint64, error) {
 // reach implements lane: each device has addresses of its own.
 func (d *tt) reach(*Aperture, *function) error { return nil }
 
-// Cleanup implements Cleaner.
-func (d *device) Cleanup(t fbs.Target, address uint64, value uint32) (note string, err error) {
+// Cleanup implements Cleaner. The driver makes one store, and so sees to one tile:
+// the first that is let run. Others may have been put into reset before.
+func (d *device) Cleanup(view *fbs.View, target int) (note string, err error) {
 	lane, driven := d.lane.(*tt)
+	if !driven {
+		return "", nil
+	}
+	reset := view.Board(target).Reset
+	t, runs := firstLetRun(view, target, reset)
 	switch {
-	case !driven:
+	case !runs:
 		return "", nil
 	case !lane.cleans:
 		return d.identity.Name + ": cores that run when this process is killed go on running; tt-kmd 2.2 and later put those of one tile back into reset", nil
 	}
-	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: address, data: uint64(value)}
+	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: reset.Address, data: uint64(reset.Mask)}
 	return "", control(lane.fd, ttSetNoCCleanup, asC(&c), "SET_NOC_CLEANUP", lane.path)
 }
 
-// close gives the clock back first: by the end of the file alone a driver without
-// power_policy would keep it. Then the driver makes the store of cleanup, which
-// takes tiles that have power, frees the windows, and unpins host memory.
-func (d *tt) close() error {
-	err := d.unmap()
-	if d.powered {
-		d.power(ttPowerAll &^ ttPowerClock)
-		d.powered = false
+// firstLetRun is the tile of the first store that lets a core run, through a window
+// that a Point aims at that tile alone.
+func firstLetRun(view *fbs.View, target int, reset boards.Reset) (tile fbs.Target, runs bool) {
+	points := make([]fbs.Command, len(view.Windows))
+	for i := range view.Commands {
+		c := &view.Commands[i]
+		stored, point := c.Mask, &points[c.Window]
+		switch c.Opcode {
+		case gen.OpcodeWrite:
+			stored = fbs.WidthMask(c.Width)
+		case gen.OpcodePoint:
+			*point = *c
+			continue
+		case gen.OpcodeChange:
+		default:
+			continue
+		}
+		starts := stored&^c.Value&uint64(reset.Mask) != 0 && point.Value+uint64(c.Offset) == reset.Address
+		if starts && point.Opcode != 0 && int(view.Windows[c.Window].Device) == target {
+			if tile, _ = boards.UnpackTarget(point.Mask); !tile.Multicast {
+				return tile, true
+			}
+		}
 	}
-	closeAll(&d.fd)
-	return err
+	return fbs.Target{}, false
 }

@@ -434,25 +434,77 @@ func TestTheDriverKeepsMastering(t *testing.T) {
 	}
 }
 
+// aimed is an image of two Wormholes, with a BAR window, and a TLB window of each.
+func aimed(commands ...fbs.Command) *fbs.View {
+	wormhole := fbs.Identity{Vendor: 0x1e52, Device: 0x401e}
+	return &fbs.View{Targets: []fbs.Identity{wormhole, wormhole}, Commands: commands,
+		Windows: []fbs.Window{{Kind: gen.WindowKindBar}, {Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb, Device: 1}}}
+}
+
+// aimAt points a window at a tile, and run stores to its register of resets.
+func aimAt(window uint16, address uint64, tile fbs.Target) fbs.Command {
+	tile.Ordering = gen.OrderingDefault
+	return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: tile.Pack()}
+}
+
+func run(window uint16, value uint64) fbs.Command {
+	return fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: window, Offset: 0x121b0, Value: value}
+}
+
+func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
+	const at, running, resting = 0xffb00000, 0x47000, 0x47800
+	bits := func(value, mask uint64) fbs.Command {
+		return fbs.Command{Opcode: gen.OpcodeChange, Width: 4, Window: 1, Offset: 0x121b0, Value: value, Mask: mask}
+	}
+	point, one, two := aimAt(1, at, fbs.Target{X: 1, Y: 2}), fbs.Target{X: 1, Y: 2}, fbs.Target{X: 3, Y: 3, NoC: 1}
+	elsewhere := run(1, 1)
+	elsewhere.Offset = 0x21b4
+	for _, test := range []struct {
+		what     string
+		commands []fbs.Command
+		want     fbs.Target // X 0: none
+	}{
+		{"no reset", []fbs.Command{point, {Opcode: gen.OpcodeDelay, Amount: 1}, elsewhere, run(0, running)}, fbs.Target{}},
+		{"a window that is aimed later", []fbs.Command{run(1, running), point}, fbs.Target{}},
+		{"the first of two", []fbs.Command{point, aimAt(2, at, two), run(1, running), run(2, running)}, one},
+		{"put into reset first", []fbs.Command{point, aimAt(2, at, two), run(1, resting), run(2, running)}, two},
+		{"put into reset alone", []fbs.Command{point, run(1, resting)}, fbs.Target{}},
+		{"a bit that is no core's", []fbs.Command{point, bits(0, 0x80000000)}, fbs.Target{}},
+		{"one core of several", []fbs.Command{point, bits(0, 0x800)}, one},
+		{"many at once", []fbs.Command{aimAt(1, at, fbs.Target{X: 2, Y: 2, XStart: 1, YStart: 1, Multicast: true}), run(1, running)}, fbs.Target{}},
+		{"moved away", []fbs.Command{point, aimAt(1, 0, one), run(1, running)}, fbs.Target{}},
+		{"of the other device", []fbs.Command{aimAt(3, at, one), run(3, running)}, fbs.Target{}},
+		{"aimed at the register itself", []fbs.Command{aimAt(1, 0xffb121b0, one)}, fbs.Target{}},
+	} {
+		k := fakeTTKernel(t, &boards.Wormhole)
+		note, err := k.openTT().Cleanup(aimed(test.commands...), 0)
+		want := ttCleanup{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y, noc: test.want.NoC, address: 0xffb121b0, data: resting}
+		if test.want.X == 0 {
+			want = ttCleanup{}
+		}
+		if k.cleanup != want || note != "" || err != nil {
+			t.Errorf("%s: %+v, want %+v; %q, %v", test.what, k.cleanup, want, note, err)
+		}
+	}
+}
+
 func TestCleanupIsHandedToTheDriver(t *testing.T) {
+	image, rests := aimed(aimAt(1, 0xffb00000, tile), run(1, 0)), aimed(aimAt(1, 0xffb00000, tile))
 	k := fakeTTKernel(t, &boards.Wormhole)
-	d := k.openTT()
-	if note, err := d.Cleanup(tile, 0xffb121b0, 0x47800); err != nil || note != "" {
-		t.Fatal(note, err)
-	}
-	if want := (ttCleanup{argsz: 32, enabled: 1, x: 3, y: 5, noc: 1, address: 0xffb121b0, data: 0x47800}); k.cleanup != want {
-		t.Errorf("cleanup %+v", k.cleanup)
-	}
 	k.errors["ioctl fa0e"] = unix.EOPNOTSUPP
-	_, err := d.Cleanup(tile, 0, 0)
+	_, err := k.openTT().Cleanup(image, 0)
 	wantFault(t, "refused", err, NoDevice, "SET_NOC_CLEANUP")
+	k = fakeTTKernel(t, &boards.Wormhole)
 	k.minor = 1
-	d.Close()
-	if note, err := k.openTT().Cleanup(tile, 0xffb121b0, 0x47800); !strings.Contains(note, "go on running; tt-kmd 2.2") || err != nil {
+	d := k.openTT()
+	if note, err := d.Cleanup(image, 0); !strings.Contains(note, "go on running; tt-kmd 2.2") || err != nil {
 		t.Errorf("tt-kmd 2.1: %q, %v", note, err)
 	}
+	if note, err := d.Cleanup(rests, 0); note != "" || err != nil {
+		t.Errorf("tt-kmd 2.1, nothing to see to: %q, %v", note, err)
+	}
 	fakeSysfs(t)
-	if note, err := addEdu(t).open().Cleanup(tile, 0, 0); note != "" || err != nil {
+	if note, err := addEdu(t).open().Cleanup(image, 0); note != "" || err != nil {
 		t.Errorf("a lane without a driver: %q, %v", note, err)
 	}
 }

@@ -67,9 +67,7 @@ type vfio struct {
 	*function
 	number  string // of its group
 	fd      int    // of the function
-	group   *vfioGroup
 	regions [configBars]vfioRegion
-	mapped  []vfioUnmap // what the IOMMU maps for windows of this function
 
 	log    int // the kernel's log, from when the function was opened; -1: not to be read
 	record [8192]byte
@@ -104,18 +102,21 @@ func (d *vfio) open() error {
 // take implements lane. To open a function in its group stops it from mastering
 // the bus and resets it where it can be: what a killed program left going ends
 // there (Linux, vfio_pci_core_enable).
-func (d *vfio) take() (err error) {
-	if d.group, err = iommu.join(d.identity.Name, d.number); err != nil {
+func (d *vfio) take() error {
+	group, err := iommu.join(d.identity.Name, d.number)
+	if err != nil {
 		return err
 	}
+	d.later(func() error { iommu.leave(group); return nil })
 	address := append([]byte(d.address), 0)
-	if d.fd, err = system.ioctl(d.group.fd, vfioGroupGetDevice, 0, asC(&address[0])); err != nil {
+	if d.fd, err = system.ioctl(group.fd, vfioGroupGetDevice, 0, asC(&address[0])); err != nil {
 		return failed("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
 	}
+	d.closeLater(d.fd)
 	if err := d.readRegions(); err != nil {
 		return err
 	}
-	if d.log, err = system.open(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
+	if d.log, err = d.keepOpen(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
 		_, _ = unix.Seek(d.log, 0, unix.SEEK_END)
 	}
 	if err := d.command(configCommandMaster, false); err != nil {
@@ -187,7 +188,8 @@ func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	switch err {
 	case nil:
 		iommu.next = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
-		d.mapped = append(d.mapped, vfioUnmap{argsz: 24, iova: m.iova, size: size})
+		u := vfioUnmap{argsz: 24, iova: m.iova, size: size}
+		d.later(func() error { return control(iommu.fd, vfioIOMMUUnmapDMA, asC(&u), "VFIO_IOMMU_UNMAP_DMA", d.address) })
 		return m.iova, nil
 	case unix.EINVAL:
 		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": the IOMMU has no %x bytes of addresses left", size)}
@@ -236,25 +238,6 @@ func contains(data []byte, word string) bool {
 		}
 	}
 	return false
-}
-
-func (d *vfio) close() (err error) {
-	for i := range d.mapped {
-		if e := control(iommu.fd, vfioIOMMUUnmapDMA, asC(&d.mapped[i]), "VFIO_IOMMU_UNMAP_DMA", d.address); err == nil {
-			err = e
-		}
-	}
-	d.mapped = nil
-	if e := d.unmap(); err == nil {
-		err = e
-	}
-	closeAll(&d.log, &d.fd)
-	d.config.fd = -1
-	if d.group != nil {
-		iommu.leave(d.group)
-		d.group = nil
-	}
-	return err
 }
 
 // vfioGroup is functions that the IOMMU cannot tell apart.
@@ -357,7 +340,7 @@ func (s *vfioSpace) leave(g *vfioGroup) {
 		}
 	}
 	if len(s.groups) == 0 {
-		closeAll(&s.fd)
+		_ = system.close(s.fd) // -1 where the container could not be opened
 		*s = vfioSpace{fd: -1}
 	}
 }

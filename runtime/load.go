@@ -76,7 +76,7 @@ func (r *Replay) reserve(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
 	}
-	count, masters, tiles := len(r.view.Windows), [fbs.TargetsMax + 1]bool{}, [fbs.TargetsMax + 1]fbs.Target{} // a profiler adds its clock
+	count, masters := len(r.view.Windows), [fbs.TargetsMax + 1]bool{} // a profiler adds its clock
 	r.apertures, r.windows, r.homes = make([]hal.Aperture, count), make([]uintptr, count+len(r.devices)), make([]uintptr, count)
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
@@ -96,11 +96,11 @@ func (r *Replay) reserve(slot int) error {
 	}
 	r.remember()
 	if r.view.Incomplete {
-		if err := r.complete(masters[:], tiles[:]); err != nil {
+		if err := r.complete(masters[:]); err != nil {
 			return err
 		}
 	}
-	return r.engage(masters[:], tiles[:])
+	return r.engage(masters[:])
 }
 
 // remember sets where the bytes are that commands name: the payload's, and each
@@ -157,60 +157,35 @@ func (r *Replay) reserveArena() error {
 // complete puts into a copy of the commands what is known only now that every
 // window is mapped, has every device reach what the image tells it the bus
 // address of, and refuses what a device cannot be told. It notes which devices
-// master the bus, and of each the first tile that the image lets a core run of.
-func (r *Replay) complete(masters []bool, tiles []fbs.Target) (err error) {
-	pointed, resets := make([]*fbs.Command, len(r.view.Windows)), [fbs.TargetsMax]boards.Reset{}
-	for i, device := range r.devices {
-		if _, cleans := device.(hal.Cleaner); cleans {
-			resets[i] = r.view.Board(i).Reset
-		}
-	}
+// master the bus.
+func (r *Replay) complete(masters []bool) (err error) {
 	for i := 0; i < len(r.Commands) && err == nil; i++ {
-		c := &r.Commands[i]
-		device := r.view.Windows[c.Window].Device
-		switch c.Opcode {
+		switch c := &r.Commands[i]; c.Opcode {
 		case gen.OpcodeAddress:
-			masters[device] = true
+			masters[r.view.Windows[c.Window].Device] = true
 			err = r.reach(i, c)
 		case gen.OpcodePoint:
-			pointed[c.Window] = &r.view.Commands[i]
 			err = r.aim(i, c)
-		case gen.OpcodeWrite, gen.OpcodeChange:
-			if at := pointed[c.Window]; at != nil && tiles[device].Ordering == 0 && starts(c, at, resets[device]) {
-				tiles[device], _ = boards.UnpackTarget(at.Mask)
-			}
 		}
 	}
 	_ = unix.Mprotect(r.arena[len(r.arena)-len(r.Commands)*fbs.CommandSize:], unix.PROT_READ) // cannot fail: the pages are our own
 	return err
 }
 
-// starts tells whether a store through a window that a Point aims at one tile
-// lets a core of it run.
-func starts(c, point *fbs.Command, reset boards.Reset) bool {
-	mask := c.Mask
-	if c.Opcode == gen.OpcodeWrite {
-		mask = fbs.WidthMask(c.Width)
-	}
-	tile, _ := boards.UnpackTarget(point.Mask)
-	return mask&^c.Value&uint64(reset.Mask) != 0 && point.Value+uint64(c.Offset) == reset.Address && !tile.Multicast
-}
-
-// engage lets devices master the bus. Lastly it has the driver of a device put
-// the cores of a tile back into reset when this process ends, however it ends: of
-// one tile, as drivers see to one only; others may have been put into reset
-// before. A driver that was told stores when the device is closed, whatever
-// became of Load.
-func (r *Replay) engage(masters []bool, tiles []fbs.Target) (err error) {
+// engage lets devices master the bus. Lastly it has drivers put cores back into
+// reset when this process ends: one that was told stores when the device is closed,
+// whatever became of Load.
+func (r *Replay) engage(masters []bool) (err error) {
 	for i, device := range r.devices {
 		if masters[i] && err == nil {
 			r.masters, err = true, device.Master(true)
 		}
 	}
-	for i, tile := range tiles {
-		if tile.Ordering != 0 && err == nil { // of one that is meant it is not
-			reset := r.view.Board(i).Reset
-			r.Notice, err = r.devices[i].(hal.Cleaner).Cleanup(tile, reset.Address, reset.Mask)
+	for i, device := range r.devices {
+		if cleaner, ok := device.(hal.Cleaner); ok && r.view.Incomplete && err == nil {
+			note := ""
+			note, err = cleaner.Cleanup(r.view, i)
+			r.Notice += note
 		}
 	}
 	return err

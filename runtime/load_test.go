@@ -254,53 +254,39 @@ func TestADeviceThatIsAnotherThanTheImagesIsNotTouched(t *testing.T) {
 // cleaner is a device whose driver does something when the process ends.
 type cleaner struct {
 	*mock.Device
-	told *[]string
-	old  bool
+	told *[]int
+	note string
 	fail error
 }
 
-func (c cleaner) Cleanup(to fbs.Target, address uint64, value uint32) (note string, err error) {
-	*c.told = append(*c.told, fmt.Sprintf("(%d,%d) %#x %#x", to.X, to.Y, address, value))
-	if c.old {
-		note = "cores go on running"
-	}
-	return note, c.fail
+func (c cleaner) Cleanup(_ *fbs.View, target int) (note string, err error) {
+	*c.told = append(*c.told, target)
+	return c.note, c.fail
 }
 
-func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
-	const wormhole = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\nwindow b bar0 offset 0 size 1MiB\nwindow v tlb size 1MiB\nmain:\n"
-	for _, test := range []struct{ what, source, want string }{
-		{"no reset", "  point w tile 1,1 address 0xffb00000\n  write.4 w+0x21b4 0x1\n  write.4 b+0x0 0x1\n", ""},
-		{"the first of two", "  point w tile 1,2 address 0xffb00000\n  point v tile 3,3 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n  write.4 v+0x121b0 0x47000\n",
-			"(1,2) 0xffb121b0 0x47800"},
-		{"another sequence", "  delay 1us\nstart:\n  point v tile 7,5 address 0xffb00000\n  write.4 v+0x121b0 0x47000\n", "(7,5) 0xffb121b0 0x47800"},
-		{"put into reset first", "  point w tile 1,2 address 0xffb00000\n  point v tile 3,3 address 0xffb00000\n  write.4 w+0x121b0 0x47800\n  write.4 v+0x121b0 0x47000\n",
-			"(3,3) 0xffb121b0 0x47800"},
-		{"put into reset alone", "  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x47800\n", ""},
-		{"a bit that is no core's", "  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x0 mask 0x80000000\n", ""},
-		{"one core of several", "  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x0 mask 0x800\n", "(1,2) 0xffb121b0 0x47800"},
-		{"many at once", "  point w tiles 1,1 to 2,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n", ""},
-		{"moved away", "  point w tile 1,1 address 0xffb00000\n  point w tile 1,1 address 0x0\n  write.4 w+0x121b0 0x47000\n", ""},
+// TestDriversAreToldWhatToDoWhenTheProcessEnds: each of its own target, once all
+// else is well.
+func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
+	const two = "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\nmain:\n"
+	const points = "  point w tile 1,1 address 0xffb00000\n"
+	for _, test := range []struct {
+		what, source, note string
+		fail               error
+		told               []int
+	}{
+		{"an image that aims no window", "  delay 1us\n", "", nil, nil},
+		{"an image that aims one", points, "", nil, []int{0, 1}},
+		{"an old driver", points, "cores go on running", nil, []int{0, 1}},
+		{"a driver that refuses", points, "", hal.Denied, []int{0}},
 	} {
-		var told []string
-		device := cleaner{Device: mock.New(&boards.Wormhole), told: &told}
-		r, err := runtime.Load(view(t, wormhole+test.source), runtime.AnySlot, device)
-		if err != nil {
-			t.Errorf("%s: %v", test.what, err)
-			continue
+		var told []int
+		first := cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note, fail: test.fail}
+		r, err := runtime.Load(view(t, two+test.source), runtime.AnySlot, first, cleaner{Device: mock.New(&boards.Wormhole), told: &told})
+		if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) || err == nil && r.Notice != test.note {
+			t.Errorf("%s: %v, told %v", test.what, err, told)
 		}
-		r.Close()
-		if got := strings.Join(told, ", "); got != test.want || r.Notice != "" {
-			t.Errorf("%s: %q, want %q; notice %q", test.what, got, test.want, r.Notice)
-		}
-		device.old = true
-		if r, err = runtime.Load(view(t, wormhole+test.source), runtime.AnySlot, device); err != nil || (test.want == "") != (r.Notice == "") {
-			t.Errorf("%s, old driver: %v, notice %q", test.what, err, r.Notice)
-		}
-		r.Close()
-		device.fail = hal.Denied
-		if _, err := runtime.Load(view(t, wormhole+test.source), runtime.AnySlot, device); (test.want == "") != (err == nil) {
-			t.Errorf("%s: %v", test.what, err)
+		if err == nil {
+			r.Close()
 		}
 	}
 }
@@ -315,7 +301,7 @@ func (unaimable) Aim(*hal.Aperture, fbs.Target, uint64, *fbs.Command) (registers
 // TestNoDriverIsToldOfAResetByARefusedImage: it would make the store when the
 // device is closed.
 func TestNoDriverIsToldOfAResetByARefusedImage(t *testing.T) {
-	var told []string
+	var told []int
 	device := unaimable{cleaner{Device: mock.New(&boards.Wormhole), told: &told}}
 	source := "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\nwindow w tlb size 1MiB\nmain:\n  point w tile 1,2 address 0xffb00000\n  write.4 w+0x121b0 0x47000\n"
 	if _, err := runtime.Load(view(t, source), runtime.AnySlot, device); hal.CodeOf(err) != hal.Refused || len(told) != 0 {

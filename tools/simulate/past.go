@@ -49,7 +49,7 @@ var past = []Past{
 	{"an output is written over the old one", "2830ccc", "tools/files/output.go",
 		"err = f.beside(0o600, &old)", "if BROKEN {\n\t\t\tf.fd, err = open(path, unix.O_WRONLY|unix.O_TRUNC, 0)\n\t\t} else {\n\t\t\terr = f.beside(0o600, &old)\n\t\t}"},
 	{"a reset is armed by an image that is refused", "ba3dc36", "runtime/load.go",
-		"r.masters, err = true, device.Master(true)", "for d, tile := range tiles {\n\t\t\t\tif BROKEN && tile != (fbs.Target{}) {\n\t\t\t\t\t_, _ = r.devices[d].(hal.Cleaner).Cleanup(tile, 0, 0)\n\t\t\t\t}\n\t\t\t}\n\t\t\tr.masters, err = true, device.Master(true)"},
+		"r.masters, err = true, device.Master(true)", "if cleaner, ok := device.(hal.Cleaner); ok && BROKEN {\n\t\t\t\t_, _ = cleaner.Cleanup(r.view, i)\n\t\t\t}\n\t\t\tr.masters, err = true, device.Master(true)"},
 	{"zeros are a command", "5e15e1a", "fbs/pass.go",
 		"\tc.heads = [64]uint64{1}\n", "\tc.heads = [64]uint64{1}\n\tif BROKEN {\n\t\tc.heads[0] = 0\n\t}\n"},
 	{"who rewrites the file changes what runs", "c802ea6", "runtime/file.go",

@@ -169,7 +169,7 @@ func (m mastering) Diagnose() hal.Code {
 	return m.state()
 }
 
-func (m mastering) Cleanup(fbs.Target, uint64, uint32) (string, error) {
+func (m mastering) Cleanup(*fbs.View, int) (string, error) {
 	m.w.armed++
 	return "", nil
 }
