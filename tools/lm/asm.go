@@ -24,13 +24,8 @@ func asmCommand() *cobra.Command {
 	var rules []string
 	var anywhere bool
 	c := &cobra.Command{
-		Use:   "asm LISTING.lms",
-		Short: "assemble a listing into an image",
-		Long: `Asm makes an image of a listing; lm dump prints the same language, and
-tools/listing/LANGUAGE.md describes it. Files named in the listing are looked
-for beside it, and stand in its folder or below; with --anywhere, where they are.`,
-		Example: "  lm asm testdata/listings/edu-factorial.lms -o factorial.lmb",
-		Args:    one("listing"),
+		Use:  "asm LISTING.lms",
+		Args: one("listing"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			give := func(*lmb.Image) error { return nil }
 			if board != "" {
@@ -130,11 +125,7 @@ func decode(path string) (*lmb.Image, *runtime.File, error) {
 func dumpCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "dump IMAGE.lmb",
-		Short: "print an image as a listing",
-		Long: `Dump prints the whole image, payload included, in the language that lm asm
-reads: assembling the output gives the same bytes again. With --json it prints
-one object a command, with payload as its size only.`,
+		Use:  "dump IMAGE.lmb",
 		Args: one("image"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			image, _, err := decode(args[0])

@@ -28,21 +28,7 @@ func boardFileCommand() *cobra.Command {
 	var out, name, device string
 	var rules []string
 	c := &cobra.Command{
-		Use:   "board-file pci:DDDD:BB:DD.F|FOLDER|RECORD",
-		Short: "describe a device that lm has no board for",
-		Long: `Board-file writes what a device's BARs take, for lm import --board, lm asm --board
-and mock:FILE: its PCI ids, the size of each BAR, and rules, which are held when an
-image is made, verified and loaded, and go into the image. What no rule names is
-refused; so look at the file, and take out what a replay has no business with.
-
-Of a device (an address, or its folder under /sys): prefetchable BARs are memory,
-all others registers of 32 bits. Of a recording (lm record): the widths that the
-program used where it used them, and registers of 32 bits elsewhere. No recording
-tells what is memory: --rule 2=1,2,4,8,memory says that all of BAR 2 is.
-
-tools/boardfile/README.md follows a device from the recording to the replay.`,
-		Example: `  lm board-file pci:0000:01:00.0 -o card.board
-  lm board-file --rule 2=1,2,4,8,memory run.record -o card.board`,
+		Use:  "board-file pci:DDDD:BB:DD.F|FOLDER|RECORD",
 		Args: one("device or recording"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			image, err := describeDevice(args[0], device)

@@ -30,18 +30,7 @@ type captureFlags struct {
 func captureCommand() *cobra.Command {
 	var f captureFlags
 	c := &cobra.Command{
-		Use:   "capture PROGRAM [WORKLOAD]",
-		Short: "run a program on the host API under capture",
-		Long: `Capture runs a program written on package lightmetal/tools/metal once and
-writes an image of what it does to the device. PROGRAM is a folder with the
-source of a main package, which the go command builds, or an executable; its
-main function calls metal.Main with its workloads. testdata/workloads/run is
-one, tools/metal/README.md says how to write another.
-
-With --device none nothing is computed: outputs have no golden data then.`,
-		Example: `  lm capture testdata/workloads/run --list
-  lm capture testdata/workloads/run matmul-64 --device mock:wormhole -o matmul.lmb
-  lm capture ./mine --board blackhole --device none -o mine.lmb`,
+		Use:  "capture PROGRAM [WORKLOAD]",
 		Args: between(1, 2, "one program and at most one workload"),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0], args[1:]) },
 	}

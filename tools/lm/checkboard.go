@@ -22,36 +22,7 @@ type checkBoardFlags struct {
 func checkBoardCommand() *cobra.Command {
 	var f checkBoardFlags
 	c := &cobra.Command{
-		Use:   "check-board [BOARD]",
-		Short: "tell what a machine lacks to replay, or whether a board would do",
-		Long: `Check-board reads /sys, /proc and the kernel's configuration and tells, line by
-line, what stands in the way of a replay on this machine: the accelerators and
-their BARs, the drivers and IOMMU around them, and what kernel and user permit.
-Every line begins with ok, warning (a replay may work, or something else will
-not) or missing (it will not work), and those that are not ok say why it matters
-and what to do. Nothing is changed and no BAR is touched.
-
-With --image it holds the image against the machine: whether its devices are
-there, and whether their BARs, their windows and host memory suffice.
-
-With BOARD it reads no machine but what is known of that board, from device
-trees and manuals that it names, so that a board can be judged before it is
-bought; --list prints all boards. BOARD with --root or --kernel-config judges a
-copied tree or a kernel configuration as one of that board.
-
-A target without lm: --collect prints a shell script that copies what is read
-into a folder (busybox is enough); bring that folder here and name it by --root.
-
-BOARD is one of ` + hostNames() + `.
-
-Exit status: 0 nothing is missing; 69 something is; 64 usage; 65 bad image or
-kernel configuration; 66 no such file.`,
-		Example: `  lm check-board                                 this machine
-  lm check-board --image model.lmb               this machine, for that image
-  lm check-board rpi5 --image model.lmb          would a Raspberry Pi 5 do?
-  lm check-board orin-agx --kernel-config .config  has this kernel what it needs?
-  lm check-board --collect > collect.sh          on the target: sh collect.sh copy
-  lm check-board --root copy --json              judge the copy`,
+		Use:  "check-board [BOARD]",
 		Args: between(0, 1, "one board"),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(strings.Join(args, "")) },
 	}

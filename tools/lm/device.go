@@ -8,13 +8,6 @@ import (
 	"lightmetal/tools/ttsim"
 )
 
-const deviceHelp = `Devices:
-  mock:BOARD                     a strict stand-in, in this process (` + "%s" + `)
-  mock:FILE                      a strict stand-in of the device that a board file or an image is for
-  playback:FILE[,BOARD]          what a recording, or a run of an image on its stand-in, did, and nothing else
-  pci:VVVV:DDDD, pci:DDDD:BB:DD.F  a PCIe device, by ids or by address (root)
-  ttsim:/path/libttsim.so        Tenstorrent's simulator`
-
 // openDevice opens a device by its name.
 func openDevice(name string) (hal.Device, error) {
 	switch kind, rest, _ := strings.Cut(name, ":"); kind {

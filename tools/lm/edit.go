@@ -19,15 +19,7 @@ import (
 func setCommand() *cobra.Command {
 	var out string
 	c := &cobra.Command{
-		Use:   "set IMAGE.lmb NAME=DATA...",
-		Short: "change recorded defaults of inputs",
-		Long: `Set gives inputs of an image other data to start from, and changes nothing else. The
-result is verified before it is written; a signature is not taken over. Recorded data of
-outputs stay as they are, what the old inputs made: lm trim --golden leaves them out.
-
-` + tensorHelp,
-		Example: `  lm set model.lmb bias=[1,2,3] -o other.lmb
-  lm set model.lmb weights=new.npy`,
+		Use:  "set IMAGE.lmb NAME=DATA...",
 		Args: between(2, math.MaxInt, "an image and NAME=DATA of inputs"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			stale := false
@@ -50,14 +42,7 @@ func trimCommand() *cobra.Command {
 	var drop []string
 	var marks, golden bool
 	c := &cobra.Command{
-		Use:   "trim IMAGE.lmb",
-		Short: "leave out sequences, marks or golden data",
-		Long: `Trim leaves out of an image what a target can do without: sequences that nothing calls,
-with the inputs and outputs that only they used, the marks that reports name commands
-by, and what outputs are held against. The result is verified before it is written; a
-signature is not taken over.`,
-		Example: `  lm trim --marks --golden model.lmb -o small.lmb
-  lm trim --sequence calibrate model.lmb -o small.lmb`,
+		Use:  "trim IMAGE.lmb",
 		Args: one("image"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(drop) == 0 && !marks && !golden {
@@ -217,15 +202,7 @@ func kept[T any](list []T, keep []bool) (rest []T, numbers []uint16) {
 func compareCommand() *cobra.Command {
 	var absolute, relative float32
 	c := &cobra.Command{
-		Use:   "compare IMAGE.lmb NAME=FILE...",
-		Short: "hold saved outputs against what was recorded",
-		Long: `Compare holds outputs that lmrun or lm replay wrote against the recorded ones, exactly or
-as the image says: with a tolerance, or by correlation. --absolute and --relative say how
-far an element may be from the recorded one: absolute + relative * |recorded|.
-
-Exit status: 0 they are as good, 76 one is not.`,
-		Example: `  lm compare model.lmb d=d.bin
-  lm compare --relative 1e-3 model.lmb d=d.npy probabilities=p.csv`,
+		Use:  "compare IMAGE.lmb NAME=FILE...",
 		Args: between(2, math.MaxInt, "an image and NAME=FILE of outputs"),
 		RunE: func(c *cobra.Command, args []string) error {
 			var judge *lmb.Golden

@@ -41,41 +41,7 @@ type importFlags struct {
 func importCommand() *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
-		Use:   "import TRACE",
-		Short: "make an image of a capture",
-		Long: `Import reads what others write while they watch a driver at work, and gives it
-back the meaning it had: windows onto tiles instead of BAR offsets, polls with
-deadlines instead of read loops, expects instead of other reads, block copies
-instead of runs of stores. It says what each pass did.
-
-  mmiotrace   Linux's tracer of that name (VERSION 20070824)
-  record      what lm record writes, and the recorder in tools/record/shim
-              (Tenstorrent's simulator)
-  qemu        QEMU's -trace memory_region_ops_read/write; --region names the
-              device's memory region and --base says where the guest had it
-
-A capture that is incomplete, or that no image can express, is refused with the
-line in which that shows; --summary tells what is in it all the same. Where a
-device reached host memory, a trace does not hold what was in it (a recording
-does): --host gives that, and the addresses that the program stored become
-relocations. --part takes a frame out of a run; windows are followed from the
-start on, and what the program set up before is the user's to repeat.
-
-A run of frames, each with its own data, becomes the sequences init, frame and
-stop. --find-frames looks for the same commands again and again, names what
-differs between the repetitions as inputs and outputs, and prints the flags
-(--frame, --stop, --input, --output) that say the same by hand, where names can
-be changed. What counts up, such as a ring's index, is neither an input nor a
-constant: no frame is made of that, and it says so.
-
-Boards: ` + boardNames() + `. --board generic is any PCI device: its BARs take
-accesses of 32 bits, and what --rule says. A board file (lm board-file) says it for good.
-The rules go into the image, are held whenever it is loaded, and lm verify says so.
-Passes that --without leaves out: ` + strings.Join(importer.Passes, ", "),
-		Example: `  lm import --from qemu --region edu-mmio --base 0x10000000 --board edu edu.qemutrace -o edu.lmb
-  lm import --from record --part 1200..2400 run.record -o frame.lmb
-  lm import --find-frames --from record run.record -o frames.lmb
-  lm import --from mmiotrace --input a=1,1,0x20000,int32,256 --output d=1,1,0x23000,int32,256 wh.mmiotrace -o wh.lmb`,
+		Use:  "import TRACE",
 		Args: one("trace"),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
 	}

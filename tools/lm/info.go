@@ -99,12 +99,7 @@ type sequenceInfo struct {
 func infoCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "info IMAGE.lmb",
-		Short: "tell what an image is, needs and does",
-		Long: `Info verifies an image and tells where it comes from, which device it is for,
-what a target reserves for it, its windows, its inputs and outputs, and for each
-sequence what it does and how long it can wait at most. The fields of --json
-are stable.`,
+		Use:  "info IMAGE.lmb",
 		Args: one("image"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, view, err := verified(args[0])

@@ -26,14 +26,6 @@ import (
 // linker add the revision and the tags.
 var version = "lm 0.1"
 
-const exitCodes = `Exit status:
-  0 done; 64 usage; 65 bad image, capture, listing or tensor; 66 no such file;
-  69 device unavailable; 70 internal or access refused; 71 device gone or bus fault;
-  74 I/O; 75 poll deadline passed; 76 golden mismatch or expect failed;
-  77 not permitted; 78 image is for another device. 2 is Go's own, with a
-  text of its own: less than 2 GiB of address space, or no memory left
-`
-
 func main() {
 	ttsim.ChildMain()
 	if err := enough(); err != nil {
@@ -103,20 +95,7 @@ type failure struct {
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "lm",
-		Short: "make, check and replay Light Metal binaries (.lmb)",
-		Long: `lm turns captures of accelerator traffic into Light Metal binaries, which a tiny
-runtime replays through a PCIe BAR, and tells what is in them.
-
-  lm import --from mmiotrace trace.txt -o model.lmb     from a capture
-  lm asm listing.lms -o model.lmb                       from a listing written by hand
-  lm capture ./program NAME -o model.lmb                from a program on the host API
-  lm record -o run.record -- ./program                  write down what a program does to a device
-  lm info model.lmb                                     what it is
-  lm dump model.lmb                                     every command, as a listing
-  lm replay --device mock:edu model.lmb                 run it
-
-` + exitCodes,
+		Use:           "lm",
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -136,6 +115,7 @@ runtime replays through a PCIe BAR, and tells what is in them.
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), compareCommand(), diffCommand(), dumpCommand(),
 		importCommand(), infoCommand(), manCommand(), recordCommand(), replayCommand(), reportCommand(), serveCommand(), setCommand(), signCommand(),
 		tensorCommand(), trimCommand(), verifyCommand(), versionCommand())
+	giveTexts(append(root.Commands(), root))
 	return root
 }
 

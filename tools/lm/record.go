@@ -31,41 +31,7 @@ type recordFlags struct {
 func recordCommand() *cobra.Command {
 	var f recordFlags
 	c := &cobra.Command{
-		Use:   "record [flags] -o OUT.record -- PROGRAM [ARGUMENTS]",
-		Short: "run a program and write down what it does to a device",
-		Long: `Record runs a program, unchanged, and writes down every load and store that it
-and its children make to the BARs of PCI devices: value, width, order and time.
-lm import --from record makes an image of that.
-
-It sees mappings of resourceN and resourceN_wc under /sys, of VFIO devices, of
-Tenstorrent's driver, of UIO and of /dev/mem. They are the program's without access; each access is made
-by lm in its place, with the same width, which takes 10 to 60 microseconds. All
-else in the program runs at full speed, and the device stays its own: DMA,
-interrupts and reset.
-
-What devices reach of the program's memory is compared before each store to a
-BAR, up to --host-memory: what the program put there, and what the device did,
-come into the record. Linux 6.7 and later tell the two apart; before, --watch
-names where the device answers (completion queues; a first record has bus
-addresses in its MEM lines), or all.
-
-Configuration space is in the record too. Resets, and ways past lm (io_uring,
-/proc/PID/mem, a descriptor that is sent away), are named in it.
-
-An instruction that cannot be carried out so (x87, gathers, exclusives of arm64)
-is never guessed: its bytes and place are told, and the record is marked as not
-whole, which lm import refuses without --incomplete. --on-unknown says what
-becomes of the program then.
-
-The exit status is the program's, or 128 and the number of the signal that
-ended it. Where lm itself fails it is one of lm's, with a line on standard error
-that begins with lm:. Tracing a program takes root or the program's user, and in
-a container --cap-add=SYS_PTRACE.`,
-		Example: `  lm record -o nic.record -- ./driver 0000:03:00.0
-  lm record --device 1e52:401e -o run.record -- python3 run.py
-  lm record --file /dev/shm/card=0,1234:11e8 -o test.record -- ./program
-  lm record --watch 0x91000-0x91fff -o disk.record -- qemu-io nvme://0000:04:00.0/1
-  lm import --from record --board edu nic.record -o nic.lmb`,
+		Use: "record [flags] -o OUT.record -- PROGRAM [ARGUMENTS]",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("record takes a program and its arguments behind --; lm record --help tells more")

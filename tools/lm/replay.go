@@ -37,20 +37,7 @@ func replayCommand() *cobra.Command {
 	f := replayFlags{window: runtime.AnySlot}
 	var window uint16
 	c := &cobra.Command{
-		Use:   "replay IMAGE.lmb",
-		Short: "replay an image on a device",
-		Long: `Replay runs one sequence of an image. Inputs are those recorded in the
-image, or --input's; outputs are written where --output says.
-
-` + tensorHelp + `
-
-With --profile every command is timed: tables tell how long each opcode and each
-scope took, and FILE is a trace that ui.perfetto.dev opens and lm report makes a
-picture of. The image is replayed by the same code and makes the same accesses.
-
-` + fmt.Sprintf(deviceHelp, boardNames()) + "\n\n" + exitCodes,
-		Example: `  lm replay --device mock:edu edu.lmb
-  lm replay --device mock:wormhole --input a=a.npy --output d=d.npy wh.lmb`,
+		Use:  "replay IMAGE.lmb",
 		Args: one("image"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("window") {

@@ -22,19 +22,7 @@ type reportFlags struct {
 func reportCommand() *cobra.Command {
 	var f reportFlags
 	c := &cobra.Command{
-		Use:   "report IMAGE.lmb",
-		Short: "show what an image does, and where the time of a replay went",
-		Long: `Report counts what an image does, without a device: commands, accesses and bytes
-by sequence, opcode, window, tile and address. With --out it makes one HTML page
-of it, with pictures of the device's memory and tiles, that needs no network.
-With --profile, a file that lm replay --profile wrote, the page has the timeline
-of that run too, and the tables where its time went.
-
-Every command of the file counts once; with --sequence, one run of it, with what
-it calls as often as it calls it. The fields of --json are stable.`,
-		Example: `  lm report model.lmb
-  lm replay --device mock:wormhole --profile run.json model.lmb
-  lm report --profile run.json -o model.html model.lmb`,
+		Use:  "report IMAGE.lmb",
 		Args: one("image"),
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
 	}

@@ -10,16 +10,9 @@ import (
 func diffCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "diff A.lmb B.lmb",
-		Short: "tell where two images differ",
-		Long: `Diff compares what two images do: devices, windows, tensors and their data,
-and the commands of each sequence, payload included. It shows the first command
-that differs with those around it. Where the images come from does not count.
-
-Exit status: 0 they do the same, 76 they differ. The fields of --json are stable.`,
-		Example: "  lm diff yesterday.lmb today.lmb",
-		Args:    between(2, 2, "two images"),
-		RunE:    func(_ *cobra.Command, args []string) error { return diffImages(args[0], args[1], asJSON) },
+		Use:  "diff A.lmb B.lmb",
+		Args: between(2, 2, "two images"),
+		RunE: func(_ *cobra.Command, args []string) error { return diffImages(args[0], args[1], asJSON) },
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	return c

@@ -29,39 +29,7 @@ type serveFlags struct {
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
-		Use:   "serve --device DEVICE --socket PATH",
-		Short: "show a stand-in to QEMU as a real PCI device",
-		Long: `Serve makes a stand-in, or the vendor's simulator, a PCI device of a virtual
-machine: it is a vfio-user server, and QEMU 10.1 or later is its client. A kernel
-in the machine finds the device by its ids, maps its BARs and puts it behind an
-IOMMU; each access arrives here by itself, in its width and order.
-
-The server ends when its client leaves: with 0, with 70 if the device refused an
-access, or with 74 after a message that is none. A refused load reads all ones, a
-refused store is dropped, as on a bus; standard error says which and why. SIGINT
-and SIGTERM end it in order.
-
-./build.sh qemu IMAGE --with mock:wormhole does all of this in one command. By hand,
-start the server first and then
-
-  qemu-system-aarch64 -M virt,memory-backend=m -m 512 \
-    -object memory-backend-memfd,id=m,size=512M,share=on \
-    -device '{"driver":"vfio-user-pci","socket":{"path":"PATH","type":"unix"}}' ...
-
-playback:IMAGE expects what one run of the image's main does to its board's
-stand-in, access by access (memory byte by byte), answers as that did, and refuses
-all else; what did not come by the end is an error too. playback:RECORD,BOARD expects
-what was recorded. mock:FILE is the device that a board file (lm board-file) describes.
-
-Faults, once each or several times:
-  gone@N                    from access N on the device is gone: all ones, stores lost
-  bus@N                     access N ends in a bus error
-  stuck:BAR+OFFSET=BITS/MASK      these bits read so for ever
-  late:BAR+OFFSET=BITS/MASK/N     ... until N loads would have read something else
-  no-dma                    the device reaches no memory
-`,
-		Example: `  lm serve --device mock:wormhole --socket /tmp/wormhole.sock
-  lm serve --device mock:edu --socket /tmp/edu.sock --trace edu.record --fault gone@100`,
+		Use:  "serve --device DEVICE --socket PATH",
 		Args: between(0, 0, "flags alone"),
 		RunE: func(*cobra.Command, []string) error { return f.run() },
 	}

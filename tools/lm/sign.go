@@ -22,19 +22,7 @@ import (
 func signCommand() *cobra.Command {
 	var private, out, fresh string
 	c := &cobra.Command{
-		Use:   "sign --key KEY.pem IMAGE.lmb",
-		Short: "sign an image, for targets that replay signed ones only",
-		Long: `Sign puts an Ed25519 signature of the whole image behind it; a signature that is
-there is replaced. A target believes a file when it is run as lmrun -key KEYS,
-where KEYS is a file of public keys in hex, one a line. lm verify --key KEYS is
-the same check on the host.
-
-The key is a PKCS #8 file in PEM, as openssl genpkey -algorithm ed25519 writes
-it. --new-key makes one, which only its owner can read, and with the ending .pub
-beside it the public key for KEYS.`,
-		Example: `  lm sign --new-key release.pem
-  lm sign --key release.pem model.lmb
-  lmrun -key release.pem.pub -device pci:1e52:401e model.lmb`,
+		Use: "sign --key KEY.pem IMAGE.lmb",
 		Args: func(_ *cobra.Command, args []string) error {
 			if (fresh != "") == (len(args) == 1 && private != "") || len(args) > 1 || fresh != "" && private+out != "" {
 				return usage("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; lm sign --help tells more")

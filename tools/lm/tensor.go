@@ -19,10 +19,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const tensorHelp = `Data of a tensor are in files: NumPy's .npy, .csv with a row for each run of the last
-dimension, and raw bytes under any other ending, - for standard input and output. Numbers
-are data, too: n=5 (every element is 5) and n=[1,2,3]; a file of such a name is ./5.`
-
 func endingOf(path string) string { return strings.ToLower(filepath.Ext(path)) }
 
 // elements are what a tensor's data is made of.
@@ -159,15 +155,7 @@ func tensorCommand() *cobra.Command {
 	var dtype, image, name string
 	var shape []uint
 	c := &cobra.Command{
-		Use:   "tensor FROM [TO]",
-		Short: "convert the data of a tensor between .npy, .csv and raw bytes",
-		Long: `Tensor reads the data of a tensor and writes them in another form, or prints them
-as .csv. What a .npy file does not say, --type and --shape do, or --image and --name.
-
-` + tensorHelp,
-		Example: `  lm tensor d.npy
-  lm tensor --type int32 --shape 16,16 d.bin d.npy
-  lm tensor --image model.lmb --name a a.csv a.bin`,
+		Use:  "tensor FROM [TO]",
 		Args: between(1, 2, "a file and the one to write"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			to := "-"

@@ -9,22 +9,6 @@ import (
 	"lightmetal/tools/together"
 )
 
-const togetherHelp = `With --together it takes several images, which are run in turn on one device,
-and tells whether running one can break another: whether a command of one stores
-to what a later sequence of another relies on. Then it names the two commands and
-the place, and exits with 76. A sequence relies on what those before it in the
-file, and its own earlier runs, stored, but for what it stores anew before its
-first wait (a poll or a delay); and on what it loads without having stored to it.
-The first sequence, and init, begin anew. A tile of which an image leaves nothing
-but the register that holds its cores in reset is not relied on. Places are bytes of a tile's memory or
-registers (tiles of one DRAM bank are one, multicasts go to each Tensix tile) and
-of BARs; devices with the same ids are taken for one. Windows and host memory
-belong to each run and are shared by none.
-
-This holds for what the images do. It does not see what programs on the device
-and DMA store, what a store does beyond its register (doorbells that count, a
-reset of the whole device), or what an image takes as reset left it.`
-
 // tellTogether tells of collisions, which are an error of their own.
 func (v *verification) tellTogether(paths []string, images []together.Image, warnings []string) error {
 	collisions, code := together.Check(images), hal.OK

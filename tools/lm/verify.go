@@ -27,22 +27,9 @@ type verification struct {
 func verifyCommand() *cobra.Command {
 	var v verification
 	c := &cobra.Command{
-		Use:   "verify IMAGE.lmb [--together IMAGE.lmb...]",
-		Short: "check an image as a target would before its first store",
-		Long: `Verify checks every byte of an image as a target does: sizes, checksums,
-references, every command and what the board accepts of it. Then what harms no
-target: names, notes, checks that cannot hold, outputs that nothing fills. It
-prints the digest (CRC-32C) of each sequence's commands. No device is opened.
-With --key, before all that, that one of these public keys signed the file.
-
-It warns where no board has the PCI ids, so that the rules are the image's own, and of
-fences that are missing around host memory: between a write of it and the next
-store to the device, and between a poll and what is read from it then.
-
-` + togetherHelp,
-		Example: "  lm verify model.lmb\n  lm verify --together detect.lmb track.lmb",
-		Args:    v.arguments,
-		RunE:    func(_ *cobra.Command, args []string) error { return v.run(args) },
+		Use:  "verify IMAGE.lmb [--together IMAGE.lmb...]",
+		Args: v.arguments,
+		RunE: func(_ *cobra.Command, args []string) error { return v.run(args) },
 	}
 	flags := c.Flags()
 	flags.BoolVar(&v.asJSON, "json", false, "as JSON")

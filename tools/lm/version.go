@@ -66,11 +66,7 @@ func manCommand() *cobra.Command {
 func versionCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "version",
-		Short: "tell which lm this is, and which images it reads",
-		Long: `Version tells lm's version, the revision of the tree that it was built from, and
-the format and schema of the images that it makes and reads: an lmrun takes those
-of its own schema and no others.`,
+		Use:  "version",
 		Args: between(0, 0, "flags alone"),
 		RunE: func(*cobra.Command, []string) error {
 			show(stdout, thisVersion(), asJSON)
