@@ -31,6 +31,7 @@ func lm(t *testing.T, args ...string) (exit int, stdout, stderr string) {
 		text := make(chan string)
 		go func() {
 			data, _ := io.ReadAll(read)
+			read.Close()
 			text <- string(data)
 		}()
 		return func() string {

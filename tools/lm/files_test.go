@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+
+	"golang.org/x/sys/unix"
 )
 
 // asLm makes a copy of the test program lm itself.
@@ -366,6 +369,7 @@ func TestFewResourcesAreAnErrorWithItsReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // no child has what this process was given
 	for limit, want := range map[string]string{"-n 4": "ulimit -n", "-n 5": "ulimit -n", "-n 8": "ulimit -n", "-n 12": "ulimit -n", "-v 2000000": "ulimit -v"} {
 		c := exec.Command("sh", "-c", "ulimit "+limit+` && exec "$0" "$@"`, self, "replay", "--device", "mock:edu", image)
 		c.Env = append(os.Environ(), asLm+"=1")

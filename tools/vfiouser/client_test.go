@@ -59,7 +59,8 @@ func opened(b *boards.Board, faults ...mock.Fault) func() (hal.Device, error) {
 	}
 }
 
-// serving starts a server and connects a client to it.
+// serving starts a server and connects a client to it. The test ends when both
+// have: what they close is not another test's.
 func serving(t *testing.T, open func() (hal.Device, error), trace io.Writer) (*client, *Function) {
 	t.Helper()
 	log := &lines{}
@@ -77,8 +78,10 @@ func serving(t *testing.T, open func() (hal.Device, error), trace io.Writer) (*c
 		err := Serve(context.Background(), l, f)
 		l.Close()
 		end <- err
+		close(end)
 	}()
 	c := &client{t: t, conn: connected(t, path), end: end, log: log}
+	t.Cleanup(func() { _ = c.leave() })
 	c.must(cmdVersion, append(words(0), "{}\x00"...))
 	return c, f
 }
@@ -191,8 +194,8 @@ func unmap(flags uint32, address, size uint64) []byte {
 	return body
 }
 
-// openOf counts this process's open descriptors of the file behind fd. It leaves
-// others out: sockets of an earlier test's server close when they will.
+// openOf counts this process's open descriptors of the file behind fd, and no
+// others, which Go opens and closes when it will.
 func openOf(t *testing.T, fd int) (count int) {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -473,16 +474,13 @@ func FuzzServer(f *testing.F) {
 		}
 		ours, theirs := unixConn(t, pair[0]), unixConn(t, pair[1])
 		defer theirs.Close()
-		go func() {
-			defer ours.Close()
+		go func() { // answers are read meanwhile, or both sides wait for the other to read
 			_, _ = ours.Write(bytes)
 			_ = ours.CloseWrite()
-			buffer := make([]byte, 4096)
-			for {
-				if _, err := ours.Read(buffer); err != nil {
-					return
-				}
-			}
+		}()
+		go func() {
+			defer ours.Close()
+			_, _ = io.Copy(io.Discard, ours)
 		}()
 		if err := function.serve(theirs); err == nil {
 			t.Error("the server ended without a reason")
