@@ -38,22 +38,17 @@ const (
 	eduBufferStart = 0x40000 // of the device's own memory, as DMA sees it
 	eduBufferSize  = 4096
 
-	eduWorkNs = 100_000_000 // a transfer's time in QEMU
+	eduWorkNs = 3*accessNs + accessNs/2 // three loads see it under way; in QEMU a transfer takes 100 ms
 )
 
 // Edu is a Model of QEMU's edu device. Unlike QEMU's it refuses registers that
 // do not exist, and transfers that would end the virtual machine or that reach
-// memory nobody mapped.
+// memory nobody mapped. A transfer happens at its end.
 type Edu struct {
-	// BusyLoads is how many loads of the status, or of the DMA command, still
-	// show a computation or transfer under way. 100 ms end it in any case. A
-	// transfer happens at its end.
-	BusyLoads int
-
 	liveness, factorial, irq uint32
 	irqWanted                bool   // eduStatusIRQ
 	raise                    func() // sends a message, nil: to nobody
-	computing, transferring  work
+	computing, transferring  int64  // nanoseconds until it ends, 0: it is not under way
 
 	source, target, count, command uint64
 	buffer                         [eduBufferSize]byte
@@ -61,51 +56,29 @@ type Edu struct {
 	reason                         string
 }
 
-// work is something that takes the device time.
-type work struct {
-	loads int   // that still show it under way, 0: it is not
-	ns    int64 // until it ends by itself
-}
-
-// start tells whether the work is done at once.
-func (w *work) start(loads int) bool {
-	*w = work{loads, eduWorkNs}
-	return loads == 0
-}
-
-// load tells whether a load shows the work under way, and is the last to.
-func (w *work) load() (underWay, last bool) {
-	if w.loads == 0 {
-		return false, false
-	}
-	w.loads--
-	return true, w.loads == 0
-}
-
-// advance tells whether the work ended while time went by.
-func (w *work) advance(nanoseconds int64) bool {
-	w.ns -= nanoseconds
-	if w.loads == 0 || w.ns > 0 {
-		return false
-	}
-	w.loads = 0
-	return true
-}
-
-// NewEdu gives an Edu that is busy for three loads.
-func NewEdu() *Edu { return &Edu{BusyLoads: 3, host: &Host{}} }
+// NewEdu gives an Edu as after a reset.
+func NewEdu() *Edu { return &Edu{host: &Host{}} }
 
 // Connect implements Master.
 func (e *Edu) Connect(host *Host) { e.host = host }
 
 // Advance implements Clocked.
 func (e *Edu) Advance(nanoseconds int64) {
-	if e.computing.advance(nanoseconds) {
+	if ended(&e.computing, nanoseconds) {
 		e.finish()
 	}
-	if e.transferring.advance(nanoseconds) {
+	if ended(&e.transferring, nanoseconds) {
 		e.transfer()
 	}
+}
+
+// ended lets time go by, and tells whether what is under way ended in it.
+func ended(left *int64, nanoseconds int64) bool {
+	if *left == 0 {
+		return false
+	}
+	*left = max(*left-nanoseconds, 0)
+	return *left == 0
 }
 
 // Reason implements Explainer.
@@ -131,7 +104,7 @@ func (e *Edu) Load(at Place, width uint8) (value uint64, c hal.Code) {
 	case eduDMACount:
 		value = e.count
 	case eduDMACommand:
-		return e.dmaCommand(width)
+		value = e.command
 	default:
 		return 0, e.refuse("there is no register to load at %#x", at.Address)
 	}
@@ -172,12 +145,8 @@ func (e *Edu) interrupt(bits uint32) {
 
 // compute starts a computation; one under way goes on instead.
 func (e *Edu) compute(n uint32) {
-	if e.computing.loads > 0 {
-		return
-	}
-	e.factorial = n
-	if e.computing.start(e.BusyLoads) {
-		e.finish()
+	if e.computing == 0 {
+		e.factorial, e.computing = n, eduWorkNs
 	}
 }
 
@@ -198,11 +167,7 @@ func (e *Edu) status() uint64 {
 	if e.irqWanted {
 		value = eduStatusIRQ
 	}
-	underWay, last := e.computing.load()
-	if last {
-		e.finish()
-	}
-	if underWay {
+	if e.computing != 0 {
 		value |= eduStatusComputing
 	}
 	return value
@@ -210,7 +175,7 @@ func (e *Edu) status() uint64 {
 
 // storeDMA ignores stores while a transfer is under way, as the device does.
 func (e *Edu) storeDMA(register, value uint64) hal.Code {
-	if e.transferring.loads > 0 {
+	if e.transferring != 0 {
 		return hal.OK
 	}
 	switch register {
@@ -229,22 +194,12 @@ func (e *Edu) storeDMA(register, value uint64) hal.Code {
 			e.command &^= eduDMARun // as QEMU's, which ends a transfer that reached nothing
 			return c
 		}
-		if e.transferring.start(e.BusyLoads) {
-			e.transfer()
-		}
+		e.transferring = eduWorkNs
 	}
 	return hal.OK
 }
 
-// dmaCommand loads the command register. Its run bit falls at the end of the transfer.
-func (e *Edu) dmaCommand(width uint8) (uint64, hal.Code) {
-	value := e.command
-	if _, last := e.transferring.load(); last {
-		e.transfer()
-	}
-	return value & fbs.WidthMask(width), hal.OK
-}
-
+// transfer is the end of one, at which the run bit falls.
 func (e *Edu) transfer() {
 	if to, from, c := e.ends(); c == hal.OK {
 		copy(to, from)
