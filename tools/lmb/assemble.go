@@ -44,57 +44,28 @@ func (p *payload) segments() int {
 	return 1
 }
 
-// assemble makes the file: in one buffer, with room in front of the envelope,
-// which FlatBuffers build from its end. write writes the envelope, and gives the
-// place of its segments, which depend on the size of the envelope.
-func (p *payload) assemble(room int, write func(b *flatbuffers.Builder) flatbuffers.UOffsetT) []byte {
-	buffer, envelope, segments := p.built(room, write)
-	size := uint64(len(envelope))
-	file := envelope
-	if p.size > 0 {
-		start := fbs.RoundUp(size, fbs.SegmentAlign)
-		file = buffer[cap(buffer)-cap(envelope):][:start+p.size]
+// assemble makes the file: a finished envelope, with the preamble behind its
+// identifier, and the payload. segments is the place of the envelope's segments,
+// counted from its end. The preamble's size is a multiple of every alignment in
+// the schema, so all objects stay aligned.
+func (p *payload) assemble(flat []byte, segments flatbuffers.UOffsetT) []byte {
+	little, size := binary.LittleEndian, uint64(preambleInsertion+len(flat))
+	start := fbs.RoundUp(size, fbs.SegmentAlign)
+	file := make([]byte, start+p.size)
+	copy(file, flat[:8])
+	copy(file[8+preambleInsertion:], flat[8:])
+	little.PutUint32(file, little.Uint32(flat)+preambleInsertion)
+	if p.size == 0 {
+		file = file[:size]
+	} else {
 		for _, piece := range p.pieces {
 			copy(file[start+piece.offset:], piece.data)
 		}
-		segment := envelope[len(envelope)-int(segments)+4:] // counted from the end; behind the length
-		binary.LittleEndian.PutUint64(segment, start)
-		binary.LittleEndian.PutUint64(segment[8:], p.size)
-		binary.LittleEndian.PutUint32(segment[16:], fbs.Checksum(file[start:]))
+		segment := file[size-uint64(segments)+4:] // behind the length
+		little.PutUint64(segment, start)
+		little.PutUint64(segment[8:], p.size)
+		little.PutUint32(segment[16:], fbs.Checksum(file[start:]))
 	}
 	Stamp(file, size)
 	return file
-}
-
-// built writes the envelope into a buffer that has room for the payload behind
-// it, and gives both; the envelope's capacity reaches to the buffer's end.
-func (p *payload) built(room int, write func(b *flatbuffers.Builder) flatbuffers.UOffsetT) (buffer, envelope []byte, segments flatbuffers.UOffsetT) {
-	for {
-		room = int(fbs.RoundUp(uint64(room), payloadAlign)) // the envelope begins where the buffer is aligned
-		buffer = make([]byte, uint64(room)+fbs.SegmentAlign+p.size)
-		b := flatbuffers.NewBuilder(0)
-		b.Bytes = buffer[:room:room] // written from its end on
-		b.Reset()
-		segments = write(b)
-		flat := b.FinishedBytes()
-		start := room - len(flat) - preambleInsertion
-		if len(b.Bytes) == room && start >= 0 {
-			envelope = buffer[start:room]
-			insertPreamble(envelope)
-			return buffer, envelope, segments
-		}
-		room = len(b.Bytes) + preambleInsertion
-	}
-}
-
-// insertPreamble makes room for the preamble behind the file identifier of an
-// envelope that has as many bytes in front. Its size is a multiple of every
-// alignment in the schema, so all objects stay aligned.
-func insertPreamble(envelope []byte) {
-	head := envelope[preambleInsertion:][:8]
-	root := binary.LittleEndian.Uint32(head)
-	copy(envelope, head)
-	clear(head)
-	clear(envelope[8:][:preambleInsertion])
-	binary.LittleEndian.PutUint32(envelope, root+preambleInsertion)
 }

@@ -35,9 +35,9 @@ func encode(image *Image) ([]byte, *fbs.View, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	room := 32*e.commands + len(e.text.bytes) + len(noted) + 64*(len(image.Tensors)+len(e.runs)+len(image.Windows)+len(image.Targets)) +
-		24*len(image.Rules) + 4096
-	file := e.payload.assemble(room, func(b *flatbuffers.Builder) flatbuffers.UOffsetT { return e.build(b, noted) })
+	b := flatbuffers.NewBuilder(32*e.commands + len(noted) + 1<<16)
+	segments := e.build(b, noted)
+	file := e.payload.assemble(b.FinishedBytes(), segments)
 	view, err := fbs.Verify(file)
 	if err != nil {
 		return nil, nil, err
