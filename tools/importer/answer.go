@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"slices"
 
 	"lightmetal/fbs"
@@ -8,28 +9,29 @@ import (
 
 // cell is what the program stored last to 8 aligned bytes of memory.
 type cell struct {
+	word        uint64 // address / 8
 	tile        uint32 // as in register
 	data, known uint64 // known: ones where data was stored
+}
+
+func (c cell) compare(o cell) int {
+	return cmp.Or(cmp.Compare(c.word, o.word), cmp.Compare(c.tile, o.tile))
 }
 
 // findAnswers finds the words of memory that the device stored: those that
 // give, in a load of their own, something else than the program stored there.
 // A load among others beside it reads a result, not a flag.
 func (f *folder) findAnswers() {
-	cells := map[uint64][]cell{} // by address / 8
+	var cells []cell
 	for i := range f.steps.n {
-		if !f.lone(i) {
-			continue
-		}
-		r := f.registerOf(f.steps.at(i))
-		if !slices.ContainsFunc(cells[r.address/8], func(c cell) bool { return c.tile == r.tile }) {
-			cells[r.address/8] = append(cells[r.address/8], cell{tile: r.tile})
+		if f.lone(i) {
+			r := f.registerOf(f.steps.at(i))
+			cells = append(cells, cell{word: r.address / 8, tile: r.tile})
 		}
 	}
-	if len(cells) == 0 {
-		return
-	}
-	for i := range f.steps.n {
+	slices.SortFunc(cells, cell.compare)
+	cells = slices.Compact(cells)
+	for i := 0; i < f.steps.n && len(cells) > 0; i++ {
 		switch s := f.steps.at(i); {
 		case s.op == stepStore:
 			f.store(cells, s)
@@ -40,50 +42,30 @@ func (f *folder) findAnswers() {
 }
 
 // answer looks at what a load gave of a word that the program stored.
-func (f *folder) answer(cells map[uint64][]cell, s *step) {
+func (f *folder) answer(cells []cell, s *step) {
 	r := f.registerOf(s)
 	shift := 8 * (r.address % 8)
 	mask, data := fbs.WidthMask(s.width)<<shift, s.value<<shift
-	for _, c := range cells[r.address/8] {
-		if c.tile == r.tile && c.known&mask == mask && c.data&mask != data {
-			f.volatile[r] = true
-		}
+	at, _ := slices.BinarySearchFunc(cells, cell{word: r.address / 8, tile: r.tile}, cell.compare)
+	if c := &cells[at]; c.known&mask == mask && c.data&mask != data {
+		f.volatile[r] = true
 	}
 }
 
 // store has the cells that a step stores to know it.
-func (f *folder) store(cells map[uint64][]cell, s *step) {
-	r := f.registerOf(s)
-	first, last := r.address/8, (r.address+s.size()-1)/8
-	if last-first < uint64(len(cells)) {
-		for word := first; word <= last; word++ {
-			f.storeWord(cells[word], s, r.address, word)
+func (f *folder) store(cells []cell, s *step) {
+	first := f.registerOf(s).address
+	at, _ := slices.BinarySearchFunc(cells, cell{word: first / 8}, cell.compare)
+	for ; at < len(cells) && cells[at].word <= (first+s.size()-1)/8; at++ {
+		c := &cells[at]
+		if !f.reaches(s, c.tile) {
+			continue
 		}
-		return
-	}
-	for word, list := range cells {
-		if word >= first && word <= last {
-			f.storeWord(list, s, r.address, word)
-		}
-	}
-}
-
-// storeWord has the cells of 8 aligned bytes know what a step, from an address
-// on, stores there.
-func (f *folder) storeWord(list []cell, s *step, address, word uint64) {
-	if len(list) == 0 {
-		return
-	}
-	mask, data, moved := uint64(0), uint64(0), f.moved(s)
-	for k := range uint64(8) {
-		if at := 8*word + k - address; at < uint64(len(moved)) {
-			mask |= 0xff << (8 * k)
-			data |= uint64(moved[at]) << (8 * k)
-		}
-	}
-	for j := range list {
-		if c := &list[j]; f.reaches(s, c.tile) {
-			c.data, c.known = c.data&^mask|data, c.known|mask
+		for k, moved := uint64(0), f.moved(s); k < 8; k++ {
+			if from := 8*c.word + k - first; from < uint64(len(moved)) {
+				c.data = c.data&^(0xff<<(8*k)) | uint64(moved[from])<<(8*k)
+				c.known |= 0xff << (8 * k)
+			}
 		}
 	}
 }
