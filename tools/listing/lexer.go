@@ -92,19 +92,12 @@ func (l *lexer) end() token {
 
 // blank skips blanks and a comment.
 func (l *lexer) blank() {
-	for l.at < len(l.source) {
-		switch l.source[l.at] {
-		case ' ', '\t', '\r':
-			l.at++
-		case '#':
-			for l.at < len(l.source) && l.source[l.at] != '\n' {
-				l.at++
-			}
-			return
-		default:
-			return
-		}
+	rest := strings.TrimLeft(l.source[l.at:], " \t\r")
+	if strings.HasPrefix(rest, "#") {
+		comment, _, _ := strings.Cut(rest, "\n")
+		rest = rest[len(comment):]
 	}
+	l.at = len(l.source) - len(rest)
 }
 
 func isLetter(c byte) bool   { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' }

@@ -106,11 +106,6 @@ func filterOf(calls []watchedCall) []byte {
 		add(end, filterTrace, 0, 0)
 	}
 	add(end, filterAllow, 0, 0)
-	var b []byte
-	for _, c := range code {
-		b = binary.NativeEndian.AppendUint16(b, c.Code)
-		b = append(b, c.Jt, c.Jf)
-		b = binary.NativeEndian.AppendUint32(b, c.K)
-	}
+	b, _ := binary.Append(nil, binary.NativeEndian, code) // of a size that is known
 	return b
 }
