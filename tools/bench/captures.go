@@ -16,6 +16,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/bench/plain"
 	"lightmetal/tools/importer"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
 )
@@ -27,7 +28,8 @@ var captured = []struct {
 	options importer.Options
 	tensors string // inputs, then outputs behind a |
 }{
-	{"captures/edu.qemutrace", importer.Options{From: importer.FromQemu, Board: &boards.Edu, Region: "edu-mmio", Base: 0x10000000}, "|"},
+	{"captures/edu.qemutrace", importer.Options{From: importer.FromQemu, Board: &boards.Edu,
+		Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}, "|"},
 	{"captures/wh.twoop.mmiotrace", importer.Options{From: importer.FromMmiotrace},
 		"a=1,1,0x20000,int32,256 b=1,1,0x21000,int32,256|d=1,1,0x23000,int32,256"},
 	{"captures/bh.twoop.mmiotrace", importer.Options{From: importer.FromMmiotrace},

@@ -49,7 +49,7 @@ var captures = []struct {
 		Options{From: FromMmiotrace}, 174, 285, 26},
 	{"wh.mlp.mmiotrace", []string{"x=1,1,0x20000,int8,64", "w1=1,1,0x21000,int8,32x64", "b1=1,1,0x22000,int32,32", "w2=1,1,0x23000,int8,10x32", "b2=1,1,0x24000,int32,10"},
 		[]string{"y=1,1,0x25000,int32,10"}, Options{From: FromMmiotrace}, 42, 369, 29},
-	{"edu.qemutrace", nil, nil, Options{From: FromQemu, Board: &boards.Edu, Region: "edu-mmio", Base: 0x10000000}, 425, 6, 16},
+	{"edu.qemutrace", nil, nil, Options{From: FromQemu, Board: &boards.Edu, Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}, 425, 6, 16},
 }
 
 func captureOptions(t testing.TB, index int) Options {
@@ -354,7 +354,7 @@ func TestTensorsOfACaptureHoldItsData(t *testing.T) {
 
 func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 	text := capture(t, "linux-nvme.qemutrace")
-	o := Options{From: FromQemu, Board: &boards.Nvme, Region: "nvme", Base: 0x8001004000}
+	o := Options{From: FromQemu, Board: &boards.Nvme, Regions: []traces.Region{{Name: "nvme", Base: 0x8001004000}}}
 	refused(t, text, o, "line 31: store of 0x43081000 to ASQ (admin submission queue base address): a replay needs host memory there, and the trace does not hold it; --host gives it")
 
 	trace, list, err := traces.Read(strings.NewReader(text), o.source())
@@ -363,8 +363,8 @@ func TestControllerWithQueuesInHostMemoryIsRefusedAndSummarised(t *testing.T) {
 	}
 	const region = `"nvme" at 0x8001004000..0x800100500f (16 loads, 57 stores)`
 	for name, spoil := range map[string]func(*Options){
-		"all known": func(*Options) {}, "no base": func(o *Options) { o.Base = 0 },
-		"no region": func(o *Options) { o.Region = "" }, "nothing known": func(o *Options) { *o = Options{From: FromQemu} },
+		"all known": func(*Options) {}, "no base": func(o *Options) { o.Regions = []traces.Region{{Name: "nvme"}} },
+		"no region": func(o *Options) { o.Regions = []traces.Region{{Base: 0x8001004000}} }, "nothing known": func(o *Options) { *o = Options{From: FromQemu} },
 	} {
 		o := o
 		spoil(&o)

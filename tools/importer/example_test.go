@@ -6,6 +6,7 @@ import (
 
 	"lightmetal/boards"
 	"lightmetal/tools/importer"
+	"lightmetal/tools/importer/traces"
 )
 
 // A capture becomes an image; the report says what each pass did.
@@ -17,7 +18,7 @@ func Example() {
 	}
 	defer trace.Close()
 	image, report, err := importer.Import(trace, importer.Options{
-		From: importer.FromQemu, Board: &boards.Edu, Region: "edu-mmio", Base: 0x10000000,
+		From: importer.FromQemu, Board: &boards.Edu, Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"lightmetal/tools/importer/traces"
 )
 
 const eduPoll = " mask 0xffffffff for 1000000 us\n"
@@ -181,7 +183,7 @@ func TestPausesThatNoPollWaitsForAreWarnedOf(t *testing.T) {
 
 // A trace of QEMU without -msg timestamp=on has no times at all.
 func TestDeadlineWithoutTimesIsASecond(t *testing.T) {
-	image, _ := mustImport(t, ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0"), edu(Options{Base: eduBase}))
+	image, _ := mustImport(t, ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0"), edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
 	commands(t, image, "\nwrite bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n")
 }
 
@@ -222,7 +224,7 @@ func TestMarks(t *testing.T) {
 // and say nothing. A register whose board knows that it changes is met too.
 func TestRangesThatMeetNoLoadAreWarnedOf(t *testing.T) {
 	trace := ops("w 08 4 0x5", "r 20 4 0x1", "r 20 4 0x0", "r 08 4 0x78", "r 10 4 0x1")
-	_, report := mustImport(t, trace, edu(Options{Base: eduBase,
+	_, report := mustImport(t, trace, edu(Options{Regions: []traces.Region{{Base: eduBase}},
 		Poll: []Range{mustRange(t, "0x20"), mustRange(t, "0x8"), mustRange(t, "0x9990")}, Ignore: []Range{mustRange(t, "0x10-0x13"), mustRange(t, "bar0+0x80-0x87")}}))
 	got := ""
 	for _, w := range report.Warnings {

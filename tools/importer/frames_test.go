@@ -20,6 +20,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/lmb/lmbtest"
 )
@@ -579,7 +580,7 @@ func TestDoorbellThatGoesRoundMakesAFrameOfATurn(t *testing.T) {
 // Every format that is read: QEMU's trace of a device of registers.
 func TestFramesOfQEMUsTraceAreFound(t *testing.T) {
 	text := capture(t, "edu.qemutrace")
-	o := Options{From: FromQemu, Board: &boards.Edu, Region: "edu-mmio", Base: 0x10000000}
+	o := Options{From: FromQemu, Board: &boards.Edu, Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}
 	f, image := found(t, text, o, 0)
 	if image == nil || roles(f) != "input BAR 0 0x8 4, output BAR 0 0x8 4" {
 		t.Fatalf("\n%s", f)

@@ -27,8 +27,7 @@ func FuzzImport(f *testing.F) {
 		o := Options{From: FromMmiotrace, Poll: []Range{{First: 0x20, Last: 0x23}}}
 		if qemu {
 			o.From, o.Board = FromQemu, boards.All[int(choice)%len(boards.All)]
-			o.Region, o.Base = "edu-mmio", eduBase
-			o.Also = []traces.Region{{Name: "0000:01:00.0"}}
+			o.Regions = []traces.Region{{Name: "edu-mmio", Base: eduBase}, {Name: "0000:01:00.0"}}
 		} else if choice%2 == 1 {
 			o.Inputs = []TensorSpec{mustTensor(t, "a=1,1,0x102,int8,3")}
 		}

@@ -12,6 +12,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
 )
@@ -45,7 +46,7 @@ func captureFile(t *testing.T, name string) []byte {
 
 func TestCaptureOfDMAReplaysWithTheHostMemoryItReached(t *testing.T) {
 	text := string(captureFile(t, "edu-dma.qemutrace"))
-	o := Options{From: FromQemu, Board: &boards.Edu, Region: "edu-mmio", Base: 0x10000000}
+	o := Options{From: FromQemu, Board: &boards.Edu, Regions: []traces.Region{{Name: "edu-mmio", Base: 0x10000000}}}
 	refused(t, text, o, "line 3: store of 0x100000 to the DMA source address: a replay needs host memory there, and the trace does not hold it; --host gives it")
 	o.Host = []HostSpec{{"from", 0x100000, captureFile(t, "edu-dma.from.bin")}}
 	refused(t, text, o, "line 21: store of 0x102000 to the DMA destination address: a replay needs host memory there, and the trace does not hold it; --host gives it")
@@ -78,7 +79,7 @@ func qemuTrace(list ...string) (string, Options) {
 		verb = map[string]string{"r": "read", "w": "write"}[verb]
 		fmt.Fprintf(&text, "memory_region_ops_%s cpu 0 mr 0x7f addr 0x%x value %s size %d name 'it'\n", verb, eduBase+offset, value, width)
 	}
-	return text.String(), Options{From: FromQemu, Board: &boards.Nvme, Region: "it", Base: eduBase}
+	return text.String(), Options{From: FromQemu, Board: &boards.Nvme, Regions: []traces.Region{{Name: "it", Base: eduBase}}}
 }
 
 // The device finds its way from the registers through the memory.
@@ -112,7 +113,7 @@ func TestAddressesInHostMemoryBecomeThoseOfTheReplay(t *testing.T) {
 }
 
 func TestControllerOfLinuxIsImportedWithItsQueues(t *testing.T) {
-	o := Options{From: FromQemu, Board: &boards.Nvme, Region: "nvme", Base: 0x8001004000, Host: []HostSpec{{"queues", 0x43080000, make([]byte, 8192)}}}
+	o := Options{From: FromQemu, Board: &boards.Nvme, Regions: []traces.Region{{Name: "nvme", Base: 0x8001004000}}, Host: []HostSpec{{"queues", 0x43080000, make([]byte, 8192)}}}
 	text := string(captureFile(t, "linux-nvme.qemutrace"))
 	image, _ := mustImport(t, text, o)
 	var relocations []string
@@ -158,7 +159,8 @@ func TestStoresThatAreAddressesAndThoseThatAreNot(t *testing.T) {
 			"poll.8 bar0+0x98 & 0x1 == 0x1 within 1s; write.8 bar0+0x80 bus(m); poll.8 bar0+0x98 & 0x1 == 0x0 within 1s", 0},
 	} {
 		text, o := qemuTrace(c.trace...)
-		o.Board, o.Bar, o.Host = c.board, c.bar, []HostSpec{{"m", 0x2000, make([]byte, 4096)}}
+		o.Board, o.Host = c.board, []HostSpec{{"m", 0x2000, make([]byte, 4096)}}
+		o.Regions[0].Bar = c.bar
 		image, report := mustImport(t, text, o)
 		if got := commandTexts(image); got != "fence; "+c.want {
 			t.Errorf("%v: got %s, want %s", c.trace, got, c.want)

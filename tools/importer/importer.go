@@ -51,13 +51,8 @@ type Options struct {
 
 	Incomplete bool // record: take one that is not whole
 
-	// The region of QEMU's that is the device, as in type Region, and more of
-	// them where the device has several. Bar is also where tensors and ranges
-	// lie that name no tile, whatever the format.
-	Region string
-	Base   uint64
-	Bar    uint8
-	Also   []traces.Region
+	Regions []traces.Region // of QEMU's, that are the device
+	Bar     uint8           // where tensors and ranges lie that name no tile
 
 	Tool   string // who imports, for Origin.Tool
 	Source string // what is imported, for Origin.Source
@@ -239,12 +234,7 @@ func (l *lifter) passes(m *maker) []pass {
 
 // source is what a reader has to know.
 func (o *Options) source() traces.Source {
-	s := traces.Source{From: o.From, Board: o.Board, Device: o.Device, Incomplete: o.Incomplete, Progress: o.Progress}
-	if o.Region != "" || o.Base != 0 {
-		s.Regions = append(s.Regions, traces.Region{Name: o.Region, Base: o.Base, Bar: o.Bar})
-	}
-	s.Regions = append(s.Regions, o.Also...)
-	return s
+	return traces.Source{From: o.From, Board: o.Board, Device: o.Device, Incomplete: o.Incomplete, Regions: o.Regions, Progress: o.Progress}
 }
 
 func (o *Options) check() error {

@@ -17,7 +17,7 @@ func TestGluedEventsOfQEMUAreRefused(t *testing.T) {
 		load = "vfio_region_read  (0000:01:00.0:region0+0x4, 4) = 0x1"
 		ops  = "memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x1 size 4 name 'edu-mmio'"
 	)
-	o := edu(Options{Region: "edu-mmio", Base: eduBase, Also: []traces.Region{{Name: "0000:01:00.0"}}})
+	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}, {Name: "0000:01:00.0"}}})
 	for _, event := range []string{vfio, load, ops} {
 		for _, line := range []string{
 			"pci_nvme_mmio_read addr 0x1c si" + event, "[    0.1] Booting Linux" + event, "vfio_region_setup Device 0000:01:00.0" + event,

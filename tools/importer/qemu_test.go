@@ -25,7 +25,7 @@ func ops(list ...string) string {
 
 func TestQemuRefusesWithTheLine(t *testing.T) {
 	const good = "memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x10000ed size 4 name 'edu-mmio'\n"
-	o := edu(Options{Region: "edu-mmio", Base: eduBase})
+	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "the trace holds no memory_region_ops or vfio_region event (QEMU writes them with -trace 'memory_region_ops_*')"},
 		{"other events only", "pci_nvme_mmio_write addr 0x1000 data 0x1 size 4\n",
@@ -72,18 +72,18 @@ func TestQemuWithoutAChoiceNamesWhatIsThere(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{"no board", Options{From: FromQemu, Region: "edu-mmio", Base: eduBase},
+		{"no board", Options{From: FromQemu, Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}},
 			"a trace of QEMU does not say which device it is of: name the board; boards: " +
 				"edu (1234:11e8), ivshmem (1af4:1110), nvme (1b36:0010), wormhole (1e52:401e), blackhole (1e52:b140)"},
 		{"no region", edu(Options{}), "choose the device's region by name and base; regions: " + eduRegions},
-		{"no base", edu(Options{Region: "edu-mmio"}),
+		{"no base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio"}}}),
 			`region "edu-mmio" needs the guest-physical address of its BAR as base (0x10000000, if it is BAR 0 of edu); regions: ` + eduRegions},
-		{"no such region", edu(Options{Region: "edu", Base: eduBase}), `no access to region "edu"; regions: ` + eduRegions},
-		{"nothing in the range", edu(Options{Base: 0x20000000}), `no access to region at 0x20000000; regions: ` + eduRegions},
-		{"no such BAR", edu(Options{Region: "edu-mmio", Base: eduBase, Bar: 2}), "board edu has no BAR 2"},
-		{"no BAR at all", edu(Options{Region: "edu-mmio", Base: eduBase, Bar: 255}), "board edu has no BAR 255"},
-		{"odd base", edu(Options{Region: "edu-mmio", Base: eduBase + 1}), "base 0x10000001 is not the address of a BAR"},
-		{"base at the end of the world", edu(Options{Region: "edu-mmio", Base: ^uint64(15)}), "base 0xfffffffffffffff0 is not the address of a BAR"},
+		{"no such region", edu(Options{Regions: []traces.Region{{Name: "edu", Base: eduBase}}}), `no access to region "edu"; regions: ` + eduRegions},
+		{"nothing in the range", edu(Options{Regions: []traces.Region{{Base: 0x20000000}}}), `no access to region at 0x20000000; regions: ` + eduRegions},
+		{"no such BAR", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase, Bar: 2}}}), "board edu has no BAR 2"},
+		{"no BAR at all", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase, Bar: 255}}}), "board edu has no BAR 255"},
+		{"odd base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase + 1}}}), "base 0x10000001 is not the address of a BAR"},
+		{"base at the end of the world", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: ^uint64(15)}}}), "base 0xfffffffffffffff0 is not the address of a BAR"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, text, c.o, c.want) })
 	}
@@ -93,21 +93,21 @@ func TestQemuRangeDecidesWhereThereIsNoName(t *testing.T) {
 	text := ops("r 00 4 0x10000ed", "w 04 4 0x1") +
 		"memory_region_ops_write cpu 0 mr 0x7f addr 0x10100000 value 0x7 size 4 name 'edu-mmio'\n" // a second one
 	want := "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\nwrite bar0+0x4 w4 0x1\n"
-	image, report := mustImport(t, text, edu(Options{Base: eduBase}))
+	image, report := mustImport(t, text, edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
 	commands(t, image, want)
 	if got := did(report, "read"); got != "3 lines: 1 load, 1 store; left out 1 accesses to other regions" {
 		t.Errorf("read: %s", got)
 	}
 	nameless := strings.ReplaceAll(text, " name 'edu-mmio'", "")
-	image, _ = mustImport(t, nameless, edu(Options{Region: "edu-mmio", Base: eduBase}))
+	image, _ = mustImport(t, nameless, edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}))
 	commands(t, image, want)
 }
 
 func TestQemuDeviceMayHaveSeveralRegions(t *testing.T) {
 	text := "memory_region_ops_read cpu 0 mr 0x1 addr 0x10000008 value 0x0 size 4 name 'ivshmem-mmio'\n" +
 		"memory_region_ops_write cpu 0 mr 0x2 addr 0x8000400010 value 0x5 size 8 name 'mem'\n"
-	image, _ := mustImport(t, text, Options{From: FromQemu, Board: &boards.Ivshmem, Region: "ivshmem-mmio", Base: 0x10000000,
-		Also: []traces.Region{{Name: "mem", Base: 0x8000400000, Bar: 2}}})
+	image, _ := mustImport(t, text, Options{From: FromQemu, Board: &boards.Ivshmem, Regions: []traces.Region{
+		{Name: "ivshmem-mmio", Base: 0x10000000}, {Name: "mem", Base: 0x8000400000, Bar: 2}}})
 	commands(t, image, `
 expect bar0+0x8 w4 0x0 mask 0xffffffff
 write bar2+0x10 w8 0x5
@@ -123,7 +123,7 @@ func TestVfioRegionsAreBars(t *testing.T) {
 		"vfio_region_write  (0000:02:00.0:region0+0x4, 0x1, 4)\n" +
 		"memory_region_ops_write cpu 0 mr 0x7f addr 0x10000004 value 0x12345678 size 4 name '0000:01:00.0 BAR 0'\n"
 	for _, region := range []string{"0000:01:00.0", "0000:01:00.0:region0"} {
-		image, report := mustImport(t, text, edu(Options{Region: region}))
+		image, report := mustImport(t, text, edu(Options{Regions: []traces.Region{{Name: region}}}))
 		commands(t, image, `
 write bar0+0x4 w4 0x12345678
 expect bar0+0x4 w4 0xedcba987 mask 0xffffffff
@@ -135,7 +135,7 @@ expect bar0+0x4 w4 0xedcba987 mask 0xffffffff
 }
 
 func TestVfioRegionRefusesWithTheLine(t *testing.T) {
-	o := edu(Options{Region: "0000:01:00.0"})
+	o := edu(Options{Regions: []traces.Region{{Name: "0000:01:00.0"}}})
 	for _, line := range []string{
 		"vfio_region_write  (0000:01:00.0:region0+0x4, 0x12345678",
 		"vfio_region_write  (0000:01:00.0:region0+0x4, 0x12345678, 4) = 0x1",
@@ -158,7 +158,7 @@ func TestVfioRegionRefusesWithTheLine(t *testing.T) {
 
 func TestRamDeviceEventsAreWarnedOf(t *testing.T) {
 	text := ops("r 00 4 0x10000ed") + "memory_region_ram_device_write cpu 0 mr 0x7f addr 0x0 value 0x1 size 4\n"
-	_, report := mustImport(t, text, edu(Options{Base: eduBase}))
+	_, report := mustImport(t, text, edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
 	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0].Text, "x-no-mmap=on") {
 		t.Errorf("warnings %v", report.Warnings)
 	}

@@ -297,10 +297,9 @@ func (f *importFlags) setRegions(o *importer.Options) error {
 			region.Base = base
 		}
 		if i == 0 {
-			o.Region, o.Base, o.Bar = region.Name, region.Base, region.Bar
-		} else {
-			o.Also = append(o.Also, region)
+			o.Bar = region.Bar
 		}
+		o.Regions = append(o.Regions, region)
 	}
 	return nil
 }
