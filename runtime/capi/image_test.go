@@ -587,7 +587,7 @@ func TestEveryCodeHasItsNumberForEver(t *testing.T) {
 		}
 	}
 	codes := 0
-	for !strings.HasPrefix(hal.Code(codes).Error(), "code ") {
+	for hal.Code(codes).Error() != hal.Code(0xff).Error() {
 		codes++
 	}
 	if codes != len(codeNames) || codes != len(inHeader) {
