@@ -18,37 +18,35 @@ const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
 // device of Tenstorrent's driver. Open only looks: the first Map takes the
 // device. The error is a *Fault whose reason says what to do next.
 func Open(name string) (Device, error) {
-	kind, rest := Cut(name, ':')
-	d := &device{&function{kind: kind, rest: rest, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
-	switch kind {
-	case "pci":
-		d.lane = newPCI(d.function)
-	case "vfio":
-		d.lane = newVFIO(d.function)
-	case "tt":
-		d.lane = newTT(d.function)
+	d, err := Named(name)
+	if err != nil {
+		return nil, err
 	}
-	if d.lane == nil {
-		return nil, d.misnamed("no such kind of device, or none that this program was built for")
-	}
-	if err := d.lane.open(); err != nil {
+	if err := d.(*device).lane.open(); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// misnamed is the fault of a name that means no device.
-func (d *function) misnamed(reason string) error {
-	return &Fault{Usage, d.identity.Name + ": " + reason + "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
+// Named is the device that a name means, be there one or not: Open has yet to look.
+func Named(name string) (Device, error) {
+	kind, rest := Cut(name, ':')
+	d := &device{&function{kind: kind, rest: rest, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
+	for i, newLane := range [...]func(*function) lane{newPCI, newVFIO, newTT} {
+		if kind == [...]string{"pci", "vfio", "tt"}[i] {
+			d.lane = newLane(d.function)
+		}
+	}
+	if _, _, ok := parsePCI(rest); d.lane == nil || !ok && (kind != "tt" || rest == "" || rest[0] != '/') {
+		return nil, &Fault{Usage, name + ": no name of a device, or of a kind that this program was built without; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
+	}
+	return d, nil
 }
 
 // look finds a function that the kernel has in sysfs, and reads what it tells of it.
 func (d *function) look() (err error) {
-	wanted, ids, ok := parsePCI(d.rest)
-	if !ok {
-		return d.misnamed("not a PCI device name")
-	}
+	wanted, ids, _ := parsePCI(d.rest)
 	if d.address, err = findPCI(d.identity.Name, wanted, ids); err != nil {
 		return err
 	}

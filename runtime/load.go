@@ -42,7 +42,7 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 func CheckTime(view *fbs.View) error {
 	for i, us := range view.LongestUs {
 		if us > view.AllowedUs {
-			return &hal.Fault{Code: hal.BadImage, Reason: "sequence " + fbs.Quote(view.Name(view.Sequences[i].Name)) + fbs.Text(" may take %d s, %d are allowed; --longest or lm_longest allows more", us/1e6, view.AllowedUs/1e6)}
+			return &hal.Fault{Code: hal.BadImage, Reason: "sequence " + fbs.Quote(view.Name(view.Sequences[i].Name)) + fbs.Text(" may take %d s %d us, %d s %d us are allowed; --longest or lm_longest allows more", us/1e6, us%1e6, view.AllowedUs/1e6, view.AllowedUs%1e6)}
 		}
 	}
 	return nil

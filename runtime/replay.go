@@ -194,9 +194,7 @@ func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-func (r *Replay) device(c *fbs.Command) hal.Device {
-	return r.devices[r.view.Windows[c.Window].Device]
-}
+func (r *Replay) device(c *fbs.Command) hal.Device { return r.devices[r.view.Windows[c.Window].Device] }
 
 // single carries out one access at the place of a command, which stays the next
 // one of the run's own walk: a fault is the command's. It gives what was loaded.

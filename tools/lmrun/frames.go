@@ -47,6 +47,20 @@ func plan(view *fbs.View, o args.Options) (f *frames, err error) {
 	if err == nil {
 		err = runtime.CheckTime(view)
 	}
+	for i := 0; i < len(o.Devices) && err == nil; i++ {
+		_, err = named(o.Devices[i])
+	}
+	moves := false
+	for i := range view.Windows {
+		moves = moves || view.Windows[i].Kind == gen.WindowKindTlb
+	}
+	switch devices, targets := uint64(len(o.Devices)), uint64(len(view.Targets)); {
+	case err != nil:
+	case devices != 0 && devices != targets:
+		err = args.Bad(fbs.Text("-device is given for %d devices, the image is for %d", devices, targets))
+	case o.Window != runtime.AnySlot && !moves:
+		err = args.Bad("-window: the image has no window that moves, so that none sits in a hardware window")
+	}
 	if err == nil {
 		err = files.Distinct(paths(o.Outputs), append(paths(o.Inputs), o.Image, o.Key)...)
 	}

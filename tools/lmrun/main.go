@@ -112,7 +112,7 @@ func (f *frames) rest(devices []hal.Device) (first error) {
 	return first
 }
 
-var openDevice = hal.Open // with the build tag mock of stand-ins, too
+var openDevice, named = hal.Open, hal.Named // with the build tag mock of stand-ins, too
 
 // open opens one device for each target of the image.
 func open(o args.Options, view *fbs.View) (devices []hal.Device, err error) {

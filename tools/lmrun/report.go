@@ -24,9 +24,12 @@ func tell(o args.Options, end outcome) int {
 	}
 	var err error
 	switch {
-	case o.Help:
+	case o.Help && code == hal.OK:
 		err = print(to, usage)
-	case o.Version:
+	case o.Version && code == hal.OK && o.JSON:
+		schema := strconv.FormatUint(fbs.SchemaHash, 16)
+		err = print(to, fbs.Text(`{"version":`+files.Quote(version)+`,"format":"%d.%d","schema":"`+schema+"\"}\n", fbs.FormatMajor, fbs.FormatMinor))
+	case o.Version && code == hal.OK:
 		err = print(to, fbs.Text(version+", format %d.%d, schema %x\n", fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash))
 	case o.JSON:
 		err = print(to, jsonText(o, end, code))
