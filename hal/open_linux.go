@@ -19,27 +19,29 @@ const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
 // device. The error is a *Fault whose reason says what to do next.
 func Open(name string) (Device, error) {
 	d, err := Named(name)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.(*device).lane.open(); err != nil {
+	if err == nil {
+		if err = d.(*device).lane.open(); err == nil {
+			return d, nil
+		}
 		d.Close()
-		return nil, err
 	}
-	return d, nil
+	return nil, err
 }
 
 // Named is the device that a name means, be there one or not: Open has yet to look.
 func Named(name string) (Device, error) {
 	kind, rest := Cut(name, ':')
 	d := &device{&function{kind: kind, rest: rest, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
-	for i, newLane := range [...]func(*function) lane{newPCI, newVFIO, newTT} {
-		if kind == [...]string{"pci", "vfio", "tt"}[i] {
-			d.lane = newLane(d.function)
-		}
+	switch kind {
+	case "pci":
+		d.lane = newPCI(d.function)
+	case "vfio":
+		d.lane = newVFIO(d.function)
+	case "tt":
+		d.lane = newTT(d.function)
 	}
 	if _, _, ok := parsePCI(rest); d.lane == nil || !ok && (kind != "tt" || rest == "" || rest[0] != '/') {
-		return nil, &Fault{Usage, name + ": no name of a device, or of a kind that this program was built without; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
+		return nil, &Fault{Usage, name + ": no name of a device, or of a kind that this program was built without; write pci:VVVV:DDDD or pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
 	}
 	return d, nil
 }
@@ -115,7 +117,7 @@ func findPCI(name, wanted string, ids bool) (found string, err error) {
 			if err != nil {
 				return "", err
 			}
-			is = strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)[1:] == wanted[:4]+wanted[5:]
+			is = PCIID(vendor, device) == wanted
 		}
 		if is {
 			found, count, list = a, count+1, list+" pci:"+a
@@ -128,6 +130,12 @@ func findPCI(name, wanted string, ids bool) (found string, err error) {
 		return found, nil
 	}
 	return "", &Fault{Usage, name + ": " + strconv.Itoa(count) + " devices have these ids; name one by its address:" + list}
+}
+
+// PCIID is "1e52:401e".
+func PCIID(vendor, device uint16) string {
+	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
+	return digits[1:5] + ":" + digits[5:]
 }
 
 // readIDs reads two files that hold a number and a newline.

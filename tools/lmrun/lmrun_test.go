@@ -145,9 +145,9 @@ func TestWhatNeedsNoDeviceIsCheckedWithoutOneToo(t *testing.T) {
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input=n=a"}},
 		{64, "no name of a device", []string{"-longest", "3h", "-device", "pci:1234:11e"}},
 		{64, "no name of a device", []string{"-longest", "3h", "-device", "pic:1234:11e8"}},
-		{64, "-device is given for 2 devices, the image is for 1", []string{"-longest", "3h", "-device", "pci:1234:11e8", "-device", "tt:/dev/tenstorrent/0"}},
+		{64, "devices: the image is for 1, 2 given", []string{"-longest", "3h", "-device", "pci:1234:11e8", "-device", "tt:/dev/tenstorrent/0"}},
 		{0, "verified only", []string{"-longest", "3h", "-device", "vfio:0000:01:00.0"}},
-		{64, "-window: the image has no window that moves", []string{"-longest", "3h", "-window", "3"}},
+		{64, "-window: no window of the image moves", []string{"-longest", "3h", "-window", "3"}},
 	} {
 		stdout, stderr, exit := lmrun(t, append(append([]string{"-check"}, test.flags...), long)...)
 		if exit != test.exit || !strings.Contains(stdout+stderr, test.want) {
@@ -167,7 +167,7 @@ func TestVersionNamesFormatAndSchema(t *testing.T) {
 	for _, line := range [][]string{{"-version", "-json"}, {"--json", "-version"}} {
 		var object map[string]string
 		stdout, stderr, exit := lmrun(t, line...)
-		want := map[string]string{"version": version, "format": fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor), "schema": fmt.Sprintf("%016x", fbs.SchemaHash)}
+		want := map[string]string{"version": version, "format": fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor), "schema": fmt.Sprintf("0x%x", fbs.SchemaHash)}
 		if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != 0 || stderr != "" || !maps.Equal(object, want) {
 			t.Errorf("%q: exit %d, %q, %q, %v", line, exit, stdout, stderr, err)
 		}

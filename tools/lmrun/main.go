@@ -127,10 +127,9 @@ func open(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	return devices, err
 }
 
-func sequences(view *fbs.View) string {
-	names := ""
+func sequences(view *fbs.View) (names string) {
 	for i := range view.Sequences {
 		names += " " + view.Name(view.Sequences[i].Name)
 	}
-	return names[1:]
+	return names
 }

@@ -26,11 +26,12 @@ func tell(o args.Options, end outcome) int {
 	switch {
 	case o.Help && code == hal.OK:
 		err = print(to, usage)
-	case o.Version && code == hal.OK && o.JSON:
-		schema := strconv.FormatUint(fbs.SchemaHash, 16)
-		err = print(to, fbs.Text(`{"version":`+files.Quote(version)+`,"format":"%d.%d","schema":"`+schema+"\"}\n", fbs.FormatMajor, fbs.FormatMinor))
 	case o.Version && code == hal.OK:
-		err = print(to, fbs.Text(version+", format %d.%d, schema %x\n", fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash))
+		text := version + ", format %d.%d, schema %x\n"
+		if o.JSON {
+			text = `{"version":"` + version + `","format":"%d.%d","schema":"%x"}` + "\n"
+		}
+		err = print(to, fbs.Text(text, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash))
 	case o.JSON:
 		err = print(to, jsonText(o, end, code))
 	case o.Check && code == hal.OK:
