@@ -41,7 +41,7 @@ func Named(name string) (Device, error) {
 		d.lane = newTT(d.function)
 	}
 	if _, _, ok := parsePCI(rest); d.lane == nil || !ok && (kind != "tt" || rest == "" || rest[0] != '/') {
-		return nil, &Fault{Usage, name + ": no name of a device, or of a kind that this program was built without; write pci:VVVV:DDDD or pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
+		return nil, &Fault{Usage, name + ": names no device that this program was built for; write pci:VVVV:DDDD or pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
 	}
 	return d, nil
 }

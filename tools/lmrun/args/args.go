@@ -141,9 +141,9 @@ func (o *Options) Set(name, value string) error {
 // duration reads a whole number of us, ms, s, m or h as nanoseconds, 0 where it is none.
 func duration(text string) int64 {
 	for i, unit := range [...]string{"us", "ms", "s", "m", "h"} {
-		if digits, ok := strings.CutSuffix(text, unit); ok {
-			ns := [...]uint64{1e3, 1e6, 1e9, 60e9, 3600e9}[i]
-			n, _ := files.Number(digits, 1<<62/ns)
+		at, ns := max(len(text)-len(unit), 0), [...]uint64{1e3, 1e6, 1e9, 60e9, 3600e9}[i]
+		if text[at:] == unit {
+			n, _ := files.Number(text[:at], 1<<62/ns)
 			return int64(n * ns)
 		}
 	}

@@ -140,7 +140,7 @@ var mishaps = []mishap{
 	spoilt(atPlan, 64, "-watchdog takes", func(e *errand) { e.w.options.Watchdog = e.w.file("watchdog") + "=0" }),
 	spoilt(atPlan, 64, "the image is for", func(e *errand) { e.w.options.Devices = append(e.w.options.Devices, e.w.options.Devices[0]) }),
 	spoilt(atPlan, 64, "write pci:", func(e *errand) { e.w.options.Devices[0] = "usb:1" }),
-	spoilt(atPlan, 64, "no name of a device", func(e *errand) { e.w.options.Devices[0] = "pci:0000:01:00" }),
+	spoilt(atPlan, 64, "names no device", func(e *errand) { e.w.options.Devices[0] = "pci:0000:01:00" }),
 	spoilt(atPlan, 65, "may take", func(e *errand) { e.w.options.Longest = 1000 }),
 	spoilt(atOpen, 69, "no such device", func(e *errand) { e.w.options.Devices[0] = e.machine.name("0000:77:00.0") }),
 	{atOpen, 64, "name one by its address", func(e *errand) bool { e.twins(); return e.machine.lane != "tt" }},
