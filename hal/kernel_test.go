@@ -595,8 +595,7 @@ func taken(name string) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, _ = d.Map(fbs.Window{}) // of no kind, which maps nothing
-	if err := d.(*device).refusal; err != nil {
+	if err := d.(*device).hold(); err != nil {
 		d.Close()
 		return nil, err
 	}

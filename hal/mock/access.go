@@ -91,9 +91,8 @@ func (d *Device) windowWords(at access) (value uint64, ok bool) {
 	return chips.LoadRegister(&d.windows[slot].words, inside, at.width), true
 }
 
-// locate is where a load goes. Configuration registers cannot be read: the
-// simulator has no loads of them (ttsim v1.10.0 src/libttsim.cpp,
-// pci_mem_rd_cur). Neither can a rectangle of tiles.
+// locate is where a load goes. Configuration registers cannot be read: the simulator has no loads of them (ttsim
+// v1.10.0 src/libttsim.cpp, pci_mem_rd_cur). Neither can a rectangle of tiles.
 func (d *Device) locate(at access) (Place, hal.Code) {
 	if c := d.check(at); c != hal.OK {
 		return Place{}, c
@@ -142,9 +141,8 @@ func (d *Device) store(at access, value uint64) hal.Code {
 	return d.storeAt(place, at.width, value)
 }
 
-// storeTiles stores to each tile a window points at. A multicast leaves out
-// the tiles in its rectangle that are not Tensix (ttsim v1.10.0
-// src/libttsim.cpp, tlb_window_write).
+// storeTiles stores to each tile a window points at. A multicast leaves out the tiles in its rectangle that are not
+// Tensix (ttsim v1.10.0 src/libttsim.cpp, tlb_window_write).
 func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) hal.Code {
 	w, c := d.aim(slot)
 	if c != hal.OK {

@@ -10,10 +10,17 @@ import (
 
 // playback is a Model that expects given accesses, in order and no others, and answers loads with what was recorded.
 type playback struct {
-	want     []Access
+	want     []expected
 	next     int
 	reason   string
 	bytewise func(at Place, width uint8) bool // nil: nothing is
+}
+
+// expected is an access that is to come, or, where it gives again what the load of
+// that place before it gave, with no store between, may: who polls needs no more.
+type expected struct {
+	Access
+	again bool
 }
 
 // PlaybackBytewise gives a device that expects exactly these accesses: the same width
@@ -29,10 +36,36 @@ func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 		r := b.Rule(at.Bar, at.Address, uint64(width))
 		return at.Bar != ConfigSpace && r != nil && r.Memory
 	}}
-	for _, a := range accesses {
-		p.want = append(p.want, p.split(a)...)
-	}
+	p.expect(accesses)
 	return NewWith(b, p)
+}
+
+func (p *playback) expect(accesses []Access) {
+	gave := map[Place]Access{}
+	for _, a := range accesses {
+		if a.Op == Store {
+			clear(gave)
+		}
+		again := a.Op == Load && gave[a.Place] == a
+		gave[a.Place] = a
+		for _, one := range p.split(a) {
+			p.want = append(p.want, expected{one, again})
+		}
+	}
+}
+
+// comes tells whether an access is the next; what need not come is passed over.
+func (p *playback) comes(got Access) bool {
+	for ; p.next < len(p.want); p.next++ {
+		want := p.want[p.next]
+		if got.Op == Load {
+			want.Value = 0
+		}
+		if want.Access == got || !want.again {
+			return want.Access == got
+		}
+	}
+	return false
 }
 
 // split is an access as it is expected: a byte at a time where bytes count by themselves.
@@ -50,16 +83,17 @@ func (p *playback) split(a Access) (out []Access) {
 
 // Left is the number of accesses a playback still waits for; 0 of any other device.
 func (d *Device) Left() int {
-	if p, ok := d.model.(*playback); ok {
-		return len(p.want) - p.next
+	p, ok := d.model.(*playback)
+	if !ok || p.comes(Access{}) {
+		return 0
 	}
-	return 0
+	return len(p.want) - p.next
 }
 
 func (p *playback) Load(at Place, width uint8) (value uint64, code hal.Code) {
 	shift := 0
 	for _, got := range p.split(Access{Op: Load, Place: at, Width: width}) {
-		if p.next == len(p.want) || p.want[p.next].Op != Load || p.want[p.next].Place != got.Place || p.want[p.next].Width != got.Width {
+		if !p.comes(got) {
 			return 0, p.refuse(fmt.Sprintf("load of %d bytes at %s", width, at))
 		}
 		value |= p.want[p.next].Value << shift
@@ -71,7 +105,7 @@ func (p *playback) Load(at Place, width uint8) (value uint64, code hal.Code) {
 
 func (p *playback) Store(at Place, width uint8, value uint64) hal.Code {
 	for _, got := range p.split(Access{Store, at, width, value}) {
-		if p.next == len(p.want) || p.want[p.next] != got {
+		if !p.comes(got) {
 			return p.refuse(got.String())
 		}
 		p.next++
@@ -83,17 +117,16 @@ func (p *playback) refuse(got string) hal.Code {
 	if p.next == len(p.want) {
 		p.reason = fmt.Sprintf("got a %s, want nothing after the %d recorded accesses", got, p.next)
 	} else {
-		p.reason = fmt.Sprintf("got a %s, want access %d of %d: %s", got, p.next+1, len(p.want), p.want[p.next])
+		p.reason = fmt.Sprintf("got a %s, want access %d of %d: %s", got, p.next+1, len(p.want), p.want[p.next].Access)
 	}
 	return hal.Refused
 }
 
 func (p *playback) Reason() string { return p.reason }
 
-// Translate gives the places that the accesses of a raw recording, all of them
-// to BARs, arrive at: windows are followed, the stores that configure them
-// disappear, and a multicast becomes one store a tile. A recording that the
-// device would refuse is an error.
+// Translate gives the places that the accesses of a raw recording, all of them to BARs, arrive at: windows
+// are followed, the stores that configure them disappear, and a multicast becomes one store a tile. A
+// recording that the device would refuse is an error.
 func Translate(b *boards.Board, raw []Access) ([]Access, error) {
 	t := &tape{}
 	d := NewWith(b, t)

@@ -62,8 +62,7 @@ func (c *cutState) check(lines int) error {
 	return c.stop.check("stop", lines)
 }
 
-// inside tells whether the image has an access, or a mark, in it, and begins
-// the sequence that it is the first of.
+// inside tells whether the image has an access, or a mark, in it, and begins the sequence that it is the first of.
 func (l *lifter) inside(a *traces.Access) bool {
 	in := l.part.has(a)
 	if !l.cut.on {
@@ -101,8 +100,7 @@ func (m *maker) cut(s *step) {
 	m.ended(segment(s.to))
 }
 
-// ended makes a sequence of the commands since the last one, if there are any, and
-// notes which one comes next.
+// ended makes a sequence of the commands since the last one, if there are any, and notes which one comes next.
 func (m *maker) ended(next segment) {
 	if len(m.commands) > 0 {
 		m.sequences = append(m.sequences, lmb.Sequence{Name: m.current.String(), Commands: m.commands})
@@ -203,6 +201,8 @@ func (s *partState) check(what string, lines int) error {
 	switch {
 	case !s.began && s.first > 0:
 		return traces.Usage("the %s begins at line %d, the trace has %d", what, s.first, lines)
+	case s.last > lines:
+		return traces.Usage("the %s ends at line %d, the trace has %d", what, s.last, lines)
 	case !s.began:
 		return traces.Usage("the trace has no mark %q for the %s to begin at", s.From, what)
 	case s.To != "" && s.last == 0 && !s.ended:

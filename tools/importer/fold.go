@@ -15,8 +15,7 @@ const deadlineMinUs = 1_000_000
 // deadlineFactor is how many times longer than recorded a loop may take.
 const deadlineFactor = 10
 
-// register is what two loads have in common that read the same thing: not the
-// window, but what lies behind it.
+// register is what two loads have in common that read the same thing: not the window, but what lies behind it.
 type register struct {
 	tile    uint32 // 0x10000 | x | y << 8, or the BAR
 	address uint64
@@ -45,7 +44,12 @@ type folder struct {
 	index    map[loop]int // into runs
 	next     []int32      // for each step the next one of its run, -1: none
 
-	loops, folded, singles int
+	loops, folded, singles, polls int
+}
+
+// ends tells whether a step ends the runs of loads before it.
+func (s *step) ends() bool {
+	return s.op == stepStore || s.op == stepRelocate || s.op == stepHost || s.op == stepCut
 }
 
 // run is a list of loads of one register with no store between them.
@@ -59,17 +63,15 @@ type block struct {
 
 // run makes polls of loops that wait for the device.
 //
-// Between two stores, all loads of one register form a run. Where its value
-// changes, the program waited for it to change: the run is cut behind the first
-// load that gave its final value, what came before becomes one poll for that
-// value, and what is left is a run again. Loads of other registers in between
-// do not matter, so a program that watches two of them in turn is understood.
+// Between two stores, all loads of one register form a run. Where its value changes, the program waited for
+// it to change: the run is cut behind the first load that gave its final value, what came before becomes one
+// poll for that value, and what is left is a run again. Loads of other registers in between do not matter, so
+// a program that watches two of them in turn is understood.
 //
-// A register that changed once, and one that the board or the user lists,
-// changes by itself: every other load of it becomes a poll for its recorded
-// value as well, because a replay may come sooner or later than the recording.
-// So does a word of memory that gave something else than the program had
-// stored there: the device stored it, and may be slower next time.
+// A register that changed once, and one that the board or the user lists, changes by itself: every other load of it
+// becomes a poll for its recorded value as well, because a replay may come sooner or later than the recording. So
+// does a word of memory that gave something else than the program had stored there: the device stored it, and may be
+// slower next time. Where such a register gave the same over and over, a wait ran out: that is one poll.
 func (f *folder) run() (out outcome, err error) {
 	if !f.with("fold") {
 		return out, nil
@@ -80,7 +82,7 @@ func (f *folder) run() (out outcome, err error) {
 	for i := range f.steps.n {
 		s := f.steps.at(i)
 		switch {
-		case s.op == stepStore || s.op == stepRelocate || s.op == stepHost || s.op == stepCut:
+		case s.ends():
 			f.finish()
 		case s.op == stepLoad && s.tensor() < 0 && s.run() == 1:
 			f.add(int32(i))
@@ -94,8 +96,7 @@ func (f *folder) run() (out outcome, err error) {
 	return outcome{did: f.text()}, nil
 }
 
-// blockMin loads of neighbours that are made once are a block of results. Fewer
-// may be flags.
+// blockMin loads of neighbours that are made once are a block of results. Fewer may be flags.
 const blockMin = 16
 
 // changing finds the runs of loads that a program made more than once between
@@ -105,7 +106,7 @@ func (f *folder) changing() map[block]bool {
 	for i := range f.steps.n {
 		s := f.steps.at(i)
 		switch {
-		case s.op == stepStore || s.op == stepRelocate || s.op == stepHost || s.op == stepCut:
+		case s.ends():
 			clear(seen)
 		case s.op == stepLoad && s.tensor() < 0 && s.run() >= blockMin:
 			b := block{f.registerOf(s), s.size()}
@@ -119,8 +120,7 @@ func (f *folder) changing() map[block]bool {
 	return changing
 }
 
-// spread makes single loads of runs that are short, that change, or that the
-// user wants polled.
+// spread makes single loads of runs that are short, that change, or that the user wants polled.
 func (f *folder) spread(changing map[block]bool) {
 	f.expand(func(s *step) bool {
 		if s.run() < blockMin || changing[block{f.registerOf(s), s.size()}] {
@@ -149,7 +149,7 @@ func (f *folder) text() string {
 	var list clauses
 	list.add(f.loops, "%d loads in %s became %s", f.folded, traces.Counted(f.loops, "loop"), traces.Counted(f.loops, "poll"))
 	list.add(f.singles, "%s of registers that change by themselves became %s",
-		traces.Counted(f.singles, "single load"), traces.Counted(f.singles, "poll"))
+		traces.Counted(f.singles, "single load"), traces.Counted(f.polls, "poll"))
 	return strings.Join(list, "; ")
 }
 
@@ -191,7 +191,11 @@ func (f *folder) cut(r run) {
 			f.poll(i, f.since(head), mask)
 			s.flags |= loopStep
 			s.line = f.steps.at(int(head)).line
-			f.singles += int(s.count - 1)
+			if s.count > 1 {
+				f.singles += int(s.count - 1)
+				f.polls++
+				s.count = 2 // what comes behind the final value is one poll
+			}
 			f.loops++
 			f.folded += int(n)
 		}
@@ -231,20 +235,34 @@ func (p *program) deadline(recorded int64) uint32 {
 }
 
 // pollVolatile makes polls of the single loads that are left of registers that
-// change by themselves.
+// change by themselves, one of those that gave the same with no store between.
 func (f *folder) pollVolatile() {
 	if len(f.volatile) > 0 {
 		f.expand(f.hasVolatile)
 	}
+	waits := map[loop]*step{}
 	for i := range f.steps.n {
 		s := f.steps.at(i)
+		if s.ends() {
+			clear(waits)
+		}
 		if s.op != stepLoad || s.tensor() >= 0 || s.run() > 1 {
 			continue
 		}
-		if mask, listed := f.listed(s); listed || f.volatile[f.registerOf(s)] {
-			f.poll(int32(i), f.since(int32(i)), mask)
-			f.singles += int(s.count)
+		mask, listed := f.listed(s)
+		key := loop{f.registerOf(s), s.width}
+		if !listed && !f.volatile[key.register] {
+			continue
 		}
+		f.poll(int32(i), f.since(int32(i)), mask)
+		f.singles += int(s.count)
+		s.count = 1
+		if before := waits[key]; before != nil && before.value == s.value {
+			s.op = stepNone
+			continue
+		}
+		waits[key] = s
+		f.polls++
 	}
 }
 
@@ -268,8 +286,7 @@ func (f *folder) hasVolatile(s *step) bool {
 	return false
 }
 
-// listed tells whether the board or the user says that what a step loads
-// changes by itself, and which bits count.
+// listed tells whether the board or the user says that what a step loads changes by itself, and which bits count.
 func (p *program) listed(s *step) (mask uint64, ok bool) {
 	full := p.significant(s)
 	in, _ := p.inRange(s, p.o.Poll)
@@ -288,8 +305,7 @@ func (p *program) listed(s *step) (mask uint64, ok bool) {
 	return full, in
 }
 
-// significant is the bits of a load that mean something: of the register that
-// holds cores in reset, theirs.
+// significant is the bits of a load that mean something: of the register that holds cores in reset, theirs.
 func (p *program) significant(s *step) uint64 {
 	if s.width == 4 && s.aim >= 0 && p.isReset(&p.aims[s.aim], s) {
 		return uint64(p.board.Reset.Mask)

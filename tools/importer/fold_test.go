@@ -1,7 +1,9 @@
 package importer
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +44,11 @@ func TestFold(t *testing.T) {
 		{"a status register is polled, by its bits", []string{"W 4 0x8 0x5", "R 4 0x20 0x81", "R 4 0x20 0x80", "W 4 0x8 0x6", "R 4 0x20 0x80"},
 			"write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\nwrite bar0+0x8 w4 0x6\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\n"},
 		{"bits of no meaning do not make a loop", []string{"R 4 0x20 0x81", "R 4 0x20 0x1"},
-			"poll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n"},
+			"poll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n"},
+		{"a wait that ran out is one poll, whatever else is loaded", slices.Concat([]string{"W 4 0x8 0x5", "R 4 0x20 0x1", "R 4 0x20 0x0", "W 4 0x8 0x6"},
+			slices.Repeat([]string{"R 4 0x20 0x1", "R 4 0x50 0x9"}, 3), []string{"W 4 0x4 0x1", "R 4 0x20 0x1"}),
+			"write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x0 mask 0x1 for 1000000 us\nwrite bar0+0x8 w4 0x6\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n" +
+				strings.Repeat("expect bar0+0x50 w4 0x9 mask 0xffffffff\n", 3) + "write bar0+0x4 w4 0x1\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\n"},
 		{"a status register inside a wider load", []string{"R 8 0x98 0x1", "R 8 0x98 0x6"},
 			"poll bar0+0x98 w8 0x0 mask 0x1 for 1000000 us\n"},
 	} {
@@ -179,6 +185,36 @@ func TestPausesThatNoPollWaitsForAreWarnedOf(t *testing.T) {
 	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
 		t.Errorf("warnings %v", report.Warnings)
 	}
+}
+
+// Two traces one behind the other, or lines that somebody sorted.
+func TestTimeThatGoesBackIsWarnedOf(t *testing.T) {
+	_, report := mustImport(t, lines(eduDevice, "@5.0 W 4 0x8 0x5", "@4.9 W 4 0x8 0x6", "@4.905 W 4 0x8 0x7"), Options{})
+	want := "line 4: the time goes back before this line, and 1 time in all: lines may not stand in the order in which the accesses were made"
+	if len(report.Warnings) != 1 || report.Warnings[0].String() != want {
+		t.Errorf("warnings %v", report.Warnings)
+	}
+}
+
+// Loads of one value between two stores, of a register that changes, are a wait
+// that ran out: one poll, with or without times.
+func TestWaitThatRanOutIsOnePoll(t *testing.T) {
+	loads := func(format string) (list []string) {
+		for n := range 60 {
+			list = append(list, fmt.Sprintf(format, n))
+		}
+		return list
+	}
+	want := "write bar0+0x8 w4 0x5\npoll bar0+0x20 w4 0x1 mask 0x1 for 1000000 us\nwrite bar0+0x8 w4 0x0\n"
+	timed, report := mustImport(t, lines(eduDevice, slices.Concat([]string{"@1.0 W 4 0x8 0x5"}, loads("@1.%03d R 4 0x20 0x1"),
+		[]string{"@1.06 W 4 0x8 0x0"})...), Options{})
+	commands(t, timed, want)
+	if got := did(report, "fold"); got != "60 single loads of registers that change by themselves became 1 poll" {
+		t.Error(got)
+	}
+	untimed, _ := mustImport(t, ops(slices.Concat([]string{"w 08 4 0x5"}, slices.Repeat([]string{"r 20 4 0x1"}, 60), []string{"w 08 4 0x0"})...),
+		edu(Options{Regions: []traces.Region{{Base: eduBase}}}))
+	commands(t, untimed, want)
 }
 
 // A trace of QEMU without -msg timestamp=on has no times at all.

@@ -63,8 +63,7 @@ type Options struct {
 
 	Inputs, Outputs []TensorSpec
 
-	// Host is what the device reached of host memory. A run begins with the
-	// data in it.
+	// Host is what the device reached of host memory. A run begins with the data in it.
 	Host []HostSpec
 
 	// Part is what to import of the trace; the zero value is all of it.
@@ -247,6 +246,9 @@ func (o *Options) check() error {
 		if r.Last < r.First {
 			return traces.Usage("range 0x%x-0x%x ends before it starts", r.First, r.Last)
 		}
+	}
+	if o.Bar > 5 {
+		return traces.Usage("BAR %d: a BAR is 0 to 5", o.Bar)
 	}
 	if (o.Frame == Part{}) && (o.Stop != Part{}) {
 		return traces.Usage("a stop without a frame")

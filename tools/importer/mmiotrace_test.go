@@ -40,6 +40,8 @@ func TestMmiotraceRefusesWithTheLine(t *testing.T) {
 		{"front cut off", load + "\n", "line 1: R before VERSION, which stands in trace_pipe alone: cat /sys/kernel/tracing/trace_pipe >FILE before mmiotrace is switched on"},
 		{"lost events", head + "MARK 0.000000 Lost 17 events.\n" + load + "\n",
 			"line 3: the kernel lost 17 events: the trace is incomplete (record again with a larger buffer_size_kb)"},
+		{"lost events that trace_pipe tells of", head + "CPU:0 [LOST 17 EVENTS]\n" + load + "\n",
+			"line 3: the kernel lost 17 events: the trace is incomplete (record again with a larger buffer_size_kb)"},
 		{"not decoded", head + "UNKNOWN 1.000000 1 0x100000010 0f,1f,44 0x0 0\n",
 			"line 3: UNKNOWN: the kernel could not decode the instruction that accessed 0x100000010: the access is lost"},
 		{"rw what", head + "rw what?\n", `line 3: "rw what?": the kernel could not say what it recorded`},

@@ -31,8 +31,7 @@ func (d *dropper) run() (out outcome, err error) {
 	return out, nil
 }
 
-// dropper takes out the points of a window that no access follows, and those that
-// leave it where it is.
+// dropper takes out the points of a window that no access follows, and those that leave it where it is.
 type dropper struct {
 	*program
 	early           int    // points that were never made, as they would change nothing
@@ -72,11 +71,9 @@ func (d *dropper) step(i int) {
 	}
 }
 
-// fencer puts a store fence behind every run of bulk copies: they may go
-// through a write-combining mapping, and what comes next may start the device,
-// move the window they went through, or read them back. So it does between
-// stores to host memory and the device, and between a wait in host memory and
-// what is compared there.
+// fencer puts a store fence behind every run of bulk copies: they may go through a write-combining mapping,
+// and what comes next may start the device, move the window they went through, or read them back. So it does
+// between stores to host memory and the device, and between a wait in host memory and what is compared there.
 type fencer struct {
 	open   bool // a bulk copy, or a store to host memory
 	waited bool // in host memory
@@ -147,10 +144,9 @@ func (p *program) expect() (out outcome, err error) {
 // pauseNs is how long a program must do nothing to be taken to wait on purpose.
 const pauseNs = 10_000_000
 
-// pauses warns of what a replay does not do: wait where the program slept and
-// did not poll.
+// pauses warns of what a replay does not do: wait where the program slept and did not poll.
 func (p *program) pauses() (out outcome, err error) {
-	n, first := 0, 0
+	n, first, back, backAt := 0, 0, 0, 0
 	var a *step // the last access
 	for i := range p.steps.n {
 		b := p.steps.at(i)
@@ -162,11 +158,20 @@ func (p *program) pauses() (out outcome, err error) {
 				first = int(b.line)
 			}
 		}
+		if a != nil && b.time < a.time {
+			if back++; back == 1 {
+				backAt = int(b.line)
+			}
+		}
 		a = b
 	}
 	if n > 0 {
 		out.warn(first, "the program paused for 10 ms or more before this line, and %s in all: a replay goes on at once "+
 			"(put a delay into the listing where the device needs it)", traces.Counted(n, "time"))
+	}
+	if back > 0 {
+		out.warn(backAt, "the time goes back before this line, and %s in all: lines may not stand in the order in which the accesses were made",
+			traces.Counted(back, "time"))
 	}
 	return out, nil
 }
@@ -178,8 +183,7 @@ type hold struct {
 	offset uint32 // of the reset register
 }
 
-// isReset tells whether a step accesses the register that holds the cores of a
-// tile in reset.
+// isReset tells whether a step accesses the register that holds the cores of a tile in reset.
 func (p *program) isReset(at *aim, s *step) bool {
 	cores := at.kinds[0] == chips.Tensix || at.kinds[0] == chips.Ethernet
 	return p.board.Reset.Mask != 0 && at.address+uint64(s.offset) == p.board.Reset.Address && cores

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/tools/boardfile"
 	"lightmetal/tools/importer/traces"
 )
 
@@ -78,7 +79,7 @@ func TestQemuWithoutAChoiceNamesWhatIsThere(t *testing.T) {
 		{"no region", edu(Options{}), "choose the device's region by name and base; regions: " + eduRegions},
 		{"no base", edu(Options{Regions: []traces.Region{{Name: "edu-mmio"}}}),
 			`region "edu-mmio" needs the guest-physical address of its BAR as base (0x10000000, if it is BAR 0 of edu); regions: ` + eduRegions},
-		{"no such region", edu(Options{Regions: []traces.Region{{Name: "edu", Base: eduBase}}}), `no access to region "edu"; regions: ` + eduRegions},
+		{"no such region", edu(Options{Regions: []traces.Region{{Name: "edu", Base: eduBase}}}), `no access to region "edu" at 0x10000000; regions: ` + eduRegions},
 		{"nothing in the range", edu(Options{Regions: []traces.Region{{Base: 0x20000000}}}), `no access to region at 0x20000000; regions: ` + eduRegions},
 		{"no such BAR", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase, Bar: 2}}}), "board edu has no BAR 2"},
 		{"no BAR at all", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase, Bar: 255}}}), "board edu has no BAR 255"},
@@ -101,6 +102,46 @@ func TestQemuRangeDecidesWhereThereIsNoName(t *testing.T) {
 	nameless := strings.ReplaceAll(text, " name 'edu-mmio'", "")
 	image, _ = mustImport(t, nameless, edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}))
 	commands(t, image, want)
+}
+
+// Another device has a region of the same name elsewhere, and QEMU's number of it
+// is another one.
+func TestQemuTellsDevicesOfOneNameApart(t *testing.T) {
+	second := "memory_region_ops_write cpu 0 mr 0x7f addr 0x20000004 value 0x7 size 4 name 'edu-mmio'\n"
+	text := second + ops("r 00 4 0x10000ed", "w 04 4 0x1") + second
+	generic, err := boardfile.Generic(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}),
+		{From: FromQemu, Board: generic, Generic: true, Device: "1234:11e8", Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}} {
+		image, report := mustImport(t, text, o)
+		commands(t, image, "\nexpect bar0+0x0 w4 0x10000ed mask 0xffffffff\nwrite bar0+0x4 w4 0x1\n")
+		if got := did(report, "read"); got != "4 lines: 1 load, 1 store; left out 2 accesses to other regions" {
+			t.Errorf("read: %s", got)
+		}
+	}
+}
+
+// Up to QEMU 2.4 there was no cpu, up to 2.6 no 0x in front of 0; the backends
+// ftrace and syslog have their own text in front.
+func TestQemuOfOtherVersionsAndBackends(t *testing.T) {
+	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
+	want, _ := mustImport(t, ops("w 08 4 0x0", "r 00 4 0x10000ed"), o)
+	for _, format := range []string{
+		"memory_region_ops_write mr 0x7f addr 0x10000008 value 0 size 4\nmemory_region_ops_read mr 0x7f addr 0x10000000 value 0x10000ed size 4\n",
+		"memory_region_ops_write cpu 1 mr 0x7f addr 0x10000008 value 0 size 4\nmemory_region_ops_read cpu 1 mr 0x7f addr 0x10000000 value 0x10000ed size 4\n",
+		" qemu-system-x86-4242    [001] ..... 12.000001: tracing_mark_write: memory_region_ops_write cpu 0 mr 0x7f addr 0x10000008 value 0x0 size 4 name " +
+			"'edu-mmio'\n CPU 0/KVM-7 [000] d..1 12.000003: tracing_mark_write: memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x10000ed size 4 " +
+			"name 'edu-mmio'\n",
+		"Nov 22 08:00:00 host qemu-system-x86_64[4242]: memory_region_ops_write cpu 0 mr 0x7f addr 0x10000008 value 0x0 size 4 name 'edu-mmio'\n" +
+			"2026-11-22T08:00:00.5+00:00 host qemu[42]: memory_region_ops_read cpu 0 mr 0x7f addr 0x10000000 value 0x10000ed size 4 name 'edu-mmio'\n",
+	} {
+		got, _ := mustImport(t, format, o)
+		if show(got) != show(want) {
+			t.Errorf("%s\n%s", format, show(got))
+		}
+	}
 }
 
 func TestQemuDeviceMayHaveSeveralRegions(t *testing.T) {

@@ -56,8 +56,7 @@ func (r *relocator) relocates(s *step, value uint64) (index int, inside uint64) 
 	return index, inside
 }
 
-// relocate appends a step, or the parts of a run that hold addresses and those
-// that do not.
+// relocate appends a step, or the parts of a run that hold addresses and those that do not.
 func (r *relocator) relocate(s *step, out *steps) {
 	if s.op != stepStore && s.op != stepLoad || r.windows[s.window].Kind == gen.WindowKindHost {
 		out.add(*s)
@@ -127,8 +126,7 @@ func relocation(width uint8, window uint16, offset uint64, host uint16, inside u
 	}}
 }
 
-// trimHosts takes off what lies before the first byte that is reached, and gives
-// windows their sizes.
+// trimHosts takes off what lies before the first byte that is reached, and gives windows their sizes.
 func (r *relocator) trimHosts() {
 	for i := range r.hosts {
 		h := &r.hosts[i]
@@ -157,9 +155,8 @@ func (r *relocator) trim(s *step) {
 	s.offset -= uint32(r.hosts[r.windows[s.window].bar-hostBar].low)
 }
 
-// inHalves makes of two stores, to registers of 32 bits that are 4 or 8 bytes
-// apart, the halves of an address in host memory. The upper one is zero: a
-// runtime refuses an address that has more than the lower one takes.
+// inHalves makes of two stores, to registers of 32 bits that are 4 or 8 bytes apart, the halves of an address in host
+// memory. The upper one is zero: a runtime refuses an address that has more than the lower one takes.
 func (r *relocator) inHalves(a, b *step) bool {
 	if a == nil || !a.halfOf(b) {
 		return false

@@ -15,8 +15,7 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// Place is a range of addresses: in a tile, in a BAR that is named, or in
-// Options.Bar.
+// Place is a range of addresses: in a tile, in a BAR that is named, or in Options.Bar.
 type Place struct {
 	Tile  bool
 	X, Y  uint8 // of the tile, as the recorded program numbered it

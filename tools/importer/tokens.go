@@ -20,16 +20,14 @@ type token struct {
 	width  uint8
 }
 
-// occurrence is a command of the trace: a run of accesses of a step, or a part
-// of one.
+// occurrence is a command of the trace: a run of accesses of a step, or a part of one.
 type occurrence struct {
 	step       int32
 	first, end uint32
 }
 
-// tokens is a trace as commands without data. Where windows point is in the
-// place of an access, a loop that waits is one command whatever it took, and a
-// copy is cut where another begins or ends.
+// tokens is a trace as commands without data. Where windows point is in the place of an access, a loop that waits is
+// one command whatever it took, and a copy is cut where another begins or ends.
 type tokens struct {
 	ids    []uint32
 	where  []occurrence
@@ -52,8 +50,7 @@ func (f *finder) tokenize() {
 	f.edges, f.number = nil, nil
 }
 
-// space is what an access of a step goes to: where its window points, or the
-// window.
+// space is what an access of a step goes to: where its window points, or the window.
 func (s *step) space() int64 {
 	if s.aim >= 0 {
 		return int64(s.aim)
@@ -152,8 +149,7 @@ func (f *finder) gap(at int) int64 {
 	return max(f.of(at).time-f.of(at-1).last(), 0)
 }
 
-// bytes is the data of a token, lowest address first; of a poll what it waits
-// for.
+// bytes is the data of a token, lowest address first; of a poll what it waits for.
 func (f *finder) bytes(at int) []byte {
 	s, o := f.of(at), f.where[at]
 	if s.op == stepRelocate {
@@ -162,8 +158,7 @@ func (f *finder) bytes(at int) []byte {
 	return f.moved(s)[o.first*uint32(s.width) : o.end*uint32(s.width)]
 }
 
-// Counter is a place where every store of the trace is that before and a step:
-// a doorbell, the index of a ring.
+// Counter is a place where every store of the trace is that before and a step: a doorbell, the index of a ring.
 type Counter struct {
 	Place   string `json:"place"`
 	Address uint64 `json:"address"`
@@ -180,8 +175,7 @@ const (
 	countedSize  = 8 // bytes that a counter has at most
 )
 
-// counters finds what counts in the whole trace, whether or not anything is
-// repeated.
+// counters finds what counts in the whole trace, whether or not anything is repeated.
 func (f *finder) counters() []Counter {
 	stores := map[uint32][]int32{} // tokens, by what they are
 	for at, id := range f.ids {

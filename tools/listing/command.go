@@ -60,7 +60,11 @@ func (p *parser) command() {
 		m.parse(p, &c)
 	}
 	s := &p.image.Sequences[len(p.image.Sequences)-1]
-	s.Commands = append(append(s.Commands, p.before...), c)
+	for _, made := range append(p.before, c) {
+		if s.Commands = append(s.Commands, made); made.Opcode != lmb.OpcodeMark {
+			p.makes(p.head.line)
+		}
+	}
 }
 
 func (p *parser) unknownCommand(name string) {
@@ -143,8 +147,7 @@ func numbered(windows []int) (words []string) {
 
 func (p *parser) isTensor(name string) bool { _, ok := p.tensors[name]; return ok }
 
-// declared ends the line without a word where the window's declaration was
-// wrong: that has been reported.
+// declared ends the line without a word where the window's declaration was wrong: that has been reported.
 func (p *parser) declared(window int) uint16 {
 	if p.image.Windows[window].Size == 0 {
 		p.failed = true
@@ -152,8 +155,7 @@ func (p *parser) declared(window int) uint16 {
 	return uint16(window)
 }
 
-// spans checks that an access to amount bytes, in units of unit bytes, is
-// aligned and inside the window.
+// spans checks that an access to amount bytes, in units of unit bytes, is aligned and inside the window.
 func (p *parser) spans(a place, c *lmb.Command, amount, unit uint64, amountAt token) {
 	switch offset := uint64(c.Offset); {
 	case p.failed:

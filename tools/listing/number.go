@@ -37,8 +37,7 @@ func parseNumber(text string) (n uint64, reason string) {
 	return n, ""
 }
 
-// numberIn consumes a number with one of the units, or without one if it is
-// optional.
+// numberIn consumes a number with one of the units, or without one if it is optional.
 func (p *parser) numberIn(what string, units []unit, optional bool) uint64 {
 	if p.failed {
 		return 0

@@ -11,8 +11,7 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// Error is one mistake in a listing. Line and Column count from 1; a column is
-// a byte.
+// Error is one mistake in a listing. Line and Column count from 1; a column is a byte.
 type Error struct {
 	File         string
 	Line, Column int
@@ -23,20 +22,17 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Reason)
 }
 
-// languageVersion stands in the first line of a listing. It is not the format's:
-// what a line means has not changed.
+// languageVersion stands in the first line of a listing. It is not the format's: what a line means has not changed.
 const languageVersion = 1
 
 // errorsMax is the number of mistakes after which Parse gives up.
 const errorsMax = 20
 
-// Parse reads a listing. name stands in errors; read opens the payload files
-// that the listing names, as it spells them. The error joins up to 20 values
-// of type *Error.
+// Parse reads a listing. name stands in errors; read opens the payload files that the listing names, as it
+// spells them. The error joins up to 20 values of type *Error.
 //
-// Fields of lmb.Image that lmb.Encode fills are zero. Parse checks all that can
-// be said of one line and what it refers to; fbs.Verify, which lmb.Encode
-// calls, checks the rest.
+// Fields of lmb.Image that lmb.Encode fills are zero. Parse checks all that can be said of one line and what
+// it refers to; fbs.Verify, which lmb.Encode calls, checks the rest.
 func Parse(name string, source []byte, read func(path string) ([]byte, error)) (*lmb.Image, error) {
 	p := newParser(name, read)
 	p.feed(string(source))
@@ -49,6 +45,21 @@ func Parse(name string, source []byte, read func(path string) ([]byte, error)) (
 		return nil, errors.Join(p.errs...)
 	}
 	return p.image, nil
+}
+
+// LineOf is the line of a listing that a command of its image stands in, by its
+// number there; 0: in none. Arguments are Parse's.
+func LineOf(source []byte, read func(path string) ([]byte, error), command int) int {
+	p := newParser("", read)
+	p.wanted = command + 1
+	p.feed(string(source))
+	return p.found
+}
+
+func (p *parser) makes(line int) {
+	if p.made++; p.made == p.wanted {
+		p.found = line
+	}
 }
 
 // parser reads one line after the other. The first mistake in a line sets
@@ -75,6 +86,8 @@ type parser struct {
 	before        []lmb.Command // of the line, in front of the last
 	goldens       int           // outputs made for compares
 	patternLeft   uint64
+	made          int // commands of the image, the ends of sequences too
+	wanted, found int // one of them, from 1, and its line
 }
 
 // call is a reference to a sequence that may come later.
@@ -255,6 +268,9 @@ func (p *parser) label() {
 	}
 	if len(p.image.Sequences) == fbs.SequencesMax {
 		p.fail(at, "more than %d sequences", fbs.SequencesMax)
+	}
+	if len(p.image.Sequences) > 0 {
+		p.makes(at.line) // End
 	}
 	p.sequenceLines = append(p.sequenceLines, at.line)
 	p.image.Sequences = append(p.image.Sequences, lmb.Sequence{Name: name})

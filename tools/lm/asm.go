@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
@@ -54,7 +55,7 @@ func assembleFile(path, out string, anywhere bool, give func(*lmb.Image) error) 
 	if err != nil {
 		return err
 	}
-	image, err := listing.Parse(path, source, func(name string) ([]byte, error) {
+	read := func(name string) ([]byte, error) {
 		file := name
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(path), file)
@@ -64,7 +65,8 @@ func assembleFile(path, out string, anywhere bool, give func(*lmb.Image) error) 
 		}
 		inputs = append(inputs, file)
 		return readFile(file, dataMax)
-	})
+	}
+	image, err := listing.Parse(path, source, read)
 	if err != nil {
 		return wrong(hal.BadImage, "%v", err)
 	}
@@ -74,7 +76,17 @@ func assembleFile(path, out string, anywhere bool, give func(*lmb.Image) error) 
 	if err := give(image); err != nil {
 		return wrong(hal.BadImage, "%s: %v", path, err)
 	}
-	return encode(image, out, path)
+	file, err := lmb.Encode(image)
+	if refused, ok := err.(*fbs.Error); ok {
+		n := 0
+		if _, none := fmt.Sscanf(refused.Place, "command %d", &n); none == nil {
+			path = fmt.Sprintf("%s:%d", path, listing.LineOf(source, read, n))
+		}
+	}
+	if err != nil {
+		return wrong(hal.BadImage, "%s: %v", path, err)
+	}
+	return writeFile(out, file)
 }
 
 // below tells that a file stands in a folder or further down, symbolic links

@@ -12,6 +12,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/tools/boardfile"
+	"lightmetal/tools/importer"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
 
@@ -81,6 +82,9 @@ func describeDevice(source, device string) (*lmb.Image, error) {
 	}
 	defer file.Close()
 	image, err := boardfile.FromRecord(file, device)
+	if err != nil && otherFormat(file, importer.FromRecord) != "" {
+		return nil, wrong(hal.BadImage, "%s is no recording of lm record's: lm import takes other traces with --board generic and --rule", source)
+	}
 	if err != nil {
 		return nil, wrong(hal.BadImage, "%s: %v", source, err)
 	}
@@ -94,8 +98,7 @@ type device struct {
 	generic   bool // its BARs' sizes are limits
 }
 
-// boardNamed finds a board: one that is known, "generic", or the one in a board
-// file or an image.
+// boardNamed finds a board: one that is known, "generic", or the one in a board file or an image.
 func boardNamed(name string, rules []string) (d device, err error) {
 	known := chips.ByName(name)
 	switch {

@@ -95,7 +95,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{64, "no pass", []string{"import", "--from", "qemu", "--without", "nope", "--region", "edu-mmio", "--base", "0x10000000", "--board", "edu", trace}},
 		{65, "x.lms:4:3", []string{"asm", write(t, "x.lms", edu+"  frobnicate\n")}},
 		{65, "lm: listing: sequence 1 cannot be written: sequence aa starts in line", []string{"dump", twins}},
-		{65, "lm: bad image: " + noRule + ": command 0", []string{"asm", noRule}},
+		{65, "lm: bad image: " + noRule + ":5: command 0", []string{"asm", noRule}},
 		{65, "is a directory", []string{"info", t.TempDir()}},
 		{65, "not a Light Metal image", []string{"verify", write(t, "x.lmb", strings.Repeat("x", 100))}},
 		{65, "line 2", []string{"import", "--from", "mmiotrace", "--board", "edu", write(t, "x", "VERSION 20070824\nW 3 1.0 1 0x0 0x0 0x0 0\n")}},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,7 +59,7 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.incomplete, "incomplete", false, "record: take one that says itself that something is missing, or that was cut")
 	flags.StringSliceVar(&f.regions, "region", nil, "qemu: name of the memory region of the device; several: NAME=BAR")
 	flags.StringSliceVar(&f.bases, "base", nil, "qemu: address of each region in the guest, in the same order")
-	flags.Uint8Var(&f.bar, "bar", 0, "qemu: BAR that the region is")
+	flags.Uint8Var(&f.bar, "bar", 0, "BAR that a region of QEMU is, and in which ranges and tensors lie that name none")
 	flags.StringVar(&f.deadline, "deadline", "", "deadline of every poll, such as 500ms (default: ten times the recorded wait, at least 1s)")
 	flags.StringArrayVar(&f.poll, "poll", nil, "treat every load there as a poll: "+placesHelp)
 	flags.StringArrayVar(&f.ignore, "ignore", nil,
@@ -121,7 +122,8 @@ func (f *importFlags) run(path string) error {
 	}
 	report.Frames = frames
 	if err := encode(image, f.out, path); err != nil {
-		if known := boards.ByID(image.Targets[0].Vendor, image.Targets[0].Device); o.Generic && known != nil {
+		if known := boards.ByID(image.Targets[0].Vendor, image.Targets[0].Device); o.Generic && known != nil &&
+			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
 			err = fmt.Errorf("%w; %w names the line", err, &boardfile.Known{Board: known})
 		}
 		return err
@@ -154,8 +156,7 @@ func (f *importFlags) summarize(path string, trace *input, o *importer.Options) 
 	return nil
 }
 
-// findFrames reads the trace a first time, and has the options say what is
-// repeated in it.
+// findFrames reads the trace a first time, and has the options say what is repeated in it.
 func (f *importFlags) findFrames(trace *input, o *importer.Options) (*importer.Frames, error) {
 	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
 		return nil, usage("--find-frames reads the trace twice: give it a file")
@@ -177,8 +178,7 @@ func (f *importFlags) findFrames(trace *input, o *importer.Options) (*importer.F
 	return frames, nil
 }
 
-// progress shows how much of a trace is read, on a terminal only. The function
-// it gives takes the bar away.
+// progress shows how much of a trace is read, on a terminal only. The function it gives takes the bar away.
 func progress(trace *input, o *importer.Options) func() {
 	size, err := trace.Stat()
 	if err != nil || !onTerminal() {

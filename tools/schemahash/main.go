@@ -25,15 +25,13 @@ func main() {
 	fmt.Print(source(schemaHash(string(schema))))
 }
 
-// schemaHash is the first 8 bytes, little endian, of the SHA-256 of the
-// canonical text.
+// schemaHash is the first 8 bytes, little endian, of the SHA-256 of the canonical text.
 func schemaHash(schema string) uint64 {
 	sum := sha256.Sum256([]byte(canonical(schema)))
 	return binary.LittleEndian.Uint64(sum[:])
 }
 
-// canonical is the schema without comments, leading and trailing blanks and
-// empty lines.
+// canonical is the schema without comments, leading and trailing blanks and empty lines.
 func canonical(schema string) string {
 	var b strings.Builder
 	for line := range strings.Lines(schema) {
@@ -50,8 +48,7 @@ func source(hash uint64) string {
 
 package fbs
 
-// SchemaHash stands for everything in image.fbs but its comments. A reader
-// refuses a file with another one.
+// SchemaHash stands for everything in image.fbs but its comments. A reader refuses a file with another one.
 const SchemaHash uint64 = 0x%016x
 `, hash)
 }

@@ -1,11 +1,9 @@
-// Package rv32 interprets the RISC-V base integer instruction set RV32I with
-// the M extension, as the data-movement cores of Tenstorrent's Tensix tiles
-// run it.
+// Package rv32 interprets the RISC-V base integer instruction set RV32I with the M extension, as the data-movement
+// cores of Tenstorrent's Tensix tiles run it.
 //
-// Source: The RISC-V Instruction Set Manual, Volume I, version 20191213,
-// chapters 2 (RV32I) and 7 (M). Where the manual leaves a choice to the
-// implementation, and for everything beyond RV32IM, a core does what ttsim
-// v1.10.0 does (src/riscv_impl.h): what ttsim refuses stops the core.
+// Source: The RISC-V Instruction Set Manual, Volume I, version 20191213, chapters 2 (RV32I) and 7 (M). Where the
+// manual leaves a choice to the implementation, and for everything beyond RV32IM, a core does what ttsim v1.10.0 does
+// (src/riscv_impl.h): what ttsim refuses stops the core.
 //
 // There are no caches, no interrupts and no traps. Every instruction takes one
 // step and is complete before the next begins. A step allocates nothing.
@@ -19,9 +17,8 @@ type Bus interface {
 	Store(address uint32, width uint8, value uint32) (ok bool)
 }
 
-// Core is one hart. The zero value with a Bus starts at address 0. What Blackhole's
-// cores have beyond RV32IM (Zba, Zbb, Zaamo) no kernel of a capture or workload
-// uses, and it stops a core.
+// Core is one hart. The zero value with a Bus starts at address 0. What Blackhole's cores have beyond RV32IM (Zba,
+// Zbb, Zaamo) no kernel of a capture or workload uses, and it stops a core.
 type Core struct {
 	Bus   Bus
 	Fence bool       // accepts fence, as Blackhole's cores do; on Wormhole's it orders nothing, so ttsim refuses it
@@ -35,8 +32,7 @@ func (c *Core) Reset(pc uint32) {
 	c.PC, c.Stop = pc, Stop{}
 }
 
-// Step carries out up to n instructions. It reports whether the core still
-// runs.
+// Step carries out up to n instructions. It reports whether the core still runs.
 func (c *Core) Step(n int) bool {
 	for ; n > 0 && c.Stop.Reason == Running; n-- {
 		c.step()
@@ -44,8 +40,7 @@ func (c *Core) Step(n int) bool {
 	return c.Stop.Reason == Running
 }
 
-// step carries out one instruction. One that stops the core changes no
-// register, no memory and leaves PC at itself.
+// step carries out one instruction. One that stops the core changes no register, no memory and leaves PC at itself.
 func (c *Core) step() {
 	in, ok := c.Bus.Fetch(c.PC)
 	if !ok {
@@ -208,8 +203,7 @@ func (c *Core) halt(r Reason, i instruction, address uint32) {
 	c.Stop = Stop{Reason: r, PC: c.PC, Instruction: uint32(i), Address: address}
 }
 
-// fence accepts the forms ttsim does. There is no cache, so it has nothing to
-// do.
+// fence accepts the forms ttsim does. There is no cache, so it has nothing to do.
 func (c *Core) fence(i instruction) (ok bool) {
 	if !c.Fence || i.funct3() != 0 || i.rd() != 0 || i.rs1() != 0 {
 		return false

@@ -36,8 +36,7 @@ func decimal(b []byte) (v uint64, ok bool) {
 // signed takes a decimal number, perhaps below zero, for what it is.
 func signed(b []byte) (_ uint64, ok bool) { return decimal(bytes.TrimPrefix(b, []byte("-"))) }
 
-// seconds parses SECONDS.FRACTION, with up to nine digits behind the point, to
-// nanoseconds.
+// seconds parses SECONDS.FRACTION, with up to nine digits behind the point, to nanoseconds.
 func seconds(b []byte) (ns uint64, ok bool) {
 	front, back, ok := bytes.Cut(b, []byte("."))
 	whole, ok1 := decimal(front)
@@ -61,16 +60,14 @@ func opcodes(b []byte) (_ uint64, ok bool) {
 	return 0, bytes.Count(b, []byte(",")) == 2
 }
 
-// column is one field of a record, and where its value goes; nil: it is only held
-// against its form.
+// column is one field of a record, and where its value goes; nil: it is only held against its form.
 type column struct {
 	name  string
 	parse func(text []byte) (v uint64, ok bool)
 	to    *uint64
 }
 
-// parse reads fields one after the other, and gives the number of the first that
-// is not of its form, and its text.
+// parse reads fields one after the other, and gives the number of the first that is not of its form, and its text.
 func (f *fields) parse(list []column) (bad int, text []byte) {
 	for i := range list {
 		text := f.next()

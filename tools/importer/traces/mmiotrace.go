@@ -10,8 +10,7 @@ import (
 	"lightmetal/boards"
 )
 
-// mmiotraceVersion is the only version of the text format there has been
-// (Linux, kernel/trace/trace_mmiotrace.c).
+// mmiotraceVersion is the only version of the text format there has been (Linux, kernel/trace/trace_mmiotrace.c).
 const mmiotraceVersion = "20070824"
 
 // mmiotrace reads Linux's mmiotrace text format.
@@ -69,6 +68,8 @@ func (m *mmiotrace) record(text []byte) error {
 	switch {
 	case record == nil && (string(text) == "rw what?" || string(text) == "map what?"):
 		return Refuse(m.line, "%q: the kernel could not say what it recorded", text)
+	case record == nil && lostEvents.Match(text):
+		return m.lostRecord(text)
 	case record == nil:
 		return Refuse(m.line, "%s is no record of mmiotrace", shown(text))
 	case !m.version && string(kind) != "VERSION" && string(kind) != "LSPCI":
@@ -86,8 +87,7 @@ func (m *mmiotrace) cut(kind, field string, got []byte) error {
 	return Refuse(m.line, "%s record: %s %s is not a number of its form", kind, field, shown(got))
 }
 
-// columns parses the fields of a record, in the order of the kernel's
-// mmio_print_rw and mmio_print_map.
+// columns parses the fields of a record, in the order of the kernel's mmio_print_rw and mmio_print_map.
 func (m *mmiotrace) columns(kind string, f *fields, list ...column) error {
 	if bad, text := f.parse(list); bad < len(list) {
 		return m.cut(kind, strings.Clone(list[bad].name), text) // else the values of each line would be garbage
@@ -125,8 +125,7 @@ func (m *mmiotrace) unmapRecord(kind string, f fields) error {
 
 func (m *mmiotrace) lspciRecord(kind string, f fields) error { return m.hides(kind+" record", f.rest) }
 
-// hides refuses free text with an access in it: the line before has lost its
-// end.
+// hides refuses free text with an access in it: the line before has lost its end.
 func (m *mmiotrace) hides(kind string, text []byte) error {
 	if found := accessInText.Find(text); found != nil {
 		return Refuse(m.line, "%s with an access in it: %s", kind, shown(found))
@@ -167,10 +166,9 @@ func (m *mmiotrace) markRecord(kind string, f fields) error {
 		return m.cut(kind, "time", at)
 	}
 	text := strings.TrimSpace(string(f.rest))
-	// The kernel's own mark has no time (mmio_print_mark, mmio_reset_data); a
-	// user's may say the same.
-	if lost := lostEvents.FindStringSubmatch(text); lost != nil && ns == 0 {
-		return Refuse(m.line, "the kernel lost %s events: the trace is incomplete (record again with a larger buffer_size_kb)", lost[1])
+	// The kernel's own mark has no time (mmio_print_mark, mmio_reset_data); a user's may say the same.
+	if ns == 0 && lostEvents.MatchString(text) {
+		return m.lostRecord([]byte(text))
 	}
 	if err := m.hides(kind, f.rest); err != nil {
 		return err
@@ -184,10 +182,15 @@ func (m *mmiotrace) markRecord(kind string, f fields) error {
 	return m.give(&a)
 }
 
-var lostEvents = regexp.MustCompile(`^Lost ([0-9]+) events\.?$`)
+// lostEvents is mmiotrace's own mark, and what trace_pipe puts in where its buffer was full.
+var lostEvents = regexp.MustCompile(`^(?:CPU:[0-9]+ \[LOST|Lost) ([0-9]+) (?:events\.?|EVENTS\])$`)
 
-// give has the sink take an access or a mark, once it is known what the trace
-// is of.
+func (m *mmiotrace) lostRecord(text []byte) error {
+	n := lostEvents.FindSubmatch(text)[1]
+	return Refuse(m.line, "the kernel lost %s events: the trace is incomplete (record again with a larger buffer_size_kb)", n)
+}
+
+// give has the sink take an access or a mark, once it is known what the trace is of.
 func (m *mmiotrace) give(a *Access) error {
 	if m.only || m.board == nil {
 		return nil

@@ -15,19 +15,19 @@ import (
 
 // Region is a memory region of QEMU's that is one BAR of the device.
 //
-// Name is the region's name as QEMU writes it between quotes, Base the
-// guest-physical address of the BAR. Where the trace has no names (older
-// QEMU), and where Name is empty, the BAR's range from Base on decides. For
-// vfio_region events Name is the device (0000:01:00.0, all its BARs) or one
-// region of it (0000:01:00.0:region0), and Base and Bar are not used.
+// Name is the region's name as QEMU writes it between quotes, Base the guest-physical address of the BAR.
+// Where the trace has no names (older QEMU), and where Name is empty, the BAR's range from Base on decides.
+// For vfio_region events Name is the device (0000:01:00.0, all its BARs) or one region of it
+// (0000:01:00.0:region0), and Base and Bar are not used.
 type Region struct {
 	Name string
 	Base uint64
 	Bar  uint8
+
+	mr uint64 // QEMU's own number of it: another device's of that name has another; 0: not seen yet
 }
 
-// qemuEvents are the trace events that hold an access (QEMU,
-// system/trace-events and hw/vfio/trace-events).
+// qemuEvents are the trace events that hold an access (QEMU, system/trace-events and hw/vfio/trace-events).
 var qemuEvents = map[string]struct {
 	take func(*qemu, Op, fields, int64) error
 	op   Op
@@ -37,6 +37,10 @@ var qemuEvents = map[string]struct {
 	"vfio_region_read":        {(*qemu).vfio, OpLoad},
 	"vfio_region_write":       {(*qemu).vfio, OpStore},
 }
+
+// backendPrefix is what ftrace, with the time, and syslog put in front of what QEMU's backends of these names write.
+var backendPrefix = regexp.MustCompile(`^(?:[^[]*-\d+ +\[\d+\] [^:]* (\d+\.\d+): tracing_mark_write: |` +
+	`(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8} )?\S+ [^ :]+\[\d+\]: )`)
 
 // unnamed is how a summary calls what QEMU gave no name.
 const unnamed = "(no name)"
@@ -94,8 +98,17 @@ func (q *qemu) record(text []byte) error {
 	f := fields{rest}
 	event := f.next()
 	record, known := qemuEvents[string(event)]
-	// Nothing may hide an access: neither one that is cut, nor one that another
-	// writer's text has got in front of.
+	if !known && bytes.Contains(rest, []byte("_region_")) {
+		if prefix := backendPrefix.FindSubmatch(rest); prefix != nil {
+			if stamp, ok := seconds(prefix[1]); ok {
+				at = int64(stamp)
+			}
+			f = fields{rest[len(prefix[0]):]}
+			event = f.next()
+			record, known = qemuEvents[string(event)]
+		}
+	}
+	// Nothing may hide an access: neither one that is cut, nor one that another writer's text has got in front of.
 	hidden := text
 	if known {
 		hidden = f.rest
@@ -123,8 +136,7 @@ func (q *qemu) record(text []byte) error {
 // cutMin letters at the end of a line may be an event that is cut.
 const cutMin = 8
 
-// cutEvent gives the end of a line that is the start of an event with an
-// access, nil if it is none.
+// cutEvent gives the end of a line that is the start of an event with an access, nil if it is none.
 func cutEvent(text []byte) []byte {
 	for i := max(0, len(text)-len("memory_region_ops_write")); i+cutMin <= len(text); i++ {
 		for name := range qemuEvents {
@@ -139,15 +151,13 @@ func cutEvent(text []byte) []byte {
 // accessEvent is the name of an event that may hold an access, wherever it is.
 var accessEvent = regexp.MustCompile(`(memory_region_ops|vfio_region)_[a-z0-9_]*`)
 
-// vfioOther are the vfio_region events that hold no access (QEMU,
-// hw/vfio/trace-events).
+// vfioOther are the vfio_region events that hold no access (QEMU, hw/vfio/trace-events).
 var vfioOther = map[string]bool{
 	"vfio_region_setup": true, "vfio_region_mmap": true, "vfio_region_mmap_fault": true, "vfio_region_exit": true, "vfio_region_finalize": true,
 	"vfio_region_mmaps_set_enabled": true, "vfio_region_unmap": true, "vfio_region_sparse_mmap_header": true, "vfio_region_sparse_mmap_entry": true,
 }
 
-// timestamp takes off the TID@SECONDS.MICROSECONDS: that -msg timestamp=on
-// puts in front.
+// timestamp takes off the TID@SECONDS.MICROSECONDS: that -msg timestamp=on puts in front.
 func (q *qemu) timestamp(text []byte) (rest []byte, ns int64) {
 	if rest, ns, ok := isoTime(text); ok {
 		return rest, ns
@@ -164,9 +174,8 @@ func (q *qemu) timestamp(text []byte) (rest []byte, ns int64) {
 	return rest, int64(stamp)
 }
 
-// isoTime takes off the 2026-11-22T05:06:07.123456Z that QEMU puts in front of
-// every line of its log with -msg timestamp=on, since 10.2 of trace events
-// too, and the (THREAD:NAME): that may follow it.
+// isoTime takes off the 2026-11-22T05:06:07.123456Z that QEMU puts in front of every line of its log with
+// -msg timestamp=on, since 10.2 of trace events too, and the (THREAD:NAME): that may follow it.
 func isoTime(text []byte) (rest []byte, ns int64, ok bool) {
 	stamp, rest, ok := bytes.Cut(text, []byte(" "))
 	if !ok || len(stamp) < len("2026-11-22T05:06:07Z") || stamp[4] != '-' {
@@ -196,12 +205,14 @@ func (q *qemu) count(event []byte) {
 	q.other[name]++
 }
 
-// ops reads `cpu 0 mr 0x55b6bee1c320 addr 0x10000000 value 0x10000ed size 4
-// name 'edu-mmio'`; addr is guest-physical.
+// ops reads `cpu 0 mr 0x55b6bee1c320 addr 0x10000000 value 0x10000ed size 4 name 'edu-mmio'`; addr is guest-physical.
 func (q *qemu) ops(op Op, f fields, at int64) error {
-	var address, value, size uint64
-	for _, c := range [...]column{{"cpu", signed, nil}, {"mr", hex, nil}, {"addr", hex, &address}, {"value", hex, &value},
+	var mr, address, value, size uint64
+	for _, c := range [...]column{{"cpu", signed, nil}, {"mr", hex, &mr}, {"addr", sharp, &address}, {"value", sharp, &value},
 		{"size", decimal, &size}} {
+		if c.to == nil && bytes.HasPrefix(f.rest, []byte("mr ")) {
+			continue // before QEMU 2.5
+		}
 		key, text := f.next(), f.next()
 		n, ok := c.parse(text)
 		if string(key) != c.name || !ok {
@@ -216,11 +227,18 @@ func (q *qemu) ops(op Op, f fields, at int64) error {
 	if err != nil {
 		return err
 	}
-	return q.access(op, name, address, value, size, at)
+	return q.access(op, name, mr, address, value, size, at)
 }
 
-// name reads the rest of a memory_region_ops event: nothing, or the region's
-// name between quotes.
+// sharp parses what %#x of C prints, as QEMU did up to 2.6: of 0 no 0x.
+func sharp(b []byte) (v uint64, ok bool) {
+	if string(b) == "0" {
+		return 0, true
+	}
+	return hex(b)
+}
+
+// name reads the rest of a memory_region_ops event: nothing, or the region's name between quotes.
 func (q *qemu) name(rest []byte) (string, error) {
 	rest = bytes.TrimSpace(rest)
 	if len(rest) == 0 {
@@ -233,7 +251,7 @@ func (q *qemu) name(rest []byte) (string, error) {
 	return string(quoted[:len(quoted)-1]), nil
 }
 
-func (q *qemu) access(op Op, name string, address, value, size uint64, at int64) error {
+func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at int64) error {
 	if op == OpLoad && size < 8 {
 		value &= fbs.WidthMask(uint8(max(size, 1))) // QEMU prints what the device's function returned, not what the guest saw
 	}
@@ -242,7 +260,7 @@ func (q *qemu) access(op Op, name string, address, value, size uint64, at int64)
 	}
 	a := Access{Line: q.line, Op: op, Width: uint8(size), Offset: address, Value: value, Time: at}
 	q.stats(name).count(a)
-	r := q.chosen(name, address)
+	r := q.chosen(name, mr, address)
 	switch {
 	case r == nil:
 		q.outside++
@@ -261,8 +279,7 @@ func (q *qemu) access(op Op, name string, address, value, size uint64, at int64)
 	return q.give(&a)
 }
 
-// give has the sink take an access, unless it is not known where in the BAR it
-// is; a summary takes those, too.
+// give has the sink take an access, unless it is not known where in the BAR it is; a summary takes those, too.
 func (q *qemu) give(a *Access) error {
 	q.taken++
 	if q.baseless != "" && !q.only {

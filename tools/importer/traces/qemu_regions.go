@@ -77,6 +77,9 @@ func (q *qemu) wantedList() string {
 		if r.Name == "" {
 			return fmt.Sprintf("at 0x%x", r.Base)
 		}
+		if r.Base != 0 {
+			return fmt.Sprintf("%q at 0x%x", r.Name, r.Base)
+		}
 		return fmt.Sprintf("%q", r.Name)
 	})
 }
@@ -88,17 +91,22 @@ func (q *qemu) otherList() (list []Count) {
 	return list
 }
 
-// chosen gives the region of the device that an access belongs to.
-func (q *qemu) chosen(name string, address uint64) *Region {
+// chosen gives the region of the device that an access belongs to. One of its name
+// where the BAR is not, which is aligned to its size, is another device's.
+func (q *qemu) chosen(name string, mr, address uint64) *Region {
 	for i := range q.regions {
 		r := &q.regions[i]
-		if name != "" && r.Name != "" {
-			if name == r.Name {
+		within := r.Base != 0 && address-r.Base < min(q.o.Board.Bars[r.Bar], r.Base&-r.Base)
+		if name == "" || r.Name == "" {
+			if within {
 				return r
 			}
 			continue
 		}
-		if r.Base != 0 && address-r.Base < q.o.Board.Bars[r.Bar] {
+		if name == r.Name && within {
+			r.mr = mr
+		}
+		if name == r.Name && (r.Base == 0 || r.mr == mr) {
 			return r
 		}
 	}

@@ -9,8 +9,7 @@ import (
 	"lightmetal/tools/record"
 )
 
-// recording reads what tools/record writes. Clocks of the simulator count as
-// nanoseconds.
+// recording reads what tools/record writes. Clocks of the simulator count as nanoseconds.
 type recording struct {
 	o             Source
 	to            Sink
@@ -77,6 +76,10 @@ func (t *recording) header(c *record.Capture) error {
 	}
 	if t.trace.Board == nil {
 		return Usage("the recording is of %04x:%04x, which no board is: name one; boards: %s; --board generic takes any", c.Vendor, c.Device, BoardList())
+	}
+	if b := t.trace.Board; t.o.Device == "" && b.Vendor != 0 && c.Vendor != 0 && (b.Vendor != c.Vendor || b.Device != c.Device) {
+		return Usage("the recording is of %04x:%04x, and board %s is %04x:%04x: name both, device and board, if one is like the other", c.Vendor, c.Device,
+			b.Name, b.Vendor, b.Device)
 	}
 	t.to.Start(t.trace.Board)
 	return nil

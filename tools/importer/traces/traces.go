@@ -96,8 +96,7 @@ func (s *Source) unknown() error {
 	return Usage("unknown format %q: %s, %s or %s", s.From, FromMmiotrace, FromQemu, FromRecord)
 }
 
-// Read gives the accesses to the device, and marks, in order. The error is an
-// *Error.
+// Read gives the accesses to the device, and marks, in order. The error is an *Error.
 func Read(r io.Reader, s Source) (*Trace, []Access, error) {
 	c := collector{reached: Count{Name: "accesses of the device to host memory"}}
 	t, err := Scan(r, s, &c)
@@ -132,9 +131,8 @@ func (c *collector) Device(int, int64, bool, uint64, []byte) error {
 
 func (c *collector) Memory(int, uint64, uint64) error { return nil }
 
-// Natural cuts an access of any size into naturally aligned ones of at most 8
-// bytes, lowest address first. Neighbours of 8 bytes come together, as the first of
-// them and the bytes of all.
+// Natural cuts an access of any size into naturally aligned ones of at most 8 bytes, lowest address first.
+// Neighbours of 8 bytes come together, as the first of them and the bytes of all.
 func Natural(a Access, data []byte) iter.Seq2[*Access, []byte] {
 	return func(yield func(*Access, []byte) bool) {
 		for at, size := a.Offset, 0; len(data) > 0; data, at = data[size:], at+uint64(size) {
