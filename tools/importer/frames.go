@@ -95,8 +95,7 @@ func FindFrames(r io.Reader, o Options, which int) (*Frames, error) {
 	}
 	f := finder{o: o}
 	o.Inputs, o.Outputs = nil, nil
-	m := importing{o: o}
-	l, _, err := m.lifted(r)
+	l, _, err := lifted(r, o)
 	if err != nil {
 		return nil, err
 	}

@@ -70,65 +70,45 @@ func (l *lifter) inHost(address uint64) bool {
 	return false
 }
 
-// joiner stands in front of a lifter and makes one store of two that follow each other and hold
-// the halves of an address in host memory: on the target it may have other bits
-// in both.
-type joiner struct {
-	*lifter
-	waits  bool
-	before traces.Access
-}
-
-func (j *joiner) Access(a *traces.Access) error {
-	if j.waits {
-		if whole, ok := j.joined(&j.before, a); ok {
-			j.before = whole
-			j.halves++
+// Access makes one store of two that follow each other and hold the halves of an
+// address in host memory: on the target it may have other bits in both.
+func (l *lifter) Access(a *traces.Access) error {
+	if l.waits {
+		if whole, ok := l.joined(&l.half, a); ok {
+			l.half = whole
+			l.halves++
 			return nil
 		}
-		if err := j.flush(); err != nil {
+		if err := l.flush(); err != nil {
 			return err
 		}
 	}
-	j.before, j.waits = *a, true
+	l.half, l.waits = *a, true
 	return nil
 }
 
-func (j *joiner) flush() error {
-	if !j.waits {
+// flush takes the access that waits, if there is one.
+func (l *lifter) flush() error {
+	if !l.waits {
 		return nil
 	}
-	j.waits = false
-	return j.lifter.Access(&j.before)
+	l.waits = false
+	return l.one(&l.half)
 }
 
-func (j *joiner) Block(a *traces.Access, data []byte) error {
+func (l *lifter) Block(a *traces.Access, data []byte) error {
 	for a, data := range traces.Natural(*a, data) {
 		var err error
-		if n := len(data) / int(a.Width); n == 1 || j.addresses(data) {
-			err = traces.Single(a, data, j.Access)
-		} else if err = j.flush(); err == nil {
-			err = j.lifter.accesses(a, uint32(n), data)
+		if n := len(data) / int(a.Width); n == 1 || l.addresses(data) {
+			err = traces.Single(a, data, l.Access)
+		} else if err = l.flush(); err == nil {
+			err = l.accesses(a, uint32(n), data)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (j *joiner) Memory(line int, bus, size uint64) error {
-	if err := j.flush(); err != nil {
-		return err
-	}
-	return j.lifter.Memory(line, bus, size)
-}
-
-func (j *joiner) Device(line int, time int64, write bool, bus uint64, data []byte) error {
-	if err := j.flush(); err != nil {
-		return err
-	}
-	return j.lifter.Device(line, time, write, bus, data)
 }
 
 func (l *lifter) joined(a, b *traces.Access) (whole traces.Access, ok bool) {

@@ -110,21 +110,12 @@ func (r *Report) String() string {
 // Import makes an image of a trace: the sequence "main", and "safe" where the
 // program let several tiles run. The error is an *Error.
 func Import(r io.Reader, o Options) (*lmb.Image, *Report, error) {
-	m := importing{o: o}
-	l, t, err := m.lifted(r)
+	l, t, err := lifted(r, o)
 	if err != nil {
 		return nil, nil, err
 	}
 	return l.finish(t)
 }
-
-// importing is the sink that makes an image.
-type importing struct {
-	o Options
-	*joiner
-}
-
-func (m *importing) Start(b *boards.Board) { m.joiner = &joiner{lifter: newLifter(b, m.o)} }
 
 // finish makes the image of the steps.
 func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
@@ -150,26 +141,27 @@ func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 }
 
 // lifted reads a trace.
-func (m *importing) lifted(r io.Reader) (*lifter, *traces.Trace, error) {
-	if err := m.o.check(); err != nil {
+func lifted(r io.Reader, o Options) (*lifter, *traces.Trace, error) {
+	if err := o.check(); err != nil {
 		return nil, nil, err
 	}
-	t, err := traces.Scan(r, m.o.source(), m)
+	l := &lifter{program: &program{o: o, matched: map[Range]bool{}}, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
+	t, err := traces.Scan(r, o.source(), l)
 	if err != nil {
 		return nil, nil, err
 	}
-	if m.joiner == nil {
-		m.Start(t.Board)
+	if l.board == nil {
+		l.Start(t.Board)
 	}
-	err = m.flush()
+	err = l.flush()
 	if err == nil {
-		err = m.part.check("part", t.Lines)
+		err = l.part.check("part", t.Lines)
 	}
 	if err == nil {
-		err = m.cut.check(t.Lines)
+		err = l.cut.check(t.Lines)
 	}
-	m.settle(0)
-	return m.lifter, t, err
+	l.settle(0)
+	return l, t, err
 }
 
 // outcome is what a pass did, in one line, and what of it a user should look at.

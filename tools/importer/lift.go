@@ -47,6 +47,8 @@ type lifter struct {
 	dropped                       int  // points that drop would take out, and lift did not make
 	blank                         int  // marks without text
 	halves                        int  // stores of addresses that were two
+	waits                         bool // half: it may be that of a store
+	half                          traces.Access
 }
 
 // aimKey is what makes two aims the same.
@@ -54,14 +56,12 @@ type aimKey struct {
 	mask, address uint64
 }
 
-func newLifter(b *boards.Board, o Options) *lifter {
-	o.Board = b
-	p := &program{o: o, board: b, chip: chips.Of(b), matched: map[Range]bool{}}
-	l := &lifter{program: p, tlb: b.TLB, slots: map[int]*slot{}, aimOf: map[aimKey]int32{}}
+func (l *lifter) Start(b *boards.Board) {
+	l.board, l.chip, l.tlb = b, chips.Of(b), b.TLB
 	l.part.init(l.o.Part)
 	l.cut.init(&l.o)
 	l.host = hostMemory{regions: newRegions(b), slot: -1}
-	for i, h := range o.Host {
+	for i, h := range l.o.Host {
 		l.addHost(hostSpace{name: h.Name, bus: h.Bus, size: uint64(len(h.Data)), given: true, pages: map[uint64]*hostPage{},
 			first: []hostStore{{i, 0, h.Data}}})
 		l.hosts[i].store(0, h.Data)
@@ -69,7 +69,6 @@ func newLifter(b *boards.Board, o Options) *lifter {
 	if !l.with("lift") {
 		l.tlb = nil
 	}
-	return l
 }
 
 // lift reports what became of the accesses.
@@ -95,8 +94,8 @@ func (l *lifter) text() string {
 	return strings.Join(list, "; ")
 }
 
-// Access takes an access or a mark.
-func (l *lifter) Access(a *traces.Access) error {
+// one takes an access or a mark.
+func (l *lifter) one(a *traces.Access) error {
 	if a.Op == traces.OpMark {
 		if l.inside(a) && l.with("mark") {
 			l.addMark(a)
