@@ -9,68 +9,6 @@ const (
 	ssevex = legacy | vex
 )
 
-var vectors = vectorForms()
-
-func vectorForms() map[vectorKey]*form {
-	forms := map[vectorKey]*form{}
-	addMoves(forms)
-	addParts(forms)
-	addBroadcasts(forms)
-	addMaskedMoves(forms)
-	addComputed(forms)
-	addTests(forms)
-	return forms
-}
-
-// addMoves adds the moves of whole vectors, and of one number to the bottom of
-// a vector that it clears.
-func addMoves(forms map[vectorKey]*form) {
-	both := func(table, load, store, mandatory uint8, f form) {
-		for opcode, run := range map[uint8]func(*machine) error{load: (*machine).vectorLoad, store: (*machine).vectorStore} {
-			if f.run = run; opcode != 0 {
-				one := f
-				forms[vectorKey{table, opcode, mandatory}] = &one
-			}
-		}
-	}
-	for _, f := range []struct {
-		table, load, store, mandatory uint8 // an opcode of 0: there is none
-		vectors                       encoding
-		masked                        bool
-		element                       func(*instruction) int
-		w                             wide // in EVEX
-	}{
-		{1, 0x10, 0x11, 0, sse, true, fixed(4), w0},         // MOVUPS
-		{1, 0x10, 0x11, 1, sse, true, fixed(8), w1},         // MOVUPD
-		{1, 0x28, 0x29, 0, sse, true, fixed(4), w0},         // MOVAPS
-		{1, 0x28, 0x29, 1, sse, true, fixed(8), w1},         // MOVAPD
-		{1, 0, 0x2b, 0, sse, false, nil, w0},                // MOVNTPS
-		{1, 0, 0x2b, 1, sse, false, nil, w1},                // MOVNTPD
-		{1, 0x6f, 0x7f, 1, sse, true, wideElement, anyW},    // MOVDQA, VMOVDQA32 and 64
-		{1, 0x6f, 0x7f, 2, sse, true, wideElement, anyW},    // MOVDQU, VMOVDQU32 and 64
-		{1, 0x6f, 0x7f, 3, evex, true, narrowElement, anyW}, // VMOVDQU8 and 16
-		{1, 0, 0xe7, 1, sse, false, nil, w0},                // MOVNTDQ
-		{1, 0xf0, 0, 3, ssevex, false, nil, anyW},           // LDDQU
-		{2, 0x2a, 0, 1, sse, false, nil, w0},                // MOVNTDQA
-	} {
-		both(f.table, f.load, f.store, f.mandatory, form{size: vectorSize, vectors: f.vectors, masked: f.masked, element: f.element, wEvex: f.w})
-	}
-	for _, f := range []struct {
-		load, store, mandatory uint8
-		size                   func(*instruction) int
-		w                      wide
-		lengths                uint8
-	}{
-		{0x10, 0x11, 2, fixed(4), w0, 0},      // MOVSS
-		{0x10, 0x11, 3, fixed(8), w1, 0},      // MOVSD
-		{0x6e, 0x7e, 1, wideElement, anyW, 1}, // MOVD, MOVQ
-		{0x7e, 0, 2, fixed(8), w1, 1},         // MOVQ
-		{0, 0xd6, 1, fixed(8), w1, 1},         // MOVQ
-	} {
-		both(1, f.load, f.store, f.mandatory, form{size: f.size, vectors: sse, wEvex: f.w, lengths: f.lengths})
-	}
-}
-
 // wideElement is 4 bytes, or 8 with W.
 func wideElement(i *instruction) int {
 	if i.wide {
@@ -123,6 +61,16 @@ func (m *machine) vectorStore() error {
 	return m.store(data)
 }
 
+// storeHigh stores the upper half of 16 bytes.
+func (m *machine) storeHigh() error { return m.store(m.vectors.Z[m.reg][8:16]) }
+
+// extract stores the element that an immediate numbers.
+func (m *machine) extract() error {
+	width := m.memoryWidth()
+	at := int(m.instruction.immediate) & (m.vectorSize()/width - 1) * width
+	return m.store(m.vectors.Z[m.reg][at : at+width])
+}
+
 // A masked move touches the elements whose bit is set. What a processor makes
 // of it on a device is its own affair; here runs of elements become accesses
 // of 8 bytes where the address allows, and of less at their ends.
@@ -154,4 +102,17 @@ func (m *machine) runs(data []byte, mask uint64, access func(uint64, []byte) err
 		}
 	}
 	return nil
+}
+
+// signs is a mask of the elements whose top bit is set.
+func (m *machine) signs() (mask uint64) {
+	element := m.form.element(&m.instruction)
+	for n := range m.memoryWidth() / element {
+		mask |= uint64(m.vectors.Z[m.second][(n+1)*element-1]>>7) << n
+	}
+	return mask
+}
+
+func (m *machine) signedStore() error {
+	return m.runs(m.vectors.Z[m.reg][:m.memoryWidth()], m.signs(), m.memory.Store)
 }

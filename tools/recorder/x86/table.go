@@ -1,0 +1,173 @@
+package x86
+
+// table are the instructions on vectors, and those that are told apart as they
+// are. Where a form has no run, the thread computes on what was loaded.
+var table = []struct {
+	table     uint8
+	mandatory []uint8 // as in vectorKey
+	opcodes   string
+	form
+}{
+	// Moves of whole vectors, and of one number to the bottom of a vector that it clears.
+	// MOVUPS, MOVAPS; MOVUPD, MOVAPD
+	{1, none, "\x10\x28", form{size: vectorSize, vectors: sse, masked: true, element: fixed(4), wEvex: w0, run: (*machine).vectorLoad}},
+	{1, none, "\x11\x29", form{size: vectorSize, vectors: sse, masked: true, element: fixed(4), wEvex: w0, run: (*machine).vectorStore}},
+	{1, with66, "\x10\x28", form{size: vectorSize, vectors: sse, masked: true, element: fixed(8), wEvex: w1, run: (*machine).vectorLoad}},
+	{1, with66, "\x11\x29", form{size: vectorSize, vectors: sse, masked: true, element: fixed(8), wEvex: w1, run: (*machine).vectorStore}},
+	{1, none, "\x2b", form{size: vectorSize, vectors: sse, wEvex: w0, run: (*machine).vectorStore}},   // MOVNTPS
+	{1, with66, "\x2b", form{size: vectorSize, vectors: sse, wEvex: w1, run: (*machine).vectorStore}}, // MOVNTPD
+	{1, with66, "\xe7", form{size: vectorSize, vectors: sse, wEvex: w0, run: (*machine).vectorStore}}, // MOVNTDQ
+	{2, with66, "\x2a", form{size: vectorSize, vectors: sse, wEvex: w0, run: (*machine).vectorLoad}},  // MOVNTDQA
+	{1, withF2, "\xf0", form{size: vectorSize, vectors: ssevex, run: (*machine).vectorLoad}},          // LDDQU
+	// MOVDQA and MOVDQU, VMOVDQA32 and 64, VMOVDQU32 and 64, 8 and 16
+	{1, []uint8{1, 2}, "\x6f", form{size: vectorSize, vectors: sse, masked: true, element: wideElement, run: (*machine).vectorLoad}},
+	{1, []uint8{1, 2}, "\x7f", form{size: vectorSize, vectors: sse, masked: true, element: wideElement, run: (*machine).vectorStore}},
+	{1, withF2, "\x6f", form{size: vectorSize, vectors: evex, masked: true, element: narrowElement, run: (*machine).vectorLoad}},
+	{1, withF2, "\x7f", form{size: vectorSize, vectors: evex, masked: true, element: narrowElement, run: (*machine).vectorStore}},
+	{1, withF3, "\x10", form{size: fixed(4), vectors: sse, wEvex: w0, run: (*machine).vectorLoad}}, // MOVSS
+	{1, withF3, "\x11", form{size: fixed(4), vectors: sse, wEvex: w0, run: (*machine).vectorStore}},
+	{1, withF2, "\x10", form{size: fixed(8), vectors: sse, wEvex: w1, run: (*machine).vectorLoad}}, // MOVSD
+	{1, withF2, "\x11", form{size: fixed(8), vectors: sse, wEvex: w1, run: (*machine).vectorStore}},
+	{1, with66, "\x6e", form{size: wideElement, vectors: sse, lengths: 1, run: (*machine).vectorLoad}}, // MOVD, MOVQ
+	{1, with66, "\x7e", form{size: wideElement, vectors: sse, lengths: 1, run: (*machine).vectorStore}},
+	{1, withF3, "\x7e", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w1, run: (*machine).vectorLoad}}, // MOVQ
+	{1, with66, "\xd6", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w1, run: (*machine).vectorStore}},
+
+	// Moves between memory and a part of a vector.
+	{1, none, "\x12\x16", form{size: fixed(8), vectors: sse, three: true, lengths: 1, wEvex: w0}},   // MOVLPS, MOVHPS
+	{1, with66, "\x12\x16", form{size: fixed(8), vectors: sse, three: true, lengths: 1, wEvex: w1}}, // MOVLPD, MOVHPD
+	{1, none, "\x13", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w0, run: (*machine).vectorStore}},
+	{1, with66, "\x13", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w1, run: (*machine).vectorStore}},
+	{1, none, "\x17", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w0, run: (*machine).storeHigh}},
+	{1, with66, "\x17", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w1, run: (*machine).storeHigh}},
+	{3, with66, "\x14", form{size: fixed(1), wants: oneByte, vectors: sse, lengths: 1, run: (*machine).extract}},    // PEXTRB
+	{3, with66, "\x15", form{size: fixed(2), wants: oneByte, vectors: sse, lengths: 1, run: (*machine).extract}},    // PEXTRW
+	{3, with66, "\x16", form{size: wideElement, wants: oneByte, vectors: sse, lengths: 1, run: (*machine).extract}}, // PEXTRD, PEXTRQ
+	{3, with66, "\x17", form{size: fixed(4), wants: oneByte, vectors: sse, lengths: 1, run: (*machine).extract}},    // EXTRACTPS
+	{3, with66, "\x20", form{size: fixed(1), wants: oneByte, vectors: sse, three: true, lengths: 1}},                // PINSRB
+	{3, with66, "\x22", form{size: wideElement, wants: oneByte, vectors: sse, three: true, lengths: 1}},             // PINSRD, PINSRQ
+	{1, with66, "\xc4", form{size: fixed(2), wants: oneByte, vectors: sse, three: true, lengths: 1}},                // PINSRW
+	// VEXTRACTF128 and the like
+	{3, with66, "\x19\x39", form{size: fixed(16), wants: oneByte, vectors: vex | evex, lengths: 0b110, wVex: w0, run: (*machine).extract}},
+	{3, with66, "\x1b\x3b", form{size: fixed(32), wants: oneByte, vectors: evex, lengths: 0b100, wVex: w0, run: (*machine).extract}},
+
+	// Loads of one element into all places of a vector.
+	{2, with66, "\x78", form{size: fixed(1), vectors: vex | evex, wVex: w0, wEvex: w0}},                 // VPBROADCASTB
+	{2, with66, "\x79", form{size: fixed(2), vectors: vex | evex, wVex: w0, wEvex: w0}},                 // VPBROADCASTW
+	{2, with66, "\x18\x58", form{size: fixed(4), vectors: vex | evex, wVex: w0, wEvex: w0}},             // VBROADCASTSS, VPBROADCASTD
+	{2, with66, "\x19", form{size: fixed(8), vectors: vex | evex, lengths: 0b110, wVex: w0, wEvex: w1}}, // VBROADCASTSD
+	{2, with66, "\x59", form{size: fixed(8), vectors: vex | evex, wVex: w0, wEvex: w1}},                 // VPBROADCASTQ
+	{2, with66, "\x1a\x5a", form{size: fixed(16), vectors: vex, lengths: 0b110, wVex: w0}},              // VBROADCASTF128, VBROADCASTI128
+	{1, withF2, "\x12", form{size: fixed(8), vectors: legacy}},                                          // MOVDDUP
+
+	// AVX's moves under the signs of another vector: VMASKMOVPS and PD, VPMASKMOVD and Q.
+	{2, with66, "\x2c", form{size: vectorSize, vectors: vex, three: true, element: fixed(4), bySign: true, wVex: w0}},
+	{2, with66, "\x2d", form{size: vectorSize, vectors: vex, three: true, element: fixed(8), bySign: true, wVex: w0}},
+	{2, with66, "\x2e", form{size: vectorSize, vectors: vex, three: true, element: fixed(4), wVex: w0, run: (*machine).signedStore}},
+	{2, with66, "\x2f", form{size: vectorSize, vectors: vex, three: true, element: fixed(8), wVex: w0, run: (*machine).signedStore}},
+	{2, with66, "\x8c", form{size: vectorSize, vectors: vex, three: true, element: wideElement, bySign: true}},
+	{2, with66, "\x8e", form{size: vectorSize, vectors: vex, three: true, element: wideElement, run: (*machine).signedStore}},
+
+	// What compares a vector with memory. In EVEX it sets bits of a mask register, as functions such as memcmp use it.
+	// VPCMPUB and UW, VPCMPB and W; VPCMPUD and UQ, VPCMPD and Q
+	{3, with66, "\x3e\x3f", form{size: vectorSize, wants: oneByte, vectors: evex, three: true, masked: true, toMask: true, element: narrowElement}},
+	{3, with66, "\x1e\x1f", form{size: vectorSize, wants: oneByte, vectors: evex, three: true, masked: true, toMask: true, element: wideElement}},
+	// VPTESTMB and W, VPTESTNMB and W; the same of D and Q
+	{2, []uint8{1, 2}, "\x26", form{size: vectorSize, vectors: evex, three: true, masked: true, toMask: true, element: narrowElement}},
+	{2, []uint8{1, 2}, "\x27", form{size: vectorSize, vectors: evex, three: true, masked: true, toMask: true, element: wideElement}},
+	// PCMPEQ and PCMPGT of B, W, D, Q
+	{1, with66, "\x74\x64", form{size: vectorSize, vectors: sse, three: true, masked: true, toMask: true, element: fixed(1)}},
+	{1, with66, "\x75\x65", form{size: vectorSize, vectors: sse, three: true, masked: true, toMask: true, element: fixed(2)}},
+	{1, with66, "\x76\x66", form{size: vectorSize, vectors: sse, three: true, masked: true, toMask: true, element: fixed(4), wEvex: w0}},
+	{2, with66, "\x29\x37", form{size: vectorSize, vectors: sse, three: true, masked: true, toMask: true, element: fixed(8), wEvex: w1}},
+
+	// Bytes and words; bits; PMINSB to PMAXUD, PMULLD.
+	{1, with66, "\x60\x61\x63\x67\x68\x69\xd5\xd8\xd9\xda\xdb\xdc\xdd\xde\xdf\xe0", form{size: vectorSize, vectors: sse, three: true}},
+	{1, with66, "\xe3\xe4\xe5\xe8\xe9\xea\xeb\xec\xed\xee\xef\xf5\xf6\xf8\xf9\xfc\xfd", form{size: vectorSize, vectors: sse, three: true}},
+	{2, with66, "\x00\x04\x0b\x38\x39\x3a\x3b\x3c\x3d\x3e\x3f\x40", form{size: vectorSize, vectors: sse, three: true}},
+	{1, with66, "\x62\x6a\x6b\xfa\xfe", form{size: vectorSize, vectors: sse, three: true, wEvex: w0}},
+	{2, with66, "\x2b", form{size: vectorSize, vectors: sse, three: true, wEvex: w0}},
+	{1, with66, "\x6c\x6d\xd4\xf4\xfb", form{size: vectorSize, vectors: sse, three: true, wEvex: w1}},
+	{2, with66, "\x28", form{size: vectorSize, vectors: sse, three: true, wEvex: w1}},
+	{1, with66, "\xd0", form{size: vectorSize, vectors: ssevex, three: true}}, // ADDSUBPD
+	{2, with66, "\x01\x02\x03\x05\x06\x07\x08\x09\x0a", form{size: vectorSize, vectors: ssevex, three: true}},
+	{2, with66, "\x17", form{size: vectorSize, vectors: ssevex}},                                      // PTEST
+	{2, with66, "\x1c\x1d", form{size: vectorSize, vectors: sse}},                                     // PABSB, W
+	{2, with66, "\x1e", form{size: vectorSize, vectors: sse, wEvex: w0}},                              // PABSD
+	{2, with66, "\x20\x23\x30\x33", form{size: half, vectors: sse}},                                   // PMOVSX, PMOVZX: BW, WD
+	{2, with66, "\x25\x35", form{size: half, vectors: sse, wEvex: w0}},                                // DQ
+	{2, with66, "\x21\x24\x31\x34", form{size: quarter, vectors: sse}},                                // BD, WQ
+	{2, with66, "\x22\x32", form{size: eighth, vectors: sse}},                                         // BQ
+	{1, with66, "\x70", form{size: vectorSize, vectors: sse, wants: oneByte, wEvex: w0}},              // PSHUFD
+	{1, []uint8{2, 3}, "\x70", form{size: vectorSize, vectors: sse, wants: oneByte}},                  // PSHUFHW, PSHUFLW
+	{1, none, "\xc6", form{size: vectorSize, vectors: sse, three: true, wants: oneByte, wEvex: w0}},   // SHUFPS
+	{1, with66, "\xc6", form{size: vectorSize, vectors: sse, three: true, wants: oneByte, wEvex: w1}}, // SHUFPD
+	{1, none, "\x14\x15", form{size: vectorSize, vectors: sse, three: true, wEvex: w0}},               // UNPCKLPS, UNPCKHPS
+	{1, with66, "\x14\x15", form{size: vectorSize, vectors: sse, three: true, wEvex: w1}},
+	{3, with66, "\x0f", form{size: vectorSize, vectors: sse, three: true, wants: oneByte}},                      // PALIGNR
+	{3, with66, "\x0e", form{size: vectorSize, vectors: ssevex, three: true, wants: oneByte}},                   // PBLENDW
+	{2, with66, "\x16\x36", form{size: vectorSize, vectors: vex | evex, three: true, lengths: 0b110, wVex: w0}}, // VPERMPS, VPERMD
+	{2, with66, "\x75\x76\x77\x7d\x7e\x7f", form{size: vectorSize, vectors: evex, three: true}},                 // VPERMI2, VPERMT2
+	{3, with66, "\x25", form{size: vectorSize, vectors: evex, three: true, wants: oneByte}},                     // VPTERNLOGD, Q
+
+	// Numbers with a point.
+	{1, []uint8{0, 1}, "\x54\x55\x56\x57", form{size: vectorSize, vectors: ssevex, three: true}}, // AND, ANDN, OR, XOR
+	{1, none, "\x51", form{size: vectorSize, vectors: sse, wEvex: w0}},                           // SQRT
+	{1, with66, "\x51", form{size: vectorSize, vectors: sse, wEvex: w1}},
+	{1, none, "\x58\x59\x5c\x5d\x5e\x5f", form{size: vectorSize, vectors: sse, three: true, wEvex: w0}}, // ADD, MUL, SUB, MIN, DIV, MAX
+	{1, with66, "\x58\x59\x5c\x5d\x5e\x5f", form{size: vectorSize, vectors: sse, three: true, wEvex: w1}},
+	{1, withF3, "\x51\x58\x59\x5a\x5c\x5d\x5e\x5f", form{size: fixed(4), vectors: sse, three: true, wEvex: w0}}, // of one; CVTSS2SD
+	{1, withF2, "\x51\x58\x59\x5a\x5c\x5d\x5e\x5f", form{size: fixed(8), vectors: sse, three: true, wEvex: w1}},
+	{1, none, "\xc2", form{size: vectorSize, vectors: ssevex, three: true, wants: oneByte}}, // CMPPS
+	{1, with66, "\xc2", form{size: vectorSize, vectors: ssevex, three: true, wants: oneByte}},
+	{1, withF3, "\xc2", form{size: fixed(4), vectors: ssevex, three: true, wants: oneByte}},
+	{1, withF2, "\xc2", form{size: fixed(8), vectors: ssevex, three: true, wants: oneByte}},
+	{1, none, "\x2e\x2f", form{size: fixed(4), vectors: sse, wEvex: w0}}, // UCOMISS, COMISS
+	{1, with66, "\x2e\x2f", form{size: fixed(8), vectors: sse, wEvex: w1}},
+	{1, []uint8{2, 3}, "\x2a", form{size: wideElement, vectors: sse, three: true}},  // CVTSI2SS, CVTSI2SD
+	{1, withF3, "\x2c\x2d", form{size: fixed(4), vectors: ssevex}},                  // CVTSS2SI and truncated
+	{1, withF2, "\x2c\x2d", form{size: fixed(8), vectors: ssevex}},                  // CVTSD2SI
+	{1, none, "\x5a", form{size: half, vectors: sse, wEvex: w0}},                    // CVTPS2PD
+	{1, with66, "\x5a\xe6", form{size: vectorSize, vectors: sse, wEvex: w1}},        // CVTPD2PS, CVTTPD2DQ
+	{1, withF2, "\xe6", form{size: vectorSize, vectors: sse, wEvex: w1}},            // CVTPD2DQ
+	{1, withF3, "\xe6", form{size: half, vectors: sse, wEvex: w0}},                  // CVTDQ2PD
+	{1, []uint8{0, 1, 2}, "\x5b", form{size: vectorSize, vectors: sse, wEvex: w0}},  // CVTDQ2PS, CVTPS2DQ and truncated
+	{1, withF2, "\x7a", form{size: vectorSize, vectors: evex, wEvex: w0}},           // VCVTUDQ2PS
+	{1, none, "\x78\x79", form{size: vectorSize, vectors: evex, wEvex: w0}},         // VCVTPS2UDQ and truncated
+	{1, withF3, "\x7a", form{size: half, vectors: evex, wEvex: w0}},                 // VCVTUDQ2PD
+	{1, []uint8{2, 3}, "\x7b", form{size: wideElement, vectors: evex, three: true}}, // VCVTUSI2SS, VCVTUSI2SD
+	// FMA
+	{2, with66, "\x96\x97\x98\x9a\x9c\x9e\xa6\xa7\xa8\xaa\xac\xae\xb6\xb7\xb8\xba\xbc\xbe", form{size: vectorSize, vectors: vex | evex, three: true}},
+	{2, with66, "\x99\x9b\x9d\x9f\xa9\xab\xad\xaf\xb9\xbb\xbd\xbf", form{size: wideElement, vectors: vex | evex, three: true}},
+
+	// VPMOVWB, DW, QD; DB, QW; QB; and saturated
+	{2, withF3, "\x10\x13\x15\x20\x23\x25\x30\x33\x35", form{size: half, vectors: evex, wEvex: w0, run: onCopy(false, true)}},
+	{2, withF3, "\x11\x14\x21\x24\x31\x34", form{size: quarter, vectors: evex, wEvex: w0, run: onCopy(false, true)}},
+	{2, withF3, "\x12\x22\x32", form{size: eighth, vectors: evex, wEvex: w0, run: onCopy(false, true)}},
+
+	// On general registers, told apart as vectors are.
+	{1, withF3, "\xb8", form{size: operandSize, vectors: legacy}},                               // POPCNT
+	{1, []uint8{0, 1, 2}, "\xbc\xbd", form{size: operandSize, vectors: legacy}},                 // BSF and TZCNT, BSR and LZCNT
+	{2, none, "\xf2\xf5\xf7", form{size: wideElement, vectors: vex, three: true, lengths: 1}},   // ANDN, BZHI, BEXTR
+	{2, with66, "\xf7", form{size: wideElement, vectors: vex, three: true, lengths: 1}},         // SHLX
+	{2, withF3, "\xf5\xf7", form{size: wideElement, vectors: vex, three: true, lengths: 1}},     // PEXT, SARX
+	{2, withF2, "\xf5\xf6\xf7", form{size: wideElement, vectors: vex, three: true, lengths: 1}}, // PDEP, MULX, SHRX
+}
+
+var none, with66, withF3, withF2 = []uint8{0}, []uint8{1}, []uint8{2}, []uint8{3}
+
+var vectors = func() map[vectorKey]*form {
+	forms := map[vectorKey]*form{}
+	for i := range table {
+		row := &table[i]
+		if row.run == nil {
+			row.run = onCopy(true, false)
+		}
+		for _, opcode := range []byte(row.opcodes) {
+			for _, mandatory := range row.mandatory {
+				forms[vectorKey{row.table, opcode, mandatory}] = &row.form
+			}
+		}
+	}
+	return forms
+}()
