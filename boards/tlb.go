@@ -54,14 +54,10 @@ func (l *TLB) Group(slot int) *Group {
 }
 
 // Start is where window slot of the group starts in the group's BAR.
-func (g *Group) Start(slot int) uint64 {
-	return g.Offset + uint64(slot-g.First)*g.Size
-}
+func (g *Group) Start(slot int) uint64 { return g.Offset + uint64(slot-g.First)*g.Size }
 
 // Kernel tells whether window slot of the group belongs to the kernel driver.
-func (g *Group) Kernel(slot int) bool {
-	return slot >= g.First+g.Count-g.KernelOwned
-}
+func (g *Group) Kernel(slot int) bool { return slot >= g.First+g.Count-g.KernelOwned }
 
 // Choose finds a hardware window of at least size bytes that is inside the
 // device's BARs, not the kernel driver's and not taken: the preferred one, else

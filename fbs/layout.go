@@ -169,9 +169,7 @@ type Reservation struct {
 type Target = boards.Target
 
 // WidthMask is the value with all bits of a width of 1, 2, 4 or 8 bytes set.
-func WidthMask(width uint8) uint64 {
-	return ^uint64(0) >> (64 - 8*uint(width))
-}
+func WidthMask(width uint8) uint64 { return ^uint64(0) >> (64 - 8*uint(width)) }
 
 // DTypeSize is the size of one element in bytes, 0 for no type at all.
 func DTypeSize(d gen.DType) uint8 {

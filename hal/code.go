@@ -1,7 +1,5 @@
 package hal
 
-import "strconv"
-
 // Code says how an operation ended. It is a uint8, so that handing one around,
 // even as an error, never allocates.
 type Code uint8
@@ -35,7 +33,7 @@ const (
 
 // codeTable holds, for each code, the exit status of a program that ends with
 // it (sysexits.h, then lightmetal's own from 71 on) and its text.
-var codeTable = [codeCount]struct {
+var codeTable = [codeCount + 1]struct {
 	exit int
 	text string
 }{
@@ -60,23 +58,14 @@ var codeTable = [codeCount]struct {
 	BadTensor:      {65, "tensor data do not fit"},
 	InputMissing:   {64, "input has no data"},
 	Disabled:       {70, "replay is disabled after a failure"},
+	codeCount:      {70, "no known code"}, // for whatever has a larger number
 }
 
 // Exit is the exit status of a program that ends with c.
-func (c Code) Exit() int {
-	if c >= codeCount {
-		return codeTable[Internal].exit
-	}
-	return codeTable[c].exit
-}
+func (c Code) Exit() int { return codeTable[min(c, codeCount)].exit }
 
 // Error makes a Code an error. The text has no place in it; Fault adds one.
-func (c Code) Error() string {
-	if c >= codeCount {
-		return "code " + strconv.Itoa(int(c))
-	}
-	return codeTable[c].text
-}
+func (c Code) Error() string { return codeTable[min(c, codeCount)].text }
 
 // Fault is a Code with a place and a reason, for everything before the first
 // store. It allocates.

@@ -84,8 +84,11 @@ func (d *device) Identity() Identity { return d.identity }
 
 // Map implements Device.
 func (d *device) Map(w fbs.Window) (Aperture, error) {
-	if err := d.hold(); err != nil {
-		return Aperture{}, err
+	if !d.taken {
+		d.taken, d.refusal = true, d.lane.take()
+	}
+	if d.refusal != nil {
+		return Aperture{}, d.refusal
 	}
 	switch w.Kind {
 	case gen.WindowKindBar:
@@ -98,14 +101,6 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 		return d.mapHost(w.Size)
 	}
 	return Aperture{}, &Fault{Internal, d.identity.Name + ": window of unknown kind " + strconv.Itoa(int(w.Kind))}
-}
-
-// hold takes the device, once.
-func (d *function) hold() error {
-	if !d.taken {
-		d.taken, d.refusal = true, d.lane.take()
-	}
-	return d.refusal
 }
 
 // mapBar makes a range of a BAR accessible.
@@ -221,7 +216,7 @@ func (d *device) Reach(a *Aperture, of Device) error {
 // Master implements Device. Bits of the status register that are set before
 // the device masters the bus, and stay, say nothing of what it does then. A
 // driver has its device master the bus all the time.
-func (d *device) Master(on bool) error {
+func (d *device) Master(on bool) (err error) {
 	if !on && !d.masters {
 		return nil // who may not store to configuration space need not
 	}
@@ -232,11 +227,9 @@ func (d *device) Master(on bool) error {
 		d.stale, _ = d.config.Load(configStatus, 2)
 		d.translate(true)
 	}
-	if d.driven {
-		d.masters = on
-		return nil
+	if !d.driven {
+		err = d.command(configCommandMaster, on)
 	}
-	err := d.command(configCommandMaster, on)
 	d.masters = on || err != nil // what has not stopped is asked to again
 	if !on {
 		d.translate(false)

@@ -595,7 +595,8 @@ func taken(name string) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.(*device).hold(); err != nil {
+	_, _ = d.Map(fbs.Window{}) // of no kind, which maps nothing
+	if err := d.(*device).refusal; err != nil {
 		d.Close()
 		return nil, err
 	}

@@ -18,6 +18,18 @@ const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
 // device of Tenstorrent's driver. Open only looks: the first Map takes the
 // device. The error is a *Fault whose reason says what to do next.
 func Open(name string) (Device, error) {
+	d, err := Named(name)
+	if err == nil {
+		if err = d.(*device).lane.open(); err == nil {
+			return d, nil
+		}
+		d.Close()
+	}
+	return nil, err
+}
+
+// Named is the device that a name means, be there one or not: Open has yet to look.
+func Named(name string) (Device, error) {
 	kind, rest := Cut(name, ':')
 	d := &device{&function{kind: kind, rest: rest, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
 	switch kind {
@@ -28,27 +40,15 @@ func Open(name string) (Device, error) {
 	case "tt":
 		d.lane = newTT(d.function)
 	}
-	if d.lane == nil {
-		return nil, d.misnamed("no such kind of device, or none that this program was built for")
-	}
-	if err := d.lane.open(); err != nil {
-		d.Close()
-		return nil, err
+	if _, _, ok := parsePCI(rest); d.lane == nil || !ok && (kind != "tt" || rest == "" || rest[0] != '/') {
+		return nil, &Fault{Usage, name + ": names no device that this program was built for; write pci:VVVV:DDDD or pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
 	}
 	return d, nil
 }
 
-// misnamed is the fault of a name that means no device.
-func (d *function) misnamed(reason string) error {
-	return &Fault{Usage, d.identity.Name + ": " + reason + "; write pci:VVVV:DDDD (vendor and device id) or pci:DDDD:BB:DD.F (address), all in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
-}
-
 // look finds a function that the kernel has in sysfs, and reads what it tells of it.
 func (d *function) look() (err error) {
-	wanted, ids, ok := parsePCI(d.rest)
-	if !ok {
-		return d.misnamed("not a PCI device name")
-	}
+	wanted, ids, _ := parsePCI(d.rest)
 	if d.address, err = findPCI(d.identity.Name, wanted, ids); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func findPCI(name, wanted string, ids bool) (found string, err error) {
 			if err != nil {
 				return "", err
 			}
-			is = strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)[1:] == wanted[:4]+wanted[5:]
+			is = PCIID(vendor, device) == wanted
 		}
 		if is {
 			found, count, list = a, count+1, list+" pci:"+a
@@ -130,6 +130,12 @@ func findPCI(name, wanted string, ids bool) (found string, err error) {
 		return found, nil
 	}
 	return "", &Fault{Usage, name + ": " + strconv.Itoa(count) + " devices have these ids; name one by its address:" + list}
+}
+
+// PCIID is "1e52:401e".
+func PCIID(vendor, device uint16) string {
+	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
+	return digits[1:5] + ":" + digits[5:]
 }
 
 // readIDs reads two files that hold a number and a newline.

@@ -204,7 +204,7 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
 	fakeSysfs(t)
 	for _, name := range []string{
-		"", "pci", "pci:", "edu", "mock:edu", "vfio:", "vfio:0000:00:01", "tt:", "PCI:1234:11e8", "/dev/mem",
+		"", "pci", "pci:", "edu", "mock:edu", "vfio:", "vfio:0000:00:01", "tt:", "tt:0", "PCI:1234:11e8", "/dev/mem",
 		"pci:1234", "pci:1234:", "pci:1234:11e", "pci:1234:11e88", "pci:123:11e8", "pci:+123:11e8", "pci:0x12:11e8", "pci:12_4:11e8", "pci:1234:11g8",
 		"pci:1234:11e8:", "pci:1234:11e8.0", "pci:0000:00:01", "pci:00:01.0", "pci:0000:00:01.", "pci:0000:00:20.0", "pci:0000:00:01.8",
 		"pci:0000:000:01.0", "pci:000:00:01.0", "pci:000000000:00:01.0", "pci:00000000:00:01.0", "pci:0000:00:1.0", "pci:0000:00:01.0:", "pci:0000:00:01.0.0",
@@ -212,6 +212,14 @@ func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
 	} {
 		_, err := taken(name)
 		wantFault(t, fmt.Sprintf("%q", name), err, Usage, name, "pci:VVVV:DDDD", "pci:DDDD:BB:DD.F")
+		_, err = Named(name)
+		wantFault(t, fmt.Sprintf("%q, not looked for", name), err, Usage, name)
+	}
+	sysfs += "/nothing"
+	for _, name := range []string{"pci:1234:11E8", "vfio:0000:00:01.0", "tt:/dev/tenstorrent/7"} {
+		if _, err := Named(name); err != nil {
+			t.Errorf("%s, which is nowhere: %v", name, err)
+		}
 	}
 }
 

@@ -23,9 +23,7 @@ type kernel struct {
 
 var system = kernel{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite}
 
-func openFile(path string, flags int) (int, error) {
-	return unix.Open(path, flags|unix.O_CLOEXEC, 0)
-}
+func openFile(path string, flags int) (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0) }
 
 // asC is a struct for a driver, which may change it. T lies in memory as C has
 // it: tt_test.go pins sizes and offsets.

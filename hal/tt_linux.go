@@ -25,23 +25,19 @@ const (
 // takes everything back when the process ends.
 type tt struct {
 	*function
-	path   string
 	fd     int
 	cleans bool         // the driver has SET_NOC_CLEANUP
 	maps   [6]ttMapping // by 2 x BAR 0, 2, 4 + write-combining
 	aim    ttConfigure  // of point, here so that it allocates nothing
 }
 
-func newTT(d *function) lane { return &tt{function: d, path: d.rest, fd: -1} }
+func newTT(d *function) lane { return &tt{function: d, fd: -1} }
 
 // open does not wait for a program that has the device for itself (O_EXCL), and
 // asks for no power yet (O_APPEND; tt-kmd ioctl.h, SET_POWER_STATE).
 func (d *tt) open() (err error) {
 	name := d.identity.Name
-	if d.path == "" {
-		return d.misnamed("not a PCI device name")
-	}
-	d.fd, err = d.keepOpen(d.path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
+	d.fd, err = d.keepOpen(d.rest, unix.O_RDWR|unix.O_NONBLOCK|unix.O_APPEND)
 	switch err {
 	case nil:
 	case unix.EAGAIN:
@@ -49,10 +45,10 @@ func (d *tt) open() (err error) {
 	case unix.ENOENT:
 		return &Fault{NoDevice, name + ": no such device; `ls /dev/tenstorrent` lists what is there, `modprobe tenstorrent` loads the driver"}
 	default:
-		return failed("open", d.path, err)
+		return failed("open", d.rest, err)
 	}
 	driver := ttDriverInfo{inSize: 12}
-	if err := control(d.fd, ttGetDriverInfo, asC(&driver), "GET_DRIVER_INFO", d.path); err != nil {
+	if err := control(d.fd, ttGetDriverInfo, asC(&driver), "GET_DRIVER_INFO", d.rest); err != nil {
 		return err
 	}
 	if driver.api != ttAPI {
@@ -74,9 +70,9 @@ func (d *tt) take() error {
 	case err == unix.ENODEV:
 		return &Fault{DeviceGone, d.identity.Name + ": another program has reset the device since it was opened; open it again"}
 	case err != nil:
-		return failed("LOCK_CTL", d.path, err)
+		return failed("LOCK_CTL", d.rest, err)
 	case lock.value != 1:
-		return &Fault{NoDevice, d.identity.Name + ": another replay has the device; `fuser -v " + d.path + "` names it"}
+		return &Fault{NoDevice, d.identity.Name + ": another replay has the device; `fuser -v " + d.rest + "` names it"}
 	}
 	_ = d.power(ttPowerAll)
 	d.later(func() error { return d.power(ttPowerAll &^ ttPowerClock) })
@@ -95,7 +91,7 @@ func (d *tt) power(features uint16) error {
 func (d *tt) openFunction() error {
 	name := d.identity.Name
 	info := ttDeviceInfo{inSize: 20}
-	if err := control(d.fd, ttGetDeviceInfo, asC(&info), "GET_DEVICE_INFO", d.path); err != nil {
+	if err := control(d.fd, ttGetDeviceInfo, asC(&info), "GET_DEVICE_INFO", d.rest); err != nil {
 		return err
 	}
 	slot := uint64(info.busDevFn)
@@ -111,7 +107,7 @@ func (d *tt) openFunction() error {
 	case err == unix.ENODEV: // it answers only who asks for information
 		return &Fault{NoDevice, name + ": the device is being reset, and whoever does that has not said that it is over (POST_RESET); wait for that program, or reset the device again with `tt-smi -r`"}
 	case err != nil:
-		return failed("QUERY_MAPPINGS", d.path, err)
+		return failed("QUERY_MAPPINGS", d.rest, err)
 	case !(&device{d.function}).Alive():
 		return &Fault{DeviceGone, name + ": configuration space reads all ones, or memory decoding is off; reset the device with `tt-smi -r`"}
 	}
@@ -138,7 +134,7 @@ func (d *tt) mapFile(bar uint8, wc bool, offset, size uint64) (Aperture, error) 
 	if wc && d.maps[bar|1].size != 0 {
 		bar |= 1
 	}
-	return d.mapRange(d.fd, d.maps[bar].base+offset, size, d.path)
+	return d.mapRange(d.fd, d.maps[bar].base+offset, size, d.rest)
 }
 
 // window implements lane: the driver chooses one of the least size that is left.
@@ -155,7 +151,7 @@ func (d *tt) window(_ uint16, size uint64, wc bool) (int, Aperture, error) {
 		case err == unix.ENOMEM:
 			continue
 		case err != nil:
-			return -1, Aperture{}, failed("ALLOCATE_TLB", d.path, err)
+			return -1, Aperture{}, failed("ALLOCATE_TLB", d.rest, err)
 		case d.tlb.Group(int(window.id)) != g:
 			return -1, Aperture{}, &Fault{Internal, d.identity.Name + fbs.Text(": the driver gave window %d for one of %x bytes", uint64(window.id), g.Size)}
 		}
@@ -163,7 +159,7 @@ func (d *tt) window(_ uint16, size uint64, wc bool) (int, Aperture, error) {
 		if wc {
 			offset = window.combining
 		}
-		a, err := d.mapRange(d.fd, offset, g.Size, d.path)
+		a, err := d.mapRange(d.fd, offset, g.Size, d.rest)
 		return int(window.id), a, err
 	}
 	return -1, Aperture{}, nil
@@ -219,7 +215,7 @@ func (d *tt) host(size uint64) ([]byte, uint64, error) {
 	case unix.EINVAL:
 		return nil, 0, apartPages(d.identity.Name, size, huge)
 	}
-	return nil, 0, failed("PIN_PAGES", d.path, err)
+	return nil, 0, failed("PIN_PAGES", d.rest, err)
 }
 
 // reach implements lane: each device has addresses of its own.
@@ -241,7 +237,7 @@ func (d *device) Cleanup(view *fbs.View, target int) (note string, err error) {
 		return d.identity.Name + ": cores that run when this process is killed go on running; tt-kmd 2.2 and later put those of one tile back into reset", nil
 	}
 	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: reset.Address, data: uint64(reset.Mask)}
-	return "", control(lane.fd, ttSetNoCCleanup, asC(&c), "SET_NOC_CLEANUP", lane.path)
+	return "", control(lane.fd, ttSetNoCCleanup, asC(&c), "SET_NOC_CLEANUP", lane.rest)
 }
 
 // firstLetRun is the tile of the first store that lets a core run, through a window

@@ -47,9 +47,7 @@ func (w *Walk) Index(list []fbs.Command) int {
 
 // pointer makes an address of mapped memory a pointer. Vet takes the plain
 // conversion for a mistake, which it is for memory that Go manages.
-func pointer(address uintptr) unsafe.Pointer {
-	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
-}
+func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
 
 // AddressOf is the address of the first byte of mem, for the tables of a Walk.
 // The caller keeps mem reachable. It calls through a variable, so that mem

@@ -1,8 +1,6 @@
 package runtime
 
 import (
-	"strconv"
-
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -42,7 +40,7 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 func CheckTime(view *fbs.View) error {
 	for i, us := range view.LongestUs {
 		if us > view.AllowedUs {
-			return &hal.Fault{Code: hal.BadImage, Reason: "sequence " + fbs.Quote(view.Name(view.Sequences[i].Name)) + fbs.Text(" may take %d s, %d are allowed; --longest or lm_longest allows more", us/1e6, view.AllowedUs/1e6)}
+			return &hal.Fault{Code: hal.BadImage, Reason: "sequence " + fbs.Quote(view.Name(view.Sequences[i].Name)) + fbs.Text(" may take %d s %d us, %d s %d us are allowed; --longest or lm_longest allows more", us/1e6, us%1e6, view.AllowedUs/1e6, view.AllowedUs%1e6)}
 		}
 	}
 	return nil
@@ -54,18 +52,20 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 		return &hal.Fault{Code: hal.Usage, Reason: fbs.Text("devices: the image is for %d, %d given", uint64(len(view.Targets)), uint64(len(devices)))}
 	}
 	for i, device := range devices {
-		want, got := &view.Targets[i], device.Identity()
-		if got.Vendor != want.Vendor || got.Device != want.Device {
-			return &hal.Fault{Code: hal.WrongDevice, Reason: "the image is for " + view.Board(i).Name + " (" + pciID(want.Vendor, want.Device) +
-				"), " + got.Name + " is " + pciID(got.Vendor, got.Device)}
-		}
-		if want.Subsystem != 0 && got.Subsystem != want.Subsystem {
-			return &hal.Fault{Code: hal.WrongDevice, Reason: fbs.Text("the image is for subsystem %x, ", uint64(want.Subsystem)) + got.Name + fbs.Text(" has %x", uint64(got.Subsystem))}
+		want, got, reason := &view.Targets[i], device.Identity(), ""
+		switch {
+		case got.Vendor != want.Vendor || got.Device != want.Device:
+			reason = "is for " + view.Board(i).Name + " (" + hal.PCIID(want.Vendor, want.Device) + "), " + got.Name + " is " + hal.PCIID(got.Vendor, got.Device)
+		case want.Subsystem != 0 && got.Subsystem != want.Subsystem:
+			reason = fbs.Text("is for subsystem %x, ", uint64(want.Subsystem)) + got.Name + fbs.Text(" has %x", uint64(got.Subsystem))
 		}
 		for bar := range want.Bars {
-			if got.Bars[bar] < want.Bars[bar] {
-				return &hal.Fault{Code: hal.WrongDevice, Reason: fbs.Text("the image needs %x bytes of BAR %d, ", want.Bars[bar], uint64(bar)) + got.Name + fbs.Text(" has %x", got.Bars[bar])}
+			if got.Bars[bar] < want.Bars[bar] && reason == "" {
+				reason = fbs.Text("needs %x bytes of BAR %d, ", want.Bars[bar], uint64(bar)) + got.Name + fbs.Text(" has %x", got.Bars[bar])
 			}
+		}
+		if reason != "" {
+			return &hal.Fault{Code: hal.WrongDevice, Reason: "the image " + reason}
 		}
 	}
 	return nil
@@ -232,7 +232,7 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 func DeviceNames(view *fbs.View) []string {
 	names := make([]string, len(view.Targets))
 	for i := range view.Targets {
-		names[i] = "pci:" + pciID(view.Targets[i].Vendor, view.Targets[i].Device)
+		names[i] = "pci:" + hal.PCIID(view.Targets[i].Vendor, view.Targets[i].Device)
 	}
 	return names
 }
@@ -258,8 +258,3 @@ func (r *Replay) Close() error {
 }
 
 func command(index int) string { return fbs.Text("command %d: ", uint64(index)) }
-
-func pciID(vendor, device uint16) string { // "1e52:401e"
-	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
-	return digits[1:5] + ":" + digits[5:]
-}

@@ -170,7 +170,7 @@ func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	}
 	switch {
 	case w.Why == hal.Loaded:
-		code = r.settle(c, r.check(c, w.Got))
+		code = r.check(c, w.Got)
 	case w.Why == hal.Differs:
 		r.detail = Result{Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width), Element: w.At / uint64(c.Width)}
 		code = r.settle(c, hal.CompareFailed)
@@ -194,9 +194,7 @@ func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
-func (r *Replay) device(c *fbs.Command) hal.Device {
-	return r.devices[r.view.Windows[c.Window].Device]
-}
+func (r *Replay) device(c *fbs.Command) hal.Device { return r.devices[r.view.Windows[c.Window].Device] }
 
 // single carries out one access at the place of a command, which stays the next
 // one of the run's own walk: a fault is the command's. It gives what was loaded.
@@ -289,7 +287,7 @@ func (r *Replay) check(c *fbs.Command, loaded uint64) hal.Code {
 			return hal.OK
 		case last != hal.OK:
 			r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
-			return last
+			return r.settle(c, last)
 		case !waits:
 			now = device.Now()
 			began = now
@@ -318,16 +316,11 @@ func pause(c *fbs.Command, waited, left int64) int64 {
 	return min(waited/patience, left)
 }
 
-// settle applies the policy of a Check or Compare to how it ended. Only a
-// condition that does not hold can be passed over, never a device that fails.
+// settle applies the policy of a Check or Compare that does not hold, for which code
+// stands. Only that can be passed over, never a late frame or a device that fails.
 // That may be another one than was looked at: what one device waits for in host
 // memory, another may have been unable to write.
 func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
-	switch code {
-	case hal.DeadlinePassed, hal.ExpectFailed, hal.CompareFailed, hal.FrameLate:
-	default:
-		return code
-	}
 	ignore := code != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
 	state := r.diagnose(!ignore)
 	switch {

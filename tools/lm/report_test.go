@@ -78,7 +78,7 @@ func TestAFailingRunIsProfiledToo(t *testing.T) {
 	}
 	defer file.Close()
 	profile, err := report.ReadTrace(file)
-	if err != nil || len(profile.Timeline.Children) != 2 || profile.Commands != 4 {
+	if err != nil || len(profile.Timeline[0]) != 2 || profile.Commands != 4 {
 		t.Errorf("%v: %+v", err, profile)
 	}
 	if f := profile.Failed; f == nil || f.Code != "expect failed" || f.Command != 1 || f.Ns != 300 || "lm: "+f.Reason+"\n" != want {

@@ -20,13 +20,13 @@ import (
 
 func TestConfigurationsBecomeCommandLines(t *testing.T) {
 	got, err := configure("c", "# a machine\r\n\n  on-failure\trestart 3 reboot\non-success halt\nmodule /vfio.ko a=1 b=2\nhugepages 016\n"+
-		"bind vfio-pci 0000:01:00.0\nmount /dev/sda1 /data ext4 ro\nimage /a b.lmb\n\tdevice  pci:1:2\ninput x=/i=1\nseal\nimage b.lmb\nloop forever\ndeadline 20ms\n")
+		"bind vfio-pci 0000:01:00.0\nmount /dev/sda1 /data ext4 ro\nimage /a b.lmb\n\tdevice  pci:1234:11e8\ninput x=/i=1\nseal\nimage b.lmb\nloop forever\ndeadline 20ms\n")
 	want := configuration{
 		preparations: []preparation{
 			{"c:5", &machineLines[2], []string{"/vfio.ko", "a=1", "b=2"}}, {"c:6", &machineLines[3], []string{"16"}},
 			{"c:7", &machineLines[4], []string{"vfio-pci", "0000:01:00.0"}}, {"c:8", &machineLines[5], []string{"/dev/sda1", "/data", "ext4", "ro"}},
 		},
-		replays: [][]string{{"-device=pci:1:2", "-input=x=/i=1", "-seal", "/a b.lmb"}, {"-loop=forever", "-deadline=20ms", "b.lmb"}},
+		replays: [][]string{{"-device=pci:1234:11e8", "-input=x=/i=1", "-seal", "/a b.lmb"}, {"-loop=forever", "-deadline=20ms", "b.lmb"}},
 		success: ending{0, "halt"}, failure: ending{3, "reboot"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -103,7 +103,7 @@ func TestExampleOfThePageIsAConfiguration(t *testing.T) {
 }
 
 func FuzzConfiguration(f *testing.F) {
-	f.Add("on-failure restart 3 reboot\nimage /a.lmb\ndevice pci:1:2\nloop forever\nseal\n")
+	f.Add("on-failure restart 3 reboot\nimage /a.lmb\ndevice pci:1234:11e8\nloop forever\nseal\n")
 	f.Add("mount a b c\nhugepages 1\nimage x\ninput a=b\ndeadline 1\nwatchdog /dev/watchdog=1\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := configure("c", text)

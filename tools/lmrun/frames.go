@@ -33,7 +33,7 @@ func plan(view *fbs.View, o args.Options) (f *frames, err error) {
 	for i, name := range [...]string{o.Sequence, o.Before, o.After} {
 		index := view.SequenceByName(name)
 		if name != "" && index < 0 {
-			return f, args.Bad("no sequence " + name + " in the image; it has " + sequences(view))
+			return f, args.Bad("no sequence " + name + " in the image; it has" + sequences(view))
 		}
 		*[...]*int{&f.sequence, &f.before, &f.after}[i] = index
 	}
@@ -44,11 +44,23 @@ func plan(view *fbs.View, o args.Options) (f *frames, err error) {
 		f.watchdog, err = parseWatchdog(o.Watchdog)
 	}
 	view.AllowedUs = uint64(o.Longest) / 1000
-	if err == nil {
-		err = runtime.CheckTime(view)
+	for i := 0; i < len(o.Devices) && err == nil; i++ {
+		_, err = named(o.Devices[i])
 	}
-	if err == nil {
-		err = files.Distinct(paths(o.Outputs), append(paths(o.Inputs), o.Image, o.Key)...)
+	moves := false
+	for i := range view.Windows {
+		moves = moves || view.Windows[i].Kind == gen.WindowKindTlb
+	}
+	switch devices, targets := uint64(len(o.Devices)), uint64(len(view.Targets)); {
+	case err != nil:
+	case devices != 0 && devices != targets:
+		err = args.Bad(fbs.Text("devices: the image is for %d, %d given", targets, devices))
+	case o.Window != runtime.AnySlot && !moves:
+		err = args.Bad("-window: no window of the image moves")
+	default:
+		if err = runtime.CheckTime(view); err == nil {
+			err = files.Distinct(paths(o.Outputs), append(paths(o.Inputs), o.Image, o.Key)...)
+		}
 	}
 	return f, err
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,8 +91,10 @@ func TestEveryFailureHasItsExitStatus(t *testing.T) {
 		{64, "needs a value, or is unknown", []string{"-frobnicate"}},
 		{64, "unknown flag -frobnicate", []string{"-frobnicate=1", image}},
 		{64, "one image at a time", []string{image, image}},
-		{64, "no such kind of device", []string{"-device", "mock:edu", image}},
-		{64, "not a PCI device name", []string{"-device", "pci:nonsense", image}},
+		{64, "names no device", []string{"-device", "mock:edu", image}},
+		{64, "names no device", []string{"-device", "pci:nonsense", image}},
+		{64, "-input takes NAME=FILE, not n=ring:", []string{"-input", "n=ring:", image}},
+		{64, "unknown flag -frob", []string{"-version", "-frob=1"}},
 		{65, "the file is empty", []string{"../../testdata/bad/empty.lmb"}},
 		{65, "envelope checksum is", []string{"../../testdata/bad/flipped-bit.lmb"}},
 		{65, "an image is a file", []string{"/dev/null"}},
@@ -124,20 +127,27 @@ func assembled(t *testing.T, source string) string {
 	return path
 }
 
-// TestTimeIsCheckedWithoutADeviceToo: -check says what a run would, also of how
-// long it may take, and of an input that is given twice.
-func TestTimeIsCheckedWithoutADeviceToo(t *testing.T) {
+// TestWhatNeedsNoDeviceIsCheckedWithoutOneToo: -check says what a run would of how long it
+// may take, of an input that is given twice, of devices by name and number, and of hardware windows.
+func TestWhatNeedsNoDeviceIsCheckedWithoutOneToo(t *testing.T) {
 	long := assembled(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\ntensor n input uint32[]\nmain:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n  write.4 r+0x4 0x1\n"+strings.Repeat("  delay 10s\n", 400))
 	for _, test := range []struct {
 		exit  int
 		want  string
 		flags []string
 	}{
-		{65, "may take 8000 s, 3600 are allowed", nil},
-		{65, "may take 8000 s, 7999 are allowed", []string{"-longest", "7999s"}},
+		{65, "may take 8000 s 2 us, 3600 s 0 us are allowed", nil},
+		{65, "may take 8000 s 2 us, 7999 s 0 us are allowed", []string{"-longest", "7999s"}},
+		{65, "8000 s 2 us, 0 s 1 us are allowed", []string{"-longest", "1us"}},
+		{0, "verified only", []string{"-longest", "3h"}},
 		{0, "verified only", []string{"-longest", "8001s"}},
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input", "n=b"}},
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input=n=a"}},
+		{64, "names no device", []string{"-longest", "3h", "-device", "pci:1234:11e"}},
+		{64, "names no device", []string{"-longest", "3h", "-device", "pic:1234:11e8"}},
+		{64, "devices: the image is for 1, 2 given", []string{"-longest", "3h", "-device", "pci:1234:11e8", "-device", "tt:/dev/tenstorrent/0"}},
+		{0, "verified only", []string{"-longest", "3h", "-device", "vfio:0000:01:00.0"}},
+		{64, "-window: no window of the image moves", []string{"-longest", "3h", "-window", "3"}},
 	} {
 		stdout, stderr, exit := lmrun(t, append(append([]string{"-check"}, test.flags...), long)...)
 		if exit != test.exit || !strings.Contains(stdout+stderr, test.want) {
@@ -154,6 +164,14 @@ func TestHelpIsOnStandardOutput(t *testing.T) {
 }
 
 func TestVersionNamesFormatAndSchema(t *testing.T) {
+	for _, line := range [][]string{{"-version", "-json"}, {"--json", "-version"}} {
+		var object map[string]string
+		stdout, stderr, exit := lmrun(t, line...)
+		want := map[string]string{"version": version, "format": fmt.Sprintf("%d.%d", fbs.FormatMajor, fbs.FormatMinor), "schema": fmt.Sprintf("0x%x", fbs.SchemaHash)}
+		if err := json.Unmarshal([]byte(stdout), &object); err != nil || exit != 0 || stderr != "" || !maps.Equal(object, want) {
+			t.Errorf("%q: exit %d, %q, %q, %v", line, exit, stdout, stderr, err)
+		}
+	}
 	want := fmt.Sprintf("%s, format %d.%d, schema 0x%x\n", version, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash)
 	if stdout, stderr, exit := lmrun(t, "-version"); exit != 0 || stdout != want || stderr != "" {
 		t.Errorf("exit %d, %q, %q; want %q", exit, stdout, stderr, want)
@@ -168,7 +186,7 @@ func TestCommandLines(t *testing.T) {
 		want args.Options
 	}{
 		{"x.lmb", standard},
-		{"-device pci:1:2 x.lmb --device=pci:3:4", with(func(o *args.Options) { o.Devices = []string{"pci:1:2", "pci:3:4"} })},
+		{"-device pci:1234:11e8 x.lmb --device=tt:/dev/tenstorrent/3", with(func(o *args.Options) { o.Devices = []string{"pci:1234:11e8", "tt:/dev/tenstorrent/3"} })},
 		{"-sequence safe -loop 7 x.lmb", with(func(o *args.Options) { o.Sequence, o.Loop = "safe", 7 })},
 		{"-input a=b=c -output d=e x.lmb", with(func(o *args.Options) {
 			o.Inputs, o.Outputs = []args.Binding{{Name: "a", Path: "b=c"}}, []args.Binding{{Name: "d", Path: "e"}}
@@ -178,6 +196,8 @@ func TestCommandLines(t *testing.T) {
 		{"-deadline 1500us -watchdog /dev/watchdog0=5 -key k x.lmb", with(func(o *args.Options) {
 			o.Deadline, o.Watchdog, o.Key = 1_500_000, "/dev/watchdog0=5", "k"
 		})},
+		{"-deadline 1h x.lmb", with(func(o *args.Options) { o.Deadline = 3600e9 })},
+		{"-longest 90m x.lmb", with(func(o *args.Options) { o.Longest = 5400e9 })},
 		{"-deadline 3600s x.lmb", with(func(o *args.Options) { o.Deadline = 3600e9 })},
 		{"-longest 7200s x.lmb", with(func(o *args.Options) { o.Longest = 7200e9 })},
 		{"-h", with(func(o *args.Options) { o.Help, o.Image = true, "" })},
@@ -187,7 +207,7 @@ func TestCommandLines(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"", "-loop 0 x", "-loop -1 x", "-loop x x", "-window x x", "-window 65536 x", "-input a x", "-input =b x", "-output a= x", "-loop", "a b",
-		"-deadline 0ms x", "-deadline 20 x", "-deadline ms x", "-deadline 20mss x", "-deadline 3601s x", "-deadline -1s x", "-deadline 4294967295s x"} {
+		"-deadline 0ms x", "-deadline 20 x", "-deadline ms x", "-deadline 20mss x", "-deadline 3601s x", "-deadline -1s x", "-deadline 4294967295s x", "-deadline 2h x", "-longest 9999999h x", "-longest 1d x", "-input a=ring: x"} {
 		if _, err := args.Parse(strings.Fields(line)); hal.CodeOf(err) != hal.Usage {
 			t.Errorf("%q: %v", line, err)
 		}

@@ -112,7 +112,7 @@ func (f *frames) rest(devices []hal.Device) (first error) {
 	return first
 }
 
-var openDevice = hal.Open // with the build tag mock of stand-ins, too
+var openDevice, named = hal.Open, hal.Named // with the build tag mock of stand-ins, too
 
 // open opens one device for each target of the image.
 func open(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
@@ -127,10 +127,9 @@ func open(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	return devices, err
 }
 
-func sequences(view *fbs.View) string {
-	names := ""
+func sequences(view *fbs.View) (names string) {
 	for i := range view.Sequences {
 		names += " " + view.Name(view.Sequences[i].Name)
 	}
-	return names[1:]
+	return names
 }

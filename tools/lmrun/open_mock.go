@@ -13,10 +13,14 @@ import (
 // With the build tag mock there are devices of the kind mock:BOARD, to try frames and
 // rings without hardware.
 func init() {
-	openDevice = func(name string) (hal.Device, error) {
+	openDevice, named = orStandIn(hal.Open), orStandIn(hal.Named)
+}
+
+func orStandIn(other func(string) (hal.Device, error)) func(string) (hal.Device, error) {
+	return func(name string) (hal.Device, error) {
 		if board := chips.ByName(strings.TrimPrefix(name, "mock:")); board != nil {
 			return mock.New(board), nil
 		}
-		return hal.Open(name)
+		return other(name)
 	}
 }

@@ -24,10 +24,14 @@ func tell(o args.Options, end outcome) int {
 	}
 	var err error
 	switch {
-	case o.Help:
+	case o.Help && code == hal.OK:
 		err = print(to, usage)
-	case o.Version:
-		err = print(to, fbs.Text(version+", format %d.%d, schema %x\n", fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash))
+	case o.Version && code == hal.OK:
+		text := version + ", format %d.%d, schema %x\n"
+		if o.JSON {
+			text = `{"version":"` + version + `","format":"%d.%d","schema":"%x"}` + "\n"
+		}
+		err = print(to, fbs.Text(text, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash))
 	case o.JSON:
 		err = print(to, jsonText(o, end, code))
 	case o.Check && code == hal.OK:

@@ -52,9 +52,9 @@ func streams(view *fbs.View, bindings []args.Binding, role gen.Role) (list []str
 // open opens a ring, waits for the other side of a pipe, begins a file that is an
 // output, or reads one that is an input.
 func (s *stream) open(output bool) (err error) {
-	path, isRing := strings.CutPrefix(s.Path, ringPrefix)
+	path := strings.TrimPrefix(s.Path, ringPrefix)
 	switch {
-	case isRing:
+	case path != s.Path:
 		s.ring, err = openRing(path, uint64(len(s.data)), output)
 	case output:
 		if s.file, err = files.Replace(s.Path, 0o644); err == nil {

@@ -48,7 +48,7 @@ func TestLongestRunAndSlowestCommandsAreFound(t *testing.T) {
 		d.run(p, []uint32{0, 1, 2, 3}, at, true)
 	}
 	d.finish(p)
-	if p.Runs != 4 || p.TotalNs != 8+12+7+12 || p.LeastNs != 7 || p.MostNs != 12 || p.Shown != 2 || p.Timeline.Ns != 12 || p.Timeline.Children[0].Children[0].Ns != 9 {
+	if p.Runs != 4 || p.TotalNs != 8+12+7+12 || p.LeastNs != 7 || p.MostNs != 12 || p.Shown != 2 || tookOf(p.Timeline) != 12 || p.Timeline[rowCommands][0].Ns != 9 {
 		t.Errorf("%d runs of %d ns, %d to %d, run %d shown, %+v", p.Runs, p.TotalNs, p.LeastNs, p.MostNs, p.Shown, p.Timeline)
 	}
 	var slow [][2]int64

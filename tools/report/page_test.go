@@ -121,7 +121,7 @@ func TestAPageOfASequenceSaysHowLongThatWaits(t *testing.T) {
 func TestTheAxisOfTimeEndsWithTheRun(t *testing.T) {
 	const glyph = 6.7 / 640 * 100 // percent
 	for _, ns := range []int64{1, 99, 300, 1000, 30_600, 999_999, 1 << 40} {
-		d := (&Profile{Timeline: &Slice{Ns: ns}}).timelinePicture()
+		d := (&Profile{Timeline: [][]Slice{{{Ns: ns}}}}).timelinePicture()
 		room := 100 - glyph*float64(len(d.Total))
 		if d.Total != timeText(ns) || len(d.Ticks) == 0 {
 			t.Errorf("%d ns: %+v", ns, d)

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	timeRowsMax  = 12
-	looseRowsMax = 6
+	timeRowsMax = 18
 
 	// In percent of the whole; a picture is about a thousand pixels wide.
 	sliceWidthMin = 0.25 // narrower neighbours are one
@@ -42,31 +41,28 @@ type tick struct {
 }
 
 func (p *Profile) timelinePicture() *timelinePicture {
-	if p.Timeline == nil || p.Timeline.Ns == 0 {
+	total := tookOf(p.Timeline)
+	if total == 0 {
 		return nil
 	}
-	d := &timeDrawing{scale: 100 / float64(p.Timeline.Ns)}
-	for i := range p.Timeline.Children {
-		d.slice(&p.Timeline.Children[i], 0)
+	d := &timeDrawing{scale: 100 / float64(total)}
+	t := &timelinePicture{Ticks: ticks(total), Total: timeText(total)}
+	for i, row := range p.Timeline {
+		if i >= timeRowsMax {
+			d.deep += len(row)
+		} else if len(row) > 0 {
+			t.Rows = append(t.Rows, d.row(row))
+		}
 	}
-	for i := range d.rows {
-		d.rows[i].flush(d)
-	}
-	d.loose(p.Loose)
-	t := &timelinePicture{Ticks: ticks(p.Timeline.Ns), Total: timeText(p.Timeline.Ns), Notes: d.notes(p)}
-	for _, row := range d.rows {
-		t.Rows = append(t.Rows, row.drawn)
-	}
-	t.Legend = legend(t.Rows)
+	t.Notes, t.Legend = d.notes(p), legend(t.Rows)
 	return t
 }
 
 // timeDrawing draws slices that come in the order of their start.
 type timeDrawing struct {
 	scale  float64 // percent a nanosecond
-	rows   []*timeRow
-	merged uint64 // slices that were too narrow
-	deep   uint64 // slices below the last row
+	merged uint64  // slices that were too narrow
+	deep   int     // slices below the last row
 }
 
 // timeRow is a row, and what of it has not been drawn: narrow slices side by side.
@@ -81,27 +77,22 @@ type narrow struct {
 	classes         map[string]int64 // nanoseconds
 }
 
-func (d *timeDrawing) slice(s *Slice, depth int) {
-	if depth >= timeRowsMax {
-		d.deep++
-		return
+func (d *timeDrawing) row(list []Slice) []timeSlice {
+	row := timeRow{}
+	for i := range list {
+		s := &list[i]
+		x, width := d.scale*float64(s.Start), d.scale*float64(s.Ns)
+		if row.count > 0 && (width >= sliceWidthMin || x > d.scale*float64(row.end)+sliceWidthMin || x-d.scale*float64(row.start) > 2*sliceWidthMin) {
+			row.flush(d)
+		}
+		if width < sliceWidthMin {
+			row.add(s)
+		} else {
+			row.draw(d.scale, s)
+		}
 	}
-	for len(d.rows) <= depth {
-		d.rows = append(d.rows, &timeRow{})
-	}
-	row := d.rows[depth]
-	x, width := d.scale*float64(s.Start), d.scale*float64(s.Ns)
-	if row.count > 0 && (width >= sliceWidthMin || x > d.scale*float64(row.end)+sliceWidthMin || x-d.scale*float64(row.start) > 2*sliceWidthMin) {
-		row.flush(d)
-	}
-	if width < sliceWidthMin {
-		row.add(s)
-	} else {
-		row.draw(d.scale, s, s.tip())
-	}
-	for i := range s.Children {
-		d.slice(&s.Children[i], depth+1)
-	}
+	row.flush(d)
+	return row.drawn
 }
 
 func (r *narrow) add(s *Slice) {
@@ -133,12 +124,12 @@ func (r *timeRow) flush(d *timeDrawing) {
 	r.narrow = narrow{}
 }
 
-func (r *timeRow) draw(scale float64, s *Slice, tip string) {
+func (r *timeRow) draw(scale float64, s *Slice) {
 	text := plain(s.Name)
 	if s.Kind == kindCommands {
 		text = fmt.Sprintf("%s × %s", text, countText(s.Count))
 	}
-	r.box(scale*float64(s.Start), scale*float64(s.Ns), s.class(), text, tip)
+	r.box(scale*float64(s.Start), scale*float64(s.Ns), s.class(), text, s.tip())
 }
 
 func (r *timeRow) box(x, width float64, class, text, tip string) {
@@ -187,23 +178,6 @@ func (s *Slice) tip() string {
 	return text
 }
 
-// loose draws scopes that do not nest below the rest, one row a name.
-func (d *timeDrawing) loose(list []Slice) {
-	rows := map[string]*timeRow{}
-	for i := range list {
-		s := &list[i]
-		if rows[s.Name] == nil {
-			if len(rows) >= looseRowsMax {
-				d.deep++
-				continue
-			}
-			rows[s.Name] = &timeRow{}
-			d.rows = append(d.rows, rows[s.Name])
-		}
-		rows[s.Name].draw(d.scale, s, "scope "+s.tip())
-	}
-}
-
 func (d *timeDrawing) notes(p *Profile) (notes []string) {
 	if p.MergeNs > 0 {
 		notes = append(notes, fmt.Sprintf("Timeline: the profile has neighbouring commands that together take no longer than %s as one, in the colour "+
@@ -214,7 +188,7 @@ func (d *timeDrawing) notes(p *Profile) (notes []string) {
 			countText(d.merged)))
 	}
 	if d.deep > 0 {
-		notes = append(notes, fmt.Sprintf("Timeline: %s slices nested too deep are not drawn.", countText(d.deep)))
+		notes = append(notes, fmt.Sprintf("Timeline: %s slices nested too deep are not drawn.", countText(uint64(d.deep))))
 	}
 	return notes
 }

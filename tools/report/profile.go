@@ -38,8 +38,7 @@ type Profile struct {
 	Failed     *Failure  `json:"failed,omitempty"`
 	Shown      int       `json:"shown"`    // the run that Timeline shows, counted from 1: the one that failed, or the longest
 	MergeNs    int64     `json:"merge_ns"` // neighbours in the timeline that together are shorter are one slice; 0: none are
-	Timeline   *Slice    `json:"-"`
-	Loose      []Slice   `json:"-"` // scopes that do not nest with the rest
+	Timeline   [][]Slice `json:"-"`        // row by row: rowSequences and so on
 }
 
 // Failure is how the last run ended, where that was not at its end or it was found wanting.
@@ -138,9 +137,9 @@ func (d *decoder) run(p *Profile, commands []uint32, at []int64, whole bool) {
 	if len(commands) > slicesMax {
 		w.mergeNs = max(1, took/(slicesMax/2))
 	}
-	root := w.all()
+	w.all()
 	if w.build {
-		p.Shown, p.Timeline, p.Loose, p.MergeNs = p.Runs, root, w.cross, w.mergeNs
+		p.Shown, p.Timeline, p.MergeNs = p.Runs, w.rows, w.mergeNs
 	}
 	for i, index := range commands {
 		d.command(index, at[i+1]-at[i])

@@ -12,7 +12,6 @@ import (
 
 // Kinds of slices.
 const (
-	kindRun      = "run"
 	kindSequence = "sequence"
 	kindCall     = "call"
 	kindScope    = "scope"    // between Begin and End
@@ -21,38 +20,48 @@ const (
 	kindCommands = "commands" // neighbours taken together
 )
 
+// Rows of a timeline. Scopes and phases have as many as are open at a time: each is
+// in the first that is free, so that none has to lie inside another.
 const (
-	// slicesMax is about how many slices a timeline has, one level of nesting
-	// alone. Perfetto opens ten times as many with ease.
-	slicesMax = 100_000
-
-	// depthMax bounds the nesting; scopes further in are in the tables only.
-	depthMax = 32
-
-	// looseMax bounds the scopes that do not nest.
-	looseMax = 1000
+	rowSequences = iota
+	rowCalls
+	rowCommands
+	rowScopes
+	rowsOfTimeline = 32 // beyond, scopes are in the tables only
 )
 
-// Slice is a stretch of a run. Its children lie inside it, one after the other.
+// slicesMax is about how many slices a row of a timeline has. Perfetto opens ten
+// times as many with ease.
+const slicesMax = 100_000
+
+// Slice is a stretch of a run. Those of a row come one after the other.
 type Slice struct {
-	Name     string
-	Kind     string
-	Start    int64 // nanoseconds from the start of the run
-	Ns       int64
-	Command  uint32 // index in the image of the first
-	Count    uint64 // commands in it, of a leaf
-	Bytes    uint64
-	Opcode   string // of all commands of a leaf, empty where they differ
-	Mostly   string // the opcode that most of the time went to, where they differ
-	Window   string
-	Offset   string
-	Children []Slice
+	Name    string
+	Kind    string
+	Start   int64 // nanoseconds from the start of the run
+	Ns      int64
+	Command uint32 // index in the image of the first
+	Count   uint64 // commands in it
+	Bytes   uint64
+	Opcode  string // of all commands of a leaf, empty where they differ
+	Mostly  string // the opcode that most of the time went to, where they differ
+	Window  string
+	Offset  string
 
 	shares *[gen.OpcodeEnd]int64 // nanoseconds by opcode, of what was put together
 }
 
 // End is where the slice ends.
 func (s *Slice) End() int64 { return s.Start + s.Ns }
+
+// tookOf is the time of the run that a timeline shows, 0 where there is none.
+func tookOf(timeline [][]Slice) int64 {
+	if len(timeline) == 0 || len(timeline[rowSequences]) == 0 {
+		return 0
+	}
+	sequences := timeline[rowSequences]
+	return sequences[len(sequences)-1].End()
+}
 
 // walk follows the stamps of a run through sequences, calls and scopes.
 type walk struct {
@@ -62,33 +71,37 @@ type walk struct {
 	build    bool  // make slices; the decoder's tables are filled in any case
 	mergeNs  int64 // what is shorter is put together
 
-	stack []frame
-	loose map[int]frame // by name: open scopes left by the sequence they began in
-	cross []Slice       // scopes that ended, and do not nest
+	rows  [][]Slice
+	taken []bool         // rows from rowScopes on
+	stack []*frame       // a sequence, what it calls, and behind each the scopes that are open in it
+	open  map[int]*frame // scopes by name, also those that the sequence they began in has left
+	count uint64         // commands so far
+	bytes uint64
 }
 
-// frame is a slice that has not ended.
+// frame is a slice that has not ended. Count and Bytes are those before it.
 type frame struct {
 	Slice
 	index int // of the sequence or of the name
+	row   int
+	phase *frame // under way in it, nil: none
 }
 
 // all walks the whole run.
-func (w *walk) all() *Slice {
+func (w *walk) all() {
 	view, first := w.d.view, w.at[0]
 	safe := view.SequenceByName("safe")
-	w.stack, w.loose = []frame{{Slice: Slice{Name: "run", Kind: kindRun}}}, map[int]frame{}
+	w.open = map[int]*frame{}
 	called := -1 // the sequence that the command before calls
 	for i, index := range w.commands {
 		start, end := w.at[i]-first, w.at[i+1]-first
 		switch {
 		case called >= 0:
-			w.open(Slice{Name: w.d.image.Sequences[called].Name, Kind: kindCall, Start: start, Command: index}, called)
+			w.enter(kindCall, called, rowCalls, index, start)
 		case i == 0 || safe >= 0 && index == view.Sequences[safe].First:
 			// "safe" after a failure ends all that was under way.
-			w.unwind(1, start)
-			of := w.d.sequenceOf(index)
-			w.open(Slice{Name: w.d.image.Sequences[of].Name, Kind: kindSequence, Start: start, Command: index}, of)
+			w.leave(0, start)
+			w.enter(kindSequence, w.d.sequenceOf(index), rowSequences, index, start)
 		}
 		called = -1
 		for _, m := range w.d.marks[index] {
@@ -96,17 +109,17 @@ func (w *walk) all() *Slice {
 		}
 		switch c := &view.Commands[index]; c.Opcode {
 		case gen.OpcodeEnd:
-			w.leave(end)
+			w.leave(w.innermost(), end)
 		case gen.OpcodeCall:
 			called = int(c.Index)
 		default:
-			w.child(w.leaf(c, index, start, end))
+			s := w.leaf(c, index, start, end)
+			w.count++
+			w.bytes = sum(w.bytes, s.Bytes)
+			w.put(rowCommands, s)
 		}
 	}
-	last := w.at[len(w.commands)] - first
-	w.unwind(1, last)
-	w.stack[0].Ns = last
-	return &w.stack[0].Slice
+	w.leave(0, w.at[len(w.commands)]-first)
 }
 
 func (w *walk) leaf(c *fbs.Command, index uint32, start, end int64) Slice {
@@ -129,21 +142,20 @@ func (w *walk) leaf(c *fbs.Command, index uint32, start, end int64) Slice {
 	return s
 }
 
-// child puts a slice that has ended into the one under way.
-func (w *walk) child(s Slice) {
-	if w.build {
-		w.append(&w.stack[len(w.stack)-1].Slice, s)
-	}
-}
-
-// append adds a child, or makes it part of the one before.
-func (w *walk) append(parent *Slice, s Slice) {
-	n := len(parent.Children)
-	if w.mergeNs == 0 || n == 0 || s.End()-parent.Children[n-1].Start > w.mergeNs {
-		parent.Children = append(parent.Children, s)
+// put appends a slice to a row, or makes it part of the one before.
+func (w *walk) put(row int, s Slice) {
+	if !w.build || row >= rowsOfTimeline {
 		return
 	}
-	parent.Children[n-1].join(&s)
+	for len(w.rows) <= row {
+		w.rows = append(w.rows, nil)
+	}
+	r := w.rows[row]
+	if n := len(r); n > 0 && w.mergeNs > 0 && s.End()-r[n-1].Start <= w.mergeNs {
+		r[n-1].join(&s)
+		return
+	}
+	w.rows[row] = append(r, s)
 }
 
 // join makes one slice of two neighbours.
@@ -152,34 +164,35 @@ func (s *Slice) join(next *Slice) {
 	for op, ns := range next.spent() {
 		shares[op] += ns
 	}
-	s.Kind, s.Ns, s.Children, s.shares = kindCommands, next.End()-s.Start, nil, &shares
+	s.Ns, s.shares = next.End()-s.Start, &shares
 	s.Count += next.Count
 	s.Bytes = sum(s.Bytes, next.Bytes)
-	s.Offset = ""
+	s.Offset, s.Mostly = "", ""
 	if s.Window != next.Window {
 		s.Window = ""
 	}
-	if s.Opcode != next.Opcode {
-		s.Opcode, s.Name = "", "commands"
+	if s.Kind == kindCommand {
+		s.Kind = kindCommands
 	}
-	s.Mostly = ""
-	if s.Opcode == "" {
-		s.Mostly = opcodeNames[slices.Index(shares[:], slices.Max(shares[:]))]
+	switch {
+	case s.Name == next.Name:
+	case s.Kind == kindCommands:
+		s.Opcode, s.Name = "", kindCommands
+	default:
+		s.Name = "several"
+	}
+	if most := slices.Max(shares[:]); most > 0 && s.Opcode == "" {
+		s.Mostly = opcodeNames[slices.Index(shares[:], most)]
 	}
 }
 
-// spent is the slice's time by opcode.
+// spent is a command's time by opcode, or that of several.
 func (s *Slice) spent() (shares [gen.OpcodeEnd]int64) {
 	if s.shares != nil {
 		return *s.shares
 	}
 	if op := slices.Index(opcodeNames[:], s.Opcode); op > 0 {
 		shares[op] = s.Ns
-	}
-	for i := range s.Children {
-		for op, ns := range s.Children[i].spent() {
-			shares[op] += ns
-		}
 	}
 	return shares
 }
@@ -192,128 +205,94 @@ var opcodeNames = func() (names [gen.OpcodeEnd]string) {
 	return names
 }()
 
-func (w *walk) open(s Slice, index int) { w.stack = append(w.stack, frame{s, index}) }
-
-// close ends the slice on top of the stack.
-func (w *walk) close(end int64) {
-	top := &w.stack[len(w.stack)-1]
-	top.Ns = end - top.Start
-	w.spent(top)
-	s := top.Slice
-	for i := range s.Children {
-		s.Count += s.Children[i].Count
-		s.Bytes = sum(s.Bytes, s.Children[i].Bytes)
+// begin opens a slice.
+func (w *walk) begin(kind, name string, index, row int, command uint32, start int64) *frame {
+	if row == rowScopes {
+		free := slices.Index(w.taken, false)
+		if free < 0 {
+			free = len(w.taken)
+			w.taken = append(w.taken, false)
+		}
+		w.taken[free] = true
+		row += free
 	}
-	w.stack = w.stack[:len(w.stack)-1]
-	w.child(s)
+	return &frame{Slice: Slice{Name: name, Kind: kind, Start: start, Command: command, Count: w.count, Bytes: w.bytes}, index: index, row: row}
 }
 
-// spent adds a slice that has ended to the tables.
-func (w *walk) spent(f *frame) {
+// release ends the phase in a slice that is no longer open, and makes room in its row.
+func (w *walk) release(f *frame, end int64) {
+	w.close(f.phase, end)
+	f.phase = nil
+	if f.row >= rowScopes {
+		w.taken[f.row-rowScopes] = false
+	}
+}
+
+// close ends a slice, and adds it to the tables.
+func (w *walk) close(f *frame, end int64) {
+	if f == nil {
+		return
+	}
+	w.release(f, end)
+	f.Ns, f.Count, f.Bytes = end-f.Start, w.count-f.Count, w.bytes-f.Bytes
+	list := w.d.sequences
 	switch f.Kind {
 	case kindScope:
-		w.d.scopes[f.index].add(f.Command, f.Ns, 0)
+		list = w.d.scopes
 	case kindPhase:
-		w.d.phases[f.index].add(f.Command, f.Ns, 0)
-	default:
-		w.d.sequences[f.index].add(f.Command, f.Ns, 0)
+		list = w.d.phases
 	}
+	list[f.index].add(f.Command, f.Ns, 0)
+	w.put(f.row, f.Slice)
 }
 
-// leave ends a sequence.
-func (w *walk) leave(end int64) {
+// enter begins a sequence.
+func (w *walk) enter(kind string, sequence, row int, command uint32, start int64) {
+	w.stack = append(w.stack, w.begin(kind, w.d.image.Sequences[sequence].Name, sequence, row, command, start))
+}
+
+// innermost is where the sequence under way stands in the stack.
+func (w *walk) innermost() int {
 	at := len(w.stack) - 1
-	for w.stack[at].Kind != kindSequence && w.stack[at].Kind != kindCall {
+	for w.stack[at].Kind == kindScope {
 		at--
 	}
-	w.unwind(at, end)
+	return at
 }
 
-// unwind ends all slices of the stack from at on. Scopes that are still open
-// there do not end with them: they may later, and then do not nest.
-func (w *walk) unwind(at int, end int64) {
+// leave ends the sequences of the stack from at on. Scopes that are still open
+// there may end later; the phases in them do not go on.
+func (w *walk) leave(at int, end int64) {
 	for len(w.stack) > at {
-		if top := len(w.stack) - 1; w.stack[top].Kind == kindScope {
-			f := w.take(top)
-			w.loose[f.index] = f
+		f := w.stack[len(w.stack)-1]
+		w.stack = w.stack[:len(w.stack)-1]
+		if f.Kind == kindScope {
+			w.close(f.phase, end)
+			f.phase = nil
 		} else {
-			w.close(end)
+			w.close(f, end)
 		}
 	}
-}
-
-// take removes a slice from the stack; what was in it is in the one below.
-func (w *walk) take(at int) frame {
-	f := w.stack[at]
-	for i := range f.Children {
-		w.append(&w.stack[at-1].Slice, f.Children[i])
-	}
-	f.Children = nil
-	w.stack = slices.Delete(w.stack, at, at+1)
-	return f
 }
 
 func (w *walk) mark(m mark, index uint32, start int64) {
-	name := m.name
+	name, scope := w.d.names[m.name], w.open[m.name]
+	if m.kind != gen.MarkKindPoint && scope != nil {
+		delete(w.open, m.name)
+		w.stack = slices.DeleteFunc(w.stack, func(f *frame) bool { return f == scope })
+	}
 	switch m.kind {
 	case gen.MarkKindPoint:
-		w.endPhase(start)
-		if len(w.stack) < depthMax {
-			w.open(Slice{Name: w.d.names[name], Kind: kindPhase, Start: start, Command: index}, name)
-		}
+		in := w.stack[len(w.stack)-1]
+		w.close(in.phase, start)
+		in.phase = w.begin(kindPhase, name, m.name, rowScopes, index, start)
 	case gen.MarkKindBegin:
-		// A second Begin of a name makes the first forgotten.
-		w.find(name)
-		scope := Slice{Name: w.d.names[name], Kind: kindScope, Start: start, Command: index}
-		if len(w.stack) < depthMax {
-			w.open(scope, name)
-		} else {
-			w.loose[name] = frame{scope, name}
+		if scope != nil { // a second Begin of a name makes the first forgotten
+			w.release(scope, start)
 		}
+		w.open[m.name] = w.begin(kindScope, name, m.name, rowScopes, index, start)
+		w.stack = append(w.stack, w.open[m.name])
 	case gen.MarkKindEnd:
-		w.endScope(name, start)
+		w.close(scope, start)
 	}
-}
-
-func (w *walk) endPhase(end int64) {
-	if w.stack[len(w.stack)-1].Kind == kindPhase {
-		w.close(end)
-	}
-}
-
-// endScope ends a scope. One that is not the innermost slice, phases left
-// out, does not nest, and gets a track of its own.
-func (w *walk) endScope(name int, end int64) {
-	top := len(w.stack) - 1
-	if w.stack[top].Kind == kindPhase && w.stack[top-1].Kind == kindScope && w.stack[top-1].index == name {
-		w.close(end)
-		top--
-	}
-	if w.stack[top].Kind == kindScope && w.stack[top].index == name {
-		w.close(end)
-		return
-	}
-	if f := w.find(name); f != nil {
-		f.Ns = end - f.Start
-		w.spent(f)
-		if w.build && len(w.cross) < looseMax {
-			w.cross = append(w.cross, f.Slice)
-		}
-	}
-}
-
-// find takes an open scope from wherever it is, nil if there is none.
-func (w *walk) find(name int) *frame {
-	for i := range w.stack {
-		if w.stack[i].Kind == kindScope && w.stack[i].index == name {
-			f := w.take(i)
-			return &f
-		}
-	}
-	f, ok := w.loose[name]
-	if !ok {
-		return nil
-	}
-	delete(w.loose, name)
-	return &f
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // traceVersion is in every profile; a reader refuses others.
-const traceVersion = 1
+const traceVersion = 2
 
 // event is one of the Trace Event Format (Chrome's "JSON Object Format"). X is
 // a slice, M names a process or a thread.
@@ -36,7 +36,6 @@ type event struct {
 }
 
 type arguments struct {
-	Depth   *int    `json:"depth,omitempty"`   // of nesting; the run has 0
 	Command *uint32 `json:"command,omitempty"` // index in the image, of the first
 	Count   uint64  `json:"commands,omitempty"`
 	Opcode  string  `json:"opcode,omitempty"`
@@ -50,7 +49,7 @@ type arguments struct {
 
 const (
 	traceProcess = 1
-	traceThread  = 1 // of the run; scopes that do not nest have those after it
+	traceThread  = 1 // of the first row
 )
 
 // WriteTrace writes the profile as a trace that Perfetto and chrome://tracing
@@ -79,20 +78,18 @@ func (p *Profile) WriteTrace(w io.Writer) error {
 
 func (p *Profile) events() []event {
 	list := named(nil, "process_name", traceThread, "lightmetal: "+plain(p.Image)+" on "+plain(p.Device))
-	if p.Timeline != nil {
-		list = named(list, "thread_name", traceThread, fmt.Sprintf("%s, run %d of %d", plain(p.Sequence), p.Shown, p.Runs))
-		list = p.Timeline.events(list, traceThread, 0)
-	}
-	threads := map[string]int{}
-	for i := range p.Loose {
-		s := &p.Loose[i]
-		thread := threads[s.Name]
-		if thread == 0 {
-			thread = traceThread + 1 + len(threads)
-			threads[s.Name] = thread
-			list = named(list, "thread_name", thread, "scope "+plain(s.Name))
+	names := []string{fmt.Sprintf("%s, run %d of %d", plain(p.Sequence), p.Shown, p.Runs), "calls", "commands", "scopes"}
+	for row, slices := range p.Timeline {
+		thread, name := traceThread+row, names[min(row, rowScopes)]
+		if row > rowScopes {
+			name += fmt.Sprint(" ", row-rowScopes+1)
 		}
-		list = s.events(list, thread, 0)
+		if len(slices) > 0 {
+			list = named(list, "thread_name", thread, name)
+		}
+		for i := range slices {
+			list = append(list, slices[i].event(thread))
+		}
 	}
 	return list
 }
@@ -106,18 +103,12 @@ func named(list []event, what string, thread int, name string) []event {
 	return list
 }
 
-// events appends a slice and those in it.
-func (s *Slice) events(list []event, thread, depth int) []event {
-	list = append(list, event{
+func (s *Slice) event(thread int) event {
+	return event{
 		Phase: "X", Process: traceProcess, Thread: thread, Time: microseconds(s.Start), Duration: microseconds(s.Ns),
 		Name: plain(s.Name), Category: s.Kind,
-		Args: arguments{Depth: &depth, Command: &s.Command, Count: s.Count, Opcode: s.Opcode, Mostly: s.Mostly, Window: plain(s.Window), Offset: s.Offset,
-			Bytes: s.Bytes},
-	})
-	for i := range s.Children {
-		list = s.Children[i].events(list, thread, depth+1)
+		Args: arguments{Command: &s.Command, Count: s.Count, Opcode: s.Opcode, Mostly: s.Mostly, Window: plain(s.Window), Offset: s.Offset, Bytes: s.Bytes},
 	}
-	return list
 }
 
 // microseconds keeps every nanosecond.
@@ -146,7 +137,12 @@ func ReadTrace(r io.Reader) (*Profile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("not a profile of lm replay: %w", err)
 	}
-	p.Timeline, p.Loose = file.Slices.root, file.Slices.loose
+	p.Timeline = file.Slices.rows
+	for row, slices := range p.Timeline {
+		if n := len(slices); n > 0 && slices[n-1].End() > tookOf(p.Timeline) {
+			return nil, fmt.Errorf("not a profile of lm replay: thread %d goes on behind the run", traceThread+row)
+		}
+	}
 	return p, nil
 }
 
@@ -214,12 +210,9 @@ func (p *Profile) check() error {
 	return nil
 }
 
-// traceSlices rebuilds the slices of a trace.
+// traceSlices are the rows of a trace.
 type traceSlices struct {
-	root  *Slice
-	loose []Slice
-	stack []*Slice // the slice of each depth that was read last
-
+	rows   [][]Slice
 	events int // of all lists in the file
 }
 
@@ -252,7 +245,7 @@ func (t *traceSlices) event(e *event) error {
 		return nil
 	case e.Phase != "X":
 		return fmt.Errorf("phase %q", plain(e.Phase))
-	case e.Process != traceProcess || e.Thread < traceThread:
+	case e.Process != traceProcess || e.Thread < traceThread || e.Thread >= traceThread+rowsOfTimeline:
 		return fmt.Errorf("process %d, thread %d", e.Process, e.Thread)
 	}
 	start, err := nanoseconds(e.Time)
@@ -270,40 +263,14 @@ func (t *traceSlices) event(e *event) error {
 	if e.Args.Command != nil {
 		s.Command = *e.Args.Command
 	}
-	if e.Thread != traceThread {
-		if len(t.loose) >= looseMax {
-			return fmt.Errorf("more than %d slices beside the run", looseMax)
-		}
-		t.loose = append(t.loose, s)
-		return nil
+	row := e.Thread - traceThread
+	for len(t.rows) <= row {
+		t.rows = append(t.rows, nil)
 	}
-	if e.Args.Depth == nil {
-		return errors.New("no depth")
-	}
-	return t.nest(s, *e.Args.Depth)
-}
-
-// nest puts a slice where its depth says. WriteTrace writes parents before
-// children, in the order of time.
-func (t *traceSlices) nest(s Slice, depth int) error {
-	switch {
-	case depth == 0 && t.root == nil:
-		t.root = &s
-		t.stack = []*Slice{&s}
-		return nil
-	case depth < 1 || depth > len(t.stack) || depth > depthMax+1:
-		return fmt.Errorf("depth %d", depth)
-	}
-	parent := t.stack[depth-1]
-	n := len(parent.Children)
-	switch {
-	case s.Start < parent.Start || s.End() > parent.End():
-		return errors.New("it is not inside the slice around it")
-	case n > 0 && s.Start < parent.Children[n-1].End():
+	if n := len(t.rows[row]); n > 0 && s.Start < t.rows[row][n-1].End() {
 		return errors.New("it begins before the one before it ends")
 	}
-	parent.Children = append(parent.Children, s)
-	t.stack = append(t.stack[:depth], &parent.Children[n])
+	t.rows[row] = append(t.rows[row], s)
 	return nil
 }
 

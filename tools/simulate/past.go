@@ -23,7 +23,7 @@ var past = []Past{
 	{"what failed is asked of masters alone", "fe773e8", replay,
 		"if code := device.Diagnose(); code", "if _, masters := device.(hal.Cleaner); BROKEN && !masters {\n\t\t\tcontinue\n\t\t}\n\t\tif code := device.Diagnose(); code"},
 	{"the last look comes before the deadline", "f13f453", replay,
-		"if last = r.late()", "if BROKEN && now >= deadline {\n\t\t\tr.detail = Result{Want: c.Value, Mask: c.Mask}\n\t\t\treturn hal.DeadlinePassed\n\t\t}\n\t\tif last = r.late()"},
+		"if last = r.late()", "if BROKEN && now >= deadline {\n\t\t\tr.detail = Result{Want: c.Value, Mask: c.Mask}\n\t\t\treturn r.settle(c, hal.DeadlinePassed)\n\t\t}\n\t\tif last = r.late()"},
 	{"a poll without an interval never pauses", "deeee3a", replay,
 		"return min(waited/patience, left)", "if BROKEN {\n\t\treturn 0\n\t}\n\treturn min(waited/patience, left)"},
 	{"DMA that no command looked at is lost without a word", "44108fe", loop,

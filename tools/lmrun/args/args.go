@@ -104,7 +104,7 @@ func (o *Options) Set(name, value string) error {
 		o.Devices = append(o.Devices, value)
 	case "input", "output":
 		tensor, path := hal.Cut(value, '=')
-		if tensor == "" || path == "" {
+		if tensor == "" || path == "" || path == "ring:" {
 			return Bad("-" + name + " takes NAME=FILE, not " + value)
 		}
 		list := &o.Inputs
@@ -119,13 +119,12 @@ func (o *Options) Set(name, value string) error {
 		}
 		o.Loop = n
 	case "deadline", "longest":
-		ns, ok := duration(value)
-		to := &o.Longest
+		to, most := &o.Longest, int64(1<<62)
 		if name == "deadline" {
-			to, ok = &o.Deadline, ok && ns <= 3600e9
+			to, most = &o.Deadline, 3600e9
 		}
-		if *to = ns; !ok {
-			return Bad("-" + name + " takes a time such as 500us, 20ms or 1s, not " + value)
+		if *to = duration(value); *to == 0 || *to > most {
+			return Bad("-" + name + " takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most that), not " + value)
 		}
 	case "window":
 		n, ok := files.Number(value, 1<<16-1)
@@ -139,19 +138,16 @@ func (o *Options) Set(name, value string) error {
 	return nil
 }
 
-// duration reads a whole number of us, ms or s.
-func duration(text string) (ns int64, ok bool) {
-	at := len(text)
-	for at > 0 && text[at-1] > '9' {
-		at--
-	}
-	n, _ := files.Number(text[:at], 1<<32-1)
-	for i, unit := range [...]string{"s", "ms", "us"} {
+// duration reads a whole number of us, ms, s, m or h as nanoseconds, 0 where it is none.
+func duration(text string) int64 {
+	for i, unit := range [...]string{"us", "ms", "s", "m", "h"} {
+		at, ns := max(len(text)-len(unit), 0), [...]uint64{1e3, 1e6, 1e9, 60e9, 3600e9}[i]
 		if text[at:] == unit {
-			return int64(n) * [...]int64{1e9, 1e6, 1e3}[i], n > 0
+			n, _ := files.Number(text[:at], 1<<62/ns)
+			return int64(n * ns)
 		}
 	}
-	return 0, false
+	return 0
 }
 
 // Bad is a mistake in what was asked for.

@@ -138,11 +138,12 @@ var mishaps = []mishap{
 		e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.file("out")}, {Name: "out", Path: e.w.dir + "/./out"}}
 	}),
 	spoilt(atPlan, 64, "-watchdog takes", func(e *errand) { e.w.options.Watchdog = e.w.file("watchdog") + "=0" }),
+	spoilt(atPlan, 64, "the image is for", func(e *errand) { e.w.options.Devices = append(e.w.options.Devices, e.w.options.Devices[0]) }),
+	spoilt(atPlan, 64, "write pci:", func(e *errand) { e.w.options.Devices[0] = "usb:1" }),
+	spoilt(atPlan, 64, "names no device", func(e *errand) { e.w.options.Devices[0] = "pci:0000:01:00" }),
 	spoilt(atPlan, 65, "may take", func(e *errand) { e.w.options.Longest = 1000 }),
 	spoilt(atOpen, 69, "no such device", func(e *errand) { e.w.options.Devices[0] = e.machine.name("0000:77:00.0") }),
 	{atOpen, 64, "name one by its address", func(e *errand) bool { e.twins(); return e.machine.lane != "tt" }},
-	spoilt(atOpen, 64, "write pci:", func(e *errand) { e.w.options.Devices[0] = "usb:1" }),
-	spoilt(atOpen, 64, "not a PCI device name", func(e *errand) { e.w.options.Devices[0] = "pci:0000:01:00" }),
 	{atOpen, 69, "driver nvme", func(e *errand) bool { return e.only("pci", func() { e.owner("nvme") }) }},
 	{atOpen, 69, "has the device", func(e *errand) bool { return e.only("vfio", func() { e.owner("nvme") }) }},
 	{atOpen, 69, "no IOMMU is on", func(e *errand) bool {
