@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -13,10 +12,11 @@ import (
 const (
 	timeRowsMax = 18
 
-	// In percent of the whole; a picture is about a thousand pixels wide.
-	sliceWidthMin = 0.25 // narrower neighbours are one
-	textWidthMin  = 3.6
-	sliceGap      = 0.06
+	// Of the whole; a picture is about a thousand pixels wide.
+	sliceParts = 200 // neighbours that together are shorter than such a part are one
+
+	textWidthMin = 3.6 // percent
+	sliceGap     = 0.06
 )
 
 // timelinePicture is a run from left to right, nested downwards.
@@ -45,98 +45,40 @@ func (p *Profile) timelinePicture() *timelinePicture {
 	if total == 0 {
 		return nil
 	}
-	d := &timeDrawing{scale: 100 / float64(total)}
 	t := &timelinePicture{Ticks: ticks(total), Total: timeText(total)}
+	merged, deep := 0, 0
 	for i, row := range p.Timeline {
 		if i >= timeRowsMax {
-			d.deep += len(row)
-		} else if len(row) > 0 {
-			t.Rows = append(t.Rows, d.row(row))
+			deep += len(row)
+			continue
+		}
+		var list []Slice
+		for _, s := range row {
+			list = joined(list, s, total/sliceParts)
+		}
+		merged += len(row) - len(list)
+		if len(list) > 0 {
+			t.Rows = append(t.Rows, drawn(list, 100/float64(total)))
 		}
 	}
-	t.Notes, t.Legend = d.notes(p), legend(t.Rows)
+	t.Notes, t.Legend = p.timelineNotes(merged, deep), legend(t.Rows)
 	return t
 }
 
-// timeDrawing draws slices that come in the order of their start.
-type timeDrawing struct {
-	scale  float64 // percent a nanosecond
-	merged uint64  // slices that were too narrow
-	deep   int     // slices below the last row
-}
-
-// timeRow is a row, and what of it has not been drawn: narrow slices side by side.
-type timeRow struct {
-	drawn []timeSlice
-	narrow
-}
-
-type narrow struct {
-	count, commands uint64
-	start, end, ns  int64
-	classes         map[string]int64 // nanoseconds
-}
-
-func (d *timeDrawing) row(list []Slice) []timeSlice {
-	row := timeRow{}
-	for i := range list {
-		s := &list[i]
-		x, width := d.scale*float64(s.Start), d.scale*float64(s.Ns)
-		if row.count > 0 && (width >= sliceWidthMin || x > d.scale*float64(row.end)+sliceWidthMin || x-d.scale*float64(row.start) > 2*sliceWidthMin) {
-			row.flush(d)
+// drawn are the boxes of a row. scale is percent a nanosecond.
+func drawn(row []Slice, scale float64) (list []timeSlice) {
+	for i := range row {
+		s := &row[i]
+		text, width := plain(s.Name), scale*float64(s.Ns)
+		if s.Kind == kindCommands {
+			text = fmt.Sprintf("%s × %s", text, countText(s.Count))
 		}
-		if width < sliceWidthMin {
-			row.add(s)
-		} else {
-			row.draw(d.scale, s)
+		if width < textWidthMin {
+			text = ""
 		}
+		list = append(list, timeSlice{scale * float64(s.Start), max(sliceGap, width-sliceGap), s.class(), text, s.tip()})
 	}
-	row.flush(d)
-	return row.drawn
-}
-
-func (r *narrow) add(s *Slice) {
-	if r.count == 0 {
-		*r = narrow{start: s.Start, classes: map[string]int64{}}
-	}
-	r.classes[s.class()] += s.Ns
-	r.count++
-	r.commands += s.Count
-	r.ns += s.Ns
-	r.end = max(r.end, s.End())
-}
-
-// class is the colour that most of the time has.
-func (r *narrow) class() string {
-	return slices.MaxFunc(slices.Sorted(maps.Keys(r.classes)), func(a, b string) int { return cmp.Compare(r.classes[a], r.classes[b]) })
-}
-
-// flush draws the narrow slices of a row as one.
-func (r *timeRow) flush(d *timeDrawing) {
-	if r.count == 0 {
-		return
-	}
-	if r.count > 1 {
-		d.merged += r.count
-	}
-	tip := fmt.Sprintf("%s commands in %s, %s after the start", countText(r.commands), timeText(r.ns), timeText(r.start))
-	r.box(d.scale*float64(r.start), d.scale*float64(r.end-r.start), r.class(), "", tip)
-	r.narrow = narrow{}
-}
-
-func (r *timeRow) draw(scale float64, s *Slice) {
-	text := plain(s.Name)
-	if s.Kind == kindCommands {
-		text = fmt.Sprintf("%s × %s", text, countText(s.Count))
-	}
-	r.box(scale*float64(s.Start), scale*float64(s.Ns), s.class(), text, s.tip())
-}
-
-func (r *timeRow) box(x, width float64, class, text, tip string) {
-	if width < textWidthMin {
-		text = ""
-	}
-	r.drawn = append(r.drawn, timeSlice{x, max(sliceGap, width-sliceGap), class, text, tip})
+	return list
 }
 
 // class is the slice's colour.
@@ -178,17 +120,19 @@ func (s *Slice) tip() string {
 	return text
 }
 
-func (d *timeDrawing) notes(p *Profile) (notes []string) {
+// timelineNotes says how many slices are drawn as parts of others, and how many are
+// in rows that are not drawn.
+func (p *Profile) timelineNotes(merged, deep int) (notes []string) {
 	if p.MergeNs > 0 {
 		notes = append(notes, fmt.Sprintf("Timeline: the profile has neighbouring commands that together take no longer than %s as one, in the colour "+
 			"of the opcode that took most of it.", timeText(p.MergeNs)))
 	}
-	if d.merged > 0 {
+	if merged > 0 {
 		notes = append(notes, fmt.Sprintf("Timeline: %s slices too narrow to be seen are drawn together with their neighbours; the trace has them apart.",
-			countText(d.merged)))
+			countText(uint64(merged))))
 	}
-	if d.deep > 0 {
-		notes = append(notes, fmt.Sprintf("Timeline: %s slices nested too deep are not drawn.", countText(uint64(d.deep))))
+	if deep > 0 {
+		notes = append(notes, fmt.Sprintf("Timeline: %s slices nested too deep are not drawn.", countText(uint64(deep))))
 	}
 	return notes
 }

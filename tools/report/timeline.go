@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -142,7 +143,7 @@ func (w *walk) leaf(c *fbs.Command, index uint32, start, end int64) Slice {
 	return s
 }
 
-// put appends a slice to a row, or makes it part of the one before.
+// put appends a slice to a row.
 func (w *walk) put(row int, s Slice) {
 	if !w.build || row >= rowsOfTimeline {
 		return
@@ -150,12 +151,17 @@ func (w *walk) put(row int, s Slice) {
 	for len(w.rows) <= row {
 		w.rows = append(w.rows, nil)
 	}
-	r := w.rows[row]
-	if n := len(r); n > 0 && w.mergeNs > 0 && s.End()-r[n-1].Start <= w.mergeNs {
-		r[n-1].join(&s)
-		return
+	w.rows[row] = joined(w.rows[row], s, w.mergeNs)
+}
+
+// joined is a row with one more slice, which becomes part of the one before where
+// both together take no longer than mergeNs.
+func joined(row []Slice, s Slice, mergeNs int64) []Slice {
+	if n := len(row); n > 0 && mergeNs > 0 && s.End()-row[n-1].Start <= mergeNs {
+		row[n-1].join(&s)
+		return row
 	}
-	w.rows[row] = append(r, s)
+	return append(row, s)
 }
 
 // join makes one slice of two neighbours.
@@ -186,12 +192,12 @@ func (s *Slice) join(next *Slice) {
 	}
 }
 
-// spent is a command's time by opcode, or that of several.
+// spent is a command's time by opcode, or that of several, as far as it is known.
 func (s *Slice) spent() (shares [gen.OpcodeEnd]int64) {
 	if s.shares != nil {
 		return *s.shares
 	}
-	if op := slices.Index(opcodeNames[:], s.Opcode); op > 0 {
+	if op := slices.Index(opcodeNames[:], cmp.Or(s.Opcode, s.Mostly)); op > 0 {
 		shares[op] = s.Ns
 	}
 	return shares
