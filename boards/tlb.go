@@ -6,7 +6,7 @@ import "lightmetal/fbs/gen"
 type Words [2]uint64
 
 // Encode gives the configuration that points a window of group g at address in
-// the target. ok is false where the device cannot express it. A static virtual
+// the target. ok is false where the device cannot express it; w is then of no use. A static virtual
 // channel is 0, none, or 1 + n, channel n; a device with a single bit for it has
 // channel 0 only.
 func (l *TLB) Encode(g *Group, t Target, address uint64) (w Words, ok bool) {
@@ -29,10 +29,7 @@ func (l *TLB) Encode(g *Group, t Target, address uint64) (w Words, ok bool) {
 		}
 		low += l.Fields[i]
 	}
-	if !ok {
-		return Words{}, false
-	}
-	return w, true
+	return w, ok
 }
 
 // sound tells whether t is a target at all, on whatever device: there are two

@@ -123,19 +123,13 @@ func (d *function) mapBar(bar uint8, wc bool, offset, size uint64) (a Aperture, 
 func (d *function) mapRange(fd int, offset, size uint64, path string) (Aperture, error) {
 	inside := offset % uint64(unix.Getpagesize())
 	mem, err := system.mmap(fd, int64(offset-inside), int(inside+size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		f := failed("mmap", path, err)
-		if err == unix.EINVAL {
-			f.Reason += "; do other windows, or other processes, map the same pages with another memory type?"
-		}
-		return Aperture{}, f
+	if err == unix.EINVAL {
+		return Aperture{}, &Fault{NoDevice, "mmap " + path + ": " + err.Error() + "; do other windows, or other processes, map the same pages with another memory type?"}
 	}
-	d.later(func() error {
-		if err := system.munmap(mem); err != nil {
-			return failed("munmap", d.identity.Name, err)
-		}
-		return nil
-	})
+	if err != nil {
+		return Aperture{}, failed("mmap", path, err)
+	}
+	d.later(func() error { return failed("munmap", d.identity.Name, system.munmap(mem)) })
 	return MappedAperture(mem, inside, size, -1), nil
 }
 

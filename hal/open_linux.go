@@ -194,8 +194,11 @@ func Cut(s string, separator byte) (before, after string) {
 	return s, ""
 }
 
-// failed turns a failed system call on a path into a fault.
-func failed(call, path string, err error) *Fault {
+// failed turns a failed system call on a path into a fault, and no error into none.
+func failed(call, path string, err error) error {
+	if err == nil {
+		return nil
+	}
 	reason := call + " " + path + ": " + err.Error()
 	if err == unix.EACCES || err == unix.EPERM {
 		return &Fault{Denied, reason + "; run as root, or give this user access to the file (kernel lockdown forbids it to everyone)"}

@@ -110,10 +110,8 @@ func writeFile(path, text string) error {
 		return failed("open", path, err)
 	}
 	defer system.close(fd)
-	if _, err := system.pwrite(fd, []byte(text), 0); err != nil {
-		return failed("write", path, err)
-	}
-	return nil
+	_, err = system.pwrite(fd, []byte(text), 0)
+	return failed("write", path, err)
 }
 
 // readHeader checks that the function answers, and takes the bus addresses of

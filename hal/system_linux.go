@@ -32,10 +32,8 @@ func asC[T any](argument *T) unsafe.Pointer { return unsafe.Pointer(argument) }
 // control is an ioctl that gives nothing but the struct, and a fault that names
 // it and what it is for.
 func control(fd int, request uintptr, argument unsafe.Pointer, name, of string) error {
-	if _, err := system.ioctl(fd, request, 0, argument); err != nil {
-		return failed(name, of, err)
-	}
-	return nil
+	_, err := system.ioctl(fd, request, 0, argument)
+	return failed(name, of, err)
 }
 
 // PointRequest is the request of the only ioctl that a run makes: Point on a

@@ -209,13 +209,10 @@ func (d *tt) host(size uint64) ([]byte, uint64, error) {
 		return nil, 0, err
 	}
 	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(addressOf(mem)), size: size}
-	switch _, err = system.ioctl(d.fd, ttPinPages, 0, asC(&pin)); err {
-	case nil:
-		return mem, pin.noc, nil
-	case unix.EINVAL:
+	if _, err = system.ioctl(d.fd, ttPinPages, 0, asC(&pin)); err == unix.EINVAL {
 		return nil, 0, apartPages(d.identity.Name, size, huge)
 	}
-	return nil, 0, failed("PIN_PAGES", d.rest, err)
+	return mem, pin.noc, failed("PIN_PAGES", d.rest, err)
 }
 
 // reach implements lane: each device has addresses of its own.

@@ -282,14 +282,12 @@ func (s *vfioSpace) join(name, number string) (*vfioGroup, error) {
 func openVFIO(name, path string) (fd int, err error) {
 	fd, err = system.open(path, unix.O_RDWR)
 	switch err {
-	case nil:
-		return fd, nil
 	case unix.ENOENT, unix.ENODEV:
 		return -1, &Fault{NoDevice, name + ": " + path + " does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?"}
 	case unix.EBUSY:
 		return -1, &Fault{NoDevice, name + ": another program has " + path + " open; `fuser -v " + path + "` names it"}
 	}
-	return -1, failed("open", path, err)
+	return fd, failed("open", path, err)
 }
 
 // attach puts an open group into the space, which its first group creates.
@@ -314,17 +312,15 @@ func (s *vfioSpace) attach(name string, g *vfioGroup) error {
 	if err := control(g.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", vfioFolder+g.number); err != nil || !first {
 		return err
 	}
-	switch _, err := system.ioctl(s.fd, vfioSetIOMMU, vfioType1v2, nil); err {
-	case nil:
-		return nil
+	_, err := system.ioctl(s.fd, vfioSetIOMMU, vfioType1v2, nil)
+	switch err {
 	case unix.ENODEV:
 		return &Fault{NoDevice, name + ": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`"}
 	case unix.EPERM:
 		return &Fault{Denied, name + ": the interrupt controller does not keep the device's interrupts apart (GICv2 does not); " +
 			"where you trust the device, `echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`"}
-	default:
-		return failed("VFIO_SET_IOMMU", vfioContainer, err)
 	}
+	return failed("VFIO_SET_IOMMU", vfioContainer, err)
 }
 
 // leave closes a group that nobody uses, and the space after the last group.

@@ -130,9 +130,9 @@ func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 		{"multicast through 4 GiB", &boards.Blackhole, 202, with(func(t *fbs.Target) { t.XStart, t.Multicast = 1, true }), 0, true},
 	} {
 		l := c.board.TLB
-		w, ok := l.Encode(l.Group(c.slot), c.target, c.address)
-		if ok != c.ok || !ok && w != (boards.Words{}) {
-			t.Errorf("%s: want %v, got %v %#x", c.name, c.ok, ok, w)
+		_, ok := l.Encode(l.Group(c.slot), c.target, c.address)
+		if ok != c.ok {
+			t.Errorf("%s: want %v, got %v", c.name, c.ok, ok)
 		}
 	}
 }
