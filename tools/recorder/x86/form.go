@@ -101,11 +101,11 @@ func (f *form) check(i *instruction) string {
 // lookup finds the form of an instruction whose opcode is known.
 func lookup(i *instruction) *form {
 	if i.encoding == legacy {
-		if f := integers[uint16(i.table)<<8|uint16(i.opcode)]; f != nil {
+		if f := forms[formKey{i.table, i.opcode, anyPrefix}]; f != nil {
 			return f
 		}
 	}
-	f := vectors[vectorKey{i.table, i.opcode, i.mandatory}]
+	f := forms[formKey{i.table, i.opcode, i.mandatory}]
 	if f == nil || f.vectors&i.encoding == 0 {
 		return nil
 	}

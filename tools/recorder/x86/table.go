@@ -1,13 +1,60 @@
 package x86
 
-// table are the instructions on vectors, and those that are told apart as they
-// are. Where a form has no run, the thread computes on what was loaded.
+// formKey is how a form is found: the mandatory prefix is 0 for none, 1 for 66,
+// 2 for F3, 3 for F2.
+type formKey struct{ table, opcode, mandatory uint8 }
+
+// anyPrefix is that of legacy forms that do not ask for one.
+const anyPrefix = 4
+
+// table are the instructions that are carried out. Where a form has no run, the
+// thread computes on what was loaded.
 var table = []struct {
 	table     uint8
-	mandatory []uint8 // as in vectorKey
+	mandatory []uint8 // as in formKey
 	opcodes   string
 	form
 }{
+	// On general registers. What has an opcode for each operation or condition has them all in a row.
+	{0, withAny, "\x88\x89", form{size: integerSize, run: (*machine).moveStore}},
+	{0, withAny, "\x8a\x8b", form{size: integerSize, run: loaded((*machine).moveLoad)}},
+	{0, withAny, "\xc6", form{size: integerSize, wants: oneByte, groups: 1, run: (*machine).moveImmediate}},
+	{0, withAny, "\xc7", form{size: integerSize, wants: operandBytes, groups: 1, run: (*machine).moveImmediate}},
+	{0, withAny, "\xa0\xa1", form{shape: offset, size: integerSize, run: loaded((*machine).moveLoad)}}, // reg is 0: the accumulator
+	{0, withAny, "\xa2\xa3", form{shape: offset, size: integerSize, run: (*machine).moveStore}},
+	{0, withAny, "\x63", form{size: fixed(4), run: loaded((*machine).moveSigned)}},
+	{1, withAny, "\xb6", form{size: fixed(1), run: loaded((*machine).moveZero)}},
+	{1, withAny, "\xb7", form{size: fixed(2), run: loaded((*machine).moveZero)}},
+	{1, withAny, "\xbe", form{size: fixed(1), run: loaded((*machine).moveSigned)}},
+	{1, withAny, "\xbf", form{size: fixed(2), run: loaded((*machine).moveSigned)}},
+	{1, withAny, "\xc3", form{size: operandSize, not16: true, run: (*machine).moveStore}}, // MOVNTI
+	{0, withAny, "\x8f", form{size: pushSize, groups: 1, run: (*machine).pop}},
+	{0, withAny, "\xa4\xa5", form{shape: noModRM, run: (*machine).copyString}},
+	{0, withAny, "\xaa\xab", form{shape: noModRM, run: (*machine).fillString}},
+	{0, withAny, "\xac\xad", form{shape: noModRM, run: (*machine).loadString}},
+	{0, withAny, "\x00\x01\x02\x03\x08\x09\x0a\x0b\x10\x11\x12\x13\x18\x19\x1a\x1b", form{size: integerSize, run: loaded((*machine).arithmetic)}},
+	{0, withAny, "\x20\x21\x22\x23\x28\x29\x2a\x2b\x30\x31\x32\x33\x38\x39\x3a\x3b", form{size: integerSize, run: loaded((*machine).arithmetic)}},
+	{0, withAny, "\x80\x83", form{size: integerSize, wants: oneByte, run: loaded((*machine).arithmeticImmediate)}},
+	{0, withAny, "\x81", form{size: integerSize, wants: operandBytes, run: loaded((*machine).arithmeticImmediate)}},
+	{0, withAny, "\x84\x85", form{size: integerSize, run: loaded((*machine).test)}},
+	{0, withAny, "\xf6", form{size: integerSize, wants: oneByte, run: (*machine).testOrOthers}},
+	{0, withAny, "\xf7", form{size: integerSize, wants: operandBytes, run: (*machine).testOrOthers}},
+	{0, withAny, "\xfe", form{size: integerSize, groups: 0b11, run: onCopy(true, true)}},
+	{0, withAny, "\xff", form{size: farSize, groups: 0b1000011, run: (*machine).stepOrPush}},
+	{0, withAny, "\xc0\xc1", form{size: integerSize, wants: oneByte, groups: 0b10111111, run: onCopy(true, true)}}, // shifts, with RCL and RCR
+	{0, withAny, "\xd0\xd1\xd2\xd3", form{size: integerSize, groups: 0b10111111, run: onCopy(true, true)}},
+	{1, withAny, "\xaf", form{size: operandSize}},
+	{0, withAny, "\x69", form{size: operandSize, wants: operandBytes}},
+	{0, withAny, "\x6b", form{size: operandSize, wants: oneByte}},
+	{0, withAny, "\x86\x87", form{size: integerSize, locks: true, run: onCopy(true, true)}}, // XCHG
+	{1, withAny, "\xb0\xb1\xc0\xc1", form{size: integerSize, run: onCopy(true, true)}},      // CMPXCHG, XADD
+	{1, withAny, "\xba", form{size: operandSize, wants: oneByte, groups: 0b11110000, run: (*machine).bit}},
+	{1, withAny, "\xae", form{size: fixed(1), groups: 0b11000000, run: (*machine).flush}}, // CLFLUSH, CLFLUSHOPT, CLWB
+	{2, withAny, "\xf0", form{size: operandSize}},                                         // MOVBE
+	{2, withAny, "\xf1", form{size: operandSize, run: onCopy(false, true)}},
+	{1, withAny, "\x40\x41\x42\x43\x44\x45\x46\x47\x48\x49\x4a\x4b\x4c\x4d\x4e\x4f", form{size: operandSize}},                        // CMOV
+	{1, withAny, "\x90\x91\x92\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f", form{size: fixed(1), run: onCopy(false, true)}}, // SET
+
 	// Moves of whole vectors, and of one number to the bottom of a vector that it clears.
 	// MOVUPS, MOVAPS; MOVUPD, MOVAPD
 	{1, none, "\x10\x28", form{size: vectorSize, vectors: sse, masked: true, element: fixed(4), wEvex: w0, run: (*machine).vectorLoad}},
@@ -145,7 +192,7 @@ var table = []struct {
 	{2, withF3, "\x11\x14\x21\x24\x31\x34", form{size: quarter, vectors: evex, wEvex: w0, run: onCopy(false, true)}},
 	{2, withF3, "\x12\x22\x32", form{size: eighth, vectors: evex, wEvex: w0, run: onCopy(false, true)}},
 
-	// On general registers, told apart as vectors are.
+	// On general registers, told apart by a prefix as those on vectors are.
 	{1, withF3, "\xb8", form{size: operandSize, vectors: legacy}},                               // POPCNT
 	{1, []uint8{0, 1, 2}, "\xbc\xbd", form{size: operandSize, vectors: legacy}},                 // BSF and TZCNT, BSR and LZCNT
 	{2, none, "\xf2\xf5\xf7", form{size: wideElement, vectors: vex, three: true, lengths: 1}},   // ANDN, BZHI, BEXTR
@@ -154,10 +201,10 @@ var table = []struct {
 	{2, withF2, "\xf5\xf6\xf7", form{size: wideElement, vectors: vex, three: true, lengths: 1}}, // PDEP, MULX, SHRX
 }
 
-var none, with66, withF3, withF2 = []uint8{0}, []uint8{1}, []uint8{2}, []uint8{3}
+var none, with66, withF3, withF2, withAny = []uint8{0}, []uint8{1}, []uint8{2}, []uint8{3}, []uint8{anyPrefix}
 
-var vectors = func() map[vectorKey]*form {
-	forms := map[vectorKey]*form{}
+var forms = func() map[formKey]*form {
+	forms := map[formKey]*form{}
 	for i := range table {
 		row := &table[i]
 		if row.run == nil {
@@ -165,7 +212,7 @@ var vectors = func() map[vectorKey]*form {
 		}
 		for _, opcode := range []byte(row.opcodes) {
 			for _, mandatory := range row.mandatory {
-				forms[vectorKey{row.table, opcode, mandatory}] = &row.form
+				forms[formKey{row.table, opcode, mandatory}] = &row.form
 			}
 		}
 	}

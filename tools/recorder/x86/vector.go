@@ -1,9 +1,5 @@
 package x86
 
-// vectorKey is how a vector instruction is found: the mandatory prefix is 0
-// for none, 1 for 66, 2 for F3, 3 for F2.
-type vectorKey struct{ table, opcode, mandatory uint8 }
-
 const (
 	sse    = legacy | vex | evex // as in SSE, AVX and AVX-512
 	ssevex = legacy | vex
