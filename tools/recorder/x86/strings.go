@@ -35,61 +35,38 @@ func (m *machine) each(element func(size int, stride uint64) error) error {
 	return nil
 }
 
-// either holds the fault against two operands.
-func (m *machine) either(size int) error {
-	if m.fault-m.Reg[rsi] < uint64(size) {
-		m.seen = true
-	}
-	return m.within(m.Reg[rdi], size)
-}
-
-func (m *machine) copyString() error {
-	return m.each(func(size int, stride uint64) error {
+// moveString moves an element from memory or the accumulator to memory or the
+// accumulator. The fault may lie in either operand in memory.
+func moveString(loads, stores bool) func(*machine) error {
+	move := func(m *machine, size int, stride uint64) error {
 		var b [8]byte
-		if err := m.either(size); err != nil {
-			return err
+		data, operand := b[:size], rsi
+		if stores {
+			m.seen = m.seen || loads && m.fault-m.Reg[rsi] < uint64(size)
+			operand = rdi
 		}
-		if err := m.memory.Load(m.Reg[rsi], b[:size]); err != nil {
-			return err
-		}
-		if err := m.memory.Store(m.Reg[rdi], b[:size]); err != nil {
-			return err
-		}
-		m.Reg[rsi] += stride
-		m.Reg[rdi] += stride
-		return nil
-	})
-}
-
-func (m *machine) fillString() error {
-	return m.each(func(size int, stride uint64) error {
-		var b [8]byte
+		err := m.within(m.Reg[operand], size)
 		binary.LittleEndian.PutUint64(b[:], m.Reg[rax])
-		if err := m.within(m.Reg[rdi], size); err != nil {
+		if err == nil && loads {
+			err = m.memory.Load(m.Reg[rsi], data)
+		}
+		if err == nil && stores {
+			err = m.memory.Store(m.Reg[rdi], data)
+		}
+		if err != nil {
 			return err
 		}
-		if err := m.memory.Store(m.Reg[rdi], b[:size]); err != nil {
-			return err
+		if loads {
+			m.Reg[rsi] += stride
 		}
-		m.Reg[rdi] += stride
+		if stores {
+			m.Reg[rdi] += stride
+		} else {
+			m.setRegister(rax, size, binary.LittleEndian.Uint64(b[:]))
+		}
 		return nil
-	})
-}
-
-func (m *machine) loadString() error {
-	return m.each(func(size int, stride uint64) error {
-		var b [8]byte
-		if err := m.within(m.Reg[rsi], size); err != nil {
-			return err
-		}
-		if err := m.memory.Load(m.Reg[rsi], b[:size]); err != nil {
-			return err
-		}
-		if size >= 4 {
-			m.Reg[rax] = 0
-		}
-		m.Reg[rax] = m.Reg[rax]&^ones(size) | binary.LittleEndian.Uint64(b[:])
-		m.Reg[rsi] += stride
-		return nil
-	})
+	}
+	return func(m *machine) error {
+		return m.each(func(size int, stride uint64) error { return move(m, size, stride) })
+	}
 }

@@ -29,9 +29,9 @@ var table = []struct {
 	{1, withAny, "\xbf", form{size: fixed(2), run: loaded((*machine).moveSigned)}},
 	{1, withAny, "\xc3", form{size: operandSize, not16: true, run: (*machine).moveStore}}, // MOVNTI
 	{0, withAny, "\x8f", form{size: pushSize, groups: 1, run: (*machine).pop}},
-	{0, withAny, "\xa4\xa5", form{shape: noModRM, run: (*machine).copyString}},
-	{0, withAny, "\xaa\xab", form{shape: noModRM, run: (*machine).fillString}},
-	{0, withAny, "\xac\xad", form{shape: noModRM, run: (*machine).loadString}},
+	{0, withAny, "\xa4\xa5", form{shape: noModRM, run: moveString(true, true)}},
+	{0, withAny, "\xaa\xab", form{shape: noModRM, run: moveString(false, true)}},
+	{0, withAny, "\xac\xad", form{shape: noModRM, run: moveString(true, false)}},
 	{0, withAny, "\x00\x01\x02\x03\x08\x09\x0a\x0b\x10\x11\x12\x13\x18\x19\x1a\x1b", form{size: integerSize, run: loaded((*machine).arithmetic)}},
 	{0, withAny, "\x20\x21\x22\x23\x28\x29\x2a\x2b\x30\x31\x32\x33\x38\x39\x3a\x3b", form{size: integerSize, run: loaded((*machine).arithmetic)}},
 	{0, withAny, "\x80\x83", form{size: integerSize, wants: oneByte, run: loaded((*machine).arithmeticImmediate)}},
