@@ -53,7 +53,7 @@ var later = []string{"tools/vfiouser/", "tools/lm/serve.go", "tools/recorder/", 
 // in the names what is wanted.
 const (
 	linesOfHost  = 33_332 // 21,500
-	linesOfLater = 7_416
+	linesOfLater = 7_360
 )
 
 // What a function, a file and a line have at most.
