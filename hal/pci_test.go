@@ -30,8 +30,11 @@ type fakeFunction struct {
 // fakeSysfs makes this package look into an empty folder.
 func fakeSysfs(t testing.TB) {
 	old := sysfs
-	sysfs = t.TempDir()
 	t.Cleanup(func() { sysfs = old })
+	var err error
+	if sysfs, err = filepath.EvalSymlinks(t.TempDir()); err != nil { // as /proc names what is open in it
+		t.Fatal(err)
+	}
 }
 
 // barStart and barBus are where the processor and other devices reach a BAR of
@@ -388,7 +391,11 @@ func TestMissingPermissionIsSaidAsSuch(t *testing.T) {
 // root may open any file.
 func asNobody(t *testing.T, f func()) {
 	if os.Geteuid() == 0 {
-		for folder := sysfs; folder != os.TempDir() && folder != "/"; folder = filepath.Dir(folder) {
+		top, err := filepath.EvalSymlinks(os.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for folder := sysfs; folder != top && folder != "/"; folder = filepath.Dir(folder) {
 			if err := os.Chmod(folder, 0o755); err != nil {
 				t.Fatal(err)
 			}

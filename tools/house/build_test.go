@@ -13,7 +13,10 @@ import (
 // shell script says.
 func copyOfBuild(t *testing.T, fake string) (dir string, run func(args ...string) *exec.Cmd) {
 	t.Helper()
-	dir = t.TempDir()
+	dir, err := filepath.EvalSymlinks(t.TempDir()) // as a shell names it
+	if err != nil {
+		t.Fatal(err)
+	}
 	content := map[string][]byte{"go": []byte("#!/bin/sh\n" + fake)}
 	for _, name := range []string{"build.sh", "go.mod", "fbs/image.fbs"} {
 		data, err := os.ReadFile(filepath.Join(root, name))

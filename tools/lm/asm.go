@@ -92,14 +92,13 @@ func assembleFile(path, out string, anywhere bool, give func(*lmb.Image) error) 
 // below tells that a file stands in a folder or further down, symbolic links
 // followed. What is not there is as far below as its name says.
 func below(folder, file string) bool {
-	real := func(path string) string {
-		if followed, err := filepath.EvalSymlinks(path); err == nil {
-			path = followed
-		}
-		path, _ = filepath.Abs(path)
-		return path
+	folder, _ = filepath.Abs(folder)
+	file, _ = filepath.Abs(file)
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+		folder, _ = filepath.EvalSymlinks(folder)
 	}
-	way, err := filepath.Rel(real(folder), real(file))
+	way, err := filepath.Rel(folder, file)
 	return err == nil && filepath.IsLocal(way)
 }
 

@@ -32,9 +32,11 @@ const asRunner = "LM_TEST_RUNNER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asRunner)+os.Getenv(asFrames)+os.Getenv(asSignalled) != "" {
-		// As the shipped program, which links no profiler: the first allocation that one
-		// samples maps memory, and ends a sealed child.
+		// As the shipped program, which links no profiler, and begins with one processor:
+		// the first allocation that one samples, or of a processor that another one gave
+		// its work to, maps memory, and ends a sealed child.
 		goruntime.MemProfileRate = 0
+		runtime.Alone()
 	}
 	if os.Getenv(asRunner) != "" {
 		main()
