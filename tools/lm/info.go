@@ -28,7 +28,7 @@ type imageInfo struct {
 	Reservation reservationInfo `json:"reservation"`
 	Rules       []ruleInfo      `json:"rules,omitempty"` // the image's own, of targets that no board has the ids of
 	Windows     []windowInfo    `json:"windows"`
-	Tensors     []tensorInfo    `json:"tensors"`
+	Tensors     []report.Tensor `json:"tensors"`
 	Sequences   []sequenceInfo  `json:"sequences"`
 }
 
@@ -73,15 +73,6 @@ type windowInfo struct {
 	Offset uint64 `json:"offset"`
 	Size   uint64 `json:"size"`
 	Slot   int    `json:"slot"`
-}
-
-type tensorInfo struct {
-	Name     string   `json:"name"`
-	Role     string   `json:"role"`
-	DType    string   `json:"dtype"`
-	Shape    []uint32 `json:"shape"`
-	Bytes    uint64   `json:"bytes"`
-	Recorded bool     `json:"recorded"`
 }
 
 type sequenceInfo struct {
@@ -145,7 +136,7 @@ func describe(view *fbs.View, size int) *imageInfo {
 		Bytes:       size,
 		Origin:      originInfo(image.Origin),
 		Reservation: reservationInfo{r.ArenaBytes, r.HostBytes, r.PayloadBytes, r.Commands},
-		Tensors:     []tensorInfo{},
+		Tensors:     report.Tensors(image),
 	}
 	for _, t := range image.Targets {
 		info.Targets = append(info.Targets, targetInfo{Board: t.Board, Vendor: fmt.Sprintf("%04x", t.Vendor), Device: fmt.Sprintf("%04x", t.Device),
@@ -166,10 +157,6 @@ func describe(view *fbs.View, size int) *imageInfo {
 			window.Slot = int(w.Slot)
 		}
 		info.Windows = append(info.Windows, window)
-	}
-	for _, t := range image.Tensors {
-		role, dtype := strings.ToLower(gen.EnumNamesRole[t.Role]), strings.ToLower(gen.EnumNamesDType[t.DType])
-		info.Tensors = append(info.Tensors, tensorInfo{t.Name, role, dtype, t.Shape, t.Size(), t.Data != nil})
 	}
 	for i, counted := range report.Counts(view) {
 		info.Sequences = append(info.Sequences, describeSequence(view, i, &counted, view.LongestUs[i]))

@@ -29,7 +29,7 @@ type Report struct {
 	Windows   []Window   `json:"windows"`
 	Spaces    []Space    `json:"spaces"`
 	Tiles     []Tile     `json:"tiles"`
-	Tensors   []Tensor   `json:"tensors"`
+	Tensors   []Used     `json:"tensors"`
 	Segments  []Segment  `json:"segments"`
 	of        int        // the sequence that is counted, or Whole
 }
@@ -101,7 +101,12 @@ type Tensor struct {
 	Shape    []uint32 `json:"shape"`
 	Bytes    uint64   `json:"bytes"`
 	Recorded bool     `json:"recorded"`
-	Moved    uint64   `json:"moved"` // bytes that commands copy from or to it
+}
+
+// Used is a tensor and its traffic.
+type Used struct {
+	Tensor
+	Moved uint64 `json:"moved"` // bytes that commands copy from or to it
 }
 
 // Segment is a run of payload in the file.
@@ -190,17 +195,22 @@ func (a *analysis) window(index int) {
 }
 
 func (a *analysis) tensors() {
-	a.report.Tensors, a.report.Segments, a.report.Opcodes = []Tensor{}, []Segment{}, []Opcode{}
-	for i := range a.view.Tensors {
-		t := &a.view.Tensors[i]
-		a.report.Tensors = append(a.report.Tensors, Tensor{
-			Name: a.image.Tensors[i].Name, Role: lower(gen.EnumNamesRole[t.Role]), DType: lower(gen.EnumNamesDType[t.DType]),
-			Shape: a.image.Tensors[i].Shape, Bytes: t.Size, Recorded: t.Recorded != 0,
-		})
+	a.report.Tensors, a.report.Segments, a.report.Opcodes = []Used{}, []Segment{}, []Opcode{}
+	for _, t := range Tensors(a.image) {
+		a.report.Tensors = append(a.report.Tensors, Used{Tensor: t})
 	}
 	for _, s := range a.view.Segments {
 		a.report.Segments = append(a.report.Segments, Segment{s.Offset, s.Size, fmt.Sprintf("%08x", s.CRC32C)})
 	}
+}
+
+// Tensors are the inputs and outputs of an image.
+func Tensors(image *lmb.Image) []Tensor {
+	list := []Tensor{}
+	for _, t := range image.Tensors {
+		list = append(list, Tensor{t.Name, lower(gen.EnumNamesRole[t.Role]), lower(gen.EnumNamesDType[t.DType]), t.Shape, t.Size(), t.Data != nil})
+	}
+	return list
 }
 
 // weights is how often each sequence is carried out in what is counted.
@@ -226,9 +236,6 @@ func (a *analysis) sequence(index int, weight uint64, progress func(done int)) {
 		if progress != nil && i%progressEvery == 0 {
 			progress(int(i))
 		}
-	}
-	for i := range a.aims {
-		a.settle(&a.aims[i])
 	}
 }
 
@@ -280,7 +287,7 @@ func (a *analysis) command(c *fbs.Command, weight uint64) {
 		w := &a.report.Windows[c.Window]
 		w.Commands = sum(w.Commands, weight)
 		w.Traffic.add(traffic, weight)
-		a.aims[c.Window].add(uint64(c.Offset), e.Size, traffic.by(weight))
+		a.touch(&a.aims[c.Window], uint64(c.Offset), e.Size, traffic.by(weight))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"lightmetal/boards"
@@ -395,5 +396,42 @@ func TestHostMemoryIsNoTrafficOfDevices(t *testing.T) {
 	s := Counts(verify(t, assemble(t, head+body)))[0]
 	if s.Host != 2*(64+4) || s.Traffic != (Traffic{Written: 12, Read: 4}) || s.Commands != 4 || s.Executed != 10 || s.Loads != 3 || s.Stores != 19 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestMoreRectanglesThanSpacesCountOnTheirTiles: what is counted together in one
+// space still counts on each tile that it reaches. All rectangles of a chip's cores
+// get one word each; how many have a tile in them is worked out apart.
+func TestMoreRectanglesThanSpacesCountOnTheirTiles(t *testing.T) {
+	columns, rows := []int{1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16}, []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	text, count, want := strings.Builder{}, 0, map[[2]int]uint64{}
+	text.WriteString("lightmetal 1\ntarget blackhole 1e52:b140 bar0 512MiB\nwindow w tlb size 2MiB\nmain:\n")
+	for i, x0 := range columns {
+		for _, x1 := range columns[i:] {
+			for j, y0 := range rows {
+				for _, y1 := range rows[j:] {
+					if x0 == x1 && y0 == y1 {
+						continue // no rectangle
+					}
+					fmt.Fprintf(&text, "  point w tiles %d,%d to %d,%d address 0x0\n  write.4 w+0x100 7\n", x0, y0, x1, y1)
+					count++
+				}
+			}
+		}
+	}
+	for i, x := range columns {
+		for j, y := range rows {
+			holding := (i + 1) * (len(columns) - i) * (j + 1) * (len(rows) - j)
+			want[[2]int{x, y}] = 4 * uint64(holding-1)
+		}
+	}
+	r := Analyze(verify(t, assemble(t, text.String())), Whole, nil)
+	if count <= spacesMax || len(r.Spaces) != spacesMax+1 || len(r.Tiles) != len(want) {
+		t.Fatalf("%d rectangles, %d spaces, %d tiles", count, len(r.Spaces), len(r.Tiles))
+	}
+	for _, tile := range r.Tiles {
+		if tile.Written != want[[2]int{int(tile.X), int(tile.Y)}] {
+			t.Errorf("%d,%d: %d bytes, want %d", tile.X, tile.Y, tile.Written, want[[2]int{int(tile.X), int(tile.Y)}])
+		}
 	}
 }

@@ -53,13 +53,14 @@ type aim struct {
 	space   *space
 	address uint64 // of the window's first byte
 	key     spaceKey
-	pending Traffic // not yet counted on its tiles
 }
 
-func (w *aim) add(offset, size uint64, t Traffic) {
-	w.pending.add(t, 1)
+func (a *analysis) touch(w *aim, offset, size uint64, t Traffic) {
 	w.space.total.add(t, 1)
 	w.space.ranges.add(w.address+offset, w.address+offset+size-1, t)
+	if w.space.key.rest {
+		a.reach(&w.key, t)
+	}
 }
 
 // fixed aims a window that does not move.
@@ -89,8 +90,6 @@ func (a *analysis) space(key spaceKey) *space {
 
 // point follows a window to where it is pointed.
 func (a *analysis) point(c *fbs.Command) {
-	w := &a.aims[c.Window]
-	a.settle(w)
 	t, _ := boards.UnpackTarget(c.Mask)
 	key := spaceKey{device: a.view.Windows[c.Window].Device, kind: gen.WindowKindTlb, multicast: t.Multicast}
 	x, y := a.noc0(key.device, t.X, t.Y)
@@ -98,7 +97,7 @@ func (a *analysis) point(c *fbs.Command) {
 	if t.Multicast {
 		key.tiles.x0, key.tiles.y0 = a.noc0(key.device, t.XStart, t.YStart)
 	}
-	*w = aim{space: a.space(key), address: c.Value, key: key}
+	a.aims[c.Window] = aim{space: a.space(key), address: c.Value, key: key}
 }
 
 // noc0 gives NoC 0 coordinates, or the ones given where they mean nothing.
@@ -118,24 +117,19 @@ func (a *analysis) grid(device uint8) *chips.Grid {
 	return nil
 }
 
-// settle counts what went through a window on its tiles: before it is pointed
-// elsewhere, and not at every command. A multicast reaches the Tensix tiles of
-// its rectangle; of a device whose tiles are not known it counts on none.
-func (a *analysis) settle(w *aim) {
-	pending, r := w.pending, w.key.tiles
-	w.pending = Traffic{}
-	if w.key.kind != gen.WindowKindTlb || pending == (Traffic{}) {
-		return
-	}
+// reach counts what went to a space on its tiles. A multicast reaches the Tensix
+// tiles of its rectangle; of a device whose tiles are not known it counts on none.
+func (a *analysis) reach(key *spaceKey, t Traffic) {
+	r := key.tiles
 	tiles := []chips.Tile{{X: r.x1, Y: r.y1}}
-	if w.key.multicast {
-		tiles, _ = a.grid(w.key.device).Reached(boards.Target{X: r.x1, Y: r.y1, XStart: r.x0, YStart: r.y0, Multicast: true})
+	if key.multicast {
+		tiles, _ = a.grid(key.device).Reached(boards.Target{X: r.x1, Y: r.y1, XStart: r.x0, YStart: r.y0, Multicast: true})
 	}
-	for _, t := range tiles {
-		key := tileKey{w.key.device, t.X, t.Y}
-		total := a.tiles[key]
-		total.add(pending, 1)
-		a.tiles[key] = total
+	for _, tile := range tiles {
+		at := tileKey{key.device, tile.X, tile.Y}
+		total := a.tiles[at]
+		total.add(t, 1)
+		a.tiles[at] = total
 	}
 }
 
@@ -143,6 +137,11 @@ func (a *analysis) settle(w *aim) {
 type tileKey struct{ device, x, y uint8 }
 
 func (a *analysis) finishTiles() {
+	for _, s := range a.spaces {
+		if s.key.kind == gen.WindowKindTlb && !s.key.rest && s.total != (Traffic{}) {
+			a.reach(&s.key, s.total)
+		}
+	}
 	a.report.Tiles = []Tile{}
 	for key, t := range a.tiles {
 		a.report.Tiles = append(a.report.Tiles, Tile{int(key.device), key.x, key.y, a.kind(key, ""), t})

@@ -115,7 +115,7 @@ func (r *Report) tileTable() Table {
 
 func (r *Report) tensorTable() Table {
 	t := Table{Title: "Tensors", Columns: []string{"tensor", "role", "type", "shape", ">size", ">moved", "data"}}
-	return rows(t, r.Tensors, func(_ int, x *Tensor) []string {
+	return rows(t, r.Tensors, func(_ int, x *Used) []string {
 		data := "to be given"
 		switch {
 		case x.Recorded && x.Role == "output":
