@@ -231,3 +231,16 @@ func TestUnknownFormatAndPassAreUsage(t *testing.T) {
 		t.Error("summary of an unknown format")
 	}
 }
+
+// QEMU numbers regions anew in each run: what one trace has taught is not held
+// against the next.
+func TestOptionsServeForSeveralTraces(t *testing.T) {
+	o := edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})
+	first := ops("w 08 4 0x5")
+	another := strings.ReplaceAll(first, "addr 0x1", "addr 0x2") // of that name, and now of the first one's number
+	for _, text := range []string{first, another + strings.ReplaceAll(first, "mr 0x55", "mr 0x56")} {
+		if image, _ := mustImport(t, text, o); len(image.Sequences[0].Commands) != 1 {
+			t.Errorf("%d commands of %s", len(image.Sequences[0].Commands), text)
+		}
+	}
+}

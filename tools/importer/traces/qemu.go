@@ -63,7 +63,8 @@ type qemu struct {
 }
 
 func newQemu(r io.Reader, o Source, to Sink) *qemu {
-	return &qemu{lineReader: newLineReader(r, o.Progress), o: o, to: to, regions: o.Regions, seen: map[string]*RegionSummary{}, other: map[string]int{}}
+	return &qemu{lineReader: newLineReader(r, o.Progress), o: o, to: to, regions: slices.Clone(o.Regions), seen: map[string]*RegionSummary{},
+		other: map[string]int{}}
 }
 
 func readQemu(r io.Reader, o Source, to Sink) (*Trace, error) {
