@@ -45,8 +45,7 @@ func (v *view) use() {
 	}
 }
 
-// drop ends one use. The last one unmaps: an open mapping keeps a device from
-// being closed.
+// drop ends one use. The last one unmaps: an open mapping keeps a device from being closed.
 func (v *view) drop() {
 	if v == nil {
 		return
@@ -56,12 +55,10 @@ func (v *view) drop() {
 	}
 }
 
-// bytes is all of a view of memory, which others write meanwhile. A file that has
-// been cut faults: caught.
+// bytes is all of a view of memory, which others write meanwhile. A file that has been cut faults: caught.
 func (v *view) bytes() []byte { return unsafe.Slice((*byte)(v.base), v.size) }
 
-// errBus is what a device or a file that ends answers to an access: the program
-// would have got SIGBUS.
+// errBus is what a device or a file that ends answers to an access: the program would have got SIGBUS.
 var errBus = errors.New("bus fault")
 
 // load makes one access of len(data) bytes, 1 to 64.
@@ -91,8 +88,7 @@ func caught(err *error) func() {
 	}
 }
 
-// loadDevice reads width bytes in one access where the processor has one of
-// that width: 1, 2, 4, 8, 16, 32, 64.
+// loadDevice reads width bytes in one access where the processor has one of that width: 1, 2, 4, 8, 16, 32, 64.
 //
 //go:noescape
 func loadDevice(device unsafe.Pointer, data *byte, width int)

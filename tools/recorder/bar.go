@@ -39,6 +39,12 @@ type File struct {
 	Bus    uint64 // of its first byte, as the device has it
 }
 
+// is tells whether a path, as /proc has it, is the file's.
+func (f *File) is(path string) bool {
+	path = strings.TrimSuffix(path, " (deleted)")
+	return path == f.Path || path == "/"+f.Path
+}
+
 // mapped is what a program asks to map: a place in a BAR, or, without one, host
 // memory at a bus address that a file stands for.
 type mapped struct {
@@ -79,7 +85,7 @@ func (r *recording) identify(t *thread, fd int, offset, length uint64) (*mapped,
 		return r.physical(offset)
 	}
 	for _, f := range r.options.Files {
-		if same := path == f.Path || "/"+f.Path+" (deleted)" == path; same && f.Memory {
+		if same := f.is(path); same && f.Memory {
 			return &mapped{nil, f.Bus + offset}, nil
 		} else if same {
 			return r.file(t, fd, f, offset, length)
@@ -187,8 +193,7 @@ func (r *recording) file(t *thread, fd int, f File, offset, length uint64) (*map
 	return &mapped{b, offset}, nil
 }
 
-// device finds a device by its name, and writes it down when it is new. nil:
-// it is not to be recorded.
+// device finds a device by its name, and writes it down when it is new. nil: it is not to be recorded.
 func (r *recording) device(name string, vendor, id uint16) *device {
 	for _, d := range r.devices {
 		if d.name == name && d.vendor == vendor && d.id == id {

@@ -86,7 +86,7 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 		}
 	case unix.SYS_IOCTL:
 		return r.enterControl(t, c)
-	case unix.SYS_OPENAT, unix.SYS_OPENAT2, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
+	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_MEMFD_CREATE, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
 		return true
 	case unix.SYS_EXIT_GROUP:
 		r.look(byProgram)
@@ -101,8 +101,7 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 	return false
 }
 
-// enterMap takes the access out of a mapping of a BAR, and takes the
-// descriptor while it is there.
+// enterMap takes the access out of a mapping of a BAR, and takes the descriptor while it is there.
 func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
 	start, length, prot, flags, fd, offset := c.arguments[0], pages(c.arguments[1]), c.arguments[2], c.arguments[3], int(int32(c.arguments[4])),
 		c.arguments[5]
@@ -146,10 +145,9 @@ func (r *recording) covers(t *thread, c *call, start, end uint64) bool {
 	return huge || len(t.space.parts(start, end)) > 0
 }
 
-// take gives a descriptor of the program's as the recorder's own, or -1 where
-// its mode does not allow the mapping.
+// take gives a descriptor of the program's as the recorder's own, or -1 where its mode does not allow the mapping.
 func (r *recording) take(t *thread, fd int, prot, flags uint64) (int, error) {
-	own, err := takeDescriptor(t.process, fd)
+	own, err := takeDescriptor(t, fd)
 	if err != nil {
 		return -1, err
 	}
@@ -166,8 +164,12 @@ func (r *recording) take(t *thread, fd int, prot, flags uint64) (int, error) {
 	return own, nil
 }
 
-func takeDescriptor(process, fd int) (own int, err error) {
-	file, err := unix.PidfdOpen(process, 0)
+// takeDescriptor asks the thread, which Linux 6.9 lets it: the process's first one may have ended before.
+func takeDescriptor(t *thread, fd int) (own int, err error) {
+	file, err := unix.PidfdOpen(t.tid, unix.PIDFD_THREAD)
+	if err != nil {
+		file, err = unix.PidfdOpen(t.process, 0)
+	}
 	if err != nil {
 		return -1, err
 	}
@@ -251,7 +253,7 @@ func (r *recording) exit(t *thread) {
 	case unix.SYS_MUNMAP:
 		t.space.remove(c.arguments[0], c.arguments[0]+pages(c.arguments[1]))
 		r.losesHuge(t, c.arguments[0], c.arguments[0]+pages(c.arguments[1]))
-	case unix.SYS_OPENAT, unix.SYS_OPENAT2, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
+	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_MEMFD_CREATE, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
 		r.openedFile(t, regs.result())
 	case unix.SYS_MREMAP:
 		r.exitRemap(t, c, regs.result())
@@ -337,8 +339,7 @@ func (r *recording) exitRemap(t *thread, c *call, at uint64) {
 	}
 }
 
-// opened is a descriptor of VFIO's, and which device it is of: its name under
-// /proc does not tell.
+// opened is a descriptor of VFIO's, and which device it is of: its name under /proc does not tell.
 type opened struct {
 	process, fd int
 	device      string
@@ -362,7 +363,7 @@ func (r *recording) vfioName(t *thread, fd int) string {
 		if o.process != t.process {
 			continue
 		}
-		if o.fd == fd || sameFile(t.process, o.fd, fd) {
+		if o.fd == fd || sameFile(t.tid, o.fd, fd) {
 			return o.device
 		}
 		several = several || only != "" && only != o.device

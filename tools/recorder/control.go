@@ -120,7 +120,7 @@ func ofVFIO(path string) bool { return path == vfioFile || strings.HasPrefix(pat
 // has one any more, nor a BAR mapped, no device reaches what VFIO had mapped.
 func (r *recording) closedVFIO(t *thread) {
 	for _, other := range r.threads {
-		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", other.process))
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", other.tid))
 		for _, file := range files {
 			if path, _ := os.Readlink(file); ofVFIO(path) {
 				return

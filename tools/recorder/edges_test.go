@@ -4,6 +4,7 @@ package recorder
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"lightmetal/tools/record"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,18 +38,39 @@ func TestFileWithoutAPathIsABar(t *testing.T) {
 	if lists(t, r); r.capture.Bars[4].Size != cardSize {
 		t.Errorf("BARs %v", r.capture.Bars)
 	}
+	if told := r.told(); len(told) != 1 || !strings.Contains(told[0], " stores to /memfd:card (deleted) by a system call") {
+		t.Errorf("%q", told)
+	}
+}
+
+// TestFirstThreadMayEndBeforeTheOthers: Linux 6.9 lets a descriptor be taken of any thread.
+func TestFirstThreadMayEndBeforeTheOthers(t *testing.T) {
+	if file, err := unix.PidfdOpen(os.Getpid(), unix.PIDFD_THREAD); err != nil {
+		t.Skip("needs Linux 6.9")
+	} else {
+		unix.Close(file)
+	}
+	lists(t, recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "leader"))
+}
+
+// TestWhatTheKernelMovesBetweenFilesIsAGap, once for each call.
+func TestWhatTheKernelMovesBetweenFilesIsAGap(t *testing.T) {
+	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "between")
+	if r.exit != 0 || !errors.Is(r.err, record.ErrGap) || strings.Count(r.said, "(sendfile, splice, copy_file_range) is not recorded") < 3 {
+		t.Errorf("exit %d, %v: %s", r.exit, r.err, r.said)
+	}
 }
 
 // TestWaysPastTheRecorderAreNamed, in the record and on the terminal.
 func TestWaysPastTheRecorderAreNamed(t *testing.T) {
 	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "past")
 	lists(t, r)
-	for _, want := range []string{"sends a descriptor of ", "io_uring", "/mem: accesses to a BAR through it"} {
+	for _, want := range []string{"sends a descriptor of ", "io_uring", "/mem: accesses to a BAR through it", "Linux's AIO"} {
 		if !strings.Contains(r.said, want) {
 			t.Errorf("%q is not said: %s", want, r.said)
 		}
 	}
-	if want := 3; len(r.told()) != want {
+	if want := 4; len(r.told()) != want {
 		t.Errorf("%d events in the record, want %d: %q", len(r.told()), want, r.told())
 	}
 }

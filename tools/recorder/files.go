@@ -28,8 +28,7 @@ type moved struct {
 	at     uint64 // in the file; where position: as it was
 }
 
-// movers are the calls, and whether they store, have an offset, and have a list
-// of buffers. What sendfile, splice and copy_file_range move is not seen.
+// movers are the calls, and whether they store, have an offset, and have a list of buffers.
 var movers = map[uint64]struct{ store, offset, vector bool }{
 	unix.SYS_READ: {}, unix.SYS_WRITE: {store: true},
 	unix.SYS_PREAD64: {offset: true}, unix.SYS_PWRITE64: {store: true, offset: true},
@@ -37,6 +36,9 @@ var movers = map[uint64]struct{ store, offset, vector bool }{
 	unix.SYS_PREADV: {offset: true, vector: true}, unix.SYS_PWRITEV: {store: true, offset: true, vector: true},
 	unix.SYS_PREADV2: {offset: true, vector: true}, unix.SYS_PWRITEV2: {store: true, offset: true, vector: true},
 }
+
+// between are the calls that move data from file to file, and which arguments these are.
+var between = map[uint64][2]int{unix.SYS_SENDFILE: {0, 1}, unix.SYS_SPLICE: {0, 2}, unix.SYS_COPY_FILE_RANGE: {0, 2}}
 
 // openedFile is told of a descriptor. Of one that is a device's, calls that move data stop the program from now on.
 func (r *recording) openedFile(t *thread, fd uint64) {
@@ -74,6 +76,11 @@ func moverFilter(fd uint32) []byte {
 	calls := []watchedCall{{unix.SYS_CLOSE, condition{argument: 0, exact: true, equal: fd}}}
 	for number := range movers {
 		calls = append(calls, watchedCall{uint32(number), condition{argument: 0, exact: true, equal: fd}})
+	}
+	for number, files := range between {
+		for _, n := range files {
+			calls = append(calls, watchedCall{uint32(number), condition{argument: n, exact: true, equal: fd}})
+		}
 	}
 	return filterOf(calls)
 }
@@ -203,9 +210,8 @@ func taken(t *thread, list []span, data []byte) []span {
 	return list
 }
 
-// configured writes down an access to configuration space. Programs look
-// through those of all devices for theirs: what comes before a device's first
-// BAR is kept until then.
+// configured writes down an access to configuration space. Programs look through those of all devices for theirs:
+// what comes before a device's first BAR is kept until then.
 func (r *recording) configured(m *moved, at uint64, data []byte) {
 	line := fmt.Sprintf("%x %d %x", at, len(data), data)
 	kind := map[bool]string{false: "CR", true: "CW"}[m.store]
@@ -233,8 +239,7 @@ type unused struct {
 	lost int             // of them that there was no room for
 }
 
-// movedBar writes down an access to a BAR that a system call made, which the
-// kernel does in words.
+// movedBar writes down an access to a BAR that a system call made, which the kernel does in words.
 func (r *recording) movedBar(t *thread, m *moved, index int, at uint64, data []byte) {
 	b, err := r.pci(m.folder, index, at)
 	if err != nil {

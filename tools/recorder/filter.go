@@ -20,8 +20,7 @@ const (
 	flagMode = 1 // SECCOMP_SET_MODE_FILTER
 )
 
-// condition is when a system call stops the program: one argument, masked, is
-// or is not zero. No mask: always.
+// condition is when a system call stops the program: one argument, masked, is or is not zero. No mask: always.
 type condition struct {
 	argument int
 	mask     uint32
@@ -50,6 +49,7 @@ var watched = []watchedCall{
 	{unix.SYS_EXIT_GROUP, condition{}},
 	{unix.SYS_OPENAT, condition{}},
 	{unix.SYS_OPENAT2, condition{}},
+	{unix.SYS_MEMFD_CREATE, condition{}},
 	{callOpen, condition{}},
 	{unix.SYS_DUP, condition{}},
 	{callDup2, condition{}},
@@ -57,6 +57,7 @@ var watched = []watchedCall{
 	{unix.SYS_FCNTL, condition{argument: 1, exact: true, equal: unix.F_DUPFD}},
 	{unix.SYS_FCNTL, condition{argument: 1, exact: true, equal: unix.F_DUPFD_CLOEXEC}},
 	{unix.SYS_IO_URING_SETUP, condition{}},
+	{unix.SYS_IO_SETUP, condition{}},
 	{unix.SYS_SENDMSG, condition{}},
 }
 
@@ -69,8 +70,7 @@ func filter() []byte {
 	return filterOf(calls)
 }
 
-// filterOf stops calls, and those of another architecture, 32 bits among them,
-// always.
+// filterOf stops calls, and those of another architecture, 32 bits among them, always.
 func filterOf(calls []watchedCall) []byte {
 	var code []unix.SockFilter
 	add := func(op uint16, k uint32, yes, no uint8) {

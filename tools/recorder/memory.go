@@ -38,8 +38,7 @@ func (m *memory) Store(address uint64, data []byte) error {
 	return m.each(address, data, m.storeBar, writeMemory)
 }
 
-// each cuts an access at the ends of areas. One that lies in an area whole is
-// made whole.
+// each cuts an access at the ends of areas. One that lies in an area whole is made whole.
 func (m *memory) each(address uint64, data []byte, bar func(*area, uint64, []byte) error, other func(int, uint64, []byte) int) error {
 	whole := len(data)
 	for len(data) > 0 {

@@ -79,7 +79,7 @@ func (r *recording) openPages(t *thread, p *pageFiles) error {
 	if err != nil {
 		return err
 	}
-	own, err := takeDescriptor(t.process, int(fd))
+	own, err := takeDescriptor(t, int(fd))
 	_, cerr := r.inject(t, unix.SYS_CLOSE, fd)
 	if err != nil || cerr != nil {
 		return fmt.Errorf("%v, %v", err, cerr)
@@ -89,7 +89,7 @@ func (r *recording) openPages(t *thread, p *pageFiles) error {
 	if err := request(own, faultsAPI, unsafe.Pointer(&api)); err != nil {
 		return err
 	}
-	p.pagemap, err = os.Open(fmt.Sprintf("/proc/%d/pagemap", t.process))
+	p.pagemap, err = os.Open(fmt.Sprintf("/proc/%d/pagemap", t.tid))
 	return err
 }
 
@@ -134,8 +134,7 @@ func (m *reached) written(start, end uint64, again bool) (list []pageRange, ok b
 	return m.space.pages.written(start&^(page-1), pages(end), again)
 }
 
-// probe has a page written that is watched: kernels have said that all is well
-// and then noted nothing.
+// probe has a page written that is watched: kernels have said that all is well and then noted nothing.
 func (r *recording) probe(t *thread, p *pageFiles) bool {
 	const rights = unix.PROT_READ | unix.PROT_WRITE
 	at, err := r.inject(t, unix.SYS_MMAP, 0, page, rights, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)

@@ -31,16 +31,15 @@ func isHuge(t *thread, fd int, flags uint64) bool {
 	return unix.Statfs(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd), &s) == nil && s.Type == unix.HUGETLBFS_MAGIC
 }
 
-// locates has the device reach the huge pages of a program that looks up
-// physical addresses, before the program stores to it. Where an IOMMU is in
-// front of the device the program says itself what it reaches.
+// locates has the device reach the huge pages of a program that looks up physical addresses, before the program
+// stores to it. Where an IOMMU is in front of the device the program says itself what it reaches.
 func (r *recording) locates(t *thread) {
 	p := &t.space.physical
 	if !p.asked || len(p.mapped) == 0 || r.hosts.translated || r.hosts.over {
 		return
 	}
 	p.mapped = slices.DeleteFunc(p.mapped, func(m pageRange) bool {
-		runs := physicalRuns(t.process, m.start, m.end)
+		runs := physicalRuns(t.tid, m.start, m.end)
 		for _, run := range runs {
 			if m := r.reach(t, run.at, run.size, run.bus); m != nil {
 				m.physical = true
@@ -55,10 +54,10 @@ type physicalRun struct{ at, size, bus uint64 }
 
 // physicalRuns reads where memory lies, nil where it is not there yet, or the
 // kernel does not tell (it takes CAP_SYS_ADMIN).
-func physicalRuns(process int, start, end uint64) (list []physicalRun) {
+func physicalRuns(tid int, start, end uint64) (list []physicalRun) {
 	const present, frame = 1 << 63, 1<<55 - 1 // of an entry
 	entries := make([]byte, (end-start)/page*8)
-	file, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", process))
+	file, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", tid))
 	if err != nil {
 		return nil
 	}

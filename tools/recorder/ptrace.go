@@ -36,8 +36,7 @@ func wait(tid int) (which int, status unix.WaitStatus, err error) {
 	}
 }
 
-// registerSet reads or writes one of a thread's sets, and gives how much of it
-// there is.
+// registerSet reads or writes one of a thread's sets, and gives how much of it there is.
 func registerSet(request, tid, set int, data []byte) (int, error) {
 	vector := unix.Iovec{Base: &data[0], Len: uint64(len(data))}
 	err := ptrace(request, tid, uintptr(set), uintptr(unsafe.Pointer(&vector)))
@@ -61,12 +60,10 @@ func signalOf(tid int) (s signalInfo, err error) {
 	return s, err
 }
 
-// page is a bound that accesses to another process do not cross in one piece:
-// what lies before a hole is read.
+// page is a bound that accesses to another process do not cross in one piece: what lies before a hole is read.
 const page = 4096
 
-// readMemory reads a program's memory with the rights of the program, and gives
-// how much of it there is.
+// readMemory reads a program's memory with the rights of the program, and gives how much of it there is.
 func readMemory(tid int, address uint64, data []byte) int {
 	return transfer(tid, address, data, unix.ProcessVMReadv)
 }

@@ -35,9 +35,8 @@ type hosts struct {
 	translated bool // a program has an IOMMU map memory for a device
 }
 
-// reach takes memory in that a device reaches from now on, nil: it is not
-// followed. What was at the bus addresses until now is not there any more,
-// whether or not that was said.
+// reach takes memory in that a device reaches from now on, nil: it is not followed. What was at the bus addresses
+// until now is not there any more, whether or not that was said.
 func (r *recording) reach(t *thread, start, size, bus uint64) *reached {
 	if r.hosts.over || size == 0 {
 		return nil
@@ -54,12 +53,12 @@ func (r *recording) reach(t *thread, start, size, bus uint64) *reached {
 		return nil
 	}
 	m := &reached{space: t.space, start: start, bus: bus, copy: make([]byte, size)}
-	if !m.read(t.process, make([]byte, 1), 0) {
+	if !m.read(t.tid, make([]byte, 1), 0) {
 		r.tell("host memory at bus address %x, %d bytes, is not followed: the process's memory cannot be read", bus, size)
 		return nil
 	}
 	r.recall(m)
-	m.reflect(t.process)
+	m.reflect(t.tid)
 	r.hosts.reached = append(r.hosts.reached, m)
 	r.forget()
 	r.out.line("MEM %x %x", bus, size)
@@ -145,8 +144,7 @@ func (r *recording) unreach(t *thread, bus, size uint64) {
 	r.retire(t, func(m *reached) bool { return m.space == t.space && m.bus >= bus && m.bus-bus < size })
 }
 
-// drop ends a thread's use of its memory. With the last one ends what devices
-// reach of it.
+// drop ends a thread's use of its memory. With the last one ends what devices reach of it.
 func (r *recording) drop(s *space) {
 	if s.uses == 1 {
 		r.retire(nil, func(m *reached) bool { return m.space == s })
@@ -180,11 +178,11 @@ func (r *recording) retire(t *thread, which func(*reached) bool) {
 }
 
 // read gives what is in it now. false: it cannot be told.
-func (m *reached) read(process int, data []byte, at uint64) bool {
+func (m *reached) read(tid int, data []byte, at uint64) bool {
 	if m.space == nil {
 		return false
 	}
-	n, _ := m.space.file(process).ReadAt(data, int64(m.start+at))
+	n, _ := m.space.file(tid).ReadAt(data, int64(m.start+at))
 	return n == len(data)
 }
 
@@ -249,8 +247,7 @@ func (r *recording) changed(m *reached, last author, first bool) (list []change)
 	return list
 }
 
-// present is what is in m, empty where the program has unmapped it. It is valid
-// until memory is looked at again.
+// present is what is in m, empty where the program has unmapped it. It is valid until memory is looked at again.
 func (r *recording) present(m *reached) []byte {
 	var edge [1]byte
 	if m.mirror != nil && m.read(0, edge[:], 0) && m.read(0, edge[:], m.size()-1) {
@@ -265,12 +262,12 @@ func (r *recording) present(m *reached) []byte {
 
 // reflect maps memory that is shared, of one file, in the recorder too: looked at
 // there it need not be copied, which takes longer than to compare it.
-func (m *reached) reflect(process int) {
-	p, err := placeOf(process, m.start)
-	if err != nil || !p.shared || m.start%page != 0 || m.start+m.size() > p.end || m.size()%max(p.hugePage(process), 1) != 0 {
+func (m *reached) reflect(tid int) {
+	p, err := placeOf(tid, m.start)
+	if err != nil || !p.shared || m.start%page != 0 || m.start+m.size() > p.end || m.size()%max(p.hugePage(tid), 1) != 0 {
 		return
 	}
-	if m.mirror, err = p.view(process, m.start, m.size()); err == nil {
+	if m.mirror, err = p.view(tid, m.start, m.size()); err == nil {
 		m.mirror.use()
 	}
 }

@@ -128,8 +128,7 @@ func cloneFlags(tid int) uint64 {
 	return 0
 }
 
-// executed is told that a process runs another program: its other threads
-// are gone, and so is all it had mapped.
+// executed is told that a process runs another program: its other threads are gone, and so is all it had mapped.
 func (r *recording) executed(t *thread, former int) {
 	if old := r.threads[former]; old != nil && former != t.tid {
 		t.leave()
@@ -189,8 +188,7 @@ func (r *recording) unknown(t *thread, err error) {
 	r.release(t)
 }
 
-// release gives a program its mappings back. What it does from now on is not
-// recorded.
+// release gives a program its mappings back. What it does from now on is not recorded.
 func (r *recording) release(t *thread) {
 	for _, a := range t.space.areas {
 		if _, err := r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot); err != nil {

@@ -36,11 +36,11 @@ func (r *recording) watch(t *thread, m *reached) (watched bool) {
 }
 
 func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
-	p, err := placeOf(t.process, start)
+	p, err := placeOf(t.tid, start)
 	if err != nil {
 		return err
 	}
-	if huge := p.hugePage(t.process); huge > 0 { // which is protected whole
+	if huge := p.hugePage(t.tid); huge > 0 { // which is protected whole
 		start, end = start&^(huge-1), (end+huge-1)&^(huge-1)
 		if start < m.start || end > m.start+m.size() {
 			return fmt.Errorf("the device reaches only a part of a huge page of %d bytes", huge)
@@ -51,7 +51,7 @@ func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
 	}
 	a := area{start: start, end: end, host: m, prot: p.prot}
 	if p.shared { // a forced store would be refused there
-		if a.view, err = p.view(t.process, start, end-start); err != nil {
+		if a.view, err = p.view(t.tid, start, end-start); err != nil {
 			return err
 		}
 	}
@@ -84,8 +84,8 @@ type place struct {
 	path                     string // of its file
 }
 
-func placeOf(process int, address uint64) (p place, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", process))
+func placeOf(tid int, address uint64) (p place, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", tid))
 	if err != nil {
 		return p, err
 	}
@@ -107,17 +107,17 @@ func placeOf(process int, address uint64) (p place, err error) {
 }
 
 // hugePage is the size of its pages where they are huge, else 0.
-func (p *place) hugePage(process int) uint64 {
+func (p *place) hugePage(tid int) uint64 {
 	var s unix.Statfs_t
-	if unix.Statfs(fmt.Sprintf("/proc/%d/map_files/%x-%x", process, p.start, p.end), &s) != nil || s.Type != unix.HUGETLBFS_MAGIC {
+	if unix.Statfs(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end), &s) != nil || s.Type != unix.HUGETLBFS_MAGIC {
 		return 0
 	}
 	return uint64(s.Bsize)
 }
 
 // view maps a part of it in the recorder too.
-func (p *place) view(process int, start, size uint64) (*view, error) {
-	file := ofProcess(fmt.Sprintf("/proc/%d/map_files/%x-%x", process, p.start, p.end))
+func (p *place) view(tid int, start, size uint64) (*view, error) {
+	file := ofProcess(fmt.Sprintf("/proc/%d/map_files/%x-%x", tid, p.start, p.end))
 	if file == nil {
 		return nil, errors.New("it is shared memory, which takes CAP_CHECKPOINT_RESTORE")
 	}
@@ -137,8 +137,7 @@ func (m *memory) loadHost(a *area, address uint64, data []byte) error {
 	return nil
 }
 
-// storeHost makes a store, which is told with all others before the next one to
-// the device.
+// storeHost makes a store, which is told with all others before the next one to the device.
 func (m *memory) storeHost(a *area, address uint64, data []byte) error {
 	if err := m.moveHost(a, address, data, true); err != nil {
 		return err
@@ -177,8 +176,7 @@ func (m *reached) storedThere() (list []change) {
 	return list
 }
 
-// known is the part of the copy at an address, nil where the device does not
-// reach so far.
+// known is the part of the copy at an address, nil where the device does not reach so far.
 func (m *reached) known(address uint64, size int) []byte {
 	if at := address - m.start; address >= m.start && at+uint64(size) <= m.size() {
 		return m.copy[at:][:size]

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -25,6 +27,7 @@
 enum { SIZE = 1 << 20 };
 
 static int fd;
+static char **arguments;
 
 static volatile uint32_t *map(int of) {
 	void *p = mmap(0, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, of, 0);
@@ -50,7 +53,7 @@ static int do_memfd(void) {
 	volatile uint32_t *p = map(memory);
 	store(p, 16, 77);
 	load(p, 16);
-	return 0;
+	return pwrite(memory, "word", 4, 32) != 4;
 }
 
 // A descriptor to another process, a ring of requests, and the memory as a file.
@@ -64,6 +67,8 @@ static int do_past(void) {
 	memcpy(CMSG_DATA(c), &fd, sizeof fd);
 	store(map(fd), 4, 1);
 	syscall(SYS_io_uring_setup, 1, setup);
+	unsigned long context = 0;
+	syscall(SYS_io_setup, 1, &context);
 	int memory = open("/proc/self/mem", O_RDWR);
 	return socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || sendmsg(pair[0], &message, 0) != 1 || memory < 0 ? 3 : 0;
 }
@@ -73,6 +78,33 @@ static int do_moves(void) {
 	uint32_t v = 9;
 	store(map(fd), 4, 1);
 	return pwrite(fd, &v, 4, 64) != 4 || pwrite(dup(fd), &v, 4, 68) != 4 || preadv2(fd, &(struct iovec){&v, 4}, 1, 64, 0) != 4;
+}
+
+// What the kernel moves between the file and another one.
+static int do_between(void) {
+	int ends[2];
+	store(map(fd), 4, 1);
+	off_t at = 0;
+	return pipe(ends) || sendfile(ends[1], fd, &at, 4) != 4 || splice(ends[0], 0, fd, &(loff_t){64}, 4, 0) != 4 ||
+	       copy_file_range(fd, &(loff_t){0}, fd, &(loff_t){512}, 4, 0) != 4;
+}
+
+// The first thread ends before another opens and maps the file.
+static void *follower(void *first) {
+	pthread_join(*(pthread_t *)first, 0);
+	int again = open(arguments[1], O_RDWR);
+	volatile uint32_t *p = map(again);
+	store(p, 8, 5);
+	load(p, 8);
+	fflush(stdout);
+	exit(0);
+}
+
+static int do_leader(void) {
+	static pthread_t first, second;
+	first = pthread_self();
+	pthread_create(&second, 0, follower, &first);
+	pthread_exit(0);
 }
 
 static int do_debugger(void) {
@@ -149,12 +181,13 @@ static int do_forbidden(char **program) {
 	return 9;
 }
 
-int main(int count, char **arguments) {
+int main(int count, char **given) {
+	arguments = given;
 	fd = open(arguments[1], O_RDWR);
 	const struct {
 		const char *name;
 		int (*run)(void);
-	} all[] = {{"memfd", do_memfd}, {"past", do_past}, {"moves", do_moves}, {"debugger", do_debugger}, {"rights", do_rights}, {"ones", do_ones}, {"dies", do_dies}, {"waits", do_waits}};
+	} all[] = {{"memfd", do_memfd}, {"past", do_past}, {"moves", do_moves}, {"between", do_between}, {"leader", do_leader}, {"debugger", do_debugger}, {"rights", do_rights}, {"ones", do_ones}, {"dies", do_dies}, {"waits", do_waits}};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (!strcmp(arguments[2], all[i].name))
 			return all[i].run();

@@ -62,8 +62,7 @@ func (f *form) immediate(i *instruction) int {
 	return min(f.size(i), 4)
 }
 
-// memoryWidth is the length of the memory operand in bytes, 0 for those that
-// repeat.
+// memoryWidth is the length of the memory operand in bytes, 0 for those that repeat.
 func (i *instruction) memoryWidth() int {
 	if i.form.size == nil {
 		return 0
