@@ -282,6 +282,4 @@ func (d *function) keepOpen(path string, flags int) (fd int, err error) {
 	return fd, err
 }
 
-func (d *function) closeLater(fd int) {
-	d.later(func() error { _ = system.close(fd); return nil })
-}
+func (d *function) closeLater(fd int) { d.later(func() error { _ = system.close(fd); return nil }) }

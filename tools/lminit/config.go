@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
 )
 
@@ -39,18 +40,18 @@ type preparation struct {
 
 // machineLine is a kind of line that is about the machine and not about one image.
 type machineLine struct {
-	name        string
+	name, form  string
 	least, most int // values
 	prepare     func(values []string) error
 }
 
 var machineLines = [...]machineLine{
-	{"on-success", 1, 3, nil},
-	{"on-failure", 1, 3, nil},
-	{"module", 1, 64, loadModule},
-	{"hugepages", 1, 1, reserveHugepages},
-	{"bind", 2, 2, bindDriver},
-	{"mount", 3, 4, mountAt}, {"collisions", 1, 1, func([]string) error { return nil }}, // the last for what makes boot images
+	{"on-success", endings, 1, 3, nil},
+	{"on-failure", endings, 1, 3, nil},
+	{"module", "FILE [PARAMETER...]", 1, 64, loadModule},
+	{"hugepages", "NUMBER", 1, 1, reserveHugepages},
+	{"bind", "DRIVER ADDRESS", 2, 2, bindDriver},
+	{"mount", "SOURCE FOLDER KIND [ro]", 3, 4, mountAt}, {"collisions", "allowed", 1, 1, func([]string) error { return nil }}, // the last for what makes boot images
 }
 
 // configured takes -config FILE out of a command line.
@@ -82,10 +83,8 @@ func configure(path, text string) (configuration, error) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		name, value := line, ""
-		if end := strings.IndexAny(line, " \t"); end >= 0 {
-			name, value = line[:end], strings.TrimLeft(line[end:], " \t")
-		}
+		name := line[:strings.IndexAny(line+" ", " \t")]
+		value := strings.TrimLeft(line[len(name):], " \t")
 		place := path + ":" + strconv.Itoa(i+1)
 		if err := c.line(place, name, value); err != nil {
 			return c, args.Bad(place + ": " + reasonOf(err))
@@ -145,11 +144,8 @@ func (c *configuration) machine(p preparation) (err error) {
 	if len(c.replays) > 0 {
 		return args.Bad(kind.name + " stands before the first image")
 	}
-	if len(values) < kind.least || len(values) > kind.most {
-		return args.Bad(kind.name + " takes " + strconv.Itoa(kind.least) + " to " + strconv.Itoa(kind.most) + " values, not " + strconv.Itoa(len(values)))
-	}
-	if kind.name == "mount" && len(values) == 4 && values[3] != "ro" {
-		return args.Bad("mount takes ro behind the kind, or nothing, not " + values[3])
+	if n := len(values); n < kind.least || n > kind.most || n == 4 && kind.name == "mount" && values[3] != "ro" {
+		return args.Bad(kind.name + " takes " + kind.form + ", not " + strconv.Quote(strings.Join(values, " ")))
 	}
 	switch kind.name {
 	case "on-success":
@@ -169,22 +165,20 @@ func (c *configuration) machine(p preparation) (err error) {
 	return nil
 }
 
-// endingOf reads `halt`, `restart`, or `restart 3 reboot`.
+const endings = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
+
 func endingOf(values []string) (ending, error) {
 	e := ending{then: values[0]}
 	if values[0] == "restart" {
 		e = ending{restarts: -1, then: "poweroff"}
 		if len(values) == 3 {
-			n, err := strconv.ParseUint(values[1], 10, 31)
-			if err != nil || n == 0 {
-				return e, args.Bad("restart takes a number from 1 on, not " + values[1])
-			}
+			n, _ := files.Number(values[1], 1<<31-1)
 			e.restarts, e.then = int(n), values[2]
 		}
 	}
-	known := e.then == "halt" || e.then == "poweroff" || e.then == "reboot"
-	if !known || len(values) == 2 || len(values) == 3 && values[0] != "restart" {
-		return ending{then: "poweroff"}, args.Bad("halt, poweroff, reboot, restart or `restart N` with one of the first three, not " + strings.Join(values, " "))
+	known := (len(values) == 1 || e.restarts > 0) && (e.then == "halt" || e.then == "poweroff" || e.then == "reboot")
+	if !known || len(values) == 2 {
+		return ending{then: "poweroff"}, args.Bad(endings + ", not " + strings.Join(values, " "))
 	}
 	return e, nil
 }

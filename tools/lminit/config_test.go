@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,35 +42,37 @@ func TestConfigurationsBecomeCommandLines(t *testing.T) {
 
 func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                      "c: no image",
-		"on-success halt":                       "c: no image",
-		"seal":                                  "c:1: seal stands before the first image",
-		"image":                                 "c:1: image takes the path",
-		"image -seal":                           "c:1: image takes the path",
-		"image x\n\nfrob 1":                     "c:3: unknown flag -frob",
-		"image x\nfrob":                         "c:2: -frob needs a value, or is unknown",
-		"image x\nseal yes":                     "c:2: seal takes no value",
-		"image x\nloop 0":                       "c:2: -loop takes",
-		"image x\nloop":                         "c:2: -loop needs a value",
-		"image x\ndeadline":                     "c:2: -deadline needs a value",
-		"image x\nhelp":                         "c:2: help belongs on a command line",
-		"image x\ncheck":                        "c:2: check belongs on a command line",
-		"image x\nversion":                      "c:2: version belongs on a command line",
-		"image x\x00":                           `c:1: image takes the path of an image, not "x\x00"`,
-		"image x\ninput a=b\x00":                "c:2: input takes no zero byte",
-		"mount a b ext4 rw\nimage x":            "c:1: mount takes ro behind the kind, or nothing, not rw",
-		"image x\nconfig y":                     "c:2: config belongs on a command line",
-		"image x\non-failure halt":              "c:2: on-failure stands before",
-		"on-failure\nimage x":                   "c:1: on-failure takes 1 to 3 values, not 0",
-		"on-failure stop\nimage x":              "c:1: halt, poweroff, reboot",
-		"on-failure restart 3\nimage x":         "c:1: halt, poweroff, reboot",
-		"on-failure halt 3 reboot\nimage x":     "c:1: halt, poweroff, reboot",
-		"on-failure restart 0 reboot\nimage x":  "c:1: restart takes a number",
-		"on-failure restart 1 restart\nimage x": "c:1: halt, poweroff, reboot",
-		"hugepages many\nimage x":               "c:1: hugepages takes a number",
-		"bind vfio-pci\nimage x":                "c:1: bind takes 2 to 2 values",
-		"mount a b\nimage x":                    "c:1: mount takes 3 to 4 values",
-		"image x\nwindow \xff":                  "c:2: -window takes",
+		"":                                     "c: no image",
+		"on-success halt":                      "c: no image",
+		"seal":                                 "c:1: seal stands before the first image",
+		"image":                                "c:1: image takes the path",
+		"image -seal":                          "c:1: image takes the path",
+		"image x\n\nfrob 1":                    "c:3: unknown flag -frob",
+		"image x\nfrob":                        "c:2: -frob needs a value, or is unknown",
+		"image x\nseal yes":                    "c:2: seal takes no value",
+		"image x\nloop 0":                      "c:2: -loop takes",
+		"image x\nloop":                        "c:2: -loop needs a value",
+		"image x\ndeadline":                    "c:2: -deadline needs a value",
+		"image x\nhelp":                        "c:2: help belongs on a command line",
+		"image x\ncheck":                       "c:2: check belongs on a command line",
+		"image x\nversion":                     "c:2: version belongs on a command line",
+		"image x\x00":                          `c:1: image takes the path of an image, not "x\x00"`,
+		"image x\ninput a=b\x00":               "c:2: input takes no zero byte",
+		"mount a b ext4 rw\nimage x":           `c:1: mount takes SOURCE FOLDER KIND [ro], not "a b ext4 rw"`,
+		"image x\nconfig y":                    "c:2: config belongs on a command line",
+		"image x\non-failure halt":             "c:2: on-failure stands before",
+		"on-failure\nimage x":                  "c:1: on-failure takes halt, poweroff, reboot, restart or",
+		"on-failure stop\nimage x":             "c:1: halt, poweroff, reboot",
+		"on-failure restart 3\nimage x":        "c:1: halt, poweroff, reboot",
+		"on-failure halt 3 reboot\nimage x":    "c:1: halt, poweroff, reboot",
+		"on-failure restart 0 reboot\nimage x": "c:1: halt, poweroff, reboot",
+		"on-failure restart 9999999999 halt\nimage x": "c:1: halt, poweroff, reboot",
+		"on-failure restart 1 restart\nimage x":       "c:1: halt, poweroff, reboot",
+		"hugepages many\nimage x":                     "c:1: hugepages takes a number",
+		"bind vfio-pci\nimage x":                      `c:1: bind takes DRIVER ADDRESS, not "vfio-pci"`,
+		"mount a b\nimage x":                          `c:1: mount takes SOURCE FOLDER KIND [ro], not "a b"`,
+		"module\nimage x":                             `c:1: module takes FILE [PARAMETER...], not ""`,
+		"image x\nwindow \xff":                        "c:2: -window takes",
 	} {
 		if _, err := configure("c", text); hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -224,6 +227,28 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	}
 }
 
+// TestWhatWouldFailAgainIsNotRestarted: a mistake, what is not permitted, and an image that is
+// refused, for which no restart is a remedy. Data of an input that do not fit may, the next time.
+func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
+	for _, test := range []struct {
+		exit, restarts int
+		text           string
+	}{
+		{64, 0, "image edu.lmb\n"}, {77, 0, "image edu.lmb\n"},
+		{65, 0, "image edu.lmb\nimage lmrun.conf\n"}, {65, 0, "image edu.lmb\nlongest 1us\n"},
+		{65, 2, "image edu.lmb\n"}, {66, 2, "image none.lmb\n"}, {69, 2, "image edu.lmb\n"}, {75, 2, "image lmrun.conf\n"},
+	} {
+		path := configFile(t, "on-failure restart 2 halt\n"+test.text)
+		out, _ := standIn(t, "exit "+strconv.Itoa(test.exit), "-config", path).CombinedOutput()
+		if n := strings.Count(string(out), "restart after exit"); n != test.restarts {
+			t.Errorf("exit %d of %s%d restarts, not %d: %s", test.exit, test.text, n, test.restarts, out)
+		}
+	}
+	if _, stderr, exit := lminit(t, "-config", configFile(t, "on-failure restart 2 halt\nimage edu.lmb\nsequence none\n")); exit != 64 || strings.Contains(stderr, "restart") {
+		t.Errorf("exit %d, %s", exit, stderr)
+	}
+}
+
 // TestWhatIsOnlyCheckedIsCheckedOnce, done or failed, however often it would run.
 func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
 	for head, want := range map[string]int{"on-success restart\nimage edu.lmb\n": 0, "on-failure restart 2 reboot\nimage none.lmb\n": 66} {
@@ -367,7 +392,7 @@ safe:
 		t.Fatal(err)
 	}
 	for flags, seconds := range map[string]int64{path: 5 + 4, "-after last " + path: 5 + 1 + 4, "-deadline 100ms " + path: 4, "-sequence last " + path: 1 + 4, "none.lmb": 0} {
-		ns := longest(strings.Fields(flags))
+		ns, _ := longest(strings.Fields(flags))
 		if least := graceTime + time.Duration(seconds)*time.Second; ns < least || ns > least+500*time.Millisecond {
 			t.Errorf("%s: %v, want %d s more than %v", flags, ns, seconds, graceTime)
 		}

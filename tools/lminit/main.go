@@ -45,7 +45,5 @@ func main() {
 // print writes a text, made safe for a terminal. There is nobody to tell when that fails.
 func print(fd int, text string) { _ = files.WriteFull(fd, files.Safe([]byte(text))) }
 
-// textMax bounds a configuration, and what is read in /proc.
-const textMax = 4 << 20
-
-func readFile(path string) ([]byte, error) { return files.Read(path, textMax) }
+// readFile reads a configuration, or a file in /proc.
+func readFile(path string) ([]byte, error) { return files.Read(path, 4<<20) }

@@ -87,7 +87,7 @@ func (s *supervisor) run() (exit int, then string) {
 		if exit != 0 {
 			end = &s.failure
 		}
-		if end.restarts == 0 || s.check { // what is only checked is checked once
+		if end.restarts == 0 || s.check || s.hopeless(exit) { // what is only checked is checked once
 			return exit, end.then
 		}
 		if end.restarts > 0 {
@@ -162,7 +162,8 @@ func (s *supervisor) replay(flags []string) int {
 		case s.ended = <-s.signals:
 			s.say("ending on " + unix.SignalName(s.ended.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
-			time.AfterFunc(longest(words[1:]), func() { _ = unix.Kill(pid, unix.SIGKILL) })
+			grace, _ := longest(words[1:])
+			time.AfterFunc(grace, func() { _ = unix.Kill(pid, unix.SIGKILL) })
 		}
 	}
 }
