@@ -147,14 +147,11 @@ func (c *configuration) machine(p preparation) (err error) {
 	if n := len(values); n < kind.least || n > kind.most || n == 4 && kind.name == "mount" && values[3] != "ro" {
 		return args.Bad(kind.name + " takes " + kind.form + ", not " + strconv.Quote(strings.Join(values, " ")))
 	}
-	switch kind.name {
-	case "on-success":
-		c.success, err = endingOf(values)
+	if end := map[string]*ending{"on-success": &c.success, "on-failure": &c.failure}[kind.name]; end != nil {
+		*end, err = endingOf(values)
 		return err
-	case "on-failure":
-		c.failure, err = endingOf(values)
-		return err
-	case "hugepages":
+	}
+	if kind.name == "hugepages" {
 		n, err := strconv.ParseUint(values[0], 10, 32)
 		if err != nil {
 			return args.Bad("hugepages takes a number, not " + values[0])

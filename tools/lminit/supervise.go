@@ -101,13 +101,10 @@ func (s *supervisor) run() (exit int, then string) {
 			break
 		}
 	}
-	switch s.ended {
-	case unix.SIGUSR1:
-		return exit, "halt"
-	case unix.SIGUSR2:
-		return exit, "poweroff"
+	if then = map[os.Signal]string{unix.SIGUSR1: "halt", unix.SIGUSR2: "poweroff"}[s.ended]; then == "" {
+		then = "reboot"
 	}
-	return exit, "reboot"
+	return exit, then
 }
 
 // look takes a signal that came between two replays, and tells whether one
