@@ -299,18 +299,19 @@ func TestSealedProcessIsKilledWhenItWouldTakeSomething(t *testing.T) {
 // TestSealThatMissesAThreadIsAnError holds Seal to all threads or none: the
 // kernel cannot seal a thread that has a filter of its own.
 func TestSealThatMissesAThreadIsAnError(t *testing.T) {
-	ready, finish := make(chan error), make(chan struct{})
+	ready, finish := make(chan unix.Errno), make(chan struct{})
 	defer close(finish)
 	go func() {
 		goruntime.LockOSThread() // the thread ends with the goroutine
 		allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
 		program := unix.SockFprog{Len: 1, Filter: &allow}
 		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-		ready <- unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+		_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)))
+		ready <- errno
 		<-finish
 	}()
-	if err := <-ready; err != nil {
-		t.Logf("without seccomp (%v) Seal has to fail as well", err)
+	if errno := <-ready; errno != 0 {
+		t.Logf("without seccomp (%v) Seal has to fail as well", errno)
 	}
 	if err := runtime.Seal(); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "seccomp") {
 		t.Errorf("%v, want that it is not permitted", err)
@@ -330,7 +331,7 @@ func TestSealThatTheKernelRefusesIsAnError(t *testing.T) {
 		}
 		program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-		unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+		unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)))
 		sealed <- runtime.Seal()
 	}()
 	if err := <-sealed; hal.CodeOf(err) != hal.Denied || strings.Contains(err.Error(), "thread") {

@@ -18,6 +18,10 @@ const (
 	stopCall = unix.SIGTRAP | 0x80 // what TRACESYSGOOD makes of a stop at a system call
 )
 
+// ptrace makes a request. What its arguments point at lies on the heap: a stack
+// that grew on the way to the kernel would have moved.
+//
+//go:uintptrescapes
 func ptrace(request, tid int, address, data uintptr) error {
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), address, data, 0, 0)
 	if errno != 0 {
