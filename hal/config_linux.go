@@ -74,14 +74,14 @@ func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
 	if code := configCode(n, width, err); code != OK {
 		return 0, code
 	}
-	return get(s.buffer[:width]), OK
+	return fbs.As[uint64](s.buffer[:width]), OK
 }
 
 func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 	if s.denied != nil {
 		return Denied
 	}
-	put(s.buffer[:width], value)
+	s.buffer = [8]byte{byte(value), byte(value >> 8), byte(value >> 16), byte(value >> 24)} // of a store here, of 4 bytes at most
 	n, err := system.pwrite(s.fd, s.buffer[:width], s.start+int64(offset))
 	return configCode(n, width, err)
 }

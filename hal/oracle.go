@@ -200,6 +200,21 @@ func (w *Walk) fill(p Port, at uint64) Code {
 	return OK
 }
 
+// get and put hold the bytes of one access as they lie on the bus: little endian.
+func get(data []byte) (value uint64) {
+	for i := len(data) - 1; i >= 0; i-- {
+		value = value<<8 | uint64(data[i])
+	}
+	return value
+}
+
+func put(data []byte, value uint64) {
+	for i := range data {
+		data[i] = byte(value)
+		value >>= 8
+	}
+}
+
 // next is the width of the next access of a copy at an address with size bytes
 // left: that of the command, or in bulk the widest naturally aligned one that is
 // no wider.

@@ -125,15 +125,15 @@ func (d *pci) readHeader() error {
 		return failed("read", d.folder()+"/config", err)
 	case n < len(header):
 		return &Fault{NoDevice, d.folder() + "/config: " + strconv.Itoa(n) + " bytes, a PCI header has more"}
-	case get(header[:2]) == 0xffff:
+	case fbs.As[uint16](header[:]) == 0xffff:
 		return &Fault{DeviceGone, d.identity.Name + ": configuration space reads all ones; reset the device or its slot, then `echo 1 > /sys/bus/pci/rescan`"}
 	}
 	d.buses = d.starts
 	for i := range d.buses {
 		register := header[configBar0+4*i:]
-		address := get(register[:4])
+		address := uint64(fbs.As[uint32](register))
 		if address&(barIO|barType) == barType64 && i+1 < configBars {
-			address |= get(register[4:8]) << 32
+			address = fbs.As[uint64](register)
 		}
 		// Zero where the address is kept elsewhere (Enhanced Allocation).
 		if address&barAddress != 0 {
@@ -231,10 +231,10 @@ func physical(name string, mem []byte) (uint64, error) {
 	for offset := uint64(0); offset < uint64(len(mem)); offset += page {
 		var entry [8]byte
 		at := int64((uint64(addressOf(mem)) + offset) / page * 8)
-		if n, err := system.pread(fd, entry[:], at); err != nil || n < len(entry) || get(entry[:])&pagePresent == 0 {
+		if n, err := system.pread(fd, entry[:], at); err != nil || n < len(entry) || fbs.As[uint64](entry[:])&pagePresent == 0 {
 			return 0, &Fault{NoDevice, name + ": " + pagemap + " does not say where host memory lies"}
 		}
-		frame := get(entry[:]) & pageFrame * page
+		frame := fbs.As[uint64](entry[:]) & pageFrame * page
 		switch {
 		case frame == 0:
 			return 0, &Fault{Denied, name + ": the kernel does not tell this user where host memory lies (CAP_SYS_ADMIN); run as root, or open the device as vfio:"}

@@ -47,18 +47,3 @@ func (w *Walk) check(p Port, at uint64) Code {
 	}
 	return code
 }
-
-// get and put hold the bytes of one access as they lie on the bus: little endian.
-func get(data []byte) (value uint64) {
-	for i := len(data) - 1; i >= 0; i-- {
-		value = value<<8 | uint64(data[i])
-	}
-	return value
-}
-
-func put(data []byte, value uint64) {
-	for i := range data {
-		data[i] = byte(value)
-		value >>= 8
-	}
-}
