@@ -922,12 +922,12 @@ cmd_gen() {
 		-e 's/^var (EnumNames[A-Za-z]+) = map\[[A-Za-z]+\]string\{/var \1 = [...]string{/' \
 		-e 's/^\tif s, ok := (EnumNames[A-Za-z]+)\[v\]; ok \{/\tif int(v) < len(\1) {\n\t\ts := \1[v]/' "$dir"/gen/*.go
 	gofmt -w "$dir"/gen
-	go run ./tools/schemahash fbs/image.fbs >"$dir/schema_hash.go"
+	go run ./tools/schemahash fbs/image.fbs >"$dir/gen/SchemaHash.go"
 	if [[ ${1:-} == --check ]]; then
-		diff -r "$dir/gen" fbs/gen && diff "$dir/schema_hash.go" fbs/schema_hash.go ||
+		diff -r "$dir/gen" fbs/gen ||
 			{ warn "generated code is not what fbs/image.fbs makes; run ./build.sh gen"; return 1; }
 	else
-		rm -rf fbs/gen && cp -r "$dir/gen" fbs/gen && cp "$dir/schema_hash.go" fbs/schema_hash.go
+		rm -rf fbs/gen && cp -r "$dir/gen" fbs/gen
 	fi
 }
 

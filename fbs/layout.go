@@ -11,6 +11,7 @@ const (
 	Identifier  = "LMB1"
 	FormatMajor = 2 // another major cannot be read
 	FormatMinor = 0 // a larger minor cannot be read either: there is no silent compatibility
+	SchemaHash  = gen.SchemaHash
 
 	PreambleSize = 72
 	checksumAt   = 12 // of Preamble.Checksum
