@@ -716,8 +716,16 @@ cmd_image() {
 		exit 64
 	fi
 	shift
-	[[ ${1:-} != --signed ]] || { tags=" -tags=signed"; shift; }
-	local program
+	local program word words=()
+	for word; do
+		if [[ $word == --signed ]]; then tags=" -tags=signed"; else words+=("$word"); fi
+	done
+	set -- "${words[@]}"
+	if [[ -n $tags && " $*" != *" --key"* && " $*" != *" --config"* ]]; then
+		warn "image: --signed without a key checks no signature: name the file of public keys on the board by --key /keys.pub, and" \
+			"pack it by --add FILE.pub=/keys.pub (\`lm sign --new-key\` makes FILE.pub); or give a --config with a key line for each image"
+		exit 64
+	fi
 	for program in lmrun lminit; do
 		GOFLAGS+=$tags static arm64 "$out/image-programs/arm64/$program" ./tools/$program
 		GOFLAGS+=$tags static "$(go env GOARCH)" "$out/image-programs/$program" ./tools/$program

@@ -118,7 +118,7 @@ type request struct {
 
 // ofEveryImage are lmrun's flags that may be given here instead of a
 // configuration.
-var ofEveryImage = []string{"device", "before", "sequence", "after", "loop", "input", "output", "deadline", "watchdog", "window", "key"}
+var ofEveryImage = []string{"device", "before", "sequence", "after", "loop", "input", "output", "deadline", "longest", "watchdog", "window", "key"}
 
 func imageCommand(args []string, out io.Writer) error {
 	var r request

@@ -91,8 +91,8 @@ func TestEveryBoardGetsWhatItsBootLoaderReads(t *testing.T) {
 }
 
 func TestFlagsBecomeAConfiguration(t *testing.T) {
-	folder, err := made(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--loop", "3", "--seal", "--on-failure", "restart 3 reboot", edu)
-	want := "on-failure restart 3 reboot\n\nimage /edu.lmb\ndevice pci:1234:11e8\nloop 3\nseal\n"
+	folder, err := made(t, "--board", "qemu-virt", "--device", "pci:1234:11e8", "--loop", "3", "--longest", "2h", "--seal", "--on-failure", "restart 3 reboot", edu)
+	want := "on-failure restart 3 reboot\n\nimage /edu.lmb\ndevice pci:1234:11e8\nloop 3\nlongest 2h\nseal\n"
 	if got := read(t, folder, rootFolder, configName); err != nil || !strings.HasSuffix(got, want) {
 		t.Errorf("%v, %q", err, got)
 	}

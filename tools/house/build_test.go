@@ -77,6 +77,20 @@ func TestTwoMachinesAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestBootImageForSignedImagesWantsAKey: without one, its lmrun would carry out any image. The go
+// command here builds what packs boot images, and none of the programs in one.
+func TestBootImageForSignedImagesWantsAKey(t *testing.T) {
+	_, run := copyOfBuild(t, "[ \"$2\" = -o ] || exit 3\n")
+	for line, wants := range map[string]bool{"--signed x.lmb": true, "x.lmb --signed": true, "--signed --key /k x.lmb": false, "--signed --config=c x.lmb": false, "x.lmb": false} {
+		c := run(append([]string{"image", "qemu-virt"}, strings.Fields(line)...)...)
+		out, _ := c.CombinedOutput()
+		exit := c.ProcessState.ExitCode()
+		if want := map[bool]int{true: 64, false: 3}[wants]; exit != want || strings.Contains(string(out), "--key /keys.pub") != wants {
+			t.Errorf("%s: exit %d, want %d: %s", line, exit, want, out)
+		}
+	}
+}
+
 // TestSkippedCasesAreCountedAndNamed runs build.sh with a go command whose
 // tests pass and skip some of their cases.
 func TestSkippedCasesAreCountedAndNamed(t *testing.T) {
