@@ -61,10 +61,14 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 	if d.gone {
 		return fbs.WidthMask(at.width), hal.OK
 	}
-	if value, ok := d.windowWords(at); ok {
-		return value, hal.OK
+	if c := d.check(at); c != hal.OK {
+		return 0, c
 	}
-	place, c := d.locate(at)
+	h := d.hit(at)
+	if h.configures && d.hardware {
+		return chips.LoadRegister(&d.windows[h.slot].words, h.inside, at.width), hal.OK
+	}
+	place, c := d.locate(h, at)
 	if c != hal.OK {
 		return 0, c
 	}
@@ -77,44 +81,43 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 	return value, hal.OK
 }
 
-// windowWords is a load of a window's registers where those can be loaded.
-func (d *Device) windowWords(at access) (value uint64, ok bool) {
-	l := d.board.TLB
-	if !d.hardware || l == nil || at.bar == ConfigSpace || at.bar == hostMemory || d.check(at) != hal.OK {
-		return 0, false
-	}
+// hit is what an access means: the configuration of a window, what a window shows, or neither.
+type hit struct {
+	configures, window bool
+	slot               int    // of the window
+	inside             uint64 // bytes into its configuration, or into what it shows
+	place              Place  // of neither
+}
+
+func (d *Device) hit(at access) (h hit) {
 	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
-	slot, inside, ok := chips.Config(l, bar, offset)
-	if !ok {
-		return 0, false
+	h.place = Place{Bar: bar, Address: offset}
+	if l := d.board.TLB; l != nil && bar != ConfigSpace {
+		if h.slot, h.inside, h.configures = chips.Config(l, bar, offset); !h.configures {
+			h.slot, h.inside, h.window = chips.Slot(l, bar, offset)
+		}
 	}
-	return chips.LoadRegister(&d.windows[slot].words, inside, at.width), true
+	return h
 }
 
 // locate is where a load goes. Configuration registers cannot be read: the simulator has no loads of them (ttsim
 // v1.10.0 src/libttsim.cpp, pci_mem_rd_cur). Neither can a rectangle of tiles.
-func (d *Device) locate(at access) (Place, hal.Code) {
-	if c := d.check(at); c != hal.OK {
+func (d *Device) locate(h hit, at access) (Place, hal.Code) {
+	switch {
+	case h.configures:
+		return Place{}, d.refuse("the configuration of window %d cannot be read", h.slot)
+	case !h.window:
+		return d.direct(h.place, at, 0)
+	}
+	w, c := d.aim(h.slot)
+	if c != hal.OK {
 		return Place{}, c
 	}
-	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
-	if l := d.board.TLB; l != nil && bar != ConfigSpace {
-		if slot, _, ok := chips.Config(l, bar, offset); ok {
-			return Place{}, d.refuse("the configuration of window %d cannot be read", slot)
-		}
-		if slot, inside, ok := chips.Slot(l, bar, offset); ok {
-			w, c := d.aim(slot)
-			if c != hal.OK {
-				return Place{}, c
-			}
-			if w.target.Multicast {
-				return Place{}, d.refuse("window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
-					slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
-			}
-			return d.tilePlace(w.last, w.address+inside, at, 0)
-		}
+	if w.target.Multicast {
+		return Place{}, d.refuse("window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
+			h.slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
-	return d.direct(Place{Bar: bar, Address: offset}, at, 0)
+	return d.tilePlace(w.last, w.address+h.inside, at, 0)
 }
 
 func (d *Device) store(at access, value uint64) hal.Code {
@@ -125,16 +128,14 @@ func (d *Device) store(at access, value uint64) hal.Code {
 		return c
 	}
 	value &= fbs.WidthMask(at.width)
-	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
-	if l := d.board.TLB; l != nil && bar != ConfigSpace {
-		if slot, inside, ok := chips.Config(l, bar, offset); ok {
-			return d.configure(slot, inside, at.width, value)
-		}
-		if slot, inside, ok := chips.Slot(l, bar, offset); ok {
-			return d.storeTiles(slot, inside, at, value)
-		}
+	h := d.hit(at)
+	switch {
+	case h.configures:
+		return d.configure(h.slot, h.inside, at.width, value)
+	case h.window:
+		return d.storeTiles(h.slot, h.inside, at, value)
 	}
-	place, c := d.direct(Place{Bar: bar, Address: offset}, at, value)
+	place, c := d.direct(h.place, at, value)
 	if c != hal.OK {
 		return c
 	}
@@ -224,22 +225,10 @@ func (d *Device) check(at access) hal.Code {
 	if r == nil {
 		return d.refuse("no rule of board %s covers it", d.board.Name)
 	}
-	if c := d.checkCrossing(at); c != hal.OK {
-		return c
+	if h := d.hit(at); h.window && h.inside+width > d.board.TLB.Group(h.slot).Size {
+		return d.refuse("it crosses the end of window %d", h.slot)
 	}
 	return d.checkWidth(at, r.Widths, r.Name)
-}
-
-func (d *Device) checkCrossing(at access) hal.Code {
-	if d.board.TLB == nil {
-		return hal.OK
-	}
-	bar, offset := chips.Of(d.board).Unalias(at.bar, at.offset)
-	slot, inside, ok := chips.Slot(d.board.TLB, bar, offset)
-	if ok && inside+uint64(at.width) > d.board.TLB.Group(slot).Size {
-		return d.refuse("it crosses the end of window %d", slot)
-	}
-	return hal.OK
 }
 
 func (d *Device) checkWidth(at access, widths uint8, name string) hal.Code {
