@@ -3,6 +3,7 @@ package hal
 import (
 	"errors"
 	"io"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -73,5 +74,29 @@ func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 	fault := &Fault{BadTensor, "said already"}
 	if err := FileFault("x.lmb", fault); err != error(fault) {
 		t.Error(err)
+	}
+}
+
+// TestNumbersAreDigitsWithinALimit: strconv.ParseUint, which programs of a target
+// do without, tells what is one.
+func TestNumbersAreDigitsWithinALimit(t *testing.T) {
+	for _, bits := range []int{4, 16, 32, 64} {
+		for _, base := range []int{10, 16} {
+			most := uint64(1)<<(bits-1)<<1 - 1 // of 64 bits: 0 - 1
+			text := strconv.FormatUint(most, base)
+			texts := []string{"", "0", "007", "9", text, text[:len(text)-1] + "9", text + "0", "1" + text, "-1", "+1", "1_0", "0x1", " 1", "fF", "aA"}
+			for c := range 256 {
+				texts = append(texts, string([]byte{byte(c)}), string([]byte{'0', byte(c)}))
+			}
+			for _, digits := range texts {
+				want, err := strconv.ParseUint(digits, base, bits)
+				if err != nil {
+					want = 0
+				}
+				if got, ok := Number(digits, uint64(base), most); got != want || ok != (err == nil) {
+					t.Errorf("%q of %d bits: %d, %v; strconv: %d, %v", digits, bits, got, ok, want, err)
+				}
+			}
+		}
 	}
 }

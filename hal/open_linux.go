@@ -93,7 +93,7 @@ func parsePCI(s string) (small string, ids, ok bool) {
 	form := ""
 	for i := range len(s) {
 		c, kind := s[i:i+1], s[i:i+1]
-		if digit, hex := parseHex(c, 1, 1); hex {
+		if digit, hex := Number(c, 16, 15); hex {
 			c, kind = strconv.FormatUint(digit, 16), "h"
 		}
 		small, form = small+c, form+kind
@@ -156,24 +156,21 @@ func readIDs(start string) (vendor, device uint16, err error) {
 	return ids[0], ids[1], nil
 }
 
-// parseHex parses a number of lenMin to lenMax hex digits and nothing else.
-// strconv's errors quote what they could not parse, for 5 KB of program.
-func parseHex(s string, lenMin, lenMax int) (v uint64, ok bool) {
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c >= 'a' && c <= 'f':
-			c -= 'a' - 10
-		case c >= 'A' && c <= 'F':
-			c -= 'A' - 10
-		default:
+// Number is what digits of a base up to 16 alone mean, if that is not above most,
+// which is that of one digit at least. Errors of strconv quote the text, which
+// takes 8 KB of tables.
+func Number(digits string, base, most uint64) (n uint64, ok bool) {
+	for i := range len(digits) {
+		digit := uint64(digits[i] - '0')
+		if digit > 9 {
+			digit = uint64(digits[i]|0x20-'a') + 10 // above 15 where it is none
+		}
+		if digit >= base || n > (most-digit)/base {
 			return 0, false
 		}
-		v = v<<4 | uint64(c)
+		n = n*base + digit
 	}
-	return v, len(s) >= lenMin && len(s) <= lenMax
+	return n, digits != ""
 }
 
 // parse0x parses a number as sysfs writes it: 0x and up to 16 hex digits.
@@ -181,7 +178,7 @@ func parse0x(s string) (uint64, bool) {
 	if len(s) < 2 || s[:2] != "0x" {
 		return 0, false
 	}
-	return parseHex(s[2:], 1, 16)
+	return Number(s[2:], 16, 1<<64-1)
 }
 
 // Cut splits s at the first separator; after is empty where there is none.

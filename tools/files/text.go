@@ -51,16 +51,3 @@ func Quote(text string) string {
 }
 
 func isPlain(b byte) bool { return b >= ' ' && b < 0x7f || b == '\n' || b == '\t' }
-
-// Number is what decimal digits alone mean, 0 where it is above most, which is
-// at least 9. Errors of strconv quote the text, which takes 8 KB of tables.
-func Number(digits string, most uint64) (n uint64, ok bool) {
-	for i := range len(digits) {
-		digit := uint64(digits[i] - '0') // above 9 where it is none
-		if digit > 9 || n > (most-digit)/10 {
-			return 0, false
-		}
-		n = n*10 + digit
-	}
-	return n, digits != ""
-}

@@ -34,7 +34,7 @@ var imports = map[string]string{
 		"lightmetal/runtime/signed golang.org/x/sys/unix runtime sync sync/atomic unsafe", // hal/mock and boards/chips with -tags mock only
 	"tools/lmrun": "lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime lightmetal/runtime/report lightmetal/runtime/signed " +
 		"lightmetal/tools/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv strings sync/atomic unsafe",
-	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime lightmetal/tools/files os strings unsafe", // os with -tags nolinkname only
+	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime os strings unsafe", // os with -tags nolinkname only
 	"tools/lminit": "lightmetal/hal lightmetal/runtime lightmetal/tools/files lightmetal/tools/lmrun/args " +
 		"golang.org/x/sys/unix os os/signal path/filepath strconv strings syscall time",
 	"tools/files": "lightmetal/hal golang.org/x/sys/unix strconv strings unicode/utf8 unsafe",
@@ -86,9 +86,9 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "to
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 4_419 // 3,600
-	linesWithRunner  = 6_079 // 4,600
-	linesOfTheTarget = 8_833 // 7,500
+	linesOfProduct   = 4_414 // 3,600
+	linesWithRunner  = 6_059 // 4,600
+	linesOfTheTarget = 8_813 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lightmetal/tools/files"
+	"lightmetal/hal"
 	"lightmetal/tools/lmrun/args"
 )
 
@@ -169,7 +169,7 @@ func endingOf(values []string) (ending, error) {
 	if values[0] == "restart" {
 		e = ending{restarts: -1, then: "poweroff"}
 		if len(values) == 3 {
-			n, _ := files.Number(values[1], 1<<31-1)
+			n, _ := hal.Number(values[1], 10, 1<<31-1)
 			e.restarts, e.then = int(n), values[2]
 		}
 	}

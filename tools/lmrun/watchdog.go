@@ -2,7 +2,6 @@ package main
 
 import (
 	"lightmetal/hal"
-	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +22,7 @@ type watchdog struct {
 // parseWatchdog reads DEVICE or DEVICE=SECONDS.
 func parseWatchdog(text string) (watchdog, error) {
 	path, digits := hal.Cut(text, '=')
-	n, _ := files.Number(digits, 1<<16-1)
+	n, _ := hal.Number(digits, 10, 1<<16-1)
 	if path != text && (n == 0 || path == "") {
 		return watchdog{}, args.Bad("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/runtime"
-	"lightmetal/tools/files"
 )
 
 // Options is what the command line says.
@@ -113,7 +112,7 @@ func (o *Options) Set(name, value string) error {
 		}
 		*list = append(*list, Binding{tensor, path})
 	case "loop":
-		n, _ := files.Number(value, 1<<64-1)
+		n, _ := hal.Number(value, 10, 1<<64-1)
 		if n == 0 && value != "forever" {
 			return Bad("-loop takes a number from 1 on or forever, not " + value)
 		}
@@ -127,7 +126,7 @@ func (o *Options) Set(name, value string) error {
 			return Bad("-" + name + " takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most that), not " + value)
 		}
 	case "window":
-		n, ok := files.Number(value, 1<<16-1)
+		n, ok := hal.Number(value, 10, 1<<16-1)
 		if !ok {
 			return Bad("-window takes the number of a hardware window, not " + value)
 		}
@@ -143,7 +142,7 @@ func duration(text string) int64 {
 	for i, unit := range [...]string{"us", "ms", "s", "m", "h"} {
 		at, ns := max(len(text)-len(unit), 0), [...]uint64{1e3, 1e6, 1e9, 60e9, 3600e9}[i]
 		if text[at:] == unit {
-			n, _ := files.Number(text[:at], 1<<62/ns)
+			n, _ := hal.Number(text[:at], 10, 1<<62/ns)
 			return int64(n * ns)
 		}
 	}
