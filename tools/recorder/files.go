@@ -73,13 +73,13 @@ func functionFile(path string) bool {
 
 // moverFilter stops calls that move data by a descriptor, or close it.
 func moverFilter(fd uint32) []byte {
-	calls := []watchedCall{{unix.SYS_CLOSE, condition{argument: 0, exact: true, equal: fd}}}
+	calls := []watchedCall{{unix.SYS_CLOSE, condition{0, whole32, fd}}}
 	for number := range movers {
-		calls = append(calls, watchedCall{uint32(number), condition{argument: 0, exact: true, equal: fd}})
+		calls = append(calls, watchedCall{uint32(number), condition{0, whole32, fd}})
 	}
 	for number, files := range between {
 		for _, n := range files {
-			calls = append(calls, watchedCall{uint32(number), condition{argument: n, exact: true, equal: fd}})
+			calls = append(calls, watchedCall{uint32(number), condition{n, whole32, fd}})
 		}
 	}
 	return filterOf(calls)

@@ -18,15 +18,15 @@ const (
 	filterTrace = 0x7ff00000 // SECCOMP_RET_TRACE
 
 	flagMode = 1 // SECCOMP_SET_MODE_FILTER
+
+	whole32 = 1<<32 - 1 // a mask
 )
 
-// condition is when a system call stops the program: one argument, masked, is or is not zero. No mask: always.
+// condition is when a system call stops the program: where the low half of an
+// argument, masked, equals this. The zero value: always.
 type condition struct {
-	argument int
-	mask     uint32
-	zero     bool
-	exact    bool
-	equal    uint32 // where exact: the argument is this
+	argument    int
+	mask, equal uint32
 }
 
 type watchedCall struct {
@@ -37,14 +37,14 @@ type watchedCall struct {
 // watched are the system calls that stop a program, with what is more than one
 // condition named twice. Requests to devices come to them: controls.
 var watched = []watchedCall{
-	{unix.SYS_MMAP, condition{argument: 3, mask: unix.MAP_ANONYMOUS, zero: true}},
-	{unix.SYS_MMAP, condition{argument: 3, mask: unix.MAP_FIXED}},
-	{unix.SYS_MMAP, condition{argument: 3, mask: unix.MAP_HUGETLB}},
+	{unix.SYS_MMAP, condition{3, unix.MAP_ANONYMOUS, 0}},
+	{unix.SYS_MMAP, condition{3, unix.MAP_FIXED, unix.MAP_FIXED}},
+	{unix.SYS_MMAP, condition{3, unix.MAP_HUGETLB, unix.MAP_HUGETLB}},
 	{unix.SYS_MUNMAP, condition{}},
 	{unix.SYS_MPROTECT, condition{}},
 	{unix.SYS_PKEY_MPROTECT, condition{}},
 	{unix.SYS_MREMAP, condition{}},
-	{unix.SYS_CLONE, condition{argument: 0, mask: unix.CLONE_UNTRACED}},
+	{unix.SYS_CLONE, condition{0, unix.CLONE_UNTRACED, unix.CLONE_UNTRACED}},
 	{unix.SYS_CLONE3, condition{}},
 	{unix.SYS_EXIT_GROUP, condition{}},
 	{unix.SYS_OPENAT, condition{}},
@@ -54,8 +54,8 @@ var watched = []watchedCall{
 	{unix.SYS_DUP, condition{}},
 	{callDup2, condition{}},
 	{unix.SYS_DUP3, condition{}},
-	{unix.SYS_FCNTL, condition{argument: 1, exact: true, equal: unix.F_DUPFD}},
-	{unix.SYS_FCNTL, condition{argument: 1, exact: true, equal: unix.F_DUPFD_CLOEXEC}},
+	{unix.SYS_FCNTL, condition{1, whole32, unix.F_DUPFD}},
+	{unix.SYS_FCNTL, condition{1, whole32, unix.F_DUPFD_CLOEXEC}},
 	{unix.SYS_IO_URING_SETUP, condition{}},
 	{unix.SYS_IO_SETUP, condition{}},
 	{unix.SYS_SENDMSG, condition{}},
@@ -65,7 +65,7 @@ var watched = []watchedCall{
 func filter() []byte {
 	calls := watched
 	for _, c := range controls {
-		calls = append(calls, watchedCall{unix.SYS_IOCTL, condition{argument: 1, exact: true, equal: c.request}})
+		calls = append(calls, watchedCall{unix.SYS_IOCTL, condition{1, whole32, c.request}})
 	}
 	return filterOf(calls)
 }
@@ -79,7 +79,7 @@ func filterOf(calls []watchedCall) []byte {
 	const (
 		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		any   = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+		and   = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
 		end   = unix.BPF_RET | unix.BPF_K
 	)
 	add(load, dataArch, 0, 0)
@@ -87,22 +87,10 @@ func filterOf(calls []watchedCall) []byte {
 	add(end, filterTrace, 0, 0)
 	for _, w := range calls {
 		add(load, dataCall, 0, 0)
-		switch when := w.when; {
-		case when.exact:
-			add(equal, w.call, 0, 3)
-			add(load, uint32(dataArgs+8*when.argument), 0, 0)
-			add(equal, when.equal, 0, 1)
-		case when.mask == 0:
-			add(equal, w.call, 0, 1)
-		default:
-			add(equal, w.call, 0, 3)
-			add(load, uint32(dataArgs+8*when.argument), 0, 0)
-			if when.zero {
-				add(any, when.mask, 1, 0)
-			} else {
-				add(any, when.mask, 0, 1)
-			}
-		}
+		add(equal, w.call, 0, 4)
+		add(load, uint32(dataArgs+8*w.when.argument), 0, 0)
+		add(and, w.when.mask, 0, 0)
+		add(equal, w.when.equal, 0, 1)
 		add(end, filterTrace, 0, 0)
 	}
 	add(end, filterAllow, 0, 0)
