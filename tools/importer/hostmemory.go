@@ -235,7 +235,7 @@ func (l *lifter) hostStep(host int, a *traces.Access, data []byte) {
 	}
 	if !l.join(&s, data) {
 		if s.count > 1 {
-			s.at = l.data.own(data)
+			s.at = l.data.add(data)
 		}
 		l.steps.add(s)
 	}

@@ -159,7 +159,7 @@ func (l *lifter) add(s *step, data []byte) error {
 		return nil
 	}
 	if s.count > 1 {
-		s.at = l.data.own(data)
+		s.at = l.data.add(data)
 	}
 	l.steps.add(*s)
 	return nil

@@ -179,15 +179,6 @@ func (a *arena) add(data ...[]byte) (at uint64) {
 	return at
 }
 
-// own takes data over where that is worth it, and copies it otherwise. The caller does not change it any more.
-func (a *arena) own(data []byte) (at uint64) {
-	if len(data) < arenaChunk/16 {
-		return a.add(data)
-	}
-	a.chunks = append(a.chunks, data[:len(data):len(data)])
-	return uint64(len(a.chunks)-1) << 32
-}
-
 // bytes is what lies at a place.
 func (a *arena) bytes(at, size uint64) []byte {
 	offset := at & (1<<32 - 1)
