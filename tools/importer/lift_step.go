@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -128,7 +129,7 @@ func (l *lifter) prolong(a, s *step, data []byte) bool {
 		data = traces.Bytes(s.value, s.width)
 	}
 	if a.count == 1 {
-		a.at = l.data.add(traces.Bytes(a.value, a.width), data)
+		a.at = l.data.add(slices.Concat(traces.Bytes(a.value, a.width), data))
 	} else if !l.data.extend(a.at, a.size(), data) {
 		return false
 	}

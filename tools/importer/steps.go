@@ -161,21 +161,15 @@ const arenaChunk = 1 << 20
 type arena struct{ chunks [][]byte }
 
 // add copies data into the arena.
-func (a *arena) add(data ...[]byte) (at uint64) {
-	size := 0
-	for _, d := range data {
-		size += len(d)
-	}
+func (a *arena) add(data []byte) (at uint64) {
 	n := len(a.chunks)
-	if n == 0 || size > cap(a.chunks[n-1])-len(a.chunks[n-1]) {
-		a.chunks = append(a.chunks, make([]byte, 0, max(size, arenaChunk)))
+	if n == 0 || len(data) > cap(a.chunks[n-1])-len(a.chunks[n-1]) {
+		a.chunks = append(a.chunks, make([]byte, 0, max(len(data), arenaChunk)))
 		n++
 	}
 	c := &a.chunks[n-1]
 	at = uint64(n-1)<<32 | uint64(len(*c))
-	for _, d := range data {
-		*c = append(*c, d...)
-	}
+	*c = append(*c, data...)
 	return at
 }
 
