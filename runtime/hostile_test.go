@@ -58,9 +58,9 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 	if err != nil {
 		return false, false
 	}
-	const hostBytesMax = 1 << 26 // what the stand-in is willing to make up
+	const bytesMax = 1 << 26 // of memory, in each of many processes at once
 	board := view.Board(0)
-	if len(view.Targets) != 1 || view.Reservation.HostBytes > hostBytesMax {
+	if len(view.Targets) != 1 || max(view.Reservation.HostBytes, view.Reservation.ArenaBytes) > bytesMax {
 		return true, false
 	}
 	for sequence := range view.Sequences {

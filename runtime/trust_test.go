@@ -260,7 +260,7 @@ func TestFileThatCannotBeCopiedIsAnError(t *testing.T) {
 // of many windows are refused before anything is taken.
 func TestMemoryIsJudgedByWhatIsAvailable(t *testing.T) {
 	windows := ""
-	for i := range 64 {
+	for i := range 4000 { // 16 TiB
 		windows += fmt.Sprintf("window h%d host size 4GiB\n", i)
 	}
 	bars := ""

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"lightmetal/tools/pages"
 )
@@ -41,7 +40,7 @@ func TestLinuxOwnDriverIsRecordedOnAServedDevice(t *testing.T) {
 	other := append([]string{"import", "--from", "record", "nvme.record", "-o", "other.lmb"}, ignore...)
 	runIn(t, folder, tool(t, "LM_GUEST_LM"), other...)
 	theirs := &machine{kernel: tool(t, "LM_GUEST_KERNEL"), lmrun: tool(t, "LM_GUEST_LMRUN"), files: map[string][]byte{}, kernelArgs: " hugepages=16",
-		dir: t.TempDir(), timeout: 3 * time.Minute, stdout: io.Discard}
+		dir: t.TempDir(), timeout: bootLimit, stdout: io.Discard}
 	if exit, err := theirs.replay(filepath.Join(folder, "other.lmb"), nil); err != nil || exit != 0 {
 		t.Errorf("on QEMU's controller: exit %d, %v", exit, err)
 	}

@@ -288,7 +288,7 @@ func emulate(t *testing.T, emulator, file string) []byte {
 	var out, text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &text
 	cmd.WaitDelay = time.Second
-	timer := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(5*time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	if err := cmd.Run(); err != nil || out.Len() != dumpSize {
 		t.Fatalf("%s: %v, %d bytes, %s", emulator, err, out.Len(), text.Bytes())
