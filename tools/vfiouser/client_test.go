@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,7 +67,7 @@ func serving(t *testing.T, open func() (hal.Device, error), trace io.Writer) (*c
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "s")
+	path := socket(t)
 	l, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +83,14 @@ func serving(t *testing.T, open func() (hal.Device, error), trace io.Writer) (*c
 	t.Cleanup(func() { _ = c.leave() })
 	c.must(cmdVersion, append(words(0), "{}\x00"...))
 	return c, f
+}
+
+// socket is a path of one in a new folder, in which the test goes on: that of
+// temporary files may be longer than a socket's path can be.
+func socket(t *testing.T) string {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	return "s"
 }
 
 func connected(t *testing.T, path string) *net.UnixConn {

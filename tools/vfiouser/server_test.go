@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -404,7 +403,7 @@ func TestServerThatIsStoppedLeavesInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, connect := range []bool{false, true} {
-		l, err := Listen(filepath.Join(t.TempDir(), "s"))
+		l, err := Listen(socket(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -423,7 +422,7 @@ func TestServerThatIsStoppedLeavesInOrder(t *testing.T) {
 }
 
 func TestSocketIsTakenOverOnlyFromTheDead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
+	path := socket(t)
 	first, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
