@@ -157,8 +157,7 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 	})
 }
 
-// load opens the devices and reserves what runs need. NULL or an empty name stands
-// for the PCI ids in the image.
+// load opens the devices, NULL being the one with the PCI ids in the image, and reserves what runs need.
 func (im *image) load(names []*C.char, window int) (end outcome) {
 	found := runtime.DeviceNames(im.view)
 	if len(names) > 0 && len(names) != len(found) {
@@ -169,11 +168,11 @@ func (im *image) load(names []*C.char, window int) (end outcome) {
 			continue
 		}
 		name, end := borrow(text, pathMax)
-		if end.code != hal.OK {
-			return end
+		if name == "" && end.code == hal.OK {
+			end = usage("the name of a device is empty; NULL stands for the only one that the image is for")
 		}
-		if name != "" {
-			found[i] = string([]byte(name))
+		if found[i] = string([]byte(name)); end.code != hal.OK {
+			return end
 		}
 	}
 	devices := make([]hal.Device, len(found))

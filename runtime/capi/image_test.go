@@ -243,10 +243,14 @@ func TestMisuseIsAnError(t *testing.T) {
 			t.Errorf("%s too early: status %d", name, status)
 		}
 	}
+	if old := []byte("what was there"); lastErrorOf(handle+1, nil, old) != 64 || old[0] != 0 {
+		t.Errorf("no report, and the text is %q", old)
+	}
 	wants(t, "a window that is none", handle, load(handle, nil, -2), hal.Usage, "window is")
 	wants(t, "two devices", handle, load(handle, []string{"", ""}, anyWindow), hal.Usage, "count is not")
 	wants(t, "no such device", handle, load(handle, []string{"pci:ffff:ffff"}, anyWindow), hal.NoDevice, "pci:ffff:ffff: no such device")
-	wants(t, "loaded after failures", handle, load(handle, []string{""}, anyWindow), hal.OK, "done")
+	wants(t, "a variable that is not set", handle, load(handle, []string{""}, anyWindow), hal.Usage, "name of a device is empty")
+	wants(t, "loaded after failures", handle, load(handle, nil, anyWindow), hal.OK, "done")
 	wants(t, "loaded twice", handle, load(handle, nil, anyWindow), hal.Usage, "loaded already")
 	wants(t, "longest too late", handle, lm_longest(handle, 1), hal.Usage, "before lm_load")
 	wants(t, "not frozen", handle, lm_run(handle, 0), hal.Usage, "lm_freeze comes before")

@@ -301,7 +301,8 @@ int lm_run(lm_handle image, uint32_t sequence);
  * How the last call on the image ended, lm_last_error not counted, or for LM_NO_IMAGE
  * the last failure of a call that had no open image. Either of error
  * and text may be NULL. text gets one line without a newline, cut to size bytes
- * with a final zero, such as
+ * with a final zero, or none where no image has the handle or another thread is in
+ * a call on it (LM_USAGE), such as
  *   poll deadline passed: command 3 (number 4 of main): got 0x81, wanted 0x0 under mask 0x1; sequence safe: done
  */
 int lm_last_error(lm_handle image, struct lm_error *error, char *text, size_t size);

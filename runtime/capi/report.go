@@ -13,7 +13,8 @@ import (
 //
 //export lm_last_error
 func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.size_t) int32 {
-	im := &images[0]
+	im, words := &images[0], buffer(text, size)
+	terminate(words, 0)
 	if handle != 0 {
 		var end outcome
 		if im, end = enter(handle); im == nil {
@@ -25,7 +26,7 @@ func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.s
 	if info != nil {
 		*info = im.last.numbers()
 	}
-	im.tell(buffer(text, size))
+	im.tell(words)
 	im.busy.Store(false)
 	return 0
 }
