@@ -382,6 +382,31 @@ func TestFreezeThatCannotLockTheArenaFails(t *testing.T) {
 	}
 }
 
+// TestFreezeThatCannotLockTheCommandsFails in the same way: those of a file are in memory of their own.
+func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
+	file, err := runtime.Open("../testdata/images/edu.lmb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	v, err := file.Verify()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := runtime.Load(v, runtime.AnySlot, mock.New(&boards.Edu))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := unix.Mprotect(v.Envelope, unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
+	if err := r.Freeze(); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), "locking commands") {
+		t.Error(err)
+	}
+}
+
 // TestFileRewrittenDuringARunDoesNotRunOn changes commands behind the verifier's
 // back: what the loop can still notice at no cost, it does.
 func TestFileRewrittenDuringARunDoesNotRunOn(t *testing.T) {

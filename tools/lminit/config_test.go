@@ -268,6 +268,45 @@ func TestReplayHasOneProcessorFromItsStart(t *testing.T) {
 	}
 }
 
+// TestReplayDiesWithItsSupervisor: killed, that leaves no replay that has the device. The replay
+// is a shell that waits for a word, and would say so.
+func TestReplayDiesWithItsSupervisor(t *testing.T) {
+	path := configFile(t, "image edu.lmb\n")
+	word := filepath.Join(filepath.Dir(path), "word")
+	if err := syscall.Mkfifo(word, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := standIn(t, "echo begun; read x <word; echo alive\n", "-config", path)
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "begun" {
+		t.Fatal(lines.Text(), lines.Err())
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Process.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	fifo, err := os.OpenFile(word, os.O_RDWR, 0)
+	if err == nil {
+		defer fifo.Close()
+		_, err = fifo.WriteString("word\n")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines.Scan() {
+		t.Error("the replay goes on:", lines.Text())
+	}
+}
+
 // TestSignalEndsASupervisor sends the signal when the first restart has been
 // announced. It finds the supervisor before the next replay, and the exit status
 // is the last one's, or in that, which waits until it is ended.
