@@ -192,7 +192,21 @@ func computedTests() (list []one) {
 		"vpermi2w (%rdi), %ymm4, %ymm3", "pmovsxbw 8(%rdi), %xmm3", "pmovzxbd 4(%rdi), %xmm3", "pmovsxbq 2(%rdi), %xmm3", "vpmovzxwd 16(%rdi), %ymm3", "vpmovsxwq 16(%rdi), %zmm23", "vpmovzxdq 32(%rdi), %zmm3",
 		"vpmovdw %zmm23, 32(%rdi)", "vpmovqb %ymm3, 4(%rdi)", "vpmovwb %zmm3, 32(%rdi)", "vpmovsqd %xmm3, 8(%rdi)", "vpmovusdb %zmm3, 16(%rdi)",
 		"vfmadd231ps 64(%rdi), %zmm4, %zmm23", "vfmadd213sd 8(%rdi), %xmm4, %xmm3", "vfnmsub132ss 4(%rdi), %xmm14, %xmm3", "vfmaddsub132pd (%rdi), %ymm4, %ymm3",
-		"andnl (%rdi), %edi, %ebx", "mulxq 8(%rdi), %rax, %rbx", "shlxl %ecx, (%rdi), %ebx", "sarxq %rcx, (%rdi,%rdx,8), %rbx", "pextl (%rdi), %ecx, %ebx", "pdepq (%rdi), %rcx, %rbx"} {
+		"andnl (%rdi), %edi, %ebx", "mulxq 8(%rdi), %rax, %rbx", "shlxl %ecx, (%rdi), %ebx", "sarxq %rcx, (%rdi,%rdx,8), %rbx", "pextl (%rdi), %ecx, %ebx", "pdepq (%rdi), %rcx, %rbx",
+		"vpsllw $3, 64(%rdi), %zmm3", "vpsraw $15, (%rdi), %ymm23", "vpsrld $7, 16(%rdi), %xmm3", "vpsraq $3, 64(%rdi), %zmm24", "vprold $3, 64(%rdi), %zmm3", "vprorq $9, (%rdi), %ymm3", "vpsrlq $32, 64(%rdi), %zmm4",
+		"vpslldq $5, 64(%rdi), %zmm4", "psrlw 16(%rdi), %xmm3", "vpsrad 16(%rdi), %ymm4, %ymm3", "vpsllq 16(%rdi), %zmm4, %zmm23", "vpsraq 16(%rdi), %zmm4, %zmm3", "vpsrlvd 32(%rdi), %ymm4, %ymm3",
+		"vpsravq 64(%rdi), %zmm4, %zmm3",
+		"pblendvb %xmm0, 16(%rdi), %xmm3", "blendvps %xmm0, (%rdi), %xmm3", "vpblendvb %ymm5, 32(%rdi), %ymm4, %ymm3", "vblendvpd %xmm5, (%rdi), %xmm4, %xmm3",
+		"vpblendmb (%rdi), %ymm4, %ymm3{%k2}", "blendps $5, (%rdi), %xmm3", "vpblendd $0x5a, (%rdi), %ymm4, %ymm3", "dpps $0x71, (%rdi), %xmm3", "mpsadbw $5, (%rdi), %xmm3",
+		"vpermb 64(%rdi), %zmm4, %zmm3", "vpermw (%rdi), %ymm4, %ymm23", "vpermq $0x1b, 32(%rdi), %ymm3", "vpermpd $0x1b, 64(%rdi), %zmm23", "vpermilps $0x1b, (%rdi), %ymm3", "vpermilpd $5, 64(%rdi), %zmm3",
+		"vperm2f128 $0x21, (%rdi), %ymm4, %ymm3", "vperm2i128 $0x31, 32(%rdi), %ymm4, %ymm3", "valignd $3, 64(%rdi), %zmm4, %zmm3",
+		"vinsertf128 $1, 16(%rdi), %ymm4, %ymm3", "vinserti32x4 $2, 16(%rdi), %zmm4, %zmm3",
+		"vpabsq 64(%rdi), %zmm3", "vplzcntd 64(%rdi), %zmm3", "vpopcntq 64(%rdi), %zmm3", "vpopcntb (%rdi), %ymm3", "vpconflictd (%rdi), %ymm3",
+		"pclmulqdq $0x11, (%rdi), %xmm3", "vpclmulqdq $0, 64(%rdi), %zmm4, %zmm3", "vandps 64(%rdi), %zmm4, %zmm3", "vxorpd 64(%rdi), %zmm4, %zmm3", "vcmpps $1, 64(%rdi), %zmm4, %k3", "vcmppd $4, (%rdi), %ymm4, %k3{%k2}",
+		"vcmpss $1, 4(%rdi), %xmm24, %k3", "vcmpeqsd 8(%rdi), %xmm14, %xmm3", "vcvtqq2pd 64(%rdi), %zmm3", "vcvtqq2ps 64(%rdi), %ymm3", "vcvtuqq2pd (%rdi), %ymm3", "vcvtuqq2psy (%rdi), %xmm3", "vcvttpd2udq 64(%rdi), %ymm3",
+		"vcvttps2qq 32(%rdi), %zmm3", "vcvtpd2uqq 64(%rdi), %zmm3", "vcvttpd2qq (%rdi), %ymm3", "vcvtps2uqq 8(%rdi), %xmm3", "roundps $1, (%rdi), %xmm3", "vroundpd $3, (%rdi), %ymm3", "vrndscaleps $4, 64(%rdi), %zmm3", "roundsd $1, 8(%rdi), %xmm3", "vroundss $2, 4(%rdi), %xmm4, %xmm3",
+		"rorxq $13, 8(%rdi), %rbx", "crc32b 1(%rdi), %eax",
+		"crc32w 2(%rdi), %ecx", "crc32l 4(%rdi), %r9d", "crc32q 8(%rdi), %rax"} {
 		add("%s", text)
 	}
 	for _, text := range []string{"popcntw (%rdi), %ax", "popcntl (%rdi), %eax", "popcntq (%rdi), %rdi", "lzcntl 4(%rdi), %eax", "tzcntq 8(%rdi), %r9", "bsfl (%rdi), %eax", "bsrq (%rdi), %rax"} {

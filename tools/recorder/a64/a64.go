@@ -51,15 +51,6 @@ func Step(code uint32, fault uint64, s *State, memory Memory) error {
 	return nil
 }
 
-// Length is 4 and Width how many bytes of memory the instruction reaches; 0 where Step refuses it.
-func Length(code uint32) (length, width int) {
-	i, reason := decode(code)
-	if reason != "" {
-		return 0, 0
-	}
-	return 4, i.width * len(i.registers)
-}
-
 // machine is one instruction at work.
 type machine struct {
 	*State

@@ -7,6 +7,14 @@ func half(i *instruction) int    { return i.vectorSize() / 2 }
 func quarter(i *instruction) int { return i.vectorSize() / 4 }
 func eighth(i *instruction) int  { return i.vectorSize() / 8 }
 
+// halfOrWide is half a vector of 4 bytes each, or, with EVEX's W, all of one of 8.
+func halfOrWide(i *instruction) int {
+	if i.encoding == evex && i.wide {
+		return i.vectorSize()
+	}
+	return half(i)
+}
+
 // onCopy loads the operand, has the thread carry the instruction out with a copy
 // in its place, and stores what that is then; or one of both.
 func onCopy(loads, stores bool) func(*machine) error {

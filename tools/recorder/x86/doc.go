@@ -78,16 +78,6 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	return nil
 }
 
-// Length is how many bytes the instruction in code has, and Width how many its
-// memory operand has; 0 where Step refuses it or it repeats.
-func Length(code []byte) (length, width int) {
-	i, err := decode(code)
-	if err != nil {
-		return 0, 0
-	}
-	return i.length, i.memoryWidth()
-}
-
 // machine is one instruction at work.
 type machine struct {
 	*State

@@ -21,7 +21,6 @@ type form struct {
 
 	vectors encoding // of a vector instruction: in which it exists
 	masked  bool     // EVEX: it takes a mask
-	fill    bool     // EVEX: it takes a broadcast of one element
 	bySign  bool     // VEX: it takes the elements whose sign another vector has
 	toMask  bool     // EVEX: reg is a mask register
 	three   bool     // VEX and EVEX: it has a register in vvvv
@@ -38,10 +37,13 @@ const (
 	anyW wide = iota
 	w0
 	w1
+	wAs66 // as the prefix 66 is there
 )
 
 // fits tells whether W is what is wanted.
-func (w wide) fits(set bool) bool { return w == anyW || set == (w == w1) }
+func (w wide) fits(i *instruction) bool {
+	return w == anyW || i.wide == (w == w1 || w == wAs66 && i.mandatory == 1)
+}
 
 type immediateSize uint8
 
@@ -67,9 +69,6 @@ func (i *instruction) memoryWidth() int {
 	if i.form.size == nil {
 		return 0
 	}
-	if i.broadcast && i.form.fill {
-		return i.form.element(i)
-	}
 	return i.form.size(i)
 }
 
@@ -82,11 +81,13 @@ func (f *form) check(i *instruction) string {
 		return "a repeat prefix on what does not repeat"
 	case i.encoding != legacy && !f.three && i.second != 0:
 		return "a register where none belongs"
-	case i.broadcast && !f.fill:
+	case i.broadcast:
 		return "a broadcast of what cannot be one"
-	case i.encoding != legacy && f.lengths != 0 && f.lengths>>i.vector&1 == 0, i.encoding == vex && !f.wVex.fits(i.wide), i.encoding == evex &&
-		!f.wEvex.fits(i.wide):
+	case i.encoding != legacy && f.lengths != 0 && f.lengths>>i.vector&1 == 0, i.encoding == vex && !f.wVex.fits(i), i.encoding == evex &&
+		!f.wEvex.fits(i):
 		return "no instruction of this length and width"
+	case f.vectors == evex && f.groups != 0 && i.opcode != 0x71 && i.reg&3 == 2 && i.wide != (i.opcode == 0x73): // shifts of D, of Q
+		return "no instruction of this width"
 	case i.encoding == evex && f.toMask && (i.reg > 7 || i.zeroing):
 		return "no such mask register"
 	case f.not16 && i.operand16:
@@ -99,16 +100,14 @@ func (f *form) check(i *instruction) string {
 
 // lookup finds the form of an instruction whose opcode is known.
 func lookup(i *instruction) *form {
-	if i.encoding == legacy {
-		if f := forms[formKey{i.table, i.opcode, anyPrefix}]; f != nil {
-			return f
-		}
-	}
 	f := forms[formKey{i.table, i.opcode, i.mandatory}]
-	if f == nil || f.vectors&i.encoding == 0 {
-		return nil
+	switch {
+	case f != nil && f.vectors&i.encoding != 0:
+		return f
+	case i.encoding == legacy:
+		return forms[formKey{i.table, i.opcode, anyPrefix}]
 	}
-	return f
+	return nil
 }
 
 // size functions of forms.

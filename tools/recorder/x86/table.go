@@ -57,15 +57,12 @@ var table = []struct {
 
 	// Moves of whole vectors, and of one number to the bottom of a vector that it clears.
 	// MOVUPS, MOVAPS; MOVUPD, MOVAPD
-	{1, none, "\x10\x28", form{size: vectorSize, vectors: sse, masked: true, element: fixed(4), wEvex: w0, run: (*machine).vectorLoad}},
-	{1, none, "\x11\x29", form{size: vectorSize, vectors: sse, masked: true, element: fixed(4), wEvex: w0, run: (*machine).vectorStore}},
-	{1, with66, "\x10\x28", form{size: vectorSize, vectors: sse, masked: true, element: fixed(8), wEvex: w1, run: (*machine).vectorLoad}},
-	{1, with66, "\x11\x29", form{size: vectorSize, vectors: sse, masked: true, element: fixed(8), wEvex: w1, run: (*machine).vectorStore}},
-	{1, none, "\x2b", form{size: vectorSize, vectors: sse, wEvex: w0, run: (*machine).vectorStore}},   // MOVNTPS
-	{1, with66, "\x2b", form{size: vectorSize, vectors: sse, wEvex: w1, run: (*machine).vectorStore}}, // MOVNTPD
-	{1, with66, "\xe7", form{size: vectorSize, vectors: sse, wEvex: w0, run: (*machine).vectorStore}}, // MOVNTDQ
-	{2, with66, "\x2a", form{size: vectorSize, vectors: sse, wEvex: w0, run: (*machine).vectorLoad}},  // MOVNTDQA
-	{1, withF2, "\xf0", form{size: vectorSize, vectors: ssevex, run: (*machine).vectorLoad}},          // LDDQU
+	{1, packed, "\x10\x28", form{size: vectorSize, vectors: sse, masked: true, element: wideElement, wEvex: wAs66, run: (*machine).vectorLoad}},
+	{1, packed, "\x11\x29", form{size: vectorSize, vectors: sse, masked: true, element: wideElement, wEvex: wAs66, run: (*machine).vectorStore}},
+	{1, packed, "\x2b", form{size: vectorSize, vectors: sse, wEvex: wAs66, run: (*machine).vectorStore}}, // MOVNTPS
+	{1, with66, "\xe7", form{size: vectorSize, vectors: sse, wEvex: w0, run: (*machine).vectorStore}},    // MOVNTDQ
+	{2, with66, "\x2a", form{size: vectorSize, vectors: sse, wEvex: w0, run: (*machine).vectorLoad}},     // MOVNTDQA
+	{1, withF2, "\xf0", form{size: vectorSize, vectors: ssevex, run: (*machine).vectorLoad}},             // LDDQU
 	// MOVDQA and MOVDQU, VMOVDQA32 and 64, VMOVDQU32 and 64, 8 and 16
 	{1, []uint8{1, 2}, "\x6f", form{size: vectorSize, vectors: sse, masked: true, element: wideElement, run: (*machine).vectorLoad}},
 	{1, []uint8{1, 2}, "\x7f", form{size: vectorSize, vectors: sse, masked: true, element: wideElement, run: (*machine).vectorStore}},
@@ -81,22 +78,19 @@ var table = []struct {
 	{1, with66, "\xd6", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w1, run: (*machine).vectorStore}},
 
 	// Moves between memory and a part of a vector.
-	{1, none, "\x12\x16", form{size: fixed(8), vectors: sse, three: true, lengths: 1, wEvex: w0}},   // MOVLPS, MOVHPS
-	{1, with66, "\x12\x16", form{size: fixed(8), vectors: sse, three: true, lengths: 1, wEvex: w1}}, // MOVLPD, MOVHPD
-	{1, none, "\x13", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w0, run: (*machine).vectorStore}},
-	{1, with66, "\x13", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w1, run: (*machine).vectorStore}},
-	{1, none, "\x17", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w0, run: (*machine).storeHigh}},
-	{1, with66, "\x17", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: w1, run: (*machine).storeHigh}},
-	{3, with66, "\x14", form{size: fixed(1), wants: oneByte, vectors: sse, lengths: 1, run: (*machine).extract}},    // PEXTRB
-	{3, with66, "\x15", form{size: fixed(2), wants: oneByte, vectors: sse, lengths: 1, run: (*machine).extract}},    // PEXTRW
-	{3, with66, "\x16", form{size: wideElement, wants: oneByte, vectors: sse, lengths: 1, run: (*machine).extract}}, // PEXTRD, PEXTRQ
-	{3, with66, "\x17", form{size: fixed(4), wants: oneByte, vectors: sse, lengths: 1, run: (*machine).extract}},    // EXTRACTPS
-	{3, with66, "\x20", form{size: fixed(1), wants: oneByte, vectors: sse, three: true, lengths: 1}},                // PINSRB
-	{3, with66, "\x22", form{size: wideElement, wants: oneByte, vectors: sse, three: true, lengths: 1}},             // PINSRD, PINSRQ
-	{1, with66, "\xc4", form{size: fixed(2), wants: oneByte, vectors: sse, three: true, lengths: 1}},                // PINSRW
+	{1, packed, "\x12\x16", form{size: fixed(8), vectors: sse, three: true, lengths: 1, wEvex: wAs66}}, // MOVLPS, MOVHPS
+	{1, packed, "\x13", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: wAs66, run: (*machine).vectorStore}},
+	{1, packed, "\x17", form{size: fixed(8), vectors: sse, lengths: 1, wEvex: wAs66, run: (*machine).storeHigh}},
+	{3, with66, "\x14", form{size: fixed(1), wants: oneByte, vectors: sse, lengths: 1, run: onCopy(false, true)}},    // PEXTRB
+	{3, with66, "\x15", form{size: fixed(2), wants: oneByte, vectors: sse, lengths: 1, run: onCopy(false, true)}},    // PEXTRW
+	{3, with66, "\x16", form{size: wideElement, wants: oneByte, vectors: sse, lengths: 1, run: onCopy(false, true)}}, // PEXTRD, PEXTRQ
+	{3, with66, "\x17", form{size: fixed(4), wants: oneByte, vectors: sse, lengths: 1, run: onCopy(false, true)}},    // EXTRACTPS
+	{3, with66, "\x20", form{size: fixed(1), wants: oneByte, vectors: sse, three: true, lengths: 1}},                 // PINSRB
+	{3, with66, "\x22", form{size: wideElement, wants: oneByte, vectors: sse, three: true, lengths: 1}},              // PINSRD, PINSRQ
+	{1, with66, "\xc4", form{size: fixed(2), wants: oneByte, vectors: sse, three: true, lengths: 1}},                 // PINSRW
 	// VEXTRACTF128 and the like
-	{3, with66, "\x19\x39", form{size: fixed(16), wants: oneByte, vectors: vex | evex, lengths: 0b110, wVex: w0, run: (*machine).extract}},
-	{3, with66, "\x1b\x3b", form{size: fixed(32), wants: oneByte, vectors: evex, lengths: 0b100, wVex: w0, run: (*machine).extract}},
+	{3, with66, "\x19\x39", form{size: fixed(16), wants: oneByte, vectors: vex | evex, lengths: 0b110, wVex: w0, run: onCopy(false, true)}},
+	{3, with66, "\x1b\x3b", form{size: fixed(32), wants: oneByte, vectors: evex, lengths: 0b100, wVex: w0, run: onCopy(false, true)}},
 
 	// Loads of one element into all places of a vector.
 	{2, with66, "\x78", form{size: fixed(1), vectors: vex | evex, wVex: w0, wEvex: w0}},                 // VPBROADCASTB
@@ -138,54 +132,75 @@ var table = []struct {
 	{2, with66, "\x28", form{size: vectorSize, vectors: sse, three: true, wEvex: w1}},
 	{1, with66, "\xd0", form{size: vectorSize, vectors: ssevex, three: true}}, // ADDSUBPD
 	{2, with66, "\x01\x02\x03\x05\x06\x07\x08\x09\x0a", form{size: vectorSize, vectors: ssevex, three: true}},
-	{2, with66, "\x17", form{size: vectorSize, vectors: ssevex}},                                      // PTEST
-	{2, with66, "\x1c\x1d", form{size: vectorSize, vectors: sse}},                                     // PABSB, W
-	{2, with66, "\x1e", form{size: vectorSize, vectors: sse, wEvex: w0}},                              // PABSD
-	{2, with66, "\x20\x23\x30\x33", form{size: half, vectors: sse}},                                   // PMOVSX, PMOVZX: BW, WD
-	{2, with66, "\x25\x35", form{size: half, vectors: sse, wEvex: w0}},                                // DQ
-	{2, with66, "\x21\x24\x31\x34", form{size: quarter, vectors: sse}},                                // BD, WQ
-	{2, with66, "\x22\x32", form{size: eighth, vectors: sse}},                                         // BQ
-	{1, with66, "\x70", form{size: vectorSize, vectors: sse, wants: oneByte, wEvex: w0}},              // PSHUFD
-	{1, []uint8{2, 3}, "\x70", form{size: vectorSize, vectors: sse, wants: oneByte}},                  // PSHUFHW, PSHUFLW
-	{1, none, "\xc6", form{size: vectorSize, vectors: sse, three: true, wants: oneByte, wEvex: w0}},   // SHUFPS
-	{1, with66, "\xc6", form{size: vectorSize, vectors: sse, three: true, wants: oneByte, wEvex: w1}}, // SHUFPD
-	{1, none, "\x14\x15", form{size: vectorSize, vectors: sse, three: true, wEvex: w0}},               // UNPCKLPS, UNPCKHPS
-	{1, with66, "\x14\x15", form{size: vectorSize, vectors: sse, three: true, wEvex: w1}},
-	{3, with66, "\x0f", form{size: vectorSize, vectors: sse, three: true, wants: oneByte}},                      // PALIGNR
-	{3, with66, "\x0e", form{size: vectorSize, vectors: ssevex, three: true, wants: oneByte}},                   // PBLENDW
+	{2, with66, "\x17", form{size: vectorSize, vectors: ssevex}},                                                // PTEST
+	{2, with66, "\x1c\x1d", form{size: vectorSize, vectors: sse}},                                               // PABSB, W
+	{2, with66, "\x1e", form{size: vectorSize, vectors: sse, wEvex: w0}},                                        // PABSD
+	{2, with66, "\x20\x23\x30\x33", form{size: half, vectors: sse}},                                             // PMOVSX, PMOVZX: BW, WD
+	{2, with66, "\x25\x35", form{size: half, vectors: sse, wEvex: w0}},                                          // DQ
+	{2, with66, "\x21\x24\x31\x34", form{size: quarter, vectors: sse}},                                          // BD, WQ
+	{2, with66, "\x22\x32", form{size: eighth, vectors: sse}},                                                   // BQ
+	{1, with66, "\x70", form{size: vectorSize, vectors: sse, wants: oneByte, wEvex: w0}},                        // PSHUFD
+	{1, []uint8{2, 3}, "\x70", form{size: vectorSize, vectors: sse, wants: oneByte}},                            // PSHUFHW, PSHUFLW
+	{1, packed, "\xc6", form{size: vectorSize, vectors: sse, three: true, wants: oneByte, wEvex: wAs66}},        // SHUFPS
+	{1, packed, "\x14\x15", form{size: vectorSize, vectors: sse, three: true, wEvex: wAs66}},                    // UNPCKLPS, UNPCKHPS
+	{3, with66, "\x0f\x44", form{size: vectorSize, vectors: sse, three: true, wants: oneByte}},                  // PALIGNR, PCLMULQDQ
+	{3, with66, "\x0c\x0d\x0e\x40\x42", form{size: vectorSize, vectors: ssevex, three: true, wants: oneByte}},   // BLENDPS, PD, PBLENDW, DPPS, MPSADBW
 	{2, with66, "\x16\x36", form{size: vectorSize, vectors: vex | evex, three: true, lengths: 0b110, wVex: w0}}, // VPERMPS, VPERMD
-	{2, with66, "\x75\x76\x77\x7d\x7e\x7f", form{size: vectorSize, vectors: evex, three: true}},                 // VPERMI2, VPERMT2
-	{3, with66, "\x25", form{size: vectorSize, vectors: evex, three: true, wants: oneByte}},                     // VPTERNLOGD, Q
+	{2, with66, "\x75\x76\x77\x7d\x7e\x7f\x8d", form{size: vectorSize, vectors: evex, three: true}},             // VPERMI2, VPERMT2, VPERMB, VPERMW
+	{3, with66, "\x03\x25", form{size: vectorSize, vectors: evex, three: true, wants: oneByte}},                 // VALIGN, VPTERNLOG
+	{2, with66, "\x1f", form{size: vectorSize, vectors: evex, wEvex: w1}},                                       // VPABSQ
+	{2, with66, "\x44\x54\x55\xc4", form{size: vectorSize, vectors: evex}},                                      // VPLZCNT, VPOPCNT, VPCONFLICT
+	// Shifts and rotations: by a number, by one register's, by each element's.
+	{1, with66, "\x71", form{size: vectorSize, vectors: evex, three: true, wants: oneByte, groups: 0b1010100}},
+	{1, with66, "\x72", form{size: vectorSize, vectors: evex, three: true, wants: oneByte, groups: 0b1010111}},
+	{1, with66, "\x73", form{size: vectorSize, vectors: evex, three: true, wants: oneByte, groups: 0b11001100}},
+	{1, with66, "\xd1\xe1\xe2\xf1", form{size: fixed(16), vectors: sse, three: true}},
+	{1, with66, "\xd2\xf2", form{size: fixed(16), vectors: sse, three: true, wEvex: w0}},
+	{1, with66, "\xd3\xf3", form{size: fixed(16), vectors: sse, three: true, wEvex: w1}},
+	{2, with66, "\x45\x47", form{size: vectorSize, vectors: vex | evex, three: true}},
+	{2, with66, "\x46", form{size: vectorSize, vectors: vex | evex, three: true, wVex: w0}},
+	{2, with66, "\x10\x14\x15", form{size: vectorSize, vectors: legacy}}, // PBLENDVB, BLENDVPS, PD
+	// Choices, and other places for elements.
+	{3, with66, "\x4a\x4b\x4c", form{size: vectorSize, vectors: vex, three: true, wants: oneByte, wVex: w0}},                   // VBLENDV
+	{2, with66, "\x66", form{size: vectorSize, vectors: evex, three: true, masked: true, element: narrowElement}},              // VPBLENDMB
+	{3, with66, "\x02", form{size: vectorSize, vectors: vex, three: true, wants: oneByte, wVex: w0}},                           // VPBLENDD
+	{3, with66, "\x00\x01", form{size: vectorSize, vectors: vex | evex, wants: oneByte, lengths: 0b110, wVex: w1, wEvex: w1}},  // VPERMQ, VPERMPD
+	{3, with66, "\x04", form{size: vectorSize, vectors: vex | evex, wants: oneByte, wVex: w0, wEvex: w0}},                      // VPERMILPS
+	{3, with66, "\x05", form{size: vectorSize, vectors: vex | evex, wants: oneByte, wVex: w0, wEvex: w1}},                      // VPERMILPD
+	{3, with66, "\x06\x46", form{size: vectorSize, vectors: vex, three: true, wants: oneByte, lengths: 0b10, wVex: w0}},        // VPERM2F128, VPERM2I128
+	{3, with66, "\x18\x38", form{size: fixed(16), vectors: vex | evex, three: true, wants: oneByte, lengths: 0b110, wVex: w0}}, // VINSERTF128
 
 	// Numbers with a point.
-	{1, []uint8{0, 1}, "\x54\x55\x56\x57", form{size: vectorSize, vectors: ssevex, three: true}}, // AND, ANDN, OR, XOR
-	{1, none, "\x51", form{size: vectorSize, vectors: sse, wEvex: w0}},                           // SQRT
-	{1, with66, "\x51", form{size: vectorSize, vectors: sse, wEvex: w1}},
-	{1, none, "\x58\x59\x5c\x5d\x5e\x5f", form{size: vectorSize, vectors: sse, three: true, wEvex: w0}}, // ADD, MUL, SUB, MIN, DIV, MAX
-	{1, with66, "\x58\x59\x5c\x5d\x5e\x5f", form{size: vectorSize, vectors: sse, three: true, wEvex: w1}},
+	{1, packed, "\x54\x55\x56\x57", form{size: vectorSize, vectors: sse, three: true, wEvex: wAs66}},            // AND, ANDN, OR, XOR
+	{1, packed, "\x51", form{size: vectorSize, vectors: sse, wEvex: wAs66}},                                     // SQRT
+	{1, packed, "\x58\x59\x5c\x5d\x5e\x5f", form{size: vectorSize, vectors: sse, three: true, wEvex: wAs66}},    // ADD, MUL, SUB, MIN, DIV, MAX
 	{1, withF3, "\x51\x58\x59\x5a\x5c\x5d\x5e\x5f", form{size: fixed(4), vectors: sse, three: true, wEvex: w0}}, // of one; CVTSS2SD
 	{1, withF2, "\x51\x58\x59\x5a\x5c\x5d\x5e\x5f", form{size: fixed(8), vectors: sse, three: true, wEvex: w1}},
-	{1, none, "\xc2", form{size: vectorSize, vectors: ssevex, three: true, wants: oneByte}}, // CMPPS
-	{1, with66, "\xc2", form{size: vectorSize, vectors: ssevex, three: true, wants: oneByte}},
-	{1, withF3, "\xc2", form{size: fixed(4), vectors: ssevex, three: true, wants: oneByte}},
-	{1, withF2, "\xc2", form{size: fixed(8), vectors: ssevex, three: true, wants: oneByte}},
+	{1, packed, "\xc2", form{size: vectorSize, vectors: sse, three: true, wants: oneByte, masked: true, toMask: true, element: wideElement,
+		wEvex: wAs66}},
+	{1, withF3, "\xc2", form{size: fixed(4), vectors: sse, three: true, wants: oneByte, masked: true, toMask: true, element: fixed(4), wEvex: w0}},
+	{1, withF2, "\xc2", form{size: fixed(8), vectors: sse, three: true, wants: oneByte, masked: true, toMask: true, element: fixed(8), wEvex: w1}},
 	{1, none, "\x2e\x2f", form{size: fixed(4), vectors: sse, wEvex: w0}}, // UCOMISS, COMISS
 	{1, with66, "\x2e\x2f", form{size: fixed(8), vectors: sse, wEvex: w1}},
-	{1, []uint8{2, 3}, "\x2a", form{size: wideElement, vectors: sse, three: true}},  // CVTSI2SS, CVTSI2SD
-	{1, withF3, "\x2c\x2d", form{size: fixed(4), vectors: ssevex}},                  // CVTSS2SI and truncated
-	{1, withF2, "\x2c\x2d", form{size: fixed(8), vectors: ssevex}},                  // CVTSD2SI
-	{1, none, "\x5a", form{size: half, vectors: sse, wEvex: w0}},                    // CVTPS2PD
-	{1, with66, "\x5a\xe6", form{size: vectorSize, vectors: sse, wEvex: w1}},        // CVTPD2PS, CVTTPD2DQ
-	{1, withF2, "\xe6", form{size: vectorSize, vectors: sse, wEvex: w1}},            // CVTPD2DQ
-	{1, withF3, "\xe6", form{size: half, vectors: sse, wEvex: w0}},                  // CVTDQ2PD
-	{1, []uint8{0, 1, 2}, "\x5b", form{size: vectorSize, vectors: sse, wEvex: w0}},  // CVTDQ2PS, CVTPS2DQ and truncated
-	{1, withF2, "\x7a", form{size: vectorSize, vectors: evex, wEvex: w0}},           // VCVTUDQ2PS
-	{1, none, "\x78\x79", form{size: vectorSize, vectors: evex, wEvex: w0}},         // VCVTPS2UDQ and truncated
-	{1, withF3, "\x7a", form{size: half, vectors: evex, wEvex: w0}},                 // VCVTUDQ2PD
+	{1, []uint8{2, 3}, "\x2a", form{size: wideElement, vectors: sse, three: true}}, // CVTSI2SS, CVTSI2SD
+	{1, withF3, "\x2c\x2d", form{size: fixed(4), vectors: ssevex}},                 // CVTSS2SI and truncated
+	{1, withF2, "\x2c\x2d", form{size: fixed(8), vectors: ssevex}},                 // CVTSD2SI
+	{1, none, "\x5a", form{size: half, vectors: sse, wEvex: w0}},                   // CVTPS2PD
+	{1, with66, "\x5a\xe6", form{size: vectorSize, vectors: sse, wEvex: w1}},       // CVTPD2PS, CVTTPD2DQ
+	{1, withF2, "\xe6", form{size: vectorSize, vectors: sse, wEvex: w1}},           // CVTPD2DQ
+	{1, withF3, "\xe6", form{size: halfOrWide, vectors: sse}},                      // CVTDQ2PD, VCVTQQ2PD
+	{1, none, "\x5b", form{size: vectorSize, vectors: sse}},                        // CVTDQ2PS, VCVTQQ2PS
+	{1, []uint8{1, 2}, "\x5b", form{size: vectorSize, vectors: sse, wEvex: w0}},    // CVTPS2DQ and truncated
+	{1, withF2, "\x7a", form{size: vectorSize, vectors: evex}},                     // VCVTUDQ2PS, VCVTUQQ2PS
+	{1, none, "\x78\x79", form{size: vectorSize, vectors: evex}},                   // VCVTPS2UDQ, VCVTPD2UDQ and truncated
+	{1, withF3, "\x7a", form{size: halfOrWide, vectors: evex}},                     // VCVTUDQ2PD, VCVTUQQ2PD
+	{1, with66, "\x78\x79\x7a\x7b", form{size: halfOrWide, vectors: evex}},         // VCVTPS2QQ, VCVTPD2UQQ and the like
+	{3, with66, "\x08\x09", form{size: vectorSize, vectors: sse, wants: oneByte}},  // ROUND, VRNDSCALE
+	{3, with66, "\x0a", form{size: fixed(4), vectors: sse, three: true, wants: oneByte}},
+	{3, with66, "\x0b", form{size: fixed(8), vectors: sse, three: true, wants: oneByte}},
 	{1, []uint8{2, 3}, "\x7b", form{size: wideElement, vectors: evex, three: true}}, // VCVTUSI2SS, VCVTUSI2SD
-	// FMA
 	{2, with66, "\x96\x97\x98\x9a\x9c\x9e\xa6\xa7\xa8\xaa\xac\xae\xb6\xb7\xb8\xba\xbc\xbe", form{size: vectorSize, vectors: vex | evex, three: true}},
-	{2, with66, "\x99\x9b\x9d\x9f\xa9\xab\xad\xaf\xb9\xbb\xbd\xbf", form{size: wideElement, vectors: vex | evex, three: true}},
+	{2, with66, "\x99\x9b\x9d\x9f\xa9\xab\xad\xaf\xb9\xbb\xbd\xbf", form{size: wideElement, vectors: vex | evex, three: true}}, // FMA
 
 	// VPMOVWB, DW, QD; DB, QW; QB; and saturated
 	{2, withF3, "\x10\x13\x15\x20\x23\x25\x30\x33\x35", form{size: half, vectors: evex, wEvex: w0, run: onCopy(false, true)}},
@@ -199,9 +214,13 @@ var table = []struct {
 	{2, with66, "\xf7", form{size: wideElement, vectors: vex, three: true, lengths: 1}},         // SHLX
 	{2, withF3, "\xf5\xf7", form{size: wideElement, vectors: vex, three: true, lengths: 1}},     // PEXT, SARX
 	{2, withF2, "\xf5\xf6\xf7", form{size: wideElement, vectors: vex, three: true, lengths: 1}}, // PDEP, MULX, SHRX
+	{3, withF2, "\xf0", form{size: wideElement, vectors: vex, wants: oneByte, lengths: 1}},      // RORX
+	{2, withF2, "\xf0", form{size: fixed(1), vectors: legacy}},                                  // CRC32
+	{2, withF2, "\xf1", form{size: operandSize, vectors: legacy}},
 }
 
-var none, with66, withF3, withF2, withAny = []uint8{0}, []uint8{1}, []uint8{2}, []uint8{3}, []uint8{anyPrefix}
+// packed are the prefixes of numbers of 4 and of 8 bytes.
+var none, packed, with66, withF3, withF2, withAny = []uint8{0}, []uint8{0, 1}, []uint8{1}, []uint8{2}, []uint8{3}, []uint8{anyPrefix}
 
 var forms = func() map[formKey]*form {
 	forms := map[formKey]*form{}

@@ -60,13 +60,6 @@ func (m *machine) vectorStore() error {
 // storeHigh stores the upper half of 16 bytes.
 func (m *machine) storeHigh() error { return m.store(m.vectors.Z[m.reg][8:16]) }
 
-// extract stores the element that an immediate numbers.
-func (m *machine) extract() error {
-	width := m.memoryWidth()
-	at := int(m.instruction.immediate) & (m.vectorSize()/width - 1) * width
-	return m.store(m.vectors.Z[m.reg][at : at+width])
-}
-
 // A masked move touches the elements whose bit is set. What a processor makes
 // of it on a device is its own affair; here runs of elements become accesses
 // of 8 bytes where the address allows, and of less at their ends.
