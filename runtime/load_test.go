@@ -84,6 +84,37 @@ func TestFileIsReadOnlyAndWhole(t *testing.T) {
 	}
 }
 
+// TestNothingOfAFileCanBeWritten: neither the copy of its envelope nor the payload, which is the file's.
+func TestNothingOfAFileCanBeWritten(t *testing.T) {
+	file, err := runtime.Open(written(t, encoded(t, withPayload)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := uint64(hal.AddressOf(file.Bytes()))
+	end, covered := begin+uint64(len(file.Bytes())), uint64(0)
+	for line := range strings.Lines(string(maps)) {
+		var low, high uint64
+		var rights string
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &low, &high, &rights); err != nil {
+			t.Fatal(err)
+		}
+		if low < end && high > begin {
+			covered += min(high, end) - max(low, begin)
+			if rights[:3] != "r--" {
+				t.Errorf("memory of the file: %s", line)
+			}
+		}
+	}
+	if covered != end-begin {
+		t.Errorf("%d of %d bytes are mapped", covered, end-begin)
+	}
+}
+
 func TestFileWithADefectIsRefusedWithItsPath(t *testing.T) {
 	path := written(t, []byte("no image at all, and long enough to be looked at: 0123456789012345678901234567890"))
 	file, err := runtime.Open(path)
