@@ -255,8 +255,7 @@ func (f *folder) pollVolatile() {
 			continue
 		}
 		f.poll(int32(i), f.since(int32(i)), mask)
-		f.singles += int(s.count)
-		s.count = 1
+		f.singles, s.count = f.singles+int(s.count), 1
 		if before := waits[key]; before != nil && before.value == s.value {
 			s.op = stepNone
 			continue

@@ -101,9 +101,8 @@ func (q *qemu) record(text []byte) error {
 	record, known := qemuEvents[string(event)]
 	if !known && bytes.Contains(rest, []byte("_region_")) {
 		if prefix := backendPrefix.FindSubmatch(rest); prefix != nil {
-			if stamp, ok := seconds(prefix[1]); ok {
-				at = int64(stamp)
-			}
+			stamp, _ := seconds(prefix[1]) // syslog's are not read: they have no fractions
+			at = max(at, int64(stamp))
 			f = fields{rest[len(prefix[0]):]}
 			event = f.next()
 			record, known = qemuEvents[string(event)]
@@ -269,6 +268,8 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 	case r.Base == 0:
 		q.baseless = r.Name
 		return q.give(&a) // for a summary; trace refuses
+	case r.mr != mr && r.mr != 0 && q.o.Board.Vendor == 0:
+		return Refuse(q.line, "a second region of QEMU's is called %q: a board file with the size of BAR %d tells them apart", name, r.Bar)
 	case address < r.Base:
 		return Refuse(q.line, "address 0x%x lies before the base 0x%x of region %q", address, r.Base, name)
 	}

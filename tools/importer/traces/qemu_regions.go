@@ -103,10 +103,10 @@ func (q *qemu) chosen(name string, mr, address uint64) *Region {
 			}
 			continue
 		}
-		if name == r.Name && within {
+		if name == r.Name && within && r.mr == 0 {
 			r.mr = mr
 		}
-		if name == r.Name && (r.Base == 0 || r.mr == mr) {
+		if name == r.Name && (r.Base == 0 || r.mr == mr || within) {
 			return r
 		}
 	}
