@@ -53,7 +53,7 @@ func plan(view *fbs.View, o args.Options) (f *frames, err error) {
 	}
 	switch devices, targets := uint64(len(o.Devices)), uint64(len(view.Targets)); {
 	case err != nil:
-	case devices != 0 && devices != targets:
+	case o.Check && devices != 0 && devices != targets: // Load asks otherwise
 		err = args.Bad(fbs.Text("devices: the image is for %d, %d given", targets, devices))
 	case o.Window != runtime.AnySlot && !moves:
 		err = args.Bad("-window: no window of the image moves")

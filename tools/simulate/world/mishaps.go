@@ -138,7 +138,6 @@ var mishaps = []mishap{
 		e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.file("out")}, {Name: "out", Path: e.w.dir + "/./out"}}
 	}),
 	spoilt(atPlan, 64, "-watchdog takes", func(e *errand) { e.w.options.Watchdog = e.w.file("watchdog") + "=0" }),
-	spoilt(atPlan, 64, "the image is for", func(e *errand) { e.w.options.Devices = append(e.w.options.Devices, e.w.options.Devices[0]) }),
 	spoilt(atPlan, 64, "write pci:", func(e *errand) { e.w.options.Devices[0] = "usb:1" }),
 	spoilt(atPlan, 64, "names no device", func(e *errand) { e.w.options.Devices[0] = "pci:0000:01:00" }),
 	spoilt(atPlan, 65, "may take", func(e *errand) { e.w.options.Longest = 1000 }),
