@@ -18,8 +18,7 @@ const (
 	stopCall = unix.SIGTRAP | 0x80 // what TRACESYSGOOD makes of a stop at a system call
 )
 
-// ptrace makes a request. What its arguments point at lies on the heap: a stack
-// that grew on the way to the kernel would have moved.
+// ptrace makes a request. What its arguments point at lies on the heap: a stack that grows on the way to the kernel moves.
 //
 //go:uintptrescapes
 func ptrace(request, tid int, address, data uintptr) error {

@@ -110,17 +110,18 @@ func (f *Function) await(c *net.UnixConn) error {
 		return err
 	}
 	for ready := false; !ready; {
-		err := raw.Read(func(fd uintptr) bool {
-			set := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			n, e := unix.Poll(set, int(tick/time.Millisecond))
+		if err := raw.Read(func(fd uintptr) bool {
+			n, e := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(tick/time.Millisecond))
 			ready = n > 0 || e != nil && e != unix.EINTR
 			return true
-		})
-		if err != nil {
+		}); err != nil {
 			return err
 		}
 		if !ready && f.config.master() {
-			f.access(func() (uint64, hal.Code) { return 0, hal.OK })
+			if _, code := f.access(func() (uint64, hal.Code) { return 0, hal.OK }); code != hal.OK {
+				f.refused.Add(1)
+				f.options.Log("what the device did between accesses: %v", code)
+			}
 		}
 	}
 	return nil
