@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -70,7 +71,7 @@ func frameFiles(t *testing.T) (folder, in, out string) {
 	folder = t.TempDir()
 	in, out = filepath.Join(folder, "a"), filepath.Join(folder, "d")
 	for path, data := range map[string][]byte{in: bytes.Repeat([]byte{3}, frameBytes), out: []byte("old")} {
-		if err := os.WriteFile(path, data, 0o640); err != nil {
+		if err := errors.Join(os.WriteFile(path, data, 0o640), os.Chmod(path, 0o640)); err != nil { // whatever the umask
 			t.Fatal(err)
 		}
 	}
