@@ -30,7 +30,11 @@ type fakeFunction struct {
 // fakeSysfs makes this package look into an empty folder.
 func fakeSysfs(t testing.TB) {
 	old := sysfs
-	t.Cleanup(func() { sysfs = old })
+	umask := unix.Umask(0o022) // sysfs has none
+	t.Cleanup(func() {
+		sysfs = old
+		unix.Umask(umask)
+	})
 	var err error
 	if sysfs, err = filepath.EvalSymlinks(t.TempDir()); err != nil { // as /proc names what is open in it
 		t.Fatal(err)
