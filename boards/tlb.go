@@ -6,9 +6,9 @@ import "lightmetal/fbs/gen"
 type Words [2]uint64
 
 // Encode gives the configuration that points a window of group g at address in
-// the target. ok is false where the device cannot express it; w is then of no use. A static virtual
-// channel is 0, none, or 1 + n, channel n; a device with a single bit for it has
-// channel 0 only.
+// the target. ok is false where the device cannot express it; w is then of no
+// use. A static virtual channel is 0, none, or 1 + n, channel n; a device with
+// a single bit for it has channel 0 only.
 func (l *TLB) Encode(g *Group, t Target, address uint64) (w Words, ok bool) {
 	vc, useVC, multicast := uint64(t.StaticVC), uint64(0), uint64(0)
 	if l.Fields[UseStaticVC] != 0 && vc != 0 {

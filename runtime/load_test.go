@@ -84,7 +84,8 @@ func TestFileIsReadOnlyAndWhole(t *testing.T) {
 	}
 }
 
-// TestNothingOfAFileCanBeWritten: neither the copy of its envelope nor the payload, which is the file's.
+// TestNothingOfAFileCanBeWritten: neither the copy of its envelope nor the
+// payload, which is the file's.
 func TestNothingOfAFileCanBeWritten(t *testing.T) {
 	file, err := runtime.Open(written(t, encoded(t, withPayload)))
 	if err != nil {
@@ -413,7 +414,8 @@ func TestFreezeThatCannotLockTheArenaFails(t *testing.T) {
 	}
 }
 
-// TestFreezeThatCannotLockTheCommandsFails in the same way: those of a file are in memory of their own.
+// TestFreezeThatCannotLockTheCommandsFails in the same way: those of a file are
+// in memory of their own.
 func TestFreezeThatCannotLockTheCommandsFails(t *testing.T) {
 	file, err := runtime.Open("../testdata/images/edu.lmb")
 	if err != nil {

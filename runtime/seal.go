@@ -61,7 +61,7 @@ func Seal(also ...unix.SockFilter) (err error) {
 	program = append(program, equal(unix.SYS_IOCTL, 0, 3), load(seccompRequest), equal(hal.PointRequest, 0, 1), answer(unix.SECCOMP_RET_ALLOW))
 	program = append(append(program, also...), kill)
 
-	// Raw, as the promise is the thread's: between others Go may change it. Where the first fails, the second does too.
+	// Raw: the promise is the thread's, which Go may change between other calls. If it fails, so does the second.
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 	thread, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))

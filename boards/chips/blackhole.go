@@ -20,9 +20,10 @@ var blackhole = Chip{
 			"DTTTTTTT.DTTTTTTT",
 			"DTTTTTTT.DTTTTTTT",
 		},
-		// [ttsim] src/tile.cpp, remap_virtual_coordinate. Which bank a translated DRAM coordinate means differs from
-		// chip to chip with the bank that is fused off (tt-umd blackhole_coordinate_manager.cpp); these are the
-		// simulator's.
+		// [ttsim] src/tile.cpp, remap_virtual_coordinate. Which bank a
+		// translated DRAM coordinate means differs from chip to chip with the
+		// bank that is fused off (tt-umd blackhole_coordinate_manager.cpp);
+		// these are the simulator's.
 		Pairs: []Pair{
 			{Tile{17, 12}, Tile{9, 0}}, {Tile{18, 12}, Tile{0, 0}},
 			{Tile{17, 13}, Tile{9, 1}}, {Tile{18, 13}, Tile{0, 1}},

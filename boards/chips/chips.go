@@ -1,5 +1,6 @@
-// Package chips describes what lies behind the windows of a board: tiles, their coordinates, memories and registers.
-// A target replays without it; stand-ins and tools need it. Every constant names its source, as in package boards,
+// Package chips describes what lies behind the windows of a board: tiles, their
+// coordinates, memories and registers. A target replays without it; stand-ins
+// and tools need it. Every constant names its source, as in package boards,
 // whose files list the sources that are named in brackets.
 package chips
 
@@ -37,7 +38,8 @@ func (c *Chip) Unalias(bar uint8, offset uint64) (uint8, uint64) {
 	return bar, offset
 }
 
-// Product is a card as its maker numbers it: bits 36 and up of the 64-bit board id that the chip's firmware reports.
+// Product is a card as its maker numbers it: bits 36 and up of the 64-bit
+// board id that the chip's firmware reports.
 type Product struct {
 	ID   uint32
 	Name string

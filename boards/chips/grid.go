@@ -31,11 +31,13 @@ func (k Kind) String() string {
 // Grid describes the tiles of a device, all of them whole: on a card some rows
 // or columns are fused off ("harvested") and translated coordinates skip those.
 type Grid struct {
-	// Rows is a map in NoC 0 coordinates: one string a row, from y = 0 on, one Kind a column, from x = 0 on.
+	// Rows is a map in NoC 0 coordinates: one string a row, from y = 0 on,
+	// one Kind a column, from x = 0 on.
 	Rows []string
 
-	// Translated coordinates are a second name for a tile. Coordinates below the size of the grid stand for
-	// themselves. Further ones go column by column and row by row, where Columns[i] is what x = First+i stands for
+	// Translated coordinates are a second name for a tile. Coordinates below
+	// the size of the grid stand for themselves. Further ones go column by
+	// column and row by row, where Columns[i] is what x = First+i stands for
 	// and Lines[i] what y = First+i stands for; or pair by pair.
 	First          uint8
 	Columns, Lines []uint8
@@ -56,14 +58,16 @@ type Pair struct{ Translated, NoC0 Tile }
 // Bank is DRAM that several tiles give access to. Each sees the whole of it.
 type Bank []Tile
 
-// Memory is a range of plain memory in every tile of a kind. Accesses of 1, 2, 4 and 8 bytes are fine.
+// Memory is a range of plain memory in every tile of a kind. Accesses of 1, 2,
+// 4 and 8 bytes are fine.
 type Memory struct {
 	Kind        Kind
 	First, Last uint64
 	Name        string
 }
 
-// Register is a run of Count 32-bit registers in every tile of a kind. They take aligned 4-byte accesses only.
+// Register is a run of Count 32-bit registers in every tile of a kind. They
+// take aligned 4-byte accesses only.
 type Register struct {
 	Kind      Kind
 	Address   uint64
@@ -81,8 +85,9 @@ type Reset struct {
 	Cores   []Core
 }
 
-// Core is a RISC-V core of a Tensix tile. It starts at PC, or at what register PCRegister holds where bit OverrideBit
-// of OverrideRegister is set. Registers that cannot be reached from the NoC are 0.
+// Core is a RISC-V core of a Tensix tile. It starts at PC, or at what register
+// PCRegister holds where bit OverrideBit of OverrideRegister is set. Registers
+// that cannot be reached from the NoC are 0.
 type Core struct {
 	Name             string
 	Bit              uint8 // in the reset register
@@ -92,7 +97,8 @@ type Core struct {
 	OverrideBit      uint8
 }
 
-// NoC0 gives the tile that a coordinate, translated or not, stands for; ok is false where that is none.
+// NoC0 gives the tile that a coordinate, translated or not, stands for; ok is
+// false where that is none.
 func (g *Grid) NoC0(x, y uint8) (t Tile, ok bool) {
 	for i := range g.Pairs {
 		if p := &g.Pairs[i]; p.Translated == (Tile{x, y}) {
@@ -138,7 +144,8 @@ func (g *Grid) Reached(t boards.Target) (tiles []Tile, ok bool) {
 // Kind is what tile t of the grid is.
 func (g *Grid) Kind(t Tile) Kind { return Kind(g.Rows[t.Y][t.X]) }
 
-// Home is the tile itself, or the first tile of its bank if it is DRAM: two tiles with one home show the same memory.
+// Home is the tile itself, or the first tile of its bank if it is DRAM: two
+// tiles with one home show the same memory.
 func (g *Grid) Home(t Tile) Tile {
 	for _, bank := range g.Banks {
 		for _, b := range bank {
@@ -150,7 +157,8 @@ func (g *Grid) Home(t Tile) Tile {
 	return t
 }
 
-// Memory is the memory of a kind of tile that holds all of an access of size bytes, nil if there is none.
+// Memory is the memory of a kind of tile that holds all of an access of size
+// bytes, nil if there is none.
 func (g *Grid) Memory(k Kind, address, size uint64) *Memory {
 	for i := range g.Memories {
 		m := &g.Memories[i]

@@ -51,7 +51,8 @@ func StoreRegister(w *boards.Words, inside uint64, width uint8, value uint64) {
 	w[inside/8] = w[inside/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
 }
 
-// Slot gives the window that covers an offset in a BAR, and the offset inside it; ok is false where no window lies.
+// Slot gives the window that covers an offset in a BAR, and the offset inside
+// it; ok is false where no window lies.
 func Slot(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	for i := range l.Groups {
 		g := &l.Groups[i]
@@ -63,8 +64,9 @@ func Slot(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok 
 	return 0, 0, false
 }
 
-// Config gives the window that the register at an offset in a BAR configures, and the offset inside that window's
-// registers; ok is false where the register is none of a window's.
+// Config gives the window that the register at an offset in a BAR configures,
+// and the offset inside that window's registers; ok is false where the
+// register is none of a window's.
 func Config(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, ok bool) {
 	if bar != l.ConfigBar || offset < l.ConfigOffset {
 		return 0, 0, false

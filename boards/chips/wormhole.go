@@ -46,8 +46,9 @@ var wormhole = Chip{
 			{Kind: ARC, Address: 0x880030060, Count: 8, Name: "RESET_UNIT_SCRATCH"},
 			{Kind: ARC, Address: 0x880030100, Count: 1, Name: "RESET_UNIT_ARC_MISC_CNTL"},
 		},
-		// [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. Bit 31 staggers the start of the cores
-		// (tt-umd sets it). Start addresses other than these are Tensix configuration, out of the NoC's reach.
+		// [SoftReset]; [ttsim] src/tile.cpp, RISCV_DEBUG_REGS_SOFT_RESET_0. Bit
+		// 31 staggers the start of the cores (tt-umd sets it). Start addresses
+		// other than these are Tensix configuration, out of the NoC's reach.
 		Reset: Reset{
 			Reset:   boards.Wormhole.Reset,
 			Ignored: 1 << 31, Initial: 0x47800,

@@ -81,7 +81,8 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 	return value, hal.OK
 }
 
-// hit is what an access means: the configuration of a window, what a window shows, or neither.
+// hit is what an access means: the configuration of a window, what a window
+// shows, or neither.
 type hit struct {
 	configures, window bool
 	slot               int    // of the window
@@ -100,8 +101,9 @@ func (d *Device) hit(at access) (h hit) {
 	return h
 }
 
-// locate is where a load goes. Configuration registers cannot be read: the simulator has no loads of them (ttsim
-// v1.10.0 src/libttsim.cpp, pci_mem_rd_cur). Neither can a rectangle of tiles.
+// locate is where a load goes. Configuration registers cannot be read: the
+// simulator has no loads of them (ttsim v1.10.0 src/libttsim.cpp,
+// pci_mem_rd_cur). Neither can a rectangle of tiles.
 func (d *Device) locate(h hit, at access) (Place, hal.Code) {
 	switch {
 	case h.configures:
@@ -142,8 +144,9 @@ func (d *Device) store(at access, value uint64) hal.Code {
 	return d.storeAt(place, at.width, value)
 }
 
-// storeTiles stores to each tile a window points at. A multicast leaves out the tiles in its rectangle that are not
-// Tensix (ttsim v1.10.0 src/libttsim.cpp, tlb_window_write).
+// storeTiles stores to each tile a window points at. A multicast leaves out
+// the tiles in its rectangle that are not Tensix (ttsim v1.10.0
+// src/libttsim.cpp, tlb_window_write).
 func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) hal.Code {
 	w, c := d.aim(slot)
 	if c != hal.OK {

@@ -2,9 +2,11 @@ package mock
 
 import "lightmetal/boards"
 
-// The ARC processor of a chip, as far as drivers ask it at a start and for power: tt-kmd 2.9.0, wormhole.c,
-// blackhole.c, msgqueue.c and telemetry.h, whose names these are; tt-umd 0.9.9, types/telemetry.hpp; and ttsim
-// v1.10.0 src/tile.cpp, a_tile_init. Its memory (CSM) has a queue of messages and a table of what it measures.
+// The ARC processor of a chip, as far as drivers ask it at a start and for
+// power: tt-kmd 2.9.0, wormhole.c, blackhole.c, msgqueue.c and telemetry.h, whose
+// names these are; tt-umd 0.9.9, types/telemetry.hpp; and ttsim v1.10.0
+// src/tile.cpp, a_tile_init. Its memory (CSM) has a queue of messages and a table
+// of what it measures.
 const (
 	arcCSM     = 0x1000_0000 // where it sees its memory
 	arcControl = 0x100       // from there: QCB, address and entries of the queue

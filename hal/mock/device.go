@@ -73,8 +73,9 @@ func NewWith(b *boards.Board, m Model) *Device {
 	return d
 }
 
-// Connect puts devices on one bus, where each that is a Master reaches the memory in the others' BARs, and gives them
-// one clock. It comes before the first Map.
+// Connect puts devices on one bus, where each that is a Master reaches the
+// memory in the others' BARs, and gives them one clock. It comes before the
+// first Map.
 func Connect(devices ...*Device) {
 	for i, d := range devices {
 		d.bus = barBus + uint64(i)*deviceBusStride
@@ -115,8 +116,9 @@ func (d *Device) Subsystem(ids uint32) {
 	d.config.Store(Place{Bar: ConfigSpace, Address: 0x2c}, 4, uint64(ids))
 }
 
-// AsHardware makes the device one that a kernel sees: the registers that aim windows can be loaded, which the maker's
-// simulator refuses, and the window of the kernel driver is there for it, as is a processor that answers it.
+// AsHardware makes the device one that a kernel sees: the registers that aim
+// windows can be loaded, which the maker's simulator refuses, and the window of
+// the kernel driver is there for it, as is a processor that answers it.
 func (d *Device) AsHardware() {
 	d.hardware = true
 	d.arc = newArc(d)

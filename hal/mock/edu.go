@@ -41,8 +41,9 @@ const (
 	eduWorkNs = 3*accessNs + accessNs/2 // three loads see it under way; in QEMU a transfer takes 100 ms
 )
 
-// Edu is a Model of QEMU's edu device. Unlike QEMU's it refuses registers that do not exist, and transfers that would
-// end the virtual machine or that reach memory nobody mapped. A transfer happens at its end.
+// Edu is a Model of QEMU's edu device. Unlike QEMU's it refuses registers that
+// do not exist, and transfers that would end the virtual machine or that reach
+// memory nobody mapped. A transfer happens at its end.
 type Edu struct {
 	liveness, factorial, irq uint32
 	irqWanted                bool   // eduStatusIRQ

@@ -14,9 +14,10 @@ type registers struct {
 	shows Place
 }
 
-// driverOnly is there where a kernel sees the device: registers that Tenstorrent's drivers touch and no image may,
-// and parts of a BAR that show those of a tile, some of which a board's rules give to images too. Source: tt-kmd; of
-// the ARC's tile, and of what shows in a BAR, tt-umd 0.9.9, {wormhole,blackhole}_implementation.hpp, and ttsim
+// driverOnly is there where a kernel sees the device: registers that Tenstorrent's
+// drivers touch and no image may, and parts of a BAR that show those of a tile, some
+// of which a board's rules give to images too. Source: tt-kmd; of the ARC's tile, and of what
+// shows in a BAR, tt-umd 0.9.9, {wormhole,blackhole}_implementation.hpp, and ttsim
 // v1.10.0 src/libttsim.cpp, pci_mem_rd_cur.
 var driverOnly = []registers{
 	// Strided windows: blackhole.c, TLB_STRIDED_REGS_OFFSET and TLB_STRIDED_COUNT.

@@ -8,8 +8,9 @@ const hostBus = 0x0100_0000
 // hostMemory is the access.bar of host memory.
 const hostMemory = 8
 
-// Host is the memory that a device can reach while it is bus master: the Host windows of an image, each at a bus
-// address of its own, and the memory in the BARs of the devices on its bus.
+// Host is the memory that a device can reach while it is bus master: the Host
+// windows of an image, each at a bus address of its own, and the memory in the
+// BARs of the devices on its bus.
 type Host struct {
 	buffers []*hostPort
 	master  func() bool // nil: always
@@ -18,10 +19,11 @@ type Host struct {
 	outside func(bus, size uint64) []byte // memory of another process, nil: none
 }
 
-// Attach lets the device reach memory that lies outside of this process, by bus address and as long as bytes gives
-// it. What else the device reaches by itself is then of no use: whoever attaches memory decides what is mapped, and
-// whether the device masters the bus. Tiles reach what the client has the address translation of the device show
-// them.
+// Attach lets the device reach memory that lies outside of this process, by
+// bus address and as long as bytes gives it. What else the device reaches by
+// itself is then of no use: whoever attaches memory decides what is mapped, and
+// whether the device masters the bus. Tiles reach what the client has the
+// address translation of the device show them.
 func (d *Device) Attach(bytes func(bus, size uint64) []byte) {
 	d.host.outside = bytes
 	if d.board.Outbound == nil {
@@ -50,8 +52,9 @@ type hostPort struct {
 	data []byte
 }
 
-// reserve adds a buffer. A page stays free after each, so that running over the end of one hits none. The stand-in of
-// a device with tiles aims its own translation: the addresses are those that tiles use.
+// reserve adds a buffer. A page stays free after each, so that running over
+// the end of one hits none. The stand-in of a device with tiles aims its own
+// translation: the addresses are those that tiles use.
 func (h *Host) reserve(d *Device, size uint64) *hostPort {
 	p := &hostPort{d: d, bus: hostBus, data: make([]byte, size)}
 	if o := d.board.Outbound; o != nil {

@@ -5,8 +5,9 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// Where tiles without modelled cores have the registers of their network interfaces: ttsim v1.10.0
-// data/{wh,bh}/tile_regs.json and src/tile.cpp, tile_rd_bytes. Of these, hosts read who the tile is.
+// Where tiles without modelled cores have the registers of their network
+// interfaces: ttsim v1.10.0 data/{wh,bh}/tile_regs.json and src/tile.cpp,
+// tile_rd_bytes. Of these, hosts read who the tile is.
 const (
 	dramNIUs = 0x1_0008_0000 // Wormhole: three ports of two interfaces
 	dramNIU  = 0x8000        // bytes of one

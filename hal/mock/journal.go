@@ -2,7 +2,8 @@ package mock
 
 import "fmt"
 
-// Access is a load or a store as it arrived at its place. What configured the windows on the way is not in it.
+// Access is a load or a store as it arrived at its place. What configured the
+// windows on the way is not in it.
 type Access struct {
 	Op    Op
 	Place Place

@@ -12,8 +12,9 @@ const pageSize = 4096
 
 type page [pageSize]byte
 
-// Memory is a Model in which every place keeps what was stored to it: RAM, DRAM and L1 as they are, registers as good
-// as it gets. It is sparse; pages come into being, all zero, when they are first touched.
+// Memory is a Model in which every place keeps what was stored to it: RAM,
+// DRAM and L1 as they are, registers as good as it gets. It is sparse; pages
+// come into being, all zero, when they are first touched.
 type Memory struct {
 	grid  *chips.Grid     // for reset registers; nil: there are none
 	pages map[Place]*page // by the place of their first byte

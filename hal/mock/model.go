@@ -17,10 +17,12 @@ type Place struct {
 	Address uint64 // in the tile, or bytes into the BAR
 }
 
-// Model is what lies behind the front of a device. It sees aligned accesses of 1, 2, 4 or 8 bytes to places that the
-// board has; a multicast arrives as one store a tile. It need not check bits of value outside width: there are none.
+// Model is what lies behind the front of a device. It sees aligned accesses of
+// 1, 2, 4 or 8 bytes to places that the board has; a multicast arrives as one
+// store a tile. It need not check bits of value outside width: there are none.
 //
-// A Model may also have any of the methods of Clocked, Explainer, Interrupter, Master and Registers.
+// A Model may also have any of the methods of Clocked, Explainer, Interrupter,
+// Master and Registers.
 type Model interface {
 	Load(at Place, width uint8) (uint64, hal.Code)
 	Store(at Place, width uint8, value uint64) hal.Code

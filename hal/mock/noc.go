@@ -70,8 +70,10 @@ type nocTraits struct {
 	tables    uint64 // NOC_X_ID_TRANSLATE_TABLE_0, 0: there is none
 	logicalID uint64 // NOC_ID_LOGICAL
 
-	// wide: addresses have 64 bits, and the coordinate has a register of its own, NOC_*_ADDR_HI; else it follows 36
-	// bits of address. Wide interfaces also take the same coordinates on both NoCs, and write no inline data to L1.
+	// wide: addresses have 64 bits, and the coordinate has a register of its
+	// own, NOC_*_ADDR_HI; else it follows 36 bits of address. Wide interfaces
+	// also take the same coordinates on both NoCs, and write no inline data to
+	// L1.
 	wide      bool
 	packetMax uint32 // bytes of a request
 	dramAlign uint64 // in which source and destination of a load from DRAM agree
@@ -144,8 +146,9 @@ func (c *nocTraits) addBuffer(first uint64) {
 	c.registers[first+c.cmdCtrl] = niuRegister{(*niu).kept, (*niu).command} // 0: free
 }
 
-// niu is one of the two network interfaces of a tile, as far as its own cores make requests by it. A request is
-// carried out at once, before the store that starts it ends.
+// niu is one of the two network interfaces of a tile, as far as its own cores
+// make requests by it. A request is carried out at once, before the store that
+// starts it ends.
 type niu struct {
 	tile   *tensix
 	traits *nocTraits
@@ -199,8 +202,9 @@ func (n *niu) keep(offset uint64, value uint32) error {
 	return nil
 }
 
-// nodeID tells who the tile is in the network: x and y, 6 bits each, the size of the grid, 7 bits each, and whether
-// packets travel right and down. NoC 1 counts from the opposite corner.
+// nodeID tells who the tile is in the network: x and y, 6 bits each, the size
+// of the grid, 7 bits each, and whether packets travel right and down. NoC 1
+// counts from the opposite corner.
 func (n *niu) nodeID(uint64) uint32 { return nodeID(n.grid(), n.tile.at, n.second) }
 
 func nodeID(g *chips.Grid, at chips.Tile, second bool) uint32 {

@@ -84,9 +84,11 @@ func (q *request) find(e *end, multicast bool) (err error) {
 	return nil
 }
 
-// tileOf gives the tile that a coordinate means on this NoC. NoC 1 of Wormhole counts from the opposite corner;
-// translated coordinates mean the same on both, and Blackhole's are all translated. The simulator does not know every
-// name of a tile in the columns of DRAM (ttsim v1.10.0 src/tile.cpp, remap_virtual_coordinate).
+// tileOf gives the tile that a coordinate means on this NoC. NoC 1 of
+// Wormhole counts from the opposite corner; translated coordinates mean the
+// same on both, and Blackhole's are all translated. The simulator does not know
+// every name of a tile in the columns of DRAM (ttsim v1.10.0 src/tile.cpp,
+// remap_virtual_coordinate).
 func (n *niu) tileOf(coordinate uint32) (t chips.Tile, err error) {
 	x, y := uint8(coordinate&63), uint8(coordinate>>6&63)
 	columns, rows := n.size()

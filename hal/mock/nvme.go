@@ -71,8 +71,9 @@ const (
 	nvmeInvalidDeletion  nvmeStatus = 0x10c
 )
 
-// Nvme is a Model of QEMU's NVMe controller with one namespace of 1 MiB and one interrupt. What a command does wrong
-// it answers with a status, what makes its queues unusable with CSTS.CFS, as the specification has it; what the
+// Nvme is a Model of QEMU's NVMe controller with one namespace of 1 MiB and one
+// interrupt. What a command does wrong it answers with a status, what makes
+// its queues unusable with CSTS.CFS, as the specification has it; what the
 // specification forbids without saying what comes of it, it refuses.
 type Nvme struct {
 	cc, csts, aqa uint32

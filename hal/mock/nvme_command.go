@@ -213,8 +213,9 @@ func (n *Nvme) executeIO(c *nvmeCommand) nvmeStatus {
 	return n.transfer(c, n.disk[first*nvmeBlock:][:count*nvmeBlock], opcode == ioRead)
 }
 
-// transfer copies between the device and the pages that a command's PRP entries name (section 4.3): the first page
-// from an offset on, then either one more or those of a list.
+// transfer copies between the device and the pages that a command's PRP
+// entries name (section 4.3): the first page from an offset on, then either
+// one more or those of a list.
 func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 	page, next := c.prp1(), c.prp2()
 	if page%4 != 0 {
@@ -248,8 +249,9 @@ func (n *Nvme) transfer(c *nvmeCommand, data []byte, toHost bool) nvmeStatus {
 	}
 }
 
-// entry reads the entry of a PRP list at a bus address, and gives where the next one is. The last entry of a page
-// names the list's next page if more than that entry is to follow.
+// entry reads the entry of a PRP list at a bus address, and gives where the
+// next one is. The last entry of a page names the list's next page if more
+// than that entry is to follow.
 func (n *Nvme) entry(at uint64, more bool) (page, next uint64, s nvmeStatus) {
 	if at%prpEntry != 0 {
 		return 0, 0, nvmeInvalidPRP

@@ -124,9 +124,10 @@ func (p *playback) refuse(got string) hal.Code {
 
 func (p *playback) Reason() string { return p.reason }
 
-// Translate gives the places that the accesses of a raw recording, all of them to BARs, arrive at: windows
-// are followed, the stores that configure them disappear, and a multicast becomes one store a tile. A
-// recording that the device would refuse is an error.
+// Translate gives the places that the accesses of a raw recording, all of them
+// to BARs, arrive at: windows are followed, the stores that configure them
+// disappear, and a multicast becomes one store a tile. A recording that the
+// device would refuse is an error.
 func Translate(b *boards.Board, raw []Access) ([]Access, error) {
 	t := &tape{}
 	d := NewWith(b, t)

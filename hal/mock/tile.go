@@ -8,19 +8,22 @@ import (
 	"lightmetal/hal"
 )
 
-// instructionNs is how long a core takes for an instruction. On silicon it depends: the clock has 1 ns, a load from
-// L1 takes several. Ten keep a wait for a program that never ends bearable.
+// instructionNs is how long a core takes for an instruction. On silicon it
+// depends: the clock has 1 ns, a load from L1 takes several. Ten keep a wait for
+// a program that never ends bearable.
 const instructionNs = 10
 
 // turnInstructions is how many instructions a tile runs before the next one
 // does: about as many as a request takes on silicon from one to the other.
 const turnInstructions = 50
 
-// Tiles is the Model of a Wormhole or Blackhole: Tensix tiles with RISC-V cores that run, as strict as ttsim v1.10.0,
-// and a Memory for everything else. A core that does something it cannot stops, and the next access of the host to
+// Tiles is the Model of a Wormhole or Blackhole: Tensix tiles with RISC-V cores
+// that run, as strict as ttsim v1.10.0, and a Memory for everything else. A
+// core that does something it cannot stops, and the next access of the host to
 // its tile is refused, once, with the reason.
 //
-// Cores run while the device's clock moves and at no other time, so that everything is deterministic.
+// Cores run while the device's clock moves and at no other time, so that
+// everything is deterministic.
 type Tiles struct {
 	*Memory
 	board    string // its name
@@ -35,7 +38,8 @@ type Tiles struct {
 	reason   string    // of the last refusal
 }
 
-// NewTiles gives the tiles of Wormhole or Blackhole as after power-up: all cores in reset, all memory zero.
+// NewTiles gives the tiles of Wormhole or Blackhole as after power-up: all
+// cores in reset, all memory zero.
 func NewTiles(b *boards.Board) *Tiles {
 	return &Tiles{Memory: NewMemory(b), board: b.Name, grid: chips.Of(b).Grid, traits: coreTraitsOf[b.Name], tensix: map[chips.Tile]*tensix{}}
 }

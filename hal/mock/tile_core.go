@@ -99,8 +99,9 @@ func (c *core) configures(address uint32) bool {
 // held tells whether a value of SOFT_RESET_0 keeps the core in reset.
 func (c *core) held(softReset uint32) bool { return softReset>>c.reset.Bit&1 != 0 }
 
-// run has every core that is out of reset carry out n instructions, in turn. Once all of them jump to themselves
-// nothing more can happen of itself, and the rest is skipped.
+// run has every core that is out of reset carry out n instructions, in turn.
+// Once all of them jump to themselves nothing more can happen of itself, and
+// the rest is skipped.
 func (t *tensix) run(n int64) (idle bool) {
 	for ; n > 0 && !idle; n-- {
 		idle = true

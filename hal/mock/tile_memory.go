@@ -6,8 +6,9 @@ import (
 	"lightmetal/boards/chips"
 )
 
-// ram is the memory of a tile or core. Unlike Memory it is fast where accesses jump about, as those of a core do.
-// Pages come into being when they are stored to.
+// ram is the memory of a tile or core. Unlike Memory it is fast where accesses
+// jump about, as those of a core do. Pages come into being when they are
+// stored to.
 type ram struct {
 	size  uint64
 	pages []*page

@@ -36,8 +36,9 @@ func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) h
 	return hal.OK
 }
 
-// aim gives the window as it is pointed, if it is, and in a way that the maker's simulator accepts (ttsim v1.10.0
-// src/libttsim.cpp, tlb_translate and tlb_translate_bar4).
+// aim gives the window as it is pointed, if it is, and in a way that the
+// maker's simulator accepts (ttsim v1.10.0 src/libttsim.cpp, tlb_translate and
+// tlb_translate_bar4).
 func (d *Device) aim(slot int) (*window, hal.Code) {
 	w := &d.windows[slot]
 	if w.known {

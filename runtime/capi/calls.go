@@ -157,7 +157,7 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 	})
 }
 
-// load opens the devices, NULL being the one with the PCI ids in the image, and reserves what runs need.
+// load opens the devices, NULL being the one with the image's PCI ids, and reserves what runs need.
 func (im *image) load(names []*C.char, window int) (end outcome) {
 	found := runtime.DeviceNames(im.view)
 	if len(names) > 0 && len(names) != len(found) {

@@ -1,6 +1,7 @@
-// Package boardfile describes PCI devices that no board in package boards has the ids of. A board file is a
-// listing (tools/listing/LANGUAGE.md) of one target and its rules and nothing else; it is written by hand, or
-// made of a device under /sys or of a recording. README.md is the page to follow with a device.
+// Package boardfile describes PCI devices that no board in package boards has the
+// ids of. A board file is a listing (tools/listing/LANGUAGE.md) of one target and
+// its rules and nothing else; it is written by hand, or made of a device under
+// /sys or of a recording. README.md is the page to follow with a device.
 package boardfile
 
 import (
@@ -49,7 +50,8 @@ func Parse(name string, text []byte) (*lmb.Image, error) {
 // anyBar is the size of a BAR of which none is known.
 const anyBar = 1 << 40
 
-// Generic is a device of any ids and BARs that takes 32-bit accesses everywhere, but for what rules say (ParseRule).
+// Generic is a device of any ids and BARs that takes 32-bit accesses everywhere,
+// but for what rules say (ParseRule).
 func Generic(rules []string) (*boards.Board, error) {
 	b := &boards.Board{Name: "generic", Title: "generic"}
 	for bar := range b.Bars {

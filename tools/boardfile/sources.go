@@ -25,8 +25,9 @@ const (
 	resourcePrefetchable = 0x2000
 )
 
-// FromDevice describes a PCI device by its folder under /sys/bus/pci/devices. A prefetchable BAR has no side
-// effects by PCI's own definition, and is memory; every other one has 32-bit registers.
+// FromDevice describes a PCI device by its folder under /sys/bus/pci/devices.
+// A prefetchable BAR has no side effects by PCI's own definition, and is memory;
+// every other one has 32-bit registers.
 func FromDevice(folder string) (*lmb.Image, error) {
 	var ids [4]uint64
 	for i, name := range [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device"} {
@@ -68,7 +69,8 @@ func (e *Known) Error() string {
 	return fmt.Sprintf("%04x:%04x is %s, which has its rules already: --board %s", e.Board.Vendor, e.Board.Device, e.Board.Name, e.Board.Name)
 }
 
-// imageOf makes a board file's image of ids, BARs and the rules that differ from plain registers.
+// imageOf makes a board file's image of ids, BARs and the rules that differ from
+// plain registers.
 func imageOf(b *boards.Board, over []boards.Rule) (*lmb.Image, error) {
 	if known := boards.ByID(b.Vendor, b.Device); known != nil {
 		return nil, &Known{known}
@@ -120,10 +122,12 @@ func FromRecord(r io.Reader, device string) (*lmb.Image, error) {
 	return imageOf(b, over)
 }
 
-// runsMax is how many rules are made of one BAR at most: beyond that larger pieces of it are taken for alike.
+// runsMax is how many rules are made of one BAR at most: beyond that larger
+// pieces of it are taken for alike.
 const runsMax = 24
 
-// runs makes rules of what was not accessed by 32 bits alone. Neighbours of the same widths are one.
+// runs makes rules of what was not accessed by 32 bits alone. Neighbours of the
+// same widths are one.
 func runs(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.Rule) {
 	for piece := uint64(8); ; piece *= 8 {
 		pieces := map[uint64]uint8{}

@@ -77,8 +77,9 @@ func TestTwoMachinesAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestBootImageForSignedImagesWantsAKey: without one, its lmrun would carry out any image. The go
-// command here builds what packs boot images, and none of the programs in one.
+// TestBootImageForSignedImagesWantsAKey: without one, its lmrun would carry out
+// any image. The go command here builds what packs boot images, and none of the
+// programs in one.
 func TestBootImageForSignedImagesWantsAKey(t *testing.T) {
 	_, run := copyOfBuild(t, "[ \"$2\" = -o ] || exit 3\n")
 	for line, wants := range map[string]bool{"--signed x.lmb": true, "x.lmb --signed": true, "--signed --key /k x.lmb": false, "--signed --config=c x.lmb": false, "x.lmb": false} {

@@ -18,8 +18,9 @@ func (c cell) compare(o cell) int {
 	return cmp.Or(cmp.Compare(c.word, o.word), cmp.Compare(c.tile, o.tile))
 }
 
-// findAnswers finds the words of memory that the device stored: those that give, in a load of their own, something
-// else than the program stored there. A load among others beside it reads a result, not a flag.
+// findAnswers finds the words of memory that the device stored: those that
+// give, in a load of their own, something else than the program stored there.
+// A load among others beside it reads a result, not a flag.
 func (f *folder) findAnswers() {
 	var cells []cell
 	for i := range f.steps.n {
@@ -69,7 +70,8 @@ func (f *folder) store(cells []cell, s *step) {
 	}
 }
 
-// lone tells whether a step loads from memory, and the steps beside it do not load what lies beside it.
+// lone tells whether a step loads from memory, and the steps beside it do not
+// load what lies beside it.
 func (f *folder) lone(i int) bool {
 	s := f.steps.at(i)
 	if s.op != stepLoad || s.tensor() >= 0 || !s.is(memoryStep) || s.run() > 1 {

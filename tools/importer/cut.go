@@ -62,7 +62,8 @@ func (c *cutState) check(lines int) error {
 	return c.stop.check("stop", lines)
 }
 
-// inside tells whether the image has an access, or a mark, in it, and begins the sequence that it is the first of.
+// inside tells whether the image has an access, or a mark, in it, and begins
+// the sequence that it is the first of.
 func (l *lifter) inside(a *traces.Access) bool {
 	in := l.part.has(a)
 	if !l.cut.on {
@@ -100,7 +101,8 @@ func (m *maker) cut(s *step) {
 	m.ended(segment(s.to))
 }
 
-// ended makes a sequence of the commands since the last one, if there are any, and notes which one comes next.
+// ended makes a sequence of the commands since the last one, if there are any, and
+// notes which one comes next.
 func (m *maker) ended(next segment) {
 	if len(m.commands) > 0 {
 		m.sequences = append(m.sequences, lmb.Sequence{Name: m.current.String(), Commands: m.commands})

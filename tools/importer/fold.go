@@ -15,7 +15,8 @@ const deadlineMinUs = 1_000_000
 // deadlineFactor is how many times longer than recorded a loop may take.
 const deadlineFactor = 10
 
-// register is what two loads have in common that read the same thing: not the window, but what lies behind it.
+// register is what two loads have in common that read the same thing: not the
+// window, but what lies behind it.
 type register struct {
 	tile    uint32 // 0x10000 | x | y << 8, or the BAR
 	address uint64
@@ -63,15 +64,18 @@ type block struct {
 
 // run makes polls of loops that wait for the device.
 //
-// Between two stores, all loads of one register form a run. Where its value changes, the program waited for
-// it to change: the run is cut behind the first load that gave its final value, what came before becomes one
-// poll for that value, and what is left is a run again. Loads of other registers in between do not matter, so
-// a program that watches two of them in turn is understood.
+// Between two stores, all loads of one register form a run. Where its value
+// changes, the program waited for it to change: the run is cut behind the first
+// load that gave its final value, what came before becomes one poll for that
+// value, and what is left is a run again. Loads of other registers in between
+// do not matter, so a program that watches two of them in turn is understood.
 //
-// A register that changed once, and one that the board or the user lists, changes by itself: every other load of it
-// becomes a poll for its recorded value as well, because a replay may come sooner or later than the recording. So
-// does a word of memory that gave something else than the program had stored there: the device stored it, and may be
-// slower next time. Where such a register gave the same over and over, a wait ran out: that is one poll.
+// A register that changed once, and one that the board or the user lists,
+// changes by itself: every other load of it becomes a poll for its recorded
+// value as well, because a replay may come sooner or later than the recording.
+// So does a word of memory that gave something else than the program had stored
+// there: the device stored it, and may be slower next time. Where such a
+// register gave the same over and over, a wait ran out: that is one poll.
 func (f *folder) run() (out outcome, err error) {
 	if !f.with("fold") {
 		return out, nil
@@ -96,7 +100,8 @@ func (f *folder) run() (out outcome, err error) {
 	return outcome{did: f.text()}, nil
 }
 
-// blockMin loads of neighbours that are made once are a block of results. Fewer may be flags.
+// blockMin loads of neighbours that are made once are a block of results. Fewer
+// may be flags.
 const blockMin = 16
 
 // changing finds the runs of loads that a program made more than once between
@@ -120,7 +125,8 @@ func (f *folder) changing() map[block]bool {
 	return changing
 }
 
-// spread makes single loads of runs that are short, that change, or that the user wants polled.
+// spread makes single loads of runs that are short, that change, or that the
+// user wants polled.
 func (f *folder) spread(changing map[block]bool) {
 	f.expand(func(s *step) bool {
 		if s.run() < blockMin || changing[block{f.registerOf(s), s.size()}] {
@@ -285,7 +291,8 @@ func (f *folder) hasVolatile(s *step) bool {
 	return false
 }
 
-// listed tells whether the board or the user says that what a step loads changes by itself, and which bits count.
+// listed tells whether the board or the user says that what a step loads
+// changes by itself, and which bits count.
 func (p *program) listed(s *step) (mask uint64, ok bool) {
 	full := p.significant(s)
 	in, _ := p.inRange(s, p.o.Poll)
@@ -304,7 +311,8 @@ func (p *program) listed(s *step) (mask uint64, ok bool) {
 	return full, in
 }
 
-// significant is the bits of a load that mean something: of the register that holds cores in reset, theirs.
+// significant is the bits of a load that mean something: of the register that
+// holds cores in reset, theirs.
 func (p *program) significant(s *step) uint64 {
 	if s.width == 4 && s.aim >= 0 && p.isReset(&p.aims[s.aim], s) {
 		return uint64(p.board.Reset.Mask)

@@ -14,7 +14,8 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// check refuses an access that no image for this board can hold. It gives the number of the rule.
+// check refuses an access that no image for this board can hold. It gives the
+// number of the rule.
 func (l *lifter) check(a *traces.Access) (uint8, error) {
 	n := l.ruleOf(a.Bar, a.Offset, uint64(a.Width))
 	if n < 0 {
@@ -98,8 +99,9 @@ func (l *lifter) barWindow(bar uint8, offset uint64) uint16 {
 	return uint16(len(l.windows) - 1)
 }
 
-// join makes the last step of the list one with what comes next: a neighbour in memory, or the same load once more.
-// data is that of a run. It tells whether it did.
+// join makes the last step of the list one with what comes next: a neighbour
+// in memory, or the same load once more. data is that of a run. It tells
+// whether it did.
 func (l *lifter) join(s *step, data []byte) bool {
 	a := l.steps.end()
 	if a == nil || a.op != s.op || s.op != stepLoad && s.op != stepStore || a.window != s.window || a.aim != s.aim ||
@@ -189,7 +191,8 @@ func (l *lifter) aimAt(t fbs.Target, address uint64) aim {
 	if t.Multicast {
 		a.x0, a.y0 = t.XStart, t.YStart
 	}
-	// NoC 1 counts from the other corner; translated coordinates, which lie outside the grid, are the same on both.
+	// NoC 1 counts from the other corner; translated coordinates, which lie
+	// outside the grid, are the same on both.
 	if g := l.chip.Grid; g != nil && t.NoC == 1 {
 		width, height := uint8(len(g.Rows[0])), uint8(len(g.Rows))
 		a.x0, a.x1 = mirror(a.x0, width), mirror(a.x1, width)

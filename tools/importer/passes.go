@@ -31,7 +31,8 @@ func (d *dropper) run() (out outcome, err error) {
 	return out, nil
 }
 
-// dropper takes out the points of a window that no access follows, and those that leave it where it is.
+// dropper takes out the points of a window that no access follows, and those that
+// leave it where it is.
 type dropper struct {
 	*program
 	early           int    // points that were never made, as they would change nothing
@@ -71,9 +72,11 @@ func (d *dropper) step(i int) {
 	}
 }
 
-// fencer puts a store fence behind every run of bulk copies: they may go through a write-combining mapping,
-// and what comes next may start the device, move the window they went through, or read them back. So it does
-// between stores to host memory and the device, and between a wait in host memory and what is compared there.
+// fencer puts a store fence behind every run of bulk copies: they may go
+// through a write-combining mapping, and what comes next may start the device,
+// move the window they went through, or read them back. So it does between
+// stores to host memory and the device, and between a wait in host memory and
+// what is compared there.
 type fencer struct {
 	open   bool // a bulk copy, or a store to host memory
 	waited bool // in host memory
@@ -183,7 +186,8 @@ type hold struct {
 	offset uint32 // of the reset register
 }
 
-// isReset tells whether a step accesses the register that holds the cores of a tile in reset.
+// isReset tells whether a step accesses the register that holds the cores of a
+// tile in reset.
 func (p *program) isReset(at *aim, s *step) bool {
 	cores := at.kinds[0] == chips.Tensix || at.kinds[0] == chips.Ethernet
 	return p.board.Reset.Mask != 0 && at.address+uint64(s.offset) == p.board.Reset.Address && cores

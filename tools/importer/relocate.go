@@ -126,7 +126,8 @@ func relocation(width uint8, window uint16, offset uint64, host uint16, inside u
 	}}
 }
 
-// trimHosts takes off what lies before the first byte that is reached, and gives windows their sizes.
+// trimHosts takes off what lies before the first byte that is reached, and gives
+// windows their sizes.
 func (r *relocator) trimHosts() {
 	for i := range r.hosts {
 		h := &r.hosts[i]
@@ -155,8 +156,9 @@ func (r *relocator) trim(s *step) {
 	s.offset -= uint32(r.hosts[r.windows[s.window].bar-hostBar].low)
 }
 
-// inHalves makes of two stores, to registers of 32 bits that are 4 or 8 bytes apart, the halves of an address in host
-// memory. The upper one is zero: a runtime refuses an address that has more than the lower one takes.
+// inHalves makes of two stores, to registers of 32 bits that are 4 or 8 bytes
+// apart, the halves of an address in host memory. The upper one is zero: a
+// runtime refuses an address that has more than the lower one takes.
 func (r *relocator) inHalves(a, b *step) bool {
 	if a == nil || !a.halfOf(b) {
 		return false

@@ -21,8 +21,9 @@ const (
 	stepCut  // another sequence begins
 )
 
-// step is an access on its way to a command, or several: a run of neighbours in memory, or a load that was
-// repeated with nothing in between. Traces have millions: it is small and has no pointers.
+// step is an access on its way to a command, or several: a run of neighbours
+// in memory, or a load that was repeated with nothing in between. Traces have
+// millions: it is small and has no pointers.
 type step struct {
 	time   int64  // nanoseconds, of the first access
 	value  uint64 // stored, loaded or awaited; of a run, whose bytes are elsewhere, nothing
@@ -157,7 +158,8 @@ func (p *program) sweep() {
 
 const arenaChunk = 1 << 20
 
-// arena holds the bytes of runs. A place in it is a chunk's number and the offset in the chunk, 32 bits each.
+// arena holds the bytes of runs. A place in it is a chunk's number and the
+// offset in the chunk, 32 bits each.
 type arena struct{ chunks [][]byte }
 
 // add copies data into the arena.
@@ -179,7 +181,8 @@ func (a *arena) bytes(at, size uint64) []byte {
 	return a.chunks[at>>32][offset : offset+size : offset+size]
 }
 
-// extend appends to the size bytes at a place, if they are the last and room is left behind them.
+// extend appends to the size bytes at a place, if they are the last and room
+// is left behind them.
 func (a *arena) extend(at, size uint64, data []byte) bool {
 	c := &a.chunks[at>>32]
 	if at>>32 != uint64(len(a.chunks)-1) || at&(1<<32-1)+size != uint64(len(*c)) || len(data) > cap(*c)-len(*c) {

@@ -26,8 +26,9 @@ type occurrence struct {
 	first, end uint32
 }
 
-// tokens is a trace as commands without data. Where windows point is in the place of an access, a loop that waits is
-// one command whatever it took, and a copy is cut where another begins or ends.
+// tokens is a trace as commands without data. Where windows point is in the
+// place of an access, a loop that waits is one command whatever it took, and a
+// copy is cut where another begins or ends.
 type tokens struct {
 	ids    []uint32
 	where  []occurrence
@@ -158,7 +159,8 @@ func (f *finder) bytes(at int) []byte {
 	return f.moved(s)[o.first*uint32(s.width) : o.end*uint32(s.width)]
 }
 
-// Counter is a place where every store of the trace is that before and a step: a doorbell, the index of a ring.
+// Counter is a place where every store of the trace is that before and a step:
+// a doorbell, the index of a ring.
 type Counter struct {
 	Place   string `json:"place"`
 	Address uint64 `json:"address"`

@@ -147,7 +147,8 @@ func numbered(windows []int) (words []string) {
 
 func (p *parser) isTensor(name string) bool { _, ok := p.tensors[name]; return ok }
 
-// declared ends the line without a word where the window's declaration was wrong: that has been reported.
+// declared ends the line without a word where the window's declaration was
+// wrong: that has been reported.
 func (p *parser) declared(window int) uint16 {
 	if p.image.Windows[window].Size == 0 {
 		p.failed = true
@@ -155,7 +156,8 @@ func (p *parser) declared(window int) uint16 {
 	return uint16(window)
 }
 
-// spans checks that an access to amount bytes, in units of unit bytes, is aligned and inside the window.
+// spans checks that an access to amount bytes, in units of unit bytes, is
+// aligned and inside the window.
 func (p *parser) spans(a place, c *lmb.Command, amount, unit uint64, amountAt token) {
 	switch offset := uint64(c.Offset); {
 	case p.failed:

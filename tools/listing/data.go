@@ -11,7 +11,8 @@ import (
 	"lightmetal/tools/npy"
 )
 
-// patternMax bounds the bytes that all patterns of one listing make, so that a short text cannot ask for all memory.
+// patternMax bounds the bytes that all patterns of one listing make, so that a
+// short text cannot ask for all memory.
 const patternMax = 64 << 20
 
 // data consumes a source of bytes.

@@ -22,17 +22,20 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Reason)
 }
 
-// languageVersion stands in the first line of a listing. It is not the format's: what a line means has not changed.
+// languageVersion stands in the first line of a listing. It is not the format's:
+// what a line means has not changed.
 const languageVersion = 1
 
 // errorsMax is the number of mistakes after which Parse gives up.
 const errorsMax = 20
 
-// Parse reads a listing. name stands in errors; read opens the payload files that the listing names, as it
-// spells them. The error joins up to 20 values of type *Error.
+// Parse reads a listing. name stands in errors; read opens the payload files
+// that the listing names, as it spells them. The error joins up to 20 values
+// of type *Error.
 //
-// Fields of lmb.Image that lmb.Encode fills are zero. Parse checks all that can be said of one line and what
-// it refers to; fbs.Verify, which lmb.Encode calls, checks the rest.
+// Fields of lmb.Image that lmb.Encode fills are zero. Parse checks all that can
+// be said of one line and what it refers to; fbs.Verify, which lmb.Encode
+// calls, checks the rest.
 func Parse(name string, source []byte, read func(path string) ([]byte, error)) (*lmb.Image, error) {
 	p := newParser(name, read)
 	p.feed(string(source))

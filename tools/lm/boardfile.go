@@ -98,7 +98,8 @@ type device struct {
 	generic   bool // its BARs' sizes are limits
 }
 
-// boardNamed finds a board: one that is known, "generic", or the one in a board file or an image.
+// boardNamed finds a board: one that is known, "generic", or the one in a board
+// file or an image.
 func boardNamed(name string, rules []string) (d device, err error) {
 	known := chips.ByName(name)
 	switch {

@@ -178,7 +178,8 @@ func (f *importFlags) findFrames(trace *input, o *importer.Options) (*importer.F
 	return frames, nil
 }
 
-// progress shows how much of a trace is read, on a terminal only. The function it gives takes the bar away.
+// progress shows how much of a trace is read, on a terminal only. The function
+// it gives takes the bar away.
 func progress(trace *input, o *importer.Options) func() {
 	size, err := trace.Stat()
 	if err != nil || !onTerminal() {

@@ -27,7 +27,8 @@ func (s *statistics) add(device, wall int64) {
 
 func (s *statistics) finish() { s.Device, s.Wall = spreadOf(s.device), spreadOf(s.wall) }
 
-// spreadOf takes of an even number the lower median, and the least time that 99 of 100 runs do not exceed.
+// spreadOf takes of an even number the lower median, and the least time that 99 of
+// 100 runs do not exceed.
 func spreadOf(times []int64) spread {
 	slices.Sort(times)
 	n := len(times)

@@ -61,7 +61,8 @@ func (t *text) end() error {
 	return nil
 }
 
-// tell is where people are told what was done: not among the data of an output that is standard output.
+// tell is where people are told what was done: not among the data of an output
+// that is standard output.
 func tell(outputs ...string) io.Writer {
 	for _, path := range outputs {
 		if files.IsStdout(path) {
@@ -109,7 +110,8 @@ func readFile(path string, most int) ([]byte, error) {
 // stdinRead tells that an input of this invocation was standard input.
 var stdinRead bool
 
-// stdin is the path of an input, of which one may be -, standard input: a second would get the same bytes, or none.
+// stdin is the path of an input, of which one may be -, standard input: a second
+// would get the same bytes, or none.
 func stdin(path string) (string, error) {
 	if path != "-" {
 		return path, nil
@@ -121,7 +123,8 @@ func stdin(path string) (string, error) {
 	return "/dev/stdin", nil
 }
 
-// openImage opens an image. One from standard input is kept in memory, as a file without a name.
+// openImage opens an image. One from standard input is kept in memory, as a file
+// without a name.
 func openImage(path string) (*runtime.File, error) {
 	if path != "-" {
 		file, err := runtime.Open(path)

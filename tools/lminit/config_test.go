@@ -227,8 +227,9 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	}
 }
 
-// TestWhatWouldFailAgainIsNotRestarted: a mistake, what is not permitted, and an image that is
-// refused, for which no restart is a remedy. Data of an input that do not fit may, the next time.
+// TestWhatWouldFailAgainIsNotRestarted: a mistake, what is not permitted, and
+// an image that is refused, for which no restart is a remedy. Data of an input
+// that do not fit may, the next time.
 func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
 	for _, test := range []struct {
 		exit, restarts int
@@ -268,8 +269,8 @@ func TestReplayHasOneProcessorFromItsStart(t *testing.T) {
 	}
 }
 
-// TestReplayDiesWithItsSupervisor: killed, that leaves no replay that has the device. The replay
-// is a shell that waits for a word, and would say so.
+// TestReplayDiesWithItsSupervisor: killed, that leaves no replay that has the
+// device. The replay is a shell that waits for a word, and would say so.
 func TestReplayDiesWithItsSupervisor(t *testing.T) {
 	path := configFile(t, "image edu.lmb\n")
 	word := filepath.Join(filepath.Dir(path), "word")

@@ -129,8 +129,9 @@ func assembled(t *testing.T, source string) string {
 	return path
 }
 
-// TestWhatNeedsNoDeviceIsCheckedWithoutOneToo: -check says what a run would of how long it
-// may take, of an input that is given twice, of devices by name and number, and of hardware windows.
+// TestWhatNeedsNoDeviceIsCheckedWithoutOneToo: -check says what a run would of
+// how long it may take, of an input that is given twice, of devices by name and
+// number, and of hardware windows.
 func TestWhatNeedsNoDeviceIsCheckedWithoutOneToo(t *testing.T) {
 	long := assembled(t, "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\ntensor n input uint32[]\nmain:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n  write.4 r+0x4 0x1\n"+strings.Repeat("  delay 10s\n", 400))
 	for _, test := range []struct {

@@ -1,8 +1,9 @@
 // Package npy reads and writes NumPy's .npy files, format 1.0 to 3.0, as raw
 // little-endian bytes with a type and a shape.
 //
-// Source: NumPy, doc/neps/nep-0001-npy-format.rst. The Go libraries at hand panic on bad headers or have no 16-bit
-// floats, and tensor files are untrusted input.
+// Source: NumPy, doc/neps/nep-0001-npy-format.rst. The Go libraries at hand
+// panic on bad headers or have no 16-bit floats, and tensor files are
+// untrusted input.
 package npy
 
 import (
@@ -125,7 +126,8 @@ func Format(a *Array) []byte {
 	return append(append(file, header...), a.Data...)
 }
 
-// types gives NumPy's name of each element type. NumPy has no bfloat16; its bits travel as u2.
+// types gives NumPy's name of each element type. NumPy has no bfloat16; its
+// bits travel as u2.
 var types = map[gen.DType]string{
 	gen.DTypeInt8: "|i1", gen.DTypeUint8: "|u1", gen.DTypeInt16: "<i2", gen.DTypeUint16: "<u2",
 	gen.DTypeInt32: "<i4", gen.DTypeUint32: "<u4", gen.DTypeInt64: "<i8", gen.DTypeUint64: "<u8",

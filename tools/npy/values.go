@@ -140,7 +140,8 @@ func Float(dtype gen.DType, bits uint64) float64 {
 	return float64(bits)
 }
 
-// float16 is the value of an IEEE 754 binary16: a binary32 with the exponent 112 less, but for infinities and NaN.
+// float16 is the value of an IEEE 754 binary16: a binary32 with the exponent 112
+// less, but for infinities and NaN.
 func float16(bits uint16) float64 {
 	value := math.Float32frombits(uint32(bits&0x7fff)<<13) * 0x1p112
 	if bits&0x7c00 == 0x7c00 {

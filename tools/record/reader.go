@@ -1,5 +1,6 @@
-// Package record reads what recorders write: all traffic between a host program and a device. FORMAT.md
-// describes the text; shim/record.c records what a libttsim.so simulates, lm record the devices of a machine.
+// Package record reads what recorders write: all traffic between a host program
+// and a device. FORMAT.md describes the text; shim/record.c records what a
+// libttsim.so simulates, lm record the devices of a machine.
 package record
 
 import (
@@ -27,7 +28,8 @@ type Bar struct {
 	Size uint64 // bytes
 }
 
-// Record is one call of the host program, or one access of the device to host memory inside the call before it.
+// Record is one call of the host program, or one access of the device to host
+// memory inside the call before it.
 type Record struct {
 	Line   int // in the text
 	Kind   Kind
@@ -71,7 +73,8 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %v", e.Line, e.Column, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Incomplete tells that an error is ErrCut or ErrGap, about a recording that is sound as far as it goes.
+// Incomplete tells that an error is ErrCut or ErrGap, about a recording that is
+// sound as far as it goes.
 func Incomplete(err error) bool { return errors.Is(err, ErrCut) || errors.Is(err, ErrGap) }
 
 // Read reads a whole recording of one device. The error is that of ReadDevice.
@@ -97,9 +100,11 @@ func ReadDevice(r io.Reader, device string) (*Capture, error) {
 	return capture, err
 }
 
-// Each gives the header of a recording, without records, and then every record of a device: VVVV:DDDD, or its name;
-// empty: there is only one. Of version 2 the header has the BARs when all is read. What is behind Data is the
-// callee's. The error is an *Error, that of r, or the first that a function gave, after which Each ends.
+// Each gives the header of a recording, without records, and then every record
+// of a device: VVVV:DDDD, or its name; empty: there is only one. Of version 2
+// the header has the BARs when all is read. What is behind Data is the callee's.
+// The error is an *Error, that of r, or the first that a function gave, after
+// which Each ends.
 func Each(r io.Reader, device string, header func(*Capture) error, record func(*Record) error) error {
 	p := parser{from: Plain(r), each: record, several: several{wanted: device, header: header}}
 	p.header()
@@ -153,7 +158,8 @@ func (p *parser) fail(format string, values ...any) {
 	p.err = &Error{p.line, column, fmt.Errorf(format, values...)}
 }
 
-// next goes to the next line. A line without a newline is cut, as is a file without a next line.
+// next goes to the next line. A line without a newline is cut, as is a file
+// without a next line.
 func (p *parser) next() {
 	if p.err != nil {
 		return
@@ -277,7 +283,8 @@ func (p *parser) record() {
 	}
 }
 
-// barAccess takes an access to a BAR of the device, which version 2 knows by a number of its own.
+// barAccess takes an access to a BAR of the device, which version 2 knows by a
+// number of its own.
 func (p *parser) barAccess(r *Record) {
 	device, number := &p.capture, p.number("BAR", 10, 16)
 	if bars := p.several.bars; p.version == 1 {

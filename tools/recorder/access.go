@@ -55,10 +55,12 @@ func (v *view) drop() {
 	}
 }
 
-// bytes is all of a view of memory, which others write meanwhile. A file that has been cut faults: caught.
+// bytes is all of a view of memory, which others write meanwhile. A file that has
+// been cut faults: caught.
 func (v *view) bytes() []byte { return unsafe.Slice((*byte)(v.base), v.size) }
 
-// errBus is what a device or a file that ends answers to an access: the program would have got SIGBUS.
+// errBus is what a device or a file that ends answers to an access: the program
+// would have got SIGBUS.
 var errBus = errors.New("bus fault")
 
 // load makes one access of len(data) bytes, 1 to 64.
@@ -88,7 +90,8 @@ func caught(err *error) func() {
 	}
 }
 
-// loadDevice reads width bytes in one access where the processor has one of that width: 1, 2, 4, 8, 16, 32, 64.
+// loadDevice reads width bytes in one access where the processor has one of
+// that width: 1, 2, 4, 8, 16, 32, 64.
 //
 //go:noescape
 func loadDevice(device unsafe.Pointer, data *byte, width int)

@@ -193,7 +193,8 @@ func (r *recording) file(t *thread, fd int, f File, offset, length uint64) (*map
 	return &mapped{b, offset}, nil
 }
 
-// device finds a device by its name, and writes it down when it is new. nil: it is not to be recorded.
+// device finds a device by its name, and writes it down when it is new. nil:
+// it is not to be recorded.
 func (r *recording) device(name string, vendor, id uint16) *device {
 	for _, d := range r.devices {
 		if d.name == name && d.vendor == vendor && d.id == id {

@@ -101,7 +101,8 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 	return false
 }
 
-// enterMap takes the access out of a mapping of a BAR, and takes the descriptor while it is there.
+// enterMap takes the access out of a mapping of a BAR, and takes the
+// descriptor while it is there.
 func (r *recording) enterMap(t *thread, c *call, regs *registers) bool {
 	start, length, prot, flags, fd, offset := c.arguments[0], pages(c.arguments[1]), c.arguments[2], c.arguments[3], int(int32(c.arguments[4])),
 		c.arguments[5]
@@ -145,7 +146,8 @@ func (r *recording) covers(t *thread, c *call, start, end uint64) bool {
 	return huge || len(t.space.parts(start, end)) > 0
 }
 
-// take gives a descriptor of the program's as the recorder's own, or -1 where its mode does not allow the mapping.
+// take gives a descriptor of the program's as the recorder's own, or -1 where
+// its mode does not allow the mapping.
 func (r *recording) take(t *thread, fd int, prot, flags uint64) (int, error) {
 	own, err := takeDescriptor(t, fd)
 	if err != nil {
@@ -164,7 +166,8 @@ func (r *recording) take(t *thread, fd int, prot, flags uint64) (int, error) {
 	return own, nil
 }
 
-// takeDescriptor asks the thread, which Linux 6.9 lets it: the process's first one may have ended before.
+// takeDescriptor asks the thread, which Linux 6.9 lets it: the process's first
+// one may have ended before.
 func takeDescriptor(t *thread, fd int) (own int, err error) {
 	file, err := unix.PidfdOpen(t.tid, unix.PIDFD_THREAD)
 	if err != nil {
@@ -339,7 +342,8 @@ func (r *recording) exitRemap(t *thread, c *call, at uint64) {
 	}
 }
 
-// opened is a descriptor of VFIO's, and which device it is of: its name under /proc does not tell.
+// opened is a descriptor of VFIO's, and which device it is of: its name under
+// /proc does not tell.
 type opened struct {
 	process, fd int
 	device      string

@@ -137,8 +137,9 @@ func (r *recording) allocated(t *thread, c *call, _ uint64) {
 	}
 }
 
-// pointed is told where the driver has made a window point, which it does by stores: id, nothing, address, the
-// corners, and four bytes and one of settings. They come into the record as the program's.
+// pointed is told where the driver has made a window point, which it does by
+// stores: id, nothing, address, the corners, and four bytes and one of settings.
+// They come into the record as the program's.
 func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	d := r.aside(t, c, "CONFIGURE_TLB")
 	var data [32]byte

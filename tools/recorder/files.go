@@ -210,8 +210,9 @@ func taken(t *thread, list []span, data []byte) []span {
 	return list
 }
 
-// configured writes down an access to configuration space. Programs look through those of all devices for theirs:
-// what comes before a device's first BAR is kept until then.
+// configured writes down an access to configuration space. Programs look
+// through those of all devices for theirs: what comes before a device's first
+// BAR is kept until then.
 func (r *recording) configured(m *moved, at uint64, data []byte) {
 	line := fmt.Sprintf("%x %d %x", at, len(data), data)
 	kind := map[bool]string{false: "CR", true: "CW"}[m.store]
@@ -239,7 +240,8 @@ type unused struct {
 	lost int             // of them that there was no room for
 }
 
-// movedBar writes down an access to a BAR that a system call made, which the kernel does in words.
+// movedBar writes down an access to a BAR that a system call made, which the
+// kernel does in words.
 func (r *recording) movedBar(t *thread, m *moved, index int, at uint64, data []byte) {
 	b, err := r.pci(m.folder, index, at)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// locate says where an address in a process is: in which file, and in which function if the file has symbols.
+// locate says where an address in a process is: in which file, and in which
+// function if the file has symbols.
 func locate(process int, address uint64) string {
 	p, err := placeOf(process, address)
 	if err != nil || p.path == "" {

@@ -134,7 +134,8 @@ func (m *reached) written(start, end uint64, again bool) (list []pageRange, ok b
 	return m.space.pages.written(start&^(page-1), pages(end), again)
 }
 
-// probe has a page written that is watched: kernels have said that all is well and then noted nothing.
+// probe has a page written that is watched: kernels have said that all is well
+// and then noted nothing.
 func (r *recording) probe(t *thread, p *pageFiles) bool {
 	const rights = unix.PROT_READ | unix.PROT_WRITE
 	at, err := r.inject(t, unix.SYS_MMAP, 0, page, rights, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)

@@ -31,8 +31,9 @@ func isHuge(t *thread, fd int, flags uint64) bool {
 	return unix.Statfs(fmt.Sprintf("/proc/%d/fd/%d", t.tid, fd), &s) == nil && s.Type == unix.HUGETLBFS_MAGIC
 }
 
-// locates has the device reach the huge pages of a program that looks up physical addresses, before the program
-// stores to it. Where an IOMMU is in front of the device the program says itself what it reaches.
+// locates has the device reach the huge pages of a program that looks up
+// physical addresses, before the program stores to it. Where an IOMMU is in
+// front of the device the program says itself what it reaches.
 func (r *recording) locates(t *thread) {
 	p := &t.space.physical
 	if !p.asked || len(p.mapped) == 0 || r.hosts.translated || r.hosts.over {

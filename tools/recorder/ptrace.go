@@ -18,7 +18,8 @@ const (
 	stopCall = unix.SIGTRAP | 0x80 // what TRACESYSGOOD makes of a stop at a system call
 )
 
-// ptrace makes a request. What its arguments point at lies on the heap: a stack that grows on the way to the kernel moves.
+// ptrace makes a request. What its arguments point at lies on the heap: a stack
+// that grows on the way to the kernel moves.
 //
 //go:uintptrescapes
 func ptrace(request, tid int, address, data uintptr) error {
@@ -63,10 +64,12 @@ func signalOf(tid int) (s signalInfo, err error) {
 	return s, err
 }
 
-// page is a bound that accesses to another process do not cross in one piece: what lies before a hole is read.
+// page is a bound that accesses to another process do not cross in one piece:
+// what lies before a hole is read.
 const page = 4096
 
-// readMemory reads a program's memory with the rights of the program, and gives how much of it there is.
+// readMemory reads a program's memory with the rights of the program, and gives
+// how much of it there is.
 func readMemory(tid int, address uint64, data []byte) int {
 	return transfer(tid, address, data, unix.ProcessVMReadv)
 }

@@ -35,8 +35,9 @@ type hosts struct {
 	translated bool // a program has an IOMMU map memory for a device
 }
 
-// reach takes memory in that a device reaches from now on, nil: it is not followed. What was at the bus addresses
-// until now is not there any more, whether or not that was said.
+// reach takes memory in that a device reaches from now on, nil: it is not
+// followed. What was at the bus addresses until now is not there any more,
+// whether or not that was said.
 func (r *recording) reach(t *thread, start, size, bus uint64) *reached {
 	if r.hosts.over || size == 0 {
 		return nil
@@ -247,7 +248,8 @@ func (r *recording) changed(m *reached, last author, first bool) (list []change)
 	return list
 }
 
-// present is what is in m, empty where the program has unmapped it. It is valid until memory is looked at again.
+// present is what is in m, empty where the program has unmapped it. It is valid
+// until memory is looked at again.
 func (r *recording) present(m *reached) []byte {
 	var edge [1]byte
 	if m.mirror != nil && m.read(0, edge[:], 0) && m.read(0, edge[:], m.size()-1) {

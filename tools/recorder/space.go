@@ -23,7 +23,8 @@ type area struct {
 	host       *reached // instead of a BAR: watched host memory, which without a view is reached by space.file
 }
 
-// space is what the threads of a program share that share memory: its areas, in the order of their addresses.
+// space is what the threads of a program share that share memory: its areas,
+// in the order of their addresses.
 type space struct {
 	areas    []area
 	uses     int    // by threads
@@ -100,7 +101,8 @@ func (s *space) parts(start, end uint64) (list []area) {
 	return list
 }
 
-// remove takes out what lies between two addresses, and cuts what only begins or ends there.
+// remove takes out what lies between two addresses, and cuts what only begins
+// or ends there.
 func (s *space) remove(start, end uint64) {
 	if len(s.parts(start, end)) == 0 {
 		return

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start starts the program and stops it before its first instruction, with the filter in it.
+// start starts the program and stops it before its first instruction, with the
+// filter in it.
 func (r *recording) start() error {
 	path, err := exec.LookPath(r.options.Program[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
@@ -79,7 +80,8 @@ func (r *recording) installFilter(t *thread) error {
 	return errors.Join(err, perr)
 }
 
-// addFilter has a stopped thread ask for a filter, of all threads that it shares memory with.
+// addFilter has a stopped thread ask for a filter, of all threads that it
+// shares memory with.
 func (r *recording) addFilter(t *thread, program []byte) error {
 	const together = 1 // SECCOMP_FILTER_FLAG_TSYNC
 	at, err := r.inject(t, unix.SYS_MMAP, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
@@ -140,7 +142,8 @@ func (r *recording) until(t *thread, request int, awaited func(unix.Signal, sign
 	}
 }
 
-// inject has a stopped thread make a system call, and leaves its registers as they were. The error is the call's too.
+// inject has a stopped thread make a system call, and leaves its registers as
+// they were. The error is the call's too.
 func (r *recording) inject(t *thread, call uint64, arguments ...uint64) (result uint64, err error) {
 	before, err := registersOf(t.tid)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step carries out the instruction that a thread faulted in. Registers change as far as it got, whatever the error.
+// step carries out the instruction that a thread faulted in. Registers change
+// as far as it got, whatever the error.
 func step(tid int, fault uint64, memory *memory) error {
 	r, err := registersOf(tid)
 	if err != nil {

@@ -128,7 +128,8 @@ func cloneFlags(tid int) uint64 {
 	return 0
 }
 
-// executed is told that a process runs another program: its other threads are gone, and so is all it had mapped.
+// executed is told that a process runs another program: its other threads
+// are gone, and so is all it had mapped.
 func (r *recording) executed(t *thread, former int) {
 	if old := r.threads[former]; old != nil && former != t.tid {
 		t.leave()

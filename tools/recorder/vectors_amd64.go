@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the vectors lie in the state that the kernel gives, in its standard form: SDM volume 1, 13.4. The part that
-// FXSAVE made is fixed, the others are where CPUID says.
+// Where the vectors lie in the state that the kernel gives, in its standard
+// form: SDM volume 1, 13.4. The part that FXSAVE made is fixed, the others are
+// where CPUID says.
 const (
 	setXstate = 0x202 // NT_X86_XSTATE
 	stateMax  = 16 << 10

@@ -44,7 +44,8 @@ func (w *writer) put(line []byte) {
 	w.keep(err)
 }
 
-// access writes how much time has passed, in nanoseconds, and one load or store of at most 8 bytes.
+// access writes how much time has passed, in nanoseconds, and one load or
+// store of at most 8 bytes.
 func (w *writer) access(kind byte, bar int, offset uint64, data []byte) {
 	w.clock()
 	b := append(w.line1[:0], kind, ' ')

@@ -48,7 +48,8 @@ func source(hash uint64) string {
 
 package gen
 
-// SchemaHash stands for everything in image.fbs but its comments. A reader refuses a file with another one.
+// SchemaHash stands for everything in image.fbs but its comments. A reader
+// refuses a file with another one.
 const SchemaHash uint64 = 0x%016x
 `, hash)
 }

@@ -19,7 +19,8 @@ type run struct {
 	called map[call]bool
 }
 
-// fresh tells whether a store of a run comes before the device had time to use what was there before.
+// fresh tells whether a store of a run comes before the device had time to use
+// what was there before.
 func (r *run) fresh(_, store *span) bool { return store.order < r.waited }
 
 // call is a callee before or behind the first wait. What it does there once it

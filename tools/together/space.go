@@ -37,7 +37,8 @@ func (s space) compare(other space) int {
 // exact tells whether an address of a space says which bytes it is.
 func (s space) exact() bool { return s.kind == bar || s.kind == tile }
 
-// shared is the space without what tells devices of one image apart: another image may mean any of them.
+// shared is the space without what tells devices of one image apart: another
+// image may mean any of them.
 func (s space) shared() space {
 	s.target = 0
 	return s
@@ -119,8 +120,9 @@ func spaceOf(view *fbs.View, w *fbs.Window) space {
 	return space{vendor: t.Vendor, device: t.Device, target: w.Device}
 }
 
-// inBar is the space of an access through a window that does not move; ok is false of host memory, configuration
-// space and the configuration of windows, which are this image's own or are not stored to.
+// inBar is the space of an access through a window that does not move; ok is
+// false of host memory, configuration space and the configuration of windows,
+// which are this image's own or are not stored to.
 func inBar(view *fbs.View, w *fbs.Window, address uint64) (s space, ok bool) {
 	s = spaceOf(view, w)
 	s.kind, s.x = bar, w.Bar
@@ -136,7 +138,8 @@ func inBar(view *fbs.View, w *fbs.Window, address uint64) (s space, ok bool) {
 	return s, !configures
 }
 
-// apart tells whether devices are certainly others: all of them named by address, and none twice.
+// apart tells whether devices are certainly others: all of them named by
+// address, and none twice.
 func apart(a, b []string) bool {
 	for _, name := range slices.Concat(a, b) {
 		if !strings.HasPrefix(name, "tt:") && !strings.Contains(name, ".") {

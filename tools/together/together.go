@@ -50,11 +50,13 @@ func (c *Collision) String() string {
 	return fmt.Sprintf("%s: %s; command %d (%s) of %s stores there: %s, %s", c.Image, relies, c.OtherCommand, c.OtherSequence, c.Other, c.Device, where)
 }
 
-// Check gives the collisions of every image with every other, the first of each sequence with each image. A sequence
-// relies on what those before it in the file, and itself in an earlier run, have stored, but for what it stores anew
-// before its first wait; and on what it loads without having stored to it. The first sequence, and init, begin anew
-// and rely on nothing; a tile that is only held in reset, or let go, is not relied on; safe runs in the run that
-// failed, and nothing of the image runs after it.
+// Check gives the collisions of every image with every other, the first of each
+// sequence with each image. A sequence relies on what those before it in the
+// file, and itself in an earlier run, have stored, but for what it stores anew
+// before its first wait; and on what it loads without having stored to it. The
+// first sequence, and init, begin anew and rely on nothing; a tile that is only
+// held in reset, or let go, is not relied on; safe runs in the run
+// that failed, and nothing of the image runs after it.
 func Check(images []Image) (list []Collision) {
 	list = []Collision{}
 	runs := make([][]*run, len(images))
@@ -107,8 +109,9 @@ type Step struct {
 	Devices   []string
 }
 
-// InOrder gives the collisions of steps that are carried out one after the other: of what a step relies on that
-// earlier ones of its image left, since one of them began anew, with what those of other images between them store.
+// InOrder gives the collisions of steps that are carried out one after the
+// other: of what a step relies on that earlier ones of its image left, since one
+// of them began anew, with what those of other images between them store.
 func InOrder(steps []Step) (list []Collision) {
 	runs := make([]*run, len(steps))
 	for i, s := range steps {

@@ -20,7 +20,8 @@ static void (*sim_rd)(uint64_t, void *, uint32_t);
 static void (*sim_wr)(uint64_t, const void *, uint32_t);
 static void (*sim_clock)(uint32_t);
 
-// As protocol.go has them: opLoad, opStore, chunkMax, the file behind childSocket, and what is answered.
+// As protocol.go has them: opLoad, opStore, chunkMax, the file behind
+// childSocket, and what is answered.
 enum { LOAD = 1, STORE = 2, CHUNK_MAX = 64 << 10, DMA = 4, ABSENT = 0, REFUSED = 2 };
 
 static void stream(ssize_t (*move)(int, void *, size_t), void *p, size_t size) {

@@ -8,7 +8,8 @@ import (
 	"lightmetal/hal"
 )
 
-// Registers of PCI configuration space: PCI Express Base 5.0 section 7.5, and include/uapi/linux/pci_regs.h.
+// Registers of PCI configuration space: PCI Express Base 5.0 section 7.5, and
+// include/uapi/linux/pci_regs.h.
 const (
 	configSize = 4096
 
@@ -42,7 +43,8 @@ const (
 	barPrefetch = 0x8
 )
 
-// classes of devices whose drivers look for one; every other is a processing accelerator, as Tenstorrent's are.
+// classes of devices whose drivers look for one; every other is a processing
+// accelerator, as Tenstorrent's are.
 var classes = map[[2]uint16]uint32{
 	{0x1234, 0x11e8}: 0x00ff0010, // QEMU hw/misc/edu.c
 	{0x1af4, 0x1110}: 0x05000000, // QEMU hw/misc/ivshmem.c
@@ -57,7 +59,8 @@ type config struct {
 	bytes, writable [configSize]byte
 }
 
-// newConfig describes a function to a client: its ids and class, BARs, and the capabilities that are not left out.
+// newConfig describes a function to a client: its ids and class, BARs, and the
+// capabilities that are not left out.
 func newConfig(id hal.Identity, board *boards.Board, without []string) *config {
 	c := &config{}
 	c.put16(0x00, id.Vendor)
@@ -106,7 +109,8 @@ func (c *config) describeBar(bars [6]uint64, bar int, board *boards.Board) {
 	}
 }
 
-// memoryBar tells whether a part of a BAR is plain memory, which a client may map write-combining.
+// memoryBar tells whether a part of a BAR is plain memory, which a client may
+// map write-combining.
 func memoryBar(b *boards.Board, bar uint8) bool {
 	for i := range b.Rules {
 		if b.Rules[i].Bar == bar && b.Rules[i].Memory {

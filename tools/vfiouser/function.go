@@ -18,11 +18,13 @@ const (
 	configRegion = 7 // as VFIO counts them: BARs 0 to 5, ROM, configuration space
 	regionCount  = 9
 
-	// At an access the device lives through the time since the one before, slice by slice, each longer: at most
-	// timeMax of it, and without taking longer than the client has taken meanwhile. A chip whose cores all run, or a
-	// simulator, is slower than the clock; it gets half of the time. Beyond creditMax nothing is saved up, and
-	// nothing owed: where the machine stops this process within a slice, the device would stand still for as long
-	// once more, and polls pass their deadlines.
+	// At an access the device lives through the time since the one before, slice
+	// by slice, each longer: at most timeMax of it, and without taking longer than
+	// the client has taken meanwhile. A chip whose cores all run, or a simulator,
+	// is slower than the clock; it gets half of the time. Beyond creditMax nothing
+	// is saved up, and nothing owed: where the machine stops this process within a
+	// slice, the device would stand still for as long once more, and polls pass
+	// their deadlines.
 	timeMax   = time.Second
 	timeSlice = time.Microsecond
 	creditMax = 10 * time.Millisecond
@@ -55,7 +57,8 @@ type Function struct {
 	refused atomic.Int64
 }
 
-// master is a device that reaches memory of the client's through bytes, which gives nil where there is none.
+// master is a device that reaches memory of the client's through bytes, which
+// gives nil where there is none.
 type master interface {
 	Attach(bytes func(address, size uint64) []byte)
 }
@@ -173,8 +176,9 @@ func (f *Function) Close() error {
 	return err
 }
 
-// reset makes the device what it was when it was opened. Client memory stays mapped: the IOMMU is not the function's.
-// Where the device does not open again it is off the bus until a reset at which it does.
+// reset makes the device what it was when it was opened. Client memory stays
+// mapped: the IOMMU is not the function's. Where the device does not open again
+// it is off the bus until a reset at which it does.
 func (f *Function) reset() error {
 	f.device.Close()
 	id := f.device.Identity()

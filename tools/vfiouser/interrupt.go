@@ -48,7 +48,8 @@ func (i *interrupt) raise() {
 	}
 }
 
-// isEventFD tells an eventfd from pipes, sockets and files, whose reader could have the server wait.
+// isEventFD tells an eventfd from pipes, sockets and files, whose reader could
+// have the server wait.
 func isEventFD(fd int) bool {
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	return err == nil && strings.HasPrefix(name, "anon_inode:[eventfd")

@@ -21,7 +21,8 @@ type memory struct {
 	pieces []piece
 }
 
-// piece is one DMA_MAP. Without a descriptor the range exists and cannot be reached from here.
+// piece is one DMA_MAP. Without a descriptor the range exists and cannot be
+// reached from here.
 type piece struct {
 	address, size uint64
 	data          []byte
@@ -55,7 +56,8 @@ func (m *memory) add(address, size, offset uint64, flags uint32, fds []int) erro
 	return nil
 }
 
-// mapPiece maps client memory. Pages beyond the end of a file would end this process at their first use.
+// mapPiece maps client memory. Pages beyond the end of a file would end this
+// process at their first use.
 func mapPiece(fd int, offset, size uint64, writable bool) ([]byte, error) {
 	var status unix.Stat_t
 	if err := unix.Fstat(fd, &status); err != nil {
@@ -71,7 +73,8 @@ func mapPiece(fd int, offset, size uint64, writable bool) ([]byte, error) {
 	return unix.Mmap(fd, int64(offset), int(size), protection, unix.MAP_SHARED)
 }
 
-// remove unmaps what lies wholly inside a range. What was mapped there is out of reach when it returns.
+// remove unmaps what lies wholly inside a range. What was mapped there is out
+// of reach when it returns.
 func (m *memory) remove(address, size uint64) {
 	kept := m.pieces[:0]
 	for _, p := range m.pieces {
@@ -98,7 +101,8 @@ func (p *piece) unmap() {
 	}
 }
 
-// bytes is client memory at an I/O address, nil where not all of it may be read and written.
+// bytes is client memory at an I/O address, nil where not all of it may be
+// read and written.
 func (m *memory) bytes(address, size uint64) []byte {
 	for i := range m.pieces {
 		p := &m.pieces[i]

@@ -24,7 +24,8 @@ const tick = time.Millisecond
 // socketPathMax is the length of a path that struct sockaddr_un holds.
 const socketPathMax = 107
 
-// Listen makes the socket. A socket that nobody listens on any more is taken over; every other file is left alone.
+// Listen makes the socket. A socket that nobody listens on any more is taken
+// over; every other file is left alone.
 func Listen(path string) (*net.UnixListener, error) {
 	if len(path) > socketPathMax {
 		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("%s: a socket's path has at most %d bytes; use a shorter folder, such as /tmp", path,
@@ -51,8 +52,9 @@ func Listen(path string) (*net.UnixListener, error) {
 	return net.ListenUnix("unix", address)
 }
 
-// Serve waits for one client and serves it until it leaves or ctx ends. While it does, others are turned away. The
-// error is nil where the client left in order.
+// Serve waits for one client and serves it until it leaves or ctx ends. While
+// it does, others are turned away. The error is nil where the client left in
+// order.
 func Serve(ctx context.Context, l *net.UnixListener, f *Function) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -103,7 +105,8 @@ func (f *Function) serve(c *net.UnixConn) error {
 	}
 }
 
-// await returns when a request is there, or the client has left. Meanwhile the device's time goes by.
+// await returns when a request is there, or the client has left. Meanwhile the
+// device's time goes by.
 func (f *Function) await(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

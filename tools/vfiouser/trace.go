@@ -22,11 +22,13 @@ import (
 // trace writes accesses, and what the device did to memory, as tools/record
 // reads them: tools/record/FORMAT.md, version 2. Its methods do nothing on nil.
 //
-// What the device read the client had stored before it had the device look, by its last store: that one, and the
-// loads after it, are held back until it is known whether there was anything. The memory that was reached is told
-// first, so that addresses in it are known as such, and the rest waits for that in a file of its own, a recording but
-// for that memory and the end. Where a device translates addresses itself, its registers tell that, and transfers
-// stand behind the access that they belong to, as in version 1.
+// What the device read the client had stored before it had the device look, by
+// its last store: that one, and the loads after it, are held back until it is
+// known whether there was anything. The memory that was reached is told first,
+// so that addresses in it are known as such, and the rest waits for that in a file
+// of its own, a recording but for that memory and the end. Where a device translates
+// addresses itself, its registers tell that, and transfers stand behind the access
+// that they belong to, as in version 1.
 type trace struct {
 	to      *bufio.Writer
 	device  string
@@ -43,7 +45,8 @@ type trace struct {
 	last    time.Time                  // of the last access
 }
 
-// reached is memory that the device has been given, what was in it then, and what when the device had done with it.
+// reached is memory that the device has been given, what was in it then, and
+// what when the device had done with it.
 type reached struct {
 	address             uint64
 	data, before, after []byte // after: nil until then
@@ -150,8 +153,9 @@ func (t *trace) settle() {
 	}
 }
 
-// transfers writes what became of that memory: what has changed the device has written, the rest it has read, and of
-// that the client has stored what the device had not written just before.
+// transfers writes what became of that memory: what has changed the device has
+// written, the rest it has read, and of that the client has stored what the device
+// had not written just before.
 func (t *trace) transfers() {
 	if t == nil || len(t.reached) == 0 {
 		return
@@ -181,7 +185,8 @@ func (t *trace) transfers() {
 	t.reached = t.reached[:0]
 }
 
-// read writes what the recording has not said of what the device has read, but for what it had written itself.
+// read writes what the recording has not said of what the device has read, but for
+// what it had written itself.
 func (t *trace) read(r reached, wrote []reached) {
 	pieces := []reached{r}
 	for _, w := range wrote {

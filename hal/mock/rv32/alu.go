@@ -52,8 +52,9 @@ func integer(funct3, a, b uint32) uint32 {
 	return a & b // and, andi
 }
 
-// muldiv is chapter 7. Dividing by zero gives all ones and the dividend as remainder; the most negative number over
-// -1 gives itself and remainder 0 (table 7.1), which is also what Go's wrapping division gives.
+// muldiv is chapter 7. Dividing by zero gives all ones and the dividend as
+// remainder; the most negative number over -1 gives itself and remainder 0
+// (table 7.1), which is also what Go's wrapping division gives.
 func muldiv(funct3, a, b uint32) uint32 {
 	if b == 0 && funct3 >= 4 {
 		if funct3 < 6 {

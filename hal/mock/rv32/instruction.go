@@ -1,6 +1,7 @@
 package rv32
 
-// instruction is one 32-bit instruction word. Immediates are sign-extended (section 2.3 of the manual).
+// instruction is one 32-bit instruction word. Immediates are sign-extended
+// (section 2.3 of the manual).
 type instruction uint32
 
 func (i instruction) opcode() uint32 { return uint32(i) & 0x7f }

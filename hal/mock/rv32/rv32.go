@@ -1,9 +1,11 @@
-// Package rv32 interprets the RISC-V base integer instruction set RV32I with the M extension, as the data-movement
-// cores of Tenstorrent's Tensix tiles run it.
+// Package rv32 interprets the RISC-V base integer instruction set RV32I with
+// the M extension, as the data-movement cores of Tenstorrent's Tensix tiles
+// run it.
 //
-// Source: The RISC-V Instruction Set Manual, Volume I, version 20191213, chapters 2 (RV32I) and 7 (M). Where the
-// manual leaves a choice to the implementation, and for everything beyond RV32IM, a core does what ttsim v1.10.0 does
-// (src/riscv_impl.h): what ttsim refuses stops the core.
+// Source: The RISC-V Instruction Set Manual, Volume I, version 20191213,
+// chapters 2 (RV32I) and 7 (M). Where the manual leaves a choice to the
+// implementation, and for everything beyond RV32IM, a core does what ttsim
+// v1.10.0 does (src/riscv_impl.h): what ttsim refuses stops the core.
 //
 // There are no caches, no interrupts and no traps. Every instruction takes one
 // step and is complete before the next begins. A step allocates nothing.
@@ -17,8 +19,9 @@ type Bus interface {
 	Store(address uint32, width uint8, value uint32) (ok bool)
 }
 
-// Core is one hart. The zero value with a Bus starts at address 0. What Blackhole's cores have beyond RV32IM (Zba,
-// Zbb, Zaamo) no kernel of a capture or workload uses, and it stops a core.
+// Core is one hart. The zero value with a Bus starts at address 0. What Blackhole's
+// cores have beyond RV32IM (Zba, Zbb, Zaamo) no kernel of a capture or workload
+// uses, and it stops a core.
 type Core struct {
 	Bus   Bus
 	Fence bool       // accepts fence, as Blackhole's cores do; on Wormhole's it orders nothing, so ttsim refuses it
@@ -40,7 +43,8 @@ func (c *Core) Step(n int) bool {
 	return c.Stop.Reason == Running
 }
 
-// step carries out one instruction. One that stops the core changes no register, no memory and leaves PC at itself.
+// step carries out one instruction. One that stops the core changes no
+// register, no memory and leaves PC at itself.
 func (c *Core) step() {
 	in, ok := c.Bus.Fetch(c.PC)
 	if !ok {

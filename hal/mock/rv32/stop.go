@@ -20,8 +20,9 @@ const (
 	Breakpoint      Reason = "ebreak, and there is no debugger"
 )
 
-// illegal tells apart why i is not carried out. Words whose low two bits are not both set are for the Tensix
-// coprocessor. Fences exist, but Wormhole's order nothing and fence.i leaves the instruction cache as it is on either
+// illegal tells apart why i is not carried out. Words whose low two bits are
+// not both set are for the Tensix coprocessor. Fences exist, but Wormhole's
+// order nothing and fence.i leaves the instruction cache as it is on either
 // chip (all ttsim v1.10.0 src/riscv_impl.h).
 func illegal(i instruction) Reason {
 	switch {
@@ -41,7 +42,8 @@ type Stop struct {
 	Address     uint32 // that was loaded from, stored to or jumped to; else PC
 }
 
-// String is a line for people, such as "pc 0x00000024: misaligned load, address 0x00010011, instruction 0x00052503".
+// String is a line for people, such as
+// "pc 0x00000024: misaligned load, address 0x00010011, instruction 0x00052503".
 func (s Stop) String() string {
 	text := fmt.Sprintf("pc %#08x: %s", s.PC, s.Reason)
 	if s.Address != s.PC {

@@ -1,9 +1,11 @@
 // Package runs finds what repeats in a list: every stretch that consists of the
 // same part at least twice in a row and cannot be made longer.
 //
-// It goes by the runs theorem (Bannai, I, Inenaga, Nakashima, Takeda, Tsuruta: The "Runs" Theorem, SIAM J. Comput.
-// 46, 2017): in one of two orders, of the alphabet and of the alphabet reversed, the longest Lyndon word that begins
-// at some place in a run is one period of it. There are fewer runs than places. Time is n log n.
+// It goes by the runs theorem (Bannai, I, Inenaga, Nakashima, Takeda, Tsuruta:
+// The "Runs" Theorem, SIAM J. Comput. 46, 2017): in one of two orders, of the
+// alphabet and of the alphabet reversed, the longest Lyndon word that begins
+// at some place in a run is one period of it. There are fewer runs than places.
+// Time is n log n.
 package runs
 
 import (
@@ -13,8 +15,9 @@ import (
 	"sort"
 )
 
-// Run is a stretch of a list that goes on with Period until it ends, and neither side of which does. Length is at
-// least twice Period, which is the least that there is.
+// Run is a stretch of a list that goes on with Period until it ends, and
+// neither side of which does. Length is at least twice Period, which is the
+// least that there is.
 type Run struct{ Start, Length, Period int }
 
 // Times is how often the period is there as a whole.
@@ -79,7 +82,8 @@ func (f *finder) same(a, b, n int) bool {
 	return of(a) == of(b)
 }
 
-// longest is the largest n, up to most, for which equal holds; it holds for all that are smaller.
+// longest is the largest n, up to most, for which equal holds; it holds for all
+// that are smaller.
 func longest(most int, equal func(n int) bool) int {
 	far := 1
 	for far <= most && equal(far) {

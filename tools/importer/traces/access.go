@@ -106,9 +106,10 @@ func (l *lineReader) each(do func(text []byte) error) error {
 
 var errCut = errors.New("cut")
 
-// wholeLines is bufio.ScanLines for a text whose last line ends, too. Whoever writes a trace ends each line;
-// so a file was cut where one does not, and how much is missing cannot be told from what is there: the last
-// field may be cut and still parse, and more lines may have followed.
+// wholeLines is bufio.ScanLines for a text whose last line ends, too. Whoever
+// writes a trace ends each line; so a file was cut where one does not, and how
+// much is missing cannot be told from what is there: the last field may be cut
+// and still parse, and more lines may have followed.
 func wholeLines(data []byte, last bool) (advance int, line []byte, err error) {
 	if last && len(data) > 0 && bytes.IndexByte(data, '\n') < 0 {
 		return 0, nil, errCut

@@ -60,14 +60,16 @@ func opcodes(b []byte) (_ uint64, ok bool) {
 	return 0, bytes.Count(b, []byte(",")) == 2
 }
 
-// column is one field of a record, and where its value goes; nil: it is only held against its form.
+// column is one field of a record, and where its value goes; nil: it is only held
+// against its form.
 type column struct {
 	name  string
 	parse func(text []byte) (v uint64, ok bool)
 	to    *uint64
 }
 
-// parse reads fields one after the other, and gives the number of the first that is not of its form, and its text.
+// parse reads fields one after the other, and gives the number of the first that
+// is not of its form, and its text.
 func (f *fields) parse(list []column) (bad int, text []byte) {
 	for i := range list {
 		text := f.next()

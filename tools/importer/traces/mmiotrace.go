@@ -10,7 +10,8 @@ import (
 	"lightmetal/boards"
 )
 
-// mmiotraceVersion is the only version of the text format there has been (Linux, kernel/trace/trace_mmiotrace.c).
+// mmiotraceVersion is the only version of the text format there has been
+// (Linux, kernel/trace/trace_mmiotrace.c).
 const mmiotraceVersion = "20070824"
 
 // mmiotrace reads Linux's mmiotrace text format.
@@ -87,7 +88,8 @@ func (m *mmiotrace) cut(kind, field string, got []byte) error {
 	return Refuse(m.line, "%s record: %s %s is not a number of its form", kind, field, shown(got))
 }
 
-// columns parses the fields of a record, in the order of the kernel's mmio_print_rw and mmio_print_map.
+// columns parses the fields of a record, in the order of the kernel's
+// mmio_print_rw and mmio_print_map.
 func (m *mmiotrace) columns(kind string, f *fields, list ...column) error {
 	if bad, text := f.parse(list); bad < len(list) {
 		return m.cut(kind, strings.Clone(list[bad].name), text) // else the values of each line would be garbage
@@ -166,7 +168,8 @@ func (m *mmiotrace) markRecord(kind string, f fields) error {
 		return m.cut(kind, "time", at)
 	}
 	text := strings.TrimSpace(string(f.rest))
-	// The kernel's own mark has no time (mmio_print_mark, mmio_reset_data); a user's may say the same.
+	// The kernel's own mark has no time (mmio_print_mark, mmio_reset_data); a
+	// user's may say the same.
 	if ns == 0 && lostEvents.MatchString(text) {
 		return m.lostRecord([]byte(text))
 	}
@@ -182,7 +185,8 @@ func (m *mmiotrace) markRecord(kind string, f fields) error {
 	return m.give(&a)
 }
 
-// lostEvents is mmiotrace's own mark, and what trace_pipe puts in where its buffer was full.
+// lostEvents is mmiotrace's own mark, and what trace_pipe puts in where its
+// buffer was full.
 var lostEvents = regexp.MustCompile(`^(?:CPU:[0-9]+ \[LOST|Lost) ([0-9]+) (?:events\.?|EVENTS\])$`)
 
 func (m *mmiotrace) lostRecord(text []byte) error {

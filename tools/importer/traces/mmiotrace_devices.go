@@ -44,8 +44,9 @@ func (d *pciDevice) String() string {
 	return fmt.Sprintf("%s %04x:%04x", d.slot, d.vendor, d.device)
 }
 
-// add takes a device; trace_pipe repeats all of them each time it is opened. Lines do not tell the PCI
-// domain: where a device was asked for, one with the slot of another is one of another domain.
+// add takes a device; trace_pipe repeats all of them each time it is opened.
+// Lines do not tell the PCI domain: where a device was asked for, one with the
+// slot of another is one of another domain.
 func (m *mmiotrace) add(d *pciDevice) error {
 	for _, old := range m.slots[d.slot] {
 		if old.text == d.text {
@@ -114,7 +115,8 @@ func (m *mmiotrace) sortRanges() {
 	}
 }
 
-// nowhere refuses an access that belongs to no device of the trace, unless the user has named the device that counts.
+// nowhere refuses an access that belongs to no device of the trace, unless the
+// user has named the device that counts.
 func (m *mmiotrace) nowhere(address uint64) error {
 	if m.o.Device == "" && !m.only {
 		return Refuse(m.line, "address 0x%x lies in no BAR of a PCIDEV line", address)
@@ -126,7 +128,8 @@ func (m *mmiotrace) nowhere(address uint64) error {
 	return nil
 }
 
-// choice takes the first device that was wanted and accessed. Another one that is makes the choice the user's.
+// choice takes the first device that was wanted and accessed. Another one that
+// is makes the choice the user's.
 func (m *mmiotrace) choice(d *pciDevice) {
 	m.chosen, m.board = d, m.o.Board
 	if m.board == nil {

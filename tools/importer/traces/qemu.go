@@ -15,10 +15,11 @@ import (
 
 // Region is a memory region of QEMU's that is one BAR of the device.
 //
-// Name is the region's name as QEMU writes it between quotes, Base the guest-physical address of the BAR.
-// Where the trace has no names (older QEMU), and where Name is empty, the BAR's range from Base on decides.
-// For vfio_region events Name is the device (0000:01:00.0, all its BARs) or one region of it
-// (0000:01:00.0:region0), and Base and Bar are not used.
+// Name is the region's name as QEMU writes it between quotes, Base the
+// guest-physical address of the BAR. Where the trace has no names (older
+// QEMU), and where Name is empty, the BAR's range from Base on decides. For
+// vfio_region events Name is the device (0000:01:00.0, all its BARs) or one
+// region of it (0000:01:00.0:region0), and Base and Bar are not used.
 type Region struct {
 	Name string
 	Base uint64
@@ -27,7 +28,8 @@ type Region struct {
 	mr uint64 // QEMU's own number of it: another device's of that name has another; 0: not seen yet
 }
 
-// qemuEvents are the trace events that hold an access (QEMU, system/trace-events and hw/vfio/trace-events).
+// qemuEvents are the trace events that hold an access (QEMU,
+// system/trace-events and hw/vfio/trace-events).
 var qemuEvents = map[string]struct {
 	take func(*qemu, Op, fields, int64) error
 	op   Op
@@ -38,7 +40,8 @@ var qemuEvents = map[string]struct {
 	"vfio_region_write":       {(*qemu).vfio, OpStore},
 }
 
-// backendPrefix is what ftrace, with the time, and syslog put in front of what QEMU's backends of these names write.
+// backendPrefix is what ftrace, with the time, and syslog put in front of what
+// QEMU's backends of these names write.
 var backendPrefix = regexp.MustCompile(`^(?:[^[]*-\d+ +\[\d+\] [^:]* (\d+\.\d+): tracing_mark_write: |` +
 	`(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8} )?\S+ [^ :]+\[\d+\]: )`)
 
@@ -108,7 +111,8 @@ func (q *qemu) record(text []byte) error {
 			record, known = qemuEvents[string(event)]
 		}
 	}
-	// Nothing may hide an access: neither one that is cut, nor one that another writer's text has got in front of.
+	// Nothing may hide an access: neither one that is cut, nor one that another
+	// writer's text has got in front of.
 	hidden := text
 	if known {
 		hidden = f.rest
@@ -136,7 +140,8 @@ func (q *qemu) record(text []byte) error {
 // cutMin letters at the end of a line may be an event that is cut.
 const cutMin = 8
 
-// cutEvent gives the end of a line that is the start of an event with an access, nil if it is none.
+// cutEvent gives the end of a line that is the start of an event with an
+// access, nil if it is none.
 func cutEvent(text []byte) []byte {
 	for i := max(0, len(text)-len("memory_region_ops_write")); i+cutMin <= len(text); i++ {
 		for name := range qemuEvents {
@@ -174,8 +179,9 @@ func (q *qemu) timestamp(text []byte) (rest []byte, ns int64) {
 	return rest, int64(stamp)
 }
 
-// isoTime takes off the 2026-11-22T05:06:07.123456Z that QEMU puts in front of every line of its log with
-// -msg timestamp=on, since 10.2 of trace events too, and the (THREAD:NAME): that may follow it.
+// isoTime takes off the 2026-11-22T05:06:07.123456Z that QEMU puts in front of
+// every line of its log with -msg timestamp=on, since 10.2 of trace events
+// too, and the (THREAD:NAME): that may follow it.
 func isoTime(text []byte) (rest []byte, ns int64, ok bool) {
 	stamp, rest, ok := bytes.Cut(text, []byte(" "))
 	if !ok || len(stamp) < len("2026-11-22T05:06:07Z") || stamp[4] != '-' {
@@ -205,7 +211,8 @@ func (q *qemu) count(event []byte) {
 	q.other[name]++
 }
 
-// ops reads `cpu 0 mr 0x55b6bee1c320 addr 0x10000000 value 0x10000ed size 4 name 'edu-mmio'`; addr is guest-physical.
+// ops reads `cpu 0 mr 0x55b6bee1c320 addr 0x10000000 value 0x10000ed size 4
+// name 'edu-mmio'`; addr is guest-physical.
 func (q *qemu) ops(op Op, f fields, at int64) error {
 	var mr, address, value, size uint64
 	for _, c := range [...]column{{"cpu", signed, nil}, {"mr", hex, &mr}, {"addr", sharp, &address}, {"value", sharp, &value},
@@ -238,7 +245,8 @@ func sharp(b []byte) (v uint64, ok bool) {
 	return hex(b)
 }
 
-// name reads the rest of a memory_region_ops event: nothing, or the region's name between quotes.
+// name reads the rest of a memory_region_ops event: nothing, or the region's
+// name between quotes.
 func (q *qemu) name(rest []byte) (string, error) {
 	rest = bytes.TrimSpace(rest)
 	if len(rest) == 0 {
@@ -281,7 +289,8 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 	return q.give(&a)
 }
 
-// give has the sink take an access, unless it is not known where in the BAR it is; a summary takes those, too.
+// give has the sink take an access, unless it is not known where in the BAR it
+// is; a summary takes those, too.
 func (q *qemu) give(a *Access) error {
 	q.taken++
 	if q.baseless != "" && !q.only {

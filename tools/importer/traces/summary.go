@@ -12,7 +12,8 @@ type Summary struct {
 	Regions []RegionSummary `json:"regions"`
 	Other   []Count         `json:"other"` // lines that hold no access
 
-	// Events lists what a recording tells of that is no access to a BAR or to host memory, and that no image does.
+	// Events lists what a recording tells of that is no access to a BAR or to host
+	// memory, and that no image does.
 	Events []Warning `json:"events,omitempty"`
 
 	// Blocked lists the accesses that no image can carry out. Whoever makes one knows.
@@ -23,8 +24,9 @@ type Summary struct {
 	Accesses []Access `json:"-"`
 }
 
-// RegionSummary counts the accesses to one range of addresses: a BAR (mmiotrace, offsets from its start) or a
-// memory region of QEMU's (guest-physical addresses; offsets in a BAR for vfio).
+// RegionSummary counts the accesses to one range of addresses: a BAR
+// (mmiotrace, offsets from its start) or a memory region of QEMU's
+// (guest-physical addresses; offsets in a BAR for vfio).
 type RegionSummary struct {
 	Name   string `json:"name"`
 	Loads  int    `json:"loads"`

@@ -131,8 +131,9 @@ func (c *collector) Device(int, int64, bool, uint64, []byte) error {
 
 func (c *collector) Memory(int, uint64, uint64) error { return nil }
 
-// Natural cuts an access of any size into naturally aligned ones of at most 8 bytes, lowest address first.
-// Neighbours of 8 bytes come together, as the first of them and the bytes of all.
+// Natural cuts an access of any size into naturally aligned ones of at most 8
+// bytes, lowest address first. Neighbours of 8 bytes come together, as the first of
+// them and the bytes of all.
 func Natural(a Access, data []byte) iter.Seq2[*Access, []byte] {
 	return func(yield func(*Access, []byte) bool) {
 		for at, size := a.Offset, 0; len(data) > 0; data, at = data[size:], at+uint64(size) {

@@ -1,8 +1,10 @@
-// Package a64 carries out one instruction of arm64 that reaches memory, with the memory given by its caller: the
-// recorder of programs (tools/recorder) makes each access to a device itself.
+// Package a64 carries out one instruction of arm64 that reaches memory, with
+// the memory given by its caller: the recorder of programs (tools/recorder)
+// makes each access to a device itself.
 //
-// It knows the loads and stores of general and vector registers, pairs of them, those with ordering, and DC ZVA.
-// Exclusives, atomics, SVE and what it does not know it refuses by name: it never guesses. Source: Arm ARM (DDI 0487)
+// It knows the loads and stores of general and vector registers, pairs of them,
+// those with ordering, and DC ZVA. Exclusives, atomics, SVE and what it does
+// not know it refuses by name: it never guesses. Source: Arm ARM (DDI 0487)
 // C4.1.94, "Loads and Stores", whose names of fields are used.
 package a64
 
@@ -17,12 +19,14 @@ type State struct {
 	SP, PC uint64
 	Zero   uint64 // bytes that DC ZVA clears, a power of two
 
-	// Vectors gives the vector registers, when an instruction needs them. VectorsChanged tells that it changed them.
+	// Vectors gives the vector registers, when an instruction needs them.
+	// VectorsChanged tells that it changed them.
 	Vectors        func() (*[32][16]byte, error)
 	VectorsChanged bool
 }
 
-// Memory is what the program sees. Each call is one access of len(data) bytes: 1, 2, 4, 8 or 16.
+// Memory is what the program sees. Each call is one access of len(data) bytes:
+// 1, 2, 4, 8 or 16.
 type Memory interface {
 	Load(address uint64, data []byte) error
 	Store(address uint64, data []byte) error
@@ -36,8 +40,9 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%08x: %s", r.Code, r.Reason) }
 
-// Step carries out an instruction, which made a page fault at an address, and changes the state. The error is a
-// *Refusal, or that of the memory or of the vectors; then no register has changed.
+// Step carries out an instruction, which made a page fault at an address, and
+// changes the state. The error is a *Refusal, or that of the memory or of the
+// vectors; then no register has changed.
 func Step(code uint32, fault uint64, s *State, memory Memory) error {
 	i, reason := decode(code)
 	if reason != "" {

@@ -171,7 +171,8 @@ func (i *instruction) vexPrefix(r *reader, three bool) string {
 	return ""
 }
 
-// evexPrefix reads what follows 62: SDM 2.7.1. Maps beyond 3 hold instructions on half-precision numbers.
+// evexPrefix reads what follows 62: SDM 2.7.1. Maps beyond 3 hold instructions
+// on half-precision numbers.
 func (i *instruction) evexPrefix(r *reader) string {
 	i.encoding = evex
 	p0, p1, p2 := r.byte(), r.byte(), r.byte()

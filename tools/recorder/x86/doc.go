@@ -1,10 +1,13 @@
-// Package x86 carries out one instruction of amd64 that reaches memory, with the memory given by its caller: the
-// recorder of programs (tools/recorder) makes each access to a device itself.
+// Package x86 carries out one instruction of amd64 that reaches memory, with
+// the memory given by its caller: the recorder of programs (tools/recorder)
+// makes each access to a device itself.
 //
-// It knows the moves, arithmetic and string instructions that compilers and libraries of C use on a mapping, has the
-// program's thread compute what is more than that with a copy of the operand, and refuses by name what it does not
-// know: it never guesses. Sources: Intel SDM volume 2, chapters 2 (formats), 3 to 5 (instructions) and appendix A
-// (opcode maps); "table" in comments means those of appendix A.
+// It knows the moves, arithmetic and string instructions that compilers and
+// libraries of C use on a mapping, has the program's thread compute what is more
+// than that with a copy of the operand, and refuses by name what it does not know:
+// it never guesses. Sources: Intel SDM volume 2,
+// chapters 2 (formats), 3 to 5 (instructions) and appendix A (opcode maps);
+// "table" in comments means those of appendix A.
 package x86
 
 import "fmt"
@@ -15,7 +18,8 @@ type State struct {
 	IP, Flags      uint64
 	FSBase, GSBase uint64
 
-	// Vectors gives the vector registers, when an instruction needs them. VectorsChanged tells that it changed them.
+	// Vectors gives the vector registers, when an instruction needs them.
+	// VectorsChanged tells that it changed them.
 	Vectors        func() (*Vectors, error)
 	VectorsChanged bool
 
@@ -38,7 +42,8 @@ type Vectors struct {
 	K [8]uint64
 }
 
-// Memory is what the program sees. Each call is one access of len(data) bytes: 1, 2, 4, 8, 16, 32 or 64.
+// Memory is what the program sees. Each call is one access of len(data) bytes:
+// 1, 2, 4, 8, 16, 32 or 64.
 type Memory interface {
 	Load(address uint64, data []byte) error
 	Store(address uint64, data []byte) error
@@ -52,10 +57,11 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("% x: %s", r.Code, r.Reason) }
 
-// Step carries out the instruction in code, which made a page fault at an address, and changes the state. code holds
-// 15 bytes, or as many as there are before memory ends. The error is a *Refusal, or that of the memory, the vectors,
-// Prepare or Run; then an instruction that repeats has got as far as its registers say, and another one has changed
-// none here: where Ran is set, the thread may have.
+// Step carries out the instruction in code, which made a page fault at an
+// address, and changes the state. code holds 15 bytes, or as many as there are
+// before memory ends. The error is a *Refusal, or that of the memory, the vectors,
+// Prepare or Run; then an instruction that repeats has got as far as its registers
+// say, and another one has changed none here: where Ran is set, the thread may have.
 func Step(code []byte, fault uint64, s *State, memory Memory) error {
 	i, err := decode(code)
 	if err != nil {
@@ -93,7 +99,8 @@ func (m *machine) refuse(format string, a ...any) error {
 	return &Refusal{m.code[:min(m.length, len(m.code))], fmt.Sprintf(format, a...)}
 }
 
-// within refuses an operand that the fault does not lie in: then the instruction was not understood.
+// within refuses an operand that the fault does not lie in: then the
+// instruction was not understood.
 func (m *machine) within(address uint64, size int) error {
 	if m.seen || m.fault-address < uint64(size) {
 		m.seen = true

@@ -50,7 +50,8 @@ func (m *machine) loadNumber(size int) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[:]), err
 }
 
-// loaded has an instruction carried out on its memory operand, which has size bytes, once that is loaded.
+// loaded has an instruction carried out on its memory operand, which has size
+// bytes, once that is loaded.
 func loaded(run func(m *machine, v uint64, size int) error) func(*machine) error {
 	return func(m *machine) error {
 		size := m.memoryWidth()

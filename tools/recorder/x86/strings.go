@@ -2,8 +2,9 @@ package x86
 
 import "encoding/binary"
 
-// The string instructions move elements between RSI, RDI and the accumulator, once or RCX times. Registers follow
-// each element, so that one that fails can be taken up where it stood.
+// The string instructions move elements between RSI, RDI and the accumulator,
+// once or RCX times. Registers follow each element, so that one that fails can
+// be taken up where it stood.
 
 const (
 	rax = 0

@@ -15,7 +15,8 @@ var table = []struct {
 	opcodes   string
 	form
 }{
-	// On general registers. What has an opcode for each operation or condition has them all in a row.
+	// On general registers. What has an opcode for each operation or condition
+	// has them all in a row.
 	{0, withAny, "\x88\x89", form{size: integerSize, run: (*machine).moveStore}},
 	{0, withAny, "\x8a\x8b", form{size: integerSize, run: loaded((*machine).moveLoad)}},
 	{0, withAny, "\xc6", form{size: integerSize, wants: oneByte, groups: 1, run: (*machine).moveImmediate}},
@@ -109,8 +110,9 @@ var table = []struct {
 	{2, with66, "\x8c", form{size: vectorSize, vectors: vex, three: true, element: wideElement, bySign: true}},
 	{2, with66, "\x8e", form{size: vectorSize, vectors: vex, three: true, element: wideElement, run: (*machine).signedStore}},
 
-	// What compares a vector with memory. In EVEX it sets bits of a mask register, as functions such as memcmp use it.
-	// VPCMPUB and UW, VPCMPB and W; VPCMPUD and UQ, VPCMPD and Q
+	// What compares a vector with memory. In EVEX it sets bits of a mask
+	// register, as functions such as memcmp use it. VPCMPUB and UW, VPCMPB and
+	// W; VPCMPUD and UQ, VPCMPD and Q
 	{3, with66, "\x3e\x3f", form{size: vectorSize, wants: oneByte, vectors: evex, three: true, masked: true, toMask: true, element: narrowElement}},
 	{3, with66, "\x1e\x1f", form{size: vectorSize, wants: oneByte, vectors: evex, three: true, masked: true, toMask: true, element: wideElement}},
 	// VPTESTMB and W, VPTESTNMB and W; the same of D and Q
