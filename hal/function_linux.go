@@ -267,7 +267,7 @@ func (d *device) Close() error {
 	for _, mem := range d.memory {
 		_ = system.munmap(mem) // of anonymous memory cannot fail
 	}
-	d.undo, d.memory, d.spare, d.config.fd = nil, nil, nil, -1
+	d.undo, d.memory, d.spare, d.translation.Size, d.config.fd = nil, nil, nil, 0, -1
 	return err
 }
 

@@ -125,3 +125,22 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	_, err = d.Map(host(1))
 	wantFault(t, "no registers", err, NoDevice, "mmap 0000:01:00.0 BAR 2: cannot allocate memory")
 }
+
+// TestClosedTwiceTheIATUIsLeftAlone: of a device that does not stop, Close asks
+// again, when the registers are no longer mapped.
+func TestClosedTwiceTheIATUIsLeftAlone(t *testing.T) {
+	fakeSysfs(t)
+	k := fakeFrames(t, 0x12_4000_0000)
+	f := addWormhole(t)
+	d := f.open()
+	mustMap(t, d, host(1))
+	if err := d.Master(true); err != nil {
+		t.Fatal(err)
+	}
+	f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
+	k.writes = func(int, []byte, int64) bool { return true }
+	wantFault(t, "gone", d.Close(), DeviceGone, "all ones")
+	if d.Close() == nil {
+		t.Error("at rest, though it was not asked")
+	}
+}
