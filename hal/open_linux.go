@@ -32,15 +32,16 @@ func Open(name string) (Device, error) {
 func Named(name string) (Device, error) {
 	kind, rest := Cut(name, ':')
 	d := &device{&function{kind: kind, rest: rest, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
+	_, _, ok := parsePCI(rest)
 	switch kind {
 	case "pci":
 		d.lane = newPCI(d.function)
 	case "vfio":
 		d.lane = newVFIO(d.function)
 	case "tt":
-		d.lane = newTT(d.function)
+		d.lane, ok = newTT(d.function), rest != "" && rest[0] == '/'
 	}
-	if _, _, ok := parsePCI(rest); d.lane == nil || !ok && (kind != "tt" || rest == "" || rest[0] != '/') {
+	if d.lane == nil || !ok {
 		return nil, &Fault{Usage, name + ": names no device that this program was built for; write pci:VVVV:DDDD or pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
 	}
 	return d, nil

@@ -211,7 +211,7 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
 	fakeSysfs(t)
 	for _, name := range []string{
-		"", "pci", "pci:", "edu", "mock:edu", "vfio:", "vfio:0000:00:01", "tt:", "tt:0", "PCI:1234:11e8", "/dev/mem",
+		"", "pci", "pci:", "edu", "mock:edu", "vfio:", "vfio:0000:00:01", "tt:", "tt:0", "tt:1e52:401e", "tt:0000:01:00.0", "PCI:1234:11e8", "/dev/mem",
 		"pci:1234", "pci:1234:", "pci:1234:11e", "pci:1234:11e88", "pci:123:11e8", "pci:+123:11e8", "pci:0x12:11e8", "pci:12_4:11e8", "pci:1234:11g8",
 		"pci:1234:11e8:", "pci:1234:11e8.0", "pci:0000:00:01", "pci:00:01.0", "pci:0000:00:01.", "pci:0000:00:20.0", "pci:0000:00:01.8",
 		"pci:0000:000:01.0", "pci:000:00:01.0", "pci:000000000:00:01.0", "pci:00000000:00:01.0", "pci:0000:00:1.0", "pci:0000:00:01.0:", "pci:0000:00:01.0.0",

@@ -173,8 +173,7 @@ func (r *Replay) complete(masters []bool) (err error) {
 }
 
 // engage lets devices master the bus. Lastly it has drivers put cores back into
-// reset when this process ends: one that was told stores when the device is closed,
-// whatever became of Load.
+// reset when the device is closed or this process ends, whatever became of Load.
 func (r *Replay) engage(masters []bool) (err error) {
 	for i, device := range r.devices {
 		if masters[i] && err == nil {
