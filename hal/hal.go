@@ -101,7 +101,7 @@ func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 
 // Cleaner is a Device whose driver may put cores back into reset when this process
 // ends, however it ends: those that the image, of which the device is a target, lets
-// run. note says what will not be done where the driver is too old for that.
+// run. note is a line on what will not be done where the driver is too old for that.
 type Cleaner interface {
 	Cleanup(view *fbs.View, target int) (note string, err error)
 }

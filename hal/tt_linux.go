@@ -231,7 +231,7 @@ func (d *device) Cleanup(view *fbs.View, target int) (note string, err error) {
 	case !runs:
 		return "", nil
 	case !lane.cleans:
-		return d.identity.Name + ": cores that run when this process is killed go on running; tt-kmd 2.2 and later put those of one tile back into reset", nil
+		return d.identity.Name + ": cores that run when this process is killed go on running; tt-kmd 2.2 and later put those of one tile back into reset\n", nil
 	}
 	c := ttCleanup{argsz: 32, enabled: 1, x: t.X, y: t.Y, noc: t.NoC, address: reset.Address, data: uint64(reset.Mask)}
 	return "", control(lane.fd, ttSetNoCCleanup, asC(&c), "SET_NOC_CLEANUP", lane.rest)

@@ -308,13 +308,13 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 	}{
 		{"an image that aims no window", "  delay 1us\n", "", nil, nil},
 		{"an image that aims one", points, "", nil, []int{0, 1}},
-		{"an old driver", points, "cores go on running", nil, []int{0, 1}},
+		{"an old driver", points, "cores go on running\n", nil, []int{0, 1}},
 		{"a driver that refuses", points, "", hal.Denied, []int{0}},
 	} {
 		var told []int
 		first := cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note, fail: test.fail}
-		r, err := runtime.Load(view(t, two+test.source), runtime.AnySlot, first, cleaner{Device: mock.New(&boards.Wormhole), told: &told})
-		if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) || err == nil && r.Notice != test.note {
+		r, err := runtime.Load(view(t, two+test.source), runtime.AnySlot, first, cleaner{Device: mock.New(&boards.Wormhole), told: &told, note: test.note})
+		if (err == nil) != (test.fail == nil) || !slices.Equal(told, test.told) || err == nil && r.Notice != test.note+test.note {
 			t.Errorf("%s: %v, told %v", test.what, err, told)
 		}
 		if err == nil {

@@ -11,7 +11,7 @@ import (
 // makes one.
 type Replay struct {
 	Commands []fbs.Command // those that runs take, completed. A profiler puts others there, and sequences of them into its own View
-	Notice   string        // what Load could not see to, empty if nothing
+	Notice   string        // lines on what Load could not see to, empty if nothing
 
 	view      *fbs.View
 	devices   []hal.Device

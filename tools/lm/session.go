@@ -84,7 +84,7 @@ func (f *replayFlags) open(s *session) (err error) {
 		return fmt.Errorf("%s: %w", s.path, err)
 	}
 	if notice := s.replay.Notice; notice != "" {
-		fmt.Fprintln(stderr, "lm: warning: "+notice)
+		fmt.Fprint(stderr, "lm: warning: "+notice)
 	}
 	for _, spec := range f.inputs {
 		if err := s.readInput(spec); err != nil {

@@ -78,7 +78,7 @@ func (f *frames) prepare(devices []hal.Device, view *fbs.View, o args.Options) e
 		return err
 	}
 	if notice := r.Notice; notice != "" {
-		_ = print(2, "lmrun: "+notice+"\n")
+		_ = print(2, "lmrun: "+notice)
 	}
 	err = f.open(r, devices[0])
 	spare := func() error { return files.Spare(2) } // which Freeze has Go open
