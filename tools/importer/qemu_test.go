@@ -121,6 +121,9 @@ func TestQemuTellsDevicesOfOneNameApart(t *testing.T) {
 			t.Errorf("read: %s", got)
 		}
 	}
+	moved := strings.ReplaceAll(second, "0x7f", "0x55b6bee1c320")
+	refused(t, moved+ops("r 00 4 0x10000ed"), edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}}),
+		`line 2: region "edu-mmio" was not at 0x10000000 in line 1: the guest moved the BAR`)
 	near := strings.ReplaceAll(second, "0x20000004", "0x10100004") // of a BAR whose size is not known it could be part
 	refused(t, ops("r 00 4 0x10000ed")+near, Options{From: FromQemu, Board: generic, Generic: true, Device: "1234:11e8",
 		Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}},

@@ -28,8 +28,7 @@ type Region struct {
 	mr uint64 // QEMU's own number of it: another device's of that name has another; 0: not seen yet
 }
 
-// qemuEvents are the trace events that hold an access (QEMU,
-// system/trace-events and hw/vfio/trace-events).
+// qemuEvents are the trace events that hold an access (QEMU, system/trace-events and hw/vfio/trace-events).
 var qemuEvents = map[string]struct {
 	take func(*qemu, Op, fields, int64) error
 	op   Op
@@ -60,6 +59,7 @@ type qemu struct {
 	other    map[string]int // lines of other events
 	baseless string         // a chosen region whose base is not known
 	outside  int            // accesses of regions that were not chosen
+	apart    map[uint64]int // lines of those that have a chosen one's name, by QEMU's number
 	taken    int            // of those that were
 	to       Sink
 	only     bool // count, wherever it is
@@ -67,7 +67,7 @@ type qemu struct {
 
 func newQemu(r io.Reader, o Source, to Sink) *qemu {
 	return &qemu{lineReader: newLineReader(r, o.Progress), o: o, to: to, regions: slices.Clone(o.Regions), seen: map[string]*RegionSummary{},
-		other: map[string]int{}}
+		other: map[string]int{}, apart: map[uint64]int{}}
 }
 
 func readQemu(r io.Reader, o Source, to Sink) (*Trace, error) {
@@ -111,8 +111,7 @@ func (q *qemu) record(text []byte) error {
 			record, known = qemuEvents[string(event)]
 		}
 	}
-	// Nothing may hide an access: neither one that is cut, nor one that another
-	// writer's text has got in front of.
+	// Nothing may hide an access: neither one that is cut, nor one that another writer's text has got in front of.
 	hidden := text
 	if known {
 		hidden = f.rest
@@ -140,8 +139,7 @@ func (q *qemu) record(text []byte) error {
 // cutMin letters at the end of a line may be an event that is cut.
 const cutMin = 8
 
-// cutEvent gives the end of a line that is the start of an event with an
-// access, nil if it is none.
+// cutEvent gives the end of a line that is the start of an event with an access, nil if it is none.
 func cutEvent(text []byte) []byte {
 	for i := max(0, len(text)-len("memory_region_ops_write")); i+cutMin <= len(text); i++ {
 		for name := range qemuEvents {
@@ -245,8 +243,7 @@ func sharp(b []byte) (v uint64, ok bool) {
 	return hex(b)
 }
 
-// name reads the rest of a memory_region_ops event: nothing, or the region's
-// name between quotes.
+// name reads the rest of a memory_region_ops event: nothing, or the region's name between quotes.
 func (q *qemu) name(rest []byte) (string, error) {
 	rest = bytes.TrimSpace(rest)
 	if len(rest) == 0 {
@@ -278,6 +275,8 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 		return q.give(&a) // for a summary; trace refuses
 	case r.mr != mr && r.mr != 0 && q.o.Board.Vendor == 0:
 		return Refuse(q.line, "a second region of QEMU's is called %q: a board file with the size of BAR %d tells them apart", name, r.Bar)
+	case r.mr == mr && q.apart[mr] != 0:
+		return Refuse(q.line, "region %q was not at 0x%x in line %d: the guest moved the BAR", name, r.Base, q.apart[mr])
 	case address < r.Base:
 		return Refuse(q.line, "address 0x%x lies before the base 0x%x of region %q", address, r.Base, name)
 	}
@@ -289,8 +288,7 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 	return q.give(&a)
 }
 
-// give has the sink take an access, unless it is not known where in the BAR it
-// is; a summary takes those, too.
+// give has the sink take an access, unless it is not known where in the BAR it is; a summary takes those, too.
 func (q *qemu) give(a *Access) error {
 	q.taken++
 	if q.baseless != "" && !q.only {

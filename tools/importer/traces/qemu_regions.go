@@ -110,6 +110,9 @@ func (q *qemu) chosen(name string, mr, address uint64) *Region {
 			return r
 		}
 	}
+	if slices.ContainsFunc(q.regions, func(r Region) bool { return r.Name == name }) {
+		q.apart[mr] = q.line
+	}
 	return nil
 }
 
