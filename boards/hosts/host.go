@@ -1,11 +1,9 @@
-// Package hosts describes, as data (hosts.yaml), arm64 machines that can carry an
-// accelerator: where their PCIe windows lie and how large they are, whether
-// host memory can be shared with a device, what is known to be broken, and how
-// they boot. Host tools read it; nothing on a target imports it.
+// Package hosts describes, as data (hosts.yaml), arm64 machines that can carry an accelerator: where their PCIe
+// windows lie and how large they are, whether host memory can be shared with a device, what is known to be broken, and
+// how they boot. Host tools read it; nothing on a target imports it.
 //
-// Every value stands beside the document it was read from; what was tried says so
-// (Measured), and all else never was. What no document confirmed has no source and
-// is unknown.
+// Every value stands beside the document it was read from; what was tried says so (Measured), and all else never was.
+// What no document confirmed has no source and is unknown.
 package hosts
 
 import (
@@ -19,8 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Fact is a value and where it comes from. Without a source the value is
-// unknown, and the zero value.
+// Fact is a value and where it comes from. Without a source the value is unknown, and the zero value.
 type Fact[T any] struct {
 	Value  T
 	Source string
@@ -40,12 +37,19 @@ func (f Fact[T]) String() string {
 	return fmt.Sprint(f.Value)
 }
 
-// UnmarshalYAML takes [value, source].
+// UnmarshalYAML takes [value, source]. A key that nothing knows is a mistake here as elsewhere.
 func (f *Fact[T]) UnmarshalYAML(node *yaml.Node) error {
-	if len(node.Content) != 2 {
+	if node.Kind != yaml.SequenceNode || len(node.Content) != 2 {
 		return fmt.Errorf("line %d: a fact is [value, source]", node.Line)
 	}
-	return cmp.Or(node.Content[0].Decode(&f.Value), node.Content[1].Decode(&f.Source))
+	value, err := yaml.Marshal(node.Content[0])
+	return cmp.Or(err, strict(value, &f.Value), node.Content[1].Decode(&f.Source))
+}
+
+func strict(text []byte, to any) error {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	return d.Decode(to)
 }
 
 // Host is one kind of machine, as its maker's device tree or firmware has it.
@@ -53,9 +57,8 @@ type Host struct {
 	Name  string // as it is typed
 	Title string // for people
 
-	// Compatible has strings of the root of its device tree; RootPorts the ids
-	// of its PCIe root ports, for machines that have no device tree. Any one
-	// that is found means this host.
+	// Compatible has strings of the root of its device tree; RootPorts the ids of its PCIe root ports, for machines
+	// that have no device tree. Any one that is found means this host.
 	Compatible []string
 	RootPorts  []ID `yaml:"root-ports"`
 
@@ -91,8 +94,7 @@ type Port struct {
 	Windows Fact[[]Window] // for memory
 }
 
-// Window is a range of processor addresses that reaches a range of PCI
-// addresses.
+// Window is a range of processor addresses that reaches a range of PCI addresses.
 type Window struct {
 	CPU, PCI, Size uint64
 	Prefetchable   bool
@@ -150,9 +152,7 @@ var read = sync.OnceValue(func() (all struct {
 	Every []Option
 	Hosts []*Host
 }) {
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&all); err != nil {
+	if err := strict(text, &all); err != nil {
 		panic(err) // data of our own
 	}
 	return all
@@ -172,9 +172,8 @@ func Options(h *Host) []Option {
 // ByName finds a host, nil if there is none of that name.
 func ByName(name string) *Host { return find(func(h *Host) bool { return h.Name == name }) }
 
-// ByCompatible finds the host that one of a device tree's compatible strings
-// means. The list is in the tree's order, from the board to the chip, so that
-// the first match is the closest.
+// ByCompatible finds the host that one of a device tree's compatible strings means. The list is in the tree's order,
+// from the board to the chip, so that the first match is the closest.
 func ByCompatible(list []string) *Host {
 	for _, c := range list {
 		if h := find(func(h *Host) bool { return slices.Contains(h.Compatible, c) }); h != nil {

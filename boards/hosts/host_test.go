@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
 func TestHostIsFoundByNameAndByWhatTheMachineSays(t *testing.T) {
@@ -89,6 +91,21 @@ func TestEveryWordIsOneThatIsKnown(t *testing.T) {
 			if !ok {
 				t.Errorf("%s: %s is a word that nothing knows", h.Name, what)
 			}
+		}
+	}
+}
+
+// TestMistypedFactIsRefused: a key that is skipped would make another window of one.
+func TestMistypedFactIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"[[{cpu: 1, pci: 2, size: 3, prefetchable: true}], manual]": "",
+		"[[{cpu: 1, pci: 2, size: 3, prefetchabel: true}], manual]": "prefetchabel",
+		"{[]: manual}": "a fact is [value, source]",
+		"[[]]":         "a fact is [value, source]",
+	} {
+		var f Fact[[]Window]
+		if err := yaml.Unmarshal([]byte(text), &f); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
