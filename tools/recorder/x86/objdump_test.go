@@ -159,6 +159,38 @@ func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
 	t.Logf("evidence: %d random inputs decoded as objdump does, of %d tried; %d wrong", len(taken), tried, wrong)
 }
 
+// TestWhatSharesAnOpcodeWithAFlushIsNone: XSAVEOPT stores; a flush makes no access.
+func TestWhatSharesAnOpcodeWithAFlushIsNone(t *testing.T) {
+	for code, want := range map[string]bool{
+		"\x0f\xae\x37": false, "\x48\x0f\xae\x37": false, "\xf3\x0f\xae\x37": false, // XSAVEOPT, of 64 bits, CLRSSBSY
+		"\x0f\xae\x3f": true, "\x66\x0f\xae\x3f": true, "\x66\x0f\xae\x37": true, // CLFLUSH, CLFLUSHOPT, CLWB
+		"\x0f\xae\x2f": false, "\x66\x0f\xae\x2f": false, // XRSTOR
+	} {
+		if _, err := decode([]byte(code)); (err == nil) != want {
+			t.Errorf("% x: %v", code, err)
+		}
+	}
+}
+
+// TestWhatNeedsNoPageToComputeInIsWhatThePageOfTheRecorderSays, by (%rdi).
+func TestWhatNeedsNoPageToComputeInIsWhatThePageOfTheRecorderSays(t *testing.T) {
+	for code, own := range map[string]bool{
+		"\x89\x07": true, "\x0f\xb6\x07": true, "\x0f\xbe\x07": true, "\x48\x63\x07": true, "\x0f\xc3\x07": true, // MOV, MOVZX, MOVSX, MOVSXD, MOVNTI
+		"\x01\x07": true, "\x3b\x07": true, "\x85\x07": true, "\xff\x37": true, "\x8f\x07": true, "\xf3\xaa": true, // ADD, CMP, TEST, PUSH, POP, REP STOS
+		"\x0f\x11\x07": true, "\x0f\x17\x07": true, "\x66\x0f\x7e\x07": true, "\x62\xf1\x7c\x49\x11\x07": true, // MOVUPS, MOVHPS, MOVD, VMOVUPS with a mask
+		"\xc4\xe2\x6d\x2e\x1f": true, "\x0f\x10\x07": true, "\xf3\x0f\x10\x07": true, // VMASKMOVPS; loads: MOVUPS, MOVSS
+		"\x66\x0f\x3a\x16\x07\x00": false, "\xc4\xe3\x7d\x19\x07\x01": false, "\x0f\x94\x07": false, // PEXTRD, VEXTRACTF128, SETE
+		"\x0f\x38\xf1\x07": false, "\x0f\x44\x07": false, "\xfe\x07": false, "\x0f\x12\x07": false, // MOVBE, CMOVE, INC, MOVLPS
+		"\x62\xf1\x7c\x49\x10\x07": false, "\xc4\xe2\x7d\x18\x07": false, // VMOVUPS with a mask, VBROADCASTSS
+	} {
+		s := State{Vectors: func() (*Vectors, error) { return &Vectors{}, nil }}
+		s.Reg[rcx], s.Reg[rdi] = 1, 4096
+		if err := Step([]byte(code), 4096, &s, &memoryOf{}); (err == nil) != own {
+			t.Errorf("% x: %v", code, err)
+		}
+	}
+}
+
 // memoryOf is memory where everything is, and gives nothing back.
 type memoryOf struct{ accesses int }
 

@@ -1,7 +1,6 @@
 package x86
 
-// formKey is how a form is found: the mandatory prefix is 0 for none, 1 for 66,
-// 2 for F3, 3 for F2.
+// formKey is how a form is found: the mandatory prefix is 0 for none, 1 for 66, 2 for F3, 3 for F2.
 type formKey struct{ table, opcode, mandatory uint8 }
 
 // anyPrefix is that of legacy forms that do not ask for one.
@@ -50,8 +49,9 @@ var table = []struct {
 	{0, withAny, "\x86\x87", form{size: integerSize, locks: true, run: onCopy(true, true)}}, // XCHG
 	{1, withAny, "\xb0\xb1\xc0\xc1", form{size: integerSize, run: onCopy(true, true)}},      // CMPXCHG, XADD
 	{1, withAny, "\xba", form{size: operandSize, wants: oneByte, groups: 0b11110000, run: (*machine).bit}},
-	{1, withAny, "\xae", form{size: fixed(1), groups: 0b11000000, run: (*machine).flush}}, // CLFLUSH, CLFLUSHOPT, CLWB
-	{2, withAny, "\xf0", form{size: operandSize}},                                         // MOVBE
+	{1, none, "\xae", form{size: fixed(1), groups: 0b10000000, vectors: legacy, run: (*machine).flush}},   // CLFLUSH; 6 is XSAVEOPT
+	{1, with66, "\xae", form{size: fixed(1), groups: 0b11000000, vectors: legacy, run: (*machine).flush}}, // CLFLUSHOPT, CLWB
+	{2, withAny, "\xf0", form{size: operandSize}},                                                         // MOVBE
 	{2, withAny, "\xf1", form{size: operandSize, run: onCopy(false, true)}},
 	{1, withAny, "\x40\x41\x42\x43\x44\x45\x46\x47\x48\x49\x4a\x4b\x4c\x4d\x4e\x4f", form{size: operandSize}},                        // CMOV
 	{1, withAny, "\x90\x91\x92\x93\x94\x95\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f", form{size: fixed(1), run: onCopy(false, true)}}, // SET
