@@ -159,12 +159,13 @@ func TestWhatIsDecodedIsWhatObjdumpSays(t *testing.T) {
 	t.Logf("evidence: %d random inputs decoded as objdump does, of %d tried; %d wrong", len(taken), tried, wrong)
 }
 
-// TestWhatSharesAnOpcodeWithAFlushIsNone: XSAVEOPT stores; a flush makes no access.
-func TestWhatSharesAnOpcodeWithAFlushIsNone(t *testing.T) {
+// TestWhatLooksLikeAnotherInstructionIsRefused: XSAVEOPT stores, a flush makes no access.
+func TestWhatLooksLikeAnotherInstructionIsRefused(t *testing.T) {
 	for code, want := range map[string]bool{
 		"\x0f\xae\x37": false, "\x48\x0f\xae\x37": false, "\xf3\x0f\xae\x37": false, // XSAVEOPT, of 64 bits, CLRSSBSY
 		"\x0f\xae\x3f": true, "\x66\x0f\xae\x3f": true, "\x66\x0f\xae\x37": true, // CLFLUSH, CLFLUSHOPT, CLWB
 		"\x0f\xae\x2f": false, "\x66\x0f\xae\x2f": false, // XRSTOR
+		"\x63\x07": true, "\x48\x63\x07": true, "\x66\x63\x07": false, // MOVSXD, that of 16 bits: how much it loads differs
 	} {
 		if _, err := decode([]byte(code)); (err == nil) != want {
 			t.Errorf("% x: %v", code, err)

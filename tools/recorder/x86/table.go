@@ -22,7 +22,7 @@ var table = []struct {
 	{0, withAny, "\xc7", form{size: integerSize, wants: operandBytes, groups: 1, run: (*machine).moveImmediate}},
 	{0, withAny, "\xa0\xa1", form{shape: offset, size: integerSize, run: loaded((*machine).moveLoad)}}, // reg is 0: the accumulator
 	{0, withAny, "\xa2\xa3", form{shape: offset, size: integerSize, run: (*machine).moveStore}},
-	{0, withAny, "\x63", form{size: fixed(4), run: loaded((*machine).moveSigned)}},
+	{0, withAny, "\x63", form{size: fixed(4), not16: true, run: loaded((*machine).moveSigned)}}, // of 16 bits AMD's load 4 bytes, Intel's 2
 	{1, withAny, "\xb6", form{size: fixed(1), run: loaded((*machine).moveZero)}},
 	{1, withAny, "\xb7", form{size: fixed(2), run: loaded((*machine).moveZero)}},
 	{1, withAny, "\xbe", form{size: fixed(1), run: loaded((*machine).moveSigned)}},
