@@ -2,5 +2,6 @@
 
 package gen
 
-// SchemaHash stands for everything in image.fbs but its comments. A reader refuses a file with another one.
+// SchemaHash stands for everything in image.fbs but its comments. A reader
+// refuses a file with another one.
 const SchemaHash uint64 = 0x4177d725c0e5026a
