@@ -97,7 +97,7 @@ func (l *lifter) begin(now segment, a *traces.Access) {
 // cut ends the commands of a sequence.
 func (m *maker) cut(s *step) {
 	m.fences.end(m)
-	m.fences.open, m.fences.waited = false, false
+	m.fences = fencer{n: m.fences.n}
 	m.ended(segment(s.to))
 }
 

@@ -78,7 +78,8 @@ func (d *dropper) step(i int) {
 // stores to host memory and the device, and between a wait in host memory and
 // what is compared there.
 type fencer struct {
-	open   bool // a bulk copy, or a store to host memory
+	bulk   bool // copies to the device
+	wrote  bool // host memory
 	waited bool // in host memory
 	n      int
 }
@@ -92,22 +93,19 @@ func (f *fencer) before(p *program, c *lmb.Command) bool {
 	bulk := c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk
 	stores := c.Opcode == gen.OpcodeWrite || c.Opcode == gen.OpcodeAddress || c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn
 	poll := c.Opcode == gen.OpcodeCheck && c.Amount != 0
-	if c.Opcode == gen.OpcodeFence {
-		f.open, f.waited = false, false
-		return false
+	fence := c.Opcode != gen.OpcodeFence && ((f.bulk && !bulk || f.wrote) && !(host && stores) || f.waited && !(host && poll))
+	if fence || c.Opcode == gen.OpcodeFence {
+		*f = fencer{n: f.n}
 	}
-	fence := f.open && !bulk && !(host && stores) || f.waited && !(host && poll)
-	if fence {
-		f.open, f.waited = false, false
-	}
-	f.open = f.open || bulk || host && stores
+	f.bulk = f.bulk || bulk && !host
+	f.wrote = f.wrote || host && stores
 	f.waited = f.waited || host && poll
 	return fence
 }
 
 // end puts a fence behind the last command where one is due.
 func (f *fencer) end(m *maker) {
-	if f.open && m.with("fence") {
+	if (f.bulk || f.wrote) && m.with("fence") {
 		m.emitFence()
 	}
 }

@@ -114,3 +114,43 @@ func TestWorstCaseIsMultipliedOutAndRefusedBeyondAnHour(t *testing.T) {
 		t.Error(stdout)
 	}
 }
+
+// hostRecord is a recording of a device that memory of the program is handed to,
+// behind a bulk copy to its own, and that answers there.
+const hostRecord = "LMRECORD 2\nDEVICE 0 ab1e 0003 card\nBAR 0 0 2 0 1000\nMEM 100000 1000\nHR 100000 8 0102030405060708\n" +
+	"W 0 0 4 01000000\nW 0 4 4 01000000\nW 0 8 4 01000000\nHW 100080 4 09000000\nR 0 800 4 01000000\nEND 9\n"
+
+func hostRecorded(t *testing.T) (record, image string) {
+	t.Helper()
+	record = filepath.Join(t.TempDir(), "host.record")
+	image = record + ".lmb"
+	if err := os.WriteFile(record, []byte(hostRecord), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if exit, _, stderr := lm(t, "import", "--from", "record", "--board", "generic", "--rule", "2=1,2,4,8,memory", record, "-o", image); exit != 0 {
+		t.Fatal(stderr)
+	}
+	return record, image
+}
+
+// TestImportPutsTheFencesThatVerifyAsksFor where what follows host memory is a
+// bulk copy to the device.
+func TestImportPutsTheFencesThatVerifyAsksFor(t *testing.T) {
+	_, image := hostRecorded(t)
+	if _, stdout, _ := lm(t, "dump", image); !strings.Contains(stdout, "copy.4    bar2+0x0 <- hex 01000000 01000000 01000000 bulk\n") {
+		t.Error(stdout)
+	}
+	if exit, _, stderr := lm(t, "verify", image); exit != 0 || strings.Contains(stderr, "fence") {
+		t.Errorf("%d %s", exit, stderr)
+	}
+}
+
+// TestPlaybackOfHostMemoryIsRefused, whose addresses are other ones in a replay,
+// before a store of one is taken for a wrong one.
+func TestPlaybackOfHostMemoryIsRefused(t *testing.T) {
+	record, image := hostRecorded(t)
+	exit, _, stderr := lm(t, "replay", "--device", "playback:"+record, image)
+	if exit != 65 || !strings.Contains(stderr, "host memory, which a playback has not") {
+		t.Errorf("%d %s", exit, stderr)
+	}
+}

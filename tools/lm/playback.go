@@ -113,9 +113,12 @@ func recordedBoard(data []byte, name string) (d device, err error) {
 
 // playRecord plays a recording.
 func playRecord(data []byte, board *boards.Board) (*mock.Device, error) {
-	_, list, err := traces.Read(bytes.NewReader(data), traces.Source{From: traces.FromRecord, Board: board})
+	trace, list, err := traces.Read(bytes.NewReader(data), traces.Source{From: traces.FromRecord, Board: board})
 	if err != nil {
 		return nil, err
+	}
+	if trace.Reached > 0 {
+		return nil, fmt.Errorf("the device reached host memory, which a playback has not: lm verify the image, and replay it on the device")
 	}
 	var accesses []mock.Access
 	for _, a := range list {

@@ -38,6 +38,7 @@ type Trace struct {
 	Vendor, Device uint16 // PCI ids in the trace, 0: the board's
 	Lines          int
 	Ignored        []Count // lines that hold no access to the device
+	Reached        int     // accesses of the device to host memory, of which Read gives none
 	Warnings       []Warning
 }
 
@@ -98,13 +99,13 @@ func (s *Source) unknown() error {
 
 // Read gives the accesses to the device, and marks, in order. The error is an *Error.
 func Read(r io.Reader, s Source) (*Trace, []Access, error) {
-	c := collector{reached: Count{Name: "accesses of the device to host memory"}}
+	c := collector{}
 	t, err := Scan(r, s, &c)
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.reached.N > 0 {
-		t.Ignored = append(t.Ignored, c.reached)
+	if t.Reached = c.reached; t.Reached > 0 {
+		t.Ignored = append(t.Ignored, Count{"accesses of the device to host memory", t.Reached})
 	}
 	return t, c.list, nil
 }
@@ -112,7 +113,7 @@ func Read(r io.Reader, s Source) (*Trace, []Access, error) {
 // collector is the sink of Read.
 type collector struct {
 	list    []Access
-	reached Count
+	reached int
 }
 
 func (c *collector) Start(*boards.Board) {}
@@ -125,7 +126,7 @@ func (c *collector) Access(a *Access) error {
 func (c *collector) Block(a *Access, data []byte) error { return Single(a, data, c.Access) }
 
 func (c *collector) Device(int, int64, bool, uint64, []byte) error {
-	c.reached.N++
+	c.reached++
 	return nil
 }
 
