@@ -19,6 +19,7 @@ import (
 	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 )
 
 // captured are the recordings and listings whose commands are measured, with
@@ -66,19 +67,19 @@ func (b *bench) captures() {
 func (b *bench) recorded(i int) *lmb.Image {
 	c := &captured[i]
 	path := filepath.Join(b.testdata, c.file)
-	text := must(os.ReadFile(path))
+	text := stop.Must(os.ReadFile(path))
 	if strings.HasSuffix(path, ".lms") {
-		return must(listing.Parse(path, text, nil))
+		return stop.Must(listing.Parse(path, text, nil))
 	}
 	options := c.options
 	inputs, outputs, _ := strings.Cut(c.tensors, "|")
 	for specs, list := range map[string]*[]importer.TensorSpec{inputs: &options.Inputs, outputs: &options.Outputs} {
 		for _, spec := range strings.Fields(specs) {
-			*list = append(*list, must(importer.ParseTensor(spec)))
+			*list = append(*list, stop.Must(importer.ParseTensor(spec)))
 		}
 	}
 	image, _, err := importer.Import(bytes.NewReader(text), options)
-	check(err)
+	stop.On(err)
 	return image
 }
 
@@ -151,14 +152,14 @@ func quiet(image *lmb.Image) []byte {
 	looking.Sequences = []lmb.Sequence{{Name: "main", Commands: commands}}
 	all := lmb.Tensor{Name: "looked at", Role: gen.RoleOutput, DType: gen.DTypeUint8, Shape: []uint32{size}}
 	looking.Tensors = append(slices.Clone(image.Tensors), all)
-	view := must(fbs.Verify(must(lmb.Encode(&looking))))
+	view := stop.Must(fbs.Verify(stop.Must(lmb.Encode(&looking))))
 	memory := make([]byte, plain.Size(view))
-	replay := must(runtime.Load(view, runtime.AnySlot, plain.Devices(view, memory)...))
+	replay := stop.Must(runtime.Load(view, runtime.AnySlot, plain.Devices(view, memory)...))
 	defer replay.Close()
 	// What the first round leaves is what each further one begins with.
 	for range 2 {
 		if r := replay.Run(0); r.Code != hal.OK {
-			check(r.Code)
+			stop.On(r.Code)
 		}
 	}
 	found := replay.Output(len(image.Tensors))

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"time"
 
+	"lightmetal/tools/stop"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -107,18 +109,18 @@ func over(list []float64, limit float64) (count int) {
 
 // neighbour starts a program that loads and stores as much memory as it can,
 // on the processor that is measured.
-func (b *bench) neighbour() (stop func()) {
+func (b *bench) neighbour() (end func()) {
 	command := exec.Command(b.cref, "spin")
-	check(command.Start())
-	stop = func() {
+	stop.On(command.Start())
+	end = func() {
 		command.Process.Kill()
 		command.Wait()
 	}
 	var set unix.CPUSet
 	set.Set(b.cpu)
 	if err := unix.SchedSetaffinity(command.Process.Pid, &set); err != nil {
-		stop()
-		check(err)
+		end()
+		stop.On(err)
 	}
-	return stop
+	return end
 }

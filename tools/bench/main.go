@@ -25,6 +25,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -47,7 +48,7 @@ type bench struct {
 func main() {
 	code, err := hal.Usage, error(nil) // of what cobra says
 	if run, failed := asChild(os.Args[1:]); run != nil {
-		code, err = failed, try(run)
+		code, err = failed, stop.Try(run)
 	} else if err = command().Execute(); err != nil {
 		if fault := (*hal.Fault)(nil); errors.As(err, &fault) {
 			code = fault.Code
@@ -97,7 +98,7 @@ func asChild(args []string) (run func(), failed hal.Code) {
 	case len(args) == 2 && args[0] == "-record":
 		return func() { recordChild(args[1]) }, hal.Internal
 	case len(args) == 2 && args[0] == "-touch":
-		return func() { fmt.Println(touch(must(strconv.Atoi(args[1])))) }, hal.Internal
+		return func() { fmt.Println(touch(stop.Must(strconv.Atoi(args[1])))) }, hal.Internal
 	case len(args) == 3 && args[0] == "-beyond":
 		return func() {
 			excess, _ := beyond(args[1], args[2])
@@ -144,7 +145,7 @@ func (b *bench) run() error {
 		}
 		began := time.Now()
 		fmt.Fprintf(b.progress, "bench: %s ...", part.name)
-		if err := try(part.run); err != nil {
+		if err := stop.Try(part.run); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
 		fmt.Fprintf(b.progress, " %.1f s\n", time.Since(began).Seconds())
@@ -177,10 +178,10 @@ func (b *bench) add(rows ...row) { b.rows = append(b.rows, rows...) }
 
 // image writes an image and gives its path and size. The file is removed by done.
 func (b *bench) image(name string, image *lmb.Image) (path string, size int64, done func()) {
-	file := must(lmb.Encode(image))
+	file := stop.Must(lmb.Encode(image))
 	// The name is this process's own: writing a file that another one has mapped is a bus error for it.
 	path = filepath.Join(b.dir, fmt.Sprintf("bench-%s-%d.lmb", name, os.Getpid()))
-	check(files.Write(path, file, 0o644, files.Replace))
+	stop.On(files.Write(path, file, 0o644, files.Replace))
 	return path, int64(len(file)), func() { os.Remove(path) }
 }
 

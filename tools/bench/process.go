@@ -13,6 +13,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/runtime"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 )
 
 // startUp measures whole processes on an image of 1 MB: our program up to its
@@ -49,7 +50,7 @@ func whole(m *memory, program []string) float64 {
 	command.Stderr = os.Stderr
 	began := time.Now()
 	if err := command.Run(); err != nil {
-		check(fmt.Errorf("%s: %w", program[0], err))
+		stop.On(fmt.Errorf("%s: %w", program[0], err))
 	}
 	return float64(time.Since(began))
 }
@@ -60,7 +61,7 @@ var host = map[bool]string{true: "arm64", false: "amd64"}[strings.HasPrefix(outp
 // mapped adds up the sections of a program that are in the file and in memory: its
 // code and data, without the steps of pages and segments in which a file grows.
 func mapped(path string) (bytes int64) {
-	file := must(elf.Open(path))
+	file := stop.Must(elf.Open(path))
 	defer file.Close()
 	for _, s := range file.Sections {
 		if s.Flags&elf.SHF_ALLOC != 0 && s.Type != elf.SHT_NOBITS {
@@ -138,7 +139,7 @@ func (b *bench) residencyRows(s sized, empty map[string]int64) (least int64) {
 
 // envelopeOf is how much memory the copy of an image's envelope takes.
 func envelopeOf(path string) int64 {
-	file := must(runtime.Open(path))
+	file := stop.Must(runtime.Open(path))
 	defer file.Close()
 	page := int64(os.Getpagesize())
 	return (int64(fbs.As[fbs.Preamble](file.Bytes()).Envelope) + page - 1) / page * page
@@ -173,12 +174,12 @@ func (b *bench) fresh(status func() map[string]int64) map[string]int64 {
 // emptyStatus is the memory of a program that waits for its input.
 func emptyStatus(program string) map[string]int64 {
 	command := exec.Command(program)
-	in, out := must(command.StdinPipe()), must(command.StdoutPipe())
-	check(command.Start())
-	must(out.Read(make([]byte, 1)))
+	in, out := stop.Must(command.StdinPipe()), stop.Must(command.StdoutPipe())
+	stop.On(command.Start())
+	stop.Must(out.Read(make([]byte, 1)))
 	status := statusOf(command.Process.Pid)
 	in.Close()
-	check(command.Wait())
+	stop.On(command.Wait())
 	return status
 }
 
@@ -186,7 +187,7 @@ func emptyStatus(program string) map[string]int64 {
 // of its threads.
 func statusOf(pid int) map[string]int64 {
 	status := map[string]int64{}
-	for line := range bytes.Lines(must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))) {
+	for line := range bytes.Lines(stop.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))) {
 		var n int64
 		key, rest, _ := strings.Cut(string(line), ":")
 		if _, err := fmt.Sscanf(rest, "%d kB", &n); err == nil {

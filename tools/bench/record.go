@@ -14,6 +14,7 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/tools/recorder"
+	"lightmetal/tools/stop"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,9 +62,9 @@ func recorded(count int) (nanoseconds float64, forbidden string) {
 		return 0, strings.TrimSpace(complaint.String())
 	}
 	if err != nil {
-		check(fmt.Errorf("recording %d accesses: %w %s", count, err, &complaint))
+		stop.On(fmt.Errorf("recording %d accesses: %w %s", count, err, &complaint))
 	}
-	return must(strconv.ParseFloat(strings.TrimSpace(string(out)), 64)), ""
+	return stop.Must(strconv.ParseFloat(strings.TrimSpace(string(out)), 64)), ""
 }
 
 // recordChild is that process.
@@ -77,9 +78,9 @@ func recordChild(count string) {
 		fmt.Fprintln(os.Stderr, failure)
 		os.Exit(hal.Denied.Exit())
 	case err != nil:
-		check(err)
+		stop.On(err)
 	case result.Exit != 0 || result.Gaps != 0 || result.Accesses != uint64(n):
-		check(fmt.Errorf("%d of %d accesses recorded, %d gaps, exit status %d", result.Accesses, n, result.Gaps, result.Exit))
+		stop.On(fmt.Errorf("%d of %d accesses recorded, %d gaps, exit status %d", result.Accesses, n, result.Gaps, result.Exit))
 	}
 }
 
@@ -88,10 +89,10 @@ const barName = "bench-bar"
 
 // touch loads from a file that is mapped, and stores to it, by turns.
 func touch(count int) (nanoseconds float64) {
-	fd := must(unix.MemfdCreate(barName, unix.MFD_CLOEXEC))
+	fd := stop.Must(unix.MemfdCreate(barName, unix.MFD_CLOEXEC))
 	defer unix.Close(fd)
-	check(unix.Ftruncate(fd, pageSize))
-	memory := must(unix.Mmap(fd, 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
+	stop.On(unix.Ftruncate(fd, pageSize))
+	memory := stop.Must(unix.Mmap(fd, 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
 	defer func() { _ = unix.Munmap(memory) }()
 	window := hal.MappedAperture(memory, 0, pageSize, 0)
 	began := time.Now()

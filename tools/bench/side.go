@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"lightmetal/tools/stop"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -24,10 +26,10 @@ type memory struct {
 }
 
 func newMemory(size int) *memory {
-	fd := must(unix.MemfdCreate("device", unix.MFD_CLOEXEC))
+	fd := stop.Must(unix.MemfdCreate("device", unix.MFD_CLOEXEC))
 	m := &memory{file: os.NewFile(uintptr(fd), "device")}
-	check(m.file.Truncate(int64(size)))
-	m.bytes = must(unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
+	stop.On(m.file.Truncate(int64(size)))
+	m.bytes = stop.Must(unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
 	return m
 }
 
@@ -50,15 +52,15 @@ func start(m *memory, image string, program ...string) *side {
 	command := exec.Command(program[0], program[1:]...)
 	command.ExtraFiles = []*os.File{m.file}
 	command.Stderr = os.Stderr
-	s := &side{command, must(command.StdinPipe()), bufio.NewReader(must(command.StdoutPipe()))}
-	check(command.Start())
+	s := &side{command, stop.Must(command.StdinPipe()), bufio.NewReader(stop.Must(command.StdoutPipe()))}
+	stop.On(command.Start())
 	return s
 }
 
 // stop ends the program, which must end well.
 func (s *side) stop() {
 	s.in.Close()
-	check(s.command.Wait())
+	stop.On(s.command.Wait())
 }
 
 // ask sends a request, a word and numbers, and gives the numbers of the answer.
@@ -67,14 +69,14 @@ func (s *side) ask(word string, numbers ...int) (answer []int64) {
 	for _, n := range numbers {
 		text += " " + strconv.Itoa(n)
 	}
-	must(io.WriteString(s.in, text+"\n"))
+	stop.Must(io.WriteString(s.in, text+"\n"))
 	line, err := s.out.ReadString('\n')
 	for _, word := range strings.Fields(line) {
 		n, bad := strconv.ParseInt(word, 10, 64)
 		answer, err = append(answer, n), cmp.Or(err, bad)
 	}
 	if err != nil {
-		check(fmt.Errorf("%s answered %q to %q: %w", s.command.Path, line, text, err))
+		stop.On(fmt.Errorf("%s answered %q to %q: %w", s.command.Path, line, text, err))
 	}
 	return answer
 }
@@ -92,7 +94,7 @@ type ended struct {
 func (s *side) replay(sequence, count, way int) ended {
 	n := s.ask("run", sequence, count, way)
 	if len(n) != 5 {
-		check(fmt.Errorf("%s answered %d numbers to run", s.command.Path, len(n)))
+		stop.On(fmt.Errorf("%s answered %d numbers to run", s.command.Path, len(n)))
 	}
 	return ended{n[0], n[1], n[2], uint32(n[3]), n[4]}
 }
@@ -101,7 +103,7 @@ func (s *side) replay(sequence, count, way int) ended {
 func (s *side) time(sequence, count, way int) (nanoseconds int64) {
 	e := s.replay(sequence, count, way)
 	if e.status != 0 {
-		check(fmt.Errorf("%s: sequence %d fails with %d at command %d", s.command.Path, sequence, e.status, e.command))
+		stop.On(fmt.Errorf("%s: sequence %d fails with %d at command %d", s.command.Path, sequence, e.status, e.command))
 	}
 	return e.nanoseconds
 }
@@ -110,7 +112,7 @@ func (s *side) time(sequence, count, way int) (nanoseconds int64) {
 func (s *side) frames(sequence, count int, period time.Duration) []float64 {
 	s.ask("frames", sequence, count, int(period))
 	took := make([]int64, count)
-	check(binary.Read(s.out, binary.LittleEndian, took))
+	stop.On(binary.Read(s.out, binary.LittleEndian, took))
 	list := make([]float64, count)
 	for i, n := range took {
 		list[i] = float64(n)
@@ -127,12 +129,12 @@ func (s *side) priority(fifo int) (permitted bool) {
 	if fifo > 0 {
 		attr.Policy, attr.Priority = unix.SCHED_FIFO, uint32(fifo)
 	}
-	for _, thread := range must(os.ReadDir(fmt.Sprintf("/proc/%d/task", s.command.Process.Pid))) {
-		err := unix.SchedSetAttr(must(strconv.Atoi(thread.Name())), &attr, 0)
+	for _, thread := range stop.Must(os.ReadDir(fmt.Sprintf("/proc/%d/task", s.command.Process.Pid))) {
+		err := unix.SchedSetAttr(stop.Must(strconv.Atoi(thread.Name())), &attr, 0)
 		if err == unix.EPERM {
 			return false
 		}
-		check(err)
+		stop.On(err)
 	}
 	return true
 }

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"lightmetal/tools/stop"
 )
 
 // still counts what runs take from the Go runtime and from the kernel after
@@ -83,7 +85,7 @@ func (b *bench) heapUse(path string, runs int) (objects, cycles int64) {
 func (b *bench) systemCalls(path string, count int) map[string]map[string]int64 {
 	m := newMemory(deviceSize + pageSize)
 	defer m.close()
-	log := must(os.CreateTemp("", "bench-strace"))
+	log := stop.Must(os.CreateTemp("", "bench-strace"))
 	defer os.Remove(log.Name())
 	defer log.Close()
 	s := start(m, path, "strace", "-f", "-qq", "-e", "signal=none", "-o", log.Name(), b.child)
@@ -91,7 +93,7 @@ func (b *bench) systemCalls(path string, count int) map[string]map[string]int64 
 		s.time(i, count, 0)
 	}
 	s.stop()
-	return callsByThread(string(must(os.ReadFile(log.Name()))))
+	return callsByThread(string(stop.Must(os.ReadFile(log.Name()))))
 }
 
 // callsByThread reads a log of strace -f from the first request on, which the
