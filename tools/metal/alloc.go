@@ -33,7 +33,7 @@ func (a *allocator) gaps() (list []span) {
 }
 
 // take finds room, lowest addresses first or highest.
-func (a *allocator) take(size uint64, bottomUp bool) (uint64, error) {
+func (a *allocator) take(size uint64, bottomUp bool) uint64 {
 	size = roundUp(size, align)
 	gaps := a.gaps()
 	if !bottomUp {
@@ -51,27 +51,27 @@ func (a *allocator) take(size uint64, bottomUp bool) (uint64, error) {
 			first = (g.end - size) &^ (align - 1)
 		}
 		a.insert(span{first, first + size})
-		return first, nil
+		return first
 	}
-	return 0, usage("%s has no room for %d bytes a bank; the largest gap has %d", a.name, size, largest)
+	refuse("%s has no room for %d bytes a bank; the largest gap has %d", a.name, size, largest)
+	return 0
 }
 
 // takeAt takes a fixed address.
-func (a *allocator) takeAt(address, size uint64) error {
+func (a *allocator) takeAt(address, size uint64) {
 	want := span{address, address + roundUp(size, align)}
 	switch {
 	case address%align != 0:
-		return usage("address %#x is not a multiple of %d", address, align)
+		refuse("address %#x is not a multiple of %d", address, align)
 	case want.first < a.limit.first || want.end > a.limit.end || want.end < want.first:
-		return usage("%#x..%#x is not inside %s for buffers, %#x..%#x", want.first, want.end, a.name, a.limit.first, a.limit.end)
+		refuse("%#x..%#x is not inside %s for buffers, %#x..%#x", want.first, want.end, a.name, a.limit.first, a.limit.end)
 	}
 	for _, t := range a.taken {
 		if want.first < t.end && t.first < want.end {
-			return usage("%#x..%#x in %s overlaps a buffer at %#x..%#x", want.first, want.end, a.name, t.first, t.end)
+			refuse("%#x..%#x in %s overlaps a buffer at %#x..%#x", want.first, want.end, a.name, t.first, t.end)
 		}
 	}
 	a.insert(want)
-	return nil
 }
 
 func (a *allocator) insert(s span) {

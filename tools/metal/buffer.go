@@ -7,6 +7,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
+	"lightmetal/tools/stop"
 )
 
 // BufferType says which memory a buffer is in.
@@ -80,28 +81,23 @@ type tensor struct {
 
 // CreateBuffer plans a buffer: the allocator chooses its address, or takes the
 // one that is asked for. Its memory is not cleared.
-func CreateBuffer(d *Device, c BufferConfig) (*Buffer, error) {
-	if err := d.use(); err != nil {
-		return nil, err
-	}
+func CreateBuffer(d *Device, c BufferConfig) (_ *Buffer, err error) {
+	defer stop.Catch(&err)
+	d.use()
 	b := &Buffer{device: d, config: c, stride: c.PageSize}
 	if c.Type == DRAM {
 		b.stride = roundUp(c.PageSize, align)
 	} else {
 		b.stride = roundUp(c.PageSize, 16) // as far as the network wants L1 aligned
 	}
-	if err := b.plan(); err != nil {
-		return nil, err
-	}
-	if err := b.allocate(); err != nil {
-		return nil, err
-	}
+	b.plan()
+	b.allocate()
 	b.id = d.newID(b)
 	d.record(Call{Name: "CreateBuffer", Buffer: b.id})
 	return b, nil
 }
 
-func (b *Buffer) allocate() (err error) {
+func (b *Buffer) allocate() {
 	a, c := b.allocator(), &b.config
 	slots := 0
 	for _, p := range b.places {
@@ -110,14 +106,14 @@ func (b *Buffer) allocate() (err error) {
 	size := uint64(slots) * b.stride
 	if c.Address != nil {
 		b.address = *c.Address
-		return a.takeAt(b.address, size)
+		a.takeAt(b.address, size)
+		return
 	}
 	bottomUp := c.Type == DRAM
 	if c.BottomUp != nil {
 		bottomUp = *c.BottomUp
 	}
-	b.address, err = a.take(size, bottomUp)
-	return err
+	b.address = a.take(size, bottomUp)
 }
 
 func (b *Buffer) allocator() *allocator {
@@ -128,32 +124,32 @@ func (b *Buffer) allocator() *allocator {
 }
 
 // plan places the pages.
-func (b *Buffer) plan() error {
+func (b *Buffer) plan() {
 	c := &b.config
 	switch {
 	case c.Type != DRAM && c.Type != L1:
-		return usage("a buffer is in DRAM or in L1")
+		refuse("a buffer is in DRAM or in L1")
 	case c.PageSize == 0 || c.PageSize%4 != 0:
-		return usage("page size %d is not a multiple of 4", c.PageSize)
+		refuse("page size %d is not a multiple of 4", c.PageSize)
 	case c.Size == 0 || c.Size%c.PageSize != 0:
-		return usage("size %d is not a multiple of the page size %d", c.Size, c.PageSize)
+		refuse("size %d is not a multiple of the page size %d", c.Size, c.PageSize)
 	case c.Size >= 1<<32:
-		return usage("size %d: a buffer is smaller than 4 GiB", c.Size)
+		refuse("size %d: a buffer is smaller than 4 GiB", c.Size)
 	case c.Layout > BlockSharded:
-		return usage("buffer layout %d does not exist", c.Layout)
+		refuse("buffer layout %d does not exist", c.Layout)
 	case (c.Shard != nil) != (c.Layout != Interleaved):
-		return usage("a sharded layout and a ShardSpec belong together")
+		refuse("a sharded layout and a ShardSpec belong together")
 	case c.Shard != nil:
-		return b.shard(c.Shard)
+		b.shard(c.Shard)
+	default:
+		b.interleave()
 	}
-	b.interleave()
-	return nil
 }
 
 func (b *Buffer) interleave() {
 	if b.banks = b.device.banks; b.config.Type == L1 {
 		size := b.device.GridSize()
-		all, _ := b.device.cores(CoreRange{End: CoreCoord{size.X - 1, size.Y - 1}})
+		all := b.device.cores(CoreRange{End: CoreCoord{size.X - 1, size.Y - 1}})
 		b.banks = b.device.tiles(all)
 	}
 	for page := range int(b.config.Size / b.config.PageSize) {
@@ -168,61 +164,53 @@ func (g *grid) tiles(cores []CoreCoord) (list []chips.Tile) {
 	return list
 }
 
-func (b *Buffer) shard(s *ShardSpec) error {
+func (b *Buffer) shard(s *ShardSpec) {
 	pages := int(b.config.Size / b.config.PageSize)
 	rows, columns, high, wide := s.Tensor[0], s.Tensor[1], s.Shard[0], s.Shard[1]
 	switch {
 	case rows <= 0 || columns <= 0 || rows > pages || columns > pages || rows*columns != pages:
-		return usage("a tensor of %d x %d pages is not the buffer's %d", rows, columns, pages)
+		refuse("a tensor of %d x %d pages is not the buffer's %d", rows, columns, pages)
 	case high <= 0 || wide <= 0:
-		return usage("a shard of %d x %d pages is empty", high, wide)
+		refuse("a shard of %d x %d pages is empty", high, wide)
 	case b.config.Layout == HeightSharded && wide != columns:
-		return usage("a height shard is as wide as the tensor, %d pages, not %d", columns, wide)
+		refuse("a height shard is as wide as the tensor, %d pages, not %d", columns, wide)
 	case b.config.Layout == WidthSharded && high != rows:
-		return usage("a width shard is as high as the tensor, %d pages, not %d", rows, high)
+		refuse("a width shard is as high as the tensor, %d pages, not %d", rows, high)
 	}
 	down, across := (rows+high-1)/high, (columns+wide-1)/wide
-	if err := b.shardBanks(s, down, across); err != nil {
-		return err
-	}
+	b.shardBanks(s, down, across)
 	for page := range pages {
 		r, c := page/columns, page%columns
 		b.places = append(b.places, place{r/high*across + c/wide, r%high*wide + c%wide})
 	}
-	return nil
 }
 
 // shardBanks gives the bank of each shard, row by row of shards.
-func (b *Buffer) shardBanks(s *ShardSpec, down, across int) error {
-	list, err := b.device.shardCores(b.config.Type, s.Grid)
+func (b *Buffer) shardBanks(s *ShardSpec, down, across int) {
+	list := b.device.shardCores(b.config.Type, s.Grid)
 	switch {
-	case err != nil:
 	case b.config.Layout == BlockSharded:
-		list, err = s.blockCores(list, down, across)
+		list = s.blockCores(list, down, across)
 	case len(list) < down*across:
-		err = usage("%d shards need as many cores, the grid has %d", down*across, len(list))
+		refuse("%d shards need as many cores, the grid has %d", down*across, len(list))
 	case s.Orientation == ColumnMajor:
 		slices.SortStableFunc(list, func(a, b CoreCoord) int { return cmp.Or(a.X-b.X, a.Y-b.Y) })
 	}
-	if err != nil {
-		return err
-	}
 	b.banks = b.device.bankTiles(b.config.Type, list[:down*across])
-	return nil
 }
 
 // blockCores lays a matrix of shards on a rectangle of cores.
-func (s *ShardSpec) blockCores(list []CoreCoord, down, across int) (cores []CoreCoord, err error) {
+func (s *ShardSpec) blockCores(list []CoreCoord, down, across int) (cores []CoreCoord) {
 	r := rectangles(list)
 	if len(r) != 1 {
-		return nil, usage("the grid of a block-sharded buffer is one rectangle")
+		refuse("the grid of a block-sharded buffer is one rectangle")
 	}
 	height, width := r[0].End.Y-r[0].Start.Y+1, r[0].End.X-r[0].Start.X+1
 	if s.Orientation == ColumnMajor {
 		height, width = width, height
 	}
 	if down > height || across > width {
-		return nil, usage("%d x %d shards do not fit on a grid of %d x %d cores", down, across, height, width)
+		refuse("%d x %d shards do not fit on a grid of %d x %d cores", down, across, height, width)
 	}
 	for i := range down * across {
 		x, y := i%across, i/across
@@ -231,20 +219,18 @@ func (s *ShardSpec) blockCores(list []CoreCoord, down, across int) (cores []Core
 		}
 		cores = append(cores, CoreCoord{r[0].Start.X + x, r[0].Start.Y + y})
 	}
-	return cores, nil
+	return cores
 }
 
 // shardCores lists the cores, or DRAM banks, of a grid.
-func (g *grid) shardCores(t BufferType, spec CoreSpec) ([]CoreCoord, error) {
-	list, err := g.cores(spec)
-	if err == nil && t == DRAM {
-		for _, c := range list {
-			if c.Y != 0 || c.X >= len(g.banks) {
-				return nil, usage("%v is no DRAM bank: they are (0,0) to (%d,0)", c, len(g.banks)-1)
-			}
+func (g *grid) shardCores(t BufferType, spec CoreSpec) []CoreCoord {
+	list := g.cores(spec)
+	for _, c := range list {
+		if t == DRAM && (c.Y != 0 || c.X >= len(g.banks)) {
+			refuse("%v is no DRAM bank: they are (0,0) to (%d,0)", c, len(g.banks)-1)
 		}
 	}
-	return list, err
+	return list
 }
 
 func (g *grid) bankTiles(t BufferType, cores []CoreCoord) (list []chips.Tile) {
@@ -274,11 +260,9 @@ func (b *Buffer) Tile(page int) uint32 { return word(b.banks[b.places[page].bank
 
 // DeallocateBuffer gives a buffer's memory back. Using the buffer afterwards is
 // an error.
-func DeallocateBuffer(b *Buffer) error {
-	d, err := b.use()
-	if err != nil {
-		return err
-	}
+func DeallocateBuffer(b *Buffer) (err error) {
+	defer stop.Catch(&err)
+	d := b.use()
 	b.allocator().release(b.address)
 	delete(d.alive, b.id)
 	d.record(Call{Name: "DeallocateBuffer", Buffer: b.id})
@@ -286,14 +270,13 @@ func DeallocateBuffer(b *Buffer) error {
 }
 
 // use gives the device of a buffer that is not released, for a call on it.
-func (b *Buffer) use() (*Device, error) {
+func (b *Buffer) use() *Device {
 	if b == nil || b.device == nil {
-		return nil, usage("no buffer")
+		refuse("no buffer")
 	}
-	if err := b.device.check("buffer", b.id, b); err != nil {
-		return nil, err
-	}
-	return b.device, b.device.use()
+	b.device.check("buffer", b.id, b)
+	b.device.use()
+	return b.device
 }
 
 // NameInput makes what EnqueueWriteBuffer writes to a buffer from here on, under
@@ -301,41 +284,31 @@ func (b *Buffer) use() (*Device, error) {
 // give others. Writes of other data than the first make a further input,
 // NAME.2. It is lightmetal's own call.
 func NameInput(b *Buffer, name string, dtype gen.DType, shape ...uint32) error {
-	t, err := b.newTensor(name, dtype, shape)
-	if err == nil {
-		b.input = t
-	}
-	return err
+	return stop.Try(func() { b.input = b.newTensor(name, dtype, shape) })
 }
 
 // NameOutput names what EnqueueReadBuffer reads from a buffer from here on,
 // under capture; the second read gives NAME.2. An unnamed buffer's output is
 // uint8, with the name buffer-ID. It is lightmetal's own call.
 func NameOutput(b *Buffer, name string, dtype gen.DType, shape ...uint32) error {
-	t, err := b.newTensor(name, dtype, shape)
-	if err == nil {
-		b.output = t
-	}
-	return err
+	return stop.Try(func() { b.output = b.newTensor(name, dtype, shape) })
 }
 
-func (b *Buffer) newTensor(name string, dtype gen.DType, shape []uint32) (*tensor, error) {
-	if _, err := b.use(); err != nil {
-		return nil, err
-	}
+func (b *Buffer) newTensor(name string, dtype gen.DType, shape []uint32) *tensor {
+	b.use()
 	size := uint64(fbs.DTypeSize(dtype))
 	for _, n := range shape {
 		size *= uint64(n)
 	}
 	switch {
 	case name == "" || len(name) > fbs.NameMax-8:
-		return nil, usage("a tensor's name has 1 to %d bytes", fbs.NameMax-8)
+		refuse("a tensor's name has 1 to %d bytes", fbs.NameMax-8)
 	case len(shape) > fbs.DimsMax:
-		return nil, usage("tensor %s has %d dimensions, at most %d are possible", name, len(shape), fbs.DimsMax)
+		refuse("tensor %s has %d dimensions, at most %d are possible", name, len(shape), fbs.DimsMax)
 	case size != b.config.Size:
-		return nil, usage("tensor %s of %d bytes is not the buffer's %d", name, size, b.config.Size)
+		refuse("tensor %s of %d bytes is not the buffer's %d", name, size, b.config.Size)
 	}
-	return &tensor{name, dtype, slices.Clone(shape)}, nil
+	return &tensor{name, dtype, slices.Clone(shape)}
 }
 
 // run is bytes that follow each other in a bank: one part of the host's data

@@ -10,6 +10,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 )
 
 // tool stands in the origin of every image.
@@ -68,17 +69,16 @@ func (b *LightMetalBinary) SaveToFile(path string) error {
 
 // LightMetalBeginCapture records calls on a device from here on. Where recording
 // is switched off it does nothing.
-func LightMetalBeginCapture(d *Device) error {
-	if err := d.use(); err != nil {
-		return err
-	}
+func LightMetalBeginCapture(d *Device) (err error) {
+	defer stop.Catch(&err)
+	d.use()
 	switch {
 	case !built || d.RecordingOff:
 		return nil
 	case d.capture != nil:
-		return usage("a capture is under way")
+		refuse("a capture is under way")
 	case d.open != nil:
-		return usage("trace %d is being captured: the capture begins before it or after", d.open.id)
+		refuse("trace %d is being captured: the capture begins before it or after", d.open.id)
 	}
 	d.capture = &capture{source: d.Source}
 	d.capture.main = newStream()
@@ -88,28 +88,22 @@ func LightMetalBeginCapture(d *Device) error {
 
 // LightMetalEndCapture ends the recording and gives the image. Where recording
 // is switched off the image is empty.
-func LightMetalEndCapture(d *Device) (*LightMetalBinary, error) {
-	if err := d.use(); err != nil {
-		return nil, err
-	}
+func LightMetalEndCapture(d *Device) (_ *LightMetalBinary, err error) {
+	defer stop.Catch(&err)
+	d.use()
 	c := d.capture
 	switch {
 	case !built || d.RecordingOff:
 		return &LightMetalBinary{}, nil
 	case c == nil:
-		return nil, usage("no capture is under way")
+		refuse("no capture is under way")
 	case d.open != nil:
-		return nil, usage("trace %d is being captured", d.open.id)
+		refuse("trace %d is being captured", d.open.id)
 	}
-	if err := d.wait(true); err != nil { // outputs have their golden data afterwards
-		return nil, err
-	}
+	d.wait(true) // outputs have their golden data afterwards
 	d.capture = nil
 	image := c.image(d)
-	file, err := lmb.Encode(image)
-	if err != nil {
-		return nil, err
-	}
+	file := stop.Must(lmb.Encode(image))
 	return &LightMetalBinary{image, c.calls, file}, nil
 }
 
@@ -255,62 +249,55 @@ func Correlation(dtype gen.DType, threshold float32) Comparison {
 	return c
 }
 
-func (c Comparison) check(b *Buffer) error {
+func (c Comparison) check(b *Buffer) {
 	size := uint64(fbs.DTypeSize(c.dtype))
 	switch {
 	case c.wrong != "":
-		return usage("%s", c.wrong)
+		refuse("%s", c.wrong)
 	case size == 0:
-		return usage("a comparison needs a type: Exact(), Tolerance(...) or Correlation(...)")
+		refuse("a comparison needs a type: Exact(), Tolerance(...) or Correlation(...)")
 	case b.config.PageSize%size != 0:
-		return usage("pages of %d bytes do not hold whole elements of %d", b.config.PageSize, size)
+		refuse("pages of %d bytes do not hold whole elements of %d", b.config.PageSize, size)
 	}
-	return nil
 }
 
 // LightMetalCompareToCapture reads a buffer now and has every replay compare it
 // with what was read. It needs something behind the device. Where nothing is
 // recorded it does nothing.
-func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) error {
-	d, err := q.useBuffer("LightMetalCompareToCapture", b)
-	if err != nil {
-		return err
-	}
+func LightMetalCompareToCapture(q *CommandQueue, b *Buffer, how Comparison) (err error) {
+	defer stop.Catch(&err)
+	d := q.useBuffer("LightMetalCompareToCapture", b)
 	if !d.traced() {
 		return nil
 	}
 	if d.machine == nil {
-		return usage("LightMetalCompareToCapture: nothing computes at this capture, so there is nothing to compare with; capture on a device, or give " +
+		refuse("LightMetalCompareToCapture: nothing computes at this capture, so there is nothing to compare with; capture on a device, or give " +
 			"the data to LightMetalCompareToGolden")
 	}
 	golden, s := make([]byte, b.config.Size), d.machine.pending
 	s.mark(Call{Name: "LightMetalCompareToCapture", Buffer: b.id}.String())
 	s.readBuffer(b, d.machine.read(nil, -1, b, golden))
-	if err := d.machine.run(); err != nil {
-		return err
-	}
-	return d.compare("LightMetalCompareToCapture", b, golden, how)
+	d.machine.run()
+	d.compare("LightMetalCompareToCapture", b, golden, how)
+	return nil
 }
 
 // LightMetalCompareToGolden has every replay compare a buffer with these data.
 // Nothing is read at capture.
-func LightMetalCompareToGolden(q *CommandQueue, b *Buffer, golden []byte, how Comparison) error {
-	d, err := q.useBuffer("LightMetalCompareToGolden", b)
-	if err != nil {
-		return err
-	}
+func LightMetalCompareToGolden(q *CommandQueue, b *Buffer, golden []byte, how Comparison) (err error) {
+	defer stop.Catch(&err)
+	d := q.useBuffer("LightMetalCompareToGolden", b)
 	if uint64(len(golden)) != b.config.Size {
-		return usage("%d golden bytes for buffer %d, which has %d", len(golden), b.id, b.config.Size)
+		refuse("%d golden bytes for buffer %d, which has %d", len(golden), b.id, b.config.Size)
 	}
-	return d.compare("LightMetalCompareToGolden", b, golden, how)
+	d.compare("LightMetalCompareToGolden", b, golden, how)
+	return nil
 }
 
-func (d *Device) compare(name string, b *Buffer, golden []byte, how Comparison) error {
-	if err := how.check(b); err != nil {
-		return err
-	}
+func (d *Device) compare(name string, b *Buffer, golden []byte, how Comparison) {
+	how.check(b)
 	if !d.traced() {
-		return nil
+		return
 	}
 	c := Call{Name: name, Buffer: b.id}
 	d.capture.calls = append(d.capture.calls, c)
@@ -319,7 +306,6 @@ func (d *Device) compare(name string, b *Buffer, golden []byte, how Comparison) 
 	for _, r := range b.runs() {
 		s.compare(r, r.gather(golden), how)
 	}
-	return nil
 }
 
 // compare appends the comparison of a run with its golden bytes.

@@ -3,6 +3,8 @@ package metal
 import (
 	"maps"
 	"slices"
+
+	"lightmetal/tools/stop"
 )
 
 // CircularBufferConfig describes circular buffers that share memory on a core.
@@ -25,24 +27,18 @@ type circular struct {
 }
 
 // CreateCircularBuffer gives cores a circular buffer.
-func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfig) (CBHandle, error) {
-	d, err := p.use()
-	if err != nil {
-		return 0, err
-	}
+func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfig) (_ CBHandle, err error) {
+	defer stop.Catch(&err)
+	d := p.use()
 	config.PageSizes = maps.Clone(config.PageSizes)
 	c := &circular{config: config}
-	if c.cores, err = d.cores(cores); err != nil {
-		return 0, err
-	}
-	if err := c.check(d); err != nil {
-		return 0, err
-	}
+	c.cores = d.cores(cores)
+	c.check(d)
 	for _, other := range p.circulars {
 		core, shared := common(c.cores, other.cores)
 		for index := range config.PageSizes {
 			if _, taken := other.config.PageSizes[index]; shared && taken {
-				return 0, usage("circular buffer %d exists on core %v", index, core)
+				refuse("circular buffer %d exists on core %v", index, core)
 			}
 		}
 	}
@@ -53,35 +49,32 @@ func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfi
 }
 
 // check says what is wrong with a configuration.
-func (c *circular) check(d *Device) error {
+func (c *circular) check(d *Device) {
 	f := &c.config
 	if len(f.PageSizes) == 0 {
-		return usage("a circular buffer needs an index with its page size")
+		refuse("a circular buffer needs an index with its page size")
 	}
 	for _, index := range slices.Sorted(maps.Keys(f.PageSizes)) {
 		size := f.PageSizes[index]
 		if index >= CircularBuffersMax {
-			return usage("circular buffer %d: indices are 0 to %d", index, CircularBuffersMax-1)
+			refuse("circular buffer %d: indices are 0 to %d", index, CircularBuffersMax-1)
 		}
 		if size == 0 || size%16 != 0 || f.TotalSize == 0 || f.TotalSize%size != 0 {
-			return usage("circular buffer %d: %d bytes are not a whole number of pages of %d bytes, which are a multiple of 16", index, f.TotalSize, size)
+			refuse("circular buffer %d: %d bytes are not a whole number of pages of %d bytes, which are a multiple of 16", index, f.TotalSize, size)
 		}
 	}
 	if room := d.l1.limit.end - dataBase; f.TotalSize > room {
-		return usage("circular buffer of %d bytes does not fit into L1, which has %d", f.TotalSize, room)
+		refuse("circular buffer of %d bytes does not fit into L1, which has %d", f.TotalSize, room)
 	}
 	if f.Buffer != nil {
-		return c.checkBuffer(d, f.Buffer)
+		c.checkBuffer(d, f.Buffer)
 	}
-	return nil
 }
 
-func (c *circular) checkBuffer(d *Device, b *Buffer) error {
-	if err := d.check("buffer", b.id, b); err != nil {
-		return err
-	}
+func (c *circular) checkBuffer(d *Device, b *Buffer) {
+	d.check("buffer", b.id, b)
 	if b.config.Type != L1 || b.config.Layout == Interleaved {
-		return usage("a circular buffer lies on a sharded buffer in L1, which buffer %d is not", b.id)
+		refuse("a circular buffer lies on a sharded buffer in L1, which buffer %d is not", b.id)
 	}
 	tiles := map[uint32]int{}
 	for _, p := range b.places {
@@ -89,60 +82,55 @@ func (c *circular) checkBuffer(d *Device, b *Buffer) error {
 	}
 	for _, core := range c.cores {
 		if room := uint64(tiles[word(d.tile(core))]) * b.stride; room < c.config.TotalSize {
-			return usage("circular buffer of %d bytes is larger than the %d bytes of buffer %d on core %v", c.config.TotalSize, room, b.id, core)
+			refuse("circular buffer of %d bytes is larger than the %d bytes of buffer %d on core %v", c.config.TotalSize, room, b.id, core)
 		}
 	}
-	return nil
 }
 
 // UpdateCircularBufferTotalSize changes the memory of a circular buffer from
 // the next launch on.
 func UpdateCircularBufferTotalSize(p *Program, h CBHandle, size uint64) error {
-	return p.update("UpdateCircularBufferTotalSize", h, func(c *CircularBufferConfig) error { c.TotalSize = size; return nil })
+	return stop.Try(func() {
+		p.update("UpdateCircularBufferTotalSize", h, func(c *CircularBufferConfig) { c.TotalSize = size })
+	})
 }
 
 // UpdateCircularBufferPageSize changes the page size of one index from the next
 // launch on.
-func UpdateCircularBufferPageSize(p *Program, h CBHandle, index uint8, size uint64) error {
-	return p.update("UpdateCircularBufferPageSize", h, func(c *CircularBufferConfig) error {
+func UpdateCircularBufferPageSize(p *Program, h CBHandle, index uint8, size uint64) (err error) {
+	defer stop.Catch(&err)
+	p.update("UpdateCircularBufferPageSize", h, func(c *CircularBufferConfig) {
 		if _, ok := c.PageSizes[index]; !ok {
-			return usage("circular buffer %d has no index %d", h, index)
+			refuse("circular buffer %d has no index %d", h, index)
 		}
 		c.PageSizes = maps.Clone(c.PageSizes)
 		c.PageSizes[index] = size
-		return nil
 	})
+	return nil
 }
 
 // UpdateDynamicCircularBufferAddress puts a circular buffer on another sharded
 // L1 buffer from the next launch on.
-func UpdateDynamicCircularBufferAddress(p *Program, h CBHandle, b *Buffer) error {
-	return p.update("UpdateDynamicCircularBufferAddress", h, func(c *CircularBufferConfig) error {
+func UpdateDynamicCircularBufferAddress(p *Program, h CBHandle, b *Buffer) (err error) {
+	defer stop.Catch(&err)
+	p.update("UpdateDynamicCircularBufferAddress", h, func(c *CircularBufferConfig) {
 		if b == nil {
-			return usage("no buffer")
+			refuse("no buffer")
 		}
 		c.Buffer = b
-		return nil
 	})
+	return nil
 }
 
-func (p *Program) update(name string, h CBHandle, change func(*CircularBufferConfig) error) error {
-	d, err := p.use()
-	if err != nil {
-		return err
-	}
+func (p *Program) update(name string, h CBHandle, change func(*CircularBufferConfig)) {
+	d := p.use()
 	at := slices.IndexFunc(p.circulars, func(c *circular) bool { return c.id == uint64(h) })
 	if at < 0 {
-		return usage("circular buffer %d is not one of program %d", h, p.id)
+		refuse("circular buffer %d is not one of program %d", h, p.id)
 	}
 	c := *p.circulars[at]
-	if err := change(&c.config); err != nil {
-		return err
-	}
-	if err := c.check(d); err != nil {
-		return err
-	}
+	change(&c.config)
+	c.check(d)
 	p.circulars[at] = &c
 	d.record(Call{Name: name, Program: p.id, CircularBuffer: c.id})
-	return nil
 }

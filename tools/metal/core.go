@@ -112,18 +112,18 @@ func unicast(t chips.Tile) fbs.Target {
 }
 
 // cores lists what a CoreSpec names, row by row.
-func (g *grid) cores(spec CoreSpec) ([]CoreCoord, error) {
+func (g *grid) cores(spec CoreSpec) []CoreCoord {
 	if spec == nil || len(spec.ranges()) == 0 {
-		return nil, usage("no cores are named")
+		refuse("no cores are named")
 	}
 	var list []CoreCoord
 	for _, r := range spec.ranges() {
 		if r.Start.X < 0 || r.Start.Y < 0 || r.End.X >= len(g.columns) || r.End.Y >= len(g.rows) {
-			return nil, usage("cores %v to %v are not all on %s, which has (0,0) to (%d,%d)",
+			refuse("cores %v to %v are not all on %s, which has (0,0) to (%d,%d)",
 				r.Start, r.End, g.board.Name, len(g.columns)-1, len(g.rows)-1)
 		}
 		if r.Start.X > r.End.X || r.Start.Y > r.End.Y {
-			return nil, usage("core range %v to %v ends before it starts", r.Start, r.End)
+			refuse("core range %v to %v ends before it starts", r.Start, r.End)
 		}
 		for y := r.Start.Y; y <= r.End.Y; y++ {
 			for x := r.Start.X; x <= r.End.X; x++ {
@@ -134,10 +134,10 @@ func (g *grid) cores(spec CoreSpec) ([]CoreCoord, error) {
 	slices.SortFunc(list, compareCores)
 	for i := 1; i < len(list); i++ {
 		if list[i] == list[i-1] {
-			return nil, usage("core %v is named twice", list[i])
+			refuse("core %v is named twice", list[i])
 		}
 	}
-	return list, nil
+	return list
 }
 
 // rectangles covers cores, which are in order and each there once, with

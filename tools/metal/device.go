@@ -1,12 +1,12 @@
 package metal
 
 import (
-	"fmt"
 	"time"
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
 	"lightmetal/hal"
+	"lightmetal/tools/stop"
 )
 
 // Device is a chip that calls go to. CreateDevice makes one.
@@ -42,9 +42,10 @@ type CommandQueue struct{ device *Device }
 // CreateDevice gives a chip of a board (Wormhole or Blackhole), with on behind
 // it; on may be nil, and then nothing is computed. The caller closes on after
 // CloseDevice.
-func CreateDevice(board *boards.Board, on hal.Device) (*Device, error) {
+func CreateDevice(board *boards.Board, on hal.Device) (_ *Device, err error) {
+	defer stop.Catch(&err)
 	if board == nil || chips.Of(board).Grid == nil || board.TLB == nil {
-		return nil, usage("a board with a grid of cores is needed: wormhole or blackhole")
+		refuse("a board with a grid of cores is needed: wormhole or blackhole")
 	}
 	d := &Device{Deadline: time.Second, grid: newGrid(board), alive: map[uint64]any{}, traces: map[TraceID]*trace{}}
 	l1, dram := chips.Of(board).Grid.Memory(chips.Tensix, 0, 1), chips.Of(board).Grid.Memory(chips.DRAM, 0, 1)
@@ -54,8 +55,7 @@ func CreateDevice(board *boards.Board, on hal.Device) (*Device, error) {
 	d.queue.device = d
 	if on != nil {
 		if id := on.Identity(); id.Vendor != board.Vendor || id.Device != board.Device {
-			return nil, &hal.Fault{Code: hal.WrongDevice, Reason: fmt.Sprintf("%s is %04x:%04x, %s is %04x:%04x", id.Name, id.Vendor, id.Device, board.Name,
-				board.Vendor, board.Device)}
+			stop.With(hal.WrongDevice, "%s is %04x:%04x, %s is %04x:%04x", id.Name, id.Vendor, id.Device, board.Name, board.Vendor, board.Device)
 		}
 		d.machine = newMachine(d, on)
 	}
@@ -72,10 +72,9 @@ func (d *Device) Board() *boards.Board { return d.board }
 func (d *Device) GridSize() CoreCoord { return CoreCoord{len(d.columns), len(d.rows)} }
 
 // WorkerCore gives the tile of a core as kernels name it: x | y << 8.
-func (d *Device) WorkerCore(c CoreCoord) (uint32, error) {
-	if _, err := d.cores(c); err != nil {
-		return 0, err
-	}
+func (d *Device) WorkerCore(c CoreCoord) (_ uint32, err error) {
+	defer stop.Catch(&err)
+	d.cores(c)
 	return word(d.tile(c)), nil
 }
 
@@ -87,37 +86,36 @@ func word(t chips.Tile) uint32 { return uint32(t.X) | uint32(t.Y)<<8 }
 
 // CloseDevice releases everything that is left on a device. Nothing may be
 // called on it afterwards.
-func CloseDevice(d *Device) error {
-	if err := d.use(); err != nil {
-		return err
-	}
+func CloseDevice(d *Device) (err error) {
+	defer stop.Catch(&err)
+	d.use()
 	if d.capture != nil {
-		return usage("a capture is under way: LightMetalEndCapture comes first")
+		refuse("a capture is under way: LightMetalEndCapture comes first")
 	}
 	d.closed = true
 	if d.machine != nil {
-		return d.machine.run()
+		d.machine.run()
 	}
 	return nil
 }
 
-// use tells what is wrong with a call on the device.
-func (d *Device) use() error {
+// use refuses a call on a device that is not there, or closed.
+func (d *Device) use() {
 	if d == nil {
-		return usage("no device")
+		refuse("no device")
 	}
 	if d.closed {
-		return usage("the device is closed")
+		refuse("the device is closed")
 	}
-	return nil
 }
 
 // use gives the device of a queue, for a call on it.
-func (q *CommandQueue) use() (*Device, error) {
+func (q *CommandQueue) use() *Device {
 	if q == nil || q.device == nil {
-		return nil, usage("no command queue")
+		refuse("no command queue")
 	}
-	return q.device, q.device.use()
+	q.device.use()
+	return q.device
 }
 
 // newID gives the next global id. 2^64 of them do not wrap.
@@ -127,21 +125,18 @@ func (d *Device) newID(object any) uint64 {
 	return d.lastID
 }
 
-// check tells what is wrong with using an object, which has an id of some
-// device.
-func (d *Device) check(kind string, id uint64, object any) error {
-	if d.alive[id] == object {
-		return nil
+// check refuses an object, which has an id of some device, that is not one of this.
+func (d *Device) check(kind string, id uint64, object any) {
+	switch {
+	case d.alive[id] == object:
+	case id == 0 || id > d.lastID:
+		refuse("%s %d is unknown on this device", kind, id)
+	case d.alive[id] != nil:
+		refuse("%s %d belongs to another device", kind, id)
+	default:
+		refuse("%s %d is released", kind, id)
 	}
-	if id == 0 || id > d.lastID {
-		return usage("%s %d is unknown on this device", kind, id)
-	}
-	if d.alive[id] != nil {
-		return usage("%s %d belongs to another device", kind, id)
-	}
-	return usage("%s %d is released", kind, id)
 }
 
-func usage(format string, a ...any) error {
-	return &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf(format, a...)}
-}
+// refuse ends the call under way, which gives this as its error.
+func refuse(format string, a ...any) { stop.With(hal.Usage, format, a...) }

@@ -26,53 +26,52 @@ func (b block) span() span { return span{b.address, b.address + uint64(len(b.dat
 func (s span) overlaps(o span) bool { return s.first < o.end && o.first < s.end }
 
 // readELF takes the segments of a kernel's executable.
-func readELF(file []byte) (*image, error) {
+func readELF(file []byte) *image {
 	f, err := elf.NewFile(bytes.NewReader(file))
 	if err != nil {
-		return nil, usage("kernel is not an ELF file: %v", err)
+		refuse("kernel is not an ELF file: %v", err)
 	}
 	switch {
 	case f.Machine != elf.EM_RISCV:
-		return nil, usage("kernel is an ELF file for %v, not for RISC-V", f.Machine)
+		refuse("kernel is an ELF file for %v, not for RISC-V", f.Machine)
 	case f.Class != elf.ELFCLASS32 || f.Data != elf.ELFDATA2LSB:
-		return nil, usage("kernel is %v %v; the cores are 32-bit little endian (-march=rv32im -mabi=ilp32)", f.Class, f.Data)
+		refuse("kernel is %v %v; the cores are 32-bit little endian (-march=rv32im -mabi=ilp32)", f.Class, f.Data)
 	case f.Type != elf.ET_EXEC:
-		return nil, usage("kernel is %v, not a linked executable", f.Type)
+		refuse("kernel is %v, not a linked executable", f.Type)
 	}
 	const compressed = 1 // e_flags, EF_RISCV_RVC
 	if binary.LittleEndian.Uint32(file[36:])&compressed != 0 {
-		return nil, usage("kernel has compressed instructions, which the cores do not (-march=rv32im)")
+		refuse("kernel has compressed instructions, which the cores do not (-march=rv32im)")
 	}
 	k := &image{entry: uint32(f.Entry)}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && p.Memsz > 0 {
-			if err := k.add(p); err != nil {
-				return nil, err
-			}
+			k.add(p)
 		}
 	}
 	for _, s := range k.spans {
 		if f.Entry >= s.first && f.Entry < s.end && f.Entry%4 == 0 {
-			return k, nil
+			return k
 		}
 	}
-	return nil, usage("kernel starts at %#x, where it has no segment", f.Entry)
+	refuse("kernel starts at %#x, where it has no segment", f.Entry)
+	return nil
 }
 
-func (k *image) add(p *elf.Prog) error {
+func (k *image) add(p *elf.Prog) {
 	switch {
 	case p.Memsz > kernelEnd:
-		return usage("kernel segment of %d bytes is too large: kernels have %d bytes of L1", p.Memsz, kernelEnd)
+		refuse("kernel segment of %d bytes is too large: kernels have %d bytes of L1", p.Memsz, kernelEnd)
 	case p.Vaddr >= kernelEnd || p.Vaddr+p.Memsz > kernelEnd:
-		return usage("kernel segment %#x..%#x is outside the part of L1 for kernels, 0x0..%#x", p.Vaddr, p.Vaddr+p.Memsz, kernelEnd)
+		refuse("kernel segment %#x..%#x is outside the part of L1 for kernels, 0x0..%#x", p.Vaddr, p.Vaddr+p.Memsz, kernelEnd)
 	case p.Vaddr%4 != 0:
-		return usage("kernel segment at %#x is not aligned to 4 bytes", p.Vaddr)
+		refuse("kernel segment at %#x is not aligned to 4 bytes", p.Vaddr)
 	case p.Filesz > p.Memsz:
-		return usage("kernel segment at %#x has more bytes in the file than in memory", p.Vaddr)
+		refuse("kernel segment at %#x has more bytes in the file than in memory", p.Vaddr)
 	}
 	data, err := io.ReadAll(p.Open())
 	if err != nil || uint64(len(data)) != p.Filesz {
-		return usage("kernel file ends inside the segment at %#x", p.Vaddr)
+		refuse("kernel file ends inside the segment at %#x", p.Vaddr)
 	}
 	k.spans = append(k.spans, span{p.Vaddr, p.Vaddr + roundUp(p.Memsz, 4)})
 	if p.Memsz > p.Filesz {
@@ -81,7 +80,6 @@ func (k *image) add(p *elf.Prog) error {
 	if len(data) > 0 {
 		k.segments = append(k.segments, block{p.Vaddr, pad(data)})
 	}
-	return nil
 }
 
 // pad appends zeros up to a multiple of 4 bytes, the narrowest store used.

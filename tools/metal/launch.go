@@ -22,13 +22,13 @@ type launch struct {
 }
 
 // newLaunch takes a program as it is.
-func (d *Device) newLaunch(p *Program) (*launch, error) {
+func (d *Device) newLaunch(p *Program) *launch {
 	if len(p.kernels) == 0 {
-		return nil, usage("program %d has no kernel", p.id)
+		refuse("program %d has no kernel", p.id)
 	}
 	deadline := d.Deadline.Microseconds()
 	if deadline < 1 || deadline >= 1<<32 {
-		return nil, usage("deadline %v is not between 1 us and 71 minutes", d.Deadline)
+		refuse("deadline %v is not between 1 us and 71 minutes", d.Deadline)
 	}
 	l := &launch{program: p.id, constant: map[CoreCoord][]block{}, zeroed: map[CoreCoord][]span{}, state: map[CoreCoord]block{},
 		processors: map[CoreCoord][]Processor{}, deadlineUs: uint32(deadline)}
@@ -40,15 +40,13 @@ func (d *Device) newLaunch(p *Program) (*launch, error) {
 	l.cores = slices.SortedFunc(maps.Keys(l.processors), compareCores)
 	for _, c := range l.cores {
 		slices.Sort(l.processors[c])
-		if err := d.fill(l, p, c); err != nil {
-			return nil, err
-		}
+		d.fill(l, p, c)
 	}
-	return l, nil
+	return l
 }
 
 // fill gathers what a core must hold.
-func (d *Device) fill(l *launch, p *Program, c CoreCoord) error {
+func (d *Device) fill(l *launch, p *Program, c CoreCoord) {
 	var nocs uint32
 	for _, k := range p.kernels {
 		if !slices.Contains(k.cores, c) {
@@ -60,35 +58,26 @@ func (d *Device) fill(l *launch, p *Program, c CoreCoord) error {
 		if k.vector != nil {
 			l.constant[c] = append(l.constant[c], *k.vector)
 		}
-		args, err := d.arguments(k.arguments[c])
-		if err != nil {
-			return err
-		}
+		args := d.arguments(k.arguments[c])
 		if len(args) > 0 {
 			l.constant[c] = append(l.constant[c], block{argumentBase + argumentStride*uint64(k.processor), words(args...)})
 		}
 	}
 	l.constant[c] = append(l.constant[c], d.constants(nocs))
-	circulars, count, err := d.circularBlocks(p, c)
-	if err != nil {
-		return err
-	}
+	circulars, count := d.circularBlocks(p, c)
 	l.constant[c] = append(l.constant[c], circulars...)
 	l.state[c] = p.state(c, count)
-	return nil
 }
 
-func (d *Device) arguments(list []RuntimeArg) (values []uint32, err error) {
+func (d *Device) arguments(list []RuntimeArg) (values []uint32) {
 	for _, a := range list {
-		if err := d.checkArgument(a); err != nil {
-			return nil, err
-		}
+		d.checkArgument(a)
 		if a.buffer != nil {
 			a.word = uint32(a.buffer.address)
 		}
 		values = append(values, a.word)
 	}
-	return values, nil
+	return values
 }
 
 // constants is the block that tells kernels where they are.
@@ -106,7 +95,7 @@ func (d *Device) constants(nocs uint32) block {
 
 // circularBlocks gives the descriptors of a core's circular buffers, and one
 // more than their highest index.
-func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count int, err error) {
+func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count int) {
 	next := uint64(dataBase)
 	for _, cb := range p.circulars {
 		if !slices.Contains(cb.cores, c) {
@@ -114,9 +103,7 @@ func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count in
 		}
 		address := next
 		if b := cb.config.Buffer; b != nil {
-			if err := d.check("buffer", b.id, b); err != nil {
-				return nil, 0, err
-			}
+			d.check("buffer", b.id, b)
 			address = b.address
 		} else {
 			next = roundUp(next+cb.config.TotalSize, align)
@@ -129,9 +116,9 @@ func (d *Device) circularBlocks(p *Program, c CoreCoord) (list []block, count in
 		}
 	}
 	if lowest := d.l1.lowest(); next > lowest {
-		return nil, 0, usage("circular buffers of program %d end at %#x on core %v, and a buffer is at %#x", p.id, next, c, lowest)
+		refuse("circular buffers of program %d end at %#x on core %v, and a buffer is at %#x", p.id, next, c, lowest)
 	}
-	return list, count, nil
+	return list, count
 }
 
 // state is what every launch starts from: nothing is done, circular buffers

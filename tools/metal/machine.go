@@ -8,6 +8,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 )
 
 // machine carries out calls at capture: their commands become an image of their
@@ -60,38 +61,28 @@ func (m *machine) read(c *capture, golden int, b *Buffer, data []byte) uint16 {
 }
 
 // run carries out what is pending.
-func (m *machine) run() error {
-	if m.broken != nil || len(m.pending.commands) == 0 {
-		return m.broken
+func (m *machine) run() {
+	if m.broken == nil && len(m.pending.commands) > 0 {
+		m.broken = stop.Try(m.try)
+		m.pending.commands, m.reads = nil, nil
+		m.pending.lost()
 	}
-	m.broken = m.try()
-	m.pending.commands, m.reads = nil, nil
-	m.pending.lost()
-	return m.broken
+	stop.On(m.broken)
 }
 
-func (m *machine) try() error {
+func (m *machine) try() {
 	image := &lmb.Image{Targets: targets(m.device.board), Windows: windows(),
 		Sequences: append([]lmb.Sequence{{Name: "main", Commands: m.pending.commands}}, m.pending.safe(&m.device.grid)...)}
 	for _, r := range m.reads {
 		image.Tensors = append(image.Tensors, r.tensor)
 	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		return err
-	}
-	view, err := fbs.Verify(file)
-	if err != nil {
-		return err
-	}
+	file := stop.Must(lmb.Encode(image))
+	view := stop.Must(fbs.Verify(file))
 	m.on.next = 0
-	replay, err := runtime.Load(view, runtime.AnySlot, m.on)
-	if err != nil {
-		return err
-	}
+	replay := stop.Must(runtime.Load(view, runtime.AnySlot, m.on))
 	defer replay.Close()
 	if result := replay.Run(0); result.Code != hal.OK {
-		return m.failed(image, result)
+		m.failed(image, result)
 	}
 	for i, r := range m.reads {
 		copy(r.data, replay.Output(i))
@@ -99,11 +90,10 @@ func (m *machine) try() error {
 			r.capture.tensors[r.golden].Data = append([]byte{}, replay.Output(i)...)
 		}
 	}
-	return nil
 }
 
 // failed says which call failed and how.
-func (m *machine) failed(image *lmb.Image, r runtime.Result) error {
+func (m *machine) failed(image *lmb.Image, r runtime.Result) {
 	text := m.on.Identity().Name + ": "
 	commands := image.Sequences[0].Commands
 	if r.Command >= 0 && int(r.Command) < len(commands) {
@@ -123,7 +113,7 @@ func (m *machine) failed(image *lmb.Image, r runtime.Result) error {
 	if d, ok := m.on.Device.(interface{ Refusal() string }); ok && d.Refusal() != "" {
 		text += ": " + d.Refusal()
 	}
-	return &hal.Fault{Code: r.Code, Reason: text}
+	stop.With(r.Code, "%s", text)
 }
 
 // marksOut is where the n-th command that is no mark stands.

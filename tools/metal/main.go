@@ -9,6 +9,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
+	"lightmetal/tools/stop"
 	"lightmetal/tools/ttsim"
 
 	flag "github.com/spf13/pflag"
@@ -32,7 +33,8 @@ func Main(list []Workload) {
 	}
 }
 
-func mainOf(list []Workload, args []string) error {
+func mainOf(list []Workload, args []string) (err error) {
+	defer stop.Catch(&err)
 	flags := flag.NewFlagSet("workload", flag.ContinueOnError)
 	name := flags.String("workload", "", "workload to capture; not needed where there is one")
 	board := flags.String("board", "", "wormhole or blackhole; not needed with --device mock:BOARD")
@@ -42,10 +44,10 @@ func mainOf(list []Workload, args []string) error {
 	if err := flags.Parse(args); err == flag.ErrHelp {
 		return nil // which it has printed
 	} else if err != nil {
-		return usage("%v; --help tells more", err)
+		refuse("%v; --help tells more", err)
 	}
 	if flags.NArg() > 0 {
-		return usage("%s: flags alone; --workload names what to capture", flags.Arg(0))
+		refuse("%s: flags alone; --workload names what to capture", flags.Arg(0))
 	}
 	if *names {
 		for _, w := range list {
@@ -53,61 +55,49 @@ func mainOf(list []Workload, args []string) error {
 		}
 		return nil
 	}
-	w, err := choose(list, *name)
-	if err != nil {
-		return err
-	}
+	w := choose(list, *name)
 	if *out == "" {
-		return usage("--out says where the image goes")
+		refuse("--out says where the image goes")
 	}
-	b, on, err := openDevice(*board, *device)
-	if err != nil {
-		return err
-	}
+	b, on := openDevice(*board, *device)
 	if on != nil {
 		defer on.Close()
 	}
-	binary, err := w.Capture(b, on)
-	if err != nil {
-		return err
-	}
-	return binary.SaveToFile(*out)
+	return stop.Must(w.Capture(b, on)).SaveToFile(*out)
 }
 
-func choose(list []Workload, name string) (*Workload, error) {
+func choose(list []Workload, name string) *Workload {
 	var names []string
 	for i := range list {
 		if list[i].Name == name || name == "" && len(list) == 1 {
-			return &list[i], nil
+			return &list[i]
 		}
 		names = append(names, list[i].Name)
 	}
-	return nil, usage("no workload %q; there are %s", name, strings.Join(names, ", "))
+	refuse("no workload %q; there are %s", name, strings.Join(names, ", "))
+	return nil
 }
 
 // openDevice opens what a capture runs on, and finds its board.
-func openDevice(board, device string) (b *boards.Board, on hal.Device, err error) {
+func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 	b = chips.ByName(board)
 	if board != "" && b == nil {
-		return nil, nil, usage("no board %q", board)
+		refuse("no board %q", board)
 	}
 	switch kind, rest, _ := strings.Cut(device, ":"); kind {
 	case "none":
 		if b == nil {
-			return nil, nil, usage("without a device, --board says what the image is for: wormhole or blackhole")
+			refuse("without a device, --board says what the image is for: wormhole or blackhole")
 		}
-		return b, nil, nil
+		return b, nil
 	case "mock":
 		mocked := chips.ByName(rest)
 		if mocked == nil {
-			return nil, nil, usage("%s: no board %q", device, rest)
+			refuse("%s: no board %q", device, rest)
 		}
 		on = mock.New(mocked)
 	default:
-		on, err = ttsim.OpenAny(device)
-	}
-	if err != nil {
-		return nil, nil, err
+		on = stop.Must(ttsim.OpenAny(device))
 	}
 	id := on.Identity()
 	if b == nil {
@@ -115,25 +105,21 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device, err error
 	}
 	if b == nil {
 		on.Close()
-		return nil, nil, usage("%s is no known board", device)
+		refuse("%s is no known board", device)
 	}
-	return b, on, nil // CreateDevice compares the two
+	return b, on // CreateDevice compares the two
 }
 
 // Capture runs a workload once under capture. on is what computes, nil: nothing.
-func (w *Workload) Capture(board *boards.Board, on hal.Device) (*LightMetalBinary, error) {
-	d, err := CreateDevice(board, on)
-	if err != nil {
-		return nil, err
-	}
+func (w *Workload) Capture(board *boards.Board, on hal.Device) (_ *LightMetalBinary, err error) {
+	defer stop.Catch(&err)
+	d := stop.Must(CreateDevice(board, on))
 	d.Source = w.Name
-	if err := LightMetalBeginCapture(d); err != nil {
-		return nil, err
+	stop.On(LightMetalBeginCapture(d))
+	var binary *LightMetalBinary
+	if err = w.Run(d); err == nil {
+		binary, err = LightMetalEndCapture(d)
 	}
-	if err := w.Run(d); err != nil {
-		return nil, fmt.Errorf("%s: %w", w.Name, err)
-	}
-	binary, err := LightMetalEndCapture(d)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", w.Name, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"lightmetal/boards/chips"
+	"lightmetal/tools/stop"
 )
 
 // Program is kernels with their arguments, circular buffers and semaphores, to
@@ -25,7 +26,7 @@ type CBHandle uint64
 // KernelConfig says which processor runs a kernel: a DataMovementConfig or a
 // ComputeConfig.
 type KernelConfig interface {
-	processor() (Processor, error)
+	processor() Processor
 	noc() NOC
 }
 
@@ -41,26 +42,27 @@ type ComputeConfig struct {
 	Processor Processor // BRISC, the zero value, means TRISC0
 }
 
-func (c DataMovementConfig) processor() (Processor, error) {
+func (c DataMovementConfig) processor() Processor {
 	if c.Processor != BRISC && c.Processor != NCRISC {
-		return 0, usage("data movement runs on RISCV0 (BRISC) or RISCV1 (NCRISC)")
+		refuse("data movement runs on RISCV0 (BRISC) or RISCV1 (NCRISC)")
 	}
 	if c.NOC > NOC1 {
-		return 0, usage("there is no NOC%d", c.NOC)
+		refuse("there is no NOC%d", c.NOC)
 	}
-	return c.Processor, nil
+	return c.Processor
 }
 
 func (c DataMovementConfig) noc() NOC { return c.NOC }
 
-func (c ComputeConfig) processor() (Processor, error) {
+func (c ComputeConfig) processor() Processor {
 	switch c.Processor {
 	case BRISC:
-		return TRISC0, nil
+		return TRISC0
 	case TRISC0, TRISC1, TRISC2:
-		return c.Processor, nil
+		return c.Processor
 	}
-	return 0, usage("compute runs on TRISC0 to TRISC2")
+	refuse("compute runs on TRISC0 to TRISC2")
+	return 0
 }
 
 func (c ComputeConfig) noc() NOC { return NOC0 }
@@ -96,10 +98,9 @@ type semaphore struct {
 }
 
 // CreateProgram makes an empty program.
-func CreateProgram(d *Device) (*Program, error) {
-	if err := d.use(); err != nil {
-		return nil, err
-	}
+func CreateProgram(d *Device) (_ *Program, err error) {
+	defer stop.Catch(&err)
+	d.use()
 	p := &Program{device: d}
 	p.id = d.newID(p)
 	d.record(Call{Name: "CreateProgram", Program: p.id})
@@ -107,11 +108,9 @@ func CreateProgram(d *Device) (*Program, error) {
 }
 
 // ReleaseProgram ends a program's life. Upstream's destructor does it.
-func ReleaseProgram(p *Program) error {
-	d, err := p.use()
-	if err != nil {
-		return err
-	}
+func ReleaseProgram(p *Program) (err error) {
+	defer stop.Catch(&err)
+	d := p.use()
 	delete(d.alive, p.id)
 	for _, k := range p.kernels {
 		delete(d.alive, k.id)
@@ -126,40 +125,29 @@ func ReleaseProgram(p *Program) error {
 // ID is the program's global id.
 func (p *Program) ID() uint64 { return p.id }
 
-func (p *Program) use() (*Device, error) {
+func (p *Program) use() *Device {
 	if p == nil || p.device == nil {
-		return nil, usage("no program")
+		refuse("no program")
 	}
-	if err := p.device.check("program", p.id, p); err != nil {
-		return nil, err
-	}
-	return p.device, p.device.use()
+	p.device.check("program", p.id, p)
+	p.device.use()
+	return p.device
 }
 
 // CreateKernel puts a precompiled kernel, a RISC-V ELF executable, on cores. It
 // is loaded where it is linked, below kernelEnd of L1 (ABI.md); where that is
 // not where the processor starts, a jump is put there.
-func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (KernelHandle, error) {
-	d, err := p.use()
-	if err != nil {
-		return 0, err
-	}
+func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (_ KernelHandle, err error) {
+	defer stop.Catch(&err)
+	d := p.use()
 	if config == nil {
-		return 0, usage("a kernel needs a DataMovementConfig or a ComputeConfig")
+		refuse("a kernel needs a DataMovementConfig or a ComputeConfig")
 	}
 	k := &kernel{noc: config.noc(), arguments: map[CoreCoord][]RuntimeArg{}}
-	if k.processor, err = config.processor(); err != nil {
-		return 0, err
-	}
-	if k.cores, err = d.cores(cores); err != nil {
-		return 0, err
-	}
-	if k.image, err = readELF(elf); err != nil {
-		return 0, err
-	}
-	if err := p.place(k); err != nil {
-		return 0, err
-	}
+	k.processor = config.processor()
+	k.cores = d.cores(cores)
+	k.image = readELF(elf)
+	p.place(k)
 	k.id = d.newID(k)
 	p.kernels = append(p.kernels, k)
 	d.record(Call{Name: "CreateKernel", Program: p.id, Kernel: k.id})
@@ -167,7 +155,7 @@ func CreateKernel(p *Program, elf []byte, cores CoreSpec, config KernelConfig) (
 }
 
 // place checks that a kernel gets along with the others on its cores.
-func (p *Program) place(k *kernel) error {
+func (p *Program) place(k *kernel) {
 	start := chips.Of(p.device.board).Grid.Reset.Cores[k.processor].PC
 	if k.image.entry != start {
 		jump := jump(start, k.image.entry)
@@ -176,7 +164,7 @@ func (p *Program) place(k *kernel) error {
 	for i, s := range k.spans() {
 		for _, t := range k.spans()[:i] {
 			if s.overlaps(t) {
-				return usage("kernel's own segments, or one and the jump to its entry, overlap at %#x", max(s.first, t.first))
+				refuse("kernel's own segments, or one and the jump to its entry, overlap at %#x", max(s.first, t.first))
 			}
 		}
 	}
@@ -186,17 +174,16 @@ func (p *Program) place(k *kernel) error {
 			continue
 		}
 		if other.processor == k.processor {
-			return usage("core %v has kernel %d on the same processor", core, other.id)
+			refuse("core %v has kernel %d on the same processor", core, other.id)
 		}
 		for _, s := range k.spans() {
 			for _, t := range other.spans() {
 				if s.overlaps(t) {
-					return usage("kernel at %#x..%#x overlaps kernel %d at %#x..%#x on core %v", s.first, s.end, other.id, t.first, t.end, core)
+					refuse("kernel at %#x..%#x overlaps kernel %d at %#x..%#x on core %v", s.first, s.end, other.id, t.first, t.end, core)
 				}
 			}
 		}
 	}
-	return nil
 }
 
 // spans is all of L1 that a kernel takes.
@@ -219,26 +206,32 @@ func common(a, b []CoreCoord) (CoreCoord, bool) {
 
 // SetRuntimeArgs gives the same words to a kernel on some of its cores.
 func SetRuntimeArgs(p *Program, k KernelHandle, cores CoreSpec, args []uint32) error {
-	return p.setArguments("SetRuntimeArgs", k, cores, func(CoreCoord) []RuntimeArg { return wordArguments(args) })
+	return stop.Try(func() {
+		p.setArguments("SetRuntimeArgs", k, cores, func(CoreCoord) []RuntimeArg { return wordArguments(args) })
+	})
 }
 
 // SetRuntimeArgsPerCore gives each of a list of cores its own words.
-func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord, args [][]uint32) error {
+func SetRuntimeArgsPerCore(p *Program, k KernelHandle, cores []CoreCoord, args [][]uint32) (err error) {
+	defer stop.Catch(&err)
 	if len(cores) != len(args) {
-		return usage("%d cores and %d lists of arguments", len(cores), len(args))
+		refuse("%d cores and %d lists of arguments", len(cores), len(args))
 	}
 	var set CoreRangeSet
 	for _, c := range cores {
 		set = append(set, CoreRange{c, c})
 	}
-	return p.setArguments("SetRuntimeArgsPerCore", k, set, func(c CoreCoord) []RuntimeArg { return wordArguments(args[slices.Index(cores, c)]) })
+	p.setArguments("SetRuntimeArgsPerCore", k, set, func(c CoreCoord) []RuntimeArg { return wordArguments(args[slices.Index(cores, c)]) })
+	return nil
 }
 
 // SetRuntimeArgsBuffers gives the same arguments, buffers among them, to a
 // kernel on some of its cores. Addresses are those at the time of the launch.
-func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec, args []RuntimeArg) error {
+func SetRuntimeArgsBuffers(p *Program, k KernelHandle, cores CoreSpec, args []RuntimeArg) (err error) {
+	defer stop.Catch(&err)
 	args = slices.Clone(args)
-	return p.setArguments("SetRuntimeArgsBuffers", k, cores, func(CoreCoord) []RuntimeArg { return args })
+	p.setArguments("SetRuntimeArgsBuffers", k, cores, func(CoreCoord) []RuntimeArg { return args })
+	return nil
 }
 
 func wordArguments(list []uint32) (args []RuntimeArg) {
@@ -248,75 +241,56 @@ func wordArguments(list []uint32) (args []RuntimeArg) {
 	return args
 }
 
-func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec, of func(CoreCoord) []RuntimeArg) error {
-	d, err := p.use()
-	if err != nil {
-		return err
-	}
-	k, err := p.kernel(handle)
-	if err != nil {
-		return err
-	}
-	cores, err := d.cores(spec)
-	if err != nil {
-		return err
-	}
+func (p *Program) setArguments(name string, handle KernelHandle, spec CoreSpec, of func(CoreCoord) []RuntimeArg) {
+	d := p.use()
+	k := p.kernel(handle)
+	cores := d.cores(spec)
 	for _, c := range cores {
 		if !slices.Contains(k.cores, c) {
-			return usage("kernel %d is not on core %v", k.id, c)
+			refuse("kernel %d is not on core %v", k.id, c)
 		}
 		if n := len(of(c)); n > ArgumentsMax {
-			return usage("%d arguments do not fit: a kernel has room for %d", n, ArgumentsMax)
+			refuse("%d arguments do not fit: a kernel has room for %d", n, ArgumentsMax)
 		}
 		for _, a := range of(c) {
-			if err := d.checkArgument(a); err != nil {
-				return err
-			}
+			d.checkArgument(a)
 		}
 	}
 	for _, c := range cores {
 		k.arguments[c] = of(c)
 	}
 	d.record(Call{Name: name, Program: p.id, Kernel: k.id})
-	return nil
 }
 
-func (d *Device) checkArgument(a RuntimeArg) error {
+func (d *Device) checkArgument(a RuntimeArg) {
 	if a.buffer == nil {
-		return nil
+		return
 	}
-	if err := d.check("buffer", a.buffer.id, a.buffer); err != nil {
-		return err
-	}
+	d.check("buffer", a.buffer.id, a.buffer)
 	if a.buffer.address >= 1<<32 {
-		return usage("buffer %d is at %#x, which is no 32-bit argument", a.buffer.id, a.buffer.address)
+		refuse("buffer %d is at %#x, which is no 32-bit argument", a.buffer.id, a.buffer.address)
 	}
-	return nil
 }
 
-func (p *Program) kernel(handle KernelHandle) (*kernel, error) {
+func (p *Program) kernel(handle KernelHandle) *kernel {
 	for _, k := range p.kernels {
 		if k.id == uint64(handle) {
-			return k, nil
+			return k
 		}
 	}
-	return nil, usage("kernel %d is not one of program %d", handle, p.id)
+	refuse("kernel %d is not one of program %d", handle, p.id)
+	return nil
 }
 
 // CreateSemaphore gives cores a semaphore, which has its initial value at each
 // launch. The result is its number for kernels.
-func CreateSemaphore(p *Program, cores CoreSpec, initial uint32) (uint32, error) {
-	d, err := p.use()
-	if err != nil {
-		return 0, err
-	}
+func CreateSemaphore(p *Program, cores CoreSpec, initial uint32) (_ uint32, err error) {
+	defer stop.Catch(&err)
+	d := p.use()
 	if len(p.semaphores) == SemaphoresMax {
-		return 0, usage("a program has at most %d semaphores", SemaphoresMax)
+		refuse("a program has at most %d semaphores", SemaphoresMax)
 	}
-	list, err := d.cores(cores)
-	if err != nil {
-		return 0, err
-	}
+	list := d.cores(cores)
 	id := uint32(len(p.semaphores))
 	p.semaphores = append(p.semaphores, semaphore{id, list, initial})
 	d.record(Call{Name: "CreateSemaphore", Program: p.id})

@@ -1,21 +1,23 @@
 package metal
 
-import "lightmetal/fbs/gen"
+import (
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/stop"
+)
 
 // EnqueueWriteBuffer writes the whole of a buffer, in the order of its pages.
 // The data may be changed when it returns.
-func EnqueueWriteBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) error {
-	d, err := q.useBuffer("EnqueueWriteBuffer", b)
-	if err != nil {
-		return err
-	}
+func EnqueueWriteBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (err error) {
+	defer stop.Catch(&err)
+	d := q.useBuffer("EnqueueWriteBuffer", b)
 	if uint64(len(data)) != b.config.Size {
-		return usage("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
+		refuse("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
 	}
 	for _, s := range d.streams(Call{Name: "EnqueueWriteBuffer", Buffer: b.id}) {
 		s.writeBuffer(b, data)
 	}
-	return d.wait(blocking)
+	d.wait(blocking)
+	return nil
 }
 
 // writeBuffer appends the write of a buffer, from an input tensor where it has
@@ -50,13 +52,11 @@ func (s *stream) readBuffer(b *Buffer, index uint16) {
 // has its size, or is nil. It is filled when a blocking call or Finish returns,
 // and left as it is where nothing is behind the device. Under capture the read
 // is an output of the image.
-func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) error {
-	d, err := q.useBuffer("EnqueueReadBuffer", b)
-	if err != nil {
-		return err
-	}
+func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) (err error) {
+	defer stop.Catch(&err)
+	d := q.useBuffer("EnqueueReadBuffer", b)
 	if data != nil && uint64(len(data)) != b.config.Size {
-		return usage("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
+		refuse("%d bytes for buffer %d, which has %d", len(data), b.id, b.config.Size)
 	}
 	golden := -1 // the output of the image
 	for _, s := range d.streams(Call{Name: "EnqueueReadBuffer", Buffer: b.id}) {
@@ -67,40 +67,33 @@ func EnqueueReadBuffer(q *CommandQueue, b *Buffer, data []byte, blocking bool) e
 			s.readBuffer(b, d.machine.read(d.capture, golden, b, data))
 		}
 	}
-	return d.wait(blocking)
+	d.wait(blocking)
+	return nil
 }
 
 // Finish waits until everything enqueued so far is done.
-func Finish(q *CommandQueue) error {
-	d, err := q.use()
-	if err != nil {
-		return err
-	}
+func Finish(q *CommandQueue) (err error) {
+	defer stop.Catch(&err)
+	d := q.use()
 	if d.open != nil {
-		return usage("Finish: trace %d is being captured, and a trace holds programs only", d.open.id)
+		refuse("Finish: trace %d is being captured, and a trace holds programs only", d.open.id)
 	}
 	d.streams(Call{Name: "Finish"})
-	return d.wait(true)
+	d.wait(true)
+	return nil
 }
 
 // EnqueueProgram launches a program as it is now, or puts it in the trace that
 // is being captured. Blocking or not, what is enqueued afterwards comes after
 // its end, and in an image there is no difference.
-func EnqueueProgram(q *CommandQueue, p *Program, blocking bool) error {
-	d, err := q.use()
-	if err != nil {
-		return err
-	}
+func EnqueueProgram(q *CommandQueue, p *Program, blocking bool) (err error) {
+	defer stop.Catch(&err)
+	d := q.use()
 	if p == nil || p.device != d {
-		return usage("the program is not one of this device")
+		refuse("the program is not one of this device")
 	}
-	if err := d.check("program", p.id, p); err != nil {
-		return err
-	}
-	l, err := d.newLaunch(p)
-	if err != nil {
-		return err
-	}
+	d.check("program", p.id, p)
+	l := d.newLaunch(p)
 	if d.open != nil {
 		d.open.launches = append(d.open.launches, l)
 		return nil
@@ -109,28 +102,27 @@ func EnqueueProgram(q *CommandQueue, p *Program, blocking bool) error {
 		s.take(l.cores)
 		s.launch(&d.grid, l, l.all)
 	}
-	return d.wait(blocking)
+	d.wait(blocking)
+	return nil
 }
 
 // useBuffer gives the device of a queue and a buffer, for a call on both.
-func (q *CommandQueue) useBuffer(name string, b *Buffer) (*Device, error) {
-	d, err := q.use()
+func (q *CommandQueue) useBuffer(name string, b *Buffer) *Device {
+	d := q.use()
 	switch {
-	case err != nil:
-		return nil, err
 	case b == nil || b.device != d:
-		return nil, usage("%s: the buffer is not one of this device", name)
+		refuse("%s: the buffer is not one of this device", name)
 	case d.open != nil:
-		return nil, usage("%s: trace %d is being captured, and a trace holds programs only", name, d.open.id)
+		refuse("%s: trace %d is being captured, and a trace holds programs only", name, d.open.id)
 	}
-	return d, d.check("buffer", b.id, b)
+	d.check("buffer", b.id, b)
+	return d
 }
 
 // wait carries out what is enqueued, where the caller blocks and there is
 // something to carry it out.
-func (d *Device) wait(blocking bool) error {
+func (d *Device) wait(blocking bool) {
 	if blocking && d.machine != nil {
-		return d.machine.run()
+		d.machine.run()
 	}
-	return nil
 }

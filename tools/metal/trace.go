@@ -2,7 +2,6 @@ package metal
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"lightmetal/boards"
@@ -11,6 +10,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 )
 
 // TraceID is the global id of a trace.
@@ -31,13 +31,11 @@ const loadName, replayName = "load", "replay"
 
 // BeginTraceCapture has EnqueueProgram record programs in a trace, from here to
 // EndTraceCapture, and launch nothing.
-func BeginTraceCapture(q *CommandQueue) (TraceID, error) {
-	d, err := q.use()
-	if err != nil {
-		return 0, err
-	}
+func BeginTraceCapture(q *CommandQueue) (_ TraceID, err error) {
+	defer stop.Catch(&err)
+	d := q.use()
 	if d.open != nil {
-		return 0, usage("trace %d is being captured", d.open.id)
+		refuse("trace %d is being captured", d.open.id)
 	}
 	d.open = &trace{}
 	d.open.id = TraceID(d.newID(d.open))
@@ -45,16 +43,14 @@ func BeginTraceCapture(q *CommandQueue) (TraceID, error) {
 }
 
 // EndTraceCapture ends a trace and loads it.
-func EndTraceCapture(q *CommandQueue, id TraceID) error {
-	d, err := q.use()
-	if err != nil {
-		return err
-	}
+func EndTraceCapture(q *CommandQueue, id TraceID) (err error) {
+	defer stop.Catch(&err)
+	d := q.use()
 	if d.open == nil || d.open.id != id {
-		return usage("trace %d is not being captured", id)
+		refuse("trace %d is not being captured", id)
 	}
 	if len(d.open.launches) == 0 {
-		return usage("trace %d has no program: EnqueueProgram comes first", id)
+		refuse("trace %d has no program: EnqueueProgram comes first", id)
 	}
 	t := d.open
 	d.open = nil
@@ -187,14 +183,10 @@ func (s *stream) sequence(t *trace, name string, commands []lmb.Command) {
 // CollectTrace gives a trace as bytes that LoadTrace takes in another process,
 // for a device of the same board. Buffers that its kernels use are known by
 // address: the other process must have them at the same ones.
-func CollectTrace(d *Device, id TraceID) ([]byte, error) {
-	if err := d.use(); err != nil {
-		return nil, err
-	}
-	t, err := d.findTrace(id)
-	if err != nil {
-		return nil, err
-	}
+func CollectTrace(d *Device, id TraceID) (_ []byte, err error) {
+	defer stop.Catch(&err)
+	d.use()
+	t := d.findTrace(id)
 	return lmb.Encode(&lmb.Image{
 		Origin: lmb.Origin{Tool: tool, Source: "trace"}, Targets: targets(d.board), Windows: windows(),
 		Sequences: []lmb.Sequence{{Name: loadName, Commands: t.load}, {Name: replayName, Commands: t.replay}},
@@ -202,22 +194,17 @@ func CollectTrace(d *Device, id TraceID) ([]byte, error) {
 }
 
 // LoadTrace takes a trace from bytes, which CollectTrace gave, and loads it.
-func LoadTrace(q *CommandQueue, data []byte) (TraceID, error) {
-	d, err := q.use()
-	if err != nil {
-		return 0, err
-	}
+func LoadTrace(q *CommandQueue, data []byte) (_ TraceID, err error) {
+	defer stop.Catch(&err)
+	d := q.use()
 	if d.open != nil {
-		return 0, usage("trace %d is being captured", d.open.id)
+		refuse("trace %d is being captured", d.open.id)
 	}
 	image, err := lmb.Decode(slices.Clone(data))
 	if err != nil {
-		return 0, &hal.Fault{Code: hal.BadImage, Reason: fmt.Sprintf("trace: %v", err)}
+		stop.With(hal.BadImage, "trace: %v", err)
 	}
-	t, err := d.adopt(image)
-	if err != nil {
-		return 0, err
-	}
+	t := d.adopt(image)
 	t.id = TraceID(d.newID(t))
 	d.traces[t.id] = t
 	d.loadTrace(t)
@@ -225,18 +212,18 @@ func LoadTrace(q *CommandQueue, data []byte) (TraceID, error) {
 }
 
 // adopt checks that an image is a trace for this device.
-func (d *Device) adopt(image *lmb.Image) (*trace, error) {
+func (d *Device) adopt(image *lmb.Image) *trace {
 	q := image.Sequences
 	if len(q) != 2 || q[0].Name != loadName || q[1].Name != replayName || len(image.Tensors) != 0 || !slices.Equal(image.Windows, windows()) {
-		return nil, &hal.Fault{Code: hal.BadImage, Reason: "the image is no trace of CollectTrace"}
+		stop.With(hal.BadImage, "the image is no trace of CollectTrace")
 	}
 	if got, want := image.Targets, targets(d.board); !slices.Equal(got, want) {
-		return nil, &hal.Fault{Code: hal.WrongDevice, Reason: "the trace is for " + got[0].Board + ", the device is " + d.board.Name}
+		stop.With(hal.WrongDevice, "the trace is for %s, the device is %s", got[0].Board, d.board.Name)
 	}
 	t := &trace{load: q[0].Commands, replay: q[1].Commands}
 	for _, c := range slices.Concat(t.load, t.replay) {
 		if c.Opcode == gen.OpcodeCall {
-			return nil, &hal.Fault{Code: hal.BadImage, Reason: "the trace calls a sequence, which those of CollectTrace do not"}
+			stop.With(hal.BadImage, "the trace calls a sequence, which those of CollectTrace do not")
 		}
 		if c.Opcode != gen.OpcodePoint {
 			continue
@@ -244,56 +231,49 @@ func (d *Device) adopt(image *lmb.Image) (*trace, error) {
 		target, _ := boards.UnpackTarget(c.Mask)
 		cores, ok := d.aimed(target)
 		if !ok {
-			return nil, &hal.Fault{Code: hal.BadImage, Reason: fmt.Sprintf("the trace reaches (%d,%d), which is no core", target.X, target.Y)}
+			stop.With(hal.BadImage, "the trace reaches (%d,%d), which is no core", target.X, target.Y)
 		}
 		t.cores = append(t.cores, cores...)
 	}
 	slices.SortFunc(t.cores, compareCores)
 	t.cores = slices.Compact(t.cores)
-	return t, nil
+	return t
 }
 
 // aimed lists the cores that a target reaches.
-func (g *grid) aimed(t fbs.Target) ([]CoreCoord, bool) {
+func (g *grid) aimed(t fbs.Target) (list []CoreCoord, ok bool) {
 	last, ok := g.core(chips.Tile{X: t.X, Y: t.Y})
 	first := last
 	if t.Multicast && ok {
 		first, ok = g.core(chips.Tile{X: t.XStart, Y: t.YStart})
 	}
-	if !ok {
-		return nil, false
+	if ok {
+		ok = stop.Try(func() { list = g.cores(CoreRange{first, last}) }) == nil
 	}
-	list, err := g.cores(CoreRange{first, last})
-	return list, err == nil
+	return list, ok
 }
 
 // EnqueueTrace is ReplayTrace.
 func EnqueueTrace(q *CommandQueue, id TraceID, blocking bool) error {
-	return q.replayTrace("EnqueueTrace", id, blocking)
+	return stop.Try(func() { q.replayTrace("EnqueueTrace", id, blocking) })
 }
 
 // ReplayTrace replays a trace. Blocking or not, what is enqueued afterwards
 // comes after it, and in an image there is no difference.
 func ReplayTrace(q *CommandQueue, id TraceID, blocking bool) error {
-	return q.replayTrace("ReplayTrace", id, blocking)
+	return stop.Try(func() { q.replayTrace("ReplayTrace", id, blocking) })
 }
 
-func (q *CommandQueue) replayTrace(name string, id TraceID, blocking bool) error {
-	d, err := q.use()
-	if err != nil {
-		return err
-	}
+func (q *CommandQueue) replayTrace(name string, id TraceID, blocking bool) {
+	d := q.use()
 	if d.open != nil {
-		return usage("trace %d is being captured", d.open.id)
+		refuse("trace %d is being captured", d.open.id)
 	}
-	t, err := d.findTrace(id)
-	if err != nil {
-		return err
-	}
+	t := d.findTrace(id)
 	for _, s := range d.streams(Call{Name: name, Trace: uint64(id)}) {
 		s.replay(t)
 	}
-	return d.wait(blocking)
+	d.wait(blocking)
 }
 
 // take notes that cores get other contents: traces that use them are no longer
@@ -310,28 +290,26 @@ func (s *stream) take(cores []CoreCoord) {
 }
 
 // ReleaseTrace ends a trace's life.
-func ReleaseTrace(d *Device, id TraceID) error {
-	if err := d.use(); err != nil {
-		return err
-	}
-	if _, err := d.findTrace(id); err != nil {
-		return err
-	}
+func ReleaseTrace(d *Device, id TraceID) (err error) {
+	defer stop.Catch(&err)
+	d.use()
+	d.findTrace(id)
 	d.traces[id] = nil
 	delete(d.alive, uint64(id))
 	d.record(Call{Name: "ReleaseTrace", Trace: uint64(id)})
 	return nil
 }
 
-func (d *Device) findTrace(id TraceID) (*trace, error) {
+func (d *Device) findTrace(id TraceID) *trace {
 	t, known := d.traces[id]
 	switch {
 	case t != nil:
-		return t, nil
+		return t
 	case known:
-		return nil, usage("trace %d is released", id)
+		refuse("trace %d is released", id)
 	case d.open != nil && d.open.id == id:
-		return nil, usage("trace %d is still being captured", id)
+		refuse("trace %d is still being captured", id)
 	}
-	return nil, usage("trace %d is unknown on this device", id)
+	refuse("trace %d is unknown on this device", id)
+	return nil
 }
