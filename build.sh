@@ -924,9 +924,11 @@ cmd_gen() {
 	local dir=$out/_gen # go ./... passes over names with _
 	need flatc flatbuffers-compiler || { warn "gen: $missing is not here"; exit 69; }
 	rm -rf "$dir" && mkdir -p "$dir"
-	flatc --go --go-namespace gen -o "$dir" fbs/image.fbs
-	# Maps at package level are built at every start of a target. Arrays are not.
+	flatc --go --gen-object-api --go-namespace gen -o "$dir" fbs/image.fbs
+	# Maps at package level are built at every start of a target. Arrays are not. Methods of the structs that
+	# a target reads in place, and their fields' tags, would be named in it.
 	sed -i -E -e '/^var EnumValues/,/^}/d' \
+		-e '/^func \(t \*[A-Za-z]+T\) Pack/,/^}/d' -e '/^\t/s/ `json:.*`$//' \
 		-e 's/^var (EnumNames[A-Za-z]+) = map\[[A-Za-z]+\]string\{/var \1 = [...]string{/' \
 		-e 's/^\tif s, ok := (EnumNames[A-Za-z]+)\[v\]; ok \{/\tif int(v) < len(\1) {\n\t\ts := \1[v]/' "$dir"/gen/*.go
 	gofmt -w "$dir"/gen

@@ -62,19 +62,28 @@ const NoSlot = 0xffff
 // FlagWriteCombining asks for a write-combining mapping where the device has one.
 const FlagWriteCombining = 1
 
-// Command is the Command struct of image.fbs as it lies in the file.
-type Command struct {
-	Opcode gen.Opcode
-	Width  uint8
-	Mode   uint8
-	Option uint8
-	Window uint16
-	Index  uint16
-	Offset uint32
-	Amount uint32
-	Value  uint64
-	Mask   uint64
-}
+// The structs of image.fbs as they lie in the file, whose text says what each
+// field is: flatc makes the Go of them, too.
+type (
+	Command     = gen.CommandT
+	Window      = gen.WindowT
+	Rule        = gen.RuleT
+	Sequence    = gen.SequenceT
+	Segment     = gen.SegmentT
+	Reservation = gen.ReservationT
+	Tensor      struct{ gen.TensorT }
+	Identity    struct{ gen.TargetT } // what an image asks of a device it is for
+	Name        = uint32              // a run of View.Text: where it begins << 8 | how many bytes it has
+)
+
+// Sides is the number of elements along each dimension, then zeros.
+func (t *Tensor) Sides() *[DimsMax]uint32 { return (*[DimsMax]uint32)(unsafe.Pointer(&t.Shape0)) }
+
+// Shape is the number of elements along each dimension.
+func (t *Tensor) Shape() []uint32 { return t.Sides()[:t.Dims] }
+
+// Bars is the least size in bytes of each BAR, 0 where it is not used.
+func (t *Identity) Bars() *[6]uint64 { return (*[6]uint64)(unsafe.Pointer(&t.Bar0)) }
 
 // CommandSize is the bytes of a Command.
 const CommandSize = 32
@@ -84,87 +93,11 @@ func CommandsIn(memory []byte) []Command {
 	return unsafe.Slice((*Command)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/CommandSize)
 }
 
-// Window is the Window struct of image.fbs as it lies in the file.
-type Window struct {
-	Kind     gen.WindowKind
-	Device   uint8
-	Bar      uint8
-	Flags    uint8
-	Slot     uint16
-	Reserved uint16
-	Offset   uint64
-	Size     uint64
-}
-
 // head is all of a command in front of the offset: opcode to index.
 func head(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(m)) }
 
 // both is amount << 32 | offset.
 func both(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(&m.Offset)) }
-
-// Name is a run of View.Text: where it begins << 8 | how many bytes it has.
-type Name uint32
-
-// Identity is what an image asks of a device it is for, the Target struct of
-// image.fbs as it lies in the file.
-type Identity struct {
-	Bars           [6]uint64 // least size in bytes, 0: not used
-	Board          Name
-	Vendor, Device uint16
-	Subsystem      uint32 // as at 0x2c of configuration space, 0: any
-	Reserved       uint32
-}
-
-// Rule is the Rule struct of image.fbs as it lies in the file.
-type Rule struct {
-	First, Last                 uint64 // bytes of the BAR
-	Target, Bar, Widths, Memory uint8
-	Name                        Name
-}
-
-// Sequence is the Sequence struct of image.fbs as it lies in the file:
-// Commands[First : First+Count], the last of them End.
-type Sequence struct {
-	Name         Name
-	First, Count uint32
-}
-
-// Tensor is the Tensor struct of image.fbs as it lies in the file.
-type Tensor struct {
-	Name           Name
-	Role           gen.Role
-	Recorded       uint8 // 1: the payload holds Size bytes of default or golden data
-	DType          gen.DType
-	Dims           uint8  // 0: one element
-	Size           uint64 // bytes
-	ArenaOffset    uint64
-	RecordedOffset uint64 // bytes into Payload
-	Sides          [DimsMax]uint32
-}
-
-// Shape is the number of elements along each dimension.
-func (t *Tensor) Shape() []uint32 { return t.Sides[:t.Dims] }
-
-// Segment is the Segment struct of image.fbs as it lies in the file.
-type Segment struct {
-	Offset   uint64
-	Size     uint64
-	CRC32C   uint32
-	Reserved uint32
-}
-
-// Reservation is the Reservation struct of image.fbs as it lies in the file.
-type Reservation struct {
-	ArenaBytes   uint64
-	HostBytes    uint64
-	PayloadBytes uint64
-	Commands     uint32
-	Windows      uint32
-	Tensors      uint32
-	Sequences    uint32
-	Segments     uint32
-	Targets      uint32
-}
 
 // Target is where a TLB window points.
 type Target = boards.Target

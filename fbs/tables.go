@@ -83,7 +83,7 @@ func (t *tables) rule(index int) string {
 	order := int(r.Target)<<8 + int(r.Bar) - int(before.Target)<<8 - int(before.Bar)
 	return first(
 		wrong(boards.ByID(of.Vendor, of.Device) != nil, "target %d is of a board that is known, whose own rules hold", uint64(r.Target)),
-		wrong(r.Bar >= 6 || r.First > r.Last || r.Last >= of.Bars[r.Bar], "%x to %x do not lie in BAR %d", r.First, r.Last, uint64(r.Bar)),
+		wrong(r.Bar >= 6 || r.First > r.Last || r.Last >= of.Bars()[r.Bar], "%x to %x do not lie in BAR %d", r.First, r.Last, uint64(r.Bar)),
 		wrong(r.Widths == 0 || r.Widths > 15 || r.Memory > 1, "widths %x are none of 1, 2, 4 and 8, or memory %d is not 0 or 1", uint64(r.Widths), uint64(r.Memory)),
 		wrong((r.First|(r.Last+1))&uint64(r.Widths&-r.Widths-1) != 0, "%x to %x begin or end inside an access of the least width", r.First, r.Last),
 		wrong(order < 0 || order == 0 && index > 0 && r.First <= before.Last, "%x to %x overlap the rule before, or belong in front of it", r.First, r.Last),
@@ -98,7 +98,7 @@ func (t *tables) window(index int) string {
 	if w.Kind == gen.WindowKindHost {
 		t.host += RoundUp(w.Size, SegmentAlign)
 	}
-	isBar, size := w.Kind == gen.WindowKindBar, t.Targets[w.Device].Bars[min(w.Bar, 5)]
+	isBar, size := w.Kind == gen.WindowKindBar, t.Targets[w.Device].Bars()[min(w.Bar, 5)]
 	return first(
 		wrong(w.Kind == gen.WindowKindInvalid || w.Kind > gen.WindowKindConfig, "unknown kind %d", uint64(w.Kind)),
 		wrong(w.Flags&^FlagWriteCombining != 0, "unknown flags %x", uint64(w.Flags)),
@@ -145,7 +145,7 @@ func (t *tables) tensor(index int) string {
 		t.name(x.Name),
 		wrong(x.Role != gen.RoleInput && x.Role != gen.RoleOutput, "unknown role %d", uint64(x.Role)),
 		wrong(x.Recorded > 1, "recorded is %d and should be 0 or 1", uint64(x.Recorded)),
-		wrong(size == 0, "element type %d or shape is unknown, has a zero, or more than 64 TiB", uint64(x.DType)),
+		wrong(size == 0, "element type %d or shape is unknown, has a zero, or more than 64 TiB", uint64(x.Dtype)),
 		wrong(x.Size != size, "size is %d, shape and element type make %d", x.Size, size),
 		wrong(x.ArenaOffset != start || start > BytesMax, "arena offset is %x and should be %x", x.ArenaOffset, start),
 		wrong(x.Recorded == 0 && x.RecordedOffset != 0, "has an offset of recorded data and no recorded data"),
@@ -154,8 +154,8 @@ func (t *tables) tensor(index int) string {
 
 // shapeSize is the bytes that shape and element type make, 0 for impossible ones.
 func (t *Tensor) shapeSize() uint64 {
-	size := uint64(DTypeSize(t.DType))
-	for i, n := range t.Sides {
+	size := uint64(DTypeSize(t.Dtype))
+	for i, n := range t.Sides() {
 		switch {
 		case t.Dims > DimsMax, (i < int(t.Dims)) != (n != 0), n != 0 && size > BytesMax/uint64(n):
 			return 0
@@ -181,8 +181,8 @@ func (v *View) verifyPayload(data []byte) *Error {
 	}
 	for i := range v.Segments {
 		s := &v.Segments[i]
-		if got := Checksum(data[s.Offset:][:s.Size]); got != s.CRC32C {
-			return &Error{Text("segment %d", uint64(i)), Text("checksum is %x and should be %x", uint64(got), uint64(s.CRC32C))}
+		if got := Checksum(data[s.Offset:][:s.Size]); got != s.Crc32c {
+			return &Error{Text("segment %d", uint64(i)), Text("checksum is %x and should be %x", uint64(got), uint64(s.Crc32c))}
 		}
 	}
 	return nil

@@ -130,47 +130,39 @@ func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
 	var w gen.Window
 	for i, got := range view.Windows {
 		root.Windows(&w, i)
-		want := fbs.Window{Kind: w.Kind(), Device: w.Device(), Bar: w.Bar(), Flags: w.Flags(), Slot: w.Slot(), Reserved: w.Reserved(), Offset: w.Offset(), Size: w.Size()}
-		if got != want {
+		if want := *w.UnPack(); got != want {
 			t.Errorf("window %d: view %+v, accessors %+v", i, got, want)
 		}
 	}
-	r := root.Reservation(nil)
-	want := fbs.Reservation{ArenaBytes: r.ArenaBytes(), HostBytes: r.HostBytes(), PayloadBytes: r.PayloadBytes(), Commands: r.Commands(),
-		Windows: r.Windows(), Tensors: r.Tensors(), Sequences: r.Sequences(), Segments: r.Segments(), Targets: r.Targets()}
+	want := *root.Reservation(nil).UnPack()
 	if view.Reservation != want {
 		t.Errorf("reservation: view %+v, accessors %+v", view.Reservation, want)
 	}
 	var s gen.Segment
 	for i, got := range view.Segments {
 		root.Segments(&s, i)
-		if want := (fbs.Segment{Offset: s.Offset(), Size: s.Size(), CRC32C: s.Crc32c(), Reserved: s.Reserved()}); got != want {
+		if want := *s.UnPack(); got != want {
 			t.Errorf("segment %d: view %+v, accessors %+v", i, got, want)
 		}
 	}
 	var tensor gen.Tensor
 	for i, got := range view.Tensors {
 		root.Tensors(&tensor, i)
-		want := fbs.Tensor{Name: fbs.Name(tensor.Name()), Role: tensor.Role(), Recorded: tensor.Recorded(), DType: tensor.Dtype(), Dims: tensor.Dims(),
-			Size: tensor.Size(), ArenaOffset: tensor.ArenaOffset(), RecordedOffset: tensor.RecordedOffset(),
-			Sides: [fbs.DimsMax]uint32{tensor.Shape0(), tensor.Shape1(), tensor.Shape2(), tensor.Shape3(), tensor.Shape4(), tensor.Shape5(), tensor.Shape6(), tensor.Shape7()}}
-		if got != want {
+		if want := *tensor.UnPack(); got.TensorT != want || got.Sides()[7] != want.Shape7 {
 			t.Errorf("tensor %d: view %+v, accessors %+v", i, got, want)
 		}
 	}
 	var sequence gen.Sequence
 	for i, got := range view.Sequences {
 		root.Sequences(&sequence, i)
-		if want := (fbs.Sequence{Name: fbs.Name(sequence.Name()), First: sequence.First(), Count: sequence.Count()}); got != want {
+		if want := *sequence.UnPack(); got != want {
 			t.Errorf("sequence %d: view %+v, accessors %+v", i, got, want)
 		}
 	}
 	var target gen.Target
 	for i, got := range view.Targets {
 		root.Targets(&target, i)
-		want := fbs.Identity{Board: fbs.Name(target.Board()), Vendor: target.Vendor(), Device: target.Device(), Subsystem: target.Subsystem(), Reserved: target.Reserved(),
-			Bars: [6]uint64{target.Bar0(), target.Bar1(), target.Bar2(), target.Bar3(), target.Bar4(), target.Bar5()}}
-		if got != want {
+		if want := *target.UnPack(); got.TargetT != want || got.Bars()[5] != want.Bar5 {
 			t.Errorf("target %d: view %+v, accessors %+v", i, got, want)
 		}
 	}
@@ -186,8 +178,7 @@ func TestRulesAgreeWithGeneratedAccessors(t *testing.T) {
 	var r gen.Rule
 	for i, got := range view.Rules {
 		root.Rules(&r, i)
-		want := fbs.Rule{First: r.First(), Last: r.Last(), Target: r.Target(), Bar: r.Bar(), Widths: r.Widths(), Memory: r.Memory(), Name: fbs.Name(r.Name())}
-		if got != want {
+		if want := *r.UnPack(); got != want {
 			t.Errorf("rule %d: view %+v, accessors %+v", i, got, want)
 		}
 	}

@@ -436,7 +436,7 @@ func TestTheDriverKeepsMastering(t *testing.T) {
 
 // aimed is an image of two Wormholes, with a BAR window, and a TLB window of each.
 func aimed(commands ...fbs.Command) *fbs.View {
-	wormhole := fbs.Identity{Vendor: 0x1e52, Device: 0x401e}
+	wormhole := fbs.Identity{TargetT: gen.TargetT{Vendor: 0x1e52, Device: 0x401e}}
 	return &fbs.View{Targets: []fbs.Identity{wormhole, wormhole}, Commands: commands,
 		Windows: []fbs.Window{{Kind: gen.WindowKindBar}, {Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb, Device: 1}}}
 }

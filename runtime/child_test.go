@@ -121,7 +121,7 @@ func loadPlain(path string) (*runtime.Replay, *plain, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	device, err := newPlain(int(view.Targets[0].Bars[2]))
+	device, err := newPlain(int(view.Targets[0].Bars()[2]))
 	if err != nil {
 		return nil, nil, err
 	}

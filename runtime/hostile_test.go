@@ -327,8 +327,8 @@ func checkFieldCounts(t *testing.T, fields map[string]int) {
 	for kind, want := range map[string]int{
 		"Command": reflect.TypeFor[fbs.Command]().NumField(), "Window": reflect.TypeFor[fbs.Window]().NumField(),
 		"Segment": reflect.TypeFor[fbs.Segment]().NumField(), "Reservation": reflect.TypeFor[fbs.Reservation]().NumField(),
-		"Target": reflect.TypeFor[fbs.Identity]().NumField() + 5, "Sequence": reflect.TypeFor[fbs.Sequence]().NumField(),
-		"Rule": reflect.TypeFor[fbs.Rule]().NumField(), "Tensor": reflect.TypeFor[fbs.Tensor]().NumField(),
+		"Target": reflect.TypeFor[gen.TargetT]().NumField(), "Sequence": reflect.TypeFor[fbs.Sequence]().NumField(),
+		"Rule": reflect.TypeFor[fbs.Rule]().NumField(), "Tensor": reflect.TypeFor[gen.TensorT]().NumField(),
 	} {
 		if fields[kind] < want {
 			t.Errorf("%s: %d fields, want %d", kind, fields[kind], want)

@@ -59,9 +59,9 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 		case want.Subsystem != 0 && got.Subsystem != want.Subsystem:
 			reason = fbs.Text("is for subsystem %x, ", uint64(want.Subsystem)) + got.Name + fbs.Text(" has %x", uint64(got.Subsystem))
 		}
-		for bar := range want.Bars {
-			if got.Bars[bar] < want.Bars[bar] && reason == "" {
-				reason = fbs.Text("needs %x bytes of BAR %d, ", want.Bars[bar], uint64(bar)) + got.Name + fbs.Text(" has %x", got.Bars[bar])
+		for bar := range want.Bars() {
+			if got.Bars[bar] < want.Bars()[bar] && reason == "" {
+				reason = fbs.Text("needs %x bytes of BAR %d, ", want.Bars()[bar], uint64(bar)) + got.Name + fbs.Text(" has %x", got.Bars[bar])
 			}
 		}
 		if reason != "" {

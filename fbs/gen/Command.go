@@ -6,6 +6,41 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type CommandT struct {
+	Opcode Opcode
+	Width  byte
+	Mode   byte
+	Option byte
+	Window uint16
+	Index  uint16
+	Offset uint32
+	Amount uint32
+	Value  uint64
+	Mask   uint64
+}
+
+func (rcv *Command) UnPackTo(t *CommandT) {
+	t.Opcode = rcv.Opcode()
+	t.Width = rcv.Width()
+	t.Mode = rcv.Mode()
+	t.Option = rcv.Option()
+	t.Window = rcv.Window()
+	t.Index = rcv.Index()
+	t.Offset = rcv.Offset()
+	t.Amount = rcv.Amount()
+	t.Value = rcv.Value()
+	t.Mask = rcv.Mask()
+}
+
+func (rcv *Command) UnPack() *CommandT {
+	if rcv == nil {
+		return nil
+	}
+	t := &CommandT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Command struct {
 	_tab flatbuffers.Struct
 }

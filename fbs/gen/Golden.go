@@ -6,6 +6,31 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type GoldenT struct {
+	Tensor   uint16
+	Kind     Judgement
+	Reserved byte
+	First    uint32
+	Second   uint32
+}
+
+func (rcv *Golden) UnPackTo(t *GoldenT) {
+	t.Tensor = rcv.Tensor()
+	t.Kind = rcv.Kind()
+	t.Reserved = rcv.Reserved()
+	t.First = rcv.First()
+	t.Second = rcv.Second()
+}
+
+func (rcv *Golden) UnPack() *GoldenT {
+	if rcv == nil {
+		return nil
+	}
+	t := &GoldenT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Golden struct {
 	_tab flatbuffers.Struct
 }

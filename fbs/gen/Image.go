@@ -6,6 +6,83 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type ImageT struct {
+	Reservation *ReservationT
+	Targets     []*TargetT
+	Windows     []*WindowT
+	Sequences   []*SequenceT
+	Tensors     []*TensorT
+	Segments    []*SegmentT
+	Commands    []*CommandT
+	Text        []byte
+	Notes       []byte
+	Rules       []*RuleT
+}
+
+func (rcv *Image) UnPackTo(t *ImageT) {
+	t.Reservation = rcv.Reservation(nil).UnPack()
+	targetsLength := rcv.TargetsLength()
+	t.Targets = make([]*TargetT, targetsLength)
+	for j := 0; j < targetsLength; j++ {
+		x := Target{}
+		rcv.Targets(&x, j)
+		t.Targets[j] = x.UnPack()
+	}
+	windowsLength := rcv.WindowsLength()
+	t.Windows = make([]*WindowT, windowsLength)
+	for j := 0; j < windowsLength; j++ {
+		x := Window{}
+		rcv.Windows(&x, j)
+		t.Windows[j] = x.UnPack()
+	}
+	sequencesLength := rcv.SequencesLength()
+	t.Sequences = make([]*SequenceT, sequencesLength)
+	for j := 0; j < sequencesLength; j++ {
+		x := Sequence{}
+		rcv.Sequences(&x, j)
+		t.Sequences[j] = x.UnPack()
+	}
+	tensorsLength := rcv.TensorsLength()
+	t.Tensors = make([]*TensorT, tensorsLength)
+	for j := 0; j < tensorsLength; j++ {
+		x := Tensor{}
+		rcv.Tensors(&x, j)
+		t.Tensors[j] = x.UnPack()
+	}
+	segmentsLength := rcv.SegmentsLength()
+	t.Segments = make([]*SegmentT, segmentsLength)
+	for j := 0; j < segmentsLength; j++ {
+		x := Segment{}
+		rcv.Segments(&x, j)
+		t.Segments[j] = x.UnPack()
+	}
+	commandsLength := rcv.CommandsLength()
+	t.Commands = make([]*CommandT, commandsLength)
+	for j := 0; j < commandsLength; j++ {
+		x := Command{}
+		rcv.Commands(&x, j)
+		t.Commands[j] = x.UnPack()
+	}
+	t.Text = rcv.TextBytes()
+	t.Notes = rcv.NotesBytes()
+	rulesLength := rcv.RulesLength()
+	t.Rules = make([]*RuleT, rulesLength)
+	for j := 0; j < rulesLength; j++ {
+		x := Rule{}
+		rcv.Rules(&x, j)
+		t.Rules[j] = x.UnPack()
+	}
+}
+
+func (rcv *Image) UnPack() *ImageT {
+	if rcv == nil {
+		return nil
+	}
+	t := &ImageT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Image struct {
 	_tab flatbuffers.Table
 }

@@ -6,6 +6,31 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type MarkT struct {
+	Command   uint32
+	Name      uint32
+	Kind      MarkKind
+	Reserved0 byte
+	Reserved1 uint16
+}
+
+func (rcv *Mark) UnPackTo(t *MarkT) {
+	t.Command = rcv.Command()
+	t.Name = rcv.Name()
+	t.Kind = rcv.Kind()
+	t.Reserved0 = rcv.Reserved0()
+	t.Reserved1 = rcv.Reserved1()
+}
+
+func (rcv *Mark) UnPack() *MarkT {
+	if rcv == nil {
+		return nil
+	}
+	t := &MarkT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Mark struct {
 	_tab flatbuffers.Struct
 }

@@ -6,6 +6,53 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type NotesT struct {
+	Time    uint64
+	Tool    []byte
+	Source  []byte
+	Git     []byte
+	Text    []byte
+	Windows []uint32
+	Marks   []*MarkT
+	Goldens []*GoldenT
+}
+
+func (rcv *Notes) UnPackTo(t *NotesT) {
+	t.Time = rcv.Time()
+	t.Tool = rcv.ToolBytes()
+	t.Source = rcv.SourceBytes()
+	t.Git = rcv.GitBytes()
+	t.Text = rcv.TextBytes()
+	windowsLength := rcv.WindowsLength()
+	t.Windows = make([]uint32, windowsLength)
+	for j := 0; j < windowsLength; j++ {
+		t.Windows[j] = rcv.Windows(j)
+	}
+	marksLength := rcv.MarksLength()
+	t.Marks = make([]*MarkT, marksLength)
+	for j := 0; j < marksLength; j++ {
+		x := Mark{}
+		rcv.Marks(&x, j)
+		t.Marks[j] = x.UnPack()
+	}
+	goldensLength := rcv.GoldensLength()
+	t.Goldens = make([]*GoldenT, goldensLength)
+	for j := 0; j < goldensLength; j++ {
+		x := Golden{}
+		rcv.Goldens(&x, j)
+		t.Goldens[j] = x.UnPack()
+	}
+}
+
+func (rcv *Notes) UnPack() *NotesT {
+	if rcv == nil {
+		return nil
+	}
+	t := &NotesT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Notes struct {
 	_tab flatbuffers.Table
 }

@@ -6,6 +6,39 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type ReservationT struct {
+	ArenaBytes   uint64
+	HostBytes    uint64
+	PayloadBytes uint64
+	Commands     uint32
+	Windows      uint32
+	Tensors      uint32
+	Sequences    uint32
+	Segments     uint32
+	Targets      uint32
+}
+
+func (rcv *Reservation) UnPackTo(t *ReservationT) {
+	t.ArenaBytes = rcv.ArenaBytes()
+	t.HostBytes = rcv.HostBytes()
+	t.PayloadBytes = rcv.PayloadBytes()
+	t.Commands = rcv.Commands()
+	t.Windows = rcv.Windows()
+	t.Tensors = rcv.Tensors()
+	t.Sequences = rcv.Sequences()
+	t.Segments = rcv.Segments()
+	t.Targets = rcv.Targets()
+}
+
+func (rcv *Reservation) UnPack() *ReservationT {
+	if rcv == nil {
+		return nil
+	}
+	t := &ReservationT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Reservation struct {
 	_tab flatbuffers.Struct
 }

@@ -6,6 +6,35 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type RuleT struct {
+	First  uint64
+	Last   uint64
+	Target byte
+	Bar    byte
+	Widths byte
+	Memory byte
+	Name   uint32
+}
+
+func (rcv *Rule) UnPackTo(t *RuleT) {
+	t.First = rcv.First()
+	t.Last = rcv.Last()
+	t.Target = rcv.Target()
+	t.Bar = rcv.Bar()
+	t.Widths = rcv.Widths()
+	t.Memory = rcv.Memory()
+	t.Name = rcv.Name()
+}
+
+func (rcv *Rule) UnPack() *RuleT {
+	if rcv == nil {
+		return nil
+	}
+	t := &RuleT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Rule struct {
 	_tab flatbuffers.Struct
 }

@@ -6,6 +6,29 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type SegmentT struct {
+	Offset   uint64
+	Size     uint64
+	Crc32c   uint32
+	Reserved uint32
+}
+
+func (rcv *Segment) UnPackTo(t *SegmentT) {
+	t.Offset = rcv.Offset()
+	t.Size = rcv.Size()
+	t.Crc32c = rcv.Crc32c()
+	t.Reserved = rcv.Reserved()
+}
+
+func (rcv *Segment) UnPack() *SegmentT {
+	if rcv == nil {
+		return nil
+	}
+	t := &SegmentT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Segment struct {
 	_tab flatbuffers.Struct
 }

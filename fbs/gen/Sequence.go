@@ -6,6 +6,27 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type SequenceT struct {
+	Name  uint32
+	First uint32
+	Count uint32
+}
+
+func (rcv *Sequence) UnPackTo(t *SequenceT) {
+	t.Name = rcv.Name()
+	t.First = rcv.First()
+	t.Count = rcv.Count()
+}
+
+func (rcv *Sequence) UnPack() *SequenceT {
+	if rcv == nil {
+		return nil
+	}
+	t := &SequenceT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Sequence struct {
 	_tab flatbuffers.Struct
 }

@@ -6,6 +6,43 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type TargetT struct {
+	Bar0      uint64
+	Bar1      uint64
+	Bar2      uint64
+	Bar3      uint64
+	Bar4      uint64
+	Bar5      uint64
+	Board     uint32
+	Vendor    uint16
+	Device    uint16
+	Subsystem uint32
+	Reserved  uint32
+}
+
+func (rcv *Target) UnPackTo(t *TargetT) {
+	t.Bar0 = rcv.Bar0()
+	t.Bar1 = rcv.Bar1()
+	t.Bar2 = rcv.Bar2()
+	t.Bar3 = rcv.Bar3()
+	t.Bar4 = rcv.Bar4()
+	t.Bar5 = rcv.Bar5()
+	t.Board = rcv.Board()
+	t.Vendor = rcv.Vendor()
+	t.Device = rcv.Device()
+	t.Subsystem = rcv.Subsystem()
+	t.Reserved = rcv.Reserved()
+}
+
+func (rcv *Target) UnPack() *TargetT {
+	if rcv == nil {
+		return nil
+	}
+	t := &TargetT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Target struct {
 	_tab flatbuffers.Struct
 }

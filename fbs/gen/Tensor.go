@@ -6,6 +6,53 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type TensorT struct {
+	Name           uint32
+	Role           Role
+	Recorded       byte
+	Dtype          DType
+	Dims           byte
+	Size           uint64
+	ArenaOffset    uint64
+	RecordedOffset uint64
+	Shape0         uint32
+	Shape1         uint32
+	Shape2         uint32
+	Shape3         uint32
+	Shape4         uint32
+	Shape5         uint32
+	Shape6         uint32
+	Shape7         uint32
+}
+
+func (rcv *Tensor) UnPackTo(t *TensorT) {
+	t.Name = rcv.Name()
+	t.Role = rcv.Role()
+	t.Recorded = rcv.Recorded()
+	t.Dtype = rcv.Dtype()
+	t.Dims = rcv.Dims()
+	t.Size = rcv.Size()
+	t.ArenaOffset = rcv.ArenaOffset()
+	t.RecordedOffset = rcv.RecordedOffset()
+	t.Shape0 = rcv.Shape0()
+	t.Shape1 = rcv.Shape1()
+	t.Shape2 = rcv.Shape2()
+	t.Shape3 = rcv.Shape3()
+	t.Shape4 = rcv.Shape4()
+	t.Shape5 = rcv.Shape5()
+	t.Shape6 = rcv.Shape6()
+	t.Shape7 = rcv.Shape7()
+}
+
+func (rcv *Tensor) UnPack() *TensorT {
+	if rcv == nil {
+		return nil
+	}
+	t := &TensorT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Tensor struct {
 	_tab flatbuffers.Struct
 }

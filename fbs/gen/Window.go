@@ -6,6 +6,37 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
+type WindowT struct {
+	Kind     WindowKind
+	Device   byte
+	Bar      byte
+	Flags    byte
+	Slot     uint16
+	Reserved uint16
+	Offset   uint64
+	Size     uint64
+}
+
+func (rcv *Window) UnPackTo(t *WindowT) {
+	t.Kind = rcv.Kind()
+	t.Device = rcv.Device()
+	t.Bar = rcv.Bar()
+	t.Flags = rcv.Flags()
+	t.Slot = rcv.Slot()
+	t.Reserved = rcv.Reserved()
+	t.Offset = rcv.Offset()
+	t.Size = rcv.Size()
+}
+
+func (rcv *Window) UnPack() *WindowT {
+	if rcv == nil {
+		return nil
+	}
+	t := &WindowT{}
+	rcv.UnPackTo(t)
+	return t
+}
+
 type Window struct {
 	_tab flatbuffers.Struct
 }

@@ -287,7 +287,7 @@ func lm_tensor_info(handle int32, tensor uint32, info *C.struct_lm_tensor) int32
 			return usage("info is NULL")
 		}
 		t := &im.view.Tensors[tensor]
-		*info = C.struct_lm_tensor{size: C.uint64_t(t.Size), role: C.uint32_t(t.Role), dtype: C.uint32_t(t.DType), recorded: C.uint32_t(t.Recorded), dims: C.uint32_t(t.Dims)}
+		*info = C.struct_lm_tensor{size: C.uint64_t(t.Size), role: C.uint32_t(t.Role), dtype: C.uint32_t(t.Dtype), recorded: C.uint32_t(t.Recorded), dims: C.uint32_t(t.Dims)}
 		for i, side := range t.Shape() {
 			info.shape[i] = C.uint32_t(side)
 		}

@@ -59,7 +59,7 @@ func newFailing(t *testing.T, view *fbs.View, fault, after int) (f *failing, dev
 	next := uint64(0)
 	for i := range view.Targets {
 		devices = append(devices, &target{failing: f, view: view, index: i})
-		for _, size := range view.Targets[i].Bars {
+		for _, size := range view.Targets[i].Bars() {
 			next += roundUp(size)
 		}
 	}
@@ -83,14 +83,14 @@ func roundUp(n uint64) uint64 { return (n + 4095) &^ 4095 }
 
 func (d *target) Identity() hal.Identity {
 	t := &d.view.Targets[d.index]
-	return hal.Identity{Vendor: t.Vendor, Device: t.Device, Subsystem: t.Subsystem, Bars: t.Bars}
+	return hal.Identity{Vendor: t.Vendor, Device: t.Device, Subsystem: t.Subsystem, Bars: *t.Bars()}
 }
 
 func (d *target) Map(w fbs.Window) (hal.Aperture, error) {
 	at, slot := uint64(0), -1
 	if w.Kind == gen.WindowKindBar {
 		for t := range d.index + 1 {
-			for b, size := range d.view.Targets[t].Bars {
+			for b, size := range d.view.Targets[t].Bars() {
 				if t < d.index || b < int(w.Bar) {
 					at += roundUp(size)
 				}

@@ -18,8 +18,8 @@ func (r *request) room(path string, view *fbs.View) error {
 			port := &r.board.Ports[i]
 			known = known || port.Windows.Known()
 			for _, prefetchable := range []bool{false, true} {
-				bars := make([]hosts.BAR, len(target.Bars))
-				for j, size := range target.Bars {
+				bars := make([]hosts.BAR, len(target.Bars()))
+				for j, size := range target.Bars() {
 					if size != 0 {
 						bars[j] = hosts.BAR{Size: 1 << bits.Len64(size-1), Prefetchable: prefetchable}
 					}

@@ -86,9 +86,9 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "to
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 4_414 // 3,600
-	linesWithRunner  = 6_059 // 4,600
-	linesOfTheTarget = 8_813 // 7,500
+	linesOfProduct   = 4_347 // 3,600
+	linesWithRunner  = 5_992 // 4,600
+	linesOfTheTarget = 8_746 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.

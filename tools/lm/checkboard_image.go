@@ -110,7 +110,7 @@ func (m *machine) ofIDs(vendor, device uint16) (found []pciDevice) {
 
 func (r *boardReport) checkTargetBars(check string, t *fbs.Identity, d *pciDevice) {
 	good := true
-	for i, want := range t.Bars {
+	for i, want := range t.Bars() {
 		if b := d.bars[i]; want > b.size || want > 0 && !b.assigned {
 			good = false
 			r.add(missing, fmt.Sprintf("%s BAR %d", check, i), fmt.Sprintf("%s assigned, the image needs %s", lmb.SizeText(granted(b)), lmb.SizeText(want)),
@@ -174,7 +174,7 @@ func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
 	for i := range n.view.Targets {
 		t := &n.view.Targets[i]
 		board := boards.ByID(t.Vendor, t.Device)
-		r.checkFit(fmt.Sprintf("target %d, %s", i, n.view.Name(t.Board)), barsOf(board, t.Bars), missing)
+		r.checkFit(fmt.Sprintf("target %d, %s", i, n.view.Name(t.Board)), barsOf(board, *t.Bars()), missing)
 	}
 }
 

@@ -250,7 +250,7 @@ func compare(path string, specs []string, judge *lmb.Golden) error {
 		if err != nil {
 			return err
 		}
-		if why := cmp.Or(judge, &notes.Goldens[index]).Judge(t.DType, got, golden); why != "" {
+		if why := cmp.Or(judge, &notes.Goldens[index]).Judge(t.Dtype, got, golden); why != "" {
 			return wrong(hal.CompareFailed, "%s: output %s: %s", file, name, why)
 		}
 		fmt.Fprintf(stdout, "%s: as good as the recorded %s\n", file, name)

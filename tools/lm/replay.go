@@ -261,7 +261,7 @@ func (s *session) checkGolden() error {
 			continue
 		}
 		checked++
-		if why := notes.Goldens[i].Judge(t.DType, s.replay.Output(i), golden); why != "" {
+		if why := notes.Goldens[i].Judge(t.Dtype, s.replay.Output(i), golden); why != "" {
 			return wrong(hal.CompareFailed, "output %s: %s", s.view.Name(t.Name), why)
 		}
 	}

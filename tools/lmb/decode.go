@@ -49,7 +49,7 @@ func Header(view *fbs.View) *Image {
 func header(view *fbs.View, notes *Notes) *Image {
 	image := &Image{Origin: notes.Origin}
 	for _, t := range view.Targets {
-		image.Targets = append(image.Targets, Target{view.Name(t.Board), t.Vendor, t.Device, t.Bars, t.Subsystem})
+		image.Targets = append(image.Targets, Target{view.Name(t.Board), t.Vendor, t.Device, *t.Bars(), t.Subsystem})
 	}
 	for _, r := range view.Rules {
 		name := view.Name(r.Name)
@@ -62,7 +62,7 @@ func header(view *fbs.View, notes *Notes) *Image {
 	for i := range view.Tensors {
 		t := &view.Tensors[i]
 		image.Tensors = append(image.Tensors, Tensor{
-			Name: view.Name(t.Name), Role: t.Role, DType: t.DType, Shape: append([]uint32(nil), t.Shape()...), Data: view.Data(t), Golden: notes.Goldens[i],
+			Name: view.Name(t.Name), Role: t.Role, DType: t.Dtype, Shape: append([]uint32(nil), t.Shape()...), Data: view.Data(t), Golden: notes.Goldens[i],
 		})
 	}
 	for _, s := range view.Sequences {

@@ -158,17 +158,17 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 	})
 	tensors := e.buildTensors(b)
 	sequences := vector(b, gen.ImageStartSequencesVector, e.runs, func(s fbs.Sequence) {
-		gen.CreateSequence(b, uint32(s.Name), s.First, s.Count)
+		gen.CreateSequence(b, s.Name, s.First, s.Count)
 	})
 	windows := vector(b, gen.ImageStartWindowsVector, e.image.Windows, func(w Window) {
 		gen.CreateWindow(b, w.Kind, w.Device, w.Bar, w.Flags, w.Slot, w.Reserved, w.Offset, w.Size)
 	})
 	targets := vector(b, gen.ImageStartTargetsVector, e.image.Targets, func(t Target) {
-		gen.CreateTarget(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5], uint32(e.text.names[t.Board]), t.Vendor, t.Device,
+		gen.CreateTarget(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5], e.text.names[t.Board], t.Vendor, t.Device,
 			t.Subsystem, 0)
 	})
 	rules := vector(b, gen.ImageStartRulesVector, e.image.Rules, func(r Rule) {
-		gen.CreateRule(b, r.First, r.Last, r.Target, r.Bar, r.Widths, r.Memory, uint32(e.text.names[r.Name]))
+		gen.CreateRule(b, r.First, r.Last, r.Target, r.Bar, r.Widths, r.Memory, e.text.names[r.Name])
 	})
 	text := vector(b, gen.ImageStartTextVector, e.text.bytes, b.PrependByte)
 	// Read in place as a FlatBuffer of its own.
@@ -205,9 +205,9 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 	e.arena = 0
 	for i := range e.image.Tensors {
 		t := &e.image.Tensors[i]
-		tensor := fbs.Tensor{Name: e.text.names[t.Name], Role: t.Role, DType: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(), ArenaOffset: e.arena,
-			RecordedOffset: e.recorded[i]}
-		copy(tensor.Sides[:], t.Shape)
+		tensor := fbs.Tensor{TensorT: gen.TensorT{Name: e.text.names[t.Name], Role: t.Role, Dtype: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(),
+			ArenaOffset: e.arena, RecordedOffset: e.recorded[i]}}
+		copy(tensor.Sides()[:], t.Shape)
 		if t.Data != nil {
 			tensor.Recorded = 1
 		}
@@ -215,9 +215,8 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 		e.arena = fbs.RoundUp(e.arena+t.Size(), fbs.ArenaAlign)
 	}
 	return vector(b, gen.ImageStartTensorsVector, tensors, func(t fbs.Tensor) {
-		s := &t.Sides
-		gen.CreateTensor(b, uint32(t.Name), t.Role, t.Recorded, t.DType, t.Dims, t.Size, t.ArenaOffset, t.RecordedOffset,
-			s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7])
+		gen.CreateTensor(b, t.Name, t.Role, t.Recorded, t.Dtype, t.Dims, t.Size, t.ArenaOffset, t.RecordedOffset,
+			t.Shape0, t.Shape1, t.Shape2, t.Shape3, t.Shape4, t.Shape5, t.Shape6, t.Shape7)
 	})
 }
 

@@ -39,23 +39,6 @@ const (
 	notesFields
 )
 
-// The structs of image.fbs as they lie in the file.
-type (
-	flatMark struct {
-		Command   uint32
-		Name      fbs.Name
-		Kind      gen.MarkKind
-		Reserved0 uint8
-		Reserved1 uint16
-	}
-	flatGolden struct {
-		Tensor        uint16
-		Kind          gen.Judgement
-		Reserved      uint8
-		First, Second uint32
-	}
-)
-
 // ReadNotes reads the notes of a verified file, which nobody has verified. The
 // error is an *fbs.Error.
 func ReadNotes(view *fbs.View) (*Notes, error) {
@@ -104,7 +87,7 @@ func (r *reader) read() {
 			n.Windows[i] = r.name(name, "window", i)
 		}
 	}
-	for i, m := range fbs.Vector[flatMark](r.t, notesMarks, 4, fbs.CommandsMax, "marks") {
+	for i, m := range fbs.Vector[gen.MarkT](r.t, notesMarks, 4, fbs.CommandsMax, "marks") {
 		if int(m.Command) >= len(r.view.Commands) || len(n.Marks) > 0 && int(m.Command) < n.Marks[len(n.Marks)-1].Command ||
 			m.Kind < gen.MarkKindPoint || m.Kind > gen.MarkKindEnd || m.Reserved0 != 0 || m.Reserved1 != 0 {
 			r.fail("mark %d is of no kind, before no command, or not in order", i)
@@ -133,7 +116,7 @@ func (r *reader) name(n fbs.Name, what string, index int) string {
 }
 
 func (r *reader) goldens() {
-	for i, g := range fbs.Vector[flatGolden](r.t, notesGoldens, 4, fbs.TensorsMax, "goldens") {
+	for i, g := range fbs.Vector[gen.GoldenT](r.t, notesGoldens, 4, fbs.TensorsMax, "goldens") {
 		if int(g.Tensor) >= len(r.view.Tensors) || g.Reserved != 0 {
 			r.fail("golden %d: tensor %d does not exist", i, g.Tensor)
 			return
@@ -185,8 +168,8 @@ func notesOf(image *Image) *Notes {
 func (n *Notes) build() ([]byte, error) {
 	text := text{names: map[string]fbs.Name{}}
 	windows := make([]fbs.Name, len(n.Windows))
-	marks := make([]flatMark, len(n.Marks))
-	var goldens []flatGolden
+	marks := make([]gen.MarkT, len(n.Marks))
+	var goldens []gen.GoldenT
 	var err error
 	for i, name := range n.Windows {
 		if name == "" {
@@ -197,26 +180,26 @@ func (n *Notes) build() ([]byte, error) {
 		}
 	}
 	for i, m := range n.Marks {
-		marks[i] = flatMark{Command: uint32(m.Command), Kind: m.Kind}
+		marks[i] = gen.MarkT{Command: uint32(m.Command), Kind: m.Kind}
 		if marks[i].Name, err = text.name(m.Name); err != nil {
 			return nil, fmt.Errorf("mark before command %d: %w", m.Command, err)
 		}
 	}
 	for i, g := range n.Goldens {
 		if g != (Golden{}) {
-			goldens = append(goldens, flatGolden{uint16(i), g.Kind, 0, g.First, g.Second})
+			goldens = append(goldens, gen.GoldenT{Tensor: uint16(i), Kind: g.Kind, First: g.First, Second: g.Second})
 		}
 	}
 	b := flatbuffers.NewBuilder(1024)
 	vectors := [notesFields]flatbuffers.UOffsetT{
 		notesTool: bytesVector(b, []byte(n.Tool)), notesSource: bytesVector(b, []byte(n.Source)), notesGit: bytesVector(b, []byte(n.Git)),
 		notesText:    bytesVector(b, text.bytes),
-		notesWindows: vector(b, gen.NotesStartWindowsVector, windows, func(name fbs.Name) { b.PrependUint32(uint32(name)) }),
-		notesGoldens: vector(b, gen.NotesStartGoldensVector, goldens, func(g flatGolden) {
+		notesWindows: vector(b, gen.NotesStartWindowsVector, windows, func(name fbs.Name) { b.PrependUint32(name) }),
+		notesGoldens: vector(b, gen.NotesStartGoldensVector, goldens, func(g gen.GoldenT) {
 			gen.CreateGolden(b, g.Tensor, g.Kind, g.Reserved, g.First, g.Second)
 		}),
-		notesMarks: vector(b, gen.NotesStartMarksVector, marks, func(m flatMark) {
-			gen.CreateMark(b, m.Command, uint32(m.Name), m.Kind, m.Reserved0, m.Reserved1)
+		notesMarks: vector(b, gen.NotesStartMarksVector, marks, func(m gen.MarkT) {
+			gen.CreateMark(b, m.Command, m.Name, m.Kind, m.Reserved0, m.Reserved1)
 		}),
 	}
 	gen.NotesStart(b)

@@ -200,7 +200,7 @@ func (a *analysis) tensors() {
 		a.report.Tensors = append(a.report.Tensors, Used{Tensor: t})
 	}
 	for _, s := range a.view.Segments {
-		a.report.Segments = append(a.report.Segments, Segment{s.Offset, s.Size, fmt.Sprintf("%08x", s.CRC32C)})
+		a.report.Segments = append(a.report.Segments, Segment{s.Offset, s.Size, fmt.Sprintf("%08x", s.Crc32c)})
 	}
 }
 

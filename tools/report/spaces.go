@@ -237,7 +237,7 @@ func (a *analysis) spaceName(k *spaceKey) string {
 func (a *analysis) spaceSize(k *spaceKey) uint64 {
 	switch k.kind {
 	case gen.WindowKindBar:
-		return a.view.Targets[k.device].Bars[k.index]
+		return a.view.Targets[k.device].Bars()[k.index]
 	case gen.WindowKindHost:
 		return a.view.Windows[k.index].Size
 	case gen.WindowKindConfig:

@@ -87,7 +87,7 @@ type device struct {
 func barStart(view *fbs.View, target, bar int) uint64 {
 	start := uint64(0)
 	for t := range min(target+1, len(view.Targets)) {
-		for b, size := range view.Targets[t].Bars {
+		for b, size := range view.Targets[t].Bars() {
 			if t < target || b < bar {
 				start += roundUp(size)
 			}
@@ -100,7 +100,7 @@ func roundUp(n uint64) uint64 { return (n + page - 1) / page * page }
 
 func (d *device) Identity() hal.Identity {
 	t := &d.view.Targets[d.target]
-	return hal.Identity{Name: "plain", Vendor: t.Vendor, Device: t.Device, Bars: t.Bars}
+	return hal.Identity{Name: "plain", Vendor: t.Vendor, Device: t.Device, Bars: *t.Bars()}
 }
 
 func (d *device) Map(w fbs.Window) (hal.Aperture, error) {

@@ -68,7 +68,7 @@ var changes = []func(*opened){
 	func(o *opened) { o.Segments[0].Size = 1 << 47 },
 	func(o *opened) { o.Segments[0].Size = 0 },
 	func(o *opened) { o.Segments[0].Offset = 1 << 47 },
-	func(o *opened) { o.Segments[1].CRC32C++ },
+	func(o *opened) { o.Segments[1].Crc32c++ },
 	func(o *opened) { o.Sequences[0].Count = 0 },
 	func(o *opened) { o.Sequences[0].Count = 1 << 30 },
 	func(o *opened) { o.Sequences[0].First = 1 },
@@ -80,11 +80,11 @@ var changes = []func(*opened){
 	func(o *opened) { o.Rules[0].Target = 7 },
 	func(o *opened) { o.Windows[1].Bar = 1 },
 	func(o *opened) { o.Windows[1].Offset = 4096 },
-	func(o *opened) { o.Tensors[1].DType = 13 },
+	func(o *opened) { o.Tensors[1].Dtype = 13 },
 	func(o *opened) { o.Tensors[1].Dims = 9 },
-	func(o *opened) { o.Tensors[1].Sides[7] = 1 },
+	func(o *opened) { o.Tensors[1].Sides()[7] = 1 },
 	func(o *opened) {
-		o.Tensors[1].Dims, o.Tensors[1].Sides = 8, [8]uint32{1 << 30, 1 << 30, 1, 1, 1, 1, 1, 1}
+		o.Tensors[1].Dims, *o.Tensors[1].Sides() = 8, [8]uint32{1 << 30, 1 << 30, 1, 1, 1, 1, 1, 1}
 	},
 	func(o *opened) { o.of(gen.OpcodeFence).Offset = 4 },
 	func(o *opened) { o.of(gen.OpcodeFence).Value = 1 },
