@@ -34,8 +34,10 @@ type maker struct {
 	sequences []lmb.Sequence // "main" is all where nothing is to be cut
 	commands  []lmb.Command  // that are in none of them
 	current   segment        // that they are of
+	shown     []int32        // of each window: 1 and the aim that it shows, 0: none
 
-	made                                                  int // commands, fences among them
+	pointed                                               int // times that the program pointed a window
+	made, points                                          int // commands; fences and points among them
 	writes, copies, fills, polls, expects, compares, outs int // commands
 	stored, filled, compared, read                        int // accesses in them
 	compareLine                                           int // of the first compare
@@ -47,12 +49,11 @@ type pos struct {
 	k uint32
 }
 
-// coalesce makes the commands. With it, neighbouring accesses become one; in
-// memory only the bytes count then, elsewhere every access keeps its width and
-// its place.
-func (m *maker) coalesce() (out outcome, err error) {
+// make makes the commands, and points windows where that changes something.
+func (m *maker) make() (out outcome, err error) {
+	m.sweep()
 	front, did := m.front()
-	m.did = did
+	m.did, m.shown = did, make([]int32, len(m.windows))
 	for i := range front {
 		m.emit(&front[i])
 	}
@@ -64,6 +65,16 @@ func (m *maker) coalesce() (out outcome, err error) {
 		return out, traces.Refuse(0, "%d commands are more than an image holds (%d): import a part", m.made+1, fbs.CommandsMax)
 	}
 	m.steps, m.data = steps{}, arena{}
+	if m.pointed > 0 && m.with("drop") {
+		out.did = fmt.Sprintf("%d of %s change nothing", m.pointed-m.points, traces.Counted(m.pointed, "point"))
+	}
+	return out, nil
+}
+
+// coalesce reports the commands. With it, neighbouring accesses are one; in
+// memory only the bytes count then, elsewhere every access keeps its width and
+// its place.
+func (m *maker) coalesce() (out outcome, err error) {
 	if len(m.o.Inputs) > 0 && m.compares > 0 {
 		out.warn(m.compareLine, "%s what the device gave against the recording, and will fail where an input changes it: name it as an output",
 			holds(m.compares))
@@ -118,6 +129,9 @@ func (m *maker) text() string {
 // access that comes next.
 func (m *maker) command(at pos) (next pos) {
 	s := m.steps.at(at.i)
+	if at.k == 0 {
+		m.point(at.i)
+	}
 	if s.run() > 1 {
 		return m.single(m.element(s, at.k), at)
 	}
@@ -133,16 +147,12 @@ func (m *maker) single(s step, at pos) (next pos) {
 	c := lmb.Command{Command: fbs.Command{Width: s.width, Window: s.window, Offset: s.offset}}
 	next = m.next(at)
 	switch s.op {
-	case stepNone:
-		return next
 	case stepCut:
 		m.cut(&s)
 		return next
 	case stepHost:
 		m.hostStores(m.late[s.to])
 		return next
-	case stepPoint:
-		c.Command = fbs.Command{Opcode: gen.OpcodePoint, Window: s.window, Value: s.at, Mask: s.mask}
 	case stepMark:
 		c = lmb.Command{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Data: []byte(m.names[s.to])}
 	case stepPoll:

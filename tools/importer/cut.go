@@ -84,7 +84,7 @@ func (l *lifter) begin(now segment, a *traces.Access) {
 		return
 	}
 	for _, s := range l.slots {
-		s.aim, s.step = -1, -1
+		s.aim = -1
 	}
 	l.steps.add(step{op: stepCut, line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: int32(now)})
 	l.lastStore, l.host.slot, l.host.due = step{}, -1, false
@@ -98,6 +98,7 @@ func (l *lifter) begin(now segment, a *traces.Access) {
 func (m *maker) cut(s *step) {
 	m.fences.end(m)
 	m.fences = fencer{n: m.fences.n}
+	clear(m.shown)
 	m.ended(segment(s.to))
 }
 

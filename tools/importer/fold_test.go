@@ -83,9 +83,9 @@ func TestLoopIsKnownByTileAndAddress(t *testing.T) {
 	)
 	image, _ := mustImport(t, text, Options{})
 	commands(t, image, `
-point tlb0 (1,1) 0x0
 point tlb1 (1,1) 0x0
 poll tlb1+0x40 w4 0x1 mask 0xffffffff for 1000000 us
+point tlb0 (1,1) 0x0
 write tlb0+0x0 w4 0x1
 point tlb0 (2,2) 0x0
 expect tlb0+0x40 w4 0x0 mask 0xffffffff

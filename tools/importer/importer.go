@@ -10,8 +10,8 @@
 //	tensors   stores to an input and loads from an output become copies
 //	fold      loops that wait become polls with a deadline
 //	expect    all other loads are held against what they gave when recorded
-//	drop      windows are pointed only where that changes something
-//	coalesce  neighbouring accesses become copies, fills and compares
+//	drop      windows are pointed only where that changes something; commands are made
+//	coalesce  neighbouring accesses are copies, fills and compares
 //	fence     bulk copies are complete before anything that may depend on them
 //	fill      host memory gets its contents first
 //	mark      text in the trace becomes marks
@@ -124,7 +124,7 @@ func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 	}
 	report := &Report{Board: l.board.Name, Warnings: []traces.Warning{}}
 	report.add("read", l.read(t))
-	makes := &maker{program: l.program, commands: make([]lmb.Command, 0, l.certain)}
+	makes := &maker{program: l.program, commands: make([]lmb.Command, 0, l.certain), pointed: l.points}
 	for _, pass := range l.passes(makes) {
 		out, err := pass.run()
 		if err != nil {
@@ -214,7 +214,7 @@ func (l *lifter) passes(m *maker) []pass {
 	return append(l.meaning(),
 		pass{"expect", p.expect},
 		pass{"pauses", p.pauses},
-		pass{"drop", (&dropper{program: p, early: l.dropped}).run},
+		pass{"drop", m.make},
 		pass{"coalesce", m.coalesce},
 		pass{"fence", m.fenced},
 		pass{"fill", m.hostFilled},

@@ -18,13 +18,12 @@ type slot struct {
 	config [24]byte // its registers
 	known  uint32   // one bit a byte of them that was stored
 	line   int      // of the last store to them
-	step   int      // that the last store to them is, while no access followed; -1: none
 	fresh  bool     // stored to, and no access followed
-	moved  bool     // configured anew, and the image's window not yet
+	moved  bool     // configured anew, and no access followed that makes a step
 
 	target  fbs.Target // of the configuration in force
 	address uint64     // in the tile, of the recorded window's first byte
-	aim     int32      // where the image's window points, -1: nowhere
+	aim     int32      // where the last access through it went, -1: none did
 	window  int        // of the image, -1: none yet
 }
 
@@ -44,7 +43,6 @@ type lifter struct {
 	host                          hostMemory
 	lastStore                     step // to the device
 	certain                       int  // commands that there will be, whatever the passes do
-	dropped                       int  // points that drop would take out, and lift did not make
 	blank                         int  // marks without text
 	halves                        int  // stores of addresses that were two
 	waits                         bool // half: it may be that of a store
@@ -154,7 +152,7 @@ func (l *lifter) take(a *traces.Access, n uint32, data []byte) (ok bool, err err
 func (l *lifter) slot(index int) *slot {
 	s := l.slots[index]
 	if s == nil {
-		s = &slot{aim: -1, window: -1, step: -1}
+		s = &slot{aim: -1, window: -1}
 		l.slots[index] = s
 	}
 	return s
@@ -177,19 +175,10 @@ func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) 
 	copy(s.config[at:], traces.Bytes(a.Value, a.Width))
 	s.known |= (1<<a.Width - 1) << at
 	s.line, s.fresh = a.Line, true
-	if !inside {
-		s.step = -1
-		return nil
+	if inside {
+		l.stores++
+		l.program.stores++
 	}
-	l.stores++
-	l.program.stores++
-	// The place of a Point, should an access show that this store was the last
-	// of a configuration.
-	if end := l.steps.end(); end != nil && end.op == stepNone && s.step == l.steps.n-1 {
-		end.line, end.time = uint32(a.Line), a.Time
-		return nil
-	}
-	s.step = l.hole(a.Line, a.Time)
 	return nil
 }
 
@@ -241,7 +230,7 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	if taken, err := l.throughPCIe(a, &aimed, address); taken || err != nil {
 		return true, err
 	}
-	l.aim(a, s, &aimed, index, group)
+	pointed := l.aim(s, &aimed, index, group)
 	if a.Op == traces.OpLoad && aimed.target.Multicast {
 		return false, traces.Refuse(a.Line, "load through window %d, which is pointed at several tiles", index)
 	}
@@ -251,29 +240,37 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	if memory {
 		next.flags = memoryStep
 	}
+	if pointed && !l.with("drop") {
+		next.flags |= pointedStep
+	}
 	l.release(&next, &aimed)
 	return true, l.add(&next, data)
 }
 
-// aim has the image's window point where an access goes.
-func (l *lifter) aim(a *traces.Access, s *slot, at *aim, index int, group *boards.Group) {
+// aim follows a window to where an access goes. It tells whether the program
+// pointed it there, or the access leaves the page that the last one was in.
+func (l *lifter) aim(s *slot, at *aim, index int, group *boards.Group) (pointed bool) {
 	if s.window < 0 {
 		s.window = l.tlbWindow(index, group)
 	}
-	now := s.aim >= 0 && l.aims[s.aim].address == at.address && l.aims[s.aim].target == s.target
-	switch {
-	case now && !s.moved:
-	case now && l.with("drop"):
-		l.points++
-		l.dropped++
-		if end := l.steps.end(); s.step >= 0 && s.step == l.steps.n-1 && end.op == stepNone {
-			l.steps.cut(l.steps.n - 1)
+	same := s.aim >= 0 && l.aims[s.aim].address == at.address && l.aims[s.aim].target == s.target
+	if !same {
+		key := aimKey{s.target.Pack(), at.address}
+		index, ok := l.aimOf[key]
+		if !ok {
+			index = int32(len(l.aims))
+			l.aims = append(l.aims, *at)
+			l.aimOf[key] = index
 		}
-		s.step = -1
-	default:
-		l.point(a, s, at)
+		s.aim = index
+		l.host.due = true
+	}
+	pointed = !same || s.moved
+	if pointed {
+		l.points++
 	}
 	s.moved = false
+	return pointed
 }
 
 // pageSize is the size of the image's windows: that of the device's smallest,
@@ -304,26 +301,6 @@ func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Grou
 	}
 	s.target, s.address, s.fresh, s.moved = target, address, false, true
 	return nil
-}
-
-// point makes a step that points the image's window at a page of the tile: in
-// the place of the configuration stores, or where an access leaves the page.
-func (l *lifter) point(a *traces.Access, s *slot, at *aim) {
-	if s.step < 0 {
-		s.step = l.hole(a.Line, a.Time)
-	}
-	key := aimKey{s.target.Pack(), at.address}
-	index, ok := l.aimOf[key]
-	if !ok {
-		index = int32(len(l.aims))
-		l.aims = append(l.aims, *at)
-		l.aimOf[key] = index
-	}
-	s.aim = index
-	p := l.steps.at(s.step)
-	p.op, p.window, p.at, p.mask, p.aim = stepPoint, uint16(s.window), at.address, key.mask, s.aim
-	s.step = -1
-	l.points++
 }
 
 // tlbWindow adds a window. Its slot is only a preference: nothing else in the

@@ -105,7 +105,7 @@ func (l *lifter) barWindow(bar uint8, offset uint64) uint16 {
 func (l *lifter) join(s *step, data []byte) bool {
 	a := l.steps.end()
 	if a == nil || a.op != s.op || s.op != stepLoad && s.op != stepStore || a.window != s.window || a.aim != s.aim ||
-		a.width != s.width || a.rule != s.rule || a.flags&memoryStep != s.flags&memoryStep || s.time-a.last() >= pauseNs {
+		a.width != s.width || a.rule != s.rule || a.flags&memoryStep != s.flags&memoryStep || s.is(pointedStep) || s.time-a.last() >= pauseNs {
 		return false
 	}
 	if a.offset == s.offset && s.op == stepLoad && a.run() == 1 && s.count == 1 && a.value == s.value && a.count < 1<<31 {
@@ -265,7 +265,13 @@ func (l *lifter) addMark(a *traces.Access) {
 		return
 	}
 	l.names = append(l.names, name)
-	l.steps.add(step{op: stepMark, line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: int32(len(l.names) - 1)})
+	mark := step{op: stepMark, line: uint32(a.Line), time: a.Time, count: 1, aim: -1, to: int32(len(l.names) - 1)}
+	for _, s := range l.slots {
+		if s.fresh {
+			mark.flags = pointedStep
+		}
+	}
+	l.steps.add(mark)
 }
 
 // markName makes a name that an image can hold of text from a trace.

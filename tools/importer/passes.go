@@ -10,66 +10,26 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-func (d *dropper) run() (out outcome, err error) {
-	if !d.with("drop") {
-		return out, nil
+// point points the window of a step, where it does not show yet what the step
+// accesses; of a mark behind a configuration that of the access behind it.
+func (m *maker) point(i int) {
+	for m.steps.at(i).is(pointedStep) && m.steps.at(i).op == stepMark && i+1 < m.steps.n {
+		i++
 	}
-	d.pending, d.current = make([]int, len(d.windows)), make([]step, len(d.windows))
-	for i := range d.pending {
-		d.pending[i] = -1
+	s := m.steps.at(i)
+	if !s.touches() || s.aim < 0 || m.shown[s.window] == 1+s.aim && !s.is(pointedStep) {
+		return
 	}
-	for i := range d.steps.n {
-		d.step(i)
-	}
-	for _, i := range d.pending {
-		d.remove(i)
-	}
-	d.sweep()
-	if all := d.points + d.early; all > 0 {
-		out.did = fmt.Sprintf("%d of %s change nothing", d.dropped+d.early, traces.Counted(all, "point"))
-	}
-	return out, nil
+	m.shown[s.window] = 1 + s.aim
+	s.flags &^= pointedStep
+	m.points++
+	m.emit(m.pointTo(s.window, s.aim))
 }
 
-// dropper takes out the points of a window that no access follows, and those that
-// leave it where it is.
-type dropper struct {
-	*program
-	early           int    // points that were never made, as they would change nothing
-	pending         []int  // of each window: the point that no access has followed yet, -1: none
-	current         []step // of each window: the point that it has, op stepNone: none
-	points, dropped int
-}
-
-func (d *dropper) remove(i int) {
-	if i >= 0 {
-		d.steps.at(i).op = stepNone
-		d.dropped++
-	}
-}
-
-func (d *dropper) step(i int) {
-	s := d.steps.at(i)
-	w := s.window
-	switch {
-	case s.op == stepCut:
-		for w := range d.pending {
-			d.remove(d.pending[w])
-			d.pending[w], d.current[w] = -1, step{}
-		}
-	case s.op == stepPoint:
-		d.points++
-		d.remove(d.pending[w])
-		d.pending[w] = i
-	case s.touches() && d.pending[w] >= 0:
-		now, before := d.steps.at(d.pending[w]), &d.current[w]
-		if before.op == stepPoint && before.at == now.at && before.mask == now.mask {
-			d.remove(d.pending[w])
-		} else {
-			*before = *now
-		}
-		d.pending[w] = -1
-	}
+// pointTo is the command that points a window.
+func (p *program) pointTo(window uint16, at int32) *lmb.Command {
+	a := &p.aims[at]
+	return &lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: a.address, Mask: a.target.Pack()}}
 }
 
 // fencer puts a store fence behind every run of bulk copies: they may go
@@ -218,13 +178,9 @@ func (p *program) safeCommands() (list []lmb.Command) {
 		return nil
 	}
 	for _, h := range p.running {
-		a, reset := &p.aims[h.aim], &p.board.Reset
-		list = append(list,
-			lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: h.window, Value: a.address, Mask: a.target.Pack()}},
-			lmb.Command{Command: fbs.Command{
-				Opcode: gen.OpcodeWrite, Width: 4, Window: h.window, Offset: h.offset,
-				Value: uint64(reset.Mask),
-			}})
+		list = append(list, *p.pointTo(h.window, h.aim), lmb.Command{Command: fbs.Command{
+			Opcode: gen.OpcodeWrite, Width: 4, Window: h.window, Offset: h.offset, Value: uint64(p.board.Reset.Mask),
+		}})
 	}
 	return list
 }

@@ -15,7 +15,6 @@ const (
 	stepLoad            // an expected value, or bytes of an output tensor
 	stepIgnore          // a load whose value does not matter
 	stepPoll
-	stepPoint
 	stepMark
 	stepHost // stores of the program to host memory, which the trace does not hold
 	stepCut  // another sequence begins
@@ -27,8 +26,8 @@ const (
 type step struct {
 	time   int64  // nanoseconds, of the first access
 	value  uint64 // stored, loaded or awaited; of a run, whose bytes are elsewhere, nothing
-	at     uint64 // where: the bytes of a run in program.data; in a tensor or host memory; in the tile that a window points at
-	mask   uint64 // of a stepPoll; packed target of a stepPoint
+	at     uint64 // where: the bytes of a run in program.data; in a tensor or host memory
+	mask   uint64 // of a stepPoll
 	offset uint32 // bytes into the window
 	line   uint32 // of the first access
 	count  uint32 // accesses
@@ -48,6 +47,7 @@ const (
 	apartStep                // each access of the run has a line of its own
 	halfStep                 // of an access that was split at the edge of a tensor
 	loopStep                 // a poll of a loop that did wait
+	pointedStep              // the window is pointed before it, wherever it points already; of a mark: it was configured before
 )
 
 // touches tells whether a step accesses the device.

@@ -77,7 +77,7 @@ func (f *finder) addAll(split bool) bool {
 	for i := range f.steps.n {
 		s := f.steps.at(i)
 		switch {
-		case s.op == stepNone || s.op == stepPoint || s.op == stepMark || s.op == stepCut || f.act(s, i):
+		case s.op == stepNone || s.op == stepMark || s.op == stepCut || f.act(s, i):
 		case split && s.run() > 1:
 			f.addSplit(s, int32(i))
 		default:
