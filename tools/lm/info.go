@@ -49,13 +49,13 @@ type targetInfo struct {
 }
 
 type ruleInfo struct {
-	Name   string  `json:"name"`
-	Target uint8   `json:"target"`
-	Bar    uint8   `json:"bar"`
-	First  uint64  `json:"first"`
-	Last   uint64  `json:"last"`
-	Widths []uint8 `json:"widths"`
-	Memory bool    `json:"memory"`
+	Name   string `json:"name"`
+	Target uint8  `json:"target"`
+	Bar    uint8  `json:"bar"`
+	First  uint64 `json:"first"`
+	Last   uint64 `json:"last"`
+	Widths []int  `json:"widths"`
+	Memory bool   `json:"memory"`
 }
 
 type reservationInfo struct {
@@ -146,7 +146,7 @@ func describe(view *fbs.View, size int) *imageInfo {
 		rule := ruleInfo{r.Name, r.Target, r.Bar, r.First, r.Last, nil, r.Memory != 0}
 		for width := uint8(1); width <= 8; width *= 2 {
 			if r.Widths&width != 0 {
-				rule.Widths = append(rule.Widths, width)
+				rule.Widths = append(rule.Widths, int(width))
 			}
 		}
 		info.Rules = append(info.Rules, rule)

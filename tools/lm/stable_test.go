@@ -121,7 +121,11 @@ func fields(b *strings.Builder, path string, of reflect.Type) {
 			if kind == reflect.Pointer {
 				kind = f.Type.Elem().Kind()
 			}
-			fmt.Fprintf(b, "%s%s %s\n", path, name, kind)
+			word := kind.String()
+			if f.Type == reflect.TypeFor[[]byte]() {
+				word = "base64" // which is what becomes of bytes, numbers or not
+			}
+			fmt.Fprintf(b, "%s%s %s\n", path, name, word)
 			fields(b, path+name+".", f.Type)
 		}
 	}

@@ -123,7 +123,7 @@ func (v *verification) tell(path string, view *fbs.View, warnings []string) {
 			"digests": digests, "warnings": warnings})
 		return
 	}
-	fmt.Fprintf(stdout, "%s: whole and valid, %d commands\n", path, view.Reservation.Commands)
+	fmt.Fprintf(stdout, "%s: whole and valid, %d commands\n", path, len(view.Commands)-len(view.Sequences))
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		fmt.Fprintf(stdout, "  %-24s %8d commands, digest %s\n", view.Name(s.Name), s.Count-1, digests[view.Name(s.Name)])
