@@ -432,6 +432,11 @@ func TestCapturesThatGzipCompressedAreTheSame(t *testing.T) {
 		if show(a) != show(b) {
 			t.Errorf("%s: other commands", c.name)
 		}
+		for _, marked := range []string{"\xef\xbb\xbf" + text, packed(t, "\xef\xbb\xbf"+text)} { // as editors mark UTF-8
+			if b, _ := mustImport(t, marked, o); show(a) != show(b) {
+				t.Errorf("%s: other commands with a mark in front", c.name)
+			}
+		}
 		damaged := []byte(zipped)
 		damaged[len(zipped)-6] ^= 1
 		for want, broken := range map[string]string{"cut": zipped[:len(zipped)/2], "damaged": string(damaged)} {
@@ -442,8 +447,10 @@ func TestCapturesThatGzipCompressedAreTheSame(t *testing.T) {
 	}
 }
 
-func TestCaptureThatAnotherProgramCompressedIsRefusedWithWhatReadsIt(t *testing.T) {
-	for want, head := range map[string]string{"xz -dc": "\xfd7zXZ\x00\x00\x04", "zstd -dc": "\x28\xb5\x2f\xfd\x24\x00", "bzip2 -dc": "BZh91AY&SY"} {
+func TestCaptureThatIsCompressedOrInUTF16IsRefusedWithWhatReadsIt(t *testing.T) {
+	for head, want := range map[string]string{"\xfd7zXZ\x00\x00\x04": "xz -dc", "\x28\xb5\x2f\xfd\x24\x00": "zstd -dc", "BZh91AY&SY": "bzip2 -dc",
+		"\xff\xfeV\x00E\x00": "text in UTF-16; text, or text that gzip compressed, is read here: iconv", "\xfe\xff\x00V\x00E": "iconv -f UTF-16",
+		packed(t, "\xff\xfeV\x00E\x00"): "iconv -f UTF-16 -t UTF-8 FILE |"} {
 		for _, from := range []string{FromMmiotrace, FromQemu, FromRecord} {
 			_, _, err := Import(strings.NewReader(head+"\n"), Options{From: from, Board: chips.ByName("edu")})
 			if hal.CodeOf(err) != hal.BadImage || !strings.Contains(err.Error(), want) {

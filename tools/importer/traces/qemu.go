@@ -272,7 +272,8 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 		return nil
 	case r.Base == 0:
 		q.baseless = r.Name
-		return q.give(&a) // for a summary; trace refuses
+		a.Bar, a.Offset = r.Bar, address&(q.o.Board.Bars[r.Bar]-1) // of one BAR, which is aligned to its size
+		return q.give(&a)                                          // for a summary; trace refuses
 	case r.mr != mr && r.mr != 0 && q.o.Board.Vendor == 0:
 		return Refuse(q.line, "a second region of QEMU's is called %q: a board file with the size of BAR %d tells them apart", name, r.Bar)
 	case r.mr == mr && q.apart[mr] != 0:

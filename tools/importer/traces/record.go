@@ -120,37 +120,6 @@ func (t *recording) record(rec *record.Record) error {
 	return nil
 }
 
-// tally is the sink of a summary.
-type tally struct {
-	bars                     [6]RegionSummary
-	reached, stored, written int // bytes of host memory
-}
-
-func (s *tally) Start(*boards.Board) {}
-
-func (s *tally) Access(a *Access) error {
-	if a.Op != OpMark {
-		s.bars[a.Bar].count(*a)
-	}
-	return nil
-}
-
-func (s *tally) Block(a *Access, data []byte) error { return Single(a, data, s.Access) }
-
-func (s *tally) Device(_ int, _ int64, write bool, _ uint64, data []byte) error {
-	if write {
-		s.written += len(data)
-	} else {
-		s.stored += len(data)
-	}
-	return nil
-}
-
-func (s *tally) Memory(_ int, _, size uint64) error {
-	s.reached += int(size)
-	return nil
-}
-
 func summarizeRecord(r io.Reader, o Source) (*Summary, error) {
 	var list tally
 	t, err := readRecord(r, o, &list)

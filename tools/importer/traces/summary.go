@@ -16,12 +16,9 @@ type Summary struct {
 	// memory, and that no image does.
 	Events []Warning `json:"events,omitempty"`
 
-	// Blocked lists the accesses that no image can carry out. Whoever makes one knows.
+	// Blocked lists the accesses that no image can carry out: of the regions of a
+	// trace of QEMU that were chosen, where it is known where in a BAR they lie.
 	Blocked []Warning `json:"blocked"`
-
-	// Accesses are those of the regions of a trace of QEMU that were chosen, where
-	// it is known where in a BAR they lie.
-	Accesses []Access `json:"-"`
 }
 
 // RegionSummary counts the accesses to one range of addresses: a BAR
@@ -55,8 +52,9 @@ func (s RegionSummary) String() string {
 }
 
 // Summarize reads a trace and counts what is in it, device by device and
-// region by region. It needs no Board and no Regions. The error is an *Error.
-func Summarize(r io.Reader, o Source) (*Summary, error) {
+// region by region. It needs no Board and no Regions. blocked says why no image
+// can carry out an access, empty if one can. The error is an *Error.
+func Summarize(r io.Reader, o Source, blocked func(*Access) string) (*Summary, error) {
 	switch o.From {
 	case FromMmiotrace:
 		m := newMmiotrace(r, o)
@@ -66,19 +64,23 @@ func Summarize(r io.Reader, o Source) (*Summary, error) {
 		}
 		return m.summary(), nil
 	case FromQemu:
-		return summarizeQemu(r, o)
+		return summarizeQemu(r, o, blocked)
 	case FromRecord:
 		return summarizeRecord(r, o)
 	}
 	return nil, o.unknown()
 }
 
-func summarizeQemu(r io.Reader, o Source) (*Summary, error) {
+func summarizeQemu(r io.Reader, o Source, blocked func(*Access) string) (*Summary, error) {
 	if o.Board == nil {
 		o.Regions = nil
 	}
-	var c collector
-	q := newQemu(r, o, &c)
+	s := &Summary{}
+	q := newQemu(r, o, &tally{each: func(a *Access) {
+		if reason := blocked(a); reason != "" {
+			s.Blocked = append(s.Blocked, Warning{a.Line, reason})
+		}
+	}})
 	q.only = true
 	if err := q.checkRegions(); err != nil {
 		return nil, err
@@ -86,15 +88,9 @@ func summarizeQemu(r io.Reader, o Source) (*Summary, error) {
 	if err := q.each(q.record); err != nil {
 		return nil, err
 	}
-	s := &Summary{Lines: q.line, Regions: q.regionList(), Other: q.otherList(), Accesses: c.list}
-	if q.baseless != "" {
-		base := q.baseOf(q.baseless)
-		for i := range s.Accesses {
-			s.Accesses[i].Offset -= base
-		}
-		if base == 0 || len(q.regions) > 1 {
-			s.Accesses = nil
-		}
+	s.Lines, s.Regions, s.Other = q.line, q.regionList(), q.otherList()
+	if q.baseless != "" && (q.baseOf(q.baseless) == 0 || len(q.regions) > 1) {
+		s.Blocked = nil
 	}
 	return s, nil
 }

@@ -99,38 +99,54 @@ func (s *Source) unknown() error {
 
 // Read gives the accesses to the device, and marks, in order. The error is an *Error.
 func Read(r io.Reader, s Source) (*Trace, []Access, error) {
-	c := collector{}
+	var list []Access
+	c := tally{each: func(a *Access) { list = append(list, *a) }}
 	t, err := Scan(r, s, &c)
 	if err != nil {
 		return nil, nil, err
 	}
-	if t.Reached = c.reached; t.Reached > 0 {
+	if t.Reached = c.transfers; t.Reached > 0 {
 		t.Ignored = append(t.Ignored, Count{"accesses of the device to host memory", t.Reached})
 	}
-	return t, c.list, nil
+	return t, list, nil
 }
 
-// collector is the sink of Read.
-type collector struct {
-	list    []Access
-	reached int
+// tally is the sink of Read, and of summaries.
+type tally struct {
+	each                     func(a *Access) // loads, stores and marks
+	bars                     [6]RegionSummary
+	transfers                int // of the device to and from host memory
+	reached, stored, written int // bytes of it
 }
 
-func (c *collector) Start(*boards.Board) {}
+func (s *tally) Start(*boards.Board) {}
 
-func (c *collector) Access(a *Access) error {
-	c.list = append(c.list, *a)
+func (s *tally) Access(a *Access) error {
+	if a.Op != OpMark {
+		s.bars[a.Bar].count(*a)
+	}
+	if s.each != nil {
+		s.each(a)
+	}
 	return nil
 }
 
-func (c *collector) Block(a *Access, data []byte) error { return Single(a, data, c.Access) }
+func (s *tally) Block(a *Access, data []byte) error { return Single(a, data, s.Access) }
 
-func (c *collector) Device(int, int64, bool, uint64, []byte) error {
-	c.reached++
+func (s *tally) Device(_ int, _ int64, write bool, _ uint64, data []byte) error {
+	s.transfers++
+	if write {
+		s.written += len(data)
+	} else {
+		s.stored += len(data)
+	}
 	return nil
 }
 
-func (c *collector) Memory(int, uint64, uint64) error { return nil }
+func (s *tally) Memory(_ int, _, size uint64) error {
+	s.reached += int(size)
+	return nil
+}
 
 // Natural cuts an access of any size into naturally aligned ones of at most 8
 // bytes, lowest address first. Neighbours of 8 bytes come together, as the first of
