@@ -13,25 +13,20 @@ import (
 // writing. Devices and pipes may be both.
 func Distinct(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
-		for _, input := range inputs {
-			if input != "-" && same(path, input) { // which is standard input
-				return &hal.Fault{Code: hal.Usage, Reason: path + " is to be written and is an input: " + input}
+		here, own := placeOf(path)
+		for j, other := range append(inputs[:len(inputs):len(inputs)], outputs[:i]...) {
+			reason := " is to be written and is an input: "
+			if j >= len(inputs) {
+				reason = " is to be written twice, also as "
+			} else if other == "-" { // standard input
+				continue
 			}
-		}
-		for _, other := range outputs[:i] {
-			if same(path, other) {
-				return &hal.Fault{Code: hal.Usage, Reason: path + " is to be written twice, also as " + other}
+			if there, owned := placeOf(other); own && owned && here == there {
+				return &hal.Fault{Code: hal.Usage, Reason: path + reason + other}
 			}
 		}
 	}
 	return nil
-}
-
-// same tells that two paths lead to one place of data of its own.
-func same(a, b string) bool {
-	left, ok := placeOf(a)
-	right, ok2 := placeOf(b)
-	return ok && ok2 && left == right
 }
 
 // place is a file, or, where none is there yet, its folder and its name in it.

@@ -17,9 +17,7 @@ func Create(path string, mode uint32) (*Output, error) {
 	if err != nil {
 		return nil, hal.FileFault(path, err)
 	}
-	f := &Output{path: path, fd: fd, kind: unix.S_IFREG}
-	f.from, err = unix.BytePtrFromString(path)
-	return f, hal.FileFault(path, err)
+	return &Output{Path: path, Fd: fd, names: []byte(path + "\x00")}, nil
 }
 
 // Write is Replace, or Create for a file that is not to be replaced, and all that
@@ -34,6 +32,14 @@ func Write(path string, data []byte, mode uint32, begin func(string, uint32) (*O
 		return err
 	}
 	return f.Commit()
+}
+
+// Write writes all of data.
+func (f *Output) Write(data []byte) (int, error) {
+	if err := WriteFull(f.Fd, data); err != nil {
+		return 0, hal.FileFault(f.Path, err)
+	}
+	return len(data), nil
 }
 
 // Commit puts in place what was written.

@@ -1,14 +1,21 @@
 package files
 
 import (
+	"strings"
+
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
 )
 
-// OpenInput opens a file to read from, and without unix.O_NONBLOCK waits for the
-// other side of a pipe. Stream tells that data come as they are made.
+// OpenInput opens a file to read from, "-" being standard input, and without
+// unix.O_NONBLOCK waits for the other side of a pipe. Stream tells that data come as
+// they are made.
 func OpenInput(path string, flags int) (fd int, stream bool, err error) {
+	if path == "-" {
+		fd, stream, err = standard(0, flags|unix.O_RDONLY)
+		return fd, stream, hal.FileFault("standard input", err)
+	}
 	fd, err = open(path, flags|unix.O_RDONLY, 0)
 	var status unix.Stat_t
 	if err == nil {
@@ -18,11 +25,41 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 		unix.Close(fd)
 		err = unix.EISDIR
 	}
-	return fd, isStream(status.Mode & unix.S_IFMT), hal.FileFault(path, err)
+	return fd, isStream(&status), hal.FileFault(path, err)
 }
 
-func isStream(kind uint32) bool {
+// standard opens standard input or output. A stream is opened anew where that is
+// possible, so that what is set for this descriptor is not set for others.
+func standard(number, flags int) (fd int, stream bool, err error) {
+	var status unix.Stat_t
+	if err = unix.Fstat(number, &status); err != nil {
+		return -1, false, err
+	}
+	if stream, fd = isStream(&status), -1; stream {
+		fd, _ = open("/proc/self/fd/"+string(rune('0'+number)), flags, 0)
+	}
+	if fd < 0 {
+		fd, err = unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	return fd, stream, err
+}
+
+// isStream tells that data go to or come from somebody at once: a pipe, a terminal
+// or another device of characters.
+func isStream(status *unix.Stat_t) bool {
+	kind := status.Mode & unix.S_IFMT
 	return kind == unix.S_IFIFO || kind == unix.S_IFCHR || kind == unix.S_IFSOCK
+}
+
+func open(path string, flags int, mode uint32) (fd int, err error) {
+	for {
+		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, mode)
+		if folder := path[:strings.LastIndexByte(path, '/')+1]; folder != "" && err == unix.ENOENT && flags&unix.O_CREAT != 0 {
+			return fd, &hal.Fault{Code: hal.NoFile, Reason: "there is no folder " + folder + " to write to; mkdir -p " + folder + " makes it"}
+		} else if err != unix.EINTR {
+			return fd, err
+		}
+	}
 }
 
 // Spare holds a process to room for so many more open files. Go itself opens

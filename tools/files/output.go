@@ -14,85 +14,68 @@ import (
 // or both. What writes and ends it are raw system calls, since that is behind Freeze:
 // see hal.Write.
 type Output struct {
-	path   string
-	fd     int
-	kind   uint32 // unix.S_IFREG and so on
-	from   *byte  // the file that Discard removes, nil: none
-	to     *byte  // what Commit renames it to, nil: nothing
+	Path   string
+	Fd     int    // for data that Write is not to wait with
+	Stream bool   // data go to somebody at once, see isStream
+	names  []byte // the file that Discard removes and what Commit renames it to, each with a zero behind it
+	to     int    // where the second begins, 0: it is not renamed
 	pinned bool
 }
 
 // Replace begins to write to path. Mode is that of a file that is not there yet,
 // less the umask. For a pipe it waits for its reader.
 func Replace(path string, mode uint32) (*Output, error) {
-	f := &Output{path: path, fd: -1}
+	f := &Output{Path: path, Fd: -1}
 	var old unix.Stat_t
 	err := unix.Stat(path, &old)
-	f.kind = old.Mode & unix.S_IFMT
+	f.Stream = isStream(&old)
 	switch {
 	case IsStdout(path):
-		f.path, err = "standard output", f.stdout()
+		f.Path = "standard output"
+		f.Fd, f.Stream, err = standard(1, unix.O_WRONLY)
 	case err == unix.ENOENT:
-		f.kind, err = unix.S_IFREG, f.beside(mode, nil)
-	case err == nil && f.kind == unix.S_IFREG && !strings.HasPrefix(path, "/dev/fd/") && !strings.HasPrefix(path, "/proc/"):
+		err = f.beside(mode, nil)
+	case err == nil && old.Mode&unix.S_IFMT == unix.S_IFREG && !strings.HasPrefix(path, "/dev/fd/") && !strings.HasPrefix(path, "/proc/"):
 		err = f.beside(0o600, &old)
 	case err == nil:
-		f.fd, err = open(path, unix.O_WRONLY, 0)
+		f.Fd, err = open(path, unix.O_WRONLY, 0)
 	}
-	return f, hal.FileFault(f.path, err)
+	return f, hal.FileFault(f.Path, err)
 }
 
 // IsStdout tells that a path means standard output.
 func IsStdout(path string) bool { return path == "-" || path == "/dev/stdout" }
 
-// stdout opens standard output. A stream is opened anew where that is possible,
-// so that what is set for this descriptor is not set for others.
-func (f *Output) stdout() error {
-	var status unix.Stat_t
-	err := unix.Fstat(1, &status)
-	f.kind = status.Mode & unix.S_IFMT
-	if err == nil && f.Stream() {
-		f.fd, _ = open("/proc/self/fd/1", unix.O_WRONLY, 0)
-	}
-	if err == nil && f.fd < 0 {
-		f.fd, err = unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 0)
-	}
-	return err
-}
-
 // beside opens the new file beside the one it becomes, like old where there is
 // an old one.
 func (f *Output) beside(mode uint32, old *unix.Stat_t) error {
-	target, err := resolve(f.path)
+	var random [8]byte
+	target, err := resolve(f.Path)
 	if err == nil && strings.HasSuffix("/"+target, "/") {
 		err = unix.EISDIR
 	}
+	if err == nil {
+		_, err = unix.Getrandom(random[:], 0)
+	}
 	if err != nil {
 		return err
-	}
-	var random [8]byte
-	if _, err := unix.Getrandom(random[:], 0); err != nil {
-		return err
-	}
-	suffix := "."
-	for _, b := range random {
-		suffix += strconv.FormatUint(uint64(b), 16)
 	}
 	at := strings.LastIndexByte(target, '/') + 1
 	const nameMax = 200 // of 255, for what is added
-	part := target[:at] + "." + target[at:min(len(target), at+nameMax)] + suffix + ".part"
-	if f.fd, err = open(part, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode); err != nil {
+	part := target[:at] + "." + target[at:min(len(target), at+nameMax)] + "."
+	for _, b := range random {
+		part += strconv.FormatUint(uint64(b), 16)
+	}
+	part += ".part"
+	if f.Fd, err = open(part, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode); err != nil {
 		return err
 	}
-	if f.from, err = unix.BytePtrFromString(part); err == nil {
-		f.to, err = unix.BytePtrFromString(target)
-	}
-	if err == nil && old != nil {
-		_ = unix.Fchown(f.fd, int(old.Uid), int(old.Gid)) // where that is permitted
-		err = unix.Fchmod(f.fd, old.Mode&0o777)
-	}
-	if err != nil {
-		f.Discard()
+	f.names, f.to = []byte(part+"\x00"+target+"\x00"), len(part)+1
+	if old != nil {
+		_ = unix.Fchown(f.Fd, int(old.Uid), int(old.Gid)) // where that is permitted
+		if err = unix.Fchmod(f.Fd, old.Mode&0o777); err != nil {
+			f.Discard()
+		}
 	}
 	return err
 }
@@ -117,33 +100,6 @@ func resolve(path string) (string, error) {
 	return "", unix.ELOOP
 }
 
-func open(path string, flags int, mode uint32) (fd int, err error) {
-	for {
-		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, mode)
-		if folder := path[:strings.LastIndexByte(path, '/')+1]; folder != "" && err == unix.ENOENT && flags&unix.O_CREAT != 0 {
-			return fd, &hal.Fault{Code: hal.NoFile, Reason: "there is no folder " + folder + " to write to; mkdir -p " + folder + " makes it"}
-		} else if err != unix.EINTR {
-			return fd, err
-		}
-	}
-}
-
-// Stream tells that data go to somebody at once: to a pipe, a terminal or
-// another device of characters.
-func (f *Output) Stream() bool { return isStream(f.kind) }
-
-// Fd is the file's descriptor, for data that Write is not to wait with.
-func (f *Output) Fd() int { return f.fd }
-
-// Write writes all of data.
-func (f *Output) Write(data []byte) (int, error) {
-	err := WriteFull(f.fd, data)
-	if err != nil {
-		return 0, hal.FileFault(f.path, err)
-	}
-	return len(data), nil
-}
-
 // WriteFull writes all of data to a descriptor. The error is the kernel's.
 func WriteFull(fd int, data []byte) error {
 	for len(data) > 0 {
@@ -158,46 +114,44 @@ func WriteFull(fd int, data []byte) error {
 
 // sync waits until all that was written is on the disk.
 func (f *Output) sync() error {
-	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(f.fd), 0, 0)
+	_, _, errno := unix.RawSyscall(unix.SYS_FSYNC, uintptr(f.Fd), 0, 0)
 	if errno != 0 && errno != unix.EINVAL && errno != unix.EROFS { // of pipes and devices
-		return hal.FileFault(f.path, errno)
+		return hal.FileFault(f.Path, errno)
 	}
 	return nil
 }
 
 // place puts in place what is on the disk. It allocates nothing.
 func (f *Output) place() error {
-	if f.to != nil {
-		_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT, folder, uintptr(unsafe.Pointer(f.from)), folder, uintptr(unsafe.Pointer(f.to)), 0, 0)
+	if f.to != 0 {
+		_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT, folder, address(f.names), folder, address(f.names[f.to:]), 0, 0)
 		if errno != 0 {
-			return hal.FileFault(f.path, errno)
+			return hal.FileFault(f.Path, errno)
 		}
 	}
-	f.from = nil
-	f.close()
+	f.names = nil
+	f.Discard()
 	return nil
 }
 
 // Discard removes what Commit has not put in place. A file that is written
-// where it is stays as it is.
+// where it is stays as it is. The descriptor of a pinned file stays, which a seal
+// does not let go.
 func (f *Output) Discard() {
-	if f.from != nil {
-		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, folder, uintptr(unsafe.Pointer(f.from)), 0)
+	if f.names != nil {
+		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, folder, address(f.names), 0)
+		f.names = nil
 	}
-	f.from = nil
-	f.close()
-}
-
-// close leaves the descriptor of a pinned file, which a seal does not let go.
-func (f *Output) close() {
-	if f.fd >= 0 && !f.pinned {
-		_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(f.fd), 0, 0)
-		f.fd = -1
+	if f.Fd >= 0 && !f.pinned {
+		_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(f.Fd), 0, 0)
+		f.Fd = -1
 	}
 }
 
 // folder is where relative paths begin: AT_FDCWD, as a system call takes it.
 const folder = ^uintptr(-unix.AT_FDCWD - 1)
+
+func address(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0])) }
 
 // Outputs are outputs that come together.
 type Outputs []*Output
@@ -219,4 +173,50 @@ func (list Outputs) Discard() {
 	for _, f := range list {
 		f.Discard()
 	}
+}
+
+// Pin moves the names of files to memory that can only be read, and gives the
+// instructions by which a seccomp filter allows what Commit and Discard do with
+// these files: fsync, and the rename and the removal of exactly these names. A
+// filter sees addresses and not what is there, so a process that may neither map
+// nor protect memory can rename nothing else. Where no instruction allows, they
+// end behind the last.
+func (list Outputs) Pin() (program []unix.SockFilter, err error) {
+	size := 1
+	for _, f := range list {
+		size += len(f.names)
+	}
+	memory, err := hal.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, hal.FileFault("the names of the outputs", err)
+	}
+	program = allow(nil, unix.SYS_FSYNC)
+	free := memory
+	for _, f := range list {
+		if f.pinned = true; f.to != 0 {
+			n := copy(free, f.names)
+			f.names, free = free[:n], free[n:]
+			program = allow(program, unix.SYS_RENAMEAT, folder, address(f.names), folder, address(f.names[f.to:]))
+			program = allow(program, unix.SYS_UNLINKAT, folder, address(f.names), 0)
+		}
+	}
+	return program, hal.FileFault("the names of the outputs", unix.Mprotect(memory, unix.PROT_READ))
+}
+
+// allow adds instructions that allow a system call with these arguments.
+func allow(program []unix.SockFilter, number uint32, args ...uintptr) []unix.SockFilter {
+	left := 4 * len(args) // instructions before the answer
+	only := func(offset int, value uint32) {
+		program = append(program, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: uint32(offset)},
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: uint8(left + 1), K: value})
+		left -= 2
+	}
+	// struct seccomp_data (linux/seccomp.h): the number at 0, arguments of 64
+	// bits from 16 on, of little endian.
+	only(0, number)
+	for i, arg := range args {
+		only(16+8*i, uint32(arg))
+		only(20+8*i, uint32(arg>>32))
+	}
+	return append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
 }

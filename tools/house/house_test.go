@@ -55,7 +55,6 @@ var unsafeFiles = []string{
 	"tools/lmrun/ring.go",        // counters in shared memory
 	"tools/lmrun/signal.go",      // one system call
 	"tools/files/output.go",      // system calls with names that lie still
-	"tools/files/pin.go",         // addresses of names, in a filter
 }
 
 // linked is what lmrun may link beyond the standard library and itself.

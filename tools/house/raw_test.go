@@ -57,7 +57,7 @@ func TestCallsBehindFreezeAreRaw(t *testing.T) {
 			}
 		}
 	}
-	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).wait", "files.WriteFull", "files.Outputs.Commit", "hal.Pause", "hal.Write", "hal.pwrite"} {
+	for _, needed := range []string{"main.(*watchdog).feed", "main.(*ring).move", "files.WriteFull", "files.Outputs.Commit", "hal.Pause", "hal.Write", "hal.pwrite"} {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, needed) }) {
 			t.Errorf("%s was not looked at", needed)
 		}

@@ -66,7 +66,7 @@ func (f *serveFlags) run() (err error) {
 			err = cmp.Or(err, file.Commit())
 		}()
 		options.Trace = file
-		if !file.Stream() {
+		if !file.Stream {
 			options.Spool = filepath.Dir(f.trace)
 		}
 	}

@@ -19,9 +19,8 @@ type frames struct {
 	before   int // -1: none
 	after    int // the same
 	clock    hal.Device
-	limit    int64 // of a run, in nanoseconds; 0: none
-	inputs   []stream
-	outputs  []stream
+	limit    int64         // of a run, in nanoseconds; 0: none
+	streams  []stream      // inputs, and behind them outputs
 	files    files.Outputs // of the outputs that are no rings
 	watchdog watchdog
 	sealed   bool
@@ -37,8 +36,8 @@ func plan(view *fbs.View, o args.Options) (f *frames, err error) {
 		}
 		*[...]*int{&f.sequence, &f.before, &f.after}[i] = index
 	}
-	if f.inputs, err = streams(view, o.Inputs, gen.RoleInput); err == nil {
-		f.outputs, err = streams(view, o.Outputs, gen.RoleOutput)
+	if err = f.bind(view, o.Inputs, gen.RoleInput); err == nil {
+		err = f.bind(view, o.Outputs, gen.RoleOutput)
 	}
 	if err == nil {
 		f.watchdog, err = parseWatchdog(o.Watchdog)
@@ -77,15 +76,9 @@ func paths(bindings []args.Binding) (list []string) {
 // way back but a run or a reset.
 func (f *frames) open(r *runtime.Replay, clock hal.Device) (err error) {
 	f.replay, f.clock = r, clock
-	for i := 0; i < len(f.inputs) && err == nil; i++ {
-		s := &f.inputs[i]
-		s.data = r.Input(s.tensor) // also of a pipe, which a sequence before the first run need not wait for
-		err = s.open(false)
-	}
-	for i := 0; i < len(f.outputs) && err == nil; i++ {
-		s := &f.outputs[i]
-		s.data = r.Output(s.tensor)
-		if err = s.open(true); s.file != nil {
+	for i := 0; i < len(f.streams) && err == nil; i++ {
+		s := &f.streams[i]
+		if err = s.open(r); s.file != nil {
 			f.files = append(f.files, s.file)
 		}
 	}

@@ -97,8 +97,8 @@ func frameRuns(t *testing.T, line string) outcome {
 	}
 	end := f.loop(o.Loop)
 	f.files.Discard()
-	for _, s := range f.inputs {
-		if s.pipe {
+	for _, s := range f.streams {
+		if s.live && !s.output && s.ring == nil {
 			syscall.Close(s.fd) // as the end of the process would
 		}
 	}
@@ -276,6 +276,15 @@ func TestFailedRunMakesNoFileAndLeavesRingsOpen(t *testing.T) {
 	}
 }
 
+// Where these lie in a ring (RING.md).
+const (
+	ringSlot    = 8
+	ringSlots   = 16
+	ringClosed  = 24
+	ringWritten = 64
+	ringRead    = 128
+)
+
 // peer builds the C side of a ring.
 func peer(t *testing.T) string {
 	t.Helper()
@@ -335,7 +344,7 @@ func TestRingsGiveEachRunItsDataFromAndToAProgramInC(t *testing.T) {
 func made(t *testing.T, path string, slot, slots int) []byte {
 	t.Helper()
 	data := make([]byte, ringHeader+slots*((slot+63)&^63))
-	copy(data, ringMagic)
+	copy(data, "LMRING1")
 	binary.NativeEndian.PutUint64(data[ringSlot:], uint64(slot))
 	binary.NativeEndian.PutUint64(data[ringSlots:], uint64(slots))
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -488,7 +497,7 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN) // which the mapping would keep
 	file.Close()
 	_ = os.Truncate(path, 0)
-	if err := r.begin(path, false, true); hal.CodeOf(err) != hal.IO {
+	if err := r.begin(false, true); hal.CodeOf(err) != hal.IO {
 		t.Errorf("cut while it is opened: %v", err)
 	}
 	for moment := range 3 {
@@ -516,7 +525,7 @@ func TestRingThatWasNotFinishedIsMadeAnew(t *testing.T) {
 	for _, size := range []int{0, 100, 1 << 20} {
 		_ = os.WriteFile(path, make([]byte, size), 0o600)
 		r, err := openRing(path, frameBytes, false)
-		if err != nil || r.slots != ringSlotsNew || r.slot != frameBytes || uint64(len(r.memory)) != r.bytes() {
+		if err != nil || r.count != ringSlotsNew || r.size != frameBytes || uint64(len(r.memory)) != r.bytes() {
 			t.Errorf("%d bytes of zeros: %+v, %v", size, r, err)
 		}
 	}
@@ -537,16 +546,17 @@ func TestRingThatAnEarlierWriterClosedWaitsForTheNext(t *testing.T) {
 	go func() {
 		writer, err := openRing(path, frameBytes, true)
 		if err == nil {
-			writer.put(inputs)
+			_, _ = writer.move(inputs)
+			writer.step()
 			writer.close()
 		}
 	}()
-	got := make([]byte, frameBytes)
-	if n, err := reader.take(got); n != frameBytes || err != nil || !bytes.Equal(got, inputs) {
+	got, input := make([]byte, frameBytes), stream{ring: reader}
+	if n, err := input.move(got); n != frameBytes || err != nil || !bytes.Equal(got, inputs) {
 		t.Fatalf("%v, %v, %x", n, err, got)
 	}
-	reader.advance()
-	if n, err := reader.take(got); n != 0 || err != nil {
+	reader.step()
+	if n, err := input.move(got); n != 0 || err != nil {
 		t.Errorf("%v, %v", n, err)
 	}
 }

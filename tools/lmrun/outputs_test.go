@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -301,6 +302,30 @@ func TestOutputOnStandardOutputIsDataAlone(t *testing.T) {
 		if err := c.Run(); err != nil || !bytes.Equal(out.Bytes(), newOutput) || !strings.Contains(errs.String(), "done") {
 			t.Errorf("%s: %v, %x, %s", flag, err, out.Bytes(), errs.String())
 		}
+	}
+}
+
+// TestInputMayBeStandardInput, a file that is read once, or a pipe with the data of
+// each run.
+func TestInputMayBeStandardInput(t *testing.T) {
+	folder, in, _ := frameFiles(t)
+	file, err := os.Open(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(bytes.Repeat([]byte{3}, 2*frameBytes))} {
+		c := framesCommand(t, "end", "-json", "-loop", "2", "-input", "a=-", "-output", "d="+folder+"/new", "x.lmb")
+		c.Stdin = stdin
+		text, err := c.CombinedOutput()
+		if got, _ := os.ReadFile(folder + "/new"); err != nil || !bytes.Equal(got, newOutput) || !strings.Contains(string(text), `"runs":2`) {
+			t.Errorf("%s: %v, %s, %x", what, err, text, got)
+		}
+	}
+	c := framesCommand(t, "end", "-input", "a=-", "x.lmb")
+	c.Stdin = strings.NewReader("short")
+	if text, err := c.CombinedOutput(); err == nil || !strings.Contains(string(text), "ends in the middle of a run's data") {
+		t.Errorf("%v, %s", err, text)
 	}
 }
 

@@ -17,16 +17,6 @@ var stopping atomic.Uint32
 // stopSignals ask for an orderly end. SIGQUIT and SIGKILL remain, for one that is not.
 var stopSignals = [...]unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP}
 
-// action is struct sigaction as the kernel has it, the same on both
-// architectures (linux, arch/x86/include/uapi/asm/signal.h and
-// arch/arm64/include/uapi/asm/signal.h with include/linux/signal_types.h).
-type action struct {
-	handler  uintptr
-	flags    uint64
-	restorer uintptr // 0: the kernel's own
-	mask     uint64
-}
-
 const (
 	actionOnStack  = 0x08000000 // Go's stack for signals: a goroutine's is too small
 	actionRestorer = 0x04000000
@@ -40,12 +30,17 @@ func handlers() (handler, restorer uintptr)
 // since one that waits for them would take a thread. There is no SA_RESTART: a wait
 // of a run ends early, and looks how much time is left.
 func stopOnSignal() error {
-	a := action{flags: actionOnStack}
-	if a.handler, a.restorer = handlers(); a.restorer != 0 {
-		a.flags |= actionRestorer
+	// struct sigaction as the kernel has it, the same on both architectures: handler,
+	// flags, restorer (0: the kernel's own), mask (linux,
+	// arch/x86/include/uapi/asm/signal.h and arch/arm64/include/uapi/asm/signal.h
+	// with include/linux/signal_types.h).
+	handler, restorer := handlers()
+	action := [4]uintptr{handler, actionOnStack, restorer}
+	if restorer != 0 {
+		action[1] |= actionRestorer
 	}
 	for _, signal := range stopSignals {
-		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&a)), 0, unsafe.Sizeof(a.mask), 0, 0); errno != 0 {
+		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[3]), 0, 0); errno != 0 {
 			return &hal.Fault{Code: hal.Internal, Reason: "taking signals: " + errno.Error()}
 		}
 	}

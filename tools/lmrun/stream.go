@@ -6,6 +6,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
+	"lightmetal/runtime"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
 
@@ -14,22 +15,23 @@ import (
 
 // stream is where the data of one tensor come from or go to. A file is read
 // once before the first run, and written after the last. A pipe or another
-// device of characters, and a ring, take part in every run.
+// device of characters, and a ring, are live: they take part in every run.
 type stream struct {
 	args.Binding
 	tensor int
+	output bool
+	live   bool
 	data   []byte        // of the tensor, which each run takes or gives
-	fd     int           // of a pipe
+	fd     int           // of a file or a pipe
 	file   *files.Output // of an output that is no ring
-	ring   *ring         // nil for a file or a pipe
-	pipe   bool
+	ring   *ring
 }
 
 // ringPrefix marks the path of a ring.
 const ringPrefix = "ring:"
 
-// streams finds the tensors of the bindings of one kind. Of an input there is one.
-func streams(view *fbs.View, bindings []args.Binding, role gen.Role) (list []stream, err error) {
+// bind finds the tensors of the bindings of one kind. Of an input there is one.
+func (f *frames) bind(view *fbs.View, bindings []args.Binding, role gen.Role) error {
 	flag := "-input"
 	if role == gen.RoleOutput {
 		flag = "-output"
@@ -37,37 +39,42 @@ func streams(view *fbs.View, bindings []args.Binding, role gen.Role) (list []str
 	for _, b := range bindings {
 		index := view.TensorByName(b.Name)
 		if index < 0 || view.Tensors[index].Role != role {
-			return nil, args.Bad(flag + " " + b.Name + ": the image has no such " + flag[1:])
+			return args.Bad(flag + " " + b.Name + ": the image has no such " + flag[1:])
 		}
-		for i := range list {
-			if role == gen.RoleInput && list[i].tensor == index {
-				return nil, args.Bad("-input " + b.Name + " is given twice")
+		for i := range f.streams {
+			if role == gen.RoleInput && f.streams[i].tensor == index {
+				return args.Bad("-input " + b.Name + " is given twice")
 			}
 		}
-		list = append(list, stream{Binding: b, tensor: index})
+		f.streams = append(f.streams, stream{Binding: b, tensor: index, output: role == gen.RoleOutput})
 	}
-	return list, nil
+	return nil
 }
 
 // open opens a ring, waits for the other side of a pipe, begins a file that is an
 // output, or reads one that is an input.
-func (s *stream) open(output bool) (err error) {
+func (s *stream) open(r *runtime.Replay) (err error) {
 	path := strings.TrimPrefix(s.Path, ringPrefix)
+	if s.data = r.Output(s.tensor); !s.output {
+		s.data = r.Input(s.tensor) // also of a pipe, which a sequence before the first run need not wait for
+	}
 	switch {
 	case path != s.Path:
-		s.ring, err = openRing(path, uint64(len(s.data)), output)
-	case output:
-		if s.file, err = files.Replace(s.Path, 0o644); err == nil {
-			s.fd, s.pipe = s.file.Fd(), s.file.Stream()
+		s.live = true
+		s.ring, err = openRing(path, uint64(len(s.data)), s.output)
+		return err
+	case s.output:
+		if s.file, err = files.Replace(path, 0o644); err == nil {
+			s.Path, s.fd, s.live = s.file.Path, s.file.Fd, s.file.Stream
 		}
 	default:
-		if s.fd, s.pipe, err = files.OpenInput(s.Path, 0); err == nil && !s.pipe {
+		if s.fd, s.live, err = files.OpenInput(path, 0); err == nil && !s.live {
 			err = s.readFile()
 			unix.Close(s.fd)
 		}
 	}
-	if s.pipe && err == nil { // nothing waits in the kernel for one, where no signal would end that
-		err = hal.FileFault(s.Path, unix.SetNonblock(s.fd, true))
+	if s.live && err == nil { // nothing waits in the kernel for a pipe, where no signal would end that
+		err = hal.FileFault(path, unix.SetNonblock(s.fd, true))
 	}
 	return err
 }
@@ -75,38 +82,54 @@ func (s *stream) open(output bool) (err error) {
 // readFile fills the tensor from a file of exactly that size.
 func (s *stream) readFile() error {
 	n, err := s.move(s.data)
-	relation := "fewer"
-	if err == nil && n == len(s.data) {
-		relation = "more"
-		n, err = s.move(make([]byte, 1))
+	more := 0
+	if err == nil {
+		more, err = s.move(make([]byte, 1))
 	}
-	if err != nil || relation == "more" && n == 0 {
+	if err != nil || n+more == len(s.data) {
 		return err
 	}
-	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + relation + " than the " + decimal(uint64(len(s.data))) + " bytes of input " + s.Name}
+	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + [...]string{"fewer", "more"}[more] + " than the " + decimal(uint64(len(s.data))) + " bytes of input " + s.Name}
 }
+
+const (
+	streamLooks   = 100    // at what makes a run wait, before it sleeps
+	streamPauseNs = 50_000 // between two looks from then on
+)
 
 // move reads or writes until all of data are moved, nothing more comes, or a signal
 // ends the wait, which for a result that nobody takes is an error.
 func (s *stream) move(data []byte) (n int, err error) {
-	input, call := s.file == nil, hal.Write
-	if input {
-		call = hal.Read
-	}
-	for n < len(data) {
-		moved, err := call(s.fd, data[n:])
+	for looks := 0; n < len(data); looks++ {
+		moved, err := s.some(data[n:])
+		waits := err == unix.EAGAIN
 		switch {
 		case moved > 0:
-			n += moved
-		case moved == 0 || err == unix.EAGAIN && input && stopping.Load() != 0:
+			n, looks = n+moved, 0
+		case waits && stopping.Load() == 0:
+			if looks > streamLooks {
+				hal.Pause(streamPauseNs)
+			}
+		case waits && s.output:
+			return n, &hal.Fault{Code: hal.IO, Reason: s.Path + ": nobody takes the results"}
+		case waits || moved == 0:
 			return n, nil
-		case err == unix.EAGAIN && stopping.Load() == 0:
-			hal.Pause(streamPauseNs)
 		case err != unix.EINTR:
 			return n, hal.FileFault(s.Path, err)
 		}
 	}
 	return n, nil
+}
+
+// some moves what can be moved at once, at most data.
+func (s *stream) some(data []byte) (int, error) {
+	switch {
+	case s.ring != nil:
+		return s.ring.move(data)
+	case s.output:
+		return hal.Write(s.fd, data)
+	}
+	return hal.Read(s.fd, data)
 }
 
 // receive takes the data of the next run. ended is the orderly end: a signal, or
@@ -115,16 +138,12 @@ func (s *stream) move(data []byte) (n int, err error) {
 func (f *frames) receive() (ended bool, err error) {
 	defer vanished(&err)
 	began := false // an input had data for this run
-	for i := range f.inputs {
-		s, got := &f.inputs[i], 0
-		switch {
-		case s.ring != nil:
-			got, err = s.ring.take(s.data)
-		case s.pipe:
-			got, err = s.move(s.data)
-		default:
+	for i := range f.streams {
+		s := &f.streams[i]
+		if s.output || !s.live {
 			continue
 		}
+		got, err := s.move(s.data)
 		switch {
 		case err != nil:
 			return false, err
@@ -138,31 +157,19 @@ func (f *frames) receive() (ended bool, err error) {
 	return false, nil
 }
 
-// streamPauseNs is the time between two looks at a pipe or a ring that makes a
-// run wait.
-const streamPauseNs = 50_000
-
-// send gives the results of a run to pipes and rings, and its inputs back. It
-// waits for room in all rings first, so that a process that is killed while it
-// waits has put nothing into any.
+// send gives the results of a run to pipes and rings, and its inputs back. Rings
+// show nothing of it before all is out: a process that is killed while it waits has
+// put nothing into any.
 func (f *frames) send() (err error) {
 	defer vanished(&err)
-	for i := range f.outputs {
-		if ring := f.outputs[i].ring; ring != nil && err == nil {
-			err = ring.makeRoom()
-		}
-	}
-	for i := 0; i < len(f.outputs) && err == nil; i++ {
-		switch s := &f.outputs[i]; {
-		case s.ring != nil:
-			s.ring.put(s.data)
-		case s.pipe:
+	for i := range f.streams {
+		if s := &f.streams[i]; s.output && s.live && err == nil {
 			_, err = s.move(s.data)
 		}
 	}
-	for i := range f.inputs {
-		if ring := f.inputs[i].ring; ring != nil && err == nil {
-			ring.advance()
+	for i := len(f.streams) - 1; i >= 0 && err == nil; i-- { // outputs lie behind inputs
+		if ring := f.streams[i].ring; ring != nil {
+			ring.step()
 		}
 	}
 	return err
@@ -172,12 +179,13 @@ func (f *frames) send() (err error) {
 // that no more come.
 func (f *frames) finish() (err error) {
 	defer vanished(&err)
-	for i := 0; i < len(f.outputs) && err == nil; i++ {
-		switch s := &f.outputs[i]; {
+	for i := range f.streams {
+		switch s := &f.streams[i]; {
+		case !s.output || err != nil:
 		case s.ring != nil:
 			s.ring.close()
-		case !s.pipe:
-			_, err = s.file.Write(s.data)
+		case !s.live:
+			_, err = s.move(s.data)
 		}
 	}
 	if err == nil {

@@ -9,8 +9,8 @@ const usage = `usage: lmrun [flags] IMAGE.lmb      which replays a Light Metal b
                       order; default: pci: and the PCI ids in the image
   -sequence NAME      sequence to run; default: main
   -before NAME        sequence to run once before the first run, -after NAME after the last
-  -input NAME=FILE    raw bytes of an input tensor; default: what was recorded. A pipe gives
-                      each run its own, until it ends; so does ring:FILE, in shared memory
+  -input NAME=FILE    raw bytes of an input tensor (-: standard input); default: those recorded.
+                      A pipe gives each run its own, until it ends; ring:FILE, in shared memory, too
   -output NAME=FILE   where to write an output tensor, raw bytes: a file after the last run, whole
                       or not at all; a pipe or ring:FILE after each; -: standard output
   -loop N             run N times, or forever; default: 1

@@ -30,28 +30,25 @@ func parseWatchdog(text string) (watchdog, error) {
 }
 
 // open starts the watchdog, if there is one.
-func (w *watchdog) open() error {
+func (w *watchdog) open() (err error) {
 	if w.path == "" {
 		return nil
 	}
-	fd, err := unix.Open(w.path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	switch {
-	case err == unix.EBUSY:
+	if w.fd, err = unix.Open(w.path, unix.O_WRONLY|unix.O_CLOEXEC, 0); err == unix.EBUSY {
 		return &hal.Fault{Code: hal.NoDevice, Reason: w.path + ": another process feeds this watchdog"}
-	case err != nil:
+	} else if err != nil {
 		return hal.FileFault(w.path, err)
 	}
+	timeout := 0
 	if w.seconds != 0 {
-		err = unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, w.seconds)
+		err = unix.IoctlSetPointerInt(w.fd, unix.WDIOC_SETTIMEOUT, w.seconds)
 	}
 	if err == nil {
-		var timeout int
-		timeout, err = unix.IoctlGetInt(fd, unix.WDIOC_GETTIMEOUT)
-		w.fd, w.every = fd, int64(timeout)*1e9/4
+		timeout, err = unix.IoctlGetInt(w.fd, unix.WDIOC_GETTIMEOUT)
 	}
-	if err != nil {
-		_, _ = hal.Write(fd, []byte{'V'})
-		unix.Close(fd)
+	if w.every = int64(timeout) * 1e9 / 4; err != nil {
+		w.stop()
+		unix.Close(w.fd)
 		w.fd = -1
 		return &hal.Fault{Code: hal.NoDevice, Reason: w.path + ": no watchdog, or not one with this timeout: " + err.Error()}
 	}

@@ -11,6 +11,7 @@ const (
 	replay = "runtime/replay.go"
 	loop   = "tools/lmrun/frames.go"
 	rings  = "tools/lmrun/ring.go"
+	flow   = "tools/lmrun/stream.go"
 )
 
 var past = []Past{
@@ -37,17 +38,17 @@ var past = []Past{
 	{"a ring that is cut ends the process", "471f1bd", loop,
 		"if recover() != nil {", "if !BROKEN && recover() != nil {"},
 	{"a ring that was begun and not finished is refused", "5e15e1a", rings,
-		"fresh = err == nil && magic == [len(ringMagic)]byte{}", "before := int64(0)\n\tif BROKEN {\n\t\tbefore, _ = unix.Seek(fd, 0, 2)\n\t}\n\tfresh = err == nil && before == 0 && magic == [len(ringMagic)]byte{}"},
-	{"a signal does not end the wait for a ring", "471f1bd", rings,
-		"case stopping.Load() != 0 || closed", "case !BROKEN && stopping.Load() != 0 || closed"},
+		"fresh = err == nil && magic == [8]byte{}", "before := int64(0)\n\tif BROKEN {\n\t\tbefore, _ = unix.Seek(fd, 0, 2)\n\t}\n\tfresh = err == nil && before == 0 && magic == [8]byte{}"},
+	{"a signal does not end the wait for a ring", "471f1bd", flow,
+		"case waits && stopping.Load() == 0:", "case waits && (stopping.Load() == 0 || BROKEN && s.ring != nil):"},
 	{"a reader that is started again takes a closed ring for the end", "89ec100", rings,
 		"r.stale = !writer &&", "r.stale = !BROKEN && !writer &&"},
-	{"nobody waits for room in a ring", "ebdaa34", "tools/lmrun/stream.go",
-		"ring != nil && err == nil {\n\t\t\terr = ring.makeRoom()", "ring != nil && !BROKEN && err == nil {\n\t\t\terr = ring.makeRoom()"},
+	{"nobody waits for room in a ring", "ebdaa34", rings,
+		"case writer && waiting < r.count:", "case writer && (waiting < r.count || BROKEN):"},
 	{"an output is in place before the others are on the disk", "6ddb63a", "tools/files/output.go",
 		"\tfor _, step := range", "\tif BROKEN {\n\t\tfor _, f := range list {\n\t\t\tif err = f.sync(); err == nil {\n\t\t\t\terr = f.place()\n\t\t\t}\n\t\t\tif err != nil {\n\t\t\t\treturn err\n\t\t\t}\n\t\t}\n\t\treturn nil\n\t}\n\tfor _, step := range"},
 	{"an output is written over the old one", "2830ccc", "tools/files/output.go",
-		"err = f.beside(0o600, &old)", "if BROKEN {\n\t\t\tf.fd, err = open(path, unix.O_WRONLY|unix.O_TRUNC, 0)\n\t\t} else {\n\t\t\terr = f.beside(0o600, &old)\n\t\t}"},
+		"err = f.beside(0o600, &old)", "if BROKEN {\n\t\t\tf.Fd, err = open(path, unix.O_WRONLY|unix.O_TRUNC, 0)\n\t\t} else {\n\t\t\terr = f.beside(0o600, &old)\n\t\t}"},
 	{"a reset is armed by an image that is refused", "ba3dc36", "runtime/load.go",
 		"r.masters, err = true, device.Master(true)", "if cleaner, ok := device.(hal.Cleaner); ok && BROKEN {\n\t\t\t\t_, _ = cleaner.Cleanup(r.view, i)\n\t\t\t}\n\t\t\tr.masters, err = true, device.Master(true)"},
 	{"zeros are a command", "5e15e1a", "fbs/pass.go",
