@@ -86,8 +86,8 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "to
 // names what is wanted.
 const (
 	linesOfProduct   = 4_347 // 3,600
-	linesWithRunner  = 5_992 // 4,600
-	linesOfTheTarget = 8_746 // 7,500
+	linesWithRunner  = 5_900 // 4,600
+	linesOfTheTarget = 8_654 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
