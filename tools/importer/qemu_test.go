@@ -212,6 +212,33 @@ func TestRamDeviceEventsAreWarnedOf(t *testing.T) {
 	}
 }
 
+// TestOtherDevicesMayBeMisaligned, as the ports of a PC are (vbe, 0x1cf), and those
+// of the device that is imported may not; a summary tells of both.
+func TestOtherDevicesMayBeMisaligned(t *testing.T) {
+	mmio := Options{From: FromMmiotrace, Device: "1234:11e8"}
+	for _, c := range []struct {
+		other, own, head string
+		o                Options
+	}{
+		{"memory_region_ops_write cpu 0 mr 0x9 addr 0x1cf value 0x0 size 2 name 'vbe'\n", ops("w 08 4 0x5"), "", edu(Options{Regions: []traces.Region{{Name: "edu-mmio", Base: eduBase}}})},
+		{"vfio_region_write  (0000:02:00.0:region0+0x2, 0x1, 4)\n", "vfio_region_write  (0000:01:00.0:region0+0x8, 0x5, 4)\n", "", edu(Options{Regions: []traces.Region{{Name: "0000:01:00.0"}}})},
+		{"VERSION 20070824\n" + eduDevice + "\nPCIDEV 0020 8086100e b 200000000 0 0 0 0 0 0 100000 0 0 0 0 0 0 e1000\nW 4 1.000000 1 0x200000002 0x5 0x0 0\n",
+			"W 4 1.000000 1 0x100000008 0x5 0x0 0\n", "VERSION 20070824\n" + eduDevice + "\n", mmio},
+	} {
+		if image, _ := mustImport(t, c.other+c.own, c.o); len(image.Sequences[0].Commands) != 1 {
+			t.Errorf("%s%d commands", c.other, len(image.Sequences[0].Commands))
+		}
+		wrong := strings.NewReplacer("addr 0x10000008", "addr 0x10000006", "+0x8", "+0x6", "0x100000008", "0x100000006").Replace(c.own)
+		if _, _, err := Import(strings.NewReader(c.head+wrong), c.o); err == nil || !strings.Contains(err.Error(), "6 is not a multiple of the width 4") {
+			t.Errorf("%s%v", wrong, err)
+		}
+		s, err := Summarize(strings.NewReader(c.other+wrong), c.o)
+		if err != nil || len(s.Regions) < 2 || s.Regions[0].Stores+s.Regions[1].Stores != 2 {
+			t.Errorf("%+v %v", s, err)
+		}
+	}
+}
+
 func TestManyEventsOfOtherKindsAreCountedInBoundedSpace(t *testing.T) {
 	var b strings.Builder
 	for i := range 1000 {

@@ -250,10 +250,10 @@ func (m *mmiotrace) accessRecord(kind string, f fields) error {
 		column{"address", hex, &address}, column{"value", hex, &value}, column{"pc", hex, nil}, column{"pid", signed, nil}); err != nil {
 		return err
 	}
-	if reason := checkAccess(width, address, value); reason != "" {
+	r := m.find(address)
+	if reason := checkAccess(width, address, value, r != nil && r.of.wanted); reason != "" {
 		return Refuse(m.line, "%s", reason)
 	}
-	r := m.find(address)
 	if r == nil {
 		return m.nowhere(address)
 	}

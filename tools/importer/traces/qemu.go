@@ -260,12 +260,12 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 	if op == OpLoad && size < 8 {
 		value &= fbs.WidthMask(uint8(max(size, 1))) // QEMU prints what the device's function returned, not what the guest saw
 	}
-	if reason := checkAccess(size, address, value); reason != "" {
+	r := q.chosen(name, mr, address)
+	if reason := checkAccess(size, address, value, r != nil && !q.only); reason != "" {
 		return Refuse(q.line, "%s", reason)
 	}
 	a := Access{Line: q.line, Op: op, Width: uint8(size), Offset: address, Value: value, Time: at}
 	q.stats(name).count(a)
-	r := q.chosen(name, mr, address)
 	switch {
 	case r == nil:
 		q.outside++
@@ -309,13 +309,14 @@ func (q *qemu) vfio(op Op, f fields, at int64) error {
 	if op == OpLoad && size < 8 {
 		value &= fbs.WidthMask(uint8(max(size, 1)))
 	}
-	if reason := checkAccess(size, offset, value); reason != "" {
+	name := fmt.Sprintf("%s:region%d", place, number)
+	taken := slices.ContainsFunc(q.regions, func(r Region) bool { return r.Name == name || r.Name == place })
+	if reason := checkAccess(size, offset, value, taken && !q.only); reason != "" {
 		return Refuse(q.line, "%s", reason)
 	}
-	name := fmt.Sprintf("%s:region%d", place, number)
 	a := Access{Line: q.line, Op: op, Width: uint8(size), Bar: uint8(number), Offset: offset, Value: value, Time: at}
 	q.stats(name).count(a)
-	if !slices.ContainsFunc(q.regions, func(r Region) bool { return r.Name == name || r.Name == place }) {
+	if !taken {
 		q.outside++
 		return nil
 	}
