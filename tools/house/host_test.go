@@ -52,8 +52,8 @@ var later = []string{"tools/vfiouser/", "tools/lm/serve.go", "tools/recorder/", 
 // The lines that the host tools have come down to and may not exceed again, and
 // in the names what is wanted.
 const (
-	linesOfHost  = 33_241 // 21,500
-	linesOfLater = 7_367
+	linesOfHost  = 32_881 // 21,500
+	linesOfLater = 7_343
 )
 
 // What a function, a file and a line have at most.

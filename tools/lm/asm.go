@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
@@ -16,6 +17,7 @@ import (
 	"lightmetal/tools/files"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 )
@@ -24,21 +26,13 @@ func asmCommand() *cobra.Command {
 	var out, board string
 	var rules []string
 	var anywhere bool
-	c := &cobra.Command{
-		Use:  "asm LISTING.lms",
-		Args: one("listing"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			give := func(*lmb.Image) error { return nil }
-			if board != "" {
-				d, err := boardNamed(board, rules)
-				if err != nil {
-					return err
-				}
-				give = func(image *lmb.Image) error { return boardfile.ForImage(image, d.Board) }
-			}
-			return assembleFile(args[0], cmp.Or(out, besideOf(args[0], ".lms")), anywhere, give)
-		},
-	}
+	c := command("asm LISTING.lms", one("listing"), func(args []string) {
+		var d device
+		if board != "" {
+			d = boardNamed(board, rules)
+		}
+		assembleFile(args[0], cmp.Or(out, besideOf(args[0], ".lms")), anywhere, d.Board)
+	})
 	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: LISTING.lmb)")
 	c.Flags().StringVar(&board, "board", "", "generic or a board file: rules of a target that no board has the ids of and the listing no rules for")
 	c.Flags().StringArrayVar(&rules, "rule", nil, ruleHelp)
@@ -46,16 +40,14 @@ func asmCommand() *cobra.Command {
 	return c
 }
 
-func assembleFile(path, out string, anywhere bool, give func(*lmb.Image) error) error {
+// assembleFile makes an image. A board, if there is one, gives rules to targets that
+// have none.
+func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	inputs := []string{path}
-	if err := files.Distinct([]string{out}, inputs...); err != nil {
-		return err
-	}
-	source, err := readFile(path, dataMax)
-	if err != nil {
-		return err
-	}
-	read := func(name string) ([]byte, error) {
+	stop.On(files.Distinct([]string{out}, inputs...))
+	source := readFile(path, dataMax)
+	read := func(name string) (_ []byte, err error) {
+		defer stop.Catch(&err)
 		file := name
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(path), file)
@@ -64,17 +56,13 @@ func assembleFile(path, out string, anywhere bool, give func(*lmb.Image) error) 
 			return nil, fmt.Errorf("%s is not below the listing's folder; --anywhere permits that", name)
 		}
 		inputs = append(inputs, file)
-		return readFile(file, dataMax)
+		return readFile(file, dataMax), nil
 	}
 	image, err := listing.Parse(path, source, read)
-	if err != nil {
-		return wrong(hal.BadImage, "%v", err)
-	}
-	if err := files.Distinct([]string{out}, inputs...); err != nil {
-		return err
-	}
-	if err := give(image); err != nil {
-		return wrong(hal.BadImage, "%s: %v", path, err)
+	stop.As(hal.BadImage, err)
+	stop.On(files.Distinct([]string{out}, inputs...))
+	if board != nil {
+		bad(hal.BadImage, path, boardfile.ForImage(image, board))
 	}
 	file, err := lmb.Encode(image)
 	if refused, ok := err.(*fbs.Error); ok {
@@ -83,10 +71,8 @@ func assembleFile(path, out string, anywhere bool, give func(*lmb.Image) error) 
 			path = fmt.Sprintf("%s:%d", path, listing.LineOf(source, read, n))
 		}
 	}
-	if err != nil {
-		return wrong(hal.BadImage, "%s: %v", path, err)
-	}
-	return writeFile(out, file)
+	bad(hal.BadImage, path, err)
+	writeFile(out, file)
 }
 
 // below tells that a file stands in a folder or further down, symbolic links
@@ -112,44 +98,30 @@ func besideOf(source, ending string) string {
 }
 
 // encode writes an image.
-func encode(image *lmb.Image, path, source string) error {
+func encode(image *lmb.Image, path, source string) {
 	file, err := lmb.Encode(image)
-	if err != nil {
-		return wrong(hal.BadImage, "%s: %v", source, err)
-	}
-	return writeFile(path, file)
+	bad(hal.BadImage, source, err)
+	writeFile(path, file)
 }
 
 // decode maps, verifies and decodes an image.
-func decode(path string) (*lmb.Image, *runtime.File, error) {
-	file, view, err := verified(path)
-	if err != nil {
-		return nil, nil, err
-	}
+func decode(path string) (*lmb.Image, *runtime.File) {
+	file, view := verified(path)
 	image, err := lmb.FromView(view)
-	if err != nil {
-		return nil, nil, wrong(hal.BadImage, "%s: %v", path, err)
-	}
-	return image, file, nil
+	bad(hal.BadImage, path, err)
+	return image, file
 }
 
 func dumpCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:  "dump IMAGE.lmb",
-		Args: one("image"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			image, _, err := decode(args[0])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return dumpJSON(image)
-			}
-			return listing.Print(stdout, image)
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object a command")
+	c := command("dump IMAGE.lmb", one("image"), func(args []string) {
+		image, _ := decode(args[0])
+		if asJSON {
+			dumpJSON(image)
+		} else {
+			stop.On(listing.Print(stdout, image))
+		}
+	})
+	jsonFlag(c, "one JSON object a command")
 	return c
 }
 
@@ -167,7 +139,7 @@ type dumpedCommand struct {
 	Text     string `json:"text"`
 }
 
-func dumpJSON(image *lmb.Image) error {
+func dumpJSON(image *lmb.Image) {
 	out := bufio.NewWriter(stdout)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
@@ -180,12 +152,10 @@ func dumpJSON(image *lmb.Image) error {
 			}
 			line := dumpedCommand{index, s.Name, gen.EnumNamesOpcode[c.Opcode], c.Width, c.Window, c.Offset, c.Amount, c.Value, c.Mask,
 				listing.CommandText(image, c)}
-			if err := encoder.Encode(line); err != nil {
-				return err
-			}
+			stop.On(encoder.Encode(line))
 			index++
 		}
 		index++ // End, which a listing does not show
 	}
-	return out.Flush()
+	stop.On(out.Flush())
 }

@@ -15,6 +15,7 @@ import (
 	"lightmetal/tools/importer"
 	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 )
@@ -28,33 +29,21 @@ const boardFileMax = 1 << 20
 func boardFileCommand() *cobra.Command {
 	var out, name, device string
 	var rules []string
-	c := &cobra.Command{
-		Use:  "board-file pci:DDDD:BB:DD.F|FOLDER|RECORD",
-		Args: one("device or recording"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			image, err := describeDevice(args[0], device)
-			if err != nil {
-				return err
-			}
-			image.Targets[0].Board = cmp.Or(name, image.Targets[0].Board)
-			if len(rules) > 0 {
-				b, err := boardfile.With(image.BoardOf(0), rules)
-				if err != nil {
-					return usage("%v", err)
-				}
-				image.Rules = lmb.RulesOf(b, 0, b.Bars)
-			}
-			var text bytes.Buffer
-			fmt.Fprintf(&text, "# Made of %s by lm board-file. Widths are bytes of an access; memory is what has no side effects.\n", strconv.Quote(args[0]))
-			if err := listing.Print(&text, image); err != nil {
-				return err
-			}
-			if _, err := boardfile.Parse(args[0], text.Bytes()); err != nil {
-				return wrong(hal.Usage, "%v", err)
-			}
-			return writeFile(out, text.Bytes())
-		},
-	}
+	c := command("board-file pci:DDDD:BB:DD.F|FOLDER|RECORD", one("device or recording"), func(args []string) {
+		image := describeDevice(args[0], device)
+		image.Targets[0].Board = cmp.Or(name, image.Targets[0].Board)
+		if len(rules) > 0 {
+			b, err := boardfile.With(image.BoardOf(0), rules)
+			stop.As(hal.Usage, err)
+			image.Rules = lmb.RulesOf(b, 0, b.Bars)
+		}
+		var text bytes.Buffer
+		fmt.Fprintf(&text, "# Made of %s by lm board-file. Widths are bytes of an access; memory is what has no side effects.\n", strconv.Quote(args[0]))
+		stop.On(listing.Print(&text, image))
+		_, err := boardfile.Parse(args[0], text.Bytes())
+		stop.As(hal.Usage, err)
+		writeFile(out, text.Bytes())
+	})
 	c.Flags().StringVarP(&out, "out", "o", "-", "file to write")
 	c.Flags().StringVar(&name, "name", "", "what to call the device (default: pci- and its ids)")
 	c.Flags().StringVar(&device, "device", "", "VVVV:DDDD or DDDD:BB:DD.F where a recording has several devices")
@@ -65,30 +54,23 @@ func boardFileCommand() *cobra.Command {
 const ruleHelp = "what a part of a BAR takes, over all else: BAR+OFFSET..END=WIDTHS[,memory], or BAR=... for all of it"
 
 // describeDevice looks at a device under /sys, or into a recording.
-func describeDevice(source, device string) (*lmb.Image, error) {
+func describeDevice(source, device string) *lmb.Image {
 	if address, ok := strings.CutPrefix(source, "pci:"); ok {
 		source = sysfs + address
 	}
 	if status, err := os.Stat(source); err == nil && status.IsDir() || strings.HasPrefix(source, sysfs) {
 		image, err := boardfile.FromDevice(source)
-		if err != nil {
-			return nil, wrong(hal.NoDevice, "%v", err)
-		}
-		return image, nil
+		stop.As(hal.NoDevice, err)
+		return image
 	}
-	file, err := openFile(source)
-	if err != nil {
-		return nil, err
-	}
+	file := openFile(source)
 	defer file.Close()
 	image, err := boardfile.FromRecord(file, device)
 	if err != nil && otherFormat(file, importer.FromRecord) != "" {
-		return nil, wrong(hal.BadImage, "%s is no recording of lm record's: lm import takes other traces with --board generic and --rule", source)
+		stop.With(hal.BadImage, "%s is no recording of lm record's: lm import takes other traces with --board generic and --rule", source)
 	}
-	if err != nil {
-		return nil, wrong(hal.BadImage, "%s: %v", source, err)
-	}
-	return image, nil
+	bad(hal.BadImage, source, err)
+	return image
 }
 
 // device is a board, by whatever name, and what only an image knows of one.
@@ -100,43 +82,38 @@ type device struct {
 
 // boardNamed finds a board: one that is known, "generic", or the one in a board
 // file or an image.
-func boardNamed(name string, rules []string) (d device, err error) {
+func boardNamed(name string, rules []string) (d device) {
+	var err error
 	known := chips.ByName(name)
 	switch {
 	case name == "generic":
 		d.generic = true
 		d.Board, err = boardfile.Generic(rules)
 	case known != nil && len(rules) > 0:
-		return d, usage("--rule is for devices that no board is known of; %s has its own rules", name)
+		refuse("--rule is for devices that no board is known of; %s has its own rules", name)
 	case known != nil:
 		d.Board = known
 	default:
-		if d, err = boardInFile(name); err == nil && len(rules) > 0 {
+		if d = boardInFile(name); len(rules) > 0 {
 			d.Board, err = boardfile.With(d.Board, rules)
 		}
 	}
-	if err != nil && hal.CodeOf(err) == hal.Internal {
-		err = wrong(hal.Usage, "%v", err)
-	}
-	return d, err
+	stop.As(hal.Usage, err)
+	return d
 }
 
-func boardInFile(path string) (d device, err error) {
+func boardInFile(path string) (d device) {
 	if !strings.ContainsAny(path, "./") {
-		return d, usage("no board %q; boards: %s, generic, or a board file (lm board-file --help)", path, boardNames())
+		refuse("no board %q; boards: %s, generic, or a board file (lm board-file --help)", path, boardNames())
 	}
-	text, err := readFile(path, dataMax)
-	if err != nil {
-		return d, err
-	}
+	text := readFile(path, dataMax)
 	var image *lmb.Image
+	var err error
 	if boardfile.IsText(text) && len(text) <= boardFileMax {
 		image, err = boardfile.Parse(path, text)
 	} else if image, err = lmb.Decode(text); err != nil {
 		err = fmt.Errorf("%s is neither a board file nor an image: %w", path, err)
 	}
-	if err != nil {
-		return d, wrong(hal.BadImage, "%v", err)
-	}
-	return device{Board: image.BoardOf(0), subsystem: image.Targets[0].Subsystem}, nil
+	stop.As(hal.BadImage, err)
+	return device{Board: image.BoardOf(0), subsystem: image.Targets[0].Subsystem}
 }

@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"go/build"
 	"io"
 	"math"
@@ -17,6 +17,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 )
@@ -29,11 +30,7 @@ type captureFlags struct {
 
 func captureCommand() *cobra.Command {
 	var f captureFlags
-	c := &cobra.Command{
-		Use:  "capture PROGRAM [WORKLOAD]",
-		Args: between(1, 2, "one program and at most one workload"),
-		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0], args[1:]) },
-	}
+	c := command("capture PROGRAM [WORKLOAD]", between(1, 2, "one program and at most one workload"), func(args []string) { f.run(args[0], args[1:]) })
 	flags := c.Flags()
 	flags.StringVar(&f.device, "device", "none", "what computes: mock:BOARD, ttsim:/path/libttsim.so, a device, or none")
 	flags.StringVar(&f.board, "board", "", "wormhole or blackhole; not needed with a device")
@@ -42,23 +39,16 @@ func captureCommand() *cobra.Command {
 	return c
 }
 
-func (f *captureFlags) run(program string, workload []string) error {
+func (f *captureFlags) run(program string, workload []string) {
 	if f.out != "" {
-		if err := files.Distinct([]string{f.out}, program); err != nil {
-			return err
-		}
+		stop.On(files.Distinct([]string{f.out}, program))
 	}
-	folder, err := os.MkdirTemp("", "lm-capture")
-	if err != nil {
-		return err
-	}
+	folder := stop.Must(os.MkdirTemp("", "lm-capture"))
 	defer os.RemoveAll(folder)
-	executable, err := buildProgram(program, folder)
-	if err != nil {
-		return err
-	}
+	executable := buildProgram(program, folder)
 	if f.list {
-		return runProgram(stdout, executable, "--list")
+		runProgram(stdout, executable, "--list")
+		return
 	}
 	args := []string{"--board", f.board, "--device", f.device, "--out", filepath.Join(folder, "image")}
 	name := filepath.Base(filepath.Clean(program))
@@ -66,83 +56,65 @@ func (f *captureFlags) run(program string, workload []string) error {
 		name = workload[0]
 		args = append(args, "--workload", name)
 	}
-	if err := runProgram(tell(f.out), executable, args...); err != nil {
-		return err
-	}
-	file, err := readFile(filepath.Join(folder, "image"), math.MaxInt)
+	runProgram(tell(f.out), executable, args...)
+	file, err := files.Read(filepath.Join(folder, "image"), math.MaxInt)
 	if err != nil {
-		return wrong(hal.BadImage, "%s wrote no image; its main function calls metal.Main", program)
+		stop.With(hal.BadImage, "%s wrote no image; its main function calls metal.Main", program)
 	}
-	if _, err := lmb.Decode(file); err != nil {
-		return fmt.Errorf("%s: %w", program, err)
-	}
-	if f.out == "" {
-		f.out = name + ".lmb"
-	}
-	return writeFile(f.out, file)
+	_, err = lmb.Decode(file)
+	at(program, err)
+	writeFile(cmp.Or(f.out, name+".lmb"), file)
 }
 
 // buildProgram gives the executable of a program: itself, or what the go
 // command makes of a folder.
-func buildProgram(program, folder string) (string, error) {
-	status, err := os.Stat(program)
-	if err != nil {
-		return "", err
-	}
+func buildProgram(program, folder string) string {
+	status := stop.Must(os.Stat(program))
 	if !status.IsDir() {
-		return filepath.Abs(program)
+		return stop.Must(filepath.Abs(program))
 	}
-	overlay, err := withoutKernels(program, folder)
-	if err != nil {
-		return "", err
-	}
+	overlay := withoutKernels(program, folder)
 	executable := filepath.Join(folder, "program")
 	command := exec.Command("go", "build", "-overlay", overlay, "-o", executable, ".")
 	command.Dir = program
 	if out, err := command.CombinedOutput(); err != nil {
-		return "", usage("go build in %s: %v\n%s", program, err, bytes.TrimSpace(out))
+		refuse("go build in %s: %v\n%s", program, err, bytes.TrimSpace(out))
 	}
 	if status, err := os.Stat(executable); err != nil || status.Mode()&0o111 == 0 {
-		return "", usage("%s holds no main package", program)
+		refuse("%s holds no main package", program)
 	}
-	return executable, nil
+	return executable
 }
 
 // withoutKernels writes an overlay (go help build) for a package that uses no cgo, in
 // which the sources in C beside it, which are kernels, are not there.
-func withoutKernels(program, folder string) (overlay string, err error) {
+func withoutKernels(program, folder string) (overlay string) {
 	replace := map[string]string{}
 	in, _ := build.ImportDir(program, 0) // go build says better what is wrong with the folder
 	if in != nil && len(in.CgoFiles) == 0 {
 		for _, name := range slices.Concat(in.CFiles, in.CXXFiles, in.HFiles) {
-			path, err := filepath.Abs(filepath.Join(program, name))
-			if err != nil {
-				return "", err
-			}
-			replace[path] = ""
+			replace[stop.Must(filepath.Abs(filepath.Join(program, name)))] = ""
 		}
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
+	text := stop.Must(json.Marshal(map[string]any{"Replace": replace}))
 	overlay = filepath.Join(folder, "overlay.json")
-	return overlay, writeFile(overlay, text)
+	writeFile(overlay, text)
+	return overlay
 }
 
 // runProgram runs a program of metal.Main, and gives its error as its own.
-func runProgram(to io.Writer, executable string, args ...string) error {
+func runProgram(to io.Writer, executable string, args ...string) {
 	c := exec.Command(executable, args...)
 	var said bytes.Buffer
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, to, &said
 	err := c.Run()
 	if err == nil {
 		_, _ = stderr.Write(said.Bytes())
-		return nil
+		return
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return usage("%s cannot be run: %v", executable, err)
+		refuse("%s cannot be run: %v", executable, err)
 	}
 	code := hal.Internal
 	for c := hal.Usage; c <= hal.DMAFault; c++ {
@@ -152,5 +124,5 @@ func runProgram(to io.Writer, executable string, args ...string) error {
 		}
 	}
 	text := strings.TrimSpace(said.String())
-	return wrong(code, "%s", strings.TrimPrefix(text, code.Error()+": "))
+	stop.With(code, "%s", strings.TrimPrefix(text, code.Error()+": "))
 }

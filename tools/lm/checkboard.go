@@ -9,6 +9,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/importer/traces"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 )
@@ -16,23 +17,19 @@ import (
 // checkBoardFlags are the flags of lm check-board as they are typed.
 type checkBoardFlags struct {
 	image, root, kernelConfig string
-	json, list, collect       bool
+	list, collect             bool
 }
 
 func checkBoardCommand() *cobra.Command {
 	var f checkBoardFlags
-	c := &cobra.Command{
-		Use:  "check-board [BOARD]",
-		Args: between(0, 1, "one board"),
-		RunE: func(_ *cobra.Command, args []string) error { return f.run(strings.Join(args, "")) },
-	}
+	c := command("check-board [BOARD]", between(0, 1, "one board"), func(args []string) { f.run(strings.Join(args, "")) })
 	flags := c.Flags()
 	flags.StringVar(&f.image, "image", "", "hold this image against the machine or board")
 	flags.StringVar(&f.root, "root", "", "read a tree copied from a target instead of this machine")
 	flags.StringVar(&f.kernelConfig, "kernel-config", "", "the kernel's configuration (default: /proc/config.gz, or /boot/config-RELEASE)")
 	flags.BoolVar(&f.list, "list", false, "print the boards and what is known of them")
 	flags.BoolVar(&f.collect, "collect", false, "print a script that copies what --root wants")
-	flags.BoolVar(&f.json, "json", false, "as JSON, on failure too")
+	jsonFlag(c, "as JSON, on failure too")
 	return c
 }
 
@@ -92,59 +89,42 @@ func (r *boardReport) add(s state, check, found, why, next string) {
 	r.Checks = append(r.Checks, f)
 }
 
-func (f *checkBoardFlags) run(board string) error {
-	if f.collect {
+func (f *checkBoardFlags) run(board string) {
+	switch {
+	case f.collect:
 		fmt.Fprint(stdout, collectScript)
-		return nil
-	}
-	if f.list {
-		return listHosts(f.json)
+		return
+	case f.list:
+		listHosts()
+		return
 	}
 	report := &boardReport{Image: f.image, Devices: []devInfo{}, Checks: []finding{}}
 	if board != "" {
 		if report.host = hosts.ByName(board); report.host == nil {
-			return usage("no board %q; boards: %s", board, hostNames())
+			refuse("no board %q; boards: %s", board, hostNames())
 		}
 	}
-	view, err := f.openImage()
-	if err != nil {
-		return err
+	var view *fbs.View
+	if f.image != "" {
+		_, view = verified(f.image)
 	}
-	if err := f.check(report, board, needOf(view)); err != nil {
-		return err
-	}
-	return report.print(f.json)
-}
-
-func (f *checkBoardFlags) openImage() (*fbs.View, error) {
-	if f.image == "" {
-		return nil, nil
-	}
-	_, view, err := verified(f.image)
-	return view, err
+	f.check(report, board, needOf(view))
+	report.print()
 }
 
 // check fills in a report: of data alone where a board is named and no machine
 // given, else of a machine.
-func (f *checkBoardFlags) check(report *boardReport, board string, need *need) error {
-	config, err := readKernelConfig(f.kernelConfig)
-	if err != nil {
-		return err
-	}
+func (f *checkBoardFlags) check(report *boardReport, board string, need *need) {
+	config := readKernelConfig(f.kernelConfig)
 	if board != "" && f.root == "" {
 		report.ofBoard(config, need)
-		return nil
+		return
 	}
-	m, err := readMachine(f.root, config, report.host)
-	if err != nil {
-		return err
-	}
-	report.ofMachine(m, need)
-	return nil
+	report.ofMachine(readMachine(f.root, config, report.host), need)
 }
 
 // print ends the command: as JSON or for people, and with the exit status.
-func (r *boardReport) print(asJSON bool) error {
+func (r *boardReport) print() {
 	code := hal.OK
 	if r.Missing > 0 {
 		code = hal.NoDevice
@@ -153,11 +133,10 @@ func (r *boardReport) print(asJSON bool) error {
 		r.Board = r.host.Name
 	}
 	r.Exit, r.Code = code.Exit(), code.Error()
-	show(stdout, r, asJSON)
+	show(stdout, r)
 	if code != hal.OK {
-		return reported{code}
+		stop.On(reported{code})
 	}
-	return nil
 }
 
 // String is the text for people.

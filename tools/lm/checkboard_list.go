@@ -10,6 +10,7 @@ import (
 	"lightmetal/boards/hosts"
 	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 )
 
 // factInfo is one thing that is known of a board, as JSON has it.
@@ -37,14 +38,14 @@ type hostInfo struct {
 	Fits    []string   `json:"fits"` // boards with room behind some port
 }
 
-func listHosts(asJSON bool) error {
+func listHosts() {
 	if asJSON {
 		var list []hostInfo
 		for _, h := range hosts.All() {
 			list = append(list, hostInfo{h.Name, h.Title, hostFacts(h), optionNames(h), fitting(h)})
 		}
 		printJSON(stdout, list)
-		return nil
+		return
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BOARD\tWHAT\tPCIE\tWORMHOLE\tBLACKHOLE\tWRITE-COMBINING\tDMA\tIOMMU\tBOOT")
@@ -58,7 +59,7 @@ func listHosts(asJSON bool) error {
 	fmt.Fprintln(w, "These are read in device trees, manuals and reports; none of them was tried with an accelerator here, but for")
 	fmt.Fprintln(w, "what is measured on QEMU. lm check-board BOARD tells of each fact which it is, and its source; lm check-board")
 	fmt.Fprintln(w, "alone looks at this machine, and what it finds counts more.")
-	return w.Flush()
+	stop.On(w.Flush())
 }
 
 func yesNo(b bool) string {

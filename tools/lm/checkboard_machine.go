@@ -10,6 +10,7 @@ import (
 	"lightmetal/boards"
 	"lightmetal/boards/hosts"
 	"lightmetal/hal"
+	"lightmetal/tools/stop"
 
 	"golang.org/x/sys/unix"
 )
@@ -77,12 +78,12 @@ const (
 
 // readMachine reads a machine, or a copied tree where root is not empty. A
 // configuration and a host that the user named come before what is found.
-func readMachine(root string, config *kernelConfig, host *hosts.Host) (*machine, error) {
+func readMachine(root string, config *kernelConfig, host *hosts.Host) *machine {
 	m := &machine{tree: tree(root), live: root == "", config: config, host: host}
 	if m.live {
 		m.tree = "/"
-	} else if err := isFolder(root); err != nil {
-		return nil, err
+	} else {
+		isFolder(root)
 	}
 	m.release = m.text("/proc/sys/kernel/osrelease")
 	if !m.config.known() {
@@ -92,10 +93,10 @@ func readMachine(root string, config *kernelConfig, host *hosts.Host) (*machine,
 	m.user = m.readUser()
 	m.recognise(m.readFunctions())
 	if !m.live && m.release == "" && len(m.functions) == 0 && m.title == "" {
-		return nil, wrong(hal.NoFile, "%s: no tree of a machine: neither proc/sys/kernel/osrelease nor sys/bus/pci/devices nor proc/device-tree is in "+
+		stop.With(hal.NoFile, "%s: no tree of a machine: neither proc/sys/kernel/osrelease nor sys/bus/pci/devices nor proc/device-tree is in "+
 			"it; lm check-board --collect prints a script that makes one", root)
 	}
-	return m, nil
+	return m
 }
 
 // readArch is the kernel's architecture as uname has it.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"lightmetal/hal"
+	"lightmetal/tools/stop"
 )
 
 // tree is the root folder of a machine, or of a copy of parts of one. What
@@ -21,13 +22,12 @@ type tree string
 // 300 KB, and a copied tree may hold anything.
 const textMax = 4 << 20
 
-func (t tree) bytes(path string) []byte {
-	file, err := openFile(filepath.Join(string(t), path))
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	data, _ := io.ReadAll(io.LimitReader(file, textMax))
+func (t tree) bytes(path string) (data []byte) {
+	_ = stop.Try(func() {
+		file := openFile(filepath.Join(string(t), path))
+		defer file.Close()
+		data, _ = io.ReadAll(io.LimitReader(file, textMax))
+	})
 	return data
 }
 
@@ -88,19 +88,15 @@ func (c *kernelConfig) known() bool { return c.from != "" }
 func (c *kernelConfig) on(name string) bool { return c.options[name] == "y" || c.options[name] == "m" }
 
 // readKernelConfig reads the file that the user names.
-func readKernelConfig(path string) (*kernelConfig, error) {
+func readKernelConfig(path string) *kernelConfig {
 	if path == "" {
-		return &kernelConfig{}, nil
+		return &kernelConfig{}
 	}
-	data, err := readFile(path, textMax)
-	if err != nil {
-		return nil, err
-	}
-	c, reason := parseKernelConfig(path, data)
+	c, reason := parseKernelConfig(path, readFile(path, textMax))
 	if reason != "" {
-		return nil, wrong(hal.BadImage, "%s: no kernel configuration: %s", path, reason)
+		stop.With(hal.BadImage, "%s: no kernel configuration: %s", path, reason)
 	}
-	return c, nil
+	return c
 }
 
 // findKernelConfig looks where kernels leave their configuration. A file that
@@ -148,11 +144,9 @@ func gunzip(data []byte) ([]byte, error) {
 	return unpacked, err
 }
 
-// isFolder tells what is wrong with a path that has to be one.
-func isFolder(path string) error {
-	info, err := os.Stat(path)
-	if err == nil && !info.IsDir() {
-		err = wrong(hal.NoFile, "%s: not a folder", path)
+// isFolder refuses a path that is none.
+func isFolder(path string) {
+	if !stop.Must(os.Stat(path)).IsDir() {
+		stop.With(hal.NoFile, "%s: not a folder", path)
 	}
-	return err
 }

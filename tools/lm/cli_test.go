@@ -14,6 +14,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/lmb/lmbtest"
 	"lightmetal/tools/npy"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/pflag"
 )
@@ -271,6 +272,25 @@ finish:
 	}
 }
 
+// TestInvocationLeavesNothingOpen: images are, as long as it lasts.
+func TestInvocationLeavesNothingOpen(t *testing.T) {
+	open := func() (n int) {
+		links, _ := filepath.Glob("/proc/self/fd/*")
+		for _, link := range links {
+			if file, _ := os.Readlink(link); filepath.Base(file) == "edu.lmb" {
+				n++
+			}
+		}
+		return n
+	}
+	for _, args := range [][]string{{"info"}, {"verify"}, {"diff", "../../testdata/images/edu.lmb"}, {"replay", "--device", "mock:edu"}, {"replay", "--device", "mock:wormhole"}} {
+		lm(t, append(args, "../../testdata/images/edu.lmb")...)
+		if n := open(); n > 0 {
+			t.Errorf("lm %v leaves %d images open", args, n)
+		}
+	}
+}
+
 // TestNoFlagTakesAnEmptyValue tries every flag of every command that takes one.
 func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 	tried := 0
@@ -285,7 +305,7 @@ func TestNoFlagTakesAnEmptyValue(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := again.ParseFlags(args); err == nil && codeOf(noEmptyValue(again, nil)) != hal.Usage {
+				if err := again.ParseFlags(args); err == nil && codeOf(stop.Try(func() { noEmptyValue(again, nil) })) != hal.Usage {
 					t.Errorf("lm %s %q is taken", c.Name(), args)
 				}
 			}

@@ -5,27 +5,25 @@ import (
 
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
+	"lightmetal/tools/stop"
 	"lightmetal/tools/ttsim"
 )
 
 // openDevice opens a device by its name.
-func openDevice(name string) (hal.Device, error) {
+func openDevice(name string) hal.Device {
 	switch kind, rest, _ := strings.Cut(name, ":"); kind {
 	case "mock":
-		board, err := boardNamed(rest, nil)
-		if err != nil {
-			return nil, err
-		}
+		board := boardNamed(rest, nil)
 		if board.generic {
-			return nil, usage("%s: a stand-in has BARs of some size: mock:FILE, of a board file (lm board-file) or an image", name)
+			refuse("%s: a stand-in has BARs of some size: mock:FILE, of a board file (lm board-file) or an image", name)
 		}
 		d := mock.New(board.Board)
 		d.Subsystem(board.subsystem)
-		return d, nil
+		return d
 	case "playback":
 		return openPlayback(rest)
 	default:
-		return ttsim.OpenAny(name)
+		return stop.Must(ttsim.OpenAny(name))
 	}
 }
 

@@ -12,27 +12,23 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 )
 
 func setCommand() *cobra.Command {
 	var out string
-	c := &cobra.Command{
-		Use:  "set IMAGE.lmb NAME=DATA...",
-		Args: between(2, math.MaxInt, "an image and NAME=DATA of inputs"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			stale := false
-			err := change(args[0], out, func(image *lmb.Image) error {
-				stale = slices.ContainsFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleOutput && t.Data != nil })
-				return setInputs(image, args[1:])
-			}, pathsOf(args[1:])...)
-			if err == nil && stale {
-				fmt.Fprintln(stderr, "lm: warning: recorded outputs are what the old inputs made: lm trim --golden, or record anew")
-			}
-			return err
-		},
-	}
+	c := command("set IMAGE.lmb NAME=DATA...", between(2, math.MaxInt, "an image and NAME=DATA of inputs"), func(args []string) {
+		stale := false
+		change(args[0], out, func(image *lmb.Image) {
+			stale = slices.ContainsFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleOutput && t.Data != nil })
+			setInputs(image, args[1:])
+		}, pathsOf(args[1:])...)
+		if stale {
+			fmt.Fprintln(stderr, "lm: warning: recorded outputs are what the old inputs made: lm trim --golden, or record anew")
+		}
+	})
 	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: the image itself)")
 	return c
 }
@@ -41,24 +37,20 @@ func trimCommand() *cobra.Command {
 	var out string
 	var drop []string
 	var marks, golden bool
-	c := &cobra.Command{
-		Use:  "trim IMAGE.lmb",
-		Args: one("image"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(drop) == 0 && !marks && !golden {
-				return usage("--sequence NAME, --marks or --golden says what is left out")
+	c := command("trim IMAGE.lmb", one("image"), func(args []string) {
+		if len(drop) == 0 && !marks && !golden {
+			refuse("--sequence NAME, --marks or --golden says what is left out")
+		}
+		change(args[0], out, func(image *lmb.Image) {
+			if marks {
+				dropMarks(image)
 			}
-			return change(args[0], out, func(image *lmb.Image) error {
-				if marks {
-					dropMarks(image)
-				}
-				if golden {
-					dropGolden(image)
-				}
-				return dropSequences(image, drop)
-			})
-		},
-	}
+			if golden {
+				dropGolden(image)
+			}
+			dropSequences(image, drop)
+		})
+	})
 	flags := c.Flags()
 	flags.StringVarP(&out, "out", "o", "", "image to write (default: the image itself)")
 	flags.StringArrayVar(&drop, "sequence", nil, "leave out this sequence")
@@ -68,49 +60,31 @@ func trimCommand() *cobra.Command {
 }
 
 // change writes an image that something was changed in.
-func change(path, out string, edit func(*lmb.Image) error, inputs ...string) error {
+func change(path, out string, edit func(*lmb.Image), inputs ...string) {
 	out = cmp.Or(out, path)
-	if err := files.Distinct([]string{out}, inputs...); err != nil {
-		return err
-	}
-	image, file, err := decode(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if err := edit(image); err != nil {
-		return err
-	}
-	if err := encode(image, out, path); err != nil { // which verifies
-		return err
-	}
+	stop.On(files.Distinct([]string{out}, inputs...))
+	image, file := decode(path)
+	edit(image)
+	encode(image, out, path) // which verifies
 	again := ""
 	if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 		again = "; sign it again"
 	}
 	fmt.Fprintf(tell(out), "%s: written and verified%s\n", out, again)
-	return nil
 }
 
-func setInputs(image *lmb.Image, specs []string) error {
-	if err := givenOnce("", specs); err != nil {
-		return err
-	}
+func setInputs(image *lmb.Image, specs []string) {
+	givenOnce("", specs)
 	for _, spec := range specs {
 		name, path, _ := strings.Cut(spec, "=")
 		i := slices.IndexFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleInput && t.Name == name })
 		if i < 0 || path == "" {
-			return usage("lm set takes NAME=DATA of an input, not %q; lm info lists the inputs", spec)
+			refuse("lm set takes NAME=DATA of an input, not %q; lm info lists the inputs", spec)
 		}
 		t := &image.Tensors[i]
 		e := elements{"input " + name, t.DType, t.Shape, t.Size()}
-		data, err := e.read(path)
-		if err != nil {
-			return err
-		}
-		t.Data = data
+		t.Data = e.read(path)
 	}
-	return nil
 }
 
 func dropMarks(image *lmb.Image) {
@@ -129,9 +103,9 @@ func dropGolden(image *lmb.Image) {
 }
 
 // dropSequences leaves out sequences, and the tensors that no other uses.
-func dropSequences(image *lmb.Image, names []string) error {
+func dropSequences(image *lmb.Image, names []string) {
 	if len(names) == 0 {
-		return nil
+		return
 	}
 	keep := make([]bool, len(image.Sequences))
 	for i := range keep {
@@ -140,7 +114,7 @@ func dropSequences(image *lmb.Image, names []string) error {
 	for _, name := range names {
 		i := slices.IndexFunc(image.Sequences, func(s lmb.Sequence) bool { return s.Name == name })
 		if i < 0 {
-			return usage("--sequence: there is no %q; lm info lists the sequences", name)
+			refuse("--sequence: there is no %q; lm info lists the sequences", name)
 		}
 		keep[i] = false
 	}
@@ -152,7 +126,7 @@ func dropSequences(image *lmb.Image, names []string) error {
 				continue
 			}
 			if c.Opcode == gen.OpcodeCall && !keep[c.Index] {
-				return usage("--sequence %s: %s calls it; leave that out, too", image.Sequences[c.Index].Name, s.Name)
+				refuse("--sequence %s: %s calls it; leave that out, too", image.Sequences[c.Index].Name, s.Name)
 			}
 			if t, ok := tensorOfCommand(&c.Command); ok {
 				used[t] = true
@@ -160,7 +134,6 @@ func dropSequences(image *lmb.Image, names []string) error {
 		}
 	}
 	renumber(image, keep, used)
-	return nil
 }
 
 // tensorOfCommand is the index of the input or output that a command names.
@@ -204,17 +177,17 @@ func compareCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:  "compare IMAGE.lmb NAME=FILE...",
 		Args: between(2, math.MaxInt, "an image and NAME=FILE of outputs"),
-		RunE: func(c *cobra.Command, args []string) error {
+		Run: func(c *cobra.Command, args []string) {
 			var judge *lmb.Golden
 			if c.Flags().Changed("absolute") || c.Flags().Changed("relative") {
 				for _, f := range []float32{absolute, relative} {
 					if !(f >= 0 && f <= math.MaxFloat32) {
-						return usage("--absolute and --relative are finite and not negative")
+						refuse("--absolute and --relative are finite and not negative")
 					}
 				}
 				judge = &lmb.Golden{Kind: gen.JudgementTolerance, First: math.Float32bits(absolute), Second: math.Float32bits(relative)}
 			}
-			return compare(args[0], args[1:], judge)
+			compare(args[0], args[1:], judge)
 		},
 	}
 	c.Flags().Float32Var(&absolute, "absolute", 0, "how far an element may be from the recorded one")
@@ -222,38 +195,25 @@ func compareCommand() *cobra.Command {
 	return c
 }
 
-func compare(path string, specs []string, judge *lmb.Golden) error {
-	_, view, err := verified(path)
-	if err != nil {
-		return err
-	}
-	notes, err := lmb.ReadNotes(view)
-	if err != nil {
-		return err
-	}
+func compare(path string, specs []string, judge *lmb.Golden) {
+	_, view := verified(path)
+	notes := stop.Must(lmb.ReadNotes(view))
 	for _, spec := range specs {
 		name, file, ok := strings.Cut(spec, "=")
 		if !ok || file == "" {
-			return usage("lm compare takes NAME=FILE, not %q", spec)
+			refuse("lm compare takes NAME=FILE, not %q", spec)
 		}
-		index, err := tensorNamed(view, path, name, "lm compare", gen.RoleOutput)
-		if err != nil {
-			return err
-		}
+		index := tensorNamed(view, path, name, "lm compare", gen.RoleOutput)
 		t := &view.Tensors[index]
 		golden := view.Data(t)
 		if golden == nil {
-			return usage("output %s of %s has no recorded data to compare with", name, path)
+			refuse("output %s of %s has no recorded data to compare with", name, path)
 		}
 		e := elementsOf(view, t)
-		got, err := e.read(file)
-		if err != nil {
-			return err
-		}
+		got := e.read(file)
 		if why := cmp.Or(judge, &notes.Goldens[index]).Judge(t.Dtype, got, golden); why != "" {
-			return wrong(hal.CompareFailed, "%s: output %s: %s", file, name, why)
+			stop.With(hal.CompareFailed, "%s: output %s: %s", file, name, why)
 		}
 		fmt.Fprintf(stdout, "%s: as good as the recorded %s\n", file, name)
 	}
-	return nil
 }

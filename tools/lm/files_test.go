@@ -222,10 +222,7 @@ func TestTraceByAPipeHasAnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	in, err := openFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := openFile(path)
 	defer in.Close()
 	if in.left != pipeMax || in.most != pipeMax {
 		t.Errorf("%d of %d bytes may come, want %d", in.left, in.most, int64(pipeMax))

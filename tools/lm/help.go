@@ -15,12 +15,6 @@ import (
 //go:embed help
 var helpTexts embed.FS
 
-// texts are what {WORD} stands for in them.
-func texts() *strings.Replacer {
-	return strings.NewReplacer("{exits}", helpText("exits"), "{tensors}", helpText("tensors"), "{boards}", boardNames(), "{machines}", hostNames(),
-		"{passes}", strings.Join(importer.Passes, ", "))
-}
-
 func helpText(name string) string {
 	text, err := helpTexts.ReadFile("help/" + name + ".txt")
 	if err != nil {
@@ -29,15 +23,27 @@ func helpText(name string) string {
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-// giveTexts gives commands their texts.
-func giveTexts(commands []*cobra.Command) {
-	words := texts()
-	for _, c := range commands {
-		if c.Hidden {
-			continue
+// giveTexts gives all commands their lines, and the rest of its text to one that is
+// shown: what {WORD} stands for takes its time.
+func giveTexts(root *cobra.Command) {
+	for _, c := range append(root.Commands(), root) {
+		if !c.Hidden {
+			c.Short, _, _ = strings.Cut(helpText(c.Name()), "\n\n")
 		}
-		var text string
-		c.Short, text, _ = strings.Cut(words.Replace(helpText(c.Name())), "\n\n")
-		c.Long, c.Example, _ = strings.Cut(text, "\n\nExamples:\n")
 	}
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		giveText(c)
+		show(c, args)
+	})
+}
+
+func giveText(c *cobra.Command) {
+	if _, err := helpTexts.Open("help/" + c.Name() + ".txt"); err != nil {
+		return // one of cobra's own
+	}
+	words := strings.NewReplacer("{exits}", helpText("exits"), "{tensors}", helpText("tensors"), "{boards}", boardNames(), "{machines}", hostNames(),
+		"{passes}", strings.Join(importer.Passes, ", "))
+	_, text, _ := strings.Cut(words.Replace(helpText(c.Name())), "\n\n")
+	c.Long, c.Example, _ = strings.Cut(text, "\n\nExamples:\n")
 }

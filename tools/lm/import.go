@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -18,6 +17,7 @@ import (
 	"lightmetal/tools/files"
 	"lightmetal/tools/importer"
 	"lightmetal/tools/importer/traces"
+	"lightmetal/tools/stop"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -35,18 +35,15 @@ type importFlags struct {
 	without, rules           []string
 	part, frame, stop        string
 	candidate                int
-	find, summary, json      bool
+	find, summary            bool
 	incomplete               bool
 }
 
 func importCommand() *cobra.Command {
 	var f importFlags
-	c := &cobra.Command{
-		Use:  "import TRACE",
-		Args: one("trace"),
-		RunE: func(_ *cobra.Command, args []string) error { return f.run(args[0]) },
-	}
+	c := command("import TRACE", one("trace"), func(args []string) { f.run(args[0]) })
 	f.define(c.Flags())
+	jsonFlag(c, "report as JSON")
 	return c
 }
 
@@ -76,14 +73,13 @@ func (f *importFlags) define(flags *pflag.FlagSet) {
 	flags.IntVar(&f.candidate, "candidate", 0, "with --find-frames: which of the repetitions that it lists (default: the best)")
 	flags.StringSliceVar(&f.without, "without", nil, "passes to leave out")
 	flags.BoolVar(&f.summary, "summary", false, "only tell what is in the trace")
-	flags.BoolVar(&f.json, "json", false, "report as JSON")
 }
 
 func boardNames() string {
 	return traces.Joined(boards.All, ", ", func(b *boards.Board) string { return b.Name })
 }
 
-func (f *importFlags) run(path string) error {
+func (f *importFlags) run(path string) {
 	if f.out == "" {
 		f.out = besideOf(path, filepath.Ext(path))
 	}
@@ -92,90 +88,72 @@ func (f *importFlags) run(path string) error {
 		_, file, _ := strings.Cut(spec, ",")
 		inputs = append(inputs, file)
 	}
-	if err := files.Distinct([]string{f.out}, inputs...); err != nil && !f.summary {
-		return err
+	if !f.summary {
+		stop.On(files.Distinct([]string{f.out}, inputs...))
 	}
-	o, err := f.options(path)
-	if err != nil {
-		return err
-	}
-	trace, err := openFile(path)
-	if err != nil {
-		return err
-	}
+	o := f.options(path)
+	trace := openFile(path)
 	defer trace.Close()
 	if f.summary {
-		return f.summarize(path, trace, &o)
+		f.summarize(path, trace, &o)
+		return
 	}
 	done := progress(trace, &o)
+	defer done()
 	var frames *importer.Frames
 	if f.find {
-		if frames, err = f.findFrames(trace, &o); err != nil {
-			done()
-			return fmt.Errorf("%s: %w", path, err)
-		}
+		at(path, stop.Try(func() { frames = f.findFrames(trace, &o) }))
 	}
 	image, report, err := importer.Import(trace, o)
 	done()
 	if err != nil {
-		return fmt.Errorf("%s: %w%s", path, err, otherFormat(trace, f.from))
+		stop.On(fmt.Errorf("%s: %w%s", path, err, otherFormat(trace, f.from)))
 	}
 	report.Frames = frames
-	if err := encode(image, f.out, path); err != nil {
+	if err := stop.Try(func() { encode(image, f.out, path) }); err != nil {
 		if known := boards.ByID(image.Targets[0].Vendor, image.Targets[0].Device); o.Generic && known != nil &&
 			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
 			err = fmt.Errorf("%w; %w names the line", err, &boardfile.Known{Board: known})
 		}
-		return err
+		stop.On(err)
 	}
-	show(tell(f.out), report, f.json)
-	return nil
+	show(tell(f.out), report)
 }
 
 // summarize only tells what is in the trace, or what frames.
-func (f *importFlags) summarize(path string, trace *input, o *importer.Options) error {
+func (f *importFlags) summarize(path string, trace *input, o *importer.Options) {
 	done := progress(trace, o)
 	if f.find {
 		frames, err := importer.FindFrames(trace, *o, f.candidate)
 		done()
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		show(stdout, frames, f.json)
-		return nil
+		at(path, err)
+		show(stdout, frames)
+		return
 	}
 	summary, err := importer.Summarize(trace, *o)
 	done()
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: %w", path, err)
-	case summary.Lines == 0:
-		return wrong(hal.BadImage, "%s: the trace is empty", path)
+	at(path, err)
+	if summary.Lines == 0 {
+		stop.With(hal.BadImage, "%s: the trace is empty", path)
 	}
 	printJSON(stdout, summary)
-	return nil
 }
 
 // findFrames reads the trace a first time, and has the options say what is repeated in it.
-func (f *importFlags) findFrames(trace *input, o *importer.Options) (*importer.Frames, error) {
+func (f *importFlags) findFrames(trace *input, o *importer.Options) *importer.Frames {
 	if status, err := trace.Stat(); err != nil || !status.Mode().IsRegular() {
-		return nil, usage("--find-frames reads the trace twice: give it a file")
+		refuse("--find-frames reads the trace twice: give it a file")
 	}
-	frames, err := importer.FindFrames(trace, *o, f.candidate)
-	if err != nil {
-		return nil, err
-	}
+	frames := stop.Must(importer.FindFrames(trace, *o, f.candidate))
 	if !frames.Found {
-		if !f.json {
+		if !asJSON {
 			fmt.Fprint(tell(f.out), frames)
 		}
-		return nil, wrong(hal.BadImage, "no frame is made: %s", frames.Why)
+		stop.With(hal.BadImage, "no frame is made: %s", frames.Why)
 	}
 	frames.Apply(o)
-	if _, err := trace.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return frames, nil
+	stop.Must(trace.Seek(0, io.SeekStart))
+	return frames
 }
 
 // progress shows how much of a trace is read, on a terminal only. The function
@@ -191,39 +169,41 @@ func progress(trace *input, o *importer.Options) func() {
 	return func() { _ = bar.Finish() }
 }
 
-func (f *importFlags) options(path string) (importer.Options, error) {
+func (f *importFlags) options(path string) importer.Options {
 	o := importer.Options{From: f.from, Device: f.device, Tool: version, Source: filepath.Base(path), Without: f.without, Bar: f.bar,
 		Incomplete: f.incomplete}
 	if f.candidate < 0 || f.candidate > 0 && !f.find {
-		return o, usage("--candidate takes a number of --find-frames, from 1")
+		refuse("--candidate takes a number of --find-frames, from 1")
 	}
 	if f.from == "" {
-		return o, usage("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
+		refuse("--from says which format the trace has: %s, %s or %s", importer.FromMmiotrace, importer.FromQemu, importer.FromRecord)
 	}
 	var poll, ignore [][]importer.Range
-	err := cmp.Or(f.setBoard(&o), f.setRegions(&o),
-		parsed(&o.Inputs, f.inputs, importer.ParseTensor), parsed(&o.Outputs, f.outputs, importer.ParseTensor),
-		f.setParts(&o), f.setHost(&o), f.setDeadline(&o),
-		parsed(&poll, f.poll, importer.ParseRanges), parsed(&ignore, f.ignore, importer.ParseRanges))
+	f.setBoard(&o)
+	f.setRegions(&o)
+	parsed(&o.Inputs, f.inputs, importer.ParseTensor)
+	parsed(&o.Outputs, f.outputs, importer.ParseTensor)
+	f.setParts(&o)
+	f.setHost(&o)
+	f.setDeadline(&o)
+	parsed(&poll, f.poll, importer.ParseRanges)
+	parsed(&ignore, f.ignore, importer.ParseRanges)
 	o.Poll, o.Ignore = slices.Concat(poll...), slices.Concat(ignore...)
-	return o, err
+	return o
 }
 
 const placesHelp = "ADDRESS or FIRST-LAST, or a list of them; each X,Y,FIRST-LAST in a tile has its own flag"
 
 // parsed reads the values of a flag that may stand there several times.
-func parsed[T any](to *[]T, specs []string, parse func(string) (T, error)) error {
+func parsed[T any](to *[]T, specs []string, parse func(string) (T, error)) {
 	for _, spec := range specs {
 		one, err := parse(spec)
-		if err != nil {
-			return wrong(hal.Usage, "%v", err)
-		}
+		stop.As(hal.Usage, err)
 		*to = append(*to, one)
 	}
-	return nil
 }
 
-func (f *importFlags) setParts(o *importer.Options) error {
+func (f *importFlags) setParts(o *importer.Options) {
 	for _, p := range []struct {
 		text string
 		to   *importer.Part
@@ -232,68 +212,56 @@ func (f *importFlags) setParts(o *importer.Options) error {
 			continue
 		}
 		part, err := importer.ParsePart(p.text)
-		if err != nil {
-			return wrong(hal.Usage, "%v", err)
-		}
+		stop.As(hal.Usage, err)
 		*p.to = part
 	}
-	return nil
 }
 
-func (f *importFlags) setHost(o *importer.Options) error {
+func (f *importFlags) setHost(o *importer.Options) {
 	for _, spec := range f.host {
 		host, file, err := importer.ParseHost(spec)
-		if err != nil {
-			return wrong(hal.Usage, "%v", err)
-		}
-		if host.Data, err = readFile(file, dataMax); err != nil {
-			return err
-		}
+		stop.As(hal.Usage, err)
+		host.Data = readFile(file, dataMax)
 		o.Host = append(o.Host, host)
 	}
-	return nil
 }
 
 // setBoard finds the board. One without ids has those of the trace; a trace of
 // QEMU has none, so that they are --device's.
-func (f *importFlags) setBoard(o *importer.Options) error {
+func (f *importFlags) setBoard(o *importer.Options) {
 	if f.board == "" && len(f.rules) > 0 {
-		return usage("--rule goes with --board generic, or with a board file")
+		refuse("--rule goes with --board generic, or with a board file")
 	}
 	if f.board == "" {
-		return nil
+		return
 	}
-	d, err := boardNamed(f.board, f.rules)
-	if err != nil {
-		return err
-	}
+	d := boardNamed(f.board, f.rules)
 	o.Board, o.Generic, o.Subsystem = d.Board, d.generic, d.subsystem
 	if f.from == importer.FromQemu && d.generic {
 		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 || len(f.device) != len("VVVV:DDDD") {
-			return usage("--from qemu --board generic takes --device VVVV:DDDD: the trace does not say the PCI ids (lspci -n does)")
+			refuse("--from qemu --board generic takes --device VVVV:DDDD: the trace does not say the PCI ids (lspci -n does)")
 		}
 	}
-	return nil
 }
 
 // setRegions pairs --region with --base. The first is the device's main one.
-func (f *importFlags) setRegions(o *importer.Options) error {
+func (f *importFlags) setRegions(o *importer.Options) {
 	if len(f.bases) > len(f.regions) {
-		return usage("--base without its --region")
+		refuse("--base without its --region")
 	}
 	for i, name := range f.regions {
 		region := traces.Region{Name: name, Bar: f.bar}
 		if before, bar, ok := strings.Cut(name, "="); ok {
 			n, err := strconv.ParseUint(bar, 0, 8)
 			if err != nil || n > 5 {
-				return usage("--region %s: a BAR is 0 to 5", name)
+				refuse("--region %s: a BAR is 0 to 5", name)
 			}
 			region.Name, region.Bar = before, uint8(n)
 		}
 		if i < len(f.bases) {
 			base, err := strconv.ParseUint(f.bases[i], 0, 64)
 			if err != nil {
-				return usage("--base %s is not an address", f.bases[i])
+				refuse("--base %s is not an address", f.bases[i])
 			}
 			region.Base = base
 		}
@@ -302,18 +270,16 @@ func (f *importFlags) setRegions(o *importer.Options) error {
 		}
 		o.Regions = append(o.Regions, region)
 	}
-	return nil
 }
 
-func (f *importFlags) setDeadline(o *importer.Options) error {
+func (f *importFlags) setDeadline(o *importer.Options) {
 	if f.deadline == "" {
-		return nil
+		return
 	}
 	d, err := time.ParseDuration(f.deadline)
 	us := d.Microseconds()
 	if err != nil || us < 1 || us > math.MaxUint32 {
-		return usage("--deadline takes a duration such as 500ms, up to %v, not %q", math.MaxUint32*time.Microsecond, f.deadline)
+		refuse("--deadline takes a duration such as 500ms, up to %v, not %q", math.MaxUint32*time.Microsecond, f.deadline)
 	}
 	o.DeadlineUs = uint32(us)
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/report"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 )
@@ -88,45 +89,29 @@ type sequenceInfo struct {
 }
 
 func infoCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:  "info IMAGE.lmb",
-		Args: one("image"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			file, view, err := verified(args[0])
-			if err != nil {
-				return err
-			}
-			info := describe(view, len(file.Bytes()))
-			if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
-				info.SignedBy = hex.EncodeToString(signature.Key[:])
-			}
-			show(stdout, info, asJSON)
-			return nil
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	c := command("info IMAGE.lmb", one("image"), func(args []string) {
+		file, view := verified(args[0])
+		info := describe(view, len(file.Bytes()))
+		if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
+			info.SignedBy = hex.EncodeToString(signature.Key[:])
+		}
+		show(stdout, info)
+	})
+	jsonFlag(c, "as JSON")
 	return c
 }
 
-func verified(path string) (*runtime.File, *fbs.View, error) {
-	file, err := openImage(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	view, err := verifiedFile(path, file)
-	return file, view, err
+func verified(path string) (*runtime.File, *fbs.View) {
+	file := openImage(path)
+	return file, verifiedFile(path, file)
 }
 
-func verifiedFile(path string, file *runtime.File) (*fbs.View, error) {
+func verifiedFile(path string, file *runtime.File) *fbs.View {
 	view, err := file.Verify()
-	if err != nil {
-		return nil, anew(path, err)
-	}
-	if _, err := lmb.ReadNotes(view); err != nil {
-		return nil, wrong(hal.BadImage, "%s: %v", path, err)
-	}
-	return view, nil
+	stop.On(anew(path, err))
+	_, err = lmb.ReadNotes(view)
+	bad(hal.BadImage, path, err)
+	return view
 }
 
 func describe(view *fbs.View, size int) *imageInfo {

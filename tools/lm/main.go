@@ -15,6 +15,7 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/hal"
 	"lightmetal/tools/files"
+	"lightmetal/tools/stop"
 	"lightmetal/tools/ttsim"
 
 	"github.com/spf13/cobra"
@@ -49,14 +50,15 @@ func enough() error {
 
 // run is a whole invocation; it gives the exit status.
 func run(args []string) int {
-	*stdout, *stderr, stdinRead = text{to: os.Stdout}, text{to: os.Stderr}, false
+	*stdout, *stderr, stdinRead, asJSON = text{to: os.Stdout}, text{to: os.Stderr}, false, false
+	defer closeImages()
 	root := newRoot()
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(args)
-	command, err := root.ExecuteC()
-	flag := command.Flags().Lookup("json")
-	exit := tellFailure(err, flag != nil && (flag.Value.String() == "true" || slices.Contains(args, "--json"))) // also behind a mistake
+	err := stop.Try(func() { stop.On(root.Execute()) })
+	command, _, _ := root.Find(args)
+	exit := tellFailure(err, asJSON || command.Flags().Lookup("json") != nil && slices.Contains(args, "--json")) // also behind a mistake
 	if err := stdout.end(); err != nil {
 		return tellFailure(err, false)
 	}
@@ -104,18 +106,18 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.PersistentPreRunE = noEmptyValue
+	root.PersistentPreRun = noEmptyValue
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		hint := ""
 		if _, name, ok := strings.Cut(err.Error(), " in -"); ok && c.Flags().Lookup(name) != nil {
 			hint = "; this flag has two dashes, --" + name
 		}
-		return usage("%v%s; %s --help tells more", err, hint, c.CommandPath())
+		return wrong(hal.Usage, "%v%s; %s --help tells more", err, hint, c.CommandPath())
 	})
 	root.AddCommand(asmCommand(), boardFileCommand(), captureCommand(), checkBoardCommand(), compareCommand(), diffCommand(), dumpCommand(),
 		importCommand(), infoCommand(), manCommand(), recordCommand(), replayCommand(), reportCommand(), serveCommand(), setCommand(), signCommand(),
 		tensorCommand(), trimCommand(), verifyCommand(), versionCommand())
-	giveTexts(append(root.Commands(), root))
+	giveTexts(root)
 	return root
 }
 
@@ -126,25 +128,34 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 	}
 	c.SuggestionsMinimumDistance = 2
 	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-		return usage("there is no lm %s; is it lm %s?", args[0], strings.Join(like, " or lm "))
+		refuse("there is no lm %s; is it lm %s?", args[0], strings.Join(like, " or lm "))
 	}
-	return usage("there is no lm %s; lm --help lists the commands", args[0])
+	return wrong(hal.Usage, "there is no lm %s; lm --help lists the commands", args[0])
 }
 
 // noEmptyValue refuses a flag with an empty value: a variable that is not set
 // must not switch off what it was to switch on, such as --key.
-func noEmptyValue(c *cobra.Command, _ []string) (err error) {
+func noEmptyValue(c *cobra.Command, _ []string) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
 		}
 		if len(values) == 0 || slices.Contains(values, "") {
-			err = usage("--%s needs a value; lm %s --help tells more", f.Name, c.Name())
+			refuse("--%s needs a value; lm %s --help tells more", f.Name, c.Name())
 		}
 	})
-	return err
 }
+
+// command makes one of lm's, which stops at the first thing that is wrong.
+func command(use string, args cobra.PositionalArgs, run func(args []string)) *cobra.Command {
+	return &cobra.Command{Use: use, Args: args, Run: func(_ *cobra.Command, args []string) { run(args) }}
+}
+
+// asJSON tells that this invocation is asked for JSON.
+var asJSON bool
+
+func jsonFlag(c *cobra.Command, help string) { c.Flags().BoolVar(&asJSON, "json", false, help) }
 
 // one is a command's argument check: exactly one file.
 func one(what string) cobra.PositionalArgs { return between(1, 1, "one "+what) }
@@ -153,14 +164,27 @@ func one(what string) cobra.PositionalArgs { return between(1, 1, "one "+what) }
 func between(least, most int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usage("%s takes %s, %d given; lm %s --help tells more", c.Name(), what, len(args), c.Name())
+			refuse("%s takes %s, %d given; lm %s --help tells more", c.Name(), what, len(args), c.Name())
 		}
 		return nil
 	}
 }
 
-func usage(format string, a ...any) error {
-	return &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf(format, a...)}
+// refuse stops with what is wrong with how lm is called.
+func refuse(format string, a ...any) { stop.With(hal.Usage, format, a...) }
+
+// bad stops with what is wrong with a file, if there is something; at keeps the code
+// that the error has.
+func bad(code hal.Code, path string, err error) {
+	if err != nil {
+		stop.With(code, "%s: %v", path, err)
+	}
+}
+
+func at(path string, err error) {
+	if err != nil {
+		stop.On(fmt.Errorf("%s: %w", path, err))
+	}
 }
 
 // codeOf gives the code that stands for an error. Errors of cobra and of the
@@ -188,7 +212,7 @@ func codeOf(err error) hal.Code {
 }
 
 // show prints what a command has to tell, for people or as JSON.
-func show(w io.Writer, what fmt.Stringer, asJSON bool) {
+func show(w io.Writer, what fmt.Stringer) {
 	if asJSON {
 		printJSON(w, what)
 	} else {

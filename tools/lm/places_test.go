@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lightmetal/tools/importer"
+	"lightmetal/tools/stop"
 )
 
 // TestPlaceInATileIsAFlagOfItsOwn: its commas are not those of a list, and
@@ -28,7 +29,8 @@ func TestPlaceInATileIsAFlagOfItsOwn(t *testing.T) {
 		"2,11,0x3000,0x120":              refused,
 	} {
 		f := importFlags{from: "qemu", poll: strings.Fields(values), ignore: strings.Fields(values)}
-		o, err := f.options("")
+		var o importer.Options
+		err := stop.Try(func() { o = f.options("") })
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = told(o.Ignore)

@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"strings"
 	"time"
 
@@ -12,58 +12,46 @@ import (
 	"lightmetal/hal/mock"
 	"lightmetal/tools/boardfile"
 	"lightmetal/tools/importer/traces"
+	"lightmetal/tools/stop"
 )
 
 // openPlayback gives a device that expects what FILE[,BOARD] has, access by
 // access, answers as it did, and refuses all else. The board says what is memory,
 // where bytes count and not widths; a recording's own, where none is named, knows
 // of none.
-func openPlayback(spec string) (*mock.Device, error) {
+func openPlayback(spec string) *mock.Device {
 	path, board, named := strings.Cut(spec, ",")
-	data, err := readFile(path, dataMax)
-	if err != nil {
-		return nil, err
-	}
+	data := readFile(path, dataMax)
 	if len(data) > 8 && string(data[4:8]) == fbs.Identifier {
 		if named {
-			return nil, usage("playback:%s: an image has its own board", spec)
+			refuse("playback:%s: an image has its own board", spec)
 		}
 		return playImage(path)
 	}
-	d, err := recordedBoard(data, board)
-	if err != nil {
-		return nil, fmt.Errorf("playback:%s: %w", spec, err)
-	}
-	stand, err := playRecord(data, d.Board)
-	if err != nil {
-		return nil, wrong(hal.BadImage, "playback:%s: %v", spec, err)
-	}
+	var d device
+	var stand *mock.Device
+	at("playback:"+spec, stop.Try(func() { d = recordedBoard(data, board) }))
+	bad(hal.BadImage, "playback:"+spec, stop.Try(func() { stand = playRecord(data, d.Board) }))
 	stand.Subsystem(d.subsystem)
-	return stand, nil
+	return stand
 }
 
 // playImage plays what a run of an image's main does to its board's stand-in.
-func playImage(path string) (*mock.Device, error) {
-	_, view, err := verified(path)
-	if err != nil {
-		return nil, err
-	}
+func playImage(path string) *mock.Device {
+	_, view := verified(path)
 	if len(view.Targets) != 1 {
-		return nil, usage("playback:%s: it takes an image for one device", path)
+		refuse("playback:%s: it takes an image for one device", path)
 	}
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
 	stand := &asked{mock.New(board), map[int]bool{}}
-	s, err := f.load(path, stand)
-	if err != nil {
-		return nil, err
-	}
+	s := f.load(path, stand)
 	defer s.close()
 	stand.Record(true)
 	if r := s.run(false); r.Code != hal.OK {
-		return nil, s.failed(r)
+		stop.On(s.failed(r))
 	}
-	return mock.PlaybackBytewise(board, stand.looked()), nil
+	return mock.PlaybackBytewise(board, stand.looked())
 }
 
 // asked is a stand-in that notes which loads a poll makes again: it asks for the
@@ -97,28 +85,24 @@ func (d *asked) looked() (out []mock.Access) {
 
 // recordedBoard is the board of a recording: the one that is named, or what the
 // recording itself tells.
-func recordedBoard(data []byte, name string) (d device, err error) {
+func recordedBoard(data []byte, name string) (d device) {
 	if name != "" {
 		return boardNamed(name, nil)
 	}
 	image, err := boardfile.FromRecord(bytes.NewReader(data), "")
 	if known, ok := err.(*boardfile.Known); ok {
-		return device{Board: known.Board}, nil
+		return device{Board: known.Board}
 	}
-	if err != nil {
-		return d, wrong(hal.BadImage, "%v", err)
-	}
-	return device{Board: image.BoardOf(0)}, nil
+	stop.As(hal.BadImage, err)
+	return device{Board: image.BoardOf(0)}
 }
 
 // playRecord plays a recording.
-func playRecord(data []byte, board *boards.Board) (*mock.Device, error) {
+func playRecord(data []byte, board *boards.Board) *mock.Device {
 	trace, list, err := traces.Read(bytes.NewReader(data), traces.Source{From: traces.FromRecord, Board: board})
-	if err != nil {
-		return nil, err
-	}
+	stop.On(err)
 	if trace.Reached > 0 {
-		return nil, fmt.Errorf("the device reached host memory, which a playback has not: lm verify the image, and replay it on the device")
+		stop.On(errors.New("the device reached host memory, which a playback has not: lm verify the image, and replay it on the device"))
 	}
 	var accesses []mock.Access
 	for _, a := range list {
@@ -131,8 +115,5 @@ func playRecord(data []byte, board *boards.Board) (*mock.Device, error) {
 		}
 		accesses = append(accesses, mock.Access{Op: op, Place: mock.Place{Bar: a.Bar, Address: a.Offset}, Width: a.Width, Value: a.Value})
 	}
-	if accesses, err = mock.Translate(board, accesses); err != nil {
-		return nil, err
-	}
-	return mock.PlaybackBytewise(board, accesses), nil
+	return mock.PlaybackBytewise(board, stop.Must(mock.Translate(board, accesses)))
 }

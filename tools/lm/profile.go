@@ -6,6 +6,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/report"
+	"lightmetal/tools/stop"
 	"lightmetal/tools/ttsim"
 )
 
@@ -20,27 +21,25 @@ func clockOf(device hal.Device) report.Clock {
 	return report.Clock{Text: "this machine's monotonic clock; a store's time is the processor's, and the store may arrive later"}
 }
 
-// runFailed notes that a run of the profiled sequence failed.
-func (s *session) runFailed(end *outcome, err error) error {
+// runFailed notes that a run of the profiled sequence failed, and stops with its error.
+func (s *session) runFailed(end *outcome, err error) {
 	if s.profiler != nil {
 		s.profiler.Fail(codeOf(err).Error(), err.Error(), end.Command)
 	}
-	return err
+	stop.On(err)
 }
 
 // writeProfile writes what was profiled, also of a run that failed.
-func (f *replayFlags) writeProfile(s *session, end *outcome) error {
+func (f *replayFlags) writeProfile(s *session, end *outcome) {
 	if s.profiler == nil {
-		return nil
+		return
 	}
 	profile := s.profiler.Profile()
 	if profile.Runs == 0 {
-		return nil
+		return
 	}
 	end.Profile = profile
 	var text bytes.Buffer
-	if err := profile.WriteTrace(&text); err != nil {
-		return err
-	}
-	return writeFile(f.profile, text.Bytes())
+	stop.On(profile.WriteTrace(&text))
+	writeFile(f.profile, text.Bytes())
 }

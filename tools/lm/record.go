@@ -14,6 +14,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/recorder"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -34,11 +35,11 @@ func recordCommand() *cobra.Command {
 		Use: "record [flags] -o OUT.record -- PROGRAM [ARGUMENTS]",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("record takes a program and its arguments behind --; lm record --help tells more")
+				refuse("record takes a program and its arguments behind --; lm record --help tells more")
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return f.run(args) },
+		Run: func(_ *cobra.Command, args []string) { f.run(args) },
 	}
 	f.define(c.Flags())
 	return c
@@ -61,64 +62,50 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 
 var deviceName = regexp.MustCompile(`^(?:pci:|vfio:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]|[0-9a-f]{4}:[0-9a-f]{4})$`)
 
-func (f *recordFlags) run(program []string) error {
+func (f *recordFlags) run(program []string) {
 	o := recorder.Options{Program: program, Limit: f.limit, GoOn: f.onUnknown == "unrecorded", Complaint: prefixed{stderr}}
 	switch {
 	case f.out == "":
-		return usage("-o says which file the record becomes")
+		refuse("-o says which file the record becomes")
 	case f.onUnknown != "end" && !o.GoOn:
-		return usage("--on-unknown takes end or unrecorded, not %q", f.onUnknown)
+		refuse("--on-unknown takes end or unrecorded, not %q", f.onUnknown)
 	}
 	for _, d := range f.devices {
 		name := deviceName.FindStringSubmatch(strings.ToLower(d))
 		if name == nil {
-			return usage("--device takes pci:DDDD:BB:DD.F, such as pci:0000:01:00.0, or the ids pci:VVVV:DDDD, not %q", d)
+			refuse("--device takes pci:DDDD:BB:DD.F, such as pci:0000:01:00.0, or the ids pci:VVVV:DDDD, not %q", d)
 		}
 		o.Devices = append(o.Devices, name[1])
 	}
-	if err := f.setHost(&o); err != nil {
-		return err
-	}
+	f.setHost(&o)
 	inputs := slices.Clone(program)
 	for _, spec := range f.files {
-		file, err := parseFile(spec)
-		if err != nil {
-			return err
-		}
+		file := parseFile(spec)
 		if slices.ContainsFunc(o.Files, func(other recorder.File) bool { return other.Path == file.Path }) {
-			return usage("--file %s: the file stands for something already", spec)
+			refuse("--file %s: the file stands for something already", spec)
 		}
 		o.Files, inputs = append(o.Files, file), append(inputs, file.Path)
 	}
-	if err := files.Distinct([]string{f.out}, inputs...); err != nil {
-		return err
-	}
+	stop.On(files.Distinct([]string{f.out}, inputs...))
 	if onTerminal() {
 		o.Progress = stderr.to
 	}
-	out, err := files.Replace(f.out, 0o666)
-	if err != nil {
-		return err
-	}
+	out := stop.Must(files.Replace(f.out, 0o666))
 	defer out.Discard()
 	o.Out = out
 	result, err := recorder.Run(o)
-	if err != nil {
-		return recordFailure(err)
-	}
-	if err := out.Commit(); err != nil {
-		return err
-	}
-	return recorded(f.out, result)
+	stop.On(recordFailure(err))
+	stop.On(out.Commit())
+	recorded(f.out, result)
 }
 
 // setHost reads what is wanted of host memory.
-func (f *recordFlags) setHost(o *recorder.Options) error {
+func (f *recordFlags) setHost(o *recorder.Options) {
 	digits := strings.TrimRight(f.hostMemory, "kKMG")
 	n, err := strconv.ParseUint(digits, 0, 32)
 	shift, ok := map[string]int{"": 0, "k": 10, "K": 10, "M": 20, "G": 30}[f.hostMemory[len(digits):]]
 	if err != nil || !ok {
-		return usage("--host-memory takes bytes, such as 8M, not %q", f.hostMemory)
+		refuse("--host-memory takes bytes, such as 8M, not %q", f.hostMemory)
 	}
 	o.HostMemory = n << shift
 	for _, spec := range f.watch {
@@ -129,30 +116,27 @@ func (f *recordFlags) setHost(o *recorder.Options) error {
 		a, aerr := strconv.ParseUint(first, 0, 64)
 		b, berr := strconv.ParseUint(last, 0, 64)
 		if aerr != nil || berr != nil || !pair || b < a {
-			return usage("--watch takes FIRST-LAST, bus addresses such as 0x91000-0x91fff, or all, not %q", spec)
+			refuse("--watch takes FIRST-LAST, bus addresses such as 0x91000-0x91fff, or all, not %q", spec)
 		}
 		o.Watch = append(o.Watch, recorder.Range{First: a, Last: b})
 	}
-	return nil
 }
 
 // parseFile reads PATH=BAR[,VVVV:DDDD], or PATH=bus:ADDRESS.
-func parseFile(spec string) (f recorder.File, err error) {
+func parseFile(spec string) (f recorder.File) {
 	at := strings.LastIndex(spec, "=")
 	if at < 1 || !standsFor(spec[at+1:], &f) {
-		return f, usage("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as /dev/shm/card=0,1234:11e8, or PATH=bus:ADDRESS, such as "+
+		refuse("--file %s: the form is PATH=BAR or PATH=BAR,VVVV:DDDD, such as /dev/shm/card=0,1234:11e8, or PATH=bus:ADDRESS, such as "+
 			"/dev/shm/ring=bus:0x10000", spec)
 	}
 	f.Path = spec[:at]
 	if !strings.HasPrefix(f.Path, "memfd:") {
-		if f.Path, err = filepath.Abs(f.Path); err != nil {
-			return f, err
-		}
+		f.Path = stop.Must(filepath.Abs(f.Path))
 		if real, err := filepath.EvalSymlinks(f.Path); err == nil {
 			f.Path = real
 		}
 	}
-	return f, nil
+	return f
 }
 
 // standsFor reads what a file stands for.
@@ -194,7 +178,7 @@ func recordFailure(err error) error {
 }
 
 // recorded says what there is, and passes the program's exit status on.
-func recorded(path string, r recorder.Result) error {
+func recorded(path string, r recorder.Result) {
 	switch {
 	case r.Stopped != "":
 		fmt.Fprintf(stderr, "lm: the program was ended: %s\n", r.Stopped)
@@ -207,12 +191,11 @@ func recorded(path string, r recorder.Result) error {
 	}
 	fmt.Fprintf(stderr, "lm: %d accesses recorded in %s%s\n", r.Accesses, path, whole)
 	if r.Gaps > 0 && r.Stopped != "" {
-		return reported{hal.Internal}
+		stop.On(reported{hal.Internal})
 	}
 	if r.Exit != 0 {
-		return programStatus(r.Exit)
+		stop.On(programStatus(r.Exit))
 	}
-	return nil
 }
 
 // programStatus is the exit status of a program that lm ran, and passes on.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/report"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 )
@@ -30,7 +32,6 @@ type replayFlags struct {
 	stats           bool
 	checkGolden     bool
 	profile         string
-	json            bool
 }
 
 func replayCommand() *cobra.Command {
@@ -39,11 +40,11 @@ func replayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:  "replay IMAGE.lmb",
 		Args: one("image"),
-		RunE: func(c *cobra.Command, args []string) error {
+		Run: func(c *cobra.Command, args []string) {
 			if c.Flags().Changed("window") {
 				f.window = int(window)
 			}
-			return f.run(args[0])
+			f.run(args[0])
 		},
 	}
 	flags := c.Flags()
@@ -60,7 +61,7 @@ func replayCommand() *cobra.Command {
 	flags.Uint16Var(&window, "window", 0, "hardware window for the first TLB window (default: the recorded one, if free)")
 	flags.BoolVar(&f.checkGolden, "check-golden", false, "hold every output against what was recorded")
 	flags.StringVar(&f.profile, "profile", "", "time every command; write a trace for Perfetto to this file (Chrome trace JSON)")
-	flags.BoolVar(&f.json, "json", false, "result as JSON, on failure too")
+	jsonFlag(c, "result as JSON, on failure too")
 	return c
 }
 
@@ -88,36 +89,30 @@ type outcome struct {
 	Profile *report.Profile `json:"profile,omitempty"`
 }
 
-func (f *replayFlags) run(path string) error {
-	s, err := f.load(path)
-	if err != nil {
-		return err
-	}
+func (f *replayFlags) run(path string) {
+	s := f.load(path)
 	defer s.close()
-	end, err := f.loopRuns(s)
-	if profileErr := f.writeProfile(s, end); err == nil {
-		err = profileErr
-	}
+	end := &outcome{Code: hal.OK.Error(), Image: path, Sequence: f.sequence, Command: -1, Virtual: clockOf(s.devices[0]).Virtual}
+	err := stop.Try(func() { f.loopRuns(s, end) })
+	err = cmp.Or(err, stop.Try(func() { f.writeProfile(s, end) }))
 	if err == nil {
-		err = f.finish(s)
+		err = stop.Try(func() { f.finish(s) })
 	}
-	switch {
-	case err != nil && f.json:
+	if asJSON && err != nil {
 		code := codeOf(err)
 		end.Exit, end.Code, end.Reason = code.Exit(), code.Error(), err.Error()
-		printJSON(f.tell(), end)
-		return reported{code}
-	case err != nil:
-		return err
-	case f.json:
-		printJSON(f.tell(), end)
-		return nil
+		err = reported{code}
 	}
-	fmt.Fprint(f.tell(), end)
-	if end.Profile != nil {
-		return end.Profile.Write(f.tell())
+	if asJSON {
+		printJSON(f.tell(), end)
 	}
-	return nil
+	stop.On(err)
+	if !asJSON {
+		fmt.Fprint(f.tell(), end)
+	}
+	if !asJSON && end.Profile != nil {
+		stop.On(end.Profile.Write(f.tell()))
+	}
 }
 
 // reported is an error that has been printed.
@@ -138,24 +133,21 @@ func (f *replayFlags) written() []string {
 func (f *replayFlags) tell() io.Writer { return tell(f.written()...) }
 
 // checkFiles holds what is written against what is read.
-func (f *replayFlags) checkFiles(image string) error {
-	if err := givenOnce("--input ", f.inputs); err != nil {
-		return err
-	}
-	return files.Distinct(f.written(), append(pathsOf(f.inputs), image)...)
+func (f *replayFlags) checkFiles(image string) {
+	givenOnce("--input ", f.inputs)
+	stop.On(files.Distinct(f.written(), append(pathsOf(f.inputs), image)...))
 }
 
 // givenOnce refuses a name that two of NAME=FILE have.
-func givenOnce(flag string, specs []string) error {
+func givenOnce(flag string, specs []string) {
 	seen := map[string]bool{}
 	for _, spec := range specs {
 		name, _, _ := strings.Cut(spec, "=")
 		if seen[name] {
-			return usage("%s%s is given twice", flag, name)
+			refuse("%s%s is given twice", flag, name)
 		}
 		seen[name] = true
 	}
-	return nil
 }
 
 // pathsOf are the files of NAME=FILE.
@@ -169,13 +161,10 @@ func pathsOf(specs []string) (list []string) {
 }
 
 // loopRuns runs the sequence as often as asked, with progress on a terminal.
-func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
-	end := &outcome{Code: hal.OK.Error(), Image: s.path, Sequence: f.sequence, Command: -1, Virtual: clockOf(s.devices[0]).Virtual}
+func (f *replayFlags) loopRuns(s *session, end *outcome) {
 	bar := progressOf("runs", f.loop, 1000)
 	total := int64(0)
-	if result := s.once(s.before); result.Code != hal.OK {
-		return end, end.fail(s, result)
-	}
+	stop.On(end.fail(s, s.once(s.before)))
 	times := statistics{WarmUp: f.warmUp}
 	for n := -f.warmUp; n < f.loop; n++ {
 		start, began := time.Now(), s.devices[0].Now()
@@ -183,7 +172,7 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 		took, wall := s.devices[0].Now()-began, time.Since(start)
 		end.Ignored += result.Ignored
 		if result.Code != hal.OK {
-			return end, s.runFailed(end, end.fail(s, result))
+			s.runFailed(end, end.fail(s, result))
 		}
 		if n < 0 {
 			continue
@@ -196,8 +185,8 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 		total += took
 		end.LeastNs, end.MostNs, end.MeanNs = min(end.LeastNs, took), max(end.MostNs, took), total/int64(end.Runs)
 		if f.checkGolden {
-			if err := s.checkGolden(); err != nil {
-				return end, s.runFailed(end, err)
+			if err := stop.Try(s.checkGolden); err != nil {
+				s.runFailed(end, err)
 			}
 		}
 		bar(end.Runs)
@@ -206,14 +195,14 @@ func (f *replayFlags) loopRuns(s *session) (*outcome, error) {
 	if f.stats {
 		end.Stats = &times
 	}
-	if result := s.once(s.after); result.Code != hal.OK {
-		return end, end.fail(s, result)
-	}
-	return end, nil
+	stop.On(end.fail(s, s.once(s.after)))
 }
 
 // fail keeps what a failed run saw, and gives its error.
 func (end *outcome) fail(s *session, result runtime.Result) error {
+	if result.Code == hal.OK {
+		return nil
+	}
 	end.Command, end.Got, end.Want, end.Mask, end.Element = result.Command, result.Got, result.Want, result.Mask, result.Element
 	if result.SafeRan {
 		end.Safe = result.Safe.Error()
@@ -248,11 +237,8 @@ func (s *session) failed(r runtime.Result) error {
 }
 
 // checkGolden holds every output against its recorded data.
-func (s *session) checkGolden() error {
-	notes, err := lmb.ReadNotes(s.view)
-	if err != nil {
-		return err
-	}
+func (s *session) checkGolden() {
+	notes := stop.Must(lmb.ReadNotes(s.view))
 	checked := 0
 	for i := range s.view.Tensors {
 		t := &s.view.Tensors[i]
@@ -262,41 +248,30 @@ func (s *session) checkGolden() error {
 		}
 		checked++
 		if why := notes.Goldens[i].Judge(t.Dtype, s.replay.Output(i), golden); why != "" {
-			return wrong(hal.CompareFailed, "output %s: %s", s.view.Name(t.Name), why)
+			stop.With(hal.CompareFailed, "output %s: %s", s.view.Name(t.Name), why)
 		}
 	}
 	if checked == 0 {
-		return usage("--check-golden: %s has no output with recorded data", s.path)
+		refuse("--check-golden: %s has no output with recorded data", s.path)
 	}
-	return nil
 }
 
 // finish writes the outputs: all or none, as far as a file system can do that.
-func (f *replayFlags) finish(s *session) error {
+func (f *replayFlags) finish(s *session) {
 	for _, device := range s.devices {
-		if err := unplayed(device, "the run ended"); err != nil {
-			return err
-		}
+		stop.On(unplayed(device, "the run ended"))
 	}
 	var list files.Outputs
 	defer func() { list.Discard() }()
 	for _, spec := range f.outputs {
-		index, path, err := s.tensor(spec, gen.RoleOutput, "--output")
-		if err != nil {
-			return err
-		}
+		index, path := s.tensor(spec, gen.RoleOutput, "--output")
 		e := elementsOf(s.view, &s.view.Tensors[index])
 		data := e.file(path, s.replay.Output(index))
-		file, err := files.Replace(path, 0o666)
-		if err != nil {
-			return err
-		}
+		file := stop.Must(files.Replace(path, 0o666))
 		list = append(list, file)
-		if _, err := file.Write(data); err != nil {
-			return err
-		}
+		stop.Must(file.Write(data))
 	}
-	return list.Commit()
+	stop.On(list.Commit())
 }
 
 // String is the text for people.

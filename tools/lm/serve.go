@@ -15,6 +15,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/tools/files"
+	"lightmetal/tools/stop"
 	"lightmetal/tools/vfiouser"
 
 	"github.com/spf13/cobra"
@@ -28,11 +29,7 @@ type serveFlags struct {
 
 func serveCommand() *cobra.Command {
 	var f serveFlags
-	c := &cobra.Command{
-		Use:  "serve --device DEVICE --socket PATH",
-		Args: between(0, 0, "flags alone"),
-		RunE: func(*cobra.Command, []string) error { return f.run() },
-	}
+	c := command("serve --device DEVICE --socket PATH", between(0, 0, "flags alone"), func([]string) { stop.On(f.run()) })
 	flags := c.Flags()
 	flags.StringVar(&f.device, "device", "", "mock:BOARD ("+boardNames()+"), mock:FILE, ttsim:LIBRARY or playback:FILE")
 	flags.StringVar(&f.socket, "socket", "", "where QEMU's vfio-user-pci connects")
@@ -45,14 +42,12 @@ func serveCommand() *cobra.Command {
 
 func (f *serveFlags) run() (err error) {
 	if f.device == "" || f.socket == "" {
-		return usage("serve takes --device and --socket; lm serve --help tells more")
+		refuse("serve takes --device and --socket; lm serve --help tells more")
 	}
-	if _, err := parseFaults(f.faults); err != nil {
-		return err
-	}
+	parseFaults(f.faults)
 	for _, name := range f.without {
 		if !slices.Contains(vfiouser.Capabilities(), name) {
-			return usage("--without %s: there are %s", name, strings.Join(vfiouser.Capabilities(), ", "))
+			refuse("--without %s: there are %s", name, strings.Join(vfiouser.Capabilities(), ", "))
 		}
 	}
 	options := vfiouser.Options{Without: f.without, Log: func(format string, a ...any) { fmt.Fprintf(stderr, "lm serve: "+format+"\n", a...) }}
@@ -94,11 +89,9 @@ func (f *serveFlags) run() (err error) {
 }
 
 // open gives the device, with its faults.
-func (f *serveFlags) open() (hal.Device, error) {
-	device, err := f.standIn()
-	if err != nil {
-		return nil, err
-	}
+func (f *serveFlags) open() (_ hal.Device, err error) {
+	defer stop.Catch(&err)
+	device := f.standIn()
 	device.(interface{ AsHardware() }).AsHardware() // both have it
 	m, ok := device.(*mock.Device)
 	if len(f.faults) == 0 {
@@ -106,22 +99,22 @@ func (f *serveFlags) open() (hal.Device, error) {
 	}
 	if !ok {
 		device.Close()
-		return nil, usage("%s: faults happen to a mock only", f.device)
+		refuse("%s: faults happen to a mock only", f.device)
 	}
-	faults, _ := parseFaults(f.faults) // run has looked at them
-	for _, fault := range faults {
+	for _, fault := range parseFaults(f.faults) {
 		m.Inject(fault)
 	}
 	return m, nil
 }
 
 // standIn gives the device without them.
-func (f *serveFlags) standIn() (hal.Device, error) {
+func (f *serveFlags) standIn() hal.Device {
 	switch kind, _, _ := strings.Cut(f.device, ":"); kind {
 	case "mock", "ttsim", "playback":
 		return openDevice(f.device)
 	}
-	return nil, usage("%s: only stand-ins can be served: mock:BOARD, mock:FILE, ttsim:LIBRARY or playback:FILE", f.device)
+	refuse("%s: only stand-ins can be served: mock:BOARD, mock:FILE, ttsim:LIBRARY or playback:FILE", f.device)
+	return nil
 }
 
 // unplayed is the error of a recording that was not played to its end.
@@ -133,15 +126,15 @@ func unplayed(device hal.Device, what string) error {
 }
 
 // parseFaults reads --fault.
-func parseFaults(texts []string) (faults []mock.Fault, err error) {
+func parseFaults(texts []string) (faults []mock.Fault) {
 	for _, text := range texts {
 		fault, err := parseFault(text)
 		if err != nil {
-			return nil, usage("--fault %s: %v; lm serve --help lists them", text, err)
+			refuse("--fault %s: %v; lm serve --help lists them", text, err)
 		}
 		faults = append(faults, fault)
 	}
-	return faults, nil
+	return faults
 }
 
 func parseFault(text string) (f mock.Fault, err error) {

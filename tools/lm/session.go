@@ -12,6 +12,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/report"
+	"lightmetal/tools/stop"
 )
 
 // session is an image loaded on its devices.
@@ -29,30 +30,25 @@ type session struct {
 
 // load does everything that comes before the first store. Devices that are open
 // already come first.
-func (f *replayFlags) load(path string, opened ...hal.Device) (*session, error) {
+func (f *replayFlags) load(path string, opened ...hal.Device) *session {
 	if f.loop < 1 || f.warmUp < 0 {
-		return nil, usage("--loop %d --warm-up %d: at least once, and none or more before", f.loop, f.warmUp)
+		refuse("--loop %d --warm-up %d: at least once, and none or more before", f.loop, f.warmUp)
 	}
-	if err := f.checkFiles(path); err != nil {
-		return nil, err
-	}
-	file, view, err := verified(path)
-	if err != nil {
-		return nil, err
-	}
+	f.checkFiles(path)
+	file, view := verified(path)
 	if len(f.devices)+len(opened) == 0 {
-		return nil, usage("--device says where to replay: mock:%s, %s; lm replay --help lists them", standInOf(view, path), runtime.DeviceNames(view)[0])
+		refuse("--device says where to replay: mock:%s, %s; lm replay --help lists them", standInOf(view, path), runtime.DeviceNames(view)[0])
 	}
 	s := &session{path: path, view: view, devices: opened, given: map[int]bool{}}
-	if err := f.open(s); err != nil {
+	if err := stop.Try(func() { f.open(s) }); err != nil {
 		s.close()
-		return nil, err
+		stop.On(err)
 	}
 	if s.profiler != nil {
 		s.profiler.Name(filepath.Base(path), report.ImageID(file.Bytes()))
 		s.profiler.Calibrate()
 	}
-	return s, nil
+	return s
 }
 
 // standInOf is what follows mock: for the first device of an image.
@@ -63,13 +59,9 @@ func standInOf(view *fbs.View, path string) string {
 	return view.Board(0).Name
 }
 
-func (f *replayFlags) open(s *session) (err error) {
+func (f *replayFlags) open(s *session) {
 	for _, name := range f.devices {
-		device, err := openDevice(name)
-		if err != nil {
-			return err
-		}
-		s.devices = append(s.devices, device)
+		s.devices = append(s.devices, openDevice(name))
 	}
 	connect(s.devices)
 	for _, named := range []struct {
@@ -77,26 +69,19 @@ func (f *replayFlags) open(s *session) (err error) {
 		index *int
 	}{{f.sequence, &s.index}, {f.before, &s.before}, {f.after, &s.after}} {
 		if *named.index = s.view.SequenceByName(named.name); *named.index < 0 && (named.name != "" || named.index == &s.index) {
-			return usage("no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
+			refuse("no sequence %q in %s; it has %s", named.name, s.path, sequenceNames(s.view))
 		}
 	}
-	if err := f.loadImage(s); err != nil {
-		return fmt.Errorf("%s: %w", s.path, err)
-	}
+	at(s.path, f.loadImage(s))
 	if notice := s.replay.Notice; notice != "" {
 		fmt.Fprint(stderr, "lm: warning: "+notice)
 	}
 	for _, spec := range f.inputs {
-		if err := s.readInput(spec); err != nil {
-			return err
-		}
+		s.readInput(spec)
 	}
 	for _, spec := range f.outputs {
-		if _, _, err := s.tensor(spec, gen.RoleOutput, "--output"); err != nil {
-			return err
-		}
+		s.tensor(spec, gen.RoleOutput, "--output")
 	}
-	return nil
 }
 
 // loadImage loads the image, instrumented where a profile is wanted.
@@ -146,32 +131,23 @@ func sequenceNames(view *fbs.View) string {
 }
 
 // tensor splits NAME=FILE and finds the tensor.
-func (s *session) tensor(spec string, role gen.Role, flag string) (index int, path string, err error) {
+func (s *session) tensor(spec string, role gen.Role, flag string) (index int, path string) {
 	name, path, ok := strings.Cut(spec, "=")
 	if !ok || name == "" || path == "" {
-		return 0, "", usage("%s takes NAME=FILE, not %q", flag, spec)
+		refuse("%s takes NAME=FILE, not %q", flag, spec)
 	}
-	index, err = tensorNamed(s.view, s.path, name, flag, role)
-	return index, path, err
+	return tensorNamed(s.view, s.path, name, flag, role), path
 }
 
 // npyHeaderMax is more than any header of a .npy file that is read here.
 const npyHeaderMax = 1 << 20
 
 // readInput fills an input tensor.
-func (s *session) readInput(spec string) error {
-	index, path, err := s.tensor(spec, gen.RoleInput, "--input")
-	if err != nil {
-		return err
-	}
+func (s *session) readInput(spec string) {
+	index, path := s.tensor(spec, gen.RoleInput, "--input")
 	e := elementsOf(s.view, &s.view.Tensors[index])
-	data, err := e.read(path)
-	if err != nil {
-		return err
-	}
-	copy(s.replay.Input(index), data)
+	copy(s.replay.Input(index), e.read(path))
 	s.given[index] = true
-	return nil
 }
 
 // missing is the first input that has no data.

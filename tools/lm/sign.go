@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha512"
@@ -15,6 +16,7 @@ import (
 	"lightmetal/runtime/signed"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 )
@@ -25,18 +27,16 @@ func signCommand() *cobra.Command {
 		Use: "sign --key KEY.pem IMAGE.lmb",
 		Args: func(_ *cobra.Command, args []string) error {
 			if (fresh != "") == (len(args) == 1 && private != "") || len(args) > 1 || fresh != "" && private+out != "" {
-				return usage("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; lm sign --help tells more")
+				refuse("sign takes --key KEY.pem and one image, or --new-key KEY.pem alone; lm sign --help tells more")
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		Run: func(_ *cobra.Command, args []string) {
 			if fresh != "" {
-				return newKey(fresh)
+				newKey(fresh)
+			} else {
+				sign(args[0], private, cmp.Or(out, args[0]))
 			}
-			if out == "" {
-				out = args[0]
-			}
-			return sign(args[0], private, out)
 		},
 	}
 	c.Flags().StringVar(&private, "key", "", "file of the private key")
@@ -47,88 +47,52 @@ func signCommand() *cobra.Command {
 
 // newKey writes a new private key and its public one. A key that is there is
 // not replaced: nothing could make it again.
-func newKey(path string) error {
+func newKey(path string) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return err
-	}
-	half, err := files.Create(path+".pub", 0o644)
-	if err != nil {
-		return err
-	}
+	stop.On(err)
+	der := stop.Must(x509.MarshalPKCS8PrivateKey(private))
+	half := stop.Must(files.Create(path+".pub", 0o644))
 	defer half.Discard()
-	if _, err := half.Write([]byte(hex.EncodeToString(public) + "\n")); err != nil {
-		return err
-	}
-	if err := files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600, files.Create); err != nil {
-		return err
-	}
-	if err := half.Commit(); err != nil {
-		return err
-	}
+	stop.Must(half.Write([]byte(hex.EncodeToString(public) + "\n")))
+	stop.On(files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600, files.Create))
+	stop.On(half.Commit())
 	fmt.Fprintf(stdout, "%s signs, and is to be kept secret; %s.pub goes to the targets\n", path, path)
-	return nil
 }
 
-func sign(path, keyPath, out string) error {
-	if err := files.Distinct([]string{out}, keyPath); err != nil {
-		return err
-	}
-	key, err := privateKey(keyPath)
-	if err != nil {
-		return err
-	}
-	file, _, err := verified(path)
-	if err != nil {
-		return err
-	}
+func sign(path, keyPath, out string) {
+	stop.On(files.Distinct([]string{out}, keyPath))
+	key := privateKey(keyPath)
+	file, _ := verified(path)
 	image, _, err := fbs.SplitSignature(file.Bytes())
-	if err != nil {
-		return err
-	}
+	stop.On(err)
 	digest := sha512.Sum512(image)
 	public := key.Public().(ed25519.PublicKey)
 	whole := append(bytes.Clone(image), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
-	if err := writeFile(out, whole); err != nil {
-		return err
-	}
+	writeFile(out, whole)
 	fmt.Fprintf(tell(out), "%s: signed by %x\n", out, public)
-	return nil
 }
 
-func privateKey(path string) (ed25519.PrivateKey, error) {
-	text, err := readFile(path, keysMax)
-	if err != nil {
-		return nil, err
-	}
+func privateKey(path string) ed25519.PrivateKey {
+	text := readFile(path, keysMax)
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, usage("%s is no private key in PEM (PKCS #8); lm sign --new-key makes one", path)
+		refuse("%s is no private key in PEM (PKCS #8); lm sign --new-key makes one", path)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, usage("%s: %v", path, err)
-	}
+	bad(hal.Usage, path, err)
 	private, ok := key.(ed25519.PrivateKey)
 	if !ok {
-		return nil, usage("%s is a key of another kind than Ed25519; lm sign --new-key makes one", path)
+		refuse("%s is a key of another kind than Ed25519; lm sign --new-key makes one", path)
 	}
-	return private, nil
+	return private
 }
 
 // publicKeys reads a file of public keys.
-func publicKeys(path string) (signed.Keys, error) {
-	text, err := readFile(path, keysMax)
-	if err != nil {
-		return nil, err
-	}
+func publicKeys(path string) signed.Keys {
+	text := readFile(path, keysMax)
 	keys, err := signed.ParseKeys(string(text))
 	if err != nil {
-		return nil, wrong(hal.CodeOf(err), "%s: %s", path, err.(*hal.Fault).Reason)
+		stop.With(hal.CodeOf(err), "%s: %s", path, err.(*hal.Fault).Reason)
 	}
-	return keys, nil
+	return keys
 }

@@ -15,6 +15,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/npy"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 )
@@ -48,11 +49,11 @@ func isInline(text string) bool {
 }
 
 // inline gives the bytes of numbers: one for every element, or a list of all.
-func (e *elements) inline(text string) ([]byte, error) {
+func (e *elements) inline(text string) []byte {
 	words := []string{text}
 	if strings.HasPrefix(text, "[") {
 		if strings.Count(text, "[") != strings.Count(text, "]") || !strings.HasSuffix(text, "]") {
-			return nil, usage("%s: a list ends with its ]", text)
+			refuse("%s: a list ends with its ]", text)
 		}
 		words = strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[], \t\n", r) })
 	} else {
@@ -61,50 +62,39 @@ func (e *elements) inline(text string) ([]byte, error) {
 	return e.values(text, words)
 }
 
-func (e *elements) values(from string, words []string) ([]byte, error) {
+func (e *elements) values(from string, words []string) []byte {
 	data, err := npy.Values(e.dtype, words)
-	if err != nil {
-		return nil, wrong(hal.BadTensor, "%s: %v", from, err)
-	}
+	bad(hal.BadTensor, from, err)
 	if uint64(len(data)) != e.size {
-		return nil, wrong(hal.BadTensor, "%s has %d elements, %s has %d (%s %v)", from, len(words), e.name,
+		stop.With(hal.BadTensor, "%s has %d elements, %s has %d (%s %v)", from, len(words), e.name,
 			e.size/uint64(fbs.DTypeSize(e.dtype)), strings.ToLower(gen.EnumNamesDType[e.dtype]), e.shape)
 	}
-	return data, nil
+	return data
 }
 
 // read gives the bytes that numbers or a file hold for a tensor.
-func (e *elements) read(path string) ([]byte, error) {
+func (e *elements) read(path string) []byte {
 	if isInline(path) {
 		return e.inline(path)
 	}
 	const textMost = 32 // bytes of a number in a .csv file
-	data, err := readFile(path, int(e.size)*textMost+npyHeaderMax)
-	if err != nil {
-		return nil, err
-	}
+	data := readFile(path, int(e.size)*textMost+npyHeaderMax)
 	switch endingOf(path) {
 	case ".npy":
 		array, err := npy.Parse(data)
-		if err != nil {
-			return nil, wrong(hal.BadTensor, "%s: %v", path, err)
-		}
+		bad(hal.BadTensor, path, err)
 		if !npy.Same(array.Type, npy.TypeOf(e.dtype)) || !slices.Equal(array.Shape, e.shape) {
-			return nil, wrong(hal.BadTensor, "%s holds %s %v, %s is %s %v (%s in NumPy)", path, array.Type, array.Shape, e.name,
+			stop.With(hal.BadTensor, "%s holds %s %v, %s is %s %v (%s in NumPy)", path, array.Type, array.Shape, e.name,
 				strings.ToLower(gen.EnumNamesDType[e.dtype]), e.shape, npy.TypeOf(e.dtype))
 		}
 		data = array.Data
 	case ".csv":
-		words, err := e.csvWords(path, data)
-		if err != nil {
-			return nil, err
-		}
-		return e.values(path, words)
+		return e.values(path, e.csvWords(path, data))
 	}
 	if uint64(len(data)) != e.size {
-		return nil, wrong(hal.BadTensor, "%s has %d bytes, %s has %d", path, len(data), e.name, e.size)
+		stop.With(hal.BadTensor, "%s has %d bytes, %s has %d", path, len(data), e.name, e.size)
 	}
-	return data, nil
+	return data
 }
 
 // columns is the length of the last dimension.
@@ -117,19 +107,17 @@ func (e *elements) columns() int {
 
 // csvWords gives the fields of all rows: each a run of the last dimension, or one
 // row that holds everything. One dimension is as many rows as somebody likes.
-func (e *elements) csvWords(path string, data []byte) ([]string, error) {
+func (e *elements) csvWords(path string, data []byte) []string {
 	r := csv.NewReader(bytes.NewReader(data))
 	r.FieldsPerRecord, r.Comment = -1, '#'
 	rows, err := r.ReadAll()
-	if err != nil {
-		return nil, wrong(hal.BadTensor, "%s: %v", path, err)
-	}
+	bad(hal.BadTensor, path, err)
 	for i, row := range rows {
 		if len(rows) > 1 && len(e.shape) > 1 && len(row) != e.columns() {
-			return nil, wrong(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d %v", path, i+1, len(row), e.name, e.columns(), e.shape)
+			stop.With(hal.BadTensor, "%s: row %d has %d elements, a row of %s has %d %v", path, i+1, len(row), e.name, e.columns(), e.shape)
 		}
 	}
-	return slices.Concat(rows...), nil
+	return slices.Concat(rows...)
 }
 
 // file gives what a file of that name holds for a tensor's bytes.
@@ -154,31 +142,20 @@ func (e *elements) csv(data []byte) []byte {
 func tensorCommand() *cobra.Command {
 	var dtype, image, name string
 	var shape []uint
-	c := &cobra.Command{
-		Use:  "tensor FROM [TO]",
-		Args: between(1, 2, "a file and the one to write"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			to := "-"
-			if len(args) == 2 {
-				to = args[1]
-			}
-			if err := files.Distinct([]string{to}, args[0]); err != nil {
-				return err
-			}
-			e, err := tensorOf(args[0], dtype, shape, image, name)
-			if err != nil {
-				return err
-			}
-			data, err := e.read(args[0])
-			if err == nil && len(args) == 1 {
-				_, err = stdout.Write(e.csv(data))
-				return err
-			} else if err != nil {
-				return err
-			}
-			return writeFile(to, e.file(to, data))
-		},
-	}
+	c := command("tensor FROM [TO]", between(1, 2, "a file and the one to write"), func(args []string) {
+		to := "-"
+		if len(args) == 2 {
+			to = args[1]
+		}
+		stop.On(files.Distinct([]string{to}, args[0]))
+		e := tensorOf(args[0], dtype, shape, image, name)
+		data := e.read(args[0])
+		if len(args) == 1 {
+			stop.Must(stdout.Write(e.csv(data)))
+		} else {
+			writeFile(to, e.file(to, data))
+		}
+	})
 	flags := c.Flags()
 	flags.StringVar(&dtype, "type", "", "type of the elements, such as int32 or bfloat16")
 	flags.UintSliceVar(&shape, "shape", nil, "length of each dimension, such as 2,3")
@@ -188,66 +165,53 @@ func tensorCommand() *cobra.Command {
 }
 
 // tensorOf says what a file holds, by an image, by flags, or as a .npy file does.
-func tensorOf(path, dtype string, shape []uint, image, name string) (e elements, err error) {
+func tensorOf(path, dtype string, shape []uint, image, name string) (e elements) {
 	if (image == "") != (name == "") || image != "" && (dtype != "" || shape != nil) {
-		return e, usage("--image IMAGE and --name NAME come together, and without --type and --shape")
+		refuse("--image IMAGE and --name NAME come together, and without --type and --shape")
 	}
 	if image != "" {
-		_, view, err := verified(image)
-		if err != nil {
-			return e, err
-		}
-		t, err := tensorNamed(view, image, name, "--name", gen.RoleInput, gen.RoleOutput)
-		if err != nil {
-			return e, err
-		}
-		return elementsOf(view, &view.Tensors[t]), nil
+		_, view := verified(image)
+		t := tensorNamed(view, image, name, "--name", gen.RoleInput, gen.RoleOutput)
+		return elementsOf(view, &view.Tensors[t])
 	}
 	e = elements{name: "the tensor"}
 	if endingOf(path) == ".npy" {
-		if err := e.fromNpy(path); err != nil {
-			return e, err
-		}
+		e.fromNpy(path)
 	}
 	if i := slices.IndexFunc(gen.EnumNamesDType[:], func(name string) bool { return strings.ToLower(name) == dtype }); i > 0 {
 		e.dtype = gen.DType(i)
 	} else if dtype != "" {
-		return e, usage("--type %s is none of %s", dtype, strings.ToLower(strings.Join(gen.EnumNamesDType[1:], ", ")))
+		refuse("--type %s is none of %s", dtype, strings.ToLower(strings.Join(gen.EnumNamesDType[1:], ", ")))
 	}
 	if shape != nil {
 		e.shape = nil
 	}
 	for _, n := range shape {
 		if n > math.MaxUint32 {
-			return e, usage("--shape: %d is no dimension", n)
+			refuse("--shape: %d is no dimension", n)
 		}
 		e.shape = append(e.shape, uint32(n))
 	}
 	if e.dtype == 0 || e.shape == nil {
-		return e, usage("--type and --shape say what %s holds: --type int32 --shape 2,3, or --image IMAGE --name NAME", path)
+		refuse("--type and --shape say what %s holds: --type int32 --shape 2,3, or --image IMAGE --name NAME", path)
 	}
 	e.size = uint64(fbs.DTypeSize(e.dtype))
 	for _, n := range e.shape {
 		if n == 0 || e.size > dataMax/uint64(n) {
-			return e, usage("--shape: %v of %s is nothing, or more than 1 GiB", e.shape, strings.ToLower(gen.EnumNamesDType[e.dtype]))
+			refuse("--shape: %v of %s is nothing, or more than 1 GiB", e.shape, strings.ToLower(gen.EnumNamesDType[e.dtype]))
 		}
 		e.size *= uint64(n)
 	}
-	return e, nil
+	return e
 }
 
 // fromNpy takes shape and type of a .npy file, where elements can be of that type.
-func (e *elements) fromNpy(path string) error {
-	data, err := readFile(path, dataMax)
-	if err != nil {
-		return err
-	}
+func (e *elements) fromNpy(path string) {
+	data := readFile(path, dataMax)
 	array, err := npy.Parse(data)
-	if err != nil {
-		return wrong(hal.BadTensor, "%s: %v", path, err)
-	}
+	bad(hal.BadTensor, path, err)
 	if slices.Contains(array.Shape, 0) {
-		return wrong(hal.BadTensor, "%s: shape %v has no elements", path, array.Shape)
+		stop.With(hal.BadTensor, "%s: shape %v has no elements", path, array.Shape)
 	}
 	e.shape = array.Shape
 	for d := gen.DTypeInt8; fbs.DTypeSize(d) != 0 && e.dtype == 0; d++ {
@@ -255,18 +219,17 @@ func (e *elements) fromNpy(path string) error {
 			e.dtype = d
 		}
 	}
-	return nil
 }
 
 // tensorNamed finds a tensor of an image by its name.
-func tensorNamed(view *fbs.View, path, name, flag string, roles ...gen.Role) (index int, err error) {
+func tensorNamed(view *fbs.View, path, name, flag string, roles ...gen.Role) (index int) {
 	var known []string
 	for i := range view.Tensors {
 		t := &view.Tensors[i]
 		switch own := view.Name(t.Name); {
 		case !slices.Contains(roles, t.Role):
 		case own == name:
-			return i, nil
+			return i
 		default:
 			known = append(known, own)
 		}
@@ -279,5 +242,6 @@ func tensorNamed(view *fbs.View, path, name, flag string, roles ...gen.Role) (in
 	if len(roles) == 1 {
 		kind = strings.ToLower(gen.EnumNamesRole[roles[0]])
 	}
-	return 0, usage("%s: no %s %q in %s; %s", flag, kind, name, path, list)
+	refuse("%s: no %s %q in %s; %s", flag, kind, name, path, list)
+	return 0
 }

@@ -13,6 +13,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/tools/files"
+	"lightmetal/tools/stop"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/sys/unix"
@@ -99,12 +100,8 @@ func reasonOf(err error) error {
 }
 
 // readFile reads an input whole. Limits are far above what makes sense.
-func readFile(path string, most int) ([]byte, error) {
-	path, err := stdin(path)
-	if err != nil {
-		return nil, err
-	}
-	return files.Read(path, most)
+func readFile(path string, most int) []byte {
+	return stop.Must(files.Read(stdin(path), most))
 }
 
 // stdinRead tells that an input of this invocation was standard input.
@@ -112,38 +109,44 @@ var stdinRead bool
 
 // stdin is the path of an input, of which one may be -, standard input: a second
 // would get the same bytes, or none.
-func stdin(path string) (string, error) {
+func stdin(path string) string {
 	if path != "-" {
-		return path, nil
+		return path
 	}
 	if stdinRead {
-		return "", usage("- is read twice; standard input is one file")
+		refuse("- is read twice; standard input is one file")
 	}
 	stdinRead = true
-	return "/dev/stdin", nil
+	return "/dev/stdin"
+}
+
+// openImages are the images that are open, to the end of an invocation: what shows
+// them lies in them.
+var openImages []*runtime.File
+
+func closeImages() {
+	for _, file := range openImages {
+		file.Close()
+	}
+	openImages = nil
 }
 
 // openImage opens an image. One from standard input is kept in memory, as a file
 // without a name.
-func openImage(path string) (*runtime.File, error) {
-	if path != "-" {
-		file, err := runtime.Open(path)
-		return file, anew(path, err)
+func openImage(path string) *runtime.File {
+	from := path
+	if path == "-" {
+		data := readFile(path, dataMax)
+		fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
+		stop.On(hal.FileFault(path, err))
+		defer unix.Close(fd)
+		stop.On(hal.FileFault(path, files.WriteFull(fd, data)))
+		from = fmt.Sprintf("/proc/self/fd/%d", fd)
 	}
-	data, err := readFile(path, dataMax)
-	if err != nil {
-		return nil, err
-	}
-	fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, hal.FileFault(path, err)
-	}
-	defer unix.Close(fd)
-	if err := files.WriteFull(fd, data); err != nil {
-		return nil, hal.FileFault(path, err)
-	}
-	file, err := runtime.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
-	return file, anew(path, err)
+	file, err := runtime.Open(from)
+	stop.On(anew(path, err))
+	openImages = append(openImages, file)
+	return file
 }
 
 // anew names standard input in an error of it, which has no path of its own, and
@@ -165,15 +168,9 @@ type input struct {
 	most, left int64 // bytes that may come, in all and from here on: a device or a pipe may have no end
 }
 
-func openFile(path string) (*input, error) {
-	from, err := stdin(path)
-	if err != nil {
-		return nil, err
-	}
-	fd, _, err := files.Open(from)
-	if err != nil {
-		return nil, err
-	}
+func openFile(path string) *input {
+	fd, _, err := files.Open(stdin(path))
+	stop.On(err)
 	in := &input{File: os.NewFile(uintptr(fd), path), most: math.MaxInt64}
 	switch status, err := in.Stat(); {
 	case err != nil:
@@ -183,7 +180,7 @@ func openFile(path string) (*input, error) {
 		in.most = pipeMax
 	}
 	in.left = in.most
-	return in, nil
+	return in
 }
 
 func (in *input) Read(p []byte) (n int, err error) {
@@ -206,6 +203,6 @@ const (
 )
 
 // writeFile puts an output in place whole or not at all.
-func writeFile(path string, data []byte) error {
-	return files.Write(path, data, 0o666, files.Replace)
+func writeFile(path string, data []byte) {
+	stop.On(files.Write(path, data, 0o666, files.Replace))
 }

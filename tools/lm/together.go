@@ -6,17 +6,18 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/tools/stop"
 	"lightmetal/tools/together"
 )
 
 // tellTogether tells of collisions, which are an error of their own.
-func (v *verification) tellTogether(paths []string, images []together.Image, warnings []string) error {
+func (v *verification) tellTogether(paths []string, images []together.Image, warnings []string) {
 	collisions, code := together.Check(images), hal.OK
 	if len(collisions) > 0 {
 		code = hal.ExpectFailed
 	}
 	switch {
-	case v.asJSON:
+	case asJSON:
 		printJSON(stdout, map[string]any{"exit": code.Exit(), "code": code.Error(), "images": paths, "collisions": collisions, "warnings": warnings})
 	case code == hal.OK:
 		fmt.Fprintf(stdout, "%d images, whole and valid: none stores to what a later sequence of another relies on\n", len(images))
@@ -27,9 +28,8 @@ func (v *verification) tellTogether(paths []string, images []together.Image, war
 		}
 	}
 	if code != hal.OK {
-		return reported{code}
+		stop.On(reported{code})
 	}
-	return nil
 }
 
 // strangers names images that no other shares a device with: what is asked says

@@ -11,6 +11,7 @@ import (
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/stop"
 	"lightmetal/tools/together"
 
 	"github.com/spf13/cobra"
@@ -18,21 +19,17 @@ import (
 
 // verification is what lm verify is asked to hold.
 type verification struct {
-	asJSON, together bool
-	board, keys      string
-	trusted          signed.Keys
-	longest          time.Duration
+	together    bool
+	board, keys string
+	trusted     signed.Keys
+	longest     time.Duration
 }
 
 func verifyCommand() *cobra.Command {
 	var v verification
-	c := &cobra.Command{
-		Use:  "verify IMAGE.lmb [--together IMAGE.lmb...]",
-		Args: v.arguments,
-		RunE: func(_ *cobra.Command, args []string) error { return v.run(args) },
-	}
+	c := command("verify IMAGE.lmb [--together IMAGE.lmb...]", v.arguments, func(args []string) { v.run(args) })
 	flags := c.Flags()
-	flags.BoolVar(&v.asJSON, "json", false, "as JSON")
+	jsonFlag(c, "as JSON")
 	flags.BoolVar(&v.together, "together", false, "several images: that none can break another on one device")
 	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one a line")
 	flags.DurationVar(&v.longest, "longest", time.Hour, "refuse an image whose sequences could wait and store for longer")
@@ -43,26 +40,21 @@ func verifyCommand() *cobra.Command {
 func (v *verification) arguments(_ *cobra.Command, args []string) error {
 	switch {
 	case v.together && len(args) < 2:
-		return usage("--together takes two images or more, %d given; lm verify --help tells more", len(args))
+		refuse("--together takes two images or more, %d given; lm verify --help tells more", len(args))
 	case !v.together && len(args) != 1:
-		return usage("verify takes one image, %d given, or several with --together; lm verify --help tells more", len(args))
+		refuse("verify takes one image, %d given, or several with --together; lm verify --help tells more", len(args))
 	}
 	return nil
 }
 
-func (v *verification) run(args []string) (err error) {
+func (v *verification) run(args []string) {
 	if v.keys != "" {
-		if v.trusted, err = publicKeys(v.keys); err != nil {
-			return err
-		}
+		v.trusted = publicKeys(v.keys)
 	}
 	var images []together.Image
 	warnings := []string{}
 	for _, path := range args {
-		view, more, err := v.image(path)
-		if err != nil {
-			return err
-		}
+		view, more := v.image(path)
 		for _, text := range more {
 			if v.together {
 				text = path + ": " + text
@@ -75,42 +67,31 @@ func (v *verification) run(args []string) (err error) {
 		warnings = append(warnings, strangers(images)...)
 	}
 	for _, text := range warnings {
-		if !v.asJSON {
+		if !asJSON {
 			fmt.Fprintln(stderr, "lm: warning: "+text)
 		}
 	}
 	if v.together {
-		return v.tellTogether(args, images, warnings)
+		v.tellTogether(args, images, warnings)
+		return
 	}
 	v.tell(args[0], images[0].View, warnings)
-	return nil
 }
 
 // image holds all that is said of one image.
-func (v *verification) image(path string) (view *fbs.View, warnings []string, err error) {
-	file, err := openImage(path)
-	if err != nil {
-		return nil, nil, err
-	}
+func (v *verification) image(path string) (view *fbs.View, warnings []string) {
+	file := openImage(path)
 	if v.keys != "" {
-		if err := file.Check(v.trusted.Check); err != nil {
-			return nil, nil, err
-		}
+		stop.On(file.Check(v.trusted.Check))
 	}
-	if view, err = verifiedFile(path, file); err != nil {
-		return nil, nil, err
-	}
+	view = verifiedFile(path, file)
 	view.AllowedUs = uint64(max(v.longest, 0).Microseconds())
-	if err := runtime.CheckTime(view); err != nil {
-		return nil, nil, err
-	}
-	if warnings, err = checkBoards(view, v.board); err != nil {
-		return nil, nil, err
-	}
+	stop.On(runtime.CheckTime(view))
+	warnings = checkBoards(view, v.board)
 	if err := lmb.Quality(view); err != nil {
-		return nil, nil, wrong(hal.BadImage, "%s: harmless, and meant by nobody: %v", path, err)
+		stop.With(hal.BadImage, "%s: harmless, and meant by nobody: %v", path, err)
 	}
-	return view, append(warnings, fenceWarnings(view)...), nil
+	return view, append(warnings, fenceWarnings(view)...)
 }
 
 func (v *verification) tell(path string, view *fbs.View, warnings []string) {
@@ -118,7 +99,7 @@ func (v *verification) tell(path string, view *fbs.View, warnings []string) {
 	for i := range view.Sequences {
 		digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.Digest(view, i))
 	}
-	if v.asJSON {
+	if asJSON {
 		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path, "commands": view.Reservation.Commands,
 			"digests": digests, "warnings": warnings})
 		return
@@ -132,16 +113,16 @@ func (v *verification) tell(path string, view *fbs.View, warnings []string) {
 
 // checkBoards holds an image against the boards it is for, and says where the
 // rules that were held are the image's own.
-func checkBoards(view *fbs.View, name string) (own []string, err error) {
+func checkBoards(view *fbs.View, name string) (own []string) {
 	own = []string{}
 	for i, t := range view.Targets {
 		if name != "" {
 			board := chips.ByName(name)
 			if board == nil {
-				return nil, usage("no board %q; boards: %s", name, boardNames())
+				refuse("no board %q; boards: %s", name, boardNames())
 			}
 			if board.Vendor != t.Vendor || board.Device != t.Device {
-				return nil, wrong(hal.WrongDevice, "the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
+				stop.With(hal.WrongDevice, "the image is for %s (%04x:%04x), not for %s (%04x:%04x)",
 					view.Name(t.Board), t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
 			}
 		}
@@ -150,5 +131,5 @@ func checkBoards(view *fbs.View, name string) (own []string, err error) {
 				i, t.Vendor, t.Device, len(view.Board(i).Rules)))
 		}
 	}
-	return own, nil
+	return own
 }

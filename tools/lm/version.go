@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"lightmetal/fbs"
+	"lightmetal/tools/stop"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -58,21 +59,16 @@ func (v versionInfo) String() string {
 // manCommand is for build.sh install.
 func manCommand() *cobra.Command {
 	return &cobra.Command{Use: "man FOLDER", Short: "write the man pages of all commands", Hidden: true, Args: one("folder"),
-		RunE: func(c *cobra.Command, args []string) error {
-			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: version}, args[0])
+		Run: func(c *cobra.Command, args []string) {
+			for _, c := range append(c.Root().Commands(), c.Root()) {
+				giveText(c)
+			}
+			stop.On(doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: version}, args[0]))
 		}}
 }
 
 func versionCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:  "version",
-		Args: between(0, 0, "flags alone"),
-		RunE: func(*cobra.Command, []string) error {
-			show(stdout, thisVersion(), asJSON)
-			return nil
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	c := command("version", between(0, 0, "flags alone"), func([]string) { show(stdout, thisVersion()) })
+	jsonFlag(c, "as JSON")
 	return c
 }

@@ -31,6 +31,13 @@ func With(code hal.Code, format string, a ...any) {
 	On(&hal.Fault{Code: code, Reason: fmt.Sprintf(format, a...)})
 }
 
+// As stops with an error under a code, if there is one.
+func As(code hal.Code, err error) {
+	if err != nil {
+		With(code, "%v", err)
+	}
+}
+
 // Catch is deferred where errors are told. An error that is there already stays.
 func Catch(err *error) {
 	switch r := recover().(type) {
