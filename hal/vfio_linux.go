@@ -65,9 +65,9 @@ type vfioUnmap struct {
 // functions where the image says so, and nothing else.
 type vfio struct {
 	*function
-	number  string // of its group
-	fd      int    // of the function
-	regions [configBars]vfioRegion
+	group     string // the file of its group
+	container int
+	fd        int // of the function
 
 	log    int // the kernel's log, from when the function was opened; -1: not to be read
 	record [8192]byte
@@ -93,9 +93,11 @@ func (d *vfio) open() error {
 		return &Fault{NoDevice, d.identity.Name + ": " + owner + " has the device; hand it to vfio-pci with `" + bind + "echo " + d.address +
 			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU is on for it: switch that on, or open it as pci:" + d.address}
 	}
-	if d.number = linkBase(d.folder() + "/iommu_group"); d.number == "" {
+	number := linkBase(d.folder() + "/iommu_group")
+	if number == "" {
 		return &Fault{NoDevice, d.identity.Name + ": no IOMMU is on for the device; switch it on (firmware, kernel command line), or open it as pci:" + d.address}
 	}
+	d.group = vfioFolder + number
 	return nil
 }
 
@@ -103,19 +105,20 @@ func (d *vfio) open() error {
 // the bus and resets it where it can be: what a killed program left going ends
 // there (Linux, vfio_pci_core_enable).
 func (d *vfio) take() error {
-	group, err := iommu.join(d.identity.Name, d.number)
+	group, err := d.join()
 	if err != nil {
 		return err
 	}
-	d.later(func() error { iommu.leave(group); return nil })
 	address := append([]byte(d.address), 0)
 	if d.fd, err = system.ioctl(group.fd, vfioGroupGetDevice, 0, asC(&address[0])); err != nil {
 		return failed("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
 	}
 	d.closeLater(d.fd)
-	if err := d.readRegions(); err != nil {
+	config, err := d.region(vfioRegionConfig)
+	if err != nil {
 		return err
 	}
+	d.config = configSpace{fd: d.fd, start: int64(config.offset), size: config.size}
 	if d.log, err = d.keepOpen(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
 		_, _ = unix.Seek(d.log, 0, unix.SEEK_END)
 	}
@@ -125,26 +128,19 @@ func (d *vfio) take() error {
 	return d.command(configCommandMemory, true)
 }
 
-// readRegions finds configuration space and the BARs in the function's file.
-func (d *vfio) readRegions() error {
-	region := func(index int) (vfioRegion, error) {
-		r := vfioRegion{argsz: 32, index: uint32(index)}
-		return r, control(d.fd, vfioDeviceGetRegionInfo, asC(&r), "VFIO_DEVICE_GET_REGION_INFO", d.address)
-	}
-	config, err := region(vfioRegionConfig)
-	if err != nil {
-		return err
-	}
-	d.config = configSpace{fd: d.fd, start: int64(config.offset), size: config.size}
-	for i := 0; i < configBars && err == nil; i++ {
-		d.regions[i], err = region(i)
-	}
-	return err
+// region tells where configuration space, or a BAR, is in the function's file.
+func (d *vfio) region(index uint32) (*vfioRegion, error) {
+	r := &vfioRegion{argsz: 32, index: index}
+	return r, control(d.fd, vfioDeviceGetRegionInfo, asC(r), "VFIO_DEVICE_GET_REGION_INFO", d.address)
 }
 
 // mapFile implements lane: VFIO maps everything uncached.
 func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) (Aperture, error) {
-	r, what := &d.regions[bar], " BAR "+strconv.Itoa(int(bar))
+	what := " BAR " + strconv.Itoa(int(bar))
+	r, err := d.region(uint32(bar))
+	if err != nil {
+		return Aperture{}, err
+	}
 	if r.flags&vfioRegionMMap == 0 {
 		return Aperture{}, &Fault{NoDevice, d.identity.Name + ": VFIO does not let" + what + " be mapped (smaller than a page, or not alone in it)"}
 	}
@@ -178,18 +174,18 @@ func (d *vfio) reach(a *Aperture, owner *function) error {
 // holes, for interrupts and for firmware. They are the same in every run, and a
 // page stays free after each range, so that running over the end of one is a fault.
 func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
-	m := vfioMap{argsz: 32, flags: vfioDMARead | vfioDMAWrite, vaddr: address, iova: iommu.next, size: size}
+	m := vfioMap{argsz: 32, flags: vfioDMARead | vfioDMAWrite, vaddr: address, iova: nextIOVA, size: size}
 	for range iovaTries {
-		if _, err = system.ioctl(iommu.fd, vfioIOMMUMapDMA, 0, asC(&m)); err != unix.EINVAL {
+		if _, err = system.ioctl(d.container, vfioIOMMUMapDMA, 0, asC(&m)); err != unix.EINVAL {
 			break
 		}
 		m.iova += iovaStep
 	}
 	switch err {
 	case nil:
-		iommu.next = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
+		nextIOVA = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
 		u := vfioUnmap{argsz: 24, iova: m.iova, size: size}
-		d.later(func() error { return control(iommu.fd, vfioIOMMUUnmapDMA, asC(&u), "VFIO_IOMMU_UNMAP_DMA", d.address) })
+		d.later(func() error { return control(d.container, vfioIOMMUUnmapDMA, asC(&u), "VFIO_IOMMU_UNMAP_DMA", d.address) })
 		return m.iova, nil
 	case unix.EINVAL:
 		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": the IOMMU has no %x bytes of addresses left", size)}
@@ -240,103 +236,82 @@ func contains(data []byte, word string) bool {
 	return false
 }
 
-// vfioGroup is functions that the IOMMU cannot tell apart.
-type vfioGroup struct {
-	number string
-	fd     int
-	users  int
+// vfioFile is the container, whose addresses all functions of this process share,
+// or a group, of functions that the IOMMU cannot tell apart. Each can be open once.
+type vfioFile struct {
+	path      string
+	fd, users int
 }
 
-// vfioSpace is the addresses that all functions of this process share, VFIO's
-// "container".
-type vfioSpace struct {
-	fd     int
-	groups []*vfioGroup
-	next   uint64 // the next address to give out
-}
+var (
+	vfioFiles []*vfioFile // that are open, or were
+	nextIOVA  uint64      // the next address to give out
+)
 
-var iommu = vfioSpace{fd: -1}
-
-// join opens a group, or gives it where it is open, and puts it into the space.
-func (s *vfioSpace) join(name, number string) (*vfioGroup, error) {
-	for _, g := range s.groups {
-		if g.number == number {
-			g.users++
-			return g, nil
-		}
+// share opens a file, or gives it where it is open. The last function that
+// shares it closes it.
+func (d *vfio) share(path string) (f *vfioFile, err error) {
+	at := 0
+	for at < len(vfioFiles) && vfioFiles[at].path != path {
+		at++
 	}
-	fd, err := openVFIO(name, vfioFolder+number)
+	if at == len(vfioFiles) {
+		vfioFiles = append(vfioFiles, &vfioFile{path: path})
+	}
+	if f = vfioFiles[at]; f.users == 0 {
+		f.fd, err = system.open(path, unix.O_RDWR)
+	}
+	switch err {
+	case nil:
+		f.users++
+		d.later(func() error {
+			if f.users--; f.users == 0 {
+				_ = system.close(f.fd)
+			}
+			return nil
+		})
+		return f, nil
+	case unix.ENOENT, unix.ENODEV:
+		return nil, &Fault{NoDevice, d.identity.Name + ": " + path + " does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?"}
+	case unix.EBUSY:
+		return nil, &Fault{NoDevice, d.identity.Name + ": another program has " + path + " open; `fuser -v " + path + "` names it"}
+	}
+	return nil, failed("open", path, err)
+}
+
+// join gives the function's group, which whoever opens it puts into the container;
+// that gets its IOMMU with the first.
+func (d *vfio) join() (group *vfioFile, err error) {
+	all, err := d.share(vfioContainer)
+	if err == nil {
+		group, err = d.share(d.group)
+	}
 	if err != nil {
 		return nil, err
 	}
-	g := &vfioGroup{number: number, fd: fd, users: 1}
-	s.groups = append(s.groups, g)
-	if err := s.attach(name, g); err != nil {
-		s.leave(g)
+	if d.container = all.fd; group.users > 1 {
+		return group, nil
+	}
+	status := vfioStatus{argsz: 8}
+	if err := control(group.fd, vfioGroupGetStatus, asC(&status), "VFIO_GROUP_GET_STATUS", d.group); err != nil {
 		return nil, err
 	}
-	return g, nil
-}
-
-// openVFIO opens the container or a group.
-func openVFIO(name, path string) (fd int, err error) {
-	fd, err = system.open(path, unix.O_RDWR)
-	switch err {
-	case unix.ENOENT, unix.ENODEV:
-		return -1, &Fault{NoDevice, name + ": " + path + " does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?"}
-	case unix.EBUSY:
-		return -1, &Fault{NoDevice, name + ": another program has " + path + " open; `fuser -v " + path + "` names it"}
-	}
-	return fd, failed("open", path, err)
-}
-
-// attach puts an open group into the space, which its first group creates.
-func (s *vfioSpace) attach(name string, g *vfioGroup) error {
-	status := vfioStatus{argsz: 8}
-	if err := control(g.fd, vfioGroupGetStatus, asC(&status), "VFIO_GROUP_GET_STATUS", vfioFolder+g.number); err != nil {
-		return err
-	}
 	if status.flags&vfioGroupViable == 0 {
-		return &Fault{NoDevice, name + ": the IOMMU cannot tell the device from others that drivers have; hand all of `ls /sys/kernel/iommu_groups/" + g.number +
+		return nil, &Fault{NoDevice, d.identity.Name + ": the IOMMU cannot tell the device from others that drivers have; hand all of `ls /sys/kernel/iommu_groups/" + d.group[len(vfioFolder):] +
 			"/devices` to vfio-pci, or unbind them from their drivers"}
 	}
-	first := len(s.groups) == 1
-	if first {
-		fd, err := openVFIO(name, vfioContainer)
-		if err != nil {
-			return err
-		}
-		*s = vfioSpace{fd, s.groups, iovaFirst}
+	fd := int32(all.fd)
+	if err := control(group.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", d.group); err != nil || all.users > 1 {
+		return group, err
 	}
-	fd := int32(s.fd)
-	if err := control(g.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", vfioFolder+g.number); err != nil || !first {
-		return err
-	}
-	_, err := system.ioctl(s.fd, vfioSetIOMMU, vfioType1v2, nil)
+	nextIOVA = iovaFirst
+	_, err = system.ioctl(all.fd, vfioSetIOMMU, vfioType1v2, nil)
 	switch err {
 	case unix.ENODEV:
-		return &Fault{NoDevice, name + ": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`"}
+		return nil, &Fault{NoDevice, d.identity.Name + ": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`"}
 	case unix.EPERM:
-		return &Fault{Denied, name + ": the interrupt controller does not keep the device's interrupts apart (GICv2 does not); " +
+		return nil, &Fault{Denied, d.identity.Name + ": the interrupt controller does not keep the device's interrupts apart (GICv2 does not); " +
 			"where you trust the device, `echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`"}
 	}
-	return failed("VFIO_SET_IOMMU", vfioContainer, err)
-}
-
-// leave closes a group that nobody uses, and the space after the last group.
-func (s *vfioSpace) leave(g *vfioGroup) {
-	if g.users--; g.users > 0 {
-		return
-	}
-	_ = system.close(g.fd)
-	for i := range s.groups {
-		if s.groups[i] == g {
-			s.groups = append(s.groups[:i], s.groups[i+1:]...)
-			break
-		}
-	}
-	if len(s.groups) == 0 {
-		_ = system.close(s.fd) // -1 where the container could not be opened
-		*s = vfioSpace{fd: -1}
-	}
+	return group, failed("VFIO_SET_IOMMU", vfioContainer, err)
 }

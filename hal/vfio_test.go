@@ -1,6 +1,7 @@
 package hal
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,11 +50,22 @@ func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 	k.substitute(vfioContainer, "")
 	k.substitute(kernelLog, "")
 	t.Cleanup(func() {
-		if len(k.dma) > 0 || len(iommu.groups) > 0 || iommu.fd != -1 {
-			t.Errorf("left behind: %v, %+v", k.dma, iommu)
+		if len(k.dma) > 0 || len(inUse()) > 0 {
+			t.Errorf("left behind: %v, %v", k.dma, inUse())
 		}
 	})
 	return k
+}
+
+// inUse is how many functions share each of VFIO's files that is open.
+func inUse() map[string]int {
+	users := map[string]int{}
+	for _, f := range vfioFiles {
+		if f.users != 0 {
+			users[f.path] = f.users
+		}
+	}
+	return users
 }
 
 // add puts a function that vfio-pci has into a group.
@@ -313,9 +325,12 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 	k.errors["mmap"] = unix.EINVAL
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
 	wantFault(t, "mmap", err, NoDevice, "mmap 0000:00:01.0 BAR 0: invalid argument")
-	d.lane.(*vfio).regions[0].flags = 3
+	v.regions[0].flags = 3
 	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
 	wantFault(t, "no mmap", err, NoDevice, "VFIO does not let BAR 0 be mapped")
+	k.errors["ioctl 3b6c"] = unix.EINVAL
+	_, err = d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4})
+	wantFault(t, "no region", err, NoDevice, "VFIO_DEVICE_GET_REGION_INFO 0000:00:01.0: invalid argument")
 }
 
 func TestPointWorksThroughVFIO(t *testing.T) {
@@ -383,8 +398,8 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	h := addFunction(t, "0000:02:00.1", 0x1234, 0x1111, nil)
 	k.add(h, "8", nil)
 	d, of, same := f.openVFIO(), g.openVFIO(), h.openVFIO()
-	if len(iommu.groups) != 2 || iommu.groups[1].users != 2 {
-		t.Errorf("%d groups", len(iommu.groups))
+	if want := map[string]int{vfioContainer: 3, "/dev/vfio/7": 1, "/dev/vfio/8": 2}; !maps.Equal(inUse(), want) {
+		t.Errorf("in use %v, want %v", inUse(), want)
 	}
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1ff8, Size: 0x10})
 	for range 2 {
@@ -406,12 +421,12 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	}
 	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "cannot reach memory of mock:still")
 	of.Close() // its window is no longer mapped, and its group is still in use
-	if len(k.dma) != 1 || len(iommu.groups) != 2 {
-		t.Errorf("mapped %+v, %d groups", k.dma, len(iommu.groups))
+	if want := map[string]int{vfioContainer: 2, "/dev/vfio/7": 1, "/dev/vfio/8": 1}; len(k.dma) != 1 || !maps.Equal(inUse(), want) {
+		t.Errorf("mapped %+v; in use %v, want %v", k.dma, inUse(), want)
 	}
 	same.Close()
-	if len(iommu.groups) != 1 {
-		t.Errorf("%d groups", len(iommu.groups))
+	if want := map[string]int{vfioContainer: 1, "/dev/vfio/7": 1}; !maps.Equal(inUse(), want) {
+		t.Errorf("in use %v, want %v", inUse(), want)
 	}
 }
 
@@ -465,27 +480,10 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		c.spoil(k, f, v)
 		_, err := taken("vfio:0000:00:01.0")
 		wantFault(t, what, err, c.code, c.words...)
-		if len(k.opened) > 0 || len(iommu.groups) > 0 {
-			t.Errorf("%s: still open: %v, %+v", what, k.opened, iommu)
+		if len(k.opened) > 0 || len(inUse()) > 0 {
+			t.Errorf("%s: still open: %v, %v", what, k.opened, inUse())
 		}
 	}
-}
-
-// One failing ioctl at a time of those that are called more than once.
-func TestASecondRegionThatIsMissingIsAFault(t *testing.T) {
-	k := fakeVFIOKernel(t)
-	addVFIOEdu(k)
-	calls := 0
-	k.fakeKernel.ioctls = func(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
-		if request == vfioDeviceGetRegionInfo {
-			if calls++; calls == 2 {
-				return -1, unix.EINVAL
-			}
-		}
-		return k.control(fd, request, value, argument)
-	}
-	_, err := taken("vfio:0000:00:01.0")
-	wantFault(t, "second region", err, NoDevice, "VFIO_DEVICE_GET_REGION_INFO")
 }
 
 func TestHostMemoryThatTheIOMMUDoesNotMapIsAFault(t *testing.T) {
