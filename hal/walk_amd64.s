@@ -138,20 +138,53 @@ move:
 	MOVQ AX, R11
 	WIDTHS(move1, move2, move4, move8)
 
-#define MOVE(NAME, MOVX, WIDTH) \
-NAME:                       \
-	MOVX (BX), AX           \
-	MOVX AX, (DI)           \
-	ADDQ R13, BX            \
-	ADDQ DX, DI             \
-	SUBQ $WIDTH, R11        \
-	JHI  NAME               \
-	JMP  moved
+check:
+	WIDTHS(check1, check2, check4, check8)
 
-MOVE(move1, MOVB, 1)
-MOVE(move2, MOVW, 2)
-MOVE(move4, MOVL, 4)
-MOVE(move8, MOVQ, 8)
+compare:
+	MEMORY(BX)
+	MOVQ AX, R11
+	WIDTHS(same1, same2, same4, same8)
+
+// What is done in one WIDTH. MOVE copies. CHECK loads; all ones, which may be of a
+// device that is gone, and the rest of what does not hold, are for Go, which gets
+// what was loaded. SAME compares: R11 bytes are left of the range at DI and of the
+// golden ones at BX.
+#define EACH(WIDTH, LOAD, STORE, ONES, MOVE, CHECK, SAME) \
+MOVE:                        \
+	LOAD  (BX), AX           \
+	STORE AX, (DI)           \
+	ADDQ  R13, BX            \
+	ADDQ  DX, DI             \
+	SUBQ  $WIDTH, R11        \
+	JHI   MOVE               \
+	JMP   moved              \
+CHECK:                       \
+	LOAD (DI), AX            \
+	ONES AX, $-1             \
+	JEQ  loaded              \
+	CMPB command_Mode(SI), $const_equal \
+	JNE  loaded              \
+	MOVQ AX, DX              \
+	ANDQ command_Mask(SI), DX  \
+	CMPQ DX, command_Value(SI) \
+	JNE  loaded              \
+	NEXT                     \
+SAME:                        \
+	LOAD (DI), AX            \
+	LOAD (BX), DX            \
+	CMPQ AX, DX              \
+	JNE  differs             \
+	ADDQ $WIDTH, DI          \
+	ADDQ $WIDTH, BX          \
+	SUBQ $WIDTH, R11         \
+	JHI  SAME                \
+	NEXT
+
+EACH(4, MOVL, MOVL, CMPL, move4, check4, same4)
+EACH(8, MOVQ, MOVQ, CMPQ, move8, check8, same8)
+EACH(2, MOVWLZX, MOVW, CMPW, move2, check2, same2)
+EACH(1, MOVBLZX, MOVB, CMPB, move1, check1, same1)
 
 // The first fence keeps earlier stores from landing where the window points
 // next, the load shows that the registers have taken what they hold, and the
@@ -187,54 +220,10 @@ point4:
 	MFENCE
 	NEXT
 
-// All ones may be a device that is gone, and the rest of what does not hold is
-// for Go, which gets what was loaded.
-#define LOADED(NAME, LOAD, ONES) \
-NAME:                       \
-	LOAD (DI), AX           \
-	ONES AX, $-1            \
-	JEQ  loaded             \
-	CMPB command_Mode(SI), $const_equal   \
-	JNE  loaded             \
-	MOVQ AX, DX             \
-	ANDQ command_Mask(SI), DX      \
-	CMPQ DX, command_Value(SI)     \
-	JNE  loaded             \
-	NEXT
-
-check:
-	WIDTHS(check1, check2, check4, check8)
-LOADED(check4, MOVL, CMPL)
-LOADED(check8, MOVQ, CMPQ)
-LOADED(check2, MOVWLZX, CMPW)
-LOADED(check1, MOVBLZX, CMPB)
-
 loaded:
 	MOVQ AX, Walk_Got(R10)
 	MOVQ $const_Loaded, Walk_Why(R10)
 	RET
-
-// R11 bytes are left of the range at DI and of the golden ones at BX.
-#define SAME(NAME, LOAD, WIDTH) \
-NAME:                       \
-	LOAD (DI), AX           \
-	LOAD (BX), DX           \
-	CMPQ AX, DX             \
-	JNE  differs            \
-	ADDQ $WIDTH, DI         \
-	ADDQ $WIDTH, BX         \
-	SUBQ $WIDTH, R11        \
-	JHI  NAME               \
-	NEXT
-
-compare:
-	MEMORY(BX)
-	MOVQ AX, R11
-	WIDTHS(same1, same2, same4, same8)
-SAME(same1, MOVBLZX, 1)
-SAME(same2, MOVWLZX, 2)
-SAME(same4, MOVL, 4)
-SAME(same8, MOVQ, 8)
 
 differs:
 	MOVQ AX, Walk_Got(R10)

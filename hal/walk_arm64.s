@@ -140,20 +140,44 @@ copyOut:
 move:
 	WIDTHS(move1, move2, move4, move8)
 
-#define MOVE(NAME, LOAD, STORE, WIDTH) \
-NAME:                       \
-	LOAD  (R9), R5          \
-	STORE R5, (R8)          \
-	ADD   R12, R9           \
-	ADD   R11, R8           \
-	SUBS  $WIDTH, R10       \
-	BHI   NAME              \
-	B     moved
+check:
+	WIDTHS(check1, check2, check4, check8)
 
-MOVE(move1, MOVBU, MOVB, 1)
-MOVE(move2, MOVHU, MOVH, 2)
-MOVE(move4, MOVWU, MOVW, 4)
-MOVE(move8, MOVD, MOVD, 8)
+compare:
+	MEMORY(R9)
+	WIDTHS(same1, same2, same4, same8)
+
+// What is done in one WIDTH. MOVE copies. CHECK loads, and ONES may be of a device
+// that is gone. SAME compares: R10 bytes are left of the range at R8 and of the
+// golden ones at R9.
+#define EACH(WIDTH, LOAD, STORE, ONES, MOVE, CHECK, SAME) \
+MOVE:                 \
+	LOAD  (R9), R5    \
+	STORE R5, (R8)    \
+	ADD   R12, R9     \
+	ADD   R11, R8     \
+	SUBS  $WIDTH, R10 \
+	BHI   MOVE        \
+	B     moved       \
+CHECK:                \
+	LOAD  (R8), R5    \
+	MOVD  $ONES, R9   \
+	B     looked      \
+SAME:                 \
+	LOAD  (R8), R5    \
+	LOAD  (R9), R11   \
+	CMP   R11, R5     \
+	BNE   differs     \
+	ADD   $WIDTH, R8  \
+	ADD   $WIDTH, R9  \
+	SUBS  $WIDTH, R10 \
+	BHI   SAME        \
+	NEXT
+
+EACH(1, MOVBU, MOVB, 0xff, move1, check1, same1)
+EACH(2, MOVHU, MOVH, 0xffff, move2, check2, same2)
+EACH(4, MOVWU, MOVW, 0xffffffff, move4, check4, same4)
+EACH(8, MOVD, MOVD, -1, move8, check8, same8)
 
 // The first fence keeps earlier stores from landing where the window points
 // next, the load shows that the registers have taken what they hold, and the
@@ -188,20 +212,8 @@ point4:
 	DSB   $15
 	NEXT
 
-// All ones may be a device that is gone, and the rest of what does not hold is
-// for Go, which gets what was loaded.
-#define LOADED(NAME, LOAD, ONES) \
-NAME:                       \
-	LOAD  (R8), R5          \
-	MOVD  $ONES, R9         \
-	B     looked
-
-check:
-	WIDTHS(check1, check2, check4, check8)
-LOADED(check8, MOVD, -1)
-LOADED(check2, MOVHU, 0xffff)
-LOADED(check1, MOVBU, 0xff)
-LOADED(check4, MOVWU, 0xffffffff)
+// All ones, and the rest of what does not hold, are for Go, which gets what was
+// loaded.
 looked:
 	CMP   R9, R5
 	BEQ   loaded
@@ -218,27 +230,6 @@ loaded:
 	MOVD R5, Walk_Got(R0)
 	MOVD $const_Loaded, R9
 	B    ended
-
-// R10 bytes are left of the range at R8 and of the golden ones at R9.
-#define SAME(NAME, LOAD, WIDTH) \
-NAME:                       \
-	LOAD (R8), R5           \
-	LOAD (R9), R11          \
-	CMP  R11, R5            \
-	BNE  differs            \
-	ADD  $WIDTH, R8         \
-	ADD  $WIDTH, R9         \
-	SUBS $WIDTH, R10        \
-	BHI  NAME               \
-	NEXT
-
-compare:
-	MEMORY(R9)
-	WIDTHS(same1, same2, same4, same8)
-SAME(same1, MOVBU, 1)
-SAME(same2, MOVHU, 2)
-SAME(same4, MOVWU, 4)
-SAME(same8, MOVD, 8)
 
 differs:
 	MOVD  R5, Walk_Got(R0)

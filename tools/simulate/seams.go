@@ -70,7 +70,7 @@ func overlay(root, folder string, b *breaker) (path string, err error) {
 // giving it back.
 const forgetful = `package hal
 
-func Forget() { iommu = vfioSpace{fd: -1} }
+func Forget() { vfioFiles = nil }
 `
 
 // changeAll changes the files of a package.
