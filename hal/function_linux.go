@@ -19,7 +19,8 @@ type device struct{ *function }
 type function struct {
 	lane     lane
 	kind     string // of lane, as it stands in names
-	rest     string // what follows it there
+	rest     string // what follows it there, of PCI in small letters
+	byIDs    bool   // rest is ids and no address
 	driven   bool   // by a driver of the kernel's beside us, which has it master the bus all the time
 	identity Identity
 	address  string             // 0000:01:00.0
@@ -65,16 +66,6 @@ type lane interface {
 	point(a *Aperture, t fbs.Target, address uint64) Code
 	// reach is Reach, of a device of the same lane.
 	reach(a *Aperture, owner *function) error
-}
-
-// identify fills in which device it is, and what is known of such devices.
-func (d *function) identify(vendor, device uint16) {
-	d.identity.Vendor, d.identity.Device = vendor, device
-	if board := boards.ByID(vendor, device); board != nil {
-		d.tlb, d.outbound = board.TLB, board.Outbound
-	}
-	sub, id, _ := readIDs(d.folder() + "/subsystem_")
-	d.identity.Subsystem = uint32(id)<<16 | uint32(sub)
 }
 
 // folder is the function's in sysfs.

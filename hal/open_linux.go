@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"lightmetal/boards"
 )
 
 // sysfs has one folder a PCI function (Linux, Documentation/PCI/sysfs-pci.rst).
@@ -31,15 +33,16 @@ func Open(name string) (Device, error) {
 // Named is the device that a name means, be there one or not: Open has yet to look.
 func Named(name string) (Device, error) {
 	kind, rest := Cut(name, ':')
-	d := &device{&function{kind: kind, rest: rest, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
-	_, _, ok := parsePCI(rest)
+	d := &device{&function{kind: kind, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
+	ok := false
+	d.rest, d.byIDs, ok = parsePCI(rest)
 	switch kind {
 	case "pci":
 		d.lane = newPCI(d.function)
 	case "vfio":
 		d.lane = newVFIO(d.function)
 	case "tt":
-		d.lane, ok = newTT(d.function), rest != "" && rest[0] == '/'
+		d.lane, d.rest, ok = newTT(d.function), rest, rest != "" && rest[0] == '/'
 	}
 	if d.lane == nil || !ok {
 		return nil, &Fault{Usage, name + ": names no device that this program was built for; write pci:VVVV:DDDD or pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
@@ -48,44 +51,83 @@ func Named(name string) (Device, error) {
 }
 
 // look finds a function that the kernel has in sysfs, and reads what it tells of it.
-func (d *function) look() (err error) {
-	wanted, ids, _ := parsePCI(d.rest)
-	if d.address, err = findPCI(d.identity.Name, wanted, ids); err != nil {
-		return err
-	}
-	vendor, device, err := readIDs(d.folder() + "/")
+func (d *function) look() error {
+	all, err := listFolder(sysfs)
 	if err != nil {
 		return err
 	}
-	d.identify(vendor, device)
-	d.owner = linkBase(d.folder() + "/driver")
-	return d.readResources()
+	count, found, list := 0, "", ""
+	for _, d.address = range all {
+		is := d.address == d.rest
+		if d.byIDs {
+			if err := d.identify(); err != nil {
+				return err
+			}
+			is = PCIID(d.identity.Vendor, d.identity.Device) == d.rest
+		}
+		if is {
+			count, found, list = count+1, d.address, list+" pci:"+d.address
+		}
+	}
+	switch d.address = found; count {
+	case 0:
+		return &Fault{NoDevice, d.identity.Name + ": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again"}
+	case 1:
+		d.owner = linkBase(d.folder() + "/driver")
+		if err := d.identify(); err != nil {
+			return err
+		}
+		return d.readResources()
+	}
+	return &Fault{Usage, d.identity.Name + ": " + strconv.Itoa(count) + " devices have these ids; name one by its address:" + list}
 }
 
-// readResources takes the size and address of each BAR from `resource`: a line
-// each of first address, last address and flags.
-func (d *function) readResources() error {
-	path := d.folder() + "/resource"
+// identify takes the ids from `modalias`, "pci:v00001234d000011E8sv00001AF4sd00001100bc..."
+// (Linux, drivers/pci/pci-sysfs.c), and finds what is known of such devices.
+func (d *function) identify() error {
+	path := d.folder() + "/modalias"
 	text, err := ReadText(path)
 	if err != nil {
 		return err
 	}
-	for i := range d.starts {
-		var line string
-		line, text = Cut(text, '\n')
-		first, line := Cut(line, ' ')
-		last, flags := Cut(line, ' ')
-		start, ok1 := parse0x(first)
-		end, ok2 := parse0x(last)
-		kind, ok3 := parse0x(flags)
-		if !ok1 || !ok2 || !ok3 || end < start {
-			return &Fault{NoDevice, path + ": line " + strconv.Itoa(i+1) + " is not two addresses and flags"}
-		}
-		if kind&resourceMemory != 0 && end != 0 {
-			d.starts[i], d.identity.Bars[i] = start, end-start+1
-		}
+	ids, ok := columns(text, 4, 9, 18, 28, 38)
+	if !ok {
+		return &Fault{NoDevice, path + ": holds no PCI ids"}
+	}
+	d.identity.Vendor, d.identity.Device, d.identity.Subsystem = uint16(ids[0]), uint16(ids[1]), uint32(ids[3]<<16|ids[2])
+	d.tlb, d.outbound = nil, nil
+	if board := boards.ByID(d.identity.Vendor, d.identity.Device); board != nil {
+		d.tlb, d.outbound = board.TLB, board.Outbound
 	}
 	return nil
+}
+
+// readResources takes the size and address of each BAR from `resource`: a line each
+// of first address, last address and flags, as 0x and 16 digits (pci-sysfs.c, too).
+func (d *function) readResources() error {
+	path := d.folder() + "/resource"
+	text, err := ReadText(path)
+	for i := 0; i < configBars && err == nil; i++ {
+		n, ok := columns(text, 16, 57*i+2, 57*i+21, 57*i+40)
+		if !ok || n[1] < n[0] {
+			return &Fault{NoDevice, path + ": line " + strconv.Itoa(i+1) + " is not two addresses and flags"}
+		}
+		if n[2]&resourceMemory != 0 && n[1] != 0 {
+			d.starts[i], d.identity.Bars[i] = n[0], n[1]-n[0]+1
+		}
+	}
+	return err
+}
+
+// columns gives the numbers that hex digits in places of a text mean.
+func columns(text string, digits int, places ...int) (n [4]uint64, ok bool) {
+	ok = true
+	for i, at := range places {
+		if ok = ok && at+digits <= len(text); ok {
+			n[i], ok = Number(text[at:at+digits], 16, 1<<64-1)
+		}
+	}
+	return n, ok
 }
 
 // parsePCI gives what follows "pci:" as sysfs writes it, in small letters: ids, or
@@ -104,57 +146,10 @@ func parsePCI(s string) (small string, ids, ok bool) {
 	return small, ids, ids || form == "hhhhhhhh"[:domain]+":hh:hh.h" && (domain == 4 || small[0] != '0') && small[last-3] < '2' && small[last] < '8' // 32 slots of 8 functions
 }
 
-// findPCI gives the address of the function that has these ids, or this address.
-func findPCI(name, wanted string, ids bool) (found string, err error) {
-	all, err := listFolder(sysfs)
-	if err != nil {
-		return "", err
-	}
-	count, list := 0, ""
-	for _, a := range all {
-		is := a == wanted
-		if ids {
-			vendor, device, err := readIDs(sysfs + "/" + a + "/")
-			if err != nil {
-				return "", err
-			}
-			is = PCIID(vendor, device) == wanted
-		}
-		if is {
-			found, count, list = a, count+1, list+" pci:"+a
-		}
-	}
-	switch count {
-	case 0:
-		return "", &Fault{NoDevice, name + ": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again"}
-	case 1:
-		return found, nil
-	}
-	return "", &Fault{Usage, name + ": " + strconv.Itoa(count) + " devices have these ids; name one by its address:" + list}
-}
-
 // PCIID is "1e52:401e".
 func PCIID(vendor, device uint16) string {
 	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
 	return digits[1:5] + ":" + digits[5:]
-}
-
-// readIDs reads two files that hold a number and a newline.
-func readIDs(start string) (vendor, device uint16, err error) {
-	var ids [2]uint16
-	for i, path := range [...]string{start + "vendor", start + "device"} {
-		text, err := ReadText(path)
-		if err != nil {
-			return 0, 0, err
-		}
-		digits, _ := Cut(text, '\n')
-		v, ok := parse0x(digits)
-		if !ok {
-			return 0, 0, &Fault{NoDevice, path + ": not a number"}
-		}
-		ids[i] = uint16(v)
-	}
-	return ids[0], ids[1], nil
 }
 
 // Number is what digits of a base up to 16 alone mean, if that is not above most,
@@ -172,14 +167,6 @@ func Number(digits string, base, most uint64) (n uint64, ok bool) {
 		n = n*base + digit
 	}
 	return n, digits != ""
-}
-
-// parse0x parses a number as sysfs writes it: 0x and up to 16 hex digits.
-func parse0x(s string) (uint64, bool) {
-	if len(s) < 2 || s[:2] != "0x" {
-		return 0, false
-	}
-	return Number(s[2:], 16, 1<<64-1)
 }
 
 // Cut splits s at the first separator; after is empty where there is none.

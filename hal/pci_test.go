@@ -46,6 +46,8 @@ func fakeSysfs(t testing.TB) {
 func barStart(bar int) uint64 { return uint64(bar+1) << 40 }
 func barBus(bar int) uint64   { return uint64(bar+1) << 41 }
 
+const noResource = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+
 // addFunction adds a function with 64-bit prefetchable BARs of these sizes.
 func addFunction(t testing.TB, address string, vendor, device uint16, bars map[int]uint64) *fakeFunction {
 	f := &fakeFunction{t: t, folder: filepath.Join(sysfs, address), address: address}
@@ -60,7 +62,7 @@ func addFunction(t testing.TB, address string, vendor, device uint16, bars map[i
 	for bar := range 13 {
 		size, ok := bars[bar]
 		if !ok {
-			resource += "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+			resource += noResource
 			continue
 		}
 		resource += fmt.Sprintf("0x%016x 0x%016x 0x%016x\n", barStart(bar), barStart(bar)+size-1, 0x14220c)
@@ -72,13 +74,17 @@ func addFunction(t testing.TB, address string, vendor, device uint16, bars map[i
 			}
 		}
 	}
-	f.write("vendor", fmt.Sprintf("0x%04x\n", vendor))
-	f.write("device", fmt.Sprintf("0x%04x\n", device))
+	f.write("modalias", modalias(vendor, device, 0, 0))
 	f.write("class", "0x120000\n")
 	f.write("resource", resource)
 	f.write("enable", "0\n")
 	f.write("config", string(config))
 	return f
+}
+
+// modalias is what the kernel writes (drivers/pci/pci-sysfs.c, modalias_show).
+func modalias(vendor, device, subvendor, subdevice uint16) string {
+	return fmt.Sprintf("pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi%02X\n", vendor, device, subvendor, subdevice, 0x12, 0, 0)
 }
 
 func (f *fakeFunction) path(name string) string { return filepath.Join(f.folder, name) }
@@ -179,8 +185,7 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 	addFunction(t, "0000:00:00.0", 0x1b36, 0x0008, nil)
 	f := addEdu(t)
 	card := addFunction(t, "10000:e1:1f.7", 0xabcd, 0xef01, map[int]uint64{2: 2 * mega})
-	card.write("subsystem_vendor", "0x1af4\n")
-	card.write("subsystem_device", "0x1100\n")
+	card.write("modalias", modalias(0xabcd, 0xef01, 0x1af4, 0x1100))
 	for name, want := range map[string]Identity{
 		"pci:1234:11e8":     {Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}},
 		"pci:0000:00:01.0":  {Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}},
@@ -255,8 +260,7 @@ func TestManyFunctionsAreAllLookedAt(t *testing.T) {
 		if err := os.Mkdir(f.folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		f.write("vendor", "0x1234\n")
-		f.write("device", fmt.Sprintf("%#04x\n", i%150))
+		f.write("modalias", modalias(0x1234, uint16(i%150), 0, 0))
 	}
 	for _, id := range []uint16{0, 149} {
 		_, err := taken(fmt.Sprintf("pci:1234:%04x", id))
@@ -312,18 +316,21 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 			f.patch("config", configCommand, 0)
 			f.remove("enable")
 		}, NoDevice, []string{"enable", "no such file or directory"}},
-		"all ones":          {func(f *fakeFunction) { f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) }, DeviceGone, []string{"all ones", "rescan"}},
-		"short config":      {func(f *fakeFunction) { f.write("config", "\x34\x12\xe8\x11\x02") }, NoDevice, []string{"config", "5 bytes"}},
-		"no config":         {func(f *fakeFunction) { f.remove("config") }, NoDevice, []string{"config", "no such file or directory"}},
-		"no resource":       {func(f *fakeFunction) { f.remove("resource") }, NoDevice, []string{"resource", "no such file or directory"}},
-		"empty resource":    {func(f *fakeFunction) { f.write("resource", "") }, NoDevice, []string{"resource", "line 1"}},
-		"short resource":    {func(f *fakeFunction) { f.write("resource", strings.Repeat(resource, 4)) }, NoDevice, []string{"resource", "line 5"}},
-		"odd resource":      {func(f *fakeFunction) { f.write("resource", resource+"0x0 0xfff\n") }, NoDevice, []string{"resource", "line 2"}},
-		"backward resource": {func(f *fakeFunction) { f.write("resource", "0x1000 0xfff 0x200\n") }, NoDevice, []string{"resource", "line 1"}},
-		"resource no hex":   {func(f *fakeFunction) { f.write("resource", "0x0 4095 0x200\n") }, NoDevice, []string{"resource", "line 1"}},
-		"no vendor":         {func(f *fakeFunction) { f.remove("vendor") }, NoDevice, []string{"vendor", "no such file or directory"}},
-		"odd device":        {func(f *fakeFunction) { f.write("device", "edu\n") }, NoDevice, []string{"device", "not a number"}},
-		"a folder":          {func(f *fakeFunction) { f.remove("device"); os.Mkdir(f.path("device"), 0o755) }, NoDevice, []string{"read", "device", "is a directory"}},
+		"all ones":       {func(f *fakeFunction) { f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) }, DeviceGone, []string{"all ones", "rescan"}},
+		"short config":   {func(f *fakeFunction) { f.write("config", "\x34\x12\xe8\x11\x02") }, NoDevice, []string{"config", "5 bytes"}},
+		"no config":      {func(f *fakeFunction) { f.remove("config") }, NoDevice, []string{"config", "no such file or directory"}},
+		"no resource":    {func(f *fakeFunction) { f.remove("resource") }, NoDevice, []string{"resource", "no such file or directory"}},
+		"empty resource": {func(f *fakeFunction) { f.write("resource", "") }, NoDevice, []string{"resource", "line 1"}},
+		"short resource": {func(f *fakeFunction) { f.write("resource", strings.Repeat(resource, 4)) }, NoDevice, []string{"resource", "line 5"}},
+		"odd resource":   {func(f *fakeFunction) { f.write("resource", resource+"0x0 0xfff\n") }, NoDevice, []string{"resource", "line 2"}},
+		"backward resource": {func(f *fakeFunction) {
+			f.write("resource", strings.Replace(resource, "0x0000000000000000", "0x0000000000001000", 1))
+		}, NoDevice, []string{"resource", "line 1"}},
+		"resource no hex": {func(f *fakeFunction) { f.write("resource", strings.Replace(resource, "0fff", "0 ff", 1)) }, NoDevice, []string{"resource", "line 1"}},
+		"no modalias":     {func(f *fakeFunction) { f.remove("modalias") }, NoDevice, []string{"modalias", "no such file or directory"}},
+		"short modalias":  {func(f *fakeFunction) { f.write("modalias", modalias(1, 2, 3, 4)[:41]) }, NoDevice, []string{"modalias", "holds no PCI ids"}},
+		"odd modalias":    {func(f *fakeFunction) { f.write("modalias", strings.Repeat("platform:", 6)) }, NoDevice, []string{"modalias", "holds no PCI ids"}},
+		"a folder":        {func(f *fakeFunction) { f.remove("modalias"); os.Mkdir(f.path("modalias"), 0o755) }, NoDevice, []string{"read", "modalias", "is a directory"}},
 	} {
 		fakeSysfs(t)
 		f := addEdu(t)
@@ -486,7 +493,7 @@ func TestABarWithoutWriteCombiningIsMappedUncached(t *testing.T) {
 func TestABarThatBeginsInsideAPageIsFoundThere(t *testing.T) {
 	fakeSysfs(t)
 	f := addEdu(t)
-	f.write("resource", "0x00000000febf0400 0x00000000febf05ff 0x0000000000040200\n"+strings.Repeat("0x0 0x0 0x0\n", 12))
+	f.write("resource", "0x00000000febf0400 0x00000000febf05ff 0x0000000000040200\n"+strings.Repeat(noResource, 12))
 	f.patch("config", configBar0, 0x00, 0x04, 0xbf, 0xfe, 0, 0, 0, 0)
 	d := f.open()
 	a := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Offset: 0x100, Size: 0x100}))

@@ -96,7 +96,9 @@ func (d *tt) openFunction() error {
 	}
 	slot := uint64(info.busDevFn)
 	d.address = pciAddress(uint64(info.domain), slot>>8, slot>>3&31, slot&7)
-	d.identify(info.vendor, info.device)
+	if err := d.identify(); err != nil {
+		return err
+	}
 	d.driven, d.outbound = true, nil // which the driver aims: PIN_PAGES
 	if err := d.openConfig(); err != nil {
 		return err

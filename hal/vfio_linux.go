@@ -185,7 +185,9 @@ func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	case nil:
 		nextIOVA = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
 		u := vfioUnmap{argsz: 24, iova: m.iova, size: size}
-		d.later(func() error { return control(d.container, vfioIOMMUUnmapDMA, asC(&u), "VFIO_IOMMU_UNMAP_DMA", d.address) })
+		d.later(func() error {
+			return control(d.container, vfioIOMMUUnmapDMA, asC(&u), "VFIO_IOMMU_UNMAP_DMA", d.address)
+		})
 		return m.iova, nil
 	case unix.EINVAL:
 		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": the IOMMU has no %x bytes of addresses left", size)}

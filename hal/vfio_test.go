@@ -437,7 +437,7 @@ func TestWhatIsMissingForVFIOIsSaid(t *testing.T) {
 		words []string
 	}{
 		"no such device": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { os.RemoveAll(f.folder) }, NoDevice, []string{"lists what is there"}},
-		"no ids":         {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("device") }, NoDevice, []string{"device: no such file or directory"}},
+		"no ids":         {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("modalias") }, NoDevice, []string{"modalias: no such file or directory"}},
 		"no driver": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("driver") }, NoDevice, []string{"no driver has the device",
 			"`modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/0000:00:01.0/driver_override; echo 0000:00:01.0 > /sys/bus/pci/drivers/vfio-pci/bind`", "EINVAL", "no IOMMU", "pci:0000:00:01.0"}},
 		"another driver": {func(_ *fakeVFIO, f *fakeFunction, _ *vfioFunction) { f.remove("driver"); f.bind("nvme") }, NoDevice,

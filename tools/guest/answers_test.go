@@ -186,6 +186,7 @@ unequal:
 // registers lie in a file of zeros.
 var driver = look + " @0:521e1e400600 ?; ioctl 1=0xfa05 =0 @8:02000000 @12:02040000 ?; ioctl 1=0xfa00 =0 @8:521e1e40 @16:1800 @20:0000; ioctl 1=0xfa02 =0" +
 	" @8:" + mapping(1, 512<<20) + " @32:" + mapping(3, 1<<20) + " @56:" + mapping(5, 32<<20) +
+	" ?; read 0000:00:03.0/modalias @9:31653532 @18:34303165" + // 1e52, 401e
 	" ?; ioctl 1=0xfa08 =0 @12:01 ?; ioctl 1=0xfa0f =0 ?; ioctl 1=0xfa0b =0 ?; ioctl 1=0xfa0d =0 ?; ioctl 1=0xfa0e =0 ?; ioctl 1=0xfa07 =0 @32:0000000010000000 ?"
 
 // mapping is one of QUERY_MAPPINGS.

@@ -118,8 +118,7 @@ func (e *errand) prepare() error {
 	for i := range w.view.Targets {
 		e.machine.add(w.view.Targets[i].Vendor, w.view.Targets[i].Device, w.view.Targets[i].Bars)
 	}
-	e.machine.write("/sys/bus/pci/devices/0000:00:00.0/vendor", "0x1b36\n")
-	e.machine.write("/sys/bus/pci/devices/0000:00:00.0/device", "0x0008\n")
+	e.machine.write("/sys/bus/pci/devices/0000:00:00.0/modalias", modalias(0x1b36, 8, 0))
 	e.machine.write("/proc/self/pagemap", "")
 	e.machine.write("/dev/kmsg", "")
 	_ = os.WriteFile(w.file("image"), w.image, 0o600)
@@ -243,8 +242,7 @@ func (e *errand) owner(driver string) {
 // twins adds a function like the first, which is named by what both are.
 func (e *errand) twins() {
 	f := e.first()
-	e.machine.write("/sys/bus/pci/devices/0000:55:00.0/vendor", fmt.Sprintf("0x%04x\n", f.vendor))
-	e.machine.write("/sys/bus/pci/devices/0000:55:00.0/device", fmt.Sprintf("0x%04x\n", f.device))
+	e.machine.write("/sys/bus/pci/devices/0000:55:00.0/modalias", modalias(f.vendor, f.device, 0))
 	e.w.options.Devices[0] = fmt.Sprintf("%s:%04x:%04x", e.machine.lane, f.vendor, f.device)
 }
 

@@ -128,8 +128,7 @@ func (m *machine) add(vendor, device uint16, bars [6]uint64) *pciFunction {
 		_ = os.Truncate(m.bar(f, i), int64(bars[i]))
 		m.link(fmt.Sprintf("%s/resource%d_wc", f.folder(), i), fmt.Sprintf("resource%d", i))
 	}
-	for name, text := range map[string]string{"vendor": fmt.Sprintf("0x%04x\n", vendor), "device": fmt.Sprintf("0x%04x\n", device), "resource": resource,
-		"subsystem_vendor": "0x1234\n", "subsystem_device": "0x5678\n", "enable": "0\n", "config": string(f.config[:]), "reset": ""} {
+	for name, text := range map[string]string{"modalias": modalias(vendor, device, 0x5678), "resource": resource, "enable": "0\n", "config": string(f.config[:]), "reset": ""} {
 		m.write(f.folder()+"/"+name, text)
 	}
 	group := fmt.Sprint(7 + f.index/2) // two in one
@@ -144,6 +143,11 @@ func (m *machine) add(vendor, device uint16, bars [6]uint64) *pciFunction {
 		m.write(f.node(), "")
 	}
 	return f
+}
+
+// modalias is what sysfs tells of a function's ids (drivers/pci/pci-sysfs.c of Linux).
+func modalias(vendor, device, subdevice uint16) string {
+	return fmt.Sprintf("pci:v%08Xd%08Xsv%08Xsd%08Xbc12sc00i00\n", vendor, device, 0x1234, subdevice)
 }
 
 func (f *pciFunction) node() string { return fmt.Sprintf("/dev/tenstorrent/%d", f.index) }
