@@ -189,10 +189,18 @@ func (d *device) Point(a *Aperture, t fbs.Target, address uint64) Code {
 // point implements lane: who has registers from Aim does it without.
 func (d *function) point(*Aperture, fbs.Target, uint64) Code { return Internal }
 
-// Reach implements Device.
+// Reach implements Device. Tiles have addresses of their own for their device's
+// Host windows, and none for anything else; a driver gives its device's alone.
 func (d *device) Reach(a *Aperture, of Device) error {
-	owner, same := of.(*device)
-	if !same || owner.kind != d.kind || !d.reaches(a, owner.function) {
+	owner, ok := of.(*device)
+	switch {
+	case !ok:
+	case d.outbound != nil || d.driven:
+		ok = owner.function == d.function && (d.driven || a.host)
+	default:
+		ok = owner.kind == d.kind && (owner.outbound == nil || !a.host)
+	}
+	if !ok {
 		return &Fault{Usage, d.identity.Name + " cannot reach memory of " + of.Identity().Name + "; open both as pci:, or both as vfio:; tiles reach nothing but their device's own Host windows, and nothing else reaches those"}
 	}
 	return d.lane.reach(a, owner.function)

@@ -58,7 +58,7 @@ func (a *Aperture) Load(offset uint32, width uint8) (uint64, Code) {
 	if a.Port != nil {
 		return a.Port.Load(uint64(offset), width)
 	}
-	return a.walk(unheld(offset, width)), OK
+	return a.do(unheld(offset, width)), OK
 }
 
 // unheld is a Check that never holds, and so a load.
@@ -72,7 +72,7 @@ func (a *Aperture) Store(offset uint32, width uint8, value uint64) Code {
 	if a.Port != nil {
 		return a.Port.Store(uint64(offset), width, value)
 	}
-	a.walk(fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Offset: offset, Value: value})
+	a.do(fbs.Command{Opcode: gen.OpcodeWrite, Width: width, Offset: offset, Value: value})
 	return OK
 }
 
@@ -85,14 +85,6 @@ func (a *Aperture) Copy(opcode gen.Opcode, offset uint64, width uint8, access ge
 	}
 	w.Run()
 	return OK
-}
-
-// walk carries out one load or store of a mapped aperture, and allocates nothing.
-func (a *Aperture) walk(c fbs.Command) uint64 {
-	list := [2]fbs.Command{c}
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base}
-	w.Run()
-	return w.Got
 }
 
 // step is what a command means on a port. base is added to the port's offsets.

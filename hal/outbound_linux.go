@@ -45,27 +45,7 @@ func (d *function) translate(on bool) {
 			r = d.shown[i]
 		}
 		o.Aim(i, r.offset, r.size, r.bus, func(register uint64, value uint32) {
-			d.translation.write(uint32(register-o.Offset), value)
+			d.translation.do(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: uint32(register - o.Offset), Value: uint64(value)})
 		})
 	}
-}
-
-// reaches tells whether a device can be given the address of an owner's window.
-// Tiles have addresses of their own for their device's Host windows, and none
-// for anything else.
-func (d *function) reaches(a *Aperture, owner *function) bool {
-	if d.outbound != nil {
-		return d == owner && a.host
-	}
-	if d.driven {
-		return d == owner
-	}
-	return owner.outbound == nil || !a.host
-}
-
-// write makes one 32-bit store to mapped registers.
-func (a *Aperture) write(offset, value uint32) {
-	list := [2]fbs.Command{{Opcode: gen.OpcodeWrite, Width: 4, Offset: offset, Value: uint64(value)}}
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base}
-	w.Run()
 }

@@ -31,6 +31,8 @@ type tt struct {
 	aim    ttConfigure  // of point, here so that it allocates nothing
 }
 
+var fence = fbs.Command{Opcode: gen.OpcodeFence}
+
 func newTT(d *function) lane { return &tt{function: d, fd: -1} }
 
 // open does not wait for a program that has the device for itself (O_EXCL), and
@@ -74,15 +76,13 @@ func (d *tt) take() error {
 	case lock.value != 1:
 		return &Fault{NoDevice, d.identity.Name + ": another replay has the device; `fuser -v " + d.rest + "` names it"}
 	}
-	_ = d.power(ttPowerAll)
-	d.later(func() error { return d.power(ttPowerAll &^ ttPowerClock) })
-	return nil
-}
-
-// power asks for features of the device, as long as its file is open.
-func (d *tt) power(features uint16) error {
-	state := ttPower{argsz: 40, validity: ttPowerFlags, flags: features}
-	_, _ = system.ioctl(d.fd, ttSetPowerState, 0, asC(&state))
+	power := ttPower{argsz: 40, validity: ttPowerFlags, flags: ttPowerAll}
+	_, _ = system.ioctl(d.fd, ttSetPowerState, 0, asC(&power))
+	d.later(func() error {
+		power.flags &^= ttPowerClock
+		_, _ = system.ioctl(d.fd, ttSetPowerState, 0, asC(&power))
+		return nil
+	})
 	return nil
 }
 
@@ -94,8 +94,8 @@ func (d *tt) openFunction() error {
 	if err := control(d.fd, ttGetDeviceInfo, asC(&info), "GET_DEVICE_INFO", d.rest); err != nil {
 		return err
 	}
-	slot := uint64(info.busDevFn)
-	d.address = pciAddress(uint64(info.domain), slot>>8, slot>>3&31, slot&7)
+	at := PCIID(info.domain, info.busDevFn&0xff00|info.busDevFn>>3&31) // domain, and bus and slot
+	d.address = at[:7] + ":" + at[7:] + "." + strconv.Itoa(int(info.busDevFn&7))
 	if err := d.identify(); err != nil {
 		return err
 	}
@@ -120,15 +120,6 @@ func (d *tt) openFunction() error {
 		}
 	}
 	return nil
-}
-
-// pciAddress is an address as sysfs writes it.
-func pciAddress(domain, bus, slot, function uint64) string {
-	hex := func(v uint64, digits int) string {
-		s := strconv.FormatUint(v, 16)
-		return "0000"[min(4-digits+len(s), 4):] + s
-	}
-	return hex(domain, 4) + ":" + hex(bus, 2) + ":" + hex(slot, 2) + "." + hex(function, 1)
 }
 
 // mapFile implements lane.
@@ -182,9 +173,9 @@ func (d *tt) point(a *Aperture, t fbs.Target, address uint64) Code {
 	if t.Multicast {
 		d.aim.multicast = 1
 	}
-	fence()
+	a.do(fence) // what comes before reaches device and memory before what follows
 	_, err := system.ioctl(d.fd, PointRequest, 0, asC(&d.aim))
-	fence()
+	a.do(fence)
 	switch err {
 	case nil:
 		a.Base = home + uintptr(c.Amount)
@@ -194,14 +185,6 @@ func (d *tt) point(a *Aperture, t fbs.Target, address uint64) Code {
 	}
 	return Refused
 }
-
-// fence makes what comes before it reach device and memory before what follows.
-func fence() {
-	w := Walk{Next: &fences[0], Stop: &fences[1]}
-	w.Run()
-}
-
-var fences = [2]fbs.Command{{Opcode: gen.OpcodeFence}}
 
 // host implements lane. The device reaches host memory over its NoC, where the
 // address is another than on the bus. The driver pins the pages.

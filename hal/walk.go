@@ -45,6 +45,15 @@ func (w *Walk) Index(list []fbs.Command) int {
 	return int((uintptr(unsafe.Pointer(w.Next)) - uintptr(unsafe.Pointer(unsafe.SliceData(list)))) / unsafe.Sizeof(list[0]))
 }
 
+// do carries out one command on a mapped aperture, by the way of a run, and gives
+// what it loaded. It allocates nothing.
+func (a *Aperture) do(c fbs.Command) uint64 {
+	list := [2]fbs.Command{c}
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &a.Base}
+	w.Run()
+	return w.Got
+}
+
 // pointer makes an address of mapped memory a pointer. Vet takes the plain
 // conversion for a mistake, which it is for memory that Go manages.
 func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
