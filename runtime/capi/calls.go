@@ -148,8 +148,8 @@ func lm_longest(handle int32, nanoseconds C.uint64_t) int32 {
 func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32 {
 	return change(handle, opened, func(im *image) outcome {
 		switch {
-		case count > fbs.TargetsMax || devices == nil && count != 0:
-			return usage("count is larger than any image's, or devices is NULL and count is not 0")
+		case count > fbs.TargetsMax || (devices == nil) != (count == 0):
+			return usage("count is larger than any image's, or 0 and devices is not NULL, or the other way round")
 		case window < C.LM_ANY_WINDOW || window > windowMax:
 			return usage("window is the number of a hardware window, or LM_ANY_WINDOW")
 		}

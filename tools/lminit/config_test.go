@@ -402,6 +402,9 @@ func TestLineWithoutAValueIsRefused(t *testing.T) {
 	if stdout, _, exit := lminit(t, "-help"); exit != 0 || stdout != usage {
 		t.Errorf("-help: %d, %s", exit, stdout)
 	}
+	if stdout, stderr, exit := lminit(t, "-version"); exit != 0 || stdout != version+"\n" || stderr != "" {
+		t.Errorf("-version: %d, %s, %s", exit, stdout, stderr)
+	}
 }
 
 // TestSupervisorWaitsForTheWorstCase: what a replay that was asked to end may

@@ -22,15 +22,18 @@ func process1() {
 	if path == "" && unix.Access(bootConfiguration, unix.F_OK) == nil {
 		path = bootConfiguration
 	}
-	exit, then, mounts := supervise(path, rest)
+	s := supervisor{path: path, flags: rest}
+	exit, then := s.supervise()
 	print(1, "lmrun: exit "+strconv.Itoa(exit)+"\n")
 	if path != "" {
 		print(2, "lminit: "+then+"\n")
 	}
 	_ = unix.Kill(-1, unix.SIGKILL)
 	unix.Sync()
-	for i := len(mounts) - 1; i >= 0; i-- {
-		_ = unix.Unmount(mounts[i], 0)
+	for i := len(s.preparations) - 1; i >= 0; i-- {
+		if p := &s.preparations[i]; p.kind.name == "mount" {
+			_ = unix.Unmount(p.values[1], 0)
+		}
 	}
 	command := map[string]int{"halt": unix.LINUX_REBOOT_CMD_HALT, "reboot": unix.LINUX_REBOOT_CMD_RESTART}[then]
 	if command == 0 {

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+var version = "lminit 0.1" // build.sh has the linker add the revision
+
 const usage = `lminit starts lmrun for every image that a configuration names.
 
 usage: lminit -config FILE [flags of lmrun for every image]
@@ -19,6 +21,7 @@ usage: lminit -config FILE [flags of lmrun for every image]
   -config FILE  images and their flags, one "name value" a line, and what follows a failure
   -check        only verify configuration and images, and touch nothing
   -help         this text
+  -version      which lminit this is; lmrun -version tells which images are replayed
 
 As process 1 it reads /lmrun.conf where there is one, and else hands its arguments to lmrun.
 The exit status is the last replay's; lmrun -help lists them.
@@ -34,11 +37,15 @@ func main() {
 	case o.Help:
 		print(1, usage)
 		unix.Exit(0)
+	case o.Version:
+		print(1, version+"\n")
+		unix.Exit(0)
 	case path == "":
 		print(2, "lminit: no -config given; lminit -help tells more\n")
 		unix.Exit(hal.Usage.Exit())
 	}
-	exit, _, _ := supervise(path, rest)
+	s := supervisor{path: path, flags: rest}
+	exit, _ := s.supervise()
 	unix.Exit(exit)
 }
 

@@ -33,24 +33,18 @@ type supervisor struct {
 
 // supervise carries out a configuration, or a command line where path is
 // empty, until that is done, has failed or is ended by a signal. It gives the
-// exit status, what is to become of the machine, and what is mounted.
-func supervise(path string, flags []string) (exit int, then string, mounts []string) {
+// exit status, and what is to become of the machine.
+func (s *supervisor) supervise() (exit int, then string) {
+	o, _ := args.Parse(s.flags)
+	s.check, s.signals = o.Check, make(chan os.Signal, 1)
 	// To process 1 they mean what they mean to busybox's init: SIGUSR1 halt,
 	// SIGUSR2 power off, the others reboot.
-	o, _ := args.Parse(flags)
-	s := supervisor{path: path, flags: flags, check: o.Check, signals: make(chan os.Signal, 1)}
 	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	if err := s.read(); err != nil {
 		s.say(err.Error())
-		return hal.CodeOf(err).Exit(), s.failure.then, nil
+		return hal.CodeOf(err).Exit(), s.failure.then
 	}
-	exit, then = s.run()
-	for _, p := range s.preparations {
-		if p.kind.name == "mount" {
-			mounts = append(mounts, p.values[1])
-		}
-	}
-	return exit, then, mounts
+	return s.run()
 }
 
 // read reads the configuration; paths in it begin at its folder.

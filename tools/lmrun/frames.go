@@ -88,40 +88,77 @@ func (f *frames) open(r *runtime.Replay, clock hal.Device) (err error) {
 	return err
 }
 
-// loop runs until the count is reached (0: never), the inputs end, a signal
-// comes or a run fails.
+// loop carries out all runs. A failure that is no command's brings the devices to
+// rest as one of a command does, but for one of handing on the last results.
 func (f *frames) loop(count uint64) (end outcome) {
-	if !f.run(f.before, 0, &end) {
-		return end
+	end.least = 1<<63 - 1
+	end.err = f.runs(count, &end)
+	if end.err != nil && end.result.Code == hal.OK {
+		end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
+		if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
+			f.replay.Limit(0)
+			end.result.Safe, end.result.SafeRan = f.replay.Run(safe).Code, true
+		}
 	}
-	for (count == 0 || end.runs < count) && stopping.Load() == 0 {
-		ended, err := f.receive()
-		if ended && end.runs == 0 && stopping.Load() == 0 {
-			err = &hal.Fault{Code: hal.BadTensor, Reason: "the inputs ended before the first run"}
-		}
-		if ended || err != nil {
-			end.err = err
-			break
-		}
-		began := f.clock.Now()
-		if !f.run(f.sequence, f.limit, &end) {
-			return end
-		}
-		now := f.clock.Now()
-		end.count(now - began)
-		if end.err = f.send(); end.err != nil {
-			break
-		}
-		f.watchdog.feed(now)
-	}
-	if end.err != nil {
-		f.safe(&end)
-		return end
-	}
-	if f.run(f.after, 0, &end) && f.sound(&end) && end.runs > 0 {
+	if end.err == nil && end.runs > 0 {
 		end.err = f.finish()
 	}
 	return end
+}
+
+// runs runs until the count is reached (0: never), the inputs end, a signal
+// comes or a run fails. Then it asks the devices whether all went well that no
+// command looked at: one may go on as if its DMA had reached memory.
+func (f *frames) runs(count uint64, end *outcome) error {
+	err := f.run(f.before, 0, end)
+	for err == nil && (count == 0 || end.runs < count) && stopping.Load() == 0 {
+		ended, fault := f.receive()
+		if ended && end.runs == 0 && stopping.Load() == 0 {
+			fault = &hal.Fault{Code: hal.BadTensor, Reason: "the inputs ended before the first run"}
+		}
+		if err = fault; ended || err != nil {
+			break
+		}
+		began := f.clock.Now()
+		if err = f.run(f.sequence, f.limit, end); err != nil {
+			break
+		}
+		now := f.clock.Now()
+		end.runs++
+		end.total += now - began
+		end.least, end.most = min(end.least, now-began), max(end.most, now-began)
+		if err = f.send(); err == nil {
+			f.watchdog.feed(now)
+		}
+	}
+	if err == nil {
+		err = f.run(f.after, 0, end)
+	}
+	if err == nil {
+		code := f.replay.Diagnose()
+		if code != hal.OK {
+			err = &hal.Fault{Code: code, Reason: "after the last run"}
+		}
+	}
+	return err
+}
+
+// run runs one sequence, if there is one, for so many nanoseconds at most (0:
+// as long as it takes).
+func (f *frames) run(sequence int, limit int64, end *outcome) error {
+	if sequence < 0 {
+		return nil
+	}
+	f.replay.Limit(limit)
+	end.result = f.replay.Run(sequence)
+	switch code := end.result.Code; code {
+	case hal.OK:
+		return nil
+	case hal.InputMissing:
+		return &hal.Fault{Code: code, Reason: "an input without recorded data needs -input NAME=FILE"}
+	default:
+		return &hal.Fault{Code: code, Reason: string(report.Append(nil, f.replay.View(), &end.result))}
+	}
 }
 
 // vanished, deferred, gives an error instead of a bus error in the memory of a ring.
@@ -129,48 +166,4 @@ func vanished(err *error) {
 	if recover() != nil {
 		*err = &hal.Fault{Code: hal.IO, Reason: "the memory of a ring is gone: was its file cut short?"}
 	}
-}
-
-// run runs one sequence, if there is one, for so many nanoseconds at most (0:
-// as long as it takes).
-func (f *frames) run(sequence int, limit int64, end *outcome) bool {
-	if sequence < 0 {
-		return true
-	}
-	f.replay.Limit(limit)
-	end.result = f.replay.Run(sequence)
-	if !end.good() {
-		end.place = string(report.Append(nil, f.replay.View(), &end.result))
-	}
-	return end.good()
-}
-
-// sound asks the devices whether all went well that no command looked at: a
-// device may go on as if its DMA had reached memory.
-func (f *frames) sound(end *outcome) bool {
-	code := f.replay.Diagnose()
-	if code == hal.OK {
-		return true
-	}
-	end.result, end.place = runtime.Result{Code: code, Command: -1}, "after the last run"
-	f.safe(end)
-	return false
-}
-
-// safe brings the devices to rest after a failure that was no command's.
-func (f *frames) safe(end *outcome) {
-	if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
-		f.replay.Limit(0)
-		end.result.Safe, end.result.SafeRan = f.replay.Run(safe).Code, true
-	}
-}
-
-// count adds a run that took so many nanoseconds.
-func (end *outcome) count(took int64) {
-	if end.runs == 0 {
-		end.least = took
-	}
-	end.runs++
-	end.total += took
-	end.least, end.most = min(end.least, took), max(end.most, took)
 }

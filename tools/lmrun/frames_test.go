@@ -113,7 +113,7 @@ func TestSequencesBeforeAndAfterRunOnce(t *testing.T) {
 	}
 	// finish fails without begin, and a failure before leaves no runs.
 	end := frameRuns(t, "-after finish -input a="+in)
-	if end.result.Code != hal.ExpectFailed || end.runs != 1 || !strings.Contains(end.place, "of finish") {
+	if end.result.Code != hal.ExpectFailed || end.runs != 1 || !strings.Contains(end.err.Error(), "of finish") {
 		t.Errorf("%+v", end)
 	}
 	end = frameRuns(t, "-before finish -input a="+in)

@@ -233,7 +233,7 @@ func TestReportOfARun(t *testing.T) {
 		t.Error(got)
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
-	end.place = "command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf"
+	end.err = &hal.Fault{Code: hal.ExpectFailed, Reason: "command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf"}
 	if got := reason(end); got != "expect failed: command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf; sequence safe: done" {
 		t.Error(got)
 	}

@@ -15,18 +15,18 @@ import (
 func main() {
 	runtime.Alone()
 	o, err := args.Parse(args.Words())
-	if err != nil || o.Help || o.Version {
-		unix.Exit(tell(o, outcome{err: err}))
+	end := outcome{err: err}
+	if err == nil && !o.Help && !o.Version {
+		end = replay(o)
 	}
-	unix.Exit(tell(o, replay(o)))
+	unix.Exit(tell(o, end))
 }
 
 // outcome is how a whole invocation ended, with what there is to tell.
 type outcome struct {
-	err                error          // before the first run, or writing outputs
-	result             runtime.Result // of the last run
+	err                error          // of a run: "expect failed: command 3 (number 4 of main): got ..."
+	result             runtime.Result // of the last run; with a Code where it, or what came after it, failed
 	runs               uint64         // completed
-	place              string         // of a failed run: "command 3 (number 4 of main): got ..."
 	total, least, most int64          // nanoseconds of all completed runs
 }
 
@@ -60,16 +60,14 @@ func (f *frames) runOn(devices []hal.Device, view *fbs.View, o args.Options) (en
 		end = f.loop(o.Loop)
 	}
 	f.files.Discard()
-	if err := f.rest(devices); end.good() {
+	if err := f.rest(devices); end.err == nil {
 		end.err = err
 	}
-	if end.good() {
+	if end.err == nil {
 		f.watchdog.stop()
 	}
 	return end
 }
-
-func (end *outcome) good() bool { return end.err == nil && end.result.Code == hal.OK }
 
 // prepare takes everything that the runs need, up to the seal.
 func (f *frames) prepare(devices []hal.Device, view *fbs.View, o args.Options) error {

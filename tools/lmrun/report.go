@@ -12,9 +12,9 @@ import (
 // tell prints how it ended, as a line for people or as one JSON object, and
 // gives the exit status. After the seal it only writes.
 func tell(o args.Options, end outcome) int {
-	code := end.result.Code
-	if code == hal.OK { // and no command's failure, if there is one
-		code, end.result.Command = hal.CodeOf(end.err), -1
+	code := hal.CodeOf(end.err)
+	if end.result.Code == hal.OK { // no command's failure, if there is one
+		end.result.Command = -1
 	}
 	to := 1
 	for _, b := range o.Outputs {
@@ -72,13 +72,7 @@ func timing(end outcome) string {
 
 // reason says what failed, where, and what was seen.
 func reason(end outcome) string {
-	text := end.result.Code.Error() + ": " + end.place
-	switch {
-	case end.err != nil: // after runs that were good
-		text = end.err.Error()
-	case end.result.Code == hal.InputMissing:
-		text += "an input without recorded data needs -input NAME=FILE"
-	}
+	text := end.err.Error()
 	if end.result.SafeRan {
 		text += "; sequence safe: " + end.result.Safe.Error()
 	}

@@ -26,7 +26,7 @@ func (w *world) judge(f *frames, end outcome, status int) {
 	}
 	w.judgeReport(end, status)
 	if w.marked && w.model == nil && status != 0 && !w.troubled() {
-		w.violate("status %d of a good image, and nothing went wrong: %s", status, reason(end))
+		w.violate("status %d of a good image, and nothing went wrong: %v", status, end.err)
 	}
 	if m := w.model; m != nil && w.devices != nil {
 		w.judgeRuns(f, end, status)
@@ -60,15 +60,12 @@ func (w *world) judgeReport(end outcome, status int) {
 func (w *world) judgeRuns(f *frames, end outcome, status int) {
 	m, result := w.model, &end.result
 	code := hal.CodeOf(end.err)
-	if code == hal.OK {
-		code = result.Code
-	}
 	hasSafe := w.view.SequenceByName("safe") >= 0
 	got := seen{result.Got, result.Want, result.Mask, result.Element}
 	switch {
 	case f.replay == nil && (m.begun > 0 || w.armed > 0):
 		w.violate("load refused, and %d sequences ran, %d resets are armed", m.begun, w.armed)
-	case m.failed != nil && (end.err != nil || result.Code != m.result.code || int(result.Command) != m.result.command || result.Ignored != m.result.ignored):
+	case m.failed != nil && (code != m.result.code || result.Code != code || int(result.Command) != m.result.command || result.Ignored != m.result.ignored):
 		w.violate("%v, command %d, %d ignored is reported, %v, %d, %d is right", result.Code, result.Command, result.Ignored, m.result.code, m.result.command, m.result.ignored)
 	case m.failed != nil && (status == 75 || status == 76) && got != m.result.seen:
 		w.violate("%+v is reported, %+v was seen", got, m.result.seen)
@@ -89,7 +86,7 @@ func (w *world) judgeRuns(f *frames, end outcome, status int) {
 	case w.marked && code == hal.OK && m.after != (w.options.After != ""):
 		w.violate("all is well, and after ran: %v", m.after)
 	case w.marked && code != hal.OK && m.failed == nil && !w.troubled():
-		w.violate("%v, and nothing went wrong: %s", code, reason(end))
+		w.violate("%v, and nothing went wrong: %v", code, end.err)
 	}
 }
 

@@ -233,7 +233,7 @@ func (w *world) life(number int) (status int) {
 	if w.killed {
 		status = -1
 	}
-	w.say("life %d ends with %d: %s", number, status, reason(end))
+	w.say("life %d ends with %d: %v", number, status, end.err)
 	w.judge(f, end, status)
 	for _, fd := range w.open {
 		unix.Close(fd)
