@@ -53,7 +53,7 @@ var later = []string{"tools/vfiouser/", "tools/lm/serve.go", "tools/recorder/", 
 // in the names what is wanted.
 const (
 	linesOfHost  = 32_881 // 21,500
-	linesOfLater = 7_343
+	linesOfLater = 7_329
 )
 
 // What a function, a file and a line have at most.

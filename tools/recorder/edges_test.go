@@ -85,6 +85,41 @@ func TestSystemCallsOnAFileThatStandsForABarAreNamed(t *testing.T) {
 	}
 }
 
+// TestSystemCallsOnAFileOfADriverAreNamed as on one that stands for a BAR.
+func TestSystemCallsOnAFileOfADriverAreNamed(t *testing.T) {
+	driver, err := os.CreateTemp("/dev", "uio-lightmetal-")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer os.Remove(driver.Name())
+	defer driver.Close()
+	r := recorded(t, nil, Options{}, "/bin/cat", driver.Name())
+	if want := " loads from " + driver.Name() + " by a system call"; r.exit != 0 || !strings.Contains(r.said, want) {
+		t.Errorf("exit %d; %q is not said: %s", r.exit, want, r.said)
+	}
+}
+
+// TestPlaceOfAnInstructionIsWholeWhereItsPathHasABlank.
+func TestPlaceOfAnInstructionIsWholeWhereItsPathHasABlank(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a program")
+	if err := os.WriteFile(path, make([]byte, 2*page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	at, err := unix.MmapPtr(int(file.Fd()), page, nil, page, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.MunmapPtr(at, page) }()
+	if got, want := locate(os.Getpid(), uint64(uintptr(at))+8), path+"+0x1008"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestProgramThatTracesIsToldThatItCannot, and is recorded all the same.
 func TestProgramThatTracesIsToldThatItCannot(t *testing.T) {
 	program := compiled(t, edges, "-O2")

@@ -49,7 +49,7 @@ func (r *recording) openedFile(t *thread, fd uint64) {
 	if pagemapFile.MatchString(path) {
 		t.space.physical.asked = true
 	}
-	if !ofVFIO(path) && !functionFile(path) && !r.standsFor(path) || t.space.stops[fd] {
+	if !r.isDevice(path) || t.space.stops[fd] {
 		return
 	}
 	if err := r.addFilter(t, moverFilter(uint32(fd))); err != nil {
@@ -99,11 +99,11 @@ func (r *recording) enterMove(t *thread, c *call) bool {
 		m.file, m.folder = "vfio", filepath.Join("/sys/class/vfio-dev", filepath.Base(path), "device")
 	case functionFile(path):
 		m.folder, m.file = filepath.Split(path)
-	case r.standsFor(path):
+	case r.isDevice(path):
 		way := map[bool]string{false: "loads from ", true: "stores to "}[m.store] + path
 		if !r.byCall[way] {
 			r.byCall[way] = true
-			r.tell("process %d %s by a system call: of a file that stands for a BAR, what it maps alone is recorded", t.process, way)
+			r.tell("process %d %s by a system call: of such a file, what it maps alone is recorded", t.process, way)
 		}
 		return false
 	default:

@@ -70,7 +70,7 @@ type recording struct {
 	driven   []*driven
 	unused   map[string]*unused // by the device's name
 	opened   []opened
-	byCall   map[string]bool // ways to files that stand for BARs that have been named
+	byCall   map[string]bool // ways to files of devices, by what is not recorded, that have been named
 	accesses uint64
 	told     time.Time
 	result   Result

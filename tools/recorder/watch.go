@@ -90,11 +90,11 @@ func placeOf(tid int, address uint64) (p place, err error) {
 		return p, err
 	}
 	for line := range strings.Lines(string(text)) {
-		var rights, device, inode string
-		p.path = ""
-		n, _ := fmt.Sscanf(line, "%x-%x %s %x %s %s %s", &p.start, &p.end, &rights, &p.offset, &device, &inode, &p.path)
-		if n >= 6 && address >= p.start && address < p.end {
-			for i, right := range "rwx" { // PROT_READ, PROT_WRITE, PROT_EXEC
+		var rights string
+		n, _ := fmt.Sscanf(line, "%x-%x %s %x", &p.start, &p.end, &rights, &p.offset)
+		if fields := strings.SplitN(line, " ", 6); n == 4 && len(fields) == 6 && address >= p.start && address < p.end {
+			p.path = strings.TrimSpace(fields[5]) // behind device and inode; it may have blanks in it
+			for i, right := range "rwx" {         // PROT_READ, PROT_WRITE, PROT_EXEC
 				if rune(rights[i]) == right {
 					p.prot |= 1 << i
 				}

@@ -1,6 +1,7 @@
 package vfiouser
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -223,7 +224,7 @@ func (f *Function) load(region uint32, offset uint64, data []byte) {
 	if region == configRegion {
 		copy(data, f.config.bytes[offset:])
 		if !f.device.Alive() { // nor does its configuration space answer
-			fill(data, 0xff)
+			copy(data, bytes.Repeat([]byte{0xff}, len(data)))
 		}
 		return
 	}
@@ -237,12 +238,6 @@ func (f *Function) load(region uint32, offset uint64, data []byte) {
 	binary.LittleEndian.PutUint64(all[:], value)
 	copy(data, all[:])
 	f.trace.access('R', region, offset, data)
-}
-
-func fill(data []byte, with byte) {
-	for i := range data {
-		data[i] = with
-	}
 }
 
 // store makes one access. A refused one is dropped.

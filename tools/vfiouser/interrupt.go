@@ -73,16 +73,14 @@ func (f *Function) setIRQs(m *message) ([]byte, error) {
 		if index == irqMSI {
 			f.irq.close()
 		}
-		closeAll(m.fds)
 		return nil, nil
 	case index != irqMSI || start != 0 || count != 1 || flags != irqEventFD|irqTrigger || len(m.fds) != 1 || slices.Contains(f.options.Without, "msi"):
-		closeAll(m.fds)
 		return nil, fmt.Errorf("%w: %d interrupts from %d on of kind %d, flags %#x, %d descriptors", unix.EINVAL, count, start, index, flags, len(m.fds))
 	}
 	if !isEventFD(m.fds[0]) {
-		closeAll(m.fds)
 		return nil, fmt.Errorf("%w: the descriptor of an interrupt is no eventfd", unix.EINVAL)
 	}
 	f.irq.take(m.fds[0])
+	m.fds = nil
 	return nil, nil
 }

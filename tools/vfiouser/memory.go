@@ -29,9 +29,8 @@ type piece struct {
 	writable      bool
 }
 
-// add maps a piece. It takes the descriptor over.
+// add maps a piece, which stays when the descriptor is closed.
 func (m *memory) add(address, size, offset uint64, flags uint32, fds []int) error {
-	defer closeAll(fds)
 	switch {
 	case size == 0 || address+size < address:
 		return fmt.Errorf("%w: memory of %#x bytes at %#x", unix.EINVAL, size, address)

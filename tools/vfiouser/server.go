@@ -130,13 +130,11 @@ func (f *Function) await(c *net.UnixConn) error {
 	return nil
 }
 
-// handle carries out a request. It takes over the request's descriptors. What
-// it does not know or cannot do is answered with an error number.
+// handle carries out a request, and closes those of its descriptors that nothing
+// has taken. What it does not know or cannot do is answered with an error number.
 func (f *Function) handle(m *message) ([]byte, unix.Errno) {
+	defer func() { closeAll(m.fds) }()
 	do := handlers[m.command]
-	if takesFiles := do.run != nil && len(m.body) >= do.least && (m.command == cmdDMAMap || m.command == cmdSetIRQs); !takesFiles {
-		defer closeAll(m.fds)
-	}
 	if do.run == nil {
 		f.options.Log("request %d is not known", m.command)
 		return nil, unix.ENOTSUP

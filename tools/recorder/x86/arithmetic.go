@@ -91,18 +91,12 @@ func (m *machine) arithmetic(v uint64, size int) error {
 	return nil
 }
 
-// putBack computes and stores. Flags change with the store only.
+// putBack computes and stores.
 func (m *machine) putBack(op operation, v, by uint64, size int) error {
-	before := m.Flags
-	z := m.compute(op, v, by, size)
-	if op == opCmp {
-		return nil
+	if z := m.compute(op, v, by, size); op != opCmp {
+		return m.storeNumber(size, z)
 	}
-	err := m.storeNumber(size, z)
-	if err != nil {
-		m.Flags = before
-	}
-	return err
+	return nil
 }
 
 // arithmeticImmediate is group 1.

@@ -77,7 +77,9 @@ func Step(code []byte, fault uint64, s *State, memory Memory) error {
 			return err
 		}
 	}
+	flags := s.Flags
 	if err := i.form.run(m); err != nil {
+		s.Flags = flags
 		return err
 	}
 	s.IP += uint64(i.length)
