@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"lightmetal/boards/hosts"
+	"lightmetal/hal"
 	"lightmetal/tools/files"
+	"lightmetal/tools/stop"
 )
 
 // commandLine is the kernel's. After a panic it resets, since nobody reads it.
@@ -23,39 +25,32 @@ func (r *request) commandLine() string {
 }
 
 // writeBoot writes what the board's boot loader reads beside the initramfs.
-func (r *request) writeBoot() error {
+func (r *request) writeBoot() {
 	for name, host := range map[string]string{"Image": r.kernel, "board.dtb": r.dtb} {
 		if host == "" {
 			continue
 		}
-		data, err := files.Read(host, fileMax)
-		if err != nil {
-			return err
-		}
+		data := stop.Must(files.Read(host, fileMax))
 		if reason := r.strange(name, data); reason != "" {
-			return fmt.Errorf("%s %s", host, reason)
+			stop.On(fmt.Errorf("%s %s", host, reason))
 		}
-		if err := r.write(name, data, 0o644); err != nil {
-			return err
-		}
+		r.write(name, data, 0o644)
 	}
-	if err := r.write("cmdline.txt", []byte(r.commandLine()+"\n"), 0o644); err != nil {
-		return err
-	}
+	r.write("cmdline.txt", []byte(r.commandLine()+"\n"), 0o644)
 	switch r.board.Boot.Value {
 	case hosts.FIT:
-		return r.writeFIT()
+		r.writeFIT()
 	case hosts.UEFI:
 		// Run by the UEFI shell where nothing else boots (UEFI Shell 2.2, 3.3).
 		// The kernel's EFI stub takes initrd= (Linux, Documentation/admin-guide/efi-stub.rst).
-		return r.write("startup.nsh", []byte("Image "+r.commandLine()+" initrd=\\"+initramfsGz+"\r\n"), 0o644)
+		r.write("startup.nsh", []byte("Image "+r.commandLine()+" initrd=\\"+initramfsGz+"\r\n"), 0o644)
+	default:
+		if strings.HasPrefix(r.board.DeviceTree.Value, "broadcom/") {
+			// The firmware's own configuration, for its first partition
+			// (raspberrypi/documentation, computers/config_txt/boot.adoc).
+			r.write("config.txt", []byte("arm_64bit=1\nkernel=Image\ninitramfs "+initramfsGz+" followkernel\n"), 0o644)
+		}
 	}
-	if strings.HasPrefix(r.board.DeviceTree.Value, "broadcom/") {
-		// The firmware's own configuration, for its first partition
-		// (raspberrypi/documentation, computers/config_txt/boot.adoc).
-		return r.write("config.txt", []byte("arm_64bit=1\nkernel=Image\ninitramfs "+initramfsGz+" followkernel\n"), 0o644)
-	}
-	return nil
 }
 
 // strange says why a file is no kernel, or no device tree, that the board boots.
@@ -84,28 +79,22 @@ var fit string
 
 // writeFIT writes the source of the tree, and the tree where kernel and device
 // tree are given. U-Boot passes its variable bootargs to the kernel.
-func (r *request) writeFIT() error {
+func (r *request) writeFIT() {
 	load := r.load
 	if load == "" && r.board.LoadAddress.Known() {
 		load = fmt.Sprintf("%#x", r.board.LoadAddress.Value)
 	}
 	if _, err := strconv.ParseUint(load, 0, 32); err != nil {
-		return fmt.Errorf("%w: --load takes the address of the kernel on %s, as its U-Boot's kernel_addr_r, not %q", errUsage, r.board.Name, load)
+		stop.With(hal.Usage, "--load takes the address of the kernel on %s, as its U-Boot's kernel_addr_r, not %q", r.board.Name, load)
 	}
-	if err := r.write("image.its", fmt.Appendf(nil, fit, r.board.Title, load, r.board.DeviceTree.Value), 0o644); err != nil {
-		return err
-	}
+	r.write("image.its", fmt.Appendf(nil, fit, r.board.Title, load, r.board.DeviceTree.Value), 0o644)
 	if r.kernel == "" || r.dtb == "" {
-		return nil
-	}
-	created, err := sourceDate()
-	if err != nil {
-		return err
+		return
 	}
 	mkimage := exec.Command("mkimage", "-f", "image.its", "image.itb")
-	mkimage.Dir, mkimage.Env = r.dir, append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", created.Unix()))
+	mkimage.Dir, mkimage.Env = r.dir, append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", sourceDate().Unix()))
 	if text, err := mkimage.CombinedOutput(); err != nil {
-		return fmt.Errorf("mkimage of u-boot-tools: %v\n%s", err, text)
+		stop.On(fmt.Errorf("mkimage of u-boot-tools: %v\n%s", err, text))
 	}
-	return os.Chmod(filepath.Join(r.dir, "image.itb"), 0o644)
+	stop.On(os.Chmod(filepath.Join(r.dir, "image.itb"), 0o644))
 }

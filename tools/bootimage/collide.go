@@ -8,35 +8,33 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/tools/bootimage/initramfs"
+	"lightmetal/tools/stop"
 	"lightmetal/tools/together"
 )
 
 // judge holds the configuration against the board and against what is packed, and
 // refuses one in which an image stores to what a later sequence of another relies
 // on, unless it says `collisions allowed`.
-func (r *request) judge(parts []initramfs.File) error {
+func (r *request) judge(parts []initramfs.File) {
 	p := plan{parts: parts, views: map[string]*fbs.View{}}
 	for i, s := range settings(parts[len(parts)-1].Data) {
-		if err := p.line(s.name, s.value); err != nil {
-			return fmt.Errorf("%s:%d: %w", configName, i+1, err)
+		if err := stop.Try(func() { p.line(s.name, s.value) }); err != nil {
+			stop.On(fmt.Errorf("%s:%d: %w", configName, i+1, err))
 		}
 	}
 	for _, path := range r.images {
-		if err := r.room(path, p.views["/"+filepath.Base(path)]); err != nil {
-			return err
-		}
+		r.room(path, p.views["/"+filepath.Base(path)])
 	}
 	steps := p.steps()
 	if p.restarts {
 		steps = append(steps, steps...)
 	}
 	if list := together.InOrder(steps); len(list) > 0 && !p.allowed {
-		return fmt.Errorf("%s: images break each other; with `collisions allowed` before the first image they may\n%s", configName, &list[0])
+		stop.On(fmt.Errorf("%s: images break each other; with `collisions allowed` before the first image they may\n%s", configName, &list[0]))
 	}
 	if len(p.list) > 1 {
 		r.elsewhere = p.elsewhere
 	}
-	return nil
 }
 
 // plan is what a configuration has one image after the other do.
@@ -56,28 +54,27 @@ type planned struct {
 	devices []string
 }
 
-func (p *plan) line(name, value string) error {
+func (p *plan) line(name, value string) {
 	switch name {
 	case "collisions":
 		if p.allowed = value == "allowed"; !p.allowed {
-			return fmt.Errorf("collisions takes allowed, not %s", value)
+			stop.On(fmt.Errorf("collisions takes allowed, not %s", value))
 		}
 	case "on-success", "on-failure":
 		p.restarts = p.restarts || strings.HasPrefix(value, "restart")
 	case "image":
 		path := filepath.Join("/", value)
 		p.list = append(p.list, planned{path: path, values: map[string]string{"sequence": "main"}})
-		return p.look(path)
+		p.look(path)
 	case "device":
 		last := &p.list[len(p.list)-1]
 		last.devices = append(last.devices, value)
 	case "input":
 		tensor, path, _ := strings.Cut(value, "=")
-		return p.fits(p.views[p.list[len(p.list)-1].path], tensor, filepath.Join("/", path))
+		p.fits(p.views[p.list[len(p.list)-1].path], tensor, filepath.Join("/", path))
 	case "before", "sequence", "after":
 		p.list[len(p.list)-1].values[name] = value
 	}
-	return nil
 }
 
 func (p *plan) part(path string) int {
@@ -86,32 +83,31 @@ func (p *plan) part(path string) int {
 
 // fits holds a file against the input that it is for, where image and file are
 // packed. What is on a file system that is mounted is not here.
-func (p *plan) fits(view *fbs.View, tensor, path string) error {
+func (p *plan) fits(view *fbs.View, tensor, path string) {
 	at := p.part(path)
 	if at < 0 || view == nil {
-		return nil
+		return
 	}
 	of := slices.IndexFunc(view.Tensors, func(t fbs.Tensor) bool { return view.Name(t.Name) == tensor })
 	if size := uint64(len(p.parts[at].Data)); of >= 0 && size != view.Tensors[of].Size {
-		return fmt.Errorf("%s has %d bytes, input %s takes %d", path, size, tensor, view.Tensors[of].Size)
+		stop.On(fmt.Errorf("%s has %d bytes, input %s takes %d", path, size, tensor, view.Tensors[of].Size))
 	}
-	return nil
 }
 
 // look verifies an image that is packed.
-func (p *plan) look(path string) error {
+func (p *plan) look(path string) {
 	i := p.part(path)
 	if i < 0 {
 		p.elsewhere = append(p.elsewhere, path)
 	}
 	if i < 0 || p.views[path] != nil {
-		return nil
+		return
 	}
 	file, _, err := fbs.SplitSignature(p.parts[i].Data)
 	if err == nil {
 		p.views[path], err = fbs.Verify(file)
 	}
-	return err
+	stop.On(err)
 }
 
 // steps are those of images that are here. lminit has refused what it does not

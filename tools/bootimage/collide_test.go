@@ -8,6 +8,7 @@ import (
 
 	"lightmetal/tools/bootimage/initramfs"
 	"lightmetal/tools/lmb/lmbtest"
+	"lightmetal/tools/stop"
 )
 
 // assembled is the image of a listing, under a name.
@@ -52,7 +53,7 @@ func TestConfigurationWhoseImagesBreakEachOtherIsRefused(t *testing.T) {
 		{on(initA, "pci:1234:11e8") + on(mainB, "pci:0000:00:03.0") + on(computeA, "pci:1234:11e8"), true},
 	} {
 		parts := []initramfs.File{{Path: "/a.lmb", Data: []byte(read(t, a))}, {Path: "/b.lmb", Data: []byte(read(t, b))}, {Path: "/" + configName, Data: []byte(test.config)}}
-		err := new(request).judge(parts)
+		err := stop.Try(func() { new(request).judge(parts) })
 		named := err != nil && strings.Contains(err.Error(), "/a.lmb: ") && strings.Contains(err.Error(), "compute") && strings.Contains(err.Error(), "command 1 (main) of /b.lmb stores there: edu 1234:11e8, BAR 0 0x20 to 0x23")
 		if test.broken != named || !test.broken && err != nil {
 			t.Errorf("%s%v", test.config, err)

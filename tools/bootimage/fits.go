@@ -6,12 +6,13 @@ import (
 
 	"lightmetal/boards/hosts"
 	"lightmetal/fbs"
+	"lightmetal/tools/stop"
 )
 
 // room holds the BARs that an image needs against the board's ports, as far as
 // those are known. Which of a bridge's windows a BAR goes through is not known
 // here: any one will do.
-func (r *request) room(path string, view *fbs.View) error {
+func (r *request) room(path string, view *fbs.View) {
 	for _, target := range view.Targets {
 		known, found := false, false
 		for i := range r.board.Ports {
@@ -28,9 +29,8 @@ func (r *request) room(path string, view *fbs.View) error {
 			}
 		}
 		if known && !found {
-			return fmt.Errorf("%s: %s has no port with room for the BARs of %s; lm check-board %s --image %s tells more", path, r.board.Title,
-				view.Name(target.Board), r.board.Name, path)
+			stop.On(fmt.Errorf("%s: %s has no port with room for the BARs of %s; lm check-board %s --image %s tells more", path, r.board.Title,
+				view.Name(target.Board), r.board.Name, path))
 		}
 	}
-	return nil
 }

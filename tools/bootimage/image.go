@@ -16,6 +16,7 @@ import (
 	"lightmetal/tools/bootimage/initramfs"
 	"lightmetal/tools/bootimage/sbom"
 	"lightmetal/tools/files"
+	"lightmetal/tools/stop"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,112 +33,81 @@ const fileMax = 1 << 30
 
 // make makes the whole folder anew, beside the one it replaces, and puts it in
 // place when all of it is there.
-func (r *request) make(out io.Writer) (err error) {
-	parts, err := r.files()
-	if err != nil {
-		return err
-	}
-	if err := r.replaceable(); err != nil {
-		return err
-	}
-	if r.dir, err = os.MkdirTemp(filepath.Dir(r.out), ".image-"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
-	if err := errors.Join(os.Chmod(r.dir, 0o755), r.fill(parts)); err != nil {
-		return err
-	}
-	if err := r.replace(); err != nil {
-		return err
-	}
-	return r.list(out)
+func (r *request) make(out io.Writer) {
+	parts := r.files()
+	r.replaceable()
+	r.dir = stop.Must(os.MkdirTemp(filepath.Dir(r.out), ".image-"))
+	err := stop.Try(func() {
+		r.fill(parts)
+		r.replace()
+		r.list(out)
+	})
+	stop.On(errors.Join(err, os.RemoveAll(r.dir)))
 }
 
 // fill makes the result.
-func (r *request) fill(parts []initramfs.File) error {
+func (r *request) fill(parts []initramfs.File) {
+	stop.On(os.Chmod(r.dir, 0o755))
 	for _, f := range parts {
-		if err := r.write(rootFolder+f.Path, f.Data, fs.FileMode(f.Mode)); err != nil {
-			return err
-		}
+		r.write(rootFolder+f.Path, f.Data, fs.FileMode(f.Mode))
 	}
-	if err := r.verify(parts); err != nil {
-		return err
-	}
-	if err := r.judge(parts); err != nil {
-		return err
-	}
+	r.verify(parts)
+	r.judge(parts)
 	var archive, packed bytes.Buffer
-	if err := errors.Join(initramfs.Nodes(&archive), initramfs.Pack(&archive, parts)); err != nil {
-		return err
-	}
-	if err := initramfs.Gzip(&packed, archive.Bytes()); err != nil {
-		return err
-	}
-	if err := r.write(initramfsGz, packed.Bytes(), 0o644); err != nil {
-		return err
-	}
-	if err := r.writeBoot(); err != nil {
-		return err
-	}
-	return r.describe(parts)
+	stop.On(errors.Join(initramfs.Nodes(&archive), initramfs.Pack(&archive, parts)))
+	stop.On(initramfs.Gzip(&packed, archive.Bytes()))
+	r.write(initramfsGz, packed.Bytes(), 0o644)
+	r.writeBoot()
+	r.describe(parts)
 }
 
 // replaceable refuses a folder that holds something else than an earlier result.
-func (r *request) replaceable() error {
+func (r *request) replaceable() {
 	entries, err := os.ReadDir(r.out)
 	if _, there := os.Lstat(r.out); err != nil && there == nil {
-		return fmt.Errorf("%s is no folder that can be replaced: name another by --out", r.out)
+		stop.On(fmt.Errorf("%s is no folder that can be replaced: name another by --out", r.out))
 	}
 	if _, err := os.Stat(filepath.Join(r.out, rootFolder, configName)); err != nil && len(entries) > 0 {
-		return fmt.Errorf("%s holds something else than a boot image", r.out)
+		stop.On(fmt.Errorf("%s holds something else than a boot image", r.out))
 	}
-	return os.MkdirAll(filepath.Dir(r.out), 0o755)
+	stop.On(os.MkdirAll(filepath.Dir(r.out), 0o755))
 }
 
 // replace puts the result in place; an earlier one is in r.dir then.
-func (r *request) replace() error {
+func (r *request) replace() {
 	if _, err := os.Stat(r.out); err == nil {
-		return unix.Renameat2(unix.AT_FDCWD, r.dir, unix.AT_FDCWD, r.out, unix.RENAME_EXCHANGE)
+		stop.On(unix.Renameat2(unix.AT_FDCWD, r.dir, unix.AT_FDCWD, r.out, unix.RENAME_EXCHANGE))
+	} else {
+		stop.On(os.Rename(r.dir, r.out))
 	}
-	return os.Rename(r.dir, r.out)
 }
 
 // files are those of the initramfs.
-func (r *request) files() ([]initramfs.File, error) {
+func (r *request) files() []initramfs.File {
 	var parts []initramfs.File
-	add := func(host, guest string, mode uint32) error {
-		data, err := files.Read(host, fileMax)
-		parts = append(parts, initramfs.File{Path: guest, Mode: mode, Data: data})
-		return err
+	add := func(host, guest string, mode uint32) {
+		parts = append(parts, initramfs.File{Path: guest, Mode: mode, Data: stop.Must(files.Read(host, fileMax))})
 	}
 	for _, program := range [][2]string{{r.lminit, "/init"}, {r.lmrun, "/lmrun"}} {
-		if err := add(program[0], program[1], 0o755); err != nil {
-			return nil, err
-		}
+		add(program[0], program[1], 0o755)
 	}
 	for _, image := range r.images {
-		if err := add(image, "/"+filepath.Base(image), 0o644); err != nil {
-			return nil, err
-		}
+		add(image, "/"+filepath.Base(image), 0o644)
 	}
 	for _, text := range r.adds {
 		host, guest, given := strings.Cut(text, "=")
 		if !given {
 			guest = "/" + filepath.Base(host)
 		}
-		if err := add(host, guest, 0o644); err != nil {
-			return nil, err
-		}
+		add(host, guest, 0o644)
 	}
-	config, err := r.configuration()
-	parts = append(parts, initramfs.File{Path: "/" + configName, Mode: 0o644, Data: config})
-	return parts, err
+	return append(parts, initramfs.File{Path: "/" + configName, Mode: 0o644, Data: r.configuration()})
 }
 
 // configuration is the user's, or one made of flags.
-func (r *request) configuration() ([]byte, error) {
+func (r *request) configuration() []byte {
 	if r.config != "" {
-		return files.Read(r.config, fileMax)
+		return stop.Must(files.Read(r.config, fileMax))
 	}
 	text := "# What lminit does as process 1: one \"name value\" a line.\n"
 	for _, line := range r.machine {
@@ -149,37 +119,22 @@ func (r *request) configuration() ([]byte, error) {
 			text += line + "\n"
 		}
 	}
-	return []byte(text), nil
+	return []byte(text)
 }
 
 // verify has lminit read the configuration and verify the images, as the board
 // will.
-func (r *request) verify(parts []initramfs.File) error {
-	root, err := filepath.Abs(filepath.Join(r.dir, rootFolder))
-	if err != nil {
-		return err
-	}
-	config, err := os.ReadFile(filepath.Join(root, configName))
-	if err != nil {
-		return err
-	}
-	here, err := r.onHost(config, root, parts)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "bootimage-")
-	if err != nil {
-		return err
-	}
+func (r *request) verify(parts []initramfs.File) {
+	root := stop.Must(filepath.Abs(filepath.Join(r.dir, rootFolder)))
+	config := stop.Must(os.ReadFile(filepath.Join(root, configName)))
+	here := r.onHost(config, root, parts)
+	dir := stop.Must(os.MkdirTemp("", "bootimage-"))
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, configName)
-	if err := files.Write(path, []byte(here), 0o600, files.Create); err != nil {
-		return err
-	}
+	stop.On(files.Write(path, []byte(here), 0o600, files.Create))
 	if text, err := exec.Command(r.verifier, "-config", path, "-check").CombinedOutput(); err != nil {
-		return fmt.Errorf("the board would refuse this: %w\n%s", err, strings.NewReplacer(dir+"/", "", root, "").Replace(string(text)))
+		stop.On(fmt.Errorf("the board would refuse this: %w\n%s", err, strings.NewReplacer(dir+"/", "", root, "").Replace(string(text))))
 	}
-	return nil
 }
 
 // setting is a line of a configuration.
@@ -197,7 +152,7 @@ func settings(config []byte) (list []setting) {
 // onHost gives a configuration whose paths of images and keys lead to the
 // staged files. For an image that the board finds on a file system it mounts,
 // and which is not here, the first one stands in, without its key.
-func (r *request) onHost(config []byte, root string, parts []initramfs.File) (string, error) {
+func (r *request) onHost(config []byte, root string, parts []initramfs.File) string {
 	standIn := root + "/" + filepath.Base(r.images[0])
 	lines, mounts, named, mounted := strings.Split(string(config), "\n"), []string{}, map[string]bool{}, false
 	for i, s := range settings(config) {
@@ -212,7 +167,7 @@ func (r *request) onHost(config []byte, root string, parts []initramfs.File) (st
 		packed := slices.ContainsFunc(parts, func(f initramfs.File) bool { return f.Path == path })
 		below := slices.ContainsFunc(mounts, func(m string) bool { return strings.HasPrefix(path, m) })
 		if !packed && !below {
-			return "", fmt.Errorf("%s:%d: %s is not in the boot image, and not below a mount", configName, i+1, path)
+			stop.On(fmt.Errorf("%s:%d: %s is not in the boot image, and not below a mount", configName, i+1, path))
 		}
 		lines[i] = name + " " + root + path
 		switch {
@@ -227,50 +182,33 @@ func (r *request) onHost(config []byte, root string, parts []initramfs.File) (st
 	}
 	for _, image := range r.images {
 		if !named["/"+filepath.Base(image)] {
-			return "", fmt.Errorf("%s: no line of the configuration says `image /%s`", image, filepath.Base(image))
+			stop.On(fmt.Errorf("%s: no line of the configuration says `image /%s`", image, filepath.Base(image)))
 		}
 	}
-	return strings.Join(lines, "\n"), nil
+	return strings.Join(lines, "\n")
 }
 
 // describe writes the list of what is inside, and the digests.
-func (r *request) describe(parts []initramfs.File) error {
+func (r *request) describe(parts []initramfs.File) {
 	var listed []sbom.File
 	for _, f := range parts {
 		listed = append(listed, sbom.File{Path: rootFolder + f.Path, Data: f.Data})
 	}
-	created, err := sourceDate()
-	if err != nil {
-		return err
-	}
-	text, err := sbom.Document("lightmetal-image-"+r.board.Name, created, listed)
-	if err != nil {
-		return err
-	}
-	if err := r.write("sbom.spdx.json", text, 0o644); err != nil {
-		return err
-	}
+	r.write("sbom.spdx.json", stop.Must(sbom.Document("lightmetal-image-"+r.board.Name, sourceDate(), listed)), 0o644)
 	var sums strings.Builder
-	err = filepath.WalkDir(r.dir, func(path string, entry fs.DirEntry, err error) error {
+	stop.On(filepath.WalkDir(r.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		data, err := os.ReadFile(path)
 		name, _ := filepath.Rel(r.dir, path)
-		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(data), name)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return r.write("SHA256SUMS", []byte(sums.String()), 0o644)
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(stop.Must(os.ReadFile(path))), name)
+		return nil
+	}))
+	r.write("SHA256SUMS", []byte(sums.String()), 0o644)
 }
 
-func (r *request) list(out io.Writer) error {
-	entries, err := os.ReadDir(r.out)
-	if err != nil {
-		return err
-	}
+func (r *request) list(out io.Writer) {
+	entries := stop.Must(os.ReadDir(r.out))
 	fmt.Fprintf(out, "%s, for %s (%s):\n", r.out, r.board.Title, r.board.Boot.Value)
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && !e.IsDir() {
@@ -283,17 +221,12 @@ func (r *request) list(out io.Writer) error {
 	if r.kernel == "" {
 		fmt.Fprintln(out, "No --kernel was given: the kernel, and its device tree, are yours to put beside it.")
 	}
-	return nil
 }
 
 // write writes a file of the result. Its mode does not depend on the umask.
-func (r *request) write(name string, data []byte, mode fs.FileMode) error {
+func (r *request) write(name string, data []byte, mode fs.FileMode) {
 	path := filepath.Join(r.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := files.Write(path, data, uint32(mode), files.Replace); err != nil {
-		return err
-	}
-	return os.Chmod(path, mode)
+	stop.On(os.MkdirAll(filepath.Dir(path), 0o755))
+	stop.On(files.Write(path, data, uint32(mode), files.Replace))
+	stop.On(os.Chmod(path, mode))
 }

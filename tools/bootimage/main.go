@@ -17,6 +17,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/tools/bootimage/sbom"
 	"lightmetal/tools/files"
+	"lightmetal/tools/stop"
 
 	flag "github.com/spf13/pflag"
 )
@@ -44,57 +45,50 @@ func exitOf(err error) int {
 	return code.Exit()
 }
 
-func run(args []string, out io.Writer) error {
-	if len(args) > 0 {
-		switch args[0] {
-		case "image":
-			return imageCommand(args[1:], out)
-		case "sbom":
-			return sbomCommand(args[1:], out)
-		case "boards":
-			for _, h := range hosts.All() {
-				fmt.Fprintf(out, "%-10s %-20s %s\n", h.Name, h.Boot, h.Title)
-			}
-			return nil
+func run(args []string, out io.Writer) (err error) {
+	defer stop.Catch(&err)
+	switch command := append(args, "")[0]; command {
+	case "image":
+		imageCommand(args[1:], out)
+	case "sbom":
+		sbomCommand(args[1:], out)
+	case "boards":
+		for _, h := range hosts.All() {
+			fmt.Fprintf(out, "%-10s %-20s %s\n", h.Name, h.Boot, h.Title)
 		}
+	default:
+		stop.With(hal.Usage, "bootimage image, sbom or boards")
 	}
-	return fmt.Errorf("%w: bootimage image, sbom or boards", errUsage)
+	return nil
 }
 
-func sbomCommand(args []string, out io.Writer) error {
+// parse reads the flags of a command.
+func parse(flags *flag.FlagSet, args []string) {
+	if err := flags.Parse(args); err != nil {
+		stop.On(fmt.Errorf("%w: %w; flags have two dashes, and --help lists them", errUsage, err))
+	}
+}
+
+func sbomCommand(args []string, out io.Writer) {
 	flags := flag.NewFlagSet("bootimage sbom", flag.ContinueOnError)
 	name := flags.String("name", "lightmetal", "what the files are together")
-	if err := flags.Parse(args); err != nil {
-		return fmt.Errorf("%w: %w; flags have two dashes, and --help lists them", errUsage, err)
-	}
+	parse(flags, args)
 	var parts []sbom.File
 	for _, path := range flags.Args() {
-		data, err := files.Read(path, fileMax)
-		if err != nil {
-			return err
-		}
-		parts = append(parts, sbom.File{Path: filepath.Base(path), Data: data})
+		parts = append(parts, sbom.File{Path: filepath.Base(path), Data: stop.Must(files.Read(path, fileMax))})
 	}
-	created, err := sourceDate()
-	if err != nil {
-		return err
-	}
-	text, err := sbom.Document(*name, created, parts)
-	if err == nil {
-		_, err = out.Write(text)
-	}
-	return err
+	stop.Must(out.Write(stop.Must(sbom.Document(*name, sourceDate(), parts))))
 }
 
 // sourceDate is the time that goes into what is built, instead of the time at
 // which it is built (reproducible-builds.org/specs/source-date-epoch).
-func sourceDate() (time.Time, error) {
+func sourceDate() time.Time {
 	text := cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), "0")
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seconds < 0 {
-		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is %q, not seconds", text)
+		stop.On(fmt.Errorf("SOURCE_DATE_EPOCH is %q, not seconds", text))
 	}
-	return time.Unix(seconds, 0), nil
+	return time.Unix(seconds, 0)
 }
 
 // request is what an image is to be made of.
@@ -120,7 +114,7 @@ type request struct {
 // configuration.
 var ofEveryImage = []string{"device", "before", "sequence", "after", "loop", "input", "output", "deadline", "longest", "watchdog", "window", "key"}
 
-func imageCommand(args []string, out io.Writer) error {
+func imageCommand(args []string, out io.Writer) {
 	var r request
 	flags := flag.NewFlagSet("bootimage image", flag.ContinueOnError)
 	board := flags.String("board", "", "`name` of the board; bootimage boards lists them")
@@ -143,20 +137,18 @@ func imageCommand(args []string, out io.Writer) error {
 	for _, name := range []string{"on-success", "on-failure"} {
 		flags.Func(name, "halt, poweroff, reboot, restart or `\"restart N ACTION\"`", collect(&r.machine, name+" "))
 	}
-	if err := flags.Parse(args); err != nil {
-		return fmt.Errorf("%w: %w; flags have two dashes, and --help lists them", errUsage, err)
-	}
+	parse(flags, args)
 	r.images = flags.Args()
 	if r.board = hosts.ByName(*board); r.board == nil {
-		return fmt.Errorf("%w: no board %q; there are %s", errUsage, *board, names())
+		stop.With(hal.Usage, "no board %q; there are %s", *board, names())
 	}
 	if r.lmrun == "" || r.lminit == "" || r.verifier == "" || r.out == "" || len(r.images) == 0 {
-		return fmt.Errorf("%w: an image is needed (and without build.sh --lmrun, --lminit, --verifier and --out)", errUsage)
+		stop.With(hal.Usage, "an image is needed (and without build.sh --lmrun, --lminit, --verifier and --out)")
 	}
 	if r.config != "" && len(r.settings)+len(r.machine) > 0 {
-		return fmt.Errorf("%w: flags of lmrun stand in the configuration", errUsage)
+		stop.With(hal.Usage, "flags of lmrun stand in the configuration")
 	}
-	return r.make(out)
+	r.make(out)
 }
 
 func collect(list *[]string, prefix string) func(string) error {
