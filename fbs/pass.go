@@ -301,6 +301,7 @@ func (c *checker) single(m *Command, at int) string {
 	case gen.OpcodeAddress:
 		size := c.v.Windows[m.Index].Size
 		c.v.Incomplete = true
+		c.v.Masters |= 1 << c.v.Windows[m.Window].Device
 		return wrong(m.Value > size, "bus address %x beyond the start of window %d, which has %x bytes", m.Value, uint64(m.Index), size)
 	case gen.OpcodeDelay:
 		return wrong(m.Amount == 0 || m.Amount > DelayMaxUs, "delay of %d us is not between 1 and 10000000", uint64(m.Amount))

@@ -97,6 +97,7 @@ func (t *tables) window(index int) string {
 	}
 	if w.Kind == gen.WindowKindHost {
 		t.host += RoundUp(w.Size, SegmentAlign)
+		t.Masters |= 1 << w.Device
 	}
 	isBar, size := w.Kind == gen.WindowKindBar, t.Targets[w.Device].Bars()[min(w.Bar, 5)]
 	return first(

@@ -32,7 +32,8 @@ type View struct {
 	LongestUs   []uint64 // that each sequence may take where an access takes one, called ones included; 1 << 62 for more
 	AllowedUs   uint64   // of LongestUs, for Load: an hour, or what the caller puts here
 
-	Incomplete bool // it holds a Point or an Address, which Load completes
+	Incomplete bool  // it holds a Point or an Address, which Load completes
+	Masters    uint8 // targets that are told a bus address or have a Host window, a bit each: those master the bus
 }
 
 // Bytes is the text of a name in the file itself.

@@ -46,7 +46,7 @@ func header() string {
 		}
 	}
 	for name, value := range map[string]any{
-		"opWrite": opWrite, "opCopyIn": opCopyIn, "opFill": opFill, "opCopyOut": opCopyOut, "opCheck": opCheck, "opCompare": opCompare,
+		"opWrite": opWrite, "opChange": opChange, "opCopyIn": opCopyIn, "opFill": opFill, "opCopyOut": opCopyOut, "opCheck": opCheck, "opCompare": opCompare,
 		"opPoint": opPoint, "opFence": opFence, "equal": equal, "fixed": fixed, "bulk": bulk,
 		"Loaded": Loaded, "Differs": Differs, "Taken": Taken,
 	} {

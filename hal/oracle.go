@@ -96,7 +96,7 @@ func (w *Walk) step(p Port, block BlockPort, base, lead uint64) (code Code) {
 	switch c.Opcode {
 	case gen.OpcodeWrite:
 		code = p.Store(at, c.Width, c.Value)
-	case gen.OpcodeCheck:
+	case gen.OpcodeCheck, gen.OpcodeChange:
 		code = w.check(p, at)
 	case gen.OpcodeFill:
 		code = w.fill(p, at)
@@ -245,7 +245,7 @@ func walkGeneric(w *Walk) {
 			}
 			w.point(memory{})
 			continue
-		case gen.OpcodeWrite, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCheck, gen.OpcodeCompare:
+		case gen.OpcodeWrite, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCheck, gen.OpcodeChange, gen.OpcodeCompare:
 			base = *entry(w.Windows, c.Window)
 		}
 		if base == 0 {

@@ -144,10 +144,26 @@ func TestBlockPortServesBulkCopiesOnly(t *testing.T) {
 
 func TestAPortLeavesTheRestToOthers(t *testing.T) {
 	p := newTape()
-	for _, opcode := range []gen.Opcode{gen.OpcodeChange, gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeEnd} {
+	for _, opcode := range []gen.Opcode{gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeEnd} {
 		if w, code := on1(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK || w.Next == nil || w.Why != Left || len(p.touches) != 0 {
 			t.Errorf("%v: %v, %+v", opcode, code, w)
 		}
+	}
+}
+
+// TestAChangeIsLoadedAndLeft: also what a Check of its value and mask would find to hold.
+func TestAChangeIsLoadedAndLeft(t *testing.T) {
+	p, device := newTape(), make([]byte, 16)
+	change := fbs.Command{Opcode: gen.OpcodeChange, Width: 2, Offset: 8, Mask: 0xff}
+	w, code := on1(p, 0, change, nil)
+	if code != OK || w.Why != Loaded || !slices.Equal(p.touches, []touch{{8, 2, false}}) {
+		t.Errorf("%v, %+v, accesses %+v", code, w, p.touches)
+	}
+	device[9] = 0x12
+	list, window := [2]fbs.Command{change}, addressOf(device)
+	mapped := Walk{Next: &list[0], Stop: &list[1], Windows: &window}
+	if mapped.Run(); mapped.Next != &list[0] || mapped.Why != Loaded || mapped.Got != 0x1200 || device[9] != 0x12 || device[8] != 0 {
+		t.Errorf("%+v, % x", mapped, device)
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 
 // Walk carries out commands of an image that have been verified, on mapped
 // memory: Write, CopyIn, Fill, CopyOut, Compare, Fence, Check where Equal holds
-// and not all ones are read, and a Point that Aim completed. What ends it
-// is for the caller, who looks at Next and Why, and may go on behind it. No load
-// is ever made twice.
+// and not all ones are read, and a Point that Aim completed. Of a Change it makes
+// the load. What ends it is for the caller, who looks at Next and Why, and may go
+// on behind it, or have a Check loaded again.
 type Walk struct {
 	Next     *fbs.Command // where to begin, and then what ended the walk; noted before each command, so that it is whose access faulted
 	Windows  *uintptr     // table of the addresses of windows' first bytes, 0: not mapped
@@ -27,7 +27,7 @@ type Walk struct {
 // Why a walk ended.
 const (
 	Left    = iota // nothing of Next was done: it is Stop, not mapped, or not for a Walk
-	Loaded         // Next is a Check; its one load gave Got
+	Loaded         // Next is a Check or a Change; its one load gave Got
 	Differs        // Next is a Compare, with an element that is Got and not Want
 	Taken          // Next is a CopyOut that was carried out; the last byte is all ones
 )
@@ -73,6 +73,7 @@ type command fbs.Command
 
 const (
 	opWrite   = gen.OpcodeWrite
+	opChange  = gen.OpcodeChange
 	opCopyIn  = gen.OpcodeCopyIn
 	opFill    = gen.OpcodeFill
 	opCopyOut = gen.OpcodeCopyOut

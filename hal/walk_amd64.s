@@ -87,6 +87,8 @@ other:
 	JEQ     copyOut
 	CMPL    DX, $const_opFill
 	JEQ     fill
+	CMPL    DX, $const_opChange
+	JEQ     check // whose mode is none: Go has what was loaded
 	RET
 
 // Opcodes from Point on have no window that is accessed.

@@ -90,6 +90,8 @@ other:
 	BEQ   copyOut
 	CMP   $const_opFill, R5
 	BEQ   fill
+	CMP   $const_opChange, R5
+	BEQ   check // whose mode is none: Go has what was loaded
 	RET
 
 // Opcodes from Point on have no window that is accessed.

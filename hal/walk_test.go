@@ -65,6 +65,9 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 	case 1:
 		others := []gen.Opcode{gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodePoint, gen.OpcodeDelay, gen.OpcodeCall, gen.OpcodeEnd}
 		c = fbs.Command{Opcode: others[random.IntN(len(others))], Window: 1, Mask: 1}
+		if c.Opcode == gen.OpcodeChange {
+			c.Width = width
+		}
 	}
 	return c
 }

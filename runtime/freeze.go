@@ -10,27 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Freeze makes a process whose only work is this replay ready for runs that
-// allocate nothing and are not disturbed. Beyond what FreezeShared does, Go
-// keeps to one processor and no longer interrupts itself. Then no goroutine ever
-// changes its thread, and Go asks for no further thread, as long as the process
-// runs one goroutine, which stays unlocked from its thread and waits by raw
-// system calls: those of package hal. The error is a *hal.Fault.
-func (r *Replay) Freeze() error {
-	err := r.FreezeShared()
-	if err == nil {
-		Alone()
-	}
-	return err
-}
-
-// FreezeShared freezes a replay in a process that has other work, too: arena and
+// Freeze makes a replay ready for runs that allocate nothing: arena and
 // commands are locked into memory with every page present and private, the
 // collector is off, the number of Go's processors is fixed (a fixed one ends Go's
 // periodic look at the CPU limits, which opens files), and the calling goroutine
 // has all the stack it may need. Threads, signals and scheduling of the process
-// stay as they are. The error is a *hal.Fault.
-func (r *Replay) FreezeShared() error {
+// stay as they are: it may have other work, and if it has none, Alone is for it.
+// The error is a *hal.Fault.
+func (r *Replay) Freeze() error {
 	for _, memory := range [...][]byte{r.view.Envelope, r.arena} {
 		if err := unix.Mlock(memory); err != nil {
 			return &hal.Fault{Code: hal.Denied, Reason: "locking commands and arena into memory: " + err.Error() + "; raise RLIMIT_MEMLOCK (ulimit -l)"}
@@ -41,7 +28,6 @@ func (r *Replay) FreezeShared() error {
 	// Go has timers of its own: memory is given back by one.
 	time.Sleep(time.Nanosecond)
 	goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0))
-	setPanicOnFault(true)
 	_ = reserveStack()
 	return nil
 }
@@ -52,15 +38,17 @@ func (r *Replay) FreezeShared() error {
 //go:noinline
 func reserveStack() (room [16 << 10]byte) { return room }
 
-// Alone is for a program of one goroutine, at its start. Go keeps to one processor:
-// a second one's caches cost 200 KiB to give up. The kernel drops the signal by
-// which Go interrupts a goroutine anywhere, which cuts raw system calls short, and at
+// Alone is for a program whose only work is to replay, at its start. Go keeps to one
+// processor: a second one's caches cost 200 KiB to give up. The kernel drops the signal
+// by which Go interrupts a goroutine anywhere, which cuts raw system calls short, and at
 // its first arrival maps memory (Go 1.26, runtime/preempt_xreg.go); Go still stops
-// the goroutine where it calls a function. Bus errors are panics, to be recovered.
+// the goroutine where it calls a function. Then no goroutine ever changes its thread,
+// and Go asks for no further one, as long as there is one goroutine, which stays unlocked
+// from its thread and waits by raw system calls: those of package hal. Bus errors
+// are panics, to be recovered.
 func Alone() {
 	goruntime.GOMAXPROCS(1)
 	setPanicOnFault(true)
-	_ = reserveStack()
 	ignore := [4]uint64{1} // struct sigaction: handler SIG_IGN, flags, restorer, mask
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
 }

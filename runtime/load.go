@@ -76,7 +76,7 @@ func (r *Replay) reserve(slot int) error {
 	if err := r.reserveArena(); err != nil {
 		return err
 	}
-	count, masters := len(r.view.Windows), [fbs.TargetsMax + 1]bool{} // a profiler adds its clock
+	count := len(r.view.Windows)
 	r.apertures, r.windows, r.homes = make([]hal.Aperture, count), make([]uintptr, count+len(r.devices)), make([]uintptr, count)
 	for i, w := range r.view.Windows {
 		forced := slot != AnySlot && w.Kind == gen.WindowKindTlb
@@ -92,15 +92,14 @@ func (r *Replay) reserve(slot int) error {
 			return &hal.Fault{Code: hal.NoDevice, Reason: fbs.Text("hardware window %d cannot be had: it is too small, in use, or the kernel driver's; on a tt: device the driver chooses, which no option changes", uint64(w.Slot))}
 		}
 		r.apertures[i], r.windows[i] = aperture, aperture.Base
-		masters[w.Device] = masters[w.Device] || w.Kind == gen.WindowKindHost
 	}
 	r.remember()
 	if r.view.Incomplete {
-		if err := r.complete(masters[:]); err != nil {
+		if err := r.complete(); err != nil {
 			return err
 		}
 	}
-	return r.engage(masters[:])
+	return r.engage()
 }
 
 // remember sets where the bytes are that commands name: the payload's, and each
@@ -156,13 +155,11 @@ func (r *Replay) reserveArena() error {
 
 // complete puts into a copy of the commands what is known only now that every
 // window is mapped, has every device reach what the image tells it the bus
-// address of, and refuses what a device cannot be told. It notes which devices
-// master the bus.
-func (r *Replay) complete(masters []bool) (err error) {
+// address of, and refuses what a device cannot be told.
+func (r *Replay) complete() (err error) {
 	for i := 0; i < len(r.Commands) && err == nil; i++ {
 		switch c := &r.Commands[i]; c.Opcode {
 		case gen.OpcodeAddress:
-			masters[r.view.Windows[c.Window].Device] = true
 			err = r.reach(i, c)
 		case gen.OpcodePoint:
 			err = r.aim(i, c)
@@ -174,9 +171,9 @@ func (r *Replay) complete(masters []bool) (err error) {
 
 // engage lets devices master the bus. Lastly it has drivers put cores back into
 // reset when the device is closed or this process ends, whatever became of Load.
-func (r *Replay) engage(masters []bool) (err error) {
+func (r *Replay) engage() (err error) {
 	for i, device := range r.devices {
-		if masters[i] && err == nil {
+		if r.view.Masters>>i&1 != 0 && err == nil {
 			r.masters, err = true, device.Master(true)
 		}
 	}

@@ -28,9 +28,12 @@ type Replay struct {
 	disabled bool // by a failure, until loaded anew
 	walk     hal.Walk
 	aside    hal.Walk
-	access   [2]fbs.Command // one load or store of odd's, with room behind it
+	access   [2]fbs.Command // one store of odd's, with room behind it
 	limit    int64          // nanoseconds that a run may take, 0: what its waits add up to
 	end      int64          // time at which this run is late, 0: never
+	waits    *fbs.Command   // a Check that did not hold when it was loaded last, nil: none. The walk may have gone on
+	deadline int64          // of that, 0: not known yet
+	last     hal.Code       // how that ends where its next load does not hold, OK: it is waited for
 	ignored  uint32         // failures of policy Ignore in this run
 	detail   Result         // what the failing command saw
 }
@@ -141,7 +144,7 @@ func (r *Replay) sleep(device hal.Device, nanoseconds int64) {
 func (r *Replay) execute(sequence int) hal.Code {
 	s, w := &r.view.Sequences[sequence], &r.walk
 	at, last := int(s.First), int(s.First+s.Count)-1
-	w.Next = &r.Commands[at]
+	w.Next, r.waits = &r.Commands[at], nil
 	for end := &r.Commands[last]; ; {
 		w.Stop = end
 		if r.end != 0 {
@@ -169,6 +172,8 @@ func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 		}
 	}
 	switch {
+	case c.Opcode == gen.OpcodeChange:
+		code = r.change(c, w.Got)
 	case w.Why == hal.Loaded:
 		code = r.check(c, w.Got)
 	case w.Why == hal.Differs:
@@ -178,8 +183,6 @@ func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 		code = r.taken(c)
 	case c.Opcode == gen.OpcodePoint:
 		code = r.point(c)
-	case c.Opcode == gen.OpcodeChange:
-		code = r.change(c)
 	case c.Opcode == gen.OpcodeDelay:
 		r.sleep(r.devices[0], int64(c.Amount)*1000)
 		code = r.late()
@@ -188,40 +191,13 @@ func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	default:
 		code = hal.Internal
 	}
-	if code == hal.OK {
+	if code == hal.OK && r.waits != c {
 		w.Skip()
 	}
 	return code
 }
 
 func (r *Replay) device(c *fbs.Command) hal.Device { return r.devices[r.view.Windows[c.Window].Device] }
-
-// single carries out one access at the place of a command, which stays the next
-// one of the run's own walk: a fault is the command's. It gives what was loaded.
-func (r *Replay) single(c *fbs.Command, access fbs.Command) (uint64, hal.Code) {
-	r.access[0] = access
-	r.access[0].Width, r.access[0].Window, r.access[0].Offset = c.Width, c.Window, c.Offset
-	w := &r.aside
-	*w = hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
-	if a := &r.apertures[c.Window]; a.Port != nil {
-		code := w.On(a, 0)
-		return w.Got, code
-	}
-	w.Run()
-	return w.Got, hal.OK
-}
-
-// unheld is a load: what never holds is always told.
-var unheld = fbs.Command{Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Value: 1}
-
-// look makes one load at the place of a command.
-func (r *Replay) look(c *fbs.Command) (uint64, hal.Code) {
-	loaded, code := r.single(c, unheld)
-	if code == hal.OK {
-		code = r.gave(c, loaded)
-	}
-	return loaded, code
-}
 
 // gave asks whether a device that gave a value is there: one that is gone reads all ones.
 func (r *Replay) gave(c *fbs.Command, loaded uint64) hal.Code {
@@ -231,13 +207,22 @@ func (r *Replay) gave(c *fbs.Command, loaded uint64) hal.Code {
 	return hal.OK
 }
 
-// change stores with the bits of the mask changed.
-func (r *Replay) change(c *fbs.Command) hal.Code {
-	loaded, code := r.look(c)
-	if code == hal.OK {
-		_, code = r.single(c, fbs.Command{Opcode: gen.OpcodeWrite, Value: c.Value | loaded&^c.Mask})
+// change stores what was loaded with the bits of the mask changed. The store is a
+// walk of its own: the Change stays Next of the run's, whose a fault is.
+func (r *Replay) change(c *fbs.Command, loaded uint64) hal.Code {
+	code := r.gave(c, loaded)
+	if code != hal.OK {
+		return code
 	}
-	return code
+	r.access[0] = *c
+	r.access[0].Opcode, r.access[0].Value = gen.OpcodeWrite, c.Value|loaded&^c.Mask
+	w := &r.aside
+	w.Next, w.Stop, w.Windows = &r.access[0], &r.access[1], r.walk.Windows
+	if a := &r.apertures[c.Window]; a.Port != nil {
+		return w.On(a, 0)
+	}
+	w.Run()
+	return hal.OK
 }
 
 // point aims a window that no registers do: the device does it.
@@ -269,36 +254,43 @@ func (r *Replay) taken(c *fbs.Command) hal.Code {
 	return r.gave(c, fbs.WidthMask(c.Width))
 }
 
-// check is what comes of a Check whose first load is made. With a deadline it loads
-// until the Check holds; the last load comes after the deadline, so that a reader
-// that was kept off the processor still looks once.
+// check is what comes of a load of a Check. With a deadline it is waited for until it
+// holds, and stays Next of the walk, which loads again; the last load comes after the
+// deadline, so that a reader that was kept off the processor still looks once.
 func (r *Replay) check(c *fbs.Command, loaded uint64) hal.Code {
-	device, began, now := r.device(c), int64(0), int64(0)
-	last := hal.ExpectFailed // how it ends where this look does not hold, OK: not yet
-	if c.Amount != 0 {
-		last = hal.OK
+	if r.waits != c {
+		r.waits, r.deadline, r.last = c, 0, hal.OK
+		if c.Amount == 0 {
+			r.last = hal.ExpectFailed
+		}
 	}
 	code := r.gave(c, loaded)
-	for waits := false; ; waits = true {
-		switch {
-		case code != hal.OK:
-			return code
-		case (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual):
-			return hal.OK
-		case last != hal.OK:
-			r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
-			return r.settle(c, last)
-		case !waits:
-			now = device.Now()
-			began = now
-		}
-		deadline := began + int64(c.Amount)*1000
-		r.sleep(device, pause(c, now-began, deadline-now))
-		now = device.Now()
-		if last = r.late(); last == hal.OK && now >= deadline {
-			last = hal.DeadlinePassed
-		}
-		loaded, code = r.look(c)
+	holds := (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual)
+	switch {
+	case code != hal.OK:
+		return code
+	case !holds && r.last == hal.OK:
+		r.wait(c)
+		return hal.OK
+	case !holds:
+		r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
+		code = r.settle(c, r.last)
+	}
+	r.waits = nil
+	return code
+}
+
+// wait lets time pass until a Check is to be loaded again.
+func (r *Replay) wait(c *fbs.Command) {
+	device, allowed := r.device(c), int64(c.Amount)*1000
+	now := device.Now()
+	if r.deadline == 0 {
+		r.deadline = now + allowed
+	}
+	left := r.deadline - now
+	r.sleep(device, pause(c, allowed-left, left))
+	if r.last = r.late(); r.last == hal.OK && device.Now() >= r.deadline {
+		r.last = hal.DeadlinePassed
 	}
 }
 

@@ -200,7 +200,7 @@ func (im *image) load(names []*C.char, window int) (end outcome) {
 //export lm_freeze
 func lm_freeze(handle int32) int32 {
 	return change(handle, loaded, func(im *image) outcome {
-		if err := im.replay.FreezeShared(); err != nil {
+		if err := im.replay.Freeze(); err != nil {
 			return failed(err)
 		}
 		makeThreads()

@@ -85,9 +85,9 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "to
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 4_290 // 3,600
-	linesWithRunner  = 5_828 // 4,600
-	linesOfTheTarget = 8_560 // 7,500
+	linesOfProduct   = 4_273 // 3,600
+	linesWithRunner  = 5_811 // 4,600
+	linesOfTheTarget = 8_545 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.

@@ -197,6 +197,7 @@ func breakSeal(args []string) int {
 	}
 	r, err := runtime.Load(view, runtime.AnySlot, device)
 	if err == nil {
+		runtime.Alone()
 		err = r.Freeze()
 	}
 	if err != nil {
