@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"lightmetal/boards"
 )
 
 // stores are n stores of one width from an offset on, with the values 1, 2, ...
@@ -59,6 +61,15 @@ func TestCopyStaysInsideOneRule(t *testing.T) {
 	device := "PCIDEV 0020 1b360010 b 100000000 0 0 0 0 0 0 4000 0 0 0 0 0 0 nvme"
 	image, _ := mustImport(t, lines(device, stores(16, 4, 0xfe0)...), Options{})
 	commands(t, image, "\ncopyin exact bar0+0xfe0 w4 32 bytes\ncopyin exact bar0+0x1000 w4 32 bytes\n")
+}
+
+// A loader takes bulk copies where memory takes every width, and refuses others: what
+// takes 4 bytes alone is copied so.
+func TestMemoryThatTakesSomeWidthsIsCopiedInThose(t *testing.T) {
+	b := &boards.Board{Name: "narrow", Title: "narrow", Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{4096}}
+	b.Rules = []boards.Rule{{Last: 4095, Widths: 4, Memory: true, Name: "memory"}}
+	image, _ := mustImport(t, lines(eduDevice, append(stores(8, 4, 0x100), stores(3, 4, 0x200)...)...), Options{Board: b})
+	commands(t, image, "\ncopyin exact bar0+0x100 w4 32 bytes\nwrite bar0+0x200 w4 0x1\nwrite bar0+0x204 w4 0x2\nwrite bar0+0x208 w4 0x3\n")
 }
 
 func TestMarkAndPointAndLoadBreakARun(t *testing.T) {

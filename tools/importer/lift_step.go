@@ -51,18 +51,18 @@ func (l *lifter) ruleOf(bar uint8, offset, size uint64) int {
 // of which a is the first. ok is false where they cannot be one.
 func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error) {
 	size := uint64(n) * uint64(a.Width)
-	memory := l.ruleOf(a.Bar, a.Offset, size)
-	if n > 1 && (memory < 0 || !l.board.Rules[memory].Memory || l.behindTLB(a) || (a.Offset+size-1)/fbs.WindowMax != a.Offset/fbs.WindowMax) {
+	of := l.ruleOf(a.Bar, a.Offset, size)
+	memory := of >= 0 && l.board.Rules[of].Memory && l.board.Rules[of].Widths == 1|2|4|8 && !l.behindTLB(a) // what takes bulk
+	if n > 1 && (!memory || (a.Offset+size-1)/fbs.WindowMax != a.Offset/fbs.WindowMax) {
 		return s, false, nil
 	}
-	rule, err := l.check(a)
-	if err != nil {
+	s = stepOf(a, n)
+	if s.rule, err = l.check(a); err != nil {
 		return s, false, err
 	}
 	l.bars[a.Bar] = max(l.bars[a.Bar], a.Offset+size)
-	s = stepOf(a, n)
-	s.rule, s.window, s.offset = rule, l.barWindow(a.Bar, a.Offset), uint32(a.Offset%fbs.WindowMax)
-	if l.board.Rules[rule].Memory && !l.behindTLB(a) {
+	s.window, s.offset = l.barWindow(a.Bar, a.Offset), uint32(a.Offset%fbs.WindowMax)
+	if memory {
 		s.flags = memoryStep
 	}
 	return s, true, nil
