@@ -86,16 +86,4 @@ var blackhole = Chip{
 			},
 		},
 	},
-	// tt-kmd telemetry.c, tt_sysfs_show_card_type.
-	Products: []Product{
-		{0x36, "p100"},
-		{0x40, "p150a"},
-		{0x41, "p150b"},
-		{0x42, "p150c"},
-		{0x43, "p100a"},
-		{0x44, "p300b"},
-		{0x45, "p300a"},
-		{0x46, "p300c"},
-		{0x47, "galaxy-blackhole"},
-	},
 }

@@ -15,9 +15,6 @@ type Chip struct {
 
 	// Grid describes the tiles behind the windows; nil where there are none.
 	Grid *Grid
-
-	// Products lists the cards that carry the chip.
-	Products []Product
 }
 
 // Alias says that a BAR shows a part of another one, from its first byte on.
@@ -36,13 +33,6 @@ func (c *Chip) Unalias(bar uint8, offset uint64) (uint8, uint64) {
 		}
 	}
 	return bar, offset
-}
-
-// Product is a card as its maker numbers it: bits 36 and up of the 64-bit
-// board id that the chip's firmware reports.
-type Product struct {
-	ID   uint32
-	Name string
 }
 
 // All lists the boards of which more is known than boards has.

@@ -61,10 +61,4 @@ var wormhole = Chip{
 			},
 		},
 	},
-	// tt-kmd telemetry.c, tt_sysfs_show_card_type.
-	Products: []Product{
-		{0x14, "n300"},
-		{0x18, "n150"},
-		{0x35, "galaxy-wormhole"},
-	},
 }

@@ -44,7 +44,7 @@ type arcLayout struct {
 	queueAt         uint64           // what the address of the queue counts from
 	power           uint64           // ARC_MSG_TYPE_POWER_SETTING
 	message         uint64           // scratch register of single messages, 0: none
-	card            uint64           // a product: chips.Product
+	card            uint64           // an n150, a p150a: tt-kmd telemetry.c, tt_sysfs_show_card_type
 	idle, busyClock uint64           // MHz (UMD)
 }
 

@@ -116,66 +116,36 @@ func blocksImage() *lmb.Image {
 	return image
 }
 
-// opcodeCount is the number of commands of each sequence of opcodesImage, End
-// left out.
-const opcodeCount = 1000
+// stillCount is the number of commands of stillImage, End left out.
+const stillCount = 1000
 
-// opcodesImage has a sequence for each command whose cost is of interest. The
-// device's memory is zero where loads go.
-func opcodesImage() *lmb.Image {
-	image := newImage()
-	zeros, data := make([]byte, 4096), noise(4096)
+// stillImage has every kind of command by turns, of which none waits, and the
+// sequence that it calls. The device's memory is zero where loads go.
+func stillImage() *lmb.Image {
 	const quiet = 1 << 20 // nothing stores from here on
-	check := func(amount uint32) lmb.Command {
-		return single(fbs.Command{
-			Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Width: 4,
-			Offset: quiet, Amount: amount, Mask: 0xffffffff,
-		})
+	data := noise(4096)
+	exact := copyIn(plainWindow, 0, data)
+	exact.Mode, exact.Width = uint8(gen.AccessExact), 4
+	check := fbs.Command{
+		Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Width: 4, Offset: quiet, Mask: 0xffffffff,
 	}
-	compare := func(size int) lmb.Command {
-		return lmb.Command{Data: zeros[:size], Command: fbs.Command{
-			Opcode: gen.OpcodeCompare, Option: uint8(gen.PolicyFail), Width: 4, Offset: quiet,
-		}}
+	poll := check
+	poll.Amount = 1000
+	kinds := []lmb.Command{
+		write(1, 0), write(2, 1), write(4, 2), write(8, 3),
+		single(fbs.Command{Opcode: gen.OpcodeChange, Width: 4, Offset: 8, Value: 1, Mask: 0xff}),
+		single(fbs.Command{Opcode: gen.OpcodeAddress, Width: 8, Offset: 8}),
+		copyIn(plainWindow, 0, data[:64]), copyIn(plainWindow, 0, data), exact,
+		single(fbs.Command{Opcode: gen.OpcodeFill, Mode: uint8(gen.AccessExact), Width: 8, Amount: 4096, Value: 0x1234567812345678}),
+		single(check), single(poll),
+		{Data: make([]byte, 4096), Command: fbs.Command{Opcode: gen.OpcodeCompare, Option: uint8(gen.PolicyFail), Width: 4, Offset: quiet}},
+		single(fbs.Command{Opcode: gen.OpcodeFence}), single(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
 	}
-	exact := func(c lmb.Command) lmb.Command {
-		c.Mode, c.Width = uint8(gen.AccessExact), 4
-		return c
-	}
-	fill := func(size uint32) lmb.Command {
-		return single(fbs.Command{
-			Opcode: gen.OpcodeFill, Mode: uint8(gen.AccessExact), Width: 8, Amount: size, Value: 0x1234567812345678,
-		})
-	}
-	for _, width := range []uint8{1, 2, 4, 8} {
-		add(image, fmt.Sprintf("write, %d bits", 8*width), repeat(opcodeCount, func(i int) lmb.Command { return write(width, i) }))
-	}
-	for _, kind := range []struct {
-		name string
-		one  lmb.Command
-	}{
-		{"write, masked", single(fbs.Command{Opcode: gen.OpcodeChange, Width: 4, Offset: 8, Value: 1, Mask: 0xff})},
-		{"write, bus address", single(fbs.Command{Opcode: gen.OpcodeAddress, Width: 8, Offset: 8})},
-		{"copy in 64 B", copyIn(plainWindow, 0, data[:64])},
-		{"copy in 4 KiB", copyIn(plainWindow, 0, data)},
-		{"copy in 64 B, 32 bits each", exact(copyIn(plainWindow, 0, data[:64]))},
-		{"copy in 4 KiB, 32 bits each", exact(copyIn(plainWindow, 0, data))},
-		{"fill 4 KiB", fill(4096)},
-		{"expect", check(0)},
-		{"poll that holds", check(1000)},
-		{"compare 64 B", compare(64)},
-		{"compare 4 KiB", compare(4096)},
-		{"fence", single(fbs.Command{Opcode: gen.OpcodeFence})},
-		{"call of one write", single(fbs.Command{Opcode: gen.OpcodeCall, Index: callee})},
-	} {
-		add(image, kind.name, repeat(opcodeCount, func(int) lmb.Command { return kind.one }))
-	}
+	image := newImage()
+	add(image, "main", repeat(stillCount, func(i int) lmb.Command { return kinds[i%len(kinds)] }))
 	add(image, "one write", repeat(1, func(i int) lmb.Command { return write(4, i) }))
 	return image
 }
-
-// callee is the sequence that "call of one write" calls, the only one of
-// opcodesImage that is not measured itself.
-const callee = 17
 
 // noise is size bytes that depend on nothing else.
 func noise(size int) []byte {

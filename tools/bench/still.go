@@ -15,10 +15,10 @@ import (
 // Freeze: heap objects, cycles of the collector, system calls.
 func (b *bench) still() {
 	const runs = 200
-	image := opcodesImage()
+	image := stillImage()
 	path, _, done := b.image("still", image)
 	defer done()
-	section, what := "goals", fmt.Sprintf(", %d runs of %d commands", runs, opcodeCount)
+	section, what := "goals", fmt.Sprintf(", %d runs of %d commands", runs, stillCount)
 	objects, cycles := b.heapUse(path, runs)
 	for _, r := range []struct {
 		name  string
@@ -57,10 +57,7 @@ func more(few, many map[string]int64) (all int64, names string) {
 	return all, strings.TrimPrefix(names, ", ")
 }
 
-// stillSequences are those of opcodesImage that are run: none waits.
-const stillSequences = callee
-
-// heapUse is what runs of every sequence allocate. Asking allocates too, as
+// heapUse is what runs allocate. Asking allocates too, as
 // much each time, which an empty pair of questions shows.
 func (b *bench) heapUse(path string, runs int) (objects, cycles int64) {
 	m := newMemory(deviceSize + pageSize)
@@ -69,9 +66,7 @@ func (b *bench) heapUse(path string, runs int) (objects, cycles int64) {
 	defer s.stop()
 	use := func(count int) (objects, cycles int64) {
 		before := s.ask("heap")
-		for i := range stillSequences {
-			s.time(i, count, 0)
-		}
+		s.time(0, count, 0)
 		after := s.ask("heap")
 		return after[0] - before[0], after[1] - before[1]
 	}
@@ -80,7 +75,7 @@ func (b *bench) heapUse(path string, runs int) (objects, cycles int64) {
 	return many - one, cycles
 }
 
-// systemCalls counts those of all threads of a process that runs each sequence so
+// systemCalls counts those of all threads of a process that runs the image so
 // many times, by whose they are and by name.
 func (b *bench) systemCalls(path string, count int) map[string]map[string]int64 {
 	m := newMemory(deviceSize + pageSize)
@@ -89,9 +84,7 @@ func (b *bench) systemCalls(path string, count int) map[string]map[string]int64 
 	defer os.Remove(log.Name())
 	defer log.Close()
 	s := start(m, path, "strace", "-f", "-qq", "-e", "signal=none", "-o", log.Name(), b.child)
-	for i := range stillSequences {
-		s.time(i, count, 0)
-	}
+	s.time(0, count, 0)
 	s.stop()
 	return callsByThread(string(stop.Must(os.ReadFile(log.Name()))))
 }
