@@ -56,74 +56,47 @@ func (o *Options) checkHost() error {
 	return nil
 }
 
-// isAddress tells whether an access moves an address in host memory.
-func (l *lifter) isAddress(a *traces.Access) bool { return a.Width >= 4 && l.inHost(a.Value) }
-
 // inHost tells whether an address lies in host memory that the user gave, or
 // that a recording says the device reaches.
-func (l *lifter) inHost(address uint64) bool {
-	for i := range l.hosts {
-		if h := &l.hosts[i]; (h.given || h.exact) && address >= h.bus && address-h.bus < h.size {
-			return true
-		}
-	}
-	return false
-}
-
-// Access makes one store of two that follow each other and hold the halves of an
-// address in host memory: on the target it may have other bits in both.
-func (l *lifter) Access(a *traces.Access) error {
-	if l.waits {
-		if whole, ok := l.joined(&l.half, a); ok {
-			l.half = whole
-			l.halves++
-			return nil
-		}
-		if err := l.flush(); err != nil {
-			return err
-		}
-	}
-	l.half, l.waits = *a, true
-	return nil
-}
-
-// flush takes the access that waits, if there is one.
-func (l *lifter) flush() error {
-	if !l.waits {
-		return nil
-	}
-	l.waits = false
-	return l.one(&l.half)
+func (p *program) inHost(address uint64) bool {
+	return slices.ContainsFunc(p.hosts, func(h hostSpace) bool { return (h.given || h.exact) && address >= h.bus && address-h.bus < h.size })
 }
 
 func (l *lifter) Block(a *traces.Access, data []byte) error {
 	for a, data := range traces.Natural(*a, data) {
-		var err error
-		if n := len(data) / int(a.Width); n == 1 || l.addresses(data) {
-			err = traces.Single(a, data, l.Access)
-		} else if err = l.flush(); err == nil {
-			err = l.accesses(a, uint32(n), data)
-		}
-		if err != nil {
+		if err := l.accesses(a, uint32(len(data)/int(a.Width)), data); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *lifter) joined(a, b *traces.Access) (whole traces.Access, ok bool) {
-	low, high := a, b
-	if a.Offset > b.Offset {
-		low, high = b, a
+// whole makes one store of the last step and of s where they hold the halves of
+// an address in host memory: on the target it may have other bits in both.
+func (l *lifter) whole(s *step) bool {
+	a := l.steps.end()
+	if a == nil || len(l.hosts) == 0 || s.op != stepStore || a.op != stepStore || s.width != 4 || a.width != 4 || s.count != 1 || s.is(pointedStep) ||
+		a.window != s.window || a.aim != s.aim || a.rule != s.rule || l.rule(s).Widths&8 == 0 {
+		return false
 	}
-	if a.Op != traces.OpStore || b.Op != traces.OpStore || a.Width != 4 || b.Width != 4 || a.Bar != b.Bar || low.Offset%8 != 0 ||
-		high.Offset != low.Offset+4 {
-		return whole, false
+	half := l.element(a, a.count-1)
+	low, high := &half, s
+	if half.offset > s.offset {
+		low, high = s, &half
 	}
-	whole = *a
-	whole.Offset, whole.Width, whole.Value = low.Offset, 8, low.Value|high.Value<<32
-	r := l.board.Rule(whole.Bar, whole.Offset, 8)
-	return whole, r != nil && r.Widths&8 != 0 && l.isAddress(&whole)
+	value := low.value | high.value<<32
+	if low.offset%8 != 0 || high.offset != low.offset+4 || !l.inHost(value) {
+		return false
+	}
+	half.width, half.offset, half.value = 8, low.offset, value
+	if a.count == 1 {
+		*a = half
+	} else {
+		*a = l.program.part(a, 0, a.count-1)
+		l.steps.add(half)
+	}
+	l.halves++
+	return true
 }
 
 // mapping follows an access of the registers that map host memory.

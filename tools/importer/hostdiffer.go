@@ -191,9 +191,6 @@ func (c *columns) follow(ranges []hostRange, wrote bool) bool {
 // Memory takes host memory that the device reaches from here on. Parts of one MiB, and what touches, are one window,
 // whose bytes before the first that is reached are taken off at the end.
 func (l *lifter) Memory(line int, bus, size uint64) error {
-	if err := l.flush(); err != nil {
-		return err
-	}
 	l.host.exact = true
 	l.settle(0)
 	if size > hostSizeMax {

@@ -28,9 +28,6 @@ type hostMemory struct {
 
 // Device is told that the device reached host memory at a bus address.
 func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byte) error {
-	if err := l.flush(); err != nil {
-		return err
-	}
 	i, offset, err := l.hostAt(line, bus, uint64(len(data)))
 	if err != nil {
 		return err

@@ -153,10 +153,7 @@ func lifted(r io.Reader, o Options) (*lifter, *traces.Trace, error) {
 	if l.board == nil {
 		l.Start(t.Board)
 	}
-	err = l.flush()
-	if err == nil {
-		err = l.part.check("part", t.Lines)
-	}
+	err = l.part.check("part", t.Lines)
 	if err == nil {
 		err = l.cut.check(t.Lines)
 	}

@@ -45,8 +45,6 @@ type lifter struct {
 	certain                       int  // commands that there will be, whatever the passes do
 	blank                         int  // marks without text
 	halves                        int  // stores of addresses that were two
-	waits                         bool // half: it may be that of a store
-	half                          traces.Access
 }
 
 // aimKey is what makes two aims the same.
@@ -92,8 +90,7 @@ func (l *lifter) text() string {
 	return strings.Join(list, "; ")
 }
 
-// one takes an access or a mark.
-func (l *lifter) one(a *traces.Access) error {
+func (l *lifter) Access(a *traces.Access) error {
 	if a.Op == traces.OpMark {
 		if l.inside(a) && l.with("mark") {
 			l.addMark(a)
@@ -101,17 +98,6 @@ func (l *lifter) one(a *traces.Access) error {
 		return nil
 	}
 	return l.accesses(a, 1, nil)
-}
-
-// addresses tells whether data holds an address in host memory that is known
-// to be that.
-func (l *lifter) addresses(data []byte) bool {
-	for ; (len(l.o.Host) > 0 || l.host.exact) && len(data) >= 8; data = data[8:] {
-		if l.inHost(traces.Little(data[:8])) {
-			return true
-		}
-	}
-	return false
 }
 
 // take makes a step of accesses. ok is false where they have to be halved.
@@ -332,12 +318,8 @@ func (l *lifter) accesses(a *traces.Access, n uint32, data []byte) error {
 		a.Value = traces.Little(data)
 		data = nil
 	}
-	split := n > 1 && l.addresses(data)
-	if !split {
-		ok, err := l.take(a, n, data)
-		if ok || err != nil {
-			return err
-		}
+	if ok, err := l.take(a, n, data); ok || err != nil {
+		return err
 	}
 	first, second := *a, *a
 	at := uint64(n/2) * uint64(a.Width)

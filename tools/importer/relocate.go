@@ -20,8 +20,8 @@ type relocator struct {
 }
 
 func (r *relocator) run() (outcome, error) {
-	if len(r.hosts) == 0 {
-		return r.out, nil
+	if err := r.lacking(); err != nil || len(r.hosts) == 0 {
+		return r.out, err
 	}
 	r.trimHosts()
 	err := r.steps.rewrite(func(s *step, out *steps) error {
@@ -44,6 +44,22 @@ func (r *relocator) run() (outcome, error) {
 		r.out.did += "; " + traces.Counted(r.loads, "load") + " of its addresses ignored"
 	}
 	return r.out, err
+}
+
+// lacking refuses a store of an address that is in no memory that is known.
+func (r *relocator) lacking() error {
+	for i := range r.steps.n {
+		s := r.steps.at(i)
+		if s.op != stepStore || s.aim >= 0 || s.width >= 4 && r.inHost(s.value) {
+			continue
+		}
+		w := &r.windows[s.window]
+		a := traces.Access{Line: int(s.line), Op: traces.OpStore, Bar: w.bar, Offset: w.base + uint64(s.offset), Width: s.width, Value: s.value}
+		if reason := hostMemoryReason(r.board, &a); reason != "" {
+			return traces.Refuse(a.Line, "%s", reason)
+		}
+	}
+	return nil
 }
 
 // relocates tells whether a stored value is an address of host memory there.
