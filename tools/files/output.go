@@ -17,7 +17,7 @@ type Output struct {
 	Path   string
 	Fd     int    // for data that Write is not to wait with
 	Stream bool   // data go to somebody at once, see isStream
-	names  []byte // the file that Discard removes and what Commit renames it to, each with a zero behind it
+	names  []byte // the file that Discard removes and what Commit renames it to, each with a zero behind it. They cannot be written to
 	to     int    // where the second begins, 0: it is not renamed
 	pinned bool
 }
@@ -67,10 +67,16 @@ func (f *Output) beside(mode uint32, old *unix.Stat_t) error {
 		part += strconv.FormatUint(uint64(b), 16)
 	}
 	part += ".part"
-	if f.Fd, err = open(part, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode); err != nil {
+	names, err := hal.Mmap(-1, 0, len(part)+len(target)+2, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err == nil {
+		copy(names, part+"\x00"+target)
+		_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail: the pages are our own
+		f.Fd, err = open(part, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+	}
+	if err != nil {
 		return err
 	}
-	f.names, f.to = []byte(part+"\x00"+target+"\x00"), len(part)+1
+	f.names, f.to = names, len(part)+1
 	if old != nil {
 		_ = unix.Fchown(f.Fd, int(old.Uid), int(old.Gid)) // where that is permitted
 		if err = unix.Fchmod(f.Fd, old.Mode&0o777); err != nil {
@@ -175,32 +181,20 @@ func (list Outputs) Discard() {
 	}
 }
 
-// Pin moves the names of files to memory that can only be read, and gives the
-// instructions by which a seccomp filter allows what Commit and Discard do with
-// these files: fsync, and the rename and the removal of exactly these names. A
-// filter sees addresses and not what is there, so a process that may neither map
-// nor protect memory can rename nothing else. Where no instruction allows, they
+// Pin gives the instructions by which a seccomp filter allows what Commit and
+// Discard do with these files: fsync, and the rename and the removal of exactly these
+// names. A filter sees addresses and not what is there, so a process that may neither
+// map nor protect memory can rename nothing else. Where no instruction allows, they
 // end behind the last.
-func (list Outputs) Pin() (program []unix.SockFilter, err error) {
-	size := 1
-	for _, f := range list {
-		size += len(f.names)
-	}
-	memory, err := hal.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		return nil, hal.FileFault("the names of the outputs", err)
-	}
-	program = allow(nil, unix.SYS_FSYNC)
-	free := memory
+func (list Outputs) Pin() []unix.SockFilter {
+	program := allow(nil, unix.SYS_FSYNC)
 	for _, f := range list {
 		if f.pinned = true; f.to != 0 {
-			n := copy(free, f.names)
-			f.names, free = free[:n], free[n:]
 			program = allow(program, unix.SYS_RENAMEAT, folder, address(f.names), folder, address(f.names[f.to:]))
 			program = allow(program, unix.SYS_UNLINKAT, folder, address(f.names), 0)
 		}
 	}
-	return program, hal.FileFault("the names of the outputs", unix.Mprotect(memory, unix.PROT_READ))
+	return program
 }
 
 // allow adds instructions that allow a system call with these arguments.

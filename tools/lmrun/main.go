@@ -85,14 +85,10 @@ func (f *frames) prepare(devices []hal.Device, view *fbs.View, o args.Options) e
 			err = step()
 		}
 	}
-	if err != nil || !o.Seal {
-		return err
+	if err == nil && o.Seal {
+		err = runtime.Seal(f.files.Pin()...)
+		f.sealed = err == nil
 	}
-	also, err := f.files.Pin()
-	if err == nil {
-		err = runtime.Seal(also...)
-	}
-	f.sealed = err == nil
 	return err
 }
 

@@ -67,7 +67,7 @@ func timing(end outcome) string {
 	if end.runs == 1 {
 		return ", " + mean + " us"
 	}
-	return ", " + decimal(end.runs) + " times; us: least " + micros(end.least) + ", mean " + mean + ", most " + micros(end.most)
+	return fbs.Text(", %d times; us: least ", end.runs) + micros(end.least) + ", mean " + mean + ", most " + micros(end.most)
 }
 
 // reason says what failed, where, and what was seen.
@@ -97,5 +97,4 @@ func jsonText(o args.Options, end outcome, code hal.Code) string {
 	return text + "}\n"
 }
 
-func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
-func micros(ns int64) string  { return decimal(uint64(ns/1000)) + "." + decimal(uint64(ns%1000/100)) }
+func micros(ns int64) string { return fbs.Text("%d.%d", uint64(ns/1000), uint64(ns%1000/100)) }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -100,14 +101,14 @@ func (r *ring) begin(fresh, writer bool) (err error) {
 	case h.magic != ringMagic:
 		return r.bad("does not begin as one")
 	case slot != r.size:
-		return r.bad("has slots of " + decimal(slot) + " bytes, the tensor has " + decimal(r.size))
+		return r.bad(fbs.Text("has slots of %d bytes, the tensor has %d", slot, r.size))
 	case slots == 0 || slots > ringSlotsMax:
-		return r.bad("has " + decimal(slots) + " slots, from 1 to " + decimal(ringSlotsMax) + " are possible")
+		return r.bad(fbs.Text("has %d slots, from 1 to %d are possible", slots, ringSlotsMax))
 	default:
 		r.count = slots
 	}
 	if uint64(len(r.memory)) != r.bytes() {
-		return r.bad("has " + decimal(uint64(len(r.memory))) + " bytes, its header means " + decimal(r.bytes()))
+		return r.bad(fbs.Text("has %d bytes, its header means %d", uint64(len(r.memory)), r.bytes()))
 	}
 	if writer {
 		atomic.StoreUint32(&h.closed, 0)

@@ -89,7 +89,7 @@ func (s *stream) readFile() error {
 	if err != nil || n+more == len(s.data) {
 		return err
 	}
-	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + [...]string{"fewer", "more"}[more] + " than the " + decimal(uint64(len(s.data))) + " bytes of input " + s.Name}
+	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + [...]string{"fewer", "more"}[more] + fbs.Text(" than the %d bytes of input ", uint64(len(s.data))) + s.Name}
 }
 
 const (
@@ -100,8 +100,15 @@ const (
 // move reads or writes until all of data are moved, nothing more comes, or a signal
 // ends the wait, which for a result that nobody takes is an error.
 func (s *stream) move(data []byte) (n int, err error) {
-	for looks := 0; n < len(data); looks++ {
-		moved, err := s.some(data[n:])
+	for looks, moved := 0, 0; n < len(data); looks++ {
+		switch {
+		case s.ring != nil:
+			moved, err = s.ring.move(data)
+		case s.output:
+			moved, err = hal.Write(s.fd, data[n:])
+		default:
+			moved, err = hal.Read(s.fd, data[n:])
+		}
 		waits := err == unix.EAGAIN
 		switch {
 		case moved > 0:
@@ -119,17 +126,6 @@ func (s *stream) move(data []byte) (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// some moves what can be moved at once, at most data.
-func (s *stream) some(data []byte) (int, error) {
-	switch {
-	case s.ring != nil:
-		return s.ring.move(data)
-	case s.output:
-		return hal.Write(s.fd, data)
-	}
-	return hal.Read(s.fd, data)
 }
 
 // receive takes the data of the next run. ended is the orderly end: a signal, or
