@@ -174,7 +174,7 @@ func recordFailure(err error) error {
 		return err
 	}
 	code := map[recorder.Kind]hal.Code{recorder.NoProgram: hal.NoFile, recorder.Forbidden: hal.Denied, recorder.Output: hal.IO}[failure.Kind]
-	return wrong(cmp.Or(code, hal.Internal), "%s", failure.Reason)
+	return wrong(cmp.Or(code, hal.Internal), "%s", strings.TrimPrefix(failure.Reason, hal.IO.Error()+": "))
 }
 
 // recorded says what there is, and passes the program's exit status on.

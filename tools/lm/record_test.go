@@ -114,6 +114,7 @@ func TestRecordTakesNoFileThatTheProgramNeedsForItsOutput(t *testing.T) {
 		{64, "is an input", []string{"-o", card, "--file", card + "=0", "--", program}},
 		{64, "stands for something already", []string{"-o", "x.record", "--file", card + "=0", "--file", card + "=bus:0x1000", "--", program}},
 		{64, "pci:DDDD:BB:DD.F", []string{"-o", "x.record", "--device", "card", "--", program}},
+		{74, "lm: input/output error: /dev/full: no space left", []string{"-o", "/dev/full", "--file", card + "=0", "--", "true"}},
 		{77, "permission denied", []string{"-o", filepath.Join(t.TempDir(), "x.record"), "--", program}}, // not executable
 	} {
 		exit, _, stderr := lm(t, append([]string{"record"}, c.args...)...)
