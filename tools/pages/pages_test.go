@@ -94,6 +94,28 @@ func TestMostCommandsCanBeGiven(t *testing.T) {
 	}
 }
 
+// TestEveryPageIsReachedFromTheFrontPage: who starts there is led to each by the
+// pages that name it.
+func TestEveryPageIsReachedFromTheFrontPage(t *testing.T) {
+	reached := []string{"README.md"}
+	for i := 0; i < len(reached); i++ {
+		text, err := os.ReadFile(filepath.Join(root, reached[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range all(t) {
+			if strings.Contains(string(text), "`"+page+"`") && !slices.Contains(reached, page) {
+				reached = append(reached, page)
+			}
+		}
+	}
+	for _, page := range all(t) {
+		if !slices.Contains(reached, page) {
+			t.Errorf("no page that is reached from README.md names %s", page)
+		}
+	}
+}
+
 var quoted = regexp.MustCompile("`([A-Za-z0-9_./-]+)`")
 
 // TestPathsInPagesStartAtTheTopFolder holds names of sources and pages, and paths that
