@@ -37,8 +37,6 @@ func (v *View) verifyTables() *Error {
 		if uint64(l.count) != uint64(l.reserved) {
 			return &Error{"reservation", Text("%d "+l.name+"s, the image has %d", uint64(l.reserved), uint64(l.count))}
 		}
-	}
-	for _, l := range list {
 		for i := 0; i < l.count && l.reason != nil; i++ {
 			if reason := l.reason(i); reason != "" {
 				return &Error{Text(l.name+" %d", uint64(i)), reason}

@@ -128,14 +128,16 @@ func (r *Replay) late() hal.Code {
 	return hal.OK
 }
 
-// sleep lets a device's time pass, but not beyond the end of a limited run.
-func (r *Replay) sleep(device hal.Device, nanoseconds int64) {
+// sleep lets a device's time pass, but not beyond the end of a limited run, which
+// is then late.
+func (r *Replay) sleep(device hal.Device, nanoseconds int64) hal.Code {
 	if r.end != 0 {
 		nanoseconds = min(nanoseconds, r.end-r.devices[0].Now()+1)
 	}
 	if nanoseconds > 0 {
 		device.Sleep(nanoseconds)
 	}
+	return r.late()
 }
 
 // execute is the loop: it carries out the commands of one sequence, by walks and
@@ -146,15 +148,17 @@ func (r *Replay) execute(sequence int) hal.Code {
 	at, last := int(s.First), int(s.First+s.Count)-1
 	w.Next, r.waits = &r.Commands[at], nil
 	for end := &r.Commands[last]; ; {
-		w.Stop = end
+		stop := end
 		if r.end != 0 {
 			at = min(at+limitEvery, last)
-			w.Stop = &r.Commands[at]
+			stop = &r.Commands[at]
 		}
-		for w.Run(); w.Next != w.Stop; w.Run() {
+		w.Stop = stop
+		for w.Run(); w.Next != stop; w.Run() {
 			if code := r.odd(w.Next); code != hal.OK {
 				return code
 			}
+			w.Stop = stop // a sequence that was called had another
 		}
 		if code := r.late(); code != hal.OK || w.Next == end {
 			return code
@@ -184,10 +188,11 @@ func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	case c.Opcode == gen.OpcodePoint:
 		code = r.point(c)
 	case c.Opcode == gen.OpcodeDelay:
-		r.sleep(r.devices[0], int64(c.Amount)*1000)
-		code = r.late()
+		code = r.sleep(r.devices[0], int64(c.Amount)*1000)
 	case c.Opcode == gen.OpcodeCall:
-		code = r.call(c)
+		if code = r.execute(int(c.Index)); code == hal.OK {
+			w.Next = c
+		}
 	default:
 		code = hal.Internal
 	}
@@ -231,15 +236,6 @@ func (r *Replay) point(c *fbs.Command) (code hal.Code) {
 	a := &r.apertures[c.Window]
 	code = r.device(c).Point(a, target, c.Value)
 	r.windows[c.Window] = a.Base
-	return code
-}
-
-func (r *Replay) call(c *fbs.Command) hal.Code {
-	w, stop := &r.walk, r.walk.Stop
-	code := r.execute(int(c.Index))
-	if code == hal.OK {
-		w.Next, w.Stop = c, stop
-	}
 	return code
 }
 
@@ -288,8 +284,8 @@ func (r *Replay) wait(c *fbs.Command) {
 		r.deadline = now + allowed
 	}
 	left := r.deadline - now
-	r.sleep(device, pause(c, allowed-left, left))
-	if r.last = r.late(); r.last == hal.OK && device.Now() >= r.deadline {
+	r.last = r.sleep(device, pause(c, allowed-left, left))
+	if r.last == hal.OK && device.Now() >= r.deadline {
 		r.last = hal.DeadlinePassed
 	}
 }

@@ -85,9 +85,9 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "to
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 4_273 // 3,600
-	linesWithRunner  = 5_797 // 4,600
-	linesOfTheTarget = 8_531 // 7,500
+	linesOfProduct   = 4_267 // 3,600
+	linesWithRunner  = 5_791 // 4,600
+	linesOfTheTarget = 8_525 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.

@@ -142,10 +142,11 @@ func TestDeepestCallFitsTheStackThatFreezeReserves(t *testing.T) {
 	var deepest func(name string, above []string) (int, []string)
 	deepest = func(name string, above []string) (most int, path []string) {
 		// A sequence calls another one, which calls none.
-		if repeated := strings.Count(strings.Join(above, " ")+" ", name+" "); repeated > 1 || repeated > 0 && !strings.Contains(name, "Replay).") {
-			t.Fatalf("%s calls itself: %v", name, above)
-		} else if repeated == 1 && strings.HasSuffix(name, ".call") {
+		repeated := strings.Count(strings.Join(above, " ")+" ", name+" ")
+		if repeated == 2 && strings.HasSuffix(name, ".execute") {
 			return 0, nil
+		} else if repeated > 1 || repeated > 0 && !strings.Contains(name, "Replay).") {
+			t.Fatalf("%s calls itself: %v", name, above)
 		}
 		f := functions[name]
 		above = append(slices.Clone(above), name)
