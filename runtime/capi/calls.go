@@ -157,6 +157,9 @@ func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32
 	})
 }
 
+// openDevice opens a device by its name. Tests put stand-ins in its place.
+var openDevice = hal.Open
+
 // load opens the devices, NULL being the one with the image's PCI ids, and reserves what runs need.
 func (im *image) load(names []*C.char, window int) (end outcome) {
 	found := runtime.DeviceNames(im.view)

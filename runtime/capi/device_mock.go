@@ -12,7 +12,7 @@ import (
 // With the build tag mock the archive has devices of the kind mock:BOARD,
 // for trying a firmware without its hardware. They allocate while they run and
 // so do not live under the seal.
-var openDevice = openMock
+func init() { openDevice = openMock }
 
 func openMock(name string) (hal.Device, error) {
 	const kind = "mock:"

@@ -35,13 +35,14 @@ func standard(number, flags int) (fd int, stream bool, err error) {
 	if err = unix.Fstat(number, &status); err != nil {
 		return -1, false, err
 	}
-	if stream, fd = isStream(&status), -1; stream {
-		fd, _ = open("/proc/self/fd/"+string(rune('0'+number)), flags, 0)
+	if stream, fd = isStream(&status), -1; stream { // of a pipe, the other side may have gone already
+		fd, _ = open("/proc/self/fd/"+string(rune('0'+number)), flags|unix.O_NONBLOCK, 0)
 	}
 	if fd < 0 {
 		fd, err = unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 0)
+		return fd, stream, err
 	}
-	return fd, stream, err
+	return fd, stream, unix.SetNonblock(fd, flags&unix.O_NONBLOCK != 0)
 }
 
 // isStream tells that data go to or come from somebody at once: a pipe, a terminal

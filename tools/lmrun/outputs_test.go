@@ -314,7 +314,8 @@ func TestInputMayBeStandardInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(bytes.Repeat([]byte{3}, 2*frameBytes))} {
+	two := bytes.Repeat([]byte{3}, 2*frameBytes)
+	for what, stdin := range map[string]io.Reader{"a file": file, "a pipe": bytes.NewReader(two), "a pipe that nobody writes to any more": written(t, two)} {
 		c := framesCommand(t, "end", "-json", "-loop", "2", "-input", "a=-", "-output", "d="+folder+"/new", "x.lmb")
 		c.Stdin = stdin
 		text, err := c.CombinedOutput()
@@ -327,6 +328,25 @@ func TestInputMayBeStandardInput(t *testing.T) {
 	if text, err := c.CombinedOutput(); err == nil || !strings.Contains(string(text), "ends in the middle of a run's data") {
 		t.Errorf("%v, %s", err, text)
 	}
+}
+
+// written is a pipe with data in it, whose writer has closed it.
+func written(t *testing.T, data []byte) *os.File {
+	t.Helper()
+	path := fifo(t)
+	writer, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.Open(path)
+	if err == nil {
+		_, err = writer.Write(data)
+	}
+	if err := errors.Join(err, writer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { reader.Close() })
+	return reader
 }
 
 // TestFewOpenFilesAreAnErrorWithItsReason, and not one of Go's own, with 2.
