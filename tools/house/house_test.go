@@ -86,8 +86,8 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "to
 // names what is wanted.
 const (
 	linesOfProduct   = 4_267 // 3,600
-	linesWithRunner  = 5_791 // 4,600
-	linesOfTheTarget = 8_525 // 7,500
+	linesWithRunner  = 5_792 // 4,600
+	linesOfTheTarget = 8_521 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
