@@ -50,14 +50,14 @@ type Edu struct {
 	raise                    func() // sends a message, nil: to nobody
 	computing, transferring  int64  // nanoseconds until it ends, 0: it is not under way
 
-	source, target, count, command uint64
-	buffer                         [eduBufferSize]byte
-	host                           *Host
-	reason                         string
+	dma    map[uint64]uint64 // registers
+	buffer [eduBufferSize]byte
+	host   *Host
+	reason string
 }
 
 // NewEdu gives an Edu as after a reset.
-func NewEdu() *Edu { return &Edu{host: &Host{}} }
+func NewEdu() *Edu { return &Edu{host: &Host{}, dma: map[uint64]uint64{}} }
 
 // Connect implements Master.
 func (e *Edu) Connect(host *Host) { e.host = host }
@@ -97,14 +97,8 @@ func (e *Edu) Load(at Place, width uint8) (value uint64, c hal.Code) {
 		value = e.status()
 	case eduIRQStatus:
 		value = uint64(e.irq)
-	case eduDMASource:
-		value = e.source
-	case eduDMATarget:
-		value = e.target
-	case eduDMACount:
-		value = e.count
-	case eduDMACommand:
-		value = e.command
+	case eduDMASource, eduDMATarget, eduDMACount, eduDMACommand:
+		value = e.dma[at.Address]
 	default:
 		return 0, e.refuse("there is no register to load at %#x", at.Address)
 	}
@@ -178,24 +172,15 @@ func (e *Edu) storeDMA(register, value uint64) hal.Code {
 	if e.transferring != 0 {
 		return hal.OK
 	}
-	switch register {
-	case eduDMASource:
-		e.source = value
-	case eduDMATarget:
-		e.target = value
-	case eduDMACount:
-		e.count = value
-	case eduDMACommand:
-		e.command = value
-		if value&eduDMARun == 0 {
-			return hal.OK
-		}
-		if _, _, c := e.ends(); c != hal.OK {
-			e.command &^= eduDMARun // as QEMU's, which ends a transfer that reached nothing
-			return c
-		}
-		e.transferring = eduWorkNs
+	e.dma[register] = value
+	if register != eduDMACommand || value&eduDMARun == 0 {
+		return hal.OK
 	}
+	if _, _, c := e.ends(); c != hal.OK {
+		e.dma[eduDMACommand] &^= eduDMARun // as QEMU's, which ends a transfer that reached nothing
+		return c
+	}
+	e.transferring = eduWorkNs
 	return hal.OK
 }
 
@@ -204,8 +189,8 @@ func (e *Edu) transfer() {
 	if to, from, c := e.ends(); c == hal.OK {
 		copy(to, from)
 	}
-	e.command &^= eduDMARun
-	if e.command&eduDMAIRQ != 0 {
+	e.dma[eduDMACommand] &^= eduDMARun
+	if e.dma[eduDMACommand]&eduDMAIRQ != 0 {
 		e.interrupt(eduIRQDMA)
 	}
 }
@@ -213,19 +198,19 @@ func (e *Edu) transfer() {
 // ends gives what a transfer copies. QEMU 7.2 takes a range that ends with the
 // buffer for one that is out of bounds, and stops the machine.
 func (e *Edu) ends() (to, from []byte, c hal.Code) {
-	device, bus := e.target, e.source
-	if e.command&eduDMAToHost != 0 {
+	device, bus, count, out := e.dma[eduDMATarget], e.dma[eduDMASource], e.dma[eduDMACount], e.dma[eduDMACommand]&eduDMAToHost != 0
+	if out {
 		device, bus = bus, device
 	}
 	inside := device - eduBufferStart
-	if e.count == 0 || inside >= eduBufferSize || e.count >= eduBufferSize-inside {
-		return nil, nil, e.refuse("a transfer of %d bytes at %#x of the device is out of bounds", e.count, device)
+	if count == 0 || inside >= eduBufferSize || count >= eduBufferSize-inside {
+		return nil, nil, e.refuse("a transfer of %d bytes at %#x of the device is out of bounds", count, device)
 	}
-	own, host := e.buffer[inside:][:e.count], e.host.Bytes(bus, e.count)
+	own, host := e.buffer[inside:][:count], e.host.Bytes(bus, count)
 	if host == nil {
-		return nil, nil, e.refuse("a transfer of %d bytes reaches host memory at %#x that is not mapped", e.count, bus)
+		return nil, nil, e.refuse("a transfer of %d bytes reaches host memory at %#x that is not mapped", count, bus)
 	}
-	if e.command&eduDMAToHost != 0 {
+	if out {
 		return host, own, hal.OK
 	}
 	return own, host, hal.OK

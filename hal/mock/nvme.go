@@ -76,16 +76,16 @@ const (
 // its queues unusable with CSTS.CFS, as the specification has it; what the
 // specification forbids without saying what comes of it, it refuses.
 type Nvme struct {
-	cc, csts, aqa uint32
-	asq, acq      uint64
-	masked        uint32 // INTMS
-	raise         func() // sends the interrupt, nil: to nobody
-	due           int64  // nanoseconds until what was asked for is done, 0: all is
-	sq, cq        [nvmeQueues]nvmeQueue
-	disk          []byte
-	scratch       [pageSize]byte
-	host          *Host
-	reason        string
+	cc, csts uint32
+	admin    map[uint64]uint64 // registers of the admin queues
+	masked   uint32            // INTMS
+	raise    func()            // sends the interrupt, nil: to nobody
+	due      int64             // nanoseconds until what was asked for is done, 0: all is
+	sq, cq   [nvmeQueues]nvmeQueue
+	disk     []byte
+	scratch  [pageSize]byte
+	host     *Host
+	reason   string
 }
 
 // nvmeQueue is a ring in memory. Entries 0 of sq and cq are the admin queues.
@@ -101,7 +101,9 @@ type nvmeQueue struct {
 func (q *nvmeQueue) after(i uint32) uint32 { return (i + 1) % q.entries }
 
 // NewNvme gives an Nvme that is disabled and whose namespace is all zero.
-func NewNvme() *Nvme { return &Nvme{disk: make([]byte, nvmeBlocks*nvmeBlock), host: &Host{}} }
+func NewNvme() *Nvme {
+	return &Nvme{disk: make([]byte, nvmeBlocks*nvmeBlock), host: &Host{}, admin: map[uint64]uint64{nvmeAQA: 0, nvmeASQ: 0, nvmeACQ: 0}}
+}
 
 // Disk is the namespace.
 func (n *Nvme) Disk() []byte { return n.disk }
@@ -141,15 +143,12 @@ func (n *Nvme) Load(at Place, width uint8) (uint64, hal.Code) {
 		value = uint64(n.cc)
 	case nvmeCSTS:
 		value = uint64(n.csts)
-	case nvmeAQA:
-		value = uint64(n.aqa)
-	case nvmeASQ:
-		value = n.asq
-	case nvmeACQ:
-		value = n.acq
 	case nvmeCMBLOC, nvmeCMBSZ:
 	default:
-		return 0, n.refuse("there is no register to load at %#x", at.Address)
+		var ok bool
+		if value, ok = n.admin[register]; !ok {
+			return 0, n.refuse("there is no register to load at %#x", at.Address)
+		}
 	}
 	return value >> shift & fbs.WidthMask(width), hal.OK
 }
@@ -169,30 +168,20 @@ func (n *Nvme) Store(at Place, width uint8, value uint64) hal.Code {
 		return n.ring(at.Address-nvmeDoorbell, uint32(value))
 	}
 	register, shift := n.register(at.Address)
-	mask := fbs.WidthMask(width) << shift
-	value <<= shift
-	switch register {
-	case nvmeINTMS:
-		n.masked |= uint32(value)
-		return hal.OK
-	case nvmeINTMC:
-		n.masked &^= uint32(value)
-		return hal.OK
-	case nvmeCC:
-		return n.configure(uint32(value))
-	case nvmeAQA, nvmeASQ, nvmeACQ:
-	default:
-		return n.refuse("there is no register to store to at %#x", at.Address)
-	}
+	admin, ok := n.admin[register]
 	switch {
+	case register == nvmeINTMS:
+		n.masked |= uint32(value)
+	case register == nvmeINTMC:
+		n.masked &^= uint32(value)
+	case register == nvmeCC:
+		return n.configure(uint32(value))
+	case !ok:
+		return n.refuse("there is no register to store to at %#x", at.Address)
 	case n.cc&ccEN != 0:
 		return n.refuse("the admin queues are moved while CC.EN is 1")
-	case register == nvmeAQA:
-		n.aqa = uint32(value)
-	case register == nvmeASQ:
-		n.asq = n.asq&^mask | value
-	case register == nvmeACQ:
-		n.acq = n.acq&^mask | value
+	default:
+		n.admin[register] = admin&^(fbs.WidthMask(width)<<shift) | value<<shift
 	}
 	return hal.OK
 }
@@ -272,9 +261,10 @@ func (n *Nvme) work() {
 
 // start makes the admin queues: sections 3.1.8 to 3.1.10.
 func (n *Nvme) start() {
-	n.sq[0] = nvmeQueue{bus: n.asq, entries: n.aqa&0xfff + 1}
-	n.cq[0] = nvmeQueue{bus: n.acq, entries: n.aqa>>16&0xfff + 1, phase: phaseOfStatus, interrupts: true}
-	if s := n.cc & ccSettings; s != ccUsable && s != ccUsable|ccAllSets || n.asq%pageSize != 0 || n.acq%pageSize != 0 || n.sq[0].entries < 2 ||
+	aqa, asq, acq := uint32(n.admin[nvmeAQA]), n.admin[nvmeASQ], n.admin[nvmeACQ]
+	n.sq[0] = nvmeQueue{bus: asq, entries: aqa&0xfff + 1}
+	n.cq[0] = nvmeQueue{bus: acq, entries: aqa>>16&0xfff + 1, phase: phaseOfStatus, interrupts: true}
+	if s := n.cc & ccSettings; s != ccUsable && s != ccUsable|ccAllSets || asq%pageSize != 0 || acq%pageSize != 0 || n.sq[0].entries < 2 ||
 		n.cq[0].entries < 2 {
 		n.csts = cstsCFS
 		return
