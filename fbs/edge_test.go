@@ -63,6 +63,20 @@ func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
 	}
 }
 
+// TestCountsAreHeldBeforeAnyTableIsLookedAt: two readers of one file that is wrong
+// twice name the same place (FORMAT.md, section 1.2).
+func TestCountsAreHeldBeforeAnyTableIsLookedAt(t *testing.T) {
+	_, err := fbs.Verify(changed(t, func(i *gen.Image) {
+		target := new(gen.Target)
+		i.Targets(target, 0)
+		target.MutateReserved(1)
+		i.Reservation(nil).MutateTensors(77)
+	}))
+	if err == nil || !strings.Contains(err.Error(), "reservation: 77 tensors, the image has") {
+		t.Error(err)
+	}
+}
+
 func TestFileLongerThanItsSegmentsIsRefused(t *testing.T) {
 	file := append(encode(t, sample()), 0)
 	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))

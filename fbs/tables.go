@@ -37,6 +37,8 @@ func (v *View) verifyTables() *Error {
 		if uint64(l.count) != uint64(l.reserved) {
 			return &Error{"reservation", Text("%d "+l.name+"s, the image has %d", uint64(l.reserved), uint64(l.count))}
 		}
+	}
+	for _, l := range list {
 		for i := 0; i < l.count && l.reason != nil; i++ {
 			if reason := l.reason(i); reason != "" {
 				return &Error{Text(l.name+" %d", uint64(i)), reason}
@@ -155,12 +157,10 @@ func (t *tables) tensor(index int) string {
 func (t *Tensor) shapeSize() uint64 {
 	size := uint64(DTypeSize(t.Dtype))
 	for i, n := range t.Sides() {
-		switch {
-		case t.Dims > DimsMax, (i < int(t.Dims)) != (n != 0), n != 0 && size > BytesMax/uint64(n):
+		if t.Dims > DimsMax || (i < int(t.Dims)) != (n != 0) || size > BytesMax/uint64(max(n, 1)) {
 			return 0
-		case n != 0:
-			size *= uint64(n)
 		}
+		size *= uint64(max(n, 1))
 	}
 	return size
 }
