@@ -88,9 +88,7 @@ func (p *parser) readIgnored(c *lmb.Command) {
 
 func (p *parser) policyOption(c *lmb.Command) {
 	c.Option = uint8(gen.PolicyFail)
-	if p.option("else") != "" {
-		p.policy(c)
-	}
+	p.settings(setting{"else", func() { p.policy(c) }})
 }
 
 func (p *parser) compare(c *lmb.Command) {
@@ -111,42 +109,34 @@ func (p *parser) compare(c *lmb.Command) {
 // judgement consumes how far an output may be from what was recorded; of a
 // compare, c, also its policy.
 func (p *parser) judgement(g *lmb.Golden, c *lmb.Command) {
-	options := []string{"absolute", "relative", "correlation"}
+	judged := func(word string, kind gen.Judgement, to *uint32, what string, least, most float64) setting {
+		return setting{word, func() {
+			at := p.last
+			*to = p.float32Bits(what, least, most)
+			p.judgedBy(g, kind, at)
+		}}
+	}
+	const tolerance = "a finite tolerance of 0 or more"
+	settings := []setting{
+		judged("absolute", gen.JudgementTolerance, &g.First, tolerance, 0, math.MaxFloat32),
+		judged("relative", gen.JudgementTolerance, &g.Second, tolerance, 0, math.MaxFloat32),
+		judged("correlation", gen.JudgementCorrelation, &g.First, "a correlation from -1 to 1", -1, 1),
+	}
 	if c != nil {
-		options = append(options, "else")
-	}
-	for {
-		at := p.tok
-		option := p.option(options...)
-		switch option {
-		case "absolute":
-			g.First = p.float32Bits("a finite tolerance of 0 or more", 0, math.MaxFloat32)
-		case "relative":
-			g.Second = p.float32Bits("a finite tolerance of 0 or more", 0, math.MaxFloat32)
-		case "correlation":
-			g.First = p.float32Bits("a correlation from -1 to 1", -1, 1)
-		case "else":
+		settings = append(settings, setting{"else", func() {
+			at := p.last
 			p.policy(c)
-		default:
-			return
-		}
-		p.judgementKind(g, option, at)
+			p.judgedBy(g, g.Kind, at)
+		}})
 	}
+	p.settings(settings...)
 }
 
-func (p *parser) judgementKind(g *lmb.Golden, option string, at token) {
-	kind := gen.JudgementTolerance
-	switch {
-	case option == "correlation":
-		kind = gen.JudgementCorrelation
-	case option == "else":
-		kind = g.Kind
-	}
+func (p *parser) judgedBy(g *lmb.Golden, kind gen.Judgement, at token) {
 	if g.Kind != 0 && g.Kind != kind {
 		p.fail(at, "a compare has tolerances or a correlation, not both")
 	}
-	g.Kind = kind
-	if kind != 0 && slices.Contains(p.seen, "else") {
+	if g.Kind = kind; kind != 0 && slices.Contains(p.seen, "else") {
 		p.fail(at, "what is judged by tolerances ends no run: lm replay --check-golden judges it afterwards; leave out else")
 	}
 }
