@@ -206,3 +206,19 @@ expect tlb0+0xc w4 0x4 mask 0xffffffff
 		t.Errorf("coalesce: %s", got)
 	}
 }
+
+// TestRegistersThatAreReadInARowTakeTimeByTheirNumber: looking from each at all
+// behind it would be 45 billion steps.
+func TestRegistersThatAreReadInARowTakeTimeByTheirNumber(t *testing.T) {
+	const n = 300_000
+	text := []byte("LMRECORD 2\nDEVICE 0 abcd 0001 0000:00:04.0\nBAR 0 0 0 10000000 1000000\n")
+	for i := range n {
+		text = fmt.Appendf(text, "R 0 %x 4 %02x000000\n", 4*i, i&0xff)
+	}
+	text = fmt.Appendf(text, "END %d\n", n+2)
+	device := &boards.Board{Name: "generic", Title: "generic", Bars: [6]uint64{1 << 24}, Rules: []boards.Rule{{Last: 1<<24 - 1, Widths: 4, Name: "registers"}}}
+	image, _ := mustImport(t, string(text), Options{From: FromRecord, Board: device, Generic: true})
+	if got := len(image.Sequences[0].Commands); got != n {
+		t.Errorf("%d commands, want %d", got, n)
+	}
+}

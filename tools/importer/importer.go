@@ -209,9 +209,9 @@ func (l *lifter) meaning() []pass {
 func (l *lifter) passes(m *maker) []pass {
 	p := l.program
 	return append(l.meaning(),
-		pass{"expect", p.expect},
 		pass{"pauses", p.pauses},
-		pass{"drop", m.make},
+		pass{"expect", m.make},
+		pass{"drop", m.drop},
 		pass{"coalesce", m.coalesce},
 		pass{"fence", m.fenced},
 		pass{"fill", m.hostFilled},

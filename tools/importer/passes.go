@@ -78,30 +78,6 @@ func (m *maker) fenced() (out outcome, err error) {
 	return out, nil
 }
 
-// expect reports the loads that are left; they are held against what they
-// gave when recorded, or, without this pass, carried out and forgotten.
-func (p *program) expect() (out outcome, err error) {
-	n := 0
-	for i := range p.steps.n {
-		s := p.steps.at(i)
-		if s.op != stepLoad || s.tensor() >= 0 {
-			continue
-		}
-		n += int(s.count)
-		if !p.with("expect") {
-			s.op = stepIgnore
-		}
-	}
-	switch {
-	case n == 0:
-	case !p.with("expect"):
-		out.did = fmt.Sprintf("off: the value of %s is ignored", traces.Counted(n, "load"))
-	default:
-		out.did = fmt.Sprintf("%s must give what they gave when recorded", traces.Counted(n, "load"))
-	}
-	return out, nil
-}
-
 // pauseNs is how long a program must do nothing to be taken to wait on purpose.
 const pauseNs = 10_000_000
 
