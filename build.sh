@@ -775,6 +775,8 @@ cmd_install() {
 	[[ $prefix == /* ]] || prefix=$start_dir/$prefix
 	unset -f install # which installs packages, above
 	mkdir -p "$out"
+	mkdir -p "${DESTDIR:-}$prefix" 2>/dev/null && [[ -w ${DESTDIR:-}$prefix ]] ||
+		{ warn "install: nothing can be written to ${DESTDIR:-}$prefix; name another folder, or become root"; exit 77; }
 	tools_into "${DESTDIR:-}$prefix"
 	say "$prefix: bin/lm, bin/lmrun, lib/lightmetal for boards, man pages and completion"
 }

@@ -57,6 +57,16 @@ func TestPackageIsInstalledAndRemoved(t *testing.T) {
 	}
 }
 
+// A folder that cannot be is one line and a status of its own.
+func TestInstallIntoAFolderThatCannotBeIsNamed(t *testing.T) {
+	install := exec.Command("./build.sh", "install", "/proc/x")
+	install.Dir = root
+	said, _ := install.CombinedOutput()
+	if exit := install.ProcessState.ExitCode(); exit != 77 || string(said) != "install: nothing can be written to /proc/x; name another folder, or become root\n" {
+		t.Errorf("exit %d: %s", exit, said)
+	}
+}
+
 // debOf makes the package in a copy of the tree.
 func debOf(t *testing.T, folder, before string) string {
 	t.Helper()
