@@ -86,8 +86,6 @@ func CodeOf(err error) Code {
 		return OK
 	case Code:
 		return e
-	case *Fault:
-		return e.Code
 	case interface{ Unwrap() error }:
 		return CodeOf(e.Unwrap())
 	}

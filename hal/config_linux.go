@@ -19,17 +19,15 @@ const (
 	configStatusDMA = 1<<8 | 1<<12 | 1<<13 | 1<<15
 )
 
-// command sets or clears a bit of the command register and sees that it stays.
+// command sets or clears a bit of the command register and sees that it stays. Who
+// may not store to it may not let the device master the bus, though it does already.
 func (d *function) command(bit uint64, on bool) error {
-	if d.config.denied != nil {
-		return d.config.denied
-	}
 	was, code := d.config.Load(configCommand, 2)
 	want := was &^ bit
 	if on {
 		want |= bit
 	}
-	if code == OK && was != want {
+	if code == OK && (was != want || on && bit == configCommandMaster) {
 		code = d.config.Store(configCommand, 2, want)
 	}
 	if code != OK {
@@ -65,7 +63,6 @@ type configSpace struct {
 	fd     int
 	start  int64 // in the file
 	size   uint64
-	denied error   // why nothing can be stored, nil where it can
 	buffer [8]byte // here, so that no access allocates
 }
 
@@ -78,22 +75,19 @@ func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
 }
 
 func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
-	if s.denied != nil {
-		return Denied
-	}
 	s.buffer = [8]byte{byte(value), byte(value >> 8), byte(value >> 16), byte(value >> 24)} // of a store here, of 4 bytes at most
 	n, err := system.pwrite(s.fd, s.buffer[:width], s.start+int64(offset))
 	return configCode(n, width, err)
 }
 
-// configCode is the code of an access: a device that was removed answers
-// ENODEV, lockdown EPERM, and a user without CAP_SYS_ADMIN gets the first 64
-// bytes only.
+// configCode is the code of an access: a device that was removed answers ENODEV,
+// lockdown EPERM, a file that is open for loads alone EBADF, and a user without
+// CAP_SYS_ADMIN gets the first 64 bytes only.
 func configCode(n int, width uint8, err error) Code {
 	switch {
 	case err == unix.ENODEV:
 		return DeviceGone
-	case err == unix.EPERM:
+	case err == unix.EPERM || err == unix.EBADF:
 		return Denied
 	case err != nil:
 		return IO

@@ -716,7 +716,7 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 			}
 			copy(m.device, p.memory[:])
 			memory := bytes.Clone(m.memory)
-			memories, windows, homes := [2]uintptr{1: addressOf(memory)}, [3]uintptr{}, [2]uintptr{}
+			memories, windows, homes := [2]uintptr{1: AddressOf(memory)}, [3]uintptr{}, [2]uintptr{}
 			want := Walk{Next: &list[0], Memories: &memories[0], Windows: &windows[0], Homes: &homes[0]}
 			var whose []int
 			done, fences := 0, fenced.Load()

@@ -96,7 +96,7 @@ type Aperture struct {
 // memory. slot is as for NewAperture. The aperture keeps the address alone: the
 // caller keeps mem mapped, and reachable where it is memory that Go manages.
 func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
-	return Aperture{Base: addressOf(mem[offset : offset+size]), Size: size, Slot: slot}
+	return Aperture{Base: AddressOf(mem[offset : offset+size]), Size: size, Slot: slot}
 }
 
 // Cleaner is a Device whose driver may put cores back into reset when this process

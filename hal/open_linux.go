@@ -211,18 +211,24 @@ func FileFault(path string, err error) error {
 
 // ReadText reads a small file of the kernel whole.
 func ReadText(path string) (string, error) {
-	fd, err := system.open(path, unix.O_RDONLY)
+	data, err := readAll("read", path, unix.O_RDONLY, system.read)
+	return string(data), err
+}
+
+// readAll opens a file, and asks a call for its bytes until there are no more.
+func readAll(call, path string, flags int, read func(fd int, data []byte) (int, error)) (data []byte, err error) {
+	fd, err := system.open(path, flags)
 	if err != nil {
-		return "", failed("open", path, err)
+		return nil, failed("open", path, err)
 	}
 	defer system.close(fd)
-	buffer, length := make([]byte, 64<<10), 0 // some 600 mounts; the kernel gives a page at a time
-	for n := 1; n > 0; length += n {
-		if n, err = system.read(fd, buffer[length:]); err != nil {
-			return "", failed("read", path, err)
+	page := make([]byte, 4096) // as much as the kernel gives at a time
+	for n := 1; n > 0; data = append(data, page[:n]...) {
+		if n, err = read(fd, page); err != nil {
+			return nil, failed(call, path, err)
 		}
 	}
-	return string(buffer[:length]), nil
+	return data, nil
 }
 
 // linkBase gives the last part of what a symbolic link points at, empty where
@@ -230,27 +236,16 @@ func ReadText(path string) (string, error) {
 func linkBase(path string) string {
 	var target [256]byte
 	n, _ := unix.Readlink(path, target[:])
-	n = max(n, 0) // -1: there is none
-	start := n
-	for start > 0 && target[start-1] != '/' {
-		start--
+	last, rest := "", string(target[:max(n, 0)]) // -1: there is none
+	for rest != "" {
+		last, rest = Cut(rest, '/')
 	}
-	return string(target[start:n])
+	return last
 }
 
 // listFolder gives the names in a folder, in any order.
 func listFolder(path string) (names []string, err error) {
-	fd, err := system.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return nil, failed("open", path, err)
-	}
-	defer system.close(fd)
-	buffer := make([]byte, 8192)
-	for n := 1; n > 0; {
-		if n, err = unix.Getdents(fd, buffer); err != nil {
-			return nil, failed("getdents", path, err)
-		}
-		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
-	}
-	return names, nil
+	data, err := readAll("getdents", path, unix.O_RDONLY|unix.O_DIRECTORY, unix.Getdents)
+	_, _, names = unix.ParseDirent(data, -1, nil)
+	return names, err
 }

@@ -121,7 +121,19 @@ func (w *Walk) step(p Port, block BlockPort, base, lead uint64) (code Code) {
 	default:
 		return OK
 	}
-	return w.on(code)
+	if code == OK && w.Why == Left {
+		w.Skip()
+	}
+	return code
+}
+
+func (w *Walk) check(p Port, at uint64) Code {
+	c := w.Next
+	got, code := p.Load(at, c.Width)
+	if gen.Condition(c.Mode) != gen.ConditionEqual || got&c.Mask != c.Value || got == fbs.WidthMask(c.Width) {
+		w.Why, w.Got = Loaded, got
+	}
+	return code
 }
 
 // memory is the range that the next command's index, value and amount name.

@@ -67,10 +67,12 @@ func (d *pci) take() error {
 			return refused
 		}
 	}
-	if command&configCommandMaster == 0 || d.config.denied != nil {
+	if command&configCommandMaster == 0 {
 		return nil
 	}
-	if err := d.command(configCommandMaster, false); err != nil {
+	if err := d.command(configCommandMaster, false); CodeOf(err) == Denied {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	_ = writeFile(d.folder()+"/reset", "1\n")
@@ -230,7 +232,7 @@ func physical(name string, mem []byte) (uint64, error) {
 	start := uint64(0)
 	for offset := uint64(0); offset < uint64(len(mem)); offset += page {
 		var entry [8]byte
-		at := int64((uint64(addressOf(mem)) + offset) / page * 8)
+		at := int64((uint64(AddressOf(mem)) + offset) / page * 8)
 		if n, err := system.pread(fd, entry[:], at); err != nil || n < len(entry) || fbs.As[uint64](entry[:])&pagePresent == 0 {
 			return 0, &Fault{NoDevice, name + ": " + pagemap + " does not say where host memory lies"}
 		}

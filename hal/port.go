@@ -1,9 +1,6 @@
 package hal
 
-import (
-	"lightmetal/fbs"
-	"lightmetal/fbs/gen"
-)
+import "lightmetal/fbs/gen"
 
 // Port carries single accesses to a device that is not mapped memory: a mock,
 // a simulator, PCI configuration space. Offsets are from the start of the
@@ -14,36 +11,20 @@ type Port interface {
 }
 
 // carrier carries out a command on a port, whatever it is. Configuration space
-// has none: commands of ranges of it do not verify.
+// has none: of its commands Checks alone verify.
 type carrier func(w *Walk, lead uint64) Code
 
 // On carries out Next on the port of an aperture, as Run does on mapped memory,
 // and goes on to the command behind it where nothing is left to look at. lead is
 // where the window begins in its BAR: bulk copies are aligned there. A code of
 // the port's that is not OK ends the command.
-func (w *Walk) On(a *Aperture, lead uint64) Code {
+func (w *Walk) On(a *Aperture, lead uint64) (code Code) {
 	if a.carry != nil {
 		return a.carry(w, lead)
 	}
 	if w.Why = Left; w.Next.Opcode == gen.OpcodeCheck {
-		return w.on(w.check(a.Port, uint64(w.Next.Offset)))
-	}
-	return OK
-}
-
-// on goes on behind Next where its code is OK and nothing is left to look at.
-func (w *Walk) on(code Code) Code {
-	if code == OK && w.Why == Left {
-		w.Skip()
-	}
-	return code
-}
-
-func (w *Walk) check(p Port, at uint64) Code {
-	c := w.Next
-	got, code := p.Load(at, c.Width)
-	if gen.Condition(c.Mode) != gen.ConditionEqual || got&c.Mask != c.Value || got == fbs.WidthMask(c.Width) {
-		w.Why, w.Got = Loaded, got
+		w.Why = Loaded
+		w.Got, code = a.Port.Load(uint64(w.Next.Offset), w.Next.Width)
 	}
 	return code
 }

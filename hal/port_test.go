@@ -57,7 +57,7 @@ func newTape() *tape { return &tape{allowed: 1 << 30} }
 // on carries out one command on a port, with a memory.
 func on1(p Port, lead uint64, c fbs.Command, memory []byte) (w Walk, code Code) {
 	list := [2]fbs.Command{c}
-	table := [2]uintptr{1: addressOf(memory)}
+	table := [2]uintptr{1: AddressOf(memory)}
 	w = Walk{Next: &list[0], Memories: &table[0]}
 	a := NewAperture(p, 512, -1)
 	code = w.On(&a, lead)
@@ -171,7 +171,7 @@ func TestNothingOnAPortAllocates(t *testing.T) {
 	p := newTape()
 	p.touches = make([]touch, 0, 1<<20)
 	memory := make([]byte, 64)
-	table := [2]uintptr{1: addressOf(memory)}
+	table := [2]uintptr{1: AddressOf(memory)}
 	var list []fbs.Command
 	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {
@@ -238,9 +238,9 @@ func TestAPortWithoutACarrierTakesLoads(t *testing.T) {
 	for i, want := range []struct {
 		next int
 		why  uint64
-	}{{1, Left}, {1, Loaded}, {2, Left}, {3, Left}} {
+	}{{0, Loaded}, {1, Loaded}, {2, Left}, {3, Left}} {
 		w := Walk{Next: &list[i], Why: Taken}
-		if code := w.On(&a, 0); code != OK || w.Next != &list[want.next] || w.Why != want.why {
+		if code := w.On(&a, 0); code != OK || w.Next != &list[want.next] || w.Why != want.why || want.why == Loaded && w.Got != 6 {
 			t.Errorf("command %d: %v, %+v", i, code, w)
 		}
 	}

@@ -13,10 +13,10 @@ import (
 func (d *function) openConfig() (err error) {
 	path, s := d.folder()+"/config", &d.config
 	if s.fd, err = d.keepOpen(path, unix.O_RDWR); err != nil {
-		s.denied = failed("open", path, err)
-		if s.fd, err = d.keepOpen(path, unix.O_RDONLY); err != nil {
-			return failed("open", path, err)
-		}
+		s.fd, err = d.keepOpen(path, unix.O_RDONLY)
+	}
+	if err != nil {
+		return failed("open", path, err)
 	}
 	var stat unix.Stat_t
 	_ = unix.Fstat(s.fd, &stat) // cannot fail

@@ -49,10 +49,10 @@ func raw(number uintptr, fd int, data []byte, offset int64) (int, error) {
 	if number == unix.SYS_WRITE && n == 0 && len(data) > 0 {
 		errno = unix.EIO // asked again, a driver may take none for ever
 	}
-	return answer(n, errno)
+	return answer(n, 0, errno)
 }
 
-func answer(n uintptr, errno unix.Errno) (int, error) {
+func answer(n, _ uintptr, errno unix.Errno) (int, error) {
 	if errno != 0 {
 		return -1, errno
 	}
@@ -72,8 +72,7 @@ func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error)
 	if argument != nil {
 		value = uintptr(argument)
 	}
-	n, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, value)
-	return answer(n, errno)
+	return answer(unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, value))
 }
 
 // Pause sleeps for so many nanoseconds, or until a signal comes.
@@ -94,8 +93,7 @@ func Mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 
 // Munmap gives back what Mmap mapped.
 func Munmap(mem []byte) error {
-	_, _, errno := unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(len(mem)), 0)
-	_, err := answer(0, errno)
+	_, err := answer(unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(len(mem)), 0))
 	return err
 }
 

@@ -193,7 +193,7 @@ func (d *tt) host(size uint64) ([]byte, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(addressOf(mem)), size: size}
+	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)), size: size}
 	if _, err = system.ioctl(d.fd, ttPinPages, 0, asC(&pin)); err == unix.EINVAL {
 		return nil, 0, apartPages(d.identity.Name, size, huge)
 	}

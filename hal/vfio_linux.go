@@ -151,7 +151,7 @@ func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) (Aperture, error)
 // its driver pins it.
 func (d *vfio) host(size uint64) (mem []byte, bus uint64, err error) {
 	if mem, _, err = d.pages(size); err == nil {
-		bus, err = d.mapDMA(uint64(addressOf(mem)), size)
+		bus, err = d.mapDMA(uint64(AddressOf(mem)), size)
 	}
 	return mem, bus, err
 }

@@ -59,11 +59,9 @@ func (a *Aperture) do(c fbs.Command) uint64 {
 func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
 
 // AddressOf is the address of the first byte of mem, for the tables of a Walk.
-// The caller keeps mem reachable. It calls through a variable, so that mem
-// escapes: a buffer on a stack would move.
-func AddressOf(mem []byte) uintptr { return addressOf(mem) }
-
-var addressOf = func(mem []byte) uintptr {
+// The caller keeps mem reachable. It is a variable, so that mem escapes: a buffer
+// on a stack would move.
+var AddressOf = func(mem []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
 }
 

@@ -89,7 +89,7 @@ func newPlace(t testing.TB, size int) *place {
 		return pages[len(pages)-size:]
 	}
 	p := &place{device: last(), memory: last()}
-	p.homes[1], p.memories[1] = addressOf(p.device), addressOf(p.memory)
+	p.homes[1], p.memories[1] = AddressOf(p.device), AddressOf(p.memory)
 	p.windows = [3]uintptr{0, p.homes[1], p.homes[1]}
 	p.walk.Windows, p.walk.Memories, p.walk.Homes = &p.windows[0], &p.memories[0], &p.homes[0]
 	return p
@@ -275,7 +275,7 @@ func TestAFaultIsAPanicThatKnowsItsCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newPlace(t, 512)
-	windows := [3]uintptr{0, addressOf(p.device), addressOf(mem)}
+	windows := [3]uintptr{0, AddressOf(p.device), AddressOf(mem)}
 	p.walk.Windows = &windows[0]
 	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {

@@ -132,7 +132,7 @@ var onController = []aCase{
 	{hal.IO, "command register", noDecoding + "; pwrite64 /config =-5", ""},
 	{hal.DeviceGone, "command register", noDecoding + "; pwrite64 /config =-19", ""},
 	{hal.Denied, "command register", noDecoding + "; pwrite64 /config =0", ""},
-	{hal.Denied, "run as root", "openat /config #1 =-13; " + noIOMMU, "/wide.lmb"},
+	{hal.Denied, "only root may", "openat /config #1 =-13; " + noIOMMU, "/wide.lmb"},
 	{hal.OK, "", noIOMMU, "/wide.lmb"},
 	{hal.ExpectFailed, "", noIOMMU, "-sequence unequal /wide.lmb"},
 	{hal.Denied, "command register", "pwrite64 /config 3=4 =-1; " + noIOMMU, "/wide.lmb"},
