@@ -81,13 +81,13 @@ func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 }
 
 // configCode is the code of an access: a device that was removed answers ENODEV,
-// lockdown EPERM, a file that is open for loads alone EBADF, and a user without
-// CAP_SYS_ADMIN gets the first 64 bytes only.
+// lockdown EPERM, a file of sysfs that is open for loads alone ESPIPE (fs/kernfs/file.c,
+// kernfs_fop_open), and a user without CAP_SYS_ADMIN gets the first 64 bytes only.
 func configCode(n int, width uint8, err error) Code {
 	switch {
 	case err == unix.ENODEV:
 		return DeviceGone
-	case err == unix.EPERM || err == unix.EBADF:
+	case err == unix.EPERM || err == unix.ESPIPE:
 		return Denied
 	case err != nil:
 		return IO

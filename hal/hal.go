@@ -85,11 +85,11 @@ type Device interface {
 type Aperture struct {
 	Base  uintptr // address of byte 0 where the range is mapped, else 0
 	Port  Port    // where it is not mapped; NewAperture makes one that more than Checks go through
-	carry carrier // of the port, nil where it has none
 	Size  uint64
-	Slot  int    // hardware window of a Tlb window, else -1
-	Bus   uint64 // address other devices reach byte 0 at, 0 if they cannot
-	host  bool   // host memory, of a Host window
+	Slot  int                             // hardware window of a Tlb window, else -1
+	Bus   uint64                          // address other devices reach byte 0 at, 0 if they cannot
+	host  bool                            // host memory, of a Host window
+	carry func(w *Walk, lead uint64) Code // carries out any command on the port; nil where it is configuration space
 }
 
 // MappedAperture is an aperture onto the size bytes at an offset in mapped

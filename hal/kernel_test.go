@@ -434,6 +434,14 @@ func (r *readOnly) open(path string, flags int) (int, error) {
 	return r.fakeKernel.open(path, flags)
 }
 
+func (r *readOnly) pwrite(fd int, data []byte, offset int64) (int, error) {
+	n, err := r.fakeKernel.pwrite(fd, data, offset)
+	if r.opened[fd] == r.path && err == unix.EBADF {
+		err = unix.ESPIPE // as sysfs answers
+	}
+	return n, err
+}
+
 // A program that was killed has left its device mastering the bus.
 func TestADeviceThatMastersAtOpenIsStoppedAndReset(t *testing.T) {
 	fakeSysfs(t)

@@ -10,10 +10,6 @@ type Port interface {
 	Store(offset uint64, width uint8, value uint64) Code
 }
 
-// carrier carries out a command on a port, whatever it is. Configuration space
-// has none: of its commands Checks alone verify.
-type carrier func(w *Walk, lead uint64) Code
-
 // On carries out Next on the port of an aperture, as Run does on mapped memory,
 // and goes on to the command behind it where nothing is left to look at. lead is
 // where the window begins in its BAR: bulk copies are aligned there. A code of
