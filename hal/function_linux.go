@@ -56,9 +56,9 @@ type lane interface {
 	take() error
 	// mapFile maps a range of a BAR, by mapRange. Write-combining is a wish.
 	mapFile(bar uint8, wc bool, offset, size uint64) (Aperture, error)
-	// host reserves whole pages of host memory that stay where they are, and
-	// gives the address that the device reaches them at.
-	host(size uint64) (mem []byte, bus uint64, err error)
+	// host gives the address that the device reaches whole pages of host memory
+	// at, and keeps them where they are, which huge ones are.
+	host(mem []byte, huge bool) (bus uint64, err error)
 	// window reserves a hardware window of at least a size and maps all of it;
 	// slot -1: none is left.
 	window(prefer uint16, size uint64, wc bool) (slot int, a Aperture, err error)

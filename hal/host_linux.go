@@ -13,7 +13,11 @@ const (
 
 // mapHost reserves host memory that the device reaches.
 func (d *function) mapHost(size uint64) (Aperture, error) {
-	mem, bus, err := d.lane.host(fbs.RoundUp(size, uint64(unix.Getpagesize())))
+	bus := uint64(0)
+	mem, huge, err := d.pages(fbs.RoundUp(size, uint64(unix.Getpagesize())))
+	if err == nil {
+		bus, err = d.lane.host(mem, huge)
+	}
 	if err == nil && d.outbound != nil {
 		bus, err = d.show(bus, uint64(len(mem)))
 	}

@@ -171,20 +171,15 @@ func (d *pci) mapFile(bar uint8, wc bool, offset, size uint64) (a Aperture, err 
 
 // host implements lane. Ordinary pages may be moved while the device still uses
 // their address.
-func (d *pci) host(size uint64) ([]byte, uint64, error) {
+func (d *pci) host(mem []byte, huge bool) (bus uint64, err error) {
 	if err := d.untranslated(); err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	mem, huge, err := d.pages(size)
-	if err == nil && !huge {
-		err = &Fault{NoDevice, d.identity.Name + fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move under the device", size) +
+	if size := uint64(len(mem)); !huge {
+		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move under the device", size) +
 			reserveHuge(size)}
 	}
-	if err != nil {
-		return nil, 0, err
-	}
-	bus, err := physical(d.identity.Name, mem)
-	return mem, bus, err
+	return physical(d.identity.Name, mem)
 }
 
 // reach implements lane: what this lane opens has one address everywhere.

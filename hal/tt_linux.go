@@ -188,16 +188,12 @@ func (d *tt) point(a *Aperture, t fbs.Target, address uint64) Code {
 
 // host implements lane. The device reaches host memory over its NoC, where the
 // address is another than on the bus. The driver pins the pages.
-func (d *tt) host(size uint64) ([]byte, uint64, error) {
-	mem, huge, err := d.pages(size)
-	if err != nil {
-		return nil, 0, err
-	}
-	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)), size: size}
+func (d *tt) host(mem []byte, huge bool) (bus uint64, err error) {
+	pin := ttPin{outSize: 16, flags: ttPinNoC, address: uint64(AddressOf(mem)), size: uint64(len(mem))}
 	if _, err = system.ioctl(d.fd, ttPinPages, 0, asC(&pin)); err == unix.EINVAL {
-		return nil, 0, apartPages(d.identity.Name, size, huge)
+		return 0, apartPages(d.identity.Name, pin.size, huge)
 	}
-	return mem, pin.noc, failed("PIN_PAGES", d.rest, err)
+	return pin.noc, failed("PIN_PAGES", d.rest, err)
 }
 
 // reach implements lane: each device has addresses of its own.

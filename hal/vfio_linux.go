@@ -149,11 +149,8 @@ func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) (Aperture, error)
 
 // host implements lane: the IOMMU maps the memory at an address of our own, and
 // its driver pins it.
-func (d *vfio) host(size uint64) (mem []byte, bus uint64, err error) {
-	if mem, _, err = d.pages(size); err == nil {
-		bus, err = d.mapDMA(uint64(AddressOf(mem)), size)
-	}
-	return mem, bus, err
+func (d *vfio) host(mem []byte, _ bool) (bus uint64, err error) {
+	return d.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)))
 }
 
 // reach implements lane. All functions that this process opens share the IOMMU's
