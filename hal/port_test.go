@@ -160,7 +160,7 @@ func TestAChangeIsLoadedAndLeft(t *testing.T) {
 		t.Errorf("%v, %+v, accesses %+v", code, w, p.touches)
 	}
 	device[9] = 0x12
-	list, window := [2]fbs.Command{change}, addressOf(device)
+	list, window := [2]fbs.Command{change}, AddressOf(device)
 	mapped := Walk{Next: &list[0], Stop: &list[1], Windows: &window}
 	if mapped.Run(); mapped.Next != &list[0] || mapped.Why != Loaded || mapped.Got != 0x1200 || device[9] != 0x12 || device[8] != 0 {
 		t.Errorf("%+v, % x", mapped, device)
