@@ -250,10 +250,6 @@ func (d *device) Diagnose() Code {
 	return OK
 }
 
-func (d *device) Now() int64 { return now() }
-
-func (d *device) Sleep(nanoseconds int64) { sleep(nanoseconds) }
-
 // Close implements Device. The device leaves memory alone before any of that is
 // given back. Memory decoding stays on: what the image started may still run.
 func (d *device) Close() error {

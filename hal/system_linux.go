@@ -104,15 +104,14 @@ const spinMax = 100_000
 
 var opened = time.Now()
 
-// now is a monotonic clock in nanoseconds. time.Since of a time that holds a
-// monotonic reading asks the vDSO and makes no system call; unix.ClockGettime
-// is a system call each time.
-func now() int64 { return int64(time.Since(opened)) }
+// Now implements Device. time.Since of a time that holds a monotonic reading asks
+// the vDSO and makes no system call; unix.ClockGettime is a system call each time.
+func (d *device) Now() int64 { return int64(time.Since(opened)) }
 
-// sleep lets at least that many nanoseconds pass. A signal ends a pause early.
-func sleep(nanoseconds int64) {
-	end := now() + nanoseconds
-	for left := nanoseconds; left > 0; left = end - now() {
+// Sleep implements Device. A signal ends a pause early.
+func (d *device) Sleep(nanoseconds int64) {
+	end := d.Now() + nanoseconds
+	for left := nanoseconds; left > 0; left = end - d.Now() {
 		if left > spinMax {
 			Pause(left)
 		}
