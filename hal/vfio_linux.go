@@ -65,16 +65,15 @@ type vfioUnmap struct {
 // functions where the image says so, and nothing else.
 type vfio struct {
 	*function
-	group     string // the file of its group
+	group     string // number of its group
 	container int
-	fd        int // of the function
 
 	log    int // the kernel's log, from when the function was opened; -1: not to be read
 	record [8192]byte
 	logged bool // a fault
 }
 
-func newVFIO(d *function) lane { return &vfio{function: d, fd: -1, log: -1} }
+func newVFIO(d *function) lane { return &vfio{function: d, log: -1} }
 
 // open finds the function's group, which exists where vfio-pci has the function
 // and an IOMMU is on for it.
@@ -93,11 +92,9 @@ func (d *vfio) open() error {
 		return &Fault{NoDevice, d.identity.Name + ": " + owner + " has the device; hand it to vfio-pci with `" + bind + "echo " + d.address +
 			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU is on for it: switch that on, or open it as pci:" + d.address}
 	}
-	number := linkBase(d.folder() + "/iommu_group")
-	if number == "" {
+	if d.group = linkBase(d.folder() + "/iommu_group"); d.group == "" {
 		return &Fault{NoDevice, d.identity.Name + ": no IOMMU is on for the device; switch it on (firmware, kernel command line), or open it as pci:" + d.address}
 	}
-	d.group = vfioFolder + number
 	return nil
 }
 
@@ -110,15 +107,15 @@ func (d *vfio) take() error {
 		return err
 	}
 	address := append([]byte(d.address), 0)
-	if d.fd, err = system.ioctl(group.fd, vfioGroupGetDevice, 0, asC(&address[0])); err != nil {
+	if d.config.fd, err = system.ioctl(group.fd, vfioGroupGetDevice, 0, asC(&address[0])); err != nil {
 		return failed("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
 	}
-	d.closeLater(d.fd)
+	d.closeLater(d.config.fd)
 	config, err := d.region(vfioRegionConfig)
 	if err != nil {
 		return err
 	}
-	d.config = configSpace{fd: d.fd, start: int64(config.offset), size: config.size}
+	d.config.start, d.config.size = int64(config.offset), config.size
 	if d.log, err = d.keepOpen(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
 		_, _ = unix.Seek(d.log, 0, unix.SEEK_END)
 	}
@@ -131,7 +128,7 @@ func (d *vfio) take() error {
 // region tells where configuration space, or a BAR, is in the function's file.
 func (d *vfio) region(index uint32) (*vfioRegion, error) {
 	r := &vfioRegion{argsz: 32, index: index}
-	return r, control(d.fd, vfioDeviceGetRegionInfo, asC(r), "VFIO_DEVICE_GET_REGION_INFO", d.address)
+	return r, control(d.config.fd, vfioDeviceGetRegionInfo, asC(r), "VFIO_DEVICE_GET_REGION_INFO", d.address)
 }
 
 // mapFile implements lane: VFIO maps everything uncached.
@@ -144,7 +141,7 @@ func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) (Aperture, error)
 	if r.flags&vfioRegionMMap == 0 {
 		return Aperture{}, &Fault{NoDevice, d.identity.Name + ": VFIO does not let" + what + " be mapped (smaller than a page, or not alone in it)"}
 	}
-	return d.mapRange(d.fd, r.offset+offset, size, d.address+what)
+	return d.mapRange(d.config.fd, r.offset+offset, size, d.address+what)
 }
 
 // host implements lane: the IOMMU maps the memory at an address of our own, and
@@ -281,9 +278,10 @@ func (d *vfio) share(path string) (f *vfioFile, err error) {
 // join gives the function's group, which whoever opens it puts into the container;
 // that gets its IOMMU with the first.
 func (d *vfio) join() (group *vfioFile, err error) {
+	path := vfioFolder + d.group
 	all, err := d.share(vfioContainer)
 	if err == nil {
-		group, err = d.share(d.group)
+		group, err = d.share(path)
 	}
 	if err != nil {
 		return nil, err
@@ -292,15 +290,15 @@ func (d *vfio) join() (group *vfioFile, err error) {
 		return group, nil
 	}
 	status := vfioStatus{argsz: 8}
-	if err := control(group.fd, vfioGroupGetStatus, asC(&status), "VFIO_GROUP_GET_STATUS", d.group); err != nil {
+	if err := control(group.fd, vfioGroupGetStatus, asC(&status), "VFIO_GROUP_GET_STATUS", path); err != nil {
 		return nil, err
 	}
 	if status.flags&vfioGroupViable == 0 {
-		return nil, &Fault{NoDevice, d.identity.Name + ": the IOMMU cannot tell the device from others that drivers have; hand all of `ls /sys/kernel/iommu_groups/" + d.group[len(vfioFolder):] +
+		return nil, &Fault{NoDevice, d.identity.Name + ": the IOMMU cannot tell the device from others that drivers have; hand all of `ls /sys/kernel/iommu_groups/" + d.group +
 			"/devices` to vfio-pci, or unbind them from their drivers"}
 	}
 	fd := int32(all.fd)
-	if err := control(group.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", d.group); err != nil || all.users > 1 {
+	if err := control(group.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", path); err != nil || all.users > 1 {
 		return group, err
 	}
 	nextIOVA = iovaFirst
