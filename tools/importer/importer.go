@@ -9,8 +9,8 @@
 //	host      addresses in host memory become relocations
 //	tensors   stores to an input and loads from an output become copies
 //	fold      loops that wait become polls with a deadline
-//	expect    all other loads are held against what they gave when recorded
-//	drop      windows are pointed only where that changes something; commands are made
+//	expect    commands are made; all other loads are held against what they gave when recorded
+//	drop      windows are pointed only where that changes something
 //	coalesce  neighbouring accesses are copies, fills and compares
 //	fence     bulk copies are complete before anything that may depend on them
 //	fill      host memory gets its contents first
