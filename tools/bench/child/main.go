@@ -33,9 +33,7 @@ func main() {
 		end(&hal.Fault{Code: hal.Usage, Reason: "child serve|once IMAGE"})
 	}
 	c := open(words[1])
-	if err := c.replay.Freeze(); err != nil {
-		end(err)
-	}
+	check(c.replay.Freeze())
 	if words[0] == "once" {
 		unix.Exit(c.replay.Run(0).Code.Exit())
 	}
@@ -56,6 +54,17 @@ func end(err error) {
 	unix.Exit(max(hal.CodeOf(err).Exit(), 1))
 }
 
+func check(err error) {
+	if err != nil {
+		end(err)
+	}
+}
+
+func must[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
 func say(fd int, text string) {
 	for data := []byte(text); len(data) > 0; {
 		n, err := hal.Write(fd, data)
@@ -70,34 +79,18 @@ func open(path string) *child {
 	c := &child{path: path}
 	file, view := verified(path)
 	c.file = file
-	size := plain.Size(view)
-	memory, err := unix.Mmap(memoryFile, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		end(err)
-	}
-	c.memory = memory
+	c.memory = must(unix.Mmap(memoryFile, 0, int(plain.Size(view)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
 	c.replay = c.load(view)
 	return c
 }
 
 func verified(path string) (*runtime.File, *fbs.View) {
-	file, err := runtime.Open(path)
-	if err != nil {
-		end(err)
-	}
-	view, err := file.Verify()
-	if err != nil {
-		end(err)
-	}
-	return file, view
+	file := must(runtime.Open(path))
+	return file, must(file.Verify())
 }
 
 func (c *child) load(view *fbs.View) *runtime.Replay {
-	replay, err := runtime.Load(view, runtime.AnySlot, plain.Devices(view, c.memory)...)
-	if err != nil {
-		end(err)
-	}
-	return replay
+	return must(runtime.Load(view, runtime.AnySlot, plain.Devices(view, c.memory)...))
 }
 
 // serve answers requests until there are no more.
@@ -125,9 +118,7 @@ func (c *child) answer(words []string) {
 	case "pin":
 		var set unix.CPUSet
 		set.Set(n[0])
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			end(err)
-		}
+		check(unix.SchedSetaffinity(0, &set))
 		say(1, "0\n")
 	case "run":
 		c.replay.Limit(int64(n[2]) * int64(time.Hour))
@@ -179,12 +170,8 @@ func (c *child) reload(count int) {
 	began := now()
 	for range count {
 		file, view := verified(c.path)
-		if err := c.load(view).Close(); err != nil {
-			end(err)
-		}
-		if err := file.Close(); err != nil {
-			end(err)
-		}
+		check(c.load(view).Close())
+		check(file.Close())
 	}
 	say(1, number(now()-began)+"\n")
 }
@@ -193,14 +180,9 @@ func (c *child) reload(count int) {
 func (c *child) read(count int, look func(data []byte)) {
 	began := now()
 	for range count {
-		file, err := runtime.Open(c.path)
-		if err != nil {
-			end(err)
-		}
+		file := must(runtime.Open(c.path))
 		look(file.Bytes())
-		if err := file.Close(); err != nil {
-			end(err)
-		}
+		check(file.Close())
 	}
 	say(1, number(now()-began)+"\n")
 }
@@ -211,17 +193,16 @@ func (c *child) frames(sequence, count int, period int64) {
 		took[i] = -1 // every page present
 	}
 	var next unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &next); err != nil {
-		end(err)
-	}
+	check(unix.ClockGettime(unix.CLOCK_MONOTONIC, &next))
 	for i := range took {
 		next = unix.NsecToTimespec(next.Nano() + period)
 		sleepUntil(&next)
 		began := now()
-		if result := c.replay.Run(sequence); result.Code != hal.OK {
+		result := c.replay.Run(sequence)
+		took[i] = now() - began
+		if result.Code != hal.OK {
 			end(result.Code)
 		}
-		took[i] = now() - began
 	}
 	say(1, number(int64(count))+"\n")
 	say(1, unsafe.String((*byte)(unsafe.Pointer(unsafe.SliceData(took))), 8*count))
