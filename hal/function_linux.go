@@ -45,6 +45,7 @@ type function struct {
 	outbound    *boards.Outbound // nil where the device has the addresses of the bus
 	translation Aperture         // onto its registers, size 0 where nothing is shown
 	shown       []region
+	shownTo     uint64 // where the next one may begin
 }
 
 // lane is what differs between the ways.

@@ -20,15 +20,13 @@ func (d *function) show(bus, size uint64) (noc uint64, err error) {
 			return 0, err
 		}
 	}
-	offset := uint64(0)
-	if n := len(d.shown); n > 0 {
-		offset = d.shown[n-1].offset + d.shown[n-1].size + uint64(unix.Getpagesize())
-	}
+	offset := d.shownTo
 	if len(d.shown) == o.Regions || offset > o.Last || size-1 > o.Last-offset {
 		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": no %x bytes are left of what the device's tiles see of host memory, or no region of %d; the image has too many, or too large, Host windows",
 			size, uint64(o.Regions))}
 	}
 	d.shown = append(d.shown, region{offset, size, bus})
+	d.shownTo = offset + size + uint64(unix.Getpagesize())
 	return o.NoC + offset, nil
 }
 

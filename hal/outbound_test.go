@@ -115,7 +115,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	wantFault(t, "17 windows", err, NoDevice, "no 0x1000 bytes are left", "region of 16")
 	d.Close()
 	d = f.openVFIO()
-	d.shown = []region{{size: 0xfffd_0000 - 4096}}
+	d.shownTo = 0xfffd_0000
 	mustMap(t, d, host(0x10000)) // to the last offset
 	_, err = d.Map(host(1))
 	wantFault(t, "over the end", err, NoDevice, "no 0x1000 bytes are left")
