@@ -85,9 +85,9 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "to
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 4_221 // 3,600
-	linesWithRunner  = 5_746 // 4,600
-	linesOfTheTarget = 8_468 // 7,500
+	linesOfProduct   = 4_220 // 3,600
+	linesWithRunner  = 5_745 // 4,600
+	linesOfTheTarget = 8_467 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
