@@ -20,9 +20,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sysfs is where the kernel shows PCI devices.
-const sysfs = "/sys/bus/pci/devices/"
-
 // boardFileMax is the size of a board file that is read: some hundred lines.
 const boardFileMax = 1 << 20
 
@@ -56,9 +53,9 @@ const ruleHelp = "what a part of a BAR takes, over all else: BAR+OFFSET..END=WID
 // describeDevice looks at a device under /sys, or into a recording.
 func describeDevice(source, device string) *lmb.Image {
 	if address, ok := strings.CutPrefix(source, "pci:"); ok {
-		source = sysfs + address
+		source = pciFolder + address
 	}
-	if status, err := os.Stat(source); err == nil && status.IsDir() || strings.HasPrefix(source, sysfs) {
+	if status, err := os.Stat(source); err == nil && status.IsDir() || strings.HasPrefix(source, pciFolder) {
 		image, err := boardfile.FromDevice(source)
 		stop.As(hal.NoDevice, err)
 		return image

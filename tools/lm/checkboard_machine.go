@@ -61,6 +61,7 @@ type user struct {
 	memlock uint64 // bytes that may be locked
 }
 
+// pciFolder is where the kernel shows PCI devices.
 const pciFolder = "/sys/bus/pci/devices/"
 
 // Flags in the third column of `resource` (Linux, include/linux/ioport.h).

@@ -1,7 +1,7 @@
 // Package stop is how a program of one task, or a call of an interface, ends at
 // the first thing that is wrong: whatever finds it stops with an error, and Try,
 // at the one place where errors are told, gives it. What is between says what is
-// done, and its deferred calls are made.
+// done, and its deferred calls are made. All of it is in one goroutine.
 package stop
 
 import (
@@ -38,7 +38,8 @@ func As(code hal.Code, err error) {
 	}
 }
 
-// Catch is deferred where errors are told. An error that is there already stays.
+// Catch is deferred where errors are told, and gives what stopped. Where nothing did
+// the error stays as it is.
 func Catch(err *error) {
 	switch r := recover().(type) {
 	case nil:
