@@ -76,11 +76,8 @@ type (
 	Name        = uint32              // a run of View.Text: where it begins << 8 | how many bytes it has
 )
 
-// Sides is the number of elements along each dimension, then zeros.
+// Sides is the number of elements along each of Dims dimensions, then zeros.
 func (t *Tensor) Sides() *[DimsMax]uint32 { return (*[DimsMax]uint32)(unsafe.Pointer(&t.Shape0)) }
-
-// Shape is the number of elements along each dimension.
-func (t *Tensor) Shape() []uint32 { return t.Sides()[:t.Dims] }
 
 // Bars is the least size in bytes of each BAR, 0 where it is not used.
 func (t *Identity) Bars() *[6]uint64 { return (*[6]uint64)(unsafe.Pointer(&t.Bar0)) }

@@ -117,9 +117,6 @@ func (f *File) guarded(check func(data []byte) error, err *error) (code hal.Code
 	return hal.OK
 }
 
-// Bytes is the file. Reading payload that somebody has cut off is a bus error.
-func (f *File) Bytes() []byte { return f.data }
-
 // Close unmaps the file. No View or Replay of it may be used afterwards.
 func (f *File) Close() error {
 	unix.Close(f.fd)

@@ -54,9 +54,6 @@ type Result struct {
 // View is the verified image.
 func (r *Replay) View() *fbs.View { return r.view }
 
-// Window gives the aperture of a window, as Load mapped it.
-func (r *Replay) Window(index int) *hal.Aperture { return &r.apertures[index] }
-
 // Input is the arena of an input tensor, for the caller to fill before Run.
 // The first call puts the recorded default there, if there is one; from then
 // on runs take the arena's bytes.

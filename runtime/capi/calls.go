@@ -291,7 +291,7 @@ func lm_tensor_info(handle int32, tensor uint32, info *C.struct_lm_tensor) int32
 		}
 		t := &im.view.Tensors[tensor]
 		*info = C.struct_lm_tensor{size: C.uint64_t(t.Size), role: C.uint32_t(t.Role), dtype: C.uint32_t(t.Dtype), recorded: C.uint32_t(t.Recorded), dims: C.uint32_t(t.Dims)}
-		for i, side := range t.Shape() {
+		for i, side := range t.Sides()[:t.Dims] {
 			info.shape[i] = C.uint32_t(side)
 		}
 		copy(buffer(&info.name[0], C.LM_NAME_MAX), im.view.Bytes(t.Name))

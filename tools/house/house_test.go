@@ -80,14 +80,14 @@ var target = []string{"tools/lmrun", "tools/lmrun/args", "tools/lminit", "tools/
 
 // never are files in their folders that no target links: the oracle, which is the
 // walk of other architectures, what host tools alone use, and stand-ins for devices.
-var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "tools/files/host.go", "runtime/capi/device_mock.go", "tools/lmrun/open_mock.go", "runtime/capi/export_mock.go"}
+var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "runtime/host.go", "tools/files/host.go", "runtime/capi/device_mock.go", "tools/lmrun/open_mock.go", "runtime/capi/export_mock.go"}
 
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 4_220 // 3,600
-	linesWithRunner  = 5_745 // 4,600
-	linesOfTheTarget = 8_467 // 7,500
+	linesOfProduct   = 4_211 // 3,600
+	linesWithRunner  = 5_736 // 4,600
+	linesOfTheTarget = 8_458 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
@@ -230,11 +230,11 @@ func TestTagsPickLanes(t *testing.T) {
 // TestNoTargetLinksTheHostsPart: nothing of the oracle, or of what host tools
 // alone use, is in a runner with all lanes or in what starts it.
 func TestNoTargetLinksTheHostsPart(t *testing.T) {
-	of := functionsOf(t, "hal/oracle.go", "boards/host.go", "tools/files/host.go")
+	of := functionsOf(t, "hal/oracle.go", "boards/host.go", "runtime/host.go", "tools/files/host.go")
 	for _, program := range []string{"lmrun", "lminit"} {
 		linksNoneOf(t, program, "", of)
 	}
-	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).step", "boards.Target.Pack", "tools/files.Create"} {
+	for _, name := range []string{"hal.walkGeneric", "hal.(*Walk).step", "boards.Target.Pack", "runtime.(*Replay).Window", "tools/files.Create"} {
 		if !of["lightmetal/"+name] {
 			t.Errorf("%s is not where it is looked for", name)
 		}

@@ -59,10 +59,10 @@ func header(view *fbs.View, notes *Notes) *Image {
 	for i, w := range view.Windows {
 		image.Windows = append(image.Windows, Window{w, notes.Windows[i]})
 	}
-	for i := range view.Tensors {
-		t := &view.Tensors[i]
+	for i, t := range view.Tensors {
 		image.Tensors = append(image.Tensors, Tensor{
-			Name: view.Name(t.Name), Role: t.Role, DType: t.Dtype, Shape: append([]uint32(nil), t.Shape()...), Data: view.Data(t), Golden: notes.Goldens[i],
+			Name: view.Name(t.Name), Role: t.Role, DType: t.Dtype, Shape: append([]uint32(nil), t.Sides()[:t.Dims]...),
+			Data: view.Data(&t), Golden: notes.Goldens[i],
 		})
 	}
 	for _, s := range view.Sequences {
