@@ -56,6 +56,19 @@ func TestRunThatExceedsItsLimitFailsAfterSafe(t *testing.T) {
 	}
 }
 
+// TestLateRunMakesNoFurtherAccess, also where the policy of what was cut off would go
+// on: that is for a condition that does not hold.
+func TestLateRunMakesNoFurtherAccess(t *testing.T) {
+	r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within 1s every 10us else ignore\n  write.4 m+0x80 0x1\n"+safe)
+	r.Limit(100_000)
+	if result := run(t, r, hal.FrameLate); result.Command != 0 {
+		t.Errorf("late at command %d", result.Command)
+	}
+	if got := memory(t, device, 0x80, 1); got[0] != 0 {
+		t.Error("the store behind it was made")
+	}
+}
+
 func TestLimitCountsForEachRunAlone(t *testing.T) {
 	r, device := on(t, "main:\n  delay 90us\n"+safe)
 	r.Limit(100_000)
