@@ -12,12 +12,13 @@ import (
 // unix.O_NONBLOCK waits for the other side of a pipe. Stream tells that data come as
 // they are made.
 func OpenInput(path string, flags int) (fd int, stream bool, err error) {
-	if path == "-" {
-		fd, stream, err = standard(0, flags|unix.O_RDONLY)
-		return fd, stream, hal.FileFault("standard input", err)
-	}
-	fd, err = open(path, flags|unix.O_RDONLY, 0)
 	var status unix.Stat_t
+	if path == "-" {
+		path = "standard input"
+		fd, err = standard(0, flags)
+	} else {
+		fd, err = open(path, flags, 0)
+	}
 	if err == nil {
 		err = unix.Fstat(fd, &status)
 	}
@@ -30,19 +31,15 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 
 // standard opens standard input or output. A stream is opened anew where that is
 // possible, so that what is set for this descriptor is not set for others.
-func standard(number, flags int) (fd int, stream bool, err error) {
+func standard(number, flags int) (fd int, err error) {
 	var status unix.Stat_t
-	if err = unix.Fstat(number, &status); err != nil {
-		return -1, false, err
+	if err = unix.Fstat(number, &status); err == nil && isStream(&status) {
+		// Of a pipe, the other side may have gone already.
+		if fd, err = open("/proc/self/fd/"+string(rune('0'+number)), flags|unix.O_NONBLOCK, 0); err == nil {
+			return fd, unix.SetNonblock(fd, flags&unix.O_NONBLOCK != 0)
+		}
 	}
-	if stream, fd = isStream(&status), -1; stream { // of a pipe, the other side may have gone already
-		fd, _ = open("/proc/self/fd/"+string(rune('0'+number)), flags|unix.O_NONBLOCK, 0)
-	}
-	if fd < 0 {
-		fd, err = unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 0)
-		return fd, stream, err
-	}
-	return fd, stream, unix.SetNonblock(fd, flags&unix.O_NONBLOCK != 0)
+	return unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 0)
 }
 
 // isStream tells that data go to or come from somebody at once: a pipe, a terminal

@@ -28,11 +28,11 @@ func Replace(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1}
 	var old unix.Stat_t
 	err := unix.Stat(path, &old)
-	f.Stream = isStream(&old)
 	switch {
 	case IsStdout(path):
+		_ = unix.Fstat(1, &old)
 		f.Path = "standard output"
-		f.Fd, f.Stream, err = standard(1, unix.O_WRONLY)
+		f.Fd, err = standard(1, unix.O_WRONLY)
 	case err == unix.ENOENT:
 		err = f.beside(mode, nil)
 	case err == nil && old.Mode&unix.S_IFMT == unix.S_IFREG && !strings.HasPrefix(path, "/dev/fd/") && !strings.HasPrefix(path, "/proc/"):
@@ -40,6 +40,7 @@ func Replace(path string, mode uint32) (*Output, error) {
 	case err == nil:
 		f.Fd, err = open(path, unix.O_WRONLY, 0)
 	}
+	f.Stream = isStream(&old)
 	return f, hal.FileFault(f.Path, err)
 }
 
