@@ -86,8 +86,8 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "ru
 // names what is wanted.
 const (
 	linesOfProduct   = 4_211 // 3,600
-	linesWithRunner  = 5_736 // 4,600
-	linesOfTheTarget = 8_458 // 7,500
+	linesWithRunner  = 5_734 // 4,600
+	linesOfTheTarget = 8_456 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
