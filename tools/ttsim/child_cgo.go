@@ -101,6 +101,8 @@ import (
 	"io"
 	"os"
 	"unsafe"
+
+	"lightmetal/tools/stop"
 )
 
 const built = true
@@ -113,7 +115,7 @@ func ChildMain() {
 	if !child {
 		return
 	}
-	if err := serve(path, os.NewFile(childSocket, "parent")); err != nil {
+	if err := stop.Try(func() { serve(path, os.NewFile(childSocket, "parent")) }); err != nil {
 		fmt.Fprintln(os.Stderr, "ERROR:", err)
 		os.Exit(1)
 	}
@@ -122,36 +124,26 @@ func ChildMain() {
 
 // serve loads the library and answers requests until the parent asks for the
 // end, or is gone.
-func serve(path string, parent io.ReadWriter) error {
+func serve(path string, parent io.ReadWriter) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	if wrong := C.sim_open(name); wrong != nil {
-		return errors.New(C.GoString(wrong))
+		stop.On(errors.New(C.GoString(wrong)))
 	}
 	var head [requestSize]byte
 	buffer := make([]byte, replySize+chunkMax)
 	binary.LittleEndian.PutUint64(buffer, hello)
-	if _, err := parent.Write(buffer[:replySize]); err != nil {
-		return err
-	}
-	for {
-		if _, err := io.ReadFull(parent, head[:]); err != nil {
-			return err
-		}
-		r := decodeRequest(&head)
-		n, err := answer(r, buffer, parent)
-		if err != nil {
-			return err
-		}
-		if _, err := parent.Write(buffer[:n]); err != nil || r.op == opExit {
-			return err
-		}
+	stop.Must(parent.Write(buffer[:replySize]))
+	for r := (request{}); r.op != opExit; {
+		stop.Must(io.ReadFull(parent, head[:]))
+		r = decodeRequest(&head)
+		stop.Must(parent.Write(buffer[:answer(r, buffer, parent)]))
 	}
 }
 
 // answer carries out one request, which may end the process, and gives the
 // size of the answer it left in buffer.
-func answer(r request, buffer []byte, parent io.Reader) (n int, err error) {
+func answer(r request, buffer []byte, parent io.Reader) (n int) {
 	reply, data := buffer[:replySize], buffer[replySize:]
 	clear(reply)
 	size := C.uint32_t(r.size)
@@ -163,13 +155,11 @@ func answer(r request, buffer []byte, parent io.Reader) (n int, err error) {
 		binary.LittleEndian.PutUint64(data, r.value)
 		C.sim_call_wr(address, unsafe.Pointer(&data[0]), size)
 	case opCopyIn:
-		if _, err := io.ReadFull(parent, data[:r.size]); err != nil {
-			return 0, err
-		}
+		stop.Must(io.ReadFull(parent, data[:r.size]))
 		C.sim_call_wr(address, unsafe.Pointer(&data[0]), size)
 	case opCopyOut:
 		C.sim_call_rd(address, unsafe.Pointer(&data[0]), size)
-		return replySize + int(r.size), nil
+		return replySize + int(r.size)
 	case opConfigLoad:
 		binary.LittleEndian.PutUint64(reply, uint64(C.sim_call_config_rd(C.uint32_t(address))))
 	case opConfigStore:
@@ -179,7 +169,7 @@ func answer(r request, buffer []byte, parent io.Reader) (n int, err error) {
 	case opExit:
 		C.sim_call_exit()
 	default:
-		return 0, fmt.Errorf("request %d is unknown", r.op)
+		stop.On(fmt.Errorf("request %d is unknown", r.op))
 	}
-	return replySize, nil
+	return replySize
 }

@@ -60,15 +60,14 @@ func start(library string) (*process, error) {
 	if p.socket, theirs, err = stream(); err == nil {
 		p.dma, asks, err = stream()
 	}
-	if err != nil {
-		closeAll(p.socket, p.dma)
-		return nil, err
-	}
 	p.cmd = exec.Command(program)
 	p.cmd.Env = append(os.Environ(), childVariable+"="+library)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.ExtraFiles = []*os.File{theirs, asks}
-	if err := p.cmd.Start(); err != nil {
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
 		closeAll(p.socket, p.dma)
 		return nil, err
 	}
