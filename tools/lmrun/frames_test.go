@@ -397,6 +397,34 @@ func TestCutOffRunIsDoneAgain(t *testing.T) {
 	}
 }
 
+// TestRingsGetNothingBeforeAllHaveRoom: of two, the second is full, and whoever ends
+// lmrun while it waits finds nothing of the run in the first.
+func TestRingsGetNothingBeforeAllHaveRoom(t *testing.T) {
+	empty, full := filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "full")
+	made(t, empty, resultBytes, 2)
+	data := made(t, full, resultBytes, 2)
+	data[ringWritten] = 2
+	_ = os.WriteFile(full, data, 0o600)
+	o, err := args.Parse(strings.Fields("-output d=ring:" + empty + " -output d=ring:" + full + " x.lmb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopping.Store(1)
+	defer stopping.Store(0)
+	if err := f.send(); err == nil || !strings.Contains(err.Error(), "nobody takes the results") {
+		t.Error(err)
+	}
+	for _, path := range []string{empty, full} {
+		if got, _ := os.ReadFile(path); got[ringWritten] != map[string]byte{full: 2}[path] {
+			t.Errorf("%s: %d written", path, got[ringWritten])
+		}
+	}
+}
+
 // TestSignalEndsTheRunsInOrder: whatever the runs wait for, the sequence after
 // them runs, and the outputs are written.
 func TestSignalEndsTheRunsInOrder(t *testing.T) {
