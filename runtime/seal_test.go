@@ -148,6 +148,31 @@ func TestFreezeLeavesGoNothingToMake(t *testing.T) {
 	}
 }
 
+// waitSealed is in a process that is not the replay's alone, and so has Freeze alone
+// to end Go's look at the CPU limits, once a second.
+func waitSealed(args []string) error {
+	r, device, err := loadPlain(args[0])
+	if err == nil {
+		err = r.Freeze()
+	}
+	if err == nil {
+		err = runtime.Seal()
+	}
+	for end := device.Now() + 2_500_000_000; err == nil && device.Now() < end; {
+		hal.Pause(100_000_000) // a signal of Go's cuts it short
+	}
+	return err
+}
+
+// TestSealedProcessThatIsSharedLooksAtNoLimits of processors: that would be a system
+// call which kills it.
+func TestSealedProcessThatIsSharedLooksAtNoLimits(t *testing.T) {
+	needSeccomp(t)
+	if _, status := child(t, "shared", written(t, encoded(t, small))); status != 0 {
+		t.Errorf("status %v", status)
+	}
+}
+
 // needSeccomp skips where there is no seccomp to test with, as in QEMU's user
 // mode. It asks the kernel and not Seal, so that a Seal that fails is no reason.
 func needSeccomp(t *testing.T) {
