@@ -362,6 +362,9 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"rule 0: 0x2 to 0x7ff begin or end inside an access", func(i *lmb.Image) { i.Rules[0].First = 2 }},
 		{"rule 0: 0x0 to 0x7fd begin or end inside an access", func(i *lmb.Image) { i.Rules[0].Last = 0x7fd }},
 		{"rule 1: 0x7fc to 0x1fff overlap the rule before", func(i *lmb.Image) { i.Rules[1].First = 0x7fc }},
+		{"rule 1: 0x7ff to 0x1fff overlap the rule before", func(i *lmb.Image) { // by a byte
+			i.Rules[0].Widths, i.Rules[1].Widths, i.Rules[1].First = 15, 15, 0x7ff
+		}},
 		{"rule 1: 0x0 to 0x7ff overlap the rule before, or belong in front", func(i *lmb.Image) { i.Rules[0], i.Rules[1] = i.Rules[1], i.Rules[0] }},
 		{"rule 2: 0xa00 to 0x1fff overlap the rule before, or belong in front", func(i *lmb.Image) { i.Rules[1], i.Rules[2] = i.Rules[2], i.Rules[1] }},
 		{"rule 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Rules[0].Name = "" }},
