@@ -166,11 +166,8 @@ func (r *Replay) execute(sequence int) hal.Code {
 // odd carries out what ended a walk, or the rest of it, and goes on behind it.
 func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
-	if a := &r.apertures[c.Window]; a.Port != nil && w.Why == hal.Left {
-		code = w.On(a, r.view.Windows[c.Window].Offset)
-		if code != hal.OK || w.Next != c {
-			return code
-		}
+	if code = r.through(w, c); code != hal.OK || w.Next != c {
+		return code
 	}
 	switch {
 	case c.Opcode == gen.OpcodeChange:
@@ -199,6 +196,14 @@ func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
 	return code
 }
 
+// through carries out on a port what a walk has left, because the window is one.
+func (r *Replay) through(w *hal.Walk, c *fbs.Command) hal.Code {
+	if a := &r.apertures[c.Window]; a.Port != nil && w.Why == hal.Left {
+		return w.On(a, r.view.Windows[c.Window].Offset)
+	}
+	return hal.OK
+}
+
 func (r *Replay) device(c *fbs.Command) hal.Device { return r.devices[r.view.Windows[c.Window].Device] }
 
 // gave asks whether a device that gave a value is there: one that is gone reads all ones.
@@ -212,19 +217,14 @@ func (r *Replay) gave(c *fbs.Command, loaded uint64) hal.Code {
 // change stores what was loaded with the bits of the mask changed. The store is a
 // walk of its own: the Change stays Next of the run's, whose a fault is.
 func (r *Replay) change(c *fbs.Command, loaded uint64) hal.Code {
-	code := r.gave(c, loaded)
-	if code != hal.OK {
+	if code := r.gave(c, loaded); code != hal.OK {
 		return code
 	}
 	r.access[0] = *c
 	r.access[0].Opcode, r.access[0].Value = gen.OpcodeWrite, c.Value|loaded&^c.Mask
-	w := &r.aside
-	w.Next, w.Stop, w.Windows = &r.access[0], &r.access[1], r.walk.Windows
-	if a := &r.apertures[c.Window]; a.Port != nil {
-		return w.On(a, 0)
-	}
-	w.Run()
-	return hal.OK
+	r.aside = hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
+	r.aside.Run()
+	return r.through(&r.aside, c)
 }
 
 // point aims a window that no registers do: the device does it.
@@ -258,14 +258,14 @@ func (r *Replay) check(c *fbs.Command, loaded uint64) hal.Code {
 		}
 	}
 	code := r.gave(c, loaded)
-	holds := (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual)
-	switch {
+	switch holds := (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual); {
 	case code != hal.OK:
 		return code
-	case !holds && r.last == hal.OK:
+	case holds:
+	case r.last == hal.OK:
 		r.wait(c)
 		return hal.OK
-	case !holds:
+	default:
 		r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
 		code = r.settle(c, r.last)
 	}

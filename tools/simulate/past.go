@@ -16,11 +16,11 @@ const (
 
 var past = []Past{
 	{"a check that all ones satisfy holds on a device that is gone", "44108fe", replay,
-		"code := r.gave(c, loaded)\n\tholds", "code := hal.OK\n\tif !BROKEN || r.deadline != 0 {\n\t\tcode = r.gave(c, loaded)\n\t}\n\tholds"},
+		"code := r.gave(c, loaded)\n\tswitch", "code := hal.OK\n\tif !BROKEN || r.deadline != 0 {\n\t\tcode = r.gave(c, loaded)\n\t}\n\tswitch"},
 	{"a poll does not notice a device that goes while it waits", "13432dd", replay,
-		"holds := (loaded", "if BROKEN && r.deadline != 0 && code == hal.DeviceGone {\n\t\tcode = hal.OK\n\t}\n\tholds := (loaded"},
+		"switch holds := (loaded", "if BROKEN && r.deadline != 0 && code == hal.DeviceGone {\n\t\tcode = hal.OK\n\t}\n\tswitch holds := (loaded"},
 	{"what a device that is gone reads is stored back", "fe773e8", replay,
-		"if code != hal.OK {\n\t\treturn code\n\t}\n\tr.access", "if code != hal.OK && !(BROKEN && code == hal.DeviceGone) {\n\t\treturn code\n\t}\n\tr.access"},
+		"if code := r.gave(c, loaded); code != hal.OK {\n\t\treturn code\n\t}\n\tr.access", "if code := r.gave(c, loaded); code != hal.OK && !(BROKEN && code == hal.DeviceGone) {\n\t\treturn code\n\t}\n\tr.access"},
 	{"what failed is asked of masters alone", "fe773e8", replay,
 		"if code := device.Diagnose(); code", "if _, masters := device.(hal.Cleaner); BROKEN && !masters {\n\t\t\tcontinue\n\t\t}\n\t\tif code := device.Diagnose(); code"},
 	{"the last look comes before the deadline", "f13f453", replay,
