@@ -121,9 +121,7 @@ func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
 	var c gen.Command
 	for i, got := range view.Commands {
 		root.Commands(&c, i)
-		want := fbs.Command{Opcode: c.Opcode(), Width: c.Width(), Mode: c.Mode(), Option: c.Option(), Window: c.Window(),
-			Index: c.Index(), Offset: c.Offset(), Amount: c.Amount(), Value: c.Value(), Mask: c.Mask()}
-		if got != want {
+		if want := *c.UnPack(); got != want {
 			t.Errorf("command %d: view %+v, accessors %+v", i, got, want)
 		}
 	}
