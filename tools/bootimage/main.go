@@ -34,8 +34,6 @@ func main() {
 	}
 }
 
-const errUsage = hal.Usage
-
 // exitOf is the status of lminit where that refused, else that of an error's code; one without is about data.
 func exitOf(err error) int {
 	code, refused := hal.BadImage, new(exec.ExitError)
@@ -65,7 +63,7 @@ func run(args []string, out io.Writer) (err error) {
 // parse reads the flags of a command.
 func parse(flags *flag.FlagSet, args []string) {
 	if err := flags.Parse(args); err != nil {
-		stop.On(fmt.Errorf("%w: %w; flags have two dashes, and --help lists them", errUsage, err))
+		stop.On(fmt.Errorf("%w: %w; flags have two dashes, and --help lists them", hal.Usage, err))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"lightmetal/boards/hosts"
+	"lightmetal/hal"
 )
 
 const edu = "../../testdata/images/edu.lmb"
@@ -162,7 +163,7 @@ func TestTimeComesFromTheEnvironment(t *testing.T) {
 }
 
 func TestUsageIsToldFromFailure(t *testing.T) {
-	if err := run(nil, io.Discard); !errors.Is(err, errUsage) {
+	if err := run(nil, io.Discard); !errors.Is(err, hal.Usage) {
 		t.Error(err)
 	}
 	var out bytes.Buffer

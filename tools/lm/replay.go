@@ -101,15 +101,11 @@ func (f *replayFlags) run(path string) {
 	if asJSON && err != nil {
 		code := codeOf(err)
 		end.Exit, end.Code, end.Reason = code.Exit(), code.Error(), err.Error()
-		err = reported{code}
-	}
-	if asJSON {
 		printJSON(f.tell(), end)
+		stop.On(reported{code})
 	}
 	stop.On(err)
-	if !asJSON {
-		fmt.Fprint(f.tell(), end)
-	}
+	show(f.tell(), end)
 	if !asJSON && end.Profile != nil {
 		stop.On(end.Profile.Write(f.tell()))
 	}

@@ -69,8 +69,8 @@ func (f *serveFlags) run() (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
 	listener, err := vfiouser.Listen(f.socket)
 	if err != nil {
 		function.Close()

@@ -48,7 +48,7 @@ func CreateCircularBuffer(p *Program, cores CoreSpec, config CircularBufferConfi
 	return CBHandle(c.id), nil
 }
 
-// check says what is wrong with a configuration.
+// check refuses a configuration that is wrong.
 func (c *circular) check(d *Device) {
 	f := &c.config
 	if len(f.PageSizes) == 0 {
