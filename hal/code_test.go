@@ -63,8 +63,14 @@ func TestErrorsAboutFilesHaveTheirCodes(t *testing.T) {
 		unix.ENOENT: NoFile, unix.ENOTDIR: NoFile, unix.EACCES: Denied, unix.EPERM: Denied, unix.EROFS: Denied, unix.ENOSPC: IO, unix.EMFILE: IO,
 	} {
 		words := []string{"x.lmb: " + errno.Error()}
-		if errno == unix.EMFILE {
+		switch errno {
+		case unix.EMFILE:
 			words = append(words, "ulimit -n")
+		case unix.ENOENT:
+			words = []string{"x.lmb"}
+			if got := FileFault("x.lmb", errno).Error(); got != "no such file: x.lmb" {
+				t.Errorf("it says %q", got)
+			}
 		}
 		wantFault(t, errno.Error(), FileFault("x.lmb", errno), want, words...)
 	}

@@ -201,7 +201,9 @@ func FileFault(path string, err error) error {
 	switch err {
 	case unix.EMFILE, unix.ENFILE:
 		remedy = "; ulimit -n raises the number that is possible"
-	case unix.ENOENT, unix.ENOTDIR:
+	case unix.ENOENT:
+		return &Fault{NoFile, path} // the code's text says the rest
+	case unix.ENOTDIR:
 		code = NoFile
 	case unix.EACCES, unix.EPERM, unix.EROFS:
 		code = Denied
@@ -210,25 +212,22 @@ func FileFault(path string, err error) error {
 }
 
 // ReadText reads a small file of the kernel whole.
-func ReadText(path string) (string, error) {
-	data, err := readAll("read", path, unix.O_RDONLY, system.read)
-	return string(data), err
-}
+func ReadText(path string) (string, error) { return readAll("read", path, unix.O_RDONLY, system.read) }
 
 // readAll opens a file, and asks a call for its bytes until there are no more.
-func readAll(call, path string, flags int, read func(fd int, data []byte) (int, error)) (data []byte, err error) {
+func readAll(call, path string, flags int, read func(fd int, data []byte) (int, error)) (text string, err error) {
 	fd, err := system.open(path, flags)
 	if err != nil {
-		return nil, failed("open", path, err)
+		return "", failed("open", path, err)
 	}
 	defer system.close(fd)
 	page := make([]byte, 4096) // as much as the kernel gives at a time
-	for n := 1; n > 0; data = append(data, page[:n]...) {
+	for n := 1; n > 0; text += string(page[:n]) {
 		if n, err = read(fd, page); err != nil {
-			return nil, failed(call, path, err)
+			return "", failed(call, path, err)
 		}
 	}
-	return data, nil
+	return text, nil
 }
 
 // linkBase gives the last part of what a symbolic link points at, empty where
@@ -245,7 +244,7 @@ func linkBase(path string) string {
 
 // listFolder gives the names in a folder, in any order.
 func listFolder(path string) (names []string, err error) {
-	data, err := readAll("getdents", path, unix.O_RDONLY|unix.O_DIRECTORY, unix.Getdents)
-	_, _, names = unix.ParseDirent(data, -1, nil)
+	entries, err := readAll("getdents", path, unix.O_RDONLY|unix.O_DIRECTORY, unix.Getdents)
+	_, _, names = unix.ParseDirent([]byte(entries), -1, nil)
 	return names, err
 }

@@ -100,9 +100,9 @@ func TestFirmwareInCEndsWithTheStatusOfWhatFailed(t *testing.T) {
 		says  string
 		files map[string]string
 	}{
-		{66, "/edu.lmb: no such file", nil},
+		{66, "no such file: /edu.lmb", nil},
 		{69, "pci:1e52:401e: no such device", map[string]string{"/edu.lmb": twoopImageFile}},
-		{66, "/twoop.lmb: no such file", map[string]string{"/edu.lmb": eduImageFile}},
+		{66, "no such file: /twoop.lmb", map[string]string{"/edu.lmb": eduImageFile}},
 	} {
 		t.Run(fmt.Sprint(test.exit, test.says), func(t *testing.T) {
 			if r := firmwareOn(t, test.exit, test.files); !strings.Contains(r.console, test.says) {

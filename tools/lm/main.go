@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
@@ -76,7 +77,7 @@ func tellFailure(err error, asJSON bool) int {
 	var already reported
 	var path *fs.PathError
 	if ours := hal.Code(0); errors.As(err, &path) && !errors.As(err, &ours) {
-		err = wrong(code, "%s: %v", path.Path, path.Err)
+		err = hal.FileFault(path.Path, path.Err)
 	}
 	switch {
 	case err == nil || errors.As(err, &already):
@@ -192,6 +193,7 @@ func at(path string, err error) {
 func codeOf(err error) hal.Code {
 	var code hal.Code
 	var image *fbs.Error
+	var errno syscall.Errno
 	switch {
 	case err == nil:
 		return hal.OK
@@ -199,14 +201,8 @@ func codeOf(err error) hal.Code {
 		return code
 	case errors.As(err, &image):
 		return hal.BadImage
-	case errors.Is(err, fs.ErrNotExist):
-		return hal.NoFile
-	case errors.Is(err, fs.ErrPermission):
-		return hal.Denied
-	}
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return hal.IO
+	case errors.As(err, &errno):
+		return hal.CodeOf(hal.FileFault("", errno))
 	}
 	return hal.Usage
 }

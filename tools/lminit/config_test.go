@@ -189,7 +189,7 @@ func TestCheckPreparesNothing(t *testing.T) {
 func TestPreparationThatFailsNamesItsReason(t *testing.T) {
 	folder := t.TempDir() + "/at"
 	path := configFile(t, "mount /no/device "+folder+" ext4\nimage edu.lmb\n")
-	if _, stderr, exit := lminit(t, "-config", path); exit == 0 || !strings.Contains(stderr, ": /no/device on "+folder+": ") {
+	if _, stderr, exit := lminit(t, "-config", path); exit == 0 || !strings.Contains(stderr, ": /no/device on "+folder) {
 		t.Errorf("exit %d, %q", exit, stderr)
 	}
 	path = configFile(t, "module edu.lmb\nimage edu.lmb\n")
