@@ -167,7 +167,7 @@ func (p *parser) next() {
 	line, err := p.from.ReadSlice('\n')
 	p.line++
 	text := string(line)
-	p.fields, p.taken = strings.Split(strings.TrimSuffix(text, "\n"), " "), 0
+	p.fields, p.taken = strings.Split(strings.TrimRight(text, "\r\n"), " "), 0
 	if p.long = err == bufio.ErrBufferFull; p.long {
 		err = nil
 	}
@@ -352,7 +352,7 @@ func (p *parser) rest(data []byte, size uint64) ([]byte, error) {
 			p.cutOr(err)
 			return data, nil
 		}
-		text = bytes.TrimSuffix(text, []byte("\n"))
+		text = bytes.TrimRight(text, "\r\n")
 		if len(odd) > 0 && len(text) > 0 {
 			text, odd = append([]byte(odd), text...), ""
 		}
