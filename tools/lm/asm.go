@@ -71,6 +71,11 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 			path = fmt.Sprintf("%s:%d", path, listing.LineOf(source, read, n))
 		}
 	}
+	for _, t := range image.Targets {
+		if err != nil && len(image.Rules) == 0 && boards.ByID(t.Vendor, t.Device) == nil && strings.HasSuffix(err.Error(), "register of "+t.Board) {
+			err = fmt.Errorf("%w: no board has its ids, and the listing no rules; --board generic, or a board file (lm board-file), has some", err)
+		}
+	}
 	bad(hal.BadImage, path, err)
 	writeFile(out, file)
 }

@@ -86,6 +86,7 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 		{65, "is neither a board file nor an image", []string{"import", "--from", "record", "--board", rec, rec, "-o", image + "3"}},
 		{64, "edu has its own rules", []string{"import", "--from", "record", "--board", "edu", "--rule", "0=4", rec, "-o", image + "3"}},
 		{64, "--rule goes with --board", []string{"import", "--from", "record", "--rule", "0=4", rec, "-o", image + "3"}},
+		{0, `"loads":425`, []string{"import", "--summary", "--from", "qemu", "--board", "generic", testFolder(t, "captures", "edu.qemutrace")}},
 		{64, "--from qemu --board generic takes --device VVVV:DDDD", []string{"import", "--from", "qemu", "--board", "generic", rec, "-o", image + "3"}},
 		{64, "no board is: name one; boards: edu (1234:11e8)", []string{"import", "--from", "record", rec, "-o", image + "3"}},
 		{64, "mock:FILE, of a board file", []string{"replay", "--device", "mock:generic", image}},
@@ -119,7 +120,7 @@ func TestAReplayThatDoesLessThanWasRecordedFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Without rules the listing is refused; those of the board file make it an image.
-		if exit, _, stderr := lm(t, "asm", source, "-o", image); exit != 65 || !strings.Contains(stderr, "is a register of adder") {
+		if exit, _, stderr := lm(t, "asm", source, "-o", image); exit != 65 || !strings.Contains(stderr, "is a register of adder: no board has its ids, and the listing no rules; --board generic,") {
 			t.Errorf("%d %s", exit, stderr)
 		}
 		if exit, _, stderr := lm(t, "asm", "--board", board, source, "-o", image); exit != 0 {

@@ -19,6 +19,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// TestOneCommandIsNotSeveral where commands are counted for people.
+func TestOneCommandIsNotSeveral(t *testing.T) {
+	image := assemble(t, edu+"main:\n  write.4 r+0x20 0\n")
+	for _, command := range []string{"verify", "info"} {
+		if exit, stdout, stderr := lm(t, command, image); exit != 0 || !strings.Contains(stdout, " 1 command") || strings.Contains(stdout, "1 commands") {
+			t.Errorf("%s: %d %s%s", command, exit, stdout, stderr)
+		}
+	}
+}
+
 // lm runs a command line and gives its exit status and output.
 func lm(t *testing.T, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()

@@ -177,7 +177,7 @@ func TestStandardOutputThatCannotBeWrittenIsAnInputOutputError(t *testing.T) {
 		"replay --device mock:edu --json --loop 0 " + image, "asm -o - " + testFolder(t, "listings", "edu-factorial.lms"), "completion bash",
 		"import --from qemu --region edu-mmio --base 0x10000000 --board edu -o " + folder + "/x " + testFolder(t, "captures", "edu.qemutrace")} {
 		exit, _, stderr := process(t, full, strings.Fields(line)...)
-		if exit != 74 || !strings.Contains(stderr, "standard output: no space left on device") {
+		if exit != 74 || !strings.Contains(stderr, "standard output: no space left on device") || strings.Count(stderr, "no space") != 1 {
 			t.Errorf("lm %s > /dev/full: exit %d, %s", line, exit, stderr)
 		}
 	}

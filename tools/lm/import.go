@@ -237,7 +237,7 @@ func (f *importFlags) setBoard(o *importer.Options) {
 	}
 	d := boardNamed(f.board, f.rules)
 	o.Board, o.Generic, o.Subsystem = d.Board, d.generic, d.subsystem
-	if f.from == importer.FromQemu && d.generic {
+	if f.from == importer.FromQemu && d.generic && !f.summary {
 		if n, _ := fmt.Sscanf(f.device, "%4x:%4x", &d.Vendor, &d.Device); n != 2 || len(f.device) != len("VVVV:DDDD") {
 			refuse("--from qemu --board generic takes --device VVVV:DDDD: the trace does not say the PCI ids (lspci -n does)")
 		}

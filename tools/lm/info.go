@@ -12,6 +12,7 @@ import (
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/runtime"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/report"
 	"lightmetal/tools/stop"
@@ -220,7 +221,7 @@ func (i *imageInfo) String() string {
 		line(t.Role, "%s: %s %v, %d bytes%s", t.Name, t.DType, t.Shape, t.Bytes, map[bool]string{true: ", recorded data in the image"}[t.Recorded])
 	}
 	for _, s := range i.Sequences {
-		line("sequence", "%s: %d commands (%s), %d bytes in, %d out, %d of host memory, waits at most %s", s.Name, s.Commands,
+		line("sequence", "%s: %s (%s), %d bytes in, %d out, %d of host memory, waits at most %s", s.Name, traces.Counted(int(s.Commands), "command"),
 			opcodeText(s.Opcodes), s.BytesIn, s.BytesOut, s.Host, duration(s.WaitUs))
 	}
 	return b.String()

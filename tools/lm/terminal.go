@@ -34,16 +34,13 @@ func (t *text) Write(p []byte) (int, error) {
 	data := append(t.rest, p...)
 	whole := len(data)
 	for back := 1; back < utf8.UTFMax && back <= len(data); back++ {
-		if start := len(data) - back; utf8.RuneStart(data[start]) {
-			if !utf8.FullRune(data[start:]) {
-				whole = start
-			}
-			break
+		if start := len(data) - back; utf8.RuneStart(data[start]) && !utf8.FullRune(data[start:]) {
+			whole = start
 		}
 	}
 	t.put(data[:whole])
 	t.rest = append([]byte(nil), data[whole:]...)
-	return len(p), t.err
+	return len(p), nil // end gives the error, once
 }
 
 func (t *text) put(data []byte) {

@@ -10,6 +10,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/runtime"
 	"lightmetal/runtime/signed"
+	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/stop"
 	"lightmetal/tools/together"
@@ -104,10 +105,10 @@ func (v *verification) tell(path string, view *fbs.View, warnings []string) {
 			"digests": digests, "warnings": warnings})
 		return
 	}
-	fmt.Fprintf(stdout, "%s: whole and valid, %d commands\n", path, len(view.Commands)-len(view.Sequences))
+	fmt.Fprintf(stdout, "%s: whole and valid, %s\n", path, traces.Counted(len(view.Commands)-len(view.Sequences), "command"))
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
-		fmt.Fprintf(stdout, "  %-24s %8d commands, digest %s\n", view.Name(s.Name), s.Count-1, digests[view.Name(s.Name)])
+		fmt.Fprintf(stdout, "  %-24s %17s, digest %s\n", view.Name(s.Name), traces.Counted(int(s.Count-1), "command"), digests[view.Name(s.Name)])
 	}
 }
 
