@@ -152,3 +152,17 @@ func TestConsoleKeepsTheErrorOfItsReader(t *testing.T) {
 		t.Errorf("exit %d, %v, error %v", exit, ended, c.err)
 	}
 }
+
+// TestAServerThatNeverListensGivesItsStatus and what it said.
+func TestAServerThatNeverListensGivesItsStatus(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{"lmrun": "", "lminit": "", "image": "", "lm": "#!/bin/sh\necho lm: bad image: x >&2\nexit 65\n"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exit, err := run([]string{"-kernel", "none", "-dir", folder, "-lmrun", folder + "/lmrun", "-lm", folder + "/lm", "-with", "mock:x", folder + "/image"})
+	if exit != 65 || err == nil || err.Error() != "lm serve --device mock:x: lm: bad image: x\n" {
+		t.Errorf("exit %d, %v", exit, err)
+	}
+}

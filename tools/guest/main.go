@@ -13,7 +13,8 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// Exit statuses of the harness itself; all others are lmrun's.
+// Exit statuses of the harness itself; all others are lmrun's, or of an lm serve
+// that does not come to listen.
 const (
 	exitUsage  = 64
 	exitNoFile = 66
@@ -97,7 +98,11 @@ func (m *machine) replay(path string, flags []string) (exit int, err error) {
 	} else if err := m.byVFIO(functions, "/image.lmb"); err != nil {
 		return exitUsage, err
 	}
-	if exit, err = m.boot(); err != nil {
+	exit, err = m.boot()
+	if ended := (*unserved)(nil); errors.As(err, &ended) && ended.exit > 0 {
+		return ended.exit, err
+	}
+	if err != nil {
 		return exitFailed, err
 	}
 	if exit != 0 {

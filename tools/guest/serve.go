@@ -21,6 +21,14 @@ type served struct {
 	reader         chan struct{}    // closed when all of that is there
 }
 
+// unserved is the end of a server that never listened.
+type unserved struct {
+	exit int
+	said string
+}
+
+func (u *unserved) Error() string { return u.said }
+
 // serve starts a server for each device of m.with, and gives QEMU's arguments.
 // The sockets lie in a folder of their own: their paths are short.
 func (m *machine) serve() (args []string, servers []*served, stop func(), err error) {
@@ -73,7 +81,7 @@ func (s *served) start(lm string, more []string) error {
 	}()
 	if err != nil || !strings.Contains(first, "listens on") {
 		_ = s.wait()
-		return fmt.Errorf("lm serve --device %s: %s%s", s.device, first, s.said)
+		return &unserved{s.process.ProcessState.ExitCode(), fmt.Sprintf("lm serve --device %s: %s%s", s.device, first, s.said)}
 	}
 	return nil
 }
