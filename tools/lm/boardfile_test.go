@@ -70,6 +70,7 @@ func TestARecordingOfAStrangersDeviceReplays(t *testing.T) {
 		{0, "no board has the PCI ids ab1e:0001; rules held are those that the image brings itself: 4", []string{"verify", image}},
 		{0, "rule         memory: BAR 2 0x0 to 0xfff, accesses of 1, 2, 4, 8 bytes, memory", []string{"info", image}},
 		{0, "whole and valid, 6 commands\n  main                            6 commands,", []string{"verify", image}},
+		{0, `"commands":6,`, []string{"verify", "--json", image}},
 		{0, `"first":0,"last":4095,"widths":[1,2,4,8],"memory":true}`, []string{"info", "--json", image}},
 		{0, "rule \"at 0x18\" bar0 offset 0x18 size 8 widths 8\n", []string{"dump", image}},
 		{0, "done: main", []string{"replay", "--device", "playback:" + rec + "," + board, "--check-golden", image}},

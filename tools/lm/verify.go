@@ -101,7 +101,7 @@ func (v *verification) tell(path string, view *fbs.View, warnings []string) {
 		digests[view.Name(view.Sequences[i].Name)] = fmt.Sprintf("%08x", lmb.Digest(view, i))
 	}
 	if asJSON {
-		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path, "commands": view.Reservation.Commands,
+		printJSON(stdout, map[string]any{"exit": 0, "code": hal.OK.Error(), "image": path, "commands": len(view.Commands) - len(view.Sequences),
 			"digests": digests, "warnings": warnings})
 		return
 	}
