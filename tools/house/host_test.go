@@ -52,7 +52,7 @@ var later = []string{"tools/vfiouser/", "tools/lm/serve.go", "tools/recorder/", 
 // The lines that the host tools have come down to and may not exceed again, and
 // in the names what is wanted.
 const (
-	linesOfHost  = 32_620 // 21,500
+	linesOfHost  = 32_614 // 21,500
 	linesOfLater = 7_329
 )
 

@@ -85,9 +85,9 @@ var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "ru
 // The lines that these have come down to and may not exceed again, and in the
 // names what is wanted.
 const (
-	linesOfProduct   = 4_211 // 3,600
-	linesWithRunner  = 5_734 // 4,600
-	linesOfTheTarget = 8_456 // 7,500
+	linesOfProduct   = 4_210 // 3,600
+	linesWithRunner  = 5_733 // 4,600
+	linesOfTheTarget = 8_455 // 7,500
 )
 
 // sources parses the Go files, tests left out, of a package's folder.
