@@ -138,6 +138,111 @@ func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
 	}
 }
 
+// TestOutputStaysInItsDirectory: a link or a directory on the path that is changed
+// after Replace leads Commit and Discard nowhere else.
+func TestOutputStaysInItsDirectory(t *testing.T) {
+	for _, commit := range []bool{true, false} {
+		folder := t.TempDir()
+		if err := errors.Join(os.Mkdir(folder+"/a", 0o755), os.Mkdir(folder+"/b", 0o755), os.Symlink("a", folder+"/at"),
+			os.Symlink("../at/f", folder+"/b/link")); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Replace(folder+"/b/link", 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Remove(folder+"/at"), os.Symlink("b", folder+"/at"), os.Rename(folder+"/a", folder+"/moved")); err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if commit {
+			want, err = "f", f.Commit()
+		}
+		f.Discard()
+		if err != nil {
+			t.Error(err)
+		}
+		only(t, folder+"/moved", want)
+		only(t, folder+"/b", "link")
+	}
+}
+
+// TestOwnerAndModeAreThoseOfTheReplacedFile: if another file gets the name after
+// Replace, it is replaced only if it has the same owner and mode.
+func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
+	for _, test := range []struct {
+		first, second os.FileMode // 0: there is no file
+		replaced      bool
+	}{{0o666, 0o600, false}, {0o600, 0o666, false}, {0, 0o600, false}, {0o640, 0o640, true}, {0o640, 0, true}} {
+		folder := t.TempDir()
+		make := func(name string, mode os.FileMode) {
+			if mode == 0 {
+				return
+			}
+			if err := errors.Join(os.WriteFile(folder+name, []byte("old"), 0o600), os.Chmod(folder+name, mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		make("/f", test.first)
+		f, err := Replace(folder+"/f", 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(folder + "/f")
+		make("/f", test.second)
+		err = f.Commit()
+		f.Discard()
+		mode, want := test.second, "old"
+		if test.replaced {
+			mode, want = test.first, "new"
+		}
+		if (err == nil) != test.replaced || err != nil && hal.CodeOf(err) != hal.IO {
+			t.Errorf("%+v: %v", test, err)
+		}
+		holds(t, folder+"/f", want)
+		if info, _ := os.Stat(folder + "/f"); info.Mode() != mode {
+			t.Errorf("%+v: mode %v", test, info.Mode())
+		}
+		only(t, folder, "f")
+	}
+}
+
+// TestFileIsReplacedWhateverLeadsToIt: a path through /proc or /dev/fd is judged by
+// the file, which is replaced as a whole. One without a name is rejected.
+func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	for _, path := range []string{"/proc/self/cwd/f", "/proc/thread-self/cwd/f", "/proc/self/fd/", "/dev/fd/"} {
+		if err := os.WriteFile("f", []byte("old and longer"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		open, err := os.OpenFile("f", os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(path, "fd/") {
+			path += fmt.Sprint(open.Fd())
+		}
+		if err := write(path, "new"); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		holds(t, "f", "new")
+		if !strings.HasSuffix(path, "f") { // what is open has no name now
+			if err := write(path, "newer"); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "deleted") {
+				t.Errorf("%s of a deleted file: %v", path, err)
+			}
+		}
+		open.Close()
+		only(t, folder, "f")
+	}
+}
+
 // TestNothingIsLeftOfWhatFails on a file system that is full, where the folder
 // is missing, and where writing was given up.
 func TestNothingIsLeftOfWhatFails(t *testing.T) {

@@ -305,6 +305,22 @@ func TestOutputOnStandardOutputIsDataAlone(t *testing.T) {
 	}
 }
 
+// TestOutputOnClosedStandardOutputIsRejected: Go opens the null device instead, to read
+// and write. Whoever names the null device has it.
+func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
+	_, in, _ := frameFiles(t)
+	for redirection, want := range map[string]int{">&-": 64, "1<>/dev/null": 64, ">/dev/null": 0} {
+		for _, out := range []string{"d=-", "d=/dev/stdout", "d=/proc/self/fd/1"} {
+			c := exec.Command("sh", "-c", `exec "$0" "$@" `+redirection, framesCommand(t, "end").Path, "-input", "a="+in, "-output", out, "x.lmb")
+			c.Env = append(os.Environ(), asFrames+"=end")
+			text, _ := c.CombinedOutput()
+			if exit := c.ProcessState.ExitCode(); exit != want || exit != 0 && !strings.Contains(string(text), "standard output is closed") {
+				t.Errorf("%s %s: exit %d, %s", out, redirection, exit, text)
+			}
+		}
+	}
+}
+
 // TestInputMayBeStandardInput, a file that is read once, or a pipe with the data of
 // each run.
 func TestInputMayBeStandardInput(t *testing.T) {

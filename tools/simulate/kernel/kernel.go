@@ -127,12 +127,16 @@ func Syscall6(number, a, b, c, d, e, f uintptr) (uintptr, uintptr, unix.Errno) {
 }
 
 func Open(path string, flags int, mode uint32) (int, error) {
-	fd, err := counted(unix.SYS_OPENAT, -1, func() (int, error) {
+	return Openat(unix.AT_FDCWD, path, flags, mode)
+}
+
+func Openat(dir int, path string, flags int, mode uint32) (int, error) {
+	fd, err := counted(unix.SYS_OPENAT, dir, func() (int, error) {
 		other, err := meant(path)
 		if err != nil {
 			return -1, err
 		}
-		return unix.Open(other, flags, mode)
+		return unix.Openat(dir, other, flags, mode)
 	})
 	if err == nil && Opened != nil {
 		Opened(path, fd)
