@@ -75,6 +75,7 @@ func paths(bindings []args.Binding) (list []string) {
 // so that a bad path costs no run. The watchdog comes last: from then on there is no
 // way back but a run or a reset.
 func (f *frames) open(r *runtime.Replay, clock hal.Device) (err error) {
+	defer f.recoverRingFault(&err)
 	f.replay, f.clock = r, clock
 	for i := 0; i < len(f.streams) && err == nil; i++ {
 		s := &f.streams[i]
@@ -100,8 +101,8 @@ func (f *frames) loop(count uint64) (end outcome) {
 			end.result.Safe, end.result.SafeRan = f.replay.Run(safe).Code, true
 		}
 	}
-	if end.err == nil && end.runs > 0 {
-		end.err = f.finish()
+	if end.err == nil {
+		end.err = f.finish(end.runs)
 	}
 	return end
 }
@@ -161,9 +162,22 @@ func (f *frames) run(sequence int, limit int64, end *outcome) error {
 	}
 }
 
-// vanished, deferred, gives an error instead of a bus error in the memory of a ring.
-func vanished(err *error) {
-	if recover() != nil {
-		*err = &hal.Fault{Code: hal.IO, Reason: "the memory of a ring is gone: was its file cut short?"}
+// recoverRingFault, deferred, returns a fault in the memory of a ring as an error of
+// its file. Any other panic is an error with its own text, so that the sequence safe
+// runs after it too.
+func (f *frames) recoverRingFault(err *error) {
+	switch problem := recover().(type) {
+	case nil:
+	case interface{ Addr() uintptr }:
+		*err = &hal.Fault{Code: hal.BusFault, Reason: "at an address outside of all rings"}
+		for i := range f.streams {
+			if r := f.streams[i].ring; r != nil && r.contains(problem.Addr()) {
+				*err = &hal.Fault{Code: hal.IO, Reason: r.path + ": the memory of the ring is gone; was the file cut short?"}
+			}
+		}
+	case error:
+		*err = &hal.Fault{Code: hal.Internal, Reason: problem.Error()}
+	default:
+		panic(problem)
 	}
 }

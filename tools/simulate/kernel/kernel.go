@@ -5,6 +5,7 @@ package kernel
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 	"unsafe"
@@ -152,8 +153,13 @@ func Readlink(path string, target []byte) (int, error) {
 	return unix.Readlink(other, target)
 }
 
+// Fstat reports a file with the name watchdog as a device of characters.
 func Fstat(fd int, status *unix.Stat_t) error {
-	return of(unix.SYS_FSTAT, fd, func() error { return unix.Fstat(fd, status) })
+	err := of(unix.SYS_FSTAT, fd, func() error { return unix.Fstat(fd, status) })
+	if path, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); filepath.Base(path) == "watchdog" {
+		status.Mode = status.Mode&^unix.S_IFMT | unix.S_IFCHR
+	}
+	return err
 }
 
 func Mprotect(memory []byte, protection int) error {
