@@ -127,7 +127,7 @@ func flagOf(name, value string) (string, error) {
 	var o args.Options
 	toggle := o.Toggle(name)
 	switch {
-	case name == "help" || name == "h" || name == "version" || name == "config" || name == "check":
+	case name == "help" || name == "h" || name == "version" || name == "config" || name == "check" || name == "supervised":
 		return "", args.Bad(name + " belongs on a command line")
 	case strings.IndexByte(value, 0) >= 0:
 		return "", args.Bad(name + " takes no zero byte")

@@ -26,7 +26,7 @@ func reasonOf(err error) string {
 
 func loadModule(values []string) error {
 	path, parameters := values[0], strings.Join(values[1:], " ")
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0) // waits for no pipe
 	if err != nil {
 		return hal.FileFault(path, err)
 	}

@@ -64,6 +64,23 @@ func plan(view *fbs.View, o args.Options) (f *frames, err error) {
 	return f, err
 }
 
+// longestStopUs returns the longest time, in microseconds, from a signal to the end: the
+// run that goes on or the sequence before it, the sequence after, and safe. No sum
+// overflows, since CheckTime has bounded each by -longest, which is below 2^62 ns.
+func (f *frames) longestStopUs(view *fbs.View) uint64 {
+	longest := func(sequence int) uint64 {
+		if sequence < 0 {
+			return 0
+		}
+		return view.LongestUs[sequence]
+	}
+	run := longest(f.sequence)
+	if f.limit != 0 {
+		run = min(run, uint64(f.limit)/1000)
+	}
+	return max(run, longest(f.before)) + longest(f.after) + longest(view.SequenceByName("safe"))
+}
+
 func paths(bindings []args.Binding) (list []string) {
 	for _, b := range bindings {
 		list = append(list, strings.TrimPrefix(b.Path, ringPrefix))

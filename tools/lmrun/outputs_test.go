@@ -132,6 +132,19 @@ func TestSealedProcessRenamesNothingElse(t *testing.T) {
 	}
 }
 
+// TestEnvironmentOfGoEndsNoSealedProcess: a memory limit would start the collector, and
+// have memory given back, which the seal forbids.
+func TestEnvironmentOfGoEndsNoSealedProcess(t *testing.T) {
+	_, in, _ := frameFiles(t)
+	for _, variable := range []string{"GOMEMLIMIT=1KiB", "GOMEMLIMIT=4MiB", "GOGC=1", "GOGC=off", "GOTRACEBACK=crash", "GODEBUG=gctrace=1,scavtrace=1"} {
+		c := framesCommand(t, "end", "-seal", "-loop", "100000", "-input", "a="+in, "x.lmb")
+		c.Env = append(c.Env, variable)
+		if text, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v, %s", variable, err, text)
+		}
+	}
+}
+
 func TestFailedRunLeavesOutputsAsTheyWere(t *testing.T) {
 	for _, args := range []string{"-sequence bad", "-seal -sequence bad", "-after bad", "-seal -after bad", "-watchdog /nonexistent"} {
 		folder, in, out := frameFiles(t)
