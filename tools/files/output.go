@@ -24,9 +24,17 @@ type Output struct {
 	names  []byte
 	to     int // offset of the second name, 0: the file is not renamed
 	pinned bool
-	// was has the owner and mode that the replaced file must still have at Commit, which
-	// fills in now. A seal allows that system call with the address of now only.
-	was, now unix.Stat_t
+	// was is what the replaced file must still have at Commit, which has the kernel write
+	// a unix.Stat_t to now. A seal allows that system call with the address of now only.
+	was ownership
+	now [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
+}
+
+// ownership is what a new file takes over from the one that it replaces.
+type ownership struct{ mode, uid, gid uint32 }
+
+func ownershipOf(status *unix.Stat_t) ownership {
+	return ownership{status.Mode, status.Uid, status.Gid}
 }
 
 // Replace begins to write to path. Mode is that of a file that does not exist yet,
@@ -71,8 +79,9 @@ func irreplaceable(path string) error {
 // path, zeros if nothing: what a link in /proc/self/fd reads as may be no path of it.
 func (f *Output) createTemp(mode uint32, there *unix.Stat_t) error {
 	var random [8]byte
-	dir, name, err := follow(f.Path, &f.was)
-	if f.dir = dir; err == nil && (there.Dev != f.was.Dev || there.Ino != f.was.Ino) {
+	var status unix.Stat_t
+	dir, name, err := follow(f.Path, &status)
+	if f.dir = dir; err == nil && (there.Dev != status.Dev || there.Ino != status.Ino) {
 		err = irreplaceable(f.Path)
 	}
 	if err == nil {
@@ -93,7 +102,7 @@ func (f *Output) createTemp(mode uint32, there *unix.Stat_t) error {
 	}
 	copy(names, temp+"\x00"+name)
 	_ = unix.Mprotect(names, unix.PROT_READ) // cannot fail: the pages are our own
-	replaces := f.was.Mode != 0
+	replaces := status.Mode != 0
 	if replaces {
 		mode = 0o600 // until the file has its owner
 	}
@@ -101,11 +110,14 @@ func (f *Output) createTemp(mode uint32, there *unix.Stat_t) error {
 		return err
 	}
 	f.names, f.to = names, len(temp)+1
-	if !replaces {
-		return unix.Fstat(f.Fd, &f.was)
+	if replaces {
+		_ = unix.Fchown(f.Fd, int(status.Uid), int(status.Gid)) // where that is permitted
+		err = unix.Fchmod(f.Fd, status.Mode&0o777)
+	} else {
+		err = unix.Fstat(f.Fd, &status)
 	}
-	_ = unix.Fchown(f.Fd, int(f.was.Uid), int(f.was.Gid)) // where that is permitted
-	return unix.Fchmod(f.Fd, f.was.Mode&0o777)
+	f.was = ownershipOf(&status)
+	return err
 }
 
 // follow follows the symbolic links at the end of a path. It returns the open
@@ -183,7 +195,7 @@ func (f *Output) rename() error {
 	if f.to != 0 {
 		dir, name := uintptr(f.dir), address(f.names[f.to:])
 		_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT, dir, name, f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
-		if errno == 0 && (f.now.Mode != f.was.Mode || f.now.Uid != f.was.Uid || f.now.Gid != f.was.Gid) {
+		if errno == 0 && ownershipOf((*unix.Stat_t)(unsafe.Pointer(&f.now))) != f.was {
 			return irreplaceable(f.Path)
 		}
 		if errno == 0 || errno == unix.ENOENT {

@@ -180,21 +180,18 @@ func (f *frames) run(sequence int, limit int64, end *outcome) error {
 }
 
 // recoverRingFault, deferred, returns a fault in the memory of a ring as an error of
-// its file. Any other panic is an error with its own text, so that the sequence safe
-// runs after it too.
+// its file. Any other panic is an internal error with the panic's own text, after which
+// the sequence safe runs too.
 func (f *frames) recoverRingFault(err *error) {
-	switch problem := recover().(type) {
-	case nil:
-	case interface{ Addr() uintptr }:
-		*err = &hal.Fault{Code: hal.BusFault, Reason: "at an address outside of all rings"}
-		for i := range f.streams {
-			if r := f.streams[i].ring; r != nil && r.contains(problem.Addr()) {
-				*err = &hal.Fault{Code: hal.IO, Reason: r.path + ": the memory of the ring is gone; was the file cut short?"}
-			}
+	problem := recover()
+	if problem == nil {
+		return
+	}
+	*err = &hal.Fault{Code: hal.Internal, Reason: problem.(error).Error()}
+	fault, ok := problem.(interface{ Addr() uintptr })
+	for i := range f.streams {
+		if r := f.streams[i].ring; ok && r != nil && r.contains(fault.Addr()) {
+			*err = &hal.Fault{Code: hal.IO, Reason: r.path + ": the memory of the ring is gone; was the file cut short?"}
 		}
-	case error:
-		*err = &hal.Fault{Code: hal.Internal, Reason: problem.Error()}
-	default:
-		panic(problem)
 	}
 }
