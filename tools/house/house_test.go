@@ -190,7 +190,7 @@ func symbolsOf(t *testing.T, name, tags string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "lightmetal/runtime.") {
+	if !strings.Contains(string(text), "lightmetal/hal.") {
 		t.Fatalf("the symbols are not those of %s", name)
 	}
 	var symbols []string
