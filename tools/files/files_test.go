@@ -243,6 +243,59 @@ func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
 	}
 }
 
+// allowed runs the instructions of Pin for a system call, as seccomp does.
+func allowed(program []unix.SockFilter, number uintptr, args [6]uintptr) bool {
+	words := []uint32{uint32(number), 0, 0, 0} // struct seccomp_data
+	for _, arg := range args {
+		words = append(words, uint32(arg), uint32(arg>>32))
+	}
+	value := uint32(0)
+	for at := 0; at < len(program); at++ {
+		switch i := program[at]; {
+		case i.Code&7 == unix.BPF_LD:
+			value = words[i.K/4]
+		case i.Code&7 == unix.BPF_RET:
+			return i.K == unix.SECCOMP_RET_ALLOW
+		case value != i.K:
+			at += int(i.Jf)
+		}
+	}
+	return false
+}
+
+// TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput: each argument counts.
+func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
+	f, err := Replace(t.TempDir()+"/f", 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := Outputs{f}.Pin()
+	dir, temp, name := uintptr(f.dir), address(f.names), address(f.names[f.to:])
+	for number, args := range map[uintptr][]uintptr{
+		unix.SYS_FSYNC: {}, unix.SYS_RENAMEAT: {dir, temp, dir, name}, unix.SYS_UNLINKAT: {dir, temp, 0}, unix.SYS_NEWFSTATAT: {dir, name, f.statusAddress()},
+	} {
+		var exact [6]uintptr
+		copy(exact[:], args)
+		if !allowed(program, number, exact) {
+			t.Errorf("system call %d with %#x is not allowed", number, exact)
+		}
+		for i := range args {
+			for _, other := range []uintptr{^uintptr(99), exact[i] + 1, exact[i] + 1<<32, temp, name} { // -100 is AT_FDCWD
+				changed := exact
+				changed[i] = other
+				if other != exact[i] && allowed(program, number, changed) {
+					t.Errorf("system call %d with %#x is allowed, %#x is meant", number, changed, exact)
+				}
+			}
+		}
+	}
+	if allowed(program, unix.SYS_RENAMEAT2, [6]uintptr{dir, temp, dir, name}) {
+		t.Error("another system call is allowed")
+	}
+	f.pinned = false
+	f.Discard()
+}
+
 // TestNothingIsLeftOfWhatFails on a file system that is full, where the folder
 // is missing, and where writing was given up.
 func TestNothingIsLeftOfWhatFails(t *testing.T) {
