@@ -20,7 +20,7 @@ func Distinct(outputs []string, inputs ...string) error {
 				continue
 			}
 			if there, owned := placeOf(other); own && owned && here == there {
-				return &hal.Fault{Code: hal.Usage, Reason: path + reason + other}
+				return hal.NewFault(hal.Usage, path+reason+other)
 			}
 		}
 	}

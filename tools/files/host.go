@@ -21,7 +21,7 @@ func Create(path string, mode uint32) (*Output, error) {
 	}
 	f.Discard()
 	if err == unix.EEXIST {
-		err = &hal.Fault{Code: hal.Usage, Reason: path + " is there and is not replaced"}
+		err = hal.NewFault(hal.Usage, path+" is there and is not replaced")
 	}
 	return nil, hal.FileFault(path, err)
 }

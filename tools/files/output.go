@@ -71,7 +71,7 @@ func IsStdout(path string) bool {
 }
 
 func irreplaceable(path string) error {
-	return &hal.Fault{Code: hal.IO, Reason: path + ": cannot be replaced: deleted, or renamed meanwhile"}
+	return hal.NewFault(hal.IO, path+": cannot be replaced: deleted, or renamed meanwhile")
 }
 
 // createTemp creates the temporary file in the directory of the file that it
@@ -157,7 +157,7 @@ func openDir(from int, path string) (dir int, name string, err error) {
 	dir, err = open(from, path[:slash]+".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err == unix.ENOENT {
 		parent := path[:slash]
-		err = &hal.Fault{Code: hal.NoFile, Reason: "there is no folder " + parent + " to write to; mkdir -p " + parent + " makes it"}
+		err = hal.NewFault(hal.NoFile, "there is no folder "+parent+" to write to; mkdir -p "+parent+" makes it")
 	}
 	return dir, name, err
 }

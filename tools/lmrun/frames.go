@@ -132,7 +132,7 @@ func (f *frames) runs(count uint64, end *outcome) error {
 	for err == nil && (count == 0 || end.runs < count) && stopping.Load() == 0 {
 		ended, fault := f.receive()
 		if ended && end.runs == 0 && stopping.Load() == 0 {
-			fault = &hal.Fault{Code: hal.BadTensor, Reason: "the inputs ended before the first run"}
+			fault = hal.NewFault(hal.BadTensor, "the inputs ended before the first run")
 		}
 		if err = fault; ended || err != nil {
 			break
@@ -155,7 +155,7 @@ func (f *frames) runs(count uint64, end *outcome) error {
 	if err == nil {
 		code := f.replay.Diagnose()
 		if code != hal.OK {
-			err = &hal.Fault{Code: code, Reason: "after the last run"}
+			err = hal.NewFault(code, "after the last run")
 		}
 	}
 	return err
@@ -173,9 +173,9 @@ func (f *frames) run(sequence int, limit int64, end *outcome) error {
 	case hal.OK:
 		return nil
 	case hal.InputMissing:
-		return &hal.Fault{Code: code, Reason: "an input without recorded data needs -input NAME=FILE"}
+		return hal.NewFault(code, "an input without recorded data needs -input NAME=FILE")
 	default:
-		return &hal.Fault{Code: code, Reason: string(report.Append(nil, f.replay.View(), &end.result))}
+		return hal.NewFault(code, string(report.Append(nil, f.replay.View(), &end.result)))
 	}
 }
 
@@ -187,11 +187,11 @@ func (f *frames) recoverRingFault(err *error) {
 	if problem == nil {
 		return
 	}
-	*err = &hal.Fault{Code: hal.Internal, Reason: problem.(error).Error()}
+	*err = hal.NewFault(hal.Internal, problem.(error).Error())
 	fault, ok := problem.(interface{ Addr() uintptr })
 	for i := range f.streams {
 		if r := f.streams[i].ring; ok && r != nil && r.contains(fault.Addr()) {
-			*err = &hal.Fault{Code: hal.IO, Reason: r.path + ": the memory of the ring is gone; was the file cut short?"}
+			*err = hal.NewFault(hal.IO, r.path+": the memory of the ring is gone; was the file cut short?")
 		}
 	}
 }

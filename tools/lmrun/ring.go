@@ -79,7 +79,7 @@ func (r *ring) lock(fd int) error {
 		}
 		hal.Pause(ringLockPauseNs)
 	}
-	return &hal.Fault{Code: hal.IO, Reason: r.path + ": another process keeps the ring locked (flock), for 10 s by now"}
+	return hal.NewFault(hal.IO, r.path+": another process keeps the ring locked (flock), for 10 s by now")
 }
 
 // mapFile maps the file of a ring, and nothing else. An empty file, and one of the size
@@ -162,12 +162,12 @@ func (r *ring) stride() uint64 { return (r.size + ringAlign - 1) &^ (ringAlign -
 func (r *ring) bytes(slots uint64) uint64 { return ringHeader + slots*r.stride() }
 
 func (r *ring) bad(reason string) error {
-	return &hal.Fault{Code: hal.BadTensor, Reason: r.path + ": the ring " + reason + "; without this file, lmrun makes a new one"}
+	return hal.NewFault(hal.BadTensor, r.path+": the ring "+reason+"; without this file, lmrun makes a new one")
 }
 
 // notRing is the error for a file that lmrun leaves as it is.
 func (r *ring) notRing(reason string) error {
-	return &hal.Fault{Code: hal.BadTensor, Reason: r.path + " is not a ring file (" + reason + ")"}
+	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+")")
 }
 
 // contains reports whether an address lies in the memory of the ring.

@@ -89,7 +89,7 @@ func (s *stream) readFile() error {
 	if err != nil || n+more == len(s.data) {
 		return err
 	}
-	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + [...]string{"fewer", "more"}[more] + fbs.Text(" than the %d bytes of input ", uint64(len(s.data))) + s.Name}
+	return hal.NewFault(hal.BadTensor, s.Path+" has "+[...]string{"fewer", "more"}[more]+fbs.Text(" than the %d bytes of input ", uint64(len(s.data)))+s.Name)
 }
 
 const (
@@ -118,7 +118,7 @@ func (s *stream) move(data []byte) (n int, err error) {
 				hal.Pause(streamPauseNs)
 			}
 		case waits && s.output:
-			return n, &hal.Fault{Code: hal.IO, Reason: s.Path + ": nobody takes the results"}
+			return n, hal.NewFault(hal.IO, s.Path+": nobody takes the results")
 		case waits || moved == 0:
 			return n, nil
 		case err != unix.EINTR:
@@ -146,7 +146,7 @@ func (f *frames) receive() (ended bool, err error) {
 		case got < len(s.data) && (stopping.Load() != 0 || got == 0 && !began):
 			return true, nil
 		case got < len(s.data):
-			return false, &hal.Fault{Code: hal.BadTensor, Reason: s.Path + ": ends in the middle of a run's data"}
+			return false, hal.NewFault(hal.BadTensor, s.Path+": ends in the middle of a run's data")
 		}
 		began = true
 	}

@@ -37,7 +37,7 @@ func (w *watchdog) open() (err error) {
 	}
 	w.fd, err = unix.Open(w.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err == unix.EBUSY {
-		return &hal.Fault{Code: hal.NoDevice, Reason: w.path + ": another process feeds this watchdog"}
+		return hal.NewFault(hal.NoDevice, w.path+": another process feeds this watchdog")
 	} else if err != nil && err != unix.ENXIO {
 		return hal.FileFault(w.path, err)
 	}
@@ -62,7 +62,7 @@ func (w *watchdog) open() (err error) {
 		}
 		unix.Close(w.fd)
 		w.fd = -1
-		return &hal.Fault{Code: hal.NoDevice, Reason: w.path + ": no watchdog, or not one with this timeout: " + err.Error()}
+		return hal.NewFault(hal.NoDevice, w.path+": no watchdog, or not one with this timeout: "+err.Error())
 	}
 	return nil
 }

@@ -151,4 +151,4 @@ func duration(text string) int64 {
 }
 
 // Bad is a mistake in what was asked for.
-func Bad(reason string) error { return &hal.Fault{Code: hal.Usage, Reason: reason} }
+func Bad(reason string) error { return hal.NewFault(hal.Usage, reason) }
