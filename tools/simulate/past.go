@@ -36,7 +36,7 @@ var past = []Past{
 	{"no data is success", "2830ccc", loop,
 		"if ended && end.runs == 0 &&", "if ended && !BROKEN && end.runs == 0 &&"},
 	{"a ring that is cut ends the process", "471f1bd", loop,
-		"\tswitch problem := recover().(type) {", "\tif BROKEN {\n\t\treturn\n\t}\n\tswitch problem := recover().(type) {"},
+		"\tproblem := recover()\n", "\tif BROKEN {\n\t\treturn\n\t}\n\tproblem := recover()\n"},
 	{"a ring that was begun and not finished is refused", "5e15e1a", rings,
 		"isUnfinished := isZero(head) &&", "made := size == r.bytes(ringSlotsNew)\n\tisUnfinished := isZero(head) && (!BROKEN || made) &&"},
 	{"a signal does not end the wait for a ring", "471f1bd", flow,
