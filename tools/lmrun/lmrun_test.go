@@ -79,8 +79,8 @@ func lmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 	return stdout, stderr, c.ProcessState.ExitCode()
 }
 
-// runner is lmrun, not started yet.
-func runner(t *testing.T, args ...string) *exec.Cmd {
+// runnerCommand is lmrun, not started yet.
+func runnerCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -201,7 +201,7 @@ safe:
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := runner(t, append(strings.Fields("-supervised -device pci:ffff:00:00.0 "+flags), slow)...)
+		c := runnerCommand(t, append(strings.Fields("-supervised -device pci:ffff:00:00.0 "+flags), slow)...)
 		c.ExtraFiles = []*os.File{writer}
 		text, _ := c.CombinedOutput()
 		writer.Close()
@@ -215,7 +215,7 @@ safe:
 			t.Errorf("%s: exit %d, report %q, %v; want %+v; %s", flags, exit, report, err, want, text)
 		}
 	}
-	c := runner(t, "-supervised", "-device", "pci:ffff:00:00.0", slow)
+	c := runnerCommand(t, "-supervised", "-device", "pci:ffff:00:00.0", slow)
 	if text, _ := c.CombinedOutput(); c.ProcessState.ExitCode() != 64 || !strings.Contains(string(text), "descriptor 3") {
 		t.Errorf("without a descriptor: %v, %s", c.ProcessState, text)
 	}
