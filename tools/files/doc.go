@@ -4,7 +4,7 @@
 // in the same directory, of a random name, which is synced and then renamed. Symbolic
 // links are followed once, at the start, and the directory stays open. The new file gets
 // owner and mode of the file that it replaces. If another file has the name by the time
-// of the rename, it is replaced only if it has the same owner and mode; whoever may
+// of the rename, it is replaced only if it has the same owner and mode. A process that may
 // rename in the directory can still exchange files between that check and the rename,
 // which are two consecutive system calls. Whether a file is regular is decided by the
 // file and not by its path, also below /proc and /dev/fd. Pipes and devices are written

@@ -143,8 +143,9 @@ func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
 func TestOutputStaysInItsDirectory(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		folder := t.TempDir()
-		if err := errors.Join(os.Mkdir(folder+"/a", 0o755), os.Mkdir(folder+"/b", 0o755), os.Symlink("a", folder+"/at"),
-			os.Symlink("../at/f", folder+"/b/link")); err != nil {
+		err := errors.Join(os.Mkdir(folder+"/a", 0o755), os.Mkdir(folder+"/b", 0o755),
+			os.Symlink("a", folder+"/at"), os.Symlink("../at/f", folder+"/b/link"))
+		if err != nil {
 			t.Fatal(err)
 		}
 		f, err := Replace(folder+"/b/link", 0o600)
@@ -154,7 +155,9 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 		if _, err := f.Write([]byte("new")); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(os.Remove(folder+"/at"), os.Symlink("b", folder+"/at"), os.Rename(folder+"/a", folder+"/moved")); err != nil {
+		err = errors.Join(os.Remove(folder+"/at"), os.Symlink("b", folder+"/at"),
+			os.Rename(folder+"/a", folder+"/moved"))
+		if err != nil {
 			t.Fatal(err)
 		}
 		want := ""
@@ -176,13 +179,17 @@ func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
 	for _, test := range []struct {
 		first, second os.FileMode // 0: there is no file
 		replaced      bool
-	}{{0o666, 0o600, false}, {0o600, 0o666, false}, {0, 0o600, false}, {0o640, 0o640, true}, {0o640, 0, true}} {
+	}{
+		{0o666, 0o600, false}, {0o600, 0o666, false}, {0, 0o600, false},
+		{0o640, 0o640, true}, {0o640, 0, true},
+	} {
 		folder := t.TempDir()
 		make := func(name string, mode os.FileMode) {
 			if mode == 0 {
 				return
 			}
-			if err := errors.Join(os.WriteFile(folder+name, []byte("old"), 0o600), os.Chmod(folder+name, mode)); err != nil {
+			err := os.WriteFile(folder+name, []byte("old"), 0o600)
+			if err := errors.Join(err, os.Chmod(folder+name, mode)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -218,7 +225,8 @@ func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
 func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)
-	for _, path := range []string{"/proc/self/cwd/f", "/proc/thread-self/cwd/f", "/proc/self/fd/", "/dev/fd/"} {
+	paths := []string{"/proc/self/cwd/f", "/proc/thread-self/cwd/f", "/proc/self/fd/", "/dev/fd/"}
+	for _, path := range paths {
 		if err := os.WriteFile("f", []byte("old and longer"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +242,8 @@ func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
 		}
 		holds(t, "f", "new")
 		if !strings.HasSuffix(path, "f") { // what is open has no name now
-			if err := write(path, "newer"); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "deleted") {
+			err := write(path, "newer")
+			if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "deleted") {
 				t.Errorf("%s of a deleted file: %v", path, err)
 			}
 		}
@@ -272,7 +281,10 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	program := Outputs{f}.Pin()
 	dir, temp, name := uintptr(f.dir), address(f.names), address(f.names[f.to:])
 	for number, args := range map[uintptr][]uintptr{
-		unix.SYS_FSYNC: {}, unix.SYS_RENAMEAT: {dir, temp, dir, name}, unix.SYS_UNLINKAT: {dir, temp, 0}, unix.SYS_NEWFSTATAT: {dir, name, f.statusAddress()},
+		unix.SYS_FSYNC:      {},
+		unix.SYS_RENAMEAT:   {dir, temp, dir, name},
+		unix.SYS_UNLINKAT:   {dir, temp, 0},
+		unix.SYS_NEWFSTATAT: {dir, name, f.statusAddress()},
 	} {
 		var exact [6]uintptr
 		copy(exact[:], args)
@@ -280,11 +292,13 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 			t.Errorf("system call %d with %#x is not allowed", number, exact)
 		}
 		for i := range args {
-			for _, other := range []uintptr{^uintptr(99), exact[i] + 1, exact[i] + 1<<32, temp, name} { // -100 is AT_FDCWD
+			const currentDirectory = ^uintptr(-unix.AT_FDCWD - 1)
+			others := []uintptr{currentDirectory, exact[i] + 1, exact[i] + 1<<32, temp, name}
+			for _, other := range others {
 				changed := exact
 				changed[i] = other
 				if other != exact[i] && allowed(program, number, changed) {
-					t.Errorf("system call %d with %#x is allowed, %#x is meant", number, changed, exact)
+					t.Errorf("call %d with %#x is allowed, want %#x only", number, changed, exact)
 				}
 			}
 		}

@@ -13,7 +13,7 @@ func Create(path string, mode uint32) (*Output, error) {
 	f := &Output{Path: path, Fd: -1}
 	dir, name, err := openDir(unix.AT_FDCWD, path)
 	if f.dir = dir; err == nil {
-		f.Fd, err = open(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+		f.Fd, err = open(dir, name, createNew, mode)
 	}
 	if err == nil {
 		f.names = []byte(name + "\x00")

@@ -36,7 +36,8 @@ func standard(number, flags int) (fd int, err error) {
 	if number == 1 && status.Rdev == nullDevice {
 		// Go opens the null device to read and write if a program is started without.
 		if access, _ := unix.FcntlInt(1, unix.F_GETFL, 0); access&unix.O_ACCMODE == unix.O_RDWR {
-			return -1, hal.NewFault(hal.Usage, "standard output is closed; to discard data, name /dev/null")
+			const reason = "standard output is closed; to discard data, name /dev/null"
+			return -1, hal.NewFault(hal.Usage, reason)
 		}
 	}
 	if err == nil && isStream(&status) {

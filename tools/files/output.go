@@ -20,7 +20,7 @@ type Output struct {
 	// that links and renamed directories lead to no other file afterwards.
 	dir int
 	// names are the temporary file and the file that it replaces, each with a zero
-	// behind it, in memory that cannot be written to. Empty: there is no temporary file.
+	// after it, in memory that cannot be written to. Empty: there is no temporary file.
 	names  []byte
 	to     int // offset of the second name, 0: the file is not renamed
 	pinned bool
@@ -96,7 +96,8 @@ func (f *Output) createTemp(mode uint32, there *unix.Stat_t) error {
 		temp += strconv.FormatUint(uint64(b), 16)
 	}
 	temp += ".part"
-	names, err := hal.Mmap(-1, 0, len(temp)+len(name)+2, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	const writable, private = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
+	names, err := hal.Mmap(-1, 0, len(temp)+len(name)+2, writable, private)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,8 @@ func (f *Output) createTemp(mode uint32, there *unix.Stat_t) error {
 	if replaces {
 		mode = 0o600 // until the file has its owner
 	}
-	if f.Fd, err = open(dir, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode); err != nil {
+	f.Fd, err = open(dir, temp, createNew, mode)
+	if err != nil {
 		return err
 	}
 	f.names, f.to = names, len(temp)+1
@@ -120,9 +122,12 @@ func (f *Output) createTemp(mode uint32, there *unix.Stat_t) error {
 	return err
 }
 
+// createNew are the flags to create a file that must not exist yet.
+const createNew = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
+
 // follow follows the symbolic links at the end of a path. It returns the open
 // directory that the last one leads to and the name in it, and fills in the status of
-// the file of that name: zeros if there is none.
+// the file of that name: zeros if there is no such file.
 func follow(path string, status *unix.Stat_t) (dir int, name string, err error) {
 	const linksMax = 40 // as in the kernel
 	var target [unix.PathMax]byte
@@ -157,7 +162,8 @@ func openDir(from int, path string) (dir int, name string, err error) {
 	dir, err = open(from, path[:slash]+".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err == unix.ENOENT {
 		parent := path[:slash]
-		err = hal.NewFault(hal.NoFile, "there is no folder "+parent+" to write to; mkdir -p "+parent+" makes it")
+		reason := "there is no folder " + parent + " to write to; mkdir -p " + parent + " makes it"
+		err = hal.NewFault(hal.NoFile, reason)
 	}
 	return dir, name, err
 }
@@ -194,12 +200,14 @@ func (f *Output) sync() error {
 func (f *Output) rename() error {
 	if f.to != 0 {
 		dir, name := uintptr(f.dir), address(f.names[f.to:])
-		_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT, dir, name, f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
+		_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT,
+			dir, name, f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
 		if errno == 0 && ownershipOf((*unix.Stat_t)(unsafe.Pointer(&f.now))) != f.was {
 			return irreplaceable(f.Path)
 		}
 		if errno == 0 || errno == unix.ENOENT {
-			_, _, errno = unix.RawSyscall6(unix.SYS_RENAMEAT, dir, address(f.names), dir, name, 0, 0)
+			temp := address(f.names)
+			_, _, errno = unix.RawSyscall6(unix.SYS_RENAMEAT, dir, temp, dir, name, 0, 0)
 		}
 		if errno != 0 {
 			return hal.FileFault(f.Path, errno)
@@ -256,7 +264,7 @@ func (list Outputs) Discard() {
 // names in these directories. A filter sees addresses and not what is there, so a
 // process that may neither map nor protect memory can rename nothing else, and one
 // that may neither open nor close has no other directory of that number. Where no
-// instruction allows, they end behind the last.
+// instruction allows, they end after the last.
 func (list Outputs) Pin() []unix.SockFilter {
 	program := allow(nil, unix.SYS_FSYNC)
 	for _, f := range list {

@@ -36,7 +36,8 @@ var imports = map[string]string{
 		"lightmetal/tools/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv strings sync/atomic unsafe",
 	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime os strings unsafe", // os with -tags nolinkname only
 	"tools/lminit": "lightmetal/hal lightmetal/tools/files lightmetal/tools/lmrun/args " +
-		"golang.org/x/sys/unix math os os/signal path/filepath runtime strconv strings syscall time",
+		"golang.org/x/sys/unix math os os/signal path/filepath runtime slices strconv " +
+		"strings syscall time",
 	"tools/files": "lightmetal/hal golang.org/x/sys/unix strconv strings unicode/utf8 unsafe",
 }
 

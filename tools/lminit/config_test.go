@@ -240,19 +240,24 @@ func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
 		restarts     int
 		script, text string
 	}{
-		{0, "exit 64", "image edu.lmb\n"}, {0, "exit 77", "image edu.lmb\n"}, {0, "echo 1 >&3; exit 77", "image edu.lmb\n"},
+		{0, "exit 64", "image edu.lmb\n"}, {0, "exit 77", "image edu.lmb\n"},
+		{0, "echo 1 >&3; exit 77", "image edu.lmb\n"},
 		{0, "exit 65", "image edu.lmb\n"}, {0, "echo x >&3; exit 65", "image edu.lmb\n"},
-		{2, "echo 1 >&3; exit 65", "image edu.lmb\n"}, {2, "echo 1 >&3; exit 65", "image lmrun.conf\n"},
+		{2, "echo 1 >&3; exit 65", "image edu.lmb\n"},
+		{2, "echo 1 >&3; exit 65", "image lmrun.conf\n"},
 		{0, "[ -e first ] && exit 65; >first; echo 1 >&3", "image edu.lmb\nimage edu.lmb\n"},
-		{2, "exit 66", "image none.lmb\n"}, {2, "exit 69", "image edu.lmb\n"}, {2, "exit 75", "image lmrun.conf\n"},
+		{2, "exit 66", "image none.lmb\n"}, {2, "exit 69", "image edu.lmb\n"},
+		{2, "exit 75", "image lmrun.conf\n"},
 	} {
 		path := configFile(t, "on-failure restart 2 halt\n"+test.text)
 		out, _ := standIn(t, test.script, "-config", path).CombinedOutput()
 		if n := strings.Count(string(out), "restart after exit"); n != test.restarts {
-			t.Errorf("%s of %s%d restarts, not %d: %s", test.script, test.text, n, test.restarts, out)
+			t.Errorf("%+v: %d restarts: %s", test, n, out)
 		}
 	}
-	for lines, want := range map[string]int{"image edu.lmb\nsequence none\n": 64, "image edu.lmb\nlongest 1us\n": 65, "image lmrun.conf\n": 65} {
+	for lines, want := range map[string]int{
+		"image edu.lmb\nsequence none\n": 64, "image edu.lmb\nlongest 1us\n": 65, "image lmrun.conf\n": 65,
+	} {
 		_, stderr, exit := lminit(t, "-config", configFile(t, "on-failure restart 2 halt\n"+lines))
 		if exit != want || strings.Contains(stderr, "restart after") {
 			t.Errorf("%s: exit %d, %s", lines, exit, stderr)
@@ -273,8 +278,10 @@ func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
 // TestReplayGetsNoVariablesOfGo but the number of processors: what Go makes for others,
 // lmrun has no use for, and of some variables a sealed replay dies.
 func TestReplayGetsNoVariablesOfGo(t *testing.T) {
-	c := standIn(t, "echo $GOMAXPROCS $GOMEMLIMIT $GOGC $GODEBUG $GOTRACEBACK $KEPT\n", "-config", configFile(t, "image edu.lmb\n"))
-	c.Env = append(os.Environ(), "GOMAXPROCS=8", "GOMEMLIMIT=1MiB", "GOGC=1", "GODEBUG=harddecommit=1", "GOTRACEBACK=crash", "KEPT=yes")
+	const script = "echo $GOMAXPROCS $GOMEMLIMIT $GOGC $GODEBUG $GOTRACEBACK $KEPT\n"
+	c := standIn(t, script, "-config", configFile(t, "image edu.lmb\n"))
+	c.Env = append(os.Environ(), "GOMAXPROCS=8", "GOMEMLIMIT=1MiB", "GOGC=1",
+		"GODEBUG=harddecommit=1", "GOTRACEBACK=crash", "KEPT=yes")
 	if out, err := c.Output(); err != nil || string(out) != "1 yes\n" {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -285,11 +292,12 @@ func TestReplayGetsNoVariablesOfGo(t *testing.T) {
 // Go likes it, so this replays many times.
 func TestReplaysAreStartedByTheMainThread(t *testing.T) {
 	if _, err := os.Stat("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children"); err != nil {
-		t.Skip("the kernel does not tell the children of a thread:", err)
+		t.Skip("the kernel does not list the children of a thread:", err)
 	}
 	const replays = 100
 	path := configFile(t, strings.Repeat("image edu.lmb\n", replays))
-	out, err := standIn(t, "read children </proc/$PPID/task/$PPID/children; echo $children of $$\n", "-config", path).Output()
+	const script = "read children </proc/$PPID/task/$PPID/children; echo $children of $$\n"
+	out, err := standIn(t, script, "-config", path).Output()
 	lines := strings.Fields(strings.ReplaceAll(strings.TrimSpace(string(out)), " of ", "="))
 	if err != nil || len(lines) != replays {
 		t.Fatalf("%d lines, %v", len(lines), err)
@@ -317,7 +325,8 @@ func TestModuleThatIsAPipeIsAnError(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, exit := lminit(t, "-config", path); exit != 70 || !strings.Contains(stderr, ":1: module pipe: the kernel refuses it: ") {
+	const want = ":1: module pipe: the kernel refuses it: "
+	if _, stderr, exit := lminit(t, "-config", path); exit != 70 || !strings.Contains(stderr, want) {
 		t.Errorf("exit %d, %s", exit, stderr)
 	}
 }
@@ -461,12 +470,14 @@ func TestLineWithoutAValueIsRefused(t *testing.T) {
 }
 
 // TestSupervisorWaitsForWhatTheReplayReports, with an upper bound, and for the shortest
-// time where the report is none.
+// time if there is no valid report.
 func TestSupervisorWaitsForWhatTheReplayReports(t *testing.T) {
 	const most = time.Duration(math.MaxInt64)
 	for text, want := range map[string]time.Duration{
-		"5000000\n": graceTime + 5*time.Second, "0\n": graceTime, "": graceTime, "\n": graceTime, "5": graceTime, "-1\n": graceTime, "1e3\n": graceTime,
-		"18446744073709551615\n": most / 1000 * 1000, "13835058055282163\n": most / 1000 * 1000, "18446744073709551616\n": graceTime,
+		"5000000\n": graceTime + 5*time.Second, "0\n": graceTime,
+		"": graceTime, "\n": graceTime, "5": graceTime, "-1\n": graceTime, "1e3\n": graceTime,
+		"18446744073709551616\n": graceTime,
+		"18446744073709551615\n": most / 1000 * 1000, "13835058055282163\n": most / 1000 * 1000,
 	} {
 		var pipe [2]int
 		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
@@ -486,14 +497,17 @@ func TestSupervisorWaitsForWhatTheReplayReports(t *testing.T) {
 // TestReplayThatHangsIsKilledWhateverItsImageBecame: the image may take 115 days, as it
 // lies there when the signal comes. The replay has reported nothing, or 1 us.
 func TestReplayThatHangsIsKilledWhateverItsImageBecame(t *testing.T) {
-	slow := "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\nmain:\n" + strings.Repeat("  call pause\n", 1000) +
+	slow := "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\n" +
+		"main:\n" + strings.Repeat("  call pause\n", 1000) +
 		"pause:\n  write.4 r+0x4 0x1\n" + strings.Repeat("  delay 10s\n", 1000)
+	data := lmbtest.File(t, slow)
 	for _, report := range []string{"", "echo 1 >&3; "} {
 		path := configFile(t, "image edu.lmb\n")
-		if err := os.WriteFile(filepath.Join(filepath.Dir(path), "edu.lmb"), lmbtest.File(t, slow), 0o600); err != nil {
-			t.Fatal(err)
+		err := os.WriteFile(filepath.Join(filepath.Dir(path), "edu.lmb"), data, 0o600)
+		if err == nil {
+			err = syscall.Mkfifo(filepath.Join(filepath.Dir(path), "never"), 0o600)
 		}
-		if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "never"), 0o600); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -513,7 +527,8 @@ func TestReplayThatHangsIsKilledWhateverItsImageBecame(t *testing.T) {
 			t.Fatal(lines.Text(), lines.Err())
 		}
 		_ = c.Process.Signal(syscall.SIGTERM)
-		if _ = c.Wait(); c.ProcessState.ExitCode() != 70 || !strings.Contains(errs.String(), "SIGKILL") {
+		_ = c.Wait()
+		if c.ProcessState.ExitCode() != 70 || !strings.Contains(errs.String(), "SIGKILL") {
 			t.Errorf("%q: %v, %s", report, c.ProcessState, errs.String())
 		}
 	}

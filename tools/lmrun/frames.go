@@ -191,7 +191,8 @@ func (f *frames) recoverRingFault(err *error) {
 	fault, ok := problem.(interface{ Addr() uintptr })
 	for i := range f.streams {
 		if r := f.streams[i].ring; ok && r != nil && r.contains(fault.Addr()) {
-			*err = hal.NewFault(hal.IO, r.path+": the memory of the ring is gone; was the file cut short?")
+			const reason = ": the memory of the ring is gone; was the file cut short?"
+			*err = hal.NewFault(hal.IO, r.path+reason)
 		}
 	}
 }

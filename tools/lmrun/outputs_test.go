@@ -136,7 +136,10 @@ func TestSealedProcessRenamesNothingElse(t *testing.T) {
 // have memory given back, which the seal forbids.
 func TestEnvironmentOfGoEndsNoSealedProcess(t *testing.T) {
 	_, in, _ := frameFiles(t)
-	for _, variable := range []string{"GOMEMLIMIT=1KiB", "GOMEMLIMIT=4MiB", "GOGC=1", "GOGC=off", "GOTRACEBACK=crash", "GODEBUG=gctrace=1,scavtrace=1"} {
+	for _, variable := range []string{
+		"GOMEMLIMIT=1KiB", "GOMEMLIMIT=4MiB", "GOGC=1", "GOGC=off", "GOTRACEBACK=crash",
+		"GODEBUG=gctrace=1,scavtrace=1",
+	} {
 		c := framesCommand(t, "end", "-seal", "-loop", "100000", "-input", "a="+in, "x.lmb")
 		c.Env = append(c.Env, variable)
 		if text, err := c.CombinedOutput(); err != nil {
@@ -319,15 +322,17 @@ func TestOutputOnStandardOutputIsDataAlone(t *testing.T) {
 }
 
 // TestOutputOnClosedStandardOutputIsRejected: Go opens the null device instead, to read
-// and write. Whoever names the null device has it.
+// and write. The null device itself may be named.
 func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
 	_, in, _ := frameFiles(t)
 	for redirection, want := range map[string]int{">&-": 64, "1<>/dev/null": 64, ">/dev/null": 0} {
 		for _, out := range []string{"d=-", "d=/dev/stdout", "d=/proc/self/fd/1"} {
-			c := exec.Command("sh", "-c", `exec "$0" "$@" `+redirection, framesCommand(t, "end").Path, "-input", "a="+in, "-output", out, "x.lmb")
+			c := exec.Command("sh", "-c", `exec "$0" "$@" `+redirection,
+				framesCommand(t, "end").Path, "-input", "a="+in, "-output", out, "x.lmb")
 			c.Env = append(os.Environ(), asFrames+"=end")
 			text, _ := c.CombinedOutput()
-			if exit := c.ProcessState.ExitCode(); exit != want || exit != 0 && !strings.Contains(string(text), "standard output is closed") {
+			exit := c.ProcessState.ExitCode()
+			if exit != want || exit != 0 && !strings.Contains(string(text), "standard output is closed") {
 				t.Errorf("%s %s: exit %d, %s", out, redirection, exit, text)
 			}
 		}

@@ -79,7 +79,8 @@ func (r *ring) lock(fd int) error {
 		}
 		hal.Pause(ringLockPauseNs)
 	}
-	return hal.NewFault(hal.IO, r.path+": another process keeps the ring locked (flock), for 10 s by now")
+	const reason = ": another process keeps the ring locked (flock), for 10 s by now"
+	return hal.NewFault(hal.IO, r.path+reason)
 }
 
 // mapFile maps the file of a ring, and nothing else. An empty file, and one of the size
@@ -108,16 +109,18 @@ func (r *ring) mapFile(fd int) error {
 	isUnfinished := isZero(head) && validSlots(slots) && size == r.bytes(slots)
 	switch {
 	case isUnfinished:
-		// One write, so that whoever is killed leaves either zeros or a complete header.
+		// One write, so that a killed process leaves either zeros or a complete header.
 		begin := [...]uint64{ringMagic, r.size, slots}
-		err = files.WriteFull(fd, unsafe.Slice((*byte)(unsafe.Pointer(&begin)), unsafe.Sizeof(begin)))
+		data := unsafe.Slice((*byte)(unsafe.Pointer(&begin)), unsafe.Sizeof(begin))
+		err = files.WriteFull(fd, data)
 	case (*header)(unsafe.Pointer(&head[0])).magic != ringMagic:
 		err = r.notRing("bad magic")
 	}
 	if err != nil {
 		return err
 	}
-	r.memory, err = hal.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	const writable, shared = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_SHARED | unix.MAP_POPULATE
+	r.memory, err = hal.Mmap(fd, 0, int(size), writable, shared)
 	return err
 }
 
@@ -139,13 +142,14 @@ func (r *ring) checkHeader(writer bool) error {
 	if r.header, r.mine = h, &h.read; writer {
 		r.mine = &h.written
 	}
+	size := uint64(len(r.memory))
 	switch slot, slots := h.slot, h.slots; {
 	case slot != r.size:
 		return r.bad(fbs.Text("has slots of %d bytes, the tensor has %d", slot, r.size))
 	case !validSlots(slots):
 		return r.bad(fbs.Text("has %d slots, from 1 to %d are possible", slots, ringSlotsMax))
-	case uint64(len(r.memory)) != r.bytes(slots):
-		return r.bad(fbs.Text("has %d bytes, its header means %d", uint64(len(r.memory)), r.bytes(slots)))
+	case size != r.bytes(slots):
+		return r.bad(fbs.Text("has %d bytes, its header means %d", size, r.bytes(slots)))
 	default:
 		r.count = slots
 	}
@@ -162,7 +166,8 @@ func (r *ring) stride() uint64 { return (r.size + ringAlign - 1) &^ (ringAlign -
 func (r *ring) bytes(slots uint64) uint64 { return ringHeader + slots*r.stride() }
 
 func (r *ring) bad(reason string) error {
-	return hal.NewFault(hal.BadTensor, r.path+": the ring "+reason+"; without this file, lmrun makes a new one")
+	reason = r.path + ": the ring " + reason + "; without this file, lmrun makes a new one"
+	return hal.NewFault(hal.BadTensor, reason)
 }
 
 // notRing is the error for a file that lmrun leaves as it is.

@@ -62,7 +62,8 @@ func (w *watchdog) open() (err error) {
 		}
 		unix.Close(w.fd)
 		w.fd = -1
-		return hal.NewFault(hal.NoDevice, w.path+": no watchdog, or not one with this timeout: "+err.Error())
+		const reason = ": no watchdog, or not one with this timeout: "
+		return hal.NewFault(hal.NoDevice, w.path+reason+err.Error())
 	}
 	return nil
 }
