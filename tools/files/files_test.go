@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -220,6 +221,55 @@ func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
 	}
 }
 
+// TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode: while somebody exchanges the
+// output with another file, all the time, each file is either replaced by one of its
+// owner and mode or stays.
+func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
+	folder := t.TempDir()
+	f, g := folder+"/f", folder+"/g"
+	exchange := func() error {
+		return unix.Renameat2(unix.AT_FDCWD, f, unix.AT_FDCWD, g, unix.RENAME_EXCHANGE)
+	}
+	away := func() error { return errors.Join(os.Rename(f, folder+"/h"), os.Rename(folder+"/h", f)) }
+	made := func(path string, mode os.FileMode) {
+		_ = os.Remove(path)
+		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made(f, 0o600)
+	made(g, 0o666)
+	if err := exchange(); err != nil {
+		t.Skipf("this file system cannot exchange files: %v", err)
+	}
+	for _, change := range []func() error{exchange, away} {
+		for range 200 {
+			made(f, 0o600)
+			made(g, 0o666)
+			var ended atomic.Bool
+			exchanged := make(chan bool)
+			go func() {
+				for !ended.Load() {
+					_ = change()
+				}
+				close(exchanged)
+			}()
+			err := write(f, "new")
+			ended.Store(true)
+			<-exchanged
+			modes := os.FileMode(0)
+			for _, path := range []string{f, g, folder + "/h"} {
+				if info, err := os.Stat(path); err == nil {
+					modes |= 1 << (info.Mode() & 7)
+				}
+			}
+			if modes&^(1<<4) != 1<<0|1<<6 { // the last digits of the modes; 0o644 is a new file's
+				t.Fatalf("of 0600 and 0666 not both are left: %b, %v", modes, err)
+			}
+		}
+	}
+}
+
 // TestFileIsReplacedWhateverLeadsToIt: a path through /proc or /dev/fd is judged by
 // the file, which is replaced as a whole. One without a name is rejected.
 func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
@@ -280,12 +330,11 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	}
 	program := Outputs{f}.Pin()
 	dir, temp, name := uintptr(f.dir), address(f.names), address(f.names[f.to:])
-	for number, args := range map[uintptr][]uintptr{
-		unix.SYS_FSYNC:      {},
-		unix.SYS_RENAMEAT:   {dir, temp, dir, name},
-		unix.SYS_UNLINKAT:   {dir, temp, 0},
-		unix.SYS_NEWFSTATAT: {dir, name, f.statusAddress()},
+	for _, call := range [][]uintptr{
+		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name}, {unix.SYS_UNLINKAT, dir, temp, 0},
+		{unix.SYS_NEWFSTATAT, dir, name, f.statusAddress()},
 	} {
+		number, args := call[0], call[1:]
 		var exact [6]uintptr
 		copy(exact[:], args)
 		if !allowed(program, number, exact) {
@@ -293,7 +342,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 		}
 		for i := range args {
 			const currentDirectory = ^uintptr(-unix.AT_FDCWD - 1)
-			others := []uintptr{currentDirectory, exact[i] + 1, exact[i] + 1<<32, temp, name}
+			others := []uintptr{currentDirectory, exact[i] + 1, exact[i] + 1<<32, temp + 1}
 			for _, other := range others {
 				changed := exact
 				changed[i] = other
@@ -303,7 +352,10 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 			}
 		}
 	}
-	if allowed(program, unix.SYS_RENAMEAT2, [6]uintptr{dir, temp, dir, name}) {
+	if !allowed(program, unix.SYS_NEWFSTATAT, [6]uintptr{dir, temp, f.statusAddress()}) {
+		t.Error("the status of the file that was replaced is not allowed")
+	}
+	if allowed(program, unix.SYS_RENAMEAT, [6]uintptr{dir, temp, dir, name}) {
 		t.Error("another system call is allowed")
 	}
 	f.pinned = false

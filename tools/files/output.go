@@ -24,7 +24,7 @@ type Output struct {
 	names  []byte
 	to     int // offset of the second name, 0: the file is not renamed
 	pinned bool
-	// was is what the replaced file must still have at Commit, which has the kernel write
+	// was is what the replaced file must have at Commit, which has the kernel write
 	// a unix.Stat_t to now. A seal allows that system call with the address of now only.
 	was ownership
 	now [unsafe.Sizeof(unix.Stat_t{}) / 8]uint64
@@ -195,27 +195,58 @@ func (f *Output) sync() error {
 	return nil
 }
 
-// rename gives the temporary file the name of the file that it replaces, if that has
-// the owner and mode still that the new one was given. It allocates nothing.
+// rename exchanges the temporary file and the file that it replaces. If that has
+// another owner or mode than the new one was given, the two are exchanged again, which
+// is an error. Some file systems cannot exchange files: there the check comes first. It
+// allocates nothing.
 func (f *Output) rename() error {
-	if f.to != 0 {
-		dir, name := uintptr(f.dir), address(f.names[f.to:])
-		_, _, errno := unix.RawSyscall6(unix.SYS_NEWFSTATAT,
-			dir, name, f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
-		if errno == 0 && ownershipOf((*unix.Stat_t)(unsafe.Pointer(&f.now))) != f.was {
+	if f.to == 0 { // written in place, or by Create
+		return f.complete()
+	}
+	errno := f.renameAt(unix.RENAME_EXCHANGE)
+	if errno == unix.ENOENT { // there is no file to replace
+		switch errno = f.renameAt(unix.RENAME_NOREPLACE); errno {
+		case 0:
+			return f.complete()
+		case unix.EEXIST:
 			return irreplaceable(f.Path)
 		}
-		if errno == 0 || errno == unix.ENOENT {
-			temp := address(f.names)
-			_, _, errno = unix.RawSyscall6(unix.SYS_RENAMEAT, dir, temp, dir, name, 0, 0)
-		}
-		if errno != 0 {
-			return hal.FileFault(f.Path, errno)
-		}
 	}
+	replaced, exchanged := f.names[f.to:], errno == 0
+	if exchanged {
+		replaced = f.names
+	}
+	_, _, errno = unix.RawSyscall6(unix.SYS_NEWFSTATAT,
+		uintptr(f.dir), address(replaced), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
+	if errno == 0 && ownershipOf((*unix.Stat_t)(unsafe.Pointer(&f.now))) != f.was {
+		if exchanged && f.renameAt(unix.RENAME_EXCHANGE) != 0 {
+			f.renameAt(unix.RENAME_NOREPLACE) // the new file is no longer there
+			f.names = nil
+		}
+		return irreplaceable(f.Path)
+	}
+	if exchanged {
+		f.Discard() // removes the replaced file
+		return nil
+	}
+	if errno = f.renameAt(0); errno != 0 {
+		return hal.FileFault(f.Path, errno)
+	}
+	return f.complete()
+}
+
+// complete ends an output that has no temporary file any more.
+func (f *Output) complete() error {
 	f.names = nil
 	f.Discard()
 	return nil
+}
+
+func (f *Output) renameAt(flags uintptr) unix.Errno {
+	dir := uintptr(f.dir)
+	_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2,
+		dir, address(f.names), dir, address(f.names[f.to:]), flags, 0)
+	return errno
 }
 
 // Discard removes what Commit has not renamed. A file that is written in place stays
@@ -271,7 +302,8 @@ func (list Outputs) Pin() []unix.SockFilter {
 		if f.pinned = true; f.to != 0 {
 			dir, temp, name := uintptr(f.dir), address(f.names), address(f.names[f.to:])
 			program = allow(program, unix.SYS_NEWFSTATAT, dir, name, f.statusAddress())
-			program = allow(program, unix.SYS_RENAMEAT, dir, temp, dir, name)
+			program = allow(program, unix.SYS_NEWFSTATAT, dir, temp, f.statusAddress())
+			program = allow(program, unix.SYS_RENAMEAT2, dir, temp, dir, name)
 			program = allow(program, unix.SYS_UNLINKAT, dir, temp, 0)
 		}
 	}

@@ -221,7 +221,7 @@ func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
 			t.Errorf("killed at step %d of %s: the output is %q, %v", steps, folder, got, err)
 		}
 	}
-	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC), slices.Index(fileCalls, unix.SYS_RENAMEAT)
+	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC), slices.Index(fileCalls, unix.SYS_RENAMEAT2)
 	if synced < 0 || renamed < synced || slices.Index(fileCalls[:synced], unix.SYS_WRITE) < 0 {
 		t.Errorf("calls %v: the data are not on the disk (%d) before they are in place (%d)", fileCalls, synced, renamed)
 	}
@@ -245,7 +245,7 @@ func killAtStep(t *testing.T, pid, step int) bool {
 	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
 		t.Fatal(err)
 	}
-	files := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true, unix.SYS_RENAMEAT: true, unix.SYS_FCHMOD: true, unix.SYS_UNLINKAT: true, unix.SYS_EXIT_GROUP: true}
+	files := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true, unix.SYS_RENAMEAT2: true, unix.SYS_FCHMOD: true, unix.SYS_UNLINKAT: true, unix.SYS_EXIT_GROUP: true}
 	began, calls := false, map[int]uint64{} // by thread
 	fileCalls = nil
 	for at := pid; ; {
