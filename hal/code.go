@@ -74,6 +74,11 @@ type Fault struct {
 	Reason string // "pci:1234:11e8: no such device; `lspci -nn` lists what is there"
 }
 
+// NewFault returns a Fault. A call takes less program than a literal does.
+//
+//go:noinline
+func NewFault(code Code, reason string) error { return &Fault{code, reason} }
+
 func (f *Fault) Error() string { return f.Code.Error() + ": " + f.Reason }
 
 // Unwrap lets errors.Is and errors.As find the code.

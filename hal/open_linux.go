@@ -202,13 +202,13 @@ func FileFault(path string, err error) error {
 	case unix.EMFILE, unix.ENFILE:
 		remedy = "; ulimit -n raises the number that is possible"
 	case unix.ENOENT:
-		return &Fault{NoFile, path} // the code's text says the rest
+		return NewFault(NoFile, path) // the code's text says the rest
 	case unix.ENOTDIR:
 		code = NoFile
 	case unix.EACCES, unix.EPERM, unix.EROFS:
 		code = Denied
 	}
-	return &Fault{code, path + ": " + err.Error() + remedy}
+	return NewFault(code, path+": "+err.Error()+remedy)
 }
 
 // ReadText reads a small file of the kernel whole.

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"math"
 	goruntime "runtime"
 	"time"
 	"unsafe"
@@ -24,6 +25,7 @@ func (r *Replay) Freeze() error {
 		}
 	}
 	setGCPercent(-1)
+	setMemoryLimit(math.MaxInt64) // or GOMEMLIMIT would start the collector all the same
 	// The first timer makes Go open the files by which it waits for others, and
 	// Go has timers of its own: memory is given back by one.
 	time.Sleep(time.Nanosecond)

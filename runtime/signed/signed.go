@@ -44,12 +44,12 @@ func parseKey(digits string) (ed25519.PublicKey, bool) {
 		return nil, false
 	}
 	key := make(ed25519.PublicKey, ed25519.PublicKeySize)
-	for i := range digits {
-		digit := strings.IndexByte("0123456789abcdef", digits[i]|0x20)
-		if digit < 0 {
+	for i := range key {
+		value, ok := hal.Number(digits[2*i:2*i+2], 16, 0xff)
+		if !ok {
 			return nil, false
 		}
-		key[i/2] = key[i/2]<<4 | byte(digit)
+		key[i] = byte(value)
 	}
 	return key, true
 }

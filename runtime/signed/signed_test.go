@@ -118,6 +118,22 @@ func TestKeysThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
+// TestKeyDigitsAreHexadecimalOnly tries all 256 bytes as the first digit of a key.
+func TestKeyDigitsAreHexadecimalOnly(t *testing.T) {
+	digits := hex.EncodeToString(key(1).Public().(ed25519.PublicKey))
+	for b := range 256 {
+		c := byte(b)
+		isDigit := c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+		line := string([]byte{c}) + digits[1:]
+		if strings.TrimSpace(line) != line || c == '#' {
+			continue // a shorter line, or a comment
+		}
+		if _, err := signed.ParseKeys(line); (err == nil) != isDigit {
+			t.Errorf("first byte %#02x: %v", c, err)
+		}
+	}
+}
+
 // TestOpenSSLAgrees has a program that is not ours verify what is signed here,
 // and signs with it what is verified here.
 func TestOpenSSLAgrees(t *testing.T) {

@@ -1,8 +1,6 @@
 package files
 
 import (
-	"strings"
-
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +20,7 @@ func Distinct(outputs []string, inputs ...string) error {
 				continue
 			}
 			if there, owned := placeOf(other); own && owned && here == there {
-				return &hal.Fault{Code: hal.Usage, Reason: path + reason + other}
+				return hal.NewFault(hal.Usage, path+reason+other)
 			}
 		}
 	}
@@ -46,8 +44,8 @@ func placeOf(path string) (p place, ok bool) {
 		}
 		return place{status.Dev, status.Ino, ""}, status.Mode&unix.S_IFMT == unix.S_IFREG
 	}
-	target, err := resolve(path)
-	at := strings.LastIndexByte(target, '/') + 1
-	ok = err == nil && unix.Stat(target[:at]+".", &status) == nil
-	return place{status.Dev, status.Ino, target[at:]}, ok
+	dir, name, err := follow(path, &status)
+	ok = err == nil && unix.Fstat(dir, &status) == nil
+	closeDir(dir)
+	return place{status.Dev, status.Ino, name}, ok
 }

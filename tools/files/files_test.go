@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -136,6 +137,229 @@ func TestDevicesAndPipesAreWrittenToAndStay(t *testing.T) {
 	if err := write("/dev/full", "x"); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "no space") {
 		t.Errorf("/dev/full: %v", err)
 	}
+}
+
+// TestOutputStaysInItsDirectory: a link or a directory on the path that is changed
+// after Replace leads Commit and Discard nowhere else.
+func TestOutputStaysInItsDirectory(t *testing.T) {
+	for _, commit := range []bool{true, false} {
+		folder := t.TempDir()
+		err := errors.Join(os.Mkdir(folder+"/a", 0o755), os.Mkdir(folder+"/b", 0o755),
+			os.Symlink("a", folder+"/at"), os.Symlink("../at/f", folder+"/b/link"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Replace(folder+"/b/link", 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		err = errors.Join(os.Remove(folder+"/at"), os.Symlink("b", folder+"/at"),
+			os.Rename(folder+"/a", folder+"/moved"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if commit {
+			want, err = "f", f.Commit()
+		}
+		f.Discard()
+		if err != nil {
+			t.Error(err)
+		}
+		only(t, folder+"/moved", want)
+		only(t, folder+"/b", "link")
+	}
+}
+
+// TestOwnerAndModeAreThoseOfTheReplacedFile: if another file gets the name after
+// Replace, it is replaced only if it has the same owner and mode.
+func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
+	for _, test := range []struct {
+		first, second os.FileMode // 0: there is no file
+		replaced      bool
+	}{
+		{0o666, 0o600, false}, {0o600, 0o666, false}, {0, 0o600, false},
+		{0o640, 0o640, true}, {0o640, 0, true},
+	} {
+		folder := t.TempDir()
+		make := func(name string, mode os.FileMode) {
+			if mode == 0 {
+				return
+			}
+			err := os.WriteFile(folder+name, []byte("old"), 0o600)
+			if err := errors.Join(err, os.Chmod(folder+name, mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		make("/f", test.first)
+		f, err := Replace(folder+"/f", 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(folder + "/f")
+		make("/f", test.second)
+		err = f.Commit()
+		f.Discard()
+		mode, want := test.second, "old"
+		if test.replaced {
+			mode, want = test.first, "new"
+		}
+		if (err == nil) != test.replaced || err != nil && hal.CodeOf(err) != hal.IO {
+			t.Errorf("%+v: %v", test, err)
+		}
+		holds(t, folder+"/f", want)
+		if info, _ := os.Stat(folder + "/f"); info.Mode() != mode {
+			t.Errorf("%+v: mode %v", test, info.Mode())
+		}
+		only(t, folder, "f")
+	}
+}
+
+// TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode: while somebody exchanges the
+// output with another file, all the time, each file is either replaced by one of its
+// owner and mode or stays.
+func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
+	folder := t.TempDir()
+	f, g := folder+"/f", folder+"/g"
+	exchange := func() error {
+		return unix.Renameat2(unix.AT_FDCWD, f, unix.AT_FDCWD, g, unix.RENAME_EXCHANGE)
+	}
+	away := func() error { return errors.Join(os.Rename(f, folder+"/h"), os.Rename(folder+"/h", f)) }
+	made := func(path string, mode os.FileMode) {
+		_ = os.Remove(path)
+		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made(f, 0o600)
+	made(g, 0o666)
+	if err := exchange(); err != nil {
+		t.Skipf("this file system cannot exchange files: %v", err)
+	}
+	for _, change := range []func() error{exchange, away} {
+		for range 200 {
+			made(f, 0o600)
+			made(g, 0o666)
+			var ended atomic.Bool
+			exchanged := make(chan bool)
+			go func() {
+				for !ended.Load() {
+					_ = change()
+				}
+				close(exchanged)
+			}()
+			err := write(f, "new")
+			ended.Store(true)
+			<-exchanged
+			modes := os.FileMode(0)
+			for _, path := range []string{f, g, folder + "/h"} {
+				if info, err := os.Stat(path); err == nil {
+					modes |= 1 << (info.Mode() & 7)
+				}
+			}
+			if modes&^(1<<4) != 1<<0|1<<6 { // the last digits of the modes; 0o644 is a new file's
+				t.Fatalf("of 0600 and 0666 not both are left: %b, %v", modes, err)
+			}
+		}
+	}
+}
+
+// TestFileIsReplacedWhateverLeadsToIt: a path through /proc or /dev/fd is judged by
+// the file, which is replaced as a whole. One without a name is rejected.
+func TestFileIsReplacedWhateverLeadsToIt(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	paths := []string{"/proc/self/cwd/f", "/proc/thread-self/cwd/f", "/proc/self/fd/", "/dev/fd/"}
+	for _, path := range paths {
+		if err := os.WriteFile("f", []byte("old and longer"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		open, err := os.OpenFile("f", os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(path, "fd/") {
+			path += fmt.Sprint(open.Fd())
+		}
+		if err := write(path, "new"); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		holds(t, "f", "new")
+		if !strings.HasSuffix(path, "f") { // what is open has no name now
+			err := write(path, "newer")
+			if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "deleted") {
+				t.Errorf("%s of a deleted file: %v", path, err)
+			}
+		}
+		open.Close()
+		only(t, folder, "f")
+	}
+}
+
+// allowed runs the instructions of Pin for a system call, as seccomp does.
+func allowed(program []unix.SockFilter, number uintptr, args [6]uintptr) bool {
+	words := []uint32{uint32(number), 0, 0, 0} // struct seccomp_data
+	for _, arg := range args {
+		words = append(words, uint32(arg), uint32(arg>>32))
+	}
+	value := uint32(0)
+	for at := 0; at < len(program); at++ {
+		switch i := program[at]; {
+		case i.Code&7 == unix.BPF_LD:
+			value = words[i.K/4]
+		case i.Code&7 == unix.BPF_RET:
+			return i.K == unix.SECCOMP_RET_ALLOW
+		case value != i.K:
+			at += int(i.Jf)
+		}
+	}
+	return false
+}
+
+// TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput: each argument counts.
+func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
+	f, err := Replace(t.TempDir()+"/f", 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := Outputs{f}.Pin()
+	dir, temp, name := uintptr(f.dir), address(f.names), address(f.names[f.to:])
+	for _, call := range [][]uintptr{
+		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name}, {unix.SYS_UNLINKAT, dir, temp, 0},
+		{unix.SYS_NEWFSTATAT, dir, name, f.statusAddress()},
+	} {
+		number, args := call[0], call[1:]
+		var exact [6]uintptr
+		copy(exact[:], args)
+		if !allowed(program, number, exact) {
+			t.Errorf("system call %d with %#x is not allowed", number, exact)
+		}
+		for i := range args {
+			const currentDirectory = ^uintptr(-unix.AT_FDCWD - 1)
+			others := []uintptr{currentDirectory, exact[i] + 1, exact[i] + 1<<32, temp + 1}
+			for _, other := range others {
+				changed := exact
+				changed[i] = other
+				if other != exact[i] && allowed(program, number, changed) {
+					t.Errorf("call %d with %#x is allowed, want %#x only", number, changed, exact)
+				}
+			}
+		}
+	}
+	if !allowed(program, unix.SYS_NEWFSTATAT, [6]uintptr{dir, temp, f.statusAddress()}) {
+		t.Error("the status of the file that was replaced is not allowed")
+	}
+	if allowed(program, unix.SYS_RENAMEAT, [6]uintptr{dir, temp, dir, name}) {
+		t.Error("another system call is allowed")
+	}
+	f.pinned = false
+	f.Discard()
 }
 
 // TestNothingIsLeftOfWhatFails on a file system that is full, where the folder

@@ -8,16 +8,22 @@ import (
 
 // What host tools alone use: no target links it (tools/house looks).
 
-// Create begins a file that must not be there yet.
+// Create begins a file that must not exist yet.
 func Create(path string, mode uint32) (*Output, error) {
-	fd, err := open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+	f := &Output{Path: path, Fd: -1}
+	dir, name, err := openDir(unix.AT_FDCWD, path)
+	if f.dir = dir; err == nil {
+		f.Fd, err = open(dir, name, createNew, mode)
+	}
+	if err == nil {
+		f.names = []byte(name + "\x00")
+		return f, nil
+	}
+	f.Discard()
 	if err == unix.EEXIST {
-		return nil, &hal.Fault{Code: hal.Usage, Reason: path + " is there and is not replaced"}
+		err = hal.NewFault(hal.Usage, path+" is there and is not replaced")
 	}
-	if err != nil {
-		return nil, hal.FileFault(path, err)
-	}
-	return &Output{Path: path, Fd: fd, names: []byte(path + "\x00")}, nil
+	return nil, hal.FileFault(path, err)
 }
 
 // Write is Replace, or Create for a file that is not to be replaced, and all that

@@ -1,8 +1,6 @@
 package files
 
 import (
-	"strings"
-
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +15,7 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 		path = "standard input"
 		fd, err = standard(0, flags)
 	} else {
-		fd, err = open(path, flags, 0)
+		fd, err = open(unix.AT_FDCWD, path, flags, 0)
 	}
 	if err == nil {
 		err = unix.Fstat(fd, &status)
@@ -29,13 +27,23 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	return fd, isStream(&status), hal.FileFault(path, err)
 }
 
-// standard opens standard input or output. A stream is opened anew where that is
+// standard opens standard input or output. A stream is opened again where that is
 // possible, so that what is set for this descriptor is not set for others.
 func standard(number, flags int) (fd int, err error) {
 	var status unix.Stat_t
-	if err = unix.Fstat(number, &status); err == nil && isStream(&status) {
+	err = unix.Fstat(number, &status)
+	const nullDevice = 1<<8 | 3 // mem(4)
+	if number == 1 && status.Rdev == nullDevice {
+		// Go opens the null device to read and write if a program is started without.
+		if access, _ := unix.FcntlInt(1, unix.F_GETFL, 0); access&unix.O_ACCMODE == unix.O_RDWR {
+			const reason = "standard output is closed; to discard data, name /dev/null"
+			return -1, hal.NewFault(hal.Usage, reason)
+		}
+	}
+	if err == nil && isStream(&status) {
 		// Of a pipe, the other side may have gone already.
-		if fd, err = open("/proc/self/fd/"+string(rune('0'+number)), flags|unix.O_NONBLOCK, 0); err == nil {
+		path := "/proc/self/fd/" + string(rune('0'+number))
+		if fd, err = open(unix.AT_FDCWD, path, flags|unix.O_NONBLOCK, 0); err == nil {
 			return fd, unix.SetNonblock(fd, flags&unix.O_NONBLOCK != 0)
 		}
 	}
@@ -49,12 +57,10 @@ func isStream(status *unix.Stat_t) bool {
 	return kind == unix.S_IFIFO || kind == unix.S_IFCHR || kind == unix.S_IFSOCK
 }
 
-func open(path string, flags int, mode uint32) (fd int, err error) {
+func open(dir int, path string, flags int, mode uint32) (fd int, err error) {
 	for {
-		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, mode)
-		if folder := path[:strings.LastIndexByte(path, '/')+1]; folder != "" && err == unix.ENOENT && flags&unix.O_CREAT != 0 {
-			return fd, &hal.Fault{Code: hal.NoFile, Reason: "there is no folder " + folder + " to write to; mkdir -p " + folder + " makes it"}
-		} else if err != unix.EINTR {
+		fd, err = unix.Openat(dir, path, flags|unix.O_CLOEXEC, mode)
+		if err != unix.EINTR {
 			return fd, err
 		}
 	}

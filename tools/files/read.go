@@ -35,7 +35,7 @@ func Read(path string, most int) ([]byte, error) {
 	if stream {
 		most = min(most, streamMax)
 	}
-	tooLarge := &hal.Fault{Code: hal.BadImage, Reason: path + " has more than the " + strconv.Itoa(most) + " bytes that can be read here"}
+	tooLarge := hal.NewFault(hal.BadImage, path+" has more than the "+strconv.Itoa(most)+" bytes that can be read here")
 	if status.Size > int64(most) {
 		return nil, tooLarge
 	}
@@ -51,7 +51,7 @@ func Read(path string, most int) ([]byte, error) {
 		case err != nil:
 			return nil, hal.FileFault(path, err)
 		case n == 0 && stream && len(data) == 0 && status.Mode&unix.S_IFMT == unix.S_IFIFO:
-			return nil, &hal.Fault{Code: hal.IO, Reason: path + " is a pipe that nobody writes to"}
+			return nil, hal.NewFault(hal.IO, path+" is a pipe that nobody writes to")
 		case n == 0:
 			return data, nil
 		}

@@ -35,8 +35,9 @@ var imports = map[string]string{
 	"tools/lmrun": "lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime lightmetal/runtime/report lightmetal/runtime/signed " +
 		"lightmetal/tools/files lightmetal/tools/lmrun/args golang.org/x/sys/unix strconv strings sync/atomic unsafe",
 	"tools/lmrun/args": "lightmetal/hal lightmetal/runtime os strings unsafe", // os with -tags nolinkname only
-	"tools/lminit": "lightmetal/hal lightmetal/runtime lightmetal/tools/files lightmetal/tools/lmrun/args " +
-		"golang.org/x/sys/unix os os/signal path/filepath strconv strings syscall time",
+	"tools/lminit": "lightmetal/hal lightmetal/tools/files lightmetal/tools/lmrun/args " +
+		"golang.org/x/sys/unix math os os/signal path/filepath runtime slices strconv " +
+		"strings syscall time",
 	"tools/files": "lightmetal/hal golang.org/x/sys/unix strconv strings unicode/utf8 unsafe",
 }
 
@@ -190,7 +191,7 @@ func symbolsOf(t *testing.T, name, tags string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "lightmetal/runtime.") {
+	if !strings.Contains(string(text), "lightmetal/hal.") {
 		t.Fatalf("the symbols are not those of %s", name)
 	}
 	var symbols []string

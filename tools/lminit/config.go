@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -126,8 +127,9 @@ func (c *configuration) line(place, name, value string) error {
 func flagOf(name, value string) (string, error) {
 	var o args.Options
 	toggle := o.Toggle(name)
+	onCommandLine := [...]string{"help", "h", "version", "config", "check", "supervised"}
 	switch {
-	case name == "help" || name == "h" || name == "version" || name == "config" || name == "check":
+	case slices.Contains(onCommandLine[:], name):
 		return "", args.Bad(name + " belongs on a command line")
 	case strings.IndexByte(value, 0) >= 0:
 		return "", args.Bad(name + " takes no zero byte")

@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,9 +16,10 @@ import (
 	"time"
 
 	"lightmetal/hal"
-	"lightmetal/tools/listing"
-	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 	"lightmetal/tools/lmrun/args"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestConfigurationsBecomeCommandLines(t *testing.T) {
@@ -55,6 +58,7 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"image x\ndeadline":                    "c:2: -deadline needs a value",
 		"image x\nhelp":                        "c:2: help belongs on a command line",
 		"image x\ncheck":                       "c:2: check belongs on a command line",
+		"image x\nsupervised":                  "c:2: supervised belongs on a command line",
 		"image x\nversion":                     "c:2: version belongs on a command line",
 		"image x\x00":                          `c:1: image takes the path of an image, not "x\x00"`,
 		"image x\ninput a=b\x00":               "c:2: input takes no zero byte",
@@ -227,26 +231,37 @@ func TestReplayIsRestartedAsOftenAsConfigured(t *testing.T) {
 	}
 }
 
-// TestWhatWouldFailAgainIsNotRestarted: a mistake, what is not permitted, and
-// an image that is refused, for which no restart is a remedy. Data of an input
-// that do not fit may, the next time.
+// TestWhatWouldFailAgainIsNotRestarted: a mistake, what is not permitted, and an image
+// that the replay refused, for which no restart is a remedy. Data of an input that do not
+// fit may, the next time. What counts is what the replay reports, by descriptor 3, and
+// not what the image is afterwards: lmrun.conf is none.
 func TestWhatWouldFailAgainIsNotRestarted(t *testing.T) {
 	for _, test := range []struct {
-		exit, restarts int
-		text           string
+		restarts     int
+		script, text string
 	}{
-		{64, 0, "image edu.lmb\n"}, {77, 0, "image edu.lmb\n"},
-		{65, 0, "image edu.lmb\nimage lmrun.conf\n"}, {65, 0, "image edu.lmb\nlongest 1us\n"},
-		{65, 2, "image edu.lmb\n"}, {66, 2, "image none.lmb\n"}, {69, 2, "image edu.lmb\n"}, {75, 2, "image lmrun.conf\n"},
+		{0, "exit 64", "image edu.lmb\n"}, {0, "exit 77", "image edu.lmb\n"},
+		{0, "echo 1 >&3; exit 77", "image edu.lmb\n"},
+		{0, "exit 65", "image edu.lmb\n"}, {0, "echo x >&3; exit 65", "image edu.lmb\n"},
+		{2, "echo 1 >&3; exit 65", "image edu.lmb\n"},
+		{2, "echo 1 >&3; exit 65", "image lmrun.conf\n"},
+		{0, "[ -e first ] && exit 65; >first; echo 1 >&3", "image edu.lmb\nimage edu.lmb\n"},
+		{2, "exit 66", "image none.lmb\n"}, {2, "exit 69", "image edu.lmb\n"},
+		{2, "exit 75", "image lmrun.conf\n"},
 	} {
 		path := configFile(t, "on-failure restart 2 halt\n"+test.text)
-		out, _ := standIn(t, "exit "+strconv.Itoa(test.exit), "-config", path).CombinedOutput()
+		out, _ := standIn(t, test.script, "-config", path).CombinedOutput()
 		if n := strings.Count(string(out), "restart after exit"); n != test.restarts {
-			t.Errorf("exit %d of %s%d restarts, not %d: %s", test.exit, test.text, n, test.restarts, out)
+			t.Errorf("%+v: %d restarts: %s", test, n, out)
 		}
 	}
-	if _, stderr, exit := lminit(t, "-config", configFile(t, "on-failure restart 2 halt\nimage edu.lmb\nsequence none\n")); exit != 64 || strings.Contains(stderr, "restart") {
-		t.Errorf("exit %d, %s", exit, stderr)
+	for lines, want := range map[string]int{
+		"image edu.lmb\nsequence none\n": 64, "image edu.lmb\nlongest 1us\n": 65, "image lmrun.conf\n": 65,
+	} {
+		_, stderr, exit := lminit(t, "-config", configFile(t, "on-failure restart 2 halt\n"+lines))
+		if exit != want || strings.Contains(stderr, "restart after") {
+			t.Errorf("%s: exit %d, %s", lines, exit, stderr)
+		}
 	}
 }
 
@@ -260,12 +275,59 @@ func TestWhatIsOnlyCheckedIsCheckedOnce(t *testing.T) {
 	}
 }
 
-// TestReplayHasOneProcessorFromItsStart: what Go makes for others, lmrun has no use for.
-func TestReplayHasOneProcessorFromItsStart(t *testing.T) {
-	c := standIn(t, "echo $GOMAXPROCS $KEPT\n", "-config", configFile(t, "image edu.lmb\n"))
-	c.Env = append(os.Environ(), "KEPT=yes")
+// TestReplayGetsNoVariablesOfGo but the number of processors: what Go makes for others,
+// lmrun has no use for, and of some variables a sealed replay dies.
+func TestReplayGetsNoVariablesOfGo(t *testing.T) {
+	const script = "echo $GOMAXPROCS $GOMEMLIMIT $GOGC $GODEBUG $GOTRACEBACK $KEPT\n"
+	c := standIn(t, script, "-config", configFile(t, "image edu.lmb\n"))
+	c.Env = append(os.Environ(), "GOMAXPROCS=8", "GOMEMLIMIT=1MiB", "GOGC=1",
+		"GODEBUG=harddecommit=1", "GOTRACEBACK=crash", "KEPT=yes")
 	if out, err := c.Output(); err != nil || string(out) != "1 yes\n" {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// TestReplaysAreStartedByTheMainThread: the kernel kills a replay when the thread that
+// started it ends, and the main thread ends with the process. Other threads start where
+// Go likes it, so this replays many times.
+func TestReplaysAreStartedByTheMainThread(t *testing.T) {
+	if _, err := os.Stat("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children"); err != nil {
+		t.Skip("the kernel does not list the children of a thread:", err)
+	}
+	const replays = 100
+	path := configFile(t, strings.Repeat("image edu.lmb\n", replays))
+	const script = "read children </proc/$PPID/task/$PPID/children; echo $children of $$\n"
+	out, err := standIn(t, script, "-config", path).Output()
+	lines := strings.Fields(strings.ReplaceAll(strings.TrimSpace(string(out)), " of ", "="))
+	if err != nil || len(lines) != replays {
+		t.Fatalf("%d lines, %v", len(lines), err)
+	}
+	for i, line := range lines {
+		if child, pid, _ := strings.Cut(line, "="); child != pid {
+			t.Fatalf("replay %d is %s, the main thread has the child %q", i, pid, child)
+		}
+	}
+}
+
+// TestFailedWaitIsAnInternalError: this process has no child.
+func TestFailedWaitIsAnInternalError(t *testing.T) {
+	over := make(chan waited, 1)
+	reap(1<<30, over)
+	s := supervisor{}
+	if exit := s.exit(<-over); exit != hal.Internal.Exit() {
+		t.Errorf("exit %d", exit)
+	}
+}
+
+// TestModuleThatIsAPipeIsAnError and keeps lminit waiting for no writer.
+func TestModuleThatIsAPipeIsAnError(t *testing.T) {
+	path := configFile(t, "module pipe\nimage edu.lmb\n")
+	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = ":1: module pipe: the kernel refuses it: "
+	if _, stderr, exit := lminit(t, "-config", path); exit != 70 || !strings.Contains(stderr, want) {
+		t.Errorf("exit %d, %s", exit, stderr)
 	}
 }
 
@@ -407,37 +469,67 @@ func TestLineWithoutAValueIsRefused(t *testing.T) {
 	}
 }
 
-// TestSupervisorWaitsForTheWorstCase: what a replay that was asked to end may
-// still take is what its sequences wait for at most, or its deadline, and safe.
-func TestSupervisorWaitsForTheWorstCase(t *testing.T) {
-	parsed, err := listing.Parse("slow.lms", []byte(`lightmetal 1
-target ivshmem 1af4:1110 bar2 0x100000
-window m bar2 offset 0x0 size 0x100000
-main:
-  poll.4 m+0x0 == 0x1 within 3s
-  call pause
-pause:
-  delay 2s
-last:
-  delay 1s
-safe:
-  delay 4s
-`), nil)
-	if err != nil {
-		t.Fatal(err)
+// TestSupervisorWaitsForWhatTheReplayReports, with an upper bound, and for the shortest
+// time if there is no valid report.
+func TestSupervisorWaitsForWhatTheReplayReports(t *testing.T) {
+	const most = time.Duration(math.MaxInt64)
+	for text, want := range map[string]time.Duration{
+		"5000000\n": graceTime + 5*time.Second, "0\n": graceTime,
+		"": graceTime, "\n": graceTime, "5": graceTime, "-1\n": graceTime, "1e3\n": graceTime,
+		"18446744073709551616\n": graceTime,
+		"18446744073709551615\n": most / 1000 * 1000, "13835058055282163\n": most / 1000 * 1000,
+	} {
+		var pipe [2]int
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			t.Fatal(err)
+		}
+		_, err := unix.Write(pipe[1], []byte(text))
+		r := report{fd: pipe[0]}
+		first := r.grace()
+		unix.Close(pipe[1])
+		if second := r.grace(); err != nil || first/1000*1000 != want || second != first {
+			t.Errorf("%q: %v, then %v, %v; want %v", text, first, second, err, want)
+		}
+		unix.Close(pipe[0])
 	}
-	file, err := lmb.Encode(parsed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "slow.lmb")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for flags, seconds := range map[string]int64{path: 5 + 4, "-after last " + path: 5 + 1 + 4, "-deadline 100ms " + path: 4, "-sequence last " + path: 1 + 4, "none.lmb": 0} {
-		ns, _ := longest(strings.Fields(flags))
-		if least := graceTime + time.Duration(seconds)*time.Second; ns < least || ns > least+500*time.Millisecond {
-			t.Errorf("%s: %v, want %d s more than %v", flags, ns, seconds, graceTime)
+}
+
+// TestReplayThatHangsIsKilledWhateverItsImageBecame: the image may take 115 days, as it
+// lies there when the signal comes. The replay has reported nothing, or 1 us.
+func TestReplayThatHangsIsKilledWhateverItsImageBecame(t *testing.T) {
+	slow := "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 0x0 size 1MiB\n" +
+		"main:\n" + strings.Repeat("  call pause\n", 1000) +
+		"pause:\n  write.4 r+0x4 0x1\n" + strings.Repeat("  delay 10s\n", 1000)
+	data := lmbtest.File(t, slow)
+	for _, report := range []string{"", "echo 1 >&3; "} {
+		path := configFile(t, "image edu.lmb\n")
+		err := os.WriteFile(filepath.Join(filepath.Dir(path), "edu.lmb"), data, 0o600)
+		if err == nil {
+			err = syscall.Mkfifo(filepath.Join(filepath.Dir(path), "never"), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		like := standIn(t, "trap '' TERM; "+report+"echo begun; read x <never\n", "-config", path)
+		c := exec.CommandContext(ctx, like.Path, like.Args[1:]...)
+		var errs bytes.Buffer
+		c.Stderr = &errs
+		out, err := c.StdoutPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := bufio.NewScanner(out); !lines.Scan() || lines.Text() != "begun" {
+			t.Fatal(lines.Text(), lines.Err())
+		}
+		_ = c.Process.Signal(syscall.SIGTERM)
+		_ = c.Wait()
+		if c.ProcessState.ExitCode() != 70 || !strings.Contains(errs.String(), "SIGKILL") {
+			t.Errorf("%q: %v, %s", report, c.ProcessState, errs.String())
 		}
 	}
 }

@@ -5,6 +5,8 @@
 package main
 
 import (
+	"runtime"
+
 	"lightmetal/hal"
 	"lightmetal/tools/files"
 	"lightmetal/tools/lmrun/args"
@@ -28,6 +30,9 @@ The exit status is the last replay's; lmrun -help lists them.
 `
 
 func main() {
+	// A replay is killed when the thread that started it ends (prctl(2),
+	// PR_SET_PDEATHSIG). The main thread ends with the process.
+	runtime.LockOSThread()
 	if unix.Getpid() == 1 {
 		process1()
 	}

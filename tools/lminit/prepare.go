@@ -12,7 +12,7 @@ import (
 func (p *preparation) prepare() error {
 	err := p.kind.prepare(p.values)
 	if err != nil {
-		err = &hal.Fault{Code: hal.CodeOf(err), Reason: p.place + ": " + p.kind.name + " " + strings.Join(p.values, " ") + ": " + reasonOf(err)}
+		err = hal.NewFault(hal.CodeOf(err), p.place+": "+p.kind.name+" "+strings.Join(p.values, " ")+": "+reasonOf(err))
 	}
 	return err
 }
@@ -26,13 +26,13 @@ func reasonOf(err error) string {
 
 func loadModule(values []string) error {
 	path, parameters := values[0], strings.Join(values[1:], " ")
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0) // waits for no pipe
 	if err != nil {
 		return hal.FileFault(path, err)
 	}
 	defer unix.Close(fd)
 	if err := unix.FinitModule(fd, parameters, 0); err != nil && err != unix.EEXIST {
-		return &hal.Fault{Code: hal.Internal, Reason: "the kernel refuses it: " + err.Error() + "; dmesg says why"}
+		return hal.NewFault(hal.Internal, "the kernel refuses it: "+err.Error()+"; dmesg says why")
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func reserveHugepages(values []string) error {
 	}
 	got, err := readFile(path)
 	if text := strings.TrimSpace(string(got)); err == nil && text != values[0] {
-		return &hal.Fault{Code: hal.Internal, Reason: "the kernel has memory for " + text}
+		return hal.NewFault(hal.Internal, "the kernel has memory for "+text)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 
 const (
 	pauseTime = 100 * time.Millisecond // between a failure and the next start
-	graceTime = 2 * time.Second        // from SIGTERM to SIGKILL, beyond what the replay may take
+	graceTime = 2 * time.Second        // from SIGTERM to SIGKILL, beyond what the replay reports
 )
 
 // supervisor replays images one after the other, each in a child, so that
@@ -29,6 +30,7 @@ type supervisor struct {
 	check   bool     // and nothing else
 	signals chan os.Signal
 	ended   os.Signal // the one that ends this, or nil
+	refused bool      // the last replay refused its image, for which no restart is a remedy
 }
 
 // supervise carries out a configuration, or a command line where path is
@@ -111,9 +113,16 @@ func (s *supervisor) look() bool {
 	return s.ended != nil
 }
 
+// hopeless reports whether a failure would come again: a mistake, what is not permitted,
+// or an image that was refused. Data of an input that did not fit may fit the next time.
+func (s *supervisor) hopeless(exit int) bool {
+	return exit == hal.Usage.Exit() || exit == hal.Denied.Exit() || s.refused
+}
+
 // attempt makes the machine ready and replays every image, up to the first
 // that fails.
 func (s *supervisor) attempt() (exit int) {
+	s.refused = false
 	for i := 0; i < len(s.preparations) && !s.check; i++ {
 		if err := s.preparations[i].prepare(); err != nil {
 			s.say(err.Error())
@@ -126,62 +135,128 @@ func (s *supervisor) attempt() (exit int) {
 	return exit
 }
 
-// replay runs lmrun, which lies beside this program, for one image and gives its exit status.
+// replay runs lmrun, which lies next to this program, for one image and returns its exit
+// status. lmrun reports by a pipe that it accepts the image, and how long its end can
+// take. What the file is by the time of the end is not looked at.
 func (s *supervisor) replay(flags []string) int {
-	words := append(append([]string{"lmrun"}, flags...), s.flags...)
+	words := append(append([]string{"lmrun", "-supervised"}, flags...), s.flags...)
 	self, err := os.Executable()
 	if err != nil {
 		s.say("finding lmrun: " + err.Error())
 		return hal.Internal.Exit()
 	}
-	// One processor from the start: Go makes less for it, and starts sooner. Where
-	// this process is killed, the next one must not find the device in use.
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		s.say("making a pipe for the replay: " + err.Error())
+		return hal.Internal.Exit()
+	}
+	defer unix.Close(pipe[0])
+	// Where this process is killed, the next one must not find the device in use.
 	pid, err := syscall.ForkExec(filepath.Join(filepath.Dir(self), "lmrun"), words, &syscall.ProcAttr{
-		Files: []uintptr{0, 1, 2}, Env: append(syscall.Environ(), "GOMAXPROCS=1"),
+		Files: []uintptr{0, 1, 2, uintptr(pipe[1])}, Env: environment(syscall.Environ()),
 		// A terminal's SIGINT comes once, from here.
 		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}})
+	unix.Close(pipe[1])
 	if err != nil {
 		s.say("starting the replay: " + err.Error())
 		return hal.Internal.Exit()
 	}
-	over := make(chan unix.WaitStatus)
+	over := make(chan waited)
 	go reap(pid, over)
+	r := report{fd: pipe[0]}
+	var timeout <-chan time.Time
 	for {
 		select {
-		case status := <-over:
-			return s.exit(status)
+		case w := <-over:
+			exit := s.exit(w)
+			s.refused = exit == hal.BadImage.Exit() && !r.read()
+			return exit
 		case s.ended = <-s.signals:
 			s.say("ending on " + unix.SignalName(s.ended.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
-			grace, _ := longest(words[1:])
-			time.AfterFunc(grace, func() { _ = unix.Kill(pid, unix.SIGKILL) })
+			// Read after the signal: a replay that has not reported by now has not taken
+			// over the signal either, which therefore ends it.
+			if timeout == nil {
+				timeout = time.After(r.grace())
+			}
+		case <-timeout:
+			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
 }
 
-// reap takes every child that ends, and those that process 1 inherits, until
-// the one of pid has.
-func reap(pid int, over chan<- unix.WaitStatus) {
+// environment leaves out the variables of Go's own, of which a sealed replay could die,
+// and adds one: with one processor from the start, Go makes less, and starts sooner.
+func environment(variables []string) []string {
+	kept := []string{"GOMAXPROCS=1"}
+	for _, variable := range variables {
+		switch name, _, _ := strings.Cut(variable, "="); name {
+		case "GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "GOTRACEBACK":
+		default:
+			kept = append(kept, variable)
+		}
+	}
+	return kept
+}
+
+// report is what lmrun -supervised writes: that it accepts the image, by the number of
+// microseconds that its end can take after a signal.
+type report struct {
+	fd   int
+	us   uint64
+	seen bool
+}
+
+// read reads the report, and reports whether it has come.
+func (r *report) read() bool {
+	var line [32]byte
+	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
+		r.us, r.seen = hal.Number(string(line[:n-1]), 10, math.MaxUint64)
+	}
+	return r.seen
+}
+
+// grace returns the time from SIGTERM to SIGKILL. Without a report it is the shortest.
+func (r *report) grace() time.Duration {
+	r.read()
+	const most = uint64(math.MaxInt64-graceTime) / uint64(time.Microsecond)
+	return graceTime + time.Duration(min(r.us, most))*time.Microsecond
+}
+
+// waited is how a replay ended, or why that is not known.
+type waited struct {
+	status unix.WaitStatus
+	err    error
+}
+
+// reap waits for every child that ends, also those that process 1 inherits, until the
+// one of pid has.
+func reap(pid int, over chan<- waited) {
 	for {
-		var status unix.WaitStatus
-		if ended, err := unix.Wait4(-1, &status, 0, nil); ended == pid || err != nil && err != unix.EINTR {
-			over <- status
+		var w waited
+		var ended int
+		ended, w.err = unix.Wait4(-1, &w.status, 0, nil)
+		if ended == pid || w.err != nil && w.err != unix.EINTR {
+			over <- w
 			return
 		}
 	}
 }
 
-// exit is the status of a replay. One that a signal ended counts as a bus
+// exit returns the exit status of a replay. One that a signal ended counts as a bus
 // fault for SIGBUS, as done where that was asked for, else as internal.
-func (s *supervisor) exit(status unix.WaitStatus) int {
+func (s *supervisor) exit(w waited) int {
 	switch {
-	case !status.Signaled():
-		return status.ExitStatus()
-	case s.ended != nil && status.Signal() == unix.SIGTERM:
+	case w.err != nil:
+		s.say("waiting for the replay: " + w.err.Error())
+		return hal.Internal.Exit()
+	case !w.status.Signaled():
+		return w.status.ExitStatus()
+	case s.ended != nil && w.status.Signal() == unix.SIGTERM:
 		return 0
 	}
-	s.say("the replay was ended by signal " + unix.SignalName(status.Signal()))
-	if status.Signal() == unix.SIGBUS {
+	s.say("the replay was ended by signal " + unix.SignalName(w.status.Signal()))
+	if w.status.Signal() == unix.SIGBUS {
 		return hal.BusFault.Exit()
 	}
 	return hal.Internal.Exit()

@@ -64,6 +64,23 @@ func plan(view *fbs.View, o args.Options) (f *frames, err error) {
 	return f, err
 }
 
+// longestStopUs returns the longest time, in microseconds, from a signal to the end: the
+// run that goes on or the sequence before it, the sequence after, and safe. No sum
+// overflows, since CheckTime has bounded each by -longest, which is below 2^62 ns.
+func (f *frames) longestStopUs(view *fbs.View) uint64 {
+	longest := func(sequence int) uint64 {
+		if sequence < 0 {
+			return 0
+		}
+		return view.LongestUs[sequence]
+	}
+	run := longest(f.sequence)
+	if f.limit != 0 {
+		run = min(run, uint64(f.limit)/1000)
+	}
+	return max(run, longest(f.before)) + longest(f.after) + longest(view.SequenceByName("safe"))
+}
+
 func paths(bindings []args.Binding) (list []string) {
 	for _, b := range bindings {
 		list = append(list, strings.TrimPrefix(b.Path, ringPrefix))
@@ -75,6 +92,7 @@ func paths(bindings []args.Binding) (list []string) {
 // so that a bad path costs no run. The watchdog comes last: from then on there is no
 // way back but a run or a reset.
 func (f *frames) open(r *runtime.Replay, clock hal.Device) (err error) {
+	defer f.recoverRingFault(&err)
 	f.replay, f.clock = r, clock
 	for i := 0; i < len(f.streams) && err == nil; i++ {
 		s := &f.streams[i]
@@ -100,8 +118,8 @@ func (f *frames) loop(count uint64) (end outcome) {
 			end.result.Safe, end.result.SafeRan = f.replay.Run(safe).Code, true
 		}
 	}
-	if end.err == nil && end.runs > 0 {
-		end.err = f.finish()
+	if end.err == nil {
+		end.err = f.finish(end.runs)
 	}
 	return end
 }
@@ -114,7 +132,7 @@ func (f *frames) runs(count uint64, end *outcome) error {
 	for err == nil && (count == 0 || end.runs < count) && stopping.Load() == 0 {
 		ended, fault := f.receive()
 		if ended && end.runs == 0 && stopping.Load() == 0 {
-			fault = &hal.Fault{Code: hal.BadTensor, Reason: "the inputs ended before the first run"}
+			fault = hal.NewFault(hal.BadTensor, "the inputs ended before the first run")
 		}
 		if err = fault; ended || err != nil {
 			break
@@ -137,7 +155,7 @@ func (f *frames) runs(count uint64, end *outcome) error {
 	if err == nil {
 		code := f.replay.Diagnose()
 		if code != hal.OK {
-			err = &hal.Fault{Code: code, Reason: "after the last run"}
+			err = hal.NewFault(code, "after the last run")
 		}
 	}
 	return err
@@ -155,15 +173,26 @@ func (f *frames) run(sequence int, limit int64, end *outcome) error {
 	case hal.OK:
 		return nil
 	case hal.InputMissing:
-		return &hal.Fault{Code: code, Reason: "an input without recorded data needs -input NAME=FILE"}
+		return hal.NewFault(code, "an input without recorded data needs -input NAME=FILE")
 	default:
-		return &hal.Fault{Code: code, Reason: string(report.Append(nil, f.replay.View(), &end.result))}
+		return hal.NewFault(code, string(report.Append(nil, f.replay.View(), &end.result)))
 	}
 }
 
-// vanished, deferred, gives an error instead of a bus error in the memory of a ring.
-func vanished(err *error) {
-	if recover() != nil {
-		*err = &hal.Fault{Code: hal.IO, Reason: "the memory of a ring is gone: was its file cut short?"}
+// recoverRingFault, deferred, returns a fault in the memory of a ring as an error of
+// its file. Any other panic is an internal error with the panic's own text, after which
+// the sequence safe runs too.
+func (f *frames) recoverRingFault(err *error) {
+	problem := recover()
+	if problem == nil {
+		return
+	}
+	*err = hal.NewFault(hal.Internal, problem.(error).Error())
+	fault, ok := problem.(interface{ Addr() uintptr })
+	for i := range f.streams {
+		if r := f.streams[i].ring; ok && r != nil && r.contains(fault.Addr()) {
+			const reason = ": the memory of the ring is gone; was the file cut short?"
+			*err = hal.NewFault(hal.IO, r.path+reason)
+		}
 	}
 }

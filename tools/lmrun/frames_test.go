@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -518,16 +519,20 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, fresh, err := mapRing(int(file.Fd()), path, frameBytes)
-	if err != nil || fresh {
-		t.Fatal(fresh, err)
+	r := &ring{path: path, size: frameBytes}
+	if err := r.mapFile(int(file.Fd())); err != nil {
+		t.Fatal(err)
 	}
-	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN) // which the mapping would keep
-	file.Close()
 	_ = os.Truncate(path, 0)
-	if err := r.begin(false, true); hal.CodeOf(err) != hal.IO {
+	f := &frames{streams: []stream{{}, {ring: r}}}
+	check := func() (err error) {
+		defer f.recoverRingFault(&err)
+		return r.checkHeader(true)
+	}
+	if err := check(); hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), path) {
 		t.Errorf("cut while it is opened: %v", err)
 	}
+	file.Close()
 	for moment := range 3 {
 		header()
 		o, err := args.Parse(strings.Fields("-loop 2 -input a=ring:" + path + " x.lmb"))
@@ -547,14 +552,142 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 	}
 }
 
-// TestRingThatWasNotFinishedIsMadeAnew: whoever made it was killed.
-func TestRingThatWasNotFinishedIsMadeAnew(t *testing.T) {
+// opened opens a ring as lmrun does.
+func opened(path string, writer bool) (*ring, error) {
+	r := &ring{path: path, size: frameBytes}
+	return r, r.open(writer)
+}
+
+// TestRingThatWasNotFinishedIsCompleted: a file without data becomes a ring, and one
+// of the size of a ring whose header is still zeros is completed.
+func TestRingThatWasNotFinishedIsCompleted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
-	for _, size := range []int{0, 100, 1 << 20} {
+	for size, slots := range map[int]uint64{
+		0: ringSlotsNew, ringHeader + 64: 1, ringHeader + 64*3: 3,
+		ringHeader + 64*ringSlotsMax: ringSlotsMax,
+	} {
 		_ = os.WriteFile(path, make([]byte, size), 0o600)
-		r, err := openRing(path, frameBytes, false)
-		if err != nil || r.count != ringSlotsNew || r.size != frameBytes || uint64(len(r.memory)) != r.bytes() {
-			t.Errorf("%d bytes of zeros: %+v, %v", size, r, err)
+		r, err := opened(path, false)
+		if err != nil || r.count != slots || uint64(len(r.memory)) != r.bytes(slots) {
+			t.Fatalf("%d bytes of zeros: %d slots, %v", size, r.count, err)
+		}
+		if again, err := opened(path, true); err != nil || again.count != slots {
+			t.Errorf("%d bytes of zeros, then opened again: %+v, %v", size, again, err)
+		}
+	}
+}
+
+// TestFileThatIsNoRingIsLeftAsItIs, also if it begins with zeros, and a link is not
+// followed.
+func TestFileThatIsNoRingIsLeftAsItIs(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "in")
+	zeros := func(size, at int) []byte {
+		data := make([]byte, size)
+		if at < size {
+			data[at] = 1
+		}
+		return data
+	}
+	for want, data := range map[string][]byte{
+		"bad magic": zeros(14_000, 8_000), "bad magic)": zeros(ringHeader+64, 8),
+		" (bad magic)": zeros(ringHeader+64, ringHeader-1), "(bad magic)": zeros(ringHeader+63, ringHeader+63),
+		"is not a ring file (bad magic)": zeros(ringHeader, ringHeader),
+		"too short":                      zeros(100, 100), "too short)": zeros(ringHeader-1, 0),
+	} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, flags := range []string{"-input a=ring:", "-output d=ring:"} {
+			end := frameRuns(t, flags+path)
+			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%s: %d bytes became %d, %v", want, len(data), len(got), err)
+			}
+			if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
+				t.Errorf("%s: %v", want, end.err)
+			}
+		}
+	}
+	link, pipe := filepath.Join(folder, "link"), filepath.Join(folder, "pipe")
+	if err := errors.Join(os.Symlink("new", link), syscall.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for want, path := range map[string]string{"a symbolic link": link, "not a regular file": pipe} {
+		end := frameRuns(t, "-output d=ring:"+path)
+		if hal.CodeOf(end.err) != hal.BadTensor || !strings.Contains(end.err.Error(), want) {
+			t.Errorf("%s: %v", want, end.err)
+		}
+	}
+	if names := fileNames(t, folder); names != "in link pipe" {
+		t.Errorf("the folder holds %s", names)
+	}
+}
+
+// TestRingThatStaysLockedIsAnError: a peer that keeps the lock does not keep lmrun
+// waiting for ever. The test holds it by a description of its own, as a peer does.
+func TestRingThatStaysLockedIsAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "in")
+	made(t, path, frameBytes, 4)
+	peer, err := os.Open(path)
+	if err == nil {
+		err = unix.Flock(int(peer.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	defer func(tries int) { ringLockTries = tries }(ringLockTries)
+	ringLockTries = 3
+	end := frameRuns(t, "-input a=ring:"+path)
+	if hal.CodeOf(end.err) != hal.IO || !strings.Contains(end.err.Error(), "locked") {
+		t.Errorf("%+v", end)
+	}
+}
+
+// TestSignalBeforeTheFirstRunClosesRings, which their readers wait for.
+func TestSignalBeforeTheFirstRunClosesRings(t *testing.T) {
+	folder := t.TempDir()
+	in, out, file := folder+"/a", folder+"/d", folder+"/file"
+	made(t, in, frameBytes, 4)
+	stopping.Store(1)
+	defer stopping.Store(0)
+	end := frameRuns(t, "-loop forever -input a=ring:"+in+" -output d=ring:"+out+" -output d="+file)
+	data, err := os.ReadFile(out)
+	if err != nil || end.err != nil || end.runs != 0 || data[ringClosed] != 1 {
+		t.Errorf("%+v, %v, closed %d", end, err, data[ringClosed])
+	}
+	if data, _ := os.ReadFile(in); data[ringClosed] != 0 {
+		t.Error("the input, which is another's to close, is closed")
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("an output of no run: %v", err)
+	}
+}
+
+// TestPanicThatIsNoRingsNamesNoRing: a defect and a fault at another address are
+// errors of their own.
+func TestPanicThatIsNoRingsNamesNoRing(t *testing.T) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(page)
+	for want, problem := range map[string]func() byte{
+		"internal error: runtime error: index out of range": func() byte { return page[len(page)] },
+		"internal error: runtime error: invalid memory":     func() byte { return byte((*ring)(nil).size) },
+		"internal error: runtime error: invalid memory ad":  func() byte { return page[0] },
+	} {
+		ring := &ring{path: "PATH", memory: make([]byte, 64)}
+		f := &frames{streams: []stream{{}, {ring: ring}}}
+		run := func() (err error) {
+			defer f.recoverRingFault(&err)
+			problem()
+			return nil
+		}
+		err := run()
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "PATH") {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
@@ -567,12 +700,12 @@ func TestRingThatAnEarlierWriterClosedWaitsForTheNext(t *testing.T) {
 	data := made(t, path, frameBytes, 4)
 	data[ringClosed] = 1
 	_ = os.WriteFile(path, data, 0o600)
-	reader, err := openRing(path, frameBytes, false)
+	reader, err := opened(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		writer, err := openRing(path, frameBytes, true)
+		writer, err := opened(path, true)
 		if err == nil {
 			_, _ = writer.move(inputs)
 			writer.step()
@@ -594,7 +727,7 @@ func TestRingThatIsNoneIsRefused(t *testing.T) {
 		return func(data []byte) []byte { data[offset] = value; return data }
 	}
 	for want, spoil := range map[string]func([]byte) []byte{
-		"does not begin as one":  change(0, 'X'),
+		"(bad magic)":            change(0, 'X'),
 		"has slots of 17 bytes":  change(ringSlot, 17),
 		"has 0 slots":            change(ringSlots, 0),
 		"slots, from 1 to 65536": change(ringSlots+4, 1),
@@ -632,12 +765,19 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 	}
 }
 
+// TestWhatIsNoWatchdogIsRefused and stays as it is; a pipe keeps it waiting for no reader.
 func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
-	plain := filepath.Join(t.TempDir(), "plain")
-	_ = os.WriteFile(plain, nil, 0o600)
+	plain, pipe, read := filepath.Join(t.TempDir(), "plain"), fifo(t), fifo(t)
+	_ = os.WriteFile(plain, []byte("text"), 0o600)
+	reader, err := os.OpenFile(read, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
 	for text, code := range map[string]hal.Code{
 		plain: hal.NoDevice, plain + "=10": hal.NoDevice, plain + "=": hal.Usage, plain + "=0": hal.Usage,
 		plain + "=x": hal.Usage, plain + "=65536": hal.Usage, "/nowhere/watchdog": hal.NoFile,
+		pipe: hal.NoDevice, pipe + "=10": hal.NoDevice, read: hal.NoDevice, "/dev/null": hal.NoDevice,
 	} {
 		w, err := parseWatchdog(text)
 		if err == nil {
@@ -646,6 +786,12 @@ func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
 		if hal.CodeOf(err) != code || err == nil || code != hal.Usage && w.fd != -1 {
 			t.Errorf("%s: %v, %v", text, w, err)
 		}
+	}
+	if data, _ := os.ReadFile(plain); string(data) != "text" {
+		t.Errorf("the file holds %q", data)
+	}
+	if n, _ := unix.IoctlGetInt(int(reader.Fd()), unix.TIOCINQ); n != 0 {
+		t.Errorf("%d bytes are in the pipe", n)
 	}
 	if w, err := parseWatchdog(""); err != nil || w.open() != nil || w.fd != -1 {
 		t.Errorf("%v, %v", w, err)

@@ -22,7 +22,7 @@ func checkSignature(file *runtime.File, path string) error {
 	}
 	keys, err := signed.ParseKeys(string(text))
 	if err != nil {
-		return &hal.Fault{Code: hal.CodeOf(err), Reason: path + ": " + err.(*hal.Fault).Reason}
+		return hal.NewFault(hal.CodeOf(err), path+": "+err.(*hal.Fault).Reason)
 	}
 	return file.Check(keys.Check)
 }

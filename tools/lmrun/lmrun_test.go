@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"reflect"
 	goruntime "runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,6 +77,18 @@ func lmrun(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 		t.Fatal(err)
 	}
 	return stdout, stderr, c.ProcessState.ExitCode()
+}
+
+// runnerCommand is lmrun, not started yet.
+func runnerCommand(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, args...)
+	c.Env = append(os.Environ(), asRunner+"=1")
+	return c
 }
 
 const image = "../../testdata/images/edu.lmb"
@@ -156,6 +170,59 @@ func TestWhatNeedsNoDeviceIsCheckedWithoutOneToo(t *testing.T) {
 		if exit != test.exit || !strings.Contains(stdout+stderr, test.want) {
 			t.Errorf("%q: exit %d, %q, %q; want %d, %q", test.flags, exit, stdout, stderr, test.exit, test.want)
 		}
+	}
+}
+
+// TestSupervisedRunReportsItsLongestEnd: the longest of what can go on after a signal,
+// of the image that was verified, before a device is opened; nothing of one that is refused.
+func TestSupervisedRunReportsItsLongestEnd(t *testing.T) {
+	slow := assembled(t, `lightmetal 1
+target ivshmem 1af4:1110 bar2 0x100000
+window m bar2 offset 0x0 size 0x100000
+main:
+  poll.4 m+0x0 == 0x1 within 3s
+  call pause
+pause:
+  delay 2s
+last:
+  delay 1s
+safe:
+  delay 4s
+`)
+	for flags, want := range map[string]struct {
+		exit    int
+		seconds float64 // -1: there is no report
+	}{
+		"": {69, 5 + 4}, "-after last": {69, 5 + 1 + 4},
+		"-deadline 100ms": {69, 0.1 + 4}, "-deadline 1h": {69, 5 + 4},
+		"-sequence last": {69, 1 + 4}, "-sequence last -before main": {69, 5 + 4},
+		"-before last -after main": {69, 5 + 5 + 4},
+		"-longest 3s":              {65, -1}, "-check": {0, -1}, "-sequence none": {64, -1},
+	} {
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := runnerCommand(t, append(strings.Fields("-supervised -device pci:ffff:00:00.0 "+flags), slow)...)
+		c.ExtraFiles = []*os.File{writer}
+		text, _ := c.CombinedOutput()
+		writer.Close()
+		report, _ := io.ReadAll(reader)
+		reader.Close()
+		us, err := strconv.ParseFloat(strings.TrimSuffix(string(report), "\n"), 64)
+		least := want.seconds * 1e6 // and some microseconds for the accesses
+		isRight := err == nil && us >= least && us <= least+100
+		if want.seconds < 0 {
+			isRight = len(report) == 0
+		}
+		if c.ProcessState.ExitCode() != want.exit || !isRight {
+			t.Errorf("%s: %v, report %q; want %+v; %s", flags, c.ProcessState, report, want, text)
+		}
+	}
+	c := runnerCommand(t, "-supervised", "-device", "pci:ffff:00:00.0", slow)
+	text, _ := c.CombinedOutput()
+	if c.ProcessState.ExitCode() != 64 || !strings.Contains(string(text), "descriptor 3") {
+		t.Errorf("without a descriptor: %v, %s", c.ProcessState, text)
 	}
 }
 

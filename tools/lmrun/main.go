@@ -47,6 +47,11 @@ func replay(o args.Options) outcome {
 	if err != nil || o.Check {
 		return outcome{err: err}
 	}
+	if o.Supervised {
+		if err = files.WriteFull(3, []byte(fbs.Text("%d\n", f.longestStopUs(view)))); err != nil {
+			return outcome{err: args.Bad("-supervised: descriptor 3: " + err.Error())}
+		}
+	}
 	devices, err := open(o, view)
 	if err != nil {
 		return outcome{err: err}

@@ -132,6 +132,22 @@ func TestSealedProcessRenamesNothingElse(t *testing.T) {
 	}
 }
 
+// TestEnvironmentOfGoEndsNoSealedProcess: a memory limit would start the collector, and
+// have memory given back, which the seal forbids.
+func TestEnvironmentOfGoEndsNoSealedProcess(t *testing.T) {
+	_, in, _ := frameFiles(t)
+	for _, variable := range []string{
+		"GOMEMLIMIT=1KiB", "GOMEMLIMIT=4MiB", "GOGC=1", "GOGC=off", "GOTRACEBACK=crash",
+		"GODEBUG=gctrace=1,scavtrace=1",
+	} {
+		c := framesCommand(t, "end", "-seal", "-loop", "100000", "-input", "a="+in, "x.lmb")
+		c.Env = append(c.Env, variable)
+		if text, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v, %s", variable, err, text)
+		}
+	}
+}
+
 func TestFailedRunLeavesOutputsAsTheyWere(t *testing.T) {
 	for _, args := range []string{"-sequence bad", "-seal -sequence bad", "-after bad", "-seal -after bad", "-watchdog /nonexistent"} {
 		folder, in, out := frameFiles(t)
@@ -205,7 +221,7 @@ func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
 			t.Errorf("killed at step %d of %s: the output is %q, %v", steps, folder, got, err)
 		}
 	}
-	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC), slices.Index(fileCalls, unix.SYS_RENAMEAT)
+	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC), slices.Index(fileCalls, unix.SYS_RENAMEAT2)
 	if synced < 0 || renamed < synced || slices.Index(fileCalls[:synced], unix.SYS_WRITE) < 0 {
 		t.Errorf("calls %v: the data are not on the disk (%d) before they are in place (%d)", fileCalls, synced, renamed)
 	}
@@ -229,7 +245,7 @@ func killAtStep(t *testing.T, pid, step int) bool {
 	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
 		t.Fatal(err)
 	}
-	files := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true, unix.SYS_RENAMEAT: true, unix.SYS_FCHMOD: true, unix.SYS_UNLINKAT: true, unix.SYS_EXIT_GROUP: true}
+	files := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true, unix.SYS_RENAMEAT2: true, unix.SYS_FCHMOD: true, unix.SYS_UNLINKAT: true, unix.SYS_EXIT_GROUP: true}
 	began, calls := false, map[int]uint64{} // by thread
 	fileCalls = nil
 	for at := pid; ; {
@@ -301,6 +317,24 @@ func TestOutputOnStandardOutputIsDataAlone(t *testing.T) {
 		c.Stdout, c.Stderr = &out, &errs
 		if err := c.Run(); err != nil || !bytes.Equal(out.Bytes(), newOutput) || !strings.Contains(errs.String(), "done") {
 			t.Errorf("%s: %v, %x, %s", flag, err, out.Bytes(), errs.String())
+		}
+	}
+}
+
+// TestOutputOnClosedStandardOutputIsRejected: Go opens the null device instead, to read
+// and write. The null device itself may be named.
+func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
+	_, in, _ := frameFiles(t)
+	for redirection, want := range map[string]int{">&-": 64, "1<>/dev/null": 64, ">/dev/null": 0} {
+		for _, out := range []string{"d=-", "d=/dev/stdout", "d=/proc/self/fd/1"} {
+			c := exec.Command("sh", "-c", `exec "$0" "$@" `+redirection,
+				framesCommand(t, "end").Path, "-input", "a="+in, "-output", out, "x.lmb")
+			c.Env = append(os.Environ(), asFrames+"=end")
+			text, _ := c.CombinedOutput()
+			exit := c.ProcessState.ExitCode()
+			if exit != want || exit != 0 && !strings.Contains(string(text), "standard output is closed") {
+				t.Errorf("%s %s: exit %d, %s", out, redirection, exit, text)
+			}
 		}
 	}
 }

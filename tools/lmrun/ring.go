@@ -6,6 +6,7 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
+	"lightmetal/tools/files"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +18,13 @@ const (
 
 	ringSlotsNew = 8       // of a ring that lmrun makes
 	ringSlotsMax = 1 << 16 // of one that it finds
+
+	ringLockPauseNs = 10_000_000 // between two attempts to lock the file
 )
+
+// ringLockTries is how often lmrun tries to lock the file before it fails: for 10 s. A
+// peer holds the lock only while it makes or checks a ring. Tests try less often.
+var ringLockTries = 1000
 
 // header is how the file of a ring begins.
 type header struct {
@@ -42,73 +49,109 @@ type ring struct {
 	stale       bool    // closed by an earlier writer; the next one opens it
 }
 
-// openRing maps a ring for a tensor, to write or to read, and makes it where
-// there is none.
-func openRing(path string, size uint64, writer bool) (*ring, error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o660)
+// open maps the ring of a tensor, to write or to read, and makes it if the file is new.
+func (r *ring) open(writer bool) error {
+	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Open(r.path, flags, 0o660)
+	if err == unix.ELOOP {
+		return r.notRing("a symbolic link")
+	}
 	if err != nil {
-		return nil, hal.FileFault(path, err)
+		return hal.FileFault(r.path, err)
 	}
 	defer unix.Close(fd)
-	defer unix.Flock(fd, unix.LOCK_UN) // which a mapping would keep
-	r, fresh, err := mapRing(fd, path, size)
-	if err == nil {
-		err = r.begin(fresh, writer)
+	defer unix.Flock(fd, unix.LOCK_UN) // the mapping would keep the lock
+	if err = r.lock(fd); err == nil {
+		err = r.mapFile(fd)
 	}
-	return r, err
+	if err == nil {
+		err = r.checkHeader(writer)
+	}
+	return hal.FileFault(r.path, err)
 }
 
-// mapRing locks and maps a file that is a ring, or gives it the size of one: then
-// it is fresh.
-func mapRing(fd int, path string, size uint64) (r *ring, fresh bool, err error) {
-	r = &ring{path: path, size: size, count: ringSlotsNew}
-	var status unix.Stat_t
-	var magic [8]byte
-	if err = unix.Flock(fd, unix.LOCK_EX); err == nil {
-		_, err = unix.Pread(fd, magic[:], 0)
+// lock locks the file, and waits for a limited time while another process has it locked.
+func (r *ring) lock(fd int) error {
+	for range ringLockTries {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err != unix.EAGAIN && err != unix.EINTR {
+			return err
+		}
+		hal.Pause(ringLockPauseNs)
 	}
-	fresh = err == nil && magic == [8]byte{} // not there, or not finished
-	if fresh {
-		if err = unix.Ftruncate(fd, 0); err == nil {
-			err = unix.Fallocate(fd, 0, 0, int64(r.bytes()))
+	const reason = ": another process keeps the ring locked (flock), for 10 s by now"
+	return hal.NewFault(hal.IO, r.path+reason)
+}
+
+// mapFile maps the file of a ring, and nothing else. An empty file, and one of the size
+// of a ring that begins with 4096 zeros, which its maker did not complete, become one.
+func (r *ring) mapFile(fd int) error {
+	var status unix.Stat_t
+	err := unix.Fstat(fd, &status)
+	if err == nil && status.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = r.notRing("not a regular file")
+	}
+	if err == nil && status.Size == 0 {
+		status.Size = int64(r.bytes(ringSlotsNew))
+		err = unix.Fallocate(fd, 0, 0, status.Size)
+	}
+	head, size := make([]byte, ringHeader), uint64(status.Size)
+	if err == nil && size < ringHeader {
+		err = r.notRing("too short")
+	}
+	if err == nil {
+		_, err = unix.Pread(fd, head, 0)
+	}
+	if err != nil {
+		return err
+	}
+	slots := (size - ringHeader) / r.stride()
+	isUnfinished := isZero(head) && validSlots(slots) && size == r.bytes(slots)
+	switch {
+	case isUnfinished:
+		// One write, so that a killed process leaves either zeros or a complete header.
+		begin := [...]uint64{ringMagic, r.size, slots}
+		data := unsafe.Slice((*byte)(unsafe.Pointer(&begin)), unsafe.Sizeof(begin))
+		err = files.WriteFull(fd, data)
+	case (*header)(unsafe.Pointer(&head[0])).magic != ringMagic:
+		err = r.notRing("bad magic")
+	}
+	if err != nil {
+		return err
+	}
+	const writable, shared = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_SHARED | unix.MAP_POPULATE
+	r.memory, err = hal.Mmap(fd, 0, int(size), writable, shared)
+	return err
+}
+
+func isZero(data []byte) bool {
+	for _, b := range data {
+		if b != 0 {
+			return false
 		}
 	}
-	if err == nil {
-		err = unix.Fstat(fd, &status)
-	}
-	if err == nil && status.Size < ringHeader {
-		err = r.bad("is too short for one")
-	}
-	if err == nil {
-		r.memory, err = hal.Mmap(fd, 0, int(status.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
-	}
-	return r, fresh, hal.FileFault(path, err)
+	return true
 }
 
-// begin makes the header of a fresh ring, and holds another's against the tensor
-// and the file. A ring that is in use is taken up where it stands.
-func (r *ring) begin(fresh, writer bool) (err error) {
-	defer vanished(&err)
+func validSlots(slots uint64) bool { return slots >= 1 && slots <= ringSlotsMax }
+
+// checkHeader checks the header against the tensor and the file. A ring that is in use
+// stays as it is.
+func (r *ring) checkHeader(writer bool) error {
 	h := (*header)(unsafe.Pointer(&r.memory[0]))
 	if r.header, r.mine = h, &h.read; writer {
 		r.mine = &h.written
 	}
-	if fresh {
-		h.slot, h.slots = r.size, r.count
-		atomic.StoreUint64(&h.magic, ringMagic) // from now on the other side may look
-	}
+	size := uint64(len(r.memory))
 	switch slot, slots := h.slot, h.slots; {
-	case h.magic != ringMagic:
-		return r.bad("does not begin as one")
 	case slot != r.size:
 		return r.bad(fbs.Text("has slots of %d bytes, the tensor has %d", slot, r.size))
-	case slots == 0 || slots > ringSlotsMax:
+	case !validSlots(slots):
 		return r.bad(fbs.Text("has %d slots, from 1 to %d are possible", slots, ringSlotsMax))
+	case size != r.bytes(slots):
+		return r.bad(fbs.Text("has %d bytes, its header means %d", size, r.bytes(slots)))
 	default:
 		r.count = slots
-	}
-	if uint64(len(r.memory)) != r.bytes() {
-		return r.bad(fbs.Text("has %d bytes, its header means %d", uint64(len(r.memory)), r.bytes()))
 	}
 	if writer {
 		atomic.StoreUint32(&h.closed, 0)
@@ -118,10 +161,23 @@ func (r *ring) begin(fresh, writer bool) (err error) {
 }
 
 func (r *ring) stride() uint64 { return (r.size + ringAlign - 1) &^ (ringAlign - 1) }
-func (r *ring) bytes() uint64  { return ringHeader + r.count*r.stride() }
+
+// bytes returns the size of the file of a ring with so many slots.
+func (r *ring) bytes(slots uint64) uint64 { return ringHeader + slots*r.stride() }
 
 func (r *ring) bad(reason string) error {
-	return &hal.Fault{Code: hal.BadTensor, Reason: r.path + ": the ring " + reason + "; remove the file to have it made anew"}
+	reason = r.path + ": the ring " + reason + "; without this file, lmrun makes a new one"
+	return hal.NewFault(hal.BadTensor, reason)
+}
+
+// notRing is the error for a file that lmrun leaves as it is.
+func (r *ring) notRing(reason string) error {
+	return hal.NewFault(hal.BadTensor, r.path+" is not a ring file ("+reason+")")
+}
+
+// contains reports whether an address lies in the memory of the ring.
+func (r *ring) contains(address uintptr) bool {
+	return r.memory != nil && address-uintptr(unsafe.Pointer(&r.memory[0])) < uintptr(len(r.memory))
 }
 
 // move copies the oldest slot, or fills the next one, and answers as read(2) and

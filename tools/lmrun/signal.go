@@ -41,7 +41,7 @@ func stopOnSignal() error {
 	}
 	for _, signal := range stopSignals {
 		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[3]), 0, 0); errno != 0 {
-			return &hal.Fault{Code: hal.Internal, Reason: "taking signals: " + errno.Error()}
+			return hal.NewFault(hal.Internal, "taking signals: "+errno.Error())
 		}
 	}
 	return nil

@@ -61,8 +61,8 @@ func (s *stream) open(r *runtime.Replay) (err error) {
 	switch {
 	case path != s.Path:
 		s.live = true
-		s.ring, err = openRing(path, uint64(len(s.data)), s.output)
-		return err
+		s.ring = &ring{path: path, size: uint64(len(s.data))}
+		return s.ring.open(s.output)
 	case s.output:
 		if s.file, err = files.Replace(path, 0o644); err == nil {
 			s.Path, s.fd, s.live = s.file.Path, s.file.Fd, s.file.Stream
@@ -89,7 +89,7 @@ func (s *stream) readFile() error {
 	if err != nil || n+more == len(s.data) {
 		return err
 	}
-	return &hal.Fault{Code: hal.BadTensor, Reason: s.Path + " has " + [...]string{"fewer", "more"}[more] + fbs.Text(" than the %d bytes of input ", uint64(len(s.data))) + s.Name}
+	return hal.NewFault(hal.BadTensor, s.Path+" has "+[...]string{"fewer", "more"}[more]+fbs.Text(" than the %d bytes of input ", uint64(len(s.data)))+s.Name)
 }
 
 const (
@@ -118,7 +118,7 @@ func (s *stream) move(data []byte) (n int, err error) {
 				hal.Pause(streamPauseNs)
 			}
 		case waits && s.output:
-			return n, &hal.Fault{Code: hal.IO, Reason: s.Path + ": nobody takes the results"}
+			return n, hal.NewFault(hal.IO, s.Path+": nobody takes the results")
 		case waits || moved == 0:
 			return n, nil
 		case err != unix.EINTR:
@@ -132,7 +132,7 @@ func (s *stream) move(data []byte) (n int, err error) {
 // the other side has closed where a run's data would begin. A process that fails
 // here allocates only what the heap has room for.
 func (f *frames) receive() (ended bool, err error) {
-	defer vanished(&err)
+	defer f.recoverRingFault(&err)
 	began := false // an input had data for this run
 	for i := range f.streams {
 		s := &f.streams[i]
@@ -146,7 +146,7 @@ func (f *frames) receive() (ended bool, err error) {
 		case got < len(s.data) && (stopping.Load() != 0 || got == 0 && !began):
 			return true, nil
 		case got < len(s.data):
-			return false, &hal.Fault{Code: hal.BadTensor, Reason: s.Path + ": ends in the middle of a run's data"}
+			return false, hal.NewFault(hal.BadTensor, s.Path+": ends in the middle of a run's data")
 		}
 		began = true
 	}
@@ -157,7 +157,7 @@ func (f *frames) receive() (ended bool, err error) {
 // show nothing of it before all is out: a process that is killed while it waits has
 // put nothing into any.
 func (f *frames) send() (err error) {
-	defer vanished(&err)
+	defer f.recoverRingFault(&err)
 	for i := range f.streams {
 		if s := &f.streams[i]; s.output && s.live && err == nil {
 			_, err = s.move(s.data)
@@ -171,21 +171,22 @@ func (f *frames) send() (err error) {
 	return err
 }
 
-// finish gives the results of the last run to files, and tells who reads rings
-// that no more come.
-func (f *frames) finish() (err error) {
-	defer vanished(&err)
+// finish ends the runs in order: it writes the results of the last run to files, if
+// there was a run, and then closes the rings, so that their readers end.
+func (f *frames) finish(runs uint64) (err error) {
+	defer f.recoverRingFault(&err)
 	for i := range f.streams {
-		switch s := &f.streams[i]; {
-		case !s.output || err != nil:
-		case s.ring != nil:
-			s.ring.close()
-		case !s.live:
+		if s := &f.streams[i]; s.output && !s.live && runs > 0 && err == nil {
 			_, err = s.move(s.data)
 		}
 	}
-	if err == nil {
+	if runs > 0 && err == nil {
 		err = f.files.Commit()
+	}
+	for i := range f.streams {
+		if s := &f.streams[i]; s.output && s.ring != nil && err == nil {
+			s.ring.close()
+		}
 	}
 	return err
 }

@@ -20,6 +20,8 @@ const usage = `usage: lmrun [flags] IMAGE.lmb      which replays a Light Metal b
                       it is stopped, after a failure it resets the machine
   -window N           hardware window to use for every TLB window
   -seal               forbid every system call that could allocate, map or open` + keyUsage + `
+  -supervised         write to descriptor 3, before a device is opened, how many microseconds
+                      the end can take after SIGTERM
   -check              only verify the image, and touch no device
   -json               one JSON object on standard output, on failure too
   -help, -version     this text; which lmrun this is, and which images it replays

@@ -29,28 +29,41 @@ func parseWatchdog(text string) (watchdog, error) {
 	return watchdog{path: path, seconds: int(n), fd: -1}, nil
 }
 
-// open starts the watchdog, if there is one.
+// open starts the watchdog, if there is one. It does not wait for the reader of a pipe,
+// and writes to no file that is not a device.
 func (w *watchdog) open() (err error) {
 	if w.path == "" {
 		return nil
 	}
-	if w.fd, err = unix.Open(w.path, unix.O_WRONLY|unix.O_CLOEXEC, 0); err == unix.EBUSY {
-		return &hal.Fault{Code: hal.NoDevice, Reason: w.path + ": another process feeds this watchdog"}
-	} else if err != nil {
+	w.fd, err = unix.Open(w.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err == unix.EBUSY {
+		return hal.NewFault(hal.NoDevice, w.path+": another process feeds this watchdog")
+	} else if err != nil && err != unix.ENXIO {
 		return hal.FileFault(w.path, err)
 	}
-	timeout := 0
-	if w.seconds != 0 {
+	var status unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(w.fd, &status)
+	}
+	isDevice := status.Mode&unix.S_IFMT == unix.S_IFCHR
+	if err == nil && !isDevice {
+		err = unix.ENOTTY
+	}
+	if err == nil && w.seconds != 0 {
 		err = unix.IoctlSetPointerInt(w.fd, unix.WDIOC_SETTIMEOUT, w.seconds)
 	}
+	timeout := 0
 	if err == nil {
 		timeout, err = unix.IoctlGetInt(w.fd, unix.WDIOC_GETTIMEOUT)
 	}
 	if w.every = int64(timeout) * 1e9 / 4; err != nil {
-		w.stop()
+		if isDevice {
+			w.stop()
+		}
 		unix.Close(w.fd)
 		w.fd = -1
-		return &hal.Fault{Code: hal.NoDevice, Reason: w.path + ": no watchdog, or not one with this timeout: " + err.Error()}
+		const reason = ": no watchdog, or not one with this timeout: "
+		return hal.NewFault(hal.NoDevice, w.path+reason+err.Error())
 	}
 	return nil
 }

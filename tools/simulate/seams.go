@@ -161,7 +161,7 @@ func (e *editor) visit(n ast.Node) bool {
 
 // calls are the functions, by their packages, that package kernel has, too.
 var calls = map[string][]string{
-	"unix": {"RawSyscall", "RawSyscall6", "Syscall", "Syscall6", "Open", "Close", "Read", "Pread", "Ftruncate", "Fallocate", "Mlock", "MmapPtr", "IoctlSetPointerInt", "IoctlGetInt",
+	"unix": {"RawSyscall", "RawSyscall6", "Syscall", "Syscall6", "Open", "Openat", "Close", "Read", "Pread", "Ftruncate", "Fallocate", "Mlock", "MmapPtr", "IoctlSetPointerInt", "IoctlGetInt",
 		"Readlink", "Fstat", "Mprotect", "EpollCreate1", "Prctl", "Exit"},
 	"args": {"Words"},
 	"time": {"Since"},

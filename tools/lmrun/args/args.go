@@ -26,6 +26,7 @@ type Options struct {
 	Window   int // runtime.AnySlot: the choice of image and device
 
 	Seal, Check, JSON, Help, Version bool
+	Supervised                       bool // descriptor 3 gets the longest time to an orderly end
 }
 
 // Binding is one NAME=FILE.
@@ -71,7 +72,7 @@ func Parse(args []string) (Options, error) {
 
 // Toggle sets a flag without a value; false where there is none of that name.
 func (o *Options) Toggle(name string) bool {
-	for _, flag := range [...]named[bool]{{"seal", &o.Seal}, {"check", &o.Check}, {"json", &o.JSON}, {"help", &o.Help}, {"h", &o.Help}, {"version", &o.Version}} {
+	for _, flag := range [...]named[bool]{{"seal", &o.Seal}, {"check", &o.Check}, {"json", &o.JSON}, {"help", &o.Help}, {"h", &o.Help}, {"version", &o.Version}, {"supervised", &o.Supervised}} {
 		if flag.name == name {
 			*flag.to = true
 			return true
@@ -150,4 +151,4 @@ func duration(text string) int64 {
 }
 
 // Bad is a mistake in what was asked for.
-func Bad(reason string) error { return &hal.Fault{Code: hal.Usage, Reason: reason} }
+func Bad(reason string) error { return hal.NewFault(hal.Usage, reason) }

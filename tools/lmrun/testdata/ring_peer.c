@@ -32,28 +32,31 @@ _Static_assert(offsetof(struct ring, written) == 64 && offsetof(struct ring, rea
 
 static uint64_t stride(uint64_t slot_bytes) { return (slot_bytes + 63) / 64 * 64; }
 
+/* 1 if the file begins with a header of zeros. */
+static int header_is_zero(int fd)
+{
+	static const char zeros[4096];
+	char header[4096];
+	return pread(fd, header, sizeof header, 0) == sizeof header && memcmp(header, zeros, sizeof header) == 0;
+}
+
+/* Makes the ring of an empty file, or completes one; leaves any other file as it is. */
 static struct ring *ring_open(const char *path, uint64_t slot_bytes, uint64_t slots)
 {
 	struct stat st;
-	uint64_t size = 4096 + slots * stride(slot_bytes);
-	char magic[8] = "";
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0660);
-	if (fd < 0 || flock(fd, LOCK_EX) != 0 || pread(fd, magic, 8, 0) < 0)
+	const off_t size = 4096 + slots * stride(slot_bytes);
+	struct { char magic[8]; uint64_t slot_bytes, slots; } begin = {"LMRING1", slot_bytes, slots};
+	int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0660);
+	if (fd < 0 || flock(fd, LOCK_EX) != 0 || fstat(fd, &st) != 0)
 		return NULL;
-	int made = memcmp(magic, "\0\0\0\0\0\0\0", 8) == 0; /* not there, or not finished */
-	if (made && (ftruncate(fd, 0) != 0 || posix_fallocate(fd, 0, size) != 0))
+	if (st.st_size == 0 && posix_fallocate(fd, 0, size) != 0)
 		return NULL;
-	if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != size)
+	if ((st.st_size != 0 && st.st_size != size) ||
+	    (header_is_zero(fd) && pwrite(fd, &begin, sizeof begin, 0) != sizeof begin))
 		return NULL;
 	struct ring *r = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (r == MAP_FAILED)
 		return NULL;
-	if (made) {
-		r->slot_bytes = slot_bytes;
-		r->slots = slots;
-		atomic_thread_fence(memory_order_release);
-		memcpy(r->magic, "LMRING1", 8);
-	}
 	flock(fd, LOCK_UN); /* the mapping would keep it */
 	close(fd);
 	return memcmp(r->magic, "LMRING1", 8) == 0 && r->slot_bytes == slot_bytes && r->slots == slots ? r : NULL;

@@ -5,6 +5,7 @@ package kernel
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 	"unsafe"
@@ -127,12 +128,16 @@ func Syscall6(number, a, b, c, d, e, f uintptr) (uintptr, uintptr, unix.Errno) {
 }
 
 func Open(path string, flags int, mode uint32) (int, error) {
-	fd, err := counted(unix.SYS_OPENAT, -1, func() (int, error) {
+	return Openat(unix.AT_FDCWD, path, flags, mode)
+}
+
+func Openat(dir int, path string, flags int, mode uint32) (int, error) {
+	fd, err := counted(unix.SYS_OPENAT, dir, func() (int, error) {
 		other, err := meant(path)
 		if err != nil {
 			return -1, err
 		}
-		return unix.Open(other, flags, mode)
+		return unix.Openat(dir, other, flags, mode)
 	})
 	if err == nil && Opened != nil {
 		Opened(path, fd)
@@ -148,8 +153,13 @@ func Readlink(path string, target []byte) (int, error) {
 	return unix.Readlink(other, target)
 }
 
+// Fstat reports a file with the name watchdog as a device of characters.
 func Fstat(fd int, status *unix.Stat_t) error {
-	return of(unix.SYS_FSTAT, fd, func() error { return unix.Fstat(fd, status) })
+	err := of(unix.SYS_FSTAT, fd, func() error { return unix.Fstat(fd, status) })
+	if path, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); filepath.Base(path) == "watchdog" {
+		status.Mode = status.Mode&^unix.S_IFMT | unix.S_IFCHR
+	}
+	return err
 }
 
 func Mprotect(memory []byte, protection int) error {

@@ -43,7 +43,7 @@ var failable = []syscallFault{
 	{number: unix.SYS_OPENAT, errno: unix.EMFILE}, {number: unix.SYS_MMAP, errno: unix.ENOMEM}, {number: unix.SYS_FALLOCATE, errno: unix.ENOSPC},
 	{number: unix.SYS_FTRUNCATE, errno: unix.EIO}, {number: unix.SYS_WRITE, errno: unix.ENOSPC}, {number: unix.SYS_WRITE, errno: unix.EINTR},
 	{number: unix.SYS_READ, errno: unix.EIO}, {number: unix.SYS_READ, errno: unix.EINTR}, {number: unix.SYS_FSYNC, errno: unix.EIO},
-	{number: unix.SYS_RENAMEAT, errno: unix.EIO}, {number: unix.SYS_MLOCK, errno: unix.ENOMEM}, {number: unix.SYS_PREAD64, errno: unix.EIO},
+	{number: unix.SYS_RENAMEAT2, errno: unix.EIO}, {number: unix.SYS_MLOCK, errno: unix.ENOMEM}, {number: unix.SYS_PREAD64, errno: unix.EIO},
 }
 
 // bounds of a life that is not at its end by then: after the first a signal comes,
@@ -117,7 +117,7 @@ func (w *world) between(number uintptr, a [6]uintptr, do func() (uintptr, unix.E
 	}
 	w.step()
 	const watchdogFood = 1
-	if number == unix.SYS_FSYNC || number == unix.SYS_RENAMEAT || number == unix.SYS_WRITE && a[0] > 2 && a[2] > watchdogFood {
+	if number == unix.SYS_FSYNC || number == unix.SYS_RENAMEAT2 || number == unix.SYS_WRITE && a[0] > 2 && a[2] > watchdogFood {
 		w.committing = true
 	}
 	for i := range w.calls {

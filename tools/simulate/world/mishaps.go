@@ -204,7 +204,7 @@ var mishaps = []mishap{
 		e.w.calls[len(e.w.calls)-1].at = len(e.w.options.Outputs) // of the last
 		return e.toFile()
 	}},
-	{atFinish, 74, "", func(e *errand) bool { e.failing(unix.SYS_RENAMEAT, unix.EIO); return e.toFile() }},
+	{atFinish, 74, "", func(e *errand) bool { e.failing(unix.SYS_RENAMEAT2, unix.EIO); return e.toFile() }},
 }
 
 // keys signs nothing: it gives the runner a file of keys, with ours where the text

@@ -158,7 +158,8 @@ func (w *world) prepare() {
 			w.out.path = path
 		}
 		if w.ring == 1 {
-			_ = os.WriteFile(path, make([]byte, w.random.IntN(9000)), 0o600)
+			slots := w.random.IntN(9) // of a ring that its maker did not finish
+			_ = os.WriteFile(path, make([]byte, min(slots, 1)*4096+slots*images.TensorBytes), 0o600)
 		}
 	}
 	if w.piped {
