@@ -356,6 +356,62 @@ func TestImageForAnotherDeviceIsRefused(t *testing.T) {
 	}
 }
 
+// handle is one of several handles of a function, opened by different names.
+type handle struct {
+	hal.Device
+	name, address string
+	mapped        *int
+}
+
+func (h handle) Identity() hal.Identity {
+	identity := h.Device.Identity()
+	identity.Name, identity.Address = h.name, h.address
+	return identity
+}
+
+func (h handle) Map(w fbs.Window) (hal.Aperture, error) {
+	*h.mapped++
+	return h.Device.Map(w)
+}
+
+// TestTwoTargetsNeedTwoFunctions loads an image for two equal devices on one.
+// Both would use the same hardware windows: a store to a tile of the first
+// target would go where the second target's window points.
+func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
+	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\ntarget wormhole 1e52:401e bar0 512MiB\n"+
+		"window a tlb size 1MiB\nwindow b tlb size 1MiB target 1\nmain:\n  point a tile 1,1 address 0x0\n"+
+		"  point b tile 9,9 address 0x0\n  write.4 a+0x0 0x1\n")
+	mapped := 0
+	of := func(name, address string) hal.Device {
+		return handle{mock.New(&boards.Wormhole), name, address, &mapped}
+	}
+	both := mock.New(&boards.Wormhole)
+	for name, devices := range map[string][2]hal.Device{
+		"one handle twice":      {both, both},
+		"by ids":                {of("pci:1e52:401e", "0000:01:00.0"), of("pci:1e52:401e", "0000:01:00.0")},
+		"by ids and by address": {of("pci:1e52:401e", "0000:01:00.0"), of("pci:0000:01:00.0", "0000:01:00.0")},
+		"through two backends":  {of("vfio:0000:01:00.0", "0000:01:00.0"), of("tt:/dev/tenstorrent/0", "0000:01:00.0")},
+	} {
+		_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
+		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "targets 0 and 1 have the same device, ") ||
+			!strings.Contains(err.Error(), "by its address") || len(err.Error()) > 160 || mapped != 0 {
+			t.Errorf("%s: %v; %d windows mapped", name, err, mapped)
+		}
+	}
+	for name, devices := range map[string][2]hal.Device{
+		"two mocks":               {mock.New(&boards.Wormhole), mock.New(&boards.Wormhole)},
+		"two functions of a card": {of("pci:0000:01:00.0", "0000:01:00.0"), of("pci:0000:01:00.1", "0000:01:00.1")},
+		"unknown addresses":       {of("a", ""), of("b", "")},
+	} {
+		replay, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		replay.Close()
+	}
+}
+
 // TestAStrangersRulesHoldOnTheDevice replays an image for a device of no known
 // board: what its rules let through reaches the device, and the mock, which has
 // the same rules, refuses nothing.
