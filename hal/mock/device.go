@@ -197,9 +197,12 @@ func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	g := l.Group(slot)
 	inside := address & (g.Size - 1)
 	words, ok := l.Encode(g, t, address-inside)
+	d.at = access{op: point}
 	if !ok || inside+a.Size > g.Size {
-		d.at = access{op: point}
 		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size, t, address)
+	}
+	if c := d.checkClosed(slot, t, address, a.Size); c != hal.OK {
+		return c
 	}
 	d.windows[slot].port.base = g.Start(slot) + inside
 	first := l.ConfigOffset + uint64(slot)*l.ConfigStride

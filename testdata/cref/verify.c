@@ -5,24 +5,32 @@
 
 char image_place[32];
 
-enum { KNOWN_MAX = 4096 };
+enum { KNOWN_MAX = 4096, CLOSED_MAX = 64 };
 static const uint64_t window_max = 1ull << 32, bytes_max = 1ull << 46;
 
 static struct known known[KNOWN_MAX];
 static int known_count;
+static struct closed closed[CLOSED_MAX];
+static int closed_count;
 static unsigned long long schema;
 
 int known_read(const char *path) {
 	FILE *file = fopen(path, "r");
 	struct known k;
-	unsigned long long first, last;
+	struct closed c;
+	unsigned long long first, last, x, y;
+	int rules;
 	if (!file)
 		return 0;
-	if (fscanf(file, "schema %llx", &schema) != 1)
+	if (fscanf(file, "schema %llx rules %x", &schema, &rules) != 2 || rules > KNOWN_MAX)
 		return 0;
-	while (known_count < KNOWN_MAX && fscanf(file, "%hx %hx %hhx %llx %llx %hhx %hhx %hhx", &k.vendor, &k.device, &k.bar, &first, &last, &k.widths, &k.memory, &k.iatu) == 8) {
+	while (known_count < rules && fscanf(file, "%hx %hx %hhx %llx %llx %hhx %hhx %hhx", &k.vendor, &k.device, &k.bar, &first, &last, &k.widths, &k.memory, &k.load_only) == 8) {
 		k.first = first, k.last = last;
 		known[known_count++] = k;
+	}
+	while (closed_count < CLOSED_MAX && fscanf(file, "%hx %hx %hhx %llx %llx %llx %llx", &c.vendor, &c.device, &c.ways, &x, &y, &first, &last) == 7) {
+		c.x = x, c.y = y, c.first = first, c.last = last;
+		closed[closed_count++] = c;
 	}
 	fclose(file);
 	return known_count;
@@ -237,12 +245,22 @@ static const char *access_of(const struct image *i, const struct command *c) {
 		uint64_t first = w->offset + c->offset;
 		if (!rule_of(i, w, first, &r) || size - 1 > r.last - first)
 			return "no rule holds all of it";
-		if (!(r.widths & c->width) || ((bulk || w->flags & 1) && !r.memory) || (forms[c->opcode].stores && r.iatu))
+		if (!(r.widths & c->width) || ((bulk || w->flags & 1) && !r.memory) || (forms[c->opcode].stores && r.load_only))
 			return "the rule does not accept it";
 		if (bulk && r.widths != 15)
 			return "bulk where not every width is taken";
 	}
 	return NULL;
+}
+
+// storable tells whether a window is one of a BAR, and no rule of a board that lets only loads through has a byte of it.
+static int storable(const struct image *i, const struct window *w) {
+	const struct target *t = &i->targets[w->device];
+	for (int k = 0; k < known_count; k++)
+		if (known[k].load_only && known[k].vendor == t->vendor && known[k].device == t->device && known[k].bar == w->bar &&
+			known[k].first < w->offset + w->size && known[k].last >= w->offset)
+			return 0;
+	return w->kind == BAR;
 }
 
 static const char *index_of(const struct image *i, const struct command *c) {
@@ -253,9 +271,9 @@ static const char *index_of(const struct image *i, const struct command *c) {
 	case SEQUENCE:
 		return c->index < i->reservation.sequences ? NULL : "sequence";
 	case BUS:
-		if (c->index >= i->reservation.windows || (i->windows[c->index].kind != BAR && i->windows[c->index].kind != HOST) || c->value > i->windows[c->index].size)
+		if (c->index >= i->reservation.windows || c->value > i->windows[c->index].size)
 			return "bus address";
-		return NULL;
+		return i->windows[c->index].kind == HOST || storable(i, &i->windows[c->index]) ? NULL : "bus address of such a window";
 	case MEMORY_IN:
 		if (c->index == 0)
 			return in_payload(i, c->value, c->amount) ? NULL : "payload";
@@ -268,11 +286,37 @@ static const char *index_of(const struct image *i, const struct command *c) {
 	return NULL;
 }
 
+// side gives the coordinates of one side of a rectangle, one bit each.
+static uint64_t side(unsigned start, unsigned end, unsigned noc) {
+	uint64_t bits = 0;
+	for (unsigned n = 0; n < 64; n++)
+		if (noc || start > end || (n >= start && n <= end))
+			bits |= 1ull << n;
+	return bits;
+}
+
+// is_closed tells whether a target, from an address on, may include what its board closes.
+static int is_closed(const struct image *i, const struct window *w, const uint8_t *t, uint64_t address) {
+	const struct target *of = &i->targets[w->device];
+	uint64_t x = t[0] < 64 ? 1ull << t[0] : 0, y = t[1] < 64 ? 1ull << t[1] : 0;
+	if (t[7])
+		x = side(t[2], t[0], t[4]), y = side(t[3], t[1], t[4]);
+	for (int n = 0; n < closed_count; n++) {
+		const struct closed *c = &closed[n];
+		if (c->vendor == of->vendor && c->device == of->device && (c->ways >> (t[7] ? 2 : t[4]) & 1) && (c->x & x) && (c->y & y) &&
+			address <= c->last && address + (w->size - 1) >= c->first)
+			return 1;
+	}
+	return 0;
+}
+
 static const char *point_of(const struct image *i, const struct command *c) {
 	const uint8_t *t = (const uint8_t *)&c->mask; // x, y, x_start, y_start, noc, ordering, static_vc, multicast
 	if (c->value % i->windows[c->window].size)
 		return "address of a point";
-	return t[4] > 1 || t[5] < 1 || t[5] > 3 || t[6] > 8 || t[7] > 1 || (!t[7] && (t[2] || t[3])) ? "target of a point" : NULL;
+	if (t[4] > 1 || t[5] < 1 || t[5] > 3 || t[6] > 8 || t[7] > 1 || (!t[7] && (t[2] || t[3])))
+		return "target of a point";
+	return is_closed(i, &i->windows[c->window], t, c->value) ? "closed to images" : NULL;
 }
 
 // check_command looks at one command; pointed has a byte a window.
