@@ -60,7 +60,9 @@ var Blackhole = Board{
 			First: 0x9000_0000, Last: all, Name: "the ARC's windows",
 		},
 		// The row of all of them.
-		{Ways: multicast, X: all, Y: 1<<0 | 0x1fff<<12 | from26, Last: all, Name: "a PCIe tile"},
+		{Ways: multicastNoC0, X: all, Y: 1<<0 | 0x1fff<<12 | from26, Last: all, Name: "a PCIe tile"},
+		// NoC 1 goes through rows the other way round where they are translated.
+		{Ways: multicastNoC1, X: all, Y: all, Last: all, Name: "a PCIe tile"},
 	},
 	// [KMD], IATU_* and blackhole_configure_outbound_atu: INCREASE_REGION_SIZE,
 	// enabled; noc_pcie_offset, noc_dma_limit.

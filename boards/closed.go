@@ -7,7 +7,7 @@ package boards
 // whatever is fused off: names cannot be told apart before a device is there. So
 // a few names of other tiles are closed, too; those tiles have other names.
 type Closed struct {
-	Ways        uint8  // of windows that it is closed to, one bit each
+	Ways        uint8  // of pointing a window that it is closed to, one bit each
 	X, Y        uint64 // coordinates, one bit each
 	First, Last uint64 // addresses
 	Name        string
@@ -15,9 +15,10 @@ type Closed struct {
 
 // Closed.Ways.
 const (
-	overNoC0  = 1 << 0
-	overNoC1  = 1 << 1
-	multicast = 1 << 2
+	overNoC0      = 1 << 0
+	overNoC1      = 1 << 1
+	multicastNoC0 = 1 << 2
+	multicastNoC1 = 1 << 3
 )
 
 // Coordinates from a number on, one bit each.
@@ -34,9 +35,9 @@ const (
 // ClosedTo returns the first closed range that size bytes, from an address of a
 // target on, may overlap; nil if there is none.
 func (b *Board) ClosedTo(t Target, address, size uint64) *Closed {
-	way, x, y := uint8(1)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
+	way, x, y := uint8(overNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
-		way, x, y = multicast, t.span(t.XStart, t.X), t.span(t.YStart, t.Y)
+		way, x, y = multicastNoC0<<t.NoC, span(t.XStart, t.X), span(t.YStart, t.Y)
 	}
 	for i := range b.Closed {
 		c := &b.Closed[i]
@@ -49,10 +50,8 @@ func (b *Board) ClosedTo(t Target, address, size uint64) *Closed {
 
 // span returns the coordinates that a side of a rectangle may include, one bit
 // each. A side whose end is before its start wraps round the edge of the grid.
-// On NoC 1, which of two translated coordinates comes first depends on the
-// board and its firmware: the side may include all.
-func (t *Target) span(start, end uint8) uint64 {
-	if start > end || t.NoC != 0 {
+func span(start, end uint8) uint64 {
+	if start > end {
 		return all
 	}
 	return uint64(all) >> (63 - min(end, 63)) & (all << start)

@@ -74,7 +74,9 @@ var Wormhole = Board{
 		},
 		// The column of both. Column 17 is to the right of columns from 18 on: a rectangle
 		// that starts there wraps round.
-		{Ways: multicast, X: 1<<0 | 1<<16 | 1<<17 | from26, Y: all, Last: all, Name: "the PCIe tile"},
+		{Ways: multicastNoC0, X: 1<<0 | 1<<16 | 1<<17 | from26, Y: all, Last: all, Name: "the PCIe tile"},
+		// NoC 1 goes through translated columns the other way round.
+		{Ways: multicastNoC1, X: 1<<9 | from16, Y: all, Last: all, Name: "the PCIe tile"},
 	},
 	// [KMD], IATU_* and wormhole_configure_outbound_atu: enabled, and the bypass
 	// of DMA, TLP and function; noc_pcie_offset, noc_dma_limit.

@@ -319,12 +319,13 @@ func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
 	p := newPointer(t, &boards.Wormhole)
 	q := newPointer(t, &boards.Blackhole)
 	for what, err := range map[string]error{
-		"all Tensix tiles of a Wormhole":        p.verdict(t, fbs.Target{X: 9, Y: 11, XStart: 1, YStart: 1, Multicast: true, Ordering: 1}, 0, 1<<24),
-		"the same, translated":                  p.verdict(t, fbs.Target{X: 25, Y: 27, XStart: 18, YStart: 18, Multicast: true, Ordering: 1}, 0, 1<<24),
-		"a translated tile over NoC 1":          p.verdict(t, fbs.Target{X: 18, Y: 18, NoC: 1, Ordering: 1}, 0, 1<<24),
-		"registers of the ARC beside SCRATCH 6": p.verdict(t, fbs.Target{Y: 10, Ordering: 1}, 0x8_8003_0060, 16),
-		"all Tensix tiles of a Blackhole":       q.verdict(t, fbs.Target{X: 16, Y: 11, XStart: 1, YStart: 2, Multicast: true, Ordering: 1}, 0, 1<<21),
-		"registers of the ARC of a Blackhole":   q.verdict(t, fbs.Target{X: 8, Ordering: 1}, 0x8000_0000, 1<<21),
+		"all Tensix tiles of a Wormhole":          p.verdict(t, fbs.Target{X: 9, Y: 11, XStart: 1, YStart: 1, Multicast: true, Ordering: 1}, 0, 1<<24),
+		"the same, translated":                    p.verdict(t, fbs.Target{X: 25, Y: 27, XStart: 18, YStart: 18, Multicast: true, Ordering: 1}, 0, 1<<24),
+		"Tensix tiles over NoC 1, not translated": p.verdict(t, fbs.Target{X: 8, Y: 10, XStart: 5, YStart: 6, NoC: 1, Multicast: true, Ordering: 1}, 0, 1<<24),
+		"a translated tile over NoC 1":            p.verdict(t, fbs.Target{X: 18, Y: 18, NoC: 1, Ordering: 1}, 0, 1<<24),
+		"registers of the ARC beside SCRATCH 6":   p.verdict(t, fbs.Target{Y: 10, Ordering: 1}, 0x8_8003_0060, 16),
+		"all Tensix tiles of a Blackhole":         q.verdict(t, fbs.Target{X: 16, Y: 11, XStart: 1, YStart: 2, Multicast: true, Ordering: 1}, 0, 1<<21),
+		"registers of the ARC of a Blackhole":     q.verdict(t, fbs.Target{X: 8, Ordering: 1}, 0x8000_0000, 1<<21),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -123,7 +123,7 @@ func slowClosed(v *fbs.View, c fbs.Command, w fbs.Window, t fbs.Target) bool {
 			return []uint8{end}
 		}
 		for i := range uint8(64) {
-			if start > end || t.NoC == 1 || i >= start && i <= end {
+			if start > end || i >= start && i <= end {
 				list = append(list, i)
 			}
 		}
@@ -131,7 +131,7 @@ func slowClosed(v *fbs.View, c fbs.Command, w fbs.Window, t fbs.Target) bool {
 	}
 	way := t.NoC
 	if t.Multicast {
-		way = 2
+		way += 2
 	}
 	for _, closed := range board.Closed {
 		for _, x := range side(t.XStart, t.X) {

@@ -287,10 +287,10 @@ static const char *index_of(const struct image *i, const struct command *c) {
 }
 
 // side gives the coordinates of one side of a rectangle, one bit each.
-static uint64_t side(unsigned start, unsigned end, unsigned noc) {
+static uint64_t side(unsigned start, unsigned end) {
 	uint64_t bits = 0;
 	for (unsigned n = 0; n < 64; n++)
-		if (noc || start > end || (n >= start && n <= end))
+		if (start > end || (n >= start && n <= end))
 			bits |= 1ull << n;
 	return bits;
 }
@@ -300,10 +300,10 @@ static int is_closed(const struct image *i, const struct window *w, const uint8_
 	const struct target *of = &i->targets[w->device];
 	uint64_t x = t[0] < 64 ? 1ull << t[0] : 0, y = t[1] < 64 ? 1ull << t[1] : 0;
 	if (t[7])
-		x = side(t[2], t[0], t[4]), y = side(t[3], t[1], t[4]);
+		x = side(t[2], t[0]), y = side(t[3], t[1]);
 	for (int n = 0; n < closed_count; n++) {
 		const struct closed *c = &closed[n];
-		if (c->vendor == of->vendor && c->device == of->device && (c->ways >> (t[7] ? 2 : t[4]) & 1) && (c->x & x) && (c->y & y) &&
+		if (c->vendor == of->vendor && c->device == of->device && (c->ways >> (t[4] + 2 * t[7]) & 1) && (c->x & x) && (c->y & y) &&
 			address <= c->last && address + (w->size - 1) >= c->first)
 			return 1;
 	}

@@ -14,7 +14,7 @@ struct known {
 // What a board closes of its tiles: coordinates, one bit each, and addresses.
 struct closed {
 	uint16_t vendor, device;
-	uint8_t ways; // windows over NoC 0 and NoC 1, and at rectangles
+	uint8_t ways; // of pointing a window, over NoC 0 and NoC 1: at a tile, then at a rectangle
 	uint64_t x, y, first, last;
 };
 
