@@ -15,20 +15,36 @@ var Blackhole = Board{
 	// windows end where it ends ([KMD], blackhole_init).
 	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 30},
 	Rules: []Rule{
-		// Where a hardware window points, a rule cannot say: an image stores through TLB windows, which it points.
-		{Bar: 0, First: 0x00000000, Last: 0x193fffff, Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows"},
+		// A rule cannot say where a hardware window points: an image stores through TLB
+		// windows, which it points.
+		{
+			Bar: 0, First: 0x00000000, Last: 0x193fffff,
+			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
+		},
 		// An 8-byte store would be split over a 12-byte stride, or fault (tt-umd PR #2648). The strided-multicast
 		// registers that follow are left out: they change what windows 0 to 31 mean.
-		{Bar: 0, First: 0x1fc00000, Last: 0x1fc009d7, Widths: 4, LoadOnly: true, Name: "window configuration"},
+		{
+			Bar: 0, First: 0x1fc00000, Last: 0x1fc009d7,
+			Widths: 4, LoadOnly: true, Name: "window configuration",
+		},
 		// Stores there have the PCIe tile make requests of its own.
 		// [ttsim] src/libttsim.cpp, PCIE_NIU0_BASE, PCIE_NIU1_BASE, IATU_BASE.
-		{Bar: 0, First: 0x1fd04000, Last: 0x1fd05fff, Widths: 4, LoadOnly: true, Name: "PCIe NIU 0"},
-		{Bar: 0, First: 0x1fd14000, Last: 0x1fd15fff, Widths: 4, LoadOnly: true, Name: "PCIe NIU 1"},
+		{
+			Bar: 0, First: 0x1fd04000, Last: 0x1fd05fff,
+			Widths: 4, LoadOnly: true, Name: "PCIe NIU 0",
+		},
+		{
+			Bar: 0, First: 0x1fd14000, Last: 0x1fd15fff,
+			Widths: 4, LoadOnly: true, Name: "PCIe NIU 1",
+		},
 		// tt-umd, ARC_APB_BAR0_XBAR_OFFSET_START; the simulator has it over the NoC alone.
 		{Bar: 0, First: 0x1ff30000, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
 		// Not the DMA engine below the iATU: it starts transfers that no command of an image waits for.
 		{Bar: 2, First: 0x1000, Last: 0x2fff, Widths: 4, LoadOnly: true, Name: "iATU"},
-		{Bar: 4, First: 0, Last: 32<<30 - 1, Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows"},
+		{
+			Bar: 4, First: 0, Last: 32<<30 - 1,
+			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
+		},
 	},
 	TLB: &TLB{
 		// [KMD], TLB_2M_REG and TLB_4G_REG; KERNEL_TLB_INDEX is 201.
@@ -48,8 +64,8 @@ var Blackhole = Board{
 		// Tiles (2,0) and (11,0), of which one is in use: [KMD], blackhole_detect_pcie_noc_x.
 		// Registers of the controller (PCIE_DBI_ADDR), and memory of the host past the runtime.
 		{
-			Ways: overNoC0 | overNoC1, X: 0x7f<<1 | 0x7f<<10 | from19, Y: 1<<0 | 0x1fff<<12 | from26,
-			Last: all, Name: "a PCIe tile",
+			Ways: overNoC0 | overNoC1, X: 0x7f<<1 | 0x7f<<10 | from19,
+			Y: 1<<0 | 0x1fff<<12 | from26, Last: all, Name: "a PCIe tile",
 		},
 		// The same on NoC 1 where nothing is translated.
 		{Ways: overNoC1, X: 1<<5 | 1<<14 | from32, Y: 1 << 11, Last: all, Name: "a PCIe tile"},
@@ -60,7 +76,10 @@ var Blackhole = Board{
 			First: 0x9000_0000, Last: all, Name: "the ARC's windows",
 		},
 		// The row of all of them.
-		{Ways: multicastNoC0, X: all, Y: 1<<0 | 0x1fff<<12 | from26, Last: all, Name: "a PCIe tile"},
+		{
+			Ways: multicastNoC0, X: all, Y: 1<<0 | 0x1fff<<12 | from26,
+			Last: all, Name: "a PCIe tile",
+		},
 		// NoC 1 goes through rows the other way round where they are translated.
 		{Ways: multicastNoC1, X: all, Y: all, Last: all, Name: "a PCIe tile"},
 	},

@@ -39,7 +39,7 @@ type Rule struct {
 	First, Last uint64
 	Widths      uint8 // accepted access widths in bytes, ORed: 1|2|4|8; always naturally aligned
 	Memory      bool  // plain memory: bulk copies may widen accesses, stores have no side effects
-	LoadOnly    bool  // an image may load and not store: a store could change where other accesses go
+	LoadOnly    bool  // an image may load and not store
 	Name        string
 }
 

@@ -41,7 +41,8 @@ func (b *Board) ClosedTo(t Target, address, size uint64) *Closed {
 	}
 	for i := range b.Closed {
 		c := &b.Closed[i]
-		if c.Ways&way != 0 && c.X&x != 0 && c.Y&y != 0 && address <= c.Last && address+(size-1) >= c.First {
+		named := c.Ways&way != 0 && c.X&x != 0 && c.Y&y != 0
+		if named && address <= c.Last && address+(size-1) >= c.First {
 			return c
 		}
 	}

@@ -257,8 +257,8 @@ func (c *checker) busAddress(w *Window) string {
 	}
 	for _, r := range c.boards[w.Device].Rules {
 		if r.LoadOnly && r.Bar == w.Bar && r.First < w.Offset+w.Size && r.Last >= w.Offset {
-			return Text("the window includes %x to %x, which take no stores (", r.First, r.Last) + r.Name +
-				"); give other devices a window without them"
+			return Text("the window includes %x to %x, which take no stores (", r.First, r.Last) +
+				r.Name + "); give other devices a window without them"
 		}
 	}
 	return ""
@@ -313,7 +313,8 @@ func (c *checker) single(m *Command, at int) string {
 		why := first(
 			wrong(m.Value&(size-1) != 0, "address %x is not a multiple of the window's %x bytes", m.Value, size),
 			wrong(!ok, "target %x has impossible fields", m.Mask))
-		if closed := c.boards[c.v.Windows[m.Window].Device].ClosedTo(target, m.Value, size); why == "" && closed != nil {
+		board := c.boards[c.v.Windows[m.Window].Device]
+		if closed := board.ClosedTo(target, m.Value, size); why == "" && closed != nil {
 			why = Text("the window may show %x to %x of ", closed.First, closed.Last) + closed.Name +
 				", which is closed to images; for host memory declare a host window"
 		}

@@ -54,8 +54,8 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 	for i, device := range devices {
 		want, got, reason := &view.Targets[i], device.Identity(), ""
 		if j := sameFunction(devices[:i], got.Address); j >= 0 {
-			return &hal.Fault{Code: hal.Usage, Reason: fbs.Text("targets %d and %d have the same device, ", uint64(j), uint64(i)) + got.Address +
-				"; name another device for each, by its address"}
+			who := fbs.Text("targets %d and %d have the same device, ", uint64(j), uint64(i))
+			return &hal.Fault{Code: hal.Usage, Reason: who + got.Address + "; name another device for each, by its address"}
 		}
 		switch {
 		case got.Vendor != want.Vendor || got.Device != want.Device:

@@ -132,8 +132,8 @@ func (d *Device) AsHardware() {
 
 // Identity implements hal.Device.
 func (d *Device) Identity() hal.Identity {
-	return hal.Identity{Name: "mock:" + d.board.Name, Address: d.address, Vendor: d.board.Vendor, Device: d.board.Device,
-		Subsystem: d.system, Bars: d.bars}
+	return hal.Identity{Name: "mock:" + d.board.Name, Address: d.address,
+		Vendor: d.board.Vendor, Device: d.board.Device, Subsystem: d.system, Bars: d.bars}
 }
 
 // Map implements hal.Device.

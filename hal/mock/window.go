@@ -110,7 +110,8 @@ func (d *Device) checkClosed(slot int, t fbs.Target, address, size uint64) hal.C
 	if closed == nil || d.hardware {
 		return hal.OK
 	}
-	return d.refuse("window %d may show %#x to %#x of %s, which is closed to images", slot, closed.First, closed.Last, closed.Name)
+	return d.refuse("window %d may show %#x to %#x of %s, which is closed to images",
+		slot, closed.First, closed.Last, closed.Name)
 }
 
 // tilePlace is the place of an address in a tile, if something is there that takes the access.

@@ -24,11 +24,15 @@ int known_read(const char *path) {
 		return 0;
 	if (fscanf(file, "schema %llx rules %x", &schema, &rules) != 2 || rules > KNOWN_MAX)
 		return 0;
-	while (known_count < rules && fscanf(file, "%hx %hx %hhx %llx %llx %hhx %hhx %hhx", &k.vendor, &k.device, &k.bar, &first, &last, &k.widths, &k.memory, &k.load_only) == 8) {
+	while (known_count < rules &&
+		fscanf(file, "%hx %hx %hhx %llx %llx %hhx %hhx %hhx", &k.vendor, &k.device, &k.bar,
+			&first, &last, &k.widths, &k.memory, &k.load_only) == 8) {
 		k.first = first, k.last = last;
 		known[known_count++] = k;
 	}
-	while (closed_count < CLOSED_MAX && fscanf(file, "%hx %hx %hhx %llx %llx %llx %llx", &c.vendor, &c.device, &c.ways, &x, &y, &first, &last) == 7) {
+	while (closed_count < CLOSED_MAX &&
+		fscanf(file, "%hx %hx %hhx %llx %llx %llx %llx", &c.vendor, &c.device, &c.ways,
+			&x, &y, &first, &last) == 7) {
 		c.x = x, c.y = y, c.first = first, c.last = last;
 		closed[closed_count++] = c;
 	}
@@ -253,13 +257,15 @@ static const char *access_of(const struct image *i, const struct command *c) {
 	return NULL;
 }
 
-// storable tells whether a window is one of a BAR, and no rule of a board that lets only loads through has a byte of it.
+// storable tells whether a window is one of a BAR that has no byte of a rule for loads alone.
 static int storable(const struct image *i, const struct window *w) {
 	const struct target *t = &i->targets[w->device];
-	for (int k = 0; k < known_count; k++)
-		if (known[k].load_only && known[k].vendor == t->vendor && known[k].device == t->device && known[k].bar == w->bar &&
-			known[k].first < w->offset + w->size && known[k].last >= w->offset)
+	for (int n = 0; n < known_count; n++) {
+		const struct known *k = &known[n];
+		if (k->load_only && k->vendor == t->vendor && k->device == t->device && k->bar == w->bar &&
+			k->first < w->offset + w->size && k->last >= w->offset)
 			return 0;
+	}
 	return w->kind == BAR;
 }
 
@@ -273,7 +279,9 @@ static const char *index_of(const struct image *i, const struct command *c) {
 	case BUS:
 		if (c->index >= i->reservation.windows || c->value > i->windows[c->index].size)
 			return "bus address";
-		return i->windows[c->index].kind == HOST || storable(i, &i->windows[c->index]) ? NULL : "bus address of such a window";
+		if (i->windows[c->index].kind != HOST && !storable(i, &i->windows[c->index]))
+			return "bus address of such a window";
+		return NULL;
 	case MEMORY_IN:
 		if (c->index == 0)
 			return in_payload(i, c->value, c->amount) ? NULL : "payload";
@@ -296,14 +304,16 @@ static uint64_t side(unsigned start, unsigned end) {
 }
 
 // is_closed tells whether a target, from an address on, may include what its board closes.
-static int is_closed(const struct image *i, const struct window *w, const uint8_t *t, uint64_t address) {
+static int is_closed(const struct image *i, const struct window *w, const uint8_t *t,
+	uint64_t address) {
 	const struct target *of = &i->targets[w->device];
 	uint64_t x = t[0] < 64 ? 1ull << t[0] : 0, y = t[1] < 64 ? 1ull << t[1] : 0;
 	if (t[7])
 		x = side(t[2], t[0]), y = side(t[3], t[1]);
 	for (int n = 0; n < closed_count; n++) {
 		const struct closed *c = &closed[n];
-		if (c->vendor == of->vendor && c->device == of->device && (c->ways >> (t[4] + 2 * t[7]) & 1) && (c->x & x) && (c->y & y) &&
+		if (c->vendor == of->vendor && c->device == of->device &&
+			(c->ways >> (t[4] + 2 * t[7]) & 1) && (c->x & x) && (c->y & y) &&
 			address <= c->last && address + (w->size - 1) >= c->first)
 			return 1;
 	}

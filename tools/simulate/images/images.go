@@ -66,9 +66,9 @@ func Wild(random *rand.Rand, window fbs.Window) (t fbs.Target, address uint64) {
 }
 
 // WildOn points a window of a board anywhere that is not closed to images.
-func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (t fbs.Target, address uint64) {
+func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.Target, uint64) {
 	for {
-		t, address = anyTarget(random, window)
+		t, address := anyTarget(random, window)
 		if board.ClosedTo(t, address, window.Size) == nil {
 			return t, address
 		}
