@@ -106,7 +106,8 @@ func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
 	w := v.Windows[c.Window]
 	if c.Opcode == gen.OpcodePoint {
 		t, ok := boards.UnpackTarget(c.Mask)
-		return w.Kind == gen.WindowKindTlb && c.Value%w.Size == 0 && ok && t.Pack() == c.Mask && !slowClosed(v, c, w, t)
+		aligned := w.Kind == gen.WindowKindTlb && c.Value%w.Size == 0
+		return aligned && ok && t.Pack() == c.Mask && !slowClosed(v, c, w, t)
 	}
 	return slowAccess(v, c, w, pointed) && slowIndex(v, c) && slowValue(c)
 }
@@ -316,6 +317,11 @@ func change(r *rand.Rand, list []fbs.Command, i int) {
 	c, n := &list[i], oddNumbers[r.IntN(len(oddNumbers))]
 	if r.IntN(3) == 0 {
 		n = r.Uint64() >> r.IntN(64)
+	}
+	if c.Opcode == gen.OpcodePoint && r.IntN(2) == 0 { // what may be closed
+		c.Mask = c.Mask&^0xffff | r.Uint64N(32) | r.Uint64N(32)<<8
+		c.Value = 0x8_8000_0000 * r.Uint64N(3)
+		return
 	}
 	switch r.IntN(12) {
 	case 0:
