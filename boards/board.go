@@ -26,6 +26,9 @@ type Board struct {
 	// tiles.
 	Reset Reset
 
+	// Closed lists what no window may show of tiles.
+	Closed []Closed
+
 	// Outbound is how tiles reach host memory; nil where there are none.
 	Outbound *Outbound
 }
@@ -36,7 +39,7 @@ type Rule struct {
 	First, Last uint64
 	Widths      uint8 // accepted access widths in bytes, ORed: 1|2|4|8; always naturally aligned
 	Memory      bool  // plain memory: bulk copies may widen accesses, stores have no side effects
-	IATU        bool  // translates what the device reaches of host memory: an image may load and not store
+	LoadOnly    bool  // an image may load and not store
 	Name        string
 }
 

@@ -12,19 +12,46 @@ var Wormhole = Board{
 	Vendor: 0x1e52, Device: 0x401e, // tt-kmd enumerate.h
 	Bars: [6]uint64{0: 512 << 20, 2: 1 << 20, 4: 32 << 20}, // [TLBs]
 	Rules: []Rule{
-		{Bar: 0, First: 0x00000000, Last: 0x1effffff, Widths: 1 | 2 | 4 | 8, Memory: true, Name: "windows"},
-		{Bar: 0, First: 0x1fc00000, Last: 0x1fc005cf, Widths: 4 | 8, Name: "window configuration"},
+		// A rule cannot say where a hardware window points: an image stores through TLB
+		// windows, which it points.
+		{
+			Bar: 0, First: 0x00000000, Last: 0x1effffff,
+			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
+		},
+		{
+			Bar: 0, First: 0x1fc00000, Last: 0x1fc005cf,
+			Widths: 4 | 8, LoadOnly: true, Name: "window configuration",
+		},
 		// From here on [ttsim] src/libttsim.cpp, pci_mem_wr_cur. Registers take 32-bit accesses only (tt-umd device/pcie/silicon_tlb_window.cpp).
 		{Bar: 0, First: 0x1fe80000, Last: 0x1fefffff, Widths: 4, Name: "ARC CSM"},
-		{Bar: 0, First: 0x1ff30000, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
-		{Bar: 0, First: 0x1ff50000, Last: 0x1ff50fff, Widths: 4, Name: "ARC NIU 0"},
+		{Bar: 0, First: 0x1ff30000, Last: 0x1ff30077, Widths: 4, Name: "ARC reset unit"},
+		// SCRATCH 6 and 7 turn accesses to host memory into accesses to the controller's
+		// registers: [KMD], open_dbi.
+		{
+			Bar: 0, First: 0x1ff30078, Last: 0x1ff3007f,
+			Widths: 4, LoadOnly: true, Name: "PCIe sideband",
+		},
+		{Bar: 0, First: 0x1ff30080, Last: 0x1ff3ffff, Widths: 4, Name: "ARC reset unit"},
+		// For loads only: WormholeB0/ARCTile/README.md, APB peripherals.
+		{Bar: 0, First: 0x1ff50000, Last: 0x1ff50fff, Widths: 4, LoadOnly: true, Name: "ARC NIU 0"},
 		// Not the DMA engine below the iATU: it starts transfers that no command of an image waits for.
-		{Bar: 2, First: 0x1200, Last: 0x31ff, Widths: 4, IATU: true, Name: "iATU"},
-		{Bar: 4, First: 0x00000000, Last: 0x00ffffff, Widths: 1 | 2 | 4 | 8, Memory: true, Name: "windows"},
-		{Bar: 4, First: 0x01c00000, Last: 0x01c005cf, Widths: 4 | 8, Name: "window configuration"},
+		{Bar: 2, First: 0x1200, Last: 0x31ff, Widths: 4, LoadOnly: true, Name: "iATU"},
+		{
+			Bar: 4, First: 0x00000000, Last: 0x00ffffff,
+			Widths: 1 | 2 | 4 | 8, Memory: true, LoadOnly: true, Name: "windows",
+		},
+		{
+			Bar: 4, First: 0x01c00000, Last: 0x01c005cf,
+			Widths: 4 | 8, LoadOnly: true, Name: "window configuration",
+		},
 		{Bar: 4, First: 0x01e80000, Last: 0x01efffff, Widths: 4, Name: "ARC CSM"},
-		{Bar: 4, First: 0x01f30000, Last: 0x01f3ffff, Widths: 4, Name: "ARC reset unit"},
-		{Bar: 4, First: 0x01f50000, Last: 0x01f50fff, Widths: 4, Name: "ARC NIU 0"},
+		{Bar: 4, First: 0x01f30000, Last: 0x01f30077, Widths: 4, Name: "ARC reset unit"},
+		{
+			Bar: 4, First: 0x01f30078, Last: 0x01f3007f,
+			Widths: 4, LoadOnly: true, Name: "PCIe sideband",
+		},
+		{Bar: 4, First: 0x01f30080, Last: 0x01f3ffff, Widths: 4, Name: "ARC reset unit"},
+		{Bar: 4, First: 0x01f50000, Last: 0x01f50fff, Widths: 4, LoadOnly: true, Name: "ARC NIU 0"},
 	},
 	TLB: &TLB{
 		// [TLBs], table of windows and table of configuration bits: addresses
@@ -39,6 +66,47 @@ var Wormhole = Board{
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 8, ConfigWidth: 8,
 	},
 	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]
+	// Columns and rows by all their names: [Coordinates], coordinate translation. Rows
+	// from 18 on are those of Tensix tiles, in an order that depends on the chip; what
+	// has no name stands for the first column and row.
+	Closed: []Closed{
+		// Tile (0,3), on NoC 1 (9,8): [KMD], PCIE_NOC_X and those after it. Registers of the
+		// controller (PCIE_DBI_ADDR), and memory of the host past the runtime.
+		{
+			Ways: overNoC0, X: 1<<0 | 1<<16 | from26, Y: 1<<3 | from18,
+			Last: all, Name: "the PCIe tile",
+		},
+		{
+			Ways: overNoC1, X: 1<<9 | 1<<16 | from26, Y: 1<<8 | from18,
+			Last: all, Name: "the PCIe tile",
+		},
+		// Tile (0,10), on NoC 1 (9,1): SCRATCH 6 and 7, and the ARC's own windows, onto the
+		// PCIe controller and the NoCs (WormholeB0/ARCTile/README.md, ARC XBAR).
+		{
+			Ways: overNoC0, X: 1<<0 | 1<<16 | from26, Y: 1 << 10,
+			First: 0x8_8003_0078, Last: 0x8_8003_007f, Name: "the PCIe sideband",
+		},
+		{
+			Ways: overNoC0, X: 1<<0 | 1<<16 | from26, Y: 1 << 10,
+			First: 0x8_9000_0000, Last: 0x8_ffff_ffff, Name: "the ARC's windows",
+		},
+		{
+			Ways: overNoC1, X: 1<<9 | 1<<16 | from26, Y: 1 << 1,
+			First: 0x8_8003_0078, Last: 0x8_8003_007f, Name: "the PCIe sideband",
+		},
+		{
+			Ways: overNoC1, X: 1<<9 | 1<<16 | from26, Y: 1 << 1,
+			First: 0x8_9000_0000, Last: 0x8_ffff_ffff, Name: "the ARC's windows",
+		},
+		// The column of both. Column 17 is to the right of columns from 18 on: a rectangle
+		// that starts there wraps round.
+		{
+			Ways: multicastNoC0, X: 1<<0 | 1<<16 | 1<<17 | from26, Y: all,
+			Last: all, Name: "the PCIe tile",
+		},
+		// NoC 1 goes through translated columns the other way round.
+		{Ways: multicastNoC1, X: 1<<9 | from16, Y: all, Last: all, Name: "the PCIe tile"},
+	},
 	// [KMD], IATU_* and wormhole_configure_outbound_atu: enabled, and the bypass
 	// of DMA, TLP and function; noc_pcie_offset, noc_dma_limit.
 	Outbound: &Outbound{

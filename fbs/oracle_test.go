@@ -106,9 +106,45 @@ func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
 	w := v.Windows[c.Window]
 	if c.Opcode == gen.OpcodePoint {
 		t, ok := boards.UnpackTarget(c.Mask)
-		return w.Kind == gen.WindowKindTlb && c.Value%w.Size == 0 && ok && t.Pack() == c.Mask
+		aligned := w.Kind == gen.WindowKindTlb && c.Value%w.Size == 0
+		return aligned && ok && t.Pack() == c.Mask && !slowClosed(v, c, w, t)
 	}
 	return slowAccess(v, c, w, pointed) && slowIndex(v, c) && slowValue(c)
+}
+
+// slowClosed reports whether a Point may show what a board closes: by FORMAT.md
+// section 6.1, each tile of the rectangle by itself.
+func slowClosed(v *fbs.View, c fbs.Command, w fbs.Window, t fbs.Target) bool {
+	board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
+	if board == nil {
+		return false
+	}
+	side := func(start, end uint8) (list []uint8) {
+		if !t.Multicast {
+			return []uint8{end}
+		}
+		for i := range uint8(64) {
+			if start > end || i >= start && i <= end {
+				list = append(list, i)
+			}
+		}
+		return list
+	}
+	way := t.NoC
+	if t.Multicast {
+		way += 2
+	}
+	for _, closed := range board.Closed {
+		for _, x := range side(t.XStart, t.X) {
+			for _, y := range side(t.YStart, t.Y) {
+				if x < 64 && y < 64 && closed.Ways>>way&1 == 1 && closed.X>>x&1 == 1 && closed.Y>>y&1 == 1 &&
+					c.Value <= closed.Last && closed.First <= c.Value+(w.Size-1) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // slowUs is how long a sequence may take at most by FORMAT.md section 6.2.
@@ -183,7 +219,7 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 	for _, rule := range board.Rules {
 		if rule.Bar == w.Bar && first >= rule.First && first <= rule.Last {
 			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
-			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 && (!bulk || rule.Memory) && !(stores && rule.IATU) && (w.Flags == 0 || rule.Memory)
+			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 && (!bulk || rule.Memory) && !(stores && rule.LoadOnly) && (w.Flags == 0 || rule.Memory)
 		}
 	}
 	return false
@@ -192,7 +228,7 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 func slowIndex(v *fbs.View, c fbs.Command) bool {
 	switch c.Opcode {
 	case gen.OpcodeAddress:
-		return int(c.Index) < len(v.Windows) && (v.Windows[c.Index].Kind == gen.WindowKindBar || v.Windows[c.Index].Kind == gen.WindowKindHost) &&
+		return int(c.Index) < len(v.Windows) && (slowStorable(v, v.Windows[c.Index]) || v.Windows[c.Index].Kind == gen.WindowKindHost) &&
 			c.Width >= 4 && c.Value <= v.Windows[c.Index].Size
 	case gen.OpcodeCheck:
 		return (c.Index == 0 || c.Amount != 0) && (c.Mode == 1 || c.Mode == 2)
@@ -209,6 +245,19 @@ func slowIndex(v *fbs.View, c fbs.Command) bool {
 		return slowTensor(v, c, gen.RoleOutput)
 	}
 	return true
+}
+
+// slowStorable reports whether a window is one of a BAR, without registers that an
+// image may only load.
+func slowStorable(v *fbs.View, w fbs.Window) bool {
+	board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
+	for i := 0; board != nil && i < len(board.Rules); i++ {
+		r := board.Rules[i]
+		if r.LoadOnly && r.Bar == w.Bar && max(r.First, w.Offset) <= min(r.Last, w.Offset+w.Size-1) {
+			return false
+		}
+	}
+	return w.Kind == gen.WindowKindBar
 }
 
 func slowTensor(v *fbs.View, c fbs.Command, role gen.Role) bool {
@@ -268,6 +317,11 @@ func change(r *rand.Rand, list []fbs.Command, i int) {
 	c, n := &list[i], oddNumbers[r.IntN(len(oddNumbers))]
 	if r.IntN(3) == 0 {
 		n = r.Uint64() >> r.IntN(64)
+	}
+	if c.Opcode == gen.OpcodePoint && r.IntN(2) == 0 { // what may be closed
+		c.Mask = c.Mask&^0xffff | r.Uint64N(32) | r.Uint64N(32)<<8
+		c.Value = 0x8_8000_0000 * r.Uint64N(3)
+		return
 	}
 	switch r.IntN(12) {
 	case 0:

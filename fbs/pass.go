@@ -199,7 +199,7 @@ func (c *checker) access(f *Form, m *Command, l *limits) string {
 		if what := first(
 			wrong(free && !(rule.Memory && rule.Widths == 1|2|4|8), "bulk access, which is for memory that takes every width,"),
 			wrong(w.Flags&FlagWriteCombining != 0 && !rule.Memory, "a write-combining window, which is for memory,"),
-			wrong(f.Stores && rule.IATU, "a store, which opens host memory to the device (declare a host window),"),
+			wrong(f.Stores && rule.LoadOnly, "a store (declare a TLB or a host window instead)"),
 			wrong(rule.Widths&m.Width == 0, "width %d", unit),
 		); what != "" {
 			return what + " is not accepted by " + board.Name + Text(" BAR %d at %x (", uint64(w.Bar), at) + rule.Name + ")"
@@ -239,10 +239,27 @@ func (c *checker) index(f *Form, m *Command, l *limits) string {
 		if int(m.Index) >= len(c.v.Windows) {
 			return Text(noWindow, uint64(m.Index))
 		}
-		kind := c.v.Windows[m.Index].Kind
-		return wrong(1<<kind&(bar|host) == 0, "only BAR and host windows have a bus address")
+		return c.busAddress(&c.v.Windows[m.Index])
 	case input, output:
 		return c.memory(f, m, l)
+	}
+	return ""
+}
+
+// busAddress returns why a device may not be given the bus address of a window,
+// empty if it may: it could store to all of the window.
+func (c *checker) busAddress(w *Window) string {
+	if w.Kind == gen.WindowKindHost {
+		return ""
+	}
+	if w.Kind != gen.WindowKindBar {
+		return "only BAR and host windows have a bus address"
+	}
+	for _, r := range c.boards[w.Device].Rules {
+		if r.LoadOnly && r.Bar == w.Bar && r.First < w.Offset+w.Size && r.Last >= w.Offset {
+			return Text("the window includes %x to %x, which take no stores (", r.First, r.Last) +
+				r.Name + "); give other devices a window without them"
+		}
 	}
 	return ""
 }
@@ -291,11 +308,17 @@ func (c *checker) single(m *Command, at int) string {
 	switch m.Opcode {
 	case gen.OpcodePoint:
 		size := c.v.Windows[m.Window].Size
-		_, ok := boards.UnpackTarget(m.Mask)
+		target, ok := boards.UnpackTarget(m.Mask)
 		c.pointed[m.Window], c.v.Incomplete = true, true
-		return first(
+		why := first(
 			wrong(m.Value&(size-1) != 0, "address %x is not a multiple of the window's %x bytes", m.Value, size),
 			wrong(!ok, "target %x has impossible fields", m.Mask))
+		board := c.boards[c.v.Windows[m.Window].Device]
+		if closed := board.ClosedTo(target, m.Value, size); why == "" && closed != nil {
+			why = Text("the window may show %x to %x of ", closed.First, closed.Last) + closed.Name +
+				", which is closed to images; for host memory declare a host window"
+		}
+		return why
 	case gen.OpcodeChange:
 		return wrong(m.Mask == 0, "mask is zero: nothing would be written")
 	case gen.OpcodeAddress:

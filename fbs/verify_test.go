@@ -33,14 +33,15 @@ func sample() *lmb.Image {
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
 		Targets: []lmb.Target{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e, Bars: [6]uint64{0: 1 << 29, 4: 1 << 25}},
-			{Board: "stranger", Vendor: 0xffff, Device: 1, Subsystem: 0x11001af4, Bars: [6]uint64{1: 0x2000, 2: 1 << 20}}},
+			{Board: "stranger", Vendor: 0xffff, Device: 1, Subsystem: 0x11001af4, Bars: [6]uint64{1: 0x2000, 2: 1 << 20}},
+			{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110, Bars: [6]uint64{2: 1 << 29}}},
 		Rules: []lmb.Rule{
 			{Name: "registers", Rule: fbs.Rule{Target: 1, Bar: 1, Last: 0x7ff, Widths: 4}},
 			{Name: "doorbells", Rule: fbs.Rule{Target: 1, Bar: 1, First: 0xa00, Last: 0x1fff, Widths: 4 | 8}},
 			{Name: "memory", Rule: fbs.Rule{Target: 1, Bar: 2, Last: 1<<20 - 1, Widths: 15, Memory: 1}},
 		},
 		Windows: []lmb.Window{
-			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar, Slot: fbs.NoSlot, Offset: 0x1000, Size: 1 << 16}},
+			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 2, Bar: 2, Slot: fbs.NoSlot, Offset: 0x1000, Size: 1 << 16}},
 			{Name: "l1", Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: 166, Size: 1 << 24, Flags: fbs.FlagWriteCombining}},
 			{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 5000}},
 			{Window: fbs.Window{Kind: gen.WindowKindConfig, Slot: fbs.NoSlot, Size: 256}},
@@ -78,6 +79,12 @@ func sample() *lmb.Image {
 			}},
 		},
 	}
+}
+
+// ofWormhole makes window 0 one of the Wormhole's BARs.
+func ofWormhole(i *lmb.Image, bar uint8, offset uint64) {
+	w := &i.Windows[0]
+	w.Device, w.Bar, w.Offset, w.Size = 0, bar, offset, min(w.Size, i.Targets[0].Bars[bar]-offset)
 }
 
 func encode(t *testing.T, image *lmb.Image) []byte {
@@ -217,7 +224,7 @@ func TestARuleOfTheImageHoldsAsABoardsDoes(t *testing.T) {
 	if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "nothing at 0x0 of BAR 1") {
 		t.Errorf("without rules: %v", err)
 	}
-	image.Targets[len(image.Targets)-1].Board = "\x1b[2J"
+	image.Targets[1].Board = "\x1b[2J"
 	if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "a register of ?[2J") {
 		t.Errorf("a name that clears a terminal: %q", err)
 	}
@@ -383,7 +390,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"window 0: only a TLB window has a slot", func(i *lmb.Image) { i.Windows[0].Slot = 1 }},
 		{"window 1: only a BAR window has", func(i *lmb.Image) { i.Windows[1].Bar = 1 }},
 		{"window 0: BAR 6 does not exist", func(i *lmb.Image) { i.Windows[0].Bar = 6 }},
-		{"do not fit BAR 0 of 0x20000000", func(i *lmb.Image) { i.Windows[0].Offset = 1<<29 - 4 }},
+		{"do not fit BAR 2 of 0x20000000", func(i *lmb.Image) { i.Windows[0].Offset = 1<<29 - 4 }},
 		{"is not a power of two", func(i *lmb.Image) { i.Windows[1].Size = 3 << 20 }},
 		{"configuration space has 256 or 4096", func(i *lmb.Image) { i.Windows[3].Size = 512 }},
 		{"unknown role 0", func(i *lmb.Image) { i.Tensors[0].Role = 0 }},
@@ -461,27 +468,28 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"fill does not go to window 3, which is configuration space, read-only", set(8, func(c *fbs.Command) { c.Window = 3 })},
 
 		// What the board says.
-		{"nothing at 0x1f000000 of BAR 0 is a register of wormhole", func(i *lmb.Image) { i.Windows[0].Offset = 0x1f000000 - 8 }},
+		{"nothing at 0x1f000000 of BAR 0 is a register of wormhole", func(i *lmb.Image) { ofWormhole(i, 0, 0x1f000000-8) }},
 		{"width 2 is not accepted by wormhole BAR 0 at 0x1fe80008 (ARC CSM)", func(i *lmb.Image) {
-			i.Windows[0].Offset = 0x1fe80000
+			ofWormhole(i, 0, 0x1fe80000)
 			i.Sequences[0].Commands[1].Width = 2
 		}},
-		{"command 1: a store, which opens host memory to the device", func(i *lmb.Image) {
+		{"command 1: a store (declare a TLB or a host window instead) is not accepted by wormhole BAR 2 at 0x1208 (iATU)", func(i *lmb.Image) {
 			i.Targets[0].Bars[2] = 1 << 20
-			i.Windows[0].Bar, i.Windows[0].Offset, i.Windows[0].Size = 2, 0x1200, 0x1000
+			ofWormhole(i, 2, 0x1200)
 		}},
 		{"a write-combining window, which is for memory, is not accepted by wormhole BAR 0 at 0x1fe80008 (ARC CSM)", func(i *lmb.Image) {
-			i.Windows[0].Offset, i.Windows[0].Flags = 0x1fe80000, fbs.FlagWriteCombining
+			ofWormhole(i, 0, 0x1fe80000)
+			i.Windows[0].Flags = fbs.FlagWriteCombining
 		}},
 		{"bulk access, which is for memory that takes every width, is not accepted by wormhole", func(i *lmb.Image) {
-			i.Windows[0].Offset = 0x1fe80000
+			ofWormhole(i, 0, 0x1fe80000)
 			c := &i.Sequences[0].Commands
 			*c = append([]lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: bulk}, Data: []byte("1234")}}, *c...)
 		}},
 		{"16 bytes at 0xfff8 reach outside the window, or outside one register", func(i *lmb.Image) {
-			i.Windows[0].Offset, i.Windows[0].Size = 0x1efffff8-0xfff8, 1<<20
+			ofWormhole(i, 0, 0x1efffff8-0xfff8)
 			c := &i.Sequences[0].Commands
-			*c = append([]lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: bulk, Offset: 0xfff8}, Data: []byte("0123456789abcdef")}}, *c...)
+			*c = append([]lmb.Command{command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 8, Mode: bulk, Index: 2, Offset: 0xfff8, Amount: 16})}, *c...)
 		}},
 
 		// What harms no target and nobody means.

@@ -72,7 +72,12 @@ type lane interface {
 // folder is the function's in sysfs.
 func (d *function) folder() string { return sysfs + "/" + d.address }
 
-func (d *device) Identity() Identity { return d.identity }
+// Identity implements Device.
+func (d *device) Identity() Identity {
+	identity := d.identity
+	identity.Address = d.address
+	return identity
+}
 
 // Map implements Device.
 func (d *device) Map(w fbs.Window) (Aperture, error) {

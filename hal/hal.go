@@ -20,6 +20,7 @@ import "lightmetal/fbs"
 // Identity is what a device says of itself.
 type Identity struct {
 	Name           string // the name it was opened by
+	Address        string // of the function, "0000:01:00.0", equal in all its handles; "": unknown
 	Vendor, Device uint16 // PCI ids
 	Subsystem      uint32 // as at 0x2c of configuration space, 0: not known
 	Bars           [6]uint64

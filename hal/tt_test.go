@@ -194,7 +194,7 @@ func (k *fakeTT) openTT() *device {
 func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
-	if want := (Identity{Name: "tt:/dev/tenstorrent/0", Vendor: 0x1e52, Device: 0x401e, Bars: boards.Wormhole.Bars}); d.Identity() != want {
+	if want := (Identity{Name: "tt:/dev/tenstorrent/0", Address: "0001:b3:1f.5", Vendor: 0x1e52, Device: 0x401e, Bars: boards.Wormhole.Bars}); d.Identity() != want {
 		t.Errorf("identity %+v", d.Identity())
 	}
 	if !d.Alive() {

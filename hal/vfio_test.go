@@ -281,7 +281,7 @@ func TestAFunctionOfVFIOIsOpenedByAddressAndByIDs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (Identity{Name: name, Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}}); d.Identity() != want {
+		if want := (Identity{Name: name, Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}}); d.Identity() != want {
 			t.Errorf("identity %+v", d.Identity())
 		}
 		if command := v.at(t, vfioRegionConfig, configCommand, 2); command[0] != 2 || k.resets != i+1 || k.kind != vfioType1v2 || !d.Alive() {

@@ -53,6 +53,10 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 	}
 	for i, device := range devices {
 		want, got, reason := &view.Targets[i], device.Identity(), ""
+		if j := sameFunction(devices[:i], got.Address); j >= 0 {
+			who := fbs.Text("targets %d and %d have the same device, ", uint64(j), uint64(i))
+			return &hal.Fault{Code: hal.Usage, Reason: who + got.Address + "; name another device for each, by its address"}
+		}
 		switch {
 		case got.Vendor != want.Vendor || got.Device != want.Device:
 			reason = "is for " + view.Board(i).Name + " (" + hal.PCIID(want.Vendor, want.Device) + "), " + got.Name + " is " + hal.PCIID(got.Vendor, got.Device)
@@ -69,6 +73,18 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 		}
 	}
 	return nil
+}
+
+// sameFunction returns the index of the device that is the function at an
+// address, -1 if none is. Two handles of one function would each allocate its
+// hardware windows and host memory as if the other were not there.
+func sameFunction(devices []hal.Device, address string) int {
+	for i, device := range devices {
+		if address != "" && device.Identity().Address == address {
+			return i
+		}
+	}
+	return -1
 }
 
 // reserve takes the arena and the windows, and completes the commands.

@@ -119,6 +119,9 @@ func (d *Device) locate(h hit, at access) (Place, hal.Code) {
 		return Place{}, d.refuse("window %d is a multicast to (%d,%d)-(%d,%d), which cannot be read",
 			h.slot, w.first.X, w.first.Y, w.last.X, w.last.Y)
 	}
+	if c := d.checkClosed(h.slot, w.target, w.address+h.inside, uint64(at.width)); c != hal.OK {
+		return Place{}, c
+	}
 	return d.tilePlace(w.last, w.address+h.inside, at, 0)
 }
 
@@ -150,6 +153,9 @@ func (d *Device) store(at access, value uint64) hal.Code {
 func (d *Device) storeTiles(slot int, inside uint64, at access, value uint64) hal.Code {
 	w, c := d.aim(slot)
 	if c != hal.OK {
+		return c
+	}
+	if c := d.checkClosed(slot, w.target, w.address+inside, uint64(at.width)); c != hal.OK {
 		return c
 	}
 	for y := w.first.Y; y <= w.last.Y; y++ {

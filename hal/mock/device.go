@@ -2,6 +2,7 @@ package mock
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
@@ -28,6 +29,7 @@ type Device struct {
 	board   *boards.Board
 	model   Model
 	clock   Clocked // model, where it is one
+	address string  // as in hal.Identity
 	bars    [6]uint64
 	system  uint32
 	bus     uint64 // of BAR 0
@@ -51,12 +53,16 @@ type Device struct {
 	journal   []Access
 }
 
+// made counts the devices made by this process, which numbers them.
+var made atomic.Int64
+
 // New gives a device of the board with the model that suits it.
 func New(b *boards.Board) *Device { return NewWith(b, modelOf(b)) }
 
 // NewWith gives a device of the board with a model of the caller's.
 func NewWith(b *boards.Board, m Model) *Device {
-	d := &Device{board: b, model: m, bars: b.Bars, bus: barBus}
+	address := fmt.Sprintf("mock device %d", made.Add(1))
+	d := &Device{board: b, model: m, address: address, bars: b.Bars, bus: barBus}
 	d.clock, _ = m.(Clocked)
 	if b.TLB != nil {
 		last := b.TLB.Groups[len(b.TLB.Groups)-1]
@@ -126,7 +132,8 @@ func (d *Device) AsHardware() {
 
 // Identity implements hal.Device.
 func (d *Device) Identity() hal.Identity {
-	return hal.Identity{Name: "mock:" + d.board.Name, Vendor: d.board.Vendor, Device: d.board.Device, Subsystem: d.system, Bars: d.bars}
+	return hal.Identity{Name: "mock:" + d.board.Name, Address: d.address,
+		Vendor: d.board.Vendor, Device: d.board.Device, Subsystem: d.system, Bars: d.bars}
 }
 
 // Map implements hal.Device.
@@ -190,9 +197,12 @@ func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	g := l.Group(slot)
 	inside := address & (g.Size - 1)
 	words, ok := l.Encode(g, t, address-inside)
+	d.at = access{op: point}
 	if !ok || inside+a.Size > g.Size {
-		d.at = access{op: point}
 		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size, t, address)
+	}
+	if c := d.checkClosed(slot, t, address, a.Size); c != hal.OK {
+		return c
 	}
 	d.windows[slot].port.base = g.Start(slot) + inside
 	first := l.ConfigOffset + uint64(slot)*l.ConfigStride

@@ -103,6 +103,17 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.Target) hal.Code {
 	return hal.OK
 }
 
+// checkClosed refuses size bytes, from an address of a target on, that are closed
+// to images. A kernel's driver may access them.
+func (d *Device) checkClosed(slot int, t fbs.Target, address, size uint64) hal.Code {
+	closed := d.board.ClosedTo(t, address, size)
+	if closed == nil || d.hardware {
+		return hal.OK
+	}
+	return d.refuse("window %d may show %#x to %#x of %s, which is closed to images",
+		slot, closed.First, closed.Last, closed.Name)
+}
+
 // tilePlace is the place of an address in a tile, if something is there that takes the access.
 func (d *Device) tilePlace(tile chips.Tile, address uint64, at access, value uint64) (Place, hal.Code) {
 	grid := chips.Of(d.board).Grid

@@ -232,6 +232,34 @@ func TestInputStartsAsRecorded(t *testing.T) {
 	}
 }
 
+// card is a handle of the only function that a machine has.
+type card struct{ *mock.Device }
+
+func (c card) Identity() hal.Identity {
+	identity := c.Device.Identity()
+	identity.Address = "0000:01:00.0"
+	return identity
+}
+
+// TestTwoTargetsNeedTwoFunctions loads an image for two equal devices where one
+// is there: by default, and by name, it is opened for both targets.
+func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
+	before := openDevice
+	openDevice = func(string) (hal.Device, error) { return card{mock.New(&boards.Ivshmem)}, nil }
+	t.Cleanup(func() { openDevice = before })
+	file := lmbtest.File(t, "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\ntarget ivshmem 1af4:1110 bar2 1MiB\n"+
+		"window m bar2 offset 0 size 1MiB\nmain:\n  write.1 m+0x0 0x1\n")
+	var handle int32
+	if status := openMemory(file, &handle); status != 0 {
+		t.Fatal(told(t, 0))
+	}
+	t.Cleanup(func() { lm_close(handle) })
+	const want = "targets 0 and 1 have the same device, 0000:01:00.0"
+	wants(t, "default names", handle, load(handle, nil, anyWindow), hal.Usage, want)
+	names := []string{"pci:1af4:1110", "pci:0000:01:00.0"}
+	wants(t, "two names", handle, load(handle, names, anyWindow), hal.Usage, want)
+}
+
 func TestMisuseIsAnError(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, sum)

@@ -222,7 +222,8 @@ int lm_longest(lm_handle image, uint64_t nanoseconds);
  * devices: names such as "pci:1e52:401e", "pci:0000:01:00.0", "vfio:0000:01:00.0"
  *   or "tt:/dev/tenstorrent/0", kept by nobody; a NULL among them, or in their
  *   place, stands for the only device with the PCI ids in the image, through
- *   sysfs. count: length of devices, 0 where it is NULL and only there.
+ *   sysfs. count: length of devices, 0 where it is NULL and only there. Each
+ *   target needs a device of its own.
  * window: the hardware window that the first TLB window must sit in, further
  *   ones in those after it, 0..65534, or LM_ANY_WINDOW.
  * LM_USAGE: name or number of devices; LM_NO_DEVICE; LM_WRONG_DEVICE;

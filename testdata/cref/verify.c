@@ -5,24 +5,36 @@
 
 char image_place[32];
 
-enum { KNOWN_MAX = 4096 };
+enum { KNOWN_MAX = 4096, CLOSED_MAX = 64 };
 static const uint64_t window_max = 1ull << 32, bytes_max = 1ull << 46;
 
 static struct known known[KNOWN_MAX];
 static int known_count;
+static struct closed closed[CLOSED_MAX];
+static int closed_count;
 static unsigned long long schema;
 
 int known_read(const char *path) {
 	FILE *file = fopen(path, "r");
 	struct known k;
-	unsigned long long first, last;
+	struct closed c;
+	unsigned long long first, last, x, y;
+	int rules;
 	if (!file)
 		return 0;
-	if (fscanf(file, "schema %llx", &schema) != 1)
+	if (fscanf(file, "schema %llx rules %x", &schema, &rules) != 2 || rules > KNOWN_MAX)
 		return 0;
-	while (known_count < KNOWN_MAX && fscanf(file, "%hx %hx %hhx %llx %llx %hhx %hhx %hhx", &k.vendor, &k.device, &k.bar, &first, &last, &k.widths, &k.memory, &k.iatu) == 8) {
+	while (known_count < rules &&
+		fscanf(file, "%hx %hx %hhx %llx %llx %hhx %hhx %hhx", &k.vendor, &k.device, &k.bar,
+			&first, &last, &k.widths, &k.memory, &k.load_only) == 8) {
 		k.first = first, k.last = last;
 		known[known_count++] = k;
+	}
+	while (closed_count < CLOSED_MAX &&
+		fscanf(file, "%hx %hx %hhx %llx %llx %llx %llx", &c.vendor, &c.device, &c.ways,
+			&x, &y, &first, &last) == 7) {
+		c.x = x, c.y = y, c.first = first, c.last = last;
+		closed[closed_count++] = c;
 	}
 	fclose(file);
 	return known_count;
@@ -237,12 +249,24 @@ static const char *access_of(const struct image *i, const struct command *c) {
 		uint64_t first = w->offset + c->offset;
 		if (!rule_of(i, w, first, &r) || size - 1 > r.last - first)
 			return "no rule holds all of it";
-		if (!(r.widths & c->width) || ((bulk || w->flags & 1) && !r.memory) || (forms[c->opcode].stores && r.iatu))
+		if (!(r.widths & c->width) || ((bulk || w->flags & 1) && !r.memory) || (forms[c->opcode].stores && r.load_only))
 			return "the rule does not accept it";
 		if (bulk && r.widths != 15)
 			return "bulk where not every width is taken";
 	}
 	return NULL;
+}
+
+// storable tells whether a window is one of a BAR that has no byte of a rule for loads alone.
+static int storable(const struct image *i, const struct window *w) {
+	const struct target *t = &i->targets[w->device];
+	for (int n = 0; n < known_count; n++) {
+		const struct known *k = &known[n];
+		if (k->load_only && k->vendor == t->vendor && k->device == t->device && k->bar == w->bar &&
+			k->first < w->offset + w->size && k->last >= w->offset)
+			return 0;
+	}
+	return w->kind == BAR;
 }
 
 static const char *index_of(const struct image *i, const struct command *c) {
@@ -253,8 +277,10 @@ static const char *index_of(const struct image *i, const struct command *c) {
 	case SEQUENCE:
 		return c->index < i->reservation.sequences ? NULL : "sequence";
 	case BUS:
-		if (c->index >= i->reservation.windows || (i->windows[c->index].kind != BAR && i->windows[c->index].kind != HOST) || c->value > i->windows[c->index].size)
+		if (c->index >= i->reservation.windows || c->value > i->windows[c->index].size)
 			return "bus address";
+		if (i->windows[c->index].kind != HOST && !storable(i, &i->windows[c->index]))
+			return "bus address of such a window";
 		return NULL;
 	case MEMORY_IN:
 		if (c->index == 0)
@@ -268,11 +294,39 @@ static const char *index_of(const struct image *i, const struct command *c) {
 	return NULL;
 }
 
+// side gives the coordinates of one side of a rectangle, one bit each.
+static uint64_t side(unsigned start, unsigned end) {
+	uint64_t bits = 0;
+	for (unsigned n = 0; n < 64; n++)
+		if (start > end || (n >= start && n <= end))
+			bits |= 1ull << n;
+	return bits;
+}
+
+// is_closed tells whether a target, from an address on, may include what its board closes.
+static int is_closed(const struct image *i, const struct window *w, const uint8_t *t,
+	uint64_t address) {
+	const struct target *of = &i->targets[w->device];
+	uint64_t x = t[0] < 64 ? 1ull << t[0] : 0, y = t[1] < 64 ? 1ull << t[1] : 0;
+	if (t[7])
+		x = side(t[2], t[0]), y = side(t[3], t[1]);
+	for (int n = 0; n < closed_count; n++) {
+		const struct closed *c = &closed[n];
+		if (c->vendor == of->vendor && c->device == of->device &&
+			(c->ways >> (t[4] + 2 * t[7]) & 1) && (c->x & x) && (c->y & y) &&
+			address <= c->last && address + (w->size - 1) >= c->first)
+			return 1;
+	}
+	return 0;
+}
+
 static const char *point_of(const struct image *i, const struct command *c) {
 	const uint8_t *t = (const uint8_t *)&c->mask; // x, y, x_start, y_start, noc, ordering, static_vc, multicast
 	if (c->value % i->windows[c->window].size)
 		return "address of a point";
-	return t[4] > 1 || t[5] < 1 || t[5] > 3 || t[6] > 8 || t[7] > 1 || (!t[7] && (t[2] || t[3])) ? "target of a point" : NULL;
+	if (t[4] > 1 || t[5] < 1 || t[5] > 3 || t[6] > 8 || t[7] > 1 || (!t[7] && (t[2] || t[3])))
+		return "target of a point";
+	return is_closed(i, &i->windows[c->window], t, c->value) ? "closed to images" : NULL;
 }
 
 // check_command looks at one command; pointed has a byte a window.

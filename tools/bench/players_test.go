@@ -40,17 +40,26 @@ func known(t *testing.T) string {
 	}
 	sum := sha256.Sum256([]byte(strings.Join(lines, "\n") + "\n"))
 	var b strings.Builder
-	fmt.Fprintf(&b, "schema %x\n", binary.LittleEndian.Uint64(sum[:]))
+	rules := 0
+	for _, board := range boards.All {
+		rules += len(board.Rules)
+	}
+	fmt.Fprintf(&b, "schema %x rules %x\n", binary.LittleEndian.Uint64(sum[:]), rules)
 	for _, board := range boards.All {
 		for _, r := range board.Rules {
-			memory, iatu := 0, 0
+			memory, loadOnly := 0, 0
 			if r.Memory {
 				memory = 1
 			}
-			if r.IATU {
-				iatu = 1
+			if r.LoadOnly {
+				loadOnly = 1
 			}
-			fmt.Fprintf(&b, "%x %x %x %x %x %x %x %x\n", board.Vendor, board.Device, r.Bar, r.First, r.Last, r.Widths, memory, iatu)
+			fmt.Fprintf(&b, "%x %x %x %x %x %x %x %x\n", board.Vendor, board.Device, r.Bar, r.First, r.Last, r.Widths, memory, loadOnly)
+		}
+	}
+	for _, board := range boards.All {
+		for _, c := range board.Closed {
+			fmt.Fprintf(&b, "%x %x %x %x %x %x %x\n", board.Vendor, board.Device, c.Ways, c.X, c.Y, c.First, c.Last)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "known")
@@ -198,7 +207,18 @@ func spoil(random *rand.Rand, file []byte) []byte {
 // than one of its fields tells from a good one.
 func spoilCommand(random *rand.Rand, view *fbs.View) {
 	c := &view.Commands[random.IntN(len(view.Commands))]
-	switch random.IntN(4) {
+	switch random.IntN(5) {
+	case 4: // what a board closes, and what is beside it
+		if c.Opcode == gen.OpcodePoint {
+			coordinates := []uint64{0, 2, 3, 8, 9, 10, 11, 16, 17, 19, 24}
+			one := func() uint64 { return coordinates[random.IntN(len(coordinates))] }
+			c.Mask = c.Mask&^0xffff | one() | one()<<8
+			if c.Mask>>56 == 1 {
+				c.Mask = c.Mask&^0xffffffff | one() | one()<<8 | one()<<16 | one()<<24
+			}
+			size := view.Windows[c.Window].Size
+			c.Value = []uint64{0, 0x8_8003_0078, 0x8_9000_0000, 0x9000_0000, 1<<64 - 1}[random.IntN(5)] &^ (size - 1)
+		}
 	case 0: // calls that may nest
 		if c.Opcode != gen.OpcodeEnd {
 			*c = fbs.Command{Opcode: gen.OpcodeCall, Index: uint16(random.IntN(len(view.Sequences)))}

@@ -87,18 +87,14 @@ func TestCapturesAreReported(t *testing.T) {
 // Whatever passes run, an image does what was recorded: the same accesses in
 // the same order, with the same width and value, at the same place.
 func TestCapturesAndImagesAreTheSameAccesses(t *testing.T) {
-	withouts := [][]string{nil, {"lift"}, {"fold"}, {"drop"}, {"coalesce"}, {"fence"}, {"mark"}, Passes}
+	withouts := [][]string{nil, {"fold"}, {"drop"}, {"coalesce"}, {"fence"}, {"mark"}, Passes[1:]}
 	for i, c := range captures {
 		for _, without := range withouts {
 			t.Run(c.name+" without "+strings.Join(without, ","), func(t *testing.T) {
 				o := captureOptions(t, i)
 				o.Without = without
-				lifted := o.with("lift")
-				if !lifted {
-					o.Inputs, o.Outputs = nil, nil
-				}
 				image, _ := mustImport(t, capture(t, c.name), o)
-				want := recorded(t, capture(t, c.name), c.name, lifted, o.with("mark"))
+				want := recorded(t, capture(t, c.name), c.name, o.with("mark"))
 				loads, stores := 0, 0
 				for _, e := range want {
 					if e.op == 'R' {
@@ -107,7 +103,7 @@ func TestCapturesAndImagesAreTheSameAccesses(t *testing.T) {
 						stores++
 					}
 				}
-				if lifted && (loads != c.loads || stores != c.stores) {
+				if loads != c.loads || stores != c.stores {
 					t.Fatalf("the test reads %d loads and %d stores from the trace, want %d and %d", loads, stores, c.loads, c.stores)
 				}
 				replays(t, image, want)
@@ -131,7 +127,7 @@ type event struct {
 }
 
 // recorded reads the accesses of a capture.
-func recorded(t *testing.T, text, name string, lift, marks bool) (list []event) {
+func recorded(t *testing.T, text, name string, marks bool) (list []event) {
 	t.Helper()
 	config := map[uint64]uint64{} // 32-bit words by offset
 	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
@@ -141,7 +137,7 @@ func recorded(t *testing.T, text, name string, lift, marks bool) (list []event) 
 		case !ok || e.op == 'M' && !marks:
 		case e.op == 'M':
 			list = append(list, e)
-		case lift && strings.HasSuffix(name, ".mmiotrace"):
+		case strings.HasSuffix(name, ".mmiotrace"):
 			if e.address >= 0x1fc00000 {
 				config[e.address] = e.value & 0xffffffff
 				if e.width == 8 {

@@ -216,6 +216,11 @@ func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at 
 	if taken, err := l.throughPCIe(a, &aimed, address); taken || err != nil {
 		return true, err
 	}
+	if closed := l.board.ClosedTo(aimed.target, page, l.pageSize()); closed != nil {
+		return false, traces.Refuse(a.Line, "%s through window %d at %#x of tile (%d,%d): "+
+			"the window may show %#x to %#x of %s, which is closed to images", a.Op, index,
+			address, s.target.X, s.target.Y, closed.First, closed.Last, closed.Name)
+	}
 	pointed := l.aim(s, &aimed, index, group)
 	if a.Op == traces.OpLoad && aimed.target.Multicast {
 		return false, traces.Refuse(a.Line, "load through window %d, which is pointed at several tiles", index)

@@ -57,6 +57,14 @@ func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error
 	if s.rule, err = l.check(a); err != nil {
 		return s, false, err
 	}
+	if r := &l.board.Rules[s.rule]; r.LoadOnly && a.Op == traces.OpStore {
+		hint := ""
+		if l.behindTLB(a) || l.configures(a) {
+			hint = "; the lift pass makes points and accesses of tiles of it"
+		}
+		return s, false, traces.Refuse(a.Line,
+			"store of %d bytes at BAR %d + 0x%x: no image stores there (%s)%s", a.Width, a.Bar, a.Offset, r.Name, hint)
+	}
 	l.bars[a.Bar] = max(l.bars[a.Bar], a.Offset+size)
 	s.window, s.offset = l.barWindow(a.Bar, a.Offset), uint32(a.Offset%fbs.WindowMax)
 	if memory {
@@ -73,6 +81,16 @@ func (l *lifter) behindTLB(a *traces.Access) bool {
 	}
 	bar, offset := l.chip.Unalias(a.Bar, a.Offset)
 	_, _, ok := chips.Slot(l.board.TLB, bar, offset)
+	return ok
+}
+
+// configures reports whether an access is of a register that points a window.
+func (l *lifter) configures(a *traces.Access) bool {
+	if l.board.TLB == nil {
+		return false
+	}
+	bar, offset := l.chip.Unalias(a.Bar, a.Offset)
+	_, _, ok := chips.Config(l.board.TLB, bar, offset)
 	return ok
 }
 

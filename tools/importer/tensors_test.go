@@ -264,8 +264,9 @@ func TestTensorsAreRefused(t *testing.T) {
 	}
 	o := tensors(t, "in a=1,1,0x100,int32,1")
 	o.Without = []string{"lift"}
-	refused(t, half, o, "input a names tile (1,1), which only the lift pass finds")
-	refused(t, half, Options{Without: []string{"lift"}, Poll: []Range{mustRange(t, "1,1,0x40")}}, "range 0x40-0x40 names tile (1,1), which only the lift pass finds")
+	loads := lines(whDevice, access("R", 4, wh166, 1))
+	refused(t, loads, o, "input a names tile (1,1), which only the lift pass finds")
+	refused(t, loads, Options{Without: []string{"lift"}, Poll: []Range{mustRange(t, "1,1,0x40")}}, "range 0x40-0x40 names tile (1,1), which only the lift pass finds")
 	refused(t, lines(eduDevice, "W 4 0x4 0x1"), Options{Ignore: []Range{mustRange(t, "1,1,0x40-0x43")}},
 		"range 0x40-0x43 names tile (1,1), and board edu has no tiles: leave X,Y out")
 }

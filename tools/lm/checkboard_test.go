@@ -345,8 +345,9 @@ func TestImageIsHeldAgainstBoardsThatAreNotAtHand(t *testing.T) {
 	const bar = "window w bar0 offset 0 size 4KiB\n"
 	narrow := wormholeImage(t, "bar0 512MiB", bar, "  read.4 w+0\n")
 	wide := wormholeImage(t, "bar0 512MiB", bar, "  read.8 w+0\n")
-	bulk := wormholeImage(t, "bar0 512MiB", bar, "  fill.4 w+0 <- 1 size 64 bulk\n")
-	exact := wormholeImage(t, "bar0 512MiB", bar, "  fill.4 w+0 <- 1 size 64\n")
+	const out = bar + "tensor d output uint32[16]\n"
+	bulk := wormholeImage(t, "bar0 512MiB", out, "  copy.4 d[:] <- w+0 bulk\n")
+	exact := wormholeImage(t, "bar0 512MiB", out, "  copy.4 d[:] <- w+0\n")
 	combining := wormholeImage(t, "bar0 512MiB", "window w bar0 offset 0 size 4KiB wc\n", "  read.4 w+0\n")
 	host := wormholeImage(t, "bar0 512MiB", bar+"window h host size 4KiB\n", "  read.4 w+0\n")
 	black := assemble(t, "lightmetal 1\ntarget blackhole 1e52:b140 bar0 512MiB\n"+bar+"main:\n  read.4 w+0\n")

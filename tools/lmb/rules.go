@@ -37,7 +37,7 @@ func (i *Image) BoardOf(target int) *boards.Board {
 // they lie in BARs of these sizes.
 func RulesOf(b *boards.Board, target uint8, bars [6]uint64) (list []Rule) {
 	for _, r := range b.Rules {
-		if r.First >= bars[r.Bar] || r.IATU {
+		if r.First >= bars[r.Bar] || r.LoadOnly {
 			continue
 		}
 		rule := Rule{Name: r.Name, Rule: fbs.Rule{First: r.First, Last: min(r.Last, bars[r.Bar]-1), Target: target, Bar: r.Bar, Widths: r.Widths}}

@@ -332,26 +332,28 @@ func TestSpacesAreNamedAfterWhatTheBoardHas(t *testing.T) {
 	r := Analyze(verify(t, assemble(t, `lightmetal 1
 target wormhole 1e52:401e bar0 512MiB
 window w tlb size 1MiB
-window c bar0 offset 0x1fc00000 size 4KiB
+window a tlb size 64
+window c bar0 offset 0x1fe80000 size 4KiB
 main:
   point w tile 18,18 address 0xffb00000
   write.4 w+0x121b0 0x47800
   point w tile 0,0 address 0x0
   write.4 w+0x0 1
-  point w tile 0,10 address 0x880000000
-  read.4 w+0x30060
-  write.8 c+0x0 1
+  point a tile 0,10 address 0x880030100
+  read.4 a+0x0
+  write.4 c+0x0 1
+  write.4 c+0x4 1
   copy.4 c+0x8 <- uint32 1 2 3 fifo
 `)), Whole, nil)
 	want := []struct{ name, area string }{
-		{"BAR 0", "window configuration"}, {"DRAM tile 0,0", "DRAM"}, {"Tensix tile 1,1", "soft reset"}, {"ARC tile 0,10", "RESET_UNIT_SCRATCH"},
+		{"BAR 0", "ARC CSM"}, {"DRAM tile 0,0", "DRAM"}, {"Tensix tile 1,1", "soft reset"}, {"ARC tile 0,10", "RESET_UNIT_ARC_MISC_CNTL"},
 	}
 	for i, w := range want {
 		if i >= len(r.Spaces) || r.Spaces[i].Name != w.name || r.Spaces[i].Ranges[0].Area != w.area {
 			t.Fatalf("%+v", r.Spaces)
 		}
 	}
-	if x := r.Spaces[0].Ranges; len(x) != 1 || x[0].Last != 0x1fc0000b || x[0].Written != 20 { // a FIFO is one register
+	if x := r.Spaces[0].Ranges; len(x) != 1 || x[0].Last != 0x1fe8000b || x[0].Written != 20 { // a FIFO is one register
 		t.Errorf("%+v", x)
 	}
 	if len(r.Tiles) != 3 || r.Tiles[1].X != 1 || r.Tiles[1].Kind != chips.Tensix.String() {

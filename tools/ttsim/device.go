@@ -111,7 +111,9 @@ func (d *Device) identify(name string) error {
 	if d.board = boards.ByID(vendor, device); d.board == nil {
 		return fmt.Errorf("it simulates %04x:%04x, and there is no such board", vendor, device)
 	}
-	d.identity = hal.Identity{Name: name, Vendor: vendor, Device: device, Bars: d.board.Bars}
+	// Each handle has a simulator, and so a device, of its own.
+	address := fmt.Sprintf("simulator %p", d)
+	d.identity = hal.Identity{Name: name, Address: address, Vendor: vendor, Device: device, Bars: d.board.Bars}
 	return nil
 }
 

@@ -122,7 +122,7 @@ func TestIdentityIsTheLibrarys(t *testing.T) {
 	ids := map[string]uint16{"wormhole": 0x401e, "blackhole": 0xb140}
 	for board, library := range fakes(t) {
 		got := opened(t, library).Identity()
-		want := hal.Identity{Name: "ttsim:" + library, Vendor: 0x1e52, Device: ids[board], Bars: got.Bars}
+		want := hal.Identity{Name: "ttsim:" + library, Address: got.Address, Vendor: 0x1e52, Device: ids[board], Bars: got.Bars}
 		if got != want || got.Bars[0] != 512<<20 {
 			t.Errorf("%s: %+v", board, got)
 		}

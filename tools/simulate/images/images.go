@@ -57,8 +57,26 @@ func (m *Maker) movable() (list []uint16) {
 	return list
 }
 
-// Wild aims a window anywhere that a command can say.
+// Wild points a window of an image of Empty anywhere that a command can say.
 func Wild(random *rand.Rand, window fbs.Window) (t fbs.Target, address uint64) {
+	if window.Device > 1 {
+		return WildOn(random, &boards.Blackhole, window)
+	}
+	return WildOn(random, &boards.Wormhole, window)
+}
+
+// WildOn points a window of a board anywhere that is not closed to images.
+func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.Target, uint64) {
+	for {
+		t, address := anyTarget(random, window)
+		if board.ClosedTo(t, address, window.Size) == nil {
+			return t, address
+		}
+	}
+}
+
+// anyTarget returns a target that a command can express.
+func anyTarget(random *rand.Rand, window fbs.Window) (t fbs.Target, address uint64) {
 	t = fbs.Target{X: uint8(random.IntN(64)), Y: uint8(random.IntN(64)), NoC: uint8(random.IntN(2)), Ordering: gen.Ordering(1 + random.IntN(3))}
 	if t.StaticVC = uint8(random.IntN(2)); window.Device > 1 {
 		t.StaticVC = uint8(random.IntN(9))

@@ -49,11 +49,13 @@ func (e *errand) image(lane string) *lmb.Image {
 	image := m.Empty()
 	image.Targets, image.Windows, image.Rules = nil, nil, nil
 	m.Aim = func(random *rand.Rand, window fbs.Window) (fbs.Target, uint64) {
-		t, address := images.Wild(random, window)
-		switch board := image.Targets[window.Device].Board; {
+		target := &image.Targets[window.Device]
+		board := boards.ByID(target.Vendor, target.Device)
+		t, address := images.WildOn(random, board, window)
+		switch {
 		case lane == "tt": // whose driver knows no channels
 			t.StaticVC = 0
-		case board == boards.Blackhole.Name:
+		case board == &boards.Blackhole:
 			t.StaticVC = uint8(random.IntN(9))
 		default:
 			t.StaticVC = uint8(random.IntN(2))
@@ -86,10 +88,7 @@ func (e *errand) target(image *lmb.Image, kind int, device uint8) {
 		list = plainWindows
 		image.Rules = append(image.Rules, lmb.Rule{Name: "memory", Rule: fbs.Rule{Target: device, Last: 16383, Widths: 15, Memory: 1}}, lmb.Rule{Name: "more", Rule: fbs.Rule{Target: device, Bar: 2, Last: 8191, Widths: 15, Memory: 1}})
 	}
-	if list = slices.Clone(list); kind != 0 && e.random().IntN(2) == 0 { // what lies behind a hardware window
-		list = append(list, lmb.Window{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 0, Slot: fbs.NoSlot, Size: 8192}})
-	}
-	list = append(list, hosting[:e.random().IntN(3)]...)
+	list = append(slices.Clone(list), hosting[:e.random().IntN(3)]...)
 	for _, w := range list {
 		w.Device = device
 		image.Windows = append(image.Windows, w)

@@ -1,0 +1,411 @@
+package fbs_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"lightmetal/boards"
+	"lightmetal/boards/chips"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
+	"lightmetal/tools/lmb"
+)
+
+// translation is what firmware may have a NoC of a chip make of coordinates. Of
+// the coordinates of that NoC itself, raw ones, (0,0) is the corner that the NoC
+// counts from.
+type translation struct {
+	x, y   [32]uint8 // raw coordinates, by what a window says
+	plainX [32]bool  // rows whose columns are not translated
+}
+
+// chip is what this test knows of a chip by itself, from the sources that are
+// named at each function, without the tables of package boards.
+type chip struct {
+	board         *boards.Board
+	columns, rows uint8
+	translations  func(r *rand.Rand, noc uint8) translation
+	secret        func(x, y uint8) (ranges [][2]uint64) // in the tile at raw coordinates of NoC 0
+}
+
+// plain is a NoC without translation.
+func plain() (t translation) {
+	for i := range t.x {
+		t.x[i], t.y[i] = uint8(i), uint8(i)
+	}
+	return t
+}
+
+// wormholeTranslation: tt-isa-documentation WormholeB0/NoC/Coordinates.md.
+func wormholeTranslation(r *rand.Rand, noc uint8) translation {
+	t := plain()
+	if r.IntN(4) == 0 {
+		return t
+	}
+	columns := []uint8{0, 5, 1, 2, 3, 4, 6, 7, 8, 9}
+	good := []uint8{1, 2, 3, 4, 5, 7, 8, 9, 10, 11}
+	var bad []uint8
+	for range r.IntN(3) {
+		i := r.IntN(len(good))
+		bad = append(bad, good[i])
+		good = slices.Delete(good, i, i+1)
+	}
+	slices.Sort(bad)
+	rows := slices.Concat([]uint8{0, 6}, good, bad)
+	for i := range uint8(32) {
+		if i < 16 {
+			t.x[i], t.y[i] = i, i
+			continue
+		}
+		t.x[i], t.y[i] = 0, 0
+		if int(i-16) < len(columns) {
+			t.x[i] = columns[i-16]
+			if noc == 1 {
+				t.x[i] = 9 - t.x[i]
+			}
+		}
+		if int(i-16) < len(rows) {
+			t.y[i] = rows[i-16]
+			if noc == 1 {
+				t.y[i] = 11 - t.y[i]
+			}
+		}
+	}
+	return t
+}
+
+// blackholeTranslation: tt-zephyr-platforms lib/tenstorrent/bh_arc/noc_init.c,
+// ComputeNocTranslation and CopyNoc0ToNoc1.
+func blackholeTranslation(r *rand.Rand, noc uint8) translation {
+	t := plain()
+	if r.IntN(4) == 0 {
+		return t
+	}
+	clear(t.x[17:])
+	clear(t.y[12:])
+	tensix := []uint8{1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16}
+	good, bad := slices.Clone(tensix), []uint8{}
+	for range r.IntN(4) {
+		i := r.IntN(len(good))
+		bad = append(bad, good[i])
+		good = slices.Delete(good, i, i+1)
+	}
+	for i, column := range slices.Concat(good, bad) {
+		t.x[tensix[i]] = column
+	}
+	t.x[17], t.x[18] = 0, 9
+	if r.IntN(2) == 0 {
+		t.x[17], t.x[18] = 9, 0
+	}
+	banks := [][]uint8{{0, 1, 11}, {2, 10, 3}, {9, 4, 8}, {5, 7, 6}}
+	r.Shuffle(len(banks), func(i, j int) { banks[i], banks[j] = banks[j], banks[i] })
+	copy(t.y[12:], slices.Concat(banks...))
+	t.x[19], t.y[24] = []uint8{2, 11}[r.IntN(2)], 0
+	ethernet := []uint8{1, 16, 2, 15, 3, 14, 4, 13, 5, 12, 6, 11, 7, 10}
+	for range 2 {
+		i := r.IntN(len(ethernet))
+		ethernet = slices.Delete(ethernet, i, i+1)
+	}
+	copy(t.x[20:], ethernet)
+	t.y[25] = 1
+	copy(t.y[26:], []uint8{3, 9, 5, 7, 2})
+	if noc == 1 {
+		for i := range t.x {
+			t.x[i], t.y[i] = 16-t.x[i], 11-t.y[i]
+		}
+	}
+	// Whether the mask is of what a window says or of what that stands for, the
+	// source does not say.
+	for i := range t.plainX {
+		switch r.IntN(2) {
+		case 0:
+			t.plainX[i] = i <= 1
+		case 1:
+			t.plainX[i] = t.y[i] <= 1
+		}
+	}
+	return t
+}
+
+var chipsHere = []chip{
+	{&boards.Wormhole, 10, 12, wormholeTranslation, func(x, y uint8) [][2]uint64 {
+		switch {
+		case x == 0 && y == 3: // tt-kmd wormhole.c, PCIE_NOC_X, PCIE_NOC_Y
+			return [][2]uint64{{0, 1<<64 - 1}}
+		case x == 0 && y == 10: // WormholeB0/ARCTile/README.md; wormhole.c, open_dbi
+			return [][2]uint64{{0x880030078, 0x88003007f}, {0x8a0000000, 0x8dfffffff}}
+		}
+		return nil
+	}},
+	{&boards.Blackhole, 17, 12, blackholeTranslation, func(x, y uint8) [][2]uint64 {
+		switch {
+		case y == 0 && (x == 2 || x == 11): // tt-kmd blackhole.c, blackhole_detect_pcie_noc_x
+			return [][2]uint64{{0, 1<<64 - 1}}
+		case y == 0 && x == 8: // noc2axi.h: windows of 16 MiB
+			return [][2]uint64{{0xc0000000, 0xffffffff}}
+		}
+		return nil
+	}},
+}
+
+// raw returns what coordinates stand for on a NoC.
+func (t *translation) raw(x, y uint8) (rawX, rawY uint8) {
+	x, y = x%32, y%32
+	if t.plainX[y] {
+		return x, t.y[y]
+	}
+	return t.x[x], t.y[y]
+}
+
+// reaches reports whether size bytes of a target include what the chip keeps
+// from images, by walking from tile to tile as the packets do.
+func (c *chip) reaches(r *rand.Rand, t fbs.Target, address, size uint64) bool {
+	table := c.translations(r, t.NoC)
+	lastX, lastY := table.raw(t.X, t.Y)
+	x, y := lastX, lastY
+	if t.Multicast {
+		x, y = table.raw(t.XStart, t.YStart)
+	}
+	if x >= c.columns || lastX >= c.columns || y >= c.rows || lastY >= c.rows {
+		return false
+	}
+	first := x
+	for {
+		atX, atY := x, y
+		if t.NoC == 1 {
+			atX, atY = c.columns-1-x, c.rows-1-y
+		}
+		for _, secret := range c.secret(atX, atY) {
+			if address <= secret[1] && secret[0] <= address+(size-1) {
+				return true
+			}
+		}
+		switch {
+		case x != lastX:
+			x = (x + 1) % c.columns
+		case y != lastY:
+			x, y = first, (y+1)%c.rows
+		default:
+			return false
+		}
+	}
+}
+
+// pointer is an image of one Point, changed in place.
+type pointer struct{ file []byte }
+
+func targetOf(b *boards.Board) lmb.Target {
+	return lmb.Target{Board: b.Name, Vendor: b.Vendor, Device: b.Device, Bars: b.Bars}
+}
+
+func newPointer(t *testing.T, board *boards.Board) *pointer {
+	target := fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingDefault}
+	window := fbs.Window{Kind: gen.WindowKindTlb, Slot: fbs.NoSlot, Size: 1 << 20}
+	point := command(fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()})
+	return &pointer{encode(t, &lmb.Image{
+		Targets:   []lmb.Target{targetOf(board)},
+		Windows:   []lmb.Window{{Name: "w", Window: window}},
+		Sequences: []lmb.Sequence{{Name: "main", Commands: []lmb.Command{point}}},
+	})}
+}
+
+// verdict returns what the verifier says of a Point.
+func (p *pointer) verdict(t *testing.T, target fbs.Target, address, size uint64) error {
+	t.Helper()
+	file := slices.Clone(p.file)
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view.Windows[0].Size = size
+	view.Commands[0].Value, view.Commands[0].Mask = address, target.Pack()
+	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
+	_, err = fbs.Verify(file)
+	return err
+}
+
+// TestNoPointReachesThePCIeController points windows at random, over both NoCs, by
+// every name that a tile may have, at rectangles too: what may show a byte of the
+// PCIe controller, or of what leads to it, is rejected.
+func TestNoPointReachesThePCIeController(t *testing.T) {
+	rounds := 40_000
+	if testing.Short() {
+		rounds = 4_000
+	}
+	for i := range chipsHere {
+		c := &chipsHere[i]
+		t.Run(c.board.Name, func(t *testing.T) {
+			r, p := rand.New(rand.NewPCG(3, 5)), newPointer(t, c.board)
+			reached, accepted := 0, 0
+			for range rounds {
+				target, address, size := randomPoint(r, c)
+				err := p.verdict(t, target, address, size)
+				for range 4 { // chips of as many kinds
+					if c.reaches(r, target, address, size) {
+						if reached++; err == nil {
+							t.Fatalf("%+v, %#x bytes at %#x: accepted", target, size, address)
+						}
+					}
+				}
+				if err == nil {
+					accepted++
+				} else if !strings.Contains(err.Error(), "which is closed to images") {
+					t.Fatal(err)
+				}
+			}
+			if reached < rounds/50 || accepted < rounds/50 {
+				t.Errorf("%d reached, %d accepted: the test tries too little", reached, accepted)
+			}
+		})
+	}
+}
+
+// randomPoint prefers the coordinates and addresses around what is closed.
+func randomPoint(r *rand.Rand, c *chip) (t fbs.Target, address, size uint64) {
+	one := func(likely ...uint8) uint8 {
+		if r.IntN(2) == 0 {
+			return likely[r.IntN(len(likely))]
+		}
+		return uint8(r.IntN(64))
+	}
+	t = fbs.Target{
+		X:   one(0, 1, 2, 5, 8, 9, 11, 14, 16, 17, 18, 19, 25),
+		Y:   one(0, 1, 3, 8, 10, 11, 18, 20, 24, 25, 31),
+		NoC: uint8(r.IntN(2)), Ordering: gen.OrderingDefault,
+	}
+	if t.Multicast = r.IntN(3) == 0; t.Multicast {
+		t.XStart, t.YStart = one(0, 1, 9, 16, 17, 18), one(0, 1, 2, 11, 18)
+	}
+	size = 1 << r.IntN(33)
+	edges := []uint64{
+		0, 0x8_0000_0000, 0x8_8003_0078, 0x8_8003_0080, 0x8_9000_0000, 0x8_a000_0000,
+		0x9000_0000, 0xc000_0000, 0xce00_0000, 0x1_0000_0000,
+		0xf800_0000_0000_0000, 0xffff_ffff_ff00_0000, 1<<64 - 1,
+	}
+	address = edges[r.IntN(len(edges))] + uint64(r.IntN(3)-1)*size
+	return t, address &^ (size - 1), size
+}
+
+// TestTilesByTheirPlainNamesAreOpen points windows at tiles as programs do.
+func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
+	for i := range chipsHere {
+		c := &chipsHere[i]
+		p, grid := newPointer(t, c.board), chips.Of(c.board).Grid
+		open := func(what string, target fbs.Target, address, size uint64) {
+			target.Ordering = gen.OrderingDefault
+			if err := p.verdict(t, target, address, size); err != nil {
+				t.Errorf("%s, %s: %v", c.board.Name, what, err)
+			}
+		}
+		for y, row := range grid.Rows {
+			for x := range row {
+				at := chips.Tile{X: uint8(x), Y: uint8(y)}
+				switch kind := grid.Kind(at); kind {
+				case chips.Tensix, chips.DRAM, chips.Ethernet:
+					open(fmt.Sprint(kind, at), fbs.Target{X: at.X, Y: at.Y}, 0, 1<<32)
+					if c.board == &boards.Wormhole {
+						mirrored := fbs.Target{X: 9 - at.X, Y: 11 - at.Y, NoC: 1}
+						open(fmt.Sprint("NoC 1 ", kind, at), mirrored, 0, 1<<32)
+					}
+				case chips.ARC:
+					for _, m := range grid.Memories {
+						if m.Kind == chips.ARC {
+							open(m.Name, fbs.Target{X: at.X, Y: at.Y}, m.First, 1<<19)
+						}
+					}
+				}
+			}
+		}
+		for _, pair := range grid.Pairs {
+			if kind := grid.Kind(pair.NoC0); kind != chips.PCIe {
+				translated := fbs.Target{X: pair.Translated.X, Y: pair.Translated.Y}
+				open(fmt.Sprint(kind, pair), translated, 0, 1<<32)
+			}
+		}
+	}
+	rectangle := func(noc, x1, y1, x2, y2 uint8) fbs.Target {
+		return fbs.Target{X: x2, Y: y2, XStart: x1, YStart: y1, NoC: noc, Multicast: true}
+	}
+	for _, c := range []struct {
+		what          string
+		board         *boards.Board
+		target        fbs.Target
+		address, size uint64
+	}{
+		{"all Tensix tiles", &boards.Wormhole, rectangle(0, 1, 1, 9, 11), 0, 1 << 24},
+		{"the same, translated", &boards.Wormhole, rectangle(0, 18, 18, 25, 27), 0, 1 << 24},
+		{"Tensix tiles over NoC 1", &boards.Wormhole, rectangle(1, 5, 6, 8, 10), 0, 1 << 24},
+		{"a translated tile over NoC 1", &boards.Wormhole, fbs.Target{X: 18, Y: 18, NoC: 1}, 0, 1 << 24},
+		{"SCRATCH 0 to 3", &boards.Wormhole, fbs.Target{Y: 10}, 0x8_8003_0060, 16},
+		{"all Tensix tiles", &boards.Blackhole, rectangle(0, 1, 2, 16, 11), 0, 1 << 21},
+		{"registers of the ARC", &boards.Blackhole, fbs.Target{X: 8}, 0x8000_0000, 1 << 21},
+	} {
+		c.target.Ordering = gen.OrderingDefault
+		if err := newPointer(t, c.board).verdict(t, c.target, c.address, c.size); err != nil {
+			t.Errorf("%s, %s: %v", c.board.Name, c.what, err)
+		}
+	}
+}
+
+// TestWhatLeadsToThePCIeControllerIsClosed names the routes, each with what a
+// Point, a store and a bus address are told.
+func TestWhatLeadsToThePCIeControllerIsClosed(t *testing.T) {
+	for _, c := range []struct {
+		board   *boards.Board
+		target  fbs.Target
+		address uint64
+		want    string
+	}{
+		{&boards.Wormhole, fbs.Target{Y: 3}, 0x8_0000_0000, "0x0 to 0xffffffffffffffff of the PCIe tile"},
+		{&boards.Wormhole, fbs.Target{X: 9, Y: 8, NoC: 1}, 0x8_0000_0000, "of the PCIe tile"},
+		{&boards.Wormhole, fbs.Target{X: 16, Y: 20}, 0, "of the PCIe tile"},
+		{&boards.Wormhole, fbs.Target{X: 9, Y: 11, Multicast: true}, 0, "of the PCIe tile"},
+		{&boards.Wormhole, fbs.Target{Y: 10}, 0x8_8000_0000, "to 0x88003007f of the PCIe sideband"},
+		{&boards.Wormhole, fbs.Target{Y: 10}, 0x8_a000_0000, "the ARC's windows"},
+		{&boards.Blackhole, fbs.Target{X: 2}, 0xf800_0000_0000_0000, "of a PCIe tile"},
+		{&boards.Blackhole, fbs.Target{X: 11}, 0xf800_0000_0000_0000, "of a PCIe tile"},
+		{&boards.Blackhole, fbs.Target{X: 19, Y: 24}, 0, "of a PCIe tile"},
+		{&boards.Blackhole, fbs.Target{X: 14, Y: 11, NoC: 1}, 0, "of a PCIe tile"},
+		{&boards.Blackhole, fbs.Target{X: 16, Y: 11, Multicast: true}, 0, "of a PCIe tile"},
+		{&boards.Blackhole, fbs.Target{X: 8}, 0xce00_0000, "the ARC's windows"},
+	} {
+		c.target.Ordering = gen.OrderingDefault
+		err := newPointer(t, c.board).verdict(t, c.target, c.address, 1<<20)
+		const begins = "command 0: the window may show "
+		if err == nil || !strings.HasPrefix(err.Error(), begins) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, %+v: %v, want %q", c.board.Name, c.target, err, c.want)
+		}
+	}
+	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
+		for _, rule := range board.Rules {
+			registers := fbs.Window{Kind: gen.WindowKindBar, Bar: rule.Bar, Slot: fbs.NoSlot, Offset: rule.First, Size: 8}
+			dma := fbs.Window{Kind: gen.WindowKindBar, Device: 1, Slot: fbs.NoSlot, Size: 1 << 20}
+			image := &lmb.Image{
+				Targets:   []lmb.Target{targetOf(board), targetOf(&boards.Edu)},
+				Windows:   []lmb.Window{{Name: "registers", Window: registers}, {Name: "dma", Window: dma}},
+				Sequences: []lmb.Sequence{{Name: "main", Commands: make([]lmb.Command, 1)}},
+			}
+			for _, test := range []struct {
+				c       fbs.Command
+				refused bool
+				want    string
+			}{
+				{fbs.Command{Opcode: gen.OpcodeWrite, Width: 4}, rule.LoadOnly,
+					"a store (declare a TLB or a host window instead) is not accepted"},
+				{fbs.Command{Opcode: gen.OpcodeAddress, Width: 8, Window: 1, Offset: 0x80}, rule.LoadOnly,
+					"which take no stores (" + rule.Name + "); give"},
+				{fbs.Command{Opcode: gen.OpcodeCheck, Width: 4, Mode: equal, Option: fail}, false, ""},
+			} {
+				image.Sequences[0].Commands[0] = command(test.c)
+				_, err := lmb.Encode(image)
+				if test.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%s, %s, %v: %v", board.Name, rule.Name, test.c.Opcode, err)
+				}
+			}
+		}
+	}
+}
