@@ -180,7 +180,7 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 		{twoopImage, []string{"verify", "--together", "-", "-"}},
 		{twoopImage, []string{"diff", "-", "-"}},
 	} {
-		if exit, _, stderr := lmFrom(t, c.stdin, c.args...); exit != 64 || !strings.Contains(stderr, "- is read twice") {
+		if exit, _, stderr := lmFrom(t, c.stdin, c.args...); exit != 64 || !strings.Contains(stderr, "standard input can be read once") {
 			t.Errorf("lm %v: %d %s", c.args, exit, stderr)
 		}
 	}
@@ -236,10 +236,10 @@ work:
 extra:
   copy.4 r+0x4 <- only[:]
 `)
-	if exit, _, stderr := lm(t, "trim", "--sequence", "work", image); exit != 64 || !strings.Contains(stderr, "main calls it") {
+	if exit, _, stderr := lm(t, "trim", "--in-place", "--sequence", "work", image); exit != 64 || !strings.Contains(stderr, "main calls it") {
 		t.Errorf("%d %s", exit, stderr)
 	}
-	if exit, _, stderr := lm(t, "trim", "--sequence", "nope", image); exit != 64 || !strings.Contains(stderr, `there is no "nope"`) {
+	if exit, _, stderr := lm(t, "trim", "--in-place", "--sequence", "nope", image); exit != 64 || !strings.Contains(stderr, `there is no "nope"`) {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	small := filepath.Join(t.TempDir(), "small.lmb")
@@ -270,16 +270,16 @@ func TestWhatAChangeLeavesBehindIsSaid(t *testing.T) {
 	if exit, _, stderr := lm(t, "set", twoopImage, "a=5", "-o", out); exit != 0 || !strings.Contains(stderr, "recorded outputs are what the old inputs made") {
 		t.Errorf("%d %s", exit, stderr)
 	}
-	ok(t, "", "trim", "--golden", out)
-	if exit, _, stderr := lm(t, "set", out, "a=6"); exit != 0 || stderr != "" {
+	ok(t, "", "trim", "--in-place", "--golden", out)
+	if exit, _, stderr := lm(t, "set", "--in-place", out, "a=6"); exit != 0 || stderr != "" {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	ok(t, "", "sign", "--new-key", key)
-	ok(t, "", "sign", "--key", key, out)
-	if said := ok(t, "", "trim", "--marks", out); !strings.Contains(said, "; sign it again") {
+	ok(t, "", "sign", "--in-place", "--key", key, out)
+	if said := ok(t, "", "trim", "--in-place", "--marks", out); !strings.Contains(said, "; sign it again") {
 		t.Error(said)
 	}
-	if said := ok(t, "", "trim", "--marks", out); strings.Contains(said, "sign") {
+	if said := ok(t, "", "trim", "--in-place", "--marks", out); strings.Contains(said, "sign") {
 		t.Error(said)
 	}
 }

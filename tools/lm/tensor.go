@@ -13,7 +13,6 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/tools/files"
 	"lightmetal/tools/npy"
 	"lightmetal/tools/stop"
 
@@ -147,7 +146,6 @@ func tensorCommand() *cobra.Command {
 		if len(args) == 2 {
 			to = args[1]
 		}
-		stop.On(files.Distinct([]string{to}, args[0]))
 		e := tensorOf(args[0], dtype, shape, image, name)
 		data := e.read(args[0])
 		if len(args) == 1 {
