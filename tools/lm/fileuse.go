@@ -36,7 +36,7 @@ var (
 	readsBar     = &fileRole{form: "FILE=0", paths: barFiles}
 	writesFile   = &fileRole{form: "FILE", writes: true, paths: itself}
 	writesKeys   = &fileRole{form: "FILE", writes: true, paths: keyFiles}
-	writesTensor = &fileRole{form: "NAME=FILE", writes: true, paths: tensorFiles}
+	writesTensor = &fileRole{form: "NAME=FILE", writes: true, paths: outputFiles}
 )
 
 func itself(value string) []string { return []string{value} }
@@ -109,6 +109,14 @@ func dataFiles(value string) []string {
 func tensorFiles(value string) []string {
 	if _, path, ok := strings.Cut(value, "="); ok {
 		return dataFiles(path)
+	}
+	return nil
+}
+
+// outputFiles returns the file of NAME=FILE, where FILE is never numbers.
+func outputFiles(value string) []string {
+	if _, path, ok := strings.Cut(value, "="); ok {
+		return []string{path}
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func (r reported) Unwrap() error { return r.code }
 func (f *replayFlags) written() []string {
 	var list []string
 	for _, spec := range f.outputs {
-		list = append(list, tensorFiles(spec)...)
+		list = append(list, outputFiles(spec)...)
 	}
 	if f.profile != "" {
 		list = append(list, f.profile)
