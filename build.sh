@@ -419,6 +419,7 @@ cmd_object-coverage() {
 	"$coverage/coverage" -json "${all[@]}" >"$coverage/coverage.json"
 	"$coverage/coverage" -left "${all[@]}" >"$coverage/left.txt"
 	"$coverage/coverage" -held tools/coverage/left.txt "${all[@]}" || status=1
+	[[ -z ${LM_TTKMD:-} ]] || say "this run had the vendor's driver: only a run without it may shrink the list"
 	return $status
 }
 
