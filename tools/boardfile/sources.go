@@ -27,7 +27,8 @@ const (
 
 // DeviceFiles are the files of a device's folder that FromDevice reads: first the
 // ids, then the BARs.
-var DeviceFiles = [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device", "resource"}
+var DeviceFiles = [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device",
+	"resource"}
 
 // FromDevice describes a PCI device by its folder under /sys/bus/pci/devices.
 // A prefetchable BAR has no side effects by PCI's own definition, and is memory;

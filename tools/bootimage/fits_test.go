@@ -53,7 +53,8 @@ func TestCheckBoardAndBootimageAgreeWhetherBarsFit(t *testing.T) {
 			r := request{board: h}
 			refused := stop.Try(func() { r.checkRoom(c.path, view) }) != nil
 			if said := fitOf(t, lm, h.Name, c.path); (said == "missing") != refused {
-				t.Errorf("%s on %s: check-board says %s, bootimage rejects: %v", c.name, h.Name, said, refused)
+				t.Errorf("%s on %s: check-board says %s, bootimage rejects: %v", c.name, h.Name,
+					said, refused)
 			}
 			if !refused {
 				fitting += " " + h.Name

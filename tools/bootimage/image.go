@@ -98,7 +98,7 @@ func (r *request) rejectInputsInResult() {
 		}
 		way, err := filepath.Rel(result, stop.Must(filepath.Abs(path)))
 		if err == nil && filepath.IsLocal(way) && way != input.result {
-			stop.With(hal.Usage, "%s lies in --out %s, which is replaced; copy it to another folder",
+			stop.With(hal.Usage, "%s lies in --out %s, which is replaced; copy it elsewhere",
 				input.host, r.out)
 		}
 	}

@@ -249,7 +249,8 @@ func TestInputsInTheFolderOfTheResultAreRejected(t *testing.T) {
 	} {
 		again := append([]string{"image", "--board", "qemu-virt", "--lmrun", packed,
 			"--lminit", packed, "--verifier", runner, "--out", folder}, args...)
-		if err := run(again, io.Discard); exitOf(err) != 64 || !strings.Contains(fmt.Sprint(err), "lies in --out") {
+		err := run(again, io.Discard)
+		if exitOf(err) != 64 || !strings.Contains(fmt.Sprint(err), "lies in --out") {
 			t.Errorf("%v: %v", args, err)
 		}
 		if _, err := os.Stat(image); err != nil {

@@ -236,10 +236,12 @@ func TestBlockDeviceIsOneFileWhateverItsNodes(t *testing.T) {
 		output, input string
 		refused       bool
 	}{{"a", "a", true}, {"a", "b", true}, {"b", "./a", true}, {"a", "other", false}, {"a", "/dev/null", false}} {
-		if err := RejectAliases([]string{test.output}, test.input); (hal.CodeOf(err) == hal.Usage) != test.refused {
+		err := RejectAliases([]string{test.output}, test.input)
+		if (hal.CodeOf(err) == hal.Usage) != test.refused {
 			t.Errorf("%+v: %v", test, err)
 		}
-		if err := RejectAliases([]string{test.output, test.input}); (hal.CodeOf(err) == hal.Usage) != test.refused {
+		err = RejectAliases([]string{test.output, test.input})
+		if (hal.CodeOf(err) == hal.Usage) != test.refused {
 			t.Errorf("%+v as outputs: %v", test, err)
 		}
 	}

@@ -181,7 +181,8 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 		{twoopImage, []string{"verify", "--together", "-", "-"}},
 		{twoopImage, []string{"diff", "-", "-"}},
 	} {
-		if exit, _, stderr := lmFrom(t, c.stdin, c.args...); exit != 64 || !strings.Contains(stderr, "standard input can be read once") {
+		exit, _, stderr := lmFrom(t, c.stdin, c.args...)
+		if exit != 64 || !strings.Contains(stderr, "standard input can be read once") {
 			t.Errorf("lm %v: %d %s", c.args, exit, stderr)
 		}
 	}
@@ -237,10 +238,12 @@ work:
 extra:
   copy.4 r+0x4 <- only[:]
 `)
-	if exit, _, stderr := lm(t, "trim", "--in-place", "--sequence", "work", image); exit != 64 || !strings.Contains(stderr, "main calls it") {
+	exit, _, stderr := lm(t, "trim", "--in-place", "--sequence", "work", image)
+	if exit != 64 || !strings.Contains(stderr, "main calls it") {
 		t.Errorf("%d %s", exit, stderr)
 	}
-	if exit, _, stderr := lm(t, "trim", "--in-place", "--sequence", "nope", image); exit != 64 || !strings.Contains(stderr, `there is no "nope"`) {
+	exit, _, stderr = lm(t, "trim", "--in-place", "--sequence", "nope", image)
+	if exit != 64 || !strings.Contains(stderr, `there is no "nope"`) {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	small := filepath.Join(t.TempDir(), "small.lmb")
@@ -277,7 +280,8 @@ func TestWhatAChangeLeavesBehindIsSaid(t *testing.T) {
 	}
 	ok(t, "", "sign", "--new-key", key)
 	ok(t, "", "sign", "--in-place", "--key", key, out)
-	if said := ok(t, "", "trim", "--in-place", "--marks", out); !strings.Contains(said, "; sign it again") {
+	said := ok(t, "", "trim", "--in-place", "--marks", out)
+	if !strings.Contains(said, "; sign it again") {
 		t.Error(said)
 	}
 	if said := ok(t, "", "trim", "--in-place", "--marks", out); strings.Contains(said, "sign") {

@@ -77,12 +77,13 @@ func TestEveryFlagDeclaresItsFiles(t *testing.T) {
 		seen := map[string]bool{}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			role := use.flags[f.Name]
-			text := f.Value.Type() == "string" || strings.HasPrefix(f.Value.Type(), "stringArray") ||
-				strings.HasPrefix(f.Value.Type(), "stringSlice")
+			kind := f.Value.Type()
+			text := kind == "string" || strings.HasPrefix(kind, "stringArray") ||
+				strings.HasPrefix(kind, "stringSlice")
 			seen[f.Name] = true
 			switch {
 			case text != (role != nil):
-				t.Errorf("lm %s --%s, a %s: fileUses declares %v", c.Name(), f.Name, f.Value.Type(), role)
+				t.Errorf("lm %s --%s, a %s: fileUses declares %v", c.Name(), f.Name, kind, role)
 			case role == noFile && names.MatchString(f.Usage) &&
 				!slices.Contains(without, c.Name()+" "+f.Name):
 				t.Errorf("lm %s --%s is declared to name no file: %s", c.Name(), f.Name, f.Usage)
@@ -156,15 +157,17 @@ func TestEveryOutputIsComparedWithEveryInput(t *testing.T) {
 		for out, writes := range roles {
 			for other, role := range roles {
 				if !writes.writes || role.form == "" || out == other ||
-					c.Name() == "sign" && (out == "new-key" || other == "new-key") { // goes with no other
-					continue
+					c.Name() == "sign" && (out == "new-key" || other == "new-key") {
+					continue // --new-key goes with no other flag
 				}
 				pairs++
 				for _, second := range []string{"./the.file", "./sym.link", "./hard.link"} {
-					line := lineWith(c.Name(), use, map[string]string{out: "./the.file", other: second})
+					paths := map[string]string{out: "./the.file", other: second}
+					line := lineWith(c.Name(), use, paths)
 					exit, stdout, stderr := lm(t, line...)
-					if exit != 64 || stdout != "" || !strings.Contains(stderr, "; name another file") {
-						t.Errorf("lm %s: exit %d, %s%s", strings.Join(line, " "), exit, stdout, stderr)
+					rejected := strings.Contains(stderr, "name another file")
+					if exit != 64 || stdout != "" || !rejected {
+						t.Errorf("lm %q: exit %d, %s%s", line, exit, stdout, stderr)
 					}
 				}
 				if after := snapshot(t); after != before {

@@ -43,7 +43,8 @@ func (f *replayFlags) load(path string) *session {
 
 // loadView loads an image that is verified. Opened devices come before those of
 // --device.
-func (f *replayFlags) loadView(path string, file *runtime.File, view *fbs.View, opened ...hal.Device) *session {
+func (f *replayFlags) loadView(path string, file *runtime.File, view *fbs.View,
+	opened ...hal.Device) *session {
 	s := &session{path: path, view: view, devices: opened, given: map[int]bool{}}
 	if err := stop.Try(func() { f.open(s) }); err != nil {
 		s.close()

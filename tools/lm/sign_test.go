@@ -68,11 +68,13 @@ func TestSignRefusesWhatItCannotSignOrSignWith(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	image := assemble(t, edu+"main:\n  write.4 r+0x8 0x5\n")
+	const ecKey = "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"
 	// openssl genpkey -algorithm x25519
 	const otherKind = `-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VuBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
 -----END PRIVATE KEY-----
 `
+	signs := func(key, image string) []string { return []string{"--in-place", "--key", key, image} }
 	for _, test := range []struct {
 		exit   int
 		reason string
@@ -85,9 +87,9 @@ MC4CAQAwBQYDK2VuBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
 		{64, "or --new-key KEY.pem alone", []string{"--key", key, "--new-key", key + "2", image}},
 		{64, "or --new-key KEY.pem alone", []string{"--key", key, image, image}},
 		{64, "no private key in PEM", []string{"--in-place", "--key", key + ".pub", image}},
-		{64, "another kind than Ed25519", []string{"--in-place", "--key", write(t, "x", otherKind), image}},
-		{64, "no private key in PEM", []string{"--in-place", "--key", write(t, "x", "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"), image}},
-		{65, "not a Light Metal image", []string{"--in-place", "--key", key, write(t, "x.lmb", strings.Repeat("x", 200))}},
+		{64, "another kind than Ed25519", signs(write(t, "x", otherKind), image)},
+		{64, "no private key in PEM", signs(write(t, "x", ecKey), image)},
+		{65, "not a Light Metal image", signs(key, write(t, "x.lmb", strings.Repeat("x", 200)))},
 		{66, "no such file", []string{"--in-place", "--key", key, filepath.Join(dir, "none.lmb")}},
 		{66, "no such file", []string{"--in-place", "--key", filepath.Join(dir, "none"), image}},
 	} {
