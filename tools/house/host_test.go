@@ -67,8 +67,8 @@ func hostFiles(t *testing.T) (list []string) {
 	return list
 }
 
-// TestFunctionsAreShort holds the functions of the host tools to a length that is read
-// at once. Tests have their tables in them and are left out.
+// TestFunctionsAreShort fails if a function of the host tools is too long to be read at
+// once. Tests contain their tables and are left out.
 func TestFunctionsAreShort(t *testing.T) {
 	for _, name := range hostFiles(t) {
 		set := token.NewFileSet()

@@ -62,8 +62,8 @@ func readStart(path string) ([]byte, error) {
 	return start, err
 }
 
-// TestTheFrontPageSaysWhatTheTargetWeighs compares its numbers with the limits that
-// build.sh holds.
+// TestTheFrontPageSaysWhatTheTargetWeighs compares its numbers with the limits in
+// build.sh.
 func TestTheFrontPageSaysWhatTheTargetWeighs(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {

@@ -318,7 +318,7 @@ func checkInPlace(c *cobra.Command, args []string) (inPlace bool) {
 	case inPlace && out.Changed:
 		refuse("-o FILE and --in-place exclude each other")
 	case !inPlace && !out.Changed:
-		refuse("lm %s writes no file unless told which: -o FILE, or --in-place to write over %s",
+		refuse("lm %s needs -o FILE for the image that it writes, or --in-place to write over %s",
 			c.Name(), args[0])
 	case inPlace && args[0] == "-":
 		refuse("--in-place needs an image's path, not -; use -o FILE, or -o - for standard output")

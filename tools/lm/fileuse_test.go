@@ -142,9 +142,9 @@ func rolesOf(use *fileUse) map[string]*fileRole {
 	return roles
 }
 
-// TestEveryOutputIsComparedWithEveryInput gives each pair of an output and an input,
-// or of two outputs, of every command one file: by the same path, by a symbolic link
-// and by a hard link.
+// TestEveryOutputIsComparedWithEveryInput names one file as each pair of an output and
+// an input, or of two outputs, of every command: by one path, by a symbolic link and by
+// a hard link.
 func TestEveryOutputIsComparedWithEveryInput(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := errors.Join(os.WriteFile("./the.file", []byte("content"), 0o644),

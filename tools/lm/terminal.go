@@ -150,8 +150,9 @@ func openImageAt(path, file string) *runtime.File {
 	return image
 }
 
-// anew names the source of an image that was copied to a file without a name, and
-// adds what to do where a file is no image, or not one of this version.
+// anew completes an error of opening or verifying an image: it names the source of one
+// that was copied to a file without a name, and adds what to do if a file is no image,
+// or not one of this version.
 func anew(path string, err error) error {
 	fault := (*hal.Fault)(nil)
 	if errors.As(err, &fault) && strings.HasPrefix(fault.Reason, descriptors) {

@@ -80,7 +80,7 @@ func Assembly(source []byte) (n int) {
 
 var (
 	cComments = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/`)
-	// Comments and what looks like one, or like a statement, and is none.
+	// Comments, and strings, which may look like a comment or a statement.
 	cSkipped = regexp.MustCompile(`(?s)"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|//[^\n]*|/\*.*?\*/`)
 	cLines   = regexp.MustCompile(`(?m)^[ \t]*#(?:.*\\\n)*.*$`)
 	cTokens  = regexp.MustCompile(`\b(?:if|for|while|switch|case|default)\b|\)\s*\{|[(){};]`)
