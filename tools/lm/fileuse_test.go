@@ -64,7 +64,7 @@ func ownCommands(f func(c *cobra.Command, use *fileUse, declared bool)) {
 
 // TestEveryFlagDeclaresItsFiles compares the declarations with the tables of flags.
 func TestEveryFlagDeclaresItsFiles(t *testing.T) {
-	names := regexp.MustCompile("(?i)\\b(file|files|image|page|record|path)\\b")
+	names := regexp.MustCompile(`(?i)\b(file|files|image|page|record|path)\b`)
 	// Flags whose text has such a word, and whose values name no file.
 	without := []string{"import device", "import frame", "import from", "import ignore",
 		"import input", "report sequence", "tensor name", "verify board"}
