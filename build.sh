@@ -85,6 +85,8 @@ usage: ./build.sh COMMAND
                             --break: the code is broken at N places by chance; how many are noticed, and by whom
   fuzz DURATION           every fuzz target for that long, such as 10m, or that often, such as 100000x
   lint                    gofmt, go vet, staticcheck
+  measure                 how many statements target, host tools, checks and tests have,
+                            and lmrun with its build tags
   clean [--all]           remove build/; --all: the downloaded kernel in build/cache too
   help                    this text
 
@@ -419,6 +421,8 @@ cmd_object-coverage() {
 	"$coverage/coverage" -json "${all[@]}" >"$coverage/coverage.json"
 	"$coverage/coverage" -left "${all[@]}" >"$coverage/left.txt"
 	"$coverage/coverage" -held tools/coverage/left.txt "${all[@]}" || status=1
+	[[ -z ${LM_TTKMD:-} ]] ||
+		say "this run had the vendor's driver: only a run without it may shrink the list"
 	return $status
 }
 
@@ -1089,6 +1093,13 @@ cmd_fuzz() {
 # middle of a call a failure ("context deadline exceeded", golang/go#75804, mended in 1.27).
 step_fuzz() { cmd_fuzz 50000x; }
 
+# cmd_measure prints sizes that tools/house counts.
+cmd_measure() {
+	[[ $# -eq 0 ]] || { warn "measure takes no arguments"; exit 64; }
+	go test -count=1 -v -run '^TestSizeOfEverySetIsPrinted$' ./tools/house |
+		sed -n 's/^ *size_test.go:[0-9]*: //p'
+}
+
 cmd_clean() {
 	if [[ ${1:-} == --all ]]; then
 		rm -rf "$out"
@@ -1105,7 +1116,7 @@ command=${1:-help}
 case ${1:-} in -h | --help) command=help ;; esac
 case $command in
 help | -h | --help) help ;;
-demo | test | record-trials | object-coverage | soak | qemu | cross | archive | image | install | deb | sbom | gen | bench | simulate | fuzz | kernels | lint | clean) "cmd_$command" "$@" ;;
+demo | test | record-trials | object-coverage | soak | qemu | cross | archive | image | install | deb | sbom | gen | bench | simulate | fuzz | kernels | lint | measure | clean) "cmd_$command" "$@" ;;
 *)
 	warn "no command $command; ./build.sh help lists them"
 	exit 64

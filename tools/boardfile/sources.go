@@ -25,12 +25,17 @@ const (
 	resourcePrefetchable = 0x2000
 )
 
+// DeviceFiles are the files of a device's folder that FromDevice reads: first the
+// ids, then the BARs.
+var DeviceFiles = [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device",
+	"resource"}
+
 // FromDevice describes a PCI device by its folder under /sys/bus/pci/devices.
 // A prefetchable BAR has no side effects by PCI's own definition, and is memory;
 // every other one has 32-bit registers.
 func FromDevice(folder string) (*lmb.Image, error) {
 	var ids [4]uint64
-	for i, name := range [...]string{"vendor", "device", "subsystem_vendor", "subsystem_device"} {
+	for i, name := range DeviceFiles[:4] {
 		text, err := os.ReadFile(filepath.Join(folder, name))
 		if err == nil {
 			ids[i], err = strconv.ParseUint(strings.TrimSpace(string(text)), 0, 16)
@@ -40,7 +45,7 @@ func FromDevice(folder string) (*lmb.Image, error) {
 		}
 	}
 	b := &boards.Board{Vendor: uint16(ids[0]), Device: uint16(ids[1])}
-	text, err := os.ReadFile(filepath.Join(folder, "resource"))
+	text, err := os.ReadFile(filepath.Join(folder, DeviceFiles[4]))
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func (r *request) judge(parts []initramfs.File) {
 		}
 	}
 	for _, path := range r.images {
-		r.room(path, p.views["/"+filepath.Base(path)])
+		r.checkRoom(path, p.views["/"+filepath.Base(path)])
 	}
 	steps := p.steps()
 	if p.restarts {

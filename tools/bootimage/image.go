@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"lightmetal/hal"
 	"lightmetal/tools/bootimage/initramfs"
 	"lightmetal/tools/bootimage/sbom"
 	"lightmetal/tools/files"
@@ -34,6 +35,7 @@ const fileMax = 1 << 30
 // make makes the whole folder anew, beside the one it replaces, and puts it in
 // place when all of it is there.
 func (r *request) make(out io.Writer) {
+	r.rejectInputsInResult()
 	parts := r.files()
 	r.replaceable()
 	r.dir = stop.Must(os.MkdirTemp(filepath.Dir(r.out), ".image-"))
@@ -59,6 +61,47 @@ func (r *request) fill(parts []initramfs.File) {
 	r.write(initramfsGz, packed.Bytes(), 0o644)
 	r.writeBoot()
 	r.describe(parts)
+}
+
+// packedFile is an input and its path in the result.
+type packedFile struct{ host, result string }
+
+// inputs returns all files that go into the result.
+func (r *request) inputs() []packedFile {
+	list := []packedFile{{r.lminit, "root/init"}, {r.lmrun, "root/lmrun"},
+		{r.config, "root/" + configName}, {r.kernel, "Image"}, {r.dtb, "board.dtb"}}
+	for _, image := range r.images {
+		list = append(list, packedFile{image, "root/" + filepath.Base(image)})
+	}
+	for _, text := range r.adds {
+		host, guest, given := strings.Cut(text, "=")
+		if !given {
+			guest = filepath.Base(host)
+		}
+		list = append(list, packedFile{host, filepath.Join("root", guest)})
+	}
+	return slices.DeleteFunc(list, func(input packedFile) bool { return input.host == "" })
+}
+
+// rejectInputsInResult fails if an input lies in the folder that the result replaces
+// and would be lost: the result has it at another path.
+func (r *request) rejectInputsInResult() {
+	folder, err := filepath.EvalSymlinks(r.out)
+	if err != nil {
+		return // there is none yet
+	}
+	result := stop.Must(filepath.Abs(folder))
+	for _, input := range r.inputs() {
+		path, err := filepath.EvalSymlinks(input.host)
+		if err != nil {
+			continue // reading it fails, and names it
+		}
+		way, err := filepath.Rel(result, stop.Must(filepath.Abs(path)))
+		if err == nil && filepath.IsLocal(way) && way != input.result {
+			stop.With(hal.Usage, "%s lies in --out %s, which is replaced; copy it elsewhere",
+				input.host, r.out)
+		}
+	}
 }
 
 // replaceable refuses a folder that holds something else than an earlier result.

@@ -228,3 +228,33 @@ func TestImageThatFailsLeavesTheOneBefore(t *testing.T) {
 		t.Errorf("beside it are %v", left)
 	}
 }
+
+func TestInputsInTheFolderOfTheResultAreRejected(t *testing.T) {
+	folder, err := made(t, "--board", "qemu-virt", edu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := filepath.Join(folder, "mine.lmb")
+	data, err := os.ReadFile(edu)
+	if err == nil {
+		err = os.WriteFile(image, data, 0o644)
+	}
+	link := filepath.Join(t.TempDir(), "link.lmb")
+	if err = errors.Join(err, os.Symlink(image, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{image}, {link}, {"--add", image + "=/x", edu}, {"--kernel", image, edu},
+		{"--config", image, edu}, {"--add", filepath.Join(folder, "root", "edu.lmb") + "=/x", edu},
+	} {
+		again := append([]string{"image", "--board", "qemu-virt", "--lmrun", packed,
+			"--lminit", packed, "--verifier", runner, "--out", folder}, args...)
+		err := run(again, io.Discard)
+		if exitOf(err) != 64 || !strings.Contains(fmt.Sprint(err), "lies in --out") {
+			t.Errorf("%v: %v", args, err)
+		}
+		if _, err := os.Stat(image); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+}

@@ -6,21 +6,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Distinct refuses an output that is an input or another output, whatever
-// names and links lead there. It is asked before anything is opened for
-// writing. Devices and pipes may be both.
-func Distinct(outputs []string, inputs ...string) error {
+// RejectAliases returns an error if an output is the same file as an input or as
+// another output, whatever names and links lead to it. Callers ask before they open
+// anything for writing. Devices and pipes may be both. "-" is standard input or output.
+func RejectAliases(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
-		here, own := placeOf(path)
+		here, ok := placeOf(path)
 		for j, other := range append(inputs[:len(inputs):len(inputs)], outputs[:i]...) {
-			reason := " is to be written and is an input: "
+			reason, real := " is the input ", other
 			if j >= len(inputs) {
-				reason = " is to be written twice, also as "
-			} else if other == "-" { // standard input
-				continue
+				reason = " is the same file as output "
+			} else if other == "-" {
+				real = "/dev/stdin" // a file that the shell opened counts too
 			}
-			if there, owned := placeOf(other); own && owned && here == there {
-				return hal.NewFault(hal.Usage, path+reason+other)
+			if there, found := placeOf(real); ok && found && here == there {
+				return hal.NewFault(hal.Usage, "output "+path+reason+other+"; name another file")
 			}
 		}
 	}

@@ -205,6 +205,8 @@ var driven = []aCase{
 	{hal.OK, "go on running", "ioctl 1=0xfa05 =0 @8:02000000 @12:0201; ", ""},
 	{hal.NoDevice, "has no bus address", "", "/tt-bar.lmb"},
 	{hal.Refused, "cannot aim a window so", "", "/tt-vc.lmb"},
+	// Wormhole's windows have the bit for channel 0, but the driver sets none.
+	{hal.Refused, "cannot aim a window so", "", "/tt-on.lmb"},
 	{hal.Refused, "cannot aim a window so", "", "/tt-far.lmb"},
 	{hal.Refused, "cannot aim a window so", "", "/tt-tile.lmb"},
 	{hal.NoDevice, "no hardware window", "ioctl 1=0xfa0b =-12; ", ""},
@@ -271,6 +273,7 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 			"/tt.lmb":      onTiles("tiles 1,1 to 2,2 address 0x100000 noc 1", ""),
 			"/tt-bar.lmb":  onTiles("tile 1,1 address 0x0", "  write.8 l1+0x28 bus(csm)"),
 			"/tt-vc.lmb":   onTiles("tile 1,1 address 0x0 vc 3", ""),
+			"/tt-on.lmb":   onTiles("tile 1,1 address 0x0 vc 0", ""),
 			"/tt-far.lmb":  onTiles("tile 1,1 address 0x1000000000000", ""),
 			"/tt-tile.lmb": onTiles("tile 100,1 address 0x0", ""),
 		} {

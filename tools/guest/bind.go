@@ -74,7 +74,7 @@ func (m *machine) bind(flags []string, image *lmb.Image) ([]output, error) {
 		}
 		m.args = append(m.args, "-"+name, tensor+"="+inside)
 	}
-	return outputs, files.Distinct(written, inputs...)
+	return outputs, files.RejectAliases(written, inputs...)
 }
 
 // attach gives the guest's name of what stands for an output, empty where the

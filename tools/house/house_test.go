@@ -66,30 +66,15 @@ var linked = []string{"github.com/google/flatbuffers/go", "golang.org/x/sys/unix
 // linker's result counts, not the imports.
 var heavy = []string{"fmt.", "reflect.Value.", "log.", "flag.", "encoding/", "context.", "net.", "regexp."}
 
-// product is what one product runs: arm64, one lane, boards of one family. Its
-// files are those that Go links so, without other boards' data, and without what
-// lmrun uses for signatures alone and lminit always.
-var (
-	product     = []string{"fbs", "boards", "hal", "runtime"}
-	productTags = "lane_vfio"
-	otherBoards = []string{"boards/edu.go", "boards/ivshmem.go", "boards/nvme.go"}
-	notLinked   = []string{"runtime/check.go", "tools/files/read.go"}
-)
+// productTags are the tags of one product: arm64 with one backend. notLinked are
+// files that lmrun uses for signatures alone and lminit always.
+const productTags = "lane_vfio"
 
-// target is the rest of what can run on one, beside the product's packages.
-var target = []string{"tools/lmrun", "tools/lmrun/args", "tools/lminit", "tools/files", "runtime/report", "runtime/signed", "runtime/capi"}
+var notLinked = []string{"runtime/check.go", "tools/files/read.go"}
 
 // never are files in their folders that no target links: the oracle, which is the
 // walk of other architectures, what host tools alone use, and stand-ins for devices.
 var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "runtime/host.go", "tools/files/host.go", "runtime/capi/device_mock.go", "tools/lmrun/open_mock.go", "runtime/capi/export_mock.go"}
-
-// The lines that these have come down to and may not exceed again, and in the
-// names what is wanted.
-const (
-	linesOfProduct   = 4_210 // 3,600
-	linesWithRunner  = 5_733 // 4,600
-	linesOfTheTarget = 8_455 // 7,500
-)
 
 // sources parses the Go files, tests left out, of a package's folder.
 func sources(t *testing.T, folder string) map[string]*ast.File {
@@ -242,8 +227,8 @@ func TestNoTargetLinksTheHostsPart(t *testing.T) {
 	}
 }
 
-// TestTheProductLinksNothingThatIsNotCounted of the packages that it has.
-func TestTheProductLinksNothingThatIsNotCounted(t *testing.T) {
+// TestProductLinksNothingForSignatures unless it has the tag signed.
+func TestProductLinksNothingForSignatures(t *testing.T) {
 	linksNoneOf(t, "lmrun", productTags, functionsOf(t, notLinked...))
 }
 
@@ -275,69 +260,6 @@ func linksNoneOf(t *testing.T, program, tags string, functions map[string]bool) 
 			t.Errorf("%s links %s", program, symbol)
 		}
 	}
-}
-
-// TestTargetIsReadInAnAfternoon counts the lines somebody has to read to know
-// all that runs on a target, generated code and tests left out: of one product,
-// with lmrun, and of everything that there is.
-func TestTargetIsReadInAnAfternoon(t *testing.T) {
-	core := linesLinked(t, product)
-	runner := core + linesLinked(t, []string{"runtime/report", "tools/lmrun", "tools/lmrun/args", "tools/files"})
-	all := 0
-	for _, folder := range append(target, product...) {
-		for _, pattern := range []string{"*.go", "*.s"} {
-			paths, err := filepath.Glob(filepath.Join(root, folder, pattern))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, path := range paths {
-				if name, _ := filepath.Rel(root, path); !strings.HasSuffix(path, "_test.go") && !slices.Contains(never, name) {
-					all += countLines(t, path)
-				}
-			}
-		}
-	}
-	for _, count := range []struct {
-		name        string
-		lines, most int
-	}{
-		{"one product", core, linesOfProduct},
-		{"one product with lmrun", runner, linesWithRunner},
-		{"everything that can run on a target", all, linesOfTheTarget},
-	} {
-		t.Logf("%s: %d lines", count.name, count.lines)
-		if count.lines > count.most {
-			t.Errorf("%s has %d lines, more than %d", count.name, count.lines, count.most)
-		}
-	}
-}
-
-// linesLinked counts the lines of packages as a product links them.
-func linesLinked(t *testing.T, folders []string) (lines int) {
-	t.Helper()
-	for _, folder := range folders {
-		list := exec.Command("go", "list", "-tags", productTags, "-f", `{{join .GoFiles "\n"}}{{"\n"}}{{join .SFiles "\n"}}`, "lightmetal/"+folder)
-		list.Env = append(os.Environ(), "GOARCH=arm64", "GOOS=linux", "CGO_ENABLED=0")
-		files, err := list.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range strings.Fields(string(files)) {
-			if path := folder + "/" + name; !slices.Contains(slices.Concat(otherBoards, notLinked, never), path) {
-				lines += countLines(t, filepath.Join(root, path))
-			}
-		}
-	}
-	return lines
-}
-
-func countLines(t *testing.T, path string) int {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Count(string(text), "\n")
 }
 
 // TestToolchainIsTheOneThatWasTried: go.mod, build.sh and the page of what is

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -31,7 +30,7 @@ func asmCommand() *cobra.Command {
 		if board != "" {
 			d = boardNamed(board, rules)
 		}
-		assembleFile(args[0], cmp.Or(out, besideOf(args[0], ".lms")), anywhere, d.Board)
+		assembleFile(args[0], out, anywhere, d.Board)
 	})
 	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: LISTING.lmb)")
 	c.Flags().StringVar(&board, "board", "", "generic or a board file: rules of a target that no board has the ids of and the listing no rules for")
@@ -44,7 +43,6 @@ func asmCommand() *cobra.Command {
 // have none.
 func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	inputs := []string{path}
-	stop.On(files.Distinct([]string{out}, inputs...))
 	source := readFile(path, dataMax)
 	read := func(name string) (_ []byte, err error) {
 		defer stop.Catch(&err)
@@ -60,7 +58,7 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 	}
 	image, err := listing.Parse(path, source, read)
 	stop.As(hal.BadImage, err)
-	stop.On(files.Distinct([]string{out}, inputs...))
+	stop.On(files.RejectAliases([]string{out}, inputs...))
 	if board != nil {
 		bad(hal.BadImage, path, boardfile.ForImage(image, board))
 	}

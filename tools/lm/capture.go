@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"go/build"
@@ -39,10 +38,12 @@ func captureCommand() *cobra.Command {
 	return c
 }
 
+// capturedTo returns the default of lm capture --out.
+func capturedTo(_ *cobra.Command, args []string) string {
+	return filepath.Base(filepath.Clean(args[len(args)-1])) + ".lmb"
+}
+
 func (f *captureFlags) run(program string, workload []string) {
-	if f.out != "" {
-		stop.On(files.Distinct([]string{f.out}, program))
-	}
 	folder := stop.Must(os.MkdirTemp("", "lm-capture"))
 	defer os.RemoveAll(folder)
 	executable := buildProgram(program, folder)
@@ -51,10 +52,8 @@ func (f *captureFlags) run(program string, workload []string) {
 		return
 	}
 	args := []string{"--board", f.board, "--device", f.device, "--out", filepath.Join(folder, "image")}
-	name := filepath.Base(filepath.Clean(program))
 	if len(workload) == 1 {
-		name = workload[0]
-		args = append(args, "--workload", name)
+		args = append(args, "--workload", workload[0])
 	}
 	runProgram(tell(f.out), executable, args...)
 	file, err := files.Read(filepath.Join(folder, "image"), math.MaxInt)
@@ -63,7 +62,7 @@ func (f *captureFlags) run(program string, workload []string) {
 	}
 	_, err = lmb.Decode(file)
 	at(program, err)
-	writeFile(cmp.Or(f.out, name+".lmb"), file)
+	writeFile(f.out, file)
 }
 
 // buildProgram gives the executable of a program: itself, or what the go

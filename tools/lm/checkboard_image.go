@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"strings"
 
 	"lightmetal/boards"
@@ -167,70 +166,46 @@ func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
 	r.checkFaults(r.host, config, n)
 	if n.view == nil {
 		for _, b := range boards.All {
-			r.checkFit(b.Name, barsOf(b, [6]uint64{}), warning)
+			r.checkFit(b.Name, b, [6]uint64{}, warning)
 		}
 		return
 	}
 	for i := range n.view.Targets {
 		t := &n.view.Targets[i]
 		board := boards.ByID(t.Vendor, t.Device)
-		r.checkFit(fmt.Sprintf("target %d, %s", i, n.view.Name(t.Board)), barsOf(board, *t.Bars()), missing)
+		r.checkFit(fmt.Sprintf("target %d, %s", i, n.view.Name(t.Board)), board, *t.Bars(), missing)
 	}
 }
 
-// prefetchable lists the BARs that are 64 bits wide and prefetchable, by
-// board. [KMD] lspci of a Wormhole in tt-kmd issue 193; ivshmem: QEMU 7.2
-// hw/misc/ivshmem.c, ivshmem_common_realize.
-var prefetchable = map[string][]int{"wormhole": {0, 4}, "blackhole": {0, 4}, "ivshmem": {2}}
-
-// guessedPrefetchable is the size from which on a BAR of an unknown device is
-// taken as prefetchable: no window below 4 GiB has room for much larger ones.
-const guessedPrefetchable = 64 << 20
-
-// barsOf gives what a device asks of a port: the BARs of its board, which the
-// kernel places whether an image uses them or not, and what the image needs.
-func barsOf(board *boards.Board, least [6]uint64) []hosts.BAR {
-	bars := make([]hosts.BAR, len(least))
-	for i := range bars {
-		size := least[i]
-		if board != nil {
-			size = max(size, board.Bars[i])
-		}
-		if size == 0 {
-			continue
-		}
-		through := board == nil && size >= guessedPrefetchable
-		if board != nil {
-			for _, p := range prefetchable[board.Name] {
-				through = through || p == i
-			}
-		}
-		bars[i] = hosts.BAR{Size: 1 << bits.Len64(size-1), Prefetchable: through}
-	}
-	return bars
-}
-
-// checkFit tells which ports of the host have room for a device. worse is how
-// bad it is that none has.
-func (r *boardReport) checkFit(what string, bars []hosts.BAR, worse state) {
+// checkFit reports which ports of the host have room for a device of a board, nil if
+// it is unknown, with BARs of these sizes at least. worse is the state if none has.
+func (r *boardReport) checkFit(what string, board *boards.Board, least [6]uint64, worse state) {
+	fit := r.host.Fit(board, least)
 	var fits, cramped []string
+	for _, room := range fit.Rooms {
+		at := func(i int) string { return fmt.Sprintf("%d at 0x%x", i, room.Addresses[i]) }
+		fits = append(fits, portText(room.Port)+" (BAR "+barsText(room.BARs, at)+")")
+	}
 	for i := range r.host.Ports {
-		p := &r.host.Ports[i]
-		if placed := p.Place(bars); placed != nil {
-			fits = append(fits, portText(p)+" (BAR "+barsText(bars, func(i int) string { return fmt.Sprintf("%d at 0x%x", i, placed[i]) })+")")
-		} else if p.Windows.Known() {
+		if p := &r.host.Ports[i]; p.Windows.Known() {
 			cramped = append(cramped, p.Name+": "+windowsText(p))
 		}
 	}
-	if len(fits) > 0 {
+	size := func(i int) string { return fmt.Sprintf("%d: %s", i, lmb.SizeText(fit.BARs[i].Size)) }
+	switch {
+	case len(fits) > 0:
 		r.add(fine, what+" fits", strings.Join(fits, "; "), "", "")
-		return
+	case !fit.NoRoom():
+		r.add(warning, what+" fits", "unknown: no windows of this board's ports are known",
+			"its BARs ("+barsText(fit.BARs, size)+") may find no room", "try it on the machine")
+	default:
+		r.add(worse, what+" fits", "no port; "+strings.Join(cramped, "; "),
+			"its BARs ("+barsText(fit.BARs, size)+") find no room in the windows, "+
+				"so the kernel leaves them unassigned and cannot switch the device on",
+			"widen the port's ranges in the device tree where the chip allows, make the device's "+
+				"BAR smaller in its firmware where that is possible, or take another board "+
+				"(lm check-board --list)")
 	}
-	sizes := barsText(bars, func(i int) string { return fmt.Sprintf("%d: %s", i, lmb.SizeText(bars[i].Size)) })
-	r.add(worse, what+" fits", "no port; "+strings.Join(cramped, "; "),
-		"its BARs ("+sizes+") find no room in the windows, so the kernel leaves them unassigned and cannot switch the device on",
-		"widen the port's ranges in the device tree where the chip allows, make the device's BAR smaller in its firmware where that is possible, or "+
-			"take another board (lm check-board --list)")
 }
 
 // barsText is the BARs that there are, each as text has it.

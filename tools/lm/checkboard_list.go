@@ -72,11 +72,8 @@ func yesNo(b bool) string {
 // fitting lists the boards that find room behind some port of a host.
 func fitting(h *hosts.Host) (names []string) {
 	for _, b := range boards.All {
-		for i := range h.Ports {
-			if h.Ports[i].Place(barsOf(b, [6]uint64{})) != nil {
-				names = append(names, b.Name)
-				break
-			}
+		if fit := h.Fit(b, [6]uint64{}); len(fit.Rooms) > 0 {
+			names = append(names, b.Name)
 		}
 	}
 	return names

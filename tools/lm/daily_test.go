@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -180,7 +181,8 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 		{twoopImage, []string{"verify", "--together", "-", "-"}},
 		{twoopImage, []string{"diff", "-", "-"}},
 	} {
-		if exit, _, stderr := lmFrom(t, c.stdin, c.args...); exit != 64 || !strings.Contains(stderr, "- is read twice") {
+		exit, _, stderr := lmFrom(t, c.stdin, c.args...)
+		if exit != 64 || !strings.Contains(stderr, "standard input can be read once") {
 			t.Errorf("lm %v: %d %s", c.args, exit, stderr)
 		}
 	}
@@ -236,10 +238,12 @@ work:
 extra:
   copy.4 r+0x4 <- only[:]
 `)
-	if exit, _, stderr := lm(t, "trim", "--sequence", "work", image); exit != 64 || !strings.Contains(stderr, "main calls it") {
+	exit, _, stderr := lm(t, "trim", "--in-place", "--sequence", "work", image)
+	if exit != 64 || !strings.Contains(stderr, "main calls it") {
 		t.Errorf("%d %s", exit, stderr)
 	}
-	if exit, _, stderr := lm(t, "trim", "--sequence", "nope", image); exit != 64 || !strings.Contains(stderr, `there is no "nope"`) {
+	exit, _, stderr = lm(t, "trim", "--in-place", "--sequence", "nope", image)
+	if exit != 64 || !strings.Contains(stderr, `there is no "nope"`) {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	small := filepath.Join(t.TempDir(), "small.lmb")
@@ -270,16 +274,17 @@ func TestWhatAChangeLeavesBehindIsSaid(t *testing.T) {
 	if exit, _, stderr := lm(t, "set", twoopImage, "a=5", "-o", out); exit != 0 || !strings.Contains(stderr, "recorded outputs are what the old inputs made") {
 		t.Errorf("%d %s", exit, stderr)
 	}
-	ok(t, "", "trim", "--golden", out)
-	if exit, _, stderr := lm(t, "set", out, "a=6"); exit != 0 || stderr != "" {
+	ok(t, "", "trim", "--in-place", "--golden", out)
+	if exit, _, stderr := lm(t, "set", "--in-place", out, "a=6"); exit != 0 || stderr != "" {
 		t.Errorf("%d %s", exit, stderr)
 	}
 	ok(t, "", "sign", "--new-key", key)
-	ok(t, "", "sign", "--key", key, out)
-	if said := ok(t, "", "trim", "--marks", out); !strings.Contains(said, "; sign it again") {
+	ok(t, "", "sign", "--in-place", "--key", key, out)
+	said := ok(t, "", "trim", "--in-place", "--marks", out)
+	if !strings.Contains(said, "; sign it again") {
 		t.Error(said)
 	}
-	if said := ok(t, "", "trim", "--marks", out); strings.Contains(said, "sign") {
+	if said := ok(t, "", "trim", "--in-place", "--marks", out); strings.Contains(said, "sign") {
 		t.Error(said)
 	}
 }
@@ -340,4 +345,56 @@ func mustRead(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// TestValuesOfATensorAreNotFileNames has files of the same names, which only ./ means.
+func TestValuesOfATensorAreNotFileNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	image := assemble(t, edu+`tensor x input float32[1]
+tensor n input int32[1]
+main:
+  copy.4 r+0x4 <- x[:]
+  copy.4 r+0x4 <- n[:]
+`)
+	for _, c := range []struct {
+		text string
+		bits uint32
+	}{
+		{"inf", 0x7f800000}, {"+Inf", 0x7f800000}, {"-inf", 0xff800000},
+		{"-Infinity", 0xff800000}, {"nan", 0x7fc00000}, {"NaN", 0x7fc00000},
+		{".5", 0x3f000000}, {"-1", 0xbf800000}, {"0x40490fdb", 0x40490fdb},
+		{"0xffffffff", 0xffffffff},
+	} {
+		if err := os.WriteFile("./"+c.text, []byte{1, 2, 3, 4}, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		value := func(spec string) uint32 {
+			ok(t, "", "set", image, "x="+spec, "-o", "out.lmb")
+			got, err := lmb.Decode(mustRead(t, "out.lmb"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return binary.LittleEndian.Uint32(got.Tensors[0].Data)
+		}
+		if got := value(c.text); got != c.bits {
+			t.Errorf("x=%s: %#x, want %#x", c.text, got, c.bits)
+		}
+		if got := value("./" + c.text); got != 0x04030201 {
+			t.Errorf("x=./%s: %#x, not what the file has", c.text, got)
+		}
+	}
+	for _, spec := range []string{"n=inf", "n=nan", "n=99999999999999999999", "x=-nan",
+		"x=1e999", "n=0xffffffffffffffffff"} {
+		exit, _, stderr := lm(t, "set", image, spec, "-o", "out.lmb")
+		if _, text, _ := strings.Cut(spec, "="); exit != 65 ||
+			!strings.Contains(stderr, "is not a value of") || !strings.Contains(stderr, "./"+text) {
+			t.Errorf("%s: exit %d, %s", spec, exit, stderr)
+		}
+	}
+	// An output is a file, whatever its name.
+	exit, _, stderr := lm(t, "replay", "--device", "mock:wormhole", "--output", "d=5",
+		"--profile", "5", filepath.Join(testRoot, "testdata", "images", "wh.twoop.lmb"))
+	if exit != 64 || !strings.Contains(stderr, "output 5 is the same file as output 5") {
+		t.Errorf("exit %d, %s", exit, stderr)
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/tools/files"
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/stop"
 
@@ -24,12 +23,12 @@ func setCommand() *cobra.Command {
 		change(args[0], out, func(image *lmb.Image) {
 			stale = slices.ContainsFunc(image.Tensors, func(t lmb.Tensor) bool { return t.Role == gen.RoleOutput && t.Data != nil })
 			setInputs(image, args[1:])
-		}, pathsOf(args[1:])...)
+		})
 		if stale {
 			fmt.Fprintln(stderr, "lm: warning: recorded outputs are what the old inputs made: lm trim --golden, or record anew")
 		}
 	})
-	c.Flags().StringVarP(&out, "out", "o", "", "image to write (default: the image itself)")
+	outputFlags(c.Flags(), &out)
 	return c
 }
 
@@ -52,7 +51,7 @@ func trimCommand() *cobra.Command {
 		})
 	})
 	flags := c.Flags()
-	flags.StringVarP(&out, "out", "o", "", "image to write (default: the image itself)")
+	outputFlags(flags, &out)
 	flags.StringArrayVar(&drop, "sequence", nil, "leave out this sequence")
 	flags.BoolVar(&marks, "marks", false, "leave out marks")
 	flags.BoolVar(&golden, "golden", false, "leave out recorded data of outputs")
@@ -60,9 +59,7 @@ func trimCommand() *cobra.Command {
 }
 
 // change writes an image that something was changed in.
-func change(path, out string, edit func(*lmb.Image), inputs ...string) {
-	out = cmp.Or(out, path)
-	stop.On(files.Distinct([]string{out}, inputs...))
+func change(path, out string, edit func(*lmb.Image)) {
 	image, file := decode(path)
 	edit(image)
 	encode(image, out, path) // which verifies

@@ -85,14 +85,14 @@ func TestNoCommandWritesOverWhatItReads(t *testing.T) {
 		"capture program -o program",
 	} {
 		exit, stdout, stderr := lm(t, strings.Fields(line)...)
-		if exit != 64 || stdout != "" || !strings.Contains(stderr, "is to be written") {
+		if exit != 64 || stdout != "" || !strings.Contains(stderr, "; name another file") {
 			t.Errorf("lm %s: exit %d, %s%s", line, exit, stdout, stderr)
 		}
 		if after := snapshot(t); after != before {
 			t.Fatalf("lm %s: the folder was\n%s\nand is\n%s", line, before, after)
 		}
 	}
-	if exit, _, stderr := lm(t, "sign", "--key", key, "twoop.lmb"); exit != 0 { // an image in place is what sign is for
+	if exit, _, stderr := lm(t, "sign", "--in-place", "--key", key, "twoop.lmb"); exit != 0 {
 		t.Error(stderr)
 	}
 }
@@ -345,7 +345,8 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 		{"replay", "--device", "mock:edu", "--input", "n=x", "i.lmb"}, {"replay", "--device", "mock:edu", "--input", hostile + "a=raw", "i.lmb"},
 		{"replay", "--device", "mock:edu", "--input", hostile + "a=a.npy", "i.lmb"}, {"replay", "--device", "mock:edu", "--output", hostile + "=x", "i.lmb"},
 		{"replay", "i.lmb"}, {"replay", "--device", "mock:" + hostile, "i.lmb"}, {"replay", "--device", hostile, "i.lmb"},
-		{"asm", "f.lms"}, {"asm", "g.lms"}, {"asm", hostile}, {"info", hostile}, {"verify", "--key", "raw", "i.lmb"}, {"sign", "--key", "raw", "i.lmb"},
+		{"asm", "f.lms"}, {"asm", "g.lms"}, {"asm", hostile}, {"info", hostile}, {"verify", "--key", "raw", "i.lmb"},
+		{"sign", "--in-place", "--key", "raw", "i.lmb"},
 		{"import", "--from", "mmiotrace", "m"}, {"import", "--from", "mmiotrace", "--summary", "m"}, {"import", "--from", "qemu", "--region", "r", "--base", "0", "--board", "edu", "q"},
 		{"import", "--from", "record", "raw"}, {"import", "--from", hostile, "raw"}, {"import", "--from", "qemu", "--board", hostile, "q"},
 		{"report", "--profile", "p", "i.lmb"}, {"check-board", hostile}, {"check-board", "--kernel-config", "raw"}, {"capture", "raw"}, {hostile}, {"info", "--" + hostile}, {"info", hostile + "none"},

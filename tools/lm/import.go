@@ -14,7 +14,6 @@ import (
 	"lightmetal/boards"
 	"lightmetal/hal"
 	"lightmetal/tools/boardfile"
-	"lightmetal/tools/files"
 	"lightmetal/tools/importer"
 	"lightmetal/tools/importer/traces"
 	"lightmetal/tools/stop"
@@ -79,18 +78,15 @@ func boardNames() string {
 	return traces.Joined(boards.All, ", ", func(b *boards.Board) string { return b.Name })
 }
 
+// importedTo returns the default of lm import --out, empty if no image is written.
+func importedTo(c *cobra.Command, args []string) string {
+	if c.Flags().Changed("summary") {
+		return ""
+	}
+	return besideOf(args[0], filepath.Ext(args[0]))
+}
+
 func (f *importFlags) run(path string) {
-	if f.out == "" {
-		f.out = besideOf(path, filepath.Ext(path))
-	}
-	inputs := []string{path}
-	for _, spec := range f.host {
-		_, file, _ := strings.Cut(spec, ",")
-		inputs = append(inputs, file)
-	}
-	if !f.summary {
-		stop.On(files.Distinct([]string{f.out}, inputs...))
-	}
 	o := f.options(path)
 	trace := openFile(path)
 	defer trace.Close()

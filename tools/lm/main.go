@@ -51,7 +51,7 @@ func enough() error {
 
 // run is a whole invocation; it gives the exit status.
 func run(args []string) int {
-	*stdout, *stderr, stdinRead, asJSON = text{to: os.Stdout}, text{to: os.Stderr}, false, false
+	*stdout, *stderr, asJSON = text{to: os.Stdout}, text{to: os.Stderr}, false
 	defer closeImages()
 	root := newRoot()
 	root.SetOut(stdout)
@@ -107,7 +107,10 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.PersistentPreRun = noEmptyValue
+	root.PersistentPreRun = func(c *cobra.Command, args []string) {
+		noEmptyValue(c, args)
+		checkFiles(c, args)
+	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		hint := ""
 		if _, name, ok := strings.Cut(err.Error(), " in -"); ok && c.Flags().Lookup(name) != nil {
@@ -138,11 +141,7 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 // must not switch off what it was to switch on, such as --key.
 func noEmptyValue(c *cobra.Command, _ []string) {
 	c.Flags().Visit(func(f *pflag.Flag) {
-		values := []string{f.Value.String()}
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		if len(values) == 0 || slices.Contains(values, "") {
+		if values := flagValues(f); len(values) == 0 || slices.Contains(values, "") {
 			refuse("--%s needs a value; lm %s --help tells more", f.Name, c.Name())
 		}
 	})

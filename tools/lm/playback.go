@@ -26,7 +26,7 @@ func openPlayback(spec string) *mock.Device {
 		if named {
 			refuse("playback:%s: an image has its own board", spec)
 		}
-		return playImage(path)
+		return playImage("playback:"+path, data)
 	}
 	var d device
 	var stand *mock.Device
@@ -36,16 +36,19 @@ func openPlayback(spec string) *mock.Device {
 	return stand
 }
 
-// playImage plays what a run of an image's main does to its board's stand-in.
-func playImage(path string) *mock.Device {
-	_, view := verified(path)
+// playImage returns a device that expects what a run of an image's main does to the
+// mock of its board. The name is for messages.
+func playImage(name string, image []byte) *mock.Device {
+	file := openImageData(name, image)
+	view := verifiedFile(name, file)
 	if len(view.Targets) != 1 {
-		refuse("playback:%s: it takes an image for one device", path)
+		refuse("%s: the image is for %d devices; only one for a single device can be played", name,
+			len(view.Targets))
 	}
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
 	stand := &asked{mock.New(board), map[int]bool{}}
-	s := f.load(path, stand)
+	s := f.loadView(name, file, view, stand)
 	defer s.close()
 	stand.Record(true)
 	if r := s.run(false); r.Code != hal.OK {

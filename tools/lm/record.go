@@ -78,15 +78,13 @@ func (f *recordFlags) run(program []string) {
 		o.Devices = append(o.Devices, name[1])
 	}
 	f.setHost(&o)
-	inputs := slices.Clone(program)
 	for _, spec := range f.files {
 		file := parseFile(spec)
 		if slices.ContainsFunc(o.Files, func(other recorder.File) bool { return other.Path == file.Path }) {
 			refuse("--file %s: the file stands for something already", spec)
 		}
-		o.Files, inputs = append(o.Files, file), append(inputs, file.Path)
+		o.Files = append(o.Files, file)
 	}
-	stop.On(files.Distinct([]string{f.out}, inputs...))
 	if onTerminal() {
 		o.Progress = stderr.to
 	}

@@ -119,7 +119,10 @@ func (r reported) Unwrap() error { return r.code }
 
 // written are the files that a replay writes.
 func (f *replayFlags) written() []string {
-	list := pathsOf(f.outputs)
+	var list []string
+	for _, spec := range f.outputs {
+		list = append(list, outputFiles(spec)...)
+	}
 	if f.profile != "" {
 		list = append(list, f.profile)
 	}
@@ -127,12 +130,6 @@ func (f *replayFlags) written() []string {
 }
 
 func (f *replayFlags) tell() io.Writer { return tell(f.written()...) }
-
-// checkFiles holds what is written against what is read.
-func (f *replayFlags) checkFiles(image string) {
-	givenOnce("--input ", f.inputs)
-	stop.On(files.Distinct(f.written(), append(pathsOf(f.inputs), image)...))
-}
 
 // givenOnce refuses a name that two of NAME=FILE have.
 func givenOnce(flag string, specs []string) {
@@ -144,16 +141,6 @@ func givenOnce(flag string, specs []string) {
 		}
 		seen[name] = true
 	}
-}
-
-// pathsOf are the files of NAME=FILE.
-func pathsOf(specs []string) (list []string) {
-	for _, spec := range specs {
-		if _, path, ok := strings.Cut(spec, "="); ok && !isInline(path) {
-			list = append(list, path)
-		}
-	}
-	return list
 }
 
 // loopRuns runs the sequence as often as asked, with progress on a terminal.

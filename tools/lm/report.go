@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 
 	"lightmetal/hal"
-	"lightmetal/tools/files"
 	"lightmetal/tools/report"
 	"lightmetal/tools/stop"
 
@@ -37,9 +36,6 @@ type reportedImage struct {
 }
 
 func (f *reportFlags) run(path string) {
-	if f.out != "" {
-		stop.On(files.Distinct([]string{f.out}, path, f.profile))
-	}
 	file, view := verified(path)
 	sequence := report.Whole
 	if f.sequence != "" {

@@ -28,17 +28,23 @@ type session struct {
 	given    map[int]bool // inputs that --input filled
 }
 
-// load does everything that comes before the first store. Devices that are open
-// already come first.
-func (f *replayFlags) load(path string, opened ...hal.Device) *session {
+// load does everything that comes before the first store.
+func (f *replayFlags) load(path string) *session {
 	if f.loop < 1 || f.warmUp < 0 {
 		refuse("--loop %d --warm-up %d: at least once, and none or more before", f.loop, f.warmUp)
 	}
-	f.checkFiles(path)
+	givenOnce("--input ", f.inputs)
 	file, view := verified(path)
-	if len(f.devices)+len(opened) == 0 {
+	if len(f.devices) == 0 {
 		refuse("--device says where to replay: mock:%s, %s; lm replay --help lists them", standInOf(view, path), runtime.DeviceNames(view)[0])
 	}
+	return f.loadView(path, file, view)
+}
+
+// loadView loads an image that is verified. Opened devices come before those of
+// --device.
+func (f *replayFlags) loadView(path string, file *runtime.File, view *fbs.View,
+	opened ...hal.Device) *session {
 	s := &session{path: path, view: view, devices: opened, given: map[int]bool{}}
 	if err := stop.Try(func() { f.open(s) }); err != nil {
 		s.close()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha512"
@@ -35,12 +34,12 @@ func signCommand() *cobra.Command {
 			if fresh != "" {
 				newKey(fresh)
 			} else {
-				sign(args[0], private, cmp.Or(out, args[0]))
+				sign(args[0], private, out)
 			}
 		},
 	}
 	c.Flags().StringVar(&private, "key", "", "file of the private key")
-	c.Flags().StringVarP(&out, "out", "o", "", "file to write (default: the image itself)")
+	outputFlags(c.Flags(), &out)
 	c.Flags().StringVar(&fresh, "new-key", "", "make a key and write it to this file and its .pub")
 	return c
 }
@@ -60,7 +59,6 @@ func newKey(path string) {
 }
 
 func sign(path, keyPath, out string) {
-	stop.On(files.Distinct([]string{out}, keyPath))
 	key := privateKey(keyPath)
 	file, _ := verified(path)
 	image, _, err := fbs.SplitSignature(file.Bytes())

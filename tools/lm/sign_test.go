@@ -53,9 +53,9 @@ func TestSignedImageIsVerifiedByItsKeyAlone(t *testing.T) {
 	}
 	// Signing again replaces the signature, by the same key to the same bytes.
 	first, _ := os.ReadFile(signed)
-	check(0, "", "sign", "--key", theirs, signed)
+	check(0, "", "sign", "--in-place", "--key", theirs, signed)
 	check(0, "", "verify", "--key", theirs+".pub", signed)
-	check(0, "", "sign", "--key", ours, signed)
+	check(0, "", "sign", "--in-place", "--key", ours, signed)
 	if again, _ := os.ReadFile(signed); !bytes.Equal(again, first) || len(first) != len(plain)+128 {
 		t.Error("signing again gives other bytes")
 	}
@@ -68,11 +68,13 @@ func TestSignRefusesWhatItCannotSignOrSignWith(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	image := assemble(t, edu+"main:\n  write.4 r+0x8 0x5\n")
+	const ecKey = "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"
 	// openssl genpkey -algorithm x25519
 	const otherKind = `-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VuBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
 -----END PRIVATE KEY-----
 `
+	signs := func(key, image string) []string { return []string{"--in-place", "--key", key, image} }
 	for _, test := range []struct {
 		exit   int
 		reason string
@@ -84,12 +86,12 @@ MC4CAQAwBQYDK2VuBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB
 		{64, "or --new-key KEY.pem alone", []string{"--key", key}},
 		{64, "or --new-key KEY.pem alone", []string{"--key", key, "--new-key", key + "2", image}},
 		{64, "or --new-key KEY.pem alone", []string{"--key", key, image, image}},
-		{64, "no private key in PEM", []string{"--key", key + ".pub", image}},
-		{64, "another kind than Ed25519", []string{"--key", write(t, "x", otherKind), image}},
-		{64, "no private key in PEM", []string{"--key", write(t, "x", "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"), image}},
-		{65, "not a Light Metal image", []string{"--key", key, write(t, "x.lmb", strings.Repeat("x", 200))}},
-		{66, "no such file", []string{"--key", key, filepath.Join(dir, "none.lmb")}},
-		{66, "no such file", []string{"--key", filepath.Join(dir, "none"), image}},
+		{64, "no private key in PEM", []string{"--in-place", "--key", key + ".pub", image}},
+		{64, "another kind than Ed25519", signs(write(t, "x", otherKind), image)},
+		{64, "no private key in PEM", signs(write(t, "x", ecKey), image)},
+		{65, "not a Light Metal image", signs(key, write(t, "x.lmb", strings.Repeat("x", 200)))},
+		{66, "no such file", []string{"--in-place", "--key", key, filepath.Join(dir, "none.lmb")}},
+		{66, "no such file", []string{"--in-place", "--key", filepath.Join(dir, "none"), image}},
 	} {
 		if exit, _, stderr := lm(t, append([]string{"sign"}, test.args...)...); exit != test.exit || !strings.Contains(stderr, test.reason) {
 			t.Errorf("lm sign %v: exit %d, %s; want %d, %s", test.args, exit, stderr, test.exit, test.reason)

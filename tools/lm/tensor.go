@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -13,7 +14,6 @@ import (
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
 	"lightmetal/hal"
-	"lightmetal/tools/files"
 	"lightmetal/tools/npy"
 	"lightmetal/tools/stop"
 
@@ -34,33 +34,43 @@ func elementsOf(view *fbs.View, t *fbs.Tensor) elements {
 	return elements{strings.ToLower(gen.EnumNamesRole[t.Role]) + " " + view.Name(t.Name), t.Dtype, t.Sides()[:t.Dims], t.Size}
 }
 
-// isInline tells that a text is numbers and not the name of a file.
+// isInline reports whether text is data and not the name of a file: a list in
+// brackets, or one number by its form, whatever type and size the tensor's elements
+// have. inf, infinity and nan are numbers, in any case and with a sign.
 func isInline(text string) bool {
 	if strings.HasPrefix(text, "[") {
 		return true
 	}
-	first := strings.TrimLeft(text, "+-")
-	if first == "" || first[0] < '0' || first[0] > '9' {
-		return false
+	switch strings.ToLower(strings.TrimLeft(text, "+-")) {
+	case "inf", "infinity", "nan":
+		return true
 	}
 	_, floatErr := strconv.ParseFloat(text, 64)
 	_, err := strconv.ParseInt(text, 0, 64)
-	return floatErr == nil || err == nil
+	return hasForm(floatErr) || hasForm(err)
 }
 
-// inline gives the bytes of numbers: one for every element, or a list of all.
+// hasForm reports whether a number was read, or is only too large.
+func hasForm(err error) bool { return err == nil || errors.Is(err, strconv.ErrRange) }
+
+// inline returns the bytes of numbers: one for every element, or a list of all.
 func (e *elements) inline(text string) []byte {
-	words := []string{text}
-	if strings.HasPrefix(text, "[") {
-		if strings.Count(text, "[") != strings.Count(text, "]") || !strings.HasSuffix(text, "]") {
-			refuse("%s: a list ends with its ]", text)
+	if !strings.HasPrefix(text, "[") {
+		if _, ok := npy.Bits(e.dtype, text); !ok {
+			stop.With(hal.BadTensor, "%s is not a value of %s, which has %s elements; "+
+				"a file of that name is ./%[1]s", text, e.name, dtypeName(e.dtype))
 		}
-		words = strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[], \t\n", r) })
-	} else {
-		words = slices.Repeat(words, int(e.size)/int(fbs.DTypeSize(e.dtype)))
+		count := int(e.size) / int(fbs.DTypeSize(e.dtype))
+		return e.values(text, slices.Repeat([]string{text}, count))
 	}
-	return e.values(text, words)
+	if strings.Count(text, "[") != strings.Count(text, "]") || !strings.HasSuffix(text, "]") {
+		refuse("%s: a list ends with its ]", text)
+	}
+	isSeparator := func(r rune) bool { return strings.ContainsRune("[], \t\n", r) }
+	return e.values(text, strings.FieldsFunc(text, isSeparator))
 }
+
+func dtypeName(dtype gen.DType) string { return strings.ToLower(gen.EnumNamesDType[dtype]) }
 
 func (e *elements) values(from string, words []string) []byte {
 	data, err := npy.Values(e.dtype, words)
@@ -147,7 +157,6 @@ func tensorCommand() *cobra.Command {
 		if len(args) == 2 {
 			to = args[1]
 		}
-		stop.On(files.Distinct([]string{to}, args[0]))
 		e := tensorOf(args[0], dtype, shape, image, name)
 		data := e.read(args[0])
 		if len(args) == 1 {

@@ -101,20 +101,13 @@ func readFile(path string, most int) []byte {
 	return stop.Must(files.Read(stdin(path), most))
 }
 
-// stdinRead tells that an input of this invocation was standard input.
-var stdinRead bool
-
-// stdin is the path of an input, of which one may be -, standard input: a second
-// would get the same bytes, or none.
+// stdin returns the path to open for an input, of which - is standard input.
+// checkFiles has seen that it is one input only.
 func stdin(path string) string {
-	if path != "-" {
-		return path
+	if path == "-" {
+		return "/dev/stdin"
 	}
-	if stdinRead {
-		refuse("- is read twice; standard input is one file")
-	}
-	stdinRead = true
-	return "/dev/stdin"
+	return path
 }
 
 // openImages are the images that are open, to the end of an invocation: what shows
@@ -131,27 +124,43 @@ func closeImages() {
 // openImage opens an image. One from standard input is kept in memory, as a file
 // without a name.
 func openImage(path string) *runtime.File {
-	from := path
 	if path == "-" {
-		data := readFile(path, dataMax)
-		fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
-		stop.On(hal.FileFault(path, err))
-		defer unix.Close(fd)
-		stop.On(hal.FileFault(path, files.WriteFull(fd, data)))
-		from = fmt.Sprintf("/proc/self/fd/%d", fd)
+		return openImageData(path, readFile(path, dataMax))
 	}
-	file, err := runtime.Open(from)
-	stop.On(anew(path, err))
-	openImages = append(openImages, file)
-	return file
+	return openImageAt(path, path)
 }
 
-// anew names standard input in an error of it, which has no path of its own, and
-// adds what to do where a file is no image, or not one of this version.
+// descriptors is the folder of this process's open files.
+const descriptors = "/proc/self/fd/"
+
+// openImageData opens an image that was read from path.
+func openImageData(path string, data []byte) *runtime.File {
+	fd, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)
+	stop.On(hal.FileFault(path, err))
+	defer unix.Close(fd)
+	stop.On(hal.FileFault(path, files.WriteFull(fd, data)))
+	return openImageAt(path, fmt.Sprint(descriptors, fd))
+}
+
+// openImageAt opens the file of an image; path names it in messages.
+func openImageAt(path, file string) *runtime.File {
+	image, err := runtime.Open(file)
+	stop.On(anew(path, err))
+	openImages = append(openImages, image)
+	return image
+}
+
+// anew completes an error of opening or verifying an image: it names the source of one
+// that was copied to a file without a name, and adds what to do if a file is no image,
+// or not one of this version.
 func anew(path string, err error) error {
-	if fault := (*hal.Fault)(nil); path == "-" && errors.As(err, &fault) {
+	fault := (*hal.Fault)(nil)
+	if errors.As(err, &fault) && strings.HasPrefix(fault.Reason, descriptors) {
+		if path == "-" {
+			path = "standard input"
+		}
 		_, reason, _ := strings.Cut(fault.Reason, ": ")
-		err = wrong(fault.Code, "standard input: %s", reason)
+		err = wrong(fault.Code, "%s: %s", path, reason)
 	}
 	if err == nil || !strings.Contains(err.Error(), ": preamble: ") && !strings.Contains(err.Error(), "the file is empty") {
 		return err

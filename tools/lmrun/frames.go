@@ -58,7 +58,7 @@ func plan(view *fbs.View, o args.Options) (f *frames, err error) {
 		err = args.Bad("-window: no window of the image moves")
 	default:
 		if err = runtime.CheckTime(view); err == nil {
-			err = files.Distinct(paths(o.Outputs), append(paths(o.Inputs), o.Image, o.Key)...)
+			err = files.RejectAliases(paths(o.Outputs), append(paths(o.Inputs), o.Image, o.Key)...)
 		}
 	}
 	return f, err

@@ -172,7 +172,7 @@ func TestOutputThatIsReadIsRefused(t *testing.T) {
 	}
 	for _, out := range []string{in, link, hard, image, folder + "/./a"} {
 		text, err := framesCommand(t, "end", "-input", "a="+in, "-output", "d="+out, image).CombinedOutput()
-		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 || !strings.Contains(string(text), "is an input") {
+		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 || !strings.Contains(string(text), "is the input") {
 			t.Errorf("%s: %v, %s", out, err, text)
 		}
 	}

@@ -132,8 +132,8 @@ var mishaps = []mishap{
 	spoilt(atPlan, 64, "given twice", func(e *errand) {
 		e.w.options.Inputs = []args.Binding{{Name: "in", Path: e.w.file("in")}, {Name: "in", Path: e.w.file("in")}}
 	}),
-	spoilt(atPlan, 64, "is an input", func(e *errand) { e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.file("image")}} }),
-	spoilt(atPlan, 64, "written twice", func(e *errand) {
+	spoilt(atPlan, 64, "is the input", func(e *errand) { e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.file("image")}} }),
+	spoilt(atPlan, 64, "is the same file as output", func(e *errand) {
 		os.Remove(e.w.file("out"))
 		e.w.options.Outputs = []args.Binding{{Name: "out", Path: e.w.file("out")}, {Name: "out", Path: e.w.dir + "/./out"}}
 	}),

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"lightmetal/hal"
+	"lightmetal/tools/boardfile"
+	"lightmetal/tools/files"
+	"lightmetal/tools/stop"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// fileRole says which files a value of a flag or an argument names.
+type fileRole struct {
+	form   string // of the value, FILE is the path; empty: values name no file
+	writes bool   // the command writes these files, otherwise it reads them
+	paths  func(value string) []string
+}
+
+var (
+	noFile       = &fileRole{paths: func(string) []string { return nil }}
+	readsFile    = &fileRole{form: "FILE", paths: itself}
+	readsSysfs   = &fileRole{form: "FILE", paths: deviceFolderFiles}
+	readsSource  = &fileRole{form: "FILE", paths: sourceFiles}
+	readsProgram = &fileRole{form: "FILE", paths: programFiles}
+	readsBoard   = &fileRole{form: "FILE", paths: boardFiles}
+	readsDevice  = &fileRole{form: "playback:FILE", paths: deviceFiles}
+	readsData    = &fileRole{form: "FILE", paths: dataFiles}
+	readsTensor  = &fileRole{form: "NAME=FILE", paths: tensorFiles}
+	readsHost    = &fileRole{form: "NAME=0x1000,FILE", paths: hostFiles}
+	readsBar     = &fileRole{form: "FILE=0", paths: barFiles}
+	writesFile   = &fileRole{form: "FILE", writes: true, paths: itself}
+	writesKeys   = &fileRole{form: "FILE", writes: true, paths: keyFiles}
+	writesTensor = &fileRole{form: "NAME=FILE", writes: true, paths: outputFiles}
+)
+
+func itself(value string) []string { return []string{value} }
+
+func keyFiles(value string) []string { return []string{value, value + ".pub"} }
+
+// deviceFolderFiles returns a recording, or the files that describe the device of a
+// folder below /sys or of a copy of it.
+func deviceFolderFiles(value string) []string {
+	list := []string{value}
+	for _, name := range boardfile.DeviceFiles {
+		list = append(list, filepath.Join(value, name))
+	}
+	return list
+}
+
+// sourceFiles returns a program or, if it is a folder, what go build reads there.
+func sourceFiles(value string) []string {
+	list := []string{value}
+	entries, _ := os.ReadDir(value)
+	for _, e := range entries {
+		switch filepath.Ext(e.Name()) {
+		case ".go", ".mod", ".sum", ".s", ".c", ".cc", ".cpp", ".h", ".hpp":
+			list = append(list, filepath.Join(value, e.Name()))
+		}
+	}
+	return list
+}
+
+// programFiles returns a recorded program's executable or argument; - is the
+// program's own affair.
+func programFiles(value string) []string {
+	if value == "-" {
+		return nil
+	}
+	return []string{value}
+}
+
+// boardFiles returns a board file; names of boards have neither dot nor slash.
+func boardFiles(value string) []string {
+	if strings.ContainsAny(value, "./") {
+		return []string{value}
+	}
+	return nil
+}
+
+// deviceFiles returns the files of mock:FILE, ttsim:FILE and playback:FILE[,BOARD].
+func deviceFiles(value string) []string {
+	kind, rest, _ := strings.Cut(value, ":")
+	switch kind {
+	case "mock":
+		return boardFiles(rest)
+	case "ttsim":
+		return []string{rest}
+	case "playback":
+		path, board, _ := strings.Cut(rest, ",")
+		return append(boardFiles(board), path)
+	}
+	return nil
+}
+
+// dataFiles returns the file of a tensor's data, none if the value is numbers.
+func dataFiles(value string) []string {
+	if isInline(value) {
+		return nil
+	}
+	return []string{value}
+}
+
+func tensorFiles(value string) []string {
+	if _, path, ok := strings.Cut(value, "="); ok {
+		return dataFiles(path)
+	}
+	return nil
+}
+
+// outputFiles returns the file of NAME=FILE, where FILE is never numbers.
+func outputFiles(value string) []string {
+	if _, path, ok := strings.Cut(value, "="); ok {
+		return []string{path}
+	}
+	return nil
+}
+
+func hostFiles(value string) []string {
+	if _, path, ok := strings.Cut(value, ","); ok {
+		return []string{path}
+	}
+	return nil
+}
+
+func barFiles(value string) []string {
+	at := strings.LastIndex(value, "=")
+	if at < 1 || strings.HasPrefix(value, "memfd:") {
+		return nil
+	}
+	return []string{value[:at]}
+}
+
+// fileUse declares which arguments and flags of a command name files.
+type fileUse struct {
+	args  []*fileRole          // by position; the last one is for all further arguments
+	flags map[string]*fileRole // every flag whose value is text
+
+	// out returns the default of --out, nil or empty: none.
+	out func(c *cobra.Command, args []string) string
+}
+
+// fileUses declares the files of every command. checkFiles enforces it, and a test
+// compares it with the tables of flags.
+var fileUses = map[string]fileUse{
+	"asm": {
+		args:  []*fileRole{readsFile},
+		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "rule": noFile},
+		out:   func(_ *cobra.Command, args []string) string { return besideOf(args[0], ".lms") },
+	},
+	"board-file": {
+		args: []*fileRole{readsSysfs},
+		flags: map[string]*fileRole{"out": writesFile, "name": noFile, "device": noFile,
+			"rule": noFile},
+	},
+	"capture": {
+		args:  []*fileRole{readsSource, noFile},
+		flags: map[string]*fileRole{"out": writesFile, "board": noFile, "device": readsDevice},
+		out:   capturedTo,
+	},
+	"check-board": {
+		args: []*fileRole{noFile},
+		flags: map[string]*fileRole{"image": readsFile, "root": readsFile,
+			"kernel-config": readsFile},
+	},
+	"compare": {args: []*fileRole{readsFile, readsTensor}},
+	"diff":    {args: []*fileRole{readsFile}},
+	"dump":    {args: []*fileRole{readsFile}},
+	"import": {
+		args: []*fileRole{readsFile},
+		flags: map[string]*fileRole{"out": writesFile, "board": readsBoard, "host": readsHost,
+			"from": noFile, "rule": noFile, "device": noFile, "region": noFile, "base": noFile,
+			"deadline": noFile, "poll": noFile, "ignore": noFile, "input": noFile,
+			"output": noFile, "part": noFile, "frame": noFile, "stop": noFile, "without": noFile},
+		out: importedTo,
+	},
+	"info": {args: []*fileRole{readsFile}},
+	"man":  {args: []*fileRole{writesFile}},
+	"record": {
+		args: []*fileRole{readsProgram},
+		flags: map[string]*fileRole{"out": writesFile, "file": readsBar, "device": noFile,
+			"host-memory": noFile, "watch": noFile, "on-unknown": noFile},
+	},
+	"replay": {
+		args: []*fileRole{readsFile},
+		flags: map[string]*fileRole{"device": readsDevice, "input": readsTensor,
+			"output": writesTensor, "profile": writesFile, "sequence": noFile, "before": noFile,
+			"after": noFile},
+	},
+	"report": {
+		args: []*fileRole{readsFile},
+		flags: map[string]*fileRole{"out": writesFile, "profile": readsFile,
+			"sequence": noFile},
+	},
+	"serve": {
+		flags: map[string]*fileRole{"device": readsDevice, "trace": writesFile,
+			"socket": writesFile, "without": noFile, "fault": noFile},
+	},
+	"set": {
+		args:  []*fileRole{readsFile, readsTensor},
+		flags: map[string]*fileRole{"out": writesFile},
+	},
+	"sign": {
+		args:  []*fileRole{readsFile},
+		flags: map[string]*fileRole{"out": writesFile, "key": readsFile, "new-key": writesKeys},
+	},
+	"tensor": {
+		args:  []*fileRole{readsData, writesFile},
+		flags: map[string]*fileRole{"image": readsFile, "type": noFile, "name": noFile},
+	},
+	"trim": {
+		args:  []*fileRole{readsFile},
+		flags: map[string]*fileRole{"out": writesFile, "sequence": noFile},
+	},
+	"verify": {
+		args:  []*fileRole{readsFile},
+		flags: map[string]*fileRole{"key": readsFile, "board": noFile},
+	},
+	"version": {},
+}
+
+// namedFile is a file that an invocation names, and how it does.
+type namedFile struct {
+	path   string
+	by     string // for messages
+	writes bool
+}
+
+// namedFiles returns the files that the arguments and flags of a command name.
+func (u *fileUse) namedFiles(c *cobra.Command, args []string) (list []namedFile) {
+	add := func(role *fileRole, value, by string) {
+		for _, path := range role.paths(value) {
+			list = append(list, namedFile{path, by, role.writes})
+		}
+	}
+	for i, arg := range args {
+		if len(u.args) > 0 {
+			add(u.args[min(i, len(u.args)-1)], arg, "argument "+arg)
+		}
+	}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if role := u.flags[f.Name]; role != nil {
+			for _, value := range flagValues(f) {
+				add(role, value, "--"+f.Name+" "+value)
+			}
+		}
+	})
+	return list
+}
+
+func flagValues(f *pflag.Flag) []string {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return list.GetSlice()
+	}
+	return []string{f.Value.String()}
+}
+
+// checkFiles completes --out and rejects, before a command does anything, outputs
+// that are inputs or other outputs, and standard input that is named twice.
+func checkFiles(c *cobra.Command, args []string) {
+	use, ours := fileUses[c.Name()]
+	if !ours {
+		return // a command of cobra's own
+	}
+	out := c.Flags().Lookup("out")
+	if use.out != nil && !out.Changed {
+		stop.On(c.Flags().Set(out.Name, use.out(c, args)))
+	}
+	inPlace := checkInPlace(c, args)
+	var inputs, outputs []string
+	var standard []string // what names standard input
+	for i, file := range use.namedFiles(c, args) {
+		switch {
+		case file.writes:
+			outputs = append(outputs, file.path)
+			continue
+		case file.path == "-":
+			standard = append(standard, file.by)
+		}
+		if !inPlace || i > 0 { // the first argument is the image
+			inputs = append(inputs, file.path)
+		}
+	}
+	if len(standard) > 1 {
+		refuse("standard input can be read once, and is named by %s and by %s; put one into a file",
+			standard[0], standard[1])
+	}
+	err := files.RejectAliases(slices.DeleteFunc(outputs, isEmpty), inputs...)
+	if fault, ok := err.(*hal.Fault); ok && c.Flags().Lookup("in-place") != nil && !inPlace {
+		fault.Reason += ", or use --in-place"
+	}
+	stop.On(err)
+}
+
+func isEmpty(path string) bool { return path == "" }
+
+// outputFlags defines -o and --in-place of a command that changes an image.
+func outputFlags(flags *pflag.FlagSet, out *string) {
+	flags.StringVarP(out, "out", "o", "", "image to write")
+	flags.Bool("in-place", false, "write over the image itself")
+}
+
+// checkInPlace requires -o or --in-place of a command that has both, and reports
+// whether the image is written over, which it makes the value of --out then.
+func checkInPlace(c *cobra.Command, args []string) (inPlace bool) {
+	flag := c.Flags().Lookup("in-place")
+	if flag == nil || len(args) == 0 {
+		return false
+	}
+	out := c.Flags().Lookup("out")
+	inPlace = flag.Value.String() == "true"
+	switch {
+	case inPlace && out.Changed:
+		refuse("-o FILE and --in-place exclude each other")
+	case !inPlace && !out.Changed:
+		refuse("lm %s needs -o FILE for the image that it writes, or --in-place to write over %s",
+			c.Name(), args[0])
+	case inPlace && args[0] == "-":
+		refuse("--in-place needs an image's path, not -; use -o FILE, or -o - for standard output")
+	case inPlace:
+		stop.On(c.Flags().Set(out.Name, args[0]))
+	}
+	return inPlace
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// TestInputIsNotOverwritten runs commands whose output was once not compared with
+// what they read.
+func TestInputIsNotOverwritten(t *testing.T) {
+	t.Chdir(t.TempDir())
+	record := testFile(t, testFolder(t, "captures", "wh.twoop.record"))
+	unknown := strings.Replace(string(record), "DEVICE 1e52 401e", "DEVICE 1e52 ffff", 1)
+	twoop := testFile(t, testFolder(t, "images", "wh.twoop.lmb"))
+	board := edu + "main:\n"
+	for name, data := range map[string]string{"unknown": unknown, "record": string(record),
+		"twoop.lmb": string(twoop), "board.lms": board, "f.lms": edu + "main:\n"} {
+		if err := os.WriteFile(name, []byte(data), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := errors.Join(os.Symlink("record", "symlink"), os.Link("record", "hard"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t)
+	for _, line := range []string{
+		"board-file unknown -o unknown",
+		"asm f.lms --board ./board.lms -o board.lms",
+		"import --from record record --board ./board.lms -o board.lms",
+		"replay --device playback:record,wormhole --profile record twoop.lmb",
+		"replay --device playback:record --output d=symlink twoop.lmb",
+		"replay --device playback:hard --output d=record twoop.lmb",
+		"serve --device playback:record --socket s --trace record",
+		"tensor --image twoop.lmb --name a twoop.lmb twoop.lmb",
+		"trim --marks twoop.lmb", "trim --golden twoop.lmb", "set twoop.lmb a=5",
+		"trim --marks twoop.lmb -o twoop.lmb", "set twoop.lmb a=5 -o ./twoop.lmb",
+	} {
+		exit, stdout, stderr := lm(t, strings.Fields(line)...)
+		if exit != 64 || stdout != "" {
+			t.Errorf("lm %s: exit %d, %s%s", line, exit, stdout, stderr)
+		}
+		if after := snapshot(t); after != before {
+			t.Fatalf("lm %s: the folder was\n%s\nand is\n%s", line, before, after)
+		}
+	}
+}
+
+// ownCommands calls f with every command of lm, those of cobra left out.
+func ownCommands(f func(c *cobra.Command, use *fileUse, declared bool)) {
+	for _, c := range newRoot().Commands() {
+		use, declared := fileUses[c.Name()]
+		f(c, &use, declared)
+	}
+}
+
+// TestEveryFlagDeclaresItsFiles compares the declarations with the tables of flags.
+func TestEveryFlagDeclaresItsFiles(t *testing.T) {
+	names := regexp.MustCompile(`(?i)\b(file|files|image|page|record|path)\b`)
+	// Flags whose text has such a word, and whose values name no file.
+	without := []string{"import device", "import frame", "import from", "import ignore",
+		"import input", "report sequence", "tensor name", "verify board"}
+	commands := 0
+	ownCommands(func(c *cobra.Command, use *fileUse, declared bool) {
+		commands++
+		if !declared {
+			t.Errorf("lm %s: fileUses has no entry", c.Name())
+		}
+		seen := map[string]bool{}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			role := use.flags[f.Name]
+			kind := f.Value.Type()
+			text := kind == "string" || strings.HasPrefix(kind, "stringArray") ||
+				strings.HasPrefix(kind, "stringSlice")
+			seen[f.Name] = true
+			switch {
+			case text != (role != nil):
+				t.Errorf("lm %s --%s, a %s: fileUses declares %v", c.Name(), f.Name, kind, role)
+			case role == noFile && names.MatchString(f.Usage) &&
+				!slices.Contains(without, c.Name()+" "+f.Name):
+				t.Errorf("lm %s --%s is declared to name no file: %s", c.Name(), f.Name, f.Usage)
+			}
+		})
+		for name := range use.flags {
+			if !seen[name] {
+				t.Errorf("lm %s has no flag --%s", c.Name(), name)
+			}
+		}
+	})
+	if commands != len(fileUses) {
+		t.Errorf("%d commands, %d declarations", commands, len(fileUses))
+	}
+}
+
+// lineWith returns an invocation of a command in which the flags and arguments of
+// these names have these paths. Other arguments name files that are not there.
+func lineWith(command string, use *fileUse, paths map[string]string) []string {
+	line := []string{command}
+	if command == "sign" && paths["key"] == "" {
+		line = append(line, "--key=unused.pem")
+	}
+	value := func(role *fileRole, name, otherwise string) string {
+		path := paths[name]
+		if path == "" {
+			path = otherwise
+		}
+		return strings.Replace(role.form, "FILE", path, 1)
+	}
+	for name, role := range use.flags {
+		if paths[name] != "" {
+			line = append(line, "--"+name+"="+value(role, name, ""))
+		}
+	}
+	for i, role := range use.args {
+		if role == noFile {
+			continue
+		}
+		line = append(line, value(role, argName(i), filepath.Join("unused", argName(i))))
+	}
+	return line
+}
+
+func argName(i int) string { return "argument " + string(rune('0'+i)) }
+
+// rolesOf returns the roles of a command's arguments and flags by name.
+func rolesOf(use *fileUse) map[string]*fileRole {
+	roles := map[string]*fileRole{}
+	for i, role := range use.args {
+		roles[argName(i)] = role
+	}
+	for name, role := range use.flags {
+		roles[name] = role
+	}
+	return roles
+}
+
+// TestEveryOutputIsComparedWithEveryInput names one file as each pair of an output and
+// an input, or of two outputs, of every command: by one path, by a symbolic link and by
+// a hard link.
+func TestEveryOutputIsComparedWithEveryInput(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := errors.Join(os.WriteFile("./the.file", []byte("content"), 0o644),
+		os.Symlink("the.file", "sym.link"), os.Link("the.file", "hard.link")); err != nil {
+		t.Fatal(err)
+	}
+	before, pairs := snapshot(t), 0
+	ownCommands(func(c *cobra.Command, use *fileUse, _ bool) {
+		roles := rolesOf(use)
+		for out, writes := range roles {
+			for other, role := range roles {
+				if !writes.writes || role.form == "" || out == other ||
+					c.Name() == "sign" && (out == "new-key" || other == "new-key") {
+					continue // --new-key goes with no other flag
+				}
+				pairs++
+				for _, second := range []string{"./the.file", "./sym.link", "./hard.link"} {
+					paths := map[string]string{out: "./the.file", other: second}
+					line := lineWith(c.Name(), use, paths)
+					exit, stdout, stderr := lm(t, line...)
+					rejected := strings.Contains(stderr, "name another file")
+					if exit != 64 || stdout != "" || !rejected {
+						t.Errorf("lm %q: exit %d, %s%s", line, exit, stdout, stderr)
+					}
+				}
+				if after := snapshot(t); after != before {
+					t.Fatalf("lm %s, %s and %s: the folder was\n%s\nand is\n%s", c.Name(), out,
+						other, before, after)
+				}
+			}
+		}
+	})
+	if pairs < 25 {
+		t.Errorf("only %d pairs of an output and an input were tried", pairs)
+	}
+}
+
+// TestImageIsWrittenOverOnlyInPlace tries every command that changes an image.
+func TestImageIsWrittenOverOnlyInPlace(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ok(t, "", "sign", "--new-key", "k.pem")
+	twoop := testFile(t, testFolder(t, "images", "wh.twoop.lmb"))
+	if err := os.WriteFile("./twoop.lmb", twoop, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t)
+	lines := map[string]string{"set": "set twoop.lmb a=5", "trim": "trim --golden twoop.lmb",
+		"sign": "sign --key k.pem twoop.lmb"}
+	ownCommands(func(c *cobra.Command, _ *fileUse, _ bool) {
+		if c.Flags().Lookup("in-place") != nil && lines[c.Name()] == "" {
+			t.Errorf("lm %s is not tried", c.Name())
+		}
+	})
+	for _, line := range lines {
+		for _, more := range []string{"", " --in-place -o x.lmb"} {
+			exit, _, stderr := lm(t, strings.Fields(line+more)...)
+			if exit != 64 || !strings.Contains(stderr, "--in-place") ||
+				!strings.Contains(stderr, "-o FILE") {
+				t.Errorf("lm %s%s: exit %d, %s", line, more, exit, stderr)
+			}
+		}
+		if exit, _, stderr := lm(t, strings.Fields(line+" -o ./twoop.lmb")...); exit != 64 ||
+			!strings.Contains(stderr, "or use --in-place") {
+			t.Errorf("lm %s -o ./twoop.lmb: exit %d, %s", line, exit, stderr)
+		}
+		stdin := strings.Replace(line, "twoop.lmb", "-", 1) + " --in-place"
+		if exit, _, stderr := lmFrom(t, "twoop.lmb", strings.Fields(stdin)...); exit != 64 {
+			t.Errorf("lm %s: exit %d, %s", stdin, exit, stderr)
+		}
+		onto := strings.Replace(line, "twoop.lmb", "-", 1) + " -o twoop.lmb"
+		if exit, _, stderr := lmFrom(t, "twoop.lmb", strings.Fields(onto)...); exit != 64 {
+			t.Errorf("lm %s <twoop.lmb: exit %d, %s", onto, exit, stderr)
+		}
+		if after := snapshot(t); after != before {
+			t.Fatalf("lm %s: the folder was\n%s\nand is\n%s", line, before, after)
+		}
+	}
+	for _, line := range lines {
+		ok(t, "", strings.Fields(line+" --in-place")...)
+		if after := snapshot(t); after == before {
+			t.Errorf("lm %s --in-place changed nothing", line)
+		}
+		if err := os.WriteFile("./twoop.lmb", twoop, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if exit, _, stderr := lm(t, "set", "--in-place", "twoop.lmb", "a=hard"); exit != 66 {
+		t.Errorf("exit %d, %s", exit, stderr)
+	}
+	if err := os.Link("twoop.lmb", "hard"); err != nil {
+		t.Fatal(err)
+	}
+	if exit, _, stderr := lm(t, "set", "--in-place", "twoop.lmb", "a=hard"); exit != 64 {
+		t.Errorf("exit %d, %s", exit, stderr)
+	}
+}
+
+// TestPlaybackReadsStandardInput plays an image and a recording that come from
+// standard input.
+func TestPlaybackReadsStandardInput(t *testing.T) {
+	ok(t, twoopImage, "replay", "--device", "playback:-", twoopImage)
+	record := testFolder(t, "captures", "wh.twoop.record")
+	const both = "named by argument - and by --device playback:-"
+	exit, _, stderr := lmFrom(t, twoopImage, "replay", "--device", "playback:-", "-")
+	if exit != 64 || !strings.Contains(stderr, both) {
+		t.Errorf("exit %d, %s", exit, stderr)
+	}
+	// The recording is not what the image does: it is read, and differs.
+	exit, _, stderr = lmFrom(t, record, "replay", "--device", "playback:-,wormhole", twoopImage)
+	if exit != 70 || !strings.Contains(stderr, "refuses") {
+		t.Errorf("exit %d, %s", exit, stderr)
+	}
+	exit, _, stderr = lmFrom(t, "/dev/null", "replay", "--device", "playback:-", twoopImage)
+	if exit != 65 || !strings.Contains(stderr, "playback:-") {
+		t.Errorf("exit %d, %s", exit, stderr)
+	}
+}
