@@ -25,7 +25,8 @@ var imports = map[string]string{
 	"fbs":          "lightmetal/boards lightmetal/fbs/gen github.com/google/flatbuffers/go hash/crc32 strconv unsafe",
 	"boards":       "lightmetal/fbs/gen",
 	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen", // which hal/mock and tools alone use
-	"hal":          "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv sync/atomic time unsafe",
+	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv " +
+		"sync sync/atomic time unsafe", // sync for what all VFIO functions of a process share
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal github.com/google/flatbuffers/go " +
 		"golang.org/x/sys/unix math runtime runtime/debug slices strconv time unsafe", // runtime/debug with -tags nolinkname only
 	"runtime/report": "lightmetal/fbs lightmetal/fbs/gen lightmetal/runtime",
