@@ -60,10 +60,11 @@ func (d *function) look() error {
 	for _, d.address = range all {
 		is := d.address == d.rest
 		if d.byIDs {
-			if err := d.identify(); err != nil {
+			err := d.identify()
+			if err != nil && unix.Access(d.folder(), unix.F_OK) == nil {
 				return err
-			}
-			is = PCIID(d.identity.Vendor, d.identity.Device) == d.rest
+			} // else another function was removed since the folder was listed
+			is = err == nil && PCIID(d.identity.Vendor, d.identity.Device) == d.rest
 		}
 		if is {
 			count, found, list = count+1, d.address, list+" pci:"+d.address
