@@ -84,3 +84,12 @@ func (linux) pread(fd int, data []byte, offset int64) (int, error) {
 func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
 	return real.pwrite(fd, data, offset)
 }
+
+func TestPanicsSayWhatTheirCauseSays(t *testing.T) {
+	texts := map[any]string{"text": "text", error(BusFault): "bus fault", 7: "of no known kind"}
+	for cause, want := range texts {
+		if got := PanicText(cause); got != want {
+			t.Errorf("%v: %q, want %q", cause, got, want)
+		}
+	}
+}

@@ -61,10 +61,13 @@ func (d *function) look() error {
 		is := d.address == d.rest
 		if d.byIDs {
 			err := d.identify()
-			if err != nil && unix.Access(d.folder(), unix.F_OK) == nil {
-				return err
-			} // else another function was removed since the folder was listed
-			is = err == nil && PCIID(d.identity.Vendor, d.identity.Device) == d.rest
+			if err != nil {
+				if _, removed := listFolder(d.folder()); removed == nil {
+					return err
+				}
+				continue // this function was removed since the list was read
+			}
+			is = PCIID(d.identity.Vendor, d.identity.Device) == d.rest
 		}
 		if is {
 			count, found, list = count+1, d.address, list+" pci:"+d.address

@@ -17,7 +17,7 @@ func (f *File) Check(check func(data []byte) error) error {
 			return err
 		}
 	}
-	return f.look(check)
+	return f.inspect(check)
 }
 
 // unchanging tells whether nobody can change the file: by fs-verity, or on a

@@ -76,7 +76,7 @@ func (f *File) own(end uint64) error {
 	for n, done := 0, 0; done < len(part) && err == nil; done += n {
 		n, err = unix.Pread(f.fd, part[done:], int64(f.owned+done))
 		if n == 0 {
-			return &hal.Fault{Code: hal.BusFault, Reason: f.path + ": " + cutShort}
+			return &hal.Fault{Code: hal.IO, Reason: f.path + ": " + CutShort}
 		}
 	}
 	if err != nil {
@@ -86,35 +86,45 @@ func (f *File) own(end uint64) error {
 	return unix.Mprotect(part, unix.PROT_READ)
 }
 
-const cutShort = "the file was cut short while it was read"
+// CutShort is the reason of an error, or of a run that failed, because bytes of the image
+// file cannot be read.
+const CutShort = "the image file was cut short while it was read; replace it by a rename (mv)"
 
 // Verify checks every byte of the file. The error is a *hal.Fault.
 func (f *File) Verify() (view *fbs.View, err error) {
-	err = f.look(func(data []byte) (err error) {
+	err = f.inspect(func(data []byte) (err error) {
 		view, err = fbs.Verify(data)
 		return err
 	})
 	return view, err
 }
 
-// look gives errors the path of the file, and makes one of a file that is cut
-// short meanwhile.
-func (f *File) look(check func(data []byte) error) (err error) {
-	code, reason := f.guarded(check, &err), cutShort
-	if code == hal.OK && err == nil {
+// inspect calls a function with the bytes of the file, and returns its error with the path. A
+// file that is cut short meanwhile is an error too.
+func (f *File) inspect(check func(data []byte) error) error {
+	err, ended := f.recovered(check)
+	fault, hasCode := err.(*hal.Fault)
+	code, reason := hal.BadImage, ""
+	switch {
+	case ended.In(hal.AddressOf(f.data), uint64(len(f.data))):
+		code, reason = hal.IO, CutShort
+	case ended.Cause != nil:
+		code, reason = hal.Internal, "panic: "+hal.PanicText(ended.Cause)
+	case err == nil:
 		return nil
-	} else if fault, ok := err.(*hal.Fault); ok {
+	case hasCode:
 		code, reason = fault.Code, fault.Reason
-	} else if err != nil {
-		code, reason = hal.BadImage, err.Error()
+	default:
+		reason = err.Error()
 	}
 	return &hal.Fault{Code: code, Reason: f.path + ": " + reason}
 }
 
-func (f *File) guarded(check func(data []byte) error, err *error) (code hal.Code) {
-	defer guard(setPanicOnFault(true), &code)
-	*err = check(f.data)
-	return hal.OK
+// recovered calls a function with the bytes of the file, and returns the panic that ended it.
+func (f *File) recovered(check func(data []byte) error) (err error, ended hal.Panic) {
+	defer hal.Recover(hal.PanicOnFault(true), &ended)
+	err = check(f.data)
+	return err, ended
 }
 
 // Close unmaps the file. No View or Replay of it may be used afterwards.

@@ -5,6 +5,7 @@ import (
 	"time"
 	"unsafe"
 
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -48,26 +49,43 @@ func reserveStack() (room [16 << 10]byte) { return room }
 // are panics, to be recovered.
 func Alone() {
 	goruntime.GOMAXPROCS(1)
-	setPanicOnFault(true)
+	hal.PanicOnFault(true)
 	ignore := [4]uint64{1} // struct sigaction: handler SIG_IGN, flags, restorer, mask
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
 }
 
-// guarded executes a sequence and turns a bus error, of the device or of a
-// truncated file, into a code.
-func (r *Replay) guarded(sequence int) (code hal.Code) {
-	defer guard(setPanicOnFault(true), &code)
-	return r.execute(sequence)
+// guarded executes a sequence and turns a panic into a code: IO for a read of the image file
+// that fails, BusFault for an access to a device that does, Internal for anything else, which
+// is a defect of this program or of a device's code.
+func (r *Replay) guarded(sequence int) hal.Code {
+	code, ended := r.recovered(sequence)
+	payload := r.view.Payload
+	switch {
+	case ended.Cause == nil:
+		return code
+	case ended.In(hal.AddressOf(payload), uint64(len(payload))):
+		r.detail = Result{FileLost: true}
+		return hal.IO
+	case ended.IsFault && (ended.Address == 0 || r.isDevice(&ended)):
+		return hal.BusFault
+	}
+	return hal.Internal
 }
 
-// guard, deferred, gives a code instead of a panic, and lets faults end the
-// process again where they did before.
-func guard(panics bool, code *hal.Code) {
-	setPanicOnFault(panics)
-	if fault := recover(); fault != nil {
-		*code = hal.Internal
-		if _, isFault := fault.(interface{ Addr() uintptr }); isFault {
-			*code = hal.BusFault
+// recovered executes a sequence and returns the panic that ended it, if one did.
+func (r *Replay) recovered(sequence int) (code hal.Code, ended hal.Panic) {
+	defer hal.Recover(hal.PanicOnFault(true), &ended)
+	code = r.execute(sequence)
+	return code, ended
+}
+
+// isDevice reports whether an access that faulted was one to a device: to a window where it
+// is mapped now, or by a Point, whose only accesses are to registers of the device.
+func (r *Replay) isDevice(fault *hal.Panic) bool {
+	for i := range r.apertures {
+		if r.windows[i] != 0 && fault.In(r.windows[i], r.apertures[i].Size) {
+			return true
 		}
 	}
+	return r.walk.Next.Opcode == gen.OpcodePoint
 }

@@ -5,4 +5,3 @@ package runtime
 import "runtime/debug"
 
 func setGCPercent(percent int32) int32 { return int32(debug.SetGCPercent(int(percent))) }
-func setPanicOnFault(on bool) bool     { return debug.SetPanicOnFault(on) }

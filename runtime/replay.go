@@ -49,6 +49,8 @@ type Result struct {
 	Mask    uint64
 	Element uint64 // Compare: the first element that differs
 	Ignored uint32 // failures that policy Ignore passed over, good run or not
+
+	FileLost bool // with IO: payload could not be read from the image file, which was cut short
 }
 
 // View is the verified image.

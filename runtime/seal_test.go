@@ -246,8 +246,9 @@ func faultSealed(args []string) error {
 
 func TestBusErrorUnderTheSealIsReported(t *testing.T) {
 	needSeccomp(t)
-	if _, status := child(t, "fault", written(t, encoded(t, withPayload))); status.ExitStatus() != 71 {
-		t.Errorf("exit %d, signal %v, want 71", status.ExitStatus(), status.Signal())
+	_, status := child(t, "fault", written(t, encoded(t, withPayload)))
+	if status.ExitStatus() != 74 {
+		t.Errorf("exit %d, signal %v, want 74", status.ExitStatus(), status.Signal())
 	}
 }
 

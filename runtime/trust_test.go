@@ -232,7 +232,8 @@ func TestFileThatCannotBeCopiedIsAnError(t *testing.T) {
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Check(func([]byte) error { return nil }); hal.CodeOf(err) != hal.BusFault || !strings.Contains(err.Error(), "cut short") {
+	err := file.Check(func([]byte) error { return nil })
+	if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "cut short") {
 		t.Error(err)
 	}
 	path = written(t, encoded(t, honest))

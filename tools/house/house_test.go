@@ -26,7 +26,8 @@ var imports = map[string]string{
 	"boards":       "lightmetal/fbs/gen",
 	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen", // which hal/mock and tools alone use
 	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv " +
-		"sync sync/atomic time unsafe", // sync for what all VFIO functions of a process share
+		"sync sync/atomic time unsafe " + // sync for what all VFIO functions of a process share
+		"runtime/debug", // with -tags nolinkname only
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal github.com/google/flatbuffers/go " +
 		"golang.org/x/sys/unix math runtime runtime/debug slices strconv time unsafe", // runtime/debug with -tags nolinkname only
 	"runtime/report": "lightmetal/fbs lightmetal/fbs/gen lightmetal/runtime",
@@ -45,10 +46,11 @@ var imports = map[string]string{
 var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", // structs read in place
 	"hal/walk.go",                // device memory and commands
+	"hal/golang.go",              // a function of Go's runtime
 	"hal/oracle.go",              // tables of addresses, where there is no assembly
 	"hal/system_linux.go",        // structs of ioctls, system calls that Go is not told of
 	"runtime/freeze.go",          // one system call
-	"runtime/golang.go",          // two functions of Go's runtime
+	"runtime/golang.go",          // a function of Go's runtime
 	"runtime/seal.go",            // one system call
 	"runtime/file.go",            // memory in the place of a file's
 	"runtime/capi/calls.go",      // what C hands over
