@@ -15,7 +15,10 @@ import (
 // commands are locked into memory with every page present and private, the
 // collector is off, the number of Go's processors is fixed (a fixed one ends Go's
 // periodic look at the CPU limits, which opens files), and the calling goroutine
-// has all the stack it may need. Threads, signals and scheduling of the process
+// has all the stack it may need. Not locked are the payload in the page cache, recorded inputs
+// that no call of Input has put into the arena, and the text of the program: the kernel may
+// drop pages of them, and a run then waits until they are read again, or ends with IO if they
+// cannot be. Threads, signals and scheduling of the process
 // stay as they are: it may have other work, and if it has none, Alone is for it.
 // The error is a *hal.Fault.
 func (r *Replay) Freeze() error {

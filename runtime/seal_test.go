@@ -3,9 +3,11 @@ package runtime_test
 import (
 	"fmt"
 	"os"
+	"reflect"
 	goruntime "runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,6 +147,59 @@ func TestFreezeLeavesGoNothingToMake(t *testing.T) {
 	const most = 8
 	if threads > most || processors != 1 {
 		t.Errorf("%d threads, more than %d, or %d processors, more than 1", threads, most, processors)
+	}
+}
+
+// printLocked prints whether commands, arena, payload and program text are locked into memory
+// once the process is frozen.
+func printLocked(args []string) error {
+	r, _, err := loadPlain(args[0])
+	if err == nil {
+		err = r.Freeze()
+	}
+	if err != nil {
+		return err
+	}
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return err
+	}
+	text := uint64(reflect.ValueOf(printLocked).Pointer())
+	for _, memory := range [][]byte{r.View().Envelope, r.Output(0), r.View().Payload} {
+		fmt.Print(isLocked(string(maps), uint64(hal.AddressOf(memory))), " ")
+	}
+	fmt.Print(isLocked(string(maps), text), " ")
+	return nil
+}
+
+// isLocked reports whether the mapping of an address has the flag lo (Linux,
+// Documentation/filesystems/proc.rst, VmFlags).
+func isLocked(smaps string, address uint64) bool {
+	inside := false
+	for line := range strings.Lines(smaps) {
+		var first, end uint64
+		if n, _ := fmt.Sscanf(line, "%x-%x ", &first, &end); n == 2 {
+			inside = first <= address && address < end
+		}
+		if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok && inside {
+			return slices.Contains(strings.Fields(flags), "lo")
+		}
+	}
+	return false
+}
+
+// TestFreezeLocksCommandsAndArena, and neither payload nor program text, which the kernel may
+// drop and read again: the safety manual says so.
+func TestFreezeLocksCommandsAndArena(t *testing.T) {
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil || !strings.Contains(string(maps), "VmFlags:") {
+		t.Skipf("no flags of mappings here: %v", err)
+	}
+	const output = "tensor d output uint8[64]\nmain:\n  copy.8 d[:] <- m+0x0"
+	source := strings.Replace(withPayload, "main:", output, 1)
+	out, status := child(t, "locked", written(t, encoded(t, source)))
+	if out != "true true false false " || status != 0 {
+		t.Errorf("commands, arena, payload, text are locked: %q, status %v", out, status)
 	}
 }
 
