@@ -605,6 +605,12 @@ func (l *locked) munmap(mem []byte) error {
 	return l.calls.munmap(mem)
 }
 
+func (l *locked) memfd(flags int) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.calls.memfd(flags)
+}
+
 func (l *locked) read(fd int, data []byte) (int, error) {
 	l.Lock()
 	defer l.Unlock()
