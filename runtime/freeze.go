@@ -83,12 +83,16 @@ func (r *Replay) recovered(sequence int) (code hal.Code, ended hal.Panic) {
 }
 
 // isDevice reports whether an access that faulted was one to a device: to a window where it
-// is mapped now, or by a Point, whose only accesses are to registers of the device.
+// is mapped now, by the port of the command's window, which alone knows its memory, or by a
+// Point, whose only accesses are to registers of the device.
 func (r *Replay) isDevice(fault *hal.Panic) bool {
+	c := r.walk.Next
 	for i := range r.apertures {
-		if r.windows[i] != 0 && fault.In(r.windows[i], r.apertures[i].Size) {
+		a := &r.apertures[i]
+		inWindow := r.windows[i] != 0 && fault.In(r.windows[i], a.Size)
+		if inWindow || a.Port != nil && int(c.Window) == i {
 			return true
 		}
 	}
-	return r.walk.Next.Opcode == gen.OpcodePoint
+	return c.Opcode == gen.OpcodePoint
 }
