@@ -165,8 +165,8 @@ func (t *Tensor) shapeSize() uint64 {
 	return size
 }
 
-// verifyPayload checks that the payload is the rest of the file, and its checksums.
-func (v *View) verifyPayload(data []byte) *Error {
+// findPayload checks that the payload is the rest of the file.
+func (v *View) findPayload(data []byte) *Error {
 	size, start := uint64(len(data)), uint64(len(v.Envelope))
 	if len(v.Segments) > 0 {
 		start = RoundUp(start, SegmentAlign)
@@ -178,9 +178,18 @@ func (v *View) verifyPayload(data []byte) *Error {
 	if gap := data[len(v.Envelope):start]; string(gap) != string(make([]byte, len(gap))) {
 		return &Error{"segment 0", "bytes in front of it are not zero"}
 	}
+	return nil
+}
+
+// VerifyPayload checks the checksums of the segments, which follow each other. The error is an
+// *Error.
+func (v *View) VerifyPayload() error {
+	rest := v.Payload
 	for i := range v.Segments {
 		s := &v.Segments[i]
-		if got := Checksum(data[s.Offset:][:s.Size]); got != s.Crc32c {
+		got := Checksum(rest[:s.Size])
+		rest = rest[s.Size:]
+		if got != s.Crc32c {
 			return &Error{Text("segment %d", uint64(i)), Text("checksum is %x and should be %x", uint64(got), uint64(s.Crc32c))}
 		}
 	}

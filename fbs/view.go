@@ -90,6 +90,20 @@ func (v *View) named(name string, count int, of func(i int) Name) int {
 // of 8 (a mapped file does). A signature is checked for damage and not for who
 // made it. The error is an *Error.
 func Verify(data []byte) (*View, error) {
+	v, err := VerifyEnvelope(data)
+	if err == nil {
+		err = v.VerifyPayload()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// VerifyEnvelope is the first half of Verify: it reads everything but the payload. Nothing in
+// the view may be used before VerifyPayload, but to see which bytes of the payload to copy:
+// what was copied by then is what is verified.
+func VerifyEnvelope(data []byte) (*View, error) {
 	data, _, err := SplitSignature(data)
 	if err != nil {
 		return nil, err
@@ -108,7 +122,7 @@ func Verify(data []byte) (*View, error) {
 		return nil, &Error{"preamble", Text("envelope checksum is %x and should be %x", uint64(sum), uint64(p.Checksum))}
 	}
 	if failure == nil {
-		failure = v.verifyPayload(data)
+		failure = v.findPayload(data)
 	}
 	if failure != nil {
 		return nil, failure

@@ -224,14 +224,16 @@ func (d *device) Master(on bool) (err error) {
 			d.config.Store(configStatus, 2, configStatusDMA)
 		}
 		d.stale, _ = d.config.Load(configStatus, 2)
-		d.translate(true)
+		err = d.programOutbound(true)
 	}
-	if !d.driven {
+	if !d.driven && err == nil {
 		err = d.command(configCommandMaster, on)
 	}
 	d.masters = on || err != nil // what has not stopped is asked to again
-	if !on {
-		d.translate(false)
+	if !on && CodeOf(err) != DeviceGone {
+		if e := d.programOutbound(false); err == nil {
+			err = e
+		}
 	}
 	return err
 }

@@ -56,11 +56,12 @@ type calls interface {
 	read(fd int, data []byte) (int, error)
 	pread(fd int, data []byte, offset int64) (int, error)
 	pwrite(fd int, data []byte, offset int64) (int, error)
+	memfd(flags int) (int, error)
 }
 
 // use has hal make its system calls by k.
 func use(k calls) {
-	system = kernel{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite}
+	system = kernel{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite, k.memfd}
 }
 
 // linux is the real ones.
@@ -76,6 +77,7 @@ func (linux) ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int
 func (linux) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 	return real.mmap(fd, offset, length, protection, flags)
 }
+func (linux) memfd(flags int) (int, error)          { return real.memfd(flags) }
 func (linux) munmap(mem []byte) error               { return real.munmap(mem) }
 func (linux) read(fd int, data []byte) (int, error) { return real.read(fd, data) }
 func (linux) pread(fd int, data []byte, offset int64) (int, error) {
@@ -83,4 +85,13 @@ func (linux) pread(fd int, data []byte, offset int64) (int, error) {
 }
 func (linux) pwrite(fd int, data []byte, offset int64) (int, error) {
 	return real.pwrite(fd, data, offset)
+}
+
+func TestPanicsSayWhatTheirCauseSays(t *testing.T) {
+	texts := map[any]string{"text": "text", error(BusFault): "bus fault", 7: "of no known kind"}
+	for cause, want := range texts {
+		if got := PanicText(cause); got != want {
+			t.Errorf("%v: %q, want %q", cause, got, want)
+		}
+	}
 }

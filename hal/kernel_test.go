@@ -106,6 +106,19 @@ func (k *fakeKernel) munmap(mem []byte) error {
 	return k.errors["munmap"]
 }
 
+// memfd makes a file of ordinary pages, of the size of a pool.
+func (k *fakeKernel) memfd(flags int) (int, error) {
+	if err := k.errors["memfd"]; err != nil {
+		return -1, err
+	}
+	fd, err := k.linux.memfd(flags &^ (unix.MFD_HUGETLB | hugePageLog))
+	if err == nil {
+		k.opened[fd] = "memfd"
+		err = unix.Ftruncate(fd, 1<<40)
+	}
+	return fd, err
+}
+
 func (k *fakeKernel) read(fd int, data []byte) (int, error) {
 	if len(k.reads) > 0 {
 		err := k.reads[0]
@@ -181,6 +194,8 @@ func (f *frames) pread(fd int, data []byte, offset int64) (int, error) {
 // fakeFrames has memory lie from an address on.
 func fakeFrames(t testing.TB, first uint64) *frames {
 	f := &frames{fakeKernel: fakeSystem(t), first: first / 4096, known: map[uint64]uint64{}, flags: pagePresent | 1<<61 | 1<<56 | 1<<55} // shared, exclusive, soft-dirty
+	// As of a kernel without huge pages in files.
+	f.errors["memfd"] = unix.ENOSYS
 	use(f)
 	return f
 }

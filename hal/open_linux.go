@@ -60,8 +60,12 @@ func (d *function) look() error {
 	for _, d.address = range all {
 		is := d.address == d.rest
 		if d.byIDs {
-			if err := d.identify(); err != nil {
-				return err
+			err := d.identify()
+			if err != nil {
+				if _, removed := listFolder(d.folder()); removed == nil {
+					return err
+				}
+				continue // this function was removed since the list was read
 			}
 			is = PCIID(d.identity.Vendor, d.identity.Device) == d.rest
 		}

@@ -30,12 +30,29 @@ func (d *function) show(bus, size uint64) (noc uint64, err error) {
 	return o.NoC + offset, nil
 }
 
-// translate has the tiles see host memory, and nothing that somebody else left
-// there; or nothing at all.
-func (d *function) translate(on bool) {
-	if d.translation.Size == 0 {
-		return
+// programOutbound programs the translation, so that tiles reach the Host windows of the image
+// and nothing that another program left there, or nothing at all. The registers may be gone
+// with the device: a store that faults is an error.
+func (d *function) programOutbound(on bool) error {
+	a := &d.translation
+	if a.Size == 0 {
+		return nil
 	}
+	ended := d.storeOutbound(on)
+	if ended.Cause == nil {
+		return nil
+	}
+	code := Internal
+	if ended.In(a.Base, a.Size) || ended.In(0, 1) {
+		code = BusFault
+	}
+	return &Fault{code, d.identity.Name +
+		": a store to the registers of its address translation failed; reset the device"}
+}
+
+// storeOutbound stores to the registers of all regions, and returns the panic that ended it.
+func (d *function) storeOutbound(on bool) (ended Panic) {
+	defer Recover(PanicOnFault(true), &ended)
 	o := d.outbound
 	for i := range o.Regions {
 		var r region
@@ -46,4 +63,5 @@ func (d *function) translate(on bool) {
 			d.translation.do(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: uint32(register - o.Offset), Value: uint64(value)})
 		})
 	}
+	return ended
 }

@@ -2,6 +2,8 @@ package hal
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -64,7 +66,8 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 				t.Errorf("%s, at rest: %q", c.board.Name, got)
 			}
 		}
-		if n := testing.AllocsPerRun(10, func() { d.translate(true); d.translate(false) }); n != 0 {
+		program := func() { d.programOutbound(true); d.programOutbound(false) }
+		if n := testing.AllocsPerRun(10, program); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
 		d.Close()
@@ -143,4 +146,110 @@ func TestClosedTwiceTheIATUIsLeftAlone(t *testing.T) {
 	if d.Close() == nil {
 		t.Error("at rest, though it was not asked")
 	}
+}
+
+// TestTranslationThatFaultsIsAnError puts the end of the BAR in front of each register of the
+// translation in turn, at each moment from load to close: a store behind it is a bus error, as
+// of a device that is gone. None may end the process, which may be a host in C.
+func TestTranslationThatFaultsIsAnError(t *testing.T) {
+	needFaultAddress(t)
+	const (
+		end     = 0x4000 // of the BAR, once it is cut
+		regions = 2
+		stride  = 0x40
+	)
+	moments := []string{"load", "rest", "load again", "rest again", "close"}
+	fakeSysfs(t)
+	fakeFrames(t, 0x12_4000_0000)
+	f := addWormhole(t)
+	cut := func(size int64) {
+		if err := os.Truncate(f.path("resource2"), size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	faults := 0
+	for offset := uint64(end - regions*stride); offset <= end; offset += 4 {
+		for cutAt := range moments {
+			cut(mega)
+			d := f.open()
+			o := *d.outbound
+			o.Offset, o.Regions, o.Stride = offset, regions, stride
+			d.outbound = &o
+			a := mustMap(t, d, host(1))
+			for now, moment := range moments {
+				if now == cutAt {
+					cut(end)
+				}
+				on, stores := strings.HasPrefix(moment, "load"), true
+				var err error
+				if moment == "close" {
+					stores = d.masters
+					err = d.Close()
+				} else {
+					err = d.Master(on)
+				}
+				what := fmt.Sprintf("%s, registers at %#x, cut at %s", moment, offset, moments[cutAt])
+				switch {
+				case stores && now >= cutAt && storesBehind(&o, on, a, end):
+					faults++
+					wantFault(t, what, err, BusFault, f.address, "translation", "reset the device")
+				case err != nil:
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if f.command() != configCommandMemory || d.memory != nil {
+				t.Errorf("registers from %#x: command %#x", offset, f.command())
+			}
+		}
+	}
+	t.Logf("evidence: %d bus errors of a translation's registers injected", faults)
+}
+
+// storesBehind reports whether programming the first region, or disabling all, stores to a
+// register from an offset of the BAR on.
+func storesBehind(o *boards.Outbound, on bool, a *Aperture, end uint64) (behind bool) {
+	for i := range o.Regions {
+		size := uint64(0)
+		if on && i == 0 {
+			size = a.Size
+		}
+		o.Aim(i, 0, size, 0, func(register uint64, _ uint32) { behind = behind || register >= end })
+	}
+	return behind
+}
+
+// needFaultAddress skips where a bus error does not come with its address, as in QEMU's user
+// mode: Go then takes it for a nil pointer.
+func needFaultAddress(t *testing.T) {
+	t.Helper()
+	if _, ok := catch(func() { faultNow(t) }).(interface{ Addr() uintptr }); !ok {
+		t.Skip("bus errors have no address here")
+	}
+}
+
+// faultNow loads from a file behind its end.
+func faultNow(t *testing.T) {
+	fd, err := unix.MemfdCreate("empty", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	memory, err := unix.Mmap(fd, 0, 1, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(memory)
+	t.Log("no fault:", memory[0])
+}
+
+// TestDefectInTheTranslationIsNoBusError: what is wrong with a program is not the device's.
+func TestDefectInTheTranslationIsNoBusError(t *testing.T) {
+	fakeSysfs(t)
+	fakeFrames(t, 0x12_4000_0000)
+	d := addWormhole(t).open()
+	mustMap(t, d, host(1))
+	o := d.outbound
+	d.outbound = nil
+	wantFault(t, "a nil pointer", d.Master(true), Internal, "reset the device")
+	d.outbound = o
 }

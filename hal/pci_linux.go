@@ -179,7 +179,19 @@ func (d *pci) host(mem []byte, huge bool) (bus uint64, err error) {
 		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move under the device", size) +
 			reserveHuge(size)}
 	}
-	return physical(d.identity.Name, mem)
+	table, err := system.open(pagemap, unix.O_RDONLY)
+	if err != nil {
+		return 0, failed("open", pagemap, err)
+	}
+	defer system.close(table)
+	bus, inOrder, err := physical(table, d.identity.Name, mem)
+	if err == nil && !inOrder && orderPages(table, d.memory[len(d.memory)-1]) {
+		bus, inOrder, err = physical(table, d.identity.Name, mem)
+	}
+	if err == nil && !inOrder {
+		err = apartPages(d.identity.Name, uint64(len(mem)), true)
+	}
+	return bus, err
 }
 
 // reach implements lane: what this lane opens has one address everywhere.
@@ -215,31 +227,125 @@ func (d *pci) untranslated() error {
 // between them is a folder.
 const busesMax = 8
 
-// physical is the address of mem on a bus that nothing translates: its pages
-// have to lie side by side.
-func physical(name string, mem []byte) (uint64, error) {
-	fd, err := system.open(pagemap, unix.O_RDONLY)
+// physical returns the address of mem on a bus that nothing translates, and reports whether
+// its pages lie side by side there. table is the open pagemap.
+func physical(table int, name string, mem []byte) (start uint64, inOrder bool, err error) {
+	page := uint64(unix.Getpagesize())
+	for offset := uint64(0); offset < uint64(len(mem)); offset += page {
+		address, present := frameOf(table, mem[offset:])
+		switch {
+		case !present:
+			return 0, false, &Fault{NoDevice, name + ": " + pagemap +
+				" does not say where host memory lies"}
+		case address == 0:
+			return 0, false, &Fault{Denied, name + ": the kernel does not tell this user where host memory" +
+				" lies (CAP_SYS_ADMIN); run as root, or open the device as vfio:"}
+		case offset == 0:
+			start = address
+		case address != start+offset:
+			return start, false, nil
+		}
+	}
+	return start, true, nil
+}
+
+// frameOf returns the physical address of the page that mem begins in, 0 for a user who may not
+// know it, and reports whether the page is there.
+func frameOf(table int, mem []byte) (address uint64, present bool) {
+	var entry [8]byte
+	page := uint64(unix.Getpagesize())
+	at := uint64(AddressOf(mem)) / page * uint64(len(entry))
+	n, err := system.pread(table, entry[:], int64(at))
+	value := fbs.As[uint64](entry[:])
+	return value & pageFrame * page, err == nil && n == len(entry) && value&pagePresent != 0
+}
+
+// poolPage is a huge page of the kernel's pool, mapped at an offset of a file of such pages.
+type poolPage struct {
+	address uint64 // physical
+	offset  int64
+}
+
+// poolTries is how many pages of the pool orderPages looks at beyond four times those it needs.
+// The kernel clears each, which takes from 0.1 to 2 ms.
+const poolTries = 1024
+
+// orderPages puts other pages of the pool in place of the huge pages mem, which then lie side by
+// side in physical memory, and reports whether it found such. The pool hands pages out in any
+// order, after a boot from the last to the first. A file of huge pages maps them in the order
+// that is wanted; the pages that are not go back to the pool.
+func orderPages(table int, mem []byte) bool {
+	count := len(mem) / hugePage
+	fd, err := system.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | hugePageLog)
 	if err != nil {
-		return 0, failed("open", pagemap, err)
+		return false
 	}
 	defer system.close(fd)
-	page := uint64(unix.Getpagesize())
-	start := uint64(0)
-	for offset := uint64(0); offset < uint64(len(mem)); offset += page {
-		var entry [8]byte
-		at := int64((uint64(AddressOf(mem)) + offset) / page * 8)
-		if n, err := system.pread(fd, entry[:], at); err != nil || n < len(entry) || fbs.As[uint64](entry[:])&pagePresent == 0 {
-			return 0, &Fault{NoDevice, name + ": " + pagemap + " does not say where host memory lies"}
+	// The pages of mem itself go back first: they may be the ones that others lack.
+	_ = mapOver(mem, -1, 0, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	var found []poolPage // by their addresses
+	for tries := range 4*count + poolTries {
+		offset := int64(tries) * hugePage
+		err := mapPool(mem[:hugePage], fd, offset)
+		address, present := frameOf(table, mem)
+		if err != nil || !present {
+			break // the pool is empty
 		}
-		frame := fbs.As[uint64](entry[:]) & pageFrame * page
-		switch {
-		case frame == 0:
-			return 0, &Fault{Denied, name + ": the kernel does not tell this user where host memory lies (CAP_SYS_ADMIN); run as root, or open the device as vfio:"}
-		case offset == 0:
-			start = frame
-		case frame != start+offset:
-			return 0, apartPages(name, uint64(len(mem)), true)
+		found = insertPage(found, poolPage{address, offset})
+		if run := consecutive(found, count); run >= 0 {
+			// If one of these fails, that place has another page, or none, which physical sees.
+			for i, page := range found[run:][:count] {
+				_ = mapPool(mem[i*hugePage:][:hugePage], fd, page.offset)
+			}
+			giveBack(fd, found[:run])
+			giveBack(fd, found[run+count:])
+			return true
 		}
 	}
-	return start, nil
+	return false
+}
+
+// giveBack returns pages of a file to the pool.
+func giveBack(fd int, pages []poolPage) {
+	for _, page := range pages {
+		const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+		_ = unix.Fallocate(fd, mode, page.offset, hugePage)
+	}
+}
+
+// mapOver maps a file, or memory if fd is -1, in place of what is mapped at mem.
+func mapOver(mem []byte, fd int, offset int64, protection, flags int) error {
+	at, size := pointer(AddressOf(mem)), uintptr(len(mem))
+	_, err := unix.MmapPtr(fd, offset, at, size, protection, flags|unix.MAP_FIXED)
+	return err
+}
+
+// mapPool maps a page of a file of huge pages at mem, and takes it from the pool if it is new.
+func mapPool(mem []byte, fd int, offset int64) error {
+	const flags = unix.MAP_SHARED | unix.MAP_POPULATE
+	return mapOver(mem, fd, offset, unix.PROT_READ|unix.PROT_WRITE, flags)
+}
+
+// insertPage inserts a page by its address.
+func insertPage(pages []poolPage, page poolPage) []poolPage {
+	pages = append(pages, page)
+	for i := len(pages) - 1; i > 0 && pages[i-1].address > page.address; i-- {
+		pages[i], pages[i-1] = pages[i-1], page
+	}
+	return pages
+}
+
+// consecutive returns the index of the first of count pages that lie side by side, -1 if there
+// are none.
+func consecutive(pages []poolPage, count int) int {
+	length := 0
+	for i := range pages {
+		if i > 0 && pages[i].address != pages[i-1].address+hugePage {
+			length = 0
+		}
+		if length++; length == count {
+			return i - count + 1
+		}
+	}
+	return -1
 }

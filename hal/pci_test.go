@@ -667,3 +667,60 @@ func TestCloseGivesBackEverything(t *testing.T) {
 		t.Errorf("%d files open, %d before; or still mapped", after, before)
 	}
 }
+
+// TestOtherFunctionThatIsRemovedIsNoObstacle to a look-up by ids: the folder was listed, and
+// is gone when its ids are read, or the kernel no longer answers for it.
+func TestOtherFunctionThatIsRemovedIsNoObstacle(t *testing.T) {
+	for _, atRead := range []bool{false, true} {
+		fakeSysfs(t)
+		k := fakeSystem(t)
+		others := []string{"0000:00:00.0", "0000:00:02.0", "0000:7f:00.0"} // in front and behind
+		for _, address := range others {
+			addFunction(t, address, 0x1af4, 0x1110, nil)
+		}
+		addEdu(t)
+		use(&removing{fakeKernel: k, addresses: others, atRead: atRead})
+		d, err := Open("pci:1234:11e8")
+		if err != nil {
+			t.Errorf("at read %v: %v", atRead, err)
+			continue
+		}
+		if got := d.(*device).address; got != "0000:00:01.0" {
+			t.Errorf("at read %v: opened %s", atRead, got)
+		}
+		d.Close()
+		_, err = Open("pci:1af4:1110")
+		wantFault(t, "all are removed", err, NoDevice, "pci:1af4:1110: no such device")
+	}
+}
+
+// removing removes functions when their ids are opened or read.
+type removing struct {
+	*fakeKernel
+	addresses []string
+	atRead    bool
+}
+
+func (r *removing) remove(path string) bool {
+	folder := filepath.Dir(path)
+	removes := strings.HasSuffix(path, "/modalias") &&
+		slices.Contains(r.addresses, filepath.Base(folder))
+	if removes {
+		os.RemoveAll(folder)
+	}
+	return removes
+}
+
+func (r *removing) open(path string, flags int) (int, error) {
+	if !r.atRead {
+		r.remove(path)
+	}
+	return r.fakeKernel.open(path, flags)
+}
+
+func (r *removing) read(fd int, data []byte) (int, error) {
+	if r.atRead && r.remove(r.opened[fd]) {
+		return -1, unix.ENODEV // fs/kernfs/file.c, kernfs_seq_start of a removed node
+	}
+	return r.fakeKernel.read(fd, data)
+}

@@ -19,9 +19,10 @@ type kernel struct {
 	read   func(fd int, data []byte) (int, error)
 	pread  func(fd int, data []byte, offset int64) (int, error)
 	pwrite func(fd int, data []byte, offset int64) (int, error)
+	memfd  func(flags int) (fd int, err error)
 }
 
-var system = kernel{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite}
+var system = kernel{openFile, unix.Close, ioctl, Mmap, Munmap, Read, pread, pwrite, memfd}
 
 func openFile(path string, flags int) (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0) }
 
@@ -68,11 +69,17 @@ func Write(fd int, data []byte) (int, error) { return raw(unix.SYS_WRITE, fd, da
 func pread(fd int, data []byte, at int64) (int, error)  { return raw(unix.SYS_PREAD64, fd, data, at) }
 func pwrite(fd int, data []byte, at int64) (int, error) { return raw(unix.SYS_PWRITE64, fd, data, at) }
 
+// memfd makes a file in memory.
+func memfd(flags int) (fd int, err error) { return unix.MemfdCreate("", flags) }
+
+// ioctl passes a struct by its address, or a value if argument is nil. The address becomes
+// a number in the call itself: only there does Go keep the struct where it is (package
+// unsafe, rule 4).
 func ioctl(fd int, request, value uintptr, argument unsafe.Pointer) (int, error) {
-	if argument != nil {
-		value = uintptr(argument)
+	if argument == nil {
+		return answer(unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, value))
 	}
-	return answer(unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, value))
+	return answer(unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument)))
 }
 
 // Pause sleeps for so many nanoseconds, or until a signal comes.

@@ -4,6 +4,7 @@ package hal
 
 import (
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -67,6 +68,7 @@ type vfio struct {
 	*function
 	group     string // number of its group
 	container int
+	shared    []*vfioFile // of which this function is a user
 
 	log    int // the kernel's log, from when the function was opened; -1: not to be read
 	record [8192]byte
@@ -102,7 +104,9 @@ func (d *vfio) open() error {
 // the bus and resets it where it can be: what a killed program left going ends
 // there (Linux, vfio_pci_core_enable).
 func (d *vfio) take() error {
+	vfioShared.Lock()
 	group, err := d.join()
+	vfioShared.Unlock()
 	if err != nil {
 		return err
 	}
@@ -168,16 +172,23 @@ func (d *vfio) reach(a *Aperture, owner *function) error {
 // holes, for interrupts and for firmware. They are the same in every run, and a
 // page stays free after each range, so that running over the end of one is a fault.
 func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
-	m := vfioMap{argsz: 32, flags: vfioDMARead | vfioDMAWrite, vaddr: address, iova: nextIOVA, size: size}
+	vfioShared.Lock()
+	m := vfioMap{
+		argsz: 32, flags: vfioDMARead | vfioDMAWrite,
+		vaddr: address, iova: vfioShared.nextIOVA, size: size,
+	}
 	for range iovaTries {
 		if _, err = system.ioctl(d.container, vfioIOMMUMapDMA, 0, asC(&m)); err != unix.EINVAL {
 			break
 		}
 		m.iova += iovaStep
 	}
+	if err == nil {
+		vfioShared.nextIOVA = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
+	}
+	vfioShared.Unlock()
 	switch err {
 	case nil:
-		nextIOVA = fbs.RoundUp(m.iova+size, iovaUnit) + iovaUnit
 		u := vfioUnmap{argsz: 24, iova: m.iova, size: size}
 		d.later(func() error {
 			return control(d.container, vfioIOMMUUnmapDMA, asC(&u), "VFIO_IOMMU_UNMAP_DMA", d.address)
@@ -232,40 +243,39 @@ func contains(data []byte, word string) bool {
 	return false
 }
 
-// vfioFile is the container, whose addresses all functions of this process share,
-// or a group, of functions that the IOMMU cannot tell apart. Each can be open once.
+// vfioFile is the container, whose addresses all functions of this process share, or a
+// group, of functions that the IOMMU cannot tell apart. Each can be open once in a process.
 type vfioFile struct {
 	path      string
 	fd, users int
 }
 
-var (
-	vfioFiles []*vfioFile // that are open, or were
-	nextIOVA  uint64      // the next address to give out
-)
+// vfioShared is what all functions of this process share. The lock orders the calls of
+// threads that each load or close a device of their own.
+var vfioShared struct {
+	sync.Mutex
+	files    []*vfioFile // that are open, or were
+	iommu    bool        // the container has its IOMMU
+	nextIOVA uint64      // the next address to use
+}
 
-// share opens a file, or gives it where it is open. The last function that
-// shares it closes it.
+// share opens a file that is not open yet, and counts this function among its users. The
+// caller holds the lock.
 func (d *vfio) share(path string) (f *vfioFile, err error) {
 	at := 0
-	for at < len(vfioFiles) && vfioFiles[at].path != path {
+	for at < len(vfioShared.files) && vfioShared.files[at].path != path {
 		at++
 	}
-	if at == len(vfioFiles) {
-		vfioFiles = append(vfioFiles, &vfioFile{path: path})
+	if at == len(vfioShared.files) {
+		vfioShared.files = append(vfioShared.files, &vfioFile{path: path})
 	}
-	if f = vfioFiles[at]; f.users == 0 {
+	if f = vfioShared.files[at]; f.users == 0 {
 		f.fd, err = system.open(path, unix.O_RDWR)
 	}
 	switch err {
 	case nil:
 		f.users++
-		d.later(func() error {
-			if f.users--; f.users == 0 {
-				_ = system.close(f.fd)
-			}
-			return nil
-		})
+		d.shared = append(d.shared, f)
 		return f, nil
 	case unix.ENOENT, unix.ENODEV:
 		return nil, &Fault{NoDevice, d.identity.Name + ": " + path + " does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?"}
@@ -275,9 +285,27 @@ func (d *vfio) share(path string) (f *vfioFile, err error) {
 	return nil, failed("open", path, err)
 }
 
-// join gives the function's group, which whoever opens it puts into the container;
-// that gets its IOMMU with the first.
+// leave closes the function's group and the container if no other function uses them. Both
+// happen under one lock: the kernel takes the IOMMU from a container without groups, which
+// no other function may join in between.
+func (d *vfio) leave() error {
+	vfioShared.Lock()
+	for at := len(d.shared) - 1; at >= 0; at-- {
+		f := d.shared[at]
+		if f.users--; f.users == 0 {
+			_ = system.close(f.fd)
+			vfioShared.iommu = vfioShared.iommu && f.path != vfioContainer
+		}
+	}
+	vfioShared.Unlock()
+	d.shared = nil
+	return nil
+}
+
+// join opens the function's group. The first function of a group puts it into the container,
+// and the first group there has the container get its IOMMU. The caller holds the lock.
 func (d *vfio) join() (group *vfioFile, err error) {
+	d.later(d.leave)
 	path := vfioFolder + d.group
 	all, err := d.share(vfioContainer)
 	if err == nil {
@@ -298,12 +326,14 @@ func (d *vfio) join() (group *vfioFile, err error) {
 			"/devices` to vfio-pci, or unbind them from their drivers"}
 	}
 	fd := int32(all.fd)
-	if err := control(group.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", path); err != nil || all.users > 1 {
+	err = control(group.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", path)
+	if err != nil || vfioShared.iommu {
 		return group, err
 	}
-	nextIOVA = iovaFirst
 	_, err = system.ioctl(all.fd, vfioSetIOMMU, vfioType1v2, nil)
 	switch err {
+	case nil:
+		vfioShared.iommu, vfioShared.nextIOVA = true, iovaFirst
 	case unix.ENODEV:
 		return nil, &Fault{NoDevice, d.identity.Name + ": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`"}
 	case unix.EPERM:

@@ -1,11 +1,13 @@
 package hal
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -60,7 +62,7 @@ func fakeVFIOKernel(t testing.TB) *fakeVFIO {
 // inUse is how many functions share each of VFIO's files that is open.
 func inUse() map[string]int {
 	users := map[string]int{}
-	for _, f := range vfioFiles {
+	for _, f := range vfioShared.files {
 		if f.users != 0 {
 			users[f.path] = f.users
 		}
@@ -565,4 +567,101 @@ func TestVFIOWorksWithoutTheKernelsLog(t *testing.T) {
 	if code := d.Diagnose(); code != DMAFault {
 		t.Error(code)
 	}
+}
+
+// locked lets one call at a time into a fake kernel, as Linux is safe for threads.
+type locked struct {
+	sync.Mutex
+	calls
+}
+
+func (l *locked) open(path string, flags int) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.calls.open(path, flags)
+}
+
+func (l *locked) close(fd int) error {
+	l.Lock()
+	defer l.Unlock()
+	return l.calls.close(fd)
+}
+
+func (l *locked) ioctl(fd int, r, value uintptr, argument unsafe.Pointer) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.calls.ioctl(fd, r, value, argument)
+}
+
+func (l *locked) mmap(fd int, offset int64, length, protection, flags int) ([]byte, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.calls.mmap(fd, offset, length, protection, flags)
+}
+
+func (l *locked) munmap(mem []byte) error {
+	l.Lock()
+	defer l.Unlock()
+	return l.calls.munmap(mem)
+}
+
+func (l *locked) memfd(flags int) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.calls.memfd(flags)
+}
+
+func (l *locked) read(fd int, data []byte) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.calls.read(fd, data)
+}
+
+func (l *locked) pread(fd int, data []byte, offset int64) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.calls.pread(fd, data, offset)
+}
+
+func (l *locked) pwrite(fd int, data []byte, offset int64) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.calls.pwrite(fd, data, offset)
+}
+
+// TestFunctionsOfVFIOAreOpenedAndClosedByThreadsAtOnce: the container, its IOMMU and its
+// addresses are the process's. The race detector sees an access without a lock; without it,
+// a lost one leaves a file open, opens one twice, or maps an address twice.
+func TestFunctionsOfVFIOAreOpenedAndClosedByThreadsAtOnce(t *testing.T) {
+	k := fakeVFIOKernel(t)
+	var names []string
+	for i := range 4 {
+		bars := map[int]uint64{0: mega}
+		f := addFunction(t, fmt.Sprintf("0000:0%d:00.0", i+1), 0x1234, 0x11e8, bars)
+		k.add(f, fmt.Sprint(i), bars)
+		names = append(names, "vfio:"+f.address)
+	}
+	use(&locked{calls: k})
+	var all sync.WaitGroup
+	for _, name := range names {
+		all.Go(func() {
+			for range 100 {
+				d, err := taken(name)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 2 {
+					if _, err := d.Map(host(4096)); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	use(k)
 }

@@ -10,14 +10,15 @@ import (
 // Check has a function look at the bytes of the file, such as one that verifies
 // a signature, and makes sure that they stay as it saw them: the payload is
 // copied too, unless nobody can change it. The error is a *hal.Fault; one of the
-// function's without a code counts as a bad image.
+// function's without a code counts as a bad image. Check comes before Verify: what
+// it copies is not verified yet.
 func (f *File) Check(check func(data []byte) error) error {
 	if !f.unchanging() {
-		if err := f.own(uint64(len(f.data))); err != nil {
+		if err := f.copyToPrivate(0, uint64(len(f.data))); err != nil {
 			return err
 		}
 	}
-	return f.look(check)
+	return f.inspect(check)
 }
 
 // unchanging tells whether nobody can change the file: by fs-verity, or on a

@@ -33,6 +33,7 @@ var childTasks = map[string]func(args []string) error{
 	"memory":    tellAnonymousMemory,
 	"rewritten": rewriteSealed,
 	"frozen":    tellFrozen,
+	"locked":    printLocked,
 	"steady":    runSteady,
 	"shared":    waitSealed,
 }

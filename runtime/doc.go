@@ -9,7 +9,8 @@
 //
 // From file to store:
 //
-//   - Open copies the envelope into memory of our own and maps the payload (file.go).
+//   - Open copies the envelope into memory of our own and maps the payload; Verify copies
+//     recorded inputs before it reads them (file.go).
 //   - Verify reads one table of vectors (fbs/flat.go), holds all but the commands
 //     against each other (fbs/tables.go), and passes over every command once; limits
 //     follow from what a command begins with and are known for those alike

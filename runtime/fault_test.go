@@ -15,6 +15,7 @@ import (
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
+	"lightmetal/runtime/report"
 	"lightmetal/tools/lmb"
 
 	"golang.org/x/sys/unix"
@@ -449,8 +450,9 @@ func needFaultAddress(t *testing.T) {
 	t.Log("not cut short:", memory[0])
 }
 
-// TestFileCutShortDuringARunIsABusFault cuts a real file under its mapping.
-func TestFileCutShortDuringARunIsABusFault(t *testing.T) {
+// TestFileCutShortDuringARunIsAnInputOutputError cuts a real file under its mapping: the fault
+// is the file's and not the device's, though one command reads the one and writes the other.
+func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 	needFaultAddress(t)
 	for _, test := range []struct {
 		size    int64
@@ -470,8 +472,13 @@ func TestFileCutShortDuringARunIsABusFault(t *testing.T) {
 			t.Fatal(err)
 		}
 		result := r.Run(0)
-		if result.Code != hal.BusFault || result.Code.Exit() != 71 || result.Command != test.command || !result.SafeRan || result.Safe != test.safe {
+		if result.Code != hal.IO || !result.FileLost || result.Command != test.command ||
+			!result.SafeRan || result.Safe != test.safe {
 			t.Errorf("cut to %d: %+v", test.size, result)
+		}
+		const says = "command 1 (number 2 of main): " + runtime.CutShort
+		if text := string(report.Append(nil, r.View(), &result)); text != says {
+			t.Errorf("cut to %d: %s", test.size, text)
 		}
 		if device.memory[0] != test.stored {
 			t.Errorf("cut to %d: device has %d", test.size, device.memory[0])
@@ -484,7 +491,7 @@ func TestFileCutShortDuringARunIsABusFault(t *testing.T) {
 	}
 }
 
-func TestFileCutShortBeforeItIsVerifiedIsABusFault(t *testing.T) {
+func TestFileCutShortBeforeItIsVerifiedIsAnInputOutputError(t *testing.T) {
 	needFaultAddress(t)
 	path := written(t, encoded(t, withPayload))
 	file, err := runtime.Open(path)
@@ -495,7 +502,8 @@ func TestFileCutShortBeforeItIsVerifiedIsABusFault(t *testing.T) {
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.Verify(); hal.CodeOf(err) != hal.BusFault || !strings.Contains(err.Error(), "cut short") {
+	_, err = file.Verify()
+	if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "cut short") {
 		t.Error(err)
 	}
 }

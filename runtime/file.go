@@ -4,19 +4,23 @@ import (
 	"unsafe"
 
 	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
 )
 
-// File is an image in memory. The envelope, by which a run goes, is a copy: who
-// rewrites or cuts the file changes nothing of what was verified. The payload is
-// the page cache's, and goes to the device without a copy in between.
+// File is an image in memory. The envelope, whose commands a run executes, and the recorded
+// data of inputs are private copies, made before they are verified: whoever rewrites or cuts
+// the file changes nothing of them. The rest of the payload stays in the page cache, and goes
+// to the device without a copy in between. Only Verify, Check and Replay.Run read it there,
+// and return an error if it is gone.
 type File struct {
-	path  string
-	fd    int
-	data  []byte
-	owned int // bytes from the first on that are a copy; whole pages, or all
+	path    string
+	fd      int
+	data    []byte
+	private uint64 // bytes from the first on that are a copy; whole pages, or all
+	inputs  bool   // recorded inputs are copies too, and verified: never copied again
 }
 
 // Open maps a file and copies its envelope. The error is a *hal.Fault.
@@ -49,8 +53,8 @@ func (f *File) read() error {
 	}
 	// How large the envelope is stands in its first page, and counts as it was
 	// when that was copied.
-	if err = f.own(1); err == nil {
-		err = f.own(fbs.As[fbs.Preamble](f.data).Envelope)
+	if err = f.copyToPrivate(0, 1); err == nil {
+		err = f.copyToPrivate(0, fbs.As[fbs.Preamble](f.data).Envelope)
 	}
 	return err
 }
@@ -59,62 +63,107 @@ func (f *File) read() error {
 // them it takes as long as three passes over it.
 const hugePage = 2 << 20
 
-// own puts a copy in place of the pages up to a byte of the file.
-func (f *File) own(end uint64) error {
+// copyToPrivate puts private copies in place of the pages that hold the bytes of the file from
+// first up to end, as far as they are not private yet.
+func (f *File) copyToPrivate(first, end uint64) error {
 	size, page := uint64(len(f.data)), uint64(unix.Getpagesize())
-	part := f.data[f.owned:max(uint64(f.owned), min((min(end, size)+page-1)/page*page, size))]
-	if len(part) == 0 {
+	first = max(first/page*page, f.private)
+	end = min(fbs.RoundUp(min(end, size), page), size)
+	if first >= end {
 		return nil
 	}
-	if pages, _ := available(uint64(len(part))); uint64(len(part)) > pages {
-		return &hal.Fault{Code: hal.BadImage, Reason: f.path + fbs.Text(": %d bytes of it are to be copied into memory, the machine has %d available", uint64(len(part)), pages)}
+	part := f.data[first:end]
+	if pages, _ := available(end - first); end-first > pages {
+		const text = ": %d bytes of it are to be copied into memory, the machine has %d available"
+		return &hal.Fault{Code: hal.BadImage, Reason: f.path + fbs.Text(text, end-first, pages)}
 	}
-	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
+	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
 	if len(part) >= hugePage && err == nil {
 		_ = unix.Madvise(part, unix.MADV_HUGEPAGE) // where the kernel has them
 	}
 	for n, done := 0, 0; done < len(part) && err == nil; done += n {
-		n, err = unix.Pread(f.fd, part[done:], int64(f.owned+done))
+		n, err = unix.Pread(f.fd, part[done:], int64(first)+int64(done))
 		if n == 0 {
-			return &hal.Fault{Code: hal.BusFault, Reason: f.path + ": " + cutShort}
+			return &hal.Fault{Code: hal.IO, Reason: f.path + ": " + CutShort}
 		}
 	}
 	if err != nil {
 		return hal.FileFault(f.path, err)
 	}
-	f.owned += len(part)
+	if first == f.private {
+		f.private = end
+	}
 	return unix.Mprotect(part, unix.PROT_READ)
 }
 
-const cutShort = "the file was cut short while it was read"
+// CutShort is the reason of an error, or of a run that failed, because bytes of the image
+// file cannot be read.
+const CutShort = "the image file was cut short while it was read; replace it by a rename (mv)"
 
 // Verify checks every byte of the file. The error is a *hal.Fault.
 func (f *File) Verify() (view *fbs.View, err error) {
-	err = f.look(func(data []byte) (err error) {
-		view, err = fbs.Verify(data)
+	err = f.inspect(func(data []byte) (err error) {
+		view, err = fbs.VerifyEnvelope(data)
 		return err
 	})
-	return view, err
+	if err == nil {
+		err = f.copyInputs(view)
+	}
+	if err == nil {
+		err = f.inspect(func([]byte) error { return view.VerifyPayload() })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return view, nil
 }
 
-// look gives errors the path of the file, and makes one of a file that is cut
-// short meanwhile.
-func (f *File) look(check func(data []byte) error) (err error) {
-	code, reason := f.guarded(check, &err), cutShort
-	if code == hal.OK && err == nil {
+// copyInputs copies the payload from the first recorded input to the last. Tools that make
+// images put recorded data in front of all else, so that it is little more than those.
+func (f *File) copyInputs(view *fbs.View) error {
+	first, end := uint64(len(f.data)), uint64(0)
+	payload := uint64(hal.AddressOf(view.Payload) - hal.AddressOf(f.data))
+	for i := range view.Tensors {
+		if t := &view.Tensors[i]; t.Role == gen.RoleInput && t.Recorded != 0 {
+			first = min(first, payload+t.RecordedOffset)
+			end = max(end, payload+t.RecordedOffset+t.Size)
+		}
+	}
+	if f.inputs {
 		return nil
-	} else if fault, ok := err.(*hal.Fault); ok {
+	}
+	err := f.copyToPrivate(first, end)
+	f.inputs = err == nil
+	return err
+}
+
+// inspect calls a function with the bytes of the file, and returns its error with the path. A
+// file that is cut short meanwhile is an error too.
+func (f *File) inspect(check func(data []byte) error) error {
+	err, ended := f.recovered(check)
+	fault, hasCode := err.(*hal.Fault)
+	code, reason := hal.BadImage, ""
+	switch {
+	case ended.In(hal.AddressOf(f.data), uint64(len(f.data))):
+		code, reason = hal.IO, CutShort
+	case ended.Cause != nil:
+		code, reason = hal.Internal, "panic: "+hal.PanicText(ended.Cause)
+	case err == nil:
+		return nil
+	case hasCode:
 		code, reason = fault.Code, fault.Reason
-	} else if err != nil {
-		code, reason = hal.BadImage, err.Error()
+	default:
+		reason = err.Error()
 	}
 	return &hal.Fault{Code: code, Reason: f.path + ": " + reason}
 }
 
-func (f *File) guarded(check func(data []byte) error, err *error) (code hal.Code) {
-	defer guard(setPanicOnFault(true), &code)
-	*err = check(f.data)
-	return hal.OK
+// recovered calls a function with the bytes of the file, and returns the panic that ended it.
+func (f *File) recovered(check func(data []byte) error) (err error, ended hal.Panic) {
+	defer hal.Recover(hal.PanicOnFault(true), &ended)
+	err = check(f.data)
+	return err, ended
 }
 
 // Close unmaps the file. No View or Replay of it may be used afterwards.

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +16,10 @@ import (
 // commands are locked into memory with every page present and private, the
 // collector is off, the number of Go's processors is fixed (a fixed one ends Go's
 // periodic look at the CPU limits, which opens files), and the calling goroutine
-// has all the stack it may need. Threads, signals and scheduling of the process
+// has all the stack it may need. Not locked are the payload in the page cache, recorded inputs
+// that no call of Input has put into the arena, and the text of the program: the kernel may
+// drop pages of them, and a run then waits until they are read again, or ends with IO if they
+// cannot be. Threads, signals and scheduling of the process
 // stay as they are: it may have other work, and if it has none, Alone is for it.
 // The error is a *hal.Fault.
 func (r *Replay) Freeze() error {
@@ -50,26 +54,47 @@ func reserveStack() (room [16 << 10]byte) { return room }
 // are panics, to be recovered.
 func Alone() {
 	goruntime.GOMAXPROCS(1)
-	setPanicOnFault(true)
+	hal.PanicOnFault(true)
 	ignore := [4]uint64{1} // struct sigaction: handler SIG_IGN, flags, restorer, mask
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGURG), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
 }
 
-// guarded executes a sequence and turns a bus error, of the device or of a
-// truncated file, into a code.
-func (r *Replay) guarded(sequence int) (code hal.Code) {
-	defer guard(setPanicOnFault(true), &code)
-	return r.execute(sequence)
+// guarded executes a sequence and turns a panic into a code: IO for a read of the image file
+// that fails, BusFault for an access to a device that does, Internal for anything else, which
+// is a defect of this program or of a device's code.
+func (r *Replay) guarded(sequence int) hal.Code {
+	code, ended := r.recovered(sequence)
+	payload := r.view.Payload
+	switch {
+	case ended.Cause == nil:
+		return code
+	case ended.In(hal.AddressOf(payload), uint64(len(payload))):
+		r.detail = Result{FileLost: true}
+		return hal.IO
+	case ended.IsFault && (ended.Address == 0 || r.isDevice(&ended)):
+		return hal.BusFault
+	}
+	return hal.Internal
 }
 
-// guard, deferred, gives a code instead of a panic, and lets faults end the
-// process again where they did before.
-func guard(panics bool, code *hal.Code) {
-	setPanicOnFault(panics)
-	if fault := recover(); fault != nil {
-		*code = hal.Internal
-		if _, isFault := fault.(interface{ Addr() uintptr }); isFault {
-			*code = hal.BusFault
+// recovered executes a sequence and returns the panic that ended it, if one did.
+func (r *Replay) recovered(sequence int) (code hal.Code, ended hal.Panic) {
+	defer hal.Recover(hal.PanicOnFault(true), &ended)
+	code = r.execute(sequence)
+	return code, ended
+}
+
+// isDevice reports whether an access that faulted was one to a device: to a window where it
+// is mapped now, by the port of the command's window, which alone knows its memory, or by a
+// Point, whose only accesses are to registers of the device.
+func (r *Replay) isDevice(fault *hal.Panic) bool {
+	c := r.walk.Next
+	for i := range r.apertures {
+		a := &r.apertures[i]
+		inWindow := r.windows[i] != 0 && fault.In(r.windows[i], a.Size)
+		if inWindow || a.Port != nil && int(c.Window) == i {
+			return true
 		}
 	}
+	return c.Opcode == gen.OpcodePoint
 }

@@ -5,7 +5,7 @@ package runtime
 import _ "unsafe" // for go:linkname
 
 // Package runtime/debug would bring os, fmt and reflection with it: 57 KB. Go's
-// own runtime names these three functions for it (GO.md). Should a later Go refuse
+// own runtime names these two functions for it (GO.md). Should a later Go refuse
 // that, build with -tags nolinkname.
 
 //go:linkname setGCPercent runtime/debug.setGCPercent
@@ -13,6 +13,3 @@ func setGCPercent(percent int32) (before int32)
 
 //go:linkname setMemoryLimit runtime/debug.setMemoryLimit
 func setMemoryLimit(limit int64) (before int64)
-
-//go:linkname setPanicOnFault runtime/debug.setPanicOnFault
-func setPanicOnFault(on bool) (before bool)

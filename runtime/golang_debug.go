@@ -6,4 +6,3 @@ import "runtime/debug"
 
 func setGCPercent(percent int32) int32 { return int32(debug.SetGCPercent(int(percent))) }
 func setMemoryLimit(limit int64) int64 { return debug.SetMemoryLimit(limit) }
-func setPanicOnFault(on bool) bool     { return debug.SetPanicOnFault(on) }

@@ -49,14 +49,16 @@ type Result struct {
 	Mask    uint64
 	Element uint64 // Compare: the first element that differs
 	Ignored uint32 // failures that policy Ignore passed over, good run or not
+
+	FileLost bool // with IO: payload could not be read from the image file, which was cut short
 }
 
 // View is the verified image.
 func (r *Replay) View() *fbs.View { return r.view }
 
-// Input is the arena of an input tensor, for the caller to fill before Run.
-// The first call puts the recorded default there, if there is one; from then
-// on runs take the arena's bytes.
+// Input returns the arena of an input tensor, for the caller to fill before Run. The first
+// call copies the recorded default there, if there is one; from then on runs take the arena's
+// bytes. The default is memory of this process (see File), and so cannot fault.
 func (r *Replay) Input(tensor int) []byte {
 	t, data := &r.view.Tensors[tensor], r.Output(tensor)
 	if at := hal.AddressOf(data); r.memories[1+tensor] != at {

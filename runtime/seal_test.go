@@ -3,9 +3,11 @@ package runtime_test
 import (
 	"fmt"
 	"os"
+	"reflect"
 	goruntime "runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -148,6 +150,59 @@ func TestFreezeLeavesGoNothingToMake(t *testing.T) {
 	}
 }
 
+// printLocked prints whether commands, arena, payload and program text are locked into memory
+// once the process is frozen.
+func printLocked(args []string) error {
+	r, _, err := loadPlain(args[0])
+	if err == nil {
+		err = r.Freeze()
+	}
+	if err != nil {
+		return err
+	}
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return err
+	}
+	text := uint64(reflect.ValueOf(printLocked).Pointer())
+	for _, memory := range [][]byte{r.View().Envelope, r.Output(0), r.View().Payload} {
+		fmt.Print(isLocked(string(maps), uint64(hal.AddressOf(memory))), " ")
+	}
+	fmt.Print(isLocked(string(maps), text), " ")
+	return nil
+}
+
+// isLocked reports whether the mapping of an address has the flag lo (Linux,
+// Documentation/filesystems/proc.rst, VmFlags).
+func isLocked(smaps string, address uint64) bool {
+	inside := false
+	for line := range strings.Lines(smaps) {
+		var first, end uint64
+		if n, _ := fmt.Sscanf(line, "%x-%x ", &first, &end); n == 2 {
+			inside = first <= address && address < end
+		}
+		if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok && inside {
+			return slices.Contains(strings.Fields(flags), "lo")
+		}
+	}
+	return false
+}
+
+// TestFreezeLocksCommandsAndArena, and neither payload nor program text, which the kernel may
+// drop and read again: the safety manual says so.
+func TestFreezeLocksCommandsAndArena(t *testing.T) {
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil || !strings.Contains(string(maps), "VmFlags:") {
+		t.Skipf("no flags of mappings here: %v", err)
+	}
+	const output = "tensor d output uint8[64]\nmain:\n  copy.8 d[:] <- m+0x0"
+	source := strings.Replace(withPayload, "main:", output, 1)
+	out, status := child(t, "locked", written(t, encoded(t, source)))
+	if out != "true true false false " || status != 0 {
+		t.Errorf("commands, arena, payload, text are locked: %q, status %v", out, status)
+	}
+}
+
 // waitSealed is in a process that is not the replay's alone, and so has Freeze alone
 // to end Go's look at the CPU limits, once a second.
 func waitSealed(args []string) error {
@@ -246,8 +301,9 @@ func faultSealed(args []string) error {
 
 func TestBusErrorUnderTheSealIsReported(t *testing.T) {
 	needSeccomp(t)
-	if _, status := child(t, "fault", written(t, encoded(t, withPayload))); status.ExitStatus() != 71 {
-		t.Errorf("exit %d, signal %v, want 71", status.ExitStatus(), status.Signal())
+	_, status := child(t, "fault", written(t, encoded(t, withPayload)))
+	if status.ExitStatus() != 74 {
+		t.Errorf("exit %d, signal %v, want 74", status.ExitStatus(), status.Signal())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -232,7 +233,8 @@ func TestFileThatCannotBeCopiedIsAnError(t *testing.T) {
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Check(func([]byte) error { return nil }); hal.CodeOf(err) != hal.BusFault || !strings.Contains(err.Error(), "cut short") {
+	err := file.Check(func([]byte) error { return nil })
+	if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "cut short") {
 		t.Error(err)
 	}
 	path = written(t, encoded(t, honest))
@@ -349,5 +351,99 @@ func TestLongestTimeDoesNotRunOver(t *testing.T) {
 	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
 	if got := v.LongestUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+1) {
 		t.Error(got)
+	}
+}
+
+// recorded has recorded inputs behind other payload, and a run that copies one to the device.
+const recorded = ivshmem + `
+tensor g output uint8[8192] = pattern 0x9 size 8192
+tensor a input uint8[8192] = pattern 0x3 size 8192
+tensor b input uint8[5000] = pattern 0x5 size 5000
+main:
+  copy.8 m+0x0 <- a[:] bulk
+  copy.8 m+0x10000 <- b[:] bulk
+  copy.8 g[:] <- m+0x0 bulk
+`
+
+// TestRecordedInputsStayAsTheyWereVerified: whoever cuts or rewrites the file in place, as cp
+// does, changes no byte of a recorded input, and ends no process that asks for one.
+func TestRecordedInputsStayAsTheyWereVerified(t *testing.T) {
+	file := encoded(t, recorded)
+	other := bytes.Repeat([]byte{0xee}, len(file))
+	for what, change := range map[string]func(path string) error{
+		"cut":       func(path string) error { return os.Truncate(path, 0) },
+		"rewritten": func(path string) error { return os.WriteFile(path, other, 0o644) },
+	} {
+		for _, asked := range []bool{false, true} {
+			path := written(t, file)
+			r, device, err := loadPlain(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := make([][]byte, 3)
+			for i := range want {
+				want[i] = bytes.Clone(r.View().Data(&r.View().Tensors[i]))
+			}
+			if err := change(path); err != nil {
+				t.Fatal(err)
+			}
+			for i := 1; i < len(want) && asked; i++ {
+				if got := inputOf(t, r, i); !bytes.Equal(got, want[i]) {
+					t.Errorf("%s: input %d is % x, recorded % x", what, i, got[:4], want[i][:4])
+				}
+			}
+			result := r.Run(0)
+			at := device.memory
+			same := bytes.Equal(at[:8192], want[1]) && bytes.Equal(at[0x10000:][:5000], want[2])
+			if result.Code != hal.OK || !same {
+				t.Errorf("%s, asked %v: %+v; the device has % x", what, asked, result, at[:4])
+			}
+			r.Close()
+			device.Close()
+		}
+	}
+}
+
+// inputOf is Input, whose fault would end a host in C, and with it this test.
+func inputOf(t *testing.T, r *runtime.Replay, tensor int) (data []byte) {
+	t.Helper()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if cause := recover(); cause != nil {
+			t.Errorf("input %d: %v", tensor, cause)
+			data = make([]byte, 4)
+		}
+	}()
+	return r.Input(tensor)
+}
+
+// TestFileCutBeforeItsInputsAreCopiedIsAnInputOutputError, with its envelope still there.
+func TestFileCutBeforeItsInputsAreCopiedIsAnInputOutputError(t *testing.T) {
+	path := written(t, encoded(t, recorded))
+	file := opened(t, path)
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	_, err := file.Verify()
+	if hal.CodeOf(err) != hal.IO || !strings.HasSuffix(err.Error(), path+": "+runtime.CutShort) {
+		t.Error(err)
+	}
+}
+
+// TestFileVerifiedAgainKeepsItsInputs: an image that was loaded by then may run meanwhile.
+func TestFileVerifiedAgainKeepsItsInputs(t *testing.T) {
+	path := written(t, encoded(t, recorded))
+	file := opened(t, path)
+	first, err := file.Verify()
+	if err != nil {
+		t.Fatal(err)
+	}
+	input := first.Data(&first.Tensors[1])
+	want := bytes.Clone(input)
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = file.Verify(); hal.CodeOf(err) != hal.IO || !bytes.Equal(input, want) {
+		t.Errorf("%v; the input begins with % x", err, input[:4])
 	}
 }

@@ -114,7 +114,7 @@ const frames = `tensor a input uint32[] = uint32 1
 tensor d output uint32[]
 main:
   write.4 m+0x0 0x600df00d
-  copy.4 m+0x200 <- pattern 0x2 size 64
+  copy.4 m+0x1000 <- pattern 0x2 size 16384
 empty:
 frame:
   copy.4 m+0x0 <- a[:]

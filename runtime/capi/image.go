@@ -122,7 +122,7 @@ func change(handle int32, from stage, call func(*image) outcome) int32 {
 func contained(im *image, call func(*image) outcome) (end outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			end = outcome{code: hal.Internal, reason: "panic: " + panicText(cause)}
+			end = outcome{code: hal.Internal, reason: "panic: " + hal.PanicText(cause)}
 		}
 	}()
 	return call(im)
@@ -136,16 +136,6 @@ func without(end outcome) int32 {
 		none.busy.Store(false)
 	}
 	return int32(end.code.Exit())
-}
-
-func panicText(cause any) string {
-	switch c := cause.(type) {
-	case error:
-		return c.Error()
-	case string:
-		return c
-	}
-	return "of no known kind"
 }
 
 // place finds room for another image. setup is held, so that a place without

@@ -68,7 +68,7 @@ enum lm_status {
 	LM_NO_DEVICE = 69,    /* the device is not there, is in use, or cannot be opened */
 	LM_INTERNAL = 70,     /* a defect of this library, an access the device refuses, or an image disabled by a failure */
 	LM_DEVICE_LOST = 71,  /* the device is gone, answered with a bus error, or its DMA did not reach memory */
-	LM_IO = 74,           /* reading a file failed */
+	LM_IO = 74,           /* reading a file failed; of lm_run: the image file was cut short */
 	LM_LATE = 75,         /* a poll's deadline, or the limit of a run, passed */
 	LM_MISMATCH = 76,     /* an expect failed, or a range differs from its golden data */
 	LM_DENIED = 77,       /* not permitted */
@@ -127,7 +127,7 @@ LM_STATIC_ASSERT(sizeof(struct lm_error) == 56, "lm_error");
 struct lm_image {
 	uint64_t arena_bytes;   /* taken by lm_load for all tensors, locked by lm_freeze */
 	uint64_t host_bytes;    /* taken by lm_load for memory that the device reaches */
-	uint64_t payload_bytes; /* data in the file; they are not copied */
+	uint64_t payload_bytes; /* data in the file; of a file, lm_open copies those of recorded inputs alone */
 	uint32_t targets;       /* devices */
 	uint32_t sequences;
 	uint32_t tensors;

@@ -18,6 +18,9 @@ func Append(text []byte, view *fbs.View, r *runtime.Result) []byte {
 			text = append(append(text, view.Bytes(s.Name)...), ')')
 		}
 	}
+	if r.FileLost {
+		text = append(append(text, ": "...), runtime.CutShort...)
+	}
 	return AppendSeen(text, view, r)
 }
 

@@ -20,6 +20,7 @@ func TestCommandIsNamedByImageAndSequence(t *testing.T) {
 		"":                         {Command: -1},
 		"command 2 (number 3 of )": {Command: 2},
 		"command 4 (number 2 of )": {Command: 4},
+		"command 2 (number 3 of ): " + runtime.CutShort:                     {Command: 2, FileLost: true},
 		"command 3 (number 1 of ): got 0x7, wanted 0x8 under mask 0xf":      {Command: 3, Got: 7, Want: 8, Mask: 15},
 		"command 4 (number 2 of ): got 0x18, wanted any bit of 0x6 set":     {Command: 4, Got: 0x18, Mask: 6},
 		"command 4 (number 2 of ): got 0x1f, wanted any bit of 0x6 clear":   {Command: 4, Got: 0x1f, Want: 6, Mask: 6},

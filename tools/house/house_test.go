@@ -25,7 +25,9 @@ var imports = map[string]string{
 	"fbs":          "lightmetal/boards lightmetal/fbs/gen github.com/google/flatbuffers/go hash/crc32 strconv unsafe",
 	"boards":       "lightmetal/fbs/gen",
 	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen", // which hal/mock and tools alone use
-	"hal":          "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv sync/atomic time unsafe",
+	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv " +
+		"sync sync/atomic time unsafe " + // sync for what all VFIO functions of a process share
+		"runtime/debug", // with -tags nolinkname only
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal github.com/google/flatbuffers/go " +
 		"golang.org/x/sys/unix math runtime runtime/debug slices strconv time unsafe", // runtime/debug with -tags nolinkname only
 	"runtime/report": "lightmetal/fbs lightmetal/fbs/gen lightmetal/runtime",
@@ -45,10 +47,11 @@ var imports = map[string]string{
 var unsafeFiles = []string{
 	"fbs/flat.go", "fbs/layout.go", // structs read in place
 	"hal/walk.go",                // device memory and commands
+	"hal/golang.go",              // a function of Go's runtime
 	"hal/oracle.go",              // tables of addresses, where there is no assembly
 	"hal/system_linux.go",        // structs of ioctls, system calls that Go is not told of
 	"runtime/freeze.go",          // one system call
-	"runtime/golang.go",          // two functions of Go's runtime
+	"runtime/golang.go",          // a function of Go's runtime
 	"runtime/seal.go",            // one system call
 	"runtime/file.go",            // memory in the place of a file's
 	"runtime/capi/calls.go",      // what C hands over
@@ -76,6 +79,9 @@ var notLinked = []string{"runtime/check.go", "tools/files/read.go"}
 // walk of other architectures, what host tools alone use, and stand-ins for devices.
 var never = []string{"hal/oracle.go", "hal/walk_noasm.go", "boards/host.go", "runtime/host.go", "tools/files/host.go", "runtime/capi/device_mock.go", "tools/lmrun/open_mock.go", "runtime/capi/export_mock.go"}
 
+// positions are those of all that sources parses.
+var positions = token.NewFileSet()
+
 // sources parses the Go files, tests left out, of a package's folder.
 func sources(t *testing.T, folder string) map[string]*ast.File {
 	t.Helper()
@@ -88,7 +94,7 @@ func sources(t *testing.T, folder string) map[string]*ast.File {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		file, err := parser.ParseFile(positions, path, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}

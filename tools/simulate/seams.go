@@ -70,7 +70,7 @@ func overlay(root, folder string, b *breaker) (path string, err error) {
 // giving it back.
 const forgetful = `package hal
 
-func Forget() { vfioFiles = nil }
+func Forget() { vfioShared.files, vfioShared.iommu = nil, false }
 `
 
 // changeAll changes the files of a package.

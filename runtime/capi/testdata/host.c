@@ -270,8 +270,9 @@ static void cut(char **args)
 	if (truncate(args[0], 4096) != 0)
 		die(args[0]);
 	IS(lm_seal(image), LM_OK);
-	int bad = lm_run(image, frame) != LM_DEVICE_LOST;
-	bad += lm_last_error(image, &error, NULL, 0) != LM_OK || error.code != LM_CODE_BUS_FAULT || error.command != 1;
+	int bad = lm_run(image, frame) != LM_IO;
+	bad += lm_last_error(image, &error, NULL, 0) != LM_OK;
+	bad += error.code != LM_CODE_IO || error.command != 1;
 	bad += lm_run(image, frame) != LM_INTERNAL || lm_close(image) != LM_OK;
 	_exit(bad);
 }
@@ -462,7 +463,7 @@ static void signals(char **args)
 	mine.sa_sigaction = chain;
 	if (sigaction(SIGBUS, &mine, &gos) || truncate(args[0], 4096) != 0)
 		die("SIGBUS");
-	IS(lm_run(image, frame), LM_DEVICE_LOST);
+	IS(lm_run(image, frame), LM_IO);
 	IS(faults >= 1, 1);
 	IS(lm_close(image), LM_OK);
 }

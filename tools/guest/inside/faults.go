@@ -85,7 +85,7 @@ func truncateUnderMapping([]string) int {
 		return 1
 	}
 	a.Store(0, 4, 2)
-	if ended(c, hal.BusFault.Exit()) != 0 {
+	if ended(c, hal.IO.Exit()) != 0 {
 		return 1
 	}
 	if got, _ := a.Load(4, 4); got != 0x5afe {

@@ -1,0 +1,202 @@
+package hal
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// fakePool is a pool of huge pages that hands out frames in the order of a list, to memory that
+// is mapped and to a file of huge pages alike. What is mapped elsewhere is ordinary memory.
+type fakePool struct {
+	*fakeKernel
+	order  []uint64 // physical addresses, in huge pages
+	region uint64   // where the huge pages of the last mmap begin
+	size   uint64
+}
+
+func (p *fakePool) mmap(fd int, offset int64, length, prot, flags int) ([]byte, error) {
+	mem, err := p.fakeKernel.mmap(fd, offset, length, prot, flags)
+	if err == nil && flags&unix.MAP_HUGETLB != 0 {
+		p.region, p.size = uint64(AddressOf(mem)), uint64(length)
+	}
+	return mem, err
+}
+
+// pread answers from pagemap: what /proc/self/maps says of the file's mappings says which of its
+// pages are where.
+func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
+	if p.opened[fd] != pagemap {
+		return p.fakeKernel.pread(fd, data, offset)
+	}
+	address := uint64(offset) / 8 * uint64(unix.Getpagesize())
+	inside := address - p.region
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return -1, err
+	}
+	for line := range strings.Lines(string(maps)) {
+		var first, end, at uint64
+		var rights string
+		fmt.Sscanf(line, "%x-%x %s %x", &first, &end, &rights, &at)
+		if first <= address && address < end && strings.Contains(line, "/memfd:") {
+			inside = at + address - first
+		}
+	}
+	entry := uint64(0)
+	if page := inside / hugePage; page < uint64(len(p.order)) {
+		frame := p.order[page]*hugePage + inside%hugePage
+		entry = frame/uint64(unix.Getpagesize()) | pagePresent
+	}
+	put(data, entry)
+	return len(data), nil
+}
+
+func TestHugePagesAreTakenFromThePoolUntilSomeLieSideBySide(t *testing.T) {
+	const window = 2*hugePage + 1
+	for what, c := range map[string]struct {
+		order []uint64
+		first uint64 // of the three pages; 0: the window is refused
+	}{
+		"as they come":          {[]uint64{5, 6, 7}, 5},
+		"from the last":         {[]uint64{7, 6, 5}, 5},
+		"mixed":                 {[]uint64{6, 2, 9, 5, 12, 4}, 4},
+		"a later run":           {[]uint64{1, 3, 5, 7, 11, 13, 12, 8}, 11},
+		"joined by the last":    {[]uint64{20, 9, 18, 3, 19, 21}, 18},
+		"two, and two":          {[]uint64{4, 3, 8, 9}, 0},
+		"none beside another":   {[]uint64{2, 4, 6, 8, 10}, 0},
+		"fewer than are needed": {[]uint64{8, 7}, 0},
+	} {
+		fakeSysfs(t)
+		k := &fakePool{fakeKernel: fakeSystem(t), order: c.order}
+		use(k)
+		d := addEdu(t).open()
+		before := openMemfds(t)
+		a, err := d.Map(host(window))
+		if c.first == 0 {
+			wantFault(t, what, err, NoDevice, "host memory")
+		} else if err != nil || a.Bus != c.first*hugePage {
+			t.Errorf("%s: bus address %#x, want %#x; %v", what, a.Bus, c.first*hugePage, err)
+		} else {
+			for offset := uint64(0); offset < window; offset += hugePage {
+				a.Store(uint32(offset), 1, 7)
+			}
+			next := mustMap(t, d, host(16)) // behind it in the last huge page
+			if next.Bus != a.Bus+2*hugePage+4096 {
+				t.Errorf("%s: the next window is at %#x", what, next.Bus)
+			}
+		}
+		if after := openMemfds(t); after != before {
+			t.Errorf("%s: %d files of huge pages open, %d before", what, after, before)
+		}
+		d.Close()
+	}
+}
+
+// openMemfds counts the files in memory that this process has open.
+func openMemfds(t *testing.T) (count int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if to, _ := os.Readlink("/proc/self/fd/" + entry.Name()); strings.HasPrefix(to, "/memfd:") {
+			count++
+		}
+	}
+	return count
+}
+
+// TestPagesThatAreNotNeededGoBackToThePool looks at the file while it is mapped still.
+func TestPagesThatAreNotNeededGoBackToThePool(t *testing.T) {
+	k := &fakePool{fakeKernel: fakeSystem(t), order: []uint64{6, 2, 9, 5, 12, 4}}
+	use(&keepingMemfd{fakePool: k})
+	mem, err := unix.Mmap(-1, 0, 3*hugePage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	k.substitute(pagemap, "")
+	table, err := system.open(pagemap, unix.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !orderPages(table, mem) {
+		t.Fatal("none found")
+	}
+	system.close(table)
+	for fd, name := range k.opened {
+		if name != "memfd" {
+			continue
+		}
+		var held []int64
+		for page := range int64(len(k.order)) {
+			data, err := unix.Seek(fd, page*hugePage, unix.SEEK_DATA)
+			if err == nil && data == page*hugePage {
+				held = append(held, page)
+			}
+		}
+		if !slices.Equal(held, []int64{0, 3, 5}) {
+			t.Errorf("the file holds pages %v of the pool", held)
+		}
+		k.close(fd)
+	}
+}
+
+// keepingMemfd keeps a file in memory open that hal closes.
+type keepingMemfd struct{ *fakePool }
+
+func (k *keepingMemfd) close(fd int) error {
+	if k.opened[fd] == "memfd" {
+		return nil
+	}
+	return k.fakePool.close(fd)
+}
+
+// TestHostMemoryOfTheKernelsPoolLiesSideBySide has the pool of this machine, if it has one and
+// this user may know where its pages lie: `echo 200 >/proc/sys/vm/nr_hugepages`, as root.
+func TestHostMemoryOfTheKernelsPoolLiesSideBySide(t *testing.T) {
+	const needed = 3 // huge pages
+	free := func() (pages int) {
+		text, _ := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+		fmt.Sscan(string(text), &pages)
+		return pages
+	}
+	before := free()
+	if before < 2*needed || os.Geteuid() != 0 {
+		t.Skipf("%d huge pages are free, or this is not root", before)
+	}
+	fakeSysfs(t)
+	d := addEdu(t).open()
+	a, err := d.Map(host(needed * hugePage))
+	if err != nil {
+		d.Close()
+		if after := free(); after != before || !strings.Contains(err.Error(), "side by side") {
+			t.Errorf("%v; %d huge pages are free, %d were", err, after, before)
+		}
+		t.Skip("a pool whose pages lie apart: ", err)
+	}
+	if left := free(); left != before-needed {
+		t.Errorf("%d huge pages are free, %d were, %d are needed", left, before, needed)
+	}
+	for offset := uint64(0); offset < needed*hugePage; offset += 4096 {
+		if v, _ := a.Load(uint32(offset), 8); v != 0 {
+			t.Fatalf("%#x at %#x", v, offset)
+		}
+		a.Store(uint32(offset), 8, offset)
+	}
+	for offset := uint64(0); offset < needed*hugePage; offset += 4096 {
+		if v, _ := a.Load(uint32(offset), 8); v != offset {
+			t.Fatalf("%#x at %#x", v, offset)
+		}
+	}
+	d.Close()
+	if after := free(); after != before {
+		t.Errorf("%d huge pages are free after Close, %d before", after, before)
+	}
+}

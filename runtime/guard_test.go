@@ -1,0 +1,102 @@
+package runtime_test
+
+import (
+	"strings"
+	"testing"
+
+	"lightmetal/hal"
+	"lightmetal/runtime"
+	memories "lightmetal/tools/bench/plain"
+
+	"golang.org/x/sys/unix"
+)
+
+// unreadable returns memory that no access may touch.
+func unreadable(t *testing.T) []byte {
+	t.Helper()
+	memory, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(memory) })
+	return memory
+}
+
+// straying is a device whose own code accesses memory where nothing is.
+type straying struct {
+	*plain
+	memory []byte
+}
+
+func (d *straying) Sleep(int64) { d.memory[8]++ }
+
+// TestFaultOfNeitherFileNorDeviceIsAnInternalError: it is a defect of a program, and must not
+// be taken for a device that fails.
+func TestFaultOfNeitherFileNorDeviceIsAnInternalError(t *testing.T) {
+	needFaultAddress(t)
+	device, err := newPlain(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	v := view(t, ivshmem+"main:\n  write.4 m+0x0 0x1\n  delay 1us\nsafe:\n  write.4 m+0x8 0x5afe\n")
+	r, err := runtime.Load(v, runtime.AnySlot, &straying{device, unreadable(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	result := run(t, r, hal.Internal)
+	if result.Command != 1 || !result.SafeRan || result.Safe != hal.OK || result.FileLost {
+		t.Errorf("%+v", result)
+	}
+}
+
+// TestFaultOfTheRegistersOfAWindowIsABusFault: a Point accesses those and nothing else.
+func TestFaultOfTheRegistersOfAWindowIsABusFault(t *testing.T) {
+	needFaultAddress(t)
+	v := view(t, aimedHead+"main:\n  delay 1us\n  point a tile 1,2 address 0x100000\n  write.4 a+0x10 0x1\n")
+	fd, err := unix.MemfdCreate("device", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	size := int(memories.Size(v))
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		t.Fatal(err)
+	}
+	memory, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(memory)
+	r, err := runtime.Load(v, runtime.AnySlot, memories.Devices(v, memory)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	const registers = 18 << 20 // behind the windows, as in TestPointStoresWhatLoadPutIntoIt
+	if err := unix.Ftruncate(fd, registers); err != nil {
+		t.Fatal(err)
+	}
+	if result := run(t, r, hal.BusFault); result.Command != 1 {
+		t.Errorf("%+v", result)
+	}
+}
+
+// TestPanicOfACheckIsNoFileCutShort: what is wrong with a program must not be said of a file.
+func TestPanicOfACheckIsNoFileCutShort(t *testing.T) {
+	needFaultAddress(t)
+	path := written(t, encoded(t, withPayload))
+	elsewhere := unreadable(t)
+	var none []byte
+	for what, check := range map[string]func([]byte) error{
+		"panic: a defect":               func([]byte) error { panic("a defect") },
+		"panic: runtime error: index":   func([]byte) error { none[3] = 1; return nil },
+		"panic: runtime error: invalid": func([]byte) error { elsewhere[8] = 1; return nil },
+	} {
+		err := opened(t, path).Check(check)
+		if hal.CodeOf(err) != hal.Internal || !strings.Contains(err.Error(), path+": "+what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
