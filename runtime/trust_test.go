@@ -314,14 +314,24 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 	waits := func(calls int) string {
 		return ivshmem + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" + strings.Repeat("  delay 10s\n", 36)
 	}
+	many := func(command string, count int) string { return strings.Repeat("  "+command+"\n", count) }
+	// times makes calls calls of 100,000 commands.
+	times := func(calls int, command string) string {
+		return ivshmem + "main:\n" + many("call many", calls) + "many:\n" + many(command, 100_000)
+	}
 	for _, test := range []struct {
 		what, source string
 		us           uint64 // of main
 	}{
-		{"an hour", waits(10), 3600e6},
-		{"more than an hour", waits(11), 3960e6},
-		{"stores", ivshmem + "main:\n" + strings.Repeat("  call fills\n", 40) + "fills:\n" + strings.Repeat("  fill.1 m+0x0 <- 0x1 size 1MiB\n", 100), 4000 << 20},
-		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n", 3600e6 + 1},
+		{"nearly an hour", waits(9), 3240e6 + 9*(36+1+1) + 1},
+		{"more than an hour", waits(10), 3600e6 + 10*(36+1+1) + 1},
+		{"stores", ivshmem + "main:\n" + many("call fills", 40) + "fills:\n" +
+			many("fill.1 m+0x0 <- 0x1 size 1MiB", 100), 4000<<20 + 40*(100+1+1) + 1},
+		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n", 3600e6 + 12 + 1},
+		{"fences", times(40_000, "fence"), 40_000*(100_000+1+1) + 1},
+		{"calls", ivshmem + "main:\n" + many("call one", 100_000) + "one:\n" + many("fence", 1), 100_000*(1+1+1) + 1},
+		{"ignored polls", times(2, "poll.4 m+0x0 == 0x1 within 20ms else ignore"), 2*(100_000*20_022+1+1) + 1},
+		{"ignored expects", times(2000, "expect.4 m+0x0 == 0x1 else ignore"), 2000*(100_000*22+1+1) + 1},
 	} {
 		v := view(t, test.source)
 		if got := v.LongestUs[0]; got != test.us {
@@ -347,7 +357,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 // TestLongestTimeDoesNotRunOver has calls of all there is of waiting.
 func TestLongestTimeDoesNotRunOver(t *testing.T) {
 	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
-	if got := v.LongestUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+1) {
+	if got := v.LongestUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+12)+1 {
 		t.Error(got)
 	}
 }
