@@ -201,6 +201,26 @@ func TestLongestTimeIsOfAllThatASequenceDoes(t *testing.T) {
 	}
 }
 
+// TestOriginalIsWhatVerifyReturned, whatever was assigned since.
+func TestOriginalIsWhatVerifyReturned(t *testing.T) {
+	view, err := fbs.Verify(encode(t, sample()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *view
+	changed := *view
+	changed.Commands, changed.Sequences, changed.Windows = changed.Commands[:1], nil, nil
+	changed.AllowedUs = 5
+	want.AllowedUs = 5
+	if got := changed.Original(); len(got.Commands) != len(want.Commands) ||
+		len(got.Sequences) != len(want.Sequences) || len(got.Windows) != len(want.Windows) || got.AllowedUs != 5 {
+		t.Errorf("%d commands, %d us", len(got.Commands), got.AllowedUs)
+	}
+	if (&fbs.View{Commands: view.Commands}).Original() != nil {
+		t.Error("a view that Verify did not return has an original")
+	}
+}
+
 // TestIgnoredFailuresCountAQueryOfEachTarget: a failure that is ignored has every
 // device of the image asked about its state.
 func TestIgnoredFailuresCountAQueryOfEachTarget(t *testing.T) {

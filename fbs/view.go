@@ -40,6 +40,20 @@ type View struct {
 
 	Incomplete bool  // it holds a Point or an Address, which Load completes
 	Masters    uint8 // targets that are told a bus address or have a Host window, a bit each: those master the bus
+
+	original *View // as Verify made it
+}
+
+// Original returns the view as Verify returned it, with AllowedUs as it is now, or
+// nil if Verify did not return it. What a caller assigns to other fields, or puts
+// into a View of its own, has not been verified. The slices are the same memory.
+func (v *View) Original() *View {
+	if v.original == nil {
+		return nil
+	}
+	original := *v.original
+	original.AllowedUs = v.AllowedUs
+	return &original
 }
 
 // Bytes is the text of a name in the file itself.
@@ -119,6 +133,8 @@ func Verify(data []byte) (*View, error) {
 	if failure != nil {
 		return nil, failure
 	}
+	original := *v
+	v.original = &original
 	return v, nil
 }
 

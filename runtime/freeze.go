@@ -57,7 +57,11 @@ func Alone() {
 // truncated file, into a code.
 func (r *Replay) guarded(sequence int) (code hal.Code) {
 	defer guard(setPanicOnFault(true), &code)
-	return r.execute(sequence)
+	r.due = r.every
+	if code = r.execute(sequence); code == hal.OK && r.every == limitEvery {
+		code = r.checkClock()
+	}
+	return code
 }
 
 // guard, deferred, gives a code instead of a panic, and lets faults end the

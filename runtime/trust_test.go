@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
@@ -359,5 +361,49 @@ func TestLongestTimeDoesNotRunOver(t *testing.T) {
 	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
 	if got := v.LongestUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+12)+1 {
 		t.Error(got)
+	}
+}
+
+// TestReplayRunsVerifiedCommandsOnly: commands, sequences and windows that a caller
+// assigns or makes up reach no device, before Load and after.
+func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
+	const source = ivshmem + "main:\n  write.4 m+0x0 0x11111111\n"
+	forged := []fbs.Command{
+		{Opcode: gen.OpcodeWrite, Width: 4, Offset: 0x40, Value: 0x22222222}, {Opcode: gen.OpcodeEnd},
+	}
+	assign := func(v *fbs.View) {
+		v.Commands, v.Sequences = forged, []fbs.Sequence{{First: 0, Count: 2}}
+		v.Windows = []fbs.Window{{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 0x80, Size: 0x1000}}
+	}
+	for name, test := range map[string]struct {
+		before func(v *fbs.View) *fbs.View
+		after  func(r *runtime.Replay)
+	}{
+		"assigned before":    {func(v *fbs.View) *fbs.View { assign(v); return v }, nil},
+		"assigned to a copy": {func(v *fbs.View) *fbs.View { copied := *v; assign(&copied); return &copied }, nil},
+		"assigned after":     {nil, func(r *runtime.Replay) { assign(r.View()) }},
+	} {
+		v, device := view(t, source), mock.New(&boards.Ivshmem)
+		if test.before != nil {
+			v = test.before(v)
+		}
+		r, err := runtime.Load(v, runtime.AnySlot, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.after != nil {
+			test.after(r)
+		}
+		run(t, r, hal.OK)
+		if got := memory(t, device, 0, 0x100); got[0] != 0x11 || bytes.IndexByte(got, 0x22) >= 0 {
+			t.Errorf("%s: % x", name, got)
+		}
+		r.Close()
+	}
+	made := *view(t, source)
+	made = fbs.View{Targets: made.Targets, Windows: made.Windows, Reservation: made.Reservation, AllowedUs: 1e6}
+	assign(&made)
+	if _, err := runtime.Load(&made, runtime.AnySlot, mock.New(&boards.Ivshmem)); hal.CodeOf(err) != hal.Usage {
+		t.Errorf("a view that was made up: %v", err)
 	}
 }

@@ -221,8 +221,10 @@ func (i *imageInfo) String() string {
 		line(t.Role, "%s: %s %v, %d bytes%s", t.Name, t.DType, t.Shape, t.Bytes, map[bool]string{true: ", recorded data in the image"}[t.Recorded])
 	}
 	for _, s := range i.Sequences {
-		line("sequence", "%s: %s (%s), %d bytes in, %d out, %d of host memory, waits at most %s, takes at most %s", s.Name, traces.Counted(int(s.Commands), "command"),
-			opcodeText(s.Opcodes), s.BytesIn, s.BytesOut, s.Host, duration(s.WaitUs), duration(s.LongestUs))
+		line("sequence", "%s: %s (%s), %d bytes in, %d out, %d of host memory, "+
+			"waits at most %s, takes at most %s",
+			s.Name, traces.Counted(int(s.Commands), "command"), opcodeText(s.Opcodes),
+			s.BytesIn, s.BytesOut, s.Host, duration(s.WaitUs), duration(s.LongestUs))
 	}
 	return b.String()
 }
