@@ -192,9 +192,56 @@ func TestLongestTimeIsOfAllThatASequenceDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All of main, and what it calls: a change and a check.
-	if got := view.LongestUs; got[0] != 1+1+1+1001+2+4+99+3+1+1+1+10+3 || got[1] != 3 {
+	// main's own commands in their order, and of safe, which it calls, the change and the check.
+	const safe = 13 + 12 + 1
+	const main = 1 + 2 + 2 + 12 + 1012 + 5 + (1 + 2) + (1 + 4) + (1 + 99) + (11 + 3) + (1 + 1) +
+		(11 + 1) + 12 + 11 + 1 + 1
+	if got := view.LongestUs; got[0] != main+safe || got[1] != safe {
 		t.Error(got)
+	}
+}
+
+// TestOriginalIsWhatVerifyReturned, whatever was assigned since.
+func TestOriginalIsWhatVerifyReturned(t *testing.T) {
+	view, err := fbs.Verify(encode(t, sample()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *view
+	changed := *view
+	changed.Commands, changed.Sequences, changed.Windows = changed.Commands[:1], nil, nil
+	changed.AllowedUs = 5
+	want.AllowedUs = 5
+	if got := changed.Original(); len(got.Commands) != len(want.Commands) ||
+		len(got.Sequences) != len(want.Sequences) || len(got.Windows) != len(want.Windows) || got.AllowedUs != 5 {
+		t.Errorf("%d commands, %d us", len(got.Commands), got.AllowedUs)
+	}
+	if (&fbs.View{Commands: view.Commands}).Original() != nil {
+		t.Error("a view that Verify did not return has an original")
+	}
+}
+
+// TestIgnoredFailuresCountAQueryOfEachTarget: a failure that is ignored has every
+// device of the image asked about its state.
+func TestIgnoredFailuresCountAQueryOfEachTarget(t *testing.T) {
+	for targets := 1; targets <= 2; targets++ {
+		image := sample()
+		image.Tensors, image.Sequences[0].Commands = nil, image.Sequences[0].Commands[:4]
+		if image.Targets = image.Targets[:targets]; targets == 1 {
+			image.Rules, image.Windows = nil, image.Windows[:4]
+		}
+		before, err := fbs.Verify(encode(t, image))
+		if err != nil {
+			t.Fatal(err)
+		}
+		image.Sequences[0].Commands[3].Option = uint8(gen.PolicyIgnore)
+		after, err := fbs.Verify(encode(t, image))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := after.LongestUs[0] - before.LongestUs[0]; got != uint64(10*targets) {
+			t.Errorf("%d targets: an ignored failure counts %d us", targets, got)
+		}
 	}
 }
 

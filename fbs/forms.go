@@ -15,8 +15,20 @@ type Form struct {
 	Value, Mask    uint8  // what they may hold
 	Each           bool   // every command is looked at, whatever came before it
 	Stores         bool   // to its window
-	Accesses       uint8  // that a command makes, where Range does not say
+	CostUs         uint8  // of a command, beside its time, and the accesses of a Range
 }
+
+// What a command counts in View.LongestUs, in microseconds. FORMAT.md section
+// 6.3 has the same numbers and where they come from.
+const (
+	baseUs   = 1  // every command
+	accessUs = 1  // each load and store; checker.access counts those of a Range
+	queryUs  = 10 // each time a device is asked about its state
+
+	loadUs  = baseUs + accessUs + queryUs // all ones may come of a device that is gone
+	storeUs = baseUs + accessUs
+	pointUs = baseUs + 4*accessUs // three registers, and one of them read back
+)
 
 // What Form.Index may be.
 const (
@@ -52,17 +64,17 @@ const (
 
 var forms = [...]Form{
 	gen.OpcodeInvalid: {},
-	gen.OpcodeWrite:   {"write", 1, 1, all, ranges, none, false, 0, width, zero, false, true, 1},
-	gen.OpcodeChange:  {"change", 1, 1, all, ranges, none, false, 0, inMask, width, true, true, 2},
-	gen.OpcodeAddress: {"address", 1, 1, wide, ranges, bus, false, 0, width, zero, true, true, 1},
-	gen.OpcodeCopyIn:  {"copy in", exact | fixed | bulk, 1, all, ranges, input, true, 0, memory, zero, false, true, 0},
-	gen.OpcodeFill:    {"fill", exact | fixed, 1, all, ranges, none, true, 0, width, zero, false, true, 0},
-	gen.OpcodeCopyOut: {"copy out", exact | fixed | bulk, 1, all, ranges, output, true, 0, memory, zero, false, false, 0},
-	gen.OpcodeCheck:   {"check", conditions, policies, all, ranges | config, interval, false, 1<<32 - 1, inMask, width, false, false, 1},
-	gen.OpcodeCompare: {"compare", 1, policies, all, ranges, input, true, 0, memory, zero, false, false, 0},
-	gen.OpcodePoint:   {"point", 1, 1, 1, tlb, none, false, 0, own, own, true, false, 0},
-	gen.OpcodeFence:   {"fence", 1, 1, 1, 0, none, false, 0, zero, zero, false, false, 0},
-	gen.OpcodeDelay:   {"delay", 1, 1, 1, 0, none, false, DelayMaxUs, zero, zero, true, false, 0},
-	gen.OpcodeCall:    {"call", 1, 1, 1, 0, sequence, false, 0, zero, zero, true, false, 0},
-	gen.OpcodeEnd:     {"end", 1, 1, 1, 0, none, false, 0, zero, zero, true, false, 0},
+	gen.OpcodeWrite:   {"write", 1, 1, all, ranges, none, false, 0, width, zero, false, true, storeUs},
+	gen.OpcodeChange:  {"change", 1, 1, all, ranges, none, false, 0, inMask, width, true, true, loadUs + accessUs},
+	gen.OpcodeAddress: {"address", 1, 1, wide, ranges, bus, false, 0, width, zero, true, true, storeUs},
+	gen.OpcodeCopyIn:  {"copy in", exact | fixed | bulk, 1, all, ranges, input, true, 0, memory, zero, false, true, baseUs},
+	gen.OpcodeFill:    {"fill", exact | fixed, 1, all, ranges, none, true, 0, width, zero, false, true, baseUs},
+	gen.OpcodeCopyOut: {"copy out", exact | fixed | bulk, 1, all, ranges, output, true, 0, memory, zero, false, false, baseUs + queryUs},
+	gen.OpcodeCheck:   {"check", conditions, policies, all, ranges | config, interval, false, 1<<32 - 1, inMask, width, false, false, loadUs},
+	gen.OpcodeCompare: {"compare", 1, policies, all, ranges, input, true, 0, memory, zero, false, false, baseUs},
+	gen.OpcodePoint:   {"point", 1, 1, 1, tlb, none, false, 0, own, own, true, false, pointUs},
+	gen.OpcodeFence:   {"fence", 1, 1, 1, 0, none, false, 0, zero, zero, false, false, baseUs},
+	gen.OpcodeDelay:   {"delay", 1, 1, 1, 0, none, false, DelayMaxUs, zero, zero, true, false, baseUs},
+	gen.OpcodeCall:    {"call", 1, 1, 1, 0, sequence, false, 0, zero, zero, true, false, baseUs},
+	gen.OpcodeEnd:     {"end", 1, 1, 1, 0, none, false, 0, zero, zero, true, false, baseUs},
 }

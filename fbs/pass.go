@@ -20,7 +20,7 @@ type limits struct {
 	zero          uint64 // bits of amount<<32 | offset that must be zero: stray fields and alignment
 	value, mask   uint64 // bits that may be set; of value, beside those of the mask
 	place, memory uint64 // bits of value that are an offset in a memory, and the bytes of that
-	more, shift   uint64 // amount + more >> shift is how many accesses and us of waiting a command is at most
+	more, shift   uint64 // (amount + more) >> shift is what a command counts in LongestUs
 }
 
 // checker carries what is known while the commands of an image are checked in
@@ -31,7 +31,7 @@ type checker struct {
 	limits   [64]limits
 	boards   [TargetsMax]*boards.Board
 	sequence int    // that is looked at
-	us       uint64 // of its commands so far, a microsecond for each access
+	us       uint64 // LongestUs of its commands so far
 	pointed  []bool // Tlb windows aimed so far in it
 	calls    bool   // there is a Call
 }
@@ -121,6 +121,9 @@ func (c *checker) check(list []Command, at int) string {
 	f, l := &forms[m.Opcode], &c.limits[slot(head(m))]
 	c.heads[slot(head(m))] = head(m)
 	f.limit(m, l)
+	if gen.Policy(m.Option) == gen.PolicyIgnore {
+		l.more += queryUs * uint64(len(c.v.Targets)) // a failure that is ignored has all devices asked
+	}
 	why := c.window(f, m)
 	if why == "" {
 		why = c.access(f, m, l)
@@ -142,7 +145,7 @@ func (c *checker) check(list []Command, at int) string {
 func (f *Form) limit(m *Command, l *limits) {
 	of := WidthMask(max(m.Width, 1))
 	sets := [...]uint64{width: of, memory: 1<<48 - 1, own: ^uint64(0)}
-	*l = limits{zero: ^uint64(0), value: sets[f.Value], mask: sets[f.Mask], memory: 1 << 32, more: uint64(f.Accesses)}
+	*l = limits{zero: ^uint64(0), value: sets[f.Value], mask: sets[f.Mask], memory: 1 << 32, more: uint64(f.CostUs)}
 	if f.AmountMax != 0 {
 		l.zero = 1<<32 - 1
 	}
@@ -214,7 +217,8 @@ func (c *checker) access(f *Form, m *Command, l *limits) string {
 	l.last = end - unit
 	if f.Range {
 		l.least, l.zero = 1, l.zero&^((1<<32-unit)<<32)
-		l.more, l.shift = uint64(m.Width)-1, uint64(m.Width/2-m.Width/8) // of 1, 2, 4, 8: 0, 1, 2, 3
+		l.shift = uint64(m.Width/2 - m.Width/8)        // of 1, 2, 4, 8: 0, 1, 2, 3
+		l.more = l.more<<l.shift + uint64(m.Width) - 1 // rounds the number of accesses up
 		if gen.Access(m.Mode) != gen.AccessFixed {
 			l.span, l.last = ^uint64(0), end
 		}

@@ -25,15 +25,35 @@ type View struct {
 	Tensors     []Tensor
 	Segments    []Segment
 	Commands    []Command
-	Text        []byte   // what names are runs of
-	Notes       []byte   // for host tools; nothing in it has been verified
-	Payload     []byte   // the payload area: all segments
-	Envelope    []byte   // all in front of it
-	LongestUs   []uint64 // that each sequence may take where an access takes one, called ones included; 1 << 62 for more
-	AllowedUs   uint64   // of LongestUs, for Load: an hour, or what the caller puts here
+	Text        []byte // what names are runs of
+	Notes       []byte // for host tools; nothing in it has been verified
+	Payload     []byte // the payload area: all segments
+	Envelope    []byte // all in front of it
+
+	// LongestUs is the longest time of each sequence in microseconds by FORMAT.md
+	// section 6.3, with the sequences that it calls; 1 << 62 for that and more.
+	LongestUs []uint64
+
+	// AllowedUs is the longest time that Load accepts for a sequence, and after
+	// which a run ends: an hour, unless the caller sets another.
+	AllowedUs uint64
 
 	Incomplete bool  // it holds a Point or an Address, which Load completes
 	Masters    uint8 // targets that are told a bus address or have a Host window, a bit each: those master the bus
+
+	original *View // as Verify made it
+}
+
+// Original returns the view as Verify returned it, with AllowedUs as it is now, or
+// nil if Verify did not return it. What a caller assigns to other fields, or puts
+// into a View of its own, has not been verified. The slices are the same memory.
+func (v *View) Original() *View {
+	if v.original == nil {
+		return nil
+	}
+	original := *v.original
+	original.AllowedUs = v.AllowedUs
+	return &original
 }
 
 // Bytes is the text of a name in the file itself.
@@ -127,6 +147,8 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	if failure != nil {
 		return nil, failure
 	}
+	original := *v
+	v.original = &original
 	return v, nil
 }
 

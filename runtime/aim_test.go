@@ -60,7 +60,7 @@ again:
 			t.Errorf("command %d of the view is now %+v", i, v.Commands[i])
 		}
 	}
-	if c := r.Commands[0]; c.Width != 8 || c == before[0] {
+	if c := runtime.CommandsOf(r)[0]; c.Width != 8 || c == before[0] {
 		t.Errorf("command 0 was not completed: %+v", c)
 	}
 	if n := testing.AllocsPerRun(10, func() { r.Run(0) }); n != 0 {

@@ -80,7 +80,10 @@ func (r *Replay) guarded(sequence int) hal.Code {
 // recovered executes a sequence and returns the panic that ended it, if one did.
 func (r *Replay) recovered(sequence int) (code hal.Code, ended hal.Panic) {
 	defer hal.Recover(hal.PanicOnFault(true), &ended)
-	code = r.execute(sequence)
+	r.due = r.every
+	if code = r.execute(sequence); code == hal.OK && r.every == limitEvery {
+		code = r.checkClock()
+	}
 	return code, ended
 }
 

@@ -89,7 +89,39 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 		}
 		replay.Close()
 	}
+	if view.LongestUs[0] < 100_000 {
+		checkCount(t, what, view, newImpatient(board))
+	}
 	return true, true
+}
+
+// checkCount runs the first sequence and counts what it executes: each command, however
+// cheap and however often called, has a microsecond in the longest time.
+func checkCount(t *testing.T, what string, view *fbs.View, device hal.Device) {
+	replay, err := runtime.Load(view, runtime.AnySlot, device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replay.Close()
+	for i := range view.Tensors {
+		if view.Tensors[i].Role == gen.RoleInput {
+			replay.Input(i)
+		}
+	}
+	count, most := uint64(0), view.LongestUs[0]
+	if safe := view.SequenceByName("safe"); safe > 0 {
+		most += view.LongestUs[safe]
+	}
+	replay.Observe(func(int) { count++ })
+	if replay.Run(0); count > most {
+		t.Errorf("%s: a run of %d commands, which may take %d us", what, count, most)
+	}
+}
+
+// cheap is a million calls of a million fences as far as a test has time for it.
+func cheap(calls, fences int) string {
+	return ivshmem + "main:\n" + strings.Repeat("  call fences\n", calls) + "fences:\n" +
+		strings.Repeat("  fence\n", fences)
 }
 
 // mend makes the checksum right again behind a change, so that the change itself
@@ -345,6 +377,10 @@ func FuzzReplay(f *testing.F) {
 	f.Add(encoded(f, eduBeyondItsBuffer))
 	f.Add(encoded(f, nvmeReserved))
 	f.Add(encoded(f, ivshmem+"main:\n  call waits\n  call waits\n  call stores\nwaits:\n  delay 10s\n  delay 10s\nstores:\n  fill.1 m+0x0 <- 0x1 size 1MiB fifo\n"))
+	f.Add(encoded(f, cheap(50, 50)))
+	f.Add(encoded(f, cheap(300, 0)))
+	f.Add(encoded(f, ivshmem+"main:\n  call asks\n  call asks\nasks:\n"+
+		strings.Repeat("  expect.4 m+0x0 == 0x1 else ignore\n", 20)+safe))
 	for _, pattern := range []string{"../testdata/images/*.lmb", "../testdata/bad/*.lmb"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 {

@@ -3,7 +3,9 @@ package runtime_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"lightmetal/boards"
@@ -140,5 +142,151 @@ func TestDeviceThatGoesDuringAPollIsNotWaitedFor(t *testing.T) {
 		if run(t, r, hal.DeviceGone); device.Now() > 6_000_000 {
 			t.Errorf("noticed after %d ns", device.Now())
 		}
+	}
+}
+
+// leaping is a mock on which each reading of the clock finds it a minute later.
+type leaping struct {
+	*mock.Device
+	readings *int64
+}
+
+func (d leaping) Now() int64 {
+	*d.readings++
+	return *d.readings * 60e9
+}
+
+// TestRunWithoutALimitEndsByTheClock: what may take an hour takes no longer, whatever the
+// commands are and wherever they are called from.
+func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
+	for name, body := range map[string]string{
+		"fences":               strings.Repeat("  fence\n", 400_000),
+		"calls of one fence":   strings.Repeat("  call one\n", 400_000) + "one:\n  fence\n",
+		"calls of many fences": strings.Repeat("  call many\n", 200) + "many:\n" + strings.Repeat("  fence\n", 4000),
+		"calls of nothing":     strings.Repeat("  call none\n", 400_000) + "none:\n",
+		"ignored polls":        strings.Repeat("  poll.4 m+0x0 == 0x1 within 1us else ignore\n", 100),
+	} {
+		device := leaping{mock.New(&boards.Ivshmem), new(int64)}
+		r, err := runtime.Load(view(t, ivshmem+"main:\n"+body+safe), runtime.AnySlot, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := run(t, r, hal.FrameLate)
+		if !result.SafeRan || *device.readings > 70 {
+			t.Errorf("%s: %+v after %d minutes", name, result, *device.readings)
+		}
+		r.Close()
+	}
+}
+
+// TestAllowedTimeEndsARun, also one with a longer limit of its own.
+func TestAllowedTimeEndsARun(t *testing.T) {
+	v := view(t, ivshmem+"main:\n  delay 9s\n"+safe)
+	v.AllowedUs = 10e6
+	for _, limit := range []int64{0, 60e9} {
+		device := leaping{mock.New(&boards.Ivshmem), new(int64)}
+		r, err := runtime.Load(v, runtime.AnySlot, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Limit(limit)
+		run(t, r, hal.FrameLate)
+		r.Close()
+	}
+}
+
+// requested is a mock on which a stop is requested once its time has come.
+type requested struct {
+	*mock.Device
+	at   int64
+	flag *atomic.Uint32
+}
+
+func (d requested) Sleep(nanoseconds int64) {
+	if d.Device.Sleep(nanoseconds); d.Device.Now() >= d.at {
+		d.flag.Store(1)
+	}
+}
+
+func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
+	const s = 1_000_000_000
+	delays := strings.Repeat("  delay 10s\n", 300)
+	for name, test := range map[string]struct {
+		body  string
+		limit int64
+		code  hal.Code
+		took  int64 // with safe, to half a second
+	}{
+		"a frame that ends in time": {"  delay 5s\n  delay 5s\n", 0, hal.OK, 10 * s},
+		"delays":                    {delays, 0, hal.FrameLate, 12*s + s},
+		"delays of a called sequence": {strings.Repeat("  call waits\n", 300) + "waits:\n  delay 10s\n", 0,
+			hal.FrameLate, 12*s + s},
+		"a poll": {"  poll.4 m+0x0 == 0x1 within 3000s\n", 0, hal.FrameLate, 12*s + s},
+		"polls that are ignored": {strings.Repeat("  poll.4 m+0x0 == 0x1 within 10s every 65ms else ignore\n", 90), 0,
+			hal.FrameLate, 12*s + s},
+		"a limit of its own": {delays, 40 * s, hal.FrameLate, 40*s + s},
+	} {
+		device := requested{mock.New(&boards.Ivshmem), 2 * s, new(atomic.Uint32)}
+		source := ivshmem + "main:\n" + test.body + "safe:\n  delay 1s\n"
+		r, err := runtime.Load(view(t, source), runtime.AnySlot, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.SetStopFlag(device.flag)
+		r.Limit(test.limit)
+		result := run(t, r, test.code)
+		late := test.code == hal.FrameLate
+		if took := device.Now(); result.SafeRan != late || took < test.took || took > test.took+s/2 {
+			t.Errorf("%s: %+v after %d ns", name, result, took)
+		}
+		r.Close()
+	}
+}
+
+// TestRequestToStopLeavesSafeAlone: it takes as long as it does, also as the sequence
+// that Run is called with.
+func TestRequestToStopLeavesSafeAlone(t *testing.T) {
+	for _, first := range []string{"main:\n  expect.4 m+0x0 == 0x1\nsafe:\n", "safe:\n"} {
+		r, device := on(t, first+strings.Repeat("  delay 10s\n", 30))
+		flag := new(atomic.Uint32)
+		flag.Store(1)
+		r.SetStopFlag(flag)
+		result := r.Run(0)
+		if max(result.Safe, result.Code) > hal.ExpectFailed || result.Safe != hal.OK || device.Now() < 300e9 {
+			t.Errorf("%+v after %d ns", result, device.Now())
+		}
+	}
+}
+
+// TestClockIsReadInCallsOfShortSequences: a limit is noticed after some 512 commands,
+// whichever sequences they are of.
+func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
+	for _, callee := range []int{0, 1, 100, 255, 256, 257, 1000} {
+		r, device := on(t, "main:\n"+strings.Repeat("  call some\n", 3000)+"some:\n"+
+			strings.Repeat("  write.4 m+0x0 0x1\n", callee)+safe)
+		executed := 0
+		r.Observe(func(int) { executed++ })
+		if r.Run(0).Code != hal.OK || executed != 3000*(callee+2)+1 {
+			t.Fatalf("%d commands", executed)
+		}
+		r.Observe(nil)
+		before := device.Now()
+		r.Limit(1)
+		result := r.Run(0)
+		if took := (device.Now() - before) / 100; callee > 0 && (result.Code != hal.FrameLate || took > 513) {
+			t.Errorf("calls of %d stores: %v after %d stores", callee, result.Code, took)
+		}
+	}
+}
+
+// TestObserverIsCalledBeforeEachCommand, of called sequences and of safe, too.
+func TestObserverIsCalledBeforeEachCommand(t *testing.T) {
+	r, _ := on(t, "main:\n  write.4 m+0x0 0x1\n  call sub\n  expect.4 m+0x0 == 0x2\n  fence\n"+
+		"sub:\n  fence\n  fence\nsafe:\n  write.4 m+0x0 0x5\n")
+	var got []int
+	r.Observe(func(command int) { got = append(got, command) })
+	run(t, r, hal.ExpectFailed)
+	if want := []int{0, 1, 5, 6, 7, 2, 8, 9}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

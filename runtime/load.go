@@ -21,13 +21,18 @@ const AnySlot = -1
 // slot is the hardware window that the first TLB window must sit in, further
 // ones in those after it, or AnySlot.
 func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
+	shown := view
+	if view = shown.Original(); view == nil {
+		return nil, &hal.Fault{Code: hal.Usage, Reason: "the view was not returned by Verify"}
+	}
 	if err := checkIdentity(view, devices); err != nil {
 		return nil, err
 	}
 	if err := CheckTime(view); err != nil {
 		return nil, err
 	}
-	r := &Replay{view: view, devices: devices, safe: view.SequenceByName("safe")}
+	allowed := int64(min(view.AllowedUs, 1<<62/1000)) * 1000 // so that the end of a run is a time
+	r := &Replay{view: view, shown: shown, devices: devices, allowed: allowed, safe: view.SequenceByName("safe")}
 	if err := r.reserve(slot); err != nil {
 		r.Close()
 		return nil, err
@@ -134,7 +139,7 @@ func (r *Replay) remember() {
 			r.missing++
 		}
 	}
-	r.walk.Next, r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.Commands[0], &r.windows[0], &r.memories[0], &r.homes[0]
+	r.walk.Next, r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.commands[0], &r.windows[0], &r.memories[0], &r.homes[0]
 }
 
 // pageMax is the largest page that a machine here has, an arm64's.
@@ -161,10 +166,10 @@ func (r *Replay) reserveArena() error {
 	if !fits {
 		return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("the image reserves %d bytes for tensors, %d for host memory and %d for page tables of its windows, the machine has %d available", size, host, tables, pages+huge)}
 	}
-	r.Commands = r.view.Commands
+	r.commands = r.view.Commands
 	if r.view.Incomplete {
-		r.Commands = fbs.CommandsIn(r.arena[behind:])
-		copy(r.Commands, r.view.Commands)
+		r.commands = fbs.CommandsIn(r.arena[behind:])
+		copy(r.commands, r.view.Commands)
 	}
 	return nil
 }
@@ -173,15 +178,15 @@ func (r *Replay) reserveArena() error {
 // window is mapped, has every device reach what the image tells it the bus
 // address of, and refuses what a device cannot be told.
 func (r *Replay) complete() (err error) {
-	for i := 0; i < len(r.Commands) && err == nil; i++ {
-		switch c := &r.Commands[i]; c.Opcode {
+	for i := 0; i < len(r.commands) && err == nil; i++ {
+		switch c := &r.commands[i]; c.Opcode {
 		case gen.OpcodeAddress:
 			err = r.reach(i, c)
 		case gen.OpcodePoint:
 			err = r.aim(i, c)
 		}
 	}
-	_ = unix.Mprotect(r.arena[len(r.arena)-len(r.Commands)*fbs.CommandSize:], unix.PROT_READ) // cannot fail: the pages are our own
+	_ = unix.Mprotect(r.arena[len(r.arena)-len(r.commands)*fbs.CommandSize:], unix.PROT_READ) // cannot fail: the pages are our own
 	return err
 }
 

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"sync/atomic"
+
 	"lightmetal/boards"
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -10,10 +12,11 @@ import (
 // Replay is a loaded image on its devices. The zero value is of no use; Load
 // makes one.
 type Replay struct {
-	Commands []fbs.Command // those that runs take, completed. A profiler puts others there, and sequences of them into its own View
-	Notice   string        // lines on what Load could not see to, empty if nothing
+	Notice string // lines on what Load could not see to, empty if nothing
 
-	view      *fbs.View
+	commands  []fbs.Command // of the view, or a copy in the arena with relocations and points resolved
+	view      *fbs.View     // as Verify made it
+	shown     *fbs.View     // that of the caller, who may assign to its fields
 	devices   []hal.Device
 	apertures []hal.Aperture // one a window
 	homes     []uintptr      // first byte of the hardware window behind each window, where registers aim it
@@ -29,13 +32,21 @@ type Replay struct {
 	walk     hal.Walk
 	aside    hal.Walk
 	access   [2]fbs.Command // one store of odd's, with room behind it
-	limit    int64          // nanoseconds that a run may take, 0: what its waits add up to
-	end      int64          // time at which this run is late, 0: never
-	waits    *fbs.Command   // a Check that did not hold when it was loaded last, nil: none. The walk may have gone on
-	deadline int64          // of that, 0: not known yet
-	last     hal.Code       // how that ends where its next load does not hold, OK: it is waited for
-	ignored  uint32         // failures of policy Ignore in this run
-	detail   Result         // what the failing command saw
+
+	allowed   int64             // nanoseconds that any run may take: View.AllowedUs
+	limit     int64             // nanoseconds that a run may take, 0: allowed
+	end       int64             // time after which this run is late, 0: set at the next look at the clock
+	every     int               // commands of a sequence between two looks at the clock
+	due       int               // commands left until the next look
+	stop      *atomic.Uint32    // not 0: a run ends after StopGrace, nil: nobody asks for that
+	stoppable bool              // this run looks at stop
+	observer  func(command int) // called before each command, nil: none
+
+	waits    *fbs.Command // a Check that did not hold when it was loaded last, nil: none. The walk may have gone on
+	deadline int64        // of that, 0: not known yet
+	last     hal.Code     // how that ends where its next load does not hold, OK: it is waited for
+	ignored  uint32       // failures of policy Ignore in this run
+	detail   Result       // what the failing command saw
 }
 
 // Result says how a run ended. Everything but Code is zero after a good one.
@@ -53,8 +64,8 @@ type Result struct {
 	FileLost bool // with IO: payload could not be read from the image file, which was cut short
 }
 
-// View is the verified image.
-func (r *Replay) View() *fbs.View { return r.view }
+// View returns the view that Load was called with. Runs use a copy of their own.
+func (r *Replay) View() *fbs.View { return r.shown }
 
 // Input returns the arena of an input tensor, for the caller to fill before Run. The first
 // call copies the recorded default there, if there is one; from then on runs take the arena's
@@ -77,13 +88,32 @@ func (r *Replay) Output(tensor int) []byte {
 	return r.arena[t.ArenaOffset : t.ArenaOffset+t.Size]
 }
 
-// Limit makes runs fail with FrameLate that take longer than this, 0 for no
-// limit. Waits end in time; the clock is looked at every 256 commands, and at
-// the End. The sequence "safe" has no limit.
-func (r *Replay) Limit(nanoseconds int64) { r.limit = min(nanoseconds, 1<<62) } // so that the end is a time
+// Limit makes runs fail with FrameLate that take longer than this, 0 for the
+// time that View.AllowedUs allows. Waits end in time; the clock is read every
+// limitEvery commands of a sequence, and at its end. The sequence "safe" may take
+// what View.AllowedUs allows.
+func (r *Replay) Limit(nanoseconds int64) { r.limit = nanoseconds }
 
-// limitEvery is how many commands are carried out between two looks at the clock.
-const limitEvery = 256
+// Commands of a sequence between two reads of the clock. With those of a sequence
+// that it calls there are twice as many at most. A read takes as long as 50 stores
+// to memory, too long for runs whose only bound is an hour.
+const (
+	limitEvery = 256
+	boundEvery = 4096
+)
+
+// StopGrace is how long a run may continue after a request to stop, in nanoseconds:
+// long enough for a frame, and what a supervisor usually waits before it kills.
+const StopGrace = 10_000_000_000
+
+// SetStopFlag makes a run end with FrameLate, after the sequence "safe", when it
+// continues for longer than StopGrace after flag became other than 0. A run that
+// has a limit of its own ends by that, and "safe" as without a flag.
+func (r *Replay) SetStopFlag(flag *atomic.Uint32) { r.stop = flag }
+
+// Observe has runs call observer before each command, with its index in the image,
+// until observer is nil. It is for profilers: runs of stores take many times longer.
+func (r *Replay) Observe(observer func(command int)) { r.observer = observer }
 
 // Run carries out a sequence. It allocates nothing and, on mapped devices,
 // makes no system call but for waiting, and to ask a device that reads all ones
@@ -96,12 +126,12 @@ func (r *Replay) Run(sequence int) Result {
 	case r.missing != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
-	r.ignored = 0
+	r.ignored, r.end, r.every = 0, 0, boundEvery
+	r.stoppable = r.stop != nil && r.limit == 0 && sequence != r.safe
 	if r.limit != 0 {
-		r.end = r.devices[0].Now() + r.limit
+		r.end, r.every = r.devices[0].Now()+min(r.limit, r.allowed), limitEvery
 	}
 	code := r.guarded(sequence)
-	r.end = 0
 	if code == hal.OK {
 		return Result{Ignored: r.ignored}
 	}
@@ -111,47 +141,60 @@ func (r *Replay) Run(sequence int) Result {
 // failed is the result of a run that ended with a code, after "safe".
 func (r *Replay) failed(sequence int, code hal.Code) Result {
 	result := r.detail
-	result.Code, result.Command, result.Ignored = code, int32(r.walk.Index(r.Commands)), r.ignored
+	result.Code, result.Command, result.Ignored = code, int32(r.walk.Index(r.commands)), r.ignored
 	r.detail, r.disabled = Result{}, true
 	if r.safe >= 0 && r.safe != sequence {
+		r.end, r.every, r.stoppable = 0, boundEvery, false
 		result.Safe, result.SafeRan = r.guarded(r.safe), true
 	}
 	return result
 }
 
-// late is FrameLate where this run has taken longer than its limit.
-func (r *Replay) late() hal.Code {
-	if r.end != 0 && r.devices[0].Now() > r.end {
+// checkClock returns FrameLate when this run has taken longer than it may.
+func (r *Replay) checkClock() hal.Code {
+	now := r.devices[0].Now()
+	if r.end == 0 {
+		r.end = now + r.allowed
+	}
+	if r.stoppable && r.stop.Load() != 0 {
+		r.end = min(r.end, now+StopGrace) // of the first look after the request: later ones give more
+	}
+	if now > r.end {
 		return hal.FrameLate
 	}
 	return hal.OK
 }
 
-// sleep lets a device's time pass, but not beyond the end of a limited run, which
-// is then late.
+// sleepMax is the longest time in nanoseconds between two looks at the clock and
+// at the request to stop while a run waits.
+const sleepMax = 100_000_000
+
+// sleep lets a device's time pass, but not beyond the end of the run, which is
+// then late.
 func (r *Replay) sleep(device hal.Device, nanoseconds int64) hal.Code {
-	if r.end != 0 {
-		nanoseconds = min(nanoseconds, r.end-r.devices[0].Now()+1)
+	code := r.checkClock()
+	for ; code == hal.OK && nanoseconds > 0; code = r.checkClock() {
+		part := min(nanoseconds, sleepMax, r.end-r.devices[0].Now()+1)
+		device.Sleep(part)
+		nanoseconds -= part
 	}
-	if nanoseconds > 0 {
-		device.Sleep(nanoseconds)
-	}
-	return r.late()
+	return code
 }
 
-// execute is the loop: it carries out the commands of one sequence, by walks and
-// what ends them. Everything about the commands has been verified; only the
-// device is still unknown.
+// execute is the loop: it runs the commands of one sequence, by walks and what
+// ends them. Everything about the commands has been verified; only the device is
+// still unknown.
 func (r *Replay) execute(sequence int) hal.Code {
 	s, w := &r.view.Sequences[sequence], &r.walk
 	at, last := int(s.First), int(s.First+s.Count)-1
-	w.Next, r.waits = &r.Commands[at], nil
-	for end := &r.Commands[last]; ; {
-		stop := end
-		if r.end != 0 {
-			at = min(at+limitEvery, last)
-			stop = &r.Commands[at]
+	w.Next, r.waits = &r.commands[at], nil
+	for at < last {
+		next := min(at+r.due, last)
+		if r.observer != nil {
+			r.observer(at)
+			next = at + 1
 		}
+		stop := &r.commands[next]
 		w.Stop = stop
 		for w.Run(); w.Next != stop; w.Run() {
 			if code := r.odd(w.Next); code != hal.OK {
@@ -159,10 +202,18 @@ func (r *Replay) execute(sequence int) hal.Code {
 			}
 			w.Stop = stop // a sequence that was called had another
 		}
-		if code := r.late(); code != hal.OK || w.Next == end {
-			return code
+		r.due -= next - at
+		if at = next; r.due <= 0 {
+			r.due = r.every
+			if code := r.checkClock(); code != hal.OK {
+				return code
+			}
 		}
 	}
+	if r.observer != nil {
+		r.observer(last)
+	}
+	return hal.OK
 }
 
 // odd carries out what ended a walk, or the rest of it, and goes on behind it.

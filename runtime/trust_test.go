@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"lightmetal/boards"
+	"lightmetal/fbs"
+	"lightmetal/fbs/gen"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
 	"lightmetal/runtime"
@@ -316,14 +318,24 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 	waits := func(calls int) string {
 		return ivshmem + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" + strings.Repeat("  delay 10s\n", 36)
 	}
+	many := func(command string, count int) string { return strings.Repeat("  "+command+"\n", count) }
+	// times makes calls calls of 100,000 commands.
+	times := func(calls int, command string) string {
+		return ivshmem + "main:\n" + many("call many", calls) + "many:\n" + many(command, 100_000)
+	}
 	for _, test := range []struct {
 		what, source string
 		us           uint64 // of main
 	}{
-		{"an hour", waits(10), 3600e6},
-		{"more than an hour", waits(11), 3960e6},
-		{"stores", ivshmem + "main:\n" + strings.Repeat("  call fills\n", 40) + "fills:\n" + strings.Repeat("  fill.1 m+0x0 <- 0x1 size 1MiB\n", 100), 4000 << 20},
-		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n", 3600e6 + 1},
+		{"nearly an hour", waits(9), 3240e6 + 9*(36+1+1) + 1},
+		{"more than an hour", waits(10), 3600e6 + 10*(36+1+1) + 1},
+		{"stores", ivshmem + "main:\n" + many("call fills", 40) + "fills:\n" +
+			many("fill.1 m+0x0 <- 0x1 size 1MiB", 100), 4000<<20 + 40*(100+1+1) + 1},
+		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n", 3600e6 + 12 + 1},
+		{"fences", times(40_000, "fence"), 40_000*(100_000+1+1) + 1},
+		{"calls", ivshmem + "main:\n" + many("call one", 100_000) + "one:\n" + many("fence", 1), 100_000*(1+1+1) + 1},
+		{"ignored polls", times(2, "poll.4 m+0x0 == 0x1 within 20ms else ignore"), 2*(100_000*20_022+1+1) + 1},
+		{"ignored expects", times(2000, "expect.4 m+0x0 == 0x1 else ignore"), 2000*(100_000*22+1+1) + 1},
 	} {
 		v := view(t, test.source)
 		if got := v.LongestUs[0]; got != test.us {
@@ -349,7 +361,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 // TestLongestTimeDoesNotRunOver has calls of all there is of waiting.
 func TestLongestTimeDoesNotRunOver(t *testing.T) {
 	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
-	if got := v.LongestUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+1) {
+	if got := v.LongestUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+12)+1 {
 		t.Error(got)
 	}
 }
@@ -445,5 +457,49 @@ func TestFileVerifiedAgainKeepsItsInputs(t *testing.T) {
 	}
 	if _, err = file.Verify(); hal.CodeOf(err) != hal.IO || !bytes.Equal(input, want) {
 		t.Errorf("%v; the input begins with % x", err, input[:4])
+	}
+}
+
+// TestReplayRunsVerifiedCommandsOnly: commands, sequences and windows that a caller
+// assigns or makes up reach no device, before Load and after.
+func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
+	const source = ivshmem + "main:\n  write.4 m+0x0 0x11111111\n"
+	forged := []fbs.Command{
+		{Opcode: gen.OpcodeWrite, Width: 4, Offset: 0x40, Value: 0x22222222}, {Opcode: gen.OpcodeEnd},
+	}
+	assign := func(v *fbs.View) {
+		v.Commands, v.Sequences = forged, []fbs.Sequence{{First: 0, Count: 2}}
+		v.Windows = []fbs.Window{{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 0x80, Size: 0x1000}}
+	}
+	for name, test := range map[string]struct {
+		before func(v *fbs.View) *fbs.View
+		after  func(r *runtime.Replay)
+	}{
+		"assigned before":    {func(v *fbs.View) *fbs.View { assign(v); return v }, nil},
+		"assigned to a copy": {func(v *fbs.View) *fbs.View { copied := *v; assign(&copied); return &copied }, nil},
+		"assigned after":     {nil, func(r *runtime.Replay) { assign(r.View()) }},
+	} {
+		v, device := view(t, source), mock.New(&boards.Ivshmem)
+		if test.before != nil {
+			v = test.before(v)
+		}
+		r, err := runtime.Load(v, runtime.AnySlot, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.after != nil {
+			test.after(r)
+		}
+		run(t, r, hal.OK)
+		if got := memory(t, device, 0, 0x100); got[0] != 0x11 || bytes.IndexByte(got, 0x22) >= 0 {
+			t.Errorf("%s: % x", name, got)
+		}
+		r.Close()
+	}
+	made := *view(t, source)
+	made = fbs.View{Targets: made.Targets, Windows: made.Windows, Reservation: made.Reservation, AllowedUs: 1e6}
+	assign(&made)
+	if _, err := runtime.Load(&made, runtime.AnySlot, mock.New(&boards.Ivshmem)); hal.CodeOf(err) != hal.Usage {
+		t.Errorf("a view that was made up: %v", err)
 	}
 }

@@ -208,8 +208,8 @@ int lm_open_signed(const char *path, const char *keys, lm_handle *image);
 /*
  * Allows sequences that may take this many nanoseconds at worst, calls
  * multiplied out, with every poll until its deadline; without this call it is an
- * hour. lm_load refuses an image with a sequence beyond, LM_BAD_IMAGE. It
- * limits no run: lm_limit does. After lm_open, before lm_load.
+ * hour. lm_load refuses an image with a sequence beyond, LM_BAD_IMAGE. A run that
+ * takes longer by the clock ends as one beyond lm_limit. After lm_open, before lm_load.
  */
 int lm_longest(lm_handle image, uint64_t nanoseconds);
 
@@ -283,8 +283,8 @@ int lm_input(lm_handle image, uint32_t tensor, size_t size, void **data);
 int lm_output(lm_handle image, uint32_t tensor, size_t size, const void **data);
 
 /*
- * Limits how long each later run may take, in nanoseconds; 0: no limit. A run that
- * takes longer ends with LM_LATE and LM_CODE_RUN_LATE. After lm_load.
+ * Limits how long each later run may take, in nanoseconds; 0: what lm_longest
+ * allows. A run that takes longer ends with LM_LATE and LM_CODE_RUN_LATE. After lm_load.
  */
 int lm_limit(lm_handle image, uint64_t nanoseconds);
 

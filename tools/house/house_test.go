@@ -29,7 +29,7 @@ var imports = map[string]string{
 		"sync sync/atomic time unsafe " + // sync for what all VFIO functions of a process share
 		"runtime/debug", // with -tags nolinkname only
 	"runtime": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen lightmetal/hal github.com/google/flatbuffers/go " +
-		"golang.org/x/sys/unix math runtime runtime/debug slices strconv time unsafe", // runtime/debug with -tags nolinkname only
+		"golang.org/x/sys/unix math runtime runtime/debug slices strconv sync/atomic time unsafe", // runtime/debug with -tags nolinkname only
 	"runtime/report": "lightmetal/fbs lightmetal/fbs/gen lightmetal/runtime",
 	"runtime/signed": "lightmetal/fbs lightmetal/hal crypto/ed25519 crypto/sha512 strings", // with -tags signed only
 	"runtime/capi": "C lightmetal/boards lightmetal/boards/chips lightmetal/fbs lightmetal/fbs/gen lightmetal/hal lightmetal/hal/mock lightmetal/runtime lightmetal/runtime/report " +

@@ -106,7 +106,7 @@ func TestWorstCaseIsMultipliedOutAndRefusedBeyondAnHour(t *testing.T) {
 		}
 	}
 	_, stdout, _ := lm(t, "info", assembledFile(t, fenced+wait))
-	if !strings.Contains(stdout, "waits at most 1h0m9s") {
+	if !strings.Contains(stdout, "waits at most 1h0m9s, takes at most 1h0m9.0") {
 		t.Error(stdout)
 	}
 	_, stdout, _ = lm(t, "info", assembledFile(t, fenced+fill))

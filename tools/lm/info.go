@@ -86,7 +86,7 @@ type sequenceInfo struct {
 	Host     uint64         `json:"host_bytes"`  // to and from host memory
 	WaitUs   uint64         `json:"wait_max_us"` // sum of all deadlines and delays, calls included
 
-	LongestUs uint64 `json:"longest_us"` // the same, and a microsecond for each access
+	LongestUs uint64 `json:"longest_us"` // the longest time by FORMAT.md section 6.3, calls included
 }
 
 func infoCommand() *cobra.Command {
@@ -221,8 +221,10 @@ func (i *imageInfo) String() string {
 		line(t.Role, "%s: %s %v, %d bytes%s", t.Name, t.DType, t.Shape, t.Bytes, map[bool]string{true: ", recorded data in the image"}[t.Recorded])
 	}
 	for _, s := range i.Sequences {
-		line("sequence", "%s: %s (%s), %d bytes in, %d out, %d of host memory, waits at most %s", s.Name, traces.Counted(int(s.Commands), "command"),
-			opcodeText(s.Opcodes), s.BytesIn, s.BytesOut, s.Host, duration(s.WaitUs))
+		line("sequence", "%s: %s (%s), %d bytes in, %d out, %d of host memory, "+
+			"waits at most %s, takes at most %s",
+			s.Name, traces.Counted(int(s.Commands), "command"), opcodeText(s.Opcodes),
+			s.BytesIn, s.BytesOut, s.Host, duration(s.WaitUs), duration(s.LongestUs))
 	}
 	return b.String()
 }

@@ -54,7 +54,7 @@ func replayCommand() *cobra.Command {
 	flags.StringVar(&f.after, "after", "", "sequence to run once after the last run")
 	flags.StringArrayVar(&f.inputs, "input", nil, "NAME=FILE or NAME=NUMBERS: data of an input tensor")
 	flags.StringArrayVar(&f.outputs, "output", nil, "NAME=FILE: where to put an output tensor")
-	flags.DurationVar(&f.longest, "longest", time.Hour, "refuse an image whose sequences could wait and store for longer")
+	flags.DurationVar(&f.longest, "longest", time.Hour, "refuse an image whose sequences could take longer")
 	flags.IntVar(&f.loop, "loop", 1, "run this many times")
 	flags.BoolVar(&f.stats, "stats", false, "tell the least, median, 99th percentile and most of device and wall time")
 	flags.IntVar(&f.warmUp, "warm-up", 0, "run this many times before, which count for nothing")

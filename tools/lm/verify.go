@@ -33,7 +33,7 @@ func verifyCommand() *cobra.Command {
 	jsonFlag(c, "as JSON")
 	flags.BoolVar(&v.together, "together", false, "several images: that none can break another on one device")
 	flags.StringVar(&v.keys, "key", "", "file of public keys in hex, one a line")
-	flags.DurationVar(&v.longest, "longest", time.Hour, "refuse an image whose sequences could wait and store for longer")
+	flags.DurationVar(&v.longest, "longest", time.Hour, "refuse an image whose sequences could take longer")
 	flags.StringVar(&v.board, "board", "", "the board it must be for (default: the one in the image)")
 	return c
 }

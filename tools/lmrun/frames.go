@@ -94,6 +94,7 @@ func paths(bindings []args.Binding) (list []string) {
 func (f *frames) open(r *runtime.Replay, clock hal.Device) (err error) {
 	defer f.recoverRingFault(&err)
 	f.replay, f.clock = r, clock
+	r.SetStopFlag(&stopping)
 	for i := 0; i < len(f.streams) && err == nil; i++ {
 		s := &f.streams[i]
 		if err = s.open(r); s.file != nil {

@@ -11,7 +11,7 @@ import (
 
 // stopping is not 0 after a signal: the run that goes on is the last. Further
 // signals change nothing, so that none skips the sequence safe or leaves DMA going.
-// What runs by then is bounded by its waits, or by -deadline.
+// A run that still goes on after runtime.StopGrace fails, unless -deadline bounds it.
 var stopping atomic.Uint32
 
 // stopSignals ask for an orderly end. SIGQUIT and SIGKILL remain, for one that is not.

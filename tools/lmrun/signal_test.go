@@ -37,6 +37,9 @@ safe:
   write.4 m+0x0 0x5afe
 `
 
+// endless is a sequence of stubborn that waits for half an hour.
+var endless = "endless:\n" + strings.Repeat("  delay 10s\n", 180)
+
 // loud says once that it waits, and that its DMA is stopped.
 type loud struct {
 	*mock.Device
@@ -47,7 +50,7 @@ func (l loud) Sleep(nanoseconds int64) {
 	if !l.said.Swap(true) {
 		print(1, "waiting\n")
 	}
-	hal.Pause(nanoseconds)
+	hal.Pause(min(nanoseconds, 1_000_000)) // the mock's clock goes on by all of them
 	l.Device.Sleep(nanoseconds)
 }
 
@@ -64,7 +67,7 @@ func (loud) Master(on bool) error {
 func signalledMain(flags []string) {
 	o, err := args.Parse(append(flags, "x.lmb"))
 	exitOn(err)
-	image, err := listing.Parse("stubborn.lms", []byte(stubborn), nil)
+	image, err := listing.Parse("stubborn.lms", []byte(stubborn+endless), nil)
 	exitOn(err)
 	file, err := lmb.Encode(image)
 	exitOn(err)
@@ -86,8 +89,8 @@ func exitOn(err error) {
 	}
 }
 
-// TestFurtherSignalsSkipNothing: whatever comes how often, the run ends by its
-// own bound, and sequence safe and the end of DMA follow.
+// TestFurtherSignalsSkipNothing: however many signals come, the run ends by its own bound
+// or that of a stop request, and sequence safe and the end of DMA follow.
 func TestFurtherSignalsSkipNothing(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -97,6 +100,10 @@ func TestFurtherSignalsSkipNothing(t *testing.T) {
 	for _, test := range []struct{ flags, want string }{
 		{"-loop forever -sequence fails", "poll deadline passed: command 0 (number 1 of fails): got 0x0, wanted 0x1 under mask 0xffffffff; sequence safe: done"},
 		{"-loop forever -sequence fails -seal", "sequence safe: done"},
+		{"-sequence endless", "run took longer than its limit: command"},
+		{"-sequence endless -seal", "sequence safe: done"},
+		{"-before endless -sequence passes", "run took longer than its limit: command"},
+		{"-loop forever -sequence passes -after endless", "run took longer than its limit: command"},
 		{"-loop forever -sequence passes -after last", "lmrun: done: passes of x.lmb, "},
 		{"-loop forever -sequence passes -after last -seal", "lmrun: done: passes of x.lmb, "},
 	} {
@@ -120,7 +127,10 @@ func TestFurtherSignalsSkipNothing(t *testing.T) {
 			}
 		}
 		_ = c.Wait()
-		exit := map[bool]int{true: hal.DeadlinePassed.Exit(), false: 0}[strings.Contains(test.flags, "fails")]
+		exit := 0
+		if strings.Contains(test.flags, "fails") || strings.Contains(test.flags, "endless") {
+			exit = hal.DeadlinePassed.Exit() // also of a run that is late
+		}
 		if c.ProcessState.ExitCode() != exit || !strings.Contains(text, test.want) || !strings.Contains(text, "at rest") {
 			t.Errorf("%s: %v, %s", test.flags, c.ProcessState, text)
 		}

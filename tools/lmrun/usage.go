@@ -15,7 +15,8 @@ const usage = `usage: lmrun [flags] IMAGE.lmb      which replays a Light Metal b
                       or not at all; a pipe or ring:FILE after each; -: standard output
   -loop N             run N times, or forever; default: 1
   -deadline TIME      a run that takes longer, such as 20ms, fails after the sequence safe
-  -longest TIME       refuse an image whose sequences could wait and store for longer; default: 3600s
+  -longest TIME       refuse an image whose sequences could take longer, and end a run that does;
+                      default: 3600s
   -watchdog DEV[=S]   feed a watchdog after each run, with a timeout of S seconds; on success
                       it is stopped, after a failure it resets the machine
   -window N           hardware window to use for every TLB window

@@ -14,52 +14,28 @@ import (
 )
 
 // stampsMax is the largest number of commands in a run that is profiled. Twelve
-// bytes are kept for each, and the instrumented image has 64.
+// bytes are kept for each.
 const stampsMax = 1 << 25
 
 // calibration is the number of stamps by which the cost of one is measured.
 const calibration = 1000
 
-// Profiler loads an image so that every command of a run is timed. The runtime
-// carries out an instrumented copy: before each command a Point, of a window
-// that belongs to the last device, which is the Profiler's own stopwatch. All
-// else is as without it: one loop, the same accesses in the same order. Only
-// runs of writes are not taken together.
+// Profiler loads an image so that every command of a run is timed. The runtime runs
+// the image's own commands, and calls the Profiler before each. All else is as
+// without it: one loop, the same accesses in the same order. Only runs of writes are
+// not taken together.
 type Profiler struct {
-	view   *fbs.View // the image
+	view   *fbs.View
 	replay *runtime.Replay
-	watch  *stopwatch
+	clock  hal.Device
+
+	at       []int64  // when the commands of the last run began
+	commands []uint32 // their indexes in the image
 
 	profile Profile
 	decoder decoder
 	took    int64 // by the last run
 }
-
-// stopwatch is a device that notes the time whenever it is asked to point.
-type stopwatch struct {
-	hal.Standin
-	clock    hal.Device
-	at       []int64
-	commands []uint32
-}
-
-// Identity is that of no device.
-func (s *stopwatch) Identity() hal.Identity { return hal.Identity{Name: "stopwatch"} }
-
-// Map gives an aperture that nothing loads from or stores to.
-func (s *stopwatch) Map(w fbs.Window) (hal.Aperture, error) {
-	return hal.NewAperture(nil, w.Size, int(w.Slot)), nil
-}
-
-// Point notes the time; address is the index of the command that comes next.
-func (s *stopwatch) Point(_ *hal.Aperture, _ fbs.Target, address uint64) hal.Code {
-	s.at = append(s.at, s.Now())
-	s.commands = append(s.commands, uint32(address))
-	return hal.OK
-}
-
-func (s *stopwatch) Now() int64     { return s.clock.Now() }
-func (s *stopwatch) Sleep(ns int64) { s.clock.Sleep(ns) }
 
 // Clock says what the clock of a device is.
 type Clock struct {
@@ -72,31 +48,26 @@ type Clock struct {
 func NewProfiler(view *fbs.View, sequence, slot int, clock Clock, devices ...hal.Device) (*Profiler, error) {
 	stamps := stampsOf(view, sequence)
 	if stamps > stampsMax {
-		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("a run of %s carries out %d commands; at most %d can be profiled",
+		return nil, &hal.Fault{Code: hal.Usage, Reason: fmt.Sprintf("a run of %s runs %d commands; at most %d can be profiled",
 			view.Name(view.Sequences[sequence].Name), stamps, stampsMax)}
 	}
-	if len(devices) == 0 {
-		return nil, &hal.Fault{Code: hal.Usage, Reason: "no device"}
-	}
-	p := &Profiler{view: view}
-	p.watch = &stopwatch{clock: devices[0], at: make([]int64, 0, stamps+1), commands: make([]uint32, 0, stamps+1)}
-	loaded := *view
-	loaded.Targets = append(slices.Clone(view.Targets), fbs.Identity{})
-	loaded.Windows = append(slices.Clone(view.Windows), fbs.Window{
-		Kind: gen.WindowKindTlb, Device: uint8(len(view.Targets)), Slot: fbs.NoSlot, Size: 1,
-	})
-	var err error
-	if p.replay, err = runtime.Load(&loaded, slot, append(slices.Clone(devices), p.watch)...); err != nil {
+	replay, err := runtime.Load(view, slot, devices...)
+	if err != nil {
 		return nil, err
 	}
-	// Load has spoken of the image's own commands; runs take these.
-	loaded.Commands = p.replay.Commands // completed
-	instrument(&loaded, uint16(len(view.Windows)))
-	p.replay.Commands = loaded.Commands
+	p := &Profiler{view: view, replay: replay, clock: devices[0],
+		at: make([]int64, 0, stamps+1), commands: make([]uint32, 0, stamps+1)}
+	replay.Observe(p.stamp)
 	p.decoder.init(view)
 	name := view.Name(view.Sequences[sequence].Name)
 	p.profile = Profile{Device: devices[0].Identity().Name, Clock: clock.Text, Virtual: clock.Virtual, Sequence: name}
 	return p, nil
+}
+
+// stamp notes the time at which a command begins.
+func (p *Profiler) stamp(command int) {
+	p.at = append(p.at, p.clock.Now())
+	p.commands = append(p.commands, uint32(command))
 }
 
 // stampsOf is how many commands a run of a sequence carries out, End and those
@@ -119,65 +90,36 @@ func stampsOf(view *fbs.View, sequence int) uint64 {
 	return max(total, calibration)
 }
 
-// instrument puts a Point before every command. Command i of the image becomes
-// command 2*i+1. The last sequence is the calibration.
-func instrument(view *fbs.View, window uint16) {
-	stamp := func(index int) fbs.Command {
-		return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: uint64(index), Mask: fbs.Target{Ordering: gen.OrderingDefault}.Pack()}
-	}
-	commands := make([]fbs.Command, 0, 2*len(view.Commands)+calibration+1)
-	for i, c := range view.Commands {
-		commands = append(commands, stamp(i), c)
-	}
-	sequences := make([]fbs.Sequence, 0, len(view.Sequences)+1)
-	for _, s := range view.Sequences {
-		sequences = append(sequences, fbs.Sequence{Name: s.Name, First: 2 * s.First, Count: 2 * s.Count})
-	}
-	sequences = append(sequences, fbs.Sequence{First: uint32(len(commands)), Count: calibration + 1})
-	for range calibration {
-		commands = append(commands, stamp(len(view.Commands)))
-	}
-	commands = append(commands, fbs.Command{Opcode: gen.OpcodeEnd})
-	view.Commands, view.Sequences = commands, sequences
-}
-
-// Replay is the loaded image, for inputs and outputs. Its commands, sequences
-// and windows are the instrumented ones.
+// Replay returns the loaded image, for inputs and outputs.
 func (p *Profiler) Replay() *runtime.Replay { return p.replay }
 
 // Run carries out the sequence once, as Replay.Run does. A run to warm up is not in
 // the profile unless it fails.
 func (p *Profiler) Run(sequence int, warmUp bool) runtime.Result {
 	result := p.RunUntimed(sequence)
-	end := p.watch.Now()
-	if n := len(p.watch.at); n > 0 && (!warmUp || result.Code != hal.OK) {
-		p.took = end - p.watch.at[0]
-		p.decoder.run(&p.profile, p.watch.commands, append(p.watch.at, end), result.Code == hal.OK)
+	end := p.clock.Now()
+	if len(p.at) > 0 && (!warmUp || result.Code != hal.OK) {
+		p.took = end - p.at[0]
+		p.decoder.run(&p.profile, p.commands, append(p.at, end), result.Code == hal.OK)
 	}
 	return result
 }
 
 // RunUntimed carries out a sequence and leaves the profile alone.
 func (p *Profiler) RunUntimed(sequence int) runtime.Result {
-	p.watch.at, p.watch.commands = p.watch.at[:0], p.watch.commands[:0]
-	result := p.replay.Run(sequence)
-	if result.Command > 0 {
-		result.Command /= 2
-	}
-	return result
+	p.at, p.commands = p.at[:0], p.commands[:0]
+	return p.replay.Run(sequence)
 }
 
-// Calibrate measures what one stamp costs, without touching a device. It comes
-// before the first Run and after the inputs are there; without them the cost
-// stays 0, and Run says what is missing.
+// Calibrate measures what one stamp costs. It comes before the first Run.
 func (p *Profiler) Calibrate() {
-	p.watch.at = p.watch.at[:0]
-	if result := p.replay.Run(len(p.view.Sequences)); result.Code != hal.OK || len(p.watch.at) != calibration {
-		return
+	p.at, p.commands = p.at[:0], p.commands[:0]
+	for range calibration {
+		p.stamp(0)
 	}
 	costs := make([]int64, calibration-1)
 	for i := range costs {
-		costs[i] = p.watch.at[i+1] - p.watch.at[i]
+		costs[i] = p.at[i+1] - p.at[i]
 	}
 	slices.Sort(costs)
 	p.profile.OverheadNs = costs[len(costs)/2]

@@ -154,7 +154,7 @@ func (e *errand) sequence(name string) bool {
 	if m.spent, m.end = 0, 0; name == "main" {
 		m.end = e.w.options.Deadline
 	}
-	code := m.execute(e.shadow.do, index, 0)
+	code := m.sequence(e.shadow.do, index, 0)
 	e.w.say("foretold: %s ends with %v at command %d after %d ns", name, code, m.index, m.spent)
 	if e.told.ignored = m.ignored; code == hal.OK {
 		return true
@@ -179,7 +179,7 @@ func (e *errand) foretellSafe() {
 	}
 	m.fresh(index)
 	m.spent, m.end = 0, 0
-	e.told.safe = m.execute(e.shadow.do, index, 0).Error()
+	e.told.safe = m.sequence(e.shadow.do, index, 0).Error()
 	e.w.say("foretold: safe ends with %s", e.told.safe)
 }
 

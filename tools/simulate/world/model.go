@@ -47,6 +47,7 @@ type model struct {
 
 	end     int64 // a run is late then; 0: never
 	index   int   // of the command that is carried out
+	due     int   // commands until the clock is read
 	arena   [][]byte
 	still   *shadow // not nil: memory that nothing moves by itself, in no time
 	spent   int64   // nanoseconds of a run on it, but for what is too little to tell
@@ -108,7 +109,7 @@ func (m *model) live(yield func(access) bool) {
 			continue
 		}
 		m.fresh(sequence)
-		if code := m.execute(do, sequence, 0); code != gone {
+		if code := m.sequence(do, sequence, 0); code != gone {
 			m.ended(sequence, code)
 		}
 	}
@@ -132,7 +133,7 @@ func (m *model) run(do func(access) hal.Code) bool {
 	}
 	m.fresh(sequence)
 	if code == hal.OK {
-		code = m.execute(do, sequence, 1)
+		code = m.sequence(do, sequence, 1)
 	}
 	if code != gone {
 		m.ended(sequence, code)
@@ -159,20 +160,41 @@ func (m *model) ended(sequence int, code hal.Code) {
 	m.stopped = stopping.Load() != 0
 }
 
-// limitEvery is how often a run looks at the clock (README of the runtime).
+// limitEvery is how many commands run between two reads of the clock, those of called
+// sequences among them.
 const limitEvery = 256
 
-func (m *model) execute(do func(access) hal.Code, sequence, skip int) hal.Code {
+// sequence runs one that nothing calls, from a command on.
+func (m *model) sequence(do func(access) hal.Code, sequence, from int) hal.Code {
+	m.due = limitEvery
+	code := m.execute(do, sequence, from)
+	if code == hal.OK && m.late() {
+		return hal.FrameLate
+	}
+	return code
+}
+
+func (m *model) execute(do func(access) hal.Code, sequence, from int) hal.Code {
 	s := m.w.view.Sequences[sequence]
-	for n := uint32(skip); n < s.Count; n++ {
-		m.index = int(s.First + n)
-		if m.late() && n > 0 && (n%limitEvery == 0 || n == s.Count-1) {
-			return hal.FrameLate
+	last := int(s.Count) - 1
+	for at := 0; at < last; {
+		next := min(at+m.due, last)
+		for n := max(at, from); n < next; n++ {
+			m.index = int(s.First) + n
+			if code := m.command(do, &m.w.view.Commands[m.index]); code != hal.OK {
+				return code
+			}
 		}
-		if code := m.command(do, &m.w.view.Commands[m.index]); code != hal.OK {
-			return code
+		m.index = int(s.First) + next
+		m.due -= next - at
+		if at = next; m.due <= 0 {
+			m.due = limitEvery
+			if m.late() {
+				return hal.FrameLate
+			}
 		}
 	}
+	m.index = int(s.First) + last
 	return hal.OK
 }
 
