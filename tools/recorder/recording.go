@@ -72,9 +72,12 @@ type recording struct {
 	opened   []opened
 	byCall   map[string]bool // ways to files of devices, by what is not recorded, that have been named
 	accesses uint64
-	told     time.Time
+	told     time.Time // when progress was last printed
 	result   Result
 	ending   bool
+
+	comparing    time.Duration // that comparing host memory took since then
+	mappingsTold int           // of host memory, printed then
 }
 
 // Run runs a program to its end and writes the record. The record is whole
@@ -138,11 +141,24 @@ func (r *recording) loop() {
 	}
 }
 
+// progress prints about once a second how far it is, and what takes long.
 func (r *recording) progress() {
-	if r.options.Progress != nil && r.accesses > 0 && time.Since(r.told) > time.Second {
-		r.told = time.Now()
-		fmt.Fprintf(r.options.Progress, "\rlm: %d accesses recorded ", r.accesses)
+	since := time.Since(r.told)
+	if r.options.Progress == nil || since < time.Second || r.accesses == 0 && r.hosts.mappings == 0 {
+		return
 	}
+	text := fmt.Sprintf("%d accesses recorded", r.accesses)
+	if n := r.hosts.mappings; n != r.mappingsTold {
+		r.mappingsTold = n
+		text += fmt.Sprintf("; host memory mapped %d times (%d KiB now)", n, r.hosts.bytes>>10)
+	}
+	const much = 2 // the part of the time that is worth a word: one half
+	if r.comparing*much > since {
+		text += fmt.Sprintf("; comparing %d KiB of host memory before each store takes %d %% of the time", r.hosts.bytes>>10,
+			min(100*r.comparing/since, 100))
+	}
+	r.told, r.comparing = time.Now(), 0
+	fmt.Fprintf(r.options.Progress, "\rlm: %s \x1b[K", text) // which erases the rest of a longer line
 }
 
 // gap writes down, and says, that something is missing in the record.
