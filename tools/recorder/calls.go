@@ -86,6 +86,8 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 		}
 	case unix.SYS_IOCTL:
 		return r.enterControl(t, c)
+	case unix.SYS_RT_SIGACTION:
+		return true
 	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_MEMFD_CREATE, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
 		return true
 	case unix.SYS_EXIT_GROUP:
@@ -262,6 +264,8 @@ func (r *recording) exit(t *thread) {
 		r.exitRemap(t, c, regs.result())
 	case unix.SYS_CLOSE:
 		r.closedVFIO(t)
+	case unix.SYS_RT_SIGACTION:
+		t.exitAction(c)
 	}
 }
 

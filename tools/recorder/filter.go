@@ -59,6 +59,8 @@ var watched = []watchedCall{
 	{unix.SYS_IO_URING_SETUP, condition{}},
 	{unix.SYS_IO_SETUP, condition{}},
 	{unix.SYS_SENDMSG, condition{}},
+	{unix.SYS_RT_SIGACTION, condition{0, whole32, uint32(unix.SIGSEGV)}},
+	{unix.SYS_RT_SIGACTION, condition{0, whole32, uint32(unix.SIGTRAP)}},
 }
 
 // filter is the program that seccomp runs at every system call.

@@ -33,7 +33,7 @@ func (r *recording) start() error {
 		return notRun(fmt.Errorf("%s: %w", path, err))
 	}
 	r.main = pid
-	t := &thread{tid: pid, process: pid, space: &space{uses: 1}}
+	t := &thread{tid: pid, process: pid, space: &space{uses: 1}, actions: actions{}}
 	r.threads[pid] = t
 	if _, status, err := wait(pid); err != nil || !status.Stopped() {
 		return &Failure{Internal, fmt.Sprintf("%s ended before it began: %v", path, err)}
@@ -83,12 +83,23 @@ func (r *recording) installFilter(t *thread) error {
 // addFilter has a stopped thread ask for a filter, of all threads that it
 // shares memory with.
 func (r *recording) addFilter(t *thread, program []byte) error {
-	const together = 1 // SECCOMP_FILTER_FLAG_TSYNC
+	return r.withPage(t, func(at uint64) error { return r.addFilterAt(t, at, program) })
+}
+
+// withPage calls a function with the address of a page that a stopped thread
+// has for the time of the call.
+func (r *recording) withPage(t *thread, use func(at uint64) error) error {
 	at, err := r.inject(t, unix.SYS_MMAP, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _, _ = r.inject(t, unix.SYS_MUNMAP, at, page) }()
+	return use(at)
+}
+
+// addFilterAt is addFilter with a page for the request.
+func (r *recording) addFilterAt(t *thread, at uint64, program []byte) error {
+	const together = 1                                                    // SECCOMP_FILTER_FLAG_TSYNC
 	head := binary.NativeEndian.AppendUint64(nil, uint64(len(program)/8)) // struct sock_fprog
 	head = binary.NativeEndian.AppendUint64(head, at+16)
 	if data := append(head, program...); writeMemory(t.tid, at, data) != len(data) {

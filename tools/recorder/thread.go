@@ -16,6 +16,7 @@ type thread struct {
 	space        *space
 	fresh        bool  // its first stop, which is the kernel's own, has not been seen
 	call         *call // that is followed to its end
+	actions      actions
 }
 
 // resume lets a stopped thread go on, with a signal or none. To one that has
@@ -61,10 +62,11 @@ func (r *recording) stopped(t *thread, status unix.WaitStatus) {
 	case signal == unix.SIGSEGV:
 		r.faulted(t)
 	default:
-		if _, err := signalOf(t.tid); err != nil { // no signal: the program is stopped as a group, which goes on
+		info, err := signalOf(t.tid)
+		if err != nil { // no signal: the program is stopped as a group, which goes on
 			signal = 0
 		}
-		r.resume(t, signal)
+		r.deliver(t, signal, info.code())
 	}
 }
 
@@ -100,6 +102,7 @@ func (r *recording) born(t *thread, tid int) {
 	if flags&unix.CLONE_VM == 0 {
 		child.space = t.space.copy()
 	}
+	child.actions = t.actions.inherit(flags)
 	child.space.uses++
 	r.threads[tid] = child
 	if r.early[tid] {
@@ -139,14 +142,14 @@ func (r *recording) executed(t *thread, former int) {
 		old.leave()
 	}
 	r.drop(t.space)
-	t.space = &space{uses: 1}
+	t.space, t.actions = &space{uses: 1}, t.actions.executed()
 }
 
 // faulted handles a SIGSEGV.
 func (r *recording) faulted(t *thread) {
 	info, err := signalOf(t.tid)
 	if err != nil || info.code() != codeNotMapped && info.code() != codeForbidden {
-		r.resume(t, unix.SIGSEGV)
+		r.deliver(t, unix.SIGSEGV, info.code())
 		return
 	}
 	fault := info.address()
@@ -155,7 +158,7 @@ func (r *recording) faulted(t *thread) {
 			r.resume(t, 0) // it may have hit what another thread is mapping: again
 			return
 		}
-		r.resume(t, unix.SIGSEGV)
+		r.deliver(t, unix.SIGSEGV, info.code())
 		return
 	}
 	err = step(t.tid, fault, &memory{r, t})
@@ -163,6 +166,10 @@ func (r *recording) faulted(t *thread) {
 	switch {
 	case errors.As(err, &denied):
 		info.set(int32(denied.signal), denied.code, denied.at)
+		if denied.signal == unix.SIGSEGV && r.restoreAction(t, denied.signal) {
+			r.resume(t, 0) // it faults again, and then has its handler
+			return
+		}
 		_ = ptrace(unix.PTRACE_SETSIGINFO, t.tid, 0, uintptr(unsafe.Pointer(&info)))
 		r.resume(t, denied.signal)
 		return
