@@ -94,6 +94,7 @@ func Run(o Options) (Result, error) {
 	defer r.forward()()
 	r.resume(r.threads[r.main], 0)
 	r.loop()
+	out.noteTimes()
 	r.result.Accesses, r.result.Devices = r.accesses, len(r.devices)
 	if err := out.close(); err != nil {
 		return r.result, &Failure{Output, err.Error()}
@@ -127,6 +128,7 @@ func (r *recording) loop() {
 		if err != nil {
 			return
 		}
+		r.out.work()
 		t := r.threads[tid]
 		switch {
 		case t == nil && status.Stopped():
@@ -138,6 +140,7 @@ func (r *recording) loop() {
 			r.ended(t, status)
 		}
 		r.progress()
+		r.out.rest()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +35,7 @@ type space struct {
 	released bool   // areas are the program's own again, unrecorded
 	memory   *os.File
 	stops    map[uint64]bool // descriptors by which data is moved to devices: filters of them are there
+	pointed  []pageRange     // where a pointer in a system call stops it: filters of them are there
 	pages    pageFiles
 	physical physical
 }
@@ -137,11 +139,32 @@ func (s *space) protect(start, end, prot uint64) {
 
 // copy is what a child gets that does not share memory.
 func (s *space) copy() *space {
-	c := &space{gate: s.gate, scratch: s.scratch, released: s.released, stops: maps.Clone(s.stops)}
+	c := &space{gate: s.gate, scratch: s.scratch, released: s.released, stops: maps.Clone(s.stops), pointed: s.pointed}
 	for _, a := range s.areas {
 		c.add(a)
 	}
 	return c
+}
+
+// removeUnmapped takes out what a child has not got of its parent's mappings:
+// madvise and drivers can keep some from it.
+func (s *space) removeUnmapped(tid int) {
+	if len(s.areas) == 0 {
+		return
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", tid))
+	if err != nil {
+		return
+	}
+	at := uint64(0) // of what is not mapped
+	for line := range strings.Lines(string(text)) {
+		var start, end uint64
+		if n, _ := fmt.Sscanf(line, "%x-%x", &start, &end); n == 2 {
+			s.remove(at, start)
+			at = end
+		}
+	}
+	s.remove(at, ^uint64(0))
 }
 
 // drop ends one thread's use.

@@ -17,6 +17,7 @@ type thread struct {
 	fresh        bool  // its first stop, which is the kernel's own, has not been seen
 	call         *call // that is followed to its end
 	actions      actions
+	strict       bool // it may only read, write and end: seccomp's strict mode
 }
 
 // resume lets a stopped thread go on, with a signal or none. To one that has
@@ -43,8 +44,10 @@ func (r *recording) ended(t *thread, status unix.WaitStatus) {
 func (t *thread) leave() {
 	if t.call != nil {
 		t.call.close()
+		if !t.call.only {
+			t.space.changing--
+		}
 		t.call = nil
-		t.space.changing--
 	}
 }
 
@@ -101,6 +104,7 @@ func (r *recording) born(t *thread, tid int) {
 	}
 	if flags&unix.CLONE_VM == 0 {
 		child.space = t.space.copy()
+		child.space.removeUnmapped(tid)
 	}
 	child.actions = t.actions.inherit(flags)
 	child.space.uses++

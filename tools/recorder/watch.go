@@ -57,6 +57,7 @@ func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
 	}
 	if _, err = r.inject(t, unix.SYS_MPROTECT, start, end-start, unix.PROT_NONE); err == nil {
 		t.space.add(a)
+		r.stopPointers(t, start, end)
 	}
 	return err
 }
