@@ -242,6 +242,12 @@ func (r *recording) exit(t *thread) {
 	if err != nil {
 		return
 	}
+	if c.pointed != nil && callError(regs.result()) == unix.EFAULT {
+		r.badPointer(t, c)
+	}
+	if c.only {
+		return
+	}
 	for n, v := range c.arguments { // whoever called relies on them
 		if n > 0 || callKeepsFirst {
 			*regs.argument(n) = v
@@ -249,12 +255,6 @@ func (r *recording) exit(t *thread) {
 	}
 	_ = regs.put(t.tid)
 	failed := callError(regs.result()) != 0
-	if c.pointed != nil && callError(regs.result()) == unix.EFAULT {
-		r.badPointer(t, c)
-	}
-	if c.only {
-		return
-	}
 	switch c.number {
 	case unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT:
 		r.exitProtect(t, c, regs, failed)

@@ -102,10 +102,11 @@ func pointers(t *thread, c *call) (list []span) {
 }
 
 // pointedArea returns an area without access that a system call has a pointer to,
-// nil: none. Calls about memory itself and waits by address are not meant.
+// nil: none. Calls about memory itself are not meant, nor one that has no arguments
+// and other registers after it.
 func (t *thread) pointedArea(c *call) *area {
 	switch c.number {
-	case unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_REMAP_FILE_PAGES:
+	case unix.SYS_RT_SIGRETURN, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_REMAP_FILE_PAGES:
 		return nil
 	}
 	for _, p := range pointers(t, c) {
