@@ -23,6 +23,8 @@ type call struct {
 	name      string    // ioctl: the device asked for
 	pointed   *area     // that the call has a pointer to, a copy
 	only      bool      // it is followed for that alone
+	opens     []span    // pages that are opened at its end, after which it is made again
+	opened    []span    // pages that were opened for it
 }
 
 func (c *call) close() {
@@ -60,11 +62,15 @@ func (r *recording) enter(t *thread) bool {
 	for n := range c.arguments {
 		c.arguments[n] = *regs.argument(n)
 	}
+	c.opened, t.opened = t.opened, nil
+	if list := t.closedPages(c); c.opened == nil && len(list) > 0 && r.putOff(t, c, regs, list) {
+		return true
+	}
 	if a := t.pointedArea(c); a != nil {
 		of := *a
 		c.pointed = &of
 	}
-	if c.only = !r.follow(t, c, regs); c.only && c.pointed == nil {
+	if c.only = !r.follow(t, c, regs); c.only && c.pointed == nil && c.opened == nil {
 		return false
 	}
 	if t.call = c; !c.only {
@@ -205,7 +211,7 @@ func (r *recording) enterProtect(t *thread, c *call, regs *registers) bool {
 	start, end := c.arguments[0], c.arguments[0]+pages(c.arguments[1])
 	list := t.space.stretches(start, end)
 	if len(list) == 0 {
-		return false
+		return len(t.space.parts(start, end)) > 0 // of guards
 	}
 	c.rest = list[1:]
 	*regs.argument(1) = list[0].end - list[0].start
@@ -219,6 +225,9 @@ func (r *recording) enterProtect(t *thread, c *call, regs *registers) bool {
 // stretches cuts a range at the bounds of areas; empty where it has no area.
 func (s *space) stretches(start, end uint64) (list []stretch) {
 	for _, a := range s.parts(start, end) {
+		if a.guard != nil {
+			continue
+		}
 		if a.start > start {
 			list = append(list, stretch{start, a.start, false})
 		}
@@ -242,6 +251,11 @@ func (r *recording) exit(t *thread) {
 	if err != nil {
 		return
 	}
+	if c.opens != nil {
+		r.makeAgain(t, c, regs)
+		return
+	}
+	r.closeAfter(t, c)
 	if c.pointed != nil && callError(regs.result()) == unix.EFAULT {
 		r.badPointer(t, c)
 	}
@@ -297,6 +311,7 @@ func (r *recording) exit(t *thread) {
 func (r *recording) exitMap(t *thread, c *call, at uint64) {
 	length, prot := pages(c.arguments[1]), c.arguments[2]
 	t.space.remove(at, at+length)
+	r.notGuarded(t.space, at, at+length)
 	r.losesHuge(t, at, at+length)
 	if c.huge {
 		t.space.physical.mapsHuge(at, at+length)
@@ -313,7 +328,7 @@ func (r *recording) exitMap(t *thread, c *call, at uint64) {
 		_, _ = r.inject(t, unix.SYS_MPROTECT, at, length, prot)
 		return
 	}
-	t.space.add(area{at, at + length, c.mapped.bar, c.mapped.offset, prot, v, 0, nil})
+	t.space.add(area{at, at + length, c.mapped.bar, c.mapped.offset, prot, v, 0, nil, nil})
 	r.stopPointers(t, at, at+length)
 	r.out.line("NOTE process %d maps BAR %d of %s from %x on, %x bytes", t.process, c.mapped.bar.index, c.mapped.bar.device.name, c.mapped.offset,
 		length)
@@ -327,6 +342,7 @@ func (r *recording) exitProtect(t *thread, c *call, regs *registers, failed bool
 	}
 	if !failed {
 		t.space.protect(c.arguments[0], first, c.arguments[2])
+		r.notGuarded(t.space, c.arguments[0], first)
 	}
 	for _, s := range c.rest {
 		if failed {
@@ -343,6 +359,7 @@ func (r *recording) exitProtect(t *thread, c *call, regs *registers, failed bool
 			return
 		}
 		t.space.protect(s.start, s.end, c.arguments[2])
+		r.notGuarded(t.space, s.start, s.end)
 	}
 }
 
@@ -362,12 +379,17 @@ func (r *recording) exitRemap(t *thread, c *call, at uint64) {
 			v := a.view
 			a.end = at + min(a.end-old, length)
 			a.start = at + from
+			if a.guard != nil { // it is where the device's addresses do not lead any more
+				_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
+				v.drop()
+				continue
+			}
 			t.space.add(a)
 			r.stopPointers(t, a.start, a.end)
 			v.drop()
 		}
 	}
-	if len(moved) > 0 && (length > oldLength || oldLength == 0) {
+	if len(moved) > 0 && moved[0].guard == nil && (length > oldLength || oldLength == 0) {
 		r.gap("process %d makes a mapping of a BAR larger by mremap: what is beyond %x bytes is not recorded", t.process, oldLength)
 		_, _ = r.inject(t, unix.SYS_MPROTECT, at+oldLength, length-oldLength, moved[0].prot)
 	}
@@ -384,6 +406,8 @@ func (r *recording) exitRemapPages(t *thread, c *call) {
 	for _, a := range moved {
 		v, to := a.view, file+a.start-start // in the file
 		switch {
+		case a.guard != nil:
+			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
 		case a.host != nil:
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
 			r.tell("process %d maps other memory over watched host memory at %x (remap_file_pages): it is not watched any more", t.process, a.start)

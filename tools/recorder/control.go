@@ -18,12 +18,18 @@ type control struct {
 	exit    func(r *recording, t *thread, c *call, result uint64)
 }
 
+// Requests that have a device reach memory.
+const (
+	requestMap   = 0x3b71 // VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
+	requestIOMap = 0x3b85 // IOMMU_IOAS_MAP
+)
+
 // controls are from linux/vfio.h, linux/iommufd.h and tt-kmd's ioctl.h.
 var controls = []control{
 	{0x3b6a, (*recording).namesDevice, (*recording).gotDevice}, // VFIO_GROUP_GET_DEVICE_FD
-	{0x3b71, nil, (*recording).mapped},                         // VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
+	{requestMap, nil, (*recording).mapped},                     // VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
 	{0x3b72, (*recording).unmapsBus, (*recording).unmapped},    // VFIO_IOMMU_UNMAP_DMA
-	{0x3b85, nil, (*recording).mappedByFile},                   // IOMMU_IOAS_MAP
+	{requestIOMap, nil, (*recording).mappedByFile},             // IOMMU_IOAS_MAP
 	{0x3b86, (*recording).unmaps, (*recording).unmappedByFile}, // IOMMU_IOAS_UNMAP
 	{0x3b6f, nil, (*recording).wasReset},                       // VFIO_DEVICE_RESET
 	{ttAllocate, nil, (*recording).allocated},

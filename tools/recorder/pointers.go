@@ -40,18 +40,22 @@ func callName(number uint64) string {
 const pointerFilters = 32
 
 // stopPointers has system calls stop that get a pointer into a range to which
-// the program has no access under the recorder.
-func (r *recording) stopPointers(t *thread, start, end uint64) {
+// the program has no access under the recorder. false: they do not.
+func (r *recording) stopPointers(t *thread, start, end uint64) bool {
 	s := t.space
 	new := pageRange{start: start, end: end}
-	if slices.ContainsFunc(s.pointed, func(p pageRange) bool { return p.start <= start && end <= p.end }) || len(s.pointed) >= pointerFilters {
-		return
+	if slices.ContainsFunc(s.pointed, func(p pageRange) bool { return p.start <= start && end <= p.end }) {
+		return true
+	}
+	if len(s.pointed) >= pointerFilters {
+		return false
 	}
 	if err := r.addFilter(t, pointerFilter(start, end, len(s.pointed) == 0)); err != nil {
 		r.out.line("NOTE system calls of process %d that get a pointer to %x are not named where they fail: %v", t.process, start, err)
-		return
+		return false
 	}
 	s.pointed = append(slices.Clone(s.pointed), new)
+	return true
 }
 
 // pointerFilter stops calls of which an argument lies in a range, and, if
@@ -101,17 +105,26 @@ func pointers(t *thread, c *call) (list []span) {
 	return list
 }
 
+// isAboutMemory reports whether a call has addresses that it does not access, or
+// leaves other registers behind than those that it was given.
+func isAboutMemory(number uint64) bool {
+	switch number {
+	case unix.SYS_RT_SIGRETURN, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE,
+		unix.SYS_REMAP_FILE_PAGES:
+		return true
+	}
+	return false
+}
+
 // pointedArea returns an area without access that a system call has a pointer to,
-// nil: none. Calls about memory itself are not meant, nor one that has no arguments
-// and other registers after it.
+// nil: none.
 func (t *thread) pointedArea(c *call) *area {
-	switch c.number {
-	case unix.SYS_RT_SIGRETURN, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_REMAP_FILE_PAGES:
+	if isAboutMemory(c.number) {
 		return nil
 	}
 	for _, p := range pointers(t, c) {
 		for i := range t.space.areas {
-			if a := &t.space.areas[i]; p.first < a.end && a.start < p.end {
+			if a := &t.space.areas[i]; a.guard == nil && p.first < a.end && a.start < p.end {
 				return a
 			}
 		}

@@ -23,6 +23,8 @@ type reached struct {
 
 	mirrored uint64 // bytes for which a mirror was last tried
 	watched  bool   // some of it is watched
+	guarded  uint64 // bytes of it for which protection was tried
+	mixed    bool   // the record says that device and program are not told apart
 	physical bool   // it is in huge pages that the program knows the addresses of
 	vfio     bool   // VFIO maps it, as long as the program has a file of its
 }
@@ -57,8 +59,19 @@ func (m *reached) split(bus uint64) *reached {
 	k, _ := slices.BinarySearch(m.pieces, bus)
 	rest := &reached{
 		space: m.space, start: m.start + n, bus: bus, copy: m.copy[n:], pieces: m.pieces[k:],
-		scan: m.scan, physical: m.physical, vfio: m.vfio,
+		guarded: m.guarded - min(m.guarded, n), mixed: m.mixed, scan: m.scan, physical: m.physical, vfio: m.vfio,
 	}
+	stored := m.stored
+	m.stored = nil
+	for _, s := range stored {
+		if s.first < n {
+			m.stored = append(m.stored, span{s.first, min(s.end, n)})
+		}
+		if s.end > n {
+			rest.stored = append(rest.stored, span{max(s.first, n) - n, s.end - n})
+		}
+	}
+	m.guarded = min(m.guarded, n)
 	m.copy, m.pieces = m.copy[:n:n], m.pieces[:k:k] // an append must not reach the rest
 	m.mirror.drop()
 	m.mirror, m.mirrored = nil, 0
@@ -68,9 +81,13 @@ func (m *reached) split(bus uint64) *reached {
 // extends reports whether next, which was reached last, continues m in the
 // program and on the bus.
 func (m *reached) extends(next *reached) bool {
-	return m.space == next.space && m.scan == next.scan && m.vfio == next.vfio && m.physical == next.physical &&
+	return next.size() < mergedSize && m.space == next.space && m.scan == next.scan && m.vfio == next.vfio && m.physical == next.physical &&
 		!m.watched && !next.watched && m.start+m.size() == next.start && m.bus+m.size() == next.bus
 }
+
+// mergedSize is from which size on memory stays a part of its own: there is not so
+// much of it, and what is one mapping the recorder can map too, and need not copy.
+const mergedSize = 1 << 20
 
 // append adds next, which continues m.
 func (m *reached) append(next *reached) {
@@ -346,6 +363,8 @@ func (r *recording) retireList(t *thread, gone []*reached) {
 		m.mirror = nil
 		if t != nil && t.space == m.space {
 			r.unwatch(t, m)
+			r.unguard(t, m.start, m.start+m.size())
+			r.notGuarded(t.space, m.start, m.start+m.size()) // of a page that another part has too
 		}
 		m.space = nil
 		h.bytes -= m.size()
@@ -390,16 +409,43 @@ func (r *recording) lookAt(last author, first, end uint64) {
 	var list []change
 	from, to := r.hosts.overlapping(first, end)
 	for _, m := range r.hosts.reached[from:to] {
-		begin := max(first, m.bus) - m.bus
-		list = append(list, r.changed(m, begin, min(end, m.last())-m.bus+1, last, false)...)
-		if last == byProgram {
-			list = append(list, m.storedThere()...)
+		stored := m.storedThere()
+		changes := r.changed(m, max(first, m.bus)-m.bus, min(end, m.last())-m.bus+1, last, false)
+		switch {
+		case last == byProgram && !overlap(stored, changes):
+			list = append(append(list, changes...), stored...)
+		case overlap(stored, changes): // the device wrote where the program had stored
+			for _, c := range stored {
+				r.out.host(c)
+			}
+			list = append(list, changes...)
+		default:
+			for _, c := range stored {
+				m.noteStored(c.bus-m.bus, uint64(len(c.data)))
+			}
+			list = append(list, changes...)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b change) int { return int(a.who) - int(b.who) })
 	for _, c := range list {
 		r.out.host(c)
 	}
+}
+
+// overlap reports whether two lists, in the order of their addresses, have changes
+// of the same bytes.
+func overlap(a, b []change) bool {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0].bus+uint64(len(a[0].data)) <= b[0].bus:
+			a = a[1:]
+		case b[0].bus+uint64(len(b[0].data)) <= a[0].bus:
+			b = b[1:]
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 const word = 8 // bytes: what changes is told in these, so that an address is whole
@@ -430,7 +476,7 @@ func (r *recording) changed(m *reached, from, to uint64, last author, first bool
 			who, address := last, m.start+at
 			switch {
 			case first:
-			case m.space.watches(address):
+			case m.space.watches(address) || m.space.closes(address):
 				who = completed
 			case known && (inRanges(written, address) || r.late(m, address)):
 				who = byProgram

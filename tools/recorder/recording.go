@@ -22,6 +22,7 @@ type Options struct {
 
 	HostMemory uint64  // bytes of it that are compared before each store; more is not followed
 	Watch      []Range // of it: what a device writes there is seen at the program's loads
+	Protect    Protect // of it: what the program may store to only by the recorder while a device may write there
 	Compare    bool    // the kernel is not asked which pages the program writes, as if it could not tell
 
 	Limit     uint64    // accesses after which the program is ended; 0: none

@@ -22,6 +22,7 @@ type area struct {
 	view       *view
 	at         uint64   // of start, in the view
 	host       *reached // instead of a BAR: watched host memory, which without a view is reached by space.file
+	guard      *guard   // instead of both: protected host memory, reached as watched one
 }
 
 // space is what the threads of a program share that share memory: its areas,
@@ -131,8 +132,9 @@ func (s *space) protect(start, end, prot uint64) {
 	}
 	s.remove(start, end)
 	for _, a := range changed {
-		a.prot = prot
-		s.add(a)
+		if a.prot = prot; a.guard == nil { // else it has the rights that the program asked for
+			s.add(a)
+		}
 		a.view.drop()
 	}
 }
@@ -141,6 +143,7 @@ func (s *space) protect(start, end, prot uint64) {
 func (s *space) copy() *space {
 	c := &space{gate: s.gate, scratch: s.scratch, released: s.released, stops: maps.Clone(s.stops), pointed: s.pointed}
 	for _, a := range s.areas {
+		a.guard = a.guard.copy()
 		c.add(a)
 	}
 	return c

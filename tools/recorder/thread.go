@@ -17,7 +17,8 @@ type thread struct {
 	fresh        bool  // its first stop, which is the kernel's own, has not been seen
 	call         *call // that is followed to its end
 	actions      actions
-	strict       bool // it may only read, write and end: seccomp's strict mode
+	opened       []span // pages that were opened for the call that it makes again
+	strict       bool   // it may only read, write and end: seccomp's strict mode
 }
 
 // resume lets a stopped thread go on, with a signal or none. To one that has
@@ -163,6 +164,14 @@ func (r *recording) faulted(t *thread) {
 			return
 		}
 		r.deliver(t, unix.SIGSEGV, info.code())
+		return
+	}
+	if a := t.space.find(fault); a.guard != nil {
+		if !r.storeFaulted(t, a, &info) {
+			r.deliver(t, unix.SIGSEGV, info.code())
+			return
+		}
+		r.resume(t, 0)
 		return
 	}
 	err = step(t.tid, fault, &memory{r, t})
