@@ -100,6 +100,8 @@ func (m *memory) storeBar(a *area, address uint64, data []byte) error {
 	if a.prot&unix.PROT_WRITE == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
+	to := *a // the list of areas may grow below, and what a points at is moved
+	a = &to
 	m.locates(m.thread)
 	m.lookBeforeStore(m.thread)
 	if err := a.view.store(a.at+address-a.start, data); err != nil {
