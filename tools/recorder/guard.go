@@ -58,6 +58,12 @@ func (s *space) closes(address uint64) bool {
 	return a != nil && a.isClosed(address)
 }
 
+// opens reports whether an address is in a protected page that is open.
+func (s *space) opens(address uint64) bool {
+	a := s.find(address)
+	return a != nil && a.guard != nil && !a.isClosed(address)
+}
+
 func (a *area) isClosed(address uint64) bool {
 	return a.guard != nil && !a.guard.open[a.guard.page(address)]
 }

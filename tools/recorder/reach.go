@@ -478,6 +478,8 @@ func (r *recording) changed(m *reached, from, to uint64, last author, first bool
 			case first:
 			case m.space.watches(address) || m.space.closes(address):
 				who = completed
+			case m.space.opens(address): // kernels lose note of what is written after mprotect
+				who = byProgram
 			case known && (inRanges(written, address) || r.late(m, address)):
 				who = byProgram
 			case known:
