@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,7 +57,11 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.hostMemory, "host-memory", "8M", "how much memory that devices reach is compared before each store, such as 64M; 0: none")
 	flags.StringSliceVar(&f.watch, "watch", nil,
 		"FIRST-LAST, bus addresses of host memory, or all: what a device writes there is seen at the program's next load")
-	flags.StringVar(&f.protect, "protect", "huge",
+	protect := "huge"
+	if runtime.GOARCH != "amd64" {
+		protect = "none" // a recording of DPDK has stores of the program as the device's
+	}
+	flags.StringVar(&f.protect, "protect", protect,
 		"host memory that the program stores to only through lm, so that the record knows who wrote: huge (its huge pages), all or none")
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after so many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
