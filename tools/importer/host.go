@@ -164,6 +164,22 @@ func (m *maker) pointersIn(h *hostSpace, s hostStore) (list []lmb.Command) {
 	return list
 }
 
+// toldApart names the flags of lm record by which it knows who wrote.
+const toldApart = "lm record --protect all or --watch"
+
+// unanswered warns of host memory that by the recording the program stored to and
+// the device never did: answers that were taken for the program's would be in the
+// image, which then compares them with nothing.
+func (l *lifter) unanswered() (out outcome) {
+	for i := range l.hosts {
+		if h := &l.hosts[i]; h.exact && h.stored > 0 && !h.wrote {
+			out.warn(h.stored, "%s, bus address 0x%x: by the record the device wrote nothing there; if it answers there, the image has the answers in it: "+
+				"record with %s", h.name, h.bus, toldApart)
+		}
+	}
+	return out
+}
+
 // iatu says what became of the stores that map host memory.
 func (l *lifter) iatu() (out outcome, err error) {
 	r := l.host.regions

@@ -3,6 +3,7 @@ package importer
 import (
 	"fmt"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -185,5 +186,47 @@ func TestHalvesOfAnAddressInTwoRegistersAreOfOne(t *testing.T) {
 		if told := strings.Contains(report.String(), "whose halves are stored to bar1"); told != strings.Contains(c.want, "bus(") {
 			t.Errorf("%v", report)
 		}
+	}
+}
+
+// ownAnswers is a record in which a device was asked twice, and its answers, of
+// 16 bytes at 10002000, are the device's (HW) or, wrongly, the program's (HR).
+func ownAnswers(who string) string {
+	lines := []string{
+		"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000",
+		"HR 10000000 8 0100000000000000", "W 0 4 4 01000000",
+		who + " 10002000 16 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "HR 10000000 8 0200000000000000", "W 0 4 4 02000000",
+		who + " 10002000 8 b0b1b2b3b4b5b6b7", "HW 10002008 8 b8b9babbbcbdbebf", "W 0 4 4 03000000",
+	}
+	if who == "HR" {
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "HW") })
+	}
+	return "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
+}
+
+// TestImageWithItsOwnAnswersIsWarnedOf: memory that the program stored to and the
+// device never did, and an output that by the record is the program's.
+func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
+	o := Options{From: FromRecord}
+	const never = "host0, bus address 0x10000000: by the record the device wrote nothing there"
+	if _, report := mustImport(t, ownAnswers("HR"), o); !strings.Contains(report.String(), never) || !strings.Contains(report.String(), "--protect all") {
+		t.Error(report)
+	}
+	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(), never) {
+		t.Error(report)
+	}
+	output, err := ParseTensor("answer=bus:0x10002000,uint8,16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Outputs = []TensorSpec{output}
+	refused(t, ownAnswers("HR"), o, "output answer: the device writes nothing there in this capture; the record has 16 bytes of it as the program's: "+
+		"record again, with lm record --protect all or --watch")
+	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(), "output answer: by the record") {
+		t.Error(report)
+	}
+	mixed := strings.Replace(ownAnswers("HW"), "HW 10002000 8", "HR 10002000 8", 1)
+	if _, report := mustImport(t, mixed, o); !strings.Contains(report.String(), "output answer: by the record the program itself stored 8 bytes of it last") {
+		t.Error(report)
 	}
 }

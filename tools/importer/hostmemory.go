@@ -35,6 +35,11 @@ func (l *lifter) Device(line int, time int64, write bool, bus uint64, data []byt
 	s := hostStore{i, offset, data}
 	inside := l.inside(&traces.Access{Line: line, Time: time, Op: traces.OpLoad})
 	between := !inside && l.cut.now == segmentBetween
+	if h := &l.hosts[i]; write {
+		h.wrote = true
+	} else if h.stored == 0 {
+		h.stored = line
+	}
 	switch {
 	case write && inside:
 		l.deviceWrote(line, time, s)

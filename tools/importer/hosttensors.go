@@ -2,6 +2,7 @@ package importer
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -18,6 +19,7 @@ type hostTensors struct {
 	list   []int         // tensors
 	copies map[int][]int // tensors that are copied at a step
 	done   bool          // behind the frame
+	own    []string      // warnings of outputs that the image stores itself
 }
 
 // begin finds the tensors, and the steps to copy them at.
@@ -44,11 +46,52 @@ func (h *hostTensors) begin() error {
 	for _, i := range h.list {
 		n, found := h.copied(&h.tensors[i])
 		if !found && h.tensors[i].role == gen.RoleOutput {
-			return traces.Refuse(0, "output %s: the device writes nothing there in this capture", h.tensors[i].Name)
+			return traces.Refuse(0, "output %s: the device writes nothing there in this capture%s", h.tensors[i].Name, h.storedInstead(&h.tensors[i]))
+		}
+		if h.tensors[i].role == gen.RoleOutput {
+			if own := len(h.lastStored(&h.tensors[i], n)); own > 0 {
+				h.own = append(h.own, fmt.Sprintf("output %s: by the record the program itself stored %s of it last, so the image has them in it; "+
+					"if the device wrote them, record again with %s", h.tensors[i].Name, traces.Counted(own, "byte"), toldApart))
+			}
 		}
 		h.copies[n] = append(h.copies[n], i)
 	}
 	return nil
+}
+
+// storedInstead says so if the program stored to an output that the device does not
+// write: a recording that cannot tell the two apart has the results as the program's.
+func (h *hostTensors) storedInstead(t *tensor) string {
+	if n := len(h.lastStored(t, h.steps.n)); n > 0 {
+		return fmt.Sprintf("; the record has %s of it as the program's: record again, with %s", traces.Counted(n, "byte"), toldApart)
+	}
+	return ""
+}
+
+// lastStored returns the bytes of an output that, by the steps before one, the
+// program of the frame stored last.
+func (h *hostTensors) lastStored(t *tensor, before int) map[uint64]bool {
+	last := map[uint64]bool{}
+	within := h.o.Frame == Part{}
+	for n := range before {
+		s := h.steps.at(n)
+		switch {
+		case s.op == stepCut:
+			within = segment(s.to) == segmentFrame
+		case !within:
+		case s.op == stepHost:
+			for _, l := range h.late[s.to] {
+				for from, to := t.overlap(l.host, l.offset, uint64(len(l.data))); from < to; from++ {
+					last[from] = true
+				}
+			}
+		case s.op == stepLoad:
+			for from, to := h.wrote(s, t); from < to; from++ {
+				delete(last, from)
+			}
+		}
+	}
+	return last
 }
 
 // copied is the step of the frame at which a tensor is copied: the first that
@@ -224,6 +267,8 @@ type hostSpace struct {
 	given  bool   // by the user, who says what is in it
 	exact  bool   // by a recording, which says all that happens to it
 	low    uint64 // of exact: offset of the first byte that the device reaches
+	stored int    // of exact: line at which the program first stored there, 0: never
+	wrote  bool   // of exact: the device wrote there
 	pages  map[uint64]*hostPage
 	first  []hostStore // what was in it
 }

@@ -136,6 +136,7 @@ func (l *lifter) finish(t *traces.Trace) (*lmb.Image, *Report, error) {
 		report.add("", l.unmatched("--poll", l.o.Poll))
 	}
 	report.add("", l.unmatched("--ignore", l.o.Ignore))
+	report.add("", l.unanswered())
 	image, err := l.image(t, makes.sequences)
 	return image, report, err
 }

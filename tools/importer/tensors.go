@@ -36,6 +36,9 @@ func (a *assigner) run() (outcome, error) {
 	if err := hosted.begin(); err != nil {
 		return a.out, err
 	}
+	for _, text := range hosted.own {
+		a.out.warn(0, "%s", text)
+	}
 	within, n := a.o.Frame == Part{}, -1
 	err := a.steps.rewrite(func(s *step, out *steps) error {
 		if s.op == stepCut {

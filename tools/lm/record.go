@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ type recordFlags struct {
 	out, onUnknown string
 	hostMemory     string
 	watch          []string
+	protect        string
 	limit          uint64
 }
 
@@ -55,6 +57,12 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.hostMemory, "host-memory", "8M", "how much memory that devices reach is compared before each store, such as 64M; 0: none")
 	flags.StringSliceVar(&f.watch, "watch", nil,
 		"FIRST-LAST, bus addresses of host memory, or all: what a device writes there is seen at the program's next load")
+	protect := "huge"
+	if runtime.GOARCH != "amd64" {
+		protect = "none" // a recording of DPDK has stores of the program as the device's
+	}
+	flags.StringVar(&f.protect, "protect", protect,
+		"host memory that the program stores to only through lm, so that the record knows who wrote: huge (its huge pages), all or none")
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after so many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
 		"what becomes of the program at an access that cannot be recorded: end, or unrecorded, where it goes on without lm")
@@ -106,6 +114,11 @@ func (f *recordFlags) setHost(o *recorder.Options) {
 		refuse("--host-memory takes bytes, such as 8M, not %q", f.hostMemory)
 	}
 	o.HostMemory = n << shift
+	protect, known := map[string]recorder.Protect{"huge": recorder.ProtectHuge, "all": recorder.ProtectAll, "none": recorder.ProtectNone}[f.protect]
+	if !known {
+		refuse("--protect must be huge, all or none, not %q", f.protect)
+	}
+	o.Protect = protect
 	for _, spec := range f.watch {
 		first, last, pair := strings.Cut(spec, "-")
 		if spec == "all" {

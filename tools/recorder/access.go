@@ -12,9 +12,10 @@ import (
 
 // view is a mapping of a BAR in the recorder itself. Areas share it.
 type view struct {
-	base unsafe.Pointer
-	size uint64
-	uses int
+	base   unsafe.Pointer
+	size   uint64
+	uses   int
+	offset uint64 // in the file
 }
 
 // newView maps a part of what a program's descriptor names, as far as its mode
@@ -28,7 +29,7 @@ func newView(fd int, offset, size uint64) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &view{base, size, 0}, nil
+	return &view{base, size, 0, offset}, nil
 }
 
 // mode tells what a descriptor was opened for.

@@ -21,6 +21,10 @@ type call struct {
 	moved     *moved    // read, write and the like
 	control   *control  // ioctl: the request
 	name      string    // ioctl: the device asked for
+	pointed   *area     // that the call has a pointer to, a copy
+	only      bool      // it is followed for that alone
+	opens     []span    // pages that are opened at its end, after which it is made again
+	opened    []span    // pages that were opened for it
 }
 
 func (c *call) close() {
@@ -50,16 +54,28 @@ func (r *recording) enter(t *thread) bool {
 		r.end("it runs code that cannot be recorded")
 		return false
 	}
+	if t.forbidden(regs.call()) {
+		return false
+	}
 	t.space.gate = regs.pc() - uint64(len(callCode))
 	c := &call{number: regs.call()}
 	for n := range c.arguments {
 		c.arguments[n] = *regs.argument(n)
 	}
-	if !r.follow(t, c, regs) {
+	c.opened, t.opened = t.opened, nil
+	if list := t.closedPages(c); c.opened == nil && len(list) > 0 && r.putOff(t, c, regs, list) {
+		return true
+	}
+	if a := t.pointedArea(c); a != nil {
+		of := *a
+		c.pointed = &of
+	}
+	if c.only = !r.follow(t, c, regs); c.only && c.pointed == nil && c.opened == nil {
 		return false
 	}
-	t.call = c
-	t.space.changing++
+	if t.call = c; !c.only {
+		t.space.changing++
+	}
 	return ptrace(unix.PTRACE_SYSCALL, t.tid, 0, 0) == nil
 }
 
@@ -71,6 +87,10 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 		return r.enterMap(t, c, regs)
 	case unix.SYS_MUNMAP:
 		return r.covers(t, c, a[0], a[0]+pages(a[1]))
+	case unix.SYS_REMAP_FILE_PAGES:
+		return len(t.space.parts(a[0], a[0]+pages(a[1]))) > 0
+	case unix.SYS_PRCTL, unix.SYS_SECCOMP:
+		return isStrict(c)
 	case unix.SYS_MREMAP:
 		return len(t.space.parts(a[0], a[0]+max(pages(a[1]), 1))) > 0 || a[3]&unix.MREMAP_FIXED != 0 && len(t.space.parts(a[4], a[4]+pages(a[2]))) > 0
 	case unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT:
@@ -86,6 +106,8 @@ func (r *recording) follow(t *thread, c *call, regs *registers) bool {
 		}
 	case unix.SYS_IOCTL:
 		return r.enterControl(t, c)
+	case unix.SYS_RT_SIGACTION:
+		return true
 	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_MEMFD_CREATE, callOpen, unix.SYS_DUP, callDup2, unix.SYS_DUP3, unix.SYS_FCNTL:
 		return true
 	case unix.SYS_EXIT_GROUP:
@@ -189,7 +211,7 @@ func (r *recording) enterProtect(t *thread, c *call, regs *registers) bool {
 	start, end := c.arguments[0], c.arguments[0]+pages(c.arguments[1])
 	list := t.space.stretches(start, end)
 	if len(list) == 0 {
-		return false
+		return len(t.space.parts(start, end)) > 0 // of guards
 	}
 	c.rest = list[1:]
 	*regs.argument(1) = list[0].end - list[0].start
@@ -203,6 +225,9 @@ func (r *recording) enterProtect(t *thread, c *call, regs *registers) bool {
 // stretches cuts a range at the bounds of areas; empty where it has no area.
 func (s *space) stretches(start, end uint64) (list []stretch) {
 	for _, a := range s.parts(start, end) {
+		if a.guard != nil {
+			continue
+		}
 		if a.start > start {
 			list = append(list, stretch{start, a.start, false})
 		}
@@ -226,6 +251,17 @@ func (r *recording) exit(t *thread) {
 	if err != nil {
 		return
 	}
+	if c.opens != nil {
+		r.makeAgain(t, c, regs)
+		return
+	}
+	r.closeAfter(t, c)
+	if c.pointed != nil && callError(regs.result()) == unix.EFAULT {
+		r.badPointer(t, c)
+	}
+	if c.only {
+		return
+	}
 	for n, v := range c.arguments { // whoever called relies on them
 		if n > 0 || callKeepsFirst {
 			*regs.argument(n) = v
@@ -236,6 +272,9 @@ func (r *recording) exit(t *thread) {
 	switch c.number {
 	case unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT:
 		r.exitProtect(t, c, regs, failed)
+		return
+	case unix.SYS_PRCTL, unix.SYS_SECCOMP:
+		r.exitStrict(t, c, regs)
 		return
 	case unix.SYS_IOCTL:
 		if !failed {
@@ -260,14 +299,19 @@ func (r *recording) exit(t *thread) {
 		r.openedFile(t, regs.result())
 	case unix.SYS_MREMAP:
 		r.exitRemap(t, c, regs.result())
+	case unix.SYS_REMAP_FILE_PAGES:
+		r.exitRemapPages(t, c)
 	case unix.SYS_CLOSE:
 		r.closedVFIO(t)
+	case unix.SYS_RT_SIGACTION:
+		t.exitAction(c)
 	}
 }
 
 func (r *recording) exitMap(t *thread, c *call, at uint64) {
 	length, prot := pages(c.arguments[1]), c.arguments[2]
 	t.space.remove(at, at+length)
+	r.notGuarded(t.space, at, at+length)
 	r.losesHuge(t, at, at+length)
 	if c.huge {
 		t.space.physical.mapsHuge(at, at+length)
@@ -284,7 +328,8 @@ func (r *recording) exitMap(t *thread, c *call, at uint64) {
 		_, _ = r.inject(t, unix.SYS_MPROTECT, at, length, prot)
 		return
 	}
-	t.space.add(area{at, at + length, c.mapped.bar, c.mapped.offset, prot, v, 0, nil})
+	t.space.add(area{at, at + length, c.mapped.bar, c.mapped.offset, prot, v, 0, nil, nil})
+	r.stopPointers(t, at, at+length)
 	r.out.line("NOTE process %d maps BAR %d of %s from %x on, %x bytes", t.process, c.mapped.bar.index, c.mapped.bar.device.name, c.mapped.offset,
 		length)
 }
@@ -297,6 +342,7 @@ func (r *recording) exitProtect(t *thread, c *call, regs *registers, failed bool
 	}
 	if !failed {
 		t.space.protect(c.arguments[0], first, c.arguments[2])
+		r.notGuarded(t.space, c.arguments[0], first)
 	}
 	for _, s := range c.rest {
 		if failed {
@@ -313,6 +359,7 @@ func (r *recording) exitProtect(t *thread, c *call, regs *registers, failed bool
 			return
 		}
 		t.space.protect(s.start, s.end, c.arguments[2])
+		r.notGuarded(t.space, s.start, s.end)
 	}
 }
 
@@ -332,13 +379,47 @@ func (r *recording) exitRemap(t *thread, c *call, at uint64) {
 			v := a.view
 			a.end = at + min(a.end-old, length)
 			a.start = at + from
+			if a.guard != nil { // it is where the device's addresses do not lead any more
+				_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
+				v.drop()
+				continue
+			}
 			t.space.add(a)
+			r.stopPointers(t, a.start, a.end)
 			v.drop()
 		}
 	}
-	if len(moved) > 0 && (length > oldLength || oldLength == 0) {
+	if len(moved) > 0 && moved[0].guard == nil && (length > oldLength || oldLength == 0) {
 		r.gap("process %d makes a mapping of a BAR larger by mremap: what is beyond %x bytes is not recorded", t.process, oldLength)
 		_, _ = r.inject(t, unix.SYS_MPROTECT, at+oldLength, length-oldLength, moved[0].prot)
+	}
+}
+
+// exitRemapPages follows areas that show another part of their file now.
+func (r *recording) exitRemapPages(t *thread, c *call) {
+	start, end, file := c.arguments[0], c.arguments[0]+pages(c.arguments[1]), c.arguments[3]*page
+	moved := t.space.parts(start, end)
+	for _, a := range moved {
+		a.view.use() // over the removal
+	}
+	t.space.remove(start, end)
+	for _, a := range moved {
+		v, to := a.view, file+a.start-start // in the file
+		switch {
+		case a.guard != nil:
+			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
+		case a.host != nil:
+			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
+			r.tell("process %d maps other memory over watched host memory at %x (remap_file_pages): it is not watched any more", t.process, a.start)
+		case to < v.offset || to+a.end-a.start > v.offset+v.size:
+			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
+			r.gap("process %d maps another part of BAR %d of %s (remap_file_pages), which is not recorded", t.process, a.bar.index, a.bar.device.name)
+		default:
+			a.offset += to - v.offset - a.at
+			a.at = to - v.offset
+			t.space.add(a)
+		}
+		v.drop()
 	}
 }
 

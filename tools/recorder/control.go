@@ -18,12 +18,18 @@ type control struct {
 	exit    func(r *recording, t *thread, c *call, result uint64)
 }
 
+// Requests that have a device reach memory.
+const (
+	requestMap   = 0x3b71 // VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
+	requestIOMap = 0x3b85 // IOMMU_IOAS_MAP
+)
+
 // controls are from linux/vfio.h, linux/iommufd.h and tt-kmd's ioctl.h.
 var controls = []control{
 	{0x3b6a, (*recording).namesDevice, (*recording).gotDevice}, // VFIO_GROUP_GET_DEVICE_FD
-	{0x3b71, nil, (*recording).mapped},                         // VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
-	{0x3b72, (*recording).unmaps, (*recording).unmapped},       // VFIO_IOMMU_UNMAP_DMA
-	{0x3b85, nil, (*recording).mappedByFile},                   // IOMMU_IOAS_MAP
+	{requestMap, nil, (*recording).mapped},                     // VFIO_IOMMU_MAP_DMA; of a device VFIO_DEVICE_PCI_HOT_RESET
+	{0x3b72, (*recording).unmapsBus, (*recording).unmapped},    // VFIO_IOMMU_UNMAP_DMA
+	{requestIOMap, nil, (*recording).mappedByFile},             // IOMMU_IOAS_MAP
 	{0x3b86, (*recording).unmaps, (*recording).unmappedByFile}, // IOMMU_IOAS_UNMAP
 	{0x3b6f, nil, (*recording).wasReset},                       // VFIO_DEVICE_RESET
 	{ttAllocate, nil, (*recording).allocated},
@@ -75,9 +81,7 @@ func (r *recording) mapped(t *thread, c *call, _ uint64) {
 	}
 	r.hosts.translated = true
 	if w, ok := words(t, c.arguments[2], 8); ok {
-		if m := r.reach(t, long(w, 2), long(w, 6), long(w, 4)); m != nil {
-			m.vfio = true
-		}
+		r.reachBy(t, long(w, 2), long(w, 6), long(w, 4), reached{vfio: true})
 	}
 }
 
@@ -85,6 +89,22 @@ func (r *recording) mapped(t *thread, c *call, _ uint64) {
 func (r *recording) unmaps(*thread, *call) bool {
 	if slices.ContainsFunc(r.hosts.reached, func(m *reached) bool { return m.scan }) {
 		r.look(byDevice)
+	}
+	return true
+}
+
+// unmapsBus is unmaps of struct vfio_iommu_type1_dma_unmap: of its addresses alone,
+// as there may be one such call for each page.
+func (r *recording) unmapsBus(t *thread, c *call) bool {
+	w, ok := words(t, c.arguments[2], 6)
+	if !ok || w[1]&2 != 0 || long(w, 4) == 0 {
+		return r.unmaps(t, c)
+	}
+	first := long(w, 2)
+	last := first + min(long(w, 4)-1, ^uint64(0)-first)
+	from, to := r.hosts.overlapping(first, last)
+	if slices.ContainsFunc(r.hosts.reached[from:to], func(m *reached) bool { return m.scan }) {
+		r.lookAt(byDevice, first, last)
 	}
 	return true
 }

@@ -196,9 +196,16 @@ func (r *recording) pinned(t *thread, c *call, _ uint64) {
 // unpinned is told of memory by its address.
 func (r *recording) unpinned(t *thread, c *call, _ uint64) {
 	w, ok := words(t, c.arguments[2], 4)
+	if !ok {
+		return
+	}
+	at := long(w, 0)
 	for _, m := range r.hosts.reached {
-		if ok && m.space == t.space && m.start == long(w, 0) {
-			r.unreach(t, m.bus, m.size())
+		if m.space != t.space || at < m.start || at-m.start >= m.size() {
+			continue
+		}
+		if bus := m.bus + at - m.start; m.pieceOf(bus) == bus {
+			r.unreach(t, bus, 1)
 			return
 		}
 	}

@@ -270,3 +270,50 @@ func TestRegionsOfVFIOAreTheFirstSixBars(t *testing.T) {
 		t.Errorf("memory that is no BAR: %+v, %v", m, err)
 	}
 }
+
+// TestPartOfAFileThatIsMappedByRemapFilePagesIsFollowed, and is a gap where
+// nothing of it was mapped before.
+func TestPartOfAFileThatIsMappedByRemapFilePagesIsFollowed(t *testing.T) {
+	program := compiled(t, edges, "-O2")
+	r := recorded(t, nil, Options{}, program, "remaps")
+	if lists(t, r); r.exit != 0 {
+		t.Errorf("exit %d: %s", r.exit, r.said)
+	}
+	carriedOut(t, r)
+	r = recorded(t, nil, Options{}, program, "remapsbeyond")
+	if !errors.Is(r.err, record.ErrGap) || r.exit != 0 || !strings.Contains(r.said, "remap_file_pages") {
+		t.Errorf("exit %d, %v: %s", r.exit, r.err, r.said)
+	}
+}
+
+// TestChildHasNotGotWhatItsParentKeepsFromIt: it dies of a store there, as without the recorder.
+func TestChildHasNotGotWhatItsParentKeepsFromIt(t *testing.T) {
+	program := compiled(t, edges, "-O2")
+	r := recorded(t, nil, Options{}, program, "dontfork")
+	lists(t, r)
+	same(t, r, alone(t, nil, program, "dontfork"))
+}
+
+// TestStrictModeIsWhatItIsWithoutTheRecorder.
+func TestStrictModeIsWhatItIsWithoutTheRecorder(t *testing.T) {
+	program := compiled(t, edges, "-O2")
+	r := recorded(t, nil, Options{}, program, "strict")
+	lists(t, r)
+	same(t, r, alone(t, nil, program, "strict"))
+}
+
+// TestPointerToABarInASystemCallIsNamedWithARemedy, once for each call, in the
+// record too; also where a list of buffers has it.
+func TestPointerToABarInASystemCallIsNamedWithARemedy(t *testing.T) {
+	r := recorded(t, nil, Options{}, compiled(t, edges, "-O2"), "pointers")
+	lists(t, r)
+	told := strings.Join(r.told(), "\n")
+	for _, name := range []string{"write", "read", "writev", "sendmsg", "getrandom"} {
+		if strings.Count("\n"+told, "\n"+name+" of process ") != 1 {
+			t.Errorf("%s is not named once: %s", name, told)
+		}
+	}
+	if !strings.Contains(r.said, "EFAULT") || !strings.Contains(r.said, "BAR 2 of file") || !strings.Contains(r.said, "pass a buffer") {
+		t.Error(r.said)
+	}
+}

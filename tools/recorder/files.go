@@ -139,6 +139,7 @@ func (r *recording) exitMove(t *thread, c *call, n uint64) {
 	const most = 64 << 10 // bytes of a piece
 	m := *c.moved
 	if m.store {
+		defer func() { r.closePages(t).mark() }()
 		r.locates(t) // not before the call: a thread makes no other on its way into one
 	}
 	for list := buffers(t, c, n); n > 0; {

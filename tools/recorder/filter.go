@@ -59,6 +59,11 @@ var watched = []watchedCall{
 	{unix.SYS_IO_URING_SETUP, condition{}},
 	{unix.SYS_IO_SETUP, condition{}},
 	{unix.SYS_SENDMSG, condition{}},
+	{unix.SYS_REMAP_FILE_PAGES, condition{}},
+	{unix.SYS_PRCTL, condition{0, whole32, unix.PR_SET_SECCOMP}},
+	{unix.SYS_SECCOMP, condition{0, whole32, modeStrict}},
+	{unix.SYS_RT_SIGACTION, condition{0, whole32, uint32(unix.SIGSEGV)}},
+	{unix.SYS_RT_SIGACTION, condition{0, whole32, uint32(unix.SIGTRAP)}},
 }
 
 // filter is the program that seccomp runs at every system call.
@@ -70,8 +75,9 @@ func filter() []byte {
 	return filterOf(calls)
 }
 
-// filterOf stops calls, and those of another architecture, 32 bits among them, always.
-func filterOf(calls []watchedCall) []byte {
+// filterOf stops calls, those with an argument in one of ranges, which each have
+// one upper half, and those of another architecture, 32 bits among them, always.
+func filterOf(calls []watchedCall, pointers ...pageRange) []byte {
 	var code []unix.SockFilter
 	add := func(op uint16, k uint32, yes, no uint8) {
 		code = append(code, unix.SockFilter{Code: op, K: k, Jt: yes, Jf: no})
@@ -92,6 +98,18 @@ func filterOf(calls []watchedCall) []byte {
 		add(and, w.when.mask, 0, 0)
 		add(equal, w.when.equal, 0, 1)
 		add(end, filterTrace, 0, 0)
+	}
+	const least = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+	for _, p := range pointers {
+		for n := range uint32(6) {
+			add(load, dataArgs+8*n+4, 0, 0)
+			add(equal, uint32(p.start>>32), 0, 4)
+			add(load, dataArgs+8*n, 0, 0)
+			add(least, uint32(p.start), 0, 2)
+			last := unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K
+			add(uint16(last), uint32(p.end-1), 1, 0)
+			add(end, filterTrace, 0, 0)
+		}
 	}
 	add(end, filterAllow, 0, 0)
 	b, _ := binary.Append(nil, binary.NativeEndian, code) // of a size that is known

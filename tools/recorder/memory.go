@@ -74,7 +74,10 @@ func piece(n, whole uint64) uint64 {
 }
 
 func (m *memory) loadBar(a *area, address uint64, data []byte) error {
-	if a.host != nil {
+	switch {
+	case a.guard != nil:
+		return m.moveHost(a, address, data, false)
+	case a.host != nil:
 		return m.loadHost(a, address, data)
 	}
 	if a.prot == 0 {
@@ -88,14 +91,19 @@ func (m *memory) loadBar(a *area, address uint64, data []byte) error {
 }
 
 func (m *memory) storeBar(a *area, address uint64, data []byte) error {
-	if a.host != nil {
+	switch {
+	case a.guard != nil:
+		return m.storeGuarded(a, address, data)
+	case a.host != nil:
 		return m.storeHost(a, address, data)
 	}
 	if a.prot&unix.PROT_WRITE == 0 {
 		return &accessFault{unix.SIGSEGV, codeForbidden, address}
 	}
+	to := *a // the list of areas may grow below, and what a points at is moved
+	a = &to
 	m.locates(m.thread)
-	m.look(byProgram)
+	m.lookBeforeStore(m.thread)
 	if err := a.view.store(a.at+address-a.start, data); err != nil {
 		return &accessFault{unix.SIGBUS, codeBus, address}
 	}

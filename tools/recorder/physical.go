@@ -42,9 +42,7 @@ func (r *recording) locates(t *thread) {
 	p.mapped = slices.DeleteFunc(p.mapped, func(m pageRange) bool {
 		runs := physicalRuns(t.tid, m.start, m.end)
 		for _, run := range runs {
-			if m := r.reach(t, run.at, run.size, run.bus); m != nil {
-				m.physical = true
-			}
+			r.reachBy(t, run.at, run.size, run.bus, reached{physical: true})
 		}
 		return len(runs) > 0
 	})

@@ -4,28 +4,103 @@ package recorder
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
+	"time"
 )
 
-// reached is memory of a program that a device reaches.
+// reached is memory of a program that a device reaches. Neighbours that were
+// mapped one after the other, such as the pages of a buffer, are one.
 type reached struct {
-	space  *space // nil: no device reaches it any more
-	start  uint64 // in the program
-	bus    uint64 // of the first byte, as the device has it
-	copy   []byte // what the record says is in it
-	stored []span // by the program, where it is watched, and not told yet
-	scan   bool   // the kernel tells which pages the program writes
-	mirror *view  // the memory itself, mapped in the recorder too; nil: it is the process's alone
+	space  *space   // nil: no device reaches it any more
+	start  uint64   // in the program
+	bus    uint64   // of the first byte, as the device has it
+	copy   []byte   // what the record says is in it
+	pieces []uint64 // bus addresses at which the mappings in it begin, in order
+	stored []span   // by the program, where it is watched, and not told yet
+	scan   bool     // the kernel tells which pages the program writes
+	mirror *view    // the memory itself, mapped in the recorder too; nil: it is the process's alone
 
-	physical bool // it is in huge pages that the program knows the addresses of
-	vfio     bool // VFIO maps it, as long as the program has a file of its
+	mirrored uint64 // bytes for which a mirror was last tried
+	watched  bool   // some of it is watched
+	guarded  uint64 // bytes of it for which protection was tried
+	mixed    bool   // the record says that device and program are not told apart
+	physical bool   // it is in huge pages that the program knows the addresses of
+	vfio     bool   // VFIO maps it, as long as the program has a file of its
 }
 
 func (m *reached) size() uint64 { return uint64(len(m.copy)) }
 
+// last returns the bus address of the last byte.
+func (m *reached) last() uint64 { return m.bus + m.size() - 1 }
+
+// pieceFrom returns where the first mapping in m begins that begins at a bus
+// address or after it, and the end of m if there is none.
+func (m *reached) pieceFrom(bus uint64) uint64 {
+	if i, _ := slices.BinarySearch(m.pieces, bus); i < len(m.pieces) {
+		return m.pieces[i]
+	}
+	return m.bus + m.size()
+}
+
+// pieceOf returns where the mapping in m begins that has a bus address.
+func (m *reached) pieceOf(bus uint64) uint64 {
+	i, found := slices.BinarySearch(m.pieces, bus)
+	if !found {
+		i--
+	}
+	return m.pieces[i]
+}
+
+// split cuts m at a bus address inside of it, at which a mapping begins, and
+// returns the part from there on.
+func (m *reached) split(bus uint64) *reached {
+	n := bus - m.bus
+	k, _ := slices.BinarySearch(m.pieces, bus)
+	rest := &reached{
+		space: m.space, start: m.start + n, bus: bus, copy: m.copy[n:], pieces: m.pieces[k:],
+		guarded: m.guarded - min(m.guarded, n), mixed: m.mixed, scan: m.scan, physical: m.physical, vfio: m.vfio,
+	}
+	stored := m.stored
+	m.stored = nil
+	for _, s := range stored {
+		if s.first < n {
+			m.stored = append(m.stored, span{s.first, min(s.end, n)})
+		}
+		if s.end > n {
+			rest.stored = append(rest.stored, span{max(s.first, n) - n, s.end - n})
+		}
+	}
+	m.guarded = min(m.guarded, n)
+	m.copy, m.pieces = m.copy[:n:n], m.pieces[:k:k] // an append must not reach the rest
+	m.mirror.drop()
+	m.mirror, m.mirrored = nil, 0
+	return rest
+}
+
+// extends reports whether next, which was reached last, continues m in the
+// program and on the bus.
+func (m *reached) extends(next *reached) bool {
+	return next.size() < mergedSize && m.space == next.space && m.scan == next.scan && m.vfio == next.vfio && m.physical == next.physical &&
+		!m.watched && !next.watched && m.start+m.size() == next.start && m.bus+m.size() == next.bus
+}
+
+// mergedSize is from which size on memory stays a part of its own: there is not so
+// much of it, and what is one mapping the recorder can map too, and need not copy.
+const mergedSize = 1 << 20
+
+// append adds next, which continues m.
+func (m *reached) append(next *reached) {
+	m.copy = append(m.copy, next.copy...)
+	m.pieces = append(m.pieces, next.pieces...)
+	m.mirror.drop()
+	next.mirror.drop()
+	m.mirror, m.mirrored = nil, 0
+}
+
 // hosts is what devices reach of the memory of a recording's programs.
 type hosts struct {
-	reached   []*reached
+	reached   []*reached // by bus addresses, of which no two have the same
 	former    []*reached // which the device does not reach now: their bytes may come back
 	forgotten []span     // bus addresses of former ones that there was no room for
 	now       []byte     // room for what is there, where it is not mapped here
@@ -33,42 +108,107 @@ type hosts struct {
 	untold    bool       // it was said that nobody tells who writes
 
 	translated bool // a program has an IOMMU map memory for a device
+
+	bytes, formerBytes uint64 // of reached and of former
+	mappings           int    // that were reached so far
+	steps              uint64 // entries of these lists looked at, and requests to the kernel about memory
+}
+
+// overlapping returns the indices of what has bus addresses from the first to the last.
+func (h *hosts) overlapping(first, last uint64) (from, to int) {
+	from, _ = slices.BinarySearchFunc(h.reached, first, func(m *reached, bus uint64) int {
+		h.steps++
+		return cmp.Compare(m.last(), bus)
+	})
+	for to = from; to < len(h.reached) && h.reached[to].bus <= last; to++ {
+		h.steps++
+	}
+	return from, to
+}
+
+// insert adds m, as a part of its neighbour if it continues that.
+func (h *hosts) insert(m *reached) {
+	h.bytes += m.size()
+	h.mappings++
+	i, _ := h.overlapping(m.bus, m.bus)
+	if i > 0 && h.reached[i-1].extends(m) {
+		h.reached[i-1].append(m)
+		return
+	}
+	h.reached = slices.Insert(h.reached, i, m)
+}
+
+// isolate cuts the mappings from one bus address up to another out of a reached
+// part and returns them as a part of its own.
+func (h *hosts) isolate(m *reached, from, to uint64) *reached {
+	i, _ := h.overlapping(m.bus, m.bus)
+	if from > m.bus {
+		m = m.split(from)
+		i++
+		h.reached = slices.Insert(h.reached, i, m)
+	}
+	if to <= m.last() {
+		h.reached = slices.Insert(h.reached, i+1, m.split(to))
+	}
+	return m
+}
+
+// keepFormer keeps what the record says of memory that is not reached any more.
+func (h *hosts) keepFormer(m *reached) {
+	h.formerBytes += m.size()
+	if n := len(h.former); n > 0 {
+		last := h.former[n-1]
+		if last.bus+last.size() == m.bus {
+			last.append(m)
+			return
+		}
+	}
+	h.former = append(h.former, m)
 }
 
 // reach takes memory in that a device reaches from now on, nil: it is not
 // followed. What was at the bus addresses until now is not there any more,
 // whether or not that was said.
 func (r *recording) reach(t *thread, start, size, bus uint64) *reached {
-	if r.hosts.over || size == 0 {
+	return r.reachBy(t, start, size, bus, reached{})
+}
+
+// reachBy is reach, of a kind of memory.
+func (r *recording) reachBy(t *thread, start, size, bus uint64, kind reached) *reached {
+	if r.hosts.over || size == 0 || bus+size-1 < bus {
 		return nil
 	}
 	r.replaced(t, start, size, bus)
-	if total := size + sizes(r.hosts.reached); total > r.options.HostMemory {
+	if total := size + r.hosts.bytes; total > r.options.HostMemory {
 		r.tell("host memory is not followed: devices reach %d bytes of it at once, --host-memory lets %d be compared before each store", total,
 			r.options.HostMemory)
 		for _, m := range r.hosts.reached {
 			m.mirror.drop()
 			m.mirror = nil // where it is watched it is still looked at
 		}
-		r.hosts = hosts{over: true}
+		r.hosts = hosts{over: true, mappings: r.hosts.mappings}
 		return nil
 	}
-	m := &reached{space: t.space, start: start, bus: bus, copy: make([]byte, size)}
+	m := &reached{
+		space: t.space, start: start, bus: bus, copy: make([]byte, size), pieces: []uint64{bus},
+		physical: kind.physical, vfio: kind.vfio,
+	}
 	if !m.read(t.tid, make([]byte, 1), 0) {
 		r.tell("host memory at bus address %x, %d bytes, is not followed: the process's memory cannot be read", bus, size)
 		return nil
 	}
 	r.recall(m)
-	m.reflect(t.tid)
-	r.hosts.reached = append(r.hosts.reached, m)
-	r.forget()
+	r.forget(size)
 	r.out.line("MEM %x %x", bus, size)
-	watched := r.watch(t, m)
+	m.watched = r.watch(t, m)
 	m.scan = r.scans(t, m)
-	for _, c := range r.changed(m, byProgram, true) {
+	m.mirrored = size // not yet: it may become a part of its neighbour
+	for _, c := range r.changed(m, 0, size, byProgram, true) {
 		r.out.host(c)
 	}
-	if !m.scan && !watched && !r.hosts.untold {
+	m.mirrored = 0
+	r.hosts.insert(m)
+	if !m.scan && !m.watched && !r.hosts.untold {
 		r.hosts.untold = true
 		r.tell("this kernel does not tell who changes host memory (Linux 6.7 and later do): what a device writes outside of --watch is taken for the " +
 			"program's")
@@ -79,22 +219,26 @@ func (r *recording) reach(t *thread, start, size, bus uint64) *reached {
 // replaced retires what is at bus addresses that get other memory. Where that
 // may still be reached, by another device, it is said.
 func (r *recording) replaced(t *thread, start, size, bus uint64) {
-	r.retire(t, func(m *reached) bool {
-		if max(m.bus, bus) >= min(m.bus+m.size(), bus+size) {
-			return false
-		}
-		if m.space != t.space || m.bus < bus || m.bus+m.size() > bus+size {
+	h, last := &r.hosts, bus+size-1
+	from, to := h.overlapping(bus, last)
+	var gone []*reached
+	for _, m := range slices.Clone(h.reached[from:to]) {
+		m = h.isolate(m, m.pieceOf(max(bus, m.bus)), m.pieceFrom(min(last, m.last())+1))
+		if m.space != t.space || m.bus < bus || m.last() > last {
 			r.tell("host memory at bus address %x, %d bytes, is not followed any more: process %d has a device reach other memory at %x, %d bytes", m.bus,
 				m.size(), t.process, bus, size)
 		}
-		return true
-	})
+		gone = append(gone, m)
+	}
+	r.retireList(t, gone)
 }
 
 // recall fills the copy of m with what the record says of its bus addresses.
 // What is forgotten is made to differ from what is there: all of it is told.
 func (r *recording) recall(m *reached) {
-	r.hosts.forgotten = slices.DeleteFunc(r.hosts.forgotten, func(s span) bool {
+	h := &r.hosts
+	h.steps += uint64(len(h.forgotten) + len(h.former))
+	h.forgotten = slices.DeleteFunc(h.forgotten, func(s span) bool {
 		first, end := max(s.first, m.bus), min(s.end, m.bus+m.size())
 		if first >= end {
 			return false
@@ -106,43 +250,76 @@ func (r *recording) recall(m *reached) {
 		}
 		return first == s.first && end == s.end
 	})
-	r.hosts.former = slices.DeleteFunc(r.hosts.former, func(old *reached) bool { return m.inherit(old) })
+	var former []*reached
+	for _, old := range h.former {
+		former = append(former, m.inherit(h, old)...)
+	}
+	h.former = former
 }
 
-// forget makes room among the copies of what is not reached now: with those of
-// what is they are no more than the limit. The oldest goes first.
-func (r *recording) forget() {
+// inherit takes over what the record says of bus addresses that were another's,
+// and returns what is left of that.
+func (m *reached) inherit(h *hosts, old *reached) (left []*reached) {
+	first, last := max(m.bus, old.bus), min(m.last(), old.last())
+	if first > last {
+		return []*reached{old}
+	}
+	copy(m.copy[first-m.bus:], old.copy[first-old.bus:last-old.bus+1])
+	h.formerBytes -= old.size()
+	if from := old.pieceOf(first); from > old.bus {
+		rest := old.split(from)
+		left, old = append(left, old), rest
+	}
+	if to := old.pieceFrom(last); to <= old.last() && to > last {
+		left = append(left, old.split(to))
+	}
+	if first > old.bus || last < old.last() { // a mapping of which only a part is reached again
+		left = append(left, old)
+	}
+	for _, l := range left {
+		h.formerBytes += l.size()
+	}
+	return left
+}
+
+// forget makes room for so many bytes among the copies of what is not reached now:
+// with those of what is they are no more than the limit. The oldest goes first.
+func (r *recording) forget(size uint64) {
 	h := &r.hosts
-	for len(h.former) > 0 && sizes(h.reached)+sizes(h.former) > r.options.HostMemory {
+	for len(h.former) > 0 && size+h.bytes+h.formerBytes > r.options.HostMemory {
 		m := h.former[0]
-		h.former = slices.Delete(h.former, 0, 1)
+		if to := m.pieceFrom(m.bus + 1); to <= m.last() {
+			h.former[0] = m.split(to)
+		} else {
+			h.former = slices.Delete(h.former, 0, 1)
+		}
+		h.steps++
+		h.formerBytes -= m.size()
 		h.forgotten = append(h.forgotten, span{m.bus, m.bus + m.size()})
 		r.out.line("NOTE what was in host memory at bus address %x, %d bytes, which no device reaches, is forgotten for --host-memory: when one does "+
 			"again, all of it is told", m.bus, m.size())
 	}
 }
 
-func sizes(list []*reached) (total uint64) {
-	for _, m := range list {
-		total += m.size()
-	}
-	return total
-}
-
-// inherit takes over what the record says of bus addresses that were another's.
-// true: nothing of that is left outside.
-func (m *reached) inherit(old *reached) bool {
-	first, last := max(m.bus, old.bus), min(m.bus+m.size(), old.bus+old.size())
-	if first >= last {
-		return false
-	}
-	copy(m.copy[first-m.bus:], old.copy[first-old.bus:last-old.bus])
-	return first == old.bus && last == old.bus+old.size()
-}
-
-// unreach is told that a device does not reach bus addresses any more.
+// unreach is told that a device does not reach bus addresses any more: the
+// mappings that begin there.
 func (r *recording) unreach(t *thread, bus, size uint64) {
-	r.retire(t, func(m *reached) bool { return m.space == t.space && m.bus >= bus && m.bus-bus < size })
+	if size == 0 {
+		return
+	}
+	h, last := &r.hosts, bus+min(size-1, ^uint64(0)-bus)
+	from, to := h.overlapping(bus, last)
+	var gone []*reached
+	for _, m := range slices.Clone(h.reached[from:to]) {
+		first, end := m.pieceFrom(bus), m.bus+m.size()
+		if last < m.last() {
+			end = m.pieceFrom(last + 1)
+		}
+		if m.space == t.space && first < end {
+			gone = append(gone, h.isolate(m, first, end))
+		}
+	}
+	r.retireList(t, gone)
 }
 
 // drop ends a thread's use of its memory. With the last one ends what devices reach of it.
@@ -157,24 +334,41 @@ func (r *recording) drop(s *space) {
 // Its own gets a process back by its thread t, nil: it has ended.
 func (r *recording) retire(t *thread, which func(*reached) bool) {
 	var gone []*reached
-	r.hosts.reached = slices.DeleteFunc(r.hosts.reached, func(m *reached) bool {
-		if !which(m) {
-			return false
+	for _, m := range r.hosts.reached {
+		r.hosts.steps++
+		if which(m) {
+			gone = append(gone, m)
 		}
-		gone = append(gone, m)
-		return true
+	}
+	r.retireList(t, gone)
+}
+
+// retireList is retire, of parts in the order of their bus addresses.
+func (r *recording) retireList(t *thread, gone []*reached) {
+	h := &r.hosts
+	if len(gone) == 0 {
+		return
+	}
+	from, to := h.overlapping(gone[0].bus, gone[len(gone)-1].last())
+	left := slices.DeleteFunc(slices.Clone(h.reached[from:to]), func(m *reached) bool {
+		_, found := slices.BinarySearchFunc(gone, m.bus, func(g *reached, bus uint64) int { return cmp.Compare(g.bus, bus) })
+		return found
 	})
+	h.reached = slices.Replace(h.reached, from, to, left...)
 	for _, m := range gone {
 		for _, c := range m.storedThere() {
 			r.out.host(c)
 		}
 		m.mirror.drop()
 		m.mirror = nil
-		r.hosts.former = append(r.hosts.former, m)
 		if t != nil && t.space == m.space {
 			r.unwatch(t, m)
+			r.unguard(t, m.start, m.start+m.size())
+			r.notGuarded(t.space, m.start, m.start+m.size()) // of a page that another part has too
 		}
 		m.space = nil
+		h.bytes -= m.size()
+		h.keepFormer(m)
 	}
 }
 
@@ -205,11 +399,31 @@ const (
 // look writes down what has changed in host memory: first what devices wrote,
 // then what the program did. Where pages do not tell who it was, it was last.
 func (r *recording) look(last author) {
+	r.lookAt(last, 0, ^uint64(0))
+}
+
+// lookAt is look, of the memory between two bus addresses.
+func (r *recording) lookAt(last author, first, end uint64) {
+	began := time.Now()
+	defer func() { r.comparing += time.Since(began) }()
 	var list []change
-	for _, m := range r.hosts.reached {
-		list = append(list, r.changed(m, last, false)...)
-		if last == byProgram {
-			list = append(list, m.storedThere()...)
+	from, to := r.hosts.overlapping(first, end)
+	for _, m := range r.hosts.reached[from:to] {
+		stored := m.storedThere()
+		changes := r.changed(m, max(first, m.bus)-m.bus, min(end, m.last())-m.bus+1, last, false)
+		switch {
+		case last == byProgram && !overlap(stored, changes):
+			list = append(append(list, changes...), stored...)
+		case overlap(stored, changes): // the device wrote where the program had stored
+			for _, c := range stored {
+				r.out.host(c)
+			}
+			list = append(list, changes...)
+		default:
+			for _, c := range stored {
+				m.noteStored(c.bus-m.bus, uint64(len(c.data)))
+			}
+			list = append(list, changes...)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b change) int { return int(a.who) - int(b.who) })
@@ -218,29 +432,60 @@ func (r *recording) look(last author) {
 	}
 }
 
+// overlap reports whether two lists, in the order of their addresses, have changes
+// of the same bytes.
+func overlap(a, b []change) bool {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0].bus+uint64(len(a[0].data)) <= b[0].bus:
+			a = a[1:]
+		case b[0].bus+uint64(len(b[0].data)) <= a[0].bus:
+			b = b[1:]
+		default:
+			return true
+		}
+	}
+	return false
+}
+
 const word = 8 // bytes: what changes is told in these, so that an address is whole
 
-// changed compares memory with its copy, which it brings up to date. What is
-// there when a device first reaches it the program has put there.
-func (r *recording) changed(m *reached, last author, first bool) (list []change) {
-	written, known := m.written(m.start, m.start+m.size(), true)
+// changed compares a part of memory, by offsets in it, with its copy, which it
+// brings up to date. What is there when a device first reaches it the program
+// has put there.
+func (r *recording) changed(m *reached, from, to uint64, last author, first bool) (list []change) {
+	r.hosts.steps++
+	all := r.present(m, from, to)
+	if all == nil {
+		middle := m.pieceFrom(m.bus+from+(to-from)/2) - m.bus
+		if middle >= to {
+			middle = m.pieceOf(m.bus+to-1) - m.bus
+		}
+		if middle <= from {
+			return nil // a single mapping, which the program has unmapped
+		}
+		return append(r.changed(m, from, middle, last, first), r.changed(m, middle, to, last, first)...)
+	}
+	written, known := m.written(m.start+from, m.start+to, true)
 	var err error
 	defer caught(&err)() // of a mirror whose file has been cut
-	for at, all := 0, r.present(m); at < len(all); {
-		n := min(len(m.copy)-at, page-int(m.start+uint64(at))%page)
-		if !bytes.Equal(all[at:at+n], m.copy[at:at+n]) {
-			now := bytes.Clone(all[at : at+n]) // it may change again while it is told
-			who, address := last, m.start+uint64(at)
+	for at := from; at < to; {
+		n := min(to-at, page-(m.start+at)%page)
+		if there := all[at-from:][:n]; !bytes.Equal(there, m.copy[at:at+n]) {
+			now := bytes.Clone(there) // it may change again while it is told
+			who, address := last, m.start+at
 			switch {
 			case first:
-			case m.space.watches(address):
+			case m.space.watches(address) || m.space.closes(address):
 				who = completed
-			case known && (slices.ContainsFunc(written, func(p pageRange) bool { return address >= p.start && address < p.end }) || m.late(address)):
+			case m.space.opens(address): // kernels lose note of what is written after mprotect
+				who = byProgram
+			case known && (inRanges(written, address) || r.late(m, address)):
 				who = byProgram
 			case known:
 				who = byDevice
 			}
-			list = append(list, m.differing(at, now, who)...)
+			list = append(list, m.differing(int(at), now, who)...)
 			copy(m.copy[at:], now)
 		}
 		at += n
@@ -248,18 +493,43 @@ func (r *recording) changed(m *reached, last author, first bool) (list []change)
 	return list
 }
 
-// present is what is in m, empty where the program has unmapped it. It is valid
-// until memory is looked at again.
-func (r *recording) present(m *reached) []byte {
-	var edge [1]byte
-	if m.mirror != nil && m.read(0, edge[:], 0) && m.read(0, edge[:], m.size()-1) {
-		return m.mirror.bytes()
+// inRanges reports whether an address lies in one of ranges in order.
+func inRanges(list []pageRange, address uint64) bool {
+	i, _ := slices.BinarySearchFunc(list, address, func(p pageRange, address uint64) int {
+		if p.end <= address {
+			return -1
+		}
+		return 1
+	})
+	return i < len(list) && address >= list[i].start
+}
+
+// present returns what is in a part of m, nil where the program has unmapped it.
+// It is valid until memory is looked at again.
+func (r *recording) present(m *reached, from, to uint64) []byte {
+	if m.mirrored != m.size() {
+		m.mirrored = m.size()
+		m.reflect(r.threadOf(m.space))
 	}
-	r.hosts.now = slices.Grow(r.hosts.now[:0], len(m.copy))[:len(m.copy)]
-	if !m.read(0, r.hosts.now, 0) {
+	var edge [1]byte
+	if m.mirror != nil && m.read(0, edge[:], from) && m.read(0, edge[:], to-1) {
+		return m.mirror.bytes()[from:to]
+	}
+	r.hosts.now = slices.Grow(r.hosts.now[:0], int(to-from))[:to-from]
+	if !m.read(0, r.hosts.now, from) {
 		return nil
 	}
 	return r.hosts.now
+}
+
+// threadOf returns a thread that has a memory, 0: there is none.
+func (r *recording) threadOf(s *space) int {
+	for tid, t := range r.threads {
+		if t.space == s {
+			return tid
+		}
+	}
+	return 0
 }
 
 // reflect maps memory that is shared, of one file, in the recorder too: looked at
@@ -276,7 +546,8 @@ func (m *reached) reflect(tid int) {
 
 // late asks whether the program has written a page since the pages were asked
 // for that it had written: then it, and no device, may have changed it.
-func (m *reached) late(address uint64) bool {
+func (r *recording) late(m *reached, address uint64) bool {
+	r.hosts.steps++
 	list, _ := m.written(address&^(page-1), address&^(page-1)+page, false)
 	return len(list) > 0
 }

@@ -22,6 +22,7 @@ type Options struct {
 
 	HostMemory uint64  // bytes of it that are compared before each store; more is not followed
 	Watch      []Range // of it: what a device writes there is seen at the program's loads
+	Protect    Protect // of it: what the program may store to only by the recorder while a device may write there
 	Compare    bool    // the kernel is not asked which pages the program writes, as if it could not tell
 
 	Limit     uint64    // accesses after which the program is ended; 0: none
@@ -72,9 +73,12 @@ type recording struct {
 	opened   []opened
 	byCall   map[string]bool // ways to files of devices, by what is not recorded, that have been named
 	accesses uint64
-	told     time.Time
+	told     time.Time // when progress was last printed
 	result   Result
 	ending   bool
+
+	comparing    time.Duration // that comparing host memory took since then
+	mappingsTold int           // of host memory, printed then
 }
 
 // Run runs a program to its end and writes the record. The record is whole
@@ -91,6 +95,7 @@ func Run(o Options) (Result, error) {
 	defer r.forward()()
 	r.resume(r.threads[r.main], 0)
 	r.loop()
+	out.noteTimes()
 	r.result.Accesses, r.result.Devices = r.accesses, len(r.devices)
 	if err := out.close(); err != nil {
 		return r.result, &Failure{Output, err.Error()}
@@ -124,6 +129,7 @@ func (r *recording) loop() {
 		if err != nil {
 			return
 		}
+		r.out.work()
 		t := r.threads[tid]
 		switch {
 		case t == nil && status.Stopped():
@@ -135,14 +141,28 @@ func (r *recording) loop() {
 			r.ended(t, status)
 		}
 		r.progress()
+		r.out.rest()
 	}
 }
 
+// progress prints about once a second how far it is, and what takes long.
 func (r *recording) progress() {
-	if r.options.Progress != nil && r.accesses > 0 && time.Since(r.told) > time.Second {
-		r.told = time.Now()
-		fmt.Fprintf(r.options.Progress, "\rlm: %d accesses recorded ", r.accesses)
+	since := time.Since(r.told)
+	if r.options.Progress == nil || since < time.Second || r.accesses == 0 && r.hosts.mappings == 0 {
+		return
 	}
+	text := fmt.Sprintf("%d accesses recorded", r.accesses)
+	if n := r.hosts.mappings; n != r.mappingsTold {
+		r.mappingsTold = n
+		text += fmt.Sprintf("; host memory mapped %d times (%d KiB now)", n, r.hosts.bytes>>10)
+	}
+	const much = 2 // the part of the time that is worth a word: one half
+	if r.comparing*much > since {
+		text += fmt.Sprintf("; comparing %d KiB of host memory before each store takes %d %% of the time", r.hosts.bytes>>10,
+			min(100*r.comparing/since, 100))
+	}
+	r.told, r.comparing = time.Now(), 0
+	fmt.Fprintf(r.options.Progress, "\rlm: %s \x1b[K", text) // which erases the rest of a longer line
 }
 
 // gap writes down, and says, that something is missing in the record.

@@ -35,6 +35,13 @@ func (r *registers) foreign() bool {
 	return r.Cs != 0x33 || r.Orig_rax&x32 != 0 && int64(r.Orig_rax) > 0
 }
 
+// skip has the kernel skip the call that a thread is on its way into.
+func (r *registers) skip(tid int) error {
+	skipped := *r
+	skipped.Orig_rax = ^uint64(0)
+	return skipped.put(tid)
+}
+
 // prepare makes the registers those of a thread that is about to call the kernel.
 func (r *registers) prepare(call uint64, arguments []uint64) {
 	r.Rax, r.Orig_rax = call, ^uint64(0) // no call to take up again

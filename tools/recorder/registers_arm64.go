@@ -52,6 +52,13 @@ func (r *registers) argument(n int) *uint64 { return &r.X[n] }
 // foreign tells whether a thread runs code of 32 bits.
 func (r *registers) foreign() bool { return r.PS&(1<<4) != 0 }
 
+// skip has the kernel skip the call that a thread is on its way into.
+func (r *registers) skip(tid int) error {
+	const setCall = 0x404 // NT_ARM_SYSTEM_CALL
+	_, err := registerSet(unix.PTRACE_SETREGSET, tid, setCall, []byte{0xff, 0xff, 0xff, 0xff})
+	return err
+}
+
 // prepare makes the registers those of a thread that is about to call the kernel.
 func (r *registers) prepare(call uint64, arguments []uint64) {
 	r.X[callNumber] = call

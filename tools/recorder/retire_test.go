@@ -89,6 +89,13 @@ func TestCopiesOfFormerMemoryAreBounded(t *testing.T) {
 	}
 }
 
+func sizes(list []*reached) (total uint64) {
+	for _, m := range list {
+		total += m.size()
+	}
+	return total
+}
+
 // TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped, on a kernel that does
 // not tell who writes: mapped again at once, it is as the record has it.
 func TestWhatIsStoredToWatchedMemoryIsToldWhereItIsUnmapped(t *testing.T) {
@@ -134,6 +141,7 @@ func TestMemoryThatIsTooMuchIsMappedNoMore(t *testing.T) {
 	_, b := shared(t)
 	r, self, _ := inside(t, Options{HostMemory: 2 * page, Compare: true})
 	m := r.reach(self, address(b), 2*page, 0x10000)
+	r.look(byProgram)
 	v := m.mirror
 	r.reach(self, address(buffer(page, 0)), page, 0x20000)
 	if !r.hosts.over || v == nil || v.uses != 0 || m.mirror != nil {
@@ -148,12 +156,12 @@ func TestSharedMemoryIsLookedAtWhereItIs(t *testing.T) {
 	fd, b := shared(t)
 	r, self, text := inside(t, Options{HostMemory: 2 * page, Compare: true})
 	r.reach(self, address(b), 2*page, 0x10000)
+	b[page+8], r.hosts.now = 0x22, nil
+	r.look(byProgram)
 	v := r.hosts.reached[0].mirror
 	if v == nil {
 		t.Fatal("it is not mapped here too")
 	}
-	b[page+8] = 0x22
-	r.look(byProgram)
 	if r.hosts.now != nil {
 		t.Error("it is copied")
 	}

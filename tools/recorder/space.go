@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,7 @@ type area struct {
 	view       *view
 	at         uint64   // of start, in the view
 	host       *reached // instead of a BAR: watched host memory, which without a view is reached by space.file
+	guard      *guard   // instead of both: protected host memory, reached as watched one
 }
 
 // space is what the threads of a program share that share memory: its areas,
@@ -34,6 +36,7 @@ type space struct {
 	released bool   // areas are the program's own again, unrecorded
 	memory   *os.File
 	stops    map[uint64]bool // descriptors by which data is moved to devices: filters of them are there
+	pointed  []pageRange     // where a pointer in a system call stops it: filters of them are there
 	pages    pageFiles
 	physical physical
 }
@@ -129,19 +132,42 @@ func (s *space) protect(start, end, prot uint64) {
 	}
 	s.remove(start, end)
 	for _, a := range changed {
-		a.prot = prot
-		s.add(a)
+		if a.prot = prot; a.guard == nil { // else it has the rights that the program asked for
+			s.add(a)
+		}
 		a.view.drop()
 	}
 }
 
 // copy is what a child gets that does not share memory.
 func (s *space) copy() *space {
-	c := &space{gate: s.gate, scratch: s.scratch, released: s.released, stops: maps.Clone(s.stops)}
+	c := &space{gate: s.gate, scratch: s.scratch, released: s.released, stops: maps.Clone(s.stops), pointed: s.pointed}
 	for _, a := range s.areas {
+		a.guard = a.guard.copy()
 		c.add(a)
 	}
 	return c
+}
+
+// removeUnmapped takes out what a child has not got of its parent's mappings:
+// madvise and drivers can keep some from it.
+func (s *space) removeUnmapped(tid int) {
+	if len(s.areas) == 0 {
+		return
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", tid))
+	if err != nil {
+		return
+	}
+	at := uint64(0) // of what is not mapped
+	for line := range strings.Lines(string(text)) {
+		var start, end uint64
+		if n, _ := fmt.Sscanf(line, "%x-%x", &start, &end); n == 2 {
+			s.remove(at, start)
+			at = end
+		}
+	}
+	s.remove(at, ^uint64(0))
 }
 
 // drop ends one thread's use.

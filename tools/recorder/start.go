@@ -33,7 +33,7 @@ func (r *recording) start() error {
 		return notRun(fmt.Errorf("%s: %w", path, err))
 	}
 	r.main = pid
-	t := &thread{tid: pid, process: pid, space: &space{uses: 1}}
+	t := &thread{tid: pid, process: pid, space: &space{uses: 1}, actions: actions{}}
 	r.threads[pid] = t
 	if _, status, err := wait(pid); err != nil || !status.Stopped() {
 		return &Failure{Internal, fmt.Sprintf("%s ended before it began: %v", path, err)}
@@ -84,20 +84,36 @@ func (r *recording) installFilter(t *thread) error {
 // shares memory with.
 func (r *recording) addFilter(t *thread, program []byte) error {
 	const together = 1 // SECCOMP_FILTER_FLAG_TSYNC
+	return r.addFilterOf(t, program, together)
+}
+
+// addFilterOf is addFilter with flags of seccomp's; 0: of the thread alone.
+func (r *recording) addFilterOf(t *thread, program []byte, flags uint64) error {
+	return r.withPage(t, func(at uint64) error { return r.addFilterAt(t, at, program, flags) })
+}
+
+// withPage calls a function with the address of a page that a stopped thread
+// has for the time of the call.
+func (r *recording) withPage(t *thread, use func(at uint64) error) error {
 	at, err := r.inject(t, unix.SYS_MMAP, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uint64(0), 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _, _ = r.inject(t, unix.SYS_MUNMAP, at, page) }()
+	return use(at)
+}
+
+// addFilterAt is addFilter with a page for the request.
+func (r *recording) addFilterAt(t *thread, at uint64, program []byte, flags uint64) error {
 	head := binary.NativeEndian.AppendUint64(nil, uint64(len(program)/8)) // struct sock_fprog
 	head = binary.NativeEndian.AppendUint64(head, at+16)
 	if data := append(head, program...); writeMemory(t.tid, at, data) != len(data) {
 		return errors.New("a page of its own cannot be written")
 	}
-	result, err := r.inject(t, unix.SYS_SECCOMP, flagMode, together, at)
+	result, err := r.inject(t, unix.SYS_SECCOMP, flagMode, flags, at)
 	if err == unix.EACCES { // without privileges it takes a promise to gain none
 		if _, err = r.inject(t, unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
-			result, err = r.inject(t, unix.SYS_SECCOMP, flagMode, together, at)
+			result, err = r.inject(t, unix.SYS_SECCOMP, flagMode, flags, at)
 		}
 	}
 	if err == nil && result != 0 {

@@ -57,11 +57,12 @@ func step(tid int, fault uint64, memory *memory) error {
 	return cmp.Or(r.put(tid), failed)
 }
 
-// alone tells whether an address is of a BAR: the accesses of all threads to it
-// come through the recorder. What a device does to itself no lock keeps it from.
+// alone reports whether the accesses of all threads to an address come through the
+// recorder: those to a BAR, and stores to a closed page. What a device does to itself
+// no lock keeps it from, nor does one that shares a page store to a lock in it.
 func (m *memory) alone(address uint64) bool {
 	a := m.space.find(address)
-	return a != nil && a.host == nil
+	return a != nil && a.host == nil && (a.guard == nil || a.isClosed(address))
 }
 
 // prepare puts an instruction into a page of its process. One that is not

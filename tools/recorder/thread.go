@@ -16,6 +16,9 @@ type thread struct {
 	space        *space
 	fresh        bool  // its first stop, which is the kernel's own, has not been seen
 	call         *call // that is followed to its end
+	actions      actions
+	opened       []span // pages that were opened for the call that it makes again
+	strict       bool   // it may only read, write and end: seccomp's strict mode
 }
 
 // resume lets a stopped thread go on, with a signal or none. To one that has
@@ -42,8 +45,10 @@ func (r *recording) ended(t *thread, status unix.WaitStatus) {
 func (t *thread) leave() {
 	if t.call != nil {
 		t.call.close()
+		if !t.call.only {
+			t.space.changing--
+		}
 		t.call = nil
-		t.space.changing--
 	}
 }
 
@@ -61,10 +66,11 @@ func (r *recording) stopped(t *thread, status unix.WaitStatus) {
 	case signal == unix.SIGSEGV:
 		r.faulted(t)
 	default:
-		if _, err := signalOf(t.tid); err != nil { // no signal: the program is stopped as a group, which goes on
+		info, err := signalOf(t.tid)
+		if err != nil { // no signal: the program is stopped as a group, which goes on
 			signal = 0
 		}
-		r.resume(t, signal)
+		r.deliver(t, signal, info.code())
 	}
 }
 
@@ -99,7 +105,9 @@ func (r *recording) born(t *thread, tid int) {
 	}
 	if flags&unix.CLONE_VM == 0 {
 		child.space = t.space.copy()
+		child.space.removeUnmapped(tid)
 	}
+	child.actions = t.actions.inherit(flags)
 	child.space.uses++
 	r.threads[tid] = child
 	if r.early[tid] {
@@ -139,14 +147,14 @@ func (r *recording) executed(t *thread, former int) {
 		old.leave()
 	}
 	r.drop(t.space)
-	t.space = &space{uses: 1}
+	t.space, t.actions = &space{uses: 1}, t.actions.executed()
 }
 
 // faulted handles a SIGSEGV.
 func (r *recording) faulted(t *thread) {
 	info, err := signalOf(t.tid)
 	if err != nil || info.code() != codeNotMapped && info.code() != codeForbidden {
-		r.resume(t, unix.SIGSEGV)
+		r.deliver(t, unix.SIGSEGV, info.code())
 		return
 	}
 	fault := info.address()
@@ -155,7 +163,15 @@ func (r *recording) faulted(t *thread) {
 			r.resume(t, 0) // it may have hit what another thread is mapping: again
 			return
 		}
-		r.resume(t, unix.SIGSEGV)
+		r.deliver(t, unix.SIGSEGV, info.code())
+		return
+	}
+	if a := t.space.find(fault); a.guard != nil {
+		if !r.storeFaulted(t, a, &info) {
+			r.deliver(t, unix.SIGSEGV, info.code())
+			return
+		}
+		r.resume(t, 0)
 		return
 	}
 	err = step(t.tid, fault, &memory{r, t})
@@ -163,6 +179,10 @@ func (r *recording) faulted(t *thread) {
 	switch {
 	case errors.As(err, &denied):
 		info.set(int32(denied.signal), denied.code, denied.at)
+		if denied.signal == unix.SIGSEGV && r.restoreAction(t, denied.signal) {
+			r.resume(t, 0) // it faults again, and then has its handler
+			return
+		}
 		_ = ptrace(unix.PTRACE_SETSIGINFO, t.tid, 0, uintptr(unsafe.Pointer(&info)))
 		r.resume(t, denied.signal)
 		return

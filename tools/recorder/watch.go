@@ -57,6 +57,7 @@ func (r *recording) watchPages(t *thread, m *reached, start, end uint64) error {
 	}
 	if _, err = r.inject(t, unix.SYS_MPROTECT, start, end-start, unix.PROT_NONE); err == nil {
 		t.space.add(a)
+		r.stopPointers(t, start, end)
 	}
 	return err
 }
@@ -147,14 +148,18 @@ func (m *memory) storeHost(a *area, address uint64, data []byte) error {
 		return nil
 	}
 	copy(known, data)
-	at := address - a.host.start
-	first, end := at&^(word-1), min((at+uint64(len(data))+word-1)&^(word-1), a.host.size())
-	if n := len(a.host.stored); n > 0 && first <= a.host.stored[n-1].end && end >= a.host.stored[n-1].end && first >= a.host.stored[n-1].first {
-		a.host.stored[n-1].end = end
-		return nil
-	}
-	a.host.stored = append(a.host.stored, span{first, end})
+	a.host.noteStored(address-a.host.start, uint64(len(data)))
 	return nil
+}
+
+// noteStored keeps where the program has stored n bytes.
+func (m *reached) noteStored(at, n uint64) {
+	first, end := at&^(word-1), min((at+n+word-1)&^(word-1), m.size())
+	if n := len(m.stored); n > 0 && first <= m.stored[n-1].end && end >= m.stored[n-1].end && first >= m.stored[n-1].first {
+		m.stored[n-1].end = end
+		return
+	}
+	m.stored = append(m.stored, span{first, end})
 }
 
 // span is a part of memory, by offsets in it.
@@ -169,7 +174,7 @@ func (m *reached) storedThere() (list []change) {
 			m.stored[k].end = 0 // told with this one
 		}
 		if s.end > s.first {
-			list = append(list, change{byProgram, m.bus + s.first, m.copy[s.first:s.end]})
+			list = append(list, change{byProgram, m.bus + s.first, bytes.Clone(m.copy[s.first:s.end])})
 		}
 	}
 	m.stored = m.stored[:0]

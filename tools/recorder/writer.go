@@ -19,14 +19,40 @@ type writer struct {
 	zip     *gzip.Writer
 	buffer  *bufio.Writer
 	lines   uint64 // after the first
-	last    time.Time
+	last    time.Duration
 	flushed time.Time
 	line1   []byte // being made
 	err     error
+
+	wall  func() time.Time
+	since time.Time     // when the recorder began to work at a stop; zero: the program runs
+	own   time.Duration // that the recorder took before that
+	began time.Time
+}
+
+// work begins what the recorder does at a stop. The clock of the record stands
+// still until rest is called: a program that waits for its device must not be
+// recorded as one that waited for the recorder.
+func (w *writer) work() { w.since = w.wall() }
+
+// rest ends what the recorder does at a stop.
+func (w *writer) rest() {
+	w.own += w.wall().Sub(w.since)
+	w.since = time.Time{}
+}
+
+// programTime is how long the program has run without the recorder.
+func (w *writer) programTime() time.Duration {
+	now := w.since
+	if now.IsZero() {
+		now = w.wall()
+	}
+	return now.Sub(w.began) - w.own
 }
 
 func newWriter(to io.Writer) *writer {
-	w := &writer{last: time.Now(), flushed: time.Now()}
+	now := time.Now()
+	w := &writer{wall: time.Now, began: now, flushed: now}
 	w.zip, _ = gzip.NewWriterLevel(to, gzip.BestSpeed)
 	w.buffer = bufio.NewWriterSize(w.zip, 64<<10)
 	fmt.Fprintf(w.buffer, "LMRECORD 2\n")
@@ -44,8 +70,8 @@ func (w *writer) put(line []byte) {
 	w.keep(err)
 }
 
-// access writes how much time has passed, in nanoseconds, and one load or
-// store of at most 8 bytes.
+// access writes how much of the program's time has passed, in nanoseconds, and
+// one load or store of at most 8 bytes.
 func (w *writer) access(kind byte, bar int, offset uint64, data []byte) {
 	w.clock()
 	b := append(w.line1[:0], kind, ' ')
@@ -68,14 +94,14 @@ func (w *writer) host(c change) {
 
 func (w *writer) clock() {
 	const most = 1<<32 - 1 // what a CLK line holds
-	now := time.Now()
-	passed := now.Sub(w.last).Nanoseconds()
-	w.last = now
+	program := w.programTime()
+	passed := (program - w.last).Nanoseconds()
+	w.last = program
 	for passed > 0 {
 		w.line("CLK %d", min(passed, most))
 		passed -= most
 	}
-	if now.Sub(w.flushed) > flushEvery {
+	if now := w.wall(); now.Sub(w.flushed) > flushEvery {
 		w.flushed = now
 		w.keep(w.buffer.Flush())
 		w.keep(w.zip.Flush())
@@ -86,6 +112,11 @@ func (w *writer) keep(err error) {
 	if w.err == nil {
 		w.err = err
 	}
+}
+
+// noteTimes writes how long the program ran and how long the recorder worked.
+func (w *writer) noteTimes() {
+	w.line("NOTE the program ran for %d us; lm worked for %d us more, which no CLK line has", w.programTime().Microseconds(), w.own.Microseconds())
 }
 
 // close ends the record.

@@ -181,13 +181,94 @@ static int do_forbidden(char **program) {
 	return 9;
 }
 
+// A part of the mapping shows another part of the file, and then the whole mapping its own again.
+static int do_remaps(void) {
+	volatile uint32_t *p = map(fd);
+	store(p, 0, 1);
+	if (remap_file_pages((void *)p, 8192, 0, 5, 0))
+		return 2;
+	p[1] = 7;
+	printf("= W %x 4 07000000\n", 5 * 4096 + 4);
+	p[1024] = 8;
+	printf("= W %x 4 08000000\n", 6 * 4096);
+	if (remap_file_pages((void *)p, 4096, 0, 0, 0))
+		return 3;
+	store(p, 8, 9);
+	return 0;
+}
+
+// The mapping becomes one of a part that was not mapped.
+static int do_remapsbeyond(void) {
+	volatile uint32_t *p = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	store(p, 0, 1);
+	if (remap_file_pages((void *)p, 4096, 0, 5, 0))
+		return 2;
+	p[1] = 7;
+	store(p, 4096, 9);
+	return 0;
+}
+
+// A child that has not got the mapping, and one that has.
+static int do_dontfork(void) {
+	volatile uint32_t *p = map(fd), *q = map(fd);
+	int status;
+	madvise((void *)p, SIZE, MADV_DONTFORK);
+	fflush(stdout);
+	if (fork() == 0) {
+		q[1] = 3;
+		p[2] = 4;
+		_exit(0);
+	}
+	wait(&status);
+	printf("= W 4 4 03000000\nthe child ended by %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+	store(p, 12, 5);
+	return 0;
+}
+
+// Children in strict mode: one that does what it may, and ones that do not.
+static int do_strict(void) {
+	volatile uint32_t *p = map(fd);
+	for (int how = 0; how < 3; how++) {
+		int status;
+		fflush(stdout);
+		if (fork() == 0) {
+			if (how == 1 ? syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, 0) : prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0))
+				_exit(100);
+			p[how] = how + 1;
+			if (write(1, "written\n", 8) != 8 || how > 0)
+				syscall(SYS_getpid);
+			syscall(SYS_exit, 7);
+		}
+		wait(&status);
+		printf("= W %x 4 %02x000000\nthe child ended by %d with %d\n", 4 * how, how + 1, WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+		       WIFEXITED(status) ? WEXITSTATUS(status) : 0);
+	}
+	return 0;
+}
+
+// Pointers to the mapping in system calls, in the way of a program that does not
+// look at what they return.
+static int do_pointers(void) {
+	volatile char *p = (volatile char *)map(fd);
+	int ends[2], sockets[2];
+	struct iovec vector[2] = {{&ends, 4}, {(void *)(p + 64), 4}};
+	struct msghdr message = {.msg_iov = vector, .msg_iovlen = 2};
+	store((volatile uint32_t *)p, 0, 1);
+	if (pipe(ends) || socketpair(AF_UNIX, SOCK_DGRAM, 0, sockets))
+		return 2;
+	int n = write(ends[1], (void *)p, 4) + write(ends[1], (void *)(p + 4), 4) + read(open("/dev/zero", O_RDONLY), (void *)(p + 8), 4) +
+	        (writev(ends[1], vector + 1, 1) != 4) + (sendmsg(sockets[0], &message, 0) != 8) + (syscall(SYS_getrandom, p + 32, 8, 0) != 8);
+	printf("%d\n", n);
+	return 0;
+}
+
 int main(int count, char **given) {
 	arguments = given;
 	fd = open(arguments[1], O_RDWR);
 	const struct {
 		const char *name;
 		int (*run)(void);
-	} all[] = {{"memfd", do_memfd}, {"past", do_past}, {"moves", do_moves}, {"between", do_between}, {"leader", do_leader}, {"debugger", do_debugger}, {"rights", do_rights}, {"ones", do_ones}, {"dies", do_dies}, {"waits", do_waits}};
+	} all[] = {{"memfd", do_memfd}, {"past", do_past}, {"moves", do_moves}, {"between", do_between}, {"leader", do_leader}, {"debugger", do_debugger}, {"rights", do_rights}, {"ones", do_ones}, {"dies", do_dies}, {"waits", do_waits}, {"remaps", do_remaps}, {"remapsbeyond", do_remapsbeyond}, {"dontfork", do_dontfork}, {"strict", do_strict}, {"pointers", do_pointers}};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (!strcmp(arguments[2], all[i].name))
 			return all[i].run();

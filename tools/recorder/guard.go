@@ -1,0 +1,449 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel notes page by page what a program writes, and a huge page is one
+// page: if the program stored anything there, all that its device wrote there
+// would count as the program's. So with each store to a BAR the program loses the
+// right to store to its huge pages. The recorder executes the stores that follow,
+// and so knows what the program wrote: all else that changes is the device's. Loads
+// are not slowed. If the recorder cannot execute a store, or if there are many, the
+// program gets the page back until the next store to a BAR, and the record says
+// that what the device writes there meanwhile counts as the program's.
+
+// Protect says which host memory is protected so.
+type Protect uint8
+
+// The kinds of Protect.
+const (
+	ProtectHuge Protect = iota // what lies in huge pages
+	ProtectAll
+	ProtectNone
+)
+
+// guardStores bounds how many stores to one page the recorder executes between two
+// stores to a BAR, as each takes 25 to 65 us.
+const guardStores = 2048
+
+// guard is the state of the pages of an area of protected memory. They are closed,
+// so that stores to them fault, or open.
+type guard struct {
+	owner  *space          // whose memory the device reaches: a child has a copy of the area
+	unit   uint64          // bytes of a page
+	open   map[uint64]bool // by the address of the page
+	stores map[uint64]int  // executed in a page since it was closed
+}
+
+func (g *guard) page(address uint64) uint64 { return address &^ (g.unit - 1) }
+
+// copy returns the guard of a child's copy of the area.
+func (g *guard) copy() *guard {
+	if g == nil {
+		return nil
+	}
+	return &guard{owner: g.owner, unit: g.unit, open: maps.Clone(g.open), stores: map[uint64]int{}}
+}
+
+// closes reports whether an address is in a closed page.
+func (s *space) closes(address uint64) bool {
+	a := s.find(address)
+	return a != nil && a.isClosed(address)
+}
+
+// opens reports whether an address is in a protected page that is open.
+func (s *space) opens(address uint64) bool {
+	a := s.find(address)
+	return a != nil && a.guard != nil && !a.isClosed(address)
+}
+
+func (a *area) isClosed(address uint64) bool {
+	return a.guard != nil && !a.guard.open[a.guard.page(address)]
+}
+
+// lookBeforeStore writes down what has changed in host memory before a thread's
+// store to a BAR, after which the device may write there. Pages are closed for the
+// program first, so that no store of another thread falls between.
+func (r *recording) lookBeforeStore(t *thread) {
+	closed := r.closePages(t)
+	r.look(byProgram)
+	closed.mark()
+}
+
+// closing is pages that the program cannot store to any more, and that count as
+// open until what it has stored is written down.
+type closing []struct {
+	*guard
+	page uint64
+}
+
+func (c closing) mark() {
+	for _, p := range c {
+		delete(p.open, p.page)
+		delete(p.stores, p.page)
+	}
+}
+
+// closePages closes all open pages of a thread's memory that a device reaches.
+func (r *recording) closePages(t *thread) (list closing) {
+	if t.space.released || r.hosts.over {
+		return nil
+	}
+	r.guardNew(t)
+	for i := range t.space.areas {
+		if a := &t.space.areas[i]; a.guard != nil && a.guard.owner == t.space && len(a.guard.open) > 0 {
+			list = append(list, r.closeRange(t, a, a.start, a.end)...)
+		}
+	}
+	return list
+}
+
+// closeRange closes the open pages of an area between two addresses.
+func (r *recording) closeRange(t *thread, a *area, start, end uint64) (list closing) {
+	g := a.guard
+	for start = max(g.page(start), a.start); start < min(end, a.end); {
+		if !g.open[start] {
+			start += g.unit
+			continue
+		}
+		from := start
+		for start < a.end && g.open[start] {
+			list = append(list, struct {
+				*guard
+				page uint64
+			}{g, start})
+			start += g.unit
+		}
+		if _, err := r.inject(t, unix.SYS_MPROTECT, from, start-from, a.prot&^unix.PROT_WRITE); err != nil {
+			return list[:len(list)-int((start-from)/g.unit)] // these stay open
+		}
+	}
+	return list
+}
+
+// guardNew makes areas of the memory that devices reach and that has none yet.
+func (r *recording) guardNew(t *thread) {
+	if !slices.ContainsFunc(r.hosts.reached, func(m *reached) bool { return !m.watched && m.guarded < m.size() }) {
+		return
+	}
+	for _, m := range r.hosts.reached {
+		if m.watched || m.guarded >= m.size() {
+			continue
+		}
+		from, tid := m.start+m.guarded, r.threadOf(m.space)
+		m.guarded = m.size()
+		for at := from; at < m.start+m.size(); {
+			p, err := placeOf(tid, at)
+			if err != nil {
+				break // the program has unmapped it
+			}
+			huge := p.hugePage(tid)
+			if reason := r.guardPlace(t, m, &p, at, huge); reason != "" && huge > 0 && !m.mixed {
+				m.mixed = true
+				r.tell("host memory at bus address %x, %d bytes, is in huge pages, and %s: what a device writes there counts as the program's where both "+
+					"write to one page", m.bus, m.size(), reason)
+			}
+			at = p.end
+		}
+	}
+	r.stopGuarded(t)
+}
+
+// stopGuarded has system calls stop that get a pointer to protected memory. What
+// cannot be protected against them is not protected.
+func (r *recording) stopGuarded(t *thread) {
+	areas := slices.DeleteFunc(slices.Clone(t.space.areas), func(a area) bool { return a.guard == nil })
+	for i := 0; i < len(areas); {
+		start, end := areas[i].start, areas[i].end
+		for i++; i < len(areas) && areas[i].start == end; i++ {
+			end = areas[i].end
+		}
+		if !r.stopPointers(t, start, end) {
+			r.unguard(t, start, end)
+			r.tell("host memory of process %d at %x, %d bytes, is not protected: it has too many mappings; what a device writes there counts as the "+
+				"program's where both write to one page", t.process, start, end-start)
+		}
+	}
+}
+
+// guardPlace makes areas with open pages of the part of m that lies in a mapping,
+// from an address on. The reason says why it cannot.
+func (r *recording) guardPlace(t *thread, m *reached, p *place, from, huge uint64) (reason string) {
+	all := r.options.Protect == ProtectAll
+	switch {
+	case p.prot&unix.PROT_WRITE == 0:
+		return "" // the program does not store there
+	case r.options.Protect == ProtectNone:
+		return "is not protected (--protect none)"
+	case !all && huge == 0:
+		return ""
+	case m.space != t.space:
+		return "another process stores to the device"
+	case !p.shared && huge > 0:
+		return "is private to the process, so that no other can store to it"
+	}
+	unit := max(huge, page)
+	start, end := max(p.start, from&^(unit-1)), min(p.end, (m.start+m.size()+unit-1)&^(unit-1))
+	for start < end {
+		if a := t.space.find(start); a != nil {
+			start = a.end
+			continue
+		}
+		to := min(end, t.space.next(start))
+		a := area{start: start, end: to, prot: p.prot}
+		a.guard = &guard{owner: t.space, unit: unit, open: map[uint64]bool{}, stores: map[uint64]int{}}
+		if p.shared {
+			var err error
+			if a.view, err = p.view(t.tid, start, to-start); err != nil {
+				return fmt.Sprintf("lm cannot map it (%v)", err)
+			}
+		}
+		for at := start; at < to; at += unit {
+			a.guard.open[at] = true
+		}
+		t.space.add(a)
+		start = to
+	}
+	return ""
+}
+
+// giveBack gives the program the pages between two addresses back, after what its
+// device has written there. why: the record says that from here on the two are not
+// told apart; empty: they are closed again before the program goes on.
+func (r *recording) giveBack(t *thread, a *area, start, end uint64, why string) error {
+	g := a.guard
+	start, end = max(g.page(start), a.start), min((end+g.unit-1)&^(g.unit-1), a.end)
+	bus := uint64(0)
+	for _, m := range slices.Clone(r.hosts.reached) {
+		first, last := max(m.start, start), min(m.start+m.size(), end)
+		if m.space != t.space || first >= last {
+			continue
+		}
+		bus = m.bus + first - m.start
+		r.lookAt(byDevice, bus, m.bus+last-m.start-1)
+	}
+	if _, err := r.inject(t, unix.SYS_MPROTECT, start, end-start, a.prot); err != nil {
+		return err
+	}
+	for at := start; at < end; at += g.unit {
+		g.open[at] = true
+	}
+	if key := fmt.Sprintf("open %x", bus); why != "" && bus != 0 && !r.byCall[key] {
+		r.byCall[key] = true
+		r.tell("host memory at bus address %x: until the next store to a BAR, what a device writes in this page counts as the program's: %s", bus, why)
+	}
+	return nil
+}
+
+// storeFaulted handles a store of a thread to a closed page. false: the fault is
+// the program's own.
+func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
+	fault := info.address()
+	regs, err := registersOf(t.tid)
+	if err != nil || fault == regs.pc() || info.code() == codeNotMapped || a.prot&unix.PROT_WRITE == 0 {
+		return false
+	}
+	if !a.isClosed(fault) {
+		return true // another thread has had the page opened: the store comes again
+	}
+	g, at := a.guard, a.guard.page(fault)
+	why := ""
+	if err := step(t.tid, fault, &memory{r, t}); err != nil {
+		why = fmt.Sprintf("an instruction there is not executed by lm: %v", err)
+	} else if g.stores[at]++; g.stores[at] > guardStores {
+		why = fmt.Sprintf("it has more than %d stores", guardStores)
+	}
+	if a = t.space.find(fault); why != "" && a != nil && a.guard != nil { // areas may have moved
+		return r.giveBack(t, a, at, at+1, why) == nil
+	}
+	return true
+}
+
+// storeGuarded makes a store of the program's to protected memory. What the device
+// has written in the same words is written down before.
+func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
+	if a.prot&unix.PROT_WRITE == 0 {
+		return &accessFault{unix.SIGSEGV, codeForbidden, address}
+	}
+	mine := m.space == a.guard.owner || a.view != nil // else it is a child's own copy
+	if mine {
+		m.eachReached(a.guard.owner, address, uint64(len(data)), func(h *reached, at, n, _ uint64) {
+			m.deviceWrote(a, h, at, n)
+		})
+	}
+	if err := m.moveHost(a, address, data, true); err != nil {
+		return fmt.Errorf("its memory cannot be stored to: %w", err)
+	}
+	if mine {
+		m.eachReached(a.guard.owner, address, uint64(len(data)), func(h *reached, at, n, from uint64) {
+			copy(h.copy[at:], data[from:from+n])
+			h.noteStored(at, n)
+		})
+	}
+	return nil
+}
+
+// eachReached calls a function with the parts of memory at an address that a device
+// reaches: where they are in it, and in the n bytes.
+func (r *recording) eachReached(s *space, address, n uint64, do func(m *reached, at, n, from uint64)) {
+	for _, m := range r.hosts.reached {
+		first, end := max(m.start, address), min(m.start+m.size(), address+n)
+		if m.space == s && first < end {
+			do(m, first-m.start, end-first, first-address)
+		}
+	}
+}
+
+// deviceWrote writes down what a device has written in the words of a part of m.
+func (m *memory) deviceWrote(a *area, h *reached, at, n uint64) {
+	first, end := at&^(word-1), min((at+n+word-1)&^(word-1), h.size())
+	now := make([]byte, end-first)
+	if address := h.start + first; address < a.start || address+uint64(len(now)) > a.end || m.moveHost(a, address, now, false) != nil {
+		return
+	}
+	list := h.differing(int(first), now, completed)
+	if len(list) == 0 {
+		return
+	}
+	for _, c := range h.storedThere() { // it came before
+		m.out.host(c)
+	}
+	for _, c := range list {
+		m.out.host(c)
+	}
+	copy(h.copy[first:], now)
+}
+
+// unguard gives a process the protected memory between two addresses back for good.
+// t is a thread of it.
+func (r *recording) unguard(t *thread, start, end uint64) {
+	for _, a := range t.space.parts(start, end) {
+		if a.guard == nil {
+			continue
+		}
+		from, to := max(a.guard.page(a.start), start&^(a.guard.unit-1)), (a.end+a.guard.unit-1)&^(a.guard.unit-1)
+		_, _ = r.inject(t, unix.SYS_MPROTECT, from, to-from, a.prot)
+		t.space.remove(from, to)
+	}
+}
+
+// notGuarded notes that memory between two addresses has lost its areas.
+func (r *recording) notGuarded(s *space, start, end uint64) {
+	for _, m := range r.hosts.reached {
+		if m.space == s && m.start < end && start < m.start+m.size() {
+			m.guarded = 0
+		}
+	}
+}
+
+// readingCalls are system calls that store nothing where their pointers point.
+var readingCalls = map[uint64]bool{
+	unix.SYS_WRITE: true, unix.SYS_PWRITE64: true, unix.SYS_WRITEV: true, unix.SYS_PWRITEV: true, unix.SYS_PWRITEV2: true, unix.SYS_SENDTO: true,
+	unix.SYS_SENDMSG: true, unix.SYS_FUTEX: true, unix.SYS_MSYNC: true, unix.SYS_MLOCK: true, unix.SYS_MUNLOCK: true, unix.SYS_EXECVE: true,
+	unix.SYS_EXIT: true, unix.SYS_EXIT_GROUP: true,
+}
+
+// closedPages returns the closed pages that the kernel stores to in a call.
+func (t *thread) closedPages(c *call) (list []span) {
+	if readingCalls[c.number] || isAboutMemory(c.number) || !slices.ContainsFunc(t.space.areas, func(a area) bool { return a.guard != nil }) {
+		return nil
+	}
+	for _, p := range append(pointers(t, c), mappedForDevice(t, c)...) {
+		for i := range t.space.areas {
+			a := &t.space.areas[i]
+			if a.guard == nil || p.first >= a.end || p.end <= a.start {
+				continue
+			}
+			end := p.end
+			for _, v := range c.arguments { // one may be the length
+				if end == p.first+1 && v < a.end-p.first {
+					end = max(end, p.first+v)
+				}
+			}
+			first := max(a.guard.page(max(p.first, a.start)), a.start)
+			end = min((end+a.guard.unit-1)&^(a.guard.unit-1), a.end)
+			for at := first; at < end; at += a.guard.unit {
+				if a.isClosed(at) {
+					list = append(list, span{first, end})
+					break
+				}
+			}
+		}
+	}
+	return list
+}
+
+// mappedForDevice returns the memory that a request maps for a device, which the
+// kernel then checks for the right to store.
+func mappedForDevice(t *thread, c *call) []span {
+	if c.number != unix.SYS_IOCTL {
+		return nil
+	}
+	at, ok := map[uint32]int{requestMap: 2, requestIOMap: 4, ttPin: 2}[uint32(c.arguments[1])]
+	if !ok {
+		return nil
+	}
+	w, ok := words(t, c.arguments[2], at+4)
+	if !ok {
+		return nil
+	}
+	first, n := long(w, at), long(w, at+2)
+	if uint32(c.arguments[1]) == requestMap {
+		if w, ok = words(t, c.arguments[2], 8); !ok {
+			return nil
+		}
+		n = long(w, 6)
+	}
+	return []span{{first, first + n}}
+}
+
+// putOff has the kernel skip a call, as it could not store its result: pages are
+// opened at its end, and the thread makes it again.
+func (r *recording) putOff(t *thread, c *call, regs *registers, pages []span) bool {
+	if regs.skip(t.tid) != nil {
+		return false
+	}
+	c.opens, c.only, t.call = pages, true, c
+	return ptrace(unix.PTRACE_SYSCALL, t.tid, 0, 0) == nil
+}
+
+// makeAgain has a thread make a call that was put off.
+func (r *recording) makeAgain(t *thread, c *call, regs *registers) {
+	for _, p := range c.opens {
+		for _, a := range t.space.parts(p.first, p.end) {
+			if a.guard != nil {
+				_ = r.giveBack(t, &a, a.start, a.end, "")
+			}
+		}
+	}
+	t.opened = c.opens
+	regs.setPC(regs.pc() - uint64(len(callCode)))
+	regs.prepare(c.number, c.arguments[:])
+	_ = regs.put(t.tid)
+}
+
+// closeAfter closes pages again into which the kernel has stored for the program.
+func (r *recording) closeAfter(t *thread, c *call) {
+	for _, p := range c.opened {
+		var closed closing
+		for _, a := range t.space.parts(p.first, p.end) {
+			if a.guard == nil || a.guard.owner != t.space {
+				continue
+			}
+			closed = append(closed, r.closeRange(t, &a, a.start, a.end)...)
+			for _, m := range slices.Clone(r.hosts.reached) {
+				if first, end := max(m.start, a.start), min(m.start+m.size(), a.end); m.space == t.space && first < end {
+					r.lookAt(byProgram, m.bus+first-m.start, m.bus+end-1-m.start)
+				}
+			}
+		}
+		closed.mark()
+	}
+}

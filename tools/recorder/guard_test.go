@@ -1,0 +1,83 @@
+//go:build linux && (amd64 || arm64)
+
+package recorder
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// sortedBetween sorts what happened between two stores to a BAR, whose order in the
+// record is that in which it was noticed.
+func sortedBetween(list []string) []string {
+	list = slices.Clone(list)
+	start := 0
+	for i, line := range list {
+		if strings.HasPrefix(line, "W ") {
+			slices.Sort(list[start:i])
+			start = i + 1
+		}
+	}
+	slices.Sort(list[start:])
+	return list
+}
+
+func crowded(t *testing.T, o Options, huge bool) *run {
+	t.Helper()
+	program, path := compiled(t, "testdata/crowded.c", "-O2"), card(t)
+	memory := filepath.Join(filepath.Dir(path), "memory")
+	arguments := []string{program, memory}
+	if huge {
+		memory = "memfd:crowded"
+		arguments = []string{program, "crowded", "huge"}
+	} else if err := os.WriteFile(memory, make([]byte, page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.Files, o.HostMemory = []File{{Path: memory, Memory: true, Bus: 0x200000}}, 8<<20
+	c, out := prepared(t, nil, o, path, arguments...)
+	r := finished(t, c, path)
+	if r.exit == 77 && huge {
+		t.Skip("needs free huge pages")
+	}
+	if r.read(out); r.err != nil || r.exit != 0 || !strings.HasSuffix(r.output, "done\n") {
+		t.Fatalf("exit %d, record %v: %s; it said %s", r.exit, r.err, r.output, r.said)
+	}
+	if strings.Contains(r.said, "CAP_CHECKPOINT_RESTORE") {
+		t.Skip("needs root: ", r.said)
+	}
+	return r
+}
+
+// TestProtectedPageHasWhoWroteEachWord: program and device write to one page at the
+// same time, the program by plain and locked instructions of two threads and by a
+// system call too.
+func TestProtectedPageHasWhoWroteEachWord(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("locked instructions of arm64 are not executed by the recorder")
+	}
+	for name, compare := range map[string]bool{"the kernel notes pages": false, "it does not": true} {
+		t.Run(name, func(t *testing.T) {
+			r := crowded(t, Options{Protect: ProtectAll, Compare: compare}, false)
+			if difference := differ(sortedBetween(r.events()), sortedBetween(expected(r.output))); difference != "" {
+				t.Errorf("%s\n%s", difference, r.said)
+			}
+		})
+	}
+}
+
+// TestHugePageHasWhoWroteEachWord without being asked for.
+func TestHugePageHasWhoWroteEachWord(t *testing.T) {
+	text, _ := os.ReadFile("/proc/sys/vm/nr_hugepages")
+	if n, _ := strconv.Atoi(strings.TrimSpace(string(text))); n == 0 {
+		t.Skip("needs a huge page: /proc/sys/vm/nr_hugepages is 0")
+	}
+	r := crowded(t, Options{}, true)
+	if difference := differ(sortedBetween(r.events()), sortedBetween(expected(r.output))); difference != "" && runtime.GOARCH == "amd64" {
+		t.Errorf("%s\n%s", difference, r.said)
+	}
+}
