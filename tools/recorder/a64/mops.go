@@ -160,8 +160,9 @@ func (m *machine) setFormat(backward bool) {
 	}
 }
 
-// bulkPart is how many bytes are moved before the program goes on and faults
-// again: signals, other threads and the recorder's limit come between.
+// bulkPart is how many bytes are moved, with those of the last access, before the
+// program goes on and faults again: signals, other threads and the recorder's
+// limit come between.
 const bulkPart = 4096
 
 // moveBulk executes a stage of a copy or a set. It moves all that is left, up to

@@ -142,3 +142,56 @@ func TestScalableAndBulkAreWhatObjdumpPrints(t *testing.T) {
 	t.Logf("evidence: %d words of %d names executed, %d refused; %d wrong",
 		executed, len(names), len(words)-executed, failed)
 }
+
+// widthMemory notes the place and width of each access.
+type widthMemory struct {
+	*flatMemory
+	accesses []string
+}
+
+func (m *widthMemory) Load(address uint64, data []byte) error {
+	m.accesses = append(m.accesses, fmt.Sprintf("R%d+%d", address-middle, len(data)))
+	return m.flatMemory.Load(address, data)
+}
+
+func (m *widthMemory) Store(address uint64, data []byte) error {
+	m.accesses = append(m.accesses, fmt.Sprintf("W%d+%d", address-middle, len(data)))
+	return m.flatMemory.Store(address, data)
+}
+
+// TestWidthsOfAccesses: elements of 2 bytes and more are accesses of their own,
+// bytes that follow each other are moved by aligned accesses of up to 16.
+func TestWidthsOfAccesses(t *testing.T) {
+	tests := []struct {
+		name      string
+		code      uint32
+		to, from  uint64
+		predicate uint64
+		want      string
+	}{
+		{"ld1b {z0.b}, p0/z, [x0]", 0xa400a000, 3, 0, 0xffffffff, "R3+1 R4+4 R8+8 R16+16 R32+2 R34+1"},
+		{"st1b {z0.b}, p0, [x0]", 0xe400e000, 0, 0, 0x80ff00f1, "W0+1 W4+4 W16+8 W31+1"},
+		{"st1b {z0.h}, p0, [x0]", 0xe420e000, 2, 0, 0x55555555, "W2+2 W4+4 W8+8 W16+2"},
+		{"st1w {z0.s}, p0, [x0]", 0xe540e000, 0, 0, 0x11110011, "W0+4 W4+4 W16+4 W20+4 W24+4 W28+4"},
+		{"str z0, [x0]", 0xe5804000, 0, 0, 0, "W0+16 W16+16"},
+		{"setp [x0]!, x2!, x1", 0x19c10440, 7, 0, 0, "W7+1 W8+8 W16+4"},
+		{"cpyfp [x0]!, [x1]!, x2!", 0x19010440, 6, 102, 0, "R102+2 W6+2 R104+8 W8+8 R112+2 W16+2 R114+1 W18+1"},
+		{"cpyp [x0]!, [x1]!, x2!", 0x1d010440, 8, 0, 0, "R12+1 W20+1 R8+4 W16+4 R0+8 W8+8"},
+	}
+	for _, test := range tests {
+		v := &Vectors{Length: 32, Scalable: true}
+		for i := range 4 {
+			v.P[0][i] = byte(test.predicate >> (8 * i))
+		}
+		s := State{
+			Vectors: func() (*Vectors, error) { return v, nil },
+			OptionB: func() bool { return false },
+		}
+		s.X[0], s.X[1], s.X[2] = middle+test.to, middle+test.from, 13
+		m := &widthMemory{flatMemory: newFlatMemory()}
+		err := Step(test.code, s.X[0], &s, m)
+		if got := strings.Join(m.accesses, " "); err != nil || got != test.want {
+			t.Errorf("%s: %q, %v, want %q", test.name, got, err, test.want)
+		}
+	}
+}
