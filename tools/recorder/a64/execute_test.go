@@ -77,7 +77,10 @@ func scalableCase(r *rand.Rand, length int) (code uint32, before *executed, at u
 		code = wide(r)
 		i, reason := decode(code)
 		s := i.scalable
-		if reason != "" || s == nil || s.base == contextX || s.indexed && (s.index == contextX || s.index == s.base) {
+		if reason != "" || s == nil || s.base == contextX {
+			continue
+		}
+		if s.indexed && (s.index == contextX || s.index == s.base) {
 			continue
 		}
 		before = &executed{Flags: uint64(r.IntN(16)) << 28}
@@ -112,7 +115,8 @@ func scalableCase(r *rand.Rand, length int) (code uint32, before *executed, at u
 // random instructions of SVE with those of QEMU's processor.
 func TestScalableIsWhatTheProcessorExecutes(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "execute")
-	build := exec.Command("aarch64-linux-gnu-gcc", "-static", "-O2", "-Wall", "-o", program, "testdata/execute.c")
+	const compiler, source = "aarch64-linux-gnu-gcc", "testdata/execute.c"
+	build := exec.Command(compiler, "-static", "-O2", "-Wall", "-o", program, source)
 	if out, err := build.CombinedOutput(); err != nil {
 		missing(t, fmt.Sprintf("%v\n%s", err, out))
 	}
@@ -166,10 +170,13 @@ func missing(t *testing.T, what string) {
 	t.Skip("needs aarch64-linux-gnu-gcc and qemu-aarch64-static:", what)
 }
 
-func compareStep(t *testing.T, code uint32, at uint64, length int, before, want *executed, sum uint64) {
+func compareStep(
+	t *testing.T, code uint32, at uint64, length int, before, want *executed, sum uint64,
+) {
 	t.Helper()
 	v := &Vectors{Length: length, Scalable: true, Z: before.Z, P: before.P}
-	s := State{SP: before.X[31], Flags: before.Flags, Vectors: func() (*Vectors, error) { return v, nil }}
+	s := State{SP: before.X[31], Flags: before.Flags}
+	s.Vectors = func() (*Vectors, error) { return v, nil }
 	copy(s.X[:], before.X[:])
 	i, _ := decode(code)
 	memory := newFlatMemory()

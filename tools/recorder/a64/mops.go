@@ -172,7 +172,8 @@ const bulkPart = 4096
 func (m *machine) moveBulk(fault uint64) error {
 	p, ok := m.remaining()
 	if !ok {
-		return &Refusal{m.code, fmt.Sprintf("size register %#x has no format of this stage", m.X[m.bulk.size])}
+		size := m.X[m.bulk.size]
+		return &Refusal{m.code, fmt.Sprintf("size register %#x has no format of this stage", size)}
 	}
 	if fault-p.to >= p.left && (m.bulk.set || fault-p.from >= p.left) {
 		return m.refuseOperand(p.left, p.to, fault)

@@ -104,7 +104,8 @@ func TestStagesOfCopiesHaveTheFormatOfTheProcessor(t *testing.T) {
 	for _, f := range formats {
 		for _, optionB := range []bool{false, true} {
 			for _, last := range []string{"M", "E"} {
-				t.Run(fmt.Sprintf("%s backward=%v B=%v %s", f.name, f.backward, optionB, last), func(t *testing.T) {
+				name := fmt.Sprintf("%s backward=%v B=%v %s", f.name, f.backward, optionB, last)
+				t.Run(name, func(t *testing.T) {
 					middleWant, want := f.optionA, f.doneA
 					if optionB {
 						middleWant, want = f.optionB, f.doneB
@@ -184,7 +185,8 @@ func TestCopyOfAnotherFormatIsRefused(t *testing.T) {
 		r := newBulkRun("SET", false, false)
 		r.Flags = flags
 		var refusal *Refusal
-		if err := Step(bulkWord(t, "SETM"), r.to, &r.State, r.memory); !errors.As(err, &refusal) || r.X[0] != r.to {
+		err := Step(bulkWord(t, "SETM"), r.to, &r.State, r.memory)
+		if !errors.As(err, &refusal) || r.X[0] != r.to {
 			t.Errorf("%v", err)
 		}
 	}

@@ -237,7 +237,8 @@ func (m *machine) moveScalable(fault uint64) error {
 		return err
 	}
 	if !v.Scalable {
-		return &Refusal{m.code, "the thread's registers of SVE cannot be read; boot the kernel with arm64.nosve"}
+		const reason = "the thread's registers of SVE cannot be read; boot the kernel with arm64.nosve"
+		return &Refusal{m.code, reason}
 	}
 	size := s.size(v.Length)
 	at := *m.pointer(s.base) + uint64(s.immediate)*uint64(size)
@@ -312,11 +313,14 @@ func extend(v uint64, bytes int, signed bool) uint64 {
 	return uint64(int64(v) << shift >> shift)
 }
 
+// access is Load or Store of a Memory.
+type access func(address uint64, data []byte) error
+
 // eachPiece makes the accesses of a contiguous instruction, in the order of
 // their addresses. An active element of 2 bytes and more is one access, as the
 // architecture has it. Bytes, by which libraries copy, have no width of their
 // own: those that follow each other are moved by the widest aligned accesses.
-func (m *machine) eachPiece(v *Vectors, at uint64, data []byte, move func(uint64, []byte) error) error {
+func (m *machine) eachPiece(v *Vectors, at uint64, data []byte, move access) error {
 	s := m.scalable
 	for n := 0; n < len(data); {
 		if !s.active(v, n/s.memory) {

@@ -13,7 +13,8 @@ import (
 // to a program: of privilege, and of streaming.
 var (
 	executedScalable = regexp.MustCompile(`^(ld1s?|ldnt1|ld1rs?|ld1rq|st1|stnt1)[bhwd] ` +
-		`\{z\d+\.[bhsd]\}, p\d+(/z)?, \[(x\d+|sp)(, x\d+(, lsl #\d)?|, #-?\d+(, mul vl)?)?\]$|^(ldr|str) [zp]\d+, \[`)
+		`\{z\d+\.[bhsd]\}, p\d+(/z)?, \[(x\d+|sp)` +
+		`(, x\d+(, lsl #\d)?|, #-?\d+(, mul vl)?)?\]$|^(ldr|str) [zp]\d+, \[`)
 	executedBulk = regexp.MustCompile(`^(cpyf?|set)([pme])(r|w)?t?(w|r)?n? (.*)$`)
 	bulkSuffix   = regexp.MustCompile(`^(cpyf?|set)([pme])[a-z]*`)
 )
