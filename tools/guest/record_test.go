@@ -145,12 +145,17 @@ func recordedIn(t *testing.T, of region, resource string, setUp func(*machine), 
 
 const patterns = "../recorder/testdata/patterns.c"
 
+// cmbDevice are QEMU's arguments for the controller that has cmb.
+var cmbDevice = []string{
+	"-drive", "if=none,id=cmb,format=raw,file.driver=null-co,file.size=1M",
+	"-device", "nvme,addr=6,serial=cmb,drive=cmb,cmb_size_mb=1,use-intel-id=on",
+}
+
 func onMemory(t *testing.T, scenario string) {
 	t.Helper()
-	device := []string{"-drive", "if=none,id=cmb,format=raw,file.driver=null-co,file.size=1M", "-device", "nvme,addr=6,serial=cmb,drive=cmb,cmb_size_mb=1,use-intel-id=on"}
 	recordedIn(t, cmb, "resource2", func(m *machine) {
 		m.addProgram(t, patterns)
-		m.extra = append(m.extra, device...)
+		m.extra = append(m.extra, cmbDevice...)
 	}, "/program", "PATH", scenario)
 }
 
@@ -328,4 +333,37 @@ func TestRecordedTrialsAreWhatReachedTheDevice(t *testing.T) {
 	for _, card := range []networkCard{e1000, vmxnet3, e1000e.byUIO(), vmxnet3.byUIO(), virtio.byUIO()} {
 		packets(t, card)
 	}
+}
+
+// onNewProcessor records the program of scalable.c on QEMU's `-cpu max`.
+func onNewProcessor(t *testing.T, resource, scenario string, setUp func(*machine)) {
+	t.Helper()
+	recordedIn(t, cmb, resource, func(m *machine) {
+		m.addProgram(t, "../recorder/testdata/scalable.c")
+		m.extra = append(m.extra, cmbDevice...)
+		m.extra = append(m.extra, "-cpu", "max") // QEMU uses the last one
+		setUp(m)
+	}, "/program", "PATH", scenario)
+}
+
+// TestRecordedScalableVectorsAreWhatReachedTheDevice records SVE: each kind of
+// access with vectors of 16, 64 and 256 bytes, and libc's copies. The program
+// itself compares registers and bytes with those of ordinary memory. Accesses
+// that are not aligned, as those of libc, are cut otherwise by QEMU 11.
+func TestRecordedScalableVectorsAreWhatReachedTheDevice(t *testing.T) {
+	t.Run("each", func(t *testing.T) {
+		onNewProcessor(t, "resource2", "sve", func(*machine) {})
+	})
+	t.Run("library", func(t *testing.T) {
+		onNewProcessor(t, "resource2_wc", "library", func(*machine) {})
+	})
+}
+
+// TestRecordedCopyInstructionsAreWhatReachedTheDevice records FEAT_MOPS, in the
+// same way: copies of all stages, in both directions, and sets. Programs may use
+// it from QEMU 8.2 and Linux 6.5 on.
+func TestRecordedCopyInstructionsAreWhatReachedTheDevice(t *testing.T) {
+	onNewProcessor(t, "resource2", "mops", func(m *machine) {
+		m.kernel, m.qemu = tool(t, "LM_GUEST_NEW_KERNEL"), tool(t, "LM_GUEST_QEMU")
+	})
 }

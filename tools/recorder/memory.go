@@ -38,6 +38,9 @@ func (m *memory) Store(address uint64, data []byte) error {
 	return m.each(address, data, m.storeBar, writeMemory)
 }
 
+// IsDevice reports whether the recorder makes the accesses at an address.
+func (m *memory) IsDevice(address uint64) bool { return m.space.find(address) != nil }
+
 // each cuts an access at the ends of areas. One that lies in an area whole is made whole.
 func (m *memory) each(address uint64, data []byte, bar func(*area, uint64, []byte) error, other func(int, uint64, []byte) int) error {
 	whole := len(data)

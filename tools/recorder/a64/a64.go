@@ -3,7 +3,8 @@
 // makes each access to a device itself.
 //
 // It knows the loads and stores of general and vector registers, pairs of them,
-// those with ordering, and DC ZVA. Exclusives, atomics, SVE and what it does
+// those with ordering, DC ZVA, contiguous accesses of SVE, and the copies and
+// sets of FEAT_MOPS. Exclusives, atomics, gathers and scatters and what it does
 // not know it refuses by name: it never guesses. Source: Arm ARM (DDI 0487)
 // C4.1.94, "Loads and Stores", whose names of fields are used.
 package a64
@@ -17,12 +18,26 @@ import (
 type State struct {
 	X      [31]uint64
 	SP, PC uint64
+	Flags  uint64 // PSTATE: N, Z, C and V are bits 31 to 28
 	Zero   uint64 // bytes that DC ZVA clears, a power of two
 
-	// Vectors gives the vector registers, when an instruction needs them.
-	// VectorsChanged tells that it changed them.
-	Vectors        func() (*[32][16]byte, error)
+	// OptionB reports which format the processor uses for the registers of
+	// copies and sets (FEAT_MOPS) between their stages: option A or option B.
+	OptionB func() bool
+
+	// Vectors returns the vector registers, when an instruction needs them.
+	// VectorsChanged is set when it changes them.
+	Vectors        func() (*Vectors, error)
 	VectorsChanged bool
+}
+
+// Vectors are the registers of SVE: the first 16 bytes of Z are the vectors of
+// Advanced SIMD. Bytes beyond the length are zero.
+type Vectors struct {
+	Length   int  // bytes of a vector: 16 to 256, 16 without SVE
+	Scalable bool // the thread uses SVE
+	Z        [32][256]byte
+	P        [16][32]byte // one bit for each byte of a vector
 }
 
 // Memory is what the program sees. Each call is one access of len(data) bytes:
@@ -30,6 +45,10 @@ type State struct {
 type Memory interface {
 	Load(address uint64, data []byte) error
 	Store(address uint64, data []byte) error
+
+	// IsDevice reports whether an address is a device's: accesses whose width
+	// the instruction leaves open must be aligned there.
+	IsDevice(address uint64) bool
 }
 
 // Refusal is why an instruction is not carried out. Nothing has happened.
@@ -42,17 +61,21 @@ func (r *Refusal) Error() string { return fmt.Sprintf("%08x: %s", r.Code, r.Reas
 
 // Step carries out an instruction, which made a page fault at an address, and
 // changes the state. The error is a *Refusal, or that of the memory or of the
-// vectors; then no register has changed.
+// vectors. Then no register has changed, unless a copy or a set has moved some
+// bytes before memory failed: its registers are those of what is left to move.
+// A long one is executed in parts: PC stays, and the program faults again.
 func Step(code uint32, fault uint64, s *State, memory Memory) error {
 	i, reason := decode(code)
 	if reason != "" {
 		return &Refusal{code, reason}
 	}
-	m := &machine{s, i, memory}
+	m := &machine{State: s, instruction: i, memory: memory}
 	if err := m.run(fault); err != nil {
 		return err
 	}
-	s.PC += 4
+	if !m.unfinished {
+		s.PC += 4
+	}
 	return nil
 }
 
@@ -60,7 +83,8 @@ func Step(code uint32, fault uint64, s *State, memory Memory) error {
 type machine struct {
 	*State
 	instruction
-	memory Memory
+	memory     Memory
+	unfinished bool // the program is to execute the instruction again
 }
 
 // x is a register of data: 31 is zero.
@@ -112,12 +136,18 @@ func (m *machine) indexed() uint64 {
 }
 
 func (m *machine) run(fault uint64) error {
+	switch {
+	case m.scalable != nil:
+		return m.moveScalable(fault)
+	case m.bulk != nil:
+		return m.moveBulk(fault)
+	}
 	at, base := m.address()
 	if m.cache {
 		return m.line(at, fault)
 	}
 	if size := uint64(m.width * len(m.registers)); fault-at >= size {
-		return &Refusal{m.code, fmt.Sprintf("its operand is %d bytes at %#x, and the fault was at %#x", size, at, fault)}
+		return m.refuseOperand(size, at, fault)
 	}
 	move := m.general
 	if m.vector {
@@ -130,6 +160,12 @@ func (m *machine) run(fault uint64) error {
 		*m.pointer(m.base) = base
 	}
 	return nil
+}
+
+// refuseOperand refuses an instruction whose operand did not fault.
+func (m *machine) refuseOperand(size, at, fault uint64) error {
+	reason := fmt.Sprintf("its operand is %d bytes at %#x, and the fault was at %#x", size, at, fault)
+	return &Refusal{m.code, reason}
 }
 
 // line is an instruction on a block of a cache: DC ZVA clears it, others make no access.
@@ -196,10 +232,13 @@ func (m *machine) vectors(at uint64) error {
 	if err != nil {
 		return err
 	}
-	loaded := *v
+	loaded := v.Z
 	for _, register := range m.registers {
-		if m.load && !m.element {
-			loaded[register] = [16]byte{}
+		switch {
+		case m.load && m.element:
+			clear(loaded[register][16:]) // as each load to a vector of 16 bytes
+		case m.load:
+			loaded[register] = [256]byte{}
 		}
 		data := loaded[register][m.lane : m.lane+m.width]
 		if m.load {
@@ -216,7 +255,7 @@ func (m *machine) vectors(at uint64) error {
 		at += uint64(m.width)
 	}
 	if m.load {
-		*v, m.VectorsChanged = loaded, true
+		v.Z, m.VectorsChanged = loaded, true
 	}
 	return nil
 }

@@ -23,6 +23,9 @@ type instruction struct {
 	lane, size   int
 
 	cache, zero bool // an instruction on a cache, DC ZVA
+
+	scalable *scalable // nil: not of SVE
+	bulk     *bulk     // nil: not of FEAT_MOPS
 }
 
 func bits(code uint32, high, low int) uint32 { return code >> low & (1<<(high-low+1) - 1) }
@@ -45,12 +48,16 @@ func decode(code uint32) (i instruction, reason string) {
 		return i, i.single()
 	case bits(code, 29, 24) == 0x08:
 		return i, i.ordered()
+	case code&bulkMask == bulkValue:
+		i.bulk, reason = decodeBulk(code)
+		return i, reason
 	case bits(code, 29, 24) == 0x19:
 		return i, i.orderedOffset()
 	case bits(code, 31, 31) == 0 && bits(code, 29, 25) == 0x06:
 		return i, i.structure()
 	case bits(code, 28, 25) == 2:
-		return i, "SVE: vectors of no fixed length are not recorded"
+		i.scalable, reason = decodeScalable(code)
+		return i, reason
 	}
 	return i, "not known to the recorder"
 }

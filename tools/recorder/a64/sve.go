@@ -1,0 +1,358 @@
+package a64
+
+import "encoding/binary"
+
+// scalable is a contiguous load or store of SVE. Offsets count in the bytes that
+// the instruction covers in memory (size).
+type scalable struct {
+	load          bool
+	register      uint8 // Z, or P with predicateData
+	predicateData bool  // LDR and STR of a predicate register
+
+	governed  bool // only elements that are active in a predicate register
+	predicate uint8
+
+	element int // bytes of an element in the register
+	memory  int // bytes of it in memory: with fewer, loads extend and stores cut
+	signed  bool
+
+	one  bool // LD1R: one element, for all active ones
+	quad bool // LD1RQ: 16 bytes, repeated
+
+	base      uint8
+	immediate int64 // in multiples of size
+	indexed   bool  // the offset is a register, in multiples of memory
+	index     uint8
+}
+
+// useNoSVE is the remedy for a program that needs none of it: libraries choose
+// their functions by what the kernel reports.
+const useNoSVE = " is not recorded; boot the kernel with arm64.nosve"
+
+// scalablePatterns are the encodings "SVE Memory" of C4.1 in the Arm ARM
+// (DDI 0487). A row's name is its section in C8.2. The first that fits decides.
+var scalablePatterns = []struct {
+	mask, value uint32
+	name        string
+	decode      func(s *scalable, code uint32) bool // false: unallocated; nil: not executed
+}{
+	{0xffc0e010, 0x85800000, "LDR (predicate)", (*scalable).wholePredicate},
+	{0xffc0e000, 0x85804000, "LDR (vector)", (*scalable).wholeVector},
+	{0xfe408000, 0x84408000, "LD1RB, LD1RH, LD1RW, LD1RD, LD1RSB...", (*scalable).loadOne},
+	{0xfe000000, 0x84000000, "LD1 (gather) or PRF", nil},
+
+	{0xfe60e000, 0xa4000000, "LD1RQ (scalar plus scalar)", (*scalable).loadQuad},
+	{0xfe70e000, 0xa4002000, "LD1RQ (scalar plus immediate)", (*scalable).loadQuadImmediate},
+	{0xfe60e000, 0xa4200000, "LD1RO (scalar plus scalar)", nil},
+	{0xfe70e000, 0xa4202000, "LD1RO (scalar plus immediate)", nil},
+	{0xfe00e000, 0xa4004000, "LD1 (scalar plus scalar)", (*scalable).loadRegister},
+	{0xfe00e000, 0xa4006000, "LDFF1", nil},
+	{0xfe10e000, 0xa400a000, "LD1 (scalar plus immediate)", (*scalable).loadImmediate},
+	{0xfe10e000, 0xa410a000, "LDNF1", nil},
+	{0xfe60e000, 0xa400c000, "LDNT1 (scalar plus scalar)", (*scalable).loadStreaming},
+	{0xfe70e000, 0xa400e000, "LDNT1 (scalar plus immediate)", (*scalable).loadStreamingImmediate},
+	{0xfe00e000, 0xa400c000, "LD2, LD3, LD4 (scalar plus scalar)", nil},
+	{0xfe10e000, 0xa400e000, "LD2, LD3, LD4 (scalar plus immediate)", nil},
+
+	{0xfe000000, 0xc4000000, "LD1 (gather) or PRF", nil},
+
+	{0xffc0e010, 0xe5800000, "STR (predicate)", (*scalable).wholePredicate},
+	{0xffc0e000, 0xe5804000, "STR (vector)", (*scalable).wholeVector},
+	{0xfe00e000, 0xe4004000, "ST1 (scalar plus scalar)", (*scalable).storeRegister},
+	{0xfe10e000, 0xe400e000, "ST1 (scalar plus immediate)", (*scalable).storeImmediate},
+	{0xfe60e000, 0xe4006000, "STNT1 (scalar plus scalar)", (*scalable).storeStreaming},
+	{0xfe70e000, 0xe410e000, "STNT1 (scalar plus immediate)", (*scalable).storeStreamingImmediate},
+	{0xfe00e000, 0xe4006000, "ST2, ST3, ST4 (scalar plus scalar)", nil},
+	{0xfe10e000, 0xe410e000, "ST2, ST3, ST4 (scalar plus immediate)", nil},
+	{0xfe00a000, 0xe400a000, "ST1 (scatter)", nil},
+	{0xfe00a000, 0xe4008000, "ST1 (scatter)", nil},
+	{0xfe00e000, 0xe4002000, "STNT1 (scatter)", nil},
+}
+
+// decodeScalable decodes an instruction of SVE, or returns a reason to refuse it.
+func decodeScalable(code uint32) (*scalable, string) {
+	for _, p := range scalablePatterns {
+		if code&p.mask != p.value {
+			continue
+		}
+		if p.decode == nil {
+			return nil, "SVE: " + p.name + useNoSVE
+		}
+		s := &scalable{
+			load:      bits(code, 30, 30) == 0 || bits(code, 29, 29) == 0,
+			register:  uint8(bits(code, 4, 0)),
+			governed:  true,
+			predicate: uint8(bits(code, 12, 10)),
+			base:      uint8(bits(code, 9, 5)),
+			index:     uint8(bits(code, 20, 16)),
+		}
+		if p.decode(s, code) {
+			return s, ""
+		}
+	}
+	return nil, "SVE: this instruction" + useNoSVE
+}
+
+// wholeVector is LDR and STR of a vector: bytes, by an immediate of 9 bits.
+func (s *scalable) wholeVector(code uint32) bool {
+	s.element, s.memory, s.governed = 1, 1, false
+	s.immediate = int64(signedBits(code, 21, 16))<<3 | int64(bits(code, 12, 10))
+	return true
+}
+
+func (s *scalable) wholePredicate(code uint32) bool {
+	s.predicateData = true
+	s.register = uint8(bits(code, 3, 0))
+	return s.wholeVector(code)
+}
+
+// loadedTypes are the meanings of dtype: bytes in memory and in the register.
+var loadedTypes = [16]struct {
+	memory, element int
+	signed          bool
+}{
+	{1, 1, false}, {1, 2, false}, {1, 4, false}, {1, 8, false},
+	{4, 8, true}, {2, 2, false}, {2, 4, false}, {2, 8, false},
+	{2, 8, true}, {2, 4, true}, {4, 4, false}, {4, 8, false},
+	{1, 8, true}, {1, 4, true}, {1, 2, true}, {8, 8, false},
+}
+
+func (s *scalable) setType(dtype uint32) {
+	t := loadedTypes[dtype]
+	s.memory, s.element, s.signed = t.memory, t.element, t.signed
+}
+
+// setSize sets elements of msz, which are as large in memory as in the register.
+func (s *scalable) setSize(code uint32) {
+	s.memory = 1 << bits(code, 24, 23)
+	s.element = s.memory
+}
+
+// setIndex sets an offset by a register: 31 is unallocated.
+func (s *scalable) setIndex() bool {
+	s.indexed = true
+	return s.index != 31
+}
+
+func (s *scalable) setImmediate(code uint32) bool {
+	s.immediate = int64(signedBits(code, 19, 16))
+	return true
+}
+
+func (s *scalable) loadOne(code uint32) bool {
+	s.setType(bits(code, 24, 23)<<2 | bits(code, 14, 13))
+	s.one, s.immediate = true, int64(bits(code, 21, 16))
+	return true
+}
+
+func (s *scalable) loadQuad(code uint32) bool {
+	s.setSize(code)
+	s.quad = true
+	return s.setIndex()
+}
+
+func (s *scalable) loadQuadImmediate(code uint32) bool {
+	s.setSize(code)
+	s.quad = true
+	return s.setImmediate(code)
+}
+
+func (s *scalable) loadRegister(code uint32) bool {
+	s.setType(bits(code, 24, 21))
+	return s.setIndex()
+}
+
+func (s *scalable) loadImmediate(code uint32) bool {
+	s.setType(bits(code, 24, 21))
+	return s.setImmediate(code)
+}
+
+func (s *scalable) loadStreaming(code uint32) bool {
+	s.setSize(code)
+	return s.setIndex()
+}
+
+func (s *scalable) loadStreamingImmediate(code uint32) bool {
+	s.setSize(code)
+	return s.setImmediate(code)
+}
+
+// setStored sets elements of msz in memory, and of size in the register.
+func (s *scalable) setStored(code uint32) bool {
+	s.memory, s.element = 1<<bits(code, 24, 23), 1<<bits(code, 22, 21)
+	return s.element >= s.memory
+}
+
+func (s *scalable) storeRegister(code uint32) bool { return s.setStored(code) && s.setIndex() }
+
+func (s *scalable) storeImmediate(code uint32) bool {
+	return s.setStored(code) && s.setImmediate(code)
+}
+
+func (s *scalable) storeStreaming(code uint32) bool {
+	s.setSize(code)
+	return s.setIndex()
+}
+
+func (s *scalable) storeStreamingImmediate(code uint32) bool {
+	s.setSize(code)
+	return s.setImmediate(code)
+}
+
+// size returns how many bytes of memory the elements take with vectors of a length.
+func (s *scalable) size(length int) int {
+	switch {
+	case s.one:
+		return s.memory
+	case s.quad:
+		return 16
+	case s.predicateData:
+		return length / 8
+	}
+	return length / s.element * s.memory
+}
+
+// active reports whether an element is active.
+func (s *scalable) active(v *Vectors, element int) bool {
+	bit := element * s.element
+	return !s.governed || v.P[s.predicate][bit/8]>>(bit%8)&1 == 1
+}
+
+// anyActive reports whether any element of the vector is active.
+func (s *scalable) anyActive(v *Vectors) bool {
+	for n := range v.Length / s.element {
+		if s.active(v, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// moveScalable executes a load or store of SVE. All loads are made before a
+// register changes.
+func (m *machine) moveScalable(fault uint64) error {
+	s := m.scalable
+	v, err := m.Vectors()
+	if err != nil {
+		return err
+	}
+	if !v.Scalable {
+		const reason = "the thread's registers of SVE cannot be read; boot the kernel with arm64.nosve"
+		return &Refusal{m.code, reason}
+	}
+	size := s.size(v.Length)
+	at := *m.pointer(s.base) + uint64(s.immediate)*uint64(size)
+	if s.indexed {
+		at += m.x(s.index) * uint64(s.memory)
+	}
+	if fault-at >= uint64(size) {
+		return m.refuseOperand(uint64(size), at, fault)
+	}
+	if s.load {
+		return m.loadScalable(v, at, size)
+	}
+	var buffer [256]byte
+	data := buffer[:size]
+	if s.predicateData {
+		copy(data, v.P[s.register][:])
+	} else {
+		for n := range size / s.memory {
+			copy(data[n*s.memory:][:s.memory], v.Z[s.register][n*s.element:])
+		}
+	}
+	return m.eachPiece(v, at, data, m.memory.Store)
+}
+
+func (m *machine) loadScalable(v *Vectors, at uint64, size int) error {
+	s := m.scalable
+	var buffer [256]byte
+	data := buffer[:size]
+	if s.one {
+		if s.anyActive(v) {
+			if err := m.memory.Load(at, data); err != nil {
+				return err
+			}
+		}
+	} else if err := m.eachPiece(v, at, data, m.memory.Load); err != nil {
+		return err
+	}
+	m.VectorsChanged = true
+	if s.predicateData {
+		v.P[s.register] = [32]byte{}
+		copy(v.P[s.register][:], data)
+		return nil
+	}
+	var loaded [256]byte
+	for n := range v.Length / s.element {
+		governor, source := n, n
+		switch {
+		case s.one:
+			source = 0
+		case s.quad:
+			governor, source = n%(16/s.memory), n%(16/s.memory)
+		}
+		if !s.active(v, governor) {
+			continue
+		}
+		var b [8]byte
+		copy(b[:], data[source*s.memory:][:s.memory])
+		extended := extend(binary.LittleEndian.Uint64(b[:]), s.memory, s.signed)
+		binary.LittleEndian.PutUint64(b[:], extended)
+		copy(loaded[n*s.element:], b[:s.element])
+	}
+	v.Z[s.register] = loaded
+	return nil
+}
+
+// extend extends a number of some bytes to 64 bits.
+func extend(v uint64, bytes int, signed bool) uint64 {
+	if !signed {
+		return v
+	}
+	shift := 64 - 8*bytes
+	return uint64(int64(v) << shift >> shift)
+}
+
+// access is Load or Store of a Memory.
+type access func(address uint64, data []byte) error
+
+// eachPiece makes the accesses of a contiguous instruction, in the order of
+// their addresses. An active element of 2 bytes and more is one access, as the
+// architecture has it. Bytes, by which libraries copy, have no width of their
+// own: those that follow each other are moved by the widest aligned accesses.
+func (m *machine) eachPiece(v *Vectors, at uint64, data []byte, move access) error {
+	s := m.scalable
+	for n := 0; n < len(data); {
+		if !s.active(v, n/s.memory) {
+			n += s.memory
+			continue
+		}
+		width := s.memory
+		if width == 1 {
+			run := 1
+			for n+run < len(data) && s.active(v, n+run) {
+				run++
+			}
+			width = pieceWidth(at+uint64(n), run)
+		}
+		if err := move(at+uint64(n), data[n:n+width]); err != nil {
+			return err
+		}
+		n += width
+	}
+	return nil
+}
+
+// widest is the widest access that is made for bytes without a width of their
+// own, as by LDR and STR of a vector of 16 bytes, with which libraries copy.
+const widest = 16
+
+// pieceWidth returns the widest power of two that an address is aligned to, and
+// that some bytes have.
+func pieceWidth(at uint64, bytes int) int {
+	width := widest
+	for width > bytes || at%uint64(width) != 0 {
+		width /= 2
+	}
+	return width
+}
