@@ -31,26 +31,26 @@ func (d *function) command(bit uint64, on bool) error {
 		code = d.config.Store(configCommand, 2, want)
 	}
 	if code != OK {
-		return &Fault{code, d.identity.Name + ": the command register in configuration space cannot be stored to (only root may, and not under kernel lockdown)"}
+		return NewFault(code, d.identity.Name+": the command register in configuration space cannot be stored to (only root may, and not under kernel lockdown)")
 	}
 	is, _ := d.config.Load(configCommand, 2)
 	switch {
 	case is == 0xffff:
-		return &Fault{DeviceGone, d.identity.Name + ": configuration space reads all ones"}
+		return NewFault(DeviceGone, d.identity.Name+": configuration space reads all ones")
 	case is&bit == want&bit:
 		return nil
 	case bit == configCommandMemory:
-		return &Fault{NoDevice, d.identity.Name + ": memory decoding stays off; `lspci -vv` and `dmesg` may say why"}
+		return NewFault(NoDevice, d.identity.Name+": memory decoding stays off; `lspci -vv` and `dmesg` may say why")
 	case on:
-		return &Fault{MasterOff, d.identity.Name + ": bus mastering stays off, so that the device cannot reach memory; `lspci -vv` and `dmesg` may say why"}
+		return NewFault(MasterOff, d.identity.Name+": bus mastering stays off, so that the device cannot reach memory; `lspci -vv` and `dmesg` may say why")
 	}
-	return &Fault{Internal, d.identity.Name + ": bus mastering stays on, so that the device may still write to memory; reset it"}
+	return NewFault(Internal, d.identity.Name+": bus mastering stays on, so that the device may still write to memory; reset it")
 }
 
 // mapConfig opens configuration space, to which an image stores nothing.
 func (d *function) mapConfig(size uint64) (Aperture, error) {
 	if d.config.size < size {
-		return Aperture{}, &Fault{WrongDevice, d.identity.Name + fbs.Text(": configuration space has %d bytes, the window needs %d", d.config.size, size)}
+		return Aperture{}, NewFault(WrongDevice, d.identity.Name+fbs.Text(": configuration space has %d bytes, the window needs %d", d.config.size, size))
 	}
 	return Aperture{Port: &d.config, Size: size, Slot: -1}, nil
 }

@@ -97,18 +97,18 @@ func (d *device) Map(w fbs.Window) (Aperture, error) {
 	case gen.WindowKindHost:
 		return d.mapHost(w.Size)
 	}
-	return Aperture{}, &Fault{Internal, d.identity.Name + ": window of unknown kind " + strconv.Itoa(int(w.Kind))}
+	return Aperture{}, NewFault(Internal, d.identity.Name+": window of unknown kind "+strconv.Itoa(int(w.Kind)))
 }
 
 // mapBar makes a range of a BAR accessible.
 func (d *function) mapBar(bar uint8, wc bool, offset, size uint64) (a Aperture, err error) {
 	what := d.identity.Name + ": BAR " + strconv.Itoa(int(bar))
 	if bar >= configBars || d.identity.Bars[bar] == 0 {
-		return a, &Fault{WrongDevice, what + " does not exist or is not memory; is the image for this device?"}
+		return a, NewFault(WrongDevice, what+" does not exist or is not memory; is the image for this device?")
 	}
 	if has := d.identity.Bars[bar]; size == 0 || offset > has || size > has-offset {
-		return a, &Fault{WrongDevice, what + fbs.Text(" has %x bytes, the window needs %x at %x", has, size, offset) +
-			"; is the image for this device, and did the firmware grant the whole BAR?"}
+		return a, NewFault(WrongDevice, what+fbs.Text(" has %x bytes, the window needs %x at %x", has, size, offset)+
+			"; is the image for this device, and did the firmware grant the whole BAR?")
 	}
 	return d.lane.mapFile(bar, wc, offset, size)
 }
@@ -121,7 +121,7 @@ func (d *function) mapRange(fd int, offset, size uint64, path string) (Aperture,
 	inside := offset % uint64(unix.Getpagesize())
 	mem, err := system.mmap(fd, int64(offset-inside), int(inside+size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err == unix.EINVAL {
-		return Aperture{}, &Fault{NoDevice, "mmap " + path + ": " + err.Error() + "; do other windows, or other processes, map the same pages with another memory type?"}
+		return Aperture{}, NewFault(NoDevice, "mmap "+path+": "+err.Error()+"; do other windows, or other processes, map the same pages with another memory type?")
 	}
 	if err != nil {
 		return Aperture{}, failed("mmap", path, err)
@@ -134,7 +134,7 @@ func (d *function) mapRange(fd int, offset, size uint64, path string) (Aperture,
 // can move the aperture inside.
 func (d *function) mapTLB(w fbs.Window) (Aperture, error) {
 	if d.tlb == nil {
-		return Aperture{}, &Fault{WrongDevice, d.identity.Name + ": the image moves windows and the device has none that move; is the image for this device?"}
+		return Aperture{}, NewFault(WrongDevice, d.identity.Name+": the image moves windows and the device has none that move; is the image for this device?")
 	}
 	if d.windows == nil {
 		last := &d.tlb.Groups[len(d.tlb.Groups)-1]
@@ -142,7 +142,7 @@ func (d *function) mapTLB(w fbs.Window) (Aperture, error) {
 	}
 	slot, a, err := d.lane.window(w.Slot, w.Size, w.Flags&fbs.FlagWriteCombining != 0)
 	if err == nil && slot < 0 {
-		err = &Fault{NoDevice, d.identity.Name + fbs.Text(": no hardware window of %x bytes is left; the image has too many, or too large, Tlb windows for this device", w.Size)}
+		err = NewFault(NoDevice, d.identity.Name+fbs.Text(": no hardware window of %x bytes is left; the image has too many, or too large, Tlb windows for this device", w.Size))
 	}
 	if err != nil {
 		return Aperture{}, err
@@ -207,7 +207,7 @@ func (d *device) Reach(a *Aperture, of Device) error {
 		ok = owner.kind == d.kind && (owner.outbound == nil || !a.host)
 	}
 	if !ok {
-		return &Fault{Usage, d.identity.Name + " cannot reach memory of " + of.Identity().Name + "; open both as pci:, or both as vfio:; tiles reach nothing but their device's own Host windows, and nothing else reaches those"}
+		return NewFault(Usage, d.identity.Name+" cannot reach memory of "+of.Identity().Name+"; open both as pci:, or both as vfio:; tiles reach nothing but their device's own Host windows, and nothing else reaches those")
 	}
 	return d.lane.reach(a, owner.function)
 }

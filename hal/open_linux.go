@@ -45,7 +45,7 @@ func Named(name string) (Device, error) {
 		d.lane, d.rest, ok = newTT(d.function), rest, rest != "" && rest[0] == '/'
 	}
 	if d.lane == nil || !ok {
-		return nil, &Fault{Usage, name + ": names no device that this program was built for; write pci:VVVV:DDDD or pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N"}
+		return nil, NewFault(Usage, name+": names no device that this program was built for; write pci:VVVV:DDDD or pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N")
 	}
 	return d, nil
 }
@@ -75,7 +75,7 @@ func (d *function) look() error {
 	}
 	switch d.address = found; count {
 	case 0:
-		return &Fault{NoDevice, d.identity.Name + ": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again"}
+		return NewFault(NoDevice, d.identity.Name+": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again")
 	case 1:
 		d.owner = linkBase(d.folder() + "/driver")
 		if err := d.identify(); err != nil {
@@ -83,7 +83,7 @@ func (d *function) look() error {
 		}
 		return d.readResources()
 	}
-	return &Fault{Usage, d.identity.Name + ": " + strconv.Itoa(count) + " devices have these ids; name one by its address:" + list}
+	return NewFault(Usage, d.identity.Name+": "+strconv.Itoa(count)+" devices have these ids; name one by its address:"+list)
 }
 
 // identify takes the ids from `modalias`, "pci:v00001234d000011E8sv00001AF4sd00001100bc..."
@@ -96,7 +96,7 @@ func (d *function) identify() error {
 	}
 	ids, ok := columns(text, 4, 9, 18, 28, 38)
 	if !ok {
-		return &Fault{NoDevice, path + ": holds no PCI ids"}
+		return NewFault(NoDevice, path+": holds no PCI ids")
 	}
 	d.identity.Vendor, d.identity.Device, d.identity.Subsystem = uint16(ids[0]), uint16(ids[1]), uint32(ids[3]<<16|ids[2])
 	d.tlb, d.outbound = nil, nil
@@ -114,7 +114,7 @@ func (d *function) readResources() error {
 	for i := 0; i < configBars && err == nil; i++ {
 		n, ok := columns(text, 16, 57*i+2, 57*i+21, 57*i+40)
 		if !ok || n[1] < n[0] {
-			return &Fault{NoDevice, path + ": line " + strconv.Itoa(i+1) + " is not two addresses and flags"}
+			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+" is not two addresses and flags")
 		}
 		if n[2]&resourceMemory != 0 && n[1] != 0 {
 			d.starts[i], d.identity.Bars[i] = n[0], n[1]-n[0]+1
@@ -190,9 +190,9 @@ func failed(call, path string, err error) error {
 	}
 	reason := call + " " + path + ": " + err.Error()
 	if err == unix.EACCES || err == unix.EPERM {
-		return &Fault{Denied, reason + "; run as root, or give this user access to the file (kernel lockdown forbids it to everyone)"}
+		return NewFault(Denied, reason+"; run as root, or give this user access to the file (kernel lockdown forbids it to everyone)")
 	}
-	return &Fault{NoDevice, reason}
+	return NewFault(NoDevice, reason)
 }
 
 // FileFault gives an error of the kernel about a file, which is not a device's,

@@ -22,8 +22,8 @@ func (d *function) show(bus, size uint64) (noc uint64, err error) {
 	}
 	offset := d.shownTo
 	if len(d.shown) == o.Regions || offset > o.Last || size-1 > o.Last-offset {
-		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": no %x bytes are left of what the device's tiles see of host memory, or no region of %d; the image has too many, or too large, Host windows",
-			size, uint64(o.Regions))}
+		return 0, NewFault(NoDevice, d.identity.Name+fbs.Text(": no %x bytes are left of what the device's tiles see of host memory, or no region of %d; the image has too many, or too large, Host windows",
+			size, uint64(o.Regions)))
 	}
 	d.shown = append(d.shown, region{offset, size, bus})
 	d.shownTo = offset + size + uint64(unix.Getpagesize())
@@ -46,8 +46,8 @@ func (d *function) programOutbound(on bool) error {
 	if ended.In(a.Base, a.Size) || ended.In(0, 1) {
 		code = BusFault
 	}
-	return &Fault{code, d.identity.Name +
-		": a store to the registers of its address translation failed; reset the device"}
+	return NewFault(code, d.identity.Name+
+		": a store to the registers of its address translation failed; reset the device")
 }
 
 // storeOutbound stores to the registers of all regions, and returns the panic that ended it.

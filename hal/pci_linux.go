@@ -89,7 +89,7 @@ func (d *pci) free() error {
 	case "vfio-pci":
 		use = "; open it as vfio:" + d.address + ", or "
 	}
-	return &Fault{NoDevice, d.identity.Name + ": the kernel driver " + d.owner + " owns the device" + use + "release it with " + d.unbind()}
+	return NewFault(NoDevice, d.identity.Name+": the kernel driver "+d.owner+" owns the device"+use+"release it with "+d.unbind())
 }
 
 func (d *pci) unbind() string {
@@ -102,7 +102,7 @@ func (d *pci) enable() error {
 	if d.owner == "" {
 		return writeFile(d.folder()+"/enable", "1\n")
 	}
-	return &Fault{NoDevice, d.identity.Name + ": memory decoding is off and pci-stub keeps it off; release the device with " + d.unbind()}
+	return NewFault(NoDevice, d.identity.Name+": memory decoding is off and pci-stub keeps it off; release the device with "+d.unbind())
 }
 
 // writeFile writes text to a file that exists.
@@ -126,9 +126,9 @@ func (d *pci) readHeader() error {
 	case err != nil:
 		return failed("read", d.folder()+"/config", err)
 	case n < len(header):
-		return &Fault{NoDevice, d.folder() + "/config: " + strconv.Itoa(n) + " bytes, a PCI header has more"}
+		return NewFault(NoDevice, d.folder()+"/config: "+strconv.Itoa(n)+" bytes, a PCI header has more")
 	case fbs.As[uint16](header[:]) == 0xffff:
-		return &Fault{DeviceGone, d.identity.Name + ": configuration space reads all ones; reset the device or its slot, then `echo 1 > /sys/bus/pci/rescan`"}
+		return NewFault(DeviceGone, d.identity.Name+": configuration space reads all ones; reset the device or its slot, then `echo 1 > /sys/bus/pci/rescan`")
 	}
 	d.buses = d.starts
 	for i := range d.buses {
@@ -176,8 +176,8 @@ func (d *pci) host(mem []byte, huge bool) (bus uint64, err error) {
 		return 0, err
 	}
 	if size := uint64(len(mem)); !huge {
-		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move under the device", size) +
-			reserveHuge(size)}
+		return 0, NewFault(NoDevice, d.identity.Name+fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move under the device", size)+
+			reserveHuge(size))
 	}
 	table, err := system.open(pagemap, unix.O_RDONLY)
 	if err != nil {
@@ -210,13 +210,13 @@ func (d *pci) untranslated() error {
 		if d.direct = kind == "identity\n"; d.direct {
 			return nil
 		}
-		return &Fault{NoDevice, d.identity.Name + ": an IOMMU stands between the device and memory" + use}
+		return NewFault(NoDevice, d.identity.Name+": an IOMMU stands between the device and memory"+use)
 	}
 	path := d.folder()
 	for range busesMax {
 		path += "/.."
 		if _, err := ReadText(path + "/of_node/iommu-map"); err == nil {
-			return &Fault{NoDevice, d.identity.Name + ": an IOMMU stands between the host bridge and memory" + use}
+			return NewFault(NoDevice, d.identity.Name+": an IOMMU stands between the host bridge and memory"+use)
 		}
 	}
 	d.direct = true
@@ -235,11 +235,11 @@ func physical(table int, name string, mem []byte) (start uint64, inOrder bool, e
 		address, present := frameOf(table, mem[offset:])
 		switch {
 		case !present:
-			return 0, false, &Fault{NoDevice, name + ": " + pagemap +
-				" does not say where host memory lies"}
+			return 0, false, NewFault(NoDevice, name+": "+pagemap+
+				" does not say where host memory lies")
 		case address == 0:
-			return 0, false, &Fault{Denied, name + ": the kernel does not tell this user where host memory" +
-				" lies (CAP_SYS_ADMIN); run as root, or open the device as vfio:"}
+			return 0, false, NewFault(Denied, name+": the kernel does not tell this user where host memory"+
+				" lies (CAP_SYS_ADMIN); run as root, or open the device as vfio:")
 		case offset == 0:
 			start = address
 		case address != start+offset:

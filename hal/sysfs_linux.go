@@ -29,9 +29,9 @@ func (d *function) openConfig() (err error) {
 func apartPages(name string, size uint64, huge bool) error {
 	reason := name + fbs.Text(": %x bytes of host memory do not lie side by side", size)
 	if huge {
-		return &Fault{NoDevice, reason + fbs.Text(", though they are huge pages; reserve those at boot (`hugepages=%d` on the kernel's command line), use windows of at most 2 MiB, or open the device as vfio:", hugePages(size))}
+		return NewFault(NoDevice, reason+fbs.Text(", though they are huge pages; reserve those at boot (`hugepages=%d` on the kernel's command line), use windows of at most 2 MiB, or open the device as vfio:", hugePages(size)))
 	}
-	return &Fault{NoDevice, reason + reserveHuge(size)}
+	return NewFault(NoDevice, reason+reserveHuge(size))
 }
 
 // reserveHuge is what to do where there are no huge pages for size bytes.

@@ -43,9 +43,9 @@ func (d *tt) open() (err error) {
 	switch err {
 	case nil:
 	case unix.EAGAIN:
-		return &Fault{NoDevice, name + ": another program has the device for itself"}
+		return NewFault(NoDevice, name+": another program has the device for itself")
 	case unix.ENOENT:
-		return &Fault{NoDevice, name + ": no such device; `ls /dev/tenstorrent` lists what is there, `modprobe tenstorrent` loads the driver"}
+		return NewFault(NoDevice, name+": no such device; `ls /dev/tenstorrent` lists what is there, `modprobe tenstorrent` loads the driver")
 	default:
 		return failed("open", d.rest, err)
 	}
@@ -54,7 +54,7 @@ func (d *tt) open() (err error) {
 		return err
 	}
 	if driver.api != ttAPI {
-		return &Fault{NoDevice, name + fbs.Text(": the driver has API %d, %d is needed; install tt-kmd 2.0 or later", uint64(driver.api), ttAPI)}
+		return NewFault(NoDevice, name+fbs.Text(": the driver has API %d, %d is needed; install tt-kmd 2.0 or later", uint64(driver.api), ttAPI))
 	}
 	d.cleans = driver.major > 2 || driver.major == 2 && driver.minor >= 2
 	return d.openFunction()
@@ -70,11 +70,11 @@ func (d *tt) take() error {
 	_, err := system.ioctl(d.fd, ttLockControl, 0, asC(&lock))
 	switch {
 	case err == unix.ENODEV:
-		return &Fault{DeviceGone, d.identity.Name + ": another program has reset the device since it was opened; open it again"}
+		return NewFault(DeviceGone, d.identity.Name+": another program has reset the device since it was opened; open it again")
 	case err != nil:
 		return failed("LOCK_CTL", d.rest, err)
 	case lock.value != 1:
-		return &Fault{NoDevice, d.identity.Name + ": another replay has the device; `fuser -v " + d.rest + "` names it"}
+		return NewFault(NoDevice, d.identity.Name+": another replay has the device; `fuser -v "+d.rest+"` names it")
 	}
 	power := ttPower{argsz: 40, validity: ttPowerFlags, flags: ttPowerAll}
 	_, _ = system.ioctl(d.fd, ttSetPowerState, 0, asC(&power))
@@ -107,11 +107,11 @@ func (d *tt) openFunction() error {
 	_, err := system.ioctl(d.fd, ttQueryMappings, 0, asC(&all))
 	switch {
 	case err == unix.ENODEV: // it answers only who asks for information
-		return &Fault{NoDevice, name + ": the device is being reset, and whoever does that has not said that it is over (POST_RESET); wait for that program, or reset the device again with `tt-smi -r`"}
+		return NewFault(NoDevice, name+": the device is being reset, and whoever does that has not said that it is over (POST_RESET); wait for that program, or reset the device again with `tt-smi -r`")
 	case err != nil:
 		return failed("QUERY_MAPPINGS", d.rest, err)
 	case !(&device{d.function}).Alive():
-		return &Fault{DeviceGone, name + ": configuration space reads all ones, or memory decoding is off; reset the device with `tt-smi -r`"}
+		return NewFault(DeviceGone, name+": configuration space reads all ones, or memory decoding is off; reset the device with `tt-smi -r`")
 	}
 	for _, m := range all.mappings {
 		if m.id >= 1 && m.id <= uint32(len(d.maps)) {
@@ -146,7 +146,7 @@ func (d *tt) window(_ uint16, size uint64, wc bool) (int, Aperture, error) {
 		case err != nil:
 			return -1, Aperture{}, failed("ALLOCATE_TLB", d.rest, err)
 		case d.tlb.Group(int(window.id)) != g:
-			return -1, Aperture{}, &Fault{Internal, d.identity.Name + fbs.Text(": the driver gave window %d for one of %x bytes", uint64(window.id), g.Size)}
+			return -1, Aperture{}, NewFault(Internal, d.identity.Name+fbs.Text(": the driver gave window %d for one of %x bytes", uint64(window.id), g.Size))
 		}
 		offset := window.uncached
 		if wc {

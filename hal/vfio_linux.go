@@ -91,11 +91,11 @@ func (d *vfio) open() error {
 			owner = "the kernel driver " + d.owner
 			bind += "echo " + d.address + " > /sys/bus/pci/drivers/" + d.owner + "/unbind; "
 		}
-		return &Fault{NoDevice, d.identity.Name + ": " + owner + " has the device; hand it to vfio-pci with `" + bind + "echo " + d.address +
-			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU is on for it: switch that on, or open it as pci:" + d.address}
+		return NewFault(NoDevice, d.identity.Name+": "+owner+" has the device; hand it to vfio-pci with `"+bind+"echo "+d.address+
+			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU is on for it: switch that on, or open it as pci:"+d.address)
 	}
 	if d.group = linkBase(d.folder() + "/iommu_group"); d.group == "" {
-		return &Fault{NoDevice, d.identity.Name + ": no IOMMU is on for the device; switch it on (firmware, kernel command line), or open it as pci:" + d.address}
+		return NewFault(NoDevice, d.identity.Name+": no IOMMU is on for the device; switch it on (firmware, kernel command line), or open it as pci:"+d.address)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) (Aperture, error)
 		return Aperture{}, err
 	}
 	if r.flags&vfioRegionMMap == 0 {
-		return Aperture{}, &Fault{NoDevice, d.identity.Name + ": VFIO does not let" + what + " be mapped (smaller than a page, or not alone in it)"}
+		return Aperture{}, NewFault(NoDevice, d.identity.Name+": VFIO does not let"+what+" be mapped (smaller than a page, or not alone in it)")
 	}
 	return d.mapRange(d.config.fd, r.offset+offset, size, d.address+what)
 }
@@ -195,9 +195,9 @@ func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 		})
 		return m.iova, nil
 	case unix.EINVAL:
-		return 0, &Fault{NoDevice, d.identity.Name + fbs.Text(": the IOMMU has no %x bytes of addresses left", size)}
+		return 0, NewFault(NoDevice, d.identity.Name+fbs.Text(": the IOMMU has no %x bytes of addresses left", size))
 	case unix.ENOMEM:
-		return 0, &Fault{Denied, d.identity.Name + fbs.Text(": %x bytes of host memory cannot be pinned: ENOMEM; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`)", size)}
+		return 0, NewFault(Denied, d.identity.Name+fbs.Text(": %x bytes of host memory cannot be pinned: ENOMEM; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`)", size))
 	}
 	return 0, failed("VFIO_IOMMU_MAP_DMA", d.address, err)
 }
@@ -278,9 +278,9 @@ func (d *vfio) share(path string) (f *vfioFile, err error) {
 		d.shared = append(d.shared, f)
 		return f, nil
 	case unix.ENOENT, unix.ENODEV:
-		return nil, &Fault{NoDevice, d.identity.Name + ": " + path + " does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?"}
+		return nil, NewFault(NoDevice, d.identity.Name+": "+path+" does not exist; `modprobe vfio_iommu_type1`, and is devtmpfs mounted at /dev?")
 	case unix.EBUSY:
-		return nil, &Fault{NoDevice, d.identity.Name + ": another program has " + path + " open; `fuser -v " + path + "` names it"}
+		return nil, NewFault(NoDevice, d.identity.Name+": another program has "+path+" open; `fuser -v "+path+"` names it")
 	}
 	return nil, failed("open", path, err)
 }
@@ -322,8 +322,8 @@ func (d *vfio) join() (group *vfioFile, err error) {
 		return nil, err
 	}
 	if status.flags&vfioGroupViable == 0 {
-		return nil, &Fault{NoDevice, d.identity.Name + ": the IOMMU cannot tell the device from others that drivers have; hand all of `ls /sys/kernel/iommu_groups/" + d.group +
-			"/devices` to vfio-pci, or unbind them from their drivers"}
+		return nil, NewFault(NoDevice, d.identity.Name+": the IOMMU cannot tell the device from others that drivers have; hand all of `ls /sys/kernel/iommu_groups/"+d.group+
+			"/devices` to vfio-pci, or unbind them from their drivers")
 	}
 	fd := int32(all.fd)
 	err = control(group.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", path)
@@ -335,10 +335,10 @@ func (d *vfio) join() (group *vfioFile, err error) {
 	case nil:
 		vfioShared.iommu, vfioShared.nextIOVA = true, iovaFirst
 	case unix.ENODEV:
-		return nil, &Fault{NoDevice, d.identity.Name + ": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`"}
+		return nil, NewFault(NoDevice, d.identity.Name+": VFIO drives no IOMMU of type 1 here; `modprobe vfio_iommu_type1`")
 	case unix.EPERM:
-		return nil, &Fault{Denied, d.identity.Name + ": the interrupt controller does not keep the device's interrupts apart (GICv2 does not); " +
-			"where you trust the device, `echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`"}
+		return nil, NewFault(Denied, d.identity.Name+": the interrupt controller does not keep the device's interrupts apart (GICv2 does not); "+
+			"where you trust the device, `echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
 	}
 	return group, failed("VFIO_SET_IOMMU", vfioContainer, err)
 }

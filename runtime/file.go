@@ -43,9 +43,9 @@ func (f *File) read() error {
 	err := unix.Fstat(f.fd, &status)
 	switch {
 	case err != nil || status.Mode&unix.S_IFMT != unix.S_IFREG:
-		return &hal.Fault{Code: hal.BadImage, Reason: f.path + " is a directory or a device, an image is a file"}
+		return hal.NewFault(hal.BadImage, f.path+" is a directory or a device, an image is a file")
 	case status.Size == 0:
-		return &hal.Fault{Code: hal.BadImage, Reason: f.path + ": the file is empty"}
+		return hal.NewFault(hal.BadImage, f.path+": the file is empty")
 	}
 	f.data, err = hal.Mmap(f.fd, 0, int(status.Size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
@@ -75,7 +75,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	part := f.data[first:end]
 	if pages, _ := available(end - first); end-first > pages {
 		const text = ": %d bytes of it are to be copied into memory, the machine has %d available"
-		return &hal.Fault{Code: hal.BadImage, Reason: f.path + fbs.Text(text, end-first, pages)}
+		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, pages))
 	}
 	_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&part[0]), uintptr(len(part)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
@@ -85,7 +85,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 	for n, done := 0, 0; done < len(part) && err == nil; done += n {
 		n, err = unix.Pread(f.fd, part[done:], int64(first)+int64(done))
 		if n == 0 {
-			return &hal.Fault{Code: hal.IO, Reason: f.path + ": " + CutShort}
+			return hal.NewFault(hal.IO, f.path+": "+CutShort)
 		}
 	}
 	if err != nil {
@@ -156,7 +156,7 @@ func (f *File) inspect(check func(data []byte) error) error {
 	default:
 		reason = err.Error()
 	}
-	return &hal.Fault{Code: code, Reason: f.path + ": " + reason}
+	return hal.NewFault(code, f.path+": "+reason)
 }
 
 // recovered calls a function with the bytes of the file, and returns the panic that ended it.

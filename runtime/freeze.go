@@ -25,7 +25,7 @@ import (
 func (r *Replay) Freeze() error {
 	for _, memory := range [...][]byte{r.view.Envelope, r.arena} {
 		if err := unix.Mlock(memory); err != nil {
-			return &hal.Fault{Code: hal.Denied, Reason: "locking commands and arena into memory: " + err.Error() + "; raise RLIMIT_MEMLOCK (ulimit -l)"}
+			return hal.NewFault(hal.Denied, "locking commands and arena into memory: "+err.Error()+"; raise RLIMIT_MEMLOCK (ulimit -l)")
 		}
 	}
 	setGCPercent(-1)

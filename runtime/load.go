@@ -23,7 +23,7 @@ const AnySlot = -1
 func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 	shown := view
 	if view = shown.Original(); view == nil {
-		return nil, &hal.Fault{Code: hal.Usage, Reason: "the view was not returned by Verify"}
+		return nil, hal.NewFault(hal.Usage, "the view was not returned by Verify")
 	}
 	if err := checkIdentity(view, devices); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 func CheckTime(view *fbs.View) error {
 	for i, us := range view.LongestUs {
 		if us > view.AllowedUs {
-			return &hal.Fault{Code: hal.BadImage, Reason: "sequence " + fbs.Quote(view.Name(view.Sequences[i].Name)) + fbs.Text(" may take %d s %d us, %d s %d us are allowed; --longest or lm_longest allows more", us/1e6, us%1e6, view.AllowedUs/1e6, view.AllowedUs%1e6)}
+			return hal.NewFault(hal.BadImage, "sequence "+fbs.Quote(view.Name(view.Sequences[i].Name))+fbs.Text(" may take %d s %d us, %d s %d us are allowed; --longest or lm_longest allows more", us/1e6, us%1e6, view.AllowedUs/1e6, view.AllowedUs%1e6))
 		}
 	}
 	return nil
@@ -54,13 +54,13 @@ func CheckTime(view *fbs.View) error {
 // checkIdentity holds the image's targets against the devices.
 func checkIdentity(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Targets) {
-		return &hal.Fault{Code: hal.Usage, Reason: fbs.Text("devices: the image is for %d, %d given", uint64(len(view.Targets)), uint64(len(devices)))}
+		return hal.NewFault(hal.Usage, fbs.Text("devices: the image is for %d, %d given", uint64(len(view.Targets)), uint64(len(devices))))
 	}
 	for i, device := range devices {
 		want, got, reason := &view.Targets[i], device.Identity(), ""
 		if j := sameFunction(devices[:i], got.Address); j >= 0 {
 			who := fbs.Text("targets %d and %d have the same device, ", uint64(j), uint64(i))
-			return &hal.Fault{Code: hal.Usage, Reason: who + got.Address + "; name another device for each, by its address"}
+			return hal.NewFault(hal.Usage, who+got.Address+"; name another device for each, by its address")
 		}
 		switch {
 		case got.Vendor != want.Vendor || got.Device != want.Device:
@@ -74,7 +74,7 @@ func checkIdentity(view *fbs.View, devices []hal.Device) error {
 			}
 		}
 		if reason != "" {
-			return &hal.Fault{Code: hal.WrongDevice, Reason: "the image " + reason}
+			return hal.NewFault(hal.WrongDevice, "the image "+reason)
 		}
 	}
 	return nil
@@ -110,7 +110,7 @@ func (r *Replay) reserve(slot int) error {
 			return err
 		}
 		if forced && aperture.Slot != int(w.Slot) {
-			return &hal.Fault{Code: hal.NoDevice, Reason: fbs.Text("hardware window %d cannot be had: it is too small, in use, or the kernel driver's; on a tt: device the driver chooses, which no option changes", uint64(w.Slot))}
+			return hal.NewFault(hal.NoDevice, fbs.Text("hardware window %d cannot be had: it is too small, in use, or the kernel driver's; on a tt: device the driver chooses, which no option changes", uint64(w.Slot)))
 		}
 		r.apertures[i], r.windows[i] = aperture, aperture.Base
 	}
@@ -164,7 +164,7 @@ func (r *Replay) reserveArena() error {
 		r.arena, fits = arena, err == nil
 	}
 	if !fits {
-		return &hal.Fault{Code: hal.BadImage, Reason: fbs.Text("the image reserves %d bytes for tensors, %d for host memory and %d for page tables of its windows, the machine has %d available", size, host, tables, pages+huge)}
+		return hal.NewFault(hal.BadImage, fbs.Text("the image reserves %d bytes for tensors, %d for host memory and %d for page tables of its windows, the machine has %d available", size, host, tables, pages+huge))
 	}
 	r.commands = r.view.Commands
 	if r.view.Incomplete {
@@ -216,11 +216,11 @@ func (r *Replay) reach(index int, c *fbs.Command) error {
 		return err
 	}
 	if a.Bus == 0 {
-		return &hal.Fault{Code: hal.NoDevice, Reason: command(index) + fbs.Text("window %d has no bus address on this device", uint64(c.Index))}
+		return hal.NewFault(hal.NoDevice, command(index)+fbs.Text("window %d has no bus address on this device", uint64(c.Index)))
 	}
 	sum := a.Bus + c.Value
 	if sum < a.Bus || sum&^fbs.WidthMask(c.Width) != 0 {
-		return &hal.Fault{Code: hal.WrongDevice, Reason: command(index) + fbs.Text("bus address %x does not fit the register", sum)}
+		return hal.NewFault(hal.WrongDevice, command(index)+fbs.Text("bus address %x does not fit the register", sum))
 	}
 	c.Opcode, c.Index, c.Value = gen.OpcodeWrite, 0, sum
 	return nil
@@ -234,7 +234,7 @@ func (r *Replay) aim(index int, c *fbs.Command) error {
 	r.access[0] = *c // what Aim is given lies on the heap: not one for each Point
 	registers, home, code := r.devices[device].Aim(&r.apertures[c.Window], target, c.Value, &r.access[0])
 	if code != hal.OK {
-		return &hal.Fault{Code: code, Reason: command(index) + "the device cannot aim a window so"}
+		return hal.NewFault(code, command(index)+"the device cannot aim a window so")
 	}
 	if registers != 0 {
 		*c = r.access[0]

@@ -68,9 +68,9 @@ func Seal(also ...unix.SockFilter) (err error) {
 	const sealing = "sealing the process (seccomp): "
 	switch {
 	case errno != 0:
-		err = &hal.Fault{Code: hal.Denied, Reason: sealing + errno.Error()}
+		err = hal.NewFault(hal.Denied, sealing+errno.Error())
 	case thread != 0: // no thread is sealed where one cannot be, and the kernel then gives that thread in place of an error
-		err = &hal.Fault{Code: hal.Denied, Reason: sealing + fbs.Text("thread %d has a filter of its own", uint64(thread))}
+		err = hal.NewFault(hal.Denied, sealing+fbs.Text("thread %d has a filter of its own", uint64(thread)))
 	}
 	return err
 }

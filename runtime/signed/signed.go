@@ -91,4 +91,4 @@ func (k Keys) Check(data []byte) error {
 	return denied("signed by a key that is not among those given")
 }
 
-func denied(reason string) error { return &hal.Fault{Code: hal.Denied, Reason: reason} }
+func denied(reason string) error { return hal.NewFault(hal.Denied, reason) }
