@@ -224,11 +224,13 @@ func TestOriginalIsWhatVerifyReturned(t *testing.T) {
 // TestIgnoredFailuresCountAQueryOfEachTarget: a failure that is ignored has every
 // device of the image asked about its state.
 func TestIgnoredFailuresCountAQueryOfEachTarget(t *testing.T) {
-	for targets := 1; targets <= 2; targets++ {
+	for targets := 2; targets <= 3; targets++ {
 		image := sample()
 		image.Tensors, image.Sequences[0].Commands = nil, image.Sequences[0].Commands[:4]
-		if image.Targets = image.Targets[:targets]; targets == 1 {
+		if targets == 2 { // without the one in the middle, which has rules and windows of its own
+			image.Targets = []lmb.Target{image.Targets[0], image.Targets[2]}
 			image.Rules, image.Windows = nil, image.Windows[:4]
+			image.Windows[0].Device = 1
 		}
 		before, err := fbs.Verify(encode(t, image))
 		if err != nil {
