@@ -139,9 +139,9 @@ func TestWhatNeedsNoDeviceIsCheckedWithoutOneToo(t *testing.T) {
 		want  string
 		flags []string
 	}{
-		{65, "may take 8000 s 2 us, 3600 s 0 us are allowed", nil},
-		{65, "may take 8000 s 2 us, 7999 s 0 us are allowed", []string{"-longest", "7999s"}},
-		{65, "8000 s 2 us, 0 s 1 us are allowed", []string{"-longest", "1us"}},
+		{65, "may take 8000 s 809 us, 3600 s 0 us are allowed", nil},
+		{65, "may take 8000 s 809 us, 7999 s 0 us are allowed", []string{"-longest", "7999s"}},
+		{65, "8000 s 809 us, 0 s 1 us are allowed", []string{"-longest", "1us"}},
 		{0, "verified only", []string{"-longest", "3h"}},
 		{0, "verified only", []string{"-longest", "8001s"}},
 		{64, "-input n is given twice", []string{"-input", "n=a", "-input", "n=b"}},
