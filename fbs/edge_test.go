@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
@@ -272,5 +274,46 @@ func TestCommandsLieInMemoryAsInAFile(t *testing.T) {
 	at := bytes.Index(file, []byte{byte(gen.OpcodeFence), 0, 0, 0, 0, 0, 0, 0}) // the first of the sample
 	if got := fbs.CommandsIn(file[at:][:fbs.CommandSize*len(view.Commands)]); !reflect.DeepEqual(got, view.Commands) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestControlCharactersAreThoseOfUnicode compares with Unicode's own tables.
+func TestControlCharactersAreThoseOfUnicode(t *testing.T) {
+	tables := []*unicode.RangeTable{unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control}
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if want := unicode.In(r, tables...); fbs.IsControl(r) != want {
+			t.Errorf("%U: %v, want %v", r, fbs.IsControl(r), want)
+		}
+	}
+}
+
+// TestNamesWithControlCharactersAreRejected, in every table that has names.
+func TestNamesWithControlCharactersAreRejected(t *testing.T) {
+	bad := []string{"a\nb", "\x00bc", "ab\x1b", "a\x7fb", "\u0085b", "\u2028", "\u202e", "\u2066", "\u200f", "\u061cb",
+		"\xffbc", "ab\xc3", "\xed\xa0\x80", "\xc0\x8ab"}
+	for _, text := range append(bad, "\u00e4b", "\u5b57", "a\"b") {
+		want := slices.Contains(bad, text)
+		for _, place := range []string{"target 0", "rule 0", "tensor 0", "sequence 0"} {
+			image := sample()
+			const name = "QXZ" // of which the text is to take the place
+			switch place {
+			case "target 0":
+				image.Targets[0].Board = name
+			case "rule 0":
+				image.Rules[0].Name = name
+			case "tensor 0":
+				image.Tensors[0].Name = name
+			case "sequence 0":
+				image.Sequences[0].Name = name
+			}
+			file := encode(t, image)
+			copy(file[bytes.Index(file, []byte(name)):][:len(name)], text)
+			lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
+			_, err := fbs.Verify(file)
+			rejected := err != nil && strings.Contains(err.Error(), place+": name of 3 bytes at")
+			if rejected != want || err != nil && !want {
+				t.Errorf("%s %q: %v", place, text, err)
+			}
+		}
 	}
 }

@@ -58,6 +58,9 @@ func (v *View) verifyTables() *Error {
 // name says what is wrong with a name.
 func (t *tables) name(n Name) string {
 	at, size, text := uint64(n>>8), uint64(n&NameMax), uint64(len(t.Text))
+	if at+size <= text && !IsPlainText(t.Text[at:][:size]) {
+		return Text("name of %d bytes at %x has a control character, or is not UTF-8", size, at)
+	}
 	return first(
 		wrong(size == 0, "has no name"),
 		wrong(at+size > text, "name of %d bytes at %x lies outside the text of %d", size, at, text))

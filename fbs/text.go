@@ -1,6 +1,9 @@
 package fbs
 
-import "strconv"
+import (
+	"strconv"
+	"unicode/utf8"
+)
 
 // Text is a message with numbers in it: each %d stands for the next number in
 // decimal, each %x in hexadecimal with 0x in front. Package fmt would cost a
@@ -64,4 +67,27 @@ func plain(name string) string {
 		}
 	}
 	return string(text)
+}
+
+// IsControl reports whether a terminal, or a program that reads lines, may act on a
+// character: C0, DEL and C1, the separators of lines and paragraphs, and what changes
+// the direction of text (Unicode property Bidi_Control).
+func IsControl(r rune) bool {
+	switch {
+	case r < ' ', r >= 0x7f && r < 0xa0, r == 0x61c, r == 0x200e, r == 0x200f:
+		return true
+	}
+	return r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
+
+// IsPlainText reports whether text is UTF-8 without control characters.
+func IsPlainText(text []byte) bool {
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if IsControl(r) || r == utf8.RuneError && size == 1 {
+			return false
+		}
+		text = text[size:]
+	}
+	return true
 }

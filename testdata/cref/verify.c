@@ -52,8 +52,33 @@ static const char *in(const char *what, const char *reason) {
 
 static int power_of_two(uint64_t n) { return n && !(n & (n - 1)); }
 
+// plain_text tells whether text is UTF-8 without control characters (section 1.2).
+static int plain_text(const uint8_t *text, unsigned size) {
+	while (size) {
+		uint32_t c = *text;
+		unsigned more = c < 0x80 ? 0 : c < 0xc2 ? 4 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : c < 0xf5 ? 3 : 4;
+		if (more > 3 || more >= size)
+			return 0;
+		c &= more ? 0x3f >> more : 0x7f;
+		for (unsigned n = 1; n <= more; n++) {
+			if ((text[n] & 0xc0) != 0x80)
+				return 0;
+			c = c << 6 | (text[n] & 0x3f);
+		}
+		if ((more == 2 && c < 0x800) || (more == 3 && c < 0x10000) || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+			return 0;
+		if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f)
+			return 0;
+		if ((c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069))
+			return 0;
+		text += more + 1, size -= more + 1;
+	}
+	return 1;
+}
+
 static int named(const struct image *i, uint32_t name) {
-	return (name & 0xff) && (uint64_t)(name >> 8) + (name & 0xff) <= i->text_size;
+	uint32_t first = name >> 8, size = name & 0xff;
+	return size && (uint64_t)first + size <= i->text_size && plain_text(i->text + first, size);
 }
 
 static int is_known(const struct target *t) {

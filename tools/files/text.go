@@ -1,10 +1,13 @@
 package files
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
 
-// Safe gives a text in which nothing is left that a terminal obeys: of the
-// control characters of both sets only line ends and tabs. The others become
-// \u00XX, which is the same character in JSON, and bytes that are no UTF-8 \xXX.
+	"lightmetal/fbs"
+)
+
+// Safe returns text without what a terminal obeys: of the characters of
+// fbs.IsControl only line ends and tabs stay. The others become \uXXXX, which is the same character in JSON, and bytes that are no UTF-8 \xXX.
 func Safe(text []byte) []byte {
 	for _, b := range text {
 		if (b < ' ' || b >= 0x7f) && b != '\n' && b != '\t' {
@@ -24,7 +27,7 @@ func escaped(text []byte, quoted bool) []byte {
 	for at, size := 0, 0; at < len(text); at += size {
 		b, r := text[at], rune(0)
 		r, size = utf8.DecodeRune(text[at:])
-		switch control := r < ' ' || r >= 0x7f && r < 0xa0; {
+		switch control := fbs.IsControl(r); {
 		case quoted && (b == '"' || b == '\\'):
 			safe = append(safe, '\\', b)
 		case r == utf8.RuneError && size == 1 && quoted:
@@ -32,7 +35,7 @@ func escaped(text []byte, quoted bool) []byte {
 		case r == utf8.RuneError && size == 1:
 			safe = append(safe, '\\', 'x', digits[b>>4], digits[b&15])
 		case control && (quoted || b != '\n' && b != '\t'):
-			safe = append(safe, '\\', 'u', '0', '0', digits[r>>4], digits[r&15])
+			safe = append(safe, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 		default:
 			safe = append(safe, text[at:at+size]...)
 		}

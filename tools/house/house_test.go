@@ -22,7 +22,7 @@ const root = "../.."
 // build work.
 var imports = map[string]string{
 	"fbs/gen":      "github.com/google/flatbuffers/go strconv",
-	"fbs":          "lightmetal/boards lightmetal/fbs/gen github.com/google/flatbuffers/go hash/crc32 strconv unsafe",
+	"fbs":          "lightmetal/boards lightmetal/fbs/gen github.com/google/flatbuffers/go hash/crc32 strconv unicode/utf8 unsafe",
 	"boards":       "lightmetal/fbs/gen",
 	"boards/chips": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen", // which hal/mock and tools alone use
 	"hal": "lightmetal/boards lightmetal/fbs lightmetal/fbs/gen golang.org/x/sys/unix strconv " +
@@ -40,7 +40,7 @@ var imports = map[string]string{
 	"tools/lminit": "lightmetal/hal lightmetal/tools/files lightmetal/tools/lmrun/args " +
 		"golang.org/x/sys/unix math os os/signal path/filepath runtime slices strconv " +
 		"strings syscall time",
-	"tools/files": "lightmetal/hal golang.org/x/sys/unix strconv strings unicode/utf8 unsafe",
+	"tools/files": "lightmetal/fbs lightmetal/hal golang.org/x/sys/unix strconv strings unicode/utf8 unsafe",
 }
 
 // unsafeFiles are the files of the target world that may import unsafe.

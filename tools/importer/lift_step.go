@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"lightmetal/boards"
 	"lightmetal/boards/chips"
@@ -296,7 +295,7 @@ func (l *lifter) addMark(a *traces.Access) {
 func markName(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) {
+		if fbs.IsControl(c) {
 			return ' '
 		}
 		return c

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"lightmetal/fbs"
 )
 
 type kind uint8
@@ -124,13 +126,16 @@ func (l *lexer) quoted() token {
 	t := l.token(tokenString, "")
 	line, _, _ := strings.Cut(l.source[l.at:], "\n")
 	quoted, err := strconv.QuotedPrefix(line)
-	if err != nil || !utf8.ValidString(quoted) {
+	if err != nil {
 		l.at += len(line)
 		t.kind, t.text = tokenBad, "the string has no end on this line, a bad escape, or a byte that is not UTF-8"
 		return t
 	}
 	l.at += len(quoted)
 	t.text, _ = strconv.Unquote(quoted) // QuotedPrefix has checked it
+	if !utf8.ValidString(quoted) || !fbs.IsPlainText([]byte(t.text)) {
+		t.kind, t.text = tokenBad, "the string has a control character, or a byte that is not UTF-8"
+	}
 	return t
 }
 

@@ -25,7 +25,7 @@ type generator struct {
 }
 
 var oddNames = []string{
-	"w0", "w1", "w99999", "hex", "end", "main:", "two words", "\"", "\\", "new\nline", "#", "{", "µs", "0x10", "-", "bus", "a.b-c_d", "_", "\x00",
+	"w0", "w1", "w99999", "hex", "end", "main:", "two words", "\"", "\\", "#", "{", "µs", "0x10", "-", "bus", "a.b-c_d", "_", "\u00ad",
 	strings.Repeat("n", fbs.NameMax),
 }
 
@@ -59,7 +59,7 @@ func (g *generator) upTo(most, unit uint64) uint64 { return g.Uint64N(most/unit+
 func (g *generator) make() *lmb.Image {
 	g.image, g.goldens = &lmb.Image{}, 0
 	if g.flip() {
-		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)), Time: g.Uint64N(3) << 62, Git: "\u2028"}
+		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)), Time: g.Uint64N(3) << 62, Git: "\u2027"}
 	}
 	g.targets()
 	g.windows()

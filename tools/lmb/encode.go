@@ -70,6 +70,9 @@ func (t *text) name(name string) (fbs.Name, error) {
 	if len(name) == 0 || len(name) > fbs.NameMax || len(t.bytes)+len(name) > fbs.TextMax {
 		return 0, fmt.Errorf("name %q has %d bytes and should have 1 to %d, all names together at most %d", name, len(name), fbs.NameMax, fbs.TextMax)
 	}
+	if !fbs.IsPlainText([]byte(name)) {
+		return 0, fmt.Errorf("name %+q has a control character, or is not UTF-8", name)
+	}
 	n, ok := t.names[name]
 	if !ok {
 		n = fbs.Name(len(t.bytes)<<8 | len(name))

@@ -3,7 +3,7 @@ package lmb
 import (
 	"fmt"
 	"math"
-	"unicode/utf8"
+	"strings"
 
 	"lightmetal/fbs"
 	"lightmetal/fbs/gen"
@@ -100,16 +100,16 @@ func (r *reader) read() {
 
 func (r *reader) string(id int, what string) string {
 	data := fbs.Vector[byte](r.t, id, 1, fbs.NotesMax, what)
-	if !utf8.Valid(data) {
-		r.fail("%s is not UTF-8", what)
+	if !fbs.IsPlainText(data) {
+		r.fail("%s has a control character, or is not UTF-8", what)
 	}
 	return string(data)
 }
 
 func (r *reader) name(n fbs.Name, what string, index int) string {
 	first, size := uint64(n>>8), uint64(n&fbs.NameMax)
-	if size == 0 || first+size > uint64(len(r.text)) || !utf8.Valid(r.text[first:][:size]) {
-		r.fail("%s %d: name lies outside the text, is empty, or not UTF-8", what, index)
+	if size == 0 || first+size > uint64(len(r.text)) || !fbs.IsPlainText(r.text[first:][:size]) {
+		r.fail("%s %d: name lies outside the text, is empty, has a control character, or is not UTF-8", what, index)
 		return ""
 	}
 	return string(r.text[first:][:size])
@@ -155,6 +155,7 @@ func (g *Golden) reason() string {
 // commands are numbered.
 func notesOf(image *Image) *Notes {
 	n := &Notes{Origin: image.Origin}
+	n.Tool, n.Source, n.Git = printable(n.Tool), printable(n.Source), printable(n.Git)
 	for i := range image.Windows {
 		n.Windows = append(n.Windows, image.Windows[i].Name)
 	}
@@ -162,6 +163,17 @@ func notesOf(image *Image) *Notes {
 		n.Goldens = append(n.Goldens, image.Tensors[i].Golden)
 	}
 	return n
+}
+
+// printable replaces what no text of an image may hold: names of files and programs
+// may have any bytes.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if fbs.IsControl(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 // build writes the FlatBuffer of the notes.

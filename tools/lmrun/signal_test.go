@@ -37,8 +37,8 @@ safe:
   write.4 m+0x0 0x5afe
 `
 
-// endless is a sequence of stubborn that waits for half an hour.
-var endless = "endless:\n" + strings.Repeat("  delay 10s\n", 180)
+// halfAnHour is the sequence endless of stubborn that waits for half an hour.
+var halfAnHour = "endless:\n" + strings.Repeat("  delay 10s\n", 180)
 
 // loud says once that it waits, and that its DMA is stopped.
 type loud struct {
@@ -67,7 +67,7 @@ func (loud) Master(on bool) error {
 func signalledMain(flags []string) {
 	o, err := args.Parse(append(flags, "x.lmb"))
 	exitOn(err)
-	image, err := listing.Parse("stubborn.lms", []byte(stubborn+endless), nil)
+	image, err := listing.Parse("stubborn.lms", []byte(stubborn+halfAnHour), nil)
 	exitOn(err)
 	file, err := lmb.Encode(image)
 	exitOn(err)

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"lightmetal/fbs"
 	"math"
 	"strconv"
 	"strings"
@@ -93,7 +94,7 @@ func shareText(part, whole float64) string {
 // trace: no control characters, and no more than 255 bytes.
 func plain(name string) string {
 	name = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Cf, r) || r == 0xfffe || r == 0xffff {
+		if fbs.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Cf, r) || r == 0xfffe || r == 0xffff {
 			return '\ufffd'
 		}
 		return r
