@@ -46,9 +46,10 @@ type Device struct {
 	closed   bool
 	refusal  string
 
-	faults    []Fault
-	recording bool
-	journal   []Access
+	faults      []Fault
+	recording   bool
+	journal     []Access
+	journalMost int // accesses of the journal
 }
 
 // New gives a device of the board with the model that suits it.

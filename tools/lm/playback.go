@@ -36,6 +36,14 @@ func openPlayback(spec string) *mock.Device {
 	return stand
 }
 
+// A playback of an image keeps at most a fourth as many accesses as the image has bytes, so that
+// memory is in proportion to the file: a command may be small and make millions. Small images may
+// have 2^18, 2 MiB of copies in accesses of 8 bytes.
+const (
+	playedPart  = 4
+	playedLeast = playedPart << 18
+)
+
 // playImage plays what a run of an image's main does to its board's stand-in.
 func playImage(path string) *mock.Device {
 	_, view := verified(path)
@@ -45,10 +53,13 @@ func playImage(path string) *mock.Device {
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
 	stand := &asked{mock.New(board), map[int]bool{}}
+	most := max(len(view.Envelope)+len(view.Payload), playedLeast) / playedPart
 	s := f.load(path, stand)
 	defer s.close()
-	stand.Record(true)
-	if r := s.run(false); r.Code != hal.OK {
+	stand.RecordAtMost(most)
+	if r := s.run(false); r.Code != hal.OK && len(stand.Journal()) == most {
+		stop.With(hal.BadImage, "playback:%s: a run of main makes more than %d accesses, too many to keep; use mock:%s", path, most, standInOf(view, path))
+	} else if r.Code != hal.OK {
 		stop.On(s.failed(r))
 	}
 	return mock.PlaybackBytewise(board, stand.looked())
