@@ -53,6 +53,7 @@ func playImage(path string) *mock.Device {
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
 	stand := &asked{mock.New(board), map[int]bool{}}
+	stand.Subsystem(view.Targets[0].Subsystem)
 	most := max(len(view.Envelope)+len(view.Payload), playedLeast) / playedPart
 	s := f.load(path, stand)
 	defer s.close()
@@ -62,7 +63,9 @@ func playImage(path string) *mock.Device {
 	} else if r.Code != hal.OK {
 		stop.On(s.failed(r))
 	}
-	return mock.PlaybackBytewise(board, stand.looked())
+	played := mock.PlaybackBytewise(board, stand.looked())
+	played.Subsystem(view.Targets[0].Subsystem)
+	return played
 }
 
 // asked is a stand-in that notes which loads a poll makes again: it asks for the
