@@ -19,7 +19,7 @@ import (
 // below a fixed part, for lm itself, and a multiple of the file. Text that it prints must too.
 func TestMemoryIsInProportionToTheFile(t *testing.T) {
 	const (
-		commands, payload = 2500, 1 << 20
+		commands, payload = 1500, 1 << 20
 		base, perByte     = 64 << 20, 64
 		textPerByte       = 16
 	)
@@ -79,12 +79,13 @@ func TestMemoryIsInProportionToTheFile(t *testing.T) {
 	}
 }
 
-// limitedProcess runs lm with 4 GiB of address space, so that a command that wants all memory
-// fails before the machine does, and stops it when it has printed far too much. It returns the
+// limitedProcess runs lm with 8 GiB of address space, so that a command that wants all memory
+// fails before the machine does (what an image reserves for tensors takes some of it, and no
+// memory until it is used), and stops it when it has printed far too much. It returns the
 // peak of its memory, its exit status, -1 for a signal, and the size of what it printed.
 func limitedProcess(t *testing.T, self string, args ...string) (peak, exit, printed int, errors string) {
 	t.Helper()
-	const addresses, most = 4 << 20, 256 << 20 // KiB, bytes
+	const addresses, most = 8 << 20, 256 << 20 // KiB, bytes
 	line := []string{"-c", "ulimit -v " + strconv.Itoa(addresses) + `; exec "$0" "$@"`, self}
 	c := exec.Command("sh", append(line, args...)...)
 	c.Env = append(os.Environ(), asLm+"=1")
