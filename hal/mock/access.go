@@ -77,8 +77,7 @@ func (d *Device) load(at access) (uint64, hal.Code) {
 		return 0, d.explain(c)
 	}
 	value = d.stick(place, at.width, value)
-	d.record(Access{Load, place, at.width, value})
-	return value, hal.OK
+	return value, d.record(Access{Load, place, at.width, value})
 }
 
 // hit is what an access means: the configuration of a window, what a window
@@ -180,7 +179,9 @@ func (d *Device) storeAt(place Place, width uint8, value uint64) hal.Code {
 	if c := d.behind(place).Store(place, width, value); c != hal.OK {
 		return d.explain(c)
 	}
-	d.record(Access{Store, place, width, value})
+	if c := d.record(Access{Store, place, width, value}); c != hal.OK {
+		return c
+	}
 	d.arc.stored(place, value)
 	return hal.OK
 }

@@ -48,9 +48,10 @@ type Device struct {
 	closed   bool
 	refusal  string
 
-	faults    []Fault
-	recording bool
-	journal   []Access
+	faults      []Fault
+	recording   bool
+	journal     []Access
+	journalMost int // accesses of the journal
 }
 
 // made counts the devices made by this process, which numbers them.

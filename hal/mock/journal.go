@@ -1,6 +1,11 @@
 package mock
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+
+	"lightmetal/hal"
+)
 
 // Access is a load or a store as it arrived at its place. What configured the
 // windows on the way is not in it.
@@ -12,15 +17,23 @@ type Access struct {
 }
 
 // Record switches the journal on or off. It is off at first.
-func (d *Device) Record(on bool) { d.recording = on }
+func (d *Device) Record(on bool) { d.recording, d.journalMost = on, math.MaxInt }
+
+// RecordAtMost switches the journal on and rejects every access after the first most.
+func (d *Device) RecordAtMost(most int) { d.recording, d.journalMost = true, most }
 
 // Journal is every access that went well while the journal was on.
 func (d *Device) Journal() []Access { return d.journal }
 
-func (d *Device) record(a Access) {
-	if d.recording {
+func (d *Device) record(a Access) hal.Code {
+	switch {
+	case !d.recording:
+	case len(d.journal) >= d.journalMost:
+		return d.refuse("more than %d accesses", d.journalMost)
+	default:
 		d.journal = append(d.journal, a)
 	}
+	return hal.OK
 }
 
 func (a Access) String() string {

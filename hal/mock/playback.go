@@ -8,16 +8,20 @@ import (
 	"lightmetal/hal"
 )
 
-// playback is a Model that expects given accesses, in order and no others, and answers loads with what was recorded.
+// playback is a Model that expects given accesses, in order and no others, and answers loads with
+// what was recorded.
 type playback struct {
 	want     []expected
-	next     int
+	next     int // the access that is to come
+	part     int // of its parts, the one that is to come
+	done     int // parts of all accesses before that
+	total    int // parts of all accesses
 	reason   string
 	bytewise func(at Place, width uint8) bool // nil: nothing is
 }
 
-// expected is an access that is to come, or, where it gives again what the load of
-// that place before it gave, with no store between, may: who polls needs no more.
+// expected is an access that is to come. One that returns what the load of its place before it
+// returned, with no store between, need not: a poll may make fewer loads.
 type expected struct {
 	Access
 	again bool
@@ -41,44 +45,60 @@ func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 }
 
 func (p *playback) expect(accesses []Access) {
-	gave := map[Place]Access{}
+	last := map[Place]Access{} // by place, since the last store
+	p.want = make([]expected, 0, len(accesses))
 	for _, a := range accesses {
 		if a.Op == Store {
-			clear(gave)
+			clear(last)
 		}
-		again := a.Op == Load && gave[a.Place] == a
-		gave[a.Place] = a
-		for _, one := range p.split(a) {
-			p.want = append(p.want, expected{one, again})
-		}
+		again := a.Op == Load && last[a.Place] == a
+		last[a.Place] = a
+		p.want = append(p.want, expected{a, again})
+		p.total += p.parts(&a)
 	}
 }
 
-// comes tells whether an access is the next; what need not come is passed over.
+// parts returns in how many parts an access is expected: in memory each byte counts by itself,
+// of anything else the whole access.
+func (p *playback) parts(a *Access) int {
+	if p.bytewise == nil || !p.bytewise(a.Place, a.Width) {
+		return 1
+	}
+	return int(a.Width)
+}
+
+// partOf returns one part of an access.
+func (p *playback) partOf(a Access, part int) Access {
+	if p.parts(&a) == 1 {
+		return a
+	}
+	a.Place.Address += uint64(part)
+	return Access{a.Op, a.Place, 1, a.Value >> (8 * part) & 0xff}
+}
+
+// current returns the part of an access that is to come; there must be one.
+func (p *playback) current() Access { return p.partOf(p.want[p.next].Access, p.part) }
+
+// advance passes over the part that is to come.
+func (p *playback) advance() {
+	p.done++
+	if p.part++; p.part == p.parts(&p.want[p.next].Access) {
+		p.next, p.part = p.next+1, 0
+	}
+}
+
+// comes reports whether an access is the next; it passes over what need not come.
 func (p *playback) comes(got Access) bool {
-	for ; p.next < len(p.want); p.next++ {
-		want := p.want[p.next]
+	for ; p.next < len(p.want); p.advance() {
+		want := p.current()
 		if got.Op == Load {
 			want.Value = 0
 		}
-		if want.Access == got || !want.again {
-			return want.Access == got
+		if want == got || !p.want[p.next].again {
+			return want == got
 		}
 	}
 	return false
-}
-
-// split is an access as it is expected: a byte at a time where bytes count by themselves.
-func (p *playback) split(a Access) (out []Access) {
-	if p.bytewise == nil || !p.bytewise(a.Place, a.Width) {
-		return []Access{a}
-	}
-	for range a.Width {
-		out = append(out, Access{a.Op, a.Place, 1, a.Value & 0xff})
-		a.Place.Address++
-		a.Value >>= 8
-	}
-	return out
 }
 
 // Left is the number of accesses a playback still waits for; 0 of any other device.
@@ -87,37 +107,38 @@ func (d *Device) Left() int {
 	if !ok || p.comes(Access{}) {
 		return 0
 	}
-	return len(p.want) - p.next
+	return p.total - p.done
 }
 
 func (p *playback) Load(at Place, width uint8) (value uint64, code hal.Code) {
-	shift := 0
-	for _, got := range p.split(Access{Op: Load, Place: at, Width: width}) {
-		if !p.comes(got) {
+	whole := Access{Op: Load, Place: at, Width: width}
+	for part := range p.parts(&whole) {
+		if !p.comes(p.partOf(whole, part)) {
 			return 0, p.refuse(fmt.Sprintf("load of %d bytes at %s", width, at))
 		}
-		value |= p.want[p.next].Value << shift
-		shift += 8
-		p.next++
+		value |= p.current().Value << (8 * part)
+		p.advance()
 	}
 	return value, hal.OK
 }
 
 func (p *playback) Store(at Place, width uint8, value uint64) hal.Code {
-	for _, got := range p.split(Access{Store, at, width, value}) {
+	whole := Access{Store, at, width, value}
+	for part := range p.parts(&whole) {
+		got := p.partOf(whole, part)
 		if !p.comes(got) {
 			return p.refuse(got.String())
 		}
-		p.next++
+		p.advance()
 	}
 	return hal.OK
 }
 
 func (p *playback) refuse(got string) hal.Code {
 	if p.next == len(p.want) {
-		p.reason = fmt.Sprintf("got a %s, want nothing after the %d recorded accesses", got, p.next)
+		p.reason = fmt.Sprintf("got a %s, want nothing after the %d recorded accesses", got, p.total)
 	} else {
-		p.reason = fmt.Sprintf("got a %s, want access %d of %d: %s", got, p.next+1, len(p.want), p.want[p.next].Access)
+		p.reason = fmt.Sprintf("got a %s, want access %d of %d: %s", got, p.done+1, p.total, p.current())
 	}
 	return hal.Refused
 }

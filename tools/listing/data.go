@@ -3,7 +3,9 @@ package listing
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"lightmetal/fbs"
@@ -27,17 +29,19 @@ func (p *parser) data() []byte {
 		return p.fileBytes()
 	case p.accept("pattern"):
 		return p.patternBytes()
+	case p.accept("data"):
+		return p.declaredBytes()
 	case at.kind == tokenWord && p.isTensor(at.text):
 		p.fail(at, "%s is a tensor; write %s[:] for all of it", at.text, at.text)
 		return nil
 	}
-	words := append([]string{"hex", "file", "pattern"}, spoken(dtypeWords)...)
+	words := append([]string{"hex", "file", "pattern", "data"}, spoken(dtypeWords)...)
 	for dtype, word := range dtypeWords {
 		if word != "" && p.accept(word) {
 			return p.elements(gen.DType(dtype))
 		}
 	}
-	p.fail(at, "expected hex, file, pattern or a type such as int32, found %s%s", at, hint(at.text, words))
+	p.fail(at, "expected hex, file, pattern, data or a type such as int32, found %s%s", at, hint(at.text, words))
 	return nil
 }
 
@@ -82,11 +86,35 @@ func (p *parser) fileBytes() []byte {
 		p.fail(at, "this listing may not open files")
 		return nil
 	}
-	data, err := p.read(path)
-	if err != nil {
-		p.fail(at, "%v", err)
-		return nil
+	data, known := p.files[path]
+	if !known {
+		var err error
+		if data, err = p.read(path); err != nil {
+			p.fail(at, "%v", err)
+			return nil
+		}
+		p.files[path] = data
 	}
+	return p.part(at, path, data)
+}
+
+// declaredBytes consumes the name of declared data and returns them, or a part of them.
+func (p *parser) declaredBytes() []byte {
+	at := p.tok
+	name := p.name("data")
+	block, known := p.blocks[name]
+	switch {
+	case !known:
+		p.fail(at, "there is no data %s%s", name, hint(name, slices.Sorted(maps.Keys(p.blocks))))
+	case block.bytes == nil:
+		p.failed = true // its declaration was wrong, and that has been reported
+	}
+	return p.part(at, name, block.bytes)
+}
+
+// part consumes which part of data is meant and returns it. Parts of the same data share
+// memory, and so payload of the image.
+func (p *parser) part(at token, name string, data []byte) []byte {
 	from, size := uint64(0), uint64(len(data))
 	if p.accept("from") {
 		from = p.size("the first byte")
@@ -96,12 +124,12 @@ func (p *parser) fileBytes() []byte {
 		size = p.size("a size")
 	}
 	if length := uint64(len(data)); !p.failed && (from > length || size > length-from) {
-		p.fail(at, "%s has %d bytes, %d from byte %d are not in it", path, length, size, from)
+		p.fail(at, "%s has %d bytes, %d from byte %d are not in it", name, length, size, from)
 	}
 	if p.failed {
 		return nil
 	}
-	return data[from : from+size]
+	return data[from : from+size : from+size]
 }
 
 func (p *parser) patternBytes() []byte {

@@ -11,9 +11,10 @@ import (
 
 var declarations = map[string]func(*parser){
 	"origin": (*parser).origin, "target": (*parser).target, "rule": (*parser).rule, "window": (*parser).window, "tensor": (*parser).tensor,
+	"data": (*parser).declareData,
 }
 
-var declarationWords = []string{"origin", "target", "rule", "window", "tensor"}
+var declarationWords = []string{"origin", "target", "rule", "window", "data", "tensor"}
 
 func (p *parser) declaration() {
 	if declare := declarations[p.tok.text]; declare != nil && p.tok.kind == tokenWord {
@@ -157,6 +158,24 @@ func (p *parser) checkWindow(w *lmb.Window, sizeAt, targetAt token) {
 		p.fail(sizeAt, "the size of a tlb window is a power of two")
 	case w.Kind == gen.WindowKindConfig && w.Size != 256 && w.Size != 4096:
 		p.fail(sizeAt, "configuration space has 256 or 4096 bytes")
+	}
+}
+
+// declareData declares data that tensors and commands name.
+func (p *parser) declareData() {
+	at := p.tok
+	name := p.name("data")
+	if first, taken := p.blocks[name]; taken {
+		p.fail(at, "data %s is declared in line %d already", name, first.line)
+		return
+	}
+	p.expect("=")
+	data := p.data()
+	if p.failed {
+		data = nil
+	}
+	if name != "" {
+		p.blocks[name] = block{data, at.line}
 	}
 }
 

@@ -373,7 +373,7 @@ func TestPrintRefusesWhatItCannotSay(t *testing.T) {
 		}, "listing: main: command 0 cannot be written: '?' means nothing here"},
 		{"unknown flag", func(i *lmb.Image) { i.Windows[0].Flags = 2 }, "listing: the declarations cannot be written: it has a value that the language has no text for"},
 		{"two of a name", func(i *lmb.Image) { i.Sequences = append(i.Sequences, i.Sequences[0]) }, "listing: sequence 1 cannot be written: sequence main starts in line 2 already"},
-		{"no name", func(i *lmb.Image) { i.Tensors[0].Name = "" }, "listing: the declarations cannot be written: a name has 1 to 255 bytes, this one has 0"},
+		{"no name", func(i *lmb.Image) { i.Tensors[0].Name = "" }, "listing: tensor 0 cannot be written: a name has 1 to 255 bytes, this one has 0"},
 	} {
 		image := mustParse(t, base+"  fence\n")
 		test.change(image)

@@ -89,8 +89,16 @@ type parser struct {
 	before        []lmb.Command // of the line, in front of the last
 	goldens       int           // outputs made for compares
 	patternLeft   uint64
-	made          int // commands of the image, the ends of sequences too
-	wanted, found int // one of them, from 1, and its line
+	files         map[string][]byte // that were read, by path as the listing spells it
+	blocks        map[string]block  // declared data
+	made          int               // commands of the image, the ends of sequences too
+	wanted, found int               // one of them, from 1, and its line
+}
+
+// block is data that were declared under a name.
+type block struct {
+	bytes []byte
+	line  int
 }
 
 // call is a reference to a sequence that may come later.
@@ -104,6 +112,7 @@ func newParser(name string, read func(path string) ([]byte, error)) *parser {
 	return &parser{
 		file: name, read: read, image: &lmb.Image{}, patternLeft: patternMax,
 		windows: map[string][]int{}, tensors: map[string]int{}, sequences: map[string]int{},
+		files: map[string][]byte{}, blocks: map[string]block{},
 	}
 }
 

@@ -16,20 +16,24 @@ import (
 	"lightmetal/tools/lmb"
 )
 
-// Print writes the canonical listing of an image. It holds all payload, so it
-// needs no other file. Every line is parsed back and held against the image:
-// what Print writes without an error means that image and no other. An image
-// that fbs.Verify refuses may be one that no listing can hold; that is an
-// error, and so is a failing w.
+// Print writes the canonical listing of an image. The listing holds all payload, so it needs
+// no other file; payload that several tensors or commands name is declared once, so it is not
+// much larger than the payload either. Every line is parsed back and compared with the image:
+// what Print writes without an error means that image and no other. An image that fbs.Verify
+// rejects may be one that no listing can hold; that is an error, and so is a failing w.
 func Print(w io.Writer, image *lmb.Image) error {
 	p := newPrinter(image)
-	p.column, p.bytes, p.golden = len("compare.4"), p.block, firstGolden(image, true)
+	p.column, p.bytes, p.golden = len("compare.4"), p.sharedOrBlock, firstGolden(image, true)
+	p.shared = image.Shared()
 	check := newParser("", nil)
 	out := bufio.NewWriter(w) // keeps its first error until Flush
 
 	p.header()
 	if why := p.readBack(check, func() bool { return p.isHeader(check.image) }); why != "" {
-		return &fbs.Error{Place: "listing", Reason: "the declarations cannot be written: " + why}
+		return cannotWrite("the declarations", why)
+	}
+	if err := p.printData(out, check); err != nil {
+		return err
 	}
 	for i := range image.Sequences {
 		s := &image.Sequences[i]
@@ -38,7 +42,7 @@ func Print(w io.Writer, image *lmb.Image) error {
 		}
 		p.printf("\n%s:\n", nameText(s.Name))
 		if why := p.readBack(check, func() bool { return check.image.Sequences[i].Name == s.Name }); why != "" {
-			return &fbs.Error{Place: "listing", Reason: fmt.Sprintf("sequence %d cannot be written: %s", i, why)}
+			return cannotWrite(fmt.Sprintf("sequence %d", i), why)
 		}
 		for j := range s.Commands {
 			if _, err := p.out.WriteTo(out); err != nil {
@@ -48,13 +52,57 @@ func Print(w io.Writer, image *lmb.Image) error {
 			p.command(&s.Commands[j])
 			p.printf("\n")
 			if why := p.readBack(check, func() bool { return p.isCommand(check, &s.Commands[j]) }); why != "" {
-				return &fbs.Error{Place: "listing", Reason: fmt.Sprintf("%s: command %d cannot be written: %s", s.Name, j, why)}
+				return cannotWrite(fmt.Sprintf("%s: command %d", s.Name, j), why)
 			}
 		}
 	}
-	p.out.WriteTo(out)
+	if _, err := p.out.WriteTo(out); err != nil {
+		return err
+	}
 	return out.Flush()
 }
+
+func cannotWrite(what, why string) error {
+	return &fbs.Error{Place: "listing", Reason: what + " cannot be written: " + why}
+}
+
+// printData writes the declarations of shared data and of tensors, one after the other, so
+// that no more than one of them is in memory as text. The parser gets the image's own bytes
+// instead of those it has read, once they are known to be equal: the copies are freed, and
+// comparing the parts that commands name takes no time.
+func (p *printer) printData(out io.Writer, check *parser) error {
+	for i, data := range p.shared.Blocks {
+		if _, err := p.out.WriteTo(out); err != nil {
+			return err
+		}
+		name := blockName(i)
+		p.printf("data %s = ", name)
+		p.block(data, "")
+		p.printf("\n")
+		if why := p.readBack(check, func() bool { return bytes.Equal(check.blocks[name].bytes, data) }); why != "" {
+			return cannotWrite("data "+name, why)
+		}
+		check.blocks[name] = block{bytes: data}
+	}
+	for i := range p.image.Tensors[:p.golden] {
+		if _, err := p.out.WriteTo(out); err != nil {
+			return err
+		}
+		t := &p.image.Tensors[i]
+		p.tensor(t)
+		equal := func() bool {
+			return len(check.image.Tensors) == i+1 && sameTensor(*t, check.image.Tensors[i])
+		}
+		if why := p.readBack(check, equal); why != "" {
+			return cannotWrite(fmt.Sprintf("tensor %d", i), why)
+		}
+		check.image.Tensors[i].Data = t.Data
+	}
+	return nil
+}
+
+// blockName returns the name of shared data by its number.
+func blockName(number int) string { return fmt.Sprintf("d%d", number) }
 
 // CommandText is one command of an image as one line, for errors and reports.
 // Only the first 16 bytes of payload are shown, and what has no text in the
@@ -75,6 +123,7 @@ type printer struct {
 	labels []string // what each window is called in commands
 	golden int      // the first tensor that is written as a compare
 	column int
+	shared *lmb.SharedData // data that are declared once
 	bytes  func(data []byte, indent string)
 }
 
@@ -125,9 +174,6 @@ func (p *printer) header() {
 	}
 	for i := range p.image.Windows {
 		p.window(i)
-	}
-	for i := range p.image.Tensors[:p.golden] {
-		p.tensor(&p.image.Tensors[i])
 	}
 }
 
@@ -264,6 +310,22 @@ func (p *printer) block(data []byte, indent string) {
 		p.printf("\n")
 	}
 	p.printf("%s}", indent)
+}
+
+// sharedOrBlock writes data: by name what is declared, the rest as block does.
+func (p *printer) sharedOrBlock(data []byte, indent string) {
+	number, offset, ok := p.shared.Find(data)
+	if !ok {
+		p.block(data, indent)
+		return
+	}
+	p.printf("data %s", blockName(number))
+	if offset != 0 {
+		p.printf(" from 0x%x", offset)
+	}
+	if size := uint64(len(data)); offset+size != uint64(len(p.shared.Blocks[number])) {
+		p.printf(" size %s", sizeText(size))
+	}
 }
 
 // brief writes the start of data.

@@ -22,6 +22,7 @@ type generator struct {
 	pointed map[uint16]bool // of the sequence at hand
 	goldens int             // outputs of compares
 	used    map[string]bool // what has come up, for the test that nothing is left out
+	pool    []byte          // what overlapping data are parts of
 }
 
 var oddNames = []string{
@@ -45,7 +46,17 @@ func (g *generator) name(taken map[string]bool) string {
 
 func (g *generator) flip() bool { return g.IntN(2) == 0 }
 
+// bytes returns new data, or a part of the pool, which may overlap others.
 func (g *generator) bytes(n uint32) []byte {
+	if n <= uint32(len(g.pool)) && g.IntN(3) == 0 {
+		from := g.Uint32N(uint32(len(g.pool)) - n + 1)
+		g.used["shared data"] = true
+		return g.pool[from : from+n : from+n]
+	}
+	return g.random(n)
+}
+
+func (g *generator) random(n uint32) []byte {
 	data := make([]byte, n)
 	for i := range data {
 		data[i] = byte(g.Uint32())
@@ -57,7 +68,7 @@ func (g *generator) bytes(n uint32) []byte {
 func (g *generator) upTo(most, unit uint64) uint64 { return g.Uint64N(most/unit+1) * unit }
 
 func (g *generator) make() *lmb.Image {
-	g.image, g.goldens = &lmb.Image{}, 0
+	g.image, g.goldens, g.pool = &lmb.Image{}, 0, g.random(256)
 	if g.flip() {
 		g.image.Origin = lmb.Origin{Tool: "lm \"1\"", Source: strings.Repeat("s", g.IntN(3)), Time: g.Uint64N(3) << 62, Git: "\u2027"}
 	}
@@ -392,9 +403,9 @@ func TestLegalImagesSurvivePrintAndParse(t *testing.T) {
 			t.Fatalf("seed %d: the decoded file prints another listing (%v)", seed, err)
 		}
 	}
-	// FORMAT.md section 6: 12 opcodes but End, and marks, with this many modes and options each, Write to Call, mark.
+	// FORMAT.md section 6: 12 opcodes but End, and marks, with this many modes and options each, Write to Call, mark; and shared data.
 	modes, options := 1+1+1+3+2+3+2+1+1+1+1+1+3, 1+1+1+1+1+1+2+2+1+1+1+1+1
-	if len(used) != 13+modes+options {
+	if len(used) != 13+modes+options+1 {
 		t.Errorf("%d opcodes, modes and options came up: %v", len(used), used)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"testing"
 
 	"lightmetal/boards/chips"
@@ -16,12 +17,23 @@ import (
 	"lightmetal/tools/lmb"
 	"lightmetal/tools/lmb/lmbtest"
 	"lightmetal/tools/ttsim"
+
+	"golang.org/x/sys/unix"
 )
+
+// lateSignal makes a copy of the test program lm that gets SIGTERM right before it ends.
+const lateSignal = "LM_TEST_LATE_SIGNAL"
 
 func TestMain(m *testing.M) {
 	ttsim.ChildMain()
 	if os.Getenv(asLm) != "" {
 		main()
+	}
+	if os.Getenv(lateSignal) != "" {
+		exit := run(os.Args[1:])
+		goruntime.LockOSThread() // a signal of this thread arrives before Tgkill returns
+		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGTERM)
+		os.Exit(exit)
 	}
 	os.Exit(m.Run())
 }

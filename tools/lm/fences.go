@@ -36,9 +36,10 @@ type fences struct {
 func fenceWarnings(view *fbs.View) []string {
 	const most = 10
 	f := fences{view: view, calls: map[fenceCall]fenceState{}, seen: map[int]bool{}, list: []string{}}
+	called := calledSequences(view)
 	for i := range view.Sequences {
 		now := f.sequence(i, allFenced)
-		if last := int(view.Sequences[i].First + view.Sequences[i].Count - 1); now.bulk >= 0 && !called(view, i) {
+		if last := int(view.Sequences[i].First + view.Sequences[i].Count - 1); now.bulk >= 0 && !called[i] {
 			f.warn(last, "command %d ends the sequence, command %d copied in bulk through a write-combining window, and no fence stands between them",
 				now.bulk)
 		}
@@ -49,14 +50,15 @@ func fenceWarnings(view *fbs.View) []string {
 	return f.list
 }
 
-// called tells whether another sequence goes on behind this one.
-func called(view *fbs.View, sequence int) bool {
+// calledSequences reports, of each sequence, whether another one calls it and goes on after it.
+func calledSequences(view *fbs.View) []bool {
+	called := make([]bool, len(view.Sequences))
 	for i := range view.Commands {
-		if c := &view.Commands[i]; c.Opcode == gen.OpcodeCall && int(c.Index) == sequence {
-			return true
+		if c := &view.Commands[i]; c.Opcode == gen.OpcodeCall {
+			called[c.Index] = true
 		}
 	}
-	return false
+	return called
 }
 
 func (f *fences) sequence(index int, now fenceState) fenceState {

@@ -36,6 +36,14 @@ func openPlayback(spec string) *mock.Device {
 	return stand
 }
 
+// A playback of an image keeps at most a fourth as many accesses as the image has bytes, so that
+// memory is in proportion to the file: a command may be small and make millions. Small images may
+// have 2^18, 2 MiB of copies in accesses of 8 bytes.
+const (
+	playedPart  = 4
+	playedLeast = playedPart << 18
+)
+
 // playImage returns a device that expects what a run of an image's main does to the
 // mock of its board. The name is for messages.
 func playImage(name string, image []byte) *mock.Device {
@@ -48,13 +56,20 @@ func playImage(name string, image []byte) *mock.Device {
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
 	stand := &asked{mock.New(board), map[int]bool{}}
+	stand.Subsystem(view.Targets[0].Subsystem)
+	most := max(len(view.Envelope)+len(view.Payload), playedLeast) / playedPart
 	s := f.loadView(name, file, view, stand)
 	defer s.close()
-	stand.Record(true)
-	if r := s.run(false); r.Code != hal.OK {
+	stand.RecordAtMost(most)
+	if r := s.run(false); r.Code != hal.OK && len(stand.Journal()) == most {
+		stop.With(hal.BadImage, "%s: a run of main makes more than %d accesses, too many to keep; "+
+			"use mock:%s", name, most, standInOf(view, name))
+	} else if r.Code != hal.OK {
 		stop.On(s.failed(r))
 	}
-	return mock.PlaybackBytewise(board, stand.looked())
+	played := mock.PlaybackBytewise(board, stand.looked())
+	played.Subsystem(view.Targets[0].Subsystem)
+	return played
 }
 
 // asked is a stand-in that notes which loads a poll makes again: it asks for the

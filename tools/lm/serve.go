@@ -51,14 +51,19 @@ func (f *serveFlags) run() (err error) {
 		}
 	}
 	options := vfiouser.Options{Without: f.without, Log: func(format string, a ...any) { fmt.Fprintf(stderr, "lm serve: "+format+"\n", a...) }}
+	serves := false
 	if f.trace != "" {
 		file, fault := files.Replace(f.trace, 0o666)
 		if fault != nil {
 			return fault
 		}
-		// Also of a session that failed.
+		// A server that does not start leaves an earlier recording alone; the recording of a
+		// session that failed is kept.
 		defer func() {
-			err = cmp.Or(err, file.Commit())
+			if serves {
+				err = cmp.Or(err, file.Commit())
+			}
+			file.Discard()
 		}()
 		options.Trace = file
 		if !file.Stream {
@@ -69,14 +74,16 @@ func (f *serveFlags) run() (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	cancelOnSignal(cancel)
 	listener, err := vfiouser.Listen(f.socket)
 	if err != nil {
 		function.Close()
 		return err
 	}
 	defer listener.Close()
+	serves = true
 	fmt.Fprintf(stderr, "lm serve: %s listens on %s\n", f.device, f.socket)
 	err = cmp.Or(vfiouser.Serve(ctx, listener, function), function.Close())
 	if n := function.Refused(); err == nil && n > 0 {
@@ -86,6 +93,17 @@ func (f *serveFlags) run() (err error) {
 		err = unplayed(function.Device(), "the client left")
 	}
 	return err
+}
+
+// cancelOnSignal has SIGINT and SIGTERM end the server. They stay caught until the process ends:
+// one that arrives after the client has left must not take the place of the exit status.
+func cancelOnSignal(cancel func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+	}()
 }
 
 // open gives the device, with its faults.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,6 +41,12 @@ func served(t *testing.T, client func(net.Conn), args ...string) (exit int, stde
 // access is a vfio-user request to load or to store in BAR 0, and its answer.
 func access(t *testing.T, c net.Conn, offset uint64, width uint32, store ...byte) (loaded []byte) {
 	t.Helper()
+	return accessRegion(t, c, 0, offset, width, store...)
+}
+
+// accessRegion is the same in any region: BARs 0 to 5, and 7 is configuration space.
+func accessRegion(t *testing.T, c net.Conn, region uint32, offset uint64, width uint32, store ...byte) (loaded []byte) {
+	t.Helper()
 	le := binary.LittleEndian
 	command := uint16(9) // REGION_READ
 	if store != nil {
@@ -48,7 +55,7 @@ func access(t *testing.T, c net.Conn, offset uint64, width uint32, store ...byte
 	m := le.AppendUint16(le.AppendUint16(nil, 1), command)
 	m = le.AppendUint32(m, uint32(32+len(store)))
 	m = append(m, make([]byte, 8)...)
-	m = le.AppendUint32(le.AppendUint32(le.AppendUint64(m, offset), 0), width)
+	m = le.AppendUint32(le.AppendUint32(le.AppendUint64(m, offset), region), width)
 	if _, err := c.Write(append(m, store...)); err != nil {
 		t.Error(err)
 		return nil
@@ -153,5 +160,82 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 		if exit, _, stderr := lm(t, append([]string{"serve"}, test.args...)...); exit != test.exit || !strings.Contains(stderr, test.says) {
 			t.Errorf("%v: exit %d, want %d with %q; it said:\n%s", test.args, exit, test.exit, test.says, stderr)
 		}
+	}
+}
+
+// TestServerThatDoesNotStartLeavesAnEarlierRecording: neither the file of --trace nor what is
+// next to it changes before the server listens.
+func TestServerThatDoesNotStartLeavesAnEarlierRecording(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, args := range map[string][]string{
+		"no folder for the socket": {"--device", "mock:edu", "--socket", "none/s"},
+		"another file there":       {"--device", "mock:edu", "--socket", "trace"},
+		"no such device":           {"--device", "mock:none", "--socket", "s"},
+		"no image":                 {"--device", "playback:none.lmb", "--socket", "s"},
+	} {
+		if err := os.WriteFile("trace", []byte("earlier"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		exit, _, stderr := lm(t, append([]string{"serve", "--trace", "trace"}, args...)...)
+		text, err := os.ReadFile("trace")
+		list, _ := os.ReadDir(".")
+		if exit == 0 || err != nil || string(text) != "earlier" || len(list) != 1 {
+			t.Errorf("%s: exit %d, %d files, the recording is %q, %v: %s", name, exit, len(list), text, err, stderr)
+		}
+	}
+}
+
+// TestSubsystemOfABoardIsServed: configuration space has the subsystem that the device's board
+// file or image names, and the device's own ids where it names none.
+func TestSubsystemOfABoardIsServed(t *testing.T) {
+	const rest = "bar0 4KiB\nrule regs bar0\nwindow r bar0 offset 0 size 4KiB\nmain:\n  write.4 r+0x0 0x0\n"
+	const head = "lightmetal 1\ntarget acme abcd:0001 "
+	named := assemble(t, head+"subsystem 1234:5678 "+rest)
+	for device, want := range map[string]string{
+		"mock:" + named:                  "\x34\x12\x78\x56",
+		"playback:" + named:              "\x34\x12\x78\x56",
+		"mock:" + assemble(t, head+rest): "\xcd\xab\x01\x00",
+		"mock:edu":                       "\x34\x12\xe8\x11",
+	} {
+		_, stderr := served(t, func(c net.Conn) {
+			if got := string(accessRegion(t, c, 7, 0x2c, 4)); got != want {
+				t.Errorf("%s: subsystem % x, want % x", device, got, want)
+			}
+		}, "--device", device)
+		if !strings.Contains(stderr, "listens on") {
+			t.Errorf("%s: %s", device, stderr)
+		}
+	}
+}
+
+// TestLateSignalDoesNotReplaceTheStatus sends SIGTERM when the client has left and the server has
+// ended: the exit status stays that of the session.
+func TestLateSignalDoesNotReplaceTheStatus(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	c := exec.Command(self, "serve", "--device", "mock:edu", "--socket", "s")
+	c.Env = append(os.Environ(), lateSignal+"=1")
+	said, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 256) // says that it listens
+	if _, err := said.Read(line); err != nil {
+		t.Error(err)
+	}
+	if client, err := net.Dial("unix", "s"); err != nil {
+		t.Error(err)
+		_ = c.Process.Kill()
+	} else {
+		client.Close()
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
 	}
 }

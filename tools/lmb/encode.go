@@ -11,8 +11,9 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// Encode gives the file of an image. The file has passed fbs.Verify, ReadNotes
-// and Quality; an image that cannot is an error. Equal images give equal bytes.
+// Encode returns the file of an image. The file has passed fbs.Verify, ReadNotes
+// and Quality; an image that cannot is an error. Data that overlap in memory
+// share payload in the file. Equal images whose data overlap alike have equal files.
 func Encode(image *Image) ([]byte, error) {
 	file, view, err := encode(image)
 	if err != nil {
@@ -93,6 +94,9 @@ func (e *encoder) name(what, name string) fbs.Name {
 
 // layOut places payload and names, and resolves the commands' references.
 func (e *encoder) layOut() {
+	offsets := e.payload.layOut(e.image.pieces())
+	tensors := len(e.image.Tensors)
+	e.recorded, e.places = offsets[:tensors], offsets[tensors:]
 	for i := range e.image.Targets {
 		e.name(fmt.Sprintf("target %d", i), e.image.Targets[i].Board)
 	}
@@ -101,7 +105,6 @@ func (e *encoder) layOut() {
 	}
 	for i := range e.image.Tensors {
 		e.name(fmt.Sprintf("tensor %d", i), e.image.Tensors[i].Name)
-		e.recorded = append(e.recorded, e.payload.place(e.image.Tensors[i].Data))
 		if n := len(e.image.Tensors[i].Shape); n > fbs.DimsMax && e.err == nil {
 			e.err = fmt.Errorf("tensor %d: %d dimensions, at most %d", i, n, fbs.DimsMax)
 		}
@@ -119,9 +122,6 @@ func (e *encoder) sequence(index int) {
 		if c.Opcode == OpcodeMark {
 			e.notes.Marks = append(e.notes.Marks, Mark{e.commands, gen.MarkKind(c.Mode), string(c.Data)})
 			continue
-		}
-		if HasPayload(&c.Command) {
-			e.places = append(e.places, e.payload.place(c.Data))
 		}
 		e.commands++
 	}

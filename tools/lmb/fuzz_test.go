@@ -9,11 +9,12 @@ import (
 
 	"lightmetal/fbs"
 	"lightmetal/tools/lmb"
+	"lightmetal/tools/lmb/lmbtest"
 )
 
 // FuzzDecode takes any bytes, with checksums that are right, through what host
 // tools make of a file: an error, or an image that encodes to the same bytes
-// once it has been encoded.
+// once it has been encoded, and is not much larger than the file was.
 func FuzzDecode(f *testing.F) {
 	for _, pattern := range []string{"../../testdata/images/*.lmb", "../../testdata/bad/*.lmb"} {
 		paths, err := filepath.Glob(pattern)
@@ -29,6 +30,9 @@ func FuzzDecode(f *testing.F) {
 				f.Add(file)
 			}
 		}
+	}
+	for _, file := range lmbtest.Hostile(f, 20, 1<<10) {
+		f.Add(file)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = append(make([]byte, 0, len(data)+8), data...)
@@ -47,6 +51,9 @@ func FuzzDecode(f *testing.F) {
 		first, err := lmb.Encode(image)
 		if err != nil {
 			return // what nobody means
+		}
+		if least := len(data) + 64*(len(view.Commands)+len(view.Tensors)); len(first) > 2*least+1<<14 {
+			t.Errorf("%d bytes became %d", len(data), len(first))
 		}
 		if image, err = lmb.Decode(first); err != nil {
 			t.Fatalf("encoded, but not decoded: %v", err)

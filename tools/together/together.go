@@ -57,44 +57,49 @@ func (c *Collision) String() string {
 // first sequence, and init, begin anew and rely on nothing; a tile that is only
 // held in reset, or let go, is not relied on; safe runs in the run
 // that failed, and nothing of the image runs after it.
+//
+// The run of one sequence is in memory at a time: sequences that call a long one would
+// otherwise hold it once each.
 func Check(images []Image) (list []Collision) {
 	list = []Collision{}
-	runs := make([][]*run, len(images))
+	stores := make([]places, len(images))
 	for i, image := range images {
+		stores[i] = places{}
 		for s := range image.View.Sequences {
-			runs[i] = append(runs[i], runOf(image.View, s))
+			stores[i].addShared(runOf(image.View, s).stores, s)
 		}
 	}
 	for i := range images {
-		for j := range images {
-			if i != j {
-				list = append(list, between(images[i], runs[i], images[j], runs[j])...)
-			}
-		}
+		list = append(list, with(images, i, stores)...)
 	}
 	return list
 }
 
-func between(a Image, own []*run, b Image, others []*run) (list []Collision) {
-	left, stores := places{}, places{}
-	for i, r := range others {
-		stores.addShared(r.stores, i)
-	}
-	for i, y := range own {
-		name := sequenceName(a.View, i)
+// with returns the collisions of one image with every other.
+func with(images []Image, own int, stores []places) (list []Collision) {
+	image, left := images[own], places{}
+	found := make([][]Collision, len(images)) // by the other image
+	for s := range image.View.Sequences {
+		name := sequenceName(image.View, s)
 		if name == "safe" {
 			continue
 		}
-		left.add(y.stores)
-		if begins(a.View, i) {
+		run := runOf(image.View, s)
+		left.add(run.stores)
+		if begins(image.View, s) {
 			continue
 		}
-		if c := collide(a, left, y, b, stores); c != nil {
-			c.Sequence = name
-			list = append(list, *c)
+		for other := range images {
+			if other == own {
+				continue
+			}
+			if c := collide(image, left, run, images[other], stores[other]); c != nil {
+				c.Sequence = name
+				found[other] = append(found[other], *c)
+			}
 		}
 	}
-	return list
+	return slices.Concat(found...)
 }
 
 // begins tells whether a sequence begins anew.
@@ -147,30 +152,43 @@ func before(steps []Step, runs []*run, k int) (list []Collision) {
 	return list
 }
 
-// places is what is stored to: spans that may overlap, by space.
+// places is what is stored to: by space, disjoint spans in order of address.
 type places map[space][]span
 
+// add adds the stores of a run. A byte belongs to the span that came first in its run.
 func (p places) add(stores map[space][]span) {
 	for s, list := range stores {
-		p[s] = append(p[s], list...)
+		p[s] = earliest(slices.Concat(p[s], list))
 	}
 }
 
-// addShared adds stores of another image, behind those that are there.
-func (p places) addShared(stores map[space][]span, behind int) {
+// runShift is where an order holds the number of a run, above the order in it.
+const runShift = 32
+
+// addShared adds the stores of a run of another image, after those of runs with lower numbers.
+func (p places) addShared(stores map[space][]span, number int) {
 	for s, list := range stores {
-		for _, at := range list {
-			at.order = at.order>>1 + behind<<32
-			p[s.shared()] = append(p[s.shared()], at)
+		later := slices.Clone(list)
+		for i := range later {
+			later[i].order = later[i].order>>1 + number<<runShift
 		}
+		p[s.shared()] = earliest(slices.Concat(p[s.shared()], later))
 	}
+}
+
+// firstOf returns the first command that made one of these stores: of the first run, the one
+// with the lowest address.
+func firstOf(list []span) int {
+	return slices.MinFunc(list, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.order>>runShift, b.order>>runShift), cmp.Compare(a.first, b.first))
+	}).command
 }
 
 // collide gives the first collision of what run y of image a relies on, where
 // earlier ones left something, with what image b stores.
 func collide(a Image, left places, y *run, b Image, stores places) *Collision {
 	for _, s := range slices.SortedFunc(maps.Keys(left), space.compare) {
-		relied := earliest(slices.Clone(left[s]))
+		relied := left[s]
 		if s.exact() {
 			relied = without(relied, y.stores[s], y.fresh)
 		}
@@ -202,14 +220,14 @@ func meet(s space, relied []span, stores places) *Collision {
 		if other.vendor != s.vendor || other.device != s.device || len(stores[other]) == 0 {
 			continue
 		}
-		c := &Collision{Device: s.deviceText(), Place: s.String(), Command: relied[0].command, OtherCommand: stores[other][0].command}
+		c := &Collision{Device: s.deviceText(), Place: s.String(), Command: relied[0].command, OtherCommand: firstOf(stores[other])}
 		if s.kind == anywhere || other.kind == anywhere || s.kind == system && other == s.shared() {
 			return c
 		}
 		if other != s.shared() {
 			continue
 		}
-		if pair, bytes := overlap(relied, earliest(slices.Clone(stores[other]))); bytes > 0 {
+		if pair, bytes := overlap(relied, stores[other]); bytes > 0 {
 			c.Command, c.OtherCommand, c.Bytes = pair[0].command, pair[1].command, bytes
 			c.First, c.Last = max(pair[0].first, pair[1].first), min(pair[0].last, pair[1].last)
 			return c

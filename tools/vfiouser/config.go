@@ -17,6 +17,7 @@ const (
 	regStatus     = 0x06
 	regClass      = 0x08 // revision in the lowest byte
 	regBar        = 0x10
+	regSubsystem  = 0x2c // vendor in the low half
 	regCapability = 0x34
 
 	commandMaster   = 0x0004
@@ -70,8 +71,11 @@ func newConfig(id hal.Identity, board *boards.Board, without []string) *config {
 		class = classAccelerator
 	}
 	c.put32(regClass, class)
-	c.put16(0x2c, id.Vendor) // subsystem
-	c.put16(0x2e, id.Device)
+	subsystem := id.Subsystem
+	if subsystem == 0 { // not known
+		subsystem = uint32(id.Device)<<16 | uint32(id.Vendor)
+	}
+	c.put32(regSubsystem, subsystem)
 	binary.LittleEndian.PutUint16(c.writable[regCommand:], commandWritable)
 	for bar := range id.Bars {
 		c.describeBar(id.Bars, bar, board)

@@ -1,7 +1,11 @@
 package vfiouser
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"slices"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,9 +20,18 @@ const (
 	dmaUnmapMin = 24
 )
 
-// memory is what the client lets the device reach, by I/O address.
+// memory is what the client lets the device reach, by I/O address. A client with an IOMMU of
+// its own may map a page at a time, so an access may span several pieces; runs are those that
+// were joined for one, and are unmapped when the pieces change.
 type memory struct {
 	pieces []piece
+	runs   []run
+}
+
+// run is a second mapping of adjacent pieces, in one range of this process's addresses.
+type run struct {
+	address uint64
+	data    []byte
 }
 
 // piece is one DMA_MAP. Without a descriptor the range exists and cannot be
@@ -51,6 +64,7 @@ func (m *memory) add(address, size, offset uint64, flags uint32, fds []int) erro
 			return err
 		}
 	}
+	m.unmapRuns()
 	m.pieces = append(m.pieces, p)
 	return nil
 }
@@ -75,6 +89,7 @@ func mapPiece(fd int, offset, size uint64, writable bool) ([]byte, error) {
 // remove unmaps what lies wholly inside a range. What was mapped there is out
 // of reach when it returns.
 func (m *memory) remove(address, size uint64) {
+	m.unmapRuns()
 	kept := m.pieces[:0]
 	for _, p := range m.pieces {
 		if p.address >= address && p.size <= size && p.address-address <= size-p.size {
@@ -88,6 +103,7 @@ func (m *memory) remove(address, size uint64) {
 
 // clear unmaps everything.
 func (m *memory) clear() {
+	m.unmapRuns()
 	for _, p := range m.pieces {
 		p.unmap()
 	}
@@ -100,14 +116,96 @@ func (p *piece) unmap() {
 	}
 }
 
-// bytes is client memory at an I/O address, nil where not all of it may be
-// read and written.
+func (m *memory) unmapRuns() {
+	for _, r := range m.runs {
+		_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(r.data)), uintptr(len(r.data))) // a mapping of ours
+	}
+	m.runs = nil
+}
+
+// reachable reports whether the device may read and write a piece.
+func (p *piece) reachable() bool { return p.writable && p.data != nil }
+
+// bytes returns client memory at an I/O address, nil where not all of it may be read and
+// written. Memory that spans adjacent pieces is joined; nothing of it is touched before all of
+// it is known to be there.
 func (m *memory) bytes(address, size uint64) []byte {
 	for i := range m.pieces {
 		p := &m.pieces[i]
-		if p.writable && p.data != nil && address >= p.address && size <= p.size && address-p.address <= p.size-size {
-			return p.data[address-p.address:][:size]
+		if p.reachable() {
+			if data := within(p.address, p.data, address, size); data != nil {
+				return data
+			}
 		}
 	}
-	return nil
+	for i := range m.runs {
+		if data := within(m.runs[i].address, m.runs[i].data, address, size); data != nil {
+			return data
+		}
+	}
+	joined, err := m.join(address, size)
+	if err != nil {
+		return nil
+	}
+	m.runs = append(m.runs, joined)
+	return within(joined.address, joined.data, address, size)
+}
+
+// within returns the part of memory, which begins at start, that lies at an address, nil where
+// not all of the part lies in it.
+func within(start uint64, memory []byte, address, size uint64) []byte {
+	length := uint64(len(memory))
+	if address < start || size > length || address-start > length-size {
+		return nil
+	}
+	return memory[address-start:][:size]
+}
+
+// errGap means that not all of a range is mapped, or not in whole pages.
+var errGap = errors.New("not all of it is mapped")
+
+// join maps the pieces around a range of addresses a second time, one after the other: all
+// that are adjacent, so that no later access needs another mapping of the same pieces. The
+// pieces must be whole pages.
+func (m *memory) join(address, size uint64) (run, error) {
+	list := slices.DeleteFunc(slices.Clone(m.pieces), func(p piece) bool { return !p.reachable() })
+	slices.SortFunc(list, func(a, b piece) int { return cmp.Compare(a.address, b.address) })
+	page := uint64(unix.Getpagesize())
+	first, last := -1, -1 // of the adjacent pieces around address
+	for i := range list {
+		p := &list[i]
+		whole := p.address%page == 0 && p.size%page == 0
+		switch {
+		case whole && last == i-1 && first >= 0 && list[last].address+list[last].size == p.address:
+			last = i
+		case first >= 0 && address < list[last].address+list[last].size:
+			// the run around address has ended
+		case whole:
+			first, last = i, i
+		default:
+			first, last = -1, -1
+		}
+	}
+	if first < 0 {
+		return run{}, errGap
+	}
+	start, end := list[first].address, list[last].address+list[last].size
+	if address < start || size > end-start || address-start > end-start-size {
+		return run{}, errGap
+	}
+	length := uintptr(end - start)
+	base, err := unix.MmapPtr(-1, 0, nil, length, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return run{}, err
+	}
+	for _, p := range list[first : last+1] {
+		// An old size of 0 maps shared memory once more (mremap(2)).
+		to := unsafe.Add(base, p.address-start)
+		_, err := unix.MremapPtr(unsafe.Pointer(&p.data[0]), 0, to, uintptr(p.size), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)
+		if err != nil {
+			_ = unix.MunmapPtr(base, length)
+			return run{}, err
+		}
+	}
+	return run{start, unsafe.Slice((*byte)(base), length)}, nil
 }

@@ -186,6 +186,60 @@ func TestDeviceReachesClientMemoryAsLongAsItMay(t *testing.T) {
 	}
 }
 
+// TestAccessSpansAdjacentMappings maps client memory a page at a time, in another order than it
+// has in its file, as a virtual IOMMU does. The device must read and write over the seams; where
+// a page is not there it must move no byte, also of the pages that are.
+func TestAccessSpansAdjacentMappings(t *testing.T) {
+	const page, base = 4096, 0x100000
+	const count = 4080 // edu moves less than a page at once
+	c, f := serving(t, opened(&boards.Edu), nil)
+	c.store(configRegion, regCommand, 2, 6)
+	fd, data := memfd(t, 8*page)
+	places := []uint64{5, 2, 7, 0} // pages of the file, by I/O address; one address is left out
+	at := func(address uint64) *byte {
+		n := (address - base) / page
+		if n > 3 {
+			n--
+		}
+		return &data[places[n]*page+address%page]
+	}
+	for _, i := range []int{2, 0, 1} { // not in order of address
+		c.must(cmdDMAMap, dma(dmaRead|dmaWrite, places[i]*page, base+uint64(i)*page, page), fd)
+	}
+	c.must(cmdDMAMap, dma(dmaRead|dmaWrite, places[3]*page, base+4*page, page), fd)
+	for i := range uint64(count) {
+		*at(base + 100 + i) = byte(i%251 + 1)
+	}
+	eduDMA(c, base+100, base+page+1000, count)
+	for i := range uint64(count) {
+		if got := *at(base + page + 1000 + i); got != byte(i%251+1) || f.Refused() != 0 {
+			t.Fatalf("byte %d is %d; %d refused: %s", i, got, f.Refused(), c.log)
+		}
+	}
+
+	before := bytes.Clone(data)
+	for _, to := range []uint64{base + 2*page + 100, base + 3*page + 1, base - 1, base + 4*page + 100} {
+		refused := f.Refused()
+		eduDMA(c, base, to, count)
+		if !bytes.Equal(data, before) || f.Refused() == refused {
+			t.Errorf("to %#x: bytes were moved, or nothing was refused", to)
+		}
+	}
+
+	c.must(cmdDMAUnmap, unmap(0, base+page, page))
+	refused := f.Refused()
+	eduDMA(c, base, base+page-8, 16)
+	if !bytes.Equal(data, before) || f.Refused() == refused {
+		t.Error("the device wrote over a seam to a page that was taken away")
+	}
+	c.must(cmdDMAMap, dma(dmaRead|dmaWrite, 6*page, base+page, page), fd)
+	data[5*page] = 'x'
+	eduDMA(c, base, base+page-1, 2)
+	if data[6*page-1] != 'x' || data[6*page] != data[5*page+1] {
+		t.Errorf("the device does not write over the seam to a new page; %s", c.log)
+	}
+}
+
 func TestMemoryThatCannotBeReachedIsRefused(t *testing.T) {
 	c, _ := serving(t, opened(&boards.Edu), nil)
 	fd, _ := memfd(t, 8192)
