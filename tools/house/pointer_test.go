@@ -17,6 +17,8 @@ var addressNumbers = map[string]string{
 	"hal/walk.go Index":             "subtracts two addresses, and keeps no number",
 	"hal/walk.go AddressOf":         "for tables of a Walk; the caller keeps the memory, never a stack's",
 	"tools/files/output.go address": "of names in memory that hal.Mmap mapped, which stays",
+
+	"tools/files/output.go statusAddress": "of a field of an Output on the heap, which does not move and is kept by the list",
 }
 
 // systemCalls are the functions whose arguments Go keeps alive where they are until the call

@@ -184,7 +184,7 @@ var fileUses = map[string]fileUse{
 	"record": {
 		args: []*fileRole{readsProgram},
 		flags: map[string]*fileRole{"out": writesFile, "file": readsBar, "device": noFile,
-			"host-memory": noFile, "watch": noFile, "on-unknown": noFile},
+			"host-memory": noFile, "watch": noFile, "on-unknown": noFile, "protect": noFile},
 	},
 	"replay": {
 		args: []*fileRole{readsFile},

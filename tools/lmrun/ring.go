@@ -177,7 +177,7 @@ func (r *ring) notRing(reason string) error {
 
 // contains reports whether an address lies in the memory of the ring.
 func (r *ring) contains(address uintptr) bool {
-	return r.memory != nil && address-uintptr(unsafe.Pointer(&r.memory[0])) < uintptr(len(r.memory))
+	return r.memory != nil && address-hal.AddressOf(r.memory) < uintptr(len(r.memory))
 }
 
 // move copies the oldest slot, or fills the next one, and answers as read(2) and

@@ -282,9 +282,14 @@ func (r *recording) exit(t *thread) {
 		}
 		return
 	}
-	if failed {
-		return
+	if !failed {
+		r.followSuccess(t, c, regs)
 	}
+}
+
+// followSuccess follows what a system call that did not fail changed in the mappings, open
+// files and signal handlers of its process.
+func (r *recording) followSuccess(t *thread, c *call, regs *registers) {
 	if c.moved != nil {
 		r.exitMove(t, c, regs.result())
 		return
