@@ -26,6 +26,9 @@ const lateSignal = "LM_TEST_LATE_SIGNAL"
 
 func TestMain(m *testing.M) {
 	ttsim.ChildMain()
+	if path := os.Getenv(peakFile); path != "" {
+		measureLm(path)
+	}
 	if os.Getenv(asLm) != "" {
 		main()
 	}

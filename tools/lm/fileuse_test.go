@@ -67,7 +67,7 @@ func TestEveryFlagDeclaresItsFiles(t *testing.T) {
 	names := regexp.MustCompile(`(?i)\b(file|files|image|page|record|path)\b`)
 	// Flags whose text has such a word, and whose values name no file.
 	without := []string{"import device", "import frame", "import from", "import ignore",
-		"import input", "report sequence", "tensor name", "verify board"}
+		"import input", "record protect", "report sequence", "tensor name", "verify board"}
 	commands := 0
 	ownCommands(func(c *cobra.Command, use *fileUse, declared bool) {
 		commands++

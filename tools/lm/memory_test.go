@@ -88,15 +88,48 @@ func limitedProcess(t *testing.T, self string, args ...string) (peak, exit, prin
 	const addresses, most = 8 << 20, 256 << 20 // KiB, bytes
 	line := []string{"-c", "ulimit -v " + strconv.Itoa(addresses) + `; exec "$0" "$@"`, self}
 	c := exec.Command("sh", append(line, args...)...)
-	c.Env = append(os.Environ(), asLm+"=1")
+	peakPath := filepath.Join(t.TempDir(), "peak")
+	c.Env = append(os.Environ(), peakFile+"="+peakPath)
 	out := &counted{most: most}
 	var errs bytes.Buffer
 	c.Stdout, c.Stderr = out, &errs
 	if err := c.Run(); err != nil && c.ProcessState == nil {
 		t.Fatal(err)
 	}
-	usage := c.ProcessState.SysUsage().(*syscall.Rusage)
-	return int(usage.Maxrss) << 10, c.ProcessState.ExitCode(), out.size, errs.String()
+	data, err := os.ReadFile(peakPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if peak, err = strconv.Atoi(string(data)); err != nil {
+		t.Fatal(err)
+	}
+	return peak, c.ProcessState.ExitCode(), out.size, errs.String()
+}
+
+// peakFile names the file into which a process of this test writes the peak of the memory of
+// the lm that it starts, in bytes.
+const peakFile = "LM_TEST_PEAK"
+
+// measureLm runs this process's command line as lm in a child, writes the child's peak into a
+// file and exits with its status. The process between the test and lm is needed because the
+// kernel counts the memory of the process that starts another to the peak of the new one
+// (linux, fs/exec.c, setmax_mm_hiwater_rss), and other tests make this one large.
+func measureLm(peakPath string) {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	c := exec.Command(self, os.Args[1:]...)
+	c.Env = append(os.Environ(), peakFile+"=", asLm+"=1")
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		panic(err)
+	}
+	peak := int(c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) << 10
+	if err := os.WriteFile(peakPath, []byte(strconv.Itoa(peak)), 0o600); err != nil {
+		panic(err)
+	}
+	os.Exit(c.ProcessState.ExitCode())
 }
 
 // counted counts what is written, and fails after most bytes.
