@@ -299,13 +299,13 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 	t.Log(console)
 }
 
-// named is an image with a sequence that takes long, under a name that is not for a terminal.
+// named is an image with a sequence that takes long, under a name with a quote and a letter of two bytes.
 func named(t *testing.T) []byte {
 	t.Helper()
 	image, err := listing.Parse("named.lms", []byte(shared("", "", "fence\nslow:\n  delay 1ms")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	image.Sequences[1].Name = "\x01\x7f\" slow"
+	image.Sequences[1].Name = "ü\" slow"
 	return lmbtest.Encode(t, image)
 }
