@@ -167,10 +167,16 @@ func TestElementSizes(t *testing.T) {
 	}
 }
 
-// TestNamesInMessagesAreHarmless: names come from the file and go to a terminal.
+// TestNamesInMessagesAreHarmless: the text of a key file goes to a terminal, too.
 func TestNamesInMessagesAreHarmless(t *testing.T) {
-	if got := fbs.Quote("a\x1b[2J\"\x7f\nb"); got != `"a?[2J???b"` {
-		t.Error(got)
+	for text, want := range map[string]string{
+		"a\x1b[2J\"\x7f\nb":          `"a?[2J???b"`,
+		"\u0085\u202e\u2028\xff\x9b": `"?????"`,
+		"größe €😀":                   `"größe €😀"`,
+	} {
+		if got := fbs.Quote(text); got != want {
+			t.Errorf("%q becomes %s, want %s", text, got, want)
+		}
 	}
 	if got := fbs.Text("%d is %x, 100%", 255, 255); got != "255 is 0xff, 100%" {
 		t.Error(got)

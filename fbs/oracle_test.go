@@ -1,12 +1,15 @@
 package fbs_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"lightmetal/boards"
 	"lightmetal/fbs"
@@ -413,6 +416,49 @@ func TestFastAndSlowVerifierAgree(t *testing.T) {
 	t.Logf("evidence: %d changed images, %d of them still right: the same verdict of both verifiers", rounds, accepted)
 	if accepted < rounds/50 {
 		t.Errorf("only %d of %d changed images are right: the test says little", accepted, rounds)
+	}
+}
+
+// TestFastAndSlowVerifierAgreeOnNames puts random bytes and characters in a name. The
+// slow verifier is packages utf8 and unicode.
+func TestFastAndSlowVerifierAgreeOnNames(t *testing.T) {
+	image := sample()
+	image.Sequences[1].Name = strings.Repeat("n", 16)
+	file, err := lmb.Encode(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := fbs.Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := func(r rune) bool {
+		return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+	}
+	r := rand.New(rand.NewPCG(3, 5))
+	accepted, rounds := 0, 20_000
+	name := view.Bytes(view.Sequences[1].Name)
+	for range rounds {
+		copy(name, image.Sequences[1].Name)
+		for n := range 1 + r.IntN(3) {
+			piece := []byte{byte(r.Uint32()), byte(r.Uint32())}
+			if r.IntN(2) == 0 {
+				piece = utf8.AppendRune(nil, rune(r.Uint32N(unicode.MaxRune)>>r.IntN(20)))
+			}
+			copy(name[5*n:], piece)
+		}
+		lmb.Stamp(file, uint64(len(view.Envelope)))
+		_, err := fbs.Verify(file)
+		want := utf8.Valid(name) && bytes.IndexFunc(name, control) < 0
+		if (err == nil) != want {
+			t.Fatalf("%q: fast says %v, slow accepts it: %v", name, err, want)
+		}
+		if want {
+			accepted++
+		}
+	}
+	if accepted < rounds/10 || accepted > rounds*9/10 {
+		t.Errorf("%d of %d names are accepted: the test says little", accepted, rounds)
 	}
 }
 

@@ -54,19 +54,17 @@ func AppendText(filled []byte, message string, numbers ...uint64) []byte {
 	return filled
 }
 
-// Quote puts a name of the file between quotes, with nothing in it that a
-// terminal would act on.
-func Quote(name string) string { return `"` + plain(name) + `"` }
-
-// plain is a name of the image without what moves a terminal.
-func plain(name string) string {
-	text := []byte(name)
-	for i, b := range text {
-		if b < ' ' || b == 0x7f || b == '"' {
-			text[i] = '?'
+// Quote returns text between quotes, with a question mark for each control character, each
+// quote and each byte that is not UTF-8.
+func Quote(text string) string {
+	quoted := `"`
+	for _, r := range text {
+		if r == '"' || r == utf8.RuneError || IsControl(r) {
+			r = '?'
 		}
+		quoted += string(r)
 	}
-	return string(text)
+	return quoted + `"`
 }
 
 // IsControl reports whether a terminal, or a program that reads lines, may act on a

@@ -76,10 +76,10 @@ func (v *View) Board(target int) *boards.Board {
 	if known := boards.ByID(t.Vendor, t.Device); known != nil {
 		return known
 	}
-	b := &boards.Board{Name: plain(v.Name(t.Board)), Vendor: t.Vendor, Device: t.Device, Bars: *t.Bars()}
+	b := &boards.Board{Name: v.Name(t.Board), Vendor: t.Vendor, Device: t.Device, Bars: *t.Bars()}
 	for _, r := range v.Rules {
 		if int(r.Target) == target {
-			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last, Widths: r.Widths, Memory: r.Memory != 0, Name: plain(v.Name(r.Name))})
+			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last, Widths: r.Widths, Memory: r.Memory != 0, Name: v.Name(r.Name)})
 		}
 	}
 	return b

@@ -498,6 +498,19 @@ func TestInputsAreBoundedAndKeepNobodyWaiting(t *testing.T) {
 	}
 }
 
+func TestTextOfALineHasNoLineFeed(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "",
+		"größe":                    "größe",
+		"a\nsafe: 0 faults\tb\r\n": `a\nsafe: 0 faults\tb\u000d\n`,
+		"\u0085\u2029\xff\ufffd":   `\u0085\u2029\xff` + "\ufffd",
+	} {
+		if got := Line(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestNoControlCharacterIsLeft(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "",
@@ -506,6 +519,7 @@ func TestNoControlCharacterIsLeft(t *testing.T) {
 		"a\x00b\rc\x7f":             `a\u0000b\u000dc\u007f`,
 		"\u009b31m ü € 𝄞":           `\u009b31m ü € 𝄞`,
 		"\u0080\u009f\u00a0":        "\\u0080\\u009f\u00a0",
+		"\u2028\u202e\u2066":        `\u2028\u202e\u2066`,
 		"\x9b31m":                   `\x9b31m`,
 		"ü\xc3":                     `ü\xc3`,
 		"\xed\xa0\x80":              `\xed\xa0\x80`,

@@ -55,6 +55,9 @@ func TestTextOfLmPassesOnePlace(t *testing.T) {
 	past := []string{"os.Stdout", "os.Stderr", "fmt.Print", "fmt.Printf", "fmt.Println"}
 	for name, file := range sources(t, "tools/lm") {
 		ast.Inspect(file, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok && name != "tools/lm/main.go" && name != "tools/lm/terminal.go" && printsUnescaped(call) {
+				t.Errorf("%s formats text for stdout or stderr itself; printLine of terminal.go escapes line feeds", name)
+			}
 			if s, ok := n.(*ast.SelectorExpr); ok {
 				if p, ok := s.X.(*ast.Ident); ok && slices.Contains(past, p.Name+"."+s.Sel.Name) && name != "tools/lm/main.go" {
 					t.Errorf("%s has %s.%s; stdout and stderr of terminal.go take text", name, p.Name, s.Sel.Name)
@@ -63,6 +66,21 @@ func TestTextOfLmPassesOnePlace(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// printsUnescaped reports whether call is fmt.Fprintf or fmt.Fprintln to lm's stdout or
+// stderr, or to the one of them that function tell returns.
+func printsUnescaped(call *ast.CallExpr) bool {
+	function, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || function.Sel.Name != "Fprintf" && function.Sel.Name != "Fprintln" {
+		return false
+	}
+	to := call.Args[0]
+	if chosen, ok := to.(*ast.CallExpr); ok {
+		to = chosen.Fun
+	}
+	name, ok := to.(*ast.Ident)
+	return ok && slices.Contains([]string{"stdout", "stderr", "tell"}, name.Name)
 }
 
 // TestToolsWriteFilesInOnePlace holds every tool to tools/files, where devices,

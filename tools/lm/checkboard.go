@@ -146,22 +146,22 @@ func (r *boardReport) String() string {
 	if r.host != nil {
 		title = r.host.Title + " (" + r.host.Name + ")"
 	}
-	fmt.Fprintf(&b, "board    %s\n", title)
+	printLine(&b, "board    %s", title)
 	if r.Machine != "" {
-		fmt.Fprintf(&b, "machine  %s, Linux %s\n", r.Machine, cmp.Or(r.Kernel, "of unknown release"))
+		printLine(&b, "machine  %s, Linux %s", r.Machine, cmp.Or(r.Kernel, "of unknown release"))
 	}
 	for _, f := range r.Facts {
-		fmt.Fprintf(&b, "%s\n", f)
+		printLine(&b, "%s", f)
 	}
 	for _, f := range r.Checks {
-		fmt.Fprintf(&b, "%-8s %s: %s\n", f.State, f.Check, f.Found)
+		printLine(&b, "%-8s %s: %s", f.State, f.Check, f.Found)
 		for _, line := range [...]struct{ name, text string }{{"why", f.Why}, {"next", f.Next}} {
 			if line.text != "" {
-				fmt.Fprintf(&b, "%9s%-5s %s\n", "", line.name, line.text)
+				printLine(&b, "%9s%-5s %s", "", line.name, line.text)
 			}
 		}
 	}
-	fmt.Fprintf(&b, "%d missing, %d to look at\n", r.Missing, r.Warnings)
+	printLine(&b, "%d missing, %d to look at", r.Missing, r.Warnings)
 	return b.String()
 }
 

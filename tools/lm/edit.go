@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ func setCommand() *cobra.Command {
 			setInputs(image, args[1:])
 		})
 		if stale {
-			fmt.Fprintln(stderr, "lm: warning: recorded outputs are what the old inputs made: lm trim --golden, or record anew")
+			printLine(stderr, "lm: warning: recorded outputs are what the old inputs made: lm trim --golden, or record anew")
 		}
 	})
 	outputFlags(c.Flags(), &out)
@@ -67,7 +66,7 @@ func change(path, out string, edit func(*lmb.Image)) {
 	if _, signature, err := fbs.SplitSignature(file.Bytes()); err == nil && signature != nil {
 		again = "; sign it again"
 	}
-	fmt.Fprintf(tell(out), "%s: written and verified%s\n", out, again)
+	printLine(tell(out), "%s: written and verified%s", out, again)
 }
 
 func setInputs(image *lmb.Image, specs []string) {
@@ -211,6 +210,6 @@ func compare(path string, specs []string, judge *lmb.Golden) {
 		if why := cmp.Or(judge, &notes.Goldens[index]).Judge(t.Dtype, got, golden); why != "" {
 			stop.With(hal.CompareFailed, "%s: output %s: %s", file, name, why)
 		}
-		fmt.Fprintf(stdout, "%s: as good as the recorded %s\n", file, name)
+		printLine(stdout, "%s: as good as the recorded %s", file, name)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"lightmetal/fbs"
 	"lightmetal/hal"
-	"lightmetal/tools/listing"
 	"lightmetal/tools/lmb"
 
 	"golang.org/x/sys/unix"
@@ -298,39 +299,35 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// hostile is in every name of an image, and as bytes in every other text.
-const hostile = "x\x1b[2J\u009b31m\x07\u0085y"
+// hostile is in names of files and in flags, and as bytes in every other text. What
+// follows its line feed must not begin a line of output.
+const hostile = "x\x1b[2J\u009b31m\x07\u0085\u2028\u202ey\nforged: valid, checksum 0badcafe"
 
-// TestNoPathBringsControlCharactersToATerminal drives all commands with names
-// and texts that have them.
+// hostileNotes returns an image with names that can be written, and one that has the
+// bytes of hostile in its notes.
+func hostileNotes(t *testing.T) (image, forged []byte) {
+	t.Helper()
+	const tensors = "tensor a input uint32[1] = uint32 1\ntensor d output uint32[1] = uint32 7\n"
+	unlike := strings.Repeat("N", len(hostile))
+	image = assembledWhole(t, "lightmetal 1\norigin tool \""+unlike+"\" source \""+unlike+"\"\n"+
+		strings.TrimPrefix(edu, "lightmetal 1\n")+"window "+unlike+" bar0 offset 0 size 4KiB\n"+tensors+
+		"main:\n  begin \""+unlike+"\"\n  copy.4 r+0x4 <- a[0:4]\n  copy.4 d[0:4] <- r+0x4\n  end \""+unlike+"\"\n"+
+		"bad:\n  expect.4 r+0x0 == 0x1\nslow:\n  poll.4 r+0x20 & 0x80 == 0x80 within 1ms\n")
+	forged = bytes.ReplaceAll(image, []byte(unlike), []byte(hostile))
+	if bytes.Equal(image, forged) {
+		t.Fatal("the notes are not in the image as they are")
+	}
+	lmb.Stamp(forged, binary.LittleEndian.Uint64(forged[32:]))
+	return image, forged
+}
+
+// TestNoPathBringsControlCharactersToATerminal drives all commands with names of files,
+// flags and texts that have them, and with notes of an image.
 func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 	t.Chdir(t.TempDir())
-	image, err := listing.Parse("x.lms", []byte(edu+"tensor a input uint32[1] = uint32 1\ntensor d output uint32[1] = uint32 7\n"+
-		"main:\n  begin \"s\"\n  copy.4 r+0x4 <- a[0:4]\n  copy.4 d[0:4] <- r+0x4\n  end \"s\"\nbad:\n  expect.4 r+0x0 == 0x1\nslow:\n  poll.4 r+0x20 & 0x80 == 0x80 within 1ms\n"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	image.Origin.Tool, image.Origin.Source, image.Origin.Git = hostile, hostile, hostile
-	for i := range image.Windows {
-		image.Windows[i].Name = hostile + "w"
-	}
-	for i := range image.Tensors {
-		image.Tensors[i].Name = hostile + string(rune('a'+i))
-	}
-	for i := range image.Sequences {
-		if image.Sequences[i].Name != "main" {
-			image.Sequences[i].Name = hostile + image.Sequences[i].Name
-		}
-	}
-	for i := range image.Targets {
-		image.Targets[i].Board = hostile
-	}
-	file, err := lmb.Encode(image)
-	if err != nil {
-		t.Logf("names like these do not get into an image: %v", err)
-	}
+	file, forged := hostileNotes(t)
 	raw := "x\x9b\x1b[2J\x85y\n"
-	for name, data := range map[string][]byte{"i.lmb": file, hostile: []byte(raw), "raw": []byte(raw), "f.lms": []byte(edu + "main:\n  " + raw), "g.lms": []byte(raw),
+	for name, data := range map[string][]byte{"i.lmb": file, "n.lmb": forged, hostile: []byte(raw), hostile + ".lmb": file, "raw": []byte(raw), "f.lms": []byte(edu + "main:\n  " + raw), "g.lms": []byte(raw),
 		"m": []byte("VERSION 20070824\n" + raw), "q": []byte("1@1.0:memory_region_ops_read " + raw), "a.npy": []byte("\x93NUMPY\x01\x00\x10\x00{'" + raw), "p": []byte(`{"` + raw)} {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
@@ -340,11 +337,16 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 		{"info", "i.lmb"}, {"info", "--json", "i.lmb"}, {"dump", "i.lmb"}, {"dump", "--json", "i.lmb"}, {"verify", "i.lmb"}, {"report", "i.lmb"}, {"report", "--json", "i.lmb"},
 		{"report", "--sequence", hostile, "i.lmb"}, {"diff", "i.lmb", testFolder(t, "images", "edu.lmb")},
 		{"replay", "--device", "mock:edu", "i.lmb"}, {"replay", "--device", "mock:edu", "--profile", "x", "i.lmb"}, {"replay", "--json", "--device", "mock:edu", "--profile", "x", "i.lmb"},
-		{"replay", "--device", "mock:edu", "--check-golden", "i.lmb"}, {"replay", "--device", "mock:edu", "--sequence", hostile + "bad", "i.lmb"},
-		{"replay", "--device", "mock:edu", "--sequence", hostile + "slow", "i.lmb"}, {"replay", "--device", "mock:edu", "--sequence", "none", "i.lmb"},
-		{"replay", "--device", "mock:edu", "--input", "n=x", "i.lmb"}, {"replay", "--device", "mock:edu", "--input", hostile + "a=raw", "i.lmb"},
-		{"replay", "--device", "mock:edu", "--input", hostile + "a=a.npy", "i.lmb"}, {"replay", "--device", "mock:edu", "--output", hostile + "=x", "i.lmb"},
+		{"replay", "--device", "mock:edu", "--check-golden", "i.lmb"}, {"replay", "--device", "mock:edu", "--sequence", "bad", "i.lmb"},
+		{"replay", "--device", "mock:edu", "--sequence", "slow", "i.lmb"}, {"replay", "--device", "mock:edu", "--sequence", "none", "i.lmb"},
+		{"replay", "--device", "mock:edu", "--input", "n=x", "i.lmb"}, {"replay", "--device", "mock:edu", "--input", "a=raw", "i.lmb"},
+		{"replay", "--device", "mock:edu", "--input", "a=a.npy", "i.lmb"}, {"replay", "--device", "mock:edu", "--output", hostile + "=x", "i.lmb"},
 		{"replay", "i.lmb"}, {"replay", "--device", "mock:" + hostile, "i.lmb"}, {"replay", "--device", hostile, "i.lmb"},
+		{"info", "n.lmb"}, {"dump", "n.lmb"}, {"verify", "n.lmb"}, {"report", "n.lmb"}, {"diff", "n.lmb", "i.lmb"}, {"trim", "--marks", "-o", "y", "n.lmb"},
+		{"replay", "--device", "mock:edu", "n.lmb"}, {"replay", "--device", "mock:edu", "--profile", "x", "n.lmb"},
+		{"info", hostile + ".lmb"}, {"verify", hostile + ".lmb"}, {"verify", "--together", hostile + ".lmb", "i.lmb"}, {"dump", hostile + ".lmb"},
+		{"report", hostile + ".lmb"}, {"report", "-o", "page", hostile + ".lmb"}, {"replay", "--device", "mock:edu", hostile + ".lmb"},
+		{"trim", "--marks", "-o", hostile + "2.lmb", "i.lmb"}, {"dump", "-o", hostile + ".lms", "i.lmb"}, {"sign", "--new-key", hostile + ".key"},
 		{"asm", "f.lms"}, {"asm", "g.lms"}, {"asm", hostile}, {"info", hostile}, {"verify", "--key", "raw", "i.lmb"},
 		{"sign", "--in-place", "--key", "raw", "i.lmb"},
 		{"import", "--from", "mmiotrace", "m"}, {"import", "--from", "mmiotrace", "--summary", "m"}, {"import", "--from", "qemu", "--region", "r", "--base", "0", "--board", "edu", "q"},
@@ -357,11 +359,14 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 			if at := strings.IndexFunc(text, isControl); at >= 0 || strings.ToValidUTF8(text, "") != text {
 				t.Errorf("lm %q: exit %d: %q", args, exit, text[max(0, at-40):])
 			}
+			if strings.Contains("\n"+text, "\nforged") {
+				t.Errorf("lm %q: exit %d: a line of a file's text: %q", args, exit, text)
+			}
 		}
 	}
 }
 
-func isControl(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }
+func isControl(r rune) bool { return r != '\n' && r != '\t' && fbs.IsControl(r) }
 
 // TestFewResourcesAreAnErrorWithItsReason, and not one of Go's own, with 2.
 func TestFewResourcesAreAnErrorWithItsReason(t *testing.T) {

@@ -189,7 +189,7 @@ func duration(us uint64) string {
 func (i *imageInfo) String() string {
 	var b strings.Builder
 	line := func(name, format string, a ...any) {
-		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, a...))
+		printLine(&b, "%-12s %s", name, fmt.Sprintf(format, a...))
 	}
 	line("image", "format %s, %d bytes, %d of them payload", i.Format, i.Bytes, i.Reservation.PayloadBytes)
 	if i.SignedBy != "" {

@@ -192,15 +192,15 @@ func recordFailure(err error) error {
 func recorded(path string, r recorder.Result) {
 	switch {
 	case r.Stopped != "":
-		fmt.Fprintf(stderr, "lm: the program was ended: %s\n", r.Stopped)
+		printLine(stderr, "lm: the program was ended: %s", r.Stopped)
 	case r.Devices == 0:
-		fmt.Fprintln(stderr, "lm: the program mapped no BAR that was to be recorded: --help tells which mappings are seen")
+		printLine(stderr, "lm: the program mapped no BAR that was to be recorded: --help tells which mappings are seen")
 	}
 	whole := ""
 	if r.Gaps > 0 {
 		whole = ", which is not whole: lm import takes it with --incomplete only"
 	}
-	fmt.Fprintf(stderr, "lm: %d accesses recorded in %s%s\n", r.Accesses, path, whole)
+	printLine(stderr, "lm: %d accesses recorded in %s%s", r.Accesses, path, whole)
 	if r.Gaps > 0 && r.Stopped != "" {
 		stop.On(reported{hal.Internal})
 	}

@@ -265,16 +265,16 @@ func (o *outcome) String() string {
 		clock = "virtual"
 	}
 	if o.Runs == 1 {
-		fmt.Fprintf(&b, "%s: %s of %s; %s time %v\n", o.Code, o.Sequence, o.Image, clock, time.Duration(o.MeanNs))
+		printLine(&b, "%s: %s of %s; %s time %v", o.Code, o.Sequence, o.Image, clock, time.Duration(o.MeanNs))
 	} else {
-		fmt.Fprintf(&b, "%s: %s of %s, %d times; %s time least %v, mean %v, most %v\n", o.Code, o.Sequence, o.Image, o.Runs,
+		printLine(&b, "%s: %s of %s, %d times; %s time least %v, mean %v, most %v", o.Code, o.Sequence, o.Image, o.Runs,
 			clock, time.Duration(o.LeastNs), time.Duration(o.MeanNs), time.Duration(o.MostNs))
 	}
 	if o.Stats != nil {
 		b.WriteString(o.Stats.text(clock))
 	}
 	if o.Ignored > 0 {
-		fmt.Fprintf(&b, "%d checks failed and were to be ignored\n", o.Ignored)
+		printLine(&b, "%d checks failed and were to be ignored", o.Ignored)
 	}
 	return b.String()
 }

@@ -50,7 +50,7 @@ func (f *serveFlags) run() (err error) {
 			refuse("--without %s: there are %s", name, strings.Join(vfiouser.Capabilities(), ", "))
 		}
 	}
-	options := vfiouser.Options{Without: f.without, Log: func(format string, a ...any) { fmt.Fprintf(stderr, "lm serve: "+format+"\n", a...) }}
+	options := vfiouser.Options{Without: f.without, Log: func(format string, a ...any) { printLine(stderr, "lm serve: "+format, a...) }}
 	serves := false
 	if f.trace != "" {
 		file, fault := files.Replace(f.trace, 0o666)
@@ -84,7 +84,7 @@ func (f *serveFlags) run() (err error) {
 	}
 	defer listener.Close()
 	serves = true
-	fmt.Fprintf(stderr, "lm serve: %s listens on %s\n", f.device, f.socket)
+	printLine(stderr, "lm serve: %s listens on %s", f.device, f.socket)
 	err = cmp.Or(vfiouser.Serve(ctx, listener, function), function.Close())
 	if n := function.Refused(); err == nil && n > 0 {
 		err = wrong(hal.Refused, "the device refused %d accesses", n)

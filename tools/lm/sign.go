@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
-	"fmt"
 
 	"lightmetal/fbs"
 	"lightmetal/hal"
@@ -55,7 +54,7 @@ func newKey(path string) {
 	stop.Must(half.Write([]byte(hex.EncodeToString(public) + "\n")))
 	stop.On(files.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600, files.Create))
 	stop.On(half.Commit())
-	fmt.Fprintf(stdout, "%s signs, and is to be kept secret; %s.pub goes to the targets\n", path, path)
+	printLine(stdout, "%s signs, and is to be kept secret; %s.pub goes to the targets", path, path)
 }
 
 func sign(path, keyPath, out string) {
@@ -67,7 +66,7 @@ func sign(path, keyPath, out string) {
 	public := key.Public().(ed25519.PublicKey)
 	whole := append(bytes.Clone(image), lmb.SignatureBlock(public, ed25519.Sign(key, digest[:]))...)
 	writeFile(out, whole)
-	fmt.Fprintf(tell(out), "%s: signed by %x\n", out, public)
+	printLine(tell(out), "%s: signed by %x", out, public)
 }
 
 func privateKey(path string) ed25519.PrivateKey {

@@ -59,6 +59,12 @@ func (t *text) end() error {
 	return nil
 }
 
+// printLine prints one line. A line feed in a path, a note or another text of a file is
+// escaped, so that it cannot begin a line of its own.
+func printLine(w io.Writer, format string, a ...any) {
+	fmt.Fprintln(w, files.Line(fmt.Sprintf(format, a...)))
+}
+
 // tell is where people are told what was done: not among the data of an output
 // that is standard output.
 func tell(outputs ...string) io.Writer {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"lightmetal/fbs"
@@ -20,11 +19,11 @@ func (v *verification) tellTogether(paths []string, images []together.Image, war
 	case asJSON:
 		printJSON(stdout, map[string]any{"exit": code.Exit(), "code": code.Error(), "images": paths, "collisions": collisions, "warnings": warnings})
 	case code == hal.OK:
-		fmt.Fprintf(stdout, "%d images, whole and valid: none stores to what a later sequence of another relies on\n", len(images))
+		printLine(stdout, "%d images, whole and valid: none stores to what a later sequence of another relies on", len(images))
 	default:
-		fmt.Fprintln(stdout, "running one can break another:")
+		printLine(stdout, "running one can break another:")
 		for i := range collisions {
-			fmt.Fprintf(stdout, "  %s\n", &collisions[i])
+			printLine(stdout, "  %s", &collisions[i])
 		}
 	}
 	if code != hal.OK {

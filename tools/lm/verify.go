@@ -69,7 +69,7 @@ func (v *verification) run(args []string) {
 	}
 	for _, text := range warnings {
 		if !asJSON {
-			fmt.Fprintln(stderr, "lm: warning: "+text)
+			printLine(stderr, "lm: warning: %s", text)
 		}
 	}
 	if v.together {
@@ -105,10 +105,10 @@ func (v *verification) tell(path string, view *fbs.View, warnings []string) {
 			"digests": digests, "warnings": warnings})
 		return
 	}
-	fmt.Fprintf(stdout, "%s: whole and valid, %s\n", path, traces.Counted(len(view.Commands)-len(view.Sequences), "command"))
+	printLine(stdout, "%s: whole and valid, %s", path, traces.Counted(len(view.Commands)-len(view.Sequences), "command"))
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
-		fmt.Fprintf(stdout, "  %-24s %17s, digest %s\n", view.Name(s.Name), traces.Counted(int(s.Count-1), "command"), digests[view.Name(s.Name)])
+		printLine(stdout, "  %-24s %17s, digest %s", view.Name(s.Name), traces.Counted(int(s.Count-1), "command"), digests[view.Name(s.Name)])
 	}
 }
 

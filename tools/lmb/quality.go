@@ -1,7 +1,6 @@
 package lmb
 
 import (
-	"unicode/utf8"
 	"unsafe"
 
 	"lightmetal/fbs"
@@ -9,7 +8,7 @@ import (
 )
 
 // Quality says what is wrong with a verified image that does no harm on a
-// target, and that nobody means: names that cannot be told apart or printed,
+// target, and that nobody means: names that cannot be told apart,
 // checks that cannot hold, an output that nothing fills. Encode makes no such
 // image and lm verify reports one. The error is an *fbs.Error.
 func Quality(view *fbs.View) error {
@@ -50,20 +49,11 @@ func names(view *fbs.View) error {
 	sequences, tensors := map[string]bool{}, map[string]bool{}
 	check := func(n fbs.Name, what string, index int, taken map[string]bool) error {
 		name, place := view.Name(n), fbs.Text(what+" %d", uint64(index))
-		switch {
-		case !utf8.ValidString(name):
-			return &fbs.Error{Place: place, Reason: "name is not UTF-8"}
-		case taken != nil && taken[name]:
+		if taken[name] {
 			return &fbs.Error{Place: place, Reason: "the name " + fbs.Quote(name) + " is taken"}
-		case taken != nil:
-			taken[name] = true
 		}
+		taken[name] = true
 		return nil
-	}
-	for i := range view.Targets {
-		if err := check(view.Targets[i].Board, "target", i, nil); err != nil {
-			return err
-		}
 	}
 	for i := range view.Sequences {
 		if err := check(view.Sequences[i].Name, "sequence", i, sequences); err != nil {

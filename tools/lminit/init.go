@@ -13,7 +13,7 @@ func process1() {
 	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}} {
 		_ = unix.Mkdir(m.path, 0o755)
 		if err := unix.Mount(m.kind, m.path, m.kind, 0, ""); err != nil && err != unix.EBUSY {
-			print(2, "lminit: mounting "+m.path+": "+err.Error()+"\n")
+			printLine("lminit: mounting " + m.path + ": " + err.Error())
 		}
 	}
 	// Control-Alt-Delete is SIGINT then, instead of a reset at once.
@@ -26,7 +26,7 @@ func process1() {
 	exit, then := s.supervise()
 	print(1, "lmrun: exit "+strconv.Itoa(exit)+"\n")
 	if path != "" {
-		print(2, "lminit: "+then+"\n")
+		printLine("lminit: " + then)
 	}
 	_ = unix.Kill(-1, unix.SIGKILL)
 	unix.Sync()

@@ -57,5 +57,8 @@ func main() {
 // print writes a text, made safe for a terminal. There is nobody to tell when that fails.
 func print(fd int, text string) { _ = files.WriteFull(fd, files.Safe([]byte(text))) }
 
+// printLine prints text to standard error as one line: a line feed in it is escaped.
+func printLine(text string) { print(2, files.Line(text)+"\n") }
+
 // readFile reads a configuration, or a file in /proc.
 func readFile(path string) ([]byte, error) { return files.Read(path, 4<<20) }

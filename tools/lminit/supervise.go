@@ -263,4 +263,4 @@ func (s *supervisor) exit(w waited) int {
 }
 
 // say tells people; standard output is the replay's.
-func (s *supervisor) say(text string) { print(2, "lminit: "+text+"\n") }
+func (s *supervisor) say(text string) { printLine("lminit: " + text) }

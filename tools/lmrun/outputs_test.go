@@ -406,7 +406,7 @@ func TestFewOpenFilesAreAnErrorWithItsReason(t *testing.T) {
 // TestNoPathBringsControlCharactersToATerminal drives lmrun with names that
 // have them, in files, flags, images and configurations.
 func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
-	const hostile = "x\x1b[2J\u009b31m\x07\u0085\x9by"
+	const hostile = "x\x1b[2J\u009b31m\x07\u0085\x9b\u2028\u202ey\nforged: done"
 	folder := t.TempDir()
 	t.Chdir(folder)
 	text := "image " + hostile + "\n" + hostile + " " + hostile + "\n"
@@ -418,11 +418,26 @@ func TestNoPathBringsControlCharactersToATerminal(t *testing.T) {
 	for _, args := range [][]string{{hostile}, {hostile + "none"}, {"-device", hostile, imagePath}, {"-" + hostile + "=1", "x"}, {"-deadline", hostile, "x"}, {"-loop", hostile, "x"}, {"-window", hostile, "x"},
 		{"-watchdog", hostile, imagePath}, {"-sequence", hostile, imagePath}, {"-input", hostile + "=x", imagePath}, {"-output", hostile, "x"}, {"-key", hostile, "x"}, {"x", hostile},
 		{"-config", hostile}, {"-config", "conf"}, {"-config", "conf2"}, {"-config", "conf3"}, {"-config", "conf4"}, {"-config", hostile + "none"}, {"-json", hostile}, {"-check", hostile}} {
-		stdout, stderr, exit := lmrun(t, args...)
-		text := stdout + stderr
-		if at := strings.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }); at >= 0 || strings.ToValidUTF8(text, "") != text || exit == 0 || text == "" {
-			t.Errorf("lmrun %q: exit %d: %q", args, exit, text)
-		}
+		checkOutputIsSafe(t, false, args...)
+	}
+	data, err := os.ReadFile(imagePath)
+	if err = errors.Join(err, os.WriteFile(hostile, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	checkOutputIsSafe(t, true, "-check", hostile)
+	checkOutputIsSafe(t, true, "-check", "-json", hostile)
+}
+
+// checkOutputIsSafe runs lmrun and checks that it prints text without control characters,
+// of which no line begins as the text of a file does, and whether it ends with 0.
+func checkOutputIsSafe(t *testing.T, succeeds bool, args ...string) {
+	t.Helper()
+	stdout, stderr, exit := lmrun(t, args...)
+	text := stdout + stderr
+	control := func(r rune) bool { return r != '\n' && r != '\t' && fbs.IsControl(r) }
+	safe := strings.IndexFunc(text, control) < 0 && strings.ToValidUTF8(text, "") == text
+	if !safe || (exit == 0) != succeeds || text == "" || strings.Contains("\n"+text, "\nforged") {
+		t.Errorf("lmrun %q: exit %d: %q", args, exit, text)
 	}
 }
 

@@ -35,15 +35,14 @@ func tell(o args.Options, end outcome) int {
 	case o.JSON:
 		err = print(to, jsonText(o, end, code))
 	case o.Check && code == hal.OK:
-		err = print(to, "lmrun: "+o.Image+": whole and valid, verified only\n")
+		err = printLine(to, "lmrun: "+o.Image+": whole and valid, verified only")
 	case code == hal.OK:
-		err = print(to, "lmrun: done: "+o.Sequence+" of "+o.Image+timing(end)+"\n")
+		err = printLine(to, "lmrun: done: "+o.Sequence+" of "+o.Image+timing(end))
 	default:
-		// No text from a file looks like a line of its own.
-		_ = print(2, "lmrun: "+indented(reason(end))+"\n")
+		_ = printLine(2, "lmrun: "+reason(end))
 	}
 	if err != nil {
-		_ = print(2, "lmrun: standard output: "+err.Error()+"\n")
+		_ = printLine(2, "lmrun: standard output: "+err.Error())
 		code = hal.IO
 	}
 	return code.Exit()
@@ -52,12 +51,9 @@ func tell(o args.Options, end outcome) int {
 // print writes a text, made safe for a terminal: all that people read.
 func print(fd int, text string) error { return files.WriteFull(fd, files.Safe([]byte(text))) }
 
-func indented(text string) string {
-	if line, rest := hal.Cut(text, '\n'); rest != "" {
-		return line + "\n    " + indented(rest)
-	}
-	return text
-}
+// printLine prints text as one line, so that a line feed in a path or in text of a file
+// does not begin another.
+func printLine(fd int, text string) error { return print(fd, files.Line(text)+"\n") }
 
 func timing(end outcome) string {
 	if end.runs == 0 {

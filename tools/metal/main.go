@@ -9,6 +9,7 @@ import (
 	"lightmetal/boards/chips"
 	"lightmetal/hal"
 	"lightmetal/hal/mock"
+	"lightmetal/tools/files"
 	"lightmetal/tools/stop"
 	"lightmetal/tools/ttsim"
 
@@ -28,7 +29,7 @@ type Workload struct {
 func Main(list []Workload) {
 	ttsim.ChildMain()
 	if err := mainOf(list, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, files.Line(err.Error()))
 		os.Exit(hal.CodeOf(err).Exit())
 	}
 }

@@ -28,6 +28,11 @@ func (o *opened) of(opcode gen.Opcode) *fbs.Command {
 	panic(fmt.Sprint("no command ", opcode))
 }
 
+// forge puts text where the name of the last sequence begins, which is long enough.
+func (o *opened) forge(text string) {
+	copy(o.Bytes(o.Sequences[len(o.Sequences)-1].Name), text)
+}
+
 // vtable is where that of the root begins.
 func (o *opened) vtable() uint32 {
 	pos := binary.LittleEndian.Uint32(o.file)
@@ -104,6 +109,18 @@ var changes = []func(*opened){
 	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 0xff << 40 },
 	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 1 << 16 },
 	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 1 << 24 },
+	func(o *opened) { o.forge("\n") },
+	func(o *opened) { o.forge("\x7f") },
+	func(o *opened) { o.forge("\u009b") },
+	func(o *opened) { o.forge("\u061c") },
+	func(o *opened) { o.forge("\u200e") },
+	func(o *opened) { o.forge("\u200f") },
+	func(o *opened) { o.forge("\u2028") },
+	func(o *opened) { o.forge("\u202e") },
+	func(o *opened) { o.forge("\u2066") },
+	func(o *opened) { o.forge("\u2069") },
+	func(o *opened) { o.forge("\xff") },
+	func(o *opened) { o.forge("\xed\xa0\x80") },
 }
 
 // Odd are images that take more than a mutation of a file.
@@ -146,16 +163,16 @@ func pagesOf(file []byte, first int) (pages []int) {
 }
 
 // crowd adds to an image so much that tables do not lie on the stack, names that are
-// long and not for a terminal, and pages of payload.
+// long and of characters of each length, and pages of payload.
 func crowd(image *lmb.Image) {
-	const bad = "\x01\x7f\" and so on, for more than thirty-two bytes"
-	image.Targets[0].Board, image.Rules[0].Name = bad, bad
+	const long = "ü€😀\" and so on, for more than thirty-two bytes"
+	image.Targets[0].Board, image.Rules[0].Name = long, long
 	for i := range 40 {
 		image.Windows = append(image.Windows, lmb.Window{Window: image.Windows[0].Window, Name: fmt.Sprint("w", i)})
-		image.Sequences = append(image.Sequences, lmb.Sequence{Name: bad + strings.Repeat("x", i), Commands: []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeFence}}}})
+		image.Sequences = append(image.Sequences, lmb.Sequence{Name: long + strings.Repeat("x", i), Commands: []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeFence}}}})
 	}
 	for i := range image.Tensors {
-		image.Tensors[i].Name += bad
+		image.Tensors[i].Name += long
 	}
 	var copies []lmb.Command
 	for i := range 160 { // none of which lies in two pages
