@@ -7,7 +7,8 @@ import (
 )
 
 // Safe returns text without what a terminal obeys: of the characters of
-// fbs.IsControl only line ends and tabs stay. The others become \uXXXX, which is the same character in JSON, and bytes that are no UTF-8 \xXX.
+// fbs.IsControl only line ends and tabs stay. The others become \uXXXX, which is the same character
+// in JSON, and bytes that are no UTF-8 \xXX.
 func Safe(text []byte) []byte {
 	for _, b := range text {
 		if (b < ' ' || b >= 0x7f) && b != '\n' && b != '\t' {
@@ -35,7 +36,8 @@ func escaped(text []byte, quoted bool) []byte {
 		case r == utf8.RuneError && size == 1:
 			safe = append(safe, '\\', 'x', digits[b>>4], digits[b&15])
 		case control && (quoted || b != '\n' && b != '\t'):
-			safe = append(safe, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
+			safe = append(safe, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15],
+				digits[r&15])
 		default:
 			safe = append(safe, text[at:at+size]...)
 		}
