@@ -339,7 +339,8 @@ func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
 		{"all Tensix tiles", &boards.Wormhole, rectangle(0, 1, 1, 9, 11), 0, 1 << 24},
 		{"the same, translated", &boards.Wormhole, rectangle(0, 18, 18, 25, 27), 0, 1 << 24},
 		{"Tensix tiles over NoC 1", &boards.Wormhole, rectangle(1, 5, 6, 8, 10), 0, 1 << 24},
-		{"a translated tile over NoC 1", &boards.Wormhole, fbs.Target{X: 18, Y: 18, NoC: 1}, 0, 1 << 24},
+		{"a translated tile over NoC 1", &boards.Wormhole, fbs.Target{X: 18, Y: 18, NoC: 1}, 0,
+			1 << 24},
 		{"SCRATCH 0 to 3", &boards.Wormhole, fbs.Target{Y: 10}, 0x8_8003_0060, 16},
 		{"all Tensix tiles", &boards.Blackhole, rectangle(0, 1, 2, 16, 11), 0, 1 << 21},
 		{"registers of the ARC", &boards.Blackhole, fbs.Target{X: 8}, 0x8000_0000, 1 << 21},
@@ -360,7 +361,8 @@ func TestWhatLeadsToThePCIeControllerIsClosed(t *testing.T) {
 		address uint64
 		want    string
 	}{
-		{&boards.Wormhole, fbs.Target{Y: 3}, 0x8_0000_0000, "0x0 to 0xffffffffffffffff of the PCIe tile"},
+		{&boards.Wormhole, fbs.Target{Y: 3}, 0x8_0000_0000,
+			"0x0 to 0xffffffffffffffff of the PCIe tile"},
 		{&boards.Wormhole, fbs.Target{X: 9, Y: 8, NoC: 1}, 0x8_0000_0000, "of the PCIe tile"},
 		{&boards.Wormhole, fbs.Target{X: 16, Y: 20}, 0, "of the PCIe tile"},
 		{&boards.Wormhole, fbs.Target{X: 9, Y: 11, Multicast: true}, 0, "of the PCIe tile"},
@@ -376,17 +378,20 @@ func TestWhatLeadsToThePCIeControllerIsClosed(t *testing.T) {
 		c.target.Ordering = gen.OrderingDefault
 		err := newPointer(t, c.board).verdict(t, c.target, c.address, 1<<20)
 		const begins = "command 0: the window may show "
-		if err == nil || !strings.HasPrefix(err.Error(), begins) || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !strings.HasPrefix(err.Error(), begins) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %+v: %v, want %q", c.board.Name, c.target, err, c.want)
 		}
 	}
 	for _, board := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		for _, rule := range board.Rules {
-			registers := fbs.Window{Kind: gen.WindowKindBar, Bar: rule.Bar, Slot: fbs.NoSlot, Offset: rule.First, Size: 8}
+			registers := fbs.Window{Kind: gen.WindowKindBar, Bar: rule.Bar, Slot: fbs.NoSlot,
+				Offset: rule.First, Size: 8}
 			dma := fbs.Window{Kind: gen.WindowKindBar, Device: 1, Slot: fbs.NoSlot, Size: 1 << 20}
 			image := &lmb.Image{
-				Targets:   []lmb.Target{targetOf(board), targetOf(&boards.Edu)},
-				Windows:   []lmb.Window{{Name: "registers", Window: registers}, {Name: "dma", Window: dma}},
+				Targets: []lmb.Target{targetOf(board), targetOf(&boards.Edu)},
+				Windows: []lmb.Window{{Name: "registers", Window: registers},
+					{Name: "dma", Window: dma}},
 				Sequences: []lmb.Sequence{{Name: "main", Commands: make([]lmb.Command, 1)}},
 			}
 			for _, test := range []struct {
@@ -396,13 +401,16 @@ func TestWhatLeadsToThePCIeControllerIsClosed(t *testing.T) {
 			}{
 				{fbs.Command{Opcode: gen.OpcodeWrite, Width: 4}, rule.LoadOnly,
 					"a store (declare a TLB or a host window instead) is not accepted"},
-				{fbs.Command{Opcode: gen.OpcodeAddress, Width: 8, Window: 1, Offset: 0x80}, rule.LoadOnly,
+				{fbs.Command{Opcode: gen.OpcodeAddress, Width: 8, Window: 1, Offset: 0x80},
+					rule.LoadOnly,
 					"which take no stores (" + rule.Name + "); give"},
-				{fbs.Command{Opcode: gen.OpcodeCheck, Width: 4, Mode: equal, Option: fail}, false, ""},
+				{fbs.Command{Opcode: gen.OpcodeCheck, Width: 4, Mode: equal, Option: fail}, false,
+					""},
 			} {
 				image.Sequences[0].Commands[0] = command(test.c)
 				_, err := lmb.Encode(image)
-				if test.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), test.want) {
+				if test.refused != (err != nil) ||
+					err != nil && !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%s, %s, %v: %v", board.Name, rule.Name, test.c.Opcode, err)
 				}
 			}

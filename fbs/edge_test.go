@@ -221,7 +221,8 @@ func TestOriginalIsWhatVerifyReturned(t *testing.T) {
 	changed.AllowedUs = 5
 	want.AllowedUs = 5
 	if got := changed.Original(); len(got.Commands) != len(want.Commands) ||
-		len(got.Sequences) != len(want.Sequences) || len(got.Windows) != len(want.Windows) || got.AllowedUs != 5 {
+		len(got.Sequences) != len(want.Sequences) || len(got.Windows) != len(want.Windows) ||
+		got.AllowedUs != 5 {
 		t.Errorf("%d commands, %d us", len(got.Commands), got.AllowedUs)
 	}
 	if (&fbs.View{Commands: view.Commands}).Original() != nil {
@@ -295,7 +296,8 @@ func TestControlCharactersAreThoseOfUnicode(t *testing.T) {
 
 // TestNamesWithControlCharactersAreRejected, in every table that has names.
 func TestNamesWithControlCharactersAreRejected(t *testing.T) {
-	bad := []string{"a\nb", "\x00bc", "ab\x1b", "a\x7fb", "\u0085b", "\u2028", "\u202e", "\u2066", "\u200f", "\u061cb",
+	bad := []string{"a\nb", "\x00bc", "ab\x1b", "a\x7fb", "\u0085b", "\u2028", "\u202e", "\u2066",
+		"\u200f", "\u061cb",
 		"\xffbc", "ab\xc3", "\xed\xa0\x80", "\xc0\x8ab"}
 	for _, text := range append(bad, "\u00e4b", "\u5b57", "a\"b") {
 		want := slices.Contains(bad, text)

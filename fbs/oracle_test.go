@@ -140,7 +140,8 @@ func slowClosed(v *fbs.View, c fbs.Command, w fbs.Window, t fbs.Target) bool {
 	for _, closed := range board.Closed {
 		for _, x := range side(t.XStart, t.X) {
 			for _, y := range side(t.YStart, t.Y) {
-				if x < 64 && y < 64 && closed.Ways>>way&1 == 1 && closed.X>>x&1 == 1 && closed.Y>>y&1 == 1 &&
+				if x < 64 && y < 64 && closed.Ways>>way&1 == 1 && closed.X>>x&1 == 1 &&
+					closed.Y>>y&1 == 1 &&
 					c.Value <= closed.Last && closed.First <= c.Value+(w.Size-1) {
 					return true
 				}
@@ -233,7 +234,9 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 	for _, rule := range board.Rules {
 		if rule.Bar == w.Bar && first >= rule.First && first <= rule.Last {
 			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
-			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 && (!bulk || rule.Memory) && !(stores && rule.LoadOnly) && (w.Flags == 0 || rule.Memory)
+			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 &&
+				(!bulk || rule.Memory) && !(stores && rule.LoadOnly) && (w.Flags == 0 ||
+				rule.Memory)
 		}
 	}
 	return false
@@ -242,7 +245,8 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 func slowIndex(v *fbs.View, c fbs.Command) bool {
 	switch c.Opcode {
 	case gen.OpcodeAddress:
-		return int(c.Index) < len(v.Windows) && (slowStorable(v, v.Windows[c.Index]) || v.Windows[c.Index].Kind == gen.WindowKindHost) &&
+		return int(c.Index) < len(v.Windows) && (slowStorable(v, v.Windows[c.Index]) ||
+			v.Windows[c.Index].Kind == gen.WindowKindHost) &&
 			c.Width >= 4 && c.Value <= v.Windows[c.Index].Size
 	case gen.OpcodeCheck:
 		return (c.Index == 0 || c.Amount != 0) && (c.Mode == 1 || c.Mode == 2)
@@ -267,7 +271,8 @@ func slowStorable(v *fbs.View, w fbs.Window) bool {
 	board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
 	for i := 0; board != nil && i < len(board.Rules); i++ {
 		r := board.Rules[i]
-		if r.LoadOnly && r.Bar == w.Bar && max(r.First, w.Offset) <= min(r.Last, w.Offset+w.Size-1) {
+		if r.LoadOnly && r.Bar == w.Bar &&
+			max(r.First, w.Offset) <= min(r.Last, w.Offset+w.Size-1) {
 			return false
 		}
 	}

@@ -33,7 +33,8 @@ func sample() *lmb.Image {
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
 		Targets: []lmb.Target{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e, Bars: [6]uint64{0: 1 << 29, 4: 1 << 25}},
-			{Board: "stranger", Vendor: 0xffff, Device: 1, Subsystem: 0x11001af4, Bars: [6]uint64{1: 0x2000, 2: 1 << 20}},
+			{Board: "stranger", Vendor: 0xffff, Device: 1, Subsystem: 0x11001af4,
+				Bars: [6]uint64{1: 0x2000, 2: 1 << 20}},
 			{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110, Bars: [6]uint64{2: 1 << 29}}},
 		Rules: []lmb.Rule{
 			{Name: "registers", Rule: fbs.Rule{Target: 1, Bar: 1, Last: 0x7ff, Widths: 4}},
@@ -41,7 +42,8 @@ func sample() *lmb.Image {
 			{Name: "memory", Rule: fbs.Rule{Target: 1, Bar: 2, Last: 1<<20 - 1, Widths: 15, Memory: 1}},
 		},
 		Windows: []lmb.Window{
-			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 2, Bar: 2, Slot: fbs.NoSlot, Offset: 0x1000, Size: 1 << 16}},
+			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 2, Bar: 2,
+				Slot: fbs.NoSlot, Offset: 0x1000, Size: 1 << 16}},
 			{Name: "l1", Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: 166, Size: 1 << 24, Flags: fbs.FlagWriteCombining}},
 			{Window: fbs.Window{Kind: gen.WindowKindHost, Slot: fbs.NoSlot, Size: 5000}},
 			{Window: fbs.Window{Kind: gen.WindowKindConfig, Slot: fbs.NoSlot, Size: 256}},
@@ -225,7 +227,8 @@ func TestARuleOfTheImageHoldsAsABoardsDoes(t *testing.T) {
 		t.Errorf("without rules: %v", err)
 	}
 	image.Targets[1].Board = "\x1b[2J"
-	if _, err := lmb.Encode(image); err == nil || !strings.Contains(err.Error(), "has a control character") {
+	if _, err := lmb.Encode(image); err == nil ||
+		!strings.Contains(err.Error(), "has a control character") {
 		t.Errorf("a name that clears a terminal: %q", err)
 	}
 }
@@ -468,12 +471,14 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"fill does not go to window 3, which is configuration space, read-only", set(8, func(c *fbs.Command) { c.Window = 3 })},
 
 		// What the board says.
-		{"nothing at 0x1f000000 of BAR 0 is a register of wormhole", func(i *lmb.Image) { ofWormhole(i, 0, 0x1f000000-8) }},
+		{"nothing at 0x1f000000 of BAR 0 is a register of wormhole",
+			func(i *lmb.Image) { ofWormhole(i, 0, 0x1f000000-8) }},
 		{"width 2 is not accepted by wormhole BAR 0 at 0x1fe80008 (ARC CSM)", func(i *lmb.Image) {
 			ofWormhole(i, 0, 0x1fe80000)
 			i.Sequences[0].Commands[1].Width = 2
 		}},
-		{"command 1: a store (declare a TLB or a host window instead) is not accepted by wormhole BAR 2 at 0x1208 (iATU)", func(i *lmb.Image) {
+		{"command 1: a store (declare a TLB or a host window instead) is not accepted by " +
+			"wormhole BAR 2 at 0x1208 (iATU)", func(i *lmb.Image) {
 			i.Targets[0].Bars[2] = 1 << 20
 			ofWormhole(i, 2, 0x1200)
 		}},
@@ -489,13 +494,15 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"16 bytes at 0xfff8 reach outside the window, or outside one register", func(i *lmb.Image) {
 			ofWormhole(i, 0, 0x1efffff8-0xfff8)
 			c := &i.Sequences[0].Commands
-			*c = append([]lmb.Command{command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 8, Mode: bulk, Index: 2, Offset: 0xfff8, Amount: 16})}, *c...)
+			*c = append([]lmb.Command{command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 8,
+				Mode: bulk, Index: 2, Offset: 0xfff8, Amount: 16})}, *c...)
 		}},
 
 		// What harms no target and nobody means.
 		{"the name \"main\" is taken", func(i *lmb.Image) { i.Sequences[1].Name = "main" }},
 		{"the name \"a\" is taken", func(i *lmb.Image) { i.Tensors[1].Name = "a" }},
-		{"has a control character, or is not UTF-8", func(i *lmb.Image) { i.Tensors[1].Name = "\xff" }},
+		{"has a control character, or is not UTF-8",
+			func(i *lmb.Image) { i.Tensors[1].Name = "\xff" }},
 		{"is an output that no CopyOut fills", func(i *lmb.Image) {
 			i.Tensors = append(i.Tensors, lmb.Tensor{Name: "f", Role: gen.RoleOutput, DType: 1, Shape: []uint32{1}})
 		}},

@@ -188,7 +188,8 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 				} else {
 					err = d.Master(on)
 				}
-				what := fmt.Sprintf("%s, registers at %#x, cut at %s", moment, offset, moments[cutAt])
+				what := fmt.Sprintf("%s, registers at %#x, cut at %s", moment, offset,
+					moments[cutAt])
 				switch {
 				case stores && now >= cutAt && storesBehind(&o, on, a, end):
 					faults++

@@ -186,11 +186,14 @@ func TestOpenFindsAFunctionByIDsAndByAddress(t *testing.T) {
 	f := addEdu(t)
 	card := addFunction(t, "10000:e1:1f.7", 0xabcd, 0xef01, map[int]uint64{2: 2 * mega})
 	card.write("modalias", modalias(0xabcd, 0xef01, 0x1af4, 0x1100))
-	cardIdentity := Identity{Address: "10000:e1:1f.7", Vendor: 0xabcd, Device: 0xef01, Subsystem: 0x11001af4,
-		Bars: [6]uint64{2: 2 * mega}}
+	cardIdentity := Identity{Address: "10000:e1:1f.7", Vendor: 0xabcd, Device: 0xef01,
+		Subsystem: 0x11001af4,
+		Bars:      [6]uint64{2: 2 * mega}}
 	for name, want := range map[string]Identity{
-		"pci:1234:11e8":     {Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}},
-		"pci:0000:00:01.0":  {Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8, Bars: [6]uint64{mega}},
+		"pci:1234:11e8": {Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8,
+			Bars: [6]uint64{mega}},
+		"pci:0000:00:01.0": {Address: "0000:00:01.0", Vendor: 0x1234, Device: 0x11e8,
+			Bars: [6]uint64{mega}},
 		"pci:ABCD:EF01":     cardIdentity,
 		"pci:10000:E1:1F.7": cardIdentity,
 	} {

@@ -20,7 +20,8 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 		for _, name := range []string{"pci:0000:00:01.0", "pci:1234:11e8"} {
 			for _, command := range []byte{0, configCommandMaster, configCommandMemory | configCommandMaster} {
 				f.patch("config", configCommand, command, 0)
-				look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mega}})
+				look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
+					[6]uint64{mega}})
 				if got := f.command(); got != uint64(command) || string(f.at("enable", 0, 2)) != "0\n" {
 					t.Errorf("%s: command register %#x, was %#x; enable holds %q", name, got, command, f.at("enable", 0, 2))
 				}
@@ -38,7 +39,8 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 		v.resets = true
 		v.patch(t, vfioRegionConfig, configCommand, []byte{6, 0})
 		for _, name := range []string{"vfio:0000:00:01.0", "vfio:1234:11e8"} {
-			look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0, [6]uint64{mega}})
+			look(t, k.fakeKernel, name, Identity{name, "0000:00:01.0", 0x1234, 0x11e8, 0,
+				[6]uint64{mega}})
 		}
 		if command := v.at(t, vfioRegionConfig, configCommand, 1)[0]; command != 6 || k.resets != 0 || k.kind != 0 {
 			t.Errorf("command register %#x, %d resets, IOMMU of type %d", command, k.resets, k.kind)
@@ -46,7 +48,8 @@ func TestADeviceThatIsOnlyOpenedIsLeftAsItWas(t *testing.T) {
 	})
 	t.Run("tt", func(t *testing.T) {
 		k := fakeTTKernel(t, &boards.Wormhole)
-		look(t, k.fakeKernel, "tt:"+ttNode, Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e, 0, boards.Wormhole.Bars})
+		look(t, k.fakeKernel, "tt:"+ttNode, Identity{"tt:" + ttNode, "0001:b3:1f.5", 0x1e52, 0x401e,
+			0, boards.Wormhole.Bars})
 		if k.taken || len(k.powers) > 0 || !k.quiet {
 			t.Errorf("locked %v, power %v, asked for none at open %v", k.taken, k.powers, k.quiet)
 		}

@@ -54,7 +54,8 @@ func TestFaultOfNeitherFileNorDeviceIsAnInternalError(t *testing.T) {
 // TestFaultOfTheRegistersOfAWindowIsABusFault: a Point accesses those and nothing else.
 func TestFaultOfTheRegistersOfAWindowIsABusFault(t *testing.T) {
 	needFaultAddress(t)
-	v := view(t, aimedHead+"main:\n  delay 1us\n  point a tile 1,2 address 0x100000\n  write.4 a+0x10 0x1\n")
+	v := view(t,
+		aimedHead+"main:\n  delay 1us\n  point a tile 1,2 address 0x100000\n  write.4 a+0x10 0x1\n")
 	fd, err := unix.MemfdCreate("device", 0)
 	if err != nil {
 		t.Fatal(err)

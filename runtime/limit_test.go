@@ -160,11 +160,13 @@ func (d leaping) Now() int64 {
 // commands are and wherever they are called from.
 func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
 	for name, body := range map[string]string{
-		"fences":               strings.Repeat("  fence\n", 400_000),
-		"calls of one fence":   strings.Repeat("  call one\n", 400_000) + "one:\n  fence\n",
-		"calls of many fences": strings.Repeat("  call many\n", 200) + "many:\n" + strings.Repeat("  fence\n", 4000),
-		"calls of nothing":     strings.Repeat("  call none\n", 400_000) + "none:\n",
-		"ignored polls":        strings.Repeat("  poll.4 m+0x0 == 0x1 within 1us else ignore\n", 100),
+		"fences":             strings.Repeat("  fence\n", 400_000),
+		"calls of one fence": strings.Repeat("  call one\n", 400_000) + "one:\n  fence\n",
+		"calls of many fences": strings.Repeat("  call many\n", 200) + "many:\n" +
+			strings.Repeat("  fence\n", 4000),
+		"calls of nothing": strings.Repeat("  call none\n", 400_000) + "none:\n",
+		"ignored polls": strings.Repeat("  poll.4 m+0x0 == 0x1 within 1us else ignore\n",
+			100),
 	} {
 		device := leaping{mock.New(&boards.Ivshmem), new(int64)}
 		r, err := runtime.Load(view(t, ivshmem+"main:\n"+body+safe), runtime.AnySlot, device)
@@ -219,10 +221,12 @@ func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
 	}{
 		"a frame that ends in time": {"  delay 5s\n  delay 5s\n", 0, hal.OK, 10 * s},
 		"delays":                    {delays, 0, hal.FrameLate, 12*s + s},
-		"delays of a called sequence": {strings.Repeat("  call waits\n", 300) + "waits:\n  delay 10s\n", 0,
+		"delays of a called sequence": {strings.Repeat("  call waits\n", 300) +
+			"waits:\n  delay 10s\n", 0,
 			hal.FrameLate, 12*s + s},
 		"a poll": {"  poll.4 m+0x0 == 0x1 within 3000s\n", 0, hal.FrameLate, 12*s + s},
-		"polls that are ignored": {strings.Repeat("  poll.4 m+0x0 == 0x1 within 10s every 65ms else ignore\n", 90), 0,
+		"polls that are ignored": {strings.Repeat("  poll.4 m+0x0 == 0x1 within 10s every 65ms "+
+			"else ignore\n", 90), 0,
 			hal.FrameLate, 12*s + s},
 		"a limit of its own": {delays, 40 * s, hal.FrameLate, 40*s + s},
 	} {
@@ -236,7 +240,8 @@ func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
 		r.Limit(test.limit)
 		result := run(t, r, test.code)
 		late := test.code == hal.FrameLate
-		if took := device.Now(); result.SafeRan != late || took < test.took || took > test.took+s/2 {
+		if took := device.Now(); result.SafeRan != late || took < test.took ||
+			took > test.took+s/2 {
 			t.Errorf("%s: %+v after %d ns", name, result, took)
 		}
 		r.Close()
@@ -252,7 +257,8 @@ func TestRequestToStopLeavesSafeAlone(t *testing.T) {
 		flag.Store(1)
 		r.SetStopFlag(flag)
 		result := r.Run(0)
-		if max(result.Safe, result.Code) > hal.ExpectFailed || result.Safe != hal.OK || device.Now() < 300e9 {
+		if max(result.Safe, result.Code) > hal.ExpectFailed || result.Safe != hal.OK ||
+			device.Now() < 300e9 {
 			t.Errorf("%+v after %d ns", result, device.Now())
 		}
 	}
@@ -273,7 +279,8 @@ func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
 		before := device.Now()
 		r.Limit(1)
 		result := r.Run(0)
-		if took := (device.Now() - before) / 100; callee > 0 && (result.Code != hal.FrameLate || took > 513) {
+		if took := (device.Now() - before) / 100; callee > 0 && (result.Code != hal.FrameLate ||
+			took > 513) {
 			t.Errorf("calls of %d stores: %v after %d stores", callee, result.Code, took)
 		}
 	}

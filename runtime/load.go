@@ -32,7 +32,8 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 		return nil, err
 	}
 	allowed := int64(min(view.AllowedUs, 1<<62/1000)) * 1000 // so that the end of a run is a time
-	r := &Replay{view: view, shown: shown, devices: devices, allowed: allowed, safe: view.SequenceByName("safe")}
+	r := &Replay{view: view, shown: shown, devices: devices, allowed: allowed,
+		safe: view.SequenceByName("safe")}
 	if err := r.reserve(slot); err != nil {
 		r.Close()
 		return nil, err
@@ -45,7 +46,10 @@ func Load(view *fbs.View, slot int, devices ...hal.Device) (*Replay, error) {
 func CheckTime(view *fbs.View) error {
 	for i, us := range view.LongestUs {
 		if us > view.AllowedUs {
-			return hal.NewFault(hal.BadImage, "sequence "+fbs.Quote(view.Name(view.Sequences[i].Name))+fbs.Text(" may take %d s %d us, %d s %d us are allowed; --longest or lm_longest allows more", us/1e6, us%1e6, view.AllowedUs/1e6, view.AllowedUs%1e6))
+			return hal.NewFault(hal.BadImage,
+				"sequence "+fbs.Quote(view.Name(view.Sequences[i].Name))+fbs.Text(" may take %d "+
+					"s %d us, %d s %d us are allowed; --longest or lm_longest allows more", us/1e6,
+					us%1e6, view.AllowedUs/1e6, view.AllowedUs%1e6))
 		}
 	}
 	return nil
@@ -54,13 +58,15 @@ func CheckTime(view *fbs.View) error {
 // checkIdentity holds the image's targets against the devices.
 func checkIdentity(view *fbs.View, devices []hal.Device) error {
 	if len(devices) != len(view.Targets) {
-		return hal.NewFault(hal.Usage, fbs.Text("devices: the image is for %d, %d given", uint64(len(view.Targets)), uint64(len(devices))))
+		return hal.NewFault(hal.Usage, fbs.Text("devices: the image is for %d, %d given",
+			uint64(len(view.Targets)), uint64(len(devices))))
 	}
 	for i, device := range devices {
 		want, got, reason := &view.Targets[i], device.Identity(), ""
 		if j := sameFunction(devices[:i], got.Address); j >= 0 {
 			who := fbs.Text("targets %d and %d have the same device, ", uint64(j), uint64(i))
-			return hal.NewFault(hal.Usage, who+got.Address+"; name another device for each, by its address")
+			return hal.NewFault(hal.Usage,
+				who+got.Address+"; name another device for each, by its address")
 		}
 		switch {
 		case got.Vendor != want.Vendor || got.Device != want.Device:
@@ -110,7 +116,10 @@ func (r *Replay) reserve(slot int) error {
 			return err
 		}
 		if forced && aperture.Slot != int(w.Slot) {
-			return hal.NewFault(hal.NoDevice, fbs.Text("hardware window %d cannot be had: it is too small, in use, or the kernel driver's; on a tt: device the driver chooses, which no option changes", uint64(w.Slot)))
+			return hal.NewFault(hal.NoDevice,
+				fbs.Text("hardware window %d cannot be had: it is too small, in use, or the "+
+					"kernel driver's; on a tt: device the driver chooses, which no option changes",
+					uint64(w.Slot)))
 		}
 		r.apertures[i], r.windows[i] = aperture, aperture.Base
 	}
@@ -139,7 +148,8 @@ func (r *Replay) remember() {
 			r.missing++
 		}
 	}
-	r.walk.Next, r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.commands[0], &r.windows[0], &r.memories[0], &r.homes[0]
+	r.walk.Next, r.walk.Windows, r.walk.Memories, r.walk.Homes = &r.commands[0], &r.windows[0],
+		&r.memories[0], &r.homes[0]
 }
 
 // pageMax is the largest page that a machine here has, an arm64's.
@@ -164,7 +174,10 @@ func (r *Replay) reserveArena() error {
 		r.arena, fits = arena, err == nil
 	}
 	if !fits {
-		return hal.NewFault(hal.BadImage, fbs.Text("the image reserves %d bytes for tensors, %d for host memory and %d for page tables of its windows, the machine has %d available", size, host, tables, pages+huge))
+		return hal.NewFault(hal.BadImage,
+			fbs.Text("the image reserves %d bytes for tensors, %d for host memory and %d for "+
+				"page tables of its windows, the machine has %d available", size, host, tables,
+				pages+huge))
 	}
 	r.commands = r.view.Commands
 	if r.view.Incomplete {
@@ -186,7 +199,8 @@ func (r *Replay) complete() (err error) {
 			err = r.aim(i, c)
 		}
 	}
-	_ = unix.Mprotect(r.arena[len(r.arena)-len(r.commands)*fbs.CommandSize:], unix.PROT_READ) // cannot fail: the pages are our own
+	// cannot fail: the pages are our own
+	_ = unix.Mprotect(r.arena[len(r.arena)-len(r.commands)*fbs.CommandSize:], unix.PROT_READ)
 	return err
 }
 
@@ -216,11 +230,13 @@ func (r *Replay) reach(index int, c *fbs.Command) error {
 		return err
 	}
 	if a.Bus == 0 {
-		return hal.NewFault(hal.NoDevice, command(index)+fbs.Text("window %d has no bus address on this device", uint64(c.Index)))
+		return hal.NewFault(hal.NoDevice,
+			command(index)+fbs.Text("window %d has no bus address on this device", uint64(c.Index)))
 	}
 	sum := a.Bus + c.Value
 	if sum < a.Bus || sum&^fbs.WidthMask(c.Width) != 0 {
-		return hal.NewFault(hal.WrongDevice, command(index)+fbs.Text("bus address %x does not fit the register", sum))
+		return hal.NewFault(hal.WrongDevice,
+			command(index)+fbs.Text("bus address %x does not fit the register", sum))
 	}
 	c.Opcode, c.Index, c.Value = gen.OpcodeWrite, 0, sum
 	return nil

@@ -14,9 +14,10 @@ import (
 type Replay struct {
 	Notice string // lines on what Load could not see to, empty if nothing
 
-	commands  []fbs.Command // of the view, or a copy in the arena with relocations and points resolved
-	view      *fbs.View     // as Verify made it
-	shown     *fbs.View     // that of the caller, who may assign to its fields
+	// of the view, or a copy in the arena with relocations and points resolved
+	commands  []fbs.Command
+	view      *fbs.View // as Verify made it
+	shown     *fbs.View // that of the caller, who may assign to its fields
 	devices   []hal.Device
 	apertures []hal.Aperture // one a window
 	homes     []uintptr      // first byte of the hardware window behind each window, where registers aim it
@@ -33,20 +34,22 @@ type Replay struct {
 	aside    hal.Walk
 	access   [2]fbs.Command // one store of odd's, with room behind it
 
-	allowed   int64             // nanoseconds that any run may take: View.AllowedUs
-	limit     int64             // nanoseconds that a run may take, 0: allowed
-	end       int64             // time after which this run is late, 0: set at the next look at the clock
+	allowed int64 // nanoseconds that any run may take: View.AllowedUs
+	limit   int64 // nanoseconds that a run may take, 0: allowed
+	// time after which this run is late, 0: set at the next look at the clock
+	end       int64
 	every     int               // commands of a sequence between two looks at the clock
 	due       int               // commands left until the next look
 	stop      *atomic.Uint32    // not 0: a run ends after StopGrace, nil: nobody asks for that
 	stoppable bool              // this run looks at stop
 	observer  func(command int) // called before each command, nil: none
 
-	waits    *fbs.Command // a Check that did not hold when it was loaded last, nil: none. The walk may have gone on
-	deadline int64        // of that, 0: not known yet
-	last     hal.Code     // how that ends where its next load does not hold, OK: it is waited for
-	ignored  uint32       // failures of policy Ignore in this run
-	detail   Result       // what the failing command saw
+	// a Check that did not hold when it was loaded last, nil: none. The walk may have gone on
+	waits    *fbs.Command
+	deadline int64    // of that, 0: not known yet
+	last     hal.Code // how that ends where its next load does not hold, OK: it is waited for
+	ignored  uint32   // failures of policy Ignore in this run
+	detail   Result   // what the failing command saw
 }
 
 // Result says how a run ended. Everything but Code is zero after a good one.
@@ -157,7 +160,8 @@ func (r *Replay) checkClock() hal.Code {
 		r.end = now + r.allowed
 	}
 	if r.stoppable && r.stop.Load() != 0 {
-		r.end = min(r.end, now+StopGrace) // of the first look after the request: later ones give more
+		// of the first look after the request: later ones give more
+		r.end = min(r.end, now+StopGrace)
 	}
 	if now > r.end {
 		return hal.FrameLate

@@ -378,30 +378,39 @@ func (h handle) Map(w fbs.Window) (hal.Aperture, error) {
 // Both would use the same hardware windows: a store to a tile of the first
 // target would go where the second target's window points.
 func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
-	v := view(t, "lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\ntarget wormhole 1e52:401e bar0 512MiB\n"+
-		"window a tlb size 1MiB\nwindow b tlb size 1MiB target 1\nmain:\n  point a tile 1,1 address 0x0\n"+
-		"  point b tile 9,9 address 0x0\n  write.4 a+0x0 0x1\n")
+	v := view(t,
+		"lightmetal 1\ntarget wormhole 1e52:401e bar0 512MiB\ntarget wormhole 1e52:401e bar0 "+
+			"512MiB\n"+
+			"window a tlb size 1MiB\nwindow b tlb size 1MiB target 1\nmain:\n  point a tile 1,1 "+
+			"address 0x0\n"+
+			"  point b tile 9,9 address 0x0\n  write.4 a+0x0 0x1\n")
 	mapped := 0
 	of := func(name, address string) hal.Device {
 		return handle{mock.New(&boards.Wormhole), name, address, &mapped}
 	}
 	both := mock.New(&boards.Wormhole)
 	for name, devices := range map[string][2]hal.Device{
-		"one handle twice":      {both, both},
-		"by ids":                {of("pci:1e52:401e", "0000:01:00.0"), of("pci:1e52:401e", "0000:01:00.0")},
-		"by ids and by address": {of("pci:1e52:401e", "0000:01:00.0"), of("pci:0000:01:00.0", "0000:01:00.0")},
-		"through two backends":  {of("vfio:0000:01:00.0", "0000:01:00.0"), of("tt:/dev/tenstorrent/0", "0000:01:00.0")},
+		"one handle twice": {both, both},
+		"by ids": {of("pci:1e52:401e", "0000:01:00.0"),
+			of("pci:1e52:401e", "0000:01:00.0")},
+		"by ids and by address": {of("pci:1e52:401e", "0000:01:00.0"),
+			of("pci:0000:01:00.0", "0000:01:00.0")},
+		"through two backends": {of("vfio:0000:01:00.0", "0000:01:00.0"),
+			of("tt:/dev/tenstorrent/0", "0000:01:00.0")},
 	} {
 		_, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
-		if hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "targets 0 and 1 have the same device, ") ||
-			!strings.Contains(err.Error(), "by its address") || len(err.Error()) > 160 || mapped != 0 {
+		if hal.CodeOf(err) != hal.Usage ||
+			!strings.Contains(err.Error(), "targets 0 and 1 have the same device, ") ||
+			!strings.Contains(err.Error(), "by its address") || len(err.Error()) > 160 ||
+			mapped != 0 {
 			t.Errorf("%s: %v; %d windows mapped", name, err, mapped)
 		}
 	}
 	for name, devices := range map[string][2]hal.Device{
-		"two mocks":               {mock.New(&boards.Wormhole), mock.New(&boards.Wormhole)},
-		"two functions of a card": {of("pci:0000:01:00.0", "0000:01:00.0"), of("pci:0000:01:00.1", "0000:01:00.1")},
-		"unknown addresses":       {of("a", ""), of("b", "")},
+		"two mocks": {mock.New(&boards.Wormhole), mock.New(&boards.Wormhole)},
+		"two functions of a card": {of("pci:0000:01:00.0", "0000:01:00.0"),
+			of("pci:0000:01:00.1", "0000:01:00.1")},
+		"unknown addresses": {of("a", ""), of("b", "")},
 	} {
 		replay, err := runtime.Load(v, runtime.AnySlot, devices[0], devices[1])
 		if err != nil {
@@ -483,7 +492,10 @@ func TestStoreThatOpensHostMemoryIsRefused(t *testing.T) {
 		for _, at := range []uint64{of.first, (of.first + of.last) / 2 &^ 3, of.last} {
 			for _, store := range []string{"write.4 r+%#x 0x1", "write.4 r+%#x 0x0 mask 0x80000000", "copy.4 r+%#x <- hex 01020304 fifo", "fill.4 r+%#x <- 0x0 size 8 fifo", "write.4 r+%#x bus(r)"} {
 				source := source + fmt.Sprintf("  copy.4 d[0:4] <- r+%#x\n  "+store+"\n", at, at)
-				if err := verdict(t, source); err == nil || !strings.Contains(err.Error(), "command 1: a store (declare a TLB or a host window instead) is not accepted by ") {
+				if err := verdict(t, source); err == nil ||
+					!strings.Contains(err.Error(),
+						"command 1: a store (declare a TLB or a host window instead) is not "+
+							"accepted by ") {
 					t.Errorf("%s: %v", source, err)
 				}
 			}
@@ -511,7 +523,8 @@ func TestRegistersBehindWriteCombiningAreRefused(t *testing.T) {
 		{"ivshmem 1af4:1110 bar2 1MiB", "bar2 offset 0x0 size 1MiB", &boards.Ivshmem, false},
 	} {
 		for _, flag := range []string{"", " wc"} {
-			source := "lightmetal 1\ntarget " + test.target + "\nwindow w " + test.window + flag + "\nmain:\n  read.4 w+0x8\n"
+			source := "lightmetal 1\ntarget " + test.target + "\nwindow w " + test.window + flag +
+				"\nmain:\n  read.4 w+0x8\n"
 			err := verdict(t, source)
 			if refused := flag != "" && test.refused; refused != (err != nil) || refused != (err != nil && strings.Contains(err.Error(), "a write-combining window, which is for memory, is not accepted")) {
 				t.Errorf("%s%s: %v", test.window, flag, err)

@@ -318,7 +318,10 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 	waits := func(calls int) string {
 		return ivshmem + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" + strings.Repeat("  delay 10s\n", 36)
 	}
-	many := func(command string, count int) string { return strings.Repeat("  "+command+"\n", count) }
+	many := func(command string, count int) string {
+		return strings.Repeat("  "+command+"\n",
+			count)
+	}
 	// times makes calls calls of 100,000 commands.
 	times := func(calls int, command string) string {
 		return ivshmem + "main:\n" + many("call many", calls) + "many:\n" + many(command, 100_000)
@@ -331,11 +334,15 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 		{"more than an hour", waits(10), 3600e6 + 10*(36+1+1) + 1},
 		{"stores", ivshmem + "main:\n" + many("call fills", 40) + "fills:\n" +
 			many("fill.1 m+0x0 <- 0x1 size 1MiB", 100), 4000<<20 + 40*(100+1+1) + 1},
-		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n", 3600e6 + 12 + 1},
+		{"polls", ivshmem + "main:\n  poll.4 m+0x0 == 0x1 within 3600s every 1ms\n",
+			3600e6 + 12 + 1},
 		{"fences", times(40_000, "fence"), 40_000*(100_000+1+1) + 1},
-		{"calls", ivshmem + "main:\n" + many("call one", 100_000) + "one:\n" + many("fence", 1), 100_000*(1+1+1) + 1},
-		{"ignored polls", times(2, "poll.4 m+0x0 == 0x1 within 20ms else ignore"), 2*(100_000*20_022+1+1) + 1},
-		{"ignored expects", times(2000, "expect.4 m+0x0 == 0x1 else ignore"), 2000*(100_000*22+1+1) + 1},
+		{"calls", ivshmem + "main:\n" + many("call one", 100_000) + "one:\n" + many("fence", 1),
+			100_000*(1+1+1) + 1},
+		{"ignored polls", times(2, "poll.4 m+0x0 == 0x1 within 20ms else ignore"),
+			2*(100_000*20_022+1+1) + 1},
+		{"ignored expects", times(2000, "expect.4 m+0x0 == 0x1 else ignore"),
+			2000*(100_000*22+1+1) + 1},
 	} {
 		v := view(t, test.source)
 		if got := v.LongestUs[0]; got != test.us {
@@ -465,11 +472,13 @@ func TestFileVerifiedAgainKeepsItsInputs(t *testing.T) {
 func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 	const source = ivshmem + "main:\n  write.4 m+0x0 0x11111111\n"
 	forged := []fbs.Command{
-		{Opcode: gen.OpcodeWrite, Width: 4, Offset: 0x40, Value: 0x22222222}, {Opcode: gen.OpcodeEnd},
+		{Opcode: gen.OpcodeWrite, Width: 4, Offset: 0x40, Value: 0x22222222},
+		{Opcode: gen.OpcodeEnd},
 	}
 	assign := func(v *fbs.View) {
 		v.Commands, v.Sequences = forged, []fbs.Sequence{{First: 0, Count: 2}}
-		v.Windows = []fbs.Window{{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 0x80, Size: 0x1000}}
+		v.Windows = []fbs.Window{{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Offset: 0x80,
+			Size: 0x1000}}
 	}
 	for name, test := range map[string]struct {
 		before func(v *fbs.View) *fbs.View
@@ -497,9 +506,11 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 		r.Close()
 	}
 	made := *view(t, source)
-	made = fbs.View{Targets: made.Targets, Windows: made.Windows, Reservation: made.Reservation, AllowedUs: 1e6}
+	made = fbs.View{Targets: made.Targets, Windows: made.Windows, Reservation: made.Reservation,
+		AllowedUs: 1e6}
 	assign(&made)
-	if _, err := runtime.Load(&made, runtime.AnySlot, mock.New(&boards.Ivshmem)); hal.CodeOf(err) != hal.Usage {
+	if _, err := runtime.Load(&made, runtime.AnySlot,
+		mock.New(&boards.Ivshmem)); hal.CodeOf(err) != hal.Usage {
 		t.Errorf("a view that was made up: %v", err)
 	}
 }

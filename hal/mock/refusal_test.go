@@ -113,13 +113,22 @@ var refusals = []struct {
 	{"past DRAM", &boards.Wormhole, []Access{wh(2048), ld(0, 0, 4)}, "the DRAM tile (0,0) has nothing at 0x80000000"},
 	{"unknown register", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), ld(0, 0x121b4, 4)}, "has nothing at 0xffb121b4"},
 	{"RISC-V local memory", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), ld(0, 0, 4)}, "has nothing at 0xffb00000"},
-	{"PCIe tile", &boards.Wormhole, []Access{wh(3 << 22), ld(0, 0, 4)}, "window 0 may show 0x0 to 0xffffffffffffffff of the PCIe tile, which is closed to images"},
-	{"store to the PCIe tile", &boards.Wormhole, []Access{wh(3<<22 | 0x8000), st(0, 0, 4, 0)}, "of the PCIe tile, which is closed to images"},
-	{"SCRATCH 6, beside SCRATCH 5", &boards.Wormhole, []Access{wh(10<<22 | 0x8800), ld(0, 0x30074, 4), st(0, 0x30078, 4, 0)}, "of the PCIe sideband, which is closed to images"},
-	{"the ARC's windows", &boards.Wormhole, []Access{wh(10<<22 | 0x8a00), st(0, 0, 4, 0)}, "of the ARC's windows, which is closed to images"},
-	{"PCIe tile of Blackhole", &boards.Blackhole, append(bh(0xc0000000, 2<<11|0x7c0, 0), st(0, 0, 4, 0)), "of a PCIe tile, which is closed to images"},
-	{"the same, translated", &boards.Blackhole, append(bh(0, 19<<11|24<<17, 0), ld(0, 0, 4)), "of a PCIe tile, which is closed to images"},
-	{"the ARC's windows of Blackhole", &boards.Blackhole, append(bh(0x670, 8<<11, 0), st(0, 0, 4, 0)), "of the ARC's windows, which is closed to images"},
+	{"PCIe tile", &boards.Wormhole, []Access{wh(3 << 22), ld(0, 0, 4)},
+		"window 0 may show 0x0 to 0xffffffffffffffff of the PCIe tile, which is closed to images"},
+	{"store to the PCIe tile", &boards.Wormhole, []Access{wh(3<<22 | 0x8000), st(0, 0, 4, 0)},
+		"of the PCIe tile, which is closed to images"},
+	{"SCRATCH 6, beside SCRATCH 5", &boards.Wormhole,
+		[]Access{wh(10<<22 | 0x8800), ld(0, 0x30074, 4), st(0, 0x30078, 4, 0)},
+		"of the PCIe sideband, which is closed to images"},
+	{"the ARC's windows", &boards.Wormhole, []Access{wh(10<<22 | 0x8a00), st(0, 0, 4, 0)},
+		"of the ARC's windows, which is closed to images"},
+	{"PCIe tile of Blackhole", &boards.Blackhole, append(bh(0xc0000000, 2<<11|0x7c0, 0),
+		st(0, 0, 4, 0)), "of a PCIe tile, which is closed to images"},
+	{"the same, translated", &boards.Blackhole, append(bh(0, 19<<11|24<<17, 0), ld(0, 0, 4)),
+		"of a PCIe tile, which is closed to images"},
+	{"the ARC's windows of Blackhole", &boards.Blackhole,
+		append(bh(0x670, 8<<11, 0), st(0, 0, 4, 0)),
+		"of the ARC's windows, which is closed to images"},
 	{"8 bytes of the reset register", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), ld(0, 0x121b0, 8)}, "register 0xffb121b0 of the Tensix tile (1,1): accesses of 8 bytes"},
 	{"byte of the reset register", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), st(0, 0x121b1, 1, 0)}, "has nothing at 0xffb121b1"},
 	{"reset bits outside the mask", &boards.Wormhole, []Access{wh(whTile11 | 0xffb), st(0, 0x121b0, 4, 0x47801)}, "reset register of the Tensix tile (1,1): 0x47801 has bits outside 0x47800"},
@@ -197,7 +206,8 @@ func TestRefusalsOfPoint(t *testing.T) {
 		{"ordering invalid", &small, fbs.Target{X: 1, Y: 1}, 0, "cannot be pointed"},
 		{"no tile", &small, *tile(0, 2), 0, "there is no tile"},
 		{"NoC 1", &small, fbs.Target{X: 1, Y: 1, NoC: 1, Ordering: gen.OrderingDefault}, 0, "NoC 1"},
-		{"reversed rectangle", &small, fbs.Target{X: 1, Y: 1, XStart: 2, YStart: 2, Multicast: true, Ordering: gen.OrderingDefault}, 0, "closed to images"},
+		{"reversed rectangle", &small, fbs.Target{X: 1, Y: 1, XStart: 2, YStart: 2, Multicast: true,
+			Ordering: gen.OrderingDefault}, 0, "closed to images"},
 	} {
 		wormhole.refusal = ""
 		if code := wormhole.Point(c.a, c.target, c.address); code != hal.Refused || !strings.Contains(wormhole.Refusal(), c.reason) {
@@ -217,15 +227,18 @@ func TestPointRefusesWhatTheVerifierRefuses(t *testing.T) {
 				x, y := uint8(bit%64), uint8(bit/64)
 				for _, size := range []uint64{4096, 1 << 20} {
 					for _, at := range []uint64{c.First - size, c.First, c.Last, c.Last + 1} {
-						address, target := at&^(size-1), fbs.Target{X: x, Y: y, Ordering: gen.OrderingDefault}
+						address, target := at&^(size-1),
+							fbs.Target{X: x, Y: y, Ordering: gen.OrderingDefault}
 						if c.Ways&1 == 0 || b.ClosedTo(target, address, size) == nil {
 							continue
 						}
 						closed++
 						d := New(b)
 						a := tlb(t, d, fbs.NoSlot, size, nil, 0)
-						if code := d.Point(&a, target, address); code != hal.Refused || d.Operations() != 0 {
-							t.Fatalf("%s, %+v, %#x bytes at %#x: %v after %d stores", b.Name, target, size, address, code, d.Operations())
+						if code := d.Point(&a, target, address); code != hal.Refused ||
+							d.Operations() != 0 {
+							t.Fatalf("%s, %+v, %#x bytes at %#x: %v after %d stores", b.Name,
+								target, size, address, code, d.Operations())
 						}
 					}
 				}

@@ -217,7 +217,8 @@ func TestImageIsDescribed(t *testing.T) {
 func TestLongTimesAreAllowed(t *testing.T) {
 	stand(t)
 	handle := openedImage(t, "main:\n"+strings.Repeat("  call hour\n", 2)+"hour:\n"+strings.Repeat("  delay 10s\n", 400))
-	wants(t, "more than an hour", handle, load(handle, nil, anyWindow), hal.BadImage, "may take 8000 s 805 us, 3600 s 0 us are allowed; --longest or lm_longest allows more")
+	wants(t, "more than an hour", handle, load(handle, nil, anyWindow), hal.BadImage,
+		"may take 8000 s 805 us, 3600 s 0 us are allowed; --longest or lm_longest allows more")
 	wants(t, "a second less", handle, lm_longest(handle, 7_999e9), hal.OK, "done")
 	wants(t, "still too long", handle, load(handle, nil, anyWindow), hal.BadImage, "7999 s 0 us are allowed")
 	wants(t, "long enough", handle, lm_longest(handle, 8_000_000_805_000), hal.OK, "done")
@@ -248,8 +249,9 @@ func TestTwoTargetsNeedTwoFunctions(t *testing.T) {
 	before := openDevice
 	openDevice = func(string) (hal.Device, error) { return card{mock.New(&boards.Ivshmem)}, nil }
 	t.Cleanup(func() { openDevice = before })
-	file := lmbtest.File(t, "lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\ntarget ivshmem 1af4:1110 bar2 1MiB\n"+
-		"window m bar2 offset 0 size 1MiB\nmain:\n  write.1 m+0x0 0x1\n")
+	file := lmbtest.File(t,
+		"lightmetal 1\ntarget ivshmem 1af4:1110 bar2 1MiB\ntarget ivshmem 1af4:1110 bar2 1MiB\n"+
+			"window m bar2 offset 0 size 1MiB\nmain:\n  write.1 m+0x0 0x1\n")
 	var handle int32
 	if status := openMemory(file, &handle); status != 0 {
 		t.Fatal(told(t, 0))

@@ -54,12 +54,14 @@ func known(t *testing.T) string {
 			if r.LoadOnly {
 				loadOnly = 1
 			}
-			fmt.Fprintf(&b, "%x %x %x %x %x %x %x %x\n", board.Vendor, board.Device, r.Bar, r.First, r.Last, r.Widths, memory, loadOnly)
+			fmt.Fprintf(&b, "%x %x %x %x %x %x %x %x\n", board.Vendor, board.Device, r.Bar, r.First,
+				r.Last, r.Widths, memory, loadOnly)
 		}
 	}
 	for _, board := range boards.All {
 		for _, c := range board.Closed {
-			fmt.Fprintf(&b, "%x %x %x %x %x %x %x\n", board.Vendor, board.Device, c.Ways, c.X, c.Y, c.First, c.Last)
+			fmt.Fprintf(&b, "%x %x %x %x %x %x %x\n", board.Vendor, board.Device, c.Ways, c.X, c.Y,
+				c.First, c.Last)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "known")
@@ -217,7 +219,8 @@ func spoilCommand(random *rand.Rand, view *fbs.View) {
 				c.Mask = c.Mask&^0xffffffff | one() | one()<<8 | one()<<16 | one()<<24
 			}
 			size := view.Windows[c.Window].Size
-			c.Value = []uint64{0, 0x8_8003_0078, 0x8_9000_0000, 0x9000_0000, 1<<64 - 1}[random.IntN(5)] &^ (size - 1)
+			c.Value = []uint64{0, 0x8_8003_0078, 0x8_9000_0000, 0x9000_0000,
+				1<<64 - 1}[random.IntN(5)] &^ (size - 1)
 		}
 	case 0: // calls that may nest
 		if c.Opcode != gen.OpcodeEnd {

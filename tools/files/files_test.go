@@ -230,10 +230,14 @@ func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
 	exchange := func() error {
 		return unix.Renameat2(unix.AT_FDCWD, f, unix.AT_FDCWD, g, unix.RENAME_EXCHANGE)
 	}
-	away := func() error { return errors.Join(os.Rename(f, folder+"/h"), os.Rename(folder+"/h", f)) }
+	away := func() error {
+		return errors.Join(os.Rename(f, folder+"/h"),
+			os.Rename(folder+"/h", f))
+	}
 	made := func(path string, mode os.FileMode) {
 		_ = os.Remove(path)
-		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode)); err != nil {
+		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600),
+			os.Chmod(path, mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -331,7 +335,8 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	program := Outputs{f}.Pin()
 	dir, temp, name := uintptr(f.dir), address(f.names), address(f.names[f.to:])
 	for _, call := range [][]uintptr{
-		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name}, {unix.SYS_UNLINKAT, dir, temp, 0},
+		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name}, {unix.SYS_UNLINKAT, dir, temp,
+			0},
 		{unix.SYS_NEWFSTATAT, dir, name, f.statusAddress()},
 	} {
 		number, args := call[0], call[1:]

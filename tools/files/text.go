@@ -52,7 +52,8 @@ func escaped(text []byte, place int) []byte {
 		case place == forLine && b == '\t':
 			safe = append(safe, `\t`...)
 		case fbs.IsControl(r):
-			safe = append(safe, '\\', 'u', digits[r>>12], digits[r>>8&15], digits[r>>4&15], digits[r&15])
+			safe = append(safe, '\\', 'u',
+				digits[r>>12], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 		default:
 			safe = append(safe, text[at:at+size]...)
 		}

@@ -13,12 +13,14 @@ import (
 // addressNumbers are the functions that may make a pointer a number outside a system call's
 // arguments, with the reason why the memory stays where it is.
 var addressNumbers = map[string]string{
-	"fbs/flat.go Root":              "looks at the alignment, and keeps no number",
-	"hal/walk.go Index":             "subtracts two addresses, and keeps no number",
-	"hal/walk.go AddressOf":         "for tables of a Walk; the caller keeps the memory, never a stack's",
+	"fbs/flat.go Root":  "looks at the alignment, and keeps no number",
+	"hal/walk.go Index": "subtracts two addresses, and keeps no number",
+	"hal/walk.go AddressOf": "for tables of a Walk; the caller keeps the memory, never a " +
+		"stack's",
 	"tools/files/output.go address": "of names in memory that hal.Mmap mapped, which stays",
 
-	"tools/files/output.go statusAddress": "of a field of an Output on the heap, which does not move and is kept by the list",
+	"tools/files/output.go statusAddress": "of a field of an Output on the heap, which does not " +
+		"move and is kept by the list",
 }
 
 // systemCalls are the functions whose arguments Go keeps alive where they are until the call
@@ -69,7 +71,8 @@ func argumentsOfSystemCalls(in ast.Node) map[ast.Expr]bool {
 	arguments := map[ast.Expr]bool{}
 	ast.Inspect(in, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
-			if f, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(systemCalls, f.Sel.Name) {
+			if f, ok := call.Fun.(*ast.SelectorExpr); ok &&
+				slices.Contains(systemCalls, f.Sel.Name) {
 				for _, argument := range call.Args {
 					arguments[argument] = true
 				}

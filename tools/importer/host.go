@@ -173,8 +173,10 @@ const toldApart = "lm record --protect all or --watch"
 func (l *lifter) unanswered() (out outcome) {
 	for i := range l.hosts {
 		if h := &l.hosts[i]; h.exact && h.stored > 0 && !h.wrote {
-			out.warn(h.stored, "%s, bus address 0x%x: by the record the device wrote nothing there; if it answers there, the image has the answers in it: "+
-				"record with %s", h.name, h.bus, toldApart)
+			out.warn(h.stored,
+				"%s, bus address 0x%x: by the record the device wrote nothing there; if it "+
+					"answers there, the image has the answers in it: "+
+					"record with %s", h.name, h.bus, toldApart)
 		}
 	}
 	return out

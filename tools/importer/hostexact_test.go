@@ -195,11 +195,13 @@ func ownAnswers(who string) string {
 	lines := []string{
 		"MEM 10000000 4000", "DEVICE 0 1234 11e8 0000:00:04.0", "BAR 0 0 0 80000000 100000",
 		"HR 10000000 8 0100000000000000", "W 0 4 4 01000000",
-		who + " 10002000 16 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "HR 10000000 8 0200000000000000", "W 0 4 4 02000000",
+		who + " 10002000 16 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "HR 10000000 8 0200000000000000",
+		"W 0 4 4 02000000",
 		who + " 10002000 8 b0b1b2b3b4b5b6b7", "HW 10002008 8 b8b9babbbcbdbebf", "W 0 4 4 03000000",
 	}
 	if who == "HR" {
-		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "HW") })
+		lines = slices.DeleteFunc(lines,
+			func(line string) bool { return strings.HasPrefix(line, "HW") })
 	}
 	return "LMRECORD 2\n" + strings.Join(lines, "\n") + fmt.Sprintf("\nEND %d\n", len(lines))
 }
@@ -209,7 +211,8 @@ func ownAnswers(who string) string {
 func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
 	o := Options{From: FromRecord}
 	const never = "host0, bus address 0x10000000: by the record the device wrote nothing there"
-	if _, report := mustImport(t, ownAnswers("HR"), o); !strings.Contains(report.String(), never) || !strings.Contains(report.String(), "--protect all") {
+	if _, report := mustImport(t, ownAnswers("HR"), o); !strings.Contains(report.String(), never) ||
+		!strings.Contains(report.String(), "--protect all") {
 		t.Error(report)
 	}
 	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(), never) {
@@ -220,13 +223,17 @@ func TestImageWithItsOwnAnswersIsWarnedOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Outputs = []TensorSpec{output}
-	refused(t, ownAnswers("HR"), o, "output answer: the device writes nothing there in this capture; the record has 16 bytes of it as the program's: "+
-		"record again, with lm record --protect all or --watch")
-	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(), "output answer: by the record") {
+	refused(t, ownAnswers("HR"), o,
+		"output answer: the device writes nothing there in this capture; the record has 16 bytes "+
+			"of it as the program's: "+
+			"record again, with lm record --protect all or --watch")
+	if _, report := mustImport(t, ownAnswers("HW"), o); strings.Contains(report.String(),
+		"output answer: by the record") {
 		t.Error(report)
 	}
 	mixed := strings.Replace(ownAnswers("HW"), "HW 10002000 8", "HR 10002000 8", 1)
-	if _, report := mustImport(t, mixed, o); !strings.Contains(report.String(), "output answer: by the record the program itself stored 8 bytes of it last") {
+	if _, report := mustImport(t, mixed, o); !strings.Contains(report.String(),
+		"output answer: by the record the program itself stored 8 bytes of it last") {
 		t.Error(report)
 	}
 }

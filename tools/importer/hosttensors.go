@@ -46,12 +46,16 @@ func (h *hostTensors) begin() error {
 	for _, i := range h.list {
 		n, found := h.copied(&h.tensors[i])
 		if !found && h.tensors[i].role == gen.RoleOutput {
-			return traces.Refuse(0, "output %s: the device writes nothing there in this capture%s", h.tensors[i].Name, h.storedInstead(&h.tensors[i]))
+			return traces.Refuse(0, "output %s: the device writes nothing there in this capture%s",
+				h.tensors[i].Name, h.storedInstead(&h.tensors[i]))
 		}
 		if h.tensors[i].role == gen.RoleOutput {
 			if own := len(h.lastStored(&h.tensors[i], n)); own > 0 {
-				h.own = append(h.own, fmt.Sprintf("output %s: by the record the program itself stored %s of it last, so the image has them in it; "+
-					"if the device wrote them, record again with %s", h.tensors[i].Name, traces.Counted(own, "byte"), toldApart))
+				h.own = append(h.own,
+					fmt.Sprintf("output %s: by the record the program itself stored %s of it "+
+						"last, so the image has them in it; "+
+						"if the device wrote them, record again with %s", h.tensors[i].Name,
+						traces.Counted(own, "byte"), toldApart))
 			}
 		}
 		h.copies[n] = append(h.copies[n], i)
@@ -63,7 +67,8 @@ func (h *hostTensors) begin() error {
 // write: a recording that cannot tell the two apart has the results as the program's.
 func (h *hostTensors) storedInstead(t *tensor) string {
 	if n := len(h.lastStored(t, h.steps.n)); n > 0 {
-		return fmt.Sprintf("; the record has %s of it as the program's: record again, with %s", traces.Counted(n, "byte"), toldApart)
+		return fmt.Sprintf("; the record has %s of it as the program's: record again, with %s",
+			traces.Counted(n, "byte"), toldApart)
 	}
 	return ""
 }
@@ -81,7 +86,8 @@ func (h *hostTensors) lastStored(t *tensor, before int) map[uint64]bool {
 		case !within:
 		case s.op == stepHost:
 			for _, l := range h.late[s.to] {
-				for from, to := t.overlap(l.host, l.offset, uint64(len(l.data))); from < to; from++ {
+				for from, to := t.overlap(l.host, l.offset,
+					uint64(len(l.data))); from < to; from++ {
 					last[from] = true
 				}
 			}

@@ -62,7 +62,8 @@ func (l *lifter) barStep(a *traces.Access, n uint32) (s step, ok bool, err error
 			hint = "; the lift pass makes points and accesses of tiles of it"
 		}
 		return s, false, traces.Refuse(a.Line,
-			"store of %d bytes at BAR %d + 0x%x: no image stores there (%s)%s", a.Width, a.Bar, a.Offset, r.Name, hint)
+			"store of %d bytes at BAR %d + 0x%x: no image stores there (%s)%s", a.Width, a.Bar,
+			a.Offset, r.Name, hint)
 	}
 	l.bars[a.Bar] = max(l.bars[a.Bar], a.Offset+size)
 	s.window, s.offset = l.barWindow(a.Bar, a.Offset), uint32(a.Offset%fbs.WindowMax)

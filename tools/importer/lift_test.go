@@ -224,9 +224,11 @@ func TestLiftRefusesWithTheLine(t *testing.T) {
 func TestWithoutLiftTheBarIsOnlyLoaded(t *testing.T) {
 	without := Options{Without: []string{"lift"}}
 	refused(t, lines(whDevice, whPoint(wh166Config, 1, 1, 0), access("W", 8, wh166, 1)), without,
-		"line 3: store of 8 bytes at BAR 0 + 0x1fc00530: no image stores there (window configuration); the lift pass makes points and accesses of tiles of it")
+		"line 3: store of 8 bytes at BAR 0 + 0x1fc00530: no image stores there (window "+
+			"configuration); the lift pass makes points and accesses of tiles of it")
 	refused(t, lines(whDevice, access("W", 8, wh166, 1)), without,
-		"line 3: store of 8 bytes at BAR 0 + 0xb000000: no image stores there (windows); the lift pass makes points and accesses of tiles of it")
+		"line 3: store of 8 bytes at BAR 0 + 0xb000000: no image stores there (windows); the "+
+			"lift pass makes points and accesses of tiles of it")
 	image, report := mustImport(t, lines(whDevice, access("R", 4, wh167, 3)), without)
 	commands(t, image, "\nexpect bar0+0xc000000 w4 0x3 mask 0xffffffff\n")
 	if did(report, "lift") != "" {
@@ -239,15 +241,22 @@ func TestWithoutLiftTheBarIsOnlyLoaded(t *testing.T) {
 func TestWhatNoImageMayReachIsRefusedWithItsLine(t *testing.T) {
 	refused(t, lines(whDevice, "W 4 0x1ff30078 0x200000"), Options{},
 		"line 3: store of 4 bytes at BAR 0 + 0x1ff30078: no image stores there (PCIe sideband)")
-	refused(t, lines(whDevice, whPoint(wh166Config, 0, 3, 0), access("R", 4, wh166+4, 2)), Options{},
-		"line 4: load through window 166 at 0x4 of tile (0,3): the window may show 0x0 to 0xffffffffffffffff of the PCIe tile, which is closed to images")
-	refused(t, lines(whDevice, whMulticast(wh166Config, 0, 0, 9, 11, 0), access("W", 4, wh166, 2)), Options{},
-		"line 4: store through window 166 at 0x0 of tile (9,11): the window may show 0x0 to 0xffffffffffffffff of the PCIe tile, which is closed to images")
+	refused(t, lines(whDevice, whPoint(wh166Config, 0, 3, 0), access("R", 4, wh166+4, 2)),
+		Options{},
+		"line 4: load through window 166 at 0x4 of tile (0,3): the window may show 0x0 to "+
+			"0xffffffffffffffff of the PCIe tile, which is closed to images")
+	refused(t, lines(whDevice, whMulticast(wh166Config, 0, 0, 9, 11, 0), access("W", 4, wh166, 2)),
+		Options{},
+		"line 4: store through window 166 at 0x0 of tile (9,11): the window may show 0x0 to "+
+			"0xffffffffffffffff of the PCIe tile, which is closed to images")
 }
 
 func TestBarBeyond4GiBHasSeveralWindows(t *testing.T) {
-	image, _ := mustImport(t, lines(bhDevice, "R 4 4:0x180000040 0x5", "R 4 4:0x40 0x6"), Options{Without: []string{"lift"}})
-	commands(t, image, "\nexpect bar4+0x100000000+0x80000040 w4 0x5 mask 0xffffffff\nexpect bar4+0x40 w4 0x6 mask 0xffffffff\n")
+	image, _ := mustImport(t, lines(bhDevice, "R 4 4:0x180000040 0x5", "R 4 4:0x40 0x6"),
+		Options{Without: []string{"lift"}})
+	commands(t, image,
+		"\nexpect bar4+0x100000000+0x80000040 w4 0x5 mask 0xffffffff\nexpect bar4+0x40 w4 0x6 "+
+			"mask 0xffffffff\n")
 }
 
 func TestBarThatIsLargerThanTheBoardsIsAskedForAsRecorded(t *testing.T) {

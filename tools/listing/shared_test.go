@@ -52,7 +52,8 @@ main:
 		t.Fatal(err)
 	}
 	got := text(t, decoded)
-	for _, want := range []string{"\ndata d0 = hex {\n", "data d0 from 0x28 size 16\n", "<- data d0\n", "<- data d0 size 8\n",
+	for _, want := range []string{"\ndata d0 = hex {\n", "data d0 from 0x28 size 16\n",
+		"<- data d0\n", "<- data d0 size 8\n",
 		"== data d0 from 0x4 size 16\n", "<- hex 00112233\n"} {
 		if strings.Count(got, want) != 1 {
 			t.Errorf("%q is not in the listing once:\n%s", want, got)
@@ -76,7 +77,8 @@ func TestListingIsNotMuchLargerThanItsImage(t *testing.T) {
 			t.Errorf("%s: %d bytes: %v", name, len(file), err)
 			continue
 		}
-		if again := lmbtest.Encode(t, parse(t, out.String())); !bytes.Equal(again, lmbtest.Encode(t, image)) {
+		if again := lmbtest.Encode(t, parse(t, out.String())); !bytes.Equal(again,
+			lmbtest.Encode(t, image)) {
 			t.Errorf("%s: its listing makes another file", name)
 		}
 	}

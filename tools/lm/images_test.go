@@ -283,11 +283,16 @@ var wounds = map[string]wound{
 		lmb.Stamp(file, uint64(len(file)))
 		return file
 	}},
-	"name-with-a-newline.lmb":       {"sequence 0: name of 4 bytes at", func(t *testing.T) []byte { return renamed(t, "m\nin") }},
-	"name-with-an-escape.lmb":       {"sequence 0: name of 4 bytes at", func(t *testing.T) []byte { return renamed(t, "\x1b[2J") }},
-	"name-with-a-c1-control.lmb":    {"sequence 0: name of 4 bytes at", func(t *testing.T) []byte { return renamed(t, "m\u0085n") }},
-	"name-with-a-bidi-override.lmb": {"sequence 0: name of 4 bytes at", func(t *testing.T) []byte { return renamed(t, "m\u202e") }},
-	"name-that-is-not-utf8.lmb":     {"sequence 0: name of 4 bytes at", func(t *testing.T) []byte { return renamed(t, "ma\xffn") }},
+	"name-with-a-newline.lmb": {"sequence 0: name of 4 bytes at",
+		func(t *testing.T) []byte { return renamed(t, "m\nin") }},
+	"name-with-an-escape.lmb": {"sequence 0: name of 4 bytes at",
+		func(t *testing.T) []byte { return renamed(t, "\x1b[2J") }},
+	"name-with-a-c1-control.lmb": {"sequence 0: name of 4 bytes at",
+		func(t *testing.T) []byte { return renamed(t, "m\u0085n") }},
+	"name-with-a-bidi-override.lmb": {"sequence 0: name of 4 bytes at",
+		func(t *testing.T) []byte { return renamed(t, "m\u202e") }},
+	"name-that-is-not-utf8.lmb": {"sequence 0: name of 4 bytes at",
+		func(t *testing.T) []byte { return renamed(t, "ma\xffn") }},
 	"too-many-commands.lmb": {"commands: count 4294967295 is over the limit", func(t *testing.T) []byte {
 		return patchedCount(t, 0xffffffff)
 	}},
@@ -368,7 +373,8 @@ func renamed(t *testing.T, name string) []byte {
 
 // TestNotesWithControlCharactersAreRejected: lm shows nothing of them.
 func TestNotesWithControlCharactersAreRejected(t *testing.T) {
-	const marked = "lightmetal 1\norigin tool \"QXZA\" source \"QXZB\"\ntarget edu 1234:11e8 bar0 1MiB\n" +
+	const marked = "lightmetal 1\norigin tool \"QXZA\" source \"QXZB\"\ntarget edu 1234:11e8 " +
+		"bar0 1MiB\n" +
 		"window QXZC bar0 offset 0 size 1MiB\nmain:\n  mark \"QXZD\"\n  write.4 QXZC+0x4 0x1\n"
 	for _, name := range []string{"QXZA", "QXZB", "QXZC", "QXZD"} {
 		file := assembledWhole(t, marked)
@@ -380,7 +386,8 @@ func TestNotesWithControlCharactersAreRejected(t *testing.T) {
 		}
 		for _, command := range []string{"info", "verify", "dump"} {
 			exit, stdout, stderr := lm(t, command, path)
-			if exit != 65 || stdout != "" || !strings.Contains(stderr, "control character") || strings.Contains(stderr, "\nsa") {
+			if exit != 65 || stdout != "" || !strings.Contains(stderr, "control character") ||
+				strings.Contains(stderr, "\nsa") {
 				t.Errorf("%s of %s: %d, %q, %q", command, name, exit, stdout, stderr)
 			}
 		}

@@ -32,7 +32,8 @@ func TestMemoryIsInProportionToTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := filepath.Join(t.TempDir(), "key.pem")
-	if out, err := exec.Command("openssl", "genpkey", "-algorithm", "ed25519", "-out", key).CombinedOutput(); err != nil {
+	if out, err := exec.Command("openssl", "genpkey", "-algorithm", "ed25519", "-out",
+		key).CombinedOutput(); err != nil {
 		t.Logf("lm sign is left out: %v %s", err, out)
 		key = ""
 	}
@@ -52,7 +53,8 @@ func TestMemoryIsInProportionToTheFile(t *testing.T) {
 			"trim --marks -o out.lmb", "trim --sequence main -o out.lmb", "set a=a.bin -o out.lmb",
 			"report", "report --json", "report --sequence short", "report -o out.html",
 			"diff other.lmb", "compare d=a.bin", "tensor",
-			"replay --sequence short --device " + device, "replay --sequence short --device playback:image.lmb",
+			"replay --sequence short --device " + device,
+			"replay --sequence short --device playback:image.lmb",
 			"replay --sequence short --profile out.json --device " + device,
 		}
 		if key != "" {
@@ -70,7 +72,8 @@ func TestMemoryIsInProportionToTheFile(t *testing.T) {
 				t.Errorf("%s: lm %s ended with %d: %.300s", name, line, exit, errors)
 			}
 			if peak > most {
-				t.Errorf("%s, %d bytes: lm %s took %d MiB, at most %d are wanted", name, len(file), line, peak>>20, most>>20)
+				t.Errorf("%s, %d bytes: lm %s took %d MiB, at most %d are wanted", name, len(file),
+					line, peak>>20, most>>20)
 			}
 			if text > textPerByte*len(file) {
 				t.Errorf("%s, %d bytes: lm %s printed %d bytes", name, len(file), line, text)
@@ -83,7 +86,8 @@ func TestMemoryIsInProportionToTheFile(t *testing.T) {
 // fails before the machine does (what an image reserves for tensors takes some of it, and no
 // memory until it is used), and stops it when it has printed far too much. It returns the
 // peak of its memory, its exit status, -1 for a signal, and the size of what it printed.
-func limitedProcess(t *testing.T, self string, args ...string) (peak, exit, printed int, errors string) {
+func limitedProcess(t *testing.T, self string, args ...string) (peak, exit, printed int,
+	errors string) {
 	t.Helper()
 	const addresses, most = 8 << 20, 256 << 20 // KiB, bytes
 	line := []string{"-c", "ulimit -v " + strconv.Itoa(addresses) + `; exec "$0" "$@"`, self}

@@ -62,7 +62,8 @@ func (f *recordFlags) define(flags *pflag.FlagSet) {
 		protect = "none" // a recording of DPDK has stores of the program as the device's
 	}
 	flags.StringVar(&f.protect, "protect", protect,
-		"host memory that the program stores to only through lm, so that the record knows who wrote: huge (its huge pages), all or none")
+		"host memory that the program stores to only through lm, so that the record knows who "+
+			"wrote: huge (its huge pages), all or none")
 	flags.Uint64Var(&f.limit, "limit", 0, "end the program after so many accesses")
 	flags.StringVar(&f.onUnknown, "on-unknown", "end",
 		"what becomes of the program at an access that cannot be recorded: end, or unrecorded, where it goes on without lm")
@@ -114,7 +115,8 @@ func (f *recordFlags) setHost(o *recorder.Options) {
 		refuse("--host-memory takes bytes, such as 8M, not %q", f.hostMemory)
 	}
 	o.HostMemory = n << shift
-	protect, known := map[string]recorder.Protect{"huge": recorder.ProtectHuge, "all": recorder.ProtectAll, "none": recorder.ProtectNone}[f.protect]
+	protect, known := map[string]recorder.Protect{"huge": recorder.ProtectHuge,
+		"all": recorder.ProtectAll, "none": recorder.ProtectNone}[f.protect]
 	if !known {
 		refuse("--protect must be huge, all or none, not %q", f.protect)
 	}

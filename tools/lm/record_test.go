@@ -128,7 +128,8 @@ func TestRecordTakesNoFileThatTheProgramNeedsForItsOutput(t *testing.T) {
 }
 
 func TestProtectIsOneOfThreeWords(t *testing.T) {
-	exit, _, stderr := lm(t, "record", "--protect", "some", "-o", filepath.Join(t.TempDir(), "out.record"), "--", "/bin/true")
+	exit, _, stderr := lm(t, "record", "--protect", "some", "-o",
+		filepath.Join(t.TempDir(), "out.record"), "--", "/bin/true")
 	if exit != 64 || !strings.Contains(stderr, `--protect must be huge, all or none, not "some"`) {
 		t.Errorf("%d: %s", exit, stderr)
 	}

@@ -45,7 +45,8 @@ func access(t *testing.T, c net.Conn, offset uint64, width uint32, store ...byte
 }
 
 // accessRegion is the same in any region: BARs 0 to 5, and 7 is configuration space.
-func accessRegion(t *testing.T, c net.Conn, region uint32, offset uint64, width uint32, store ...byte) (loaded []byte) {
+func accessRegion(t *testing.T, c net.Conn, region uint32, offset uint64, width uint32,
+	store ...byte) (loaded []byte) {
 	t.Helper()
 	le := binary.LittleEndian
 	command := uint16(9) // REGION_READ
@@ -180,7 +181,8 @@ func TestServerThatDoesNotStartLeavesAnEarlierRecording(t *testing.T) {
 		text, err := os.ReadFile("trace")
 		list, _ := os.ReadDir(".")
 		if exit == 0 || err != nil || string(text) != "earlier" || len(list) != 1 {
-			t.Errorf("%s: exit %d, %d files, the recording is %q, %v: %s", name, exit, len(list), text, err, stderr)
+			t.Errorf("%s: exit %d, %d files, the recording is %q, %v: %s", name, exit, len(list),
+				text, err, stderr)
 		}
 	}
 }
@@ -188,7 +190,8 @@ func TestServerThatDoesNotStartLeavesAnEarlierRecording(t *testing.T) {
 // TestSubsystemOfABoardIsServed: configuration space has the subsystem that the device's board
 // file or image names, and the device's own ids where it names none.
 func TestSubsystemOfABoardIsServed(t *testing.T) {
-	const rest = "bar0 4KiB\nrule regs bar0\nwindow r bar0 offset 0 size 4KiB\nmain:\n  write.4 r+0x0 0x0\n"
+	const rest = "bar0 4KiB\nrule regs bar0\nwindow r bar0 offset 0 size 4KiB\nmain:\n  write.4 " +
+		"r+0x0 0x0\n"
 	const head = "lightmetal 1\ntarget acme abcd:0001 "
 	named := assemble(t, head+"subsystem 1234:5678 "+rest)
 	for device, want := range map[string]string{

@@ -52,7 +52,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return // what nobody means
 		}
-		if least := len(data) + 64*(len(view.Commands)+len(view.Tensors)); len(first) > 2*least+1<<14 {
+		if least := len(data) +
+			64*(len(view.Commands)+len(view.Tensors)); len(first) > 2*least+1<<14 {
 			t.Errorf("%d bytes became %d", len(data), len(first))
 		}
 		if image, err = lmb.Decode(first); err != nil {

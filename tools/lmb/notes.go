@@ -109,7 +109,8 @@ func (r *reader) string(id int, what string) string {
 func (r *reader) name(n fbs.Name, what string, index int) string {
 	first, size := uint64(n>>8), uint64(n&fbs.NameMax)
 	if size == 0 || first+size > uint64(len(r.text)) || !fbs.IsPlainText(r.text[first:][:size]) {
-		r.fail("%s %d: name lies outside the text, is empty, has a control character, or is not UTF-8", what, index)
+		r.fail("%s %d: name lies outside the text, is empty, has a control character, or is "+
+			"not UTF-8", what, index)
 		return ""
 	}
 	return string(r.text[first:][:size])

@@ -36,7 +36,8 @@ func blocksOf(pieces [][]byte) (b blocks) {
 		past := at + uintptr(len(pieces[i]))
 		last := len(b.data) - 1
 		if last < 0 || at >= end {
-			b.data, b.first, b.count = append(b.data, pieces[i]), append(b.first, i), append(b.count, 1)
+			b.data, b.first, b.count = append(b.data, pieces[i]), append(b.first, i),
+				append(b.count, 1)
 			start, end = at, past
 			continue
 		}

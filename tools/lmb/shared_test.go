@@ -34,7 +34,8 @@ func TestEncodeKeepsPayloadShared(t *testing.T) {
 		}
 		for i := range image.Sequences {
 			for j := range image.Sequences[i].Commands {
-				if !bytes.Equal(image.Sequences[i].Commands[j].Data, back.Sequences[i].Commands[j].Data) {
+				if !bytes.Equal(image.Sequences[i].Commands[j].Data,
+					back.Sequences[i].Commands[j].Data) {
 					t.Fatalf("%s: data of command %d have changed", name, j)
 				}
 			}
@@ -49,19 +50,24 @@ func TestBlocksLieInOrderOfTheirFirstUse(t *testing.T) {
 	for i := range memory {
 		memory[i] = byte(i * 7)
 	}
-	pieces := [][]byte{memory[600:700], memory[0:100], memory[90:200], nil, memory[190:210], memory[210:300], memory[650:660]}
+	pieces := [][]byte{memory[600:700], memory[0:100], memory[90:200], nil, memory[190:210],
+		memory[210:300], memory[650:660]}
 	want := []uint64{0, 128, 128 + 90, 0, 128 + 190, 384, 50}
 	image := &lmb.Image{
-		Targets:   []lmb.Target{{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110, Bars: [6]uint64{2: 1 << 20}}},
-		Windows:   []lmb.Window{{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Size: 1 << 20}}},
+		Targets: []lmb.Target{{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110,
+			Bars: [6]uint64{2: 1 << 20}}},
+		Windows: []lmb.Window{{Window: fbs.Window{Kind: gen.WindowKindBar, Bar: 2,
+			Slot: fbs.NoSlot, Size: 1 << 20}}},
 		Sequences: []lmb.Sequence{{Name: "main"}},
 	}
 	for _, data := range pieces {
 		if data == nil {
 			continue
 		}
-		image.Sequences[0].Commands = append(image.Sequences[0].Commands, lmb.Command{Data: data, Command: fbs.Command{
-			Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessBulk), Amount: uint32(len(data))}})
+		image.Sequences[0].Commands = append(image.Sequences[0].Commands,
+			lmb.Command{Data: data, Command: fbs.Command{
+				Opcode: gen.OpcodeCopyIn, Width: 8, Mode: uint8(gen.AccessBulk),
+				Amount: uint32(len(data))}})
 	}
 	view := lmbtest.View(t, lmbtest.Encode(t, image))
 	at := 0

@@ -591,7 +591,8 @@ func TestFileThatIsNoRingIsLeftAsItIs(t *testing.T) {
 	}
 	for want, data := range map[string][]byte{
 		"bad magic": zeros(14_000, 8_000), "bad magic)": zeros(ringHeader+64, 8),
-		" (bad magic)": zeros(ringHeader+64, ringHeader-1), "(bad magic)": zeros(ringHeader+63, ringHeader+63),
+		" (bad magic)": zeros(ringHeader+64, ringHeader-1), "(bad magic)": zeros(ringHeader+63,
+			ringHeader+63),
 		"is not a ring file (bad magic)": zeros(ringHeader, ringHeader),
 		"too short":                      zeros(100, 100), "too short)": zeros(ringHeader-1, 0),
 	} {
@@ -686,7 +687,8 @@ func TestPanicThatIsNoRingsNamesNoRing(t *testing.T) {
 			return nil
 		}
 		err := run()
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "PATH") {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "PATH") {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -777,7 +779,8 @@ func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
 	for text, code := range map[string]hal.Code{
 		plain: hal.NoDevice, plain + "=10": hal.NoDevice, plain + "=": hal.Usage, plain + "=0": hal.Usage,
 		plain + "=x": hal.Usage, plain + "=65536": hal.Usage, "/nowhere/watchdog": hal.NoFile,
-		pipe: hal.NoDevice, pipe + "=10": hal.NoDevice, read: hal.NoDevice, "/dev/null": hal.NoDevice,
+		pipe: hal.NoDevice, pipe + "=10": hal.NoDevice, read: hal.NoDevice,
+		"/dev/null": hal.NoDevice,
 	} {
 		w, err := parseWatchdog(text)
 		if err == nil {

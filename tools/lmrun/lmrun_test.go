@@ -203,7 +203,8 @@ safe:
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := runnerCommand(t, append(strings.Fields("-supervised -device pci:ffff:00:00.0 "+flags), slow)...)
+		c := runnerCommand(t, append(strings.Fields("-supervised -device pci:ffff:00:00.0 "+flags),
+			slow)...)
 		c.ExtraFiles = []*os.File{writer}
 		text, _ := c.CombinedOutput()
 		writer.Close()

@@ -172,7 +172,8 @@ func TestOutputThatIsReadIsRefused(t *testing.T) {
 	}
 	for _, out := range []string{in, link, hard, image, folder + "/./a"} {
 		text, err := framesCommand(t, "end", "-input", "a="+in, "-output", "d="+out, image).CombinedOutput()
-		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 || !strings.Contains(string(text), "is the input") {
+		if exit, _ := err.(*exec.ExitError); exit == nil || exit.ExitCode() != 64 ||
+			!strings.Contains(string(text), "is the input") {
 			t.Errorf("%s: %v, %s", out, err, text)
 		}
 	}
@@ -221,7 +222,8 @@ func TestOutputIsWholeWhereverItIsKilled(t *testing.T) {
 			t.Errorf("killed at step %d of %s: the output is %q, %v", steps, folder, got, err)
 		}
 	}
-	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC), slices.Index(fileCalls, unix.SYS_RENAMEAT2)
+	synced, renamed := slices.Index(fileCalls, unix.SYS_FSYNC),
+		slices.Index(fileCalls, unix.SYS_RENAMEAT2)
 	if synced < 0 || renamed < synced || slices.Index(fileCalls[:synced], unix.SYS_WRITE) < 0 {
 		t.Errorf("calls %v: the data are not on the disk (%d) before they are in place (%d)", fileCalls, synced, renamed)
 	}
@@ -245,7 +247,9 @@ func killAtStep(t *testing.T, pid, step int) bool {
 	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
 		t.Fatal(err)
 	}
-	files := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true, unix.SYS_RENAMEAT2: true, unix.SYS_FCHMOD: true, unix.SYS_UNLINKAT: true, unix.SYS_EXIT_GROUP: true}
+	files := map[uint64]bool{unix.SYS_OPENAT: true, unix.SYS_WRITE: true, unix.SYS_FSYNC: true,
+		unix.SYS_RENAMEAT2: true, unix.SYS_FCHMOD: true, unix.SYS_UNLINKAT: true,
+		unix.SYS_EXIT_GROUP: true}
 	began, calls := false, map[int]uint64{} // by thread
 	fileCalls = nil
 	for at := pid; ; {
@@ -332,7 +336,8 @@ func TestOutputOnClosedStandardOutputIsRejected(t *testing.T) {
 			c.Env = append(os.Environ(), asFrames+"=end")
 			text, _ := c.CombinedOutput()
 			exit := c.ProcessState.ExitCode()
-			if exit != want || exit != 0 && !strings.Contains(string(text), "standard output is closed") {
+			if exit != want || exit != 0 &&
+				!strings.Contains(string(text), "standard output is closed") {
 				t.Errorf("%s %s: exit %d, %s", out, redirection, exit, text)
 			}
 		}

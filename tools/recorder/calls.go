@@ -415,10 +415,12 @@ func (r *recording) exitRemapPages(t *thread, c *call) {
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
 		case a.host != nil:
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
-			r.tell("process %d maps other memory over watched host memory at %x (remap_file_pages): it is not watched any more", t.process, a.start)
+			r.tell("process %d maps other memory over watched host memory at %x "+
+				"(remap_file_pages): it is not watched any more", t.process, a.start)
 		case to < v.offset || to+a.end-a.start > v.offset+v.size:
 			_, _ = r.inject(t, unix.SYS_MPROTECT, a.start, a.end-a.start, a.prot)
-			r.gap("process %d maps another part of BAR %d of %s (remap_file_pages), which is not recorded", t.process, a.bar.index, a.bar.device.name)
+			r.gap("process %d maps another part of BAR %d of %s (remap_file_pages), which is not "+
+				"recorded", t.process, a.bar.index, a.bar.device.name)
 		default:
 			a.offset += to - v.offset - a.at
 			a.at = to - v.offset

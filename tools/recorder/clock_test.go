@@ -50,7 +50,8 @@ func TestTimesAreTheProgramsOwn(t *testing.T) {
 			times = append(times, string(r.Data))
 		}
 	}
-	const want = "3000000 2000000 the program ran for 5000 us; lm worked for 158000000 us more, which no CLK line has"
+	const want = "3000000 2000000 the program ran for 5000 us; lm worked for 158000000 us more, " +
+		"which no CLK line has"
 	if got := strings.Join(times, " "); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -64,10 +65,12 @@ func TestRecorderCountsItsOwnTimeAtEveryStop(t *testing.T) {
 	for _, a := range r.capture.Records {
 		all += uint64(a.Clocks)
 		if a.Kind == record.Note {
-			_, _ = fmt.Sscanf(string(a.Data), "the program ran for %d us; lm worked for %d us more", &ran, &own)
+			_, _ = fmt.Sscanf(string(a.Data), "the program ran for %d us; lm worked for %d us more",
+				&ran, &own)
 		}
 	}
 	if ran == 0 || own == 0 || all/1000 > ran {
-		t.Errorf("%d us between accesses, the program ran for %d us, the recorder worked for %d us", all/1000, ran, own)
+		t.Errorf("%d us between accesses, the program ran for %d us, the recorder worked for %d us",
+			all/1000, ran, own)
 	}
 }

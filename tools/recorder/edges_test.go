@@ -281,7 +281,8 @@ func TestPartOfAFileThatIsMappedByRemapFilePagesIsFollowed(t *testing.T) {
 	}
 	carriedOut(t, r)
 	r = recorded(t, nil, Options{}, program, "remapsbeyond")
-	if !errors.Is(r.err, record.ErrGap) || r.exit != 0 || !strings.Contains(r.said, "remap_file_pages") {
+	if !errors.Is(r.err, record.ErrGap) || r.exit != 0 ||
+		!strings.Contains(r.said, "remap_file_pages") {
 		t.Errorf("exit %d, %v: %s", r.exit, r.err, r.said)
 	}
 }
@@ -313,7 +314,8 @@ func TestPointerToABarInASystemCallIsNamedWithARemedy(t *testing.T) {
 			t.Errorf("%s is not named once: %s", name, told)
 		}
 	}
-	if !strings.Contains(r.said, "EFAULT") || !strings.Contains(r.said, "BAR 2 of file") || !strings.Contains(r.said, "pass a buffer") {
+	if !strings.Contains(r.said, "EFAULT") || !strings.Contains(r.said, "BAR 2 of file") ||
+		!strings.Contains(r.said, "pass a buffer") {
 		t.Error(r.said)
 	}
 }

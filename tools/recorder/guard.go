@@ -98,7 +98,8 @@ func (r *recording) closePages(t *thread) (list closing) {
 	}
 	r.guardNew(t)
 	for i := range t.space.areas {
-		if a := &t.space.areas[i]; a.guard != nil && a.guard.owner == t.space && len(a.guard.open) > 0 {
+		if a := &t.space.areas[i]; a.guard != nil && a.guard.owner == t.space &&
+			len(a.guard.open) > 0 {
 			list = append(list, r.closeRange(t, a, a.start, a.end)...)
 		}
 	}
@@ -121,7 +122,8 @@ func (r *recording) closeRange(t *thread, a *area, start, end uint64) (list clos
 			}{g, start})
 			start += g.unit
 		}
-		if _, err := r.inject(t, unix.SYS_MPROTECT, from, start-from, a.prot&^unix.PROT_WRITE); err != nil {
+		if _, err := r.inject(t, unix.SYS_MPROTECT, from, start-from,
+			a.prot&^unix.PROT_WRITE); err != nil {
 			return list[:len(list)-int((start-from)/g.unit)] // these stay open
 		}
 	}
@@ -130,7 +132,10 @@ func (r *recording) closeRange(t *thread, a *area, start, end uint64) (list clos
 
 // guardNew makes areas of the memory that devices reach and that has none yet.
 func (r *recording) guardNew(t *thread) {
-	if !slices.ContainsFunc(r.hosts.reached, func(m *reached) bool { return !m.watched && m.guarded < m.size() }) {
+	if !slices.ContainsFunc(r.hosts.reached, func(m *reached) bool {
+		return !m.watched &&
+			m.guarded < m.size()
+	}) {
 		return
 	}
 	for _, m := range r.hosts.reached {
@@ -147,7 +152,8 @@ func (r *recording) guardNew(t *thread) {
 			huge := p.hugePage(tid)
 			if reason := r.guardPlace(t, m, &p, at, huge); reason != "" && huge > 0 && !m.mixed {
 				m.mixed = true
-				r.tell("host memory at bus address %x, %d bytes, is in huge pages, and %s: what a device writes there counts as the program's where both "+
+				r.tell("host memory at bus address %x, %d bytes, is in huge pages, and %s: what "+
+					"a device writes there counts as the program's where both "+
 					"write to one page", m.bus, m.size(), reason)
 			}
 			at = p.end
@@ -159,7 +165,8 @@ func (r *recording) guardNew(t *thread) {
 // stopGuarded has system calls stop that get a pointer to protected memory. What
 // cannot be protected against them is not protected.
 func (r *recording) stopGuarded(t *thread) {
-	areas := slices.DeleteFunc(slices.Clone(t.space.areas), func(a area) bool { return a.guard == nil })
+	areas := slices.DeleteFunc(slices.Clone(t.space.areas),
+		func(a area) bool { return a.guard == nil })
 	for i := 0; i < len(areas); {
 		start, end := areas[i].start, areas[i].end
 		for i++; i < len(areas) && areas[i].start == end; i++ {
@@ -167,7 +174,8 @@ func (r *recording) stopGuarded(t *thread) {
 		}
 		if !r.stopPointers(t, start, end) {
 			r.unguard(t, start, end)
-			r.tell("host memory of process %d at %x, %d bytes, is not protected: it has too many mappings; what a device writes there counts as the "+
+			r.tell("host memory of process %d at %x, %d bytes, is not protected: it has too many "+
+				"mappings; what a device writes there counts as the "+
 				"program's where both write to one page", t.process, start, end-start)
 		}
 	}
@@ -198,7 +206,8 @@ func (r *recording) guardPlace(t *thread, m *reached, p *place, from, huge uint6
 		}
 		to := min(end, t.space.next(start))
 		a := area{start: start, end: to, prot: p.prot}
-		a.guard = &guard{owner: t.space, unit: unit, open: map[uint64]bool{}, stores: map[uint64]int{}}
+		a.guard = &guard{owner: t.space, unit: unit, open: map[uint64]bool{},
+			stores: map[uint64]int{}}
 		if p.shared {
 			var err error
 			if a.view, err = p.view(t.tid, start, to-start); err != nil {
@@ -237,7 +246,8 @@ func (r *recording) giveBack(t *thread, a *area, start, end uint64, why string) 
 	}
 	if key := fmt.Sprintf("open %x", bus); why != "" && bus != 0 && !r.byCall[key] {
 		r.byCall[key] = true
-		r.tell("host memory at bus address %x: until the next store to a BAR, what a device writes in this page counts as the program's: %s", bus, why)
+		r.tell("host memory at bus address %x: until the next store to a BAR, what a device "+
+			"writes in this page counts as the program's: %s", bus, why)
 	}
 	return nil
 }
@@ -247,7 +257,8 @@ func (r *recording) giveBack(t *thread, a *area, start, end uint64, why string) 
 func (r *recording) storeFaulted(t *thread, a *area, info *signalInfo) bool {
 	fault := info.address()
 	regs, err := registersOf(t.tid)
-	if err != nil || fault == regs.pc() || info.code() == codeNotMapped || a.prot&unix.PROT_WRITE == 0 {
+	if err != nil || fault == regs.pc() || info.code() == codeNotMapped ||
+		a.prot&unix.PROT_WRITE == 0 {
 		return false
 	}
 	if !a.isClosed(fault) {
@@ -282,17 +293,19 @@ func (m *memory) storeGuarded(a *area, address uint64, data []byte) error {
 		return fmt.Errorf("its memory cannot be stored to: %w", err)
 	}
 	if mine {
-		m.eachReached(a.guard.owner, address, uint64(len(data)), func(h *reached, at, n, from uint64) {
-			copy(h.copy[at:], data[from:from+n])
-			h.noteStored(at, n)
-		})
+		m.eachReached(a.guard.owner, address, uint64(len(data)),
+			func(h *reached, at, n, from uint64) {
+				copy(h.copy[at:], data[from:from+n])
+				h.noteStored(at, n)
+			})
 	}
 	return nil
 }
 
 // eachReached calls a function with the parts of memory at an address that a device
 // reaches: where they are in it, and in the n bytes.
-func (r *recording) eachReached(s *space, address, n uint64, do func(m *reached, at, n, from uint64)) {
+func (r *recording) eachReached(s *space, address, n uint64,
+	do func(m *reached, at, n, from uint64)) {
 	for _, m := range r.hosts.reached {
 		first, end := max(m.start, address), min(m.start+m.size(), address+n)
 		if m.space == s && first < end {
@@ -305,7 +318,8 @@ func (r *recording) eachReached(s *space, address, n uint64, do func(m *reached,
 func (m *memory) deviceWrote(a *area, h *reached, at, n uint64) {
 	first, end := at&^(word-1), min((at+n+word-1)&^(word-1), h.size())
 	now := make([]byte, end-first)
-	if address := h.start + first; address < a.start || address+uint64(len(now)) > a.end || m.moveHost(a, address, now, false) != nil {
+	if address := h.start + first; address < a.start || address+uint64(len(now)) > a.end ||
+		m.moveHost(a, address, now, false) != nil {
 		return
 	}
 	list := h.differing(int(first), now, completed)
@@ -328,7 +342,8 @@ func (r *recording) unguard(t *thread, start, end uint64) {
 		if a.guard == nil {
 			continue
 		}
-		from, to := max(a.guard.page(a.start), start&^(a.guard.unit-1)), (a.end+a.guard.unit-1)&^(a.guard.unit-1)
+		from, to := max(a.guard.page(a.start), start&^(a.guard.unit-1)),
+			(a.end+a.guard.unit-1)&^(a.guard.unit-1)
 		_, _ = r.inject(t, unix.SYS_MPROTECT, from, to-from, a.prot)
 		t.space.remove(from, to)
 	}
@@ -345,14 +360,17 @@ func (r *recording) notGuarded(s *space, start, end uint64) {
 
 // readingCalls are system calls that store nothing where their pointers point.
 var readingCalls = map[uint64]bool{
-	unix.SYS_WRITE: true, unix.SYS_PWRITE64: true, unix.SYS_WRITEV: true, unix.SYS_PWRITEV: true, unix.SYS_PWRITEV2: true, unix.SYS_SENDTO: true,
-	unix.SYS_SENDMSG: true, unix.SYS_FUTEX: true, unix.SYS_MSYNC: true, unix.SYS_MLOCK: true, unix.SYS_MUNLOCK: true, unix.SYS_EXECVE: true,
+	unix.SYS_WRITE: true, unix.SYS_PWRITE64: true, unix.SYS_WRITEV: true, unix.SYS_PWRITEV: true,
+	unix.SYS_PWRITEV2: true, unix.SYS_SENDTO: true,
+	unix.SYS_SENDMSG: true, unix.SYS_FUTEX: true, unix.SYS_MSYNC: true, unix.SYS_MLOCK: true,
+	unix.SYS_MUNLOCK: true, unix.SYS_EXECVE: true,
 	unix.SYS_EXIT: true, unix.SYS_EXIT_GROUP: true,
 }
 
 // closedPages returns the closed pages that the kernel stores to in a call.
 func (t *thread) closedPages(c *call) (list []span) {
-	if readingCalls[c.number] || isAboutMemory(c.number) || !slices.ContainsFunc(t.space.areas, func(a area) bool { return a.guard != nil }) {
+	if readingCalls[c.number] || isAboutMemory(c.number) ||
+		!slices.ContainsFunc(t.space.areas, func(a area) bool { return a.guard != nil }) {
 		return nil
 	}
 	for _, p := range append(pointers(t, c), mappedForDevice(t, c)...) {
@@ -439,7 +457,8 @@ func (r *recording) closeAfter(t *thread, c *call) {
 			}
 			closed = append(closed, r.closeRange(t, &a, a.start, a.end)...)
 			for _, m := range slices.Clone(r.hosts.reached) {
-				if first, end := max(m.start, a.start), min(m.start+m.size(), a.end); m.space == t.space && first < end {
+				if first, end := max(m.start, a.start),
+					min(m.start+m.size(), a.end); m.space == t.space && first < end {
 					r.lookAt(byProgram, m.bus+first-m.start, m.bus+end-1-m.start)
 				}
 			}

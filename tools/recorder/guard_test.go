@@ -60,10 +60,12 @@ func TestProtectedPageHasWhoWroteEachWord(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("locked instructions of arm64 are not executed by the recorder")
 	}
-	for name, compare := range map[string]bool{"the kernel notes pages": false, "it does not": true} {
+	for name, compare := range map[string]bool{"the kernel notes pages": false,
+		"it does not": true} {
 		t.Run(name, func(t *testing.T) {
 			r := crowded(t, Options{Protect: ProtectAll, Compare: compare}, false)
-			if difference := differ(sortedBetween(r.events()), sortedBetween(expected(r.output))); difference != "" {
+			if difference := differ(sortedBetween(r.events()),
+				sortedBetween(expected(r.output))); difference != "" {
 				t.Errorf("%s\n%s", difference, r.said)
 			}
 		})
@@ -77,7 +79,8 @@ func TestHugePageHasWhoWroteEachWord(t *testing.T) {
 		t.Skip("needs a huge page: /proc/sys/vm/nr_hugepages is 0")
 	}
 	r := crowded(t, Options{}, true)
-	if difference := differ(sortedBetween(r.events()), sortedBetween(expected(r.output))); difference != "" && runtime.GOARCH == "amd64" {
+	if difference := differ(sortedBetween(r.events()),
+		sortedBetween(expected(r.output))); difference != "" && runtime.GOARCH == "amd64" {
 		t.Errorf("%s\n%s", difference, r.said)
 	}
 }

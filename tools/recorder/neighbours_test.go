@@ -19,7 +19,8 @@ func pageByPage(t *testing.T, n int) (mapping, looking, unmapping uint64) {
 	t.Helper()
 	size := uint64(n) * page
 	r, self, text := inside(t, Options{HostMemory: 2 * size, Compare: true})
-	b, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	b, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,15 +42,18 @@ func pageByPage(t *testing.T, n int) (mapping, looking, unmapping uint64) {
 	}
 	unmapping = r.hosts.steps - looking - mapping
 	got := text()
-	if len(r.hosts.reached) != 0 || r.hosts.bytes != 0 || r.hosts.formerBytes != size || strings.Count(got, "\nMEM ") != n ||
+	if len(r.hosts.reached) != 0 || r.hosts.bytes != 0 || r.hosts.formerBytes != size ||
+		strings.Count(got, "\nMEM ") != n ||
 		!strings.Contains(got, fmt.Sprintf("\nHR %x 8 2200000000000000\n", 0x10008+n/2*page)) {
-		t.Errorf("%d parts, %d and %d bytes are left: %.300s", len(r.hosts.reached), r.hosts.bytes, r.hosts.formerBytes, got)
+		t.Errorf("%d parts, %d and %d bytes are left: %.300s", len(r.hosts.reached), r.hosts.bytes,
+			r.hosts.formerBytes, got)
 	}
 	return mapping, looking, unmapping
 }
 
 func little(v uint64) []byte {
-	return []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24), byte(v >> 32), byte(v >> 40), byte(v >> 48), byte(v >> 56)}
+	return []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24), byte(v >> 32), byte(v >> 40),
+		byte(v >> 48), byte(v >> 56)}
 }
 
 // TestMemoryMappedPageByPageIsOnePart: a look at it takes as many steps as at one
@@ -58,7 +62,8 @@ func TestMemoryMappedPageByPageIsOnePart(t *testing.T) {
 	const pages = 512
 	mapping, looking, unmapping := pageByPage(t, pages)
 	mapping4, looking4, unmapping4 := pageByPage(t, 4*pages)
-	t.Logf("evidence: %d pages: %d steps to map, %d to look, %d to unmap; four times as many: %d, %d, %d", pages, mapping, looking, unmapping, mapping4,
+	t.Logf("evidence: %d pages: %d steps to map, %d to look, %d to unmap; four times as many: "+
+		"%d, %d, %d", pages, mapping, looking, unmapping, mapping4,
 		looking4, unmapping4)
 	if looking4 > looking+2 || mapping4 > 5*mapping || unmapping4 > 5*unmapping {
 		t.Error("the steps are not in proportion to the pages")
@@ -70,7 +75,8 @@ func TestMemoryMappedPageByPageIsOnePart(t *testing.T) {
 func TestScatteredMemoryIsFoundWithoutASearchThroughAll(t *testing.T) {
 	steps := func(n int) uint64 {
 		r, self, _ := inside(t, Options{HostMemory: 1 << 30, Compare: true})
-		b, err := unix.Mmap(-1, 0, n*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		b, err := unix.Mmap(-1, 0, n*page, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,20 +103,23 @@ func TestPartOfNeighboursIsUnmappedAlone(t *testing.T) {
 	b[page+8], b[3*page] = 0x33, 0x44
 	r.look(byProgram)
 	r.reach(self, at+page, page, 0x11000)
-	const want = "LMRECORD 2\nMEM 10000 1000\nHR 10000 8 0000000000000011\nMEM 11000 1000\nMEM 12000 1000\nMEM 13000 1000\n" +
+	const want = "LMRECORD 2\nMEM 10000 1000\nHR 10000 8 0000000000000011\nMEM 11000 1000\nMEM " +
+		"12000 1000\nMEM 13000 1000\n" +
 		"HR 13000 8 4400000000000000\nMEM 11000 1000\nHR 11008 8 3300000000000000\n"
 	if got := text(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	if len(r.hosts.reached) != 2 || r.hosts.bytes != 3*page || r.hosts.formerBytes != page {
-		t.Errorf("%d parts, %d bytes, %d former ones", len(r.hosts.reached), r.hosts.bytes, r.hosts.formerBytes)
+		t.Errorf("%d parts, %d bytes, %d former ones", len(r.hosts.reached), r.hosts.bytes,
+			r.hosts.formerBytes)
 	}
 }
 
 // TestNeighbourThatTheProgramUnmapsHidesNoOther: what is left is still compared.
 func TestNeighbourThatTheProgramUnmapsHidesNoOther(t *testing.T) {
 	r, self, text := inside(t, Options{HostMemory: 16 * page, Compare: true})
-	b, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	b, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +132,8 @@ func TestNeighbourThatTheProgramUnmapsHidesNoOther(t *testing.T) {
 	}
 	b[0], b[3*page] = 0x55, 0x66
 	r.look(byProgram)
-	if got := text(); !strings.Contains(got, "HR 10000 8 5500000000000000\nHR 13000 8 6600000000000000\n") {
+	if got := text(); !strings.Contains(got,
+		"HR 10000 8 5500000000000000\nHR 13000 8 6600000000000000\n") {
 		t.Error(got)
 	}
 }

@@ -16,14 +16,19 @@ var vectorCalls = map[uint64]struct {
 	list    int
 	message bool
 }{
-	unix.SYS_READV: {1, false}, unix.SYS_WRITEV: {1, false}, unix.SYS_PREADV: {1, false}, unix.SYS_PWRITEV: {1, false},
-	unix.SYS_PREADV2: {1, false}, unix.SYS_PWRITEV2: {1, false}, unix.SYS_SENDMSG: {1, true}, unix.SYS_RECVMSG: {1, true},
+	unix.SYS_READV: {1, false}, unix.SYS_WRITEV: {1, false}, unix.SYS_PREADV: {1, false},
+	unix.SYS_PWRITEV: {1, false},
+	unix.SYS_PREADV2: {1, false}, unix.SYS_PWRITEV2: {1, false}, unix.SYS_SENDMSG: {1, true},
+	unix.SYS_RECVMSG: {1, true},
 }
 
 var callNames = map[uint64]string{
-	unix.SYS_READ: "read", unix.SYS_WRITE: "write", unix.SYS_PREAD64: "pread64", unix.SYS_PWRITE64: "pwrite64", unix.SYS_READV: "readv",
-	unix.SYS_WRITEV: "writev", unix.SYS_PREADV: "preadv", unix.SYS_PWRITEV: "pwritev", unix.SYS_PREADV2: "preadv2", unix.SYS_PWRITEV2: "pwritev2",
-	unix.SYS_SENDTO: "sendto", unix.SYS_RECVFROM: "recvfrom", unix.SYS_SENDMSG: "sendmsg", unix.SYS_RECVMSG: "recvmsg", unix.SYS_IOCTL: "ioctl",
+	unix.SYS_READ: "read", unix.SYS_WRITE: "write", unix.SYS_PREAD64: "pread64",
+	unix.SYS_PWRITE64: "pwrite64", unix.SYS_READV: "readv",
+	unix.SYS_WRITEV: "writev", unix.SYS_PREADV: "preadv", unix.SYS_PWRITEV: "pwritev",
+	unix.SYS_PREADV2: "preadv2", unix.SYS_PWRITEV2: "pwritev2",
+	unix.SYS_SENDTO: "sendto", unix.SYS_RECVFROM: "recvfrom", unix.SYS_SENDMSG: "sendmsg",
+	unix.SYS_RECVMSG: "recvmsg", unix.SYS_IOCTL: "ioctl",
 	unix.SYS_GETRANDOM: "getrandom", unix.SYS_FUTEX: "futex",
 }
 
@@ -44,14 +49,18 @@ const pointerFilters = 32
 func (r *recording) stopPointers(t *thread, start, end uint64) bool {
 	s := t.space
 	new := pageRange{start: start, end: end}
-	if slices.ContainsFunc(s.pointed, func(p pageRange) bool { return p.start <= start && end <= p.end }) {
+	if slices.ContainsFunc(s.pointed, func(p pageRange) bool {
+		return p.start <= start &&
+			end <= p.end
+	}) {
 		return true
 	}
 	if len(s.pointed) >= pointerFilters {
 		return false
 	}
 	if err := r.addFilter(t, pointerFilter(start, end, len(s.pointed) == 0)); err != nil {
-		r.out.line("NOTE system calls of process %d that get a pointer to %x are not named where they fail: %v", t.process, start, err)
+		r.out.line("NOTE system calls of process %d that get a pointer to %x are not named where "+
+			"they fail: %v", t.process, start, err)
 		return false
 	}
 	s.pointed = append(slices.Clone(s.pointed), new)
@@ -93,7 +102,8 @@ func pointers(t *thread, c *call) (list []span) {
 		if readMemory(t.tid, at, message[:]) != len(message) {
 			return list
 		}
-		at, count = binary.NativeEndian.Uint64(message[16:]), binary.NativeEndian.Uint64(message[24:])
+		at, count = binary.NativeEndian.Uint64(message[16:]),
+			binary.NativeEndian.Uint64(message[24:])
 	}
 	const most, entry = 1024, 16 // IOV_MAX, struct iovec
 	data := make([]byte, min(count, most)*entry)
@@ -109,7 +119,8 @@ func pointers(t *thread, c *call) (list []span) {
 // leaves other registers behind than those that it was given.
 func isAboutMemory(number uint64) bool {
 	switch number {
-	case unix.SYS_RT_SIGRETURN, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE,
+	case unix.SYS_RT_SIGRETURN, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT,
+		unix.SYS_PKEY_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE,
 		unix.SYS_REMAP_FILE_PAGES:
 		return true
 	}
@@ -143,6 +154,7 @@ func (r *recording) badPointer(t *thread, c *call) {
 		return
 	}
 	r.byCall[key] = true
-	r.tell("%s of process %d failed (EFAULT): its pointer is into %s, which the kernel cannot reach under lm record; pass a buffer, and copy",
+	r.tell("%s of process %d failed (EFAULT): its pointer is into %s, which the kernel cannot "+
+		"reach under lm record; pass a buffer, and copy",
 		callName(c.number), t.process, name)
 }

@@ -59,7 +59,8 @@ func (m *reached) split(bus uint64) *reached {
 	k, _ := slices.BinarySearch(m.pieces, bus)
 	rest := &reached{
 		space: m.space, start: m.start + n, bus: bus, copy: m.copy[n:], pieces: m.pieces[k:],
-		guarded: m.guarded - min(m.guarded, n), mixed: m.mixed, scan: m.scan, physical: m.physical, vfio: m.vfio,
+		guarded: m.guarded - min(m.guarded, n), mixed: m.mixed, scan: m.scan, physical: m.physical,
+		vfio: m.vfio,
 	}
 	stored := m.stored
 	m.stored = nil
@@ -81,7 +82,8 @@ func (m *reached) split(bus uint64) *reached {
 // extends reports whether next, which was reached last, continues m in the
 // program and on the bus.
 func (m *reached) extends(next *reached) bool {
-	return next.size() < mergedSize && m.space == next.space && m.scan == next.scan && m.vfio == next.vfio && m.physical == next.physical &&
+	return next.size() < mergedSize && m.space == next.space && m.scan == next.scan &&
+		m.vfio == next.vfio && m.physical == next.physical &&
 		!m.watched && !next.watched && m.start+m.size() == next.start && m.bus+m.size() == next.bus
 }
 
@@ -111,7 +113,8 @@ type hosts struct {
 
 	bytes, formerBytes uint64 // of reached and of former
 	mappings           int    // that were reached so far
-	steps              uint64 // entries of these lists looked at, and requests to the kernel about memory
+	// entries of these lists looked at, and requests to the kernel about memory
+	steps uint64
 }
 
 // overlapping returns the indices of what has bus addresses from the first to the last.
@@ -351,7 +354,8 @@ func (r *recording) retireList(t *thread, gone []*reached) {
 	}
 	from, to := h.overlapping(gone[0].bus, gone[len(gone)-1].last())
 	left := slices.DeleteFunc(slices.Clone(h.reached[from:to]), func(m *reached) bool {
-		_, found := slices.BinarySearchFunc(gone, m.bus, func(g *reached, bus uint64) int { return cmp.Compare(g.bus, bus) })
+		_, found := slices.BinarySearchFunc(gone, m.bus,
+			func(g *reached, bus uint64) int { return cmp.Compare(g.bus, bus) })
 		return found
 	})
 	h.reached = slices.Replace(h.reached, from, to, left...)
@@ -464,7 +468,8 @@ func (r *recording) changed(m *reached, from, to uint64, last author, first bool
 		if middle <= from {
 			return nil // a single mapping, which the program has unmapped
 		}
-		return append(r.changed(m, from, middle, last, first), r.changed(m, middle, to, last, first)...)
+		return append(r.changed(m, from, middle, last, first), r.changed(m, middle, to, last,
+			first)...)
 	}
 	written, known := m.written(m.start+from, m.start+to, true)
 	var err error

@@ -22,8 +22,9 @@ type Options struct {
 
 	HostMemory uint64  // bytes of it that are compared before each store; more is not followed
 	Watch      []Range // of it: what a device writes there is seen at the program's loads
-	Protect    Protect // of it: what the program may store to only by the recorder while a device may write there
-	Compare    bool    // the kernel is not asked which pages the program writes, as if it could not tell
+	// of it: what the program may store to only by the recorder while a device may write there
+	Protect Protect
+	Compare bool // the kernel is not asked which pages the program writes, as if it could not tell
 
 	Limit     uint64    // accesses after which the program is ended; 0: none
 	GoOn      bool      // after what cannot be recorded the program goes on unrecorded; else it is ended
@@ -148,7 +149,8 @@ func (r *recording) loop() {
 // progress prints about once a second how far it is, and what takes long.
 func (r *recording) progress() {
 	since := time.Since(r.told)
-	if r.options.Progress == nil || since < time.Second || r.accesses == 0 && r.hosts.mappings == 0 {
+	if r.options.Progress == nil || since < time.Second || r.accesses == 0 &&
+		r.hosts.mappings == 0 {
 		return
 	}
 	text := fmt.Sprintf("%d accesses recorded", r.accesses)
@@ -158,11 +160,13 @@ func (r *recording) progress() {
 	}
 	const much = 2 // the part of the time that is worth a word: one half
 	if r.comparing*much > since {
-		text += fmt.Sprintf("; comparing %d KiB of host memory before each store takes %d %% of the time", r.hosts.bytes>>10,
+		text += fmt.Sprintf("; comparing %d KiB of host memory before each store takes %d %% of "+
+			"the time", r.hosts.bytes>>10,
 			min(100*r.comparing/since, 100))
 	}
 	r.told, r.comparing = time.Now(), 0
-	fmt.Fprintf(r.options.Progress, "\rlm: %s \x1b[K", text) // which erases the rest of a longer line
+	// which erases the rest of a longer line
+	fmt.Fprintf(r.options.Progress, "\rlm: %s \x1b[K", text)
 }
 
 // gap writes down, and says, that something is missing in the record.

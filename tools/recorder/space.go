@@ -141,7 +141,8 @@ func (s *space) protect(start, end, prot uint64) {
 
 // copy is what a child gets that does not share memory.
 func (s *space) copy() *space {
-	c := &space{gate: s.gate, scratch: s.scratch, released: s.released, stops: maps.Clone(s.stops), pointed: s.pointed}
+	c := &space{gate: s.gate, scratch: s.scratch, released: s.released, stops: maps.Clone(s.stops),
+		pointed: s.pointed}
 	for _, a := range s.areas {
 		a.guard = a.guard.copy()
 		c.add(a)

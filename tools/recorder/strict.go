@@ -31,7 +31,8 @@ func (r *recording) exitStrict(t *thread, c *call, regs *registers) {
 		return
 	}
 	if err := r.addFilterOf(t, strictFilter(), 0); err != nil {
-		r.tell("process %d asks for seccomp's strict mode, which it does not get under lm record: %v", t.process, err)
+		r.tell("process %d asks for seccomp's strict mode, which it does not get under lm "+
+			"record: %v", t.process, err)
 		return
 	}
 	t.strict = true
@@ -43,9 +44,11 @@ func (r *recording) exitStrict(t *thread, c *call, regs *registers) {
 func strictFilter() []byte {
 	code := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: dataCall}}
 	for n, call := range strictCalls {
-		code = append(code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jt: uint8(len(strictCalls) - n)})
+		code = append(code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call,
+			Jt: uint8(len(strictCalls) - n)})
 	}
-	code = append(code, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: filterTrace}, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: filterAllow})
+	code = append(code, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: filterTrace},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: filterAllow})
 	b, _ := binary.Append(nil, binary.NativeEndian, code) // of a size that is known
 	return b
 }

@@ -28,7 +28,8 @@ type vectorSet struct {
 	raw []byte // as the kernel has it, other registers too
 }
 
-var errStreaming = errors.New("streaming mode (SME) is not recorded; boot the kernel with arm64.nosme")
+var errStreaming = errors.New("streaming mode (SME) is not recorded; boot the kernel with " +
+	"arm64.nosme")
 
 // vectorsOf reads a thread's vector registers: as those of SVE if it uses them,
 // since the kernel clears predicates if the other set is written.

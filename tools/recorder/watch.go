@@ -155,7 +155,8 @@ func (m *memory) storeHost(a *area, address uint64, data []byte) error {
 // noteStored keeps where the program has stored n bytes.
 func (m *reached) noteStored(at, n uint64) {
 	first, end := at&^(word-1), min((at+n+word-1)&^(word-1), m.size())
-	if n := len(m.stored); n > 0 && first <= m.stored[n-1].end && end >= m.stored[n-1].end && first >= m.stored[n-1].first {
+	if n := len(m.stored); n > 0 && first <= m.stored[n-1].end && end >= m.stored[n-1].end &&
+		first >= m.stored[n-1].first {
 		m.stored[n-1].end = end
 		return
 	}
@@ -174,7 +175,8 @@ func (m *reached) storedThere() (list []change) {
 			m.stored[k].end = 0 // told with this one
 		}
 		if s.end > s.first {
-			list = append(list, change{byProgram, m.bus + s.first, bytes.Clone(m.copy[s.first:s.end])})
+			list = append(list, change{byProgram, m.bus + s.first,
+				bytes.Clone(m.copy[s.first:s.end])})
 		}
 	}
 	m.stored = m.stored[:0]

@@ -116,7 +116,8 @@ func (w *writer) keep(err error) {
 
 // noteTimes writes how long the program ran and how long the recorder worked.
 func (w *writer) noteTimes() {
-	w.line("NOTE the program ran for %d us; lm worked for %d us more, which no CLK line has", w.programTime().Microseconds(), w.own.Microseconds())
+	w.line("NOTE the program ran for %d us; lm worked for %d us more, which no CLK line has",
+		w.programTime().Microseconds(), w.own.Microseconds())
 }
 
 // close ends the record.

@@ -180,7 +180,8 @@ func (p places) addShared(stores map[space][]span, number int) {
 // with the lowest address.
 func firstOf(list []span) int {
 	return slices.MinFunc(list, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.order>>runShift, b.order>>runShift), cmp.Compare(a.first, b.first))
+		return cmp.Or(cmp.Compare(a.order>>runShift, b.order>>runShift),
+			cmp.Compare(a.first, b.first))
 	}).command
 }
 
@@ -220,7 +221,8 @@ func meet(s space, relied []span, stores places) *Collision {
 		if other.vendor != s.vendor || other.device != s.device || len(stores[other]) == 0 {
 			continue
 		}
-		c := &Collision{Device: s.deviceText(), Place: s.String(), Command: relied[0].command, OtherCommand: firstOf(stores[other])}
+		c := &Collision{Device: s.deviceText(), Place: s.String(), Command: relied[0].command,
+			OtherCommand: firstOf(stores[other])}
 		if s.kind == anywhere || other.kind == anywhere || s.kind == system && other == s.shared() {
 			return c
 		}

@@ -113,7 +113,8 @@ func (d *Device) identify(name string) error {
 	}
 	// Each handle has a simulator, and so a device, of its own.
 	address := fmt.Sprintf("simulator %p", d)
-	d.identity = hal.Identity{Name: name, Address: address, Vendor: vendor, Device: device, Bars: d.board.Bars}
+	d.identity = hal.Identity{Name: name, Address: address, Vendor: vendor, Device: device,
+		Bars: d.board.Bars}
 	return nil
 }
 

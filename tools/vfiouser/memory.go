@@ -118,7 +118,8 @@ func (p *piece) unmap() {
 
 func (m *memory) unmapRuns() {
 	for _, r := range m.runs {
-		_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(r.data)), uintptr(len(r.data))) // a mapping of ours
+		// a mapping of ours
+		_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(r.data)), uintptr(len(r.data)))
 	}
 	m.runs = nil
 }
@@ -194,14 +195,16 @@ func (m *memory) join(address, size uint64) (run, error) {
 		return run{}, errGap
 	}
 	length := uintptr(end - start)
-	base, err := unix.MmapPtr(-1, 0, nil, length, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	base, err := unix.MmapPtr(-1, 0, nil, length, unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return run{}, err
 	}
 	for _, p := range list[first : last+1] {
 		// An old size of 0 maps shared memory once more (mremap(2)).
 		to := unsafe.Add(base, p.address-start)
-		_, err := unix.MremapPtr(unsafe.Pointer(&p.data[0]), 0, to, uintptr(p.size), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)
+		_, err := unix.MremapPtr(unsafe.Pointer(&p.data[0]), 0, to, uintptr(p.size),
+			unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)
 		if err != nil {
 			_ = unix.MunmapPtr(base, length)
 			return run{}, err

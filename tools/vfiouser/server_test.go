@@ -218,7 +218,8 @@ func TestAccessSpansAdjacentMappings(t *testing.T) {
 	}
 
 	before := bytes.Clone(data)
-	for _, to := range []uint64{base + 2*page + 100, base + 3*page + 1, base - 1, base + 4*page + 100} {
+	for _, to := range []uint64{base + 2*page + 100, base + 3*page + 1, base - 1,
+		base + 4*page + 100} {
 		refused := f.Refused()
 		eduDMA(c, base, to, count)
 		if !bytes.Equal(data, before) || f.Refused() == refused {

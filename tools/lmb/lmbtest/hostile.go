@@ -39,7 +39,8 @@ func Hostile(t testing.TB, count, size int) map[string][]byte {
 	for i := range count {
 		fmt.Fprintf(&stores, "  write.4 m+0x%x 0x0\n", 8*i)
 		fmt.Fprintf(&fills, "  fill.8 m+0x0 <- 0x%x size 4MiB\n", i)
-		fmt.Fprintf(&points, "  point m tiles 1,1 to 12,11 address 0x0\n  write.4 m+0x%x 0x0\n", 8*i)
+		fmt.Fprintf(&points, "  point m tiles 1,1 to 12,11 address 0x0\n  write.4 m+0x%x 0x0\n",
+			8*i)
 	}
 	tensorCount := min(count, fbs.TensorsMax-2)
 	for i := range tensorCount {
@@ -76,17 +77,21 @@ func Hostile(t testing.TB, count, size int) map[string][]byte {
 		"compares": patched(t, plain, copies(func(c *fbs.Command, i int) {
 			c.Opcode, c.Mode, c.Option = gen.OpcodeCompare, 0, uint8(gen.PolicyIgnore)
 		})),
-		"inputs": patched(t, memoryHead+tensors+inputs.String()+"main:\n"+copyAll+short, func(view *fbs.View) {
-			for i := range tensorCount {
-				tensor := &view.Tensors[2+i]
-				tensor.Recorded, tensor.RecordedOffset = 1, view.Commands[0].Value
-			}
-		}),
-		"golden data": patched(t, memoryHead+tensors+"main:\n"+copyAll+golden.String()+short, func(view *fbs.View) {
-			enlargeOutputs(view, tensorCount, uint32(size))
-		}),
-		"fills":   patched(t, memoryHead+tensors+"main:\n"+fills.String()+short, nil),
-		"callers": patched(t, memoryHead+tensors+"main:\n  call long\nlong:\n"+stores.String()+short+callers.String(), nil),
+		"inputs": patched(t, memoryHead+tensors+inputs.String()+"main:\n"+copyAll+short,
+			func(view *fbs.View) {
+				for i := range tensorCount {
+					tensor := &view.Tensors[2+i]
+					tensor.Recorded, tensor.RecordedOffset = 1, view.Commands[0].Value
+				}
+			}),
+		"golden data": patched(t, memoryHead+tensors+"main:\n"+copyAll+golden.String()+short,
+			func(view *fbs.View) {
+				enlargeOutputs(view, tensorCount, uint32(size))
+			}),
+		"fills": patched(t, memoryHead+tensors+"main:\n"+fills.String()+short, nil),
+		"callers": patched(t,
+			memoryHead+tensors+"main:\n  call long\nlong:\n"+stores.String()+short+callers.String(),
+			nil),
 		"points": patched(t, tilesHead+tensors+"main:\n"+points.String()+
 			strings.Replace(short, "\n", "\n  point m tile 1,1 address 0x0\n", 1), nil),
 	}

@@ -37,7 +37,8 @@ static int header_is_zero(int fd)
 {
 	static const char zeros[4096];
 	char header[4096];
-	return pread(fd, header, sizeof header, 0) == sizeof header && memcmp(header, zeros, sizeof header) == 0;
+	return pread(fd, header, sizeof header, 0) == sizeof header &&
+		memcmp(header, zeros, sizeof header) == 0;
 }
 
 /* Makes the ring of an empty file, or completes one; leaves any other file as it is. */

@@ -50,7 +50,8 @@ func (m *flatMemory) sum() (sum uint64) {
 
 func (m *flatMemory) at(address uint64, data []byte) ([]byte, error) {
 	width := uint64(len(data))
-	if address < memoryAt || address+width > memoryAt+memorySize || m.aligned && address%width != 0 {
+	if address < memoryAt || address+width > memoryAt+memorySize ||
+		m.aligned && address%width != 0 {
 		return nil, fmt.Errorf("access of %d bytes at %#x", width, address)
 	}
 	return m.data[address-memoryAt:][:width], nil
@@ -95,7 +96,8 @@ func scalableCase(r *rand.Rand, length int) (code uint32, before *executed, at u
 		density := r.IntN(4) // of active elements
 		for n := range before.P {
 			for k := range length / 8 {
-				before.P[n][k] = [...]byte{0xff, byte(r.Uint32()), byte(r.Uint32() | r.Uint32()), 0x0f}[density]
+				before.P[n][k] = [...]byte{0xff, byte(r.Uint32()), byte(r.Uint32() | r.Uint32()),
+					0x0f}[density]
 			}
 		}
 		before.X[s.base] = middle + uint64(r.IntN(64))&^15 // SP must be aligned

@@ -59,7 +59,8 @@ type bulkRun struct {
 const bulkSize = 5000
 
 func newBulkRun(name string, backward, optionB bool) *bulkRun {
-	r := &bulkRun{memory: newFlatMemory(), to: middle + 5, from: middle + 0x4000, set: name == "SET"}
+	r := &bulkRun{memory: newFlatMemory(), to: middle + 5, from: middle + 0x4000,
+		set: name == "SET"}
 	if name == "CPY" {
 		r.from = middle + 98 // they overlap
 	}
@@ -121,7 +122,8 @@ func TestStagesOfCopiesHaveTheFormatOfTheProcessor(t *testing.T) {
 					if !f.backward {
 						fault += 4096
 					}
-					if err := Step(bulkWord(t, f.name+last), fault, &r.State, r.memory); err != nil {
+					if err := Step(bulkWord(t, f.name+last), fault, &r.State,
+						r.memory); err != nil {
 						t.Fatal(err)
 					}
 					if got := r.state(); got != want || r.PC != 8 {

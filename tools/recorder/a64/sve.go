@@ -237,7 +237,8 @@ func (m *machine) moveScalable(fault uint64) error {
 		return err
 	}
 	if !v.Scalable {
-		const reason = "the thread's registers of SVE cannot be read; boot the kernel with arm64.nosve"
+		const reason = "the thread's registers of SVE cannot be read; boot the kernel with " +
+			"arm64.nosve"
 		return &Refusal{m.code, reason}
 	}
 	size := s.size(v.Length)

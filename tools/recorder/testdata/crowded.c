@@ -17,7 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BUS = 0x200000, ROUNDS = 4, COMMAND = 0, LOCK = 0x200, STATISTICS = 0x400, FILLED = 0x600, RESULT = 0x800, FLAG = 0xe00 };
+enum { BUS = 0x200000, ROUNDS = 4, COMMAND = 0, LOCK = 0x200, STATISTICS = 0x400, FILLED = 0x600,
+	RESULT = 0x800, FLAG = 0xe00 };
 
 static void line(const char *kind, unsigned at, const void *data, int size) {
 	printf("= %s %x %d ", kind, at, size);
@@ -47,7 +48,8 @@ static void *fetched(void *unused) {
 int main(int count, char **arguments) {
 	int huge = count > 3, asked[2], answer[2], data[2];
 	size_t size = huge ? 2 << 20 : 4096;
-	int card = open(arguments[1], O_RDWR), fd = huge ? memfd_create(arguments[2], MFD_HUGETLB) : open(arguments[2], O_RDWR);
+	int card = open(arguments[1], O_RDWR), fd = huge ? memfd_create(arguments[2],
+		MFD_HUGETLB) : open(arguments[2], O_RDWR);
 	if (fd < 0 || ftruncate(fd, size) || pipe(asked) || pipe(answer) || pipe(data))
 		return 1;
 	volatile uint32_t *bar = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, card, 0);
@@ -69,7 +71,8 @@ int main(int count, char **arguments) {
 		pthread_join(thread, 0);
 		line("HR", BUS + LOCK, &lock, 8);
 		filled[7] = i;
-		if (write(data[1], filled, 8) != 8 || read(data[0], (void *)(memory + FILLED + 16 * i), 8) != 8)
+		if (write(data[1], filled, 8) != 8 ||
+			read(data[0], (void *)(memory + FILLED + 16 * i), 8) != 8)
 			return 3;
 		line("HR", BUS + FILLED + 16 * i, filled, 8);
 		uint32_t stored = i + 1;

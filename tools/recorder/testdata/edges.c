@@ -232,7 +232,8 @@ static int do_strict(void) {
 		int status;
 		fflush(stdout);
 		if (fork() == 0) {
-			if (how == 1 ? syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, 0) : prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0))
+			if (how == 1 ? syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0,
+				0) : prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0))
 				_exit(100);
 			p[how] = how + 1;
 			if (write(1, "written\n", 8) != 8 || how > 0)
@@ -240,7 +241,8 @@ static int do_strict(void) {
 			syscall(SYS_exit, 7);
 		}
 		wait(&status);
-		printf("= W %x 4 %02x000000\nthe child ended by %d with %d\n", 4 * how, how + 1, WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+		printf("= W %x 4 %02x000000\nthe child ended by %d with %d\n", 4 * how, how + 1,
+			WIFSIGNALED(status) ? WTERMSIG(status) : 0,
 		       WIFEXITED(status) ? WEXITSTATUS(status) : 0);
 	}
 	return 0;
@@ -256,8 +258,10 @@ static int do_pointers(void) {
 	store((volatile uint32_t *)p, 0, 1);
 	if (pipe(ends) || socketpair(AF_UNIX, SOCK_DGRAM, 0, sockets))
 		return 2;
-	int n = write(ends[1], (void *)p, 4) + write(ends[1], (void *)(p + 4), 4) + read(open("/dev/zero", O_RDONLY), (void *)(p + 8), 4) +
-	        (writev(ends[1], vector + 1, 1) != 4) + (sendmsg(sockets[0], &message, 0) != 8) + (syscall(SYS_getrandom, p + 32, 8, 0) != 8);
+	int n = write(ends[1], (void *)p, 4) + write(ends[1], (void *)(p + 4), 4) +
+		read(open("/dev/zero", O_RDONLY), (void *)(p + 8), 4) +
+	        (writev(ends[1], vector + 1, 1) != 4) + (sendmsg(sockets[0], &message, 0) != 8) +
+		(syscall(SYS_getrandom, p + 32, 8, 0) != 8);
 	printf("%d\n", n);
 	return 0;
 }
@@ -268,7 +272,11 @@ int main(int count, char **given) {
 	const struct {
 		const char *name;
 		int (*run)(void);
-	} all[] = {{"memfd", do_memfd}, {"past", do_past}, {"moves", do_moves}, {"between", do_between}, {"leader", do_leader}, {"debugger", do_debugger}, {"rights", do_rights}, {"ones", do_ones}, {"dies", do_dies}, {"waits", do_waits}, {"remaps", do_remaps}, {"remapsbeyond", do_remapsbeyond}, {"dontfork", do_dontfork}, {"strict", do_strict}, {"pointers", do_pointers}};
+	} all[] = {{"memfd", do_memfd}, {"past", do_past}, {"moves", do_moves}, {"between", do_between},
+		{"leader", do_leader}, {"debugger", do_debugger}, {"rights", do_rights}, {"ones", do_ones},
+		{"dies", do_dies}, {"waits", do_waits}, {"remaps", do_remaps},
+		{"remapsbeyond", do_remapsbeyond}, {"dontfork", do_dontfork}, {"strict", do_strict},
+		{"pointers", do_pointers}};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		if (!strcmp(arguments[2], all[i].name))
 			return all[i].run();

@@ -22,7 +22,8 @@ static void fail(const char *what, int number) {
 }
 
 static uint8_t *map_at(void *at, size_t length, off_t offset) {
-	void *p = mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0), fd, offset);
+	void *p = mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0), fd,
+		offset);
 	if (p == MAP_FAILED) {
 		perror("mmap");
 		exit(1);
@@ -58,7 +59,8 @@ static void equalize(size_t from, size_t size) {
 // instruction on the base x4 and the index x5, and stores the registers. A device
 // takes its accesses where they are aligned.
 struct test {
-	void (*run)(const void *z, const void *p, void *z_after, void *p_after, uint8_t *base, uint64_t index);
+	void (*run)(const void *z, const void *p, void *z_after, void *p_after, uint8_t *base,
+		uint64_t index);
 	uint64_t align;
 };
 
@@ -209,14 +211,16 @@ MOPS_FUNCTION(set_streaming, "setptn", "setmtn", "setetn", "[%0]!, %2!, %1")
 
 // both makes a copy on the BAR and on memory, from and to offsets, -1: of a
 // buffer outside of both.
-static void both(const char *what, void (*run)(struct operands *), long to, long from, size_t size) {
+static void both(const char *what, void (*run)(struct operands *), long to, long from,
+	size_t size) {
 	static uint8_t buffer[2][MOST + 64];
 	fill(buffer[0], size);
 	memcpy(buffer[1], buffer[0], size);
 	struct operands on[2];
 	for (int i = 0; i < 2; i++) {
 		uint8_t *base = i ? memory : bar;
-		on[i] = (struct operands){to < 0 ? buffer[i] + 3 : base + to, from < 0 ? buffer[i] : base + from, size, ~0};
+		on[i] = (struct operands){to < 0 ? buffer[i] + 3 : base + to, from < 0 ? buffer[i] : base +
+			from, size, ~0};
 		struct operands before = on[i];
 		run(on + i);
 		on[i].to -= (uintptr_t)before.to;
@@ -246,7 +250,8 @@ static int mops(void) {
 	// Pages of memory before and after the BAR: the CPU itself executes the first
 	// stage, or the first and second, and others reach the BAR.
 	for (int before = 1; before <= 3; before += 2) {
-		uint8_t *area = mmap(0, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		uint8_t *area = mmap(0, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			0);
 		bar = map_at(area + before * PAGE, PAGE, 0) - before * PAGE;
 		static uint8_t zeros[8 * PAGE];
 		memset(memory, 0, 8 * PAGE);

@@ -36,7 +36,8 @@ static void query(const char *when) {
 	struct sigaction s, t;
 	sigaction(SIGSEGV, 0, &s);
 	sigaction(SIGTRAP, 0, &t);
-	printf("%s: %d %d, flags %x\n", when, s.sa_sigaction == fault, t.sa_handler == trap, (unsigned)s.sa_flags & 0x7fffffff);
+	printf("%s: %d %d, flags %x\n", when, s.sa_sigaction == fault, t.sa_handler == trap,
+		(unsigned)s.sa_flags & 0x7fffffff);
 }
 
 static void faults(void) {

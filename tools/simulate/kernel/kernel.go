@@ -156,7 +156,8 @@ func Readlink(path string, target []byte) (int, error) {
 // Fstat reports a file with the name watchdog as a device of characters.
 func Fstat(fd int, status *unix.Stat_t) error {
 	err := of(unix.SYS_FSTAT, fd, func() error { return unix.Fstat(fd, status) })
-	if path, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); filepath.Base(path) == "watchdog" {
+	if path, _ := os.Readlink("/proc/self/fd/" +
+		strconv.Itoa(fd)); filepath.Base(path) == "watchdog" {
 		status.Mode = status.Mode&^unix.S_IFMT | unix.S_IFCHR
 	}
 	return err

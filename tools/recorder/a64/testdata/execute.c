@@ -26,12 +26,15 @@ extern uint32_t patched;
 asm(".text\n.arch_extension sve\n.globl run, patched\n"
 	"run:\n"
 	"sub sp, sp, #192\n"
-	"stp x19, x20, [sp]\n stp x21, x22, [sp, #16]\n stp x23, x24, [sp, #32]\n stp x25, x26, [sp, #48]\n"
+	"stp x19, x20, [sp]\n stp x21, x22, [sp, #16]\n stp x23, x24, [sp, #32]\n stp x25, x26, [sp, "
+		"#48]\n"
 	"stp x27, x28, [sp, #64]\n stp x29, x30, [sp, #80]\n"
-	"stp d8, d9, [sp, #96]\n stp d10, d11, [sp, #112]\n stp d12, d13, [sp, #128]\n stp d14, d15, [sp, #144]\n"
+	"stp d8, d9, [sp, #96]\n stp d10, d11, [sp, #112]\n stp d12, d13, [sp, #128]\n stp d14, d15, "
+		"[sp, #144]\n"
 	"mov x28, x0\n adrp x1, stack\n mov x2, sp\n str x2, [x1, :lo12:stack]\n"
 	"add x0, x28, #264\n"
-	".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
+	".irp n, "
+		"0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
 	"ldr z\\n, [x0]\n add x0, x0, #256\n .endr\n"
 	".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n ldr p\\n, [x0]\n add x0, x0, #32\n .endr\n"
 	"ldr x0, [x28, #256]\n msr nzcv, x0\n ldr x0, [x28, #248]\n mov sp, x0\n"
@@ -42,18 +45,22 @@ asm(".text\n.arch_extension sve\n.globl run, patched\n"
 	"str x\\n, [x28, #8 * \\n]\n .endr\n"
 	"mov x0, sp\n str x0, [x28, #248]\n mrs x0, nzcv\n str x0, [x28, #256]\n"
 	"add x0, x28, #264\n"
-	".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
+	".irp n, "
+		"0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
 	"str z\\n, [x0]\n add x0, x0, #256\n .endr\n"
 	".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15\n str p\\n, [x0]\n add x0, x0, #32\n .endr\n"
 	"adrp x1, stack\n ldr x2, [x1, :lo12:stack]\n mov sp, x2\n"
-	"ldp x19, x20, [sp]\n ldp x21, x22, [sp, #16]\n ldp x23, x24, [sp, #32]\n ldp x25, x26, [sp, #48]\n"
+	"ldp x19, x20, [sp]\n ldp x21, x22, [sp, #16]\n ldp x23, x24, [sp, #32]\n ldp x25, x26, [sp, "
+		"#48]\n"
 	"ldp x27, x28, [sp, #64]\n ldp x29, x30, [sp, #80]\n"
-	"ldp d8, d9, [sp, #96]\n ldp d10, d11, [sp, #112]\n ldp d12, d13, [sp, #128]\n ldp d14, d15, [sp, #144]\n"
+	"ldp d8, d9, [sp, #96]\n ldp d10, d11, [sp, #112]\n ldp d12, d13, [sp, #128]\n ldp d14, d15, "
+		"[sp, #144]\n"
 	"add sp, sp, #192\n ret\n"
 	".bss\n.balign 8\nstack: .skip 8\n.text");
 
 int main(int count, char **arguments) {
-	uint64_t *memory = mmap((void *)AT, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	uint64_t *memory = mmap((void *)AT, SIZE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	uintptr_t page = (uintptr_t)&patched & ~4095ul;
 	int length = count == 2 ? atoi(arguments[1]) : 0;
 	if (memory != (void *)AT || mprotect((void *)page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC) ||
