@@ -299,7 +299,8 @@ func TestShippedProgramBearsWhatAKernelAnswers(t *testing.T) {
 	t.Log(console)
 }
 
-// named is an image with a sequence that takes long, under a name with a quote and a letter of two bytes.
+// named returns an image with a sequence that takes long, under a name with a quote and a
+// letter of two bytes.
 func named(t *testing.T) []byte {
 	t.Helper()
 	image, err := listing.Parse("named.lms", []byte(shared("", "", "fence\nslow:\n  delay 1ms")), nil)
