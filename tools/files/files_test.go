@@ -221,9 +221,9 @@ func TestOwnerAndModeAreThoseOfTheReplacedFile(t *testing.T) {
 	}
 }
 
-// TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode: while somebody exchanges the
+// TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode: while another process exchanges the
 // output with another file, all the time, each file is either replaced by one of its
-// owner and mode or stays.
+// owner and mode or stays. If it renames the output away and back, no other file changes.
 func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
 	folder := t.TempDir()
 	f, g := folder+"/f", folder+"/g"
@@ -246,7 +246,16 @@ func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
 	if err := exchange(); err != nil {
 		t.Skipf("this file system cannot exchange files: %v", err)
 	}
-	for _, change := range []func() error{exchange, away} {
+	const last = 1<<0 | 1<<6 // the last digits of the modes
+	for _, test := range []struct {
+		change func() error
+		keeps  os.FileMode // of last, what is there afterwards
+	}{
+		{exchange, last},
+		// Whoever renames a file back to f removes what has that name by then, which may be
+		// the first file again, after a new one had to leave its place.
+		{away, 1 << 6},
+	} {
 		for range 200 {
 			made(f, 0o600)
 			made(g, 0o666)
@@ -254,7 +263,7 @@ func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
 			exchanged := make(chan bool)
 			go func() {
 				for !ended.Load() {
-					_ = change()
+					_ = test.change()
 				}
 				close(exchanged)
 			}()
@@ -267,8 +276,9 @@ func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
 					modes |= 1 << (info.Mode() & 7)
 				}
 			}
-			if modes&^(1<<4) != 1<<0|1<<6 { // the last digits of the modes; 0o644 is a new file's
-				t.Fatalf("of 0600 and 0666 not both are left: %b, %v", modes, err)
+			const created = 1 << 4 // 0o644, of a new file
+			if modes&test.keeps != test.keeps || modes&^(last|created) != 0 {
+				t.Fatalf("the last digits of the modes that are left: %b, %v", modes, err)
 			}
 		}
 	}
