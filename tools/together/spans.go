@@ -15,6 +15,9 @@ type span struct {
 // earliest makes disjoint spans, in order of address, of overlapping ones: each
 // byte belongs to the span whose command came first.
 func earliest(list []span) (done []span) {
+	if disjoint(list) {
+		return list
+	}
 	list = slices.SortedStableFunc(slices.Values(list), func(a, b span) int { return cmp.Compare(a.order, b.order) })
 	edges := make([]uint64, 0, 2*len(list))
 	for _, s := range list {
@@ -37,6 +40,16 @@ func earliest(list []span) (done []span) {
 		}
 	}
 	return done
+}
+
+// disjoint reports whether spans are in order of address and have no byte in common.
+func disjoint(list []span) bool {
+	for i := 1; i < len(list); i++ {
+		if list[i-1].last >= list[i].first {
+			return false
+		}
+	}
+	return true
 }
 
 // free gives the first edge without an owner from one on, and shortens the way.

@@ -155,10 +155,18 @@ func before(steps []Step, runs []*run, k int) (list []Collision) {
 // places is what is stored to: by space, disjoint spans in order of address.
 type places map[space][]span
 
-// add adds the stores of a run. A byte belongs to the span that came first in its run.
+// add adds the stores of a run, of bytes that no run before it stored to.
 func (p places) add(stores map[space][]span) {
 	for s, list := range stores {
-		p[s] = earliest(slices.Concat(p[s], list))
+		p.addTo(s, list)
+	}
+}
+
+// addTo adds what disjoint spans have in front of, between and after those that are there.
+func (p places) addTo(s space, list []span) {
+	always := func(_, _ *span) bool { return true }
+	if fresh := without(list, p[s], always); len(fresh) > 0 {
+		p[s] = earliest(slices.Concat(p[s], fresh))
 	}
 }
 
@@ -172,7 +180,7 @@ func (p places) addShared(stores map[space][]span, number int) {
 		for i := range later {
 			later[i].order = later[i].order>>1 + number<<runShift
 		}
-		p[s.shared()] = earliest(slices.Concat(p[s.shared()], later))
+		p.addTo(s.shared(), later)
 	}
 }
 
