@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 )
 
@@ -30,7 +29,7 @@ func checkBoard(lane string) int {
 		fmt.Println("inside:", err)
 		return 1
 	}
-	if err := os.WriteFile("/proc/sys/vm/nr_hugepages", []byte("8"), 0); err != nil {
+	if err := reserveHugePages(8); err != nil {
 		fmt.Println("inside:", err)
 		return 1
 	}

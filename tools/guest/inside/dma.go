@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,9 +62,29 @@ func onLane(lane string, scenario func(*bench)) int {
 	return 0
 }
 
+// reserveHugePages has the kernel reserve count huge pages of 2 MiB. A signal, such as Go's
+// own for preemption, ends an attempt early and without an error.
+func reserveHugePages(count int) error {
+	const path, attempts = "/proc/sys/vm/nr_hugepages", 100
+	got, want := "", strconv.Itoa(count)
+	for range attempts {
+		if err := os.WriteFile(path, []byte(want), 0); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if got = strings.TrimSpace(string(text)); got == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: the kernel reserved %s pages of %s", path, got, want)
+}
+
 func (b *bench) prepare() error {
 	if b.lane == "pci" {
-		return os.WriteFile("/proc/sys/vm/nr_hugepages", []byte("8"), 0)
+		return reserveHugePages(8)
 	}
 	if err := insmod("vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko"); err != nil {
 		return err

@@ -99,7 +99,7 @@ func golden(image string, flags []string) bool {
 func ready(lane, ids string) (names []string, err error) {
 	switch lane {
 	case "tt", "pci":
-		err = os.WriteFile("/proc/sys/vm/nr_hugepages", []byte("8"), 0)
+		err = reserveHugePages(8)
 	default:
 		err = insmod("virtio-iommu.ko", "vfio.ko", "vfio_virqfd.ko", "vfio_iommu_type1.ko", "vfio-pci-core.ko", "vfio-pci.ko")
 	}
