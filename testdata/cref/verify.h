@@ -18,9 +18,9 @@ struct closed {
 	uint64_t x, y, first, last;
 };
 
-// known_read reads what is known of boards, all in hexadecimal: a line with the hash of the schema and the
-// number of rules; a line for each rule, with vendor, device, bar, first, last, widths, memory and load_only;
-// then, for what is closed, vendor, device, ways, x, y, first and last.
+// known_read reads what is known of boards, all in hexadecimal: a line with the hash of the schema
+// and the number of rules; a line for each rule, with vendor, device, bar, first, last, widths,
+// memory and load_only; then, for what is closed, vendor, device, ways, x, y, first and last.
 int known_read(const char *path);
 
 // image_verify reads a file and verifies it. It gives NULL, or what is wrong,

@@ -66,9 +66,11 @@ struct test {
 
 #define CODE(text) asm(".pushsection .text\n.arch_extension sve\n" text "\n.popsection");
 #define VECTORS(op, at) \
-	op " z0, [" at "]\n" op " z1, [" at ", #1, mul vl]\n" op " z2, [" at ", #2, mul vl]\n" op " z3, [" at ", #3, mul vl]\n"
+	op " z0, [" at "]\n" op " z1, [" at ", #1, mul vl]\n" \
+	op " z2, [" at ", #2, mul vl]\n" op " z3, [" at ", #3, mul vl]\n"
 #define PREDICATES(op, at) \
-	op " p1, [" at ", #1, mul vl]\n" op " p2, [" at ", #2, mul vl]\n" op " p3, [" at ", #3, mul vl]\n" \
+	op " p1, [" at ", #1, mul vl]\n" op " p2, [" at ", #2, mul vl]\n" \
+	op " p3, [" at ", #3, mul vl]\n" \
 	op " p7, [" at ", #7, mul vl]\n" op " p15, [" at ", #15, mul vl]\n"
 
 CODE("load_state:\n" VECTORS("ldr", "x0") PREDICATES("ldr", "x1") "ret")
@@ -219,8 +221,8 @@ static void both(const char *what, void (*run)(struct operands *), long to, long
 	struct operands on[2];
 	for (int i = 0; i < 2; i++) {
 		uint8_t *base = i ? memory : bar;
-		on[i] = (struct operands){to < 0 ? buffer[i] + 3 : base + to, from < 0 ? buffer[i] : base +
-			from, size, ~0};
+		on[i] = (struct operands){to < 0 ? buffer[i] + 3 : base + to,
+			from < 0 ? buffer[i] : base + from, size, ~0};
 		struct operands before = on[i];
 		run(on + i);
 		on[i].to -= (uintptr_t)before.to;
