@@ -145,15 +145,15 @@ func TestProgressSaysWhatTakesLong(t *testing.T) {
 	b := buffer(page, 0x11)
 	r.reach(self, address(b), page, 0x10000)
 	r.progress()
-	if want := "0 accesses recorded; host memory mapped 1 times (4 KiB now)"; !strings.Contains(said.String(),
-		want) {
+	if want := "0 accesses recorded; " +
+		"host memory mapped 1 times (4 KiB now)"; !strings.Contains(said.String(), want) {
 		t.Errorf("%q, not %q", said.String(), want)
 	}
 	said.Reset()
 	r.told, r.comparing, r.accesses = time.Now().Add(-time.Hour), 45*time.Minute, 7
 	r.progress()
-	if want := "7 accesses recorded; comparing 4 KiB of host memory before each store takes "; !strings.Contains(said.String(),
-		want) {
+	if want := "7 accesses recorded; " +
+		"comparing 4 KiB of host memory before each store takes "; !strings.Contains(said.String(), want) {
 		t.Errorf("%q, not %q", said.String(), want)
 	}
 }
