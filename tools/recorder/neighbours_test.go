@@ -152,8 +152,8 @@ func TestProgressSaysWhatTakesLong(t *testing.T) {
 	said.Reset()
 	r.told, r.comparing, r.accesses = time.Now().Add(-time.Hour), 45*time.Minute, 7
 	r.progress()
-	if want := "7 accesses recorded; " +
-		"comparing 4 KiB of host memory before each store takes "; !strings.Contains(said.String(), want) {
+	if want := "7 accesses recorded; comparing 4 KiB of host memory " +
+		"before each store takes "; !strings.Contains(said.String(), want) {
 		t.Errorf("%q, not %q", said.String(), want)
 	}
 }
