@@ -235,8 +235,8 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 		if rule.Bar == w.Bar && first >= rule.First && first <= rule.Last {
 			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
 			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 &&
-				(!bulk || rule.Memory) && !(stores && rule.LoadOnly) && (w.Flags == 0 ||
-				rule.Memory)
+				(!bulk || rule.Memory) && !(stores && rule.LoadOnly) &&
+				(w.Flags == 0 || rule.Memory)
 		}
 	}
 	return false

@@ -279,8 +279,8 @@ func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
 		before := device.Now()
 		r.Limit(1)
 		result := r.Run(0)
-		if took := (device.Now() - before) / 100; callee > 0 && (result.Code != hal.FrameLate ||
-			took > 513) {
+		if took := (device.Now() - before) / 100; callee > 0 &&
+			(result.Code != hal.FrameLate || took > 513) {
 			t.Errorf("calls of %d stores: %v after %d stores", callee, result.Code, took)
 		}
 	}

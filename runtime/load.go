@@ -47,8 +47,8 @@ func CheckTime(view *fbs.View) error {
 	for i, us := range view.LongestUs {
 		if us > view.AllowedUs {
 			return hal.NewFault(hal.BadImage,
-				"sequence "+fbs.Quote(view.Name(view.Sequences[i].Name))+fbs.Text(" may take %d "+
-					"s %d us, %d s %d us are allowed; --longest or lm_longest allows more", us/1e6,
+				"sequence "+fbs.Quote(view.Name(view.Sequences[i].Name))+fbs.Text(" may take "+
+					"%d s %d us, %d s %d us are allowed; --longest or lm_longest allows more", us/1e6,
 					us%1e6, view.AllowedUs/1e6, view.AllowedUs%1e6))
 		}
 	}

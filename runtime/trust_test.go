@@ -319,8 +319,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 		return ivshmem + "main:\n" + strings.Repeat("  call waits\n", calls) + "waits:\n" + strings.Repeat("  delay 10s\n", 36)
 	}
 	many := func(command string, count int) string {
-		return strings.Repeat("  "+command+"\n",
-			count)
+		return strings.Repeat("  "+command+"\n", count)
 	}
 	// times makes calls calls of 100,000 commands.
 	times := func(calls int, command string) string {

@@ -127,8 +127,8 @@ LM_STATIC_ASSERT(sizeof(struct lm_error) == 56, "lm_error");
 struct lm_image {
 	uint64_t arena_bytes;   /* taken by lm_load for all tensors, locked by lm_freeze */
 	uint64_t host_bytes;    /* taken by lm_load for memory that the device reaches */
-	uint64_t payload_bytes; /* data in the file; of a file,
-		lm_open copies those of recorded inputs alone */
+	uint64_t payload_bytes; /* data in the file; of a file, lm_open
+	                           copies those of recorded inputs alone */
 	uint32_t targets;       /* devices */
 	uint32_t sequences;
 	uint32_t tensors;

@@ -231,8 +231,7 @@ func TestFilesThatAreExchangedMeanwhileKeepOwnerAndMode(t *testing.T) {
 		return unix.Renameat2(unix.AT_FDCWD, f, unix.AT_FDCWD, g, unix.RENAME_EXCHANGE)
 	}
 	away := func() error {
-		return errors.Join(os.Rename(f, folder+"/h"),
-			os.Rename(folder+"/h", f))
+		return errors.Join(os.Rename(f, folder+"/h"), os.Rename(folder+"/h", f))
 	}
 	made := func(path string, mode os.FileMode) {
 		_ = os.Remove(path)
@@ -345,8 +344,8 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 	program := Outputs{f}.Pin()
 	dir, temp, name := uintptr(f.dir), address(f.names), address(f.names[f.to:])
 	for _, call := range [][]uintptr{
-		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name}, {unix.SYS_UNLINKAT, dir, temp,
-			0},
+		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name},
+		{unix.SYS_UNLINKAT, dir, temp, 0},
 		{unix.SYS_NEWFSTATAT, dir, name, f.statusAddress()},
 	} {
 		number, args := call[0], call[1:]

@@ -591,8 +591,8 @@ func TestFileThatIsNoRingIsLeftAsItIs(t *testing.T) {
 	}
 	for want, data := range map[string][]byte{
 		"bad magic": zeros(14_000, 8_000), "bad magic)": zeros(ringHeader+64, 8),
-		" (bad magic)": zeros(ringHeader+64, ringHeader-1), "(bad magic)": zeros(ringHeader+63,
-			ringHeader+63),
+		" (bad magic)":                   zeros(ringHeader+64, ringHeader-1),
+		"(bad magic)":                    zeros(ringHeader+63, ringHeader+63),
 		"is not a ring file (bad magic)": zeros(ringHeader, ringHeader),
 		"too short":                      zeros(100, 100), "too short)": zeros(ringHeader-1, 0),
 	} {

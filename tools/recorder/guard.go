@@ -133,8 +133,7 @@ func (r *recording) closeRange(t *thread, a *area, start, end uint64) (list clos
 // guardNew makes areas of the memory that devices reach and that has none yet.
 func (r *recording) guardNew(t *thread) {
 	if !slices.ContainsFunc(r.hosts.reached, func(m *reached) bool {
-		return !m.watched &&
-			m.guarded < m.size()
+		return !m.watched && m.guarded < m.size()
 	}) {
 		return
 	}

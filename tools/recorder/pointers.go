@@ -50,8 +50,7 @@ func (r *recording) stopPointers(t *thread, start, end uint64) bool {
 	s := t.space
 	new := pageRange{start: start, end: end}
 	if slices.ContainsFunc(s.pointed, func(p pageRange) bool {
-		return p.start <= start &&
-			end <= p.end
+		return p.start <= start && end <= p.end
 	}) {
 		return true
 	}

@@ -468,8 +468,8 @@ func (r *recording) changed(m *reached, from, to uint64, last author, first bool
 		if middle <= from {
 			return nil // a single mapping, which the program has unmapped
 		}
-		return append(r.changed(m, from, middle, last, first), r.changed(m, middle, to, last,
-			first)...)
+		return append(r.changed(m, from, middle, last, first),
+			r.changed(m, middle, to, last, first)...)
 	}
 	written, known := m.written(m.start+from, m.start+to, true)
 	var err error

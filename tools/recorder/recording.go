@@ -149,8 +149,8 @@ func (r *recording) loop() {
 // progress prints about once a second how far it is, and what takes long.
 func (r *recording) progress() {
 	since := time.Since(r.told)
-	if r.options.Progress == nil || since < time.Second || r.accesses == 0 &&
-		r.hosts.mappings == 0 {
+	if r.options.Progress == nil || since < time.Second ||
+		r.accesses == 0 && r.hosts.mappings == 0 {
 		return
 	}
 	text := fmt.Sprintf("%d accesses recorded", r.accesses)

@@ -48,8 +48,8 @@ static void *fetched(void *unused) {
 int main(int count, char **arguments) {
 	int huge = count > 3, asked[2], answer[2], data[2];
 	size_t size = huge ? 2 << 20 : 4096;
-	int card = open(arguments[1], O_RDWR), fd = huge ? memfd_create(arguments[2],
-		MFD_HUGETLB) : open(arguments[2], O_RDWR);
+	int card = open(arguments[1], O_RDWR),
+		fd = huge ? memfd_create(arguments[2], MFD_HUGETLB) : open(arguments[2], O_RDWR);
 	if (fd < 0 || ftruncate(fd, size) || pipe(asked) || pipe(answer) || pipe(data))
 		return 1;
 	volatile uint32_t *bar = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, card, 0);

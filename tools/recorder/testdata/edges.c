@@ -232,8 +232,8 @@ static int do_strict(void) {
 		int status;
 		fflush(stdout);
 		if (fork() == 0) {
-			if (how == 1 ? syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0,
-				0) : prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0))
+			if (how == 1 ? syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, 0)
+				: prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0))
 				_exit(100);
 			p[how] = how + 1;
 			if (write(1, "written\n", 8) != 8 || how > 0)

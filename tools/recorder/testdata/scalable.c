@@ -221,8 +221,8 @@ static void both(const char *what, void (*run)(struct operands *), long to, long
 	struct operands on[2];
 	for (int i = 0; i < 2; i++) {
 		uint8_t *base = i ? memory : bar;
-		on[i] = (struct operands){to < 0 ? buffer[i] + 3 : base + to, from < 0 ? buffer[i] : base +
-			from, size, ~0};
+		on[i] = (struct operands){to < 0 ? buffer[i] + 3 : base + to,
+			from < 0 ? buffer[i] : base + from, size, ~0};
 		struct operands before = on[i];
 		run(on + i);
 		on[i].to -= (uintptr_t)before.to;
