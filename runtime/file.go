@@ -141,7 +141,7 @@ func (f *File) copyInputs(view *fbs.View) error {
 // inspect calls a function with the bytes of the file, and returns its error with the path. A
 // file that is cut short meanwhile is an error too.
 func (f *File) inspect(check func(data []byte) error) error {
-	err, ended := f.recovered(check)
+	ended, err := f.recovered(check)
 	fault, hasCode := err.(*hal.Fault)
 	code, reason := hal.BadImage, ""
 	switch {
@@ -160,10 +160,10 @@ func (f *File) inspect(check func(data []byte) error) error {
 }
 
 // recovered calls a function with the bytes of the file, and returns the panic that ended it.
-func (f *File) recovered(check func(data []byte) error) (err error, ended hal.Panic) {
+func (f *File) recovered(check func(data []byte) error) (ended hal.Panic, err error) {
 	defer hal.Recover(hal.PanicOnFault(true), &ended)
 	err = check(f.data)
-	return err, ended
+	return ended, err
 }
 
 // Close unmaps the file. No View or Replay of it may be used afterwards.

@@ -170,7 +170,8 @@ func (r *Replay) reserveArena() error {
 	pages, huge := available(size + tables + host)
 	fits := size+tables <= pages && size+tables+host <= pages+huge
 	if fits && size > 0 {
-		arena, err := hal.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		const protection, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANON
+		arena, err := hal.Mmap(-1, 0, int(size), protection, flags)
 		r.arena, fits = arena, err == nil
 	}
 	if !fits {

@@ -450,6 +450,7 @@ func TestFileCutBeforeItsInputsAreCopiedIsAnInputOutputError(t *testing.T) {
 
 // TestFileVerifiedAgainKeepsItsInputs: an image that was loaded by then may run meanwhile.
 func TestFileVerifiedAgainKeepsItsInputs(t *testing.T) {
+	needFaultAddress(t)
 	path := written(t, encoded(t, recorded))
 	file := opened(t, path)
 	first, err := file.Verify()
