@@ -149,11 +149,16 @@ func (r *recording) guardNew(t *thread) {
 				break // the program has unmapped it
 			}
 			huge := p.hugePage(tid)
-			if reason := r.guardPlace(t, m, &p, at, huge); reason != "" && huge > 0 && !m.mixed {
+			wanted := huge > 0 || r.options.Protect == ProtectAll
+			if reason := r.guardPlace(t, m, &p, at, huge); reason != "" && wanted && !m.mixed {
 				m.mixed = true
-				r.tell("host memory at bus address %x, %d bytes, is in huge pages, and %s: what "+
+				pages := ""
+				if huge > 0 {
+					pages = "is in huge pages, and "
+				}
+				r.tell("host memory at bus address %x, %d bytes, %s%s: what "+
 					"a device writes there counts as the program's where both "+
-					"write to one page", m.bus, m.size(), reason)
+					"write to one page", m.bus, m.size(), pages, reason)
 			}
 			at = p.end
 		}
