@@ -353,7 +353,7 @@ func TestTilesByTheirPlainNamesAreOpen(t *testing.T) {
 }
 
 // TestWhatLeadsToThePCIeControllerIsClosed names the routes, each with what a
-// Point, a store and a bus address are told.
+// Point, a store and a bus address are rejected with.
 func TestWhatLeadsToThePCIeControllerIsClosed(t *testing.T) {
 	for _, c := range []struct {
 		board   *boards.Board

@@ -40,7 +40,7 @@ type Replay struct {
 	end       int64
 	every     int               // commands of a sequence between two looks at the clock
 	due       int               // commands left until the next look
-	stop      *atomic.Uint32    // not 0: a run ends after StopGrace, nil: nobody asks for that
+	stop      *atomic.Uint32    // not 0: a run ends after StopGrace, nil: no requests to stop
 	stoppable bool              // this run looks at stop
 	observer  func(command int) // called before each command, nil: none
 

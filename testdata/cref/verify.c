@@ -52,7 +52,7 @@ static const char *in(const char *what, const char *reason) {
 
 static int power_of_two(uint64_t n) { return n && !(n & (n - 1)); }
 
-// plain_text tells whether text is UTF-8 without control characters (section 1.2).
+// plain_text reports whether text is UTF-8 without control characters (section 1.2).
 static int plain_text(const uint8_t *text, unsigned size) {
 	while (size) {
 		uint32_t c = *text;
@@ -282,7 +282,7 @@ static const char *access_of(const struct image *i, const struct command *c) {
 	return NULL;
 }
 
-// storable tells whether a window is one of a BAR that has no byte of a rule for loads alone.
+// storable reports whether a BAR window has no byte under a rule that allows loads only.
 static int storable(const struct image *i, const struct window *w) {
 	const struct target *t = &i->targets[w->device];
 	for (int n = 0; n < known_count; n++) {

@@ -49,8 +49,8 @@ var scalablePatterns = []struct {
 	{0xfe00e000, 0xa4006000, "LDFF1", nil},
 	{0xfe10e000, 0xa400a000, "LD1 (scalar plus immediate)", (*scalable).loadImmediate},
 	{0xfe10e000, 0xa410a000, "LDNF1", nil},
-	{0xfe60e000, 0xa400c000, "LDNT1 (scalar plus scalar)", (*scalable).loadStreaming},
-	{0xfe70e000, 0xa400e000, "LDNT1 (scalar plus immediate)", (*scalable).loadStreamingImmediate},
+	{0xfe60e000, 0xa400c000, "LDNT1 (scalar plus scalar)", (*scalable).streaming},
+	{0xfe70e000, 0xa400e000, "LDNT1 (scalar plus immediate)", (*scalable).streamingImmediate},
 	{0xfe00e000, 0xa400c000, "LD2, LD3, LD4 (scalar plus scalar)", nil},
 	{0xfe10e000, 0xa400e000, "LD2, LD3, LD4 (scalar plus immediate)", nil},
 
@@ -60,8 +60,8 @@ var scalablePatterns = []struct {
 	{0xffc0e000, 0xe5804000, "STR (vector)", (*scalable).wholeVector},
 	{0xfe00e000, 0xe4004000, "ST1 (scalar plus scalar)", (*scalable).storeRegister},
 	{0xfe10e000, 0xe400e000, "ST1 (scalar plus immediate)", (*scalable).storeImmediate},
-	{0xfe60e000, 0xe4006000, "STNT1 (scalar plus scalar)", (*scalable).storeStreaming},
-	{0xfe70e000, 0xe410e000, "STNT1 (scalar plus immediate)", (*scalable).storeStreamingImmediate},
+	{0xfe60e000, 0xe4006000, "STNT1 (scalar plus scalar)", (*scalable).streaming},
+	{0xfe70e000, 0xe410e000, "STNT1 (scalar plus immediate)", (*scalable).streamingImmediate},
 	{0xfe00e000, 0xe4006000, "ST2, ST3, ST4 (scalar plus scalar)", nil},
 	{0xfe10e000, 0xe410e000, "ST2, ST3, ST4 (scalar plus immediate)", nil},
 	{0xfe00a000, 0xe400a000, "ST1 (scatter)", nil},
@@ -167,12 +167,13 @@ func (s *scalable) loadImmediate(code uint32) bool {
 	return s.setImmediate(code)
 }
 
-func (s *scalable) loadStreaming(code uint32) bool {
+// streaming decodes LDNT1 and STNT1, whose elements have one size in memory and register.
+func (s *scalable) streaming(code uint32) bool {
 	s.setSize(code)
 	return s.setIndex()
 }
 
-func (s *scalable) loadStreamingImmediate(code uint32) bool {
+func (s *scalable) streamingImmediate(code uint32) bool {
 	s.setSize(code)
 	return s.setImmediate(code)
 }
@@ -187,16 +188,6 @@ func (s *scalable) storeRegister(code uint32) bool { return s.setStored(code) &&
 
 func (s *scalable) storeImmediate(code uint32) bool {
 	return s.setStored(code) && s.setImmediate(code)
-}
-
-func (s *scalable) storeStreaming(code uint32) bool {
-	s.setSize(code)
-	return s.setIndex()
-}
-
-func (s *scalable) storeStreamingImmediate(code uint32) bool {
-	s.setSize(code)
-	return s.setImmediate(code)
 }
 
 // size returns how many bytes of memory the elements take with vectors of a length.
