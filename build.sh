@@ -632,7 +632,7 @@ func main() {}' >"$out/_empty/main.go"
 		say "lmrun-$arch: $size bytes beyond an empty Go program; the files have $(wc -c <"$out/lmrun-$arch") and $(wc -c <"$empty")"
 		[[ $arch != arm64 ]] || at_most "all lanes" "$size" $all_max $all_goal
 	done
-	for lane in lane_pci lane_vfio lane_tt; do
+	for lane in backend_pci backend_vfio backend_tt; do
 		GOFLAGS+=" -tags=$lane" static arm64 "$out/_empty/$lane" ./tools/lmrun
 		size=$(beyond "$out/_empty/$lane" "$out/_empty/empty-arm64")
 		say "lmrun-arm64 with -tags $lane: $size bytes beyond"

@@ -52,7 +52,7 @@ var Blackhole = Board{
 			{Bar: 0, First: 0, Count: 202, Offset: 0, Size: 2 << 20, AddressBits: 43, KernelOwned: 1},
 			{Bar: 4, First: 202, Count: 8, Offset: 0, Size: 4 << 30, AddressBits: 32},
 		},
-		Fields:    Fields{XEnd: 6, YEnd: 6, XStart: 6, YStart: 6, NoC: 2, Multicast: 1, Ordering: 2, Linked: 1, UseStaticVC: 1, Unused: 1, StaticVC: 3},
+		Fields:    FieldWidths{XEnd: 6, YEnd: 6, XStart: 6, YStart: 6, NoC: 2, Multicast: 1, Ordering: 2, Linked: 1, UseStaticVC: 1, Unused: 1, StaticVC: 3},
 		ConfigBar: 0, ConfigOffset: 0x1fc00000, ConfigStride: 12, ConfigWidth: 4,
 	},
 	Reset: Reset{Address: 0xffb121b0, Mask: 0x47800}, // [SoftReset]

@@ -61,7 +61,7 @@ type Reset struct {
 // aim them, 8 bytes a window or 3 x 4, little endian.
 type TLB struct {
 	Groups []Group
-	Fields Fields
+	Fields FieldWidths
 
 	ConfigBar    uint8
 	ConfigOffset uint64 // of the first window's registers in ConfigBar
@@ -82,7 +82,7 @@ type Group struct {
 
 // Fields is how many bits each part of a configuration has, from the address
 // upwards; 0: the device does not have it.
-type Fields [11]uint8
+type FieldWidths [11]uint8
 
 const (
 	XEnd = iota
@@ -102,7 +102,7 @@ const (
 var All = []*Board{&Edu, &Ivshmem, &Nvme, &Wormhole, &Blackhole}
 
 // ByID finds the board of a PCI device, nil if there is none.
-func ByID(vendor, device uint16) *Board {
+func FindByID(vendor, device uint16) *Board {
 	for _, b := range All {
 		if b.Vendor == vendor && b.Device == device {
 			return b
@@ -113,7 +113,7 @@ func ByID(vendor, device uint16) *Board {
 
 // Rule gives the rule that covers a whole access of size bytes, nil if the
 // access is refused.
-func (b *Board) Rule(bar uint8, offset, size uint64) *Rule {
+func (b *Board) FindRule(bar uint8, offset, size uint64) *Rule {
 	for i := range b.Rules {
 		r := &b.Rules[i]
 		if r.Bar == bar && offset >= r.First && offset <= r.Last && size-1 <= r.Last-offset {

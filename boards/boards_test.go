@@ -4,11 +4,11 @@ import "testing"
 
 func TestBoardIsFoundByItsID(t *testing.T) {
 	for _, b := range All {
-		if ByID(b.Vendor, b.Device) != b {
+		if FindByID(b.Vendor, b.Device) != b {
 			t.Errorf("%s: not found by %04x:%04x", b.Name, b.Vendor, b.Device)
 		}
 	}
-	if ByID(0, 0) != nil || ByID(0x1e52, 0xfaca) != nil {
+	if FindByID(0, 0) != nil || FindByID(0x1e52, 0xfaca) != nil {
 		t.Error("found a board that is not there")
 	}
 }
@@ -46,7 +46,7 @@ func TestRuleCoversWholeAccessesOnly(t *testing.T) {
 		{&Blackhole, 4, 32<<30 - 8, 8, "windows"},
 	} {
 		got := ""
-		if r := c.board.Rule(c.bar, c.offset, c.size); r != nil {
+		if r := c.board.FindRule(c.bar, c.offset, c.size); r != nil {
 			got = r.Name
 		}
 		if got != c.want {
@@ -71,7 +71,7 @@ func TestRulesAndStatusLieInTheirBars(t *testing.T) {
 			}
 		}
 		for _, s := range b.Status {
-			if b.Rule(s.Bar, s.Offset, 4) == nil || s.Mask == 0 {
+			if b.FindRule(s.Bar, s.Offset, 4) == nil || s.Mask == 0 {
 				t.Errorf("%s: status %s cannot be polled", b.Name, s.Name)
 			}
 		}

@@ -34,7 +34,7 @@ const (
 
 // ClosedTo returns the first closed range that size bytes, from an address of a
 // target on, may overlap; nil if there is none.
-func (b *Board) ClosedTo(t Target, address, size uint64) *Closed {
+func (b *Board) ClosedTo(t TileRange, address, size uint64) *Closed {
 	way, x, y := uint8(overNoC0)<<t.NoC, uint64(1)<<t.X, uint64(1)<<t.Y
 	if t.Multicast {
 		way, x, y = multicastNoC0<<t.NoC, span(t.XStart, t.X), span(t.YStart, t.Y)

@@ -3,7 +3,7 @@ package boards
 // What host tools alone use: no target links it (tools/house looks).
 
 // Pack is the inverse of UnpackTarget.
-func (t Target) Pack() uint64 {
+func (t TileRange) Pack() uint64 {
 	p := uint64(t.X) | uint64(t.Y)<<8 | uint64(t.XStart)<<16 | uint64(t.YStart)<<24 |
 		uint64(t.NoC)<<32 | uint64(t.Ordering)<<40 | uint64(t.StaticVC)<<48
 	if t.Multicast {

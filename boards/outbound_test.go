@@ -11,7 +11,7 @@ type registerStore struct {
 }
 
 func aimed(o *Outbound, region int, offset, size, bus uint64) (list []registerStore) {
-	o.Aim(region, offset, size, bus, func(register uint64, value uint32) { list = append(list, registerStore{register, value}) })
+	o.ProgramRegion(region, offset, size, bus, func(register uint64, value uint32) { list = append(list, registerStore{register, value}) })
 	return list
 }
 
@@ -33,7 +33,7 @@ func TestRegionIsAimedAsItsDriversDo(t *testing.T) {
 			t.Errorf("%s, disabled: %#x", b.Name, got)
 		}
 		last := o.Offset + uint64(o.Regions)*o.Stride - 4
-		if b.Rule(o.Bar, o.Offset, 4) == nil || b.Rule(o.Bar, last, 4) == nil || b.Rule(o.Bar, last+4, 4) != nil {
+		if b.FindRule(o.Bar, o.Offset, 4) == nil || b.FindRule(o.Bar, last, 4) == nil || b.FindRule(o.Bar, last+4, 4) != nil {
 			t.Errorf("%s: the regions are not what the rule covers", b.Name)
 		}
 	}

@@ -51,11 +51,11 @@ func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
 		{"reserved field is not zero", func(i *gen.Image) { segment(i).MutateReserved(1) }},
 		{"segment 0: checksum is", func(i *gen.Image) { segment(i).MutateCrc32c(1) }},
 		{"reserved field is not zero", func(i *gen.Image) { window(i).MutateReserved(99) }},
-		{"target 1: reserved field is not zero", func(i *gen.Image) { x := new(gen.Target); i.Targets(x, 1); x.MutateReserved(1) }},
+		{"target 1: reserved field is not zero", func(i *gen.Image) { x := new(gen.Device); i.Devices(x, 1); x.MutateReserved(1) }},
 		{"rule 2: name of 255 bytes at 0xffff lies outside the text of", func(i *gen.Image) { x := new(gen.Rule); i.Rules(x, 2); x.MutateName(0xffffff) }},
 		{"lies outside the text of", func(i *gen.Image) { tensor(i).MutateName(0xffff01) }},
 		{"sequence 1: has no name", func(i *gen.Image) { sequence(i).MutateName(0x100) }},
-		{"recorded is 2 and should be", func(i *gen.Image) { tensor(i).MutateRecorded(2) }},
+		{"recorded is 2 and should be", func(i *gen.Image) { tensor(i).MutateHasData(2) }},
 		{"or shape is unknown", func(i *gen.Image) { tensor(i).MutateDims(9) }},
 		{"or shape is unknown", func(i *gen.Image) { tensor(i).MutateShape7(1) }},
 	} {
@@ -69,8 +69,8 @@ func TestFilesThatNoEncoderWritesAreRefusedWithAReason(t *testing.T) {
 // twice name the same place (FORMAT.md, section 1.2).
 func TestCountsAreHeldBeforeAnyTableIsLookedAt(t *testing.T) {
 	_, err := fbs.Verify(changed(t, func(i *gen.Image) {
-		target := new(gen.Target)
-		i.Targets(target, 0)
+		target := new(gen.Device)
+		i.Devices(target, 0)
 		target.MutateReserved(1)
 		i.Reservation(nil).MutateTensors(77)
 	}))
@@ -93,7 +93,7 @@ func TestOffsetOfDataThatAreNotRecordedIsRefused(t *testing.T) {
 	file := encode(t, image)
 	var tensor gen.Tensor
 	gen.GetRootAsImage(file, 0).Tensors(&tensor, 1)
-	tensor.MutateRecorded(0)
+	tensor.MutateHasData(0)
 	lmb.Stamp(file, binary.LittleEndian.Uint64(file[32:]))
 	if _, err := fbs.Verify(file); err == nil || !strings.Contains(err.Error(), "and no recorded data") {
 		t.Error(err)
@@ -122,31 +122,31 @@ func TestNamesAreFoundOrNot(t *testing.T) {
 			t.Errorf("tensor %q: %d, want %d", name, got, want)
 		}
 	}
-	if got := view.Data(&view.Tensors[0]); !bytes.Equal(got, bytes.Repeat([]byte{7}, 32)) {
+	if got := view.TensorData(&view.Tensors[0]); !bytes.Equal(got, bytes.Repeat([]byte{7}, 32)) {
 		t.Errorf("recorded data are % x", got)
 	}
-	if got := view.Data(&view.Tensors[1]); got != nil {
+	if got := view.TensorData(&view.Tensors[1]); got != nil {
 		t.Errorf("recorded data of a tensor without any are % x", got)
 	}
 }
 
 func TestTargetsPackAndUnpack(t *testing.T) {
-	for _, want := range []fbs.Target{
+	for _, want := range []fbs.TileRange{
 		{X: 1, Y: 2, Ordering: gen.OrderingDefault},
 		{X: 9, Y: 11, XStart: 1, YStart: 2, NoC: 1, Ordering: gen.OrderingPosted, StaticVC: 8, Multicast: true},
 	} {
-		if got, ok := boards.UnpackTarget(want.Pack()); !ok || got != want {
+		if got, ok := boards.UnpackTileRange(want.Pack()); !ok || got != want {
 			t.Errorf("%+v comes back as %+v, %v", want, got, ok)
 		}
 	}
-	for _, bad := range []fbs.Target{
+	for _, bad := range []fbs.TileRange{
 		{Ordering: 0}, {Ordering: 4}, {Ordering: 1, NoC: 2}, {Ordering: 1, StaticVC: 9}, {Ordering: 1, XStart: 1}, {Ordering: 1, YStart: 1},
 	} {
-		if _, ok := boards.UnpackTarget(bad.Pack()); ok {
+		if _, ok := boards.UnpackTileRange(bad.Pack()); ok {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}
-	if _, ok := boards.UnpackTarget(1<<40 | 2<<56); ok {
+	if _, ok := boards.UnpackTileRange(1<<40 | 2<<56); ok {
 		t.Error("a multicast of 2 is accepted")
 	}
 }
@@ -185,10 +185,10 @@ func TestNamesInMessagesAreHarmless(t *testing.T) {
 
 func TestPreambleIsWhatTheFileSays(t *testing.T) {
 	file := encode(t, sample())
-	if p := fbs.As[fbs.Preamble](file); p.Envelope != binary.LittleEndian.Uint64(file[32:]) || p.Schema != fbs.SchemaHash || p.Checksum != binary.LittleEndian.Uint32(file[12:]) {
+	if p := fbs.ReadStruct[fbs.Preamble](file); p.Envelope != binary.LittleEndian.Uint64(file[32:]) || p.Schema != fbs.SchemaHash || p.Checksum != binary.LittleEndian.Uint32(file[12:]) {
 		t.Errorf("%+v", p)
 	}
-	if p := fbs.As[fbs.Preamble](file[:6]); p != (fbs.Preamble{Root: binary.LittleEndian.Uint32(file), Identifier: [4]byte{'L', 'M'}}) {
+	if p := fbs.ReadStruct[fbs.Preamble](file[:6]); p != (fbs.Preamble{Root: binary.LittleEndian.Uint32(file), Identifier: [4]byte{'L', 'M'}}) {
 		t.Errorf("of six bytes: %+v", p)
 	}
 }
@@ -204,7 +204,7 @@ func TestLongestTimeIsOfAllThatASequenceDoes(t *testing.T) {
 	const safe = 13 + 12 + 1
 	const main = 1 + 2 + 2 + 12 + 1012 + 5 + (1 + 2) + (1 + 4) + (1 + 99) + (11 + 3) + (1 + 1) +
 		(11 + 1) + 12 + 11 + 1 + 1
-	if got := view.LongestUs; got[0] != main+safe || got[1] != safe {
+	if got := view.WorstCaseUs; got[0] != main+safe || got[1] != safe {
 		t.Error(got)
 	}
 }
@@ -218,12 +218,12 @@ func TestOriginalIsWhatVerifyReturned(t *testing.T) {
 	want := *view
 	changed := *view
 	changed.Commands, changed.Sequences, changed.Windows = changed.Commands[:1], nil, nil
-	changed.AllowedUs = 5
-	want.AllowedUs = 5
+	changed.TimeLimitUs = 5
+	want.TimeLimitUs = 5
 	if got := changed.Original(); len(got.Commands) != len(want.Commands) ||
 		len(got.Sequences) != len(want.Sequences) || len(got.Windows) != len(want.Windows) ||
-		got.AllowedUs != 5 {
-		t.Errorf("%d commands, %d us", len(got.Commands), got.AllowedUs)
+		got.TimeLimitUs != 5 {
+		t.Errorf("%d commands, %d us", len(got.Commands), got.TimeLimitUs)
 	}
 	if (&fbs.View{Commands: view.Commands}).Original() != nil {
 		t.Error("a view that Verify did not return has an original")
@@ -250,7 +250,7 @@ func TestIgnoredFailuresCountAQueryOfEachTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := after.LongestUs[0] - before.LongestUs[0]; got != uint64(10*targets) {
+		if got := after.WorstCaseUs[0] - before.WorstCaseUs[0]; got != uint64(10*targets) {
 			t.Errorf("%d targets: an ignored failure counts %d us", targets, got)
 		}
 	}

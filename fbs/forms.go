@@ -13,7 +13,7 @@ type Form struct {
 	Range          bool   // amount is bytes from offset on (from value on in a memory), and not 0
 	AmountMax      uint32 // where it is a time
 	Value, Mask    uint8  // what they may hold
-	Each           bool   // every command is looked at, whatever came before it
+	CheckEach      bool   // every command is looked at, whatever came before it
 	Stores         bool   // to its window
 	CostUs         uint8  // of a command, beside its time, and the accesses of a Range
 }
@@ -32,58 +32,58 @@ const (
 
 // What Form.Index may be.
 const (
-	none     = iota
-	input    // memory: the payload, or an input
-	output   // memory: an output
-	bus      // a window that has a bus address
-	interval // microseconds, with a deadline
-	sequence // another sequence, that calls none
+	indexNone      = iota
+	indexInput     // memory: the payload, or an input
+	indexOutput    // memory: an output
+	indexBusWindow // a window that has a bus address
+	indexInterval  // microseconds, with a deadline
+	indexSequence  // another sequence, that calls none
 )
 
 // What Form.Value and Form.Mask may be.
 const (
-	zero   = iota
-	width  // bits of the width
-	inMask // bits of the mask
-	memory // an offset in what index names
-	own    // looked at on its own
+	valueZero         = iota
+	valueWidth        // bits of the width
+	valueInMask       // bits of the mask
+	valueMemoryOffset // an offset in what index names
+	valueSpecial      // looked at on its own
 )
 
 const (
-	bar    = 1 << gen.WindowKindBar
-	tlb    = 1 << gen.WindowKindTlb
-	host   = 1 << gen.WindowKindHost
-	config = 1 << gen.WindowKindConfig
-	ranges = bar | tlb | host
+	kindBar     = 1 << gen.WindowKindBar
+	kindTLB     = 1 << gen.WindowKindTlb
+	kindHost    = 1 << gen.WindowKindHost
+	kindConfig  = 1 << gen.WindowKindConfig
+	kindsMapped = kindBar | kindTLB | kindHost
 
-	all, wide          = 1<<1 | 1<<2 | 1<<4 | 1<<8, 1<<4 | 1<<8
-	exact, fixed, bulk = 1 << gen.AccessExact, 1 << gen.AccessFixed, 1 << gen.AccessBulk
-	conditions         = 1<<gen.ConditionEqual | 1<<gen.ConditionNotEqual
-	policies           = 1<<gen.PolicyFail | 1<<gen.PolicyIgnore
+	widthsAll, widthsWide          = 1<<1 | 1<<2 | 1<<4 | 1<<8, 1<<4 | 1<<8
+	modeExact, modeFixed, modeBulk = 1 << gen.AccessExact, 1 << gen.AccessFixed, 1 << gen.AccessBulk
+	modeConditions                 = 1<<gen.ConditionEqual | 1<<gen.ConditionNotEqual
+	optionPolicies                 = 1<<gen.PolicyFail | 1<<gen.PolicyIgnore
 )
 
-var forms = [...]Form{
+var opcodeForms = [...]Form{
 	gen.OpcodeInvalid: {},
-	gen.OpcodeWrite: {"write", 1, 1, all, ranges, none, false, 0, width, zero, false, true,
+	gen.OpcodeWrite: {"write", 1, 1, widthsAll, kindsMapped, indexNone, false, 0, valueWidth, valueZero, false, true,
 		storeUs},
-	gen.OpcodeChange: {"change", 1, 1, all, ranges, none, false, 0, inMask, width, true, true,
+	gen.OpcodeModify: {"change", 1, 1, widthsAll, kindsMapped, indexNone, false, 0, valueInMask, valueWidth, true, true,
 		loadUs + accessUs},
-	gen.OpcodeAddress: {"address", 1, 1, wide, ranges, bus, false, 0, width, zero, true, true,
+	gen.OpcodeRelocate: {"address", 1, 1, widthsWide, kindsMapped, indexBusWindow, false, 0, valueWidth, valueZero, true, true,
 		storeUs},
-	gen.OpcodeCopyIn: {"copy in", exact | fixed | bulk, 1, all, ranges, input, true, 0, memory,
-		zero, false, true, baseUs},
-	gen.OpcodeFill: {"fill", exact | fixed, 1, all, ranges, none, true, 0, width, zero, false,
+	gen.OpcodeCopyIn: {"copy in", modeExact | modeFixed | modeBulk, 1, widthsAll, kindsMapped, indexInput, true, 0, valueMemoryOffset,
+		valueZero, false, true, baseUs},
+	gen.OpcodeFill: {"fill", modeExact | modeFixed, 1, widthsAll, kindsMapped, indexNone, true, 0, valueWidth, valueZero, false,
 		true, baseUs},
-	gen.OpcodeCopyOut: {"copy out", exact | fixed | bulk, 1, all, ranges, output, true, 0, memory,
-		zero, false, false, baseUs + queryUs},
-	gen.OpcodeCheck: {"check", conditions, policies, all, ranges | config, interval, false,
-		1<<32 - 1, inMask, width, false, false, loadUs},
-	gen.OpcodeCompare: {"compare", 1, policies, all, ranges, input, true, 0, memory, zero, false,
+	gen.OpcodeCopyOut: {"copy out", modeExact | modeFixed | modeBulk, 1, widthsAll, kindsMapped, indexOutput, true, 0, valueMemoryOffset,
+		valueZero, false, false, baseUs + queryUs},
+	gen.OpcodeExpect: {"check", modeConditions, optionPolicies, widthsAll, kindsMapped | kindConfig, indexInterval, false,
+		1<<32 - 1, valueInMask, valueWidth, false, false, loadUs},
+	gen.OpcodeCompare: {"compare", 1, optionPolicies, widthsAll, kindsMapped, indexInput, true, 0, valueMemoryOffset, valueZero, false,
 		false, baseUs},
-	gen.OpcodePoint: {"point", 1, 1, 1, tlb, none, false, 0, own, own, true, false, pointUs},
-	gen.OpcodeFence: {"fence", 1, 1, 1, 0, none, false, 0, zero, zero, false, false, baseUs},
-	gen.OpcodeDelay: {"delay", 1, 1, 1, 0, none, false, DelayMaxUs, zero, zero, true, false,
+	gen.OpcodePoint: {"point", 1, 1, 1, kindTLB, indexNone, false, 0, valueSpecial, valueSpecial, true, false, pointUs},
+	gen.OpcodeFence: {"fence", 1, 1, 1, 0, indexNone, false, 0, valueZero, valueZero, false, false, baseUs},
+	gen.OpcodeDelay: {"delay", 1, 1, 1, 0, indexNone, false, DelayMaxUs, valueZero, valueZero, true, false,
 		baseUs},
-	gen.OpcodeCall: {"call", 1, 1, 1, 0, sequence, false, 0, zero, zero, true, false, baseUs},
-	gen.OpcodeEnd:  {"end", 1, 1, 1, 0, none, false, 0, zero, zero, true, false, baseUs},
+	gen.OpcodeCall: {"call", 1, 1, 1, 0, indexSequence, false, 0, valueZero, valueZero, true, false, baseUs},
+	gen.OpcodeEnd:  {"end", 1, 1, 1, 0, indexNone, false, 0, valueZero, valueZero, true, false, baseUs},
 }

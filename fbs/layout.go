@@ -13,8 +13,8 @@ const (
 	FormatMinor = 0 // a larger minor cannot be read either: there is no silent compatibility
 	SchemaHash  = gen.SchemaHash
 
-	PreambleSize = 72
-	checksumAt   = 12 // of Preamble.Checksum
+	PreambleSize   = 72
+	checksumOffset = 12 // of Preamble.Checksum
 )
 
 // Preamble is what a file begins with. Integers are little endian.
@@ -30,7 +30,7 @@ type Preamble struct {
 }
 
 // As is the struct that data begins with, zeros where they end.
-func As[T any](data []byte) (value T) {
+func ReadStruct[T any](data []byte) (value T) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&value)), unsafe.Sizeof(value)), data)
 	return value
 }
@@ -43,7 +43,7 @@ const (
 	CommandsMax  = 1 << 24 // 512 MiB of commands; FlatBuffers offsets are 32-bit
 	WindowsMax   = 1 << 12
 	WindowMax    = 1 << 32 // bytes of one window; Command.Offset is 32-bit
-	TargetsMax   = 8
+	DevicesMax   = 8
 	RulesMax     = 256
 	TensorsMax   = 1 << 12
 	DimsMax      = 8
@@ -72,15 +72,15 @@ type (
 	Segment     = gen.SegmentT
 	Reservation = gen.ReservationT
 	Tensor      struct{ gen.TensorT }
-	Identity    struct{ gen.TargetT } // what an image asks of a device it is for
+	DeviceInfo  struct{ gen.DeviceT } // what an image asks of a device it is for
 	Name        = uint32              // a run of View.Text: where it begins << 8 | how many bytes it has
 )
 
 // Sides is the number of elements along each of Dims dimensions, then zeros.
-func (t *Tensor) Sides() *[DimsMax]uint32 { return (*[DimsMax]uint32)(unsafe.Pointer(&t.Shape0)) }
+func (t *Tensor) Shape() *[DimsMax]uint32 { return (*[DimsMax]uint32)(unsafe.Pointer(&t.Shape0)) }
 
 // Bars is the least size in bytes of each BAR, 0 where it is not used.
-func (t *Identity) Bars() *[6]uint64 { return (*[6]uint64)(unsafe.Pointer(&t.Bar0)) }
+func (t *DeviceInfo) BarSizes() *[6]uint64 { return (*[6]uint64)(unsafe.Pointer(&t.Bar0)) }
 
 // CommandSize is the bytes of a Command.
 const CommandSize = 32
@@ -91,13 +91,13 @@ func CommandsIn(memory []byte) []Command {
 }
 
 // head is all of a command in front of the offset: opcode to index.
-func head(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(m)) }
+func headBits(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(m)) }
 
 // both is amount << 32 | offset.
-func both(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(&m.Offset)) }
+func amountAndOffset(m *Command) uint64 { return *(*uint64)(unsafe.Pointer(&m.Offset)) }
 
 // Target is where a TLB window points.
-type Target = boards.Target
+type TileRange = boards.TileRange
 
 // WidthMask is the value with all bits of a width of 1, 2, 4 or 8 bytes set.
 func WidthMask(width uint8) uint64 { return ^uint64(0) >> (64 - 8*uint(width)) }

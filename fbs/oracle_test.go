@@ -85,10 +85,10 @@ func used(c fbs.Command, fields string) fbs.Command {
 
 func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
 	row := map[gen.Opcode]string{
-		gen.OpcodeWrite: "width window offset value", gen.OpcodeChange: "width window offset value mask",
-		gen.OpcodeAddress: "width window index offset value", gen.OpcodeCopyIn: "width mode window index offset amount value",
+		gen.OpcodeWrite: "width window offset value", gen.OpcodeModify: "width window offset value mask",
+		gen.OpcodeRelocate: "width window index offset value", gen.OpcodeCopyIn: "width mode window index offset amount value",
 		gen.OpcodeFill: "width mode window offset amount value", gen.OpcodeCopyOut: "width mode window index offset amount value",
-		gen.OpcodeCheck: "width mode option window index offset amount value mask", gen.OpcodeCompare: "width option window index offset amount value",
+		gen.OpcodeExpect: "width mode option window index offset amount value mask", gen.OpcodeCompare: "width option window index offset amount value",
 		gen.OpcodePoint: "window value mask", gen.OpcodeFence: "", gen.OpcodeDelay: "amount", gen.OpcodeCall: "index", gen.OpcodeEnd: "",
 	}
 	fields, known := row[c.Opcode]
@@ -108,7 +108,7 @@ func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
 	}
 	w := v.Windows[c.Window]
 	if c.Opcode == gen.OpcodePoint {
-		t, ok := boards.UnpackTarget(c.Mask)
+		t, ok := boards.UnpackTileRange(c.Mask)
 		aligned := w.Kind == gen.WindowKindTlb && c.Value%w.Size == 0
 		return aligned && ok && t.Pack() == c.Mask && !slowClosed(v, c, w, t)
 	}
@@ -117,8 +117,8 @@ func slowCommand(v *fbs.View, c fbs.Command, pointed map[uint16]bool) bool {
 
 // slowClosed reports whether a Point may show what a board closes: by FORMAT.md
 // section 6.1, each tile of the rectangle by itself.
-func slowClosed(v *fbs.View, c fbs.Command, w fbs.Window, t fbs.Target) bool {
-	board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
+func slowClosed(v *fbs.View, c fbs.Command, w fbs.Window, t fbs.TileRange) bool {
+	board := boards.FindByID(v.Devices[w.Device].Vendor, v.Devices[w.Device].Device)
 	if board == nil {
 		return false
 	}
@@ -158,12 +158,12 @@ func slowUs(v *fbs.View, sequence int) (us uint64) {
 	for _, c := range v.Commands[v.Sequences[sequence].First:][:v.Sequences[sequence].Count] {
 		us++
 		if c.Option == 2 {
-			us += query * uint64(len(v.Targets))
+			us += query * uint64(len(v.Devices))
 		}
 		switch c.Opcode {
-		case gen.OpcodeWrite, gen.OpcodeAddress:
+		case gen.OpcodeWrite, gen.OpcodeRelocate:
 			us++
-		case gen.OpcodeChange:
+		case gen.OpcodeModify:
 			us += 2 + query
 		case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare:
 			us += uint64(c.Amount) / uint64(c.Width)
@@ -173,7 +173,7 @@ func slowUs(v *fbs.View, sequence int) (us uint64) {
 			if c.Opcode == gen.OpcodeCopyOut {
 				us += query
 			}
-		case gen.OpcodeCheck:
+		case gen.OpcodeExpect:
 			us += 1 + uint64(c.Amount) + query
 		case gen.OpcodePoint:
 			us += 4
@@ -190,7 +190,7 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 	if !slices.Contains([]uint8{1, 2, 4, 8}, c.Width) || w.Kind == gen.WindowKindTlb && !pointed[c.Window] {
 		return false
 	}
-	if w.Kind == gen.WindowKindConfig && (c.Width == 8 || c.Opcode != gen.OpcodeCheck) {
+	if w.Kind == gen.WindowKindConfig && (c.Width == 8 || c.Opcode != gen.OpcodeExpect) {
 		return false
 	}
 	width, size, bulk, moves := uint64(c.Width), uint64(c.Width), false, false
@@ -222,10 +222,10 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 		return true
 	}
 	first := w.Offset + uint64(c.Offset)
-	board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
+	board := boards.FindByID(v.Devices[w.Device].Vendor, v.Devices[w.Device].Device)
 	if board == nil {
 		for _, r := range v.Rules {
-			if r.Target == w.Device && r.Bar == w.Bar && first >= r.First && first <= r.Last {
+			if r.Device == w.Device && r.Bar == w.Bar && first >= r.First && first <= r.Last {
 				return first+size-1 <= r.Last && r.Widths&c.Width != 0 && (r.Memory == 1 || !bulk && w.Flags == 0)
 			}
 		}
@@ -233,7 +233,7 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 	}
 	for _, rule := range board.Rules {
 		if rule.Bar == w.Bar && first >= rule.First && first <= rule.Last {
-			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
+			stores := slices.Contains([]gen.Opcode{gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeCopyIn, gen.OpcodeFill}, c.Opcode)
 			return first+size-1 <= rule.Last && rule.Widths&c.Width != 0 &&
 				(!bulk || rule.Memory) && !(stores && rule.LoadOnly) &&
 				(w.Flags == 0 || rule.Memory)
@@ -244,11 +244,11 @@ func slowAccess(v *fbs.View, c fbs.Command, w fbs.Window, pointed map[uint16]boo
 
 func slowIndex(v *fbs.View, c fbs.Command) bool {
 	switch c.Opcode {
-	case gen.OpcodeAddress:
+	case gen.OpcodeRelocate:
 		return int(c.Index) < len(v.Windows) && (slowStorable(v, v.Windows[c.Index]) ||
 			v.Windows[c.Index].Kind == gen.WindowKindHost) &&
 			c.Width >= 4 && c.Value <= v.Windows[c.Index].Size
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		return (c.Index == 0 || c.Amount != 0) && (c.Mode == 1 || c.Mode == 2)
 	case gen.OpcodeCopyIn, gen.OpcodeCompare:
 		if c.Index == 0 {
@@ -268,7 +268,7 @@ func slowIndex(v *fbs.View, c fbs.Command) bool {
 // slowStorable reports whether a window is one of a BAR, without registers that an
 // image may only load.
 func slowStorable(v *fbs.View, w fbs.Window) bool {
-	board := boards.ByID(v.Targets[w.Device].Vendor, v.Targets[w.Device].Device)
+	board := boards.FindByID(v.Devices[w.Device].Vendor, v.Devices[w.Device].Device)
 	for i := 0; board != nil && i < len(board.Rules); i++ {
 		r := board.Rules[i]
 		if r.LoadOnly && r.Bar == w.Bar &&
@@ -290,11 +290,11 @@ func slowTensor(v *fbs.View, c fbs.Command, role gen.Role) bool {
 func slowValue(c fbs.Command) bool {
 	wide := func(n uint64) bool { return c.Width < 8 && n>>(8*c.Width) != 0 }
 	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeFill, gen.OpcodeAddress:
+	case gen.OpcodeWrite, gen.OpcodeFill, gen.OpcodeRelocate:
 		return !wide(c.Value)
-	case gen.OpcodeChange:
+	case gen.OpcodeModify:
 		return !wide(c.Mask) && c.Mask != 0 && c.Value&^c.Mask == 0
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		return !wide(c.Mask) && c.Value&^c.Mask == 0 && (c.Option == 1 || c.Option == 2)
 	case gen.OpcodeCompare:
 		return c.Option == 1 || c.Option == 2
@@ -317,8 +317,8 @@ func crowd(r *rand.Rand) *lmb.Image {
 	body := append(slices.Clone(image.Sequences[0].Commands[:14]),
 		command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x7fc}),
 		command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0xa00}),
-		command(fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: exact, Window: 4, Offset: 0x400, Amount: 0x400}),
-		command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: bulk, Window: 5, Index: 2, Offset: 3, Amount: 3}))
+		command(fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4, Offset: 0x400, Amount: 0x400}),
+		command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 1, Mode: modeBulk, Window: 5, Index: 2, Offset: 3, Amount: 3}))
 	var commands []lmb.Command
 	commands = append(commands, body[5]) // the Point
 	for range rounds {
@@ -403,7 +403,7 @@ func TestFastAndSlowVerifierAgree(t *testing.T) {
 			if err != nil {
 				got = err.(*fbs.Error).Place
 			} else {
-				for i, us := range again.LongestUs {
+				for i, us := range again.WorstCaseUs {
 					if want := slowUs(again, i); us != want {
 						t.Fatalf("round %d: sequence %d may take %d us, slowly counted %d", round, i, us, want)
 					}
@@ -442,7 +442,7 @@ func TestFastAndSlowVerifierAgreeOnNames(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(3, 5))
 	accepted, rounds := 0, 20_000
-	name := view.Bytes(view.Sequences[1].Name)
+	name := view.NameBytes(view.Sequences[1].Name)
 	for range rounds {
 		copy(name, image.Sequences[1].Name)
 		for n := range 1 + r.IntN(3) {
@@ -473,7 +473,7 @@ func many(t testing.TB, segments, commands int) []byte {
 	t.Helper()
 	image := sample()
 	image.Tensors, image.Sequences = nil, []lmb.Sequence{{Name: "main"}}
-	one := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: exact}, Data: make([]byte, segments*fbs.SegmentAlign)}
+	one := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact}, Data: make([]byte, segments*fbs.SegmentAlign)}
 	image.Sequences[0].Commands = make([]lmb.Command, commands)
 	for i := range image.Sequences[0].Commands {
 		image.Sequences[0].Commands[i] = lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeFence}}
@@ -498,7 +498,7 @@ func cut(t testing.TB, file []byte, segments int) []byte {
 		root.Commands(&c, i)
 		c.MutateOpcode(gen.OpcodeCopyIn)
 		c.MutateWidth(4)
-		c.MutateMode(exact)
+		c.MutateMode(modeExact)
 		c.MutateAmount(64)
 		c.MutateOffset(uint32(i%1024) * 64)
 		c.MutateValue(uint64(r.IntN(segments))*4096 + uint64(r.IntN(64))*64)

@@ -19,15 +19,15 @@ const (
 // none. Of the image it reads the size alone. The error is an *Error.
 func SplitSignature(data []byte) (image []byte, s *Signature, err error) {
 	size := len(data) - SignatureBytes
-	if size < PreambleSize || As[Preamble](data).File != uint64(size) {
+	if size < PreambleSize || ReadStruct[Preamble](data).File != uint64(size) {
 		return data, nil, nil
 	}
-	block := As[Signature](data[size:])
+	block := ReadStruct[Signature](data[size:])
 	sum := Checksum(data[size+12:]) // behind itself
-	if reason := first(
-		wrong(string(block.Magic[:]) != SignatureMagic, "what follows the image is no signature"),
-		wrong(block.Checksum != sum, "checksum is %x and should be %x", uint64(block.Checksum), uint64(sum)),
-		wrong(block.Zero != [20]byte{}, "reserved bytes are not zero"),
+	if reason := firstNonEmpty(
+		failIf(string(block.Magic[:]) != SignatureMagic, "what follows the image is no signature"),
+		failIf(block.Checksum != sum, "checksum is %x and should be %x", uint64(block.Checksum), uint64(sum)),
+		failIf(block.Zero != [20]byte{}, "reserved bytes are not zero"),
 	); reason != "" {
 		return nil, nil, &Error{"signature", reason}
 	}

@@ -17,7 +17,7 @@ func Text(message string, numbers ...uint64) string {
 // wrong is a Text where something holds, and else empty.
 //
 //go:noinline
-func wrong(holds bool, message string, numbers ...uint64) string {
+func failIf(holds bool, message string, numbers ...uint64) string {
 	if !holds {
 		return ""
 	}
@@ -27,7 +27,7 @@ func wrong(holds bool, message string, numbers ...uint64) string {
 // first is the first of reasons that is not empty, empty if all are.
 //
 //go:noinline
-func first(reasons ...string) (reason string) {
+func firstNonEmpty(reasons ...string) (reason string) {
 	for _, reason = range reasons {
 		if reason != "" {
 			break

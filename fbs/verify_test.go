@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	equal = uint8(gen.ConditionEqual)
-	fail  = uint8(gen.PolicyFail)
-	exact = uint8(gen.AccessExact)
-	bulk  = uint8(gen.AccessBulk)
+	equal     = uint8(gen.ConditionEqual)
+	fail      = uint8(gen.PolicyFail)
+	modeExact = uint8(gen.AccessExact)
+	modeBulk  = uint8(gen.AccessBulk)
 )
 
 func command(c fbs.Command) lmb.Command { return lmb.Command{Command: c} }
 
 // sample is an image that uses everything the format has.
 func sample() *lmb.Image {
-	target := fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingStrict, StaticVC: 3}
+	target := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict, StaticVC: 3}
 	return &lmb.Image{
 		Origin: lmb.Origin{Tool: "test", Source: "sample", Time: 7, Git: "abc"},
 		Targets: []lmb.Target{{Board: "wormhole", Vendor: 0x1e52, Device: 0x401e, Bars: [6]uint64{0: 1 << 29, 4: 1 << 25}},
@@ -37,9 +37,9 @@ func sample() *lmb.Image {
 				Bars: [6]uint64{1: 0x2000, 2: 1 << 20}},
 			{Board: "ivshmem", Vendor: 0x1af4, Device: 0x1110, Bars: [6]uint64{2: 1 << 29}}},
 		Rules: []lmb.Rule{
-			{Name: "registers", Rule: fbs.Rule{Target: 1, Bar: 1, Last: 0x7ff, Widths: 4}},
-			{Name: "doorbells", Rule: fbs.Rule{Target: 1, Bar: 1, First: 0xa00, Last: 0x1fff, Widths: 4 | 8}},
-			{Name: "memory", Rule: fbs.Rule{Target: 1, Bar: 2, Last: 1<<20 - 1, Widths: 15, Memory: 1}},
+			{Name: "registers", Rule: fbs.Rule{Device: 1, Bar: 1, Last: 0x7ff, Widths: 4}},
+			{Name: "doorbells", Rule: fbs.Rule{Device: 1, Bar: 1, First: 0xa00, Last: 0x1fff, Widths: 4 | 8}},
+			{Name: "memory", Rule: fbs.Rule{Device: 1, Bar: 2, Last: 1<<20 - 1, Widths: 15, Memory: 1}},
 		},
 		Windows: []lmb.Window{
 			{Name: "regs", Window: fbs.Window{Kind: gen.WindowKindBar, Device: 2, Bar: 2,
@@ -60,24 +60,24 @@ func sample() *lmb.Image {
 			{Name: "main", Commands: []lmb.Command{
 				command(fbs.Command{Opcode: gen.OpcodeFence}),
 				command(fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: 8, Value: 5}),
-				command(fbs.Command{Opcode: gen.OpcodeAddress, Width: 8, Offset: 16, Index: 2, Value: 64}),
-				command(fbs.Command{Opcode: gen.OpcodeCheck, Width: 2, Mode: equal, Option: fail, Offset: 8, Value: 5, Mask: 0xff}),
-				command(fbs.Command{Opcode: gen.OpcodeCheck, Width: 4, Mode: uint8(gen.ConditionNotEqual), Option: fail, Offset: 4, Mask: 1, Amount: 1000, Index: 5}),
+				command(fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Offset: 16, Index: 2, Value: 64}),
+				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 2, Mode: equal, Option: fail, Offset: 8, Value: 5, Mask: 0xff}),
+				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: uint8(gen.ConditionNotEqual), Option: fail, Offset: 4, Mask: 1, Amount: 1000, Index: 5}),
 				command(fbs.Command{Opcode: gen.OpcodePoint, Window: 1, Value: 1 << 24, Mask: target.Pack()}),
-				{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: exact, Window: 1, Amount: 8}, Data: []byte("12345678")},
-				command(fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: bulk, Window: 1, Index: 1, Offset: 3, Amount: 30, Value: 2}),
+				{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeExact, Window: 1, Amount: 8}, Data: []byte("12345678")},
+				command(fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 8, Mode: modeBulk, Window: 1, Index: 1, Offset: 3, Amount: 30, Value: 2}),
 				command(fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: uint8(gen.AccessFixed), Amount: 99, Value: 0x55}),
-				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 2, Mode: exact, Window: 1, Index: 2, Amount: 6}),
+				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 2, Mode: modeExact, Window: 1, Index: 2, Amount: 6}),
 				{Command: fbs.Command{Opcode: gen.OpcodeCompare, Width: 4, Option: fail, Window: 1, Amount: 4}, Data: []byte{0, 0, 0x80, 0x3f}},
-				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: exact, Window: 1, Index: 3, Amount: 4}),
-				command(fbs.Command{Opcode: gen.OpcodeCheck, Width: 4, Mode: equal, Option: fail}),
+				command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeExact, Window: 1, Index: 3, Amount: 4}),
+				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail}),
 				command(fbs.Command{Opcode: gen.OpcodeDelay, Amount: 10}),
 				command(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
 				{Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindPoint)}, Data: []byte("end")},
 			}},
 			{Name: "safe", Commands: []lmb.Command{
-				command(fbs.Command{Opcode: gen.OpcodeChange, Width: 2, Offset: 4, Mask: 4}),
-				command(fbs.Command{Opcode: gen.OpcodeCheck, Width: 4, Mode: equal, Option: fail, Window: 3, Value: 0x401e1e52, Mask: 0xffffffff}),
+				command(fbs.Command{Opcode: gen.OpcodeModify, Width: 2, Offset: 4, Mask: 4}),
+				command(fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: equal, Option: fail, Window: 3, Value: 0x401e1e52, Mask: 0xffffffff}),
 			}},
 		},
 	}
@@ -157,7 +157,7 @@ func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
 	var tensor gen.Tensor
 	for i, got := range view.Tensors {
 		root.Tensors(&tensor, i)
-		if want := *tensor.UnPack(); got.TensorT != want || got.Sides()[7] != want.Shape7 {
+		if want := *tensor.UnPack(); got.TensorT != want || got.Shape()[7] != want.Shape7 {
 			t.Errorf("tensor %d: view %+v, accessors %+v", i, got, want)
 		}
 	}
@@ -168,10 +168,10 @@ func TestViewAgreesWithGeneratedAccessors(t *testing.T) {
 			t.Errorf("sequence %d: view %+v, accessors %+v", i, got, want)
 		}
 	}
-	var target gen.Target
-	for i, got := range view.Targets {
-		root.Targets(&target, i)
-		if want := *target.UnPack(); got.TargetT != want || got.Bars()[5] != want.Bar5 {
+	var target gen.Device
+	for i, got := range view.Devices {
+		root.Devices(&target, i)
+		if want := *target.UnPack(); got.DeviceT != want || got.BarSizes()[5] != want.Bar5 {
 			t.Errorf("target %d: view %+v, accessors %+v", i, got, want)
 		}
 	}
@@ -205,13 +205,13 @@ func TestARuleOfTheImageHoldsAsABoardsDoes(t *testing.T) {
 	}{
 		{"", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x7fc}},
 		{"", fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0xa00}},
-		{"", fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: exact, Window: 5, Offset: 1, Amount: 3}},
+		{"", fbs.Command{Opcode: gen.OpcodeFill, Width: 1, Mode: modeExact, Window: 5, Offset: 1, Amount: 3}},
 		{"width 8 is not accepted by stranger BAR 1 at 0x7f8 (registers)", fbs.Command{Opcode: gen.OpcodeWrite, Width: 8, Window: 4, Offset: 0x7f8}},
 		{"width 2 is not accepted by stranger BAR 1 at 0xa00 (doorbells)", fbs.Command{Opcode: gen.OpcodeWrite, Width: 2, Window: 4, Offset: 0xa00}},
 		{"nothing at 0x800 of BAR 1 is a register of stranger", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x800}},
 		{"nothing at 0x9fc of BAR 1 is a register of stranger", fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 4, Offset: 0x9fc}},
-		{"or outside one register: 0x0 to 0x800", fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: exact, Window: 4, Offset: 0x400, Amount: 0x404}},
-		{"bulk access, which is for memory that takes every width, is not accepted by stranger BAR 1 at 0xa00", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: bulk, Window: 4, Index: 2, Offset: 0xa00, Amount: 4}},
+		{"or outside one register: 0x0 to 0x800", fbs.Command{Opcode: gen.OpcodeFill, Width: 4, Mode: modeExact, Window: 4, Offset: 0x400, Amount: 0x404}},
+		{"bulk access, which is for memory that takes every width, is not accepted by stranger BAR 1 at 0xa00", fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 4, Mode: modeBulk, Window: 4, Index: 2, Offset: 0xa00, Amount: 4}},
 	} {
 		image := sample()
 		image.Sequences[1].Commands = []lmb.Command{command(test.c)}
@@ -359,8 +359,8 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"has no sequence", func(i *lmb.Image) { i.Sequences = nil }},
 		{"target 0: name \"\" has 0 bytes", func(i *lmb.Image) { i.Targets[0].Board = "" }},
 		{"window 0: name \"xxx", func(i *lmb.Image) { i.Windows[0].Name = strings.Repeat("x", 256) }},
-		{"rule 0: target 9 does not exist", func(i *lmb.Image) { i.Rules[0].Target = 9 }},
-		{"rule 0: target 0 is of a board that is known", func(i *lmb.Image) { i.Rules[0].Target = 0 }},
+		{"rule 0: target 9 does not exist", func(i *lmb.Image) { i.Rules[0].Device = 9 }},
+		{"rule 0: target 0 is of a board that is known", func(i *lmb.Image) { i.Rules[0].Device = 0 }},
 		{"rule 0: 0x0 to 0x7ff do not lie in BAR 6", func(i *lmb.Image) { i.Rules[0].Bar = 6 }},
 		{"rule 0: 0x0 to 0x7ff do not lie in BAR 0", func(i *lmb.Image) { i.Rules[0].Bar = 0 }},
 		{"rule 1: 0xa00 to 0x2000 do not lie in BAR 1", func(i *lmb.Image) { i.Rules[1].Last++ }},
@@ -452,7 +452,7 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"tensor \"d\" is on the wrong side", set(7, func(c *fbs.Command) { c.Index = 2 })},
 		{"30 bytes at 0x8 reach outside the tensor", set(7, func(c *fbs.Command) { c.Value = 8 })},
 		{"99 bytes are no whole number of accesses of 2", set(8, func(c *fbs.Command) { c.Width = 2 })},
-		{"unknown mode 3 of fill", set(8, func(c *fbs.Command) { c.Mode = bulk })},
+		{"unknown mode 3 of fill", set(8, func(c *fbs.Command) { c.Mode = modeBulk })},
 		{"has bits that 1 bytes have not", set(8, func(c *fbs.Command) { c.Value = 256 })},
 		{"memory 0 does not exist, or is none of copy out", set(9, func(c *fbs.Command) { c.Index = 0 })},
 		{"tensor \"a\" is on the wrong side", set(9, func(c *fbs.Command) { c.Index = 1 })},
@@ -489,13 +489,13 @@ func TestBadImagesAreRefusedWithAReason(t *testing.T) {
 		{"bulk access, which is for memory that takes every width, is not accepted by wormhole", func(i *lmb.Image) {
 			ofWormhole(i, 0, 0x1fe80000)
 			c := &i.Sequences[0].Commands
-			*c = append([]lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: bulk}, Data: []byte("1234")}}, *c...)
+			*c = append([]lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodeCopyIn, Width: 4, Mode: modeBulk}, Data: []byte("1234")}}, *c...)
 		}},
 		{"16 bytes at 0xfff8 reach outside the window, or outside one register", func(i *lmb.Image) {
 			ofWormhole(i, 0, 0x1efffff8-0xfff8)
 			c := &i.Sequences[0].Commands
 			*c = append([]lmb.Command{command(fbs.Command{Opcode: gen.OpcodeCopyOut, Width: 8,
-				Mode: bulk, Index: 2, Offset: 0xfff8, Amount: 16})}, *c...)
+				Mode: modeBulk, Index: 2, Offset: 0xfff8, Amount: 16})}, *c...)
 		}},
 
 		// What harms no target and nobody means.

@@ -18,7 +18,7 @@ func checksum(before uint32, data []byte) uint32 {
 // View is a verified image. Its slices but LongestUs are the file's own bytes.
 type View struct {
 	Reservation Reservation
-	Targets     []Identity
+	Devices     []DeviceInfo
 	Rules       []Rule // of targets that no board is known of
 	Windows     []Window
 	Sequences   []Sequence
@@ -32,14 +32,14 @@ type View struct {
 
 	// LongestUs is the longest time of each sequence in microseconds by FORMAT.md
 	// section 6.3, with the sequences that it calls; 1 << 62 for that and more.
-	LongestUs []uint64
+	WorstCaseUs []uint64
 
 	// AllowedUs is the longest time that Load accepts for a sequence, and after
 	// which a run ends: an hour, unless the caller sets another.
-	AllowedUs uint64
+	TimeLimitUs uint64
 
-	Incomplete bool  // it holds a Point or an Address, which Load completes
-	Masters    uint8 // targets that are told a bus address or have a Host window, a bit each: those master the bus
+	NeedsFixup bool  // it holds a Point or an Address, which Load completes
+	BusMasters uint8 // targets that are told a bus address or have a Host window, a bit each: those master the bus
 
 	original *View // as Verify made it
 }
@@ -52,33 +52,33 @@ func (v *View) Original() *View {
 		return nil
 	}
 	original := *v.original
-	original.AllowedUs = v.AllowedUs
+	original.TimeLimitUs = v.TimeLimitUs
 	return &original
 }
 
 // Bytes is the text of a name in the file itself.
-func (v *View) Bytes(n Name) []byte { return v.Text[n>>8:][:n&NameMax] }
+func (v *View) NameBytes(n Name) []byte { return v.Text[n>>8:][:n&NameMax] }
 
 // Name is the text of a name.
-func (v *View) Name(n Name) string { return string(v.Bytes(n)) }
+func (v *View) Name(n Name) string { return string(v.NameBytes(n)) }
 
 // Data is the tensor's recorded data, nil if there is none.
-func (v *View) Data(t *Tensor) []byte {
-	if t.Recorded == 0 {
+func (v *View) TensorData(t *Tensor) []byte {
+	if t.HasData == 0 {
 		return nil
 	}
-	return v.Payload[t.RecordedOffset : t.RecordedOffset+t.Size]
+	return v.Payload[t.DataOffset : t.DataOffset+t.Size]
 }
 
 // Board is what is known of a target: by its ids, or as the image itself says.
 func (v *View) Board(target int) *boards.Board {
-	t := &v.Targets[target]
-	if known := boards.ByID(t.Vendor, t.Device); known != nil {
+	t := &v.Devices[target]
+	if known := boards.FindByID(t.Vendor, t.Device); known != nil {
 		return known
 	}
-	b := &boards.Board{Name: v.Name(t.Board), Vendor: t.Vendor, Device: t.Device, Bars: *t.Bars()}
+	b := &boards.Board{Name: v.Name(t.Board), Vendor: t.Vendor, Device: t.Device, Bars: *t.BarSizes()}
 	for _, r := range v.Rules {
-		if int(r.Target) == target {
+		if int(r.Device) == target {
 			b.Rules = append(b.Rules, boards.Rule{Bar: r.Bar, First: r.First, Last: r.Last, Widths: r.Widths, Memory: r.Memory != 0, Name: v.Name(r.Name)})
 		}
 	}
@@ -88,17 +88,17 @@ func (v *View) Board(target int) *boards.Board {
 // SequenceByName gives the index of the first sequence of that name, -1 if
 // there is none.
 func (v *View) SequenceByName(name string) int {
-	return v.named(name, len(v.Sequences), func(i int) Name { return v.Sequences[i].Name })
+	return v.indexByName(name, len(v.Sequences), func(i int) Name { return v.Sequences[i].Name })
 }
 
 // TensorByName does so for tensors.
 func (v *View) TensorByName(name string) int {
-	return v.named(name, len(v.Tensors), func(i int) Name { return v.Tensors[i].Name })
+	return v.indexByName(name, len(v.Tensors), func(i int) Name { return v.Tensors[i].Name })
 }
 
-func (v *View) named(name string, count int, of func(i int) Name) int {
+func (v *View) indexByName(name string, count int, of func(i int) Name) int {
 	for i := range count {
-		if string(v.Bytes(of(i))) == name {
+		if string(v.NameBytes(of(i))) == name {
 			return i
 		}
 	}
@@ -128,12 +128,12 @@ func VerifyEnvelope(data []byte) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := As[Preamble](data)
-	if reason := p.reason(uint64(len(data))); reason != "" {
+	p := ReadStruct[Preamble](data)
+	if reason := p.check(uint64(len(data))); reason != "" {
 		return nil, &Error{"preamble", reason}
 	}
 	envelope := data[:p.Envelope]
-	v, sum, failure := read(envelope)
+	v, sum, failure := readEnvelope(envelope)
 	if failure != nil {
 		// Damage explains whatever else is wrong.
 		sum = EnvelopeChecksum(envelope)
@@ -153,23 +153,23 @@ func VerifyEnvelope(data []byte) (*View, error) {
 }
 
 // read verifies an envelope but for its checksum, which it computes meanwhile.
-func read(envelope []byte) (v *View, sum uint32, err *Error) {
+func readEnvelope(envelope []byte) (v *View, sum uint32, err *Error) {
 	const fields = 10 // of table Image, numbered in the order of their declaration
-	t := Root(envelope, PreambleSize, fields, "image")
-	commands := t.vector(6, 8, CommandSize, CommandsMax, "commands")
+	t := RootTable(envelope, PreambleSize, fields, "image")
+	commands := t.vectorBytes(6, 8, CommandSize, CommandsMax, "commands")
 	v = &View{
 		Envelope:    envelope,
-		AllowedUs:   3600e6,
-		Reservation: Struct[Reservation](t, 0),
-		Targets:     Vector[Identity](t, 1, 8, TargetsMax, "targets"),
-		Windows:     Vector[Window](t, 2, 8, WindowsMax, "windows"),
-		Sequences:   Vector[Sequence](t, 3, 4, SequencesMax, "sequences"),
-		Tensors:     Vector[Tensor](t, 4, 8, TensorsMax, "tensors"),
-		Segments:    Vector[Segment](t, 5, 8, SegmentsMax, "segments"),
+		TimeLimitUs: 3600e6,
+		Reservation: StructField[Reservation](t, 0),
+		Devices:     VectorField[DeviceInfo](t, 1, 8, DevicesMax, "targets"),
+		Windows:     VectorField[Window](t, 2, 8, WindowsMax, "windows"),
+		Sequences:   VectorField[Sequence](t, 3, 4, SequencesMax, "sequences"),
+		Tensors:     VectorField[Tensor](t, 4, 8, TensorsMax, "tensors"),
+		Segments:    VectorField[Segment](t, 5, 8, SegmentsMax, "segments"),
 		Commands:    CommandsIn(commands),
-		Text:        Vector[byte](t, 7, 1, TextMax, "text"),
-		Notes:       Vector[byte](t, 8, 8, NotesMax, "notes"),
-		Rules:       Vector[Rule](t, 9, 8, RulesMax, "rules"),
+		Text:        VectorField[byte](t, 7, 1, TextMax, "text"),
+		Notes:       VectorField[byte](t, 8, 8, NotesMax, "notes"),
+		Rules:       VectorField[Rule](t, 9, 8, RulesMax, "rules"),
 	}
 	if err = t.Err; err == nil {
 		err = v.verifyTables()
@@ -184,21 +184,21 @@ func read(envelope []byte) (v *View, sum uint32, err *Error) {
 
 // reason says what is wrong with the preamble of a file, empty if nothing is.
 // The checksum is not looked at.
-func (p *Preamble) reason(size uint64) string {
-	return first(
-		wrong(size == 0, "the file is empty"),
-		wrong(size < PreambleSize, "the file has %d bytes, an image has more than %d", size, PreambleSize),
-		wrong(string(p.Identifier[:]) != Identifier, "no identifier "+Identifier+" at byte 4: not a Light Metal image"),
-		wrong(p.Major != FormatMajor || p.Minor > FormatMinor, "format %d.%d, this program reads %d.%d", uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor),
-		wrong(p.Schema != SchemaHash, "schema hash %x, this program has %x: made by another version", p.Schema, SchemaHash),
-		wrong(p.File != size, "the file has %d bytes and should have %d", size, p.File),
-		wrong(p.Envelope < PreambleSize || p.Envelope > size, "envelope of %d bytes in a file of %d", p.Envelope, size),
-		wrong(p.Reserved != [32]byte{}, "reserved bytes are not zero"))
+func (p *Preamble) check(size uint64) string {
+	return firstNonEmpty(
+		failIf(size == 0, "the file is empty"),
+		failIf(size < PreambleSize, "the file has %d bytes, an image has more than %d", size, PreambleSize),
+		failIf(string(p.Identifier[:]) != Identifier, "no identifier "+Identifier+" at byte 4: not a Light Metal image"),
+		failIf(p.Major != FormatMajor || p.Minor > FormatMinor, "format %d.%d, this program reads %d.%d", uint64(p.Major), uint64(p.Minor), FormatMajor, FormatMinor),
+		failIf(p.Schema != SchemaHash, "schema hash %x, this program has %x: made by another version", p.Schema, SchemaHash),
+		failIf(p.File != size, "the file has %d bytes and should have %d", size, p.File),
+		failIf(p.Envelope < PreambleSize || p.Envelope > size, "envelope of %d bytes in a file of %d", p.Envelope, size),
+		failIf(p.Reserved != [32]byte{}, "reserved bytes are not zero"))
 }
 
 // EnvelopeChecksum is the CRC-32C of an envelope, or of what it begins with, with
 // the checksum's own four bytes taken as zero.
 func EnvelopeChecksum(envelope []byte) uint32 {
-	sum := checksum(checksum(0, envelope[:checksumAt]), make([]byte, 4))
-	return checksum(sum, envelope[checksumAt+4:])
+	sum := checksum(checksum(0, envelope[:checksumOffset]), make([]byte, 4))
+	return checksum(sum, envelope[checksumOffset+4:])
 }

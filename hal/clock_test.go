@@ -4,7 +4,7 @@ import "testing"
 
 func TestSleepLetsAtLeastThatMuchTimePass(t *testing.T) {
 	d := &device{}
-	for _, nanoseconds := range []int64{-1, 0, 1, 5_000, spinMax, spinMax + 1, 2_000_000} {
+	for _, nanoseconds := range []int64{-1, 0, 1, 5_000, spinMaxNs, spinMaxNs + 1, 2_000_000} {
 		start := d.Now()
 		d.Sleep(nanoseconds)
 		if passed := d.Now() - start; passed < nanoseconds {
@@ -15,7 +15,7 @@ func TestSleepLetsAtLeastThatMuchTimePass(t *testing.T) {
 
 func TestClockAndSleepDoNotAllocate(t *testing.T) {
 	d := &device{}
-	if n := testing.AllocsPerRun(10, func() { d.Sleep(d.Now() % 2); d.Sleep(spinMax + 1) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { d.Sleep(d.Now() % 2); d.Sleep(spinMaxNs + 1) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -99,7 +99,7 @@ func TestNumbersAreDigitsWithinALimit(t *testing.T) {
 				if err != nil {
 					want = 0
 				}
-				if got, ok := Number(digits, uint64(base), most); got != want || ok != (err == nil) {
+				if got, ok := ParseNumber(digits, uint64(base), most); got != want || ok != (err == nil) {
 					t.Errorf("%q of %d bits: %d, %v; strconv: %d, %v", digits, bits, got, ok, want, err)
 				}
 			}

@@ -21,7 +21,7 @@ const (
 
 // command sets or clears a bit of the command register and sees that it stays. Who
 // may not store to it may not let the device master the bus, though it does already.
-func (d *function) command(bit uint64, on bool) error {
+func (d *function) setCommandBit(bit uint64, on bool) error {
 	was, code := d.config.Load(configCommand, 2)
 	want := was &^ bit
 	if on {
@@ -61,29 +61,29 @@ func (d *function) mapConfig(size uint64) (Aperture, error) {
 // drivers/vfio/pci/vfio_pci_config.c, vfio_config_do_rw).
 type configSpace struct {
 	fd     int
-	start  int64 // in the file
+	offset int64 // in the file
 	size   uint64
 	buffer [8]byte // here, so that no access allocates
 }
 
 func (s *configSpace) Load(offset uint64, width uint8) (uint64, Code) {
-	n, err := system.pread(s.fd, s.buffer[:width], s.start+int64(offset))
-	if code := configCode(n, width, err); code != OK {
+	n, err := syscalls.pread(s.fd, s.buffer[:width], s.offset+int64(offset))
+	if code := configAccessCode(n, width, err); code != OK {
 		return 0, code
 	}
-	return fbs.As[uint64](s.buffer[:width]), OK
+	return fbs.ReadStruct[uint64](s.buffer[:width]), OK
 }
 
 func (s *configSpace) Store(offset uint64, width uint8, value uint64) Code {
 	s.buffer = [8]byte{byte(value), byte(value >> 8), byte(value >> 16), byte(value >> 24)} // of a store here, of 4 bytes at most
-	n, err := system.pwrite(s.fd, s.buffer[:width], s.start+int64(offset))
-	return configCode(n, width, err)
+	n, err := syscalls.pwrite(s.fd, s.buffer[:width], s.offset+int64(offset))
+	return configAccessCode(n, width, err)
 }
 
 // configCode is the code of an access: a device that was removed answers ENODEV,
 // lockdown EPERM, a file of sysfs that is open for loads alone ESPIPE (fs/kernfs/file.c,
 // kernfs_fop_open), and a user without CAP_SYS_ADMIN gets the first 64 bytes only.
-func configCode(n int, width uint8, err error) Code {
+func configAccessCode(n int, width uint8, err error) Code {
 	switch {
 	case err == unix.ENODEV:
 		return DeviceGone

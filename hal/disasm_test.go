@@ -46,9 +46,9 @@ func header() string {
 		}
 	}
 	for name, value := range map[string]any{
-		"opWrite": opWrite, "opChange": opChange, "opCopyIn": opCopyIn, "opFill": opFill, "opCopyOut": opCopyOut, "opCheck": opCheck, "opCompare": opCompare,
+		"opWrite": opWrite, "opChange": opModify, "opCopyIn": opCopyIn, "opFill": opFill, "opCopyOut": opCopyOut, "opCheck": opExpect, "opCompare": opCompare,
 		"opPoint": opPoint, "opFence": opFence, "equal": equal, "fixed": fixed, "bulk": bulk,
-		"Loaded": Loaded, "Differs": Differs, "Taken": Taken,
+		"Loaded": Loaded, "Differs": Mismatch, "Taken": AllOnes,
 	} {
 		text += fmt.Sprintf("#define const_%s %d\n", name, value)
 	}
@@ -286,7 +286,7 @@ func (m *machine) run(list ...fbs.Command) (w Walk, done int) {
 			at++
 		case back:
 			field := func(at int) uint64 { return binary.LittleEndian.Uint64(m.walk[at:]) }
-			return Walk{Why: field(32), Got: field(40), Want: field(48), At: field(56)}, m.next()
+			return Walk{StopReason: field(32), Got: field(40), Want: field(48), MismatchOffset: field(56)}, m.next()
 		default:
 			at = m.find(code, next)
 		}
@@ -589,18 +589,18 @@ func TestLoadAndStoreAreOneInstruction(t *testing.T) {
 		for _, width := range widths {
 			offset := uint64(width) * 5
 			want := touch{offset, int(width), false}
-			load, store := unheld(uint32(offset), width), at(gen.OpcodeWrite, width, 0, offset, 0)
+			load, store := loadCommand(uint32(offset), width), at(gen.OpcodeWrite, width, 0, offset, 0)
 			load.Window, store.Value = 1, 0x8877665544332211
-			if w, done := m.run(load); done != 0 || w.Why != Loaded || w.Got != get(m.device[offset:][:width]) {
-				t.Errorf("load of %d bytes gives %#x, %d", width, w.Got, w.Why)
+			if w, done := m.run(load); done != 0 || w.StopReason != Loaded || w.Got != loadLittleEndian(m.device[offset:][:width]) {
+				t.Errorf("load of %d bytes gives %#x, %d", width, w.Got, w.StopReason)
 			}
 			m.checkTouches("load", want)
 			want.store = true
-			if w, done := m.run(store); done != 1 || w.Why != Left {
-				t.Errorf("store of %d bytes ends with %d", width, w.Why)
+			if w, done := m.run(store); done != 1 || w.StopReason != Unhandled {
+				t.Errorf("store of %d bytes ends with %d", width, w.StopReason)
 			}
 			m.checkTouches("store", want)
-			if got := get(m.device[offset:][:width]); got != 0x8877665544332211&fbs.WidthMask(width) {
+			if got := loadLittleEndian(m.device[offset:][:width]); got != 0x8877665544332211&fbs.WidthMask(width) {
 				t.Errorf("store of %d bytes leaves %#x", width, got)
 			}
 		}
@@ -675,7 +675,7 @@ func (m *machine) checkBulk(opcode gen.Opcode, offset, size uint64) {
 	what := func() string { return fmt.Sprintf("%v of %d bytes at %d", opcode, size, offset) }
 	c := at(opcode, 1, gen.AccessBulk, offset, size)
 	c.Value = size*7%16 + offset%3
-	if w, done := m.run(c); done != 1 && w.Why != Taken {
+	if w, done := m.run(c); done != 1 && w.StopReason != AllOnes {
 		m.t.Fatalf("%s is not done", what())
 	}
 	if string(m.device[offset:][:size]) != string(m.memory[c.Value:][:size]) {
@@ -717,18 +717,18 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 			copy(m.device, p.memory[:])
 			memory := bytes.Clone(m.memory)
 			memories, windows, homes := [2]uintptr{1: AddressOf(memory)}, [3]uintptr{}, [2]uintptr{}
-			want := Walk{Next: &list[0], Memories: &memories[0], Windows: &windows[0], Homes: &homes[0]}
+			want := Walk{Next: &list[0], Memories: &memories[0], Windows: &windows[0], TLBWindows: &homes[0]}
 			var whose []int
-			done, fences := 0, fenced.Load()
+			done, fences := 0, fenceCount.Load()
 			for ; done < len(list); done++ {
 				switch c := &list[done]; {
 				case c.Opcode == gen.OpcodeFence:
-					fenced.Add(1)
-					want.Skip()
+					fenceCount.Add(1)
+					want.Advance()
 				case c.Opcode == gen.OpcodePoint && c.Width != 0:
-					want.point(p)
+					want.programWindow(p)
 				case c.Window == 1:
-					want.step(p, nil, uint64(windows[1]), 0)
+					want.executeCommand(p, nil, uint64(windows[1]), 0)
 				}
 				for len(whose) < len(p.touches) {
 					whose = append(whose, done)
@@ -738,13 +738,13 @@ func TestEveryAccessIsThatOfTheCommandThatNextNames(t *testing.T) {
 				}
 			}
 			w, got := m.run(list...)
-			ended[w.Why]++
-			if got != done || w.Why != want.Why || w.Why != Left && w.Why != Taken && w.Got != want.Got || w.Why == Differs && (w.Want != want.Want || w.At != want.At) {
+			ended[w.StopReason]++
+			if got != done || w.StopReason != want.StopReason || w.StopReason != Unhandled && w.StopReason != AllOnes && w.Got != want.Got || w.StopReason == Mismatch && (w.Want != want.Want || w.MismatchOffset != want.MismatchOffset) {
 				t.Fatalf("%+v\nended at %d with %+v, want %d with %+v", list, got, w, done, want)
 			}
 			m.checkTouches("list", p.touches...)
-			if uint32(m.fences) != fenced.Load()-fences {
-				t.Fatalf("%+v\n%d barriers, want %d", list, m.fences, fenced.Load()-fences)
+			if uint32(m.fences) != fenceCount.Load()-fences {
+				t.Fatalf("%+v\n%d barriers, want %d", list, m.fences, fenceCount.Load()-fences)
 			}
 			if !slices.Equal(m.whose, whose) {
 				t.Fatalf("%+v\naccesses of %v, want %v", list, m.whose, whose)

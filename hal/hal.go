@@ -6,7 +6,7 @@
 // between it and memory, for bring-up. vfio: puts an IOMMU there, and is for
 // production. tt: lives beside Tenstorrent's own driver. All map BARs and host memory,
 // so a Fence, MFENCE or DSB SY, is a full barrier on each. Each gives parts to the one type
-// that is a Device (function_linux.go); tags lane_pci, lane_vfio, lane_tt pick some.
+// that is a Device (function_linux.go); tags backend_pci, backend_vfio, backend_tt pick some.
 //
 // A BAR is not memory. The Go compiler merges and deletes plain stores, and
 // copy uses overlapping unaligned pairs, so every access to mapped device
@@ -47,22 +47,22 @@ type Device interface {
 	// window, to the aperture's first. The walk's table of windows is to have registers, the
 	// address of the device's first, at c.Index, and its table of homes home at c.Window.
 	// Where registers is 0, Point does it, and else is not called.
-	Aim(a *Aperture, t fbs.Target, address uint64, c *fbs.Command) (registers, home uintptr, code Code)
+	EncodeWindow(a *Aperture, t fbs.TileRange, address uint64, c *fbs.Command) (registers, home uintptr, code Code)
 
 	// Point makes the first byte of a, which Map made from a Tlb window, an
 	// address of a tile. The address is a multiple of the window's size; the
 	// hardware window may be larger, and is then aimed at what surrounds it.
-	Point(a *Aperture, t fbs.Target, address uint64) Code
+	ProgramWindow(a *Aperture, t fbs.TileRange, address uint64) Code
 
 	// Reach gives a, a window of device of, which may be this one, an address
 	// at which this device reaches it, and leaves that in a.Bus.
-	Reach(a *Aperture, of Device) error
+	AssignBusAddress(a *Aperture, of Device) error
 
 	// Master lets the device master the bus, which it does by itself only between
 	// Master(true) and Master(false). That stops what Master began; then,
 	// nothing that it does changes memory when Master returns. Close stops it too.
 	// A sealed program, which cannot close anything, has Master(false) for that.
-	Master(on bool) error
+	SetBusMaster(on bool) error
 
 	// Alive tells whether the device still answers: its PCI vendor id reads
 	// back and memory decoding is on. Asked where all ones were read.
@@ -84,13 +84,13 @@ type Device interface {
 // Aperture is a range of a device's address space: mapped memory, whose address
 // goes into the table of a Walk, or a port.
 type Aperture struct {
-	Base  uintptr // address of byte 0 where the range is mapped, else 0
-	Port  Port    // where it is not mapped; NewAperture makes one that more than Checks go through
-	Size  uint64
-	Slot  int                             // hardware window of a Tlb window, else -1
-	Bus   uint64                          // address other devices reach byte 0 at, 0 if they cannot
-	host  bool                            // host memory, of a Host window
-	carry func(w *Walk, lead uint64) Code // carries out any command on the port; nil where it is configuration space
+	Base    uintptr // address of byte 0 where the range is mapped, else 0
+	Port    Port    // where it is not mapped; NewAperture makes one that more than Checks go through
+	Size    uint64
+	Slot    int                             // hardware window of a Tlb window, else -1
+	Bus     uint64                          // address other devices reach byte 0 at, 0 if they cannot
+	isHost  bool                            // host memory, of a Host window
+	execute func(w *Walk, lead uint64) Code // carries out any command on the port; nil where it is configuration space
 }
 
 // MappedAperture is an aperture onto the size bytes at an offset in mapped
@@ -103,6 +103,6 @@ func MappedAperture(mem []byte, offset, size uint64, slot int) Aperture {
 // Cleaner is a Device whose driver may put cores back into reset when this process
 // ends, however it ends: those that the image, of which the device is a target, lets
 // run. note is a line on what will not be done where the driver is too old for that.
-type Cleaner interface {
-	Cleanup(view *fbs.View, target int) (note string, err error)
+type ExitCleaner interface {
+	RegisterExitCleanup(view *fbs.View, target int) (note string, err error)
 }

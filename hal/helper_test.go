@@ -61,13 +61,13 @@ type calls interface {
 
 // use has hal make its system calls by k.
 func use(k calls) {
-	system = kernel{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite, k.memfd}
+	syscalls = syscallTable{k.open, k.close, k.ioctl, k.mmap, k.munmap, k.read, k.pread, k.pwrite, k.memfd}
 }
 
 // linux is the real ones.
 type linux struct{}
 
-var real = system
+var real = syscalls
 
 func (linux) open(path string, flags int) (int, error) { return real.open(path, flags) }
 func (linux) close(fd int) error                       { return real.close(fd) }

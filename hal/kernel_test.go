@@ -33,10 +33,10 @@ type fakeKernel struct {
 
 func fakeSystem(t testing.TB) *fakeKernel {
 	k := &fakeKernel{t: t, paths: map[string]string{}, errors: map[string]error{}, opened: map[int]string{}}
-	old := system
+	old := syscalls
 	use(k)
 	t.Cleanup(func() {
-		system = old
+		syscalls = old
 		if len(k.opened) > 0 || k.mapped > 0 {
 			t.Errorf("still open: %v; %d mappings left", k.opened, k.mapped)
 		}
@@ -52,7 +52,7 @@ func (k *fakeKernel) open(path string, flags int) (int, error) {
 	if other, ok := k.paths[path]; ok {
 		real = other
 		flags &^= unix.O_DIRECTORY
-	} else if strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, sysfs) { // which may lie in /dev/shm
+	} else if strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, sysfsDevices) { // which may lie in /dev/shm
 		return -1, unix.ENOENT
 	}
 	fd, err := k.linux.open(real, flags)
@@ -187,7 +187,7 @@ func (f *frames) pread(fd int, data []byte, offset int64) (int, error) {
 			f.known[page]++
 		}
 	}
-	put(data, f.known[page]|f.flags)
+	storeLittleEndian(data, f.known[page]|f.flags)
 	return len(data), nil
 }
 
@@ -210,8 +210,8 @@ func TestHostMemoryIsZeroedAndAtItsPhysicalAddress(t *testing.T) {
 	if small.Bus != 0x4000_0000 || large.Bus != 0x4000_1000 || small.Size != 16 || large.Size != 0x3001 {
 		t.Errorf("%d bytes at %#x, %d at %#x", small.Size, small.Bus, large.Size, large.Bus)
 	}
-	if len(d.memory) != 1 {
-		t.Errorf("%d mappings", len(d.memory))
+	if len(d.hostMemory) != 1 {
+		t.Errorf("%d mappings", len(d.hostMemory))
 	}
 	for offset := uint64(0); offset < 0x3001; offset++ {
 		if v, code := large.Load(uint32(offset), 1); v != 0 || code != OK {
@@ -270,8 +270,8 @@ func TestHugePagesAreFilledBeforeThereIsAnother(t *testing.T) {
 		maps int
 	}{{hugePage - 4096, 1}, {4096, 1}, {1, 2}, {hugePage, 3}, {hugePage + 1, 4}, {hugePage - 4096, 4}, {1, 5}} {
 		mustMap(t, d, host(c.size))
-		if len(d.memory) != c.maps {
-			t.Errorf("window %d: %d mappings, want %d", i, len(d.memory), c.maps)
+		if len(d.hostMemory) != c.maps {
+			t.Errorf("window %d: %d mappings, want %d", i, len(d.hostMemory), c.maps)
 		}
 	}
 }
@@ -343,7 +343,7 @@ func (f *fakeFunction) mkdir(name string) {
 }
 
 // command is the command register, as its file has it.
-func (f *fakeFunction) command() uint64 { return get(f.at("config", configCommand, 2)) }
+func (f *fakeFunction) command() uint64 { return loadLittleEndian(f.at("config", configCommand, 2)) }
 
 func TestMasterIsOnBetweenMasterAndClose(t *testing.T) {
 	fakeSysfs(t)
@@ -355,7 +355,7 @@ func TestMasterIsOnBetweenMasterAndClose(t *testing.T) {
 		t.Errorf("before Master: command %#x", f.command())
 	}
 	for _, on := range []bool{true, false, true} {
-		if err := d.Master(on); err != nil {
+		if err := d.SetBusMaster(on); err != nil {
 			t.Fatal(err)
 		}
 		if want := map[bool]uint64{true: 6, false: 2}[on]; f.command() != want {
@@ -386,7 +386,7 @@ func TestADeviceThatDoesNotBecomeMasterIsAFault(t *testing.T) {
 		k := fakeFrames(t, 0x4000_0000)
 		d := addEdu(t).open()
 		c.spoil(k)
-		wantFault(t, what, d.Master(c.on), c.code, c.words...)
+		wantFault(t, what, d.SetBusMaster(c.on), c.code, c.words...)
 		d.Close()
 	}
 }
@@ -396,15 +396,15 @@ func TestMasterThatCannotBeSwitchedOffIsAFault(t *testing.T) {
 	k := fakeFrames(t, 0x4000_0000)
 	f := addEdu(t)
 	d := f.open()
-	if err := d.Master(true); err != nil {
+	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
 	k.writes = func(int, []byte, int64) bool { return true }
-	wantFault(t, "stays on", d.Master(false), Internal, "bus mastering stays on")
+	wantFault(t, "stays on", d.SetBusMaster(false), Internal, "bus mastering stays on")
 	wantFault(t, "still on", d.Close(), Internal, "bus mastering stays on")
 	k.writes = nil
 	d = f.open()
-	if err := d.Master(true); err != nil {
+	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
 	f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
@@ -418,10 +418,10 @@ func TestWhoMayNotStoreToConfigurationSpaceCannotMaster(t *testing.T) {
 	f := addEdu(t)
 	denyStores(k.fakeKernel, f)
 	d := f.open()
-	if err := d.Master(false); err != nil { // which it is not
+	if err := d.SetBusMaster(false); err != nil { // which it is not
 		t.Error(err)
 	}
-	wantFault(t, "Master", d.Master(true), Denied, "the command register", "only root may")
+	wantFault(t, "Master", d.SetBusMaster(true), Denied, "the command register", "only root may")
 	config := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 256})
 	if v, code := config.Load(0, 4); v != 0x11e81234 || code != OK || config.Store(4, 2, 0) != Denied {
 		t.Errorf("configuration space: %#x, %v", v, code)
@@ -429,7 +429,7 @@ func TestWhoMayNotStoreToConfigurationSpaceCannotMaster(t *testing.T) {
 	d.Close()
 	f.patch("config", configCommand, 6)
 	d = f.open() // as it was left
-	wantFault(t, "left mastering", d.Master(true), Denied, "the command register", "only root may")
+	wantFault(t, "left mastering", d.SetBusMaster(true), Denied, "the command register", "only root may")
 }
 
 // denyStores has the configuration space of a function open for loads only.
@@ -501,15 +501,15 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	want("at rest", OK)
 	status(1 << 13)
 	want("an abort, but it does not master", OK)
-	if err := d.Master(true); err != nil {
+	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
-	if got := get(f.at("config", configStatus, 2)); got != configStatusDMA {
+	if got := loadLittleEndian(f.at("config", configStatus, 2)); got != configStatusDMA {
 		t.Errorf("status register %#x: no ones were stored to it", got)
 	}
 	status(1 << 13)
 	want("a bit that was there before", OK) // the file keeps the ones
-	d.stale = 0
+	d.staleStatus = 0
 	for bit := range 16 {
 		status(1 << bit)
 		want(fmt.Sprintf("status bit %d", bit), map[bool]Code{true: DMAFault, false: OK}[bit == 8 || bit == 12 || bit == 13 || bit == 15])
@@ -520,12 +520,12 @@ func TestDiagnoseTellsWhatIsWrong(t *testing.T) {
 	f.patch("config", configCommand, 4)
 	want("memory decoding off", DeviceGone)
 	f.patch("config", configCommand, 6)
-	k := system
-	system = real
-	if n := testing.AllocsPerRun(10, func() { d.Diagnose(); _ = d.Master(false); _ = d.Master(true) }); n != 0 {
+	k := syscalls
+	syscalls = real
+	if n := testing.AllocsPerRun(10, func() { d.Diagnose(); _ = d.SetBusMaster(false); _ = d.SetBusMaster(true) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	system = k
+	syscalls = k
 	d.Close()
 	want("closed", DeviceGone)
 }
@@ -540,12 +540,12 @@ func (s still) Alive() bool        { return s.alive }
 func (s still) Identity() Identity { return Identity{Name: "mock:still"} }
 
 func TestStandinAimsAndReachesNothing(t *testing.T) {
-	registers, home, code := Standin{}.Aim(nil, tile, 0, nil)
-	if registers != 0 || home != 0 || code != OK || (Standin{}).Reach(nil, nil) != nil || (Standin{}).Master(true) != nil || (Standin{}).Close() != nil ||
-		!(Standin{}).Alive() || (Standin{}).Point(nil, tile, 0) != Internal || (Standin{}).Diagnose() != OK {
+	registers, home, code := BaseDevice{}.EncodeWindow(nil, tile, 0, nil)
+	if registers != 0 || home != 0 || code != OK || (BaseDevice{}).AssignBusAddress(nil, nil) != nil || (BaseDevice{}).SetBusMaster(true) != nil || (BaseDevice{}).Close() != nil ||
+		!(BaseDevice{}).Alive() || (BaseDevice{}).ProgramWindow(nil, tile, 0) != Internal || (BaseDevice{}).Diagnose() != OK {
 		t.Errorf("registers %#x, hardware window %#x, %v", registers, home, code)
 	}
-	if there, gone := Answers(still{alive: true}), Answers(still{}); there != OK || gone != DeviceGone {
+	if there, gone := DiagnoseAlive(still{alive: true}), DiagnoseAlive(still{}); there != OK || gone != DeviceGone {
 		t.Errorf("there %v, gone %v", there, gone)
 	}
 }
@@ -557,16 +557,16 @@ func TestDevicesOfOneKindReachEachOther(t *testing.T) {
 	g := addFunction(t, "0000:02:00.0", 0x1af4, 0x1110, map[int]uint64{2: mega})
 	d, of := f.open(), g.open()
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Offset: 0x100, Size: 0x100})
-	if err := d.Reach(a, of); err != nil || a.Bus != barBus(2)+0x100 {
+	if err := d.AssignBusAddress(a, of); err != nil || a.Bus != barBus(2)+0x100 {
 		t.Errorf("bus address %#x, %v", a.Bus, err)
 	}
-	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "pci:0000:00:01.0 cannot reach memory of mock:still", "both as pci:")
+	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage, "pci:0000:00:01.0 cannot reach memory of mock:still", "both as pci:")
 	f.link("iommu_group", "1")
-	if err := d.Reach(a, of); err != nil {
+	if err := d.AssignBusAddress(a, of); err != nil {
 		t.Errorf("asked again: %v", err)
 	}
 	d = f.open()
-	wantFault(t, "IOMMU", d.Reach(a, of), NoDevice, "open it as vfio:0000:00:01.0")
+	wantFault(t, "IOMMU", d.AssignBusAddress(a, of), NoDevice, "open it as vfio:0000:00:01.0")
 }
 
 func TestSystemCallsThatFailAreNamed(t *testing.T) {
@@ -585,9 +585,9 @@ func TestSystemCallsThatFailAreNamed(t *testing.T) {
 	f.write("modalias", "one\n")
 	_, err = taken("pci:1234:11e8")
 	wantFault(t, "modalias", err, NoDevice, "modalias: holds no PCI ids")
-	k.substitute(sysfs, "no folder")
+	k.substitute(sysfsDevices, "no folder")
 	_, err = taken("pci:1234:11e8")
-	wantFault(t, "folder", err, NoDevice, "getdents "+sysfs+": not a directory")
+	wantFault(t, "folder", err, NoDevice, "getdents "+sysfsDevices+": not a directory")
 }
 
 func TestMappingsThatFailAreFaults(t *testing.T) {
@@ -619,7 +619,7 @@ func taken(name string) (Device, error) {
 		return nil, err
 	}
 	_, _ = d.Map(fbs.Window{}) // of no kind, which maps nothing
-	if err := d.(*device).refusal; err != nil {
+	if err := d.(*device).acquireError; err != nil {
 		d.Close()
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // sysfs has one folder a PCI function (Linux, Documentation/PCI/sysfs-pci.rst).
-var sysfs = "/sys/bus/pci/devices"
+var sysfsDevices = "/sys/bus/pci/devices"
 
 const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
 
@@ -20,9 +20,9 @@ const resourceMemory = 0x200 // IORESOURCE_MEM in the third column of `resource`
 // device of Tenstorrent's driver. Open only looks: the first Map takes the
 // device. The error is a *Fault whose reason says what to do next.
 func Open(name string) (Device, error) {
-	d, err := Named(name)
+	d, err := ParseName(name)
 	if err == nil {
-		if err = d.(*device).lane.open(); err == nil {
+		if err = d.(*device).backend.probe(); err == nil {
 			return d, nil
 		}
 		d.Close()
@@ -31,43 +31,43 @@ func Open(name string) (Device, error) {
 }
 
 // Named is the device that a name means, be there one or not: Open has yet to look.
-func Named(name string) (Device, error) {
+func ParseName(name string) (Device, error) {
 	kind, rest := Cut(name, ':')
-	d := &device{&function{kind: kind, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
+	d := &device{&function{scheme: kind, identity: Identity{Name: name}, config: configSpace{fd: -1}}}
 	ok := false
-	d.rest, d.byIDs, ok = parsePCI(rest)
+	d.locator, d.byIDs, ok = parsePCIName(rest)
 	switch kind {
 	case "pci":
-		d.lane = newPCI(d.function)
+		d.backend = newPCI(d.function)
 	case "vfio":
-		d.lane = newVFIO(d.function)
+		d.backend = newVFIO(d.function)
 	case "tt":
-		d.lane, d.rest, ok = newTT(d.function), rest, rest != "" && rest[0] == '/'
+		d.backend, d.locator, ok = newTT(d.function), rest, rest != "" && rest[0] == '/'
 	}
-	if d.lane == nil || !ok {
+	if d.backend == nil || !ok {
 		return nil, NewFault(Usage, name+": names no device that this program was built for; write pci:VVVV:DDDD or pci:DDDD:BB:DD.F, in hex, vfio: and one of these, or tt:/dev/tenstorrent/N")
 	}
 	return d, nil
 }
 
 // look finds a function that the kernel has in sysfs, and reads what it tells of it.
-func (d *function) look() error {
-	all, err := listFolder(sysfs)
+func (d *function) findInSysfs() error {
+	all, err := listDir(sysfsDevices)
 	if err != nil {
 		return err
 	}
 	count, found, list := 0, "", ""
 	for _, d.address = range all {
-		is := d.address == d.rest
+		is := d.address == d.locator
 		if d.byIDs {
-			err := d.identify()
+			err := d.readIDs()
 			if err != nil {
-				if _, removed := listFolder(d.folder()); removed == nil {
+				if _, removed := listDir(d.sysfsDir()); removed == nil {
 					return err
 				}
 				continue // this function was removed since the list was read
 			}
-			is = PCIID(d.identity.Vendor, d.identity.Device) == d.rest
+			is = FormatPCIID(d.identity.Vendor, d.identity.Device) == d.locator
 		}
 		if is {
 			count, found, list = count+1, d.address, list+" pci:"+d.address
@@ -77,8 +77,8 @@ func (d *function) look() error {
 	case 0:
 		return NewFault(NoDevice, d.identity.Name+": no such device; `ls /sys/bus/pci/devices` lists what is there, `echo 1 > /sys/bus/pci/rescan` looks again")
 	case 1:
-		d.owner = linkBase(d.folder() + "/driver")
-		if err := d.identify(); err != nil {
+		d.boundDriver = linkTarget(d.sysfsDir() + "/driver")
+		if err := d.readIDs(); err != nil {
 			return err
 		}
 		return d.readResources()
@@ -88,19 +88,19 @@ func (d *function) look() error {
 
 // identify takes the ids from `modalias`, "pci:v00001234d000011E8sv00001AF4sd00001100bc..."
 // (Linux, drivers/pci/pci-sysfs.c), and finds what is known of such devices.
-func (d *function) identify() error {
-	path := d.folder() + "/modalias"
+func (d *function) readIDs() error {
+	path := d.sysfsDir() + "/modalias"
 	text, err := ReadText(path)
 	if err != nil {
 		return err
 	}
-	ids, ok := columns(text, 4, 9, 18, 28, 38)
+	ids, ok := hexColumns(text, 4, 9, 18, 28, 38)
 	if !ok {
 		return NewFault(NoDevice, path+": holds no PCI ids")
 	}
 	d.identity.Vendor, d.identity.Device, d.identity.Subsystem = uint16(ids[0]), uint16(ids[1]), uint32(ids[3]<<16|ids[2])
 	d.tlb, d.outbound = nil, nil
-	if board := boards.ByID(d.identity.Vendor, d.identity.Device); board != nil {
+	if board := boards.FindByID(d.identity.Vendor, d.identity.Device); board != nil {
 		d.tlb, d.outbound = board.TLB, board.Outbound
 	}
 	return nil
@@ -109,26 +109,26 @@ func (d *function) identify() error {
 // readResources takes the size and address of each BAR from `resource`: a line each
 // of first address, last address and flags, as 0x and 16 digits (pci-sysfs.c, too).
 func (d *function) readResources() error {
-	path := d.folder() + "/resource"
+	path := d.sysfsDir() + "/resource"
 	text, err := ReadText(path)
 	for i := 0; i < configBars && err == nil; i++ {
-		n, ok := columns(text, 16, 57*i+2, 57*i+21, 57*i+40)
+		n, ok := hexColumns(text, 16, 57*i+2, 57*i+21, 57*i+40)
 		if !ok || n[1] < n[0] {
 			return NewFault(NoDevice, path+": line "+strconv.Itoa(i+1)+" is not two addresses and flags")
 		}
 		if n[2]&resourceMemory != 0 && n[1] != 0 {
-			d.starts[i], d.identity.Bars[i] = n[0], n[1]-n[0]+1
+			d.barStarts[i], d.identity.Bars[i] = n[0], n[1]-n[0]+1
 		}
 	}
 	return err
 }
 
 // columns gives the numbers that hex digits in places of a text mean.
-func columns(text string, digits int, places ...int) (n [4]uint64, ok bool) {
+func hexColumns(text string, digits int, places ...int) (n [4]uint64, ok bool) {
 	ok = true
 	for i, at := range places {
 		if ok = ok && at+digits <= len(text); ok {
-			n[i], ok = Number(text[at:at+digits], 16, 1<<64-1)
+			n[i], ok = ParseNumber(text[at:at+digits], 16, 1<<64-1)
 		}
 	}
 	return n, ok
@@ -136,11 +136,11 @@ func columns(text string, digits int, places ...int) (n [4]uint64, ok bool) {
 
 // parsePCI gives what follows "pci:" as sysfs writes it, in small letters: ids, or
 // an address. Intel VMD numbers its domains from 0x10000; no domain begins with a fifth 0.
-func parsePCI(s string) (small string, ids, ok bool) {
+func parsePCIName(s string) (small string, ids, ok bool) {
 	form := ""
 	for i := range len(s) {
 		c, kind := s[i:i+1], s[i:i+1]
-		if digit, hex := Number(c, 16, 15); hex {
+		if digit, hex := ParseNumber(c, 16, 15); hex {
 			c, kind = strconv.FormatUint(digit, 16), "h"
 		}
 		small, form = small+c, form+kind
@@ -151,7 +151,7 @@ func parsePCI(s string) (small string, ids, ok bool) {
 }
 
 // PCIID is "1e52:401e".
-func PCIID(vendor, device uint16) string {
+func FormatPCIID(vendor, device uint16) string {
 	digits := strconv.FormatUint(1<<32|uint64(vendor)<<16|uint64(device), 16)
 	return digits[1:5] + ":" + digits[5:]
 }
@@ -159,7 +159,7 @@ func PCIID(vendor, device uint16) string {
 // Number is what digits of a base up to 16 alone mean, if that is not above most,
 // which is that of one digit at least. Errors of strconv quote the text, which
 // takes 8 KB of tables.
-func Number(digits string, base, most uint64) (n uint64, ok bool) {
+func ParseNumber(digits string, base, most uint64) (n uint64, ok bool) {
 	for i := range len(digits) {
 		digit := uint64(digits[i] - '0')
 		if digit > 9 {
@@ -184,7 +184,7 @@ func Cut(s string, separator byte) (before, after string) {
 }
 
 // failed turns a failed system call on a path into a fault, and no error into none.
-func failed(call, path string, err error) error {
+func callFault(call, path string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -216,19 +216,21 @@ func FileFault(path string, err error) error {
 }
 
 // ReadText reads a small file of the kernel whole.
-func ReadText(path string) (string, error) { return readAll("read", path, unix.O_RDONLY, system.read) }
+func ReadText(path string) (string, error) {
+	return readAll("read", path, unix.O_RDONLY, syscalls.read)
+}
 
 // readAll opens a file, and asks a call for its bytes until there are no more.
 func readAll(call, path string, flags int, read func(fd int, data []byte) (int, error)) (text string, err error) {
-	fd, err := system.open(path, flags)
+	fd, err := syscalls.open(path, flags)
 	if err != nil {
-		return "", failed("open", path, err)
+		return "", callFault("open", path, err)
 	}
-	defer system.close(fd)
+	defer syscalls.close(fd)
 	page := make([]byte, 4096) // as much as the kernel gives at a time
 	for n := 1; n > 0; text += string(page[:n]) {
 		if n, err = read(fd, page); err != nil {
-			return "", failed(call, path, err)
+			return "", callFault(call, path, err)
 		}
 	}
 	return text, nil
@@ -236,7 +238,7 @@ func readAll(call, path string, flags int, read func(fd int, data []byte) (int, 
 
 // linkBase gives the last part of what a symbolic link points at, empty where
 // there is no such link.
-func linkBase(path string) string {
+func linkTarget(path string) string {
 	var target [256]byte
 	n, _ := unix.Readlink(path, target[:])
 	last, rest := "", string(target[:max(n, 0)]) // -1: there is none
@@ -247,7 +249,7 @@ func linkBase(path string) string {
 }
 
 // listFolder gives the names in a folder, in any order.
-func listFolder(path string) (names []string, err error) {
+func listDir(path string) (names []string, err error) {
 	entries, err := readAll("getdents", path, unix.O_RDONLY|unix.O_DIRECTORY, unix.Getdents)
 	_, _, names = unix.ParseDirent([]byte(entries), -1, nil)
 	return names, err

@@ -40,7 +40,7 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 		board *boards.Board
 	}{{addWormhole(t), &boards.Wormhole}, {addBlackhole(t, 4<<30), &boards.Blackhole}} {
 		o := c.board.Outbound
-		register := func(offset uint64) uint64 { return get(c.f.at("resource2", offset, 4)) }
+		register := func(offset uint64) uint64 { return loadLittleEndian(c.f.at("resource2", offset, 4)) }
 		c.f.patch("resource2", o.Offset+3*o.Stride+4, 0, 0, 0, 0x80)
 		d := c.f.open()
 		a, b := mustMap(t, d, host(1)), mustMap(t, d, host(0x3000))
@@ -51,15 +51,15 @@ func TestTilesReachHostMemoryThroughTheIATU(t *testing.T) {
 			t.Errorf("%s, before it masters: %q", c.board.Name, got)
 		}
 		for range 2 {
-			if err := d.Master(true); err != nil {
+			if err := d.SetBusMaster(true); err != nil {
 				t.Fatal(err)
 			}
-			first, second := d.shown[0].bus, d.shown[1].bus
+			first, second := d.outboundRegions[0].bus, d.outboundRegions[1].bus
 			want := []string{fmt.Sprintf("0: 0x0..0xfff to %#x", first), fmt.Sprintf("1: 0x2000..0x4fff to %#x", second)}
 			if got := regionsOf(o, register); fmt.Sprint(got) != fmt.Sprint(want) || first < 0x12_4000_0000 || second != first+0x1000 {
 				t.Errorf("%s: %q, want %q", c.board.Name, got, want)
 			}
-			if err := d.Master(false); err != nil {
+			if err := d.SetBusMaster(false); err != nil {
 				t.Fatal(err)
 			}
 			if got := regionsOf(o, register); len(got) != 0 {
@@ -80,14 +80,14 @@ func TestTheIATUIsAimedAtWhatTheIOMMUMaps(t *testing.T) {
 	v := k.add(f, "3", map[int]uint64{0: 512 * mega, 2: mega})
 	d := f.openVFIO()
 	a := mustMap(t, d, host(0x1800))
-	if err := d.Master(true); err != nil {
+	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
-	got := regionsOf(boards.Wormhole.Outbound, func(offset uint64) uint64 { return get(v.at(t, 2, offset, 4)) })
+	got := regionsOf(boards.Wormhole.Outbound, func(offset uint64) uint64 { return loadLittleEndian(v.at(t, 2, offset, 4)) })
 	if a.Bus != 0x8_0000_0000 || len(got) != 1 || got[0] != "0: 0x0..0x1fff to 0x100000" {
 		t.Errorf("tiles see the window at %#x; %q", a.Bus, got)
 	}
-	if err := d.Reach(a, d); err != nil || a.Bus != 0x8_0000_0000 {
+	if err := d.AssignBusAddress(a, d); err != nil || a.Bus != 0x8_0000_0000 {
 		t.Errorf("bus address %#x, %v", a.Bus, err)
 	}
 }
@@ -101,14 +101,14 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	own, theirs := mustMap(t, d, host(1)), mustMap(t, other, host(1))
 	bar := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1fe80000, Size: 0x100})
 	for what, err := range map[string]error{
-		"a BAR of its own":       d.Reach(bar, d),
-		"another's memory":       d.Reach(theirs, other),
-		"its memory for another": other.Reach(own, d),
-		"a mock":                 d.Reach(own, still{}),
+		"a BAR of its own":       d.AssignBusAddress(bar, d),
+		"another's memory":       d.AssignBusAddress(theirs, other),
+		"its memory for another": other.AssignBusAddress(own, d),
+		"a mock":                 d.AssignBusAddress(own, still{}),
 	} {
 		wantFault(t, what, err, Usage, "cannot reach memory", "tiles reach nothing but")
 	}
-	if err := other.Reach(bar, d); err != nil || bar.Bus == 0 {
+	if err := other.AssignBusAddress(bar, d); err != nil || bar.Bus == 0 {
 		t.Errorf("its BAR for another: %v", err)
 	}
 	for range 15 {
@@ -118,7 +118,7 @@ func TestWhatTilesCannotSeeIsRefused(t *testing.T) {
 	wantFault(t, "17 windows", err, NoDevice, "no 0x1000 bytes are left", "region of 16")
 	d.Close()
 	d = f.openVFIO()
-	d.shownTo = 0xfffd_0000
+	d.nextOutbound = 0xfffd_0000
 	mustMap(t, d, host(0x10000)) // to the last offset
 	_, err = d.Map(host(1))
 	wantFault(t, "over the end", err, NoDevice, "no 0x1000 bytes are left")
@@ -137,7 +137,7 @@ func TestClosedTwiceTheIATUIsLeftAlone(t *testing.T) {
 	f := addWormhole(t)
 	d := f.open()
 	mustMap(t, d, host(1))
-	if err := d.Master(true); err != nil {
+	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
 	f.patch("config", 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
@@ -183,10 +183,10 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 				on, stores := strings.HasPrefix(moment, "load"), true
 				var err error
 				if moment == "close" {
-					stores = d.masters
+					stores = d.busMaster
 					err = d.Close()
 				} else {
-					err = d.Master(on)
+					err = d.SetBusMaster(on)
 				}
 				what := fmt.Sprintf("%s, registers at %#x, cut at %s", moment, offset,
 					moments[cutAt])
@@ -198,7 +198,7 @@ func TestTranslationThatFaultsIsAnError(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if f.command() != configCommandMemory || d.memory != nil {
+			if f.command() != configCommandMemory || d.hostMemory != nil {
 				t.Errorf("registers from %#x: command %#x", offset, f.command())
 			}
 		}
@@ -214,7 +214,7 @@ func storesBehind(o *boards.Outbound, on bool, a *Aperture, end uint64) (behind 
 		if on && i == 0 {
 			size = a.Size
 		}
-		o.Aim(i, 0, size, 0, func(register uint64, _ uint32) { behind = behind || register >= end })
+		o.ProgramRegion(i, 0, size, 0, func(register uint64, _ uint32) { behind = behind || register >= end })
 	}
 	return behind
 }
@@ -251,6 +251,6 @@ func TestDefectInTheTranslationIsNoBusError(t *testing.T) {
 	mustMap(t, d, host(1))
 	o := d.outbound
 	d.outbound = nil
-	wantFault(t, "a nil pointer", d.Master(true), Internal, "reset the device")
+	wantFault(t, "a nil pointer", d.SetBusMaster(true), Internal, "reset the device")
 	d.outbound = o
 }

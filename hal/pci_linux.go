@@ -1,4 +1,4 @@
-//go:build lane_pci || !(lane_vfio || lane_tt)
+//go:build backend_pci || !(backend_vfio || backend_tt)
 
 package hal
 
@@ -29,17 +29,17 @@ const (
 // Nothing stands between it and memory: this lane is for bring-up.
 type pci struct {
 	*function
-	direct bool               // no IOMMU stands between it and memory
-	buses  [configBars]uint64 // addresses that other devices reach BARs at
+	noIOMMU         bool               // no IOMMU stands between it and memory
+	barBusAddresses [configBars]uint64 // addresses that other devices reach BARs at
 }
 
-func newPCI(d *function) lane { return &pci{function: d} }
+func newPCI(d *function) backend { return &pci{function: d} }
 
-func (d *pci) open() error {
-	if err := d.look(); err != nil {
+func (d *pci) probe() error {
+	if err := d.findInSysfs(); err != nil {
 		return err
 	}
-	if err := d.free(); err != nil {
+	if err := d.checkUnbound(); err != nil {
 		return err
 	}
 	if err := d.openConfig(); err != nil {
@@ -56,12 +56,12 @@ func (d *pci) open() error {
 // write to memory that is no longer that program's. The reset makes it forget the
 // addresses, where it can be reset. Who may not do this may not let the device
 // master the bus either.
-func (d *pci) take() error {
-	refused := d.enable()
+func (d *pci) acquire() error {
+	refused := d.enableDecoding()
 	command, _ := d.config.Load(configCommand, 2)
 	if command&configCommandMemory == 0 {
 		if refused == nil {
-			refused = d.command(configCommandMemory, true)
+			refused = d.setCommandBit(configCommandMemory, true)
 		}
 		if refused != nil {
 			return refused
@@ -70,50 +70,50 @@ func (d *pci) take() error {
 	if command&configCommandMaster == 0 {
 		return nil
 	}
-	if err := d.command(configCommandMaster, false); CodeOf(err) == Denied {
+	if err := d.setCommandBit(configCommandMaster, false); CodeOf(err) == Denied {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	_ = writeFile(d.folder()+"/reset", "1\n")
-	return d.command(configCommandMemory, true)
+	_ = writeFile(d.sysfsDir()+"/reset", "1\n")
+	return d.setCommandBit(configCommandMemory, true)
 }
 
 // free refuses a function that a kernel driver owns and would be disturbed. The
 // exception is pci-stub, which only keeps others away.
-func (d *pci) free() error {
+func (d *pci) checkUnbound() error {
 	use := "; "
-	switch d.owner {
+	switch d.boundDriver {
 	case "", "pci-stub":
 		return nil
 	case "vfio-pci":
 		use = "; open it as vfio:" + d.address + ", or "
 	}
-	return NewFault(NoDevice, d.identity.Name+": the kernel driver "+d.owner+" owns the device"+use+"release it with "+d.unbind())
+	return NewFault(NoDevice, d.identity.Name+": the kernel driver "+d.boundDriver+" owns the device"+use+"release it with "+d.unbindCommand())
 }
 
-func (d *pci) unbind() string {
-	return "`echo " + d.address + " > /sys/bus/pci/drivers/" + d.owner + "/unbind`"
+func (d *pci) unbindCommand() string {
+	return "`echo " + d.address + " > /sys/bus/pci/drivers/" + d.boundDriver + "/unbind`"
 }
 
 // enable has the kernel make the function answer to memory accesses. Where
 // pci-stub has it, the kernel does so for nobody.
-func (d *pci) enable() error {
-	if d.owner == "" {
-		return writeFile(d.folder()+"/enable", "1\n")
+func (d *pci) enableDecoding() error {
+	if d.boundDriver == "" {
+		return writeFile(d.sysfsDir()+"/enable", "1\n")
 	}
-	return NewFault(NoDevice, d.identity.Name+": memory decoding is off and pci-stub keeps it off; release the device with "+d.unbind())
+	return NewFault(NoDevice, d.identity.Name+": memory decoding is off and pci-stub keeps it off; release the device with "+d.unbindCommand())
 }
 
 // writeFile writes text to a file that exists.
 func writeFile(path, text string) error {
-	fd, err := system.open(path, unix.O_WRONLY)
+	fd, err := syscalls.open(path, unix.O_WRONLY)
 	if err != nil {
-		return failed("open", path, err)
+		return callFault("open", path, err)
 	}
-	defer system.close(fd)
-	_, err = system.pwrite(fd, []byte(text), 0)
-	return failed("write", path, err)
+	defer syscalls.close(fd)
+	_, err = syscalls.pwrite(fd, []byte(text), 0)
+	return callFault("write", path, err)
 }
 
 // readHeader checks that the function answers, and takes the bus addresses of
@@ -121,25 +121,25 @@ func writeFile(path, text string) error {
 // translate (Linux, pci_resource_to_user).
 func (d *pci) readHeader() error {
 	var header [configHeader]byte
-	n, err := system.pread(d.config.fd, header[:], 0)
+	n, err := syscalls.pread(d.config.fd, header[:], 0)
 	switch {
 	case err != nil:
-		return failed("read", d.folder()+"/config", err)
+		return callFault("read", d.sysfsDir()+"/config", err)
 	case n < len(header):
-		return NewFault(NoDevice, d.folder()+"/config: "+strconv.Itoa(n)+" bytes, a PCI header has more")
-	case fbs.As[uint16](header[:]) == 0xffff:
+		return NewFault(NoDevice, d.sysfsDir()+"/config: "+strconv.Itoa(n)+" bytes, a PCI header has more")
+	case fbs.ReadStruct[uint16](header[:]) == 0xffff:
 		return NewFault(DeviceGone, d.identity.Name+": configuration space reads all ones; reset the device or its slot, then `echo 1 > /sys/bus/pci/rescan`")
 	}
-	d.buses = d.starts
-	for i := range d.buses {
+	d.barBusAddresses = d.barStarts
+	for i := range d.barBusAddresses {
 		register := header[configBar0+4*i:]
-		address := uint64(fbs.As[uint32](register))
+		address := uint64(fbs.ReadStruct[uint32](register))
 		if address&(barIO|barType) == barType64 && i+1 < configBars {
-			address = fbs.As[uint64](register)
+			address = fbs.ReadStruct[uint64](register)
 		}
 		// Zero where the address is kept elsewhere (Enhanced Allocation).
 		if address&barAddress != 0 {
-			d.buses[i] = address & barAddress
+			d.barBusAddresses[i] = address & barAddress
 		}
 	}
 	return nil
@@ -147,89 +147,89 @@ func (d *pci) readHeader() error {
 
 // mapFile implements lane. Only prefetchable BARs have a file for
 // write-combining. A file begins at the page that its BAR begins in.
-func (d *pci) mapFile(bar uint8, wc bool, offset, size uint64) (a Aperture, err error) {
-	path := d.folder() + "/resource" + strconv.Itoa(int(bar))
+func (d *pci) mapBarRange(bar uint8, wc bool, offset, size uint64) (a Aperture, err error) {
+	path := d.sysfsDir() + "/resource" + strconv.Itoa(int(bar))
 	fd := -1
 	if err = unix.ENOENT; wc {
-		fd, err = system.open(path+"_wc", unix.O_RDWR)
+		fd, err = syscalls.open(path+"_wc", unix.O_RDWR)
 	}
 	if err == unix.ENOENT {
-		fd, err = system.open(path, unix.O_RDWR)
+		fd, err = syscalls.open(path, unix.O_RDWR)
 	} else {
 		path += "_wc"
 	}
 	if err != nil {
-		return a, failed("open", path, err)
+		return a, callFault("open", path, err)
 	}
-	defer system.close(fd)
-	a, err = d.mapRange(fd, d.starts[bar]%uint64(unix.Getpagesize())+offset, size, path)
-	if d.buses[bar] != 0 {
-		a.Bus = d.buses[bar] + offset
+	defer syscalls.close(fd)
+	a, err = d.mapRange(fd, d.barStarts[bar]%uint64(unix.Getpagesize())+offset, size, path)
+	if d.barBusAddresses[bar] != 0 {
+		a.Bus = d.barBusAddresses[bar] + offset
 	}
 	return a, err
 }
 
 // host implements lane. Ordinary pages may be moved while the device still uses
 // their address.
-func (d *pci) host(mem []byte, huge bool) (bus uint64, err error) {
-	if err := d.untranslated(); err != nil {
+func (d *pci) mapForDevice(mem []byte, huge bool) (bus uint64, err error) {
+	if err := d.checkNoIOMMU(); err != nil {
 		return 0, err
 	}
 	if size := uint64(len(mem)); !huge {
 		return 0, NewFault(NoDevice, d.identity.Name+fbs.Text(": %x bytes of host memory are ordinary pages, which the kernel may move under the device", size)+
-			reserveHuge(size))
+			hugePageAdvice(size))
 	}
-	table, err := system.open(pagemap, unix.O_RDONLY)
+	table, err := syscalls.open(pagemap, unix.O_RDONLY)
 	if err != nil {
-		return 0, failed("open", pagemap, err)
+		return 0, callFault("open", pagemap, err)
 	}
-	defer system.close(table)
-	bus, inOrder, err := physical(table, d.identity.Name, mem)
-	if err == nil && !inOrder && orderPages(table, d.memory[len(d.memory)-1]) {
-		bus, inOrder, err = physical(table, d.identity.Name, mem)
+	defer syscalls.close(table)
+	bus, inOrder, err := physicalAddress(table, d.identity.Name, mem)
+	if err == nil && !inOrder && orderPages(table, d.hostMemory[len(d.hostMemory)-1]) {
+		bus, inOrder, err = physicalAddress(table, d.identity.Name, mem)
 	}
 	if err == nil && !inOrder {
-		err = apartPages(d.identity.Name, uint64(len(mem)), true)
+		err = notContiguous(d.identity.Name, uint64(len(mem)), true)
 	}
 	return bus, err
 }
 
 // reach implements lane: what this lane opens has one address everywhere.
-func (d *pci) reach(*Aperture, *function) error { return d.untranslated() }
+func (d *pci) assignBusAddress(*Aperture, *function) error { return d.checkNoIOMMU() }
 
 // untranslated refuses a function whose addresses an IOMMU translates. The
 // folder iommu_group is there once a driver was bound, on arm64, and before
 // that the host bridge's node in the device tree tells.
-func (d *pci) untranslated() error {
-	if d.direct {
+func (d *pci) checkNoIOMMU() error {
+	if d.noIOMMU {
 		return nil
 	}
 	use := "; open it as vfio:" + d.address
-	if linkBase(d.folder()+"/iommu_group") != "" {
-		kind, _ := ReadText(d.folder() + "/iommu_group/type")
-		if d.direct = kind == "identity\n"; d.direct {
+	if linkTarget(d.sysfsDir()+"/iommu_group") != "" {
+		kind, _ := ReadText(d.sysfsDir() + "/iommu_group/type")
+		if d.noIOMMU = kind == "identity\n"; d.noIOMMU {
 			return nil
 		}
 		return NewFault(NoDevice, d.identity.Name+": an IOMMU stands between the device and memory"+use)
 	}
-	path := d.folder()
-	for range busesMax {
+	path := d.sysfsDir()
+	for range bridgesMax {
 		path += "/.."
 		if _, err := ReadText(path + "/of_node/iommu-map"); err == nil {
 			return NewFault(NoDevice, d.identity.Name+": an IOMMU stands between the host bridge and memory"+use)
 		}
 	}
-	d.direct = true
+	d.noIOMMU = true
 	return nil
 }
 
 // busesMax bounds the way up from a function to its host bridge: each bridge
 // between them is a folder.
-const busesMax = 8
+const bridgesMax = 8
 
 // physical returns the address of mem on a bus that nothing translates, and reports whether
 // its pages lie side by side there. table is the open pagemap.
-func physical(table int, name string, mem []byte) (start uint64, inOrder bool, err error) {
+func physicalAddress(table int, name string, mem []byte) (start uint64, inOrder bool, err error) {
 	page := uint64(unix.Getpagesize())
 	for offset := uint64(0); offset < uint64(len(mem)); offset += page {
 		address, present := frameOf(table, mem[offset:])
@@ -255,8 +255,8 @@ func frameOf(table int, mem []byte) (address uint64, present bool) {
 	var entry [8]byte
 	page := uint64(unix.Getpagesize())
 	at := uint64(AddressOf(mem)) / page * uint64(len(entry))
-	n, err := system.pread(table, entry[:], int64(at))
-	value := fbs.As[uint64](entry[:])
+	n, err := syscalls.pread(table, entry[:], int64(at))
+	value := fbs.ReadStruct[uint64](entry[:])
 	return value & pageFrame * page, err == nil && n == len(entry) && value&pagePresent != 0
 }
 
@@ -276,11 +276,11 @@ const poolTries = 1024
 // that is wanted; the pages that are not go back to the pool.
 func orderPages(table int, mem []byte) bool {
 	count := len(mem) / hugePage
-	fd, err := system.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | hugePageLog)
+	fd, err := syscalls.memfd(unix.MFD_CLOEXEC | unix.MFD_HUGETLB | hugePageLog)
 	if err != nil {
 		return false
 	}
-	defer system.close(fd)
+	defer syscalls.close(fd)
 	// The pages of mem itself go back first: they may be the ones that others lack.
 	_ = mapOver(mem, -1, 0, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	var found []poolPage // by their addresses
@@ -315,7 +315,7 @@ func giveBack(fd int, pages []poolPage) {
 
 // mapOver maps a file, or memory if fd is -1, in place of what is mapped at mem.
 func mapOver(mem []byte, fd int, offset int64, protection, flags int) error {
-	at, size := pointer(AddressOf(mem)), uintptr(len(mem))
+	at, size := toPointer(AddressOf(mem)), uintptr(len(mem))
 	_, err := unix.MmapPtr(fd, offset, at, size, protection, flags|unix.MAP_FIXED)
 	return err
 }

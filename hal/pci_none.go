@@ -1,5 +1,5 @@
-//go:build !lane_pci && (lane_vfio || lane_tt)
+//go:build !backend_pci && (backend_vfio || backend_tt)
 
 package hal
 
-func newPCI(*function) lane { return nil }
+func newPCI(*function) backend { return nil }

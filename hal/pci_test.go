@@ -29,14 +29,14 @@ type fakeFunction struct {
 
 // fakeSysfs makes this package look into an empty folder.
 func fakeSysfs(t testing.TB) {
-	old := sysfs
+	old := sysfsDevices
 	umask := unix.Umask(0o022) // sysfs has none
 	t.Cleanup(func() {
-		sysfs = old
+		sysfsDevices = old
 		unix.Umask(umask)
 	})
 	var err error
-	if sysfs, err = filepath.EvalSymlinks(t.TempDir()); err != nil { // as /proc names what is open in it
+	if sysfsDevices, err = filepath.EvalSymlinks(t.TempDir()); err != nil { // as /proc names what is open in it
 		t.Fatal(err)
 	}
 }
@@ -50,7 +50,7 @@ const noResource = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
 
 // addFunction adds a function with 64-bit prefetchable BARs of these sizes.
 func addFunction(t testing.TB, address string, vendor, device uint16, bars map[int]uint64) *fakeFunction {
-	f := &fakeFunction{t: t, folder: filepath.Join(sysfs, address), address: address}
+	f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevices, address), address: address}
 	if err := os.Mkdir(f.folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -229,12 +229,12 @@ func TestNamesThatAreNoDeviceNameAreRefused(t *testing.T) {
 	} {
 		_, err := taken(name)
 		wantFault(t, fmt.Sprintf("%q", name), err, Usage, name, "pci:VVVV:DDDD", "pci:DDDD:BB:DD.F")
-		_, err = Named(name)
+		_, err = ParseName(name)
 		wantFault(t, fmt.Sprintf("%q, not looked for", name), err, Usage, name)
 	}
-	sysfs += "/nothing"
+	sysfsDevices += "/nothing"
 	for _, name := range []string{"pci:1234:11E8", "vfio:0000:00:01.0", "tt:/dev/tenstorrent/7"} {
-		if _, err := Named(name); err != nil {
+		if _, err := ParseName(name); err != nil {
 			t.Errorf("%s, which is nowhere: %v", name, err)
 		}
 	}
@@ -253,15 +253,15 @@ func TestNoDeviceAndSeveralDevicesAreToldApart(t *testing.T) {
 	wantFault(t, "other address", err, NoDevice, "pci:0000:04:00.0", "lists what is there")
 	_, err = taken("pci:1234:11e8")
 	wantFault(t, "two devices", err, Usage, "2 devices", "by its address:", " pci:0000:01:00.0", " pci:0000:03:00.0")
-	sysfs += "/nothing"
+	sysfsDevices += "/nothing"
 	_, err = taken("pci:1234:11e8")
-	wantFault(t, "no sysfs", err, NoDevice, sysfs, "no such file or directory")
+	wantFault(t, "no sysfs", err, NoDevice, sysfsDevices, "no such file or directory")
 }
 
 func TestManyFunctionsAreAllLookedAt(t *testing.T) {
 	fakeSysfs(t)
 	for i := range 300 { // more than one getdents call gives
-		f := &fakeFunction{t: t, folder: filepath.Join(sysfs, fmt.Sprintf("%04x:00:00.0", i))}
+		f := &fakeFunction{t: t, folder: filepath.Join(sysfsDevices, fmt.Sprintf("%04x:00:00.0", i))}
 		if err := os.Mkdir(f.folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 	}{
 		"memory decoding stays off": {func(f *fakeFunction) {
 			f.patch("config", configCommand, 4)
-			system.pwrite = func(_ int, data []byte, _ int64) (int, error) { return len(data), nil } // and says nothing
+			syscalls.pwrite = func(_ int, data []byte, _ int64) (int, error) { return len(data), nil } // and says nothing
 		}, NoDevice, []string{"memory decoding stays off"}},
 		"cannot be enabled": {func(f *fakeFunction) {
 			f.patch("config", configCommand, 0)
@@ -346,7 +346,7 @@ func TestFunctionsThatCannotBeUsedAreRefused(t *testing.T) {
 		if after := openFiles(t); after != before {
 			t.Errorf("%s: %d files open, %d before", what, after, before)
 		}
-		system = real
+		syscalls = real
 	}
 }
 
@@ -355,7 +355,7 @@ func TestDecodingThatWasSwitchedOffIsSwitchedOnAgain(t *testing.T) {
 	f := addEdu(t)
 	f.patch("config", configCommand, 0)
 	d := f.open()
-	if got := get(f.at("config", configCommand, 2)); got != configCommandMemory || !d.Alive() {
+	if got := loadLittleEndian(f.at("config", configCommand, 2)); got != configCommandMemory || !d.Alive() {
 		t.Errorf("command register %#x", got)
 	}
 }
@@ -367,7 +367,7 @@ func openFiles(t *testing.T) (count int) {
 		t.Fatal(err)
 	}
 	for _, link := range links {
-		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, sysfs) {
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, sysfsDevices) {
 			count++
 		}
 	}
@@ -411,13 +411,13 @@ func asNobody(t *testing.T, f func()) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for folder := sysfs; folder != top && folder != "/"; folder = filepath.Dir(folder) {
+		for folder := sysfsDevices; folder != top && folder != "/"; folder = filepath.Dir(folder) {
 			if err := os.Chmod(folder, 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, name := range []string{"resource0", "resource0_wc"} {
-			path := filepath.Join(sysfs, "0000:00:01.0", name)
+			path := filepath.Join(sysfsDevices, "0000:00:01.0", name)
 			if info, err := os.Stat(path); err == nil && info.Mode() != 0 {
 				os.Chmod(path, 0o666)
 			}
@@ -463,11 +463,11 @@ func TestAWindowMapsThePagesItNeeds(t *testing.T) {
 	f := addEdu(t)
 	d := f.open()
 	var mapped []int
-	system.mmap = func(fd int, offset int64, length, protection, flags int) ([]byte, error) {
+	syscalls.mmap = func(fd int, offset int64, length, protection, flags int) ([]byte, error) {
 		mapped = append(mapped, length)
 		return Mmap(fd, offset, length, protection, flags)
 	}
-	defer func() { system.mmap = Mmap }()
+	defer func() { syscalls.mmap = Mmap }()
 	bar := fbs.Window{Kind: gen.WindowKindBar, Offset: 0x10000, Size: 0x10000}
 	wide := f.must(d.Map(bar))
 	bar.Offset, bar.Size = 0x1a5c4, 0x40
@@ -586,7 +586,7 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 		if c := a.Store(uint32(offset), width, 0x55667788); c != OK {
 			t.Error(c)
 		}
-		if got, want := get(f.at("config", offset, 4)), 0x55667788&fbs.WidthMask(width); got != want {
+		if got, want := loadLittleEndian(f.at("config", offset, 4)), 0x55667788&fbs.WidthMask(width); got != want {
 			t.Errorf("store of %d bytes left %#x, want %#x", width, got, want)
 		}
 	}
@@ -617,7 +617,7 @@ func TestConfigWindowsReadAndWriteConfigurationSpace(t *testing.T) {
 }
 
 func TestARemovedDeviceIsGone(t *testing.T) {
-	if c := configCode(-1, 4, unix.ENODEV); c != DeviceGone {
+	if c := configAccessCode(-1, 4, unix.ENODEV); c != DeviceGone {
 		t.Error(c)
 	}
 }

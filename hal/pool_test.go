@@ -52,7 +52,7 @@ func (p *fakePool) pread(fd int, data []byte, offset int64) (int, error) {
 		frame := p.order[page]*hugePage + inside%hugePage
 		entry = frame/uint64(unix.Getpagesize()) | pagePresent
 	}
-	put(data, entry)
+	storeLittleEndian(data, entry)
 	return len(data), nil
 }
 
@@ -146,14 +146,14 @@ func TestPagesThatAreNotNeededGoBackToThePool(t *testing.T) {
 	}
 	defer unix.Munmap(mem)
 	k.substitute(pagemap, "")
-	table, err := system.open(pagemap, unix.O_RDONLY)
+	table, err := syscalls.open(pagemap, unix.O_RDONLY)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !orderPages(table, mem) {
 		t.Fatal("none found")
 	}
-	system.close(table)
+	syscalls.close(table)
 	for fd, name := range k.opened {
 		if name != "memfd" {
 			continue

@@ -14,12 +14,12 @@ type Port interface {
 // and goes on to the command behind it where nothing is left to look at. lead is
 // where the window begins in its BAR: bulk copies are aligned there. A code of
 // the port's that is not OK ends the command.
-func (w *Walk) On(a *Aperture, lead uint64) (code Code) {
-	if a.carry != nil {
-		return a.carry(w, lead)
+func (w *Walk) ExecuteOnPort(a *Aperture, lead uint64) (code Code) {
+	if a.execute != nil {
+		return a.execute(w, lead)
 	}
-	if w.Why = Left; w.Next.Opcode == gen.OpcodeCheck {
-		w.Why = Loaded
+	if w.StopReason = Unhandled; w.Next.Opcode == gen.OpcodeExpect {
+		w.StopReason = Loaded
 		w.Got, code = a.Port.Load(uint64(w.Next.Offset), w.Next.Width)
 	}
 	return code

@@ -26,13 +26,13 @@ func (p *tape) touch(offset uint64, width uint8, store bool) Code {
 
 func (p *tape) Load(offset uint64, width uint8) (uint64, Code) {
 	c := p.touch(offset, width, false)
-	return get(p.memory[offset:][:width]), c
+	return loadLittleEndian(p.memory[offset:][:width]), c
 }
 
 func (p *tape) Store(offset uint64, width uint8, value uint64) Code {
 	c := p.touch(offset, width, true)
 	if c == OK {
-		put(p.memory[offset:][:width], value)
+		storeLittleEndian(p.memory[offset:][:width], value)
 	}
 	return c
 }
@@ -60,7 +60,7 @@ func on1(p Port, lead uint64, c fbs.Command, memory []byte) (w Walk, code Code) 
 	table := [2]uintptr{1: AddressOf(memory)}
 	w = Walk{Next: &list[0], Memories: &table[0]}
 	a := NewAperture(p, 512, -1)
-	code = w.On(&a, lead)
+	code = w.ExecuteOnPort(&a, lead)
 	if w.Next == &list[1] {
 		w.Next = nil
 	}
@@ -106,13 +106,13 @@ func want(c fbs.Command, lead uint64) (touches []touch) {
 }
 
 func TestAPortsFirstFailureEndsTheCommand(t *testing.T) {
-	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {
 			for allowed := range 4 {
 				p := newTape()
 				p.allowed = min(allowed, 1)
 				c := at(opcode, 4, access, 0, 16)
-				if c.Value = 0; opcode != gen.OpcodeWrite && opcode != gen.OpcodeCheck {
+				if c.Value = 0; opcode != gen.OpcodeWrite && opcode != gen.OpcodeExpect {
 					p.allowed = allowed
 				} else if allowed > 0 {
 					continue
@@ -145,7 +145,7 @@ func TestBlockPortServesBulkCopiesOnly(t *testing.T) {
 func TestAPortLeavesTheRestToOthers(t *testing.T) {
 	p := newTape()
 	for _, opcode := range []gen.Opcode{gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeEnd} {
-		if w, code := on1(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK || w.Next == nil || w.Why != Left || len(p.touches) != 0 {
+		if w, code := on1(p, 0, fbs.Command{Opcode: opcode, Width: 4}, nil); code != OK || w.Next == nil || w.StopReason != Unhandled || len(p.touches) != 0 {
 			t.Errorf("%v: %v, %+v", opcode, code, w)
 		}
 	}
@@ -154,15 +154,15 @@ func TestAPortLeavesTheRestToOthers(t *testing.T) {
 // TestAChangeIsLoadedAndLeft: also what a Check of its value and mask would find to hold.
 func TestAChangeIsLoadedAndLeft(t *testing.T) {
 	p, device := newTape(), make([]byte, 16)
-	change := fbs.Command{Opcode: gen.OpcodeChange, Width: 2, Offset: 8, Mask: 0xff}
+	change := fbs.Command{Opcode: gen.OpcodeModify, Width: 2, Offset: 8, Mask: 0xff}
 	w, code := on1(p, 0, change, nil)
-	if code != OK || w.Why != Loaded || !slices.Equal(p.touches, []touch{{8, 2, false}}) {
+	if code != OK || w.StopReason != Loaded || !slices.Equal(p.touches, []touch{{8, 2, false}}) {
 		t.Errorf("%v, %+v, accesses %+v", code, w, p.touches)
 	}
 	device[9] = 0x12
 	list, window := [2]fbs.Command{change}, AddressOf(device)
 	mapped := Walk{Next: &list[0], Stop: &list[1], Windows: &window}
-	if mapped.Run(); mapped.Next != &list[0] || mapped.Why != Loaded || mapped.Got != 0x1200 || device[9] != 0x12 || device[8] != 0 {
+	if mapped.Run(); mapped.Next != &list[0] || mapped.StopReason != Loaded || mapped.Got != 0x1200 || device[9] != 0x12 || device[8] != 0 {
 		t.Errorf("%+v, % x", mapped, device)
 	}
 }
@@ -173,7 +173,7 @@ func TestNothingOnAPortAllocates(t *testing.T) {
 	memory := make([]byte, 64)
 	table := [2]uintptr{1: AddressOf(memory)}
 	var list []fbs.Command
-	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {
 			c := at(opcode, 4, access, 8, 32)
 			list = append(list, c)
@@ -183,7 +183,7 @@ func TestNothingOnAPortAllocates(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		for i := range list {
 			w.Next = &list[i]
-			w.On(&a, 0)
+			w.ExecuteOnPort(&a, 0)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -202,7 +202,7 @@ func TestAnAperturesCommandsGoToMemoryOrPort(t *testing.T) {
 		in, stored := a.Copy(gen.OpcodeCopyIn, 16, 4, gen.AccessExact, data), a.Store(20, 2, 0xffff)
 		out := a.Copy(gen.OpcodeCopyOut, 16, 4, gen.AccessExact, back)
 		got, loaded := a.Load(16, 8)
-		if in != OK || stored != OK || out != OK || loaded != OK || got != 0x0807ffff04030201 || get(back) != got {
+		if in != OK || stored != OK || out != OK || loaded != OK || got != 0x0807ffff04030201 || loadLittleEndian(back) != got {
 			t.Errorf("%s: %#x, % x", name, got, back)
 		}
 	}
@@ -230,17 +230,17 @@ func TestAPortWithoutACarrierTakesLoads(t *testing.T) {
 	a := Aperture{Port: p, Size: 64, Slot: -1}
 	p.Store(4, 2, 6)
 	list := []fbs.Command{
-		{Opcode: gen.OpcodeCheck, Width: 2, Offset: 4, Mode: uint8(gen.ConditionEqual), Mask: 7, Value: 6},
-		{Opcode: gen.OpcodeCheck, Width: 2, Offset: 4, Mode: uint8(gen.ConditionNotEqual)},
+		{Opcode: gen.OpcodeExpect, Width: 2, Offset: 4, Mode: uint8(gen.ConditionEqual), Mask: 7, Value: 6},
+		{Opcode: gen.OpcodeExpect, Width: 2, Offset: 4, Mode: uint8(gen.ConditionNotEqual)},
 		{Opcode: gen.OpcodeWrite, Width: 2, Offset: 4, Value: 7},
 		{Opcode: gen.OpcodeFill, Width: 2, Offset: 4, Mode: uint8(gen.AccessExact), Amount: 2},
 	}
 	for i, want := range []struct {
 		next int
 		why  uint64
-	}{{0, Loaded}, {1, Loaded}, {2, Left}, {3, Left}} {
-		w := Walk{Next: &list[i], Why: Taken}
-		if code := w.On(&a, 0); code != OK || w.Next != &list[want.next] || w.Why != want.why || want.why == Loaded && w.Got != 6 {
+	}{{0, Loaded}, {1, Loaded}, {2, Unhandled}, {3, Unhandled}} {
+		w := Walk{Next: &list[i], StopReason: AllOnes}
+		if code := w.ExecuteOnPort(&a, 0); code != OK || w.Next != &list[want.next] || w.StopReason != want.why || want.why == Loaded && w.Got != 6 {
 			t.Errorf("command %d: %v, %+v", i, code, w)
 		}
 	}

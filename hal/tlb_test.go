@@ -24,20 +24,20 @@ func tlb(size uint64, slot uint16) fbs.Window {
 }
 
 // pointTo aims a window at once, as a run does at its Point.
-func pointTo(d *device, a *Aperture, t fbs.Target, address uint64) Code {
+func pointTo(d *device, a *Aperture, t fbs.TileRange, address uint64) Code {
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
-	registers, home, code := d.Aim(a, t, address, &list[0])
+	registers, home, code := d.EncodeWindow(a, t, address, &list[0])
 	if code != OK {
 		return code
 	}
 	windows := [2]uintptr{a.Base, registers}
-	w := Walk{Next: &list[0], Stop: &list[1], Windows: &windows[0], Homes: &home}
+	w := Walk{Next: &list[0], Stop: &list[1], Windows: &windows[0], TLBWindows: &home}
 	w.Run()
 	a.Base = windows[0]
 	return OK
 }
 
-var tile = fbs.Target{X: 3, Y: 5, NoC: 1, Ordering: gen.OrderingStrict}
+var tile = fbs.TileRange{X: 3, Y: 5, NoC: 1, Ordering: gen.OrderingStrict}
 
 // tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md: 156 windows of
 // 1 MiB, 10 of 2 MiB, 20 of 16 MiB, their registers eight bytes each from
@@ -61,11 +61,11 @@ func TestPointStoresTheConfigurationOfAWormhole(t *testing.T) {
 			t.Fatal(code)
 		}
 		want := uint64(7) | uint64(3)<<c.shift | uint64(5)<<(c.shift+6) | 1<<(c.shift+24) | 1<<(c.shift+26)
-		if got := get(f.at("resource0", 0x1fc00000+8*uint64(c.slot), 8)); got != want {
+		if got := loadLittleEndian(f.at("resource0", 0x1fc00000+8*uint64(c.slot), 8)); got != want {
 			t.Errorf("slot %d: configuration %#x, want %#x", c.slot, got, want)
 		}
 		a.Store(uint32(c.size-4), 4, 0xcafe0000+uint64(c.slot))
-		if got := get(f.at("resource0", c.at+c.size-4, 4)); got != 0xcafe0000+uint64(c.slot) {
+		if got := loadLittleEndian(f.at("resource0", c.at+c.size-4, 4)); got != 0xcafe0000+uint64(c.slot) {
 			t.Errorf("slot %d: the window holds %#x", c.slot, got)
 		}
 	}
@@ -103,16 +103,16 @@ func TestPointStoresTheConfigurationOfABlackhole(t *testing.T) {
 			t.Fatal(code)
 		}
 		for i, want := range c.want {
-			if got := uint32(get(f.at("resource0", 0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4))); got != want {
+			if got := uint32(loadLittleEndian(f.at("resource0", 0x1fc00000+12*uint64(c.slot)+4*uint64(i), 4))); got != want {
 				t.Errorf("slot %d, word %d: %#x, want %#x", c.slot, i, got, want)
 			}
 		}
 		a.Store(16, 8, 0x1122334455667788)
 	}
-	if got := get(f.at("resource4", 4*giga+16, 8)); got != 0x1122334455667788 {
+	if got := loadLittleEndian(f.at("resource4", 4*giga+16, 8)); got != 0x1122334455667788 {
 		t.Errorf("window 203 holds %#x", got)
 	}
-	if got := get(f.at("resource0", 200*mega+16, 8)); got != 0x1122334455667788 {
+	if got := loadLittleEndian(f.at("resource0", 200*mega+16, 8)); got != 0x1122334455667788 {
 		t.Errorf("window 100 holds %#x", got)
 	}
 }
@@ -126,10 +126,10 @@ func TestPointStoresTheLowestWordFirstAndReadsTheLastBack(t *testing.T) {
 		t.Fatal(code)
 	}
 	list := [2]fbs.Command{{Opcode: gen.OpcodePoint, Index: 1}}
-	_, home, _ := d.Aim(a, tile, 0, &list[0])
+	_, home, _ := d.EncodeWindow(a, tile, 0, &list[0])
 	tape, windows := newTape(), [2]uintptr{}
-	w := Walk{Next: &list[0], Windows: &windows[0], Homes: &home}
-	w.point(tape)
+	w := Walk{Next: &list[0], Windows: &windows[0], TLBWindows: &home}
+	w.programWindow(tape)
 	want := []touch{{36, 4, true}, {40, 4, true}, {44, 4, true}, {44, 4, false}}
 	if !slices.Equal(tape.touches, want) {
 		t.Errorf("accesses %+v, want %+v", tape.touches, want)
@@ -150,7 +150,7 @@ func TestWriteCombiningWindowsAreAimedThroughTheUncachedMapping(t *testing.T) {
 	if got := f.at("resource0_wc", mega, 4); string(got) != "data" {
 		t.Errorf("resource0_wc holds %q", got)
 	}
-	if get(f.at("resource0", 0x1fc00008, 8)) == 0 || get(f.at("resource0_wc", 0x1fc00008, 8)) != 0 {
+	if loadLittleEndian(f.at("resource0", 0x1fc00008, 8)) == 0 || loadLittleEndian(f.at("resource0_wc", 0x1fc00008, 8)) != 0 {
 		t.Error("the configuration is not in resource0 alone")
 	}
 }
@@ -166,11 +166,11 @@ func TestAnApertureMovesInsideALargerHardwareWindow(t *testing.T) {
 		if code := pointTo(d, a, tile, address); code != OK {
 			t.Fatal(code)
 		}
-		if got := get(f.at("resource0", 0x1fc00010, 8)) & 0xffff; got != address>>20 {
+		if got := loadLittleEndian(f.at("resource0", 0x1fc00010, 8)) & 0xffff; got != address>>20 {
 			t.Errorf("address %#x: the window is at megabyte %d", address, got)
 		}
 		a.Store(0xfffc, 4, address|1)
-		if got := get(f.at("resource0", 2*mega+address%mega+0xfffc, 4)); got != address|1 {
+		if got := loadLittleEndian(f.at("resource0", 2*mega+address%mega+0xfffc, 4)); got != address|1 {
 			t.Errorf("address %#x: loaded %#x", address, got)
 		}
 	}
@@ -189,7 +189,7 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 	far.X = 64
 	disordered.Ordering = 0
 	for what, c := range map[string]struct {
-		target  fbs.Target
+		target  fbs.TileRange
 		address uint64
 	}{
 		"start corner of a unicast": {corner, 0}, "x of 7 bits": {far, 0}, "no ordering": {disordered, 0},
@@ -199,7 +199,7 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 			t.Errorf("%s: %v", what, code)
 		}
 	}
-	if got := get(f.at("resource0", 0x1fc00010, 8)); got != 0 {
+	if got := loadLittleEndian(f.at("resource0", 0x1fc00010, 8)); got != 0 {
 		t.Errorf("a refused Point stored %#x", got)
 	}
 	bar := f.must(d.Map(fbs.Window{Kind: gen.WindowKindBar, Size: 4096}))
@@ -210,7 +210,7 @@ func TestPointRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 			t.Errorf("Point of slot %d, which is not mapped: %v", a.Slot, code)
 		}
 	}
-	if code := d.Point(a, tile, 0); code != Internal {
+	if code := d.ProgramWindow(a, tile, 0); code != Internal {
 		t.Errorf("Point of what registers aim: %v", code)
 	}
 }

@@ -1,4 +1,4 @@
-//go:build lane_tt || !(lane_pci || lane_vfio)
+//go:build backend_tt || !(backend_pci || backend_vfio)
 
 package hal
 
@@ -10,7 +10,7 @@ const (
 	ttPinPages      = 0xfa07
 	ttLockControl   = 0xfa08
 	ttAllocateTLB   = 0xfa0b
-	ttConfigureTLB  = PointRequest
+	ttConfigureTLB  = ProgramWindowRequest
 	ttSetNoCCleanup = 0xfa0e
 	ttSetPowerState = 0xfa0f
 

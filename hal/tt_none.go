@@ -1,5 +1,5 @@
-//go:build !lane_tt && (lane_pci || lane_vfio)
+//go:build !backend_tt && (backend_pci || backend_vfio)
 
 package hal
 
-func newTT(*function) lane { return nil }
+func newTT(*function) backend { return nil }

@@ -144,7 +144,7 @@ func (k *fakeTT) allocate(a *ttAllocate) (int, error) {
 		for id := uint32(g.First); id < uint32(g.First+g.Count-g.KernelOwned); id++ {
 			if !k.used[id] {
 				k.used[id] = true
-				a.id, a.uncached = id, ttWindows+g.Start(int(id))
+				a.id, a.uncached = id, ttWindows+g.WindowOffset(int(id))
 				a.combining = a.uncached + ttCombined
 				return 0, nil
 			}
@@ -158,7 +158,7 @@ func (k *fakeTT) configure(c ttConfigure) (int, error) {
 	switch {
 	case !k.used[c.id]:
 		return -1, unix.EPERM
-	case c.address%k.board.TLB.Group(int(c.id)).Size != 0:
+	case c.address%k.board.TLB.GroupOf(int(c.id)).Size != 0:
 		return -1, unix.EINVAL
 	}
 	k.aimed = append(k.aimed, c)
@@ -208,7 +208,7 @@ func TestADeviceOfTenstorrentsDriverIsOpened(t *testing.T) {
 		}
 		a := mustMap(t, d, w)
 		a.Store(4, 4, 0xcafe)
-		if got := get(k.bytes(base+0x1004, 4)); got != 0xcafe || a.Bus != 0 {
+		if got := loadLittleEndian(k.bytes(base+0x1004, 4)); got != 0xcafe || a.Bus != 0 {
 			t.Errorf("write-combining %v: the file holds %#x, bus address %#x", wc, got, a.Bus)
 		}
 	}
@@ -276,11 +276,11 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 		if a.Slot != c.slot || a.Size != c.size {
 			t.Errorf("%s: window %d, %#x bytes", c.board.Name, a.Slot, a.Size)
 		}
-		window := d.windows[a.Slot].Size
+		window := d.tlbWindows[a.Slot].Size
 		address := 9*window + window - c.size
 		to := tile
 		to.Multicast, to.XStart, to.YStart = c.wc, b2u(c.wc), 2*b2u(c.wc)
-		if code := d.Point(a, to, address); code != OK {
+		if code := d.ProgramWindow(a, to, address); code != OK {
 			t.Fatal(code)
 		}
 		want := ttConfigure{id: uint32(c.slot), address: 9 * window, xEnd: 3, yEnd: 5, xStart: uint16(to.XStart), yStart: uint16(to.YStart), noc: 1, multicast: b2u(c.wc), ordering: 1}
@@ -288,13 +288,13 @@ func TestTheDriverGivesAndAimsWindows(t *testing.T) {
 			t.Errorf("%s: aimed %+v, want %+v", c.board.Name, k.aimed[0], want)
 		}
 		a.Store(4, 4, 0xbeef)
-		if got := get(k.bytes(ttWindows+c.start+window-c.size+4, 4)); got != 0xbeef {
+		if got := loadLittleEndian(k.bytes(ttWindows+c.start+window-c.size+4, 4)); got != 0xbeef {
 			t.Errorf("%s: the file holds %#x", c.board.Name, got)
 		}
 		k.aimed = make([]ttConfigure, 0, 100)
-		lane := d.lane.(*tt)
-		standIn := testing.AllocsPerRun(10, func() { _, _ = system.ioctl(lane.fd, PointRequest, 0, asC(&lane.aim)) })
-		if n := testing.AllocsPerRun(10, func() { d.Point(a, to, address) }); n > standIn && !underRace { // which allocates by chance
+		lane := d.backend.(*tt)
+		standIn := testing.AllocsPerRun(10, func() { _, _ = syscalls.ioctl(lane.fd, ProgramWindowRequest, 0, structPointer(&lane.configureRequest)) })
+		if n := testing.AllocsPerRun(10, func() { d.ProgramWindow(a, to, address) }); n > standIn && !underRace { // which allocates by chance
 			t.Errorf("%s: %v allocations, %v of them the stand-in's", c.board.Name, n, standIn)
 		}
 	}
@@ -308,7 +308,7 @@ func b2u(b bool) uint8 {
 }
 
 func TestWhatTheDriverCannotAimIsRefused(t *testing.T) {
-	with := func(change func(*fbs.Target)) fbs.Target {
+	with := func(change func(*fbs.TileRange)) fbs.TileRange {
 		to := tile
 		change(&to)
 		return to
@@ -316,41 +316,41 @@ func TestWhatTheDriverCannotAimIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		board   *boards.Board
-		target  fbs.Target
+		target  fbs.TileRange
 		address uint64
 		want    Code
 	}{
 		{"plain", &boards.Wormhole, tile, 0, OK},
-		{"x of 7 bits", &boards.Wormhole, with(func(t *fbs.Target) { t.X = 64 }), 0, Refused},
+		{"x of 7 bits", &boards.Wormhole, with(func(t *fbs.TileRange) { t.X = 64 }), 0, Refused},
 		{"over the end", &boards.Wormhole, tile, 0xf8000, Refused},
-		{"channel 0, which the driver leaves out", &boards.Wormhole, with(func(t *fbs.Target) { t.StaticVC = 1 }), 0, Refused},
-		{"channel 0, which is a bit", &boards.Blackhole, with(func(t *fbs.Target) { t.StaticVC = 1 }), 0, OK},
-		{"channel 1", &boards.Blackhole, with(func(t *fbs.Target) { t.StaticVC = 2 }), 0, Refused},
+		{"channel 0, which the driver leaves out", &boards.Wormhole, with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, Refused},
+		{"channel 0, which is a bit", &boards.Blackhole, with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, OK},
+		{"channel 1", &boards.Blackhole, with(func(t *fbs.TileRange) { t.StaticVC = 2 }), 0, Refused},
 	} {
 		k := fakeTTKernel(t, c.board)
 		d := k.openTT()
 		a := mustMap(t, d, tlb(0x10000, fbs.NoSlot))
-		if code := d.Point(a, c.target, c.address); code != c.want || len(k.aimed) != int(b2u(c.want == OK)) {
+		if code := d.ProgramWindow(a, c.target, c.address); code != c.want || len(k.aimed) != int(b2u(c.want == OK)) {
 			t.Errorf("%s: %v, aimed %d times", c.what, code, len(k.aimed))
 		}
 	}
 	k := fakeTTKernel(t, &boards.Wormhole)
 	d := k.openTT()
 	a := mustMap(t, d, tlb(mega, fbs.NoSlot))
-	if code := d.Point(a, with(func(t *fbs.Target) { t.NoC = 0 }), mega); code != OK {
+	if code := d.ProgramWindow(a, with(func(t *fbs.TileRange) { t.NoC = 0 }), mega); code != OK {
 		t.Fatal(code)
 	}
 	base := a.Base
 	delete(k.used, 0)
-	if code := d.Point(a, tile, 0); code != Refused || a.Base != base {
+	if code := d.ProgramWindow(a, tile, 0); code != Refused || a.Base != base {
 		t.Errorf("a window that is another's: %v", code)
 	}
 	k.stale = true
-	if code := d.Point(a, tile, 0); code != DeviceGone {
+	if code := d.ProgramWindow(a, tile, 0); code != DeviceGone {
 		t.Errorf("a device that was reset: %v", code)
 	}
 	none := NewAperture(newTape(), mega, 9)
-	if code := d.Point(&none, tile, 0); code != Internal {
+	if code := d.ProgramWindow(&none, tile, 0); code != Internal {
 		t.Errorf("a window that is not mapped: %v", code)
 	}
 }
@@ -398,10 +398,10 @@ func TestHostMemoryIsPinnedForTheNoC(t *testing.T) {
 	if a.Bus != 0x8_0000_0000 || b.Bus != 0x8_0000_1000 || uintptr(k.pins[1].address) != b.Base || k.pins[1].size != 0x2000 {
 		t.Errorf("at %#x and %#x, pinned %+v", a.Bus, b.Bus, k.pins)
 	}
-	if err := d.Reach(a, d); err != nil {
+	if err := d.AssignBusAddress(a, d); err != nil {
 		t.Error(err)
 	}
-	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "tt:/dev/tenstorrent/0 cannot reach memory of mock:still", "vfio:")
+	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage, "tt:/dev/tenstorrent/0 cannot reach memory of mock:still", "vfio:")
 	k.errors["ioctl fa07"] = unix.ENOSPC
 	_, err := d.Map(host(1))
 	wantFault(t, "other", err, NoDevice, "PIN_PAGES /dev/tenstorrent/0: no space left on device")
@@ -423,27 +423,27 @@ func TestTheDriverKeepsMastering(t *testing.T) {
 	k.f.patch("config", configCommand, 6)
 	k.f.patch("config", configStatus, 0, 0x10)
 	d := k.openTT()
-	if err := d.Master(true); err != nil || k.f.command() != 6 || d.Diagnose() != OK {
+	if err := d.SetBusMaster(true); err != nil || k.f.command() != 6 || d.Diagnose() != OK {
 		t.Errorf("%v, command %#x, %v", err, k.f.command(), d.Diagnose())
 	}
 	k.f.patch("config", configStatus, 0, 0x30)
 	if code := d.Diagnose(); code != DMAFault {
 		t.Error(code)
 	}
-	if err := d.Master(false); err != nil || k.f.command() != 6 || d.Diagnose() != OK {
+	if err := d.SetBusMaster(false); err != nil || k.f.command() != 6 || d.Diagnose() != OK {
 		t.Errorf("%v, command %#x, %v", err, k.f.command(), d.Diagnose())
 	}
 }
 
 // aimed is an image of two Wormholes, with a BAR window, and a TLB window of each.
 func aimed(commands ...fbs.Command) *fbs.View {
-	wormhole := fbs.Identity{TargetT: gen.TargetT{Vendor: 0x1e52, Device: 0x401e}}
-	return &fbs.View{Targets: []fbs.Identity{wormhole, wormhole}, Commands: commands,
+	wormhole := fbs.DeviceInfo{DeviceT: gen.DeviceT{Vendor: 0x1e52, Device: 0x401e}}
+	return &fbs.View{Devices: []fbs.DeviceInfo{wormhole, wormhole}, Commands: commands,
 		Windows: []fbs.Window{{Kind: gen.WindowKindBar}, {Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb}, {Kind: gen.WindowKindTlb, Device: 1}}}
 }
 
 // aimAt points a window at a tile, and run stores to its register of resets.
-func aimAt(window uint16, address uint64, tile fbs.Target) fbs.Command {
+func aimAt(window uint16, address uint64, tile fbs.TileRange) fbs.Command {
 	tile.Ordering = gen.OrderingDefault
 	return fbs.Command{Opcode: gen.OpcodePoint, Window: window, Value: address, Mask: tile.Pack()}
 }
@@ -455,30 +455,30 @@ func run(window uint16, value uint64) fbs.Command {
 func TestCoresGoBackIntoResetWhenTheProcessEnds(t *testing.T) {
 	const at, running, resting = 0xffb00000, 0x47000, 0x47800
 	bits := func(value, mask uint64) fbs.Command {
-		return fbs.Command{Opcode: gen.OpcodeChange, Width: 4, Window: 1, Offset: 0x121b0, Value: value, Mask: mask}
+		return fbs.Command{Opcode: gen.OpcodeModify, Width: 4, Window: 1, Offset: 0x121b0, Value: value, Mask: mask}
 	}
-	point, one, two := aimAt(1, at, fbs.Target{X: 1, Y: 2}), fbs.Target{X: 1, Y: 2}, fbs.Target{X: 3, Y: 3, NoC: 1}
+	point, one, two := aimAt(1, at, fbs.TileRange{X: 1, Y: 2}), fbs.TileRange{X: 1, Y: 2}, fbs.TileRange{X: 3, Y: 3, NoC: 1}
 	elsewhere := run(1, 1)
 	elsewhere.Offset = 0x21b4
 	for _, test := range []struct {
 		what     string
 		commands []fbs.Command
-		want     fbs.Target // X 0: none
+		want     fbs.TileRange // X 0: none
 	}{
-		{"no reset", []fbs.Command{point, {Opcode: gen.OpcodeDelay, Amount: 1}, elsewhere, run(0, running)}, fbs.Target{}},
-		{"a window that is aimed later", []fbs.Command{run(1, running), point}, fbs.Target{}},
+		{"no reset", []fbs.Command{point, {Opcode: gen.OpcodeDelay, Amount: 1}, elsewhere, run(0, running)}, fbs.TileRange{}},
+		{"a window that is aimed later", []fbs.Command{run(1, running), point}, fbs.TileRange{}},
 		{"the first of two", []fbs.Command{point, aimAt(2, at, two), run(1, running), run(2, running)}, one},
 		{"put into reset first", []fbs.Command{point, aimAt(2, at, two), run(1, resting), run(2, running)}, two},
-		{"put into reset alone", []fbs.Command{point, run(1, resting)}, fbs.Target{}},
-		{"a bit that is no core's", []fbs.Command{point, bits(0, 0x80000000)}, fbs.Target{}},
+		{"put into reset alone", []fbs.Command{point, run(1, resting)}, fbs.TileRange{}},
+		{"a bit that is no core's", []fbs.Command{point, bits(0, 0x80000000)}, fbs.TileRange{}},
 		{"one core of several", []fbs.Command{point, bits(0, 0x800)}, one},
-		{"many at once", []fbs.Command{aimAt(1, at, fbs.Target{X: 2, Y: 2, XStart: 1, YStart: 1, Multicast: true}), run(1, running)}, fbs.Target{}},
-		{"moved away", []fbs.Command{point, aimAt(1, 0, one), run(1, running)}, fbs.Target{}},
-		{"of the other device", []fbs.Command{aimAt(3, at, one), run(3, running)}, fbs.Target{}},
-		{"aimed at the register itself", []fbs.Command{aimAt(1, 0xffb121b0, one)}, fbs.Target{}},
+		{"many at once", []fbs.Command{aimAt(1, at, fbs.TileRange{X: 2, Y: 2, XStart: 1, YStart: 1, Multicast: true}), run(1, running)}, fbs.TileRange{}},
+		{"moved away", []fbs.Command{point, aimAt(1, 0, one), run(1, running)}, fbs.TileRange{}},
+		{"of the other device", []fbs.Command{aimAt(3, at, one), run(3, running)}, fbs.TileRange{}},
+		{"aimed at the register itself", []fbs.Command{aimAt(1, 0xffb121b0, one)}, fbs.TileRange{}},
 	} {
 		k := fakeTTKernel(t, &boards.Wormhole)
-		note, err := k.openTT().Cleanup(aimed(test.commands...), 0)
+		note, err := k.openTT().RegisterExitCleanup(aimed(test.commands...), 0)
 		want := ttCleanup{argsz: 32, enabled: 1, x: test.want.X, y: test.want.Y, noc: test.want.NoC, address: 0xffb121b0, data: resting}
 		if test.want.X == 0 {
 			want = ttCleanup{}
@@ -493,20 +493,20 @@ func TestCleanupIsHandedToTheDriver(t *testing.T) {
 	image, rests := aimed(aimAt(1, 0xffb00000, tile), run(1, 0)), aimed(aimAt(1, 0xffb00000, tile))
 	k := fakeTTKernel(t, &boards.Wormhole)
 	k.errors["ioctl fa0e"] = unix.EOPNOTSUPP
-	_, err := k.openTT().Cleanup(image, 0)
+	_, err := k.openTT().RegisterExitCleanup(image, 0)
 	wantFault(t, "refused", err, NoDevice, "SET_NOC_CLEANUP")
 	k = fakeTTKernel(t, &boards.Wormhole)
 	k.minor = 1
 	d := k.openTT()
 	// A line: that of the next device stands behind it.
-	if note, err := d.Cleanup(image, 0); !strings.Contains(note, "go on running; tt-kmd 2.2") || strings.Index(note, "\n") != len(note)-1 || err != nil {
+	if note, err := d.RegisterExitCleanup(image, 0); !strings.Contains(note, "go on running; tt-kmd 2.2") || strings.Index(note, "\n") != len(note)-1 || err != nil {
 		t.Errorf("tt-kmd 2.1: %q, %v", note, err)
 	}
-	if note, err := d.Cleanup(rests, 0); note != "" || err != nil {
+	if note, err := d.RegisterExitCleanup(rests, 0); note != "" || err != nil {
 		t.Errorf("tt-kmd 2.1, nothing to see to: %q, %v", note, err)
 	}
 	fakeSysfs(t)
-	if note, err := addEdu(t).open().Cleanup(image, 0); note != "" || err != nil {
+	if note, err := addEdu(t).open().RegisterExitCleanup(image, 0); note != "" || err != nil {
 		t.Errorf("a lane without a driver: %q, %v", note, err)
 	}
 }
@@ -637,7 +637,7 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer linux{}.close(fd)
-	if _, err := ioctl(fd, unix.TCGETS, 0, asC(&unix.Termios{})); err != unix.ENOTTY {
+	if _, err := ioctl(fd, unix.TCGETS, 0, structPointer(&unix.Termios{})); err != unix.ENOTTY {
 		t.Error(err)
 	}
 	if _, err := ioctl(fd, unix.TCSBRK, 1, nil); err != unix.ENOTTY {
@@ -651,7 +651,7 @@ func TestIoctlsReachTheKernel(t *testing.T) {
 	defer unix.Close(pipe[1])
 	unix.Write(pipe[1], []byte("four"))
 	var waiting int32
-	if result, err := ioctl(pipe[0], unix.TIOCINQ, 0, asC(&waiting)); err != nil || result != 0 || waiting != 4 {
+	if result, err := ioctl(pipe[0], unix.TIOCINQ, 0, structPointer(&waiting)); err != nil || result != 0 || waiting != 4 {
 		t.Errorf("%d bytes wait, %d, %v", waiting, result, err)
 	}
 	if _, err := Mmap(pipe[0], 0, 4096, unix.PROT_READ, unix.MAP_SHARED); err != unix.ENODEV {

@@ -1,4 +1,4 @@
-//go:build lane_vfio || !(lane_pci || lane_tt)
+//go:build backend_vfio || !(backend_pci || backend_tt)
 
 package hal
 
@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	vfioFolder    = "/dev/vfio/"
-	vfioContainer = vfioFolder + "vfio"
+	vfioDir       = "/dev/vfio/"
+	vfioContainer = vfioDir + "vfio"
 	kernelLog     = "/dev/kmsg"
 
 	// The first address that a device sees host memory at: low enough for those
@@ -70,31 +70,31 @@ type vfio struct {
 	container int
 	shared    []*vfioFile // of which this function is a user
 
-	log    int // the kernel's log, from when the function was opened; -1: not to be read
-	record [8192]byte
-	logged bool // a fault
+	kernelLogFD int // the kernel's log, from when the function was opened; -1: not to be read
+	logRecord   [8192]byte
+	faultSeen   bool // a fault
 }
 
-func newVFIO(d *function) lane { return &vfio{function: d, log: -1} }
+func newVFIO(d *function) backend { return &vfio{function: d, kernelLogFD: -1} }
 
 // open finds the function's group, which exists where vfio-pci has the function
 // and an IOMMU is on for it.
-func (d *vfio) open() error {
-	if err := d.look(); err != nil {
+func (d *vfio) probe() error {
+	if err := d.findInSysfs(); err != nil {
 		return err
 	}
-	d.faulted = d.faultLogged
-	if d.owner != "vfio-pci" {
+	d.dmaFaulted = d.sawDMAFault
+	if d.boundDriver != "vfio-pci" {
 		bind := "modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/" + d.address + "/driver_override; "
 		owner := "no driver"
-		if d.owner != "" {
-			owner = "the kernel driver " + d.owner
-			bind += "echo " + d.address + " > /sys/bus/pci/drivers/" + d.owner + "/unbind; "
+		if d.boundDriver != "" {
+			owner = "the kernel driver " + d.boundDriver
+			bind += "echo " + d.address + " > /sys/bus/pci/drivers/" + d.boundDriver + "/unbind; "
 		}
 		return NewFault(NoDevice, d.identity.Name+": "+owner+" has the device; hand it to vfio-pci with `"+bind+"echo "+d.address+
 			" > /sys/bus/pci/drivers/vfio-pci/bind`; an error EINVAL there means that no IOMMU is on for it: switch that on, or open it as pci:"+d.address)
 	}
-	if d.group = linkBase(d.folder() + "/iommu_group"); d.group == "" {
+	if d.group = linkTarget(d.sysfsDir() + "/iommu_group"); d.group == "" {
 		return NewFault(NoDevice, d.identity.Name+": no IOMMU is on for the device; switch it on (firmware, kernel command line), or open it as pci:"+d.address)
 	}
 	return nil
@@ -103,42 +103,42 @@ func (d *vfio) open() error {
 // take implements lane. To open a function in its group stops it from mastering
 // the bus and resets it where it can be: what a killed program left going ends
 // there (Linux, vfio_pci_core_enable).
-func (d *vfio) take() error {
+func (d *vfio) acquire() error {
 	vfioShared.Lock()
-	group, err := d.join()
+	group, err := d.joinGroup()
 	vfioShared.Unlock()
 	if err != nil {
 		return err
 	}
 	address := append([]byte(d.address), 0)
-	if d.config.fd, err = system.ioctl(group.fd, vfioGroupGetDevice, 0, asC(&address[0])); err != nil {
-		return failed("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
+	if d.config.fd, err = syscalls.ioctl(group.fd, vfioGroupGetDevice, 0, structPointer(&address[0])); err != nil {
+		return callFault("VFIO_GROUP_GET_DEVICE_FD", d.address, err)
 	}
-	d.closeLater(d.config.fd)
-	config, err := d.region(vfioRegionConfig)
+	d.closeFileLater(d.config.fd)
+	config, err := d.regionInfo(vfioRegionConfig)
 	if err != nil {
 		return err
 	}
-	d.config.start, d.config.size = int64(config.offset), config.size
-	if d.log, err = d.keepOpen(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
-		_, _ = unix.Seek(d.log, 0, unix.SEEK_END)
+	d.config.offset, d.config.size = int64(config.offset), config.size
+	if d.kernelLogFD, err = d.openUntilClose(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
+		_, _ = unix.Seek(d.kernelLogFD, 0, unix.SEEK_END)
 	}
-	if err := d.command(configCommandMaster, false); err != nil {
+	if err := d.setCommandBit(configCommandMaster, false); err != nil {
 		return err
 	}
-	return d.command(configCommandMemory, true)
+	return d.setCommandBit(configCommandMemory, true)
 }
 
 // region tells where configuration space, or a BAR, is in the function's file.
-func (d *vfio) region(index uint32) (*vfioRegion, error) {
+func (d *vfio) regionInfo(index uint32) (*vfioRegion, error) {
 	r := &vfioRegion{argsz: 32, index: index}
-	return r, control(d.config.fd, vfioDeviceGetRegionInfo, asC(r), "VFIO_DEVICE_GET_REGION_INFO", d.address)
+	return r, ioctlStruct(d.config.fd, vfioDeviceGetRegionInfo, structPointer(r), "VFIO_DEVICE_GET_REGION_INFO", d.address)
 }
 
 // mapFile implements lane: VFIO maps everything uncached.
-func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) (Aperture, error) {
+func (d *vfio) mapBarRange(bar uint8, _ bool, offset, size uint64) (Aperture, error) {
 	what := " BAR " + strconv.Itoa(int(bar))
-	r, err := d.region(uint32(bar))
+	r, err := d.regionInfo(uint32(bar))
 	if err != nil {
 		return Aperture{}, err
 	}
@@ -150,20 +150,20 @@ func (d *vfio) mapFile(bar uint8, _ bool, offset, size uint64) (Aperture, error)
 
 // host implements lane: the IOMMU maps the memory at an address of our own, and
 // its driver pins it.
-func (d *vfio) host(mem []byte, _ bool) (bus uint64, err error) {
+func (d *vfio) mapForDevice(mem []byte, _ bool) (bus uint64, err error) {
 	return d.mapDMA(uint64(AddressOf(mem)), uint64(len(mem)))
 }
 
 // reach implements lane. All functions that this process opens share the IOMMU's
 // mappings, so that a window that one reaches is reached by all.
-func (d *vfio) reach(a *Aperture, owner *function) error {
+func (d *vfio) assignBusAddress(a *Aperture, owner *function) error {
 	if a.Bus != 0 || a.Base == 0 || a.Slot >= 0 {
 		return nil
 	}
 	page := uint64(unix.Getpagesize())
 	first := uint64(a.Base) &^ (page - 1)
 	inside := uint64(a.Base) - first
-	bus, err := owner.lane.(*vfio).mapDMA(first, fbs.RoundUp(inside+a.Size, page))
+	bus, err := owner.backend.(*vfio).mapDMA(first, fbs.RoundUp(inside+a.Size, page))
 	a.Bus = bus + inside
 	return err
 }
@@ -178,7 +178,7 @@ func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 		vaddr: address, iova: vfioShared.nextIOVA, size: size,
 	}
 	for range iovaTries {
-		if _, err = system.ioctl(d.container, vfioIOMMUMapDMA, 0, asC(&m)); err != unix.EINVAL {
+		if _, err = syscalls.ioctl(d.container, vfioIOMMUMapDMA, 0, structPointer(&m)); err != unix.EINVAL {
 			break
 		}
 		m.iova += iovaStep
@@ -190,8 +190,8 @@ func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	switch err {
 	case nil:
 		u := vfioUnmap{argsz: 24, iova: m.iova, size: size}
-		d.later(func() error {
-			return control(d.container, vfioIOMMUUnmapDMA, asC(&u), "VFIO_IOMMU_UNMAP_DMA", d.address)
+		d.deferClose(func() error {
+			return ioctlStruct(d.container, vfioIOMMUUnmapDMA, structPointer(&u), "VFIO_IOMMU_UNMAP_DMA", d.address)
 		})
 		return m.iova, nil
 	case unix.EINVAL:
@@ -199,7 +199,7 @@ func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 	case unix.ENOMEM:
 		return 0, NewFault(Denied, d.identity.Name+fbs.Text(": %x bytes of host memory cannot be pinned: ENOMEM; raise RLIMIT_MEMLOCK (`ulimit -l unlimited`)", size))
 	}
-	return 0, failed("VFIO_IOMMU_MAP_DMA", d.address, err)
+	return 0, callFault("VFIO_IOMMU_MAP_DMA", d.address, err)
 }
 
 // faultLogged reads the new records of the kernel's log, of which each read
@@ -208,15 +208,15 @@ func (d *vfio) mapDMA(address, size uint64) (iova uint64, err error) {
 // status register, a write just vanishes. The IOMMU's driver logs both, without
 // this function's name where it is an SMMU: any IOMMU fault there since the
 // function was taken counts.
-func (d *vfio) faultLogged() bool {
+func (d *vfio) sawDMAFault() bool {
 	for {
-		n, err := system.read(d.log, d.record[:])
+		n, err := syscalls.read(d.kernelLogFD, d.logRecord[:])
 		switch {
 		case err == unix.EPIPE:
 		case err != nil || n == 0:
-			return d.logged
+			return d.faultSeen
 		default:
-			d.logged = d.logged || tellsFault(d.record[:n])
+			d.faultSeen = d.faultSeen || isFaultRecord(d.logRecord[:n])
 		}
 	}
 }
@@ -225,7 +225,7 @@ func (d *vfio) faultLogged() bool {
 // arm-smmu-v3.c, arm-smmu.c, intel/dmar.c, amd/iommu.c).
 var faultWords = [...][2]string{{"smmu", "event"}, {"smmu", "fault"}, {"DMAR", "fault"}, {"AMD-Vi", "FAULT"}}
 
-func tellsFault(record []byte) bool {
+func isFaultRecord(record []byte) bool {
 	for _, words := range &faultWords {
 		if contains(record, words[0]) && contains(record, words[1]) {
 			return true
@@ -261,7 +261,7 @@ var vfioShared struct {
 
 // share opens a file that is not open yet, and counts this function among its users. The
 // caller holds the lock.
-func (d *vfio) share(path string) (f *vfioFile, err error) {
+func (d *vfio) openShared(path string) (f *vfioFile, err error) {
 	at := 0
 	for at < len(vfioShared.files) && vfioShared.files[at].path != path {
 		at++
@@ -270,7 +270,7 @@ func (d *vfio) share(path string) (f *vfioFile, err error) {
 		vfioShared.files = append(vfioShared.files, &vfioFile{path: path})
 	}
 	if f = vfioShared.files[at]; f.users == 0 {
-		f.fd, err = system.open(path, unix.O_RDWR)
+		f.fd, err = syscalls.open(path, unix.O_RDWR)
 	}
 	switch err {
 	case nil:
@@ -282,7 +282,7 @@ func (d *vfio) share(path string) (f *vfioFile, err error) {
 	case unix.EBUSY:
 		return nil, NewFault(NoDevice, d.identity.Name+": another program has "+path+" open; `fuser -v "+path+"` names it")
 	}
-	return nil, failed("open", path, err)
+	return nil, callFault("open", path, err)
 }
 
 // leave closes the function's group and the container if no other function uses them. Both
@@ -293,7 +293,7 @@ func (d *vfio) leave() error {
 	for at := len(d.shared) - 1; at >= 0; at-- {
 		f := d.shared[at]
 		if f.users--; f.users == 0 {
-			_ = system.close(f.fd)
+			_ = syscalls.close(f.fd)
 			vfioShared.iommu = vfioShared.iommu && f.path != vfioContainer
 		}
 	}
@@ -304,12 +304,12 @@ func (d *vfio) leave() error {
 
 // join opens the function's group. The first function of a group puts it into the container,
 // and the first group there has the container get its IOMMU. The caller holds the lock.
-func (d *vfio) join() (group *vfioFile, err error) {
-	d.later(d.leave)
-	path := vfioFolder + d.group
-	all, err := d.share(vfioContainer)
+func (d *vfio) joinGroup() (group *vfioFile, err error) {
+	d.deferClose(d.leave)
+	path := vfioDir + d.group
+	all, err := d.openShared(vfioContainer)
 	if err == nil {
-		group, err = d.share(path)
+		group, err = d.openShared(path)
 	}
 	if err != nil {
 		return nil, err
@@ -318,7 +318,7 @@ func (d *vfio) join() (group *vfioFile, err error) {
 		return group, nil
 	}
 	status := vfioStatus{argsz: 8}
-	if err := control(group.fd, vfioGroupGetStatus, asC(&status), "VFIO_GROUP_GET_STATUS", path); err != nil {
+	if err := ioctlStruct(group.fd, vfioGroupGetStatus, structPointer(&status), "VFIO_GROUP_GET_STATUS", path); err != nil {
 		return nil, err
 	}
 	if status.flags&vfioGroupViable == 0 {
@@ -326,11 +326,11 @@ func (d *vfio) join() (group *vfioFile, err error) {
 			"/devices` to vfio-pci, or unbind them from their drivers")
 	}
 	fd := int32(all.fd)
-	err = control(group.fd, vfioGroupSetContainer, asC(&fd), "VFIO_GROUP_SET_CONTAINER", path)
+	err = ioctlStruct(group.fd, vfioGroupSetContainer, structPointer(&fd), "VFIO_GROUP_SET_CONTAINER", path)
 	if err != nil || vfioShared.iommu {
 		return group, err
 	}
-	_, err = system.ioctl(all.fd, vfioSetIOMMU, vfioType1v2, nil)
+	_, err = syscalls.ioctl(all.fd, vfioSetIOMMU, vfioType1v2, nil)
 	switch err {
 	case nil:
 		vfioShared.iommu, vfioShared.nextIOVA = true, iovaFirst
@@ -340,5 +340,5 @@ func (d *vfio) join() (group *vfioFile, err error) {
 		return nil, NewFault(Denied, d.identity.Name+": the interrupt controller does not keep the device's interrupts apart (GICv2 does not); "+
 			"where you trust the device, `echo 1 > /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts`")
 	}
-	return group, failed("VFIO_SET_IOMMU", vfioContainer, err)
+	return group, callFault("VFIO_SET_IOMMU", vfioContainer, err)
 }

@@ -1,5 +1,5 @@
-//go:build !lane_vfio && (lane_pci || lane_tt)
+//go:build !backend_vfio && (backend_pci || backend_tt)
 
 package hal
 
-func newVFIO(*function) lane { return nil }
+func newVFIO(*function) backend { return nil }

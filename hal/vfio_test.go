@@ -89,8 +89,8 @@ func (k *fakeVFIO) add(f *fakeFunction, group string, bars map[int]uint64) *vfio
 		k.t.Fatal(err)
 	}
 	k.functions[f.address] = v
-	if _, ok := k.paths[vfioFolder+group]; !ok {
-		k.substitute(vfioFolder+group, "")
+	if _, ok := k.paths[vfioDir+group]; !ok {
+		k.substitute(vfioDir+group, "")
 	}
 	v.patch(k.t, vfioRegionConfig, 0, f.at("config", 0, 64))
 	return v
@@ -142,7 +142,7 @@ func (f *fakeFunction) openVFIO() *device {
 }
 
 func (k *fakeVFIO) open(path string, flags int) (int, error) {
-	if strings.HasPrefix(path, vfioFolder) && path != vfioContainer {
+	if strings.HasPrefix(path, vfioDir) && path != vfioContainer {
 		for _, other := range k.opened {
 			if other == path {
 				return -1, unix.EBUSY
@@ -168,7 +168,7 @@ func (k *fakeVFIO) control(fd int, request, value uintptr, argument unsafe.Point
 	switch {
 	case path == vfioContainer:
 		return k.container(request, value, argument)
-	case strings.HasPrefix(path, vfioFolder):
+	case strings.HasPrefix(path, vfioDir):
 		return k.group(fd, path, request, argument)
 	case k.fds[fd] != nil:
 		return k.function(k.fds[fd], request, argument)
@@ -198,7 +198,7 @@ func (k *fakeVFIO) group(fd int, path string, request uintptr, argument unsafe.P
 	case vfioGroupGetDevice:
 		bytes := unsafe.Slice((*byte)(argument), 13)
 		v := k.functions[string(bytes[:12])]
-		if k.attached[fd] == 0 || k.kind == 0 || v == nil || bytes[12] != 0 || vfioFolder+v.group != path {
+		if k.attached[fd] == 0 || k.kind == 0 || v == nil || bytes[12] != 0 || vfioDir+v.group != path {
 			return -1, unix.EINVAL
 		}
 		file, err := unix.Open(v.file, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -312,14 +312,14 @@ func TestWindowsOfAFunctionOfVFIOReachItsRegions(t *testing.T) {
 	d := f.openVFIO()
 	a := mustMap(t, d, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x12340, Size: 0x100, Flags: fbs.FlagWriteCombining})
 	a.Store(8, 4, 0xcafebabe)
-	if got := get(v.at(t, 0, 0x12348, 4)); got != 0xcafebabe || a.Bus != 0 {
+	if got := loadLittleEndian(v.at(t, 0, 0x12348, 4)); got != 0xcafebabe || a.Bus != 0 {
 		t.Errorf("the region holds %#x; bus address %#x", got, a.Bus)
 	}
 	config := mustMap(t, d, fbs.Window{Kind: gen.WindowKindConfig, Size: 4096})
 	if id, code := config.Load(0, 4); id != 0x11e81234 || code != OK {
 		t.Errorf("loaded %#x, %v", id, code)
 	}
-	if code := config.Store(0xffc, 4, 5); code != OK || get(v.at(t, vfioRegionConfig, 0xffc, 4)) != 5 {
+	if code := config.Store(0xffc, 4, 5); code != OK || loadLittleEndian(v.at(t, vfioRegionConfig, 0xffc, 4)) != 5 {
 		t.Errorf("store: %v", code)
 	}
 	_, err := d.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 3, Size: 4})
@@ -345,7 +345,7 @@ func TestPointWorksThroughVFIO(t *testing.T) {
 		t.Fatal(code)
 	}
 	a.Store(0, 4, 0xcafe)
-	if get(v.at(t, 0, 0x1fc00000+40, 8))&0xffff != 7 || get(v.at(t, 0, 5*mega, 4)) != 0xcafe {
+	if loadLittleEndian(v.at(t, 0, 0x1fc00000+40, 8))&0xffff != 7 || loadLittleEndian(v.at(t, 0, 5*mega, 4)) != 0xcafe {
 		t.Error("the store or the configuration is elsewhere")
 	}
 }
@@ -364,7 +364,7 @@ func TestHostMemoryIsMappedAtTheSameLowAddressesInEveryRun(t *testing.T) {
 				t.Errorf("window %d: bus address %#x, want %#x; mapped %+v", i, a.Bus, c.bus, m)
 			}
 		}
-		if err := d.Master(true); err != nil {
+		if err := d.SetBusMaster(true); err != nil {
 			t.Fatal(err)
 		}
 		k.journal = nil
@@ -405,7 +405,7 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	}
 	a := mustMap(t, of, fbs.Window{Kind: gen.WindowKindBar, Offset: 0x1ff8, Size: 0x10})
 	for range 2 {
-		if err := d.Reach(a, of); err != nil || a.Bus != 0x100ff8 {
+		if err := d.AssignBusAddress(a, of); err != nil || a.Bus != 0x100ff8 {
 			t.Errorf("bus address %#x, %v", a.Bus, err)
 		}
 	}
@@ -414,14 +414,14 @@ func TestFunctionsOfVFIOReachEachOthersWindows(t *testing.T) {
 	}
 	own, config, moving := mustMap(t, d, host(1)), mustMap(t, of, fbs.Window{Kind: gen.WindowKindConfig, Size: 256}), mustMap(t, of, tlb(mega, 0))
 	for w, owner := range map[*Aperture]Device{own: d, config: of, moving: of} {
-		if err := d.Reach(w, owner); err != nil {
+		if err := d.AssignBusAddress(w, owner); err != nil {
 			t.Error(err)
 		}
 	}
 	if own.Bus != 0x120000 || config.Bus != 0 || moving.Bus != 0 {
 		t.Errorf("bus addresses %#x %#x %#x", own.Bus, config.Bus, moving.Bus)
 	}
-	wantFault(t, "a mock", d.Reach(a, still{}), Usage, "cannot reach memory of mock:still")
+	wantFault(t, "a mock", d.AssignBusAddress(a, still{}), Usage, "cannot reach memory of mock:still")
 	of.Close() // its window is no longer mapped, and its group is still in use
 	if want := map[string]int{vfioContainer: 2, "/dev/vfio/7": 1, "/dev/vfio/8": 1}; len(k.dma) != 1 || !maps.Equal(inUse(), want) {
 		t.Errorf("mapped %+v; in use %v, want %v", k.dma, inUse(), want)
@@ -532,7 +532,7 @@ func TestAnIOMMUFaultInTheKernelsLogIsADMAFault(t *testing.T) {
 		if code := d.Diagnose(); code != OK {
 			t.Errorf("%q, not a master: %v", line, code)
 		}
-		if err := d.Master(true); err != nil {
+		if err := d.SetBusMaster(true); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -541,7 +541,7 @@ func TestAnIOMMUFaultInTheKernelsLogIsADMAFault(t *testing.T) {
 				t.Errorf("%q: %v, want %v", line, code, want)
 			}
 		}
-		system = real
+		syscalls = real
 		if n := testing.AllocsPerRun(10, func() { d.Diagnose() }); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
@@ -556,13 +556,13 @@ func TestVFIOWorksWithoutTheKernelsLog(t *testing.T) {
 	f, v := addVFIOEdu(k)
 	k.errors["open "+kernelLog] = unix.EPERM
 	d := f.openVFIO()
-	if err := d.Master(true); err != nil {
+	if err := d.SetBusMaster(true); err != nil {
 		t.Fatal(err)
 	}
 	if code := d.Diagnose(); code != OK {
 		t.Error(code)
 	}
-	d.stale = 0
+	d.staleStatus = 0
 	v.patch(t, vfioRegionConfig, configStatus, []byte{0, 0x20})
 	if code := d.Diagnose(); code != DMAFault {
 		t.Error(code)

@@ -59,7 +59,7 @@ TEXT ·walk(SB), NOSPLIT, $0-8
 	MOVQ Walk_Windows(R10), R8
 	MOVQ Walk_Memories(R10), R9
 	MOVQ Walk_Stop(R10), R12
-	MOVQ $0, Walk_Why(R10)
+	MOVQ $0, Walk_StopReason(R10)
 	DISPATCH
 
 write4:
@@ -75,7 +75,7 @@ other:
 	JCC     apart
 	DEVICE
 	MOVL    command_Amount(SI), AX
-	CMPL    DX, $const_opCheck
+	CMPL    DX, $const_opExpect
 	JEQ     check
 	CMPL    DX, $const_opCopyIn
 	JEQ     copyIn
@@ -87,7 +87,7 @@ other:
 	JEQ     copyOut
 	CMPL    DX, $const_opFill
 	JEQ     fill
-	CMPL    DX, $const_opChange
+	CMPL    DX, $const_opModify
 	JEQ     check // whose mode is none: Go has what was loaded
 	RET
 
@@ -198,7 +198,7 @@ point:
 	MOVQ    (R8)(R11*8), DI
 	MOVL    command_Offset(SI), AX
 	MOVWLZX command_Window(SI), BX
-	MOVQ    Walk_Homes(R10), DX
+	MOVQ    Walk_TLBWindows(R10), DX
 	MOVQ    (DX)(BX*8), DX
 	MOVL    command_Amount(SI), R11
 	ADDQ    AX, DI
@@ -224,7 +224,7 @@ point4:
 
 loaded:
 	MOVQ AX, Walk_Got(R10)
-	MOVQ $const_Loaded, Walk_Why(R10)
+	MOVQ $const_Loaded, Walk_StopReason(R10)
 	RET
 
 differs:
@@ -232,8 +232,8 @@ differs:
 	MOVQ DX, Walk_Want(R10)
 	MOVL command_Amount(SI), AX
 	SUBQ R11, AX
-	MOVQ AX, Walk_At(R10)
-	MOVQ $const_Differs, Walk_Why(R10)
+	MOVQ AX, Walk_MismatchOffset(R10)
+	MOVQ $const_Mismatch, Walk_StopReason(R10)
 	RET
 
 // One access of a bulk copy, if OF has the bit of its WIDTH set: R11, the bytes to
@@ -327,7 +327,7 @@ moved:
 next:
 	NEXT
 taken:
-	MOVQ $const_Taken, Walk_Why(R10)
+	MOVQ $const_AllOnes, Walk_StopReason(R10)
 
 done:
 	RET

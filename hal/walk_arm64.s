@@ -60,7 +60,7 @@ TEXT ·walk(SB), NOSPLIT, $0-8
 	MOVD Walk_Windows(R0), R2
 	MOVD Walk_Memories(R0), R3
 	MOVD Walk_Stop(R0), R4
-	MOVD ZR, Walk_Why(R0)
+	MOVD ZR, Walk_StopReason(R0)
 	MOVD $(const_opWrite | 4<<8), R17
 	DISPATCH
 
@@ -78,7 +78,7 @@ other:
 	DEVICE
 	MOVWU command_Amount(R1), R10
 	MOVBU command_Mode(R1), R7
-	CMP   $const_opCheck, R5
+	CMP   $const_opExpect, R5
 	BEQ   check
 	CMP   $const_opCopyIn, R5
 	BEQ   copyIn
@@ -90,7 +90,7 @@ other:
 	BEQ   copyOut
 	CMP   $const_opFill, R5
 	BEQ   fill
-	CMP   $const_opChange, R5
+	CMP   $const_opModify, R5
 	BEQ   check // whose mode is none: Go has what was loaded
 	RET
 
@@ -191,7 +191,7 @@ point:
 	MOVWU command_Offset(R1), R7
 	ADD   R7, R8
 	MOVHU command_Window(R1), R9
-	MOVD  Walk_Homes(R0), R7
+	MOVD  Walk_TLBWindows(R0), R7
 	MOVD  (R7)(R9<<3), R7
 	MOVWU command_Amount(R1), R10
 	ADD   R10, R7
@@ -238,8 +238,8 @@ differs:
 	MOVD  R11, Walk_Want(R0)
 	MOVWU command_Amount(R1), R5
 	SUB   R10, R5
-	MOVD  R5, Walk_At(R0)
-	MOVD  $const_Differs, R9
+	MOVD  R5, Walk_MismatchOffset(R0)
+	MOVD  $const_Mismatch, R9
 	B     ended
 
 // One access of a bulk copy, if OF has the bit of its WIDTH (1 << BIT) set: R13,
@@ -300,9 +300,9 @@ moved:
 next:
 	NEXT
 taken:
-	MOVD $const_Taken, R9
+	MOVD $const_AllOnes, R9
 ended:
-	MOVD R9, Walk_Why(R0)
+	MOVD R9, Walk_StopReason(R0)
 
 done:
 	RET

@@ -27,7 +27,7 @@ func anyList(random *rand.Rand, size uint32) []fbs.Command {
 }
 
 func anyCommand(random *rand.Rand, size uint32) fbs.Command {
-	opcodes := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill,
+	opcodes := []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeExpect, gen.OpcodeCopyIn, gen.OpcodeFill,
 		gen.OpcodeCopyOut, gen.OpcodeCompare, gen.OpcodeFence, gen.OpcodePoint}
 	width := uint8(1) << random.IntN(4)
 	c := at(opcodes[random.IntN(len(opcodes))], width, gen.Access(1+random.IntN(2)), uint64(random.Uint32N(size/2)&^7), 0)
@@ -43,7 +43,7 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 		c.Mode, c.Index, c.Amount, c.Value = 0, 0, 0, random.Uint64()&fbs.WidthMask(width)
 	case gen.OpcodeFill:
 		c.Index, c.Value = 0, random.Uint64()&fbs.WidthMask(width)
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		c.Mode, c.Index, c.Amount = uint8(gen.ConditionEqual), 0, random.Uint32N(2)
 		c.Mask = random.Uint64() & random.Uint64() & random.Uint64() & fbs.WidthMask(width)
 		if c.Value = 0; random.IntN(4) != 0 {
@@ -63,9 +63,9 @@ func anyCommand(random *rand.Rand, size uint32) fbs.Command {
 	case 0:
 		c.Window = 0
 	case 1:
-		others := []gen.Opcode{gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodePoint, gen.OpcodeDelay, gen.OpcodeCall, gen.OpcodeEnd}
+		others := []gen.Opcode{gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodePoint, gen.OpcodeDelay, gen.OpcodeCall, gen.OpcodeEnd}
 		c = fbs.Command{Opcode: others[random.IntN(len(others))], Window: 1, Mask: 1}
-		if c.Opcode == gen.OpcodeChange {
+		if c.Opcode == gen.OpcodeModify {
 			c.Width = width
 		}
 	}
@@ -91,7 +91,7 @@ func newPlace(t testing.TB, size int) *place {
 	p := &place{device: last(), memory: last()}
 	p.homes[1], p.memories[1] = AddressOf(p.device), AddressOf(p.memory)
 	p.windows = [3]uintptr{0, p.homes[1], p.homes[1]}
-	p.walk.Windows, p.walk.Memories, p.walk.Homes = &p.windows[0], &p.memories[0], &p.homes[0]
+	p.walk.Windows, p.walk.Memories, p.walk.TLBWindows = &p.windows[0], &p.memories[0], &p.homes[0]
 	return p
 }
 
@@ -100,14 +100,14 @@ func (p *place) run(run func(w *Walk), list []fbs.Command) (done int) {
 	// Stop lies in the list too.
 	list = append(list[:len(list):len(list)], fbs.Command{Opcode: gen.OpcodeEnd})
 	p.windows[1] = p.homes[1]
-	p.walk.Next, p.walk.Stop, p.walk.Got, p.walk.Want, p.walk.At = &list[0], &list[len(list)-1], 0, 0, 0
+	p.walk.Next, p.walk.Stop, p.walk.Got, p.walk.Want, p.walk.MismatchOffset = &list[0], &list[len(list)-1], 0, 0, 0
 	run(&p.walk)
 	return int(uintptr(unsafe.Pointer(p.walk.Next))-uintptr(unsafe.Pointer(&list[0]))) / 32
 }
 
 func (p *place) one(t testing.TB, c fbs.Command) {
-	if done := p.run((*Walk).Run, []fbs.Command{c}); done != 1 && p.walk.Why != Taken {
-		t.Fatalf("%+v ends a walk: %d", c, p.walk.Why)
+	if done := p.run((*Walk).Run, []fbs.Command{c}); done != 1 && p.walk.StopReason != AllOnes {
+		t.Fatalf("%+v ends a walk: %d", c, p.walk.StopReason)
 	}
 }
 
@@ -115,7 +115,7 @@ func (p *place) one(t testing.TB, c fbs.Command) {
 func (p *place) compare(t testing.TB, oracle *place, done, want int, what any) {
 	t.Helper()
 	got, expect := p.walk, oracle.walk
-	if done != want || got.Why != expect.Why || got.Got != expect.Got && got.Why != Taken || got.Want != expect.Want || got.At != expect.At {
+	if done != want || got.StopReason != expect.StopReason || got.Got != expect.Got && got.StopReason != AllOnes || got.Want != expect.Want || got.MismatchOffset != expect.MismatchOffset {
 		t.Fatalf("%+v\ndone %d, %+v; the oracle %d, %+v", what, done, got, want, expect)
 	}
 	if p.windows[1]-p.homes[1] != oracle.windows[1]-oracle.homes[1] || !bytes.Equal(p.device, oracle.device) || !bytes.Equal(p.memory, oracle.memory) {
@@ -140,7 +140,7 @@ func TestWalksLeaveWhatPlainGoLeaves(t *testing.T) {
 		copy(oracle.memory, p.memory)
 		done := p.run((*Walk).Run, list)
 		p.compare(t, oracle, done, oracle.run(walkGeneric, list), list)
-		ended[p.walk.Why]++
+		ended[p.walk.StopReason]++
 	}
 	if len(ended) != 4 {
 		t.Errorf("walks ended %v, some of each kind should", ended)
@@ -158,13 +158,13 @@ func TestAWalkEndsAtStopAndGoesOnFromThere(t *testing.T) {
 	for _, stop := range []int{0, 3, 3, 8} {
 		w.Stop = &list[stop]
 		w.Run()
-		if w.Next != w.Stop || w.Why != Left || w.Index(list) != stop || bytes.Count(p.device, []byte{7}) != stop {
+		if w.Next != w.Stop || w.StopReason != Unhandled || w.NextIndex(list) != stop || bytes.Count(p.device, []byte{7}) != stop {
 			t.Errorf("stop %d: % x", stop, p.device[:9])
 		}
 	}
 	w.Next = &list[3]
-	if w.Skip(); w.Next != &list[4] {
-		t.Errorf("behind command 3 comes %d", w.Index(list))
+	if w.Advance(); w.Next != &list[4] {
+		t.Errorf("behind command 3 comes %d", w.NextIndex(list))
 	}
 }
 
@@ -246,7 +246,7 @@ func TestNothingInAWalkAllocates(t *testing.T) {
 		w := &p.walk
 		for w.Next, w.Stop = &list[0], &list[200]; w.Next != w.Stop; {
 			if w.Run(); w.Next != w.Stop {
-				w.Skip()
+				w.Advance()
 			}
 		}
 	}); n != 0 {
@@ -277,7 +277,7 @@ func TestAFaultIsAPanicThatKnowsItsCommand(t *testing.T) {
 	p := newPlace(t, 512)
 	windows := [3]uintptr{0, AddressOf(p.device), AddressOf(mem)}
 	p.walk.Windows = &windows[0]
-	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeCheck, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
+	for _, opcode := range []gen.Opcode{gen.OpcodeWrite, gen.OpcodeExpect, gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut, gen.OpcodeCompare} {
 		for _, access := range accesses {
 			for _, width := range widths {
 				list := make([]fbs.Command, 8)
@@ -327,7 +327,7 @@ func BenchmarkWalk(b *testing.B) {
 	for _, width := range widths {
 		each(fmt.Sprint("Write", width), int64(width), func(i int) fbs.Command { return at(gen.OpcodeWrite, width, 0, uint64(i*8), 0) })
 		each(fmt.Sprint("Check", width), int64(width), func(i int) fbs.Command {
-			return at(gen.OpcodeCheck, width, gen.Access(gen.ConditionEqual), uint64(i*8), 0)
+			return at(gen.OpcodeExpect, width, gen.Access(gen.ConditionEqual), uint64(i*8), 0)
 		})
 	}
 	each("RunsOfOne", 4, func(i int) fbs.Command { return at(gen.OpcodeWrite, 4<<(i%2), 0, uint64(i*8), 0) })

@@ -44,13 +44,13 @@ again:
 	}
 	for at, want := range map[int]struct {
 		group   int
-		target  fbs.Target
+		target  fbs.TileRange
 		address uint64
 	}{
-		registers:      {0, fbs.Target{X: 5, Y: 6, Ordering: 1}, 0},
-		registers + 16: {2, fbs.Target{X: 3, Y: 4, NoC: 1, Ordering: 1}, 0x7000000},
+		registers:      {0, fbs.TileRange{X: 5, Y: 6, Ordering: 1}, 0},
+		registers + 16: {2, fbs.TileRange{X: 3, Y: 4, NoC: 1, Ordering: 1}, 0x7000000},
 	} {
-		words, ok := boards.Wormhole.TLB.Encode(&boards.Wormhole.TLB.Groups[want.group], want.target, want.address)
+		words, ok := boards.Wormhole.TLB.EncodeWindow(&boards.Wormhole.TLB.Groups[want.group], want.target, want.address)
 		if !ok || word(at) != words[0] {
 			t.Errorf("registers hold %#x, want %#x", word(at), words[0])
 		}

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	// memory, and behind a seal a child that prints would end by it.
 	goruntime.MemProfileRate = 0
 	if os.Getenv(childTask) != "shared" {
-		runtime.Alone()
+		runtime.DedicateProcess()
 	}
 	if err := task(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -90,7 +90,7 @@ func child(t *testing.T, task string, args ...string) (stdout string, status sys
 // plain is a device that is mapped memory and nothing else: an aperture onto
 // it is what a BAR on Linux gives, without the device behind it.
 type plain struct {
-	hal.Standin
+	hal.BaseDevice
 	memory []byte
 }
 
@@ -114,7 +114,7 @@ func (d *plain) Map(w fbs.Window) (hal.Aperture, error) {
 func (d *plain) Now() int64   { return int64(time.Since(started)) }
 func (d *plain) Close() error { return unix.Munmap(d.memory) }
 
-func (d *plain) Sleep(nanoseconds int64) { hal.Pause(nanoseconds) }
+func (d *plain) Sleep(nanoseconds int64) { hal.SleepRaw(nanoseconds) }
 
 // loadPlain opens, verifies and loads an image of ivshmem on plain memory.
 func loadPlain(path string) (*runtime.Replay, *plain, error) {
@@ -126,7 +126,7 @@ func loadPlain(path string) (*runtime.Replay, *plain, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	device, err := newPlain(int(view.Targets[0].Bars()[2]))
+	device, err := newPlain(int(view.Devices[0].BarSizes()[2]))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -90,7 +90,7 @@ func newSubject(t *testing.T, name string, file []byte) *subject {
 	for i := range image.Sequences {
 		image.Sequences[i].Commands = slices.DeleteFunc(image.Sequences[i].Commands, func(c lmb.Command) bool { return c.Opcode == lmb.OpcodeMark })
 		for j := range image.Sequences[i].Commands {
-			if c := &image.Sequences[i].Commands[j]; c.Opcode == gen.OpcodeCheck {
+			if c := &image.Sequences[i].Commands[j]; c.Opcode == gen.OpcodeExpect {
 				c.Amount = min(c.Amount, pollUsMax)
 			}
 		}
@@ -121,7 +121,7 @@ func (s *subject) addSafe() {
 	store := lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Offset: 4, Value: 0x5afe}}
 	commands := []lmb.Command{store}
 	if w := s.image.Windows[0]; w.Kind == gen.WindowKindTlb {
-		target := fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingStrict}
+		target := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict}
 		commands = []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()}}, store}
 	}
 	s.image.Sequences = append(s.image.Sequences, lmb.Sequence{Name: "safe", Commands: commands})
@@ -143,7 +143,7 @@ func verified(t *testing.T, image *lmb.Image) *fbs.View {
 // load loads a view of this subject on a new mock.
 func (s *subject) load(t *testing.T, view *fbs.View) (*runtime.Replay, *mock.Device) {
 	t.Helper()
-	device := mock.New(chips.ByName(view.Name(view.Targets[0].Board)))
+	device := mock.New(chips.ByName(view.Name(view.Devices[0].Board)))
 	device.Record(true)
 	replay, err := runtime.Load(view, runtime.AnySlot, device)
 	if err != nil {
@@ -263,9 +263,9 @@ func TestBusFaultAtEveryOperationEndsTheRunThere(t *testing.T) {
 func (s *subject) notices(i, operation int) bool {
 	c := &s.steps[i].command
 	switch c.Opcode {
-	case gen.OpcodeChange: // it loads before it stores
+	case gen.OpcodeModify: // it loads before it stores
 		return operation < s.steps[i].operations
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		return true
 	case gen.OpcodeCompare, gen.OpcodeCopyOut:
 		return true // no golden data here are all ones
@@ -334,7 +334,7 @@ func holds(c *fbs.Command, value uint64) bool {
 func (s *subject) firstBroken(f mock.Fault) (at int, value uint64) {
 	for i := range s.steps {
 		c, loads := &s.steps[i].command, s.loads(i)
-		if c.Opcode != gen.OpcodeCheck || loads[0].Place != f.Place {
+		if c.Opcode != gen.OpcodeExpect || loads[0].Place != f.Place {
 			continue
 		}
 		value := loads[len(loads)-1].Value&^f.Mask | f.Value&f.Mask
@@ -349,7 +349,7 @@ func TestEveryCheckedBitStuckIsReportedWithWhatWasSeen(t *testing.T) {
 	for _, s := range subjects(t) {
 		count := 0
 		for i := range s.steps {
-			if c := &s.steps[i].command; c.Opcode != gen.OpcodeCheck {
+			if c := &s.steps[i].command; c.Opcode != gen.OpcodeExpect {
 				continue
 			}
 			for _, f := range s.breaking(i) {
@@ -385,7 +385,7 @@ func TestEveryPolledBitMayBeLateAndNoExpectedOne(t *testing.T) {
 		count := 0
 		for i := range s.steps {
 			opcode := s.steps[i].command.Opcode
-			if opcode != gen.OpcodeCheck {
+			if opcode != gen.OpcodeExpect {
 				continue
 			}
 			for _, f := range s.breaking(i) {
@@ -477,7 +477,7 @@ func TestFileCutShortDuringARunIsAnInputOutputError(t *testing.T) {
 			t.Errorf("cut to %d: %+v", test.size, result)
 		}
 		const says = "command 1 (number 2 of main): " + runtime.CutShort
-		if text := string(report.Append(nil, r.View(), &result)); text != says {
+		if text := string(report.AppendFailure(nil, r.View(), &result)); text != says {
 			t.Errorf("cut to %d: %s", test.size, text)
 		}
 		if device.memory[0] != test.stored {

@@ -54,7 +54,7 @@ func (f *File) read() error {
 	// How large the envelope is stands in its first page, and counts as it was
 	// when that was copied.
 	if err = f.copyToPrivate(0, 1); err == nil {
-		err = f.copyToPrivate(0, fbs.As[fbs.Preamble](f.data).Envelope)
+		err = f.copyToPrivate(0, fbs.ReadStruct[fbs.Preamble](f.data).Envelope)
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func (f *File) copyToPrivate(first, end uint64) error {
 		return nil
 	}
 	part := f.data[first:end]
-	if pages, _ := available(end - first); end-first > pages {
+	if pages, _ := availableMemory(end - first); end-first > pages {
 		const text = ": %d bytes of it are to be copied into memory, the machine has %d available"
 		return hal.NewFault(hal.BadImage, f.path+fbs.Text(text, end-first, pages))
 	}
@@ -125,9 +125,9 @@ func (f *File) copyInputs(view *fbs.View) error {
 	first, end := uint64(len(f.data)), uint64(0)
 	payload := uint64(hal.AddressOf(view.Payload) - hal.AddressOf(f.data))
 	for i := range view.Tensors {
-		if t := &view.Tensors[i]; t.Role == gen.RoleInput && t.Recorded != 0 {
-			first = min(first, payload+t.RecordedOffset)
-			end = max(end, payload+t.RecordedOffset+t.Size)
+		if t := &view.Tensors[i]; t.Role == gen.RoleInput && t.HasData != 0 {
+			first = min(first, payload+t.DataOffset)
+			end = max(end, payload+t.DataOffset+t.Size)
 		}
 	}
 	if f.inputs {

@@ -52,7 +52,7 @@ func reserveStack() (room [16 << 10]byte) { return room }
 // and Go asks for no further one, as long as there is one goroutine, which stays unlocked
 // from its thread and waits by raw system calls: those of package hal. Bus errors
 // are panics, to be recovered.
-func Alone() {
+func DedicateProcess() {
 	goruntime.GOMAXPROCS(1)
 	hal.PanicOnFault(true)
 	ignore := [4]uint64{1} // struct sigaction: handler SIG_IGN, flags, restorer, mask
@@ -69,7 +69,7 @@ func (r *Replay) guarded(sequence int) hal.Code {
 	case ended.Cause == nil:
 		return code
 	case ended.In(hal.AddressOf(payload), uint64(len(payload))):
-		r.detail = Result{FileLost: true}
+		r.failure = Result{FileLost: true}
 		return hal.IO
 	case ended.IsFault && (ended.Address == 0 || r.isDevice(&ended)):
 		return hal.BusFault
@@ -81,7 +81,7 @@ func (r *Replay) guarded(sequence int) hal.Code {
 func (r *Replay) recovered(sequence int) (code hal.Code, ended hal.Panic) {
 	defer hal.Recover(hal.PanicOnFault(true), &ended)
 	r.due = r.every
-	if code = r.execute(sequence); code == hal.OK && r.every == limitEvery {
+	if code = r.executeSequence(sequence); code == hal.OK && r.every == commandsPerClockCheck {
 		code = r.checkClock()
 	}
 	return code, ended

@@ -60,7 +60,7 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 	}
 	const bytesMax = 1 << 26 // of memory, in each of many processes at once
 	board := view.Board(0)
-	if len(view.Targets) != 1 || max(view.Reservation.HostBytes, view.Reservation.ArenaBytes) > bytesMax {
+	if len(view.Devices) != 1 || max(view.Reservation.HostBytes, view.Reservation.ArenaBytes) > bytesMax {
 		return true, false
 	}
 	for sequence := range view.Sequences {
@@ -73,7 +73,7 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 			return true, false
 		}
 		for i := range view.Tensors {
-			if tensor := &view.Tensors[i]; tensor.Role == gen.RoleInput && tensor.Recorded == 0 {
+			if tensor := &view.Tensors[i]; tensor.Role == gen.RoleInput && tensor.HasData == 0 {
 				replay.Input(i)
 			}
 		}
@@ -89,7 +89,7 @@ func tryHostile(t *testing.T, what string, file []byte) (verified, loaded bool) 
 		}
 		replay.Close()
 	}
-	if view.LongestUs[0] < 100_000 {
+	if view.WorstCaseUs[0] < 100_000 {
 		checkCount(t, what, view, newImpatient(board))
 	}
 	return true, true
@@ -108,9 +108,9 @@ func checkCount(t *testing.T, what string, view *fbs.View, device hal.Device) {
 			replay.Input(i)
 		}
 	}
-	count, most := uint64(0), view.LongestUs[0]
+	count, most := uint64(0), view.WorstCaseUs[0]
 	if safe := view.SequenceByName("safe"); safe > 0 {
-		most += view.LongestUs[safe]
+		most += view.WorstCaseUs[safe]
 	}
 	replay.Observe(func(int) { count++ })
 	if replay.Run(0); count > most {
@@ -150,9 +150,9 @@ func objects(file []byte) (list []object) {
 		list = append(list, object{fmt.Sprintf("%s %d", name, index), reflect.ValueOf(x), vector})
 	}
 	add("Reservation", 0, 0, root.Reservation(nil))
-	for i := range root.TargetsLength() {
-		x := new(gen.Target)
-		root.Targets(x, i)
+	for i := range root.DevicesLength() {
+		x := new(gen.Device)
+		root.Devices(x, i)
 		add("Target", i, 0, x)
 	}
 	for i := range root.RulesLength() {
@@ -359,7 +359,7 @@ func checkFieldCounts(t *testing.T, fields map[string]int) {
 	for kind, want := range map[string]int{
 		"Command": reflect.TypeFor[fbs.Command]().NumField(), "Window": reflect.TypeFor[fbs.Window]().NumField(),
 		"Segment": reflect.TypeFor[fbs.Segment]().NumField(), "Reservation": reflect.TypeFor[fbs.Reservation]().NumField(),
-		"Target": reflect.TypeFor[gen.TargetT]().NumField(), "Sequence": reflect.TypeFor[fbs.Sequence]().NumField(),
+		"Target": reflect.TypeFor[gen.DeviceT]().NumField(), "Sequence": reflect.TypeFor[fbs.Sequence]().NumField(),
 		"Rule": reflect.TypeFor[fbs.Rule]().NumField(), "Tensor": reflect.TypeFor[gen.TensorT]().NumField(),
 	} {
 		if fields[kind] < want {

@@ -20,7 +20,7 @@ const safe = "safe:\n  write.4 m+0x40 0x5afe\n"
 func limited(t *testing.T, limitUs int64, want hal.Code, body string) (took int64, safeRan bool) {
 	t.Helper()
 	r, device := on(t, "main:\n"+body+safe)
-	r.Limit(limitUs * 1000)
+	r.SetLimit(limitUs * 1000)
 	before := device.Now()
 	result := run(t, r, want)
 	took = device.Now() - before
@@ -28,7 +28,7 @@ func limited(t *testing.T, limitUs int64, want hal.Code, body string) (took int6
 		if again := r.Run(0); again.Code != hal.Disabled {
 			t.Errorf("after %v the next run ends with %v", want, again.Code)
 		}
-		if got := memory(t, device, 0x40, 2); got[0] != 0xfe || got[1] != 0x5a {
+		if got := parseMeminfo(t, device, 0x40, 2); got[0] != 0xfe || got[1] != 0x5a {
 			t.Errorf("safe stored % x", got)
 		}
 	}
@@ -62,25 +62,25 @@ func TestRunThatExceedsItsLimitFailsAfterSafe(t *testing.T) {
 // on: that is for a condition that does not hold.
 func TestLateRunMakesNoFurtherAccess(t *testing.T) {
 	r, device := on(t, "main:\n  poll.4 m+0x0 == 0x1 within 1s every 10us else ignore\n  write.4 m+0x80 0x1\n"+safe)
-	r.Limit(100_000)
+	r.SetLimit(100_000)
 	if result := run(t, r, hal.FrameLate); result.Command != 0 {
 		t.Errorf("late at command %d", result.Command)
 	}
-	if got := memory(t, device, 0x80, 1); got[0] != 0 {
+	if got := parseMeminfo(t, device, 0x80, 1); got[0] != 0 {
 		t.Error("the store behind it was made")
 	}
 }
 
 func TestLimitCountsForEachRunAlone(t *testing.T) {
 	r, device := on(t, "main:\n  delay 90us\n"+safe)
-	r.Limit(100_000)
+	r.SetLimit(100_000)
 	for range 100 {
 		run(t, r, hal.OK)
 	}
 	if device.Now() < 9_000_000 {
 		t.Errorf("100 runs took %d ns", device.Now())
 	}
-	r.Limit(50_000)
+	r.SetLimit(50_000)
 	run(t, r, hal.FrameLate)
 }
 
@@ -92,7 +92,7 @@ func TestPollDeadlineWithinTheLimitIsThePollsOwn(t *testing.T) {
 func TestLimitBeyondAllTimeIsNone(t *testing.T) {
 	r, device := on(t, "main:\n  delay 90us\n"+safe)
 	device.Sleep(1_000_000)
-	r.Limit(math.MaxInt64)
+	r.SetLimit(math.MaxInt64)
 	run(t, r, hal.OK)
 }
 
@@ -104,7 +104,7 @@ func TestLimitThatIsExceededForWantOfMemoryIsADMAFault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Limit(100_000)
+		r.SetLimit(100_000)
 		run(t, r, want)
 		r.Close()
 	}
@@ -112,7 +112,7 @@ func TestLimitThatIsExceededForWantOfMemoryIsADMAFault(t *testing.T) {
 
 func TestSafeHasNoLimit(t *testing.T) {
 	r, device := on(t, "main:\n  delay 1s\nsafe:\n  delay 5ms\n  poll.4 m+0x0 == 0x1 within 5ms every 1ms else ignore\n  write.4 m+0x40 0x5afe\n")
-	r.Limit(1000)
+	r.SetLimit(1000)
 	if result := run(t, r, hal.FrameLate); result.Safe != hal.OK || device.Now() < 10_000_000 {
 		t.Errorf("%+v after %d ns", result, device.Now())
 	}
@@ -184,14 +184,14 @@ func TestRunWithoutALimitEndsByTheClock(t *testing.T) {
 // TestAllowedTimeEndsARun, also one with a longer limit of its own.
 func TestAllowedTimeEndsARun(t *testing.T) {
 	v := view(t, ivshmem+"main:\n  delay 9s\n"+safe)
-	v.AllowedUs = 10e6
+	v.TimeLimitUs = 10e6
 	for _, limit := range []int64{0, 60e9} {
 		device := leaping{mock.New(&boards.Ivshmem), new(int64)}
 		r, err := runtime.Load(v, runtime.AnySlot, device)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Limit(limit)
+		r.SetLimit(limit)
 		run(t, r, hal.FrameLate)
 		r.Close()
 	}
@@ -237,7 +237,7 @@ func TestRequestToStopEndsARunAfterTheGrace(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.SetStopFlag(device.flag)
-		r.Limit(test.limit)
+		r.SetLimit(test.limit)
 		result := run(t, r, test.code)
 		late := test.code == hal.FrameLate
 		if took := device.Now(); result.SafeRan != late || took < test.took ||
@@ -277,7 +277,7 @@ func TestClockIsReadInCallsOfShortSequences(t *testing.T) {
 		}
 		r.Observe(nil)
 		before := device.Now()
-		r.Limit(1)
+		r.SetLimit(1)
 		result := r.Run(0)
 		if took := (device.Now() - before) / 100; callee > 0 &&
 			(result.Code != hal.FrameLate || took > 513) {

@@ -127,10 +127,10 @@ func TestFileWithADefectIsRefusedWithItsPath(t *testing.T) {
 		t.Error(err)
 	}
 	denied := &hal.Fault{Code: hal.Denied, Reason: "not signed"}
-	if err := file.Check(func([]byte) error { return denied }); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), path+": not signed") {
+	if err := file.Inspect(func([]byte) error { return denied }); hal.CodeOf(err) != hal.Denied || !strings.Contains(err.Error(), path+": not signed") {
 		t.Error(err)
 	}
-	if err := file.Check(func(data []byte) error { return nil }); err != nil {
+	if err := file.Inspect(func(data []byte) error { return nil }); err != nil {
 		t.Error(err)
 	}
 }
@@ -186,13 +186,13 @@ type master struct {
 	bus   uint64 // of what it reaches, 0: 0x1000
 }
 
-func (m master) Reach(a *hal.Aperture, of hal.Device) error {
+func (m master) AssignBusAddress(a *hal.Aperture, of hal.Device) error {
 	*m.told = append(*m.told, m.name+" reaches "+of.(master).name)
 	a.Bus = max(m.bus, 0x1000)
 	return m.fail
 }
 
-func (m master) Master(on bool) error {
+func (m master) SetBusMaster(on bool) error {
 	*m.told = append(*m.told, fmt.Sprintf("%s masters %v", m.name, on))
 	return m.fail
 }
@@ -265,10 +265,10 @@ func (s *stranger) Map(w fbs.Window) (hal.Aperture, error) {
 	return s.Device.Map(w)
 }
 
-func (s *stranger) Master(bool) error { s.touched = true; return nil }
+func (s *stranger) SetBusMaster(bool) error { s.touched = true; return nil }
 
-func (s *stranger) Reach(*hal.Aperture, hal.Device) error { return nil }
-func (s *stranger) Diagnose() hal.Code                    { return hal.OK }
+func (s *stranger) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
+func (s *stranger) Diagnose() hal.Code                               { return hal.OK }
 
 // A lane takes a device at the first Map: until its identity is known to be
 // right, no window is mapped of any.
@@ -291,7 +291,7 @@ type cleaner struct {
 	fail error
 }
 
-func (c cleaner) Cleanup(_ *fbs.View, target int) (note string, err error) {
+func (c cleaner) RegisterExitCleanup(_ *fbs.View, target int) (note string, err error) {
 	*c.told = append(*c.told, target)
 	return c.note, c.fail
 }
@@ -326,7 +326,7 @@ func TestDriversAreToldWhatToDoWhenTheProcessEnds(t *testing.T) {
 // unaimable is a device that refuses what a Point asks for.
 type unaimable struct{ cleaner }
 
-func (unaimable) Aim(*hal.Aperture, fbs.Target, uint64, *fbs.Command) (registers, home uintptr, code hal.Code) {
+func (unaimable) EncodeWindow(*hal.Aperture, fbs.TileRange, uint64, *fbs.Command) (registers, home uintptr, code hal.Code) {
 	return 0, 0, hal.Refused
 }
 
@@ -556,7 +556,7 @@ func TestMasterIsStoppedByRestAndAskedWhatWentWrong(t *testing.T) {
 		if result := r.Run(r.View().SequenceByName("look")); result.Code != state {
 			t.Errorf("%+v, want %v", result, state)
 		}
-		if err := r.Rest(); err != nil || told[len(told)-1] != "ivshmem masters false" {
+		if err := r.StopDMA(); err != nil || told[len(told)-1] != "ivshmem masters false" {
 			t.Errorf("%v, %v", told, err)
 		}
 		edu.Inject(mock.Fault{Kind: mock.AllOnes, Operation: edu.Operations() + 1})

@@ -9,15 +9,15 @@ import (
 // available is how many bytes of memory the machine can still give, and how
 // many more in huge pages, which host windows may lie in. Limits on a group of
 // processes are not looked at, and for a MiB nothing is: that takes 20 to 50 us.
-func available(wanted uint64) (pages, huge uint64) {
+func availableMemory(wanted uint64) (pages, huge uint64) {
 	if pages = 1 << 20; wanted > pages {
 		text, _ := hal.ReadText("/proc/meminfo") // empty where there is none
-		pages, huge = memory(text)
+		pages, huge = parseMeminfo(text)
 	}
 	return pages, huge
 }
 
-func memory(meminfo string) (pages, huge uint64) {
+func parseMeminfo(meminfo string) (pages, huge uint64) {
 	pages = numberAfter(meminfo, "MemAvailable:") << 10
 	if pages == 0 { // no /proc
 		var system unix.Sysinfo_t
@@ -28,7 +28,7 @@ func memory(meminfo string) (pages, huge uint64) {
 }
 
 // after is the text behind a name, empty where there is none.
-func after(text, name string) string {
+func textAfter(text, name string) string {
 	for len(text) > len(name) && text[:len(name)] != name {
 		text = text[1:]
 	}
@@ -37,7 +37,7 @@ func after(text, name string) string {
 
 // numberAfter is the number behind a name and blanks, 0 where there is none.
 func numberAfter(text, name string) (n uint64) {
-	for text = after(text, name); text != "" && text[0] <= '9' && (text[0] >= '0' || n == 0); text = text[1:] {
+	for text = textAfter(text, name); text != "" && text[0] <= '9' && (text[0] >= '0' || n == 0); text = text[1:] {
 		n = 10*n + uint64(max(text[0], '0')-'0')
 	}
 	return n

@@ -8,17 +8,17 @@ import (
 
 func TestMemoryIsWhatTheKernelSaysIsAvailable(t *testing.T) {
 	const meminfo = "MemTotal:       131072000 kB\nMemFree:         1000 kB\nMemAvailable:    2000 kB\nHugePages_Total:       8\nHugePages_Free:        3\nHugepagesize:       2048 kB\n"
-	if pages, huge := memory(meminfo); pages != 2000<<10 || huge != 3*2048<<10 {
+	if pages, huge := parseMeminfo(meminfo); pages != 2000<<10 || huge != 3*2048<<10 {
 		t.Errorf("%d, %d", pages, huge)
 	}
-	if pages, huge := memory("MemAvailable:   10 kB\nHugePages_Free:        0\nHugepagesize:       2048 kB\n"); pages != 10<<10 || huge != 0 {
+	if pages, huge := parseMeminfo("MemAvailable:   10 kB\nHugePages_Free:        0\nHugepagesize:       2048 kB\n"); pages != 10<<10 || huge != 0 {
 		t.Errorf("%d, %d", pages, huge)
 	}
-	if _, huge := memory("HugePages_Free:       20\nHugepagesize:"); huge != 0 {
+	if _, huge := parseMeminfo("HugePages_Free:       20\nHugepagesize:"); huge != 0 {
 		t.Errorf("%d", huge)
 	}
-	total, _ := memory("")
-	if pages, _ := available(1 << 40); pages == 0 || pages >= total {
+	total, _ := parseMeminfo("")
+	if pages, _ := availableMemory(1 << 40); pages == 0 || pages >= total {
 		t.Errorf("%d available of %d", pages, total)
 	}
 }
@@ -44,7 +44,7 @@ func TestFileSystemThatTakesNoWritesIsKnown(t *testing.T) {
 		{"22 1 259:2 / / ro -", false},
 		{"22 1 259:2 /", false},
 	} {
-		if got := takesNoWrites(test.mountinfo, "259:2"); got != test.want {
+		if got := isReadOnlySuperblock(test.mountinfo, "259:2"); got != test.want {
 			t.Errorf("%q: %v", test.mountinfo, got)
 		}
 	}

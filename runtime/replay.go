@@ -15,29 +15,29 @@ type Replay struct {
 	Notice string // lines on what Load could not see to, empty if nothing
 
 	// of the view, or a copy in the arena with relocations and points resolved
-	commands  []fbs.Command
-	view      *fbs.View // as Verify made it
-	shown     *fbs.View // that of the caller, who may assign to its fields
-	devices   []hal.Device
-	apertures []hal.Aperture // one a window
-	homes     []uintptr      // first byte of the hardware window behind each window, where registers aim it
-	arena     []byte         // all tensors, and behind them commands that had to be completed, read-only
+	commands   []fbs.Command
+	view       *fbs.View // as Verify made it
+	shown      *fbs.View // that of the caller, who may assign to its fields
+	devices    []hal.Device
+	apertures  []hal.Aperture // one a window
+	tlbWindows []uintptr      // first byte of the hardware window behind each window, where registers aim it
+	arena      []byte         // all tensors, and behind them commands that had to be completed, read-only
 
-	windows  []uintptr // address of each window's first byte now, 0: a port; behind them, of the registers of each device
-	memories []uintptr // of the payload, then of each tensor: recorded data or arena
-	missing  int       // inputs that have no data yet
-	safe     int       // sequence that brings the device to rest, or -1
+	windows       []uintptr // address of each window's first byte now, 0: a port; behind them, of the registers of each device
+	memories      []uintptr // of the payload, then of each tensor: recorded data or arena
+	missingInputs int       // inputs that have no data yet
+	safeSequence  int       // sequence that brings the device to rest, or -1
 
-	masters  bool // a device masters the bus
-	disabled bool // by a failure, until loaded anew
-	walk     hal.Walk
-	aside    hal.Walk
-	access   [2]fbs.Command // one store of odd's, with room behind it
+	busMaster bool // a device masters the bus
+	disabled  bool // by a failure, until loaded anew
+	walk      hal.Walk
+	storeWalk hal.Walk
+	scratch   [2]fbs.Command // one store of odd's, with room behind it
 
 	allowed int64 // nanoseconds that any run may take: View.AllowedUs
-	limit   int64 // nanoseconds that a run may take, 0: allowed
+	limitNs int64 // nanoseconds that a run may take, 0: allowed
 	// time after which this run is late, 0: set at the next look at the clock
-	end       int64
+	endTime   int64
 	every     int               // commands of a sequence between two looks at the clock
 	due       int               // commands left until the next look
 	stop      *atomic.Uint32    // not 0: a run ends after StopGrace, nil: no requests to stop
@@ -45,11 +45,11 @@ type Replay struct {
 	observer  func(command int) // called before each command, nil: none
 
 	// a Check that did not hold when it was loaded last, nil: none. The walk may have gone on
-	waits    *fbs.Command
-	deadline int64    // of that, 0: not known yet
-	last     hal.Code // how that ends where its next load does not hold, OK: it is waited for
-	ignored  uint32   // failures of policy Ignore in this run
-	detail   Result   // what the failing command saw
+	polling     *fbs.Command
+	deadline    int64    // of that, 0: not known yet
+	timeoutCode hal.Code // how that ends where its next load does not hold, OK: it is waited for
+	ignored     uint32   // failures of policy Ignore in this run
+	failure     Result   // what the failing command saw
 }
 
 // Result says how a run ended. Everything but Code is zero after a good one.
@@ -77,9 +77,9 @@ func (r *Replay) Input(tensor int) []byte {
 	t, data := &r.view.Tensors[tensor], r.Output(tensor)
 	if at := hal.AddressOf(data); r.memories[1+tensor] != at {
 		r.memories[1+tensor] = at
-		copy(data, r.view.Data(t))
-		if t.Recorded == 0 {
-			r.missing--
+		copy(data, r.view.TensorData(t))
+		if t.HasData == 0 {
+			r.missingInputs--
 		}
 	}
 	return data
@@ -95,14 +95,14 @@ func (r *Replay) Output(tensor int) []byte {
 // time that View.AllowedUs allows. Waits end in time; the clock is read every
 // limitEvery commands of a sequence, and at its end. The sequence "safe" may take
 // what View.AllowedUs allows.
-func (r *Replay) Limit(nanoseconds int64) { r.limit = nanoseconds }
+func (r *Replay) SetLimit(nanoseconds int64) { r.limitNs = nanoseconds }
 
 // Commands of a sequence between two reads of the clock. With those of a sequence
 // that it calls there are twice as many at most. A read takes as long as 50 stores
 // to memory, too long for runs whose only bound is an hour.
 const (
-	limitEvery = 256
-	boundEvery = 4096
+	commandsPerClockCheck = 256
+	boundEvery            = 4096
 )
 
 // StopGrace is how long a run may continue after a request to stop, in nanoseconds:
@@ -126,29 +126,29 @@ func (r *Replay) Run(sequence int) Result {
 	switch {
 	case r.disabled:
 		return Result{Code: hal.Disabled, Command: -1}
-	case r.missing != 0:
+	case r.missingInputs != 0:
 		return Result{Code: hal.InputMissing, Command: -1}
 	}
-	r.ignored, r.end, r.every = 0, 0, boundEvery
-	r.stoppable = r.stop != nil && r.limit == 0 && sequence != r.safe
-	if r.limit != 0 {
-		r.end, r.every = r.devices[0].Now()+min(r.limit, r.allowed), limitEvery
+	r.ignored, r.endTime, r.every = 0, 0, boundEvery
+	r.stoppable = r.stop != nil && r.limitNs == 0 && sequence != r.safeSequence
+	if r.limitNs != 0 {
+		r.endTime, r.every = r.devices[0].Now()+min(r.limitNs, r.allowed), commandsPerClockCheck
 	}
 	code := r.guarded(sequence)
 	if code == hal.OK {
 		return Result{Ignored: r.ignored}
 	}
-	return r.failed(sequence, code)
+	return r.finishFailedRun(sequence, code)
 }
 
 // failed is the result of a run that ended with a code, after "safe".
-func (r *Replay) failed(sequence int, code hal.Code) Result {
-	result := r.detail
-	result.Code, result.Command, result.Ignored = code, int32(r.walk.Index(r.commands)), r.ignored
-	r.detail, r.disabled = Result{}, true
-	if r.safe >= 0 && r.safe != sequence {
-		r.end, r.every, r.stoppable = 0, boundEvery, false
-		result.Safe, result.SafeRan = r.guarded(r.safe), true
+func (r *Replay) finishFailedRun(sequence int, code hal.Code) Result {
+	result := r.failure
+	result.Code, result.Command, result.Ignored = code, int32(r.walk.NextIndex(r.commands)), r.ignored
+	r.failure, r.disabled = Result{}, true
+	if r.safeSequence >= 0 && r.safeSequence != sequence {
+		r.endTime, r.every, r.stoppable = 0, boundEvery, false
+		result.Safe, result.SafeRan = r.guarded(r.safeSequence), true
 	}
 	return result
 }
@@ -156,14 +156,14 @@ func (r *Replay) failed(sequence int, code hal.Code) Result {
 // checkClock returns FrameLate when this run has taken longer than it may.
 func (r *Replay) checkClock() hal.Code {
 	now := r.devices[0].Now()
-	if r.end == 0 {
-		r.end = now + r.allowed
+	if r.endTime == 0 {
+		r.endTime = now + r.allowed
 	}
 	if r.stoppable && r.stop.Load() != 0 {
 		// of the first look after the request: later ones give more
-		r.end = min(r.end, now+StopGrace)
+		r.endTime = min(r.endTime, now+StopGrace)
 	}
-	if now > r.end {
+	if now > r.endTime {
 		return hal.FrameLate
 	}
 	return hal.OK
@@ -178,7 +178,7 @@ const sleepMax = 100_000_000
 func (r *Replay) sleep(device hal.Device, nanoseconds int64) hal.Code {
 	code := r.checkClock()
 	for ; code == hal.OK && nanoseconds > 0; code = r.checkClock() {
-		part := min(nanoseconds, sleepMax, r.end-r.devices[0].Now()+1)
+		part := min(nanoseconds, sleepMax, r.endTime-r.devices[0].Now()+1)
 		device.Sleep(part)
 		nanoseconds -= part
 	}
@@ -188,10 +188,10 @@ func (r *Replay) sleep(device hal.Device, nanoseconds int64) hal.Code {
 // execute is the loop: it runs the commands of one sequence, by walks and what
 // ends them. Everything about the commands has been verified; only the device is
 // still unknown.
-func (r *Replay) execute(sequence int) hal.Code {
+func (r *Replay) executeSequence(sequence int) hal.Code {
 	s, w := &r.view.Sequences[sequence], &r.walk
 	at, last := int(s.First), int(s.First+s.Count)-1
-	w.Next, r.waits = &r.commands[at], nil
+	w.Next, r.polling = &r.commands[at], nil
 	for at < last {
 		next := min(at+r.due, last)
 		if r.observer != nil {
@@ -201,7 +201,7 @@ func (r *Replay) execute(sequence int) hal.Code {
 		stop := &r.commands[next]
 		w.Stop = stop
 		for w.Run(); w.Next != stop; w.Run() {
-			if code := r.odd(w.Next); code != hal.OK {
+			if code := r.handleStop(w.Next); code != hal.OK {
 				return code
 			}
 			w.Stop = stop // a sequence that was called had another
@@ -221,51 +221,53 @@ func (r *Replay) execute(sequence int) hal.Code {
 }
 
 // odd carries out what ended a walk, or the rest of it, and goes on behind it.
-func (r *Replay) odd(c *fbs.Command) (code hal.Code) {
+func (r *Replay) handleStop(c *fbs.Command) (code hal.Code) {
 	w := &r.walk
-	if code = r.through(w, c); code != hal.OK || w.Next != c {
+	if code = r.execOnPort(w, c); code != hal.OK || w.Next != c {
 		return code
 	}
 	switch {
-	case c.Opcode == gen.OpcodeChange:
-		code = r.change(c, w.Got)
-	case w.Why == hal.Loaded:
-		code = r.check(c, w.Got)
-	case w.Why == hal.Differs:
-		r.detail = Result{Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width), Element: w.At / uint64(c.Width)}
-		code = r.settle(c, hal.CompareFailed)
-	case w.Why == hal.Taken:
-		code = r.taken(c)
+	case c.Opcode == gen.OpcodeModify:
+		code = r.modify(c, w.Got)
+	case w.StopReason == hal.Loaded:
+		code = r.expect(c, w.Got)
+	case w.StopReason == hal.Mismatch:
+		r.failure = Result{Got: w.Got, Want: w.Want, Mask: fbs.WidthMask(c.Width), Element: w.MismatchOffset / uint64(c.Width)}
+		code = r.applyPolicy(c, hal.CompareFailed)
+	case w.StopReason == hal.AllOnes:
+		code = r.finishCopyOut(c)
 	case c.Opcode == gen.OpcodePoint:
-		code = r.point(c)
+		code = r.programWindow(c)
 	case c.Opcode == gen.OpcodeDelay:
 		code = r.sleep(r.devices[0], int64(c.Amount)*1000)
 	case c.Opcode == gen.OpcodeCall:
-		if code = r.execute(int(c.Index)); code == hal.OK {
+		if code = r.executeSequence(int(c.Index)); code == hal.OK {
 			w.Next = c
 		}
 	default:
 		code = hal.Internal
 	}
-	if code == hal.OK && r.waits != c {
-		w.Skip()
+	if code == hal.OK && r.polling != c {
+		w.Advance()
 	}
 	return code
 }
 
 // through carries out on a port what a walk has left, because the window is one.
-func (r *Replay) through(w *hal.Walk, c *fbs.Command) hal.Code {
-	if a := &r.apertures[c.Window]; a.Port != nil && w.Why == hal.Left {
-		return w.On(a, r.view.Windows[c.Window].Offset)
+func (r *Replay) execOnPort(w *hal.Walk, c *fbs.Command) hal.Code {
+	if a := &r.apertures[c.Window]; a.Port != nil && w.StopReason == hal.Unhandled {
+		return w.ExecuteOnPort(a, r.view.Windows[c.Window].Offset)
 	}
 	return hal.OK
 }
 
-func (r *Replay) device(c *fbs.Command) hal.Device { return r.devices[r.view.Windows[c.Window].Device] }
+func (r *Replay) deviceOf(c *fbs.Command) hal.Device {
+	return r.devices[r.view.Windows[c.Window].Device]
+}
 
 // gave asks whether a device that gave a value is there: one that is gone reads all ones.
-func (r *Replay) gave(c *fbs.Command, loaded uint64) hal.Code {
-	if loaded == fbs.WidthMask(c.Width) && !r.device(c).Alive() {
+func (r *Replay) checkDevicePresent(c *fbs.Command, loaded uint64) hal.Code {
+	if loaded == fbs.WidthMask(c.Width) && !r.deviceOf(c).Alive() {
 		return hal.DeviceGone
 	}
 	return hal.OK
@@ -273,96 +275,96 @@ func (r *Replay) gave(c *fbs.Command, loaded uint64) hal.Code {
 
 // change stores what was loaded with the bits of the mask changed. The store is a
 // walk of its own: the Change stays Next of the run's, whose a fault is.
-func (r *Replay) change(c *fbs.Command, loaded uint64) hal.Code {
-	if code := r.gave(c, loaded); code != hal.OK {
+func (r *Replay) modify(c *fbs.Command, loaded uint64) hal.Code {
+	if code := r.checkDevicePresent(c, loaded); code != hal.OK {
 		return code
 	}
-	r.access[0] = *c
-	r.access[0].Opcode, r.access[0].Value = gen.OpcodeWrite, c.Value|loaded&^c.Mask
-	r.aside = hal.Walk{Next: &r.access[0], Stop: &r.access[1], Windows: r.walk.Windows}
-	r.aside.Run()
-	return r.through(&r.aside, c)
+	r.scratch[0] = *c
+	r.scratch[0].Opcode, r.scratch[0].Value = gen.OpcodeWrite, c.Value|loaded&^c.Mask
+	r.storeWalk = hal.Walk{Next: &r.scratch[0], Stop: &r.scratch[1], Windows: r.walk.Windows}
+	r.storeWalk.Run()
+	return r.execOnPort(&r.storeWalk, c)
 }
 
 // point aims a window that no registers do: the device does it.
-func (r *Replay) point(c *fbs.Command) (code hal.Code) {
-	target, _ := boards.UnpackTarget(c.Mask)
+func (r *Replay) programWindow(c *fbs.Command) (code hal.Code) {
+	target, _ := boards.UnpackTileRange(c.Mask)
 	a := &r.apertures[c.Window]
-	code = r.device(c).Point(a, target, c.Value)
+	code = r.deviceOf(c).ProgramWindow(a, target, c.Value)
 	r.windows[c.Window] = a.Base
 	return code
 }
 
 // taken sees to a CopyOut that ended with a byte of ones.
-func (r *Replay) taken(c *fbs.Command) hal.Code {
+func (r *Replay) finishCopyOut(c *fbs.Command) hal.Code {
 	data := r.Output(int(c.Index) - 1)[c.Value:][:c.Amount]
 	for _, b := range data[max(0, len(data)-int(c.Width)):] {
 		if b != 0xff {
 			return hal.OK
 		}
 	}
-	return r.gave(c, fbs.WidthMask(c.Width))
+	return r.checkDevicePresent(c, fbs.WidthMask(c.Width))
 }
 
 // check is what comes of a load of a Check. With a deadline it is waited for until it
 // holds, and stays Next of the walk, which loads again; the last load comes after the
 // deadline, so that a reader that was kept off the processor still looks once.
-func (r *Replay) check(c *fbs.Command, loaded uint64) hal.Code {
-	if r.waits != c {
-		r.waits, r.deadline, r.last = c, 0, hal.OK
+func (r *Replay) expect(c *fbs.Command, loaded uint64) hal.Code {
+	if r.polling != c {
+		r.polling, r.deadline, r.timeoutCode = c, 0, hal.OK
 		if c.Amount == 0 {
-			r.last = hal.ExpectFailed
+			r.timeoutCode = hal.ExpectFailed
 		}
 	}
-	code := r.gave(c, loaded)
+	code := r.checkDevicePresent(c, loaded)
 	switch holds := (loaded&c.Mask == c.Value) == (gen.Condition(c.Mode) == gen.ConditionEqual); {
 	case code != hal.OK:
 		return code
 	case holds:
-	case r.last == hal.OK:
-		r.wait(c)
+	case r.timeoutCode == hal.OK:
+		r.waitForPoll(c)
 		return hal.OK
 	default:
-		r.detail = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
-		code = r.settle(c, r.last)
+		r.failure = Result{Got: loaded, Want: c.Value, Mask: c.Mask}
+		code = r.applyPolicy(c, r.timeoutCode)
 	}
-	r.waits = nil
+	r.polling = nil
 	return code
 }
 
 // wait lets time pass until a Check is to be loaded again.
-func (r *Replay) wait(c *fbs.Command) {
-	device, allowed := r.device(c), int64(c.Amount)*1000
+func (r *Replay) waitForPoll(c *fbs.Command) {
+	device, allowed := r.deviceOf(c), int64(c.Amount)*1000
 	now := device.Now()
 	if r.deadline == 0 {
 		r.deadline = now + allowed
 	}
 	left := r.deadline - now
-	r.last = r.sleep(device, pause(c, allowed-left, left))
-	if r.last == hal.OK && device.Now() >= r.deadline {
-		r.last = hal.DeadlinePassed
+	r.timeoutCode = r.sleep(device, pollPause(c, allowed-left, left))
+	if r.timeoutCode == hal.OK && device.Now() >= r.deadline {
+		r.timeoutCode = hal.DeadlinePassed
 	}
 }
 
 // patience is how much longer than needed a Check without an interval may take:
 // a part of 32. It waits awake for some 3 ms, and from then on lets others run
 // (hal's Sleep does below and above 100 us).
-const patience = 32
+const pollBackoffDivisor = 32
 
 // pause is the time between two loads of a Check that waited so long already and
 // has so much left, in nanoseconds.
-func pause(c *fbs.Command, waited, left int64) int64 {
+func pollPause(c *fbs.Command, waited, left int64) int64 {
 	if c.Index != 0 {
 		return min(int64(c.Index)*1000, left)
 	}
-	return min(waited/patience, left)
+	return min(waited/pollBackoffDivisor, left)
 }
 
 // settle applies the policy of a Check or Compare that does not hold, for which code
 // stands. Only that can be passed over, never a late frame or a device that fails.
 // That may be another one than was looked at: what one device waits for in host
 // memory, another may have been unable to write.
-func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
+func (r *Replay) applyPolicy(c *fbs.Command, code hal.Code) hal.Code {
 	ignore := code != hal.FrameLate && gen.Policy(c.Option) == gen.PolicyIgnore
 	state := r.diagnose(!ignore)
 	switch {
@@ -370,7 +372,7 @@ func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 		return state
 	case ignore:
 		r.ignored++
-		r.detail = Result{}
+		r.failure = Result{}
 		return hal.OK
 	}
 	return code
@@ -378,7 +380,7 @@ func (r *Replay) settle(c *fbs.Command, code hal.Code) hal.Code {
 
 // faultDelay is the time, in nanoseconds, that news of a DMA that went wrong
 // may take: an IOMMU's driver writes it to the kernel's log from a thread.
-const faultDelay = 5_000_000
+const dmaFaultDelayNs = 5_000_000
 
 // Diagnose says what is wrong with the devices, whatever the commands saw: OK,
 // DeviceGone, and of those that master the bus MasterOff or DMAFault. Where one
@@ -391,8 +393,8 @@ func (r *Replay) diagnose(wait bool) hal.Code {
 			return code
 		}
 	}
-	if wait && r.masters {
-		r.devices[0].Sleep(faultDelay)
+	if wait && r.busMaster {
+		r.devices[0].Sleep(dmaFaultDelayNs)
 		return r.diagnose(false)
 	}
 	return hal.OK

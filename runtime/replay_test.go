@@ -42,7 +42,7 @@ func on(t testing.TB, source string) (*runtime.Replay, *mock.Device) {
 }
 
 // memory loads a range of the mock's shared memory by an aperture of its own.
-func memory(t testing.TB, device *mock.Device, offset, size uint64) []byte {
+func parseMeminfo(t testing.TB, device *mock.Device, offset, size uint64) []byte {
 	t.Helper()
 	a, err := device.Map(fbs.Window{Kind: gen.WindowKindBar, Bar: 2, Slot: fbs.NoSlot, Size: 1 << 20})
 	if err != nil {
@@ -75,7 +75,7 @@ main:
 `)
 	run(t, r, hal.OK)
 	want := []byte{0x11, 0, 0x22, 0x22, 0x44, 0x44, 0xff, 0x44, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88, 0x88}
-	if got := memory(t, device, 0, 16); !bytes.Equal(got, want) {
+	if got := parseMeminfo(t, device, 0, 16); !bytes.Equal(got, want) {
 		t.Errorf("device has % x, want % x", got, want)
 	}
 }
@@ -139,7 +139,7 @@ safe:
 	if result.Command != 1 || result.Got != 7 || result.Want != 8 || result.Mask != 0xf || !result.SafeRan || result.Safe != hal.OK {
 		t.Errorf("%+v", result)
 	}
-	if got := memory(t, device, 0, 12); !bytes.Equal(got, []byte{7, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0x5a, 0, 0}) {
+	if got := parseMeminfo(t, device, 0, 12); !bytes.Equal(got, []byte{7, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0x5a, 0, 0}) {
 		t.Errorf("device has % x", got)
 	}
 	before := device.Operations()
@@ -162,7 +162,7 @@ main:
 	if result.Command != 4 || result.Want != 3 || result.Ignored != 3 {
 		t.Errorf("%+v, want the last failure and three ignored", result)
 	}
-	if got := memory(t, device, 4, 1)[0]; got != 9 {
+	if got := parseMeminfo(t, device, 4, 1)[0]; got != 9 {
 		t.Error("an ignored failure stopped the run")
 	}
 }
@@ -553,7 +553,7 @@ func TestArenaLargerThanTheMachineIsRefused(t *testing.T) {
 func TestRelocationAddsTheBusAddress(t *testing.T) {
 	r, device := on(t, "main:\n  write.8 m+0x0 bus(m)+0x40\n")
 	run(t, r, hal.OK)
-	if got := binary.LittleEndian.Uint64(memory(t, device, 0, 8)); got != r.Window(0).Bus+0x40 || r.Window(0).Bus == 0 {
+	if got := binary.LittleEndian.Uint64(parseMeminfo(t, device, 0, 8)); got != r.Window(0).Bus+0x40 || r.Window(0).Bus == 0 {
 		t.Errorf("stored 0x%x, bus address 0x%x", got, r.Window(0).Bus)
 	}
 	_, err := runtime.Load(view(t, ivshmem+"main:\n  write.4 m+0x0 bus(m)+0x0\n"), runtime.AnySlot, device)

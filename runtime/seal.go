@@ -31,13 +31,13 @@ const (
 	seccompRequest = 24
 )
 
-func load(offset uint32) unix.SockFilter {
+func bpfLoad(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
-func answer(action uint32) unix.SockFilter {
+func bpfReturn(action uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 }
-func equal(value uint32, yes, no int) unix.SockFilter {
+func bpfJumpEqual(value uint32, yes, no int) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(yes), Jf: uint8(no), K: value}
 }
 
@@ -48,17 +48,17 @@ func equal(value uint32, yes, no int) unix.SockFilter {
 // they begin by loading what they judge. Call it after Freeze, on amd64 or arm64.
 // The error is a *hal.Fault.
 func Seal(also ...unix.SockFilter) (err error) {
-	kill, n := answer(unix.SECCOMP_RET_KILL_PROCESS), len(sealAllowed) // a constant below: off the heap
+	kill, n := bpfReturn(unix.SECCOMP_RET_KILL_PROCESS), len(sealAllowed) // a constant below: off the heap
 	arch := uint32(unix.AUDIT_ARCH_AARCH64)
 	if goruntime.GOARCH == "amd64" {
 		arch = unix.AUDIT_ARCH_X86_64
 	}
-	program := append(make([]unix.SockFilter, 0, len(sealAllowed)+9), load(seccompArch), equal(arch, 1, 0), kill, load(seccompNumber))
+	program := append(make([]unix.SockFilter, 0, len(sealAllowed)+9), bpfLoad(seccompArch), bpfJumpEqual(arch, 1, 0), kill, bpfLoad(seccompNumber))
 	for i, number := range sealAllowed {
-		program = append(program, equal(number, n-i+2, 0)) // to the answer behind the ioctl
+		program = append(program, bpfJumpEqual(number, n-i+2, 0)) // to the answer behind the ioctl
 	}
 	// The one ioctl that a run makes aims a window by the device's driver.
-	program = append(program, equal(unix.SYS_IOCTL, 0, 3), load(seccompRequest), equal(hal.PointRequest, 0, 1), answer(unix.SECCOMP_RET_ALLOW))
+	program = append(program, bpfJumpEqual(unix.SYS_IOCTL, 0, 3), bpfLoad(seccompRequest), bpfJumpEqual(hal.ProgramWindowRequest, 0, 1), bpfReturn(unix.SECCOMP_RET_ALLOW))
 	program = append(append(program, also...), kill)
 
 	// Raw: the promise is the thread's, which Go may change between other calls. If it fails, so does the second.

@@ -214,7 +214,7 @@ func waitSealed(args []string) error {
 		err = runtime.Seal()
 	}
 	for end := device.Now() + 2_500_000_000; err == nil && device.Now() < end; {
-		hal.Pause(100_000_000) // a signal of Go's cuts it short
+		hal.SleepRaw(100_000_000) // a signal of Go's cuts it short
 	}
 	if err == nil {
 		unix.Exit(0) // os.Exit writes what go test -cover counts, to a new file
@@ -261,7 +261,7 @@ func runSealed(args []string) error {
 		return err
 	}
 	// Aiming a window by a driver's ioctl survives; here nothing takes it.
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, ^uintptr(0), hal.PointRequest, 0); errno != unix.EBADF {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, ^uintptr(0), hal.ProgramWindowRequest, 0); errno != unix.EBADF {
 		return fmt.Errorf("the ioctl that aims a window: %v", errno)
 	}
 	for range 1000 {
@@ -336,7 +336,7 @@ func TestMillionSealedRunsSurvive(t *testing.T) {
 var forbidden = map[string]func(){
 	"grow the heap":                     func() { kept = make([]byte, 1<<30) },
 	"open a file":                       func() { unix.Open("/dev/null", unix.O_RDONLY, 0) },
-	"make an ioctl that aims no window": func() { unix.Syscall(unix.SYS_IOCTL, 0, hal.PointRequest+1, 0) },
+	"make an ioctl that aims no window": func() { unix.Syscall(unix.SYS_IOCTL, 0, hal.ProgramWindowRequest+1, 0) },
 	"map memory":                        func() { unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON) },
 	"clone a thread": func() {
 		running := make(chan bool)

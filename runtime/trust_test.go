@@ -89,7 +89,7 @@ func TestFileRewrittenUnderARunChangesNoAccess(t *testing.T) {
 					}
 				}
 				if checked {
-					if err := file.Check(believe); err != nil {
+					if err := file.Inspect(believe); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -143,7 +143,7 @@ func TestSignatureCoversWhatIsVerified(t *testing.T) {
 	path := written(t, encoded(t, honest))
 	file := opened(t, path)
 	var seen []byte
-	if err := file.Check(func(data []byte) error { seen = bytes.Clone(data); return nil }); err != nil {
+	if err := file.Inspect(func(data []byte) error { seen = bytes.Clone(data); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, rewrite := range rewrites(t) {
@@ -235,7 +235,7 @@ func TestFileThatCannotBeCopiedIsAnError(t *testing.T) {
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
-	err := file.Check(func([]byte) error { return nil })
+	err := file.Inspect(func([]byte) error { return nil })
 	if hal.CodeOf(err) != hal.IO || !strings.Contains(err.Error(), "cut short") {
 		t.Error(err)
 	}
@@ -255,7 +255,7 @@ func TestFileThatCannotBeCopiedIsAnError(t *testing.T) {
 			unix.Close(fd)
 		}
 	}
-	if err := file.Check(func([]byte) error { return nil }); hal.CodeOf(err) != hal.IO {
+	if err := file.Inspect(func([]byte) error { return nil }); hal.CodeOf(err) != hal.IO {
 		t.Error(err)
 	}
 }
@@ -344,7 +344,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 			2000*(100_000*22+1+1) + 1},
 	} {
 		v := view(t, test.source)
-		if got := v.LongestUs[0]; got != test.us {
+		if got := v.WorstCaseUs[0]; got != test.us {
 			t.Errorf("%s: %d us, want %d", test.what, got, test.us)
 		}
 		device := mock.New(&boards.Ivshmem)
@@ -355,7 +355,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 		if err == nil {
 			r.Close()
 		}
-		v.AllowedUs = test.us
+		v.TimeLimitUs = test.us
 		if r, err = runtime.Load(v, runtime.AnySlot, device); err != nil {
 			t.Errorf("%s, allowed: %v", test.what, err)
 			continue
@@ -367,7 +367,7 @@ func TestSequenceThatMayTakeTooLongIsRefusedAtLoad(t *testing.T) {
 // TestLongestTimeDoesNotRunOver has calls of all there is of waiting.
 func TestLongestTimeDoesNotRunOver(t *testing.T) {
 	v := view(t, ivshmem+"main:\n"+strings.Repeat("  call waits\n", 4000)+"waits:\n"+strings.Repeat("  poll.4 m+0x0 == 0x1 within 4294967295us every 65535us\n", 400_000))
-	if got := v.LongestUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+12)+1 {
+	if got := v.WorstCaseUs; got[0] != 1<<62 || got[1] != 400_000*(4294967295+12)+1 {
 		t.Error(got)
 	}
 }
@@ -400,7 +400,7 @@ func TestRecordedInputsStayAsTheyWereVerified(t *testing.T) {
 			}
 			want := make([][]byte, 3)
 			for i := range want {
-				want[i] = bytes.Clone(r.View().Data(&r.View().Tensors[i]))
+				want[i] = bytes.Clone(r.View().TensorData(&r.View().Tensors[i]))
 			}
 			if err := change(path); err != nil {
 				t.Fatal(err)
@@ -457,7 +457,7 @@ func TestFileVerifiedAgainKeepsItsInputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	input := first.Data(&first.Tensors[1])
+	input := first.TensorData(&first.Tensors[1])
 	want := bytes.Clone(input)
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
@@ -500,14 +500,14 @@ func TestReplayRunsVerifiedCommandsOnly(t *testing.T) {
 			test.after(r)
 		}
 		run(t, r, hal.OK)
-		if got := memory(t, device, 0, 0x100); got[0] != 0x11 || bytes.IndexByte(got, 0x22) >= 0 {
+		if got := parseMeminfo(t, device, 0, 0x100); got[0] != 0x11 || bytes.IndexByte(got, 0x22) >= 0 {
 			t.Errorf("%s: % x", name, got)
 		}
 		r.Close()
 	}
 	made := *view(t, source)
-	made = fbs.View{Targets: made.Targets, Windows: made.Windows, Reservation: made.Reservation,
-		AllowedUs: 1e6}
+	made = fbs.View{Devices: made.Devices, Windows: made.Windows, Reservation: made.Reservation,
+		TimeLimitUs: 1e6}
 	assign(&made)
 	if _, err := runtime.Load(&made, runtime.AnySlot,
 		mock.New(&boards.Ivshmem)); hal.CodeOf(err) != hal.Usage {

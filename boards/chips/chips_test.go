@@ -36,7 +36,7 @@ func TestAliasHasTheRulesOfTheBarItShows(t *testing.T) {
 	for _, b := range All {
 		for _, a := range b.Aliases {
 			for offset := uint64(0); offset < a.Size; offset += 0x80 {
-				r, o := b.Rule(a.Bar, offset, 4), b.Rule(a.Of, a.Offset+offset, 4)
+				r, o := b.FindRule(a.Bar, offset, 4), b.FindRule(a.Of, a.Offset+offset, 4)
 				if (r == nil) != (o == nil) || r != nil && (r.Widths != o.Widths || r.Name != o.Name) {
 					t.Fatalf("%s: BAR %d + %#x has the rule %+v, what it shows %+v", b.Name, a.Bar, offset, r, o)
 				}

@@ -122,7 +122,7 @@ func translate(v, size, first uint8, table []uint8) (uint8, bool) {
 
 // Reached is the tiles that a window with this target shows: one, or with multicast
 // the Tensix tiles of its rectangle. ok is false where that is not known.
-func (g *Grid) Reached(t boards.Target) (tiles []Tile, ok bool) {
+func (g *Grid) Reached(t boards.TileRange) (tiles []Tile, ok bool) {
 	if g == nil || t.NoC != 0 {
 		return nil, false
 	}

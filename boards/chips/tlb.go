@@ -8,9 +8,9 @@ import (
 
 // Decode is the inverse of Encode: what a configuration points at. ok is false
 // where it sets bits that no target sets (linked, reserved).
-func Decode(l *boards.TLB, g *boards.Group, w boards.Words) (t fbs.Target, address uint64, ok bool) {
+func Decode(l *boards.TLB, g *boards.Group, w boards.WindowConfig) (t fbs.TileRange, address uint64, ok bool) {
 	field := func(i int) uint8 { return uint8(Extract(l, g, w, i)) }
-	t = fbs.Target{
+	t = fbs.TileRange{
 		X: field(boards.XEnd), Y: field(boards.YEnd), XStart: field(boards.XStart), YStart: field(boards.YStart),
 		NoC: field(boards.NoC), Ordering: gen.OrderingDefault + gen.Ordering(field(boards.Ordering)),
 		StaticVC: field(boards.StaticVC), Multicast: field(boards.Multicast) == 1,
@@ -20,15 +20,15 @@ func Decode(l *boards.TLB, g *boards.Group, w boards.Words) (t fbs.Target, addre
 	}
 	address = w[0] & (1<<g.AddressBits - 1) * g.Size
 	// What Encode does not give back has bits that mean nothing here.
-	again, ok := l.Encode(g, t, address)
+	again, ok := l.EncodeWindow(g, t, address)
 	if !ok || again != w {
-		return fbs.Target{}, 0, false
+		return fbs.TileRange{}, 0, false
 	}
 	return t, address, true
 }
 
 // Extract gives the bits of one field of a configuration, valid or not.
-func Extract(l *boards.TLB, g *boards.Group, w boards.Words, field int) uint64 {
+func Extract(l *boards.TLB, g *boards.Group, w boards.WindowConfig, field int) uint64 {
 	low := g.AddressBits
 	for _, bits := range l.Fields[:field] {
 		low += bits
@@ -41,12 +41,12 @@ func Extract(l *boards.TLB, g *boards.Group, w boards.Words, field int) uint64 {
 }
 
 // LoadRegister gives what a register of a configuration holds.
-func LoadRegister(w *boards.Words, inside uint64, width uint8) uint64 {
+func LoadRegister(w *boards.WindowConfig, inside uint64, width uint8) uint64 {
 	return w[inside/8] >> (8 * (inside % 8)) & fbs.WidthMask(width)
 }
 
 // StoreRegister stores to a register of a configuration.
-func StoreRegister(w *boards.Words, inside uint64, width uint8, value uint64) {
+func StoreRegister(w *boards.WindowConfig, inside uint64, width uint8, value uint64) {
 	shift := 8 * (inside % 8)
 	w[inside/8] = w[inside/8]&^(fbs.WidthMask(width)<<shift) | value<<shift
 }
@@ -72,5 +72,5 @@ func Config(l *boards.TLB, bar uint8, offset uint64) (slot int, inside uint64, o
 		return 0, 0, false
 	}
 	slot = int((offset - l.ConfigOffset) / l.ConfigStride)
-	return slot, (offset - l.ConfigOffset) % l.ConfigStride, l.Group(slot) != nil
+	return slot, (offset - l.ConfigOffset) % l.ConfigStride, l.GroupOf(slot) != nil
 }

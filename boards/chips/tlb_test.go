@@ -12,8 +12,8 @@ import (
 var withTLB = []*boards.Board{&boards.Wormhole, &boards.Blackhole}
 
 // randomTarget is any target that group g can express, and an address.
-func randomTarget(r *rand.Rand, l *boards.TLB, g *boards.Group) (fbs.Target, uint64) {
-	t := fbs.Target{
+func randomTarget(r *rand.Rand, l *boards.TLB, g *boards.Group) (fbs.TileRange, uint64) {
+	t := fbs.TileRange{
 		X: uint8(r.Intn(64)), Y: uint8(r.Intn(64)), NoC: uint8(r.Intn(2)),
 		Ordering:  gen.OrderingDefault + gen.Ordering(r.Intn(3)),
 		Multicast: r.Intn(2) == 1,
@@ -36,7 +36,7 @@ func TestDecodeIsTheInverseOfEncode(t *testing.T) {
 			g := &b.TLB.Groups[i]
 			for range 20000 {
 				target, address := randomTarget(r, b.TLB, g)
-				w, ok := b.TLB.Encode(g, target, address)
+				w, ok := b.TLB.EncodeWindow(g, target, address)
 				if !ok {
 					t.Fatalf("%s: Encode refuses %+v %#x", b.Name, target, address)
 				}
@@ -59,12 +59,12 @@ func FuzzEncodeIsTheInverseOfDecode(f *testing.F) {
 		if i >= len(b.TLB.Groups) {
 			b, i = &boards.Blackhole, i-len(b.TLB.Groups)
 		}
-		g, w := &b.TLB.Groups[i], boards.Words{w0, w1}
+		g, w := &b.TLB.Groups[i], boards.WindowConfig{w0, w1}
 		target, address, ok := Decode(b.TLB, g, w)
 		if !ok {
 			return
 		}
-		if again, ok := b.TLB.Encode(g, target, address); !ok || again != w {
+		if again, ok := b.TLB.EncodeWindow(g, target, address); !ok || again != w {
 			t.Fatalf("%s: %#x is %+v %#x is %#x, %v", b.Name, w, target, address, again, ok)
 		}
 	})
@@ -75,17 +75,17 @@ func TestEncodeGivesWhatWasRecorded(t *testing.T) {
 	for _, c := range []struct {
 		board   *boards.Board
 		slot    int
-		target  fbs.Target
+		target  fbs.TileRange
 		address uint64
-		want    boards.Words
+		want    boards.WindowConfig
 	}{
-		{&boards.Wormhole, 166, fbs.Target{X: 1, Y: 1, Ordering: gen.OrderingStrict}, 0xff000000, boards.Words{0x40000410ff}},
-		{&boards.Wormhole, 166, fbs.Target{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0, boards.Words{0x41000}},
-		{&boards.Blackhole, 0, fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingStrict}, 0xffa00000, boards.Words{0x40800_000007fd, 0x40}},
-		{&boards.Blackhole, 0, fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0, boards.Words{0x40800_00000000}},
+		{&boards.Wormhole, 166, fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingStrict}, 0xff000000, boards.WindowConfig{0x40000410ff}},
+		{&boards.Wormhole, 166, fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0, boards.WindowConfig{0x41000}},
+		{&boards.Blackhole, 0, fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingStrict}, 0xffa00000, boards.WindowConfig{0x40800_000007fd, 0x40}},
+		{&boards.Blackhole, 0, fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingDefault}, 0, boards.WindowConfig{0x40800_00000000}},
 	} {
 		l := c.board.TLB
-		got, ok := l.Encode(l.Group(c.slot), c.target, c.address)
+		got, ok := l.EncodeWindow(l.GroupOf(c.slot), c.target, c.address)
 		if !ok || got != c.want {
 			t.Errorf("%s %+v %#x: want %#x, got %#x %v", c.board.Name, c.target, c.address, c.want, got, ok)
 		}
@@ -93,8 +93,8 @@ func TestEncodeGivesWhatWasRecorded(t *testing.T) {
 }
 
 func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
-	plain := fbs.Target{X: 1, Y: 2, Ordering: gen.OrderingDefault}
-	with := func(change func(*fbs.Target)) fbs.Target {
+	plain := fbs.TileRange{X: 1, Y: 2, Ordering: gen.OrderingDefault}
+	with := func(change func(*fbs.TileRange)) fbs.TileRange {
 		t := plain
 		change(&t)
 		return t
@@ -103,7 +103,7 @@ func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 		name    string
 		board   *boards.Board
 		slot    int
-		target  fbs.Target
+		target  fbs.TileRange
 		address uint64
 		ok      bool
 	}{
@@ -113,24 +113,24 @@ func TestEncodeRefusesWhatTheDeviceCannotExpress(t *testing.T) {
 		{"last address of Wormhole", &boards.Wormhole, 0, plain, 1<<36 - 1<<20, true},
 		{"address past 36 bits", &boards.Wormhole, 0, plain, 1 << 36, false},
 		{"last address of Blackhole", &boards.Blackhole, 0, plain, 1<<64 - 2<<20, true},
-		{"ordering invalid", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.Ordering = gen.OrderingInvalid }), 0, false},
-		{"ordering past posted", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.Ordering = gen.OrderingPosted + 1 }), 0, false},
-		{"x past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.X = 64 }), 0, false},
-		{"y past 6 bits", &boards.Blackhole, 0, with(func(t *fbs.Target) { t.Y = 64 }), 0, false},
-		{"start corner of a unicast", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.XStart = 1 }), 0, false},
-		{"start corner of a multicast", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.XStart, t.Multicast = 1, true }), 0, true},
-		{"start corner past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.YStart, t.Multicast = 64, true }), 0, false},
-		{"NoC 1", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.NoC = 1 }), 0, true},
-		{"NoC 2", &boards.Blackhole, 0, with(func(t *fbs.Target) { t.NoC = 2 }), 0, false},
-		{"NoC 2 in one bit", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.NoC = 2 }), 0, false},
-		{"channel 0 in one bit", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.StaticVC = 1 }), 0, true},
-		{"channel 1 in one bit", &boards.Wormhole, 0, with(func(t *fbs.Target) { t.StaticVC = 2 }), 0, false},
-		{"channel 7 in three bits", &boards.Blackhole, 0, with(func(t *fbs.Target) { t.StaticVC = 8 }), 0, true},
-		{"channel 8 in three bits", &boards.Blackhole, 0, with(func(t *fbs.Target) { t.StaticVC = 9 }), 0, false},
-		{"multicast through 4 GiB", &boards.Blackhole, 202, with(func(t *fbs.Target) { t.XStart, t.Multicast = 1, true }), 0, true},
+		{"ordering invalid", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.Ordering = gen.OrderingInvalid }), 0, false},
+		{"ordering past posted", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.Ordering = gen.OrderingPosted + 1 }), 0, false},
+		{"x past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.X = 64 }), 0, false},
+		{"y past 6 bits", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.Y = 64 }), 0, false},
+		{"start corner of a unicast", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.XStart = 1 }), 0, false},
+		{"start corner of a multicast", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.XStart, t.Multicast = 1, true }), 0, true},
+		{"start corner past 6 bits", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.YStart, t.Multicast = 64, true }), 0, false},
+		{"NoC 1", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.NoC = 1 }), 0, true},
+		{"NoC 2", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.NoC = 2 }), 0, false},
+		{"NoC 2 in one bit", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.NoC = 2 }), 0, false},
+		{"channel 0 in one bit", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.StaticVC = 1 }), 0, true},
+		{"channel 1 in one bit", &boards.Wormhole, 0, with(func(t *fbs.TileRange) { t.StaticVC = 2 }), 0, false},
+		{"channel 7 in three bits", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.StaticVC = 8 }), 0, true},
+		{"channel 8 in three bits", &boards.Blackhole, 0, with(func(t *fbs.TileRange) { t.StaticVC = 9 }), 0, false},
+		{"multicast through 4 GiB", &boards.Blackhole, 202, with(func(t *fbs.TileRange) { t.XStart, t.Multicast = 1, true }), 0, true},
 	} {
 		l := c.board.TLB
-		_, ok := l.Encode(l.Group(c.slot), c.target, c.address)
+		_, ok := l.EncodeWindow(l.GroupOf(c.slot), c.target, c.address)
 		if ok != c.ok {
 			t.Errorf("%s: want %v, got %v", c.name, c.ok, ok)
 		}
@@ -142,27 +142,27 @@ func TestDecodeRefusesBitsThatNoTargetSets(t *testing.T) {
 		name  string
 		board *boards.Board
 		slot  int
-		w     boards.Words
+		w     boards.WindowConfig
 		ok    bool
 	}{
-		{"all zero", &boards.Wormhole, 166, boards.Words{}, true},
-		{"static channel", &boards.Wormhole, 166, boards.Words{1 << 41}, true},
-		{"linked", &boards.Wormhole, 166, boards.Words{1 << 40}, false},
-		{"ordering 3", &boards.Wormhole, 166, boards.Words{3 << 38}, false},
-		{"start corner of a unicast", &boards.Wormhole, 166, boards.Words{1 << 24}, false},
-		{"above the highest field", &boards.Wormhole, 166, boards.Words{1 << 42}, false},
-		{"a second word", &boards.Wormhole, 166, boards.Words{0, 1}, false},
-		{"all zero", &boards.Blackhole, 0, boards.Words{}, true},
-		{"linked", &boards.Blackhole, 0, boards.Words{0, 1 << 8}, false},
-		{"stream header", &boards.Blackhole, 0, boards.Words{0, 1 << 10}, false},
-		{"a channel that is not used", &boards.Blackhole, 0, boards.Words{0, 1 << 11}, false},
-		{"a channel that is used", &boards.Blackhole, 0, boards.Words{0, 1<<11 | 1<<9}, true},
-		{"NoC 1", &boards.Blackhole, 0, boards.Words{0, 1 << 3}, true},
-		{"NoC 2", &boards.Blackhole, 0, boards.Words{0, 1 << 4}, false}, // two bits, two NoCs
-		{"above the highest field", &boards.Blackhole, 0, boards.Words{0, 1 << 14}, false},
+		{"all zero", &boards.Wormhole, 166, boards.WindowConfig{}, true},
+		{"static channel", &boards.Wormhole, 166, boards.WindowConfig{1 << 41}, true},
+		{"linked", &boards.Wormhole, 166, boards.WindowConfig{1 << 40}, false},
+		{"ordering 3", &boards.Wormhole, 166, boards.WindowConfig{3 << 38}, false},
+		{"start corner of a unicast", &boards.Wormhole, 166, boards.WindowConfig{1 << 24}, false},
+		{"above the highest field", &boards.Wormhole, 166, boards.WindowConfig{1 << 42}, false},
+		{"a second word", &boards.Wormhole, 166, boards.WindowConfig{0, 1}, false},
+		{"all zero", &boards.Blackhole, 0, boards.WindowConfig{}, true},
+		{"linked", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 8}, false},
+		{"stream header", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 10}, false},
+		{"a channel that is not used", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 11}, false},
+		{"a channel that is used", &boards.Blackhole, 0, boards.WindowConfig{0, 1<<11 | 1<<9}, true},
+		{"NoC 1", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 3}, true},
+		{"NoC 2", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 4}, false}, // two bits, two NoCs
+		{"above the highest field", &boards.Blackhole, 0, boards.WindowConfig{0, 1 << 14}, false},
 	} {
 		l := c.board.TLB
-		if _, _, ok := Decode(l, l.Group(c.slot), c.w); ok != c.ok {
+		if _, _, ok := Decode(l, l.GroupOf(c.slot), c.w); ok != c.ok {
 			t.Errorf("%s, %s: want %v", c.board.Name, c.name, c.ok)
 		}
 	}
@@ -200,8 +200,8 @@ func TestWindowsOfABoardLieSideBySide(t *testing.T) {
 			}
 			next += g.Count
 			for slot := g.First; slot < next; slot++ {
-				start := g.Start(slot)
-				if start%g.Size != 0 || b.Rule(g.Bar, start, g.Size) == nil {
+				start := g.WindowOffset(slot)
+				if start%g.Size != 0 || b.FindRule(g.Bar, start, g.Size) == nil {
 					t.Errorf("%s: window %d is misplaced", b.Name, slot)
 				}
 				for _, offset := range []uint64{0, g.Size - 1} {
@@ -213,23 +213,23 @@ func TestWindowsOfABoardLieSideBySide(t *testing.T) {
 				register := b.TLB.ConfigOffset + uint64(slot)*b.TLB.ConfigStride
 				for _, offset := range []uint64{0, b.TLB.ConfigStride - 1} {
 					got, inside, ok := Config(b.TLB, b.TLB.ConfigBar, register+offset)
-					if !ok || got != slot || inside != offset || b.TLB.Group(slot) != g {
+					if !ok || got != slot || inside != offset || b.TLB.GroupOf(slot) != g {
 						t.Errorf("%s: register %#x is that of window %d + %#x, %v", b.Name, register, got, inside, ok)
 					}
 				}
-				if b.Rule(b.TLB.ConfigBar, register, b.TLB.ConfigStride) == nil {
+				if b.FindRule(b.TLB.ConfigBar, register, b.TLB.ConfigStride) == nil {
 					t.Errorf("%s: the registers of window %d cannot be stored to", b.Name, slot)
 				}
 			}
 		}
 		last := b.TLB.Groups[len(b.TLB.Groups)-1]
-		if _, _, ok := Slot(b.TLB, last.Bar, last.Start(next)); ok {
+		if _, _, ok := Slot(b.TLB, last.Bar, last.WindowOffset(next)); ok {
 			t.Errorf("%s: a window past the last", b.Name)
 		}
 		if _, _, ok := Slot(b.TLB, 5, 0); ok {
 			t.Errorf("%s: a window in BAR 5", b.Name)
 		}
-		if b.TLB.Group(next) != nil || b.TLB.Group(-1) != nil {
+		if b.TLB.GroupOf(next) != nil || b.TLB.GroupOf(-1) != nil {
 			t.Errorf("%s: a group has a window too many", b.Name)
 		}
 		if _, _, ok := Config(b.TLB, b.TLB.ConfigBar, b.TLB.ConfigOffset+uint64(next)*b.TLB.ConfigStride); ok {
@@ -253,7 +253,7 @@ func TestKernelDriverOwnsTheLastLargeWindow(t *testing.T) {
 		{&boards.Wormhole, 0, false}, {&boards.Wormhole, 166, false}, {&boards.Wormhole, 184, false}, {&boards.Wormhole, 185, true},
 		{&boards.Blackhole, 0, false}, {&boards.Blackhole, 200, false}, {&boards.Blackhole, 201, true}, {&boards.Blackhole, 202, false}, {&boards.Blackhole, 209, false},
 	} {
-		if got := c.board.TLB.Group(c.slot).Kernel(c.slot); got != c.want {
+		if got := c.board.TLB.GroupOf(c.slot).OwnedByKernel(c.slot); got != c.want {
 			t.Errorf("%s window %d: want %v", c.board.Name, c.slot, c.want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 type ImageT struct {
 	Reservation *ReservationT
-	Targets     []*TargetT
+	Devices     []*DeviceT
 	Windows     []*WindowT
 	Sequences   []*SequenceT
 	Tensors     []*TensorT
@@ -21,12 +21,12 @@ type ImageT struct {
 
 func (rcv *Image) UnPackTo(t *ImageT) {
 	t.Reservation = rcv.Reservation(nil).UnPack()
-	targetsLength := rcv.TargetsLength()
-	t.Targets = make([]*TargetT, targetsLength)
-	for j := 0; j < targetsLength; j++ {
-		x := Target{}
-		rcv.Targets(&x, j)
-		t.Targets[j] = x.UnPack()
+	devicesLength := rcv.DevicesLength()
+	t.Devices = make([]*DeviceT, devicesLength)
+	for j := 0; j < devicesLength; j++ {
+		x := Device{}
+		rcv.Devices(&x, j)
+		t.Devices[j] = x.UnPack()
 	}
 	windowsLength := rcv.WindowsLength()
 	t.Windows = make([]*WindowT, windowsLength)
@@ -123,7 +123,7 @@ func (rcv *Image) Reservation(obj *Reservation) *Reservation {
 	return nil
 }
 
-func (rcv *Image) Targets(obj *Target, j int) bool {
+func (rcv *Image) Devices(obj *Device, j int) bool {
 	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
 	if o != 0 {
 		x := rcv._tab.Vector(o)
@@ -134,7 +134,7 @@ func (rcv *Image) Targets(obj *Target, j int) bool {
 	return false
 }
 
-func (rcv *Image) TargetsLength() int {
+func (rcv *Image) DevicesLength() int {
 	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
 	if o != 0 {
 		return rcv._tab.VectorLen(o)
@@ -330,10 +330,10 @@ func ImageStart(builder *flatbuffers.Builder) {
 func ImageAddReservation(builder *flatbuffers.Builder, reservation flatbuffers.UOffsetT) {
 	builder.PrependStructSlot(0, flatbuffers.UOffsetT(reservation), 0)
 }
-func ImageAddTargets(builder *flatbuffers.Builder, targets flatbuffers.UOffsetT) {
-	builder.PrependUOffsetTSlot(1, flatbuffers.UOffsetT(targets), 0)
+func ImageAddDevices(builder *flatbuffers.Builder, devices flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(1, flatbuffers.UOffsetT(devices), 0)
 }
-func ImageStartTargetsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+func ImageStartDevicesVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(64, numElems, 8)
 }
 func ImageAddWindows(builder *flatbuffers.Builder, windows flatbuffers.UOffsetT) {

@@ -7,37 +7,37 @@ import "strconv"
 type Opcode byte
 
 const (
-	OpcodeInvalid Opcode = 0
-	OpcodeWrite   Opcode = 1
-	OpcodeChange  Opcode = 2
-	OpcodeAddress Opcode = 3
-	OpcodeCopyIn  Opcode = 4
-	OpcodeFill    Opcode = 5
-	OpcodeCopyOut Opcode = 6
-	OpcodeCheck   Opcode = 7
-	OpcodeCompare Opcode = 8
-	OpcodePoint   Opcode = 9
-	OpcodeFence   Opcode = 10
-	OpcodeDelay   Opcode = 11
-	OpcodeCall    Opcode = 12
-	OpcodeEnd     Opcode = 13
+	OpcodeInvalid  Opcode = 0
+	OpcodeWrite    Opcode = 1
+	OpcodeModify   Opcode = 2
+	OpcodeRelocate Opcode = 3
+	OpcodeCopyIn   Opcode = 4
+	OpcodeFill     Opcode = 5
+	OpcodeCopyOut  Opcode = 6
+	OpcodeExpect   Opcode = 7
+	OpcodeCompare  Opcode = 8
+	OpcodePoint    Opcode = 9
+	OpcodeFence    Opcode = 10
+	OpcodeDelay    Opcode = 11
+	OpcodeCall     Opcode = 12
+	OpcodeEnd      Opcode = 13
 )
 
 var EnumNamesOpcode = [...]string{
-	OpcodeInvalid: "Invalid",
-	OpcodeWrite:   "Write",
-	OpcodeChange:  "Change",
-	OpcodeAddress: "Address",
-	OpcodeCopyIn:  "CopyIn",
-	OpcodeFill:    "Fill",
-	OpcodeCopyOut: "CopyOut",
-	OpcodeCheck:   "Check",
-	OpcodeCompare: "Compare",
-	OpcodePoint:   "Point",
-	OpcodeFence:   "Fence",
-	OpcodeDelay:   "Delay",
-	OpcodeCall:    "Call",
-	OpcodeEnd:     "End",
+	OpcodeInvalid:  "Invalid",
+	OpcodeWrite:    "Write",
+	OpcodeModify:   "Modify",
+	OpcodeRelocate: "Relocate",
+	OpcodeCopyIn:   "CopyIn",
+	OpcodeFill:     "Fill",
+	OpcodeCopyOut:  "CopyOut",
+	OpcodeExpect:   "Expect",
+	OpcodeCompare:  "Compare",
+	OpcodePoint:    "Point",
+	OpcodeFence:    "Fence",
+	OpcodeDelay:    "Delay",
+	OpcodeCall:     "Call",
+	OpcodeEnd:      "End",
 }
 
 func (v Opcode) String() string {

@@ -15,7 +15,7 @@ type ReservationT struct {
 	Tensors      uint32
 	Sequences    uint32
 	Segments     uint32
-	Targets      uint32
+	Devices      uint32
 }
 
 func (rcv *Reservation) UnPackTo(t *ReservationT) {
@@ -27,7 +27,7 @@ func (rcv *Reservation) UnPackTo(t *ReservationT) {
 	t.Tensors = rcv.Tensors()
 	t.Sequences = rcv.Sequences()
 	t.Segments = rcv.Segments()
-	t.Targets = rcv.Targets()
+	t.Devices = rcv.Devices()
 }
 
 func (rcv *Reservation) UnPack() *ReservationT {
@@ -108,16 +108,16 @@ func (rcv *Reservation) MutateSegments(n uint32) bool {
 	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(40), n)
 }
 
-func (rcv *Reservation) Targets() uint32 {
+func (rcv *Reservation) Devices() uint32 {
 	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(44))
 }
-func (rcv *Reservation) MutateTargets(n uint32) bool {
+func (rcv *Reservation) MutateDevices(n uint32) bool {
 	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(44), n)
 }
 
-func CreateReservation(builder *flatbuffers.Builder, arenaBytes uint64, hostBytes uint64, payloadBytes uint64, commands uint32, windows uint32, tensors uint32, sequences uint32, segments uint32, targets uint32) flatbuffers.UOffsetT {
+func CreateReservation(builder *flatbuffers.Builder, arenaBytes uint64, hostBytes uint64, payloadBytes uint64, commands uint32, windows uint32, tensors uint32, sequences uint32, segments uint32, devices uint32) flatbuffers.UOffsetT {
 	builder.Prep(8, 48)
-	builder.PrependUint32(targets)
+	builder.PrependUint32(devices)
 	builder.PrependUint32(segments)
 	builder.PrependUint32(sequences)
 	builder.PrependUint32(tensors)

@@ -9,7 +9,7 @@ import (
 type RuleT struct {
 	First  uint64
 	Last   uint64
-	Target byte
+	Device byte
 	Bar    byte
 	Widths byte
 	Memory byte
@@ -19,7 +19,7 @@ type RuleT struct {
 func (rcv *Rule) UnPackTo(t *RuleT) {
 	t.First = rcv.First()
 	t.Last = rcv.Last()
-	t.Target = rcv.Target()
+	t.Device = rcv.Device()
 	t.Bar = rcv.Bar()
 	t.Widths = rcv.Widths()
 	t.Memory = rcv.Memory()
@@ -62,10 +62,10 @@ func (rcv *Rule) MutateLast(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(8), n)
 }
 
-func (rcv *Rule) Target() byte {
+func (rcv *Rule) Device() byte {
 	return rcv._tab.GetByte(rcv._tab.Pos + flatbuffers.UOffsetT(16))
 }
-func (rcv *Rule) MutateTarget(n byte) bool {
+func (rcv *Rule) MutateDevice(n byte) bool {
 	return rcv._tab.MutateByte(rcv._tab.Pos+flatbuffers.UOffsetT(16), n)
 }
 
@@ -97,13 +97,13 @@ func (rcv *Rule) MutateName(n uint32) bool {
 	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(20), n)
 }
 
-func CreateRule(builder *flatbuffers.Builder, first uint64, last uint64, target byte, bar byte, widths byte, memory byte, name uint32) flatbuffers.UOffsetT {
+func CreateRule(builder *flatbuffers.Builder, first uint64, last uint64, device byte, bar byte, widths byte, memory byte, name uint32) flatbuffers.UOffsetT {
 	builder.Prep(8, 24)
 	builder.PrependUint32(name)
 	builder.PrependByte(memory)
 	builder.PrependByte(widths)
 	builder.PrependByte(bar)
-	builder.PrependByte(target)
+	builder.PrependByte(device)
 	builder.PrependUint64(last)
 	builder.PrependUint64(first)
 	return builder.Offset()

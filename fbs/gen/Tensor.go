@@ -7,33 +7,33 @@ import (
 )
 
 type TensorT struct {
-	Name           uint32
-	Role           Role
-	Recorded       byte
-	Dtype          DType
-	Dims           byte
-	Size           uint64
-	ArenaOffset    uint64
-	RecordedOffset uint64
-	Shape0         uint32
-	Shape1         uint32
-	Shape2         uint32
-	Shape3         uint32
-	Shape4         uint32
-	Shape5         uint32
-	Shape6         uint32
-	Shape7         uint32
+	Name        uint32
+	Role        Role
+	HasData     byte
+	Dtype       DType
+	Dims        byte
+	Size        uint64
+	ArenaOffset uint64
+	DataOffset  uint64
+	Shape0      uint32
+	Shape1      uint32
+	Shape2      uint32
+	Shape3      uint32
+	Shape4      uint32
+	Shape5      uint32
+	Shape6      uint32
+	Shape7      uint32
 }
 
 func (rcv *Tensor) UnPackTo(t *TensorT) {
 	t.Name = rcv.Name()
 	t.Role = rcv.Role()
-	t.Recorded = rcv.Recorded()
+	t.HasData = rcv.HasData()
 	t.Dtype = rcv.Dtype()
 	t.Dims = rcv.Dims()
 	t.Size = rcv.Size()
 	t.ArenaOffset = rcv.ArenaOffset()
-	t.RecordedOffset = rcv.RecordedOffset()
+	t.DataOffset = rcv.DataOffset()
 	t.Shape0 = rcv.Shape0()
 	t.Shape1 = rcv.Shape1()
 	t.Shape2 = rcv.Shape2()
@@ -80,10 +80,10 @@ func (rcv *Tensor) MutateRole(n Role) bool {
 	return rcv._tab.MutateByte(rcv._tab.Pos+flatbuffers.UOffsetT(4), byte(n))
 }
 
-func (rcv *Tensor) Recorded() byte {
+func (rcv *Tensor) HasData() byte {
 	return rcv._tab.GetByte(rcv._tab.Pos + flatbuffers.UOffsetT(5))
 }
-func (rcv *Tensor) MutateRecorded(n byte) bool {
+func (rcv *Tensor) MutateHasData(n byte) bool {
 	return rcv._tab.MutateByte(rcv._tab.Pos+flatbuffers.UOffsetT(5), n)
 }
 
@@ -115,10 +115,10 @@ func (rcv *Tensor) MutateArenaOffset(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(16), n)
 }
 
-func (rcv *Tensor) RecordedOffset() uint64 {
+func (rcv *Tensor) DataOffset() uint64 {
 	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(24))
 }
-func (rcv *Tensor) MutateRecordedOffset(n uint64) bool {
+func (rcv *Tensor) MutateDataOffset(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(24), n)
 }
 
@@ -178,7 +178,7 @@ func (rcv *Tensor) MutateShape7(n uint32) bool {
 	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(60), n)
 }
 
-func CreateTensor(builder *flatbuffers.Builder, name uint32, role Role, recorded byte, dtype DType, dims byte, size uint64, arenaOffset uint64, recordedOffset uint64, shape0 uint32, shape1 uint32, shape2 uint32, shape3 uint32, shape4 uint32, shape5 uint32, shape6 uint32, shape7 uint32) flatbuffers.UOffsetT {
+func CreateTensor(builder *flatbuffers.Builder, name uint32, role Role, hasData byte, dtype DType, dims byte, size uint64, arenaOffset uint64, dataOffset uint64, shape0 uint32, shape1 uint32, shape2 uint32, shape3 uint32, shape4 uint32, shape5 uint32, shape6 uint32, shape7 uint32) flatbuffers.UOffsetT {
 	builder.Prep(8, 64)
 	builder.PrependUint32(shape7)
 	builder.PrependUint32(shape6)
@@ -188,12 +188,12 @@ func CreateTensor(builder *flatbuffers.Builder, name uint32, role Role, recorded
 	builder.PrependUint32(shape2)
 	builder.PrependUint32(shape1)
 	builder.PrependUint32(shape0)
-	builder.PrependUint64(recordedOffset)
+	builder.PrependUint64(dataOffset)
 	builder.PrependUint64(arenaOffset)
 	builder.PrependUint64(size)
 	builder.PrependByte(dims)
 	builder.PrependByte(byte(dtype))
-	builder.PrependByte(recorded)
+	builder.PrependByte(hasData)
 	builder.PrependByte(byte(role))
 	builder.PrependUint32(name)
 	return builder.Offset()

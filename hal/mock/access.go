@@ -228,14 +228,14 @@ func (d *Device) check(at access) hal.Code {
 	case at.bar == hostMemory:
 		return d.checkWidth(at, 1|2|4|8, "host memory")
 	}
-	r := d.board.Rule(at.bar, at.offset, width)
+	r := d.board.FindRule(at.bar, at.offset, width)
 	if r == nil && d.forDriver(Place{Bar: at.bar, Address: at.offset}) {
 		return d.checkWidth(at, 4, "registers of the kernel driver")
 	}
 	if r == nil {
 		return d.refuse("no rule of board %s covers it", d.board.Name)
 	}
-	if h := d.hit(at); h.window && h.inside+width > d.board.TLB.Group(h.slot).Size {
+	if h := d.hit(at); h.window && h.inside+width > d.board.TLB.GroupOf(h.slot).Size {
 		return d.refuse("it crosses the end of window %d", h.slot)
 	}
 	return d.checkWidth(at, r.Widths, r.Name)

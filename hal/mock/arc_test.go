@@ -96,11 +96,11 @@ func TestARCTakesSingleMessages(t *testing.T) {
 // has it too (ttsim v1.10.0 src/libttsim.cpp and src/tile.cpp). An image finds
 // none of the driver's there.
 func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
-	arc, pcie := &fbs.Target{X: 0, Y: 10, Ordering: gen.OrderingDefault}, &fbs.Target{X: 2, Y: 0, Ordering: gen.OrderingDefault}
+	arc, pcie := &fbs.TileRange{X: 0, Y: 10, Ordering: gen.OrderingDefault}, &fbs.TileRange{X: 2, Y: 0, Ordering: gen.OrderingDefault}
 	for _, c := range []struct {
 		board *boards.Board
 		bar   map[uint64]uint64 // by offset in BAR 0
-		tile  *fbs.Target
+		tile  *fbs.TileRange
 		noc   map[uint64]uint64 // by address in the tile
 	}{
 		{&boards.Wormhole, map[uint64]uint64{0x1ff5002c: 0x1060a280, 0x1ff50100: 1 << 14, 0x1ff30060: 0xc0de0001, 0x1fe81004: 8}, arc,
@@ -126,12 +126,12 @@ func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
 	}
 	for _, c := range []struct {
 		board   *boards.Board
-		tile    *fbs.Target
+		tile    *fbs.TileRange
 		address uint64
 	}{
 		{&boards.Wormhole, arc, 0x8_2007_8d60},
-		{&boards.Blackhole, pcie, 0xffff_ffff_ff00_0100},                                         // NIU_CFG_0
-		{&boards.Blackhole, &fbs.Target{X: 8, Y: 0, Ordering: gen.OrderingDefault}, 0x800b_0000}, // ARC_MSI_FIFO
+		{&boards.Blackhole, pcie, 0xffff_ffff_ff00_0100},                                            // NIU_CFG_0
+		{&boards.Blackhole, &fbs.TileRange{X: 8, Y: 0, Ordering: gen.OrderingDefault}, 0x800b_0000}, // ARC_MSI_FIFO
 	} {
 		for hardware, want := range map[bool]hal.Code{false: hal.Refused, true: hal.OK} {
 			d := New(c.board)
@@ -140,7 +140,7 @@ func TestARCShowsToThoseWhoLookForIt(t *testing.T) {
 			}
 			size := c.board.TLB.Groups[0].Size
 			w := tlb(t, d, 0, size, nil, 0)
-			code := d.Point(&w, *c.tile, c.address&^(size-1)) // which the PCIe tile is closed to
+			code := d.ProgramWindow(&w, *c.tile, c.address&^(size-1)) // which the PCIe tile is closed to
 			if code == hal.OK {
 				_, code = w.Load(uint32(c.address&(size-1)), 4)
 			}

@@ -25,7 +25,7 @@ const (
 
 // Device is a stand-in for one PCIe function. It implements hal.Device.
 type Device struct {
-	hal.Standin
+	hal.BaseDevice
 	board   *boards.Board
 	model   Model
 	clock   Clocked // model, where it is one
@@ -107,7 +107,7 @@ func (d *Device) shared(bus, size uint64) []byte {
 		if offset >= length || size > length-offset {
 			continue
 		}
-		if r := d.board.Rule(uint8(bar), offset, size); r != nil && r.Memory {
+		if r := d.board.FindRule(uint8(bar), offset, size); r != nil && r.Memory {
 			return memory.bytes(Place{Bar: uint8(bar), Address: offset})[:size]
 		}
 	}
@@ -171,12 +171,12 @@ func (d *Device) mapTLB(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
 		return hal.Aperture{}, d.fault(hal.WrongDevice, "it has no movable windows")
 	}
-	slot := d.board.TLB.Choose(w.Slot, w.Size, &d.bars, func(slot int) bool { return d.windows[slot].port != nil })
+	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.bars, func(slot int) bool { return d.windows[slot].port != nil })
 	if slot < 0 {
 		return hal.Aperture{}, d.fault(hal.NoDevice, "no window of %d bytes is free", w.Size)
 	}
-	g := d.board.TLB.Group(slot)
-	d.windows[slot].port = &port{d: d, bar: g.Bar, base: g.Start(slot), size: w.Size}
+	g := d.board.TLB.GroupOf(slot)
+	d.windows[slot].port = &port{d: d, bar: g.Bar, base: g.WindowOffset(slot), size: w.Size}
 	return hal.NewAperture(d.windows[slot].port, w.Size, slot), nil
 }
 
@@ -188,16 +188,16 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 }
 
 // Point implements hal.Device. It makes the stores that a client without a driver would make, and they count as operations.
-func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
+func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
 	slot := a.Slot
 	if slot < 0 || slot >= len(d.windows) || d.windows[slot].port == nil {
 		d.at = access{op: point}
 		return d.refuse("aperture of window %d was not mapped from a Tlb window of this device", slot)
 	}
 	l := d.board.TLB
-	g := l.Group(slot)
+	g := l.GroupOf(slot)
 	inside := address & (g.Size - 1)
-	words, ok := l.Encode(g, t, address-inside)
+	words, ok := l.EncodeWindow(g, t, address-inside)
 	d.at = access{op: point}
 	if !ok || inside+a.Size > g.Size {
 		return d.refuse("window %d of %d bytes cannot be pointed at %+v, address %#x", slot, g.Size, t, address)
@@ -205,7 +205,7 @@ func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 	if c := d.checkClosed(slot, t, address, a.Size); c != hal.OK {
 		return c
 	}
-	d.windows[slot].port.base = g.Start(slot) + inside
+	d.windows[slot].port.base = g.WindowOffset(slot) + inside
 	first := l.ConfigOffset + uint64(slot)*l.ConfigStride
 	for register := uint64(0); register < l.ConfigStride; register += uint64(l.ConfigWidth) {
 		at := access{op: Store, bar: l.ConfigBar, offset: first + register, width: l.ConfigWidth}
@@ -222,7 +222,7 @@ func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
 
 // Alive and Diagnose implement hal.Device.
 func (d *Device) Alive() bool        { return !d.gone && !d.closed }
-func (d *Device) Diagnose() hal.Code { return hal.Answers(d) }
+func (d *Device) Diagnose() hal.Code { return hal.DiagnoseAlive(d) }
 
 // Now implements hal.Device: virtual nanoseconds since the device was made.
 func (d *Device) Now() int64 { return d.now }

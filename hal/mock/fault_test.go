@@ -83,7 +83,7 @@ func TestDeviceGoneGivesAllOnesAndLosesStores(t *testing.T) {
 	expect(t, d, &a, 0, 4, 0xffffffff)
 	expect(t, d, &a, 0, 8, ^uint64(0))
 	expect(t, d, &a, 0, 1, 0xff)
-	must(t, d, d.Point(&a, *tile(2, 2), 0))
+	must(t, d, d.ProgramWindow(&a, *tile(2, 2), 0))
 	if d.Refusal() != "" {
 		t.Errorf("a device that is gone refuses: %s", d.Refusal())
 	}
@@ -134,7 +134,7 @@ func TestPointFailsWithTheFaultOfItsStore(t *testing.T) {
 		d := New(&boards.Blackhole)
 		a := tlb(t, d, 0, 2<<20, nil, 0)
 		d.Inject(Fault{Kind: BusFault, Operation: n})
-		if c := d.Point(&a, *tile(1, 2), 0); c != hal.BusFault || d.Operations() != n {
+		if c := d.ProgramWindow(&a, *tile(1, 2), 0); c != hal.BusFault || d.Operations() != n {
 			t.Errorf("fault at store %d: %v after %d", n, c, d.Operations())
 		}
 	}

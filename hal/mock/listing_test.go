@@ -51,7 +51,7 @@ func rigOf(t *testing.T, name, text string) *rig {
 	}
 	g := &rig{T: t}
 	var devices []hal.Device
-	for _, target := range view.Targets {
+	for _, target := range view.Devices {
 		d := mock.New(chips.ByName(view.Name(target.Board)))
 		if view.Name(target.Board) == "nvme" {
 			g.nvme = mock.NewNvme()
@@ -87,7 +87,7 @@ func TestListingsMoveRecordedAndNewData(t *testing.T) {
 		g.runs("main")
 		view := g.r.View()
 		input := g.r.Input(view.TensorByName(tensors[0]))
-		if got := g.output(tensors[1]); !bytes.Equal(got, input) || !bytes.Equal(got, view.Data(&view.Tensors[view.TensorByName(tensors[1])])) {
+		if got := g.output(tensors[1]); !bytes.Equal(got, input) || !bytes.Equal(got, view.TensorData(&view.Tensors[view.TensorByName(tensors[1])])) {
 			t.Errorf("%s: main gives other data than it takes", name)
 		}
 		for i := range input {

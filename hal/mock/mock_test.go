@@ -30,11 +30,11 @@ func bar(t *testing.T, d *Device, n uint8) hal.Aperture {
 }
 
 // tlb maps a movable window, and points it if target is not nil.
-func tlb(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.Target, address uint64) hal.Aperture {
+func tlb(t *testing.T, d *Device, slot uint16, size uint64, target *fbs.TileRange, address uint64) hal.Aperture {
 	t.Helper()
 	a := mapped(t, d, fbs.Window{Kind: gen.WindowKindTlb, Slot: slot, Size: size})
 	if target != nil {
-		must(t, d, d.Point(&a, *target, address))
+		must(t, d, d.ProgramWindow(&a, *target, address))
 	}
 	return a
 }
@@ -65,7 +65,9 @@ func expect(t *testing.T, d *Device, a *hal.Aperture, offset uint64, width uint8
 	}
 }
 
-func tile(x, y uint8) *fbs.Target { return &fbs.Target{X: x, Y: y, Ordering: gen.OrderingDefault} }
+func tile(x, y uint8) *fbs.TileRange {
+	return &fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault}
+}
 
 func TestDeviceSaysWhatItIs(t *testing.T) {
 	for _, b := range boards.All {
@@ -105,7 +107,7 @@ func TestWindowsLeadToTheirTiles(t *testing.T) {
 		board        *boards.Board
 		slot         uint16
 		size         uint64
-		plain, other *fbs.Target // two names of one tile
+		plain, other *fbs.TileRange // two names of one tile
 	}{
 		{&boards.Wormhole, 0, 1 << 20, tile(1, 1), tile(18, 18)},
 		{&boards.Wormhole, 156, 2 << 20, tile(9, 11), tile(25, 27)},
@@ -131,10 +133,10 @@ func TestPointMovesAWindow(t *testing.T) {
 	d := New(&boards.Wormhole)
 	a := tlb(t, d, 0, 1<<20, tile(0, 0), 0)
 	store(t, d, &a, 8, 8, 1)
-	must(t, d, d.Point(&a, *tile(0, 0), 1<<20))
+	must(t, d, d.ProgramWindow(&a, *tile(0, 0), 1<<20))
 	expect(t, d, &a, 8, 8, 0)
 	store(t, d, &a, 8, 8, 2)
-	must(t, d, d.Point(&a, *tile(0, 0), 0))
+	must(t, d, d.ProgramWindow(&a, *tile(0, 0), 0))
 	expect(t, d, &a, 8, 8, 1)
 	all := tlb(t, d, 166, 16<<20, tile(0, 11), 0)
 	expect(t, d, &all, 1<<20+8, 8, 2)
@@ -179,7 +181,7 @@ func TestMulticastStoresToEveryTensixTileOfItsRectangle(t *testing.T) {
 	} {
 		d := New(c.board)
 		d.Record(true)
-		target := &fbs.Target{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y, Multicast: true, Ordering: gen.OrderingDefault}
+		target := &fbs.TileRange{XStart: c.start.X, YStart: c.start.Y, X: c.end.X, Y: c.end.Y, Multicast: true, Ordering: gen.OrderingDefault}
 		a := tlb(t, d, 0, 1<<20, target, 0)
 		before := d.Operations()
 		store(t, d, &a, 0x100, 4, 42)
@@ -196,7 +198,7 @@ func TestMulticastStoresToEveryTensixTileOfItsRectangle(t *testing.T) {
 func TestResetRegisterKeepsTheBitsOfItsMask(t *testing.T) {
 	for _, b := range []*boards.Board{&boards.Wormhole, &boards.Blackhole} {
 		d := NewWith(b, NewMemory(b)) // no cores that a released reset would start
-		size := b.TLB.Group(0).Size
+		size := b.TLB.GroupOf(0).Size
 		offset := 0xffb121b0 % size
 		a := tlb(t, d, 0, size, tile(1, 2), 0xffb121b0-offset)
 		expect(t, d, &a, offset, 4, 0x47800)
@@ -354,7 +356,7 @@ func TestAccessesDoNotAllocate(t *testing.T) {
 		a := tlb(t, d, 0, 1<<20, tile(1, 2), 0)
 		far := tlb(t, d, 1, 1<<20, tile(2, 2), 0)
 		allocs := testing.AllocsPerRun(100, func() {
-			d.Point(&a, *tile(1, 2), 0)
+			d.ProgramWindow(&a, *tile(1, 2), 0)
 			a.Store(0, 4, 1)
 			a.Store(0x5000, 8, 1)
 			far.Store(0, 1, 1)

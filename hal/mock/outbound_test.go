@@ -18,7 +18,7 @@ func TestTilesReachWhatTheirTranslationShows(t *testing.T) {
 			return make([]byte, size)
 		})
 		aim := func(region int, offset, size, bus uint64) {
-			o.Aim(region, offset, size, bus, func(register uint64, value uint32) {
+			o.ProgramRegion(region, offset, size, bus, func(register uint64, value uint32) {
 				if code := d.storeAt(Place{Bar: o.Bar, Address: register}, 4, uint64(value)); code != hal.OK {
 					t.Fatal(code)
 				}

@@ -37,7 +37,7 @@ func PlaybackBytewise(b *boards.Board, accesses []Access) *Device {
 		if at.Tile {
 			return grid.Memory(grid.Kind(chips.Tile{X: at.X, Y: at.Y}), at.Address, uint64(width)) != nil
 		}
-		r := b.Rule(at.Bar, at.Address, uint64(width))
+		r := b.FindRule(at.Bar, at.Address, uint64(width))
 		return at.Bar != ConfigSpace && r != nil && r.Memory
 	}}
 	p.expect(accesses)

@@ -196,25 +196,25 @@ func TestRefusalsOfPoint(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		a       *hal.Aperture
-		target  fbs.Target
+		target  fbs.TileRange
 		address uint64
 		reason  string
 	}{
 		{"aperture of a BAR", &fixed, *tile(1, 1), 0, "not mapped from a Tlb window"},
 		{"aperture of another device", &stranger, *tile(1, 1), 0, "window 7 was not mapped"},
 		{"address inside a window", &small, *tile(1, 1), 4096, "cannot be pointed"},
-		{"ordering invalid", &small, fbs.Target{X: 1, Y: 1}, 0, "cannot be pointed"},
+		{"ordering invalid", &small, fbs.TileRange{X: 1, Y: 1}, 0, "cannot be pointed"},
 		{"no tile", &small, *tile(0, 2), 0, "there is no tile"},
-		{"NoC 1", &small, fbs.Target{X: 1, Y: 1, NoC: 1, Ordering: gen.OrderingDefault}, 0, "NoC 1"},
-		{"reversed rectangle", &small, fbs.Target{X: 1, Y: 1, XStart: 2, YStart: 2, Multicast: true,
+		{"NoC 1", &small, fbs.TileRange{X: 1, Y: 1, NoC: 1, Ordering: gen.OrderingDefault}, 0, "NoC 1"},
+		{"reversed rectangle", &small, fbs.TileRange{X: 1, Y: 1, XStart: 2, YStart: 2, Multicast: true,
 			Ordering: gen.OrderingDefault}, 0, "closed to images"},
 	} {
 		wormhole.refusal = ""
-		if code := wormhole.Point(c.a, c.target, c.address); code != hal.Refused || !strings.Contains(wormhole.Refusal(), c.reason) {
+		if code := wormhole.ProgramWindow(c.a, c.target, c.address); code != hal.Refused || !strings.Contains(wormhole.Refusal(), c.reason) {
 			t.Errorf("%s: %v, %s", c.name, code, wormhole.Refusal())
 		}
 	}
-	must(t, wormhole, wormhole.Point(&small, fbs.Target{X: 1, Y: 1, StaticVC: 1, Ordering: gen.OrderingPosted}, 0))
+	must(t, wormhole, wormhole.ProgramWindow(&small, fbs.TileRange{X: 1, Y: 1, StaticVC: 1, Ordering: gen.OrderingPosted}, 0))
 }
 
 // TestPointRefusesWhatTheVerifierRefuses points windows of several sizes at and
@@ -228,14 +228,14 @@ func TestPointRefusesWhatTheVerifierRefuses(t *testing.T) {
 				for _, size := range []uint64{4096, 1 << 20} {
 					for _, at := range []uint64{c.First - size, c.First, c.Last, c.Last + 1} {
 						address, target := at&^(size-1),
-							fbs.Target{X: x, Y: y, Ordering: gen.OrderingDefault}
+							fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault}
 						if c.Ways&1 == 0 || b.ClosedTo(target, address, size) == nil {
 							continue
 						}
 						closed++
 						d := New(b)
 						a := tlb(t, d, fbs.NoSlot, size, nil, 0)
-						if code := d.Point(&a, target, address); code != hal.Refused ||
+						if code := d.ProgramWindow(&a, target, address); code != hal.Refused ||
 							d.Operations() != 0 {
 							t.Fatalf("%s, %+v, %#x bytes at %#x: %v after %d stores", b.Name,
 								target, size, address, code, d.Operations())

@@ -36,7 +36,7 @@ type rig struct {
 	testing.TB
 	*Device
 	window hal.Aperture
-	target fbs.Target
+	target fbs.TileRange
 }
 
 func newRig(t testing.TB, b *boards.Board) *rig {
@@ -51,13 +51,13 @@ func newRig(t testing.TB, b *boards.Board) *rig {
 
 // at chooses the tile that what follows is about.
 func (r *rig) at(tile chips.Tile) *rig {
-	r.target = fbs.Target{X: tile.X, Y: tile.Y, Ordering: gen.OrderingDefault}
+	r.target = fbs.TileRange{X: tile.X, Y: tile.Y, Ordering: gen.OrderingDefault}
 	return r
 }
 
 // rectangle chooses all Tensix tiles in a rectangle.
 func (r *rig) rectangle(first, last chips.Tile) *rig {
-	r.target = fbs.Target{X: last.X, Y: last.Y, XStart: first.X, YStart: first.Y, Multicast: true, Ordering: gen.OrderingDefault}
+	r.target = fbs.TileRange{X: last.X, Y: last.Y, XStart: first.X, YStart: first.Y, Multicast: true, Ordering: gen.OrderingDefault}
 	return r
 }
 
@@ -65,7 +65,7 @@ func (r *rig) rectangle(first, last chips.Tile) *rig {
 func (r *rig) reach(address uint64) uint64 {
 	r.Helper()
 	inside := address % (1 << 21)
-	if c := r.Point(&r.window, r.target, address-inside); c != hal.OK {
+	if c := r.ProgramWindow(&r.window, r.target, address-inside); c != hal.OK {
 		r.Fatal(c, r.Refusal())
 	}
 	return inside

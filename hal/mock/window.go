@@ -10,12 +10,12 @@ import (
 // window is the state of one hardware window.
 type window struct {
 	port    *port // of the aperture that Map made
-	words   boards.Words
+	words   boards.WindowConfig
 	written uint8 // one bit for each 4 bytes of words that were ever stored
 
 	// What words means, while known is set.
 	known       bool
-	target      fbs.Target
+	target      fbs.TileRange
 	address     uint64
 	first, last chips.Tile // corners in NoC 0 coordinates; the same tile of a unicast
 }
@@ -24,7 +24,7 @@ type window struct {
 // window is used: between the stores of one configuration they make no sense.
 func (d *Device) configure(slot int, inside uint64, width uint8, value uint64) hal.Code {
 	l := d.board.TLB
-	if l.Group(slot).Kernel(slot) && !d.hardware {
+	if l.GroupOf(slot).OwnedByKernel(slot) && !d.hardware {
 		return d.refuse("window %d belongs to the kernel driver", slot)
 	}
 	w := &d.windows[slot]
@@ -45,7 +45,7 @@ func (d *Device) aim(slot int) (*window, hal.Code) {
 		return w, hal.OK
 	}
 	l := d.board.TLB
-	g := l.Group(slot)
+	g := l.GroupOf(slot)
 	if w.written != 1<<(l.ConfigStride/4)-1 {
 		return w, d.refuse("window %d is not pointed", slot)
 	}
@@ -73,7 +73,7 @@ func (d *Device) aim(slot int) (*window, hal.Code) {
 
 // checkTarget refuses targets that the registers can express and the simulator
 // does not follow, or that are not there, and finds the tiles of the rest.
-func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.Target) hal.Code {
+func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.TileRange) hal.Code {
 	w, grid := &d.windows[slot], chips.Of(d.board).Grid
 	switch {
 	case t.NoC != 0:
@@ -105,7 +105,7 @@ func (d *Device) checkTarget(slot int, g *boards.Group, t fbs.Target) hal.Code {
 
 // checkClosed refuses size bytes, from an address of a target on, that are closed
 // to images. A kernel's driver may access them.
-func (d *Device) checkClosed(slot int, t fbs.Target, address, size uint64) hal.Code {
+func (d *Device) checkClosed(slot int, t fbs.TileRange, address, size uint64) hal.Code {
 	closed := d.board.ClosedTo(t, address, size)
 	if closed == nil || d.hardware {
 		return hal.OK

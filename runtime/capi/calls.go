@@ -33,15 +33,15 @@ const (
 
 //export lm_abi
 func lm_abi() uint32 {
-	look()
+	checkFirstCall()
 	return C.LM_ABI
 }
 
 //export lm_version
 func lm_version(info *C.struct_lm_version) int32 {
-	look()
+	checkFirstCall()
 	if info == nil {
-		return without(usage("version is NULL"))
+		return recordOutcome(usageError("version is NULL"))
 	}
 	*info = C.struct_lm_version{schema_hash: C.uint64_t(fbs.SchemaHash), abi: C.LM_ABI, format_major: fbs.FormatMajor, format_minor: fbs.FormatMinor}
 	return 0
@@ -52,20 +52,20 @@ func lm_open(path C.lm_text, handle *int32) int32 { return openFile(path, handle
 
 //export lm_open_signed
 func lm_open_signed(path, keys C.lm_text, handle *int32) int32 {
-	text, end := borrow(keys, pathMax)
+	text, end := borrowString(keys, pathMax)
 	if end.code != hal.OK {
-		return without(end)
+		return recordOutcome(end)
 	}
 	return openFile(path, handle, func(file *runtime.File) error { return checkSignature(file, string([]byte(text))) })
 }
 
 // openFile opens a file. Where there is a check, that looks at it before it is verified.
 func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int32 {
-	name, end := borrow(path, pathMax)
+	name, end := borrowString(path, pathMax)
 	if end.code != hal.OK {
-		return without(end)
+		return recordOutcome(end)
 	}
-	return open(handle, func(im *image) outcome {
+	return openImage(handle, func(im *image) outcome {
 		file, err := runtime.Open(string([]byte(name)))
 		im.file = file
 		if err == nil && check != nil {
@@ -74,16 +74,16 @@ func openFile(path *C.char, handle *int32, check func(*runtime.File) error) int3
 		if err == nil {
 			im.view, err = file.Verify()
 		}
-		return failed(err)
+		return outcomeOf(err)
 	})
 }
 
 //export lm_open_memory
 func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	if data == nil || size > fbs.BytesMax {
-		return without(usage("data is NULL, or size larger than any image"))
+		return recordOutcome(usageError("data is NULL, or size larger than any image"))
 	}
-	return open(handle, func(im *image) outcome {
+	return openImage(handle, func(im *image) outcome {
 		view, err := fbs.Verify(unsafe.Slice((*byte)(data), int(size)))
 		if err != nil {
 			return outcome{code: hal.BadImage, reason: err.Error()}
@@ -93,22 +93,22 @@ func lm_open_memory(data C.lm_bytes, size C.size_t, handle *int32) int32 {
 	})
 }
 
-func open(handle *int32, verify func(*image) outcome) int32 {
-	setup.Lock()
-	defer setup.Unlock()
-	look()
-	im, number := place()
+func openImage(handle *int32, verify func(*image) outcome) int32 {
+	setupMutex.Lock()
+	defer setupMutex.Unlock()
+	checkFirstCall()
+	im, number := freeSlot()
 	switch {
 	case handle == nil:
-		return without(usage("image is NULL"))
+		return recordOutcome(usageError("image is NULL"))
 	case sealed.Load():
-		return without(isSealed)
-	case blind.Load():
-		return without(outcome{code: hal.NoFile, reason: "/proc was not mounted before the first call; mount it and start the process again"})
+		return recordOutcome(isSealed)
+	case procMissing.Load():
+		return recordOutcome(outcome{code: hal.NoFile, reason: "/proc was not mounted before the first call; mount it and start the process again"})
 	case im == nil:
-		return without(usage("as many images are open as can be; close one"))
+		return recordOutcome(usageError("as many images are open as can be; close one"))
 	}
-	end := contained(im, verify)
+	end := recoverPanic(im, verify)
 	if end.code == hal.OK {
 		im.last = end
 		im.uses++
@@ -117,41 +117,41 @@ func open(handle *int32, verify func(*image) outcome) int32 {
 	} else {
 		im.release()
 	}
-	return without(end)
+	return recordOutcome(end)
 }
 
 // looked and blind tell whether a first call has come, and that it came too early.
-var looked, blind atomic.Bool
+var firstCallSeen, procMissing atomic.Bool
 
 // look comes first in every call that may be a process's first. At a thread's first call
 // into Go, Go asks the C library for the bounds of the thread's stack, which for
 // the first thread of a process come from /proc/self/maps. Without an answer it
 // asks again at every call, also under the seal, which kills for that.
-func look() {
-	if !looked.Load() && !looked.Swap(true) {
-		blind.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
+func checkFirstCall() {
+	if !firstCallSeen.Load() && !firstCallSeen.Swap(true) {
+		procMissing.Store(unix.Access("/proc/self/maps", unix.R_OK) != nil)
 	}
 }
 
 //export lm_longest
 func lm_longest(handle int32, nanoseconds C.uint64_t) int32 {
-	return on(handle, opened, func(im *image) outcome {
-		if im.stage != opened {
-			return usage("lm_longest comes before lm_load")
+	return callOnImage(handle, stageOpened, func(im *image) outcome {
+		if im.stage != stageOpened {
+			return usageError("lm_longest comes before lm_load")
 		}
-		im.view.AllowedUs = uint64(nanoseconds) / 1000
+		im.view.TimeLimitUs = uint64(nanoseconds) / 1000
 		return outcome{}
 	})
 }
 
 //export lm_load
 func lm_load(handle int32, devices C.lm_texts, count uint32, window int32) int32 {
-	return change(handle, opened, func(im *image) outcome {
+	return callOnProcess(handle, stageOpened, func(im *image) outcome {
 		switch {
-		case count > fbs.TargetsMax || (devices == nil) != (count == 0):
-			return usage("count is larger than any image's, or 0 and devices is not NULL, or the other way round")
+		case count > fbs.DevicesMax || (devices == nil) != (count == 0):
+			return usageError("count is larger than any image's, or 0 and devices is not NULL, or the other way round")
 		case window < C.LM_ANY_WINDOW || window > windowMax:
-			return usage("window is the number of a hardware window, or LM_ANY_WINDOW")
+			return usageError("window is the number of a hardware window, or LM_ANY_WINDOW")
 		}
 		return im.load(unsafe.Slice((**C.char)(devices), int(count)), int(window))
 	})
@@ -164,15 +164,15 @@ var openDevice = hal.Open
 func (im *image) load(names []*C.char, window int) (end outcome) {
 	found := runtime.DeviceNames(im.view)
 	if len(names) > 0 && len(names) != len(found) {
-		return usage("count is not the number of the image's targets")
+		return usageError("count is not the number of the image's targets")
 	}
 	for i, text := range names {
 		if text == nil {
 			continue
 		}
-		name, end := borrow(text, pathMax)
+		name, end := borrowString(text, pathMax)
 		if name == "" && end.code == hal.OK {
-			end = usage("the name of a device is empty; NULL stands for the only one that the image is for")
+			end = usageError("the name of a device is empty; NULL stands for the only one that the image is for")
 		}
 		if found[i] = string([]byte(name)); end.code != hal.OK {
 			return end
@@ -181,57 +181,57 @@ func (im *image) load(names []*C.char, window int) (end outcome) {
 	devices := make([]hal.Device, len(found))
 	// A panic of a device must leave no other open either.
 	defer func() {
-		if im.stage != loaded {
-			_ = closeAll(devices)
+		if im.stage != stageLoaded {
+			_ = closeDevices(devices)
 		}
 	}()
 	for i, name := range found {
 		device, err := openDevice(name)
 		if err != nil {
-			return failed(err)
+			return outcomeOf(err)
 		}
 		devices[i] = device
 	}
 	replay, err := runtime.Load(im.view, window, devices...)
 	if err != nil {
-		return failed(err)
+		return outcomeOf(err)
 	}
-	im.devices, im.replay, im.stage = devices, replay, loaded
+	im.devices, im.replay, im.stage = devices, replay, stageLoaded
 	return outcome{}
 }
 
 //export lm_freeze
 func lm_freeze(handle int32) int32 {
-	return change(handle, loaded, func(im *image) outcome {
+	return callOnProcess(handle, stageLoaded, func(im *image) outcome {
 		if err := im.replay.Freeze(); err != nil {
-			return failed(err)
+			return outcomeOf(err)
 		}
 		makeThreads()
 		blockPreemption()
-		im.stage = frozen
+		im.stage = stageFrozen
 		return outcome{}
 	})
 }
 
 //export lm_seal
 func lm_seal(handle int32) int32 {
-	return change(handle, frozen, func(*image) outcome {
+	return callOnProcess(handle, stageFrozen, func(*image) outcome {
 		err := runtime.Seal()
 		sealed.Store(err == nil)
-		return failed(err)
+		return outcomeOf(err)
 	})
 }
 
 //export lm_image_info
 func lm_image_info(handle int32, info *C.struct_lm_image) int32 {
-	return on(handle, opened, func(im *image) outcome {
+	return callOnImage(handle, stageOpened, func(im *image) outcome {
 		if info == nil {
-			return usage("info is NULL")
+			return usageError("info is NULL")
 		}
 		r := &im.view.Reservation
 		*info = C.struct_lm_image{
 			arena_bytes: C.uint64_t(r.ArenaBytes), host_bytes: C.uint64_t(r.HostBytes), payload_bytes: C.uint64_t(r.PayloadBytes),
-			targets: C.uint32_t(r.Targets), sequences: C.uint32_t(r.Sequences), tensors: C.uint32_t(r.Tensors), commands: C.uint32_t(r.Commands),
+			targets: C.uint32_t(r.Devices), sequences: C.uint32_t(r.Sequences), tensors: C.uint32_t(r.Tensors), commands: C.uint32_t(r.Commands),
 		}
 		return outcome{}
 	})
@@ -239,26 +239,26 @@ func lm_image_info(handle int32, info *C.struct_lm_image) int32 {
 
 //export lm_find_sequence
 func lm_find_sequence(handle int32, name C.lm_text, sequence *uint32) int32 {
-	return find(handle, name, sequence, (*fbs.View).SequenceByName)
+	return findByName(handle, name, sequence, (*fbs.View).SequenceByName)
 }
 
 //export lm_find_tensor
 func lm_find_tensor(handle int32, name C.lm_text, tensor *uint32) int32 {
-	return find(handle, name, tensor, (*fbs.View).TensorByName)
+	return findByName(handle, name, tensor, (*fbs.View).TensorByName)
 }
 
 // find gives the index of what a method of the view finds by its name.
-func find(handle int32, name *C.char, index *uint32, in func(*fbs.View, string) int) int32 {
-	return on(handle, opened, func(im *image) outcome {
-		wanted, end := borrow(name, fbs.NameMax)
+func findByName(handle int32, name *C.char, index *uint32, in func(*fbs.View, string) int) int32 {
+	return callOnImage(handle, stageOpened, func(im *image) outcome {
+		wanted, end := borrowString(name, fbs.NameMax)
 		i := in(im.view, wanted)
 		switch {
 		case end.code != hal.OK:
 			return end
 		case index == nil:
-			return usage("there is nowhere to put the index: NULL")
+			return usageError("there is nowhere to put the index: NULL")
 		case i < 0:
-			return usage("the image has nothing of this name")
+			return usageError("the image has nothing of this name")
 		}
 		*index = uint32(i)
 		return outcome{}
@@ -267,60 +267,60 @@ func find(handle int32, name *C.char, index *uint32, in func(*fbs.View, string) 
 
 //export lm_sequence_name
 func lm_sequence_name(handle int32, sequence uint32, text *C.char, size C.size_t) int32 {
-	return on(handle, opened, func(im *image) outcome {
-		name := buffer(text, size)
+	return callOnImage(handle, stageOpened, func(im *image) outcome {
+		name := callerBuffer(text, size)
 		switch {
 		case uint64(sequence) >= uint64(len(im.view.Sequences)):
-			return usage("the image has no sequence of this number")
+			return usageError("the image has no sequence of this number")
 		case len(name) == 0:
-			return usage("name is NULL or of no size")
+			return usageError("name is NULL or of no size")
 		}
-		terminate(name, copy(name, im.view.Bytes(im.view.Sequences[sequence].Name)))
+		terminate(name, copy(name, im.view.NameBytes(im.view.Sequences[sequence].Name)))
 		return outcome{}
 	})
 }
 
 //export lm_tensor_info
 func lm_tensor_info(handle int32, tensor uint32, info *C.struct_lm_tensor) int32 {
-	return on(handle, opened, func(im *image) outcome {
+	return callOnImage(handle, stageOpened, func(im *image) outcome {
 		switch {
 		case uint64(tensor) >= uint64(len(im.view.Tensors)):
-			return usage("the image has no tensor of this number")
+			return usageError("the image has no tensor of this number")
 		case info == nil:
-			return usage("info is NULL")
+			return usageError("info is NULL")
 		}
 		t := &im.view.Tensors[tensor]
-		*info = C.struct_lm_tensor{size: C.uint64_t(t.Size), role: C.uint32_t(t.Role), dtype: C.uint32_t(t.Dtype), recorded: C.uint32_t(t.Recorded), dims: C.uint32_t(t.Dims)}
-		for i, side := range t.Sides()[:t.Dims] {
+		*info = C.struct_lm_tensor{size: C.uint64_t(t.Size), role: C.uint32_t(t.Role), dtype: C.uint32_t(t.Dtype), recorded: C.uint32_t(t.HasData), dims: C.uint32_t(t.Dims)}
+		for i, side := range t.Shape()[:t.Dims] {
 			info.shape[i] = C.uint32_t(side)
 		}
-		copy(buffer(&info.name[0], C.LM_NAME_MAX), im.view.Bytes(t.Name))
+		copy(callerBuffer(&info.name[0], C.LM_NAME_MAX), im.view.NameBytes(t.Name))
 		return outcome{}
 	})
 }
 
 //export lm_input
 func lm_input(handle int32, tensor uint32, size C.size_t, data *unsafe.Pointer) int32 {
-	return arena(handle, tensor, size, gen.RoleInput, data)
+	return tensorMemory(handle, tensor, size, gen.RoleInput, data)
 }
 
 //export lm_output
 func lm_output(handle int32, tensor uint32, size C.size_t, data *C.lm_bytes) int32 {
-	return arena(handle, tensor, size, gen.RoleOutput, (*unsafe.Pointer)(data))
+	return tensorMemory(handle, tensor, size, gen.RoleOutput, (*unsafe.Pointer)(data))
 }
 
 // arena gives the place of an input or output.
-func arena(handle int32, tensor uint32, size C.size_t, role gen.Role, data *unsafe.Pointer) int32 {
-	return on(handle, loaded, func(im *image) outcome {
+func tensorMemory(handle int32, tensor uint32, size C.size_t, role gen.Role, data *unsafe.Pointer) int32 {
+	return callOnImage(handle, stageLoaded, func(im *image) outcome {
 		switch tensors := im.view.Tensors; {
 		case data == nil:
-			return usage("data is NULL")
+			return usageError("data is NULL")
 		case uint64(tensor) >= uint64(len(tensors)):
-			return usage("the image has no tensor of this number")
+			return usageError("the image has no tensor of this number")
 		case tensors[tensor].Role != role && role == gen.RoleInput:
-			return usage("the tensor is an output, not an input")
+			return usageError("the tensor is an output, not an input")
 		case tensors[tensor].Role != role:
-			return usage("the tensor is an input, not an output")
+			return usageError("the tensor is an input, not an output")
 		case tensors[tensor].Size != uint64(size):
 			return outcome{code: hal.BadTensor, reason: "size is not the tensor's"}
 		case role == gen.RoleInput:
@@ -334,20 +334,20 @@ func arena(handle int32, tensor uint32, size C.size_t, role gen.Role, data *unsa
 
 //export lm_limit
 func lm_limit(handle int32, nanoseconds C.uint64_t) int32 {
-	return on(handle, loaded, func(im *image) outcome {
+	return callOnImage(handle, stageLoaded, func(im *image) outcome {
 		if int64(nanoseconds) < 0 {
-			return usage("a limit of 292 years and more is none; 0 is")
+			return usageError("a limit of 292 years and more is none; 0 is")
 		}
-		im.replay.Limit(int64(nanoseconds))
+		im.replay.SetLimit(int64(nanoseconds))
 		return outcome{}
 	})
 }
 
 //export lm_run
 func lm_run(handle int32, sequence uint32) int32 {
-	return on(handle, frozen, func(im *image) outcome {
+	return callOnImage(handle, stageFrozen, func(im *image) outcome {
 		if uint64(sequence) >= uint64(len(im.view.Sequences)) {
-			return usage("the image has no sequence of this number")
+			return usageError("the image has no sequence of this number")
 		}
 		result := im.replay.Run(int(sequence))
 		return outcome{code: result.Code, result: result, ran: true}
@@ -356,22 +356,22 @@ func lm_run(handle int32, sequence uint32) int32 {
 
 //export lm_close
 func lm_close(handle int32) int32 {
-	setup.Lock()
-	defer setup.Unlock()
-	im, end := enter(handle)
+	setupMutex.Lock()
+	defer setupMutex.Unlock()
+	im, end := acquireImage(handle)
 	if im == nil {
-		return without(end)
+		return recordOutcome(end)
 	}
-	end = contained(im, (*image).release)
+	end = recoverPanic(im, (*image).release)
 	im.handle.Store(0)
 	im.busy.Store(false)
-	return without(end)
+	return recordOutcome(end)
 }
 
 // borrow is a C string without a copy, for as long as C keeps it.
-func borrow(text *C.char, lengthMax int) (string, outcome) {
+func borrowString(text *C.char, lengthMax int) (string, outcome) {
 	if text == nil {
-		return "", usage("a text is NULL")
+		return "", usageError("a text is NULL")
 	}
 	first := (*byte)(unsafe.Pointer(text))
 	for length := 0; length <= lengthMax; length++ {
@@ -379,11 +379,11 @@ func borrow(text *C.char, lengthMax int) (string, outcome) {
 			return unsafe.String(first, length), outcome{}
 		}
 	}
-	return "", usage("a text is longer than it can be")
+	return "", usageError("a text is longer than it can be")
 }
 
 // buffer is the caller's buffer as a slice. No text needs more than a page.
-func buffer(text *C.char, size C.size_t) []byte {
+func callerBuffer(text *C.char, size C.size_t) []byte {
 	if text == nil {
 		return nil
 	}

@@ -16,9 +16,9 @@ const imagesMax = 16
 type stage uint8
 
 const (
-	opened stage = iota
-	loaded
-	frozen
+	stageOpened stage = iota
+	stageLoaded
+	stageFrozen
 )
 
 // image is one open image.
@@ -45,10 +45,10 @@ type outcome struct {
 
 var (
 	// images[0] keeps the failures of calls that have no image.
-	images [1 + imagesMax]image
+	imageSlots [1 + imagesMax]image
 
 	// setup keeps calls apart that change the process. lm_run takes no lock.
-	setup sync.Mutex
+	setupMutex sync.Mutex
 
 	sealed   atomic.Bool
 	isSealed = outcome{code: hal.Denied, reason: "the process is sealed"}
@@ -59,43 +59,43 @@ var (
 const handleStep = 32
 
 // enter gives the image of a handle to this call alone until it leaves.
-func enter(handle int32) (*image, outcome) {
+func acquireImage(handle int32) (*image, outcome) {
 	place := handle % handleStep
-	if handle <= 0 || place == 0 || int(place) >= len(images) {
-		return nil, usage("no image has this handle")
+	if handle <= 0 || place == 0 || int(place) >= len(imageSlots) {
+		return nil, usageError("no image has this handle")
 	}
-	im := &images[place]
+	im := &imageSlots[place]
 	// Looked at before the place is taken too: a handle that is wrong must not
 	// keep the right one out.
 	if im.handle.Load() == handle {
 		if !im.busy.CompareAndSwap(false, true) {
-			return nil, usage("another thread is in a call on this image")
+			return nil, usageError("another thread is in a call on this image")
 		}
 		if im.handle.Load() == handle {
 			return im, outcome{}
 		}
 		im.busy.Store(false)
 	}
-	return nil, usage("the image of this handle was closed, or never opened")
+	return nil, usageError("the image of this handle was closed, or never opened")
 }
 
 // before and already say that an image has not come as far as a call needs, and that
 // it has come further.
 var (
-	before  = [...]string{loaded: "lm_load comes before this call", frozen: "lm_freeze comes before this call"}
-	already = [...]string{opened: "the image is loaded already", loaded: "the image is frozen already"}
+	tooEarly = [...]string{stageLoaded: "lm_load comes before this call", stageFrozen: "lm_freeze comes before this call"}
+	tooLate  = [...]string{stageOpened: "the image is loaded already", stageLoaded: "the image is frozen already"}
 )
 
 // on carries out a call on an image that has come as far as the call needs.
-func on(handle int32, least stage, call func(*image) outcome) int32 {
-	im, end := enter(handle)
+func callOnImage(handle int32, least stage, call func(*image) outcome) int32 {
+	im, end := acquireImage(handle)
 	if im == nil {
-		return without(end)
+		return recordOutcome(end)
 	}
 	if im.stage >= least {
-		end = contained(im, call)
+		end = recoverPanic(im, call)
 	} else {
-		end = usage(before[least])
+		end = usageError(tooEarly[least])
 	}
 	im.last = end
 	im.busy.Store(false)
@@ -104,13 +104,13 @@ func on(handle int32, least stage, call func(*image) outcome) int32 {
 
 // change carries out a call that changes the process, on an image that has come just
 // as far as the call needs.
-func change(handle int32, from stage, call func(*image) outcome) int32 {
-	setup.Lock()
-	defer setup.Unlock()
-	return on(handle, from, func(im *image) outcome {
+func callOnProcess(handle int32, from stage, call func(*image) outcome) int32 {
+	setupMutex.Lock()
+	defer setupMutex.Unlock()
+	return callOnImage(handle, from, func(im *image) outcome {
 		switch {
 		case im.stage > from:
-			return usage(already[from])
+			return usageError(tooLate[from])
 		case sealed.Load():
 			return isSealed
 		}
@@ -119,7 +119,7 @@ func change(handle int32, from stage, call func(*image) outcome) int32 {
 }
 
 // contained turns a panic into an outcome: none may reach C.
-func contained(im *image, call func(*image) outcome) (end outcome) {
+func recoverPanic(im *image, call func(*image) outcome) (end outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			end = outcome{code: hal.Internal, reason: "panic: " + hal.PanicText(cause)}
@@ -130,8 +130,8 @@ func contained(im *image, call func(*image) outcome) (end outcome) {
 
 // without ends a call that has no image. Where two of them fail at once, one
 // failure is kept.
-func without(end outcome) int32 {
-	if none := &images[0]; end.code != hal.OK && none.busy.CompareAndSwap(false, true) {
+func recordOutcome(end outcome) int32 {
+	if none := &imageSlots[0]; end.code != hal.OK && none.busy.CompareAndSwap(false, true) {
 		none.last = end
 		none.busy.Store(false)
 	}
@@ -141,9 +141,9 @@ func without(end outcome) int32 {
 // place finds room for another image. setup is held, so that a place without
 // a handle has nobody in it. Handles of one place never come twice, short of 67
 // million of them.
-func place() (*image, int32) {
-	for i := range images {
-		if im := &images[i]; i > 0 && im.handle.Load() == 0 {
+func freeSlot() (*image, int32) {
+	for i := range imageSlots {
+		if im := &imageSlots[i]; i > 0 && im.handle.Load() == 0 {
 			return im, int32(i) + handleStep*(im.uses&(1<<26-1))
 		}
 	}
@@ -162,22 +162,22 @@ func (im *image) release() outcome {
 		// All of closing that a sealed process can do: no device reaches memory
 		// any more. The kernel takes the rest back when the process ends.
 		if im.replay != nil {
-			keep(im.replay.Rest())
+			keep(im.replay.StopDMA())
 		}
 	} else {
 		if im.replay != nil {
 			keep(im.replay.Close())
 		}
-		keep(closeAll(im.devices))
+		keep(closeDevices(im.devices))
 		if im.file != nil {
 			keep(im.file.Close())
 		}
 	}
-	im.file, im.view, im.devices, im.replay, im.stage = nil, nil, nil, nil, opened
-	return failed(first)
+	im.file, im.view, im.devices, im.replay, im.stage = nil, nil, nil, nil, stageOpened
+	return outcomeOf(first)
 }
 
-func closeAll(devices []hal.Device) (first error) {
+func closeDevices(devices []hal.Device) (first error) {
 	for _, device := range devices {
 		if device != nil {
 			if err := device.Close(); first == nil {
@@ -189,7 +189,7 @@ func closeAll(devices []hal.Device) (first error) {
 }
 
 // failed is the outcome for an error.
-func failed(err error) outcome {
+func outcomeOf(err error) outcome {
 	end := outcome{code: hal.CodeOf(err)}
 	if fault, ok := err.(*hal.Fault); ok {
 		end.reason = fault.Reason
@@ -201,4 +201,4 @@ func failed(err error) outcome {
 
 // usage is the outcome for a call that makes no sense. The reason is a
 // constant, so that even misuse allocates nothing.
-func usage(reason string) outcome { return outcome{code: hal.Usage, reason: reason} }
+func usageError(reason string) outcome { return outcome{code: hal.Usage, reason: reason} }

@@ -365,7 +365,7 @@ func TestAsManyImagesAsCanBeAreOpen(t *testing.T) {
 func TestCallIntoACallIsRefused(t *testing.T) {
 	stand(t)
 	handle := frozenImage(t, sum)
-	im, _ := enter(handle)
+	im, _ := acquireImage(handle)
 	for name, call := range map[string]func() int32{
 		"run": func() int32 { return lm_run(handle, 0) }, "close": func() int32 { return lm_close(handle) },
 		"info": func() int32 { return lm_image_info(handle, new(imageInfo)) },
@@ -380,9 +380,9 @@ func TestCallIntoACallIsRefused(t *testing.T) {
 }
 
 func TestFirstCallWithoutProcIsRememberedForEver(t *testing.T) {
-	looked.Store(true)
-	blind.Store(true)
-	defer blind.Store(false)
+	firstCallSeen.Store(true)
+	procMissing.Store(true)
+	defer procMissing.Store(false)
 	wants(t, "a blind process", 0, lm_open(text(written(t, sum)), new(int32)), hal.NoFile, "/proc was not mounted before the first call")
 }
 
@@ -392,9 +392,9 @@ type master struct {
 	calls *[]string
 }
 
-func (m master) Reach(*hal.Aperture, hal.Device) error { return nil }
-func (m master) Diagnose() hal.Code                    { return hal.OK }
-func (m master) Master(on bool) error {
+func (m master) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
+func (m master) Diagnose() hal.Code                               { return hal.OK }
+func (m master) SetBusMaster(on bool) error {
 	*m.calls = append(*m.calls, fmt.Sprint("master ", on))
 	return nil
 }
@@ -454,9 +454,9 @@ func TestPanicEndsInAStatus(t *testing.T) {
 	handle := openedImage(t, sum)
 	wants(t, "a device that panics", handle, load(handle, []string{"panic"}, anyWindow), hal.Internal, "panic: a device that panics")
 	for cause, want := range map[any]string{"text": "text", error(hal.BusFault): "bus fault", 7: "of no known kind"} {
-		wants(t, want, handle, on(handle, opened, func(*image) outcome { panic(cause) }), hal.Internal, "panic: "+want)
+		wants(t, want, handle, callOnImage(handle, stageOpened, func(*image) outcome { panic(cause) }), hal.Internal, "panic: "+want)
 	}
-	wants(t, "an index out of range", handle, on(handle, opened, func(im *image) outcome { _ = im.devices[3]; return outcome{} }), hal.Internal, "index out of range")
+	wants(t, "an index out of range", handle, callOnImage(handle, stageOpened, func(im *image) outcome { _ = im.devices[3]; return outcome{} }), hal.Internal, "index out of range")
 	wants(t, "loaded all the same", handle, load(handle, nil, anyWindow), hal.OK, "")
 }
 
@@ -535,7 +535,7 @@ func TestTextIsCutWhereTheBufferEnds(t *testing.T) {
 		t.Errorf("status %d, handle %d", status, handle)
 	}
 	line := []byte("a\n\x1b[2J\x7f\x9b\u009b")
-	if clean(line); string(line) != "a??[2J????" {
+	if replaceNonASCII(line); string(line) != "a??[2J????" {
 		t.Errorf("%q", line)
 	}
 }

@@ -13,25 +13,25 @@ import (
 //
 //export lm_last_error
 func lm_last_error(handle int32, info *C.struct_lm_error, text *C.char, size C.size_t) int32 {
-	im, words := &images[0], buffer(text, size)
+	im, words := &imageSlots[0], callerBuffer(text, size)
 	terminate(words, 0)
 	if handle != 0 {
 		var end outcome
-		if im, end = enter(handle); im == nil {
+		if im, end = acquireImage(handle); im == nil {
 			return int32(end.code.Exit())
 		}
 	} else if !im.busy.CompareAndSwap(false, true) {
 		return int32(hal.Usage.Exit())
 	}
 	if info != nil {
-		*info = im.last.numbers()
+		*info = im.last.errorInfo()
 	}
-	im.tell(words)
+	im.describe(words)
 	im.busy.Store(false)
 	return 0
 }
 
-func (o *outcome) numbers() C.struct_lm_error {
+func (o *outcome) errorInfo() C.struct_lm_error {
 	e := C.struct_lm_error{status: C.int32_t(o.code.Exit()), code: C.int32_t(o.code), command: -1, safe: -1}
 	if !o.ran {
 		return e
@@ -50,7 +50,7 @@ func (o *outcome) numbers() C.struct_lm_error {
 
 // tell says it in words, as lmrun does: a line in the caller's buffer, cut where that
 // ends.
-func (im *image) tell(buffer []byte) {
+func (im *image) describe(buffer []byte) {
 	end, length := &im.last, 0
 	add := func(text string) { length += copy(buffer[length:], text) }
 	add(end.code.Error())
@@ -60,7 +60,7 @@ func (im *image) tell(buffer []byte) {
 	}
 	if end.ran && end.code != hal.OK {
 		var room [128 + fbs.NameMax]byte
-		if text := report.Append(room[:0], im.view, &end.result); len(text) > 0 {
+		if text := report.AppendFailure(room[:0], im.view, &end.result); len(text) > 0 {
 			add(": ")
 			length += copy(buffer[length:], text)
 		}
@@ -72,12 +72,12 @@ func (im *image) tell(buffer []byte) {
 			add(end.result.Safe.Error())
 		}
 	}
-	clean(buffer[:length])
+	replaceNonASCII(buffer[:length])
 	terminate(buffer, length)
 }
 
 // clean leaves printable ASCII: a name in an image may hold control characters of both sets, C0 and C1.
-func clean(text []byte) {
+func replaceNonASCII(text []byte) {
 	for i, b := range text {
 		if b < ' ' || b >= 0x7f {
 			text[i] = '?'

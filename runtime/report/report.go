@@ -10,22 +10,22 @@ import (
 // Append adds the command that ended a run, by its index in the image and its number in
 // its sequence (from 1, marks left out, as a listing has them), and what it saw, if there
 // is one. It allocates nothing where the text has room for 128 bytes and a name.
-func Append(text []byte, view *fbs.View, r *runtime.Result) []byte {
+func AppendFailure(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	for i := range view.Sequences {
 		s := &view.Sequences[i]
 		if r.Command >= int32(s.First) && r.Command < int32(s.First+s.Count) {
 			text = fbs.AppendText(text, "command %d (number %d of ", uint64(r.Command), uint64(r.Command)-uint64(s.First)+1)
-			text = append(append(text, view.Bytes(s.Name)...), ')')
+			text = append(append(text, view.NameBytes(s.Name)...), ')')
 		}
 	}
 	if r.FileLost {
 		text = append(append(text, ": "...), runtime.CutShort...)
 	}
-	return AppendSeen(text, view, r)
+	return AppendObserved(text, view, r)
 }
 
 // AppendSeen adds what the command saw and what was wanted, if it looked at anything.
-func AppendSeen(text []byte, view *fbs.View, r *runtime.Result) []byte {
+func AppendObserved(text []byte, view *fbs.View, r *runtime.Result) []byte {
 	if r.Mask == 0 {
 		return text
 	}

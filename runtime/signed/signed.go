@@ -26,15 +26,15 @@ func ParseKeys(text string) (keys Keys, err error) {
 		}
 		key, ok := parseKey(line)
 		if !ok {
-			return nil, denied("a public key is 64 hex digits, not " + fbs.Quote(line))
+			return nil, deniedFault("a public key is 64 hex digits, not " + fbs.Quote(line))
 		}
-		if forgeable(key) {
-			return nil, denied("anybody can sign for the public key " + fbs.Quote(line))
+		if isForgeable(key) {
+			return nil, deniedFault("anybody can sign for the public key " + fbs.Quote(line))
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, denied("no public key; one is 64 hex digits")
+		return nil, deniedFault("no public key; one is 64 hex digits")
 	}
 	return keys, nil
 }
@@ -45,7 +45,7 @@ func parseKey(digits string) (ed25519.PublicKey, bool) {
 	}
 	key := make(ed25519.PublicKey, ed25519.PublicKeySize)
 	for i := range key {
-		value, ok := hal.Number(digits[2*i:2*i+2], 16, 0xff)
+		value, ok := hal.ParseNumber(digits[2*i:2*i+2], 16, 0xff)
 		if !ok {
 			return nil, false
 		}
@@ -57,7 +57,7 @@ func parseKey(digits string) (ed25519.PublicKey, bool) {
 // forgeable tells whether anybody can sign for a key, as for a point of small
 // order: a signature of the neutral point and zero, made without any secret,
 // then holds for one message in eight at least.
-func forgeable(key ed25519.PublicKey) bool {
+func isForgeable(key ed25519.PublicKey) bool {
 	forged := make([]byte, ed25519.SignatureSize)
 	forged[0] = 1
 	for message := range 64 {
@@ -74,9 +74,9 @@ func (k Keys) Check(data []byte) error {
 	image, signature, err := fbs.SplitSignature(data)
 	switch {
 	case err != nil:
-		return denied(err.Error())
+		return deniedFault(err.Error())
 	case signature == nil:
-		return denied("the file is not signed, or not whole; `lm sign` signs one")
+		return deniedFault("the file is not signed, or not whole; `lm sign` signs one")
 	}
 	digest := sha512.Sum512(image)
 	for _, key := range k {
@@ -86,9 +86,9 @@ func (k Keys) Check(data []byte) error {
 		if ed25519.Verify(key, digest[:], signature.Value[:]) {
 			return nil
 		}
-		return denied("the signature does not hold: the file was changed after it was signed")
+		return deniedFault("the signature does not hold: the file was changed after it was signed")
 	}
-	return denied("signed by a key that is not among those given")
+	return deniedFault("signed by a key that is not among those given")
 }
 
-func denied(reason string) error { return hal.NewFault(hal.Denied, reason) }
+func deniedFault(reason string) error { return hal.NewFault(hal.Denied, reason) }

@@ -168,7 +168,7 @@ func quiet(image *lmb.Image) []byte {
 		data := found[:looked(c)]
 		found = found[len(data):]
 		switch c.Opcode {
-		case gen.OpcodeCheck:
+		case gen.OpcodeExpect:
 			var word [8]byte
 			copy(word[:], data)
 			c.Mode, c.Value = uint8(gen.ConditionEqual), binary.LittleEndian.Uint64(word[:])&c.Mask
@@ -182,7 +182,7 @@ func quiet(image *lmb.Image) []byte {
 // looked is how many bytes a command holds against something.
 func looked(c *lmb.Command) uint32 {
 	switch c.Opcode {
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		return uint32(c.Width)
 	case gen.OpcodeCompare:
 		return uint32(len(c.Data))

@@ -48,7 +48,7 @@ func (f *failing) dead() bool { return f.fails() && f.fault <= faultOnes }
 
 // target is one of the devices.
 type target struct {
-	hal.Standin
+	hal.BaseDevice
 	*failing
 	view  *fbs.View
 	index int
@@ -57,9 +57,9 @@ type target struct {
 func newFailing(t *testing.T, view *fbs.View, fault, after int) (f *failing, devices []hal.Device) {
 	f = &failing{fault: fault, after: after}
 	next := uint64(0)
-	for i := range view.Targets {
+	for i := range view.Devices {
 		devices = append(devices, &target{failing: f, view: view, index: i})
-		for _, size := range view.Targets[i].Bars() {
+		for _, size := range view.Devices[i].BarSizes() {
 			next += roundUp(size)
 		}
 	}
@@ -82,15 +82,15 @@ func newFailing(t *testing.T, view *fbs.View, fault, after int) (f *failing, dev
 func roundUp(n uint64) uint64 { return (n + 4095) &^ 4095 }
 
 func (d *target) Identity() hal.Identity {
-	t := &d.view.Targets[d.index]
-	return hal.Identity{Vendor: t.Vendor, Device: t.Device, Subsystem: t.Subsystem, Bars: *t.Bars()}
+	t := &d.view.Devices[d.index]
+	return hal.Identity{Vendor: t.Vendor, Device: t.Device, Subsystem: t.Subsystem, Bars: *t.BarSizes()}
 }
 
 func (d *target) Map(w fbs.Window) (hal.Aperture, error) {
 	at, slot := uint64(0), -1
 	if w.Kind == gen.WindowKindBar {
 		for t := range d.index + 1 {
-			for b, size := range d.view.Targets[t].Bars() {
+			for b, size := range d.view.Devices[t].BarSizes() {
 				if t < d.index || b < int(w.Bar) {
 					at += roundUp(size)
 				}
@@ -110,12 +110,12 @@ func (d *target) Map(w fbs.Window) (hal.Aperture, error) {
 	return a, nil
 }
 
-func (d *target) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
-	d.log = append(d.log, fmt.Sprintf("P %d %x %x", a.Slot, address, boards.Target(t).Pack()))
+func (d *target) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
+	d.log = append(d.log, fmt.Sprintf("P %d %x %x", a.Slot, address, boards.TileRange(t).Pack()))
 	return hal.OK
 }
 
-func (d *target) Diagnose() hal.Code { return hal.Answers(d) }
+func (d *target) Diagnose() hal.Code { return hal.DiagnoseAlive(d) }
 
 func (d *target) Alive() bool   { return !d.dead() }
 func (d *target) Now() int64    { return d.now }
@@ -184,7 +184,7 @@ func played(t *testing.T, path string, fault, after int) []string {
 	defer done()
 	view := replay.View()
 	for i := range view.Tensors {
-		if view.Tensors[i].Role == gen.RoleInput && view.Tensors[i].Recorded == 0 {
+		if view.Tensors[i].Role == gen.RoleInput && view.Tensors[i].HasData == 0 {
 			replay.Input(i) // zeros
 		}
 	}
@@ -288,7 +288,7 @@ func forgiving(t *testing.T, path string) string {
 	for i := range image.Sequences {
 		for k := range image.Sequences[i].Commands {
 			c := &image.Sequences[i].Commands[k]
-			if c.Opcode == gen.OpcodeCheck || c.Opcode == gen.OpcodeCompare {
+			if c.Opcode == gen.OpcodeExpect || c.Opcode == gen.OpcodeCompare {
 				c.Option = uint8(gen.PolicyIgnore)
 			}
 		}

@@ -127,14 +127,14 @@ func stillImage() *lmb.Image {
 	exact := copyIn(plainWindow, 0, data)
 	exact.Mode, exact.Width = uint8(gen.AccessExact), 4
 	check := fbs.Command{
-		Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Width: 4, Offset: quiet, Mask: 0xffffffff,
+		Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Width: 4, Offset: quiet, Mask: 0xffffffff,
 	}
 	poll := check
 	poll.Amount = 1000
 	kinds := []lmb.Command{
 		write(1, 0), write(2, 1), write(4, 2), write(8, 3),
-		single(fbs.Command{Opcode: gen.OpcodeChange, Width: 4, Offset: 8, Value: 1, Mask: 0xff}),
-		single(fbs.Command{Opcode: gen.OpcodeAddress, Width: 8, Offset: 8}),
+		single(fbs.Command{Opcode: gen.OpcodeModify, Width: 4, Offset: 8, Value: 1, Mask: 0xff}),
+		single(fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Offset: 8}),
 		copyIn(plainWindow, 0, data[:64]), copyIn(plainWindow, 0, data), exact,
 		single(fbs.Command{Opcode: gen.OpcodeFill, Mode: uint8(gen.AccessExact), Width: 8, Amount: 4096, Value: 0x1234567812345678}),
 		single(check), single(poll),

@@ -77,7 +77,7 @@ func (e *Known) Error() string {
 // imageOf makes a board file's image of ids, BARs and the rules that differ from
 // plain registers.
 func imageOf(b *boards.Board, over []boards.Rule) (*lmb.Image, error) {
-	if known := boards.ByID(b.Vendor, b.Device); known != nil {
+	if known := boards.FindByID(b.Vendor, b.Device); known != nil {
 		return nil, &Known{known}
 	}
 	b.Name = fmt.Sprintf("pci-%04x-%04x", b.Vendor, b.Device)
@@ -167,8 +167,8 @@ func runs(bar uint8, seen map[uint64]uint8, size uint64) (rules []boards.Rule) {
 func ForImage(image *lmb.Image, b *boards.Board) error {
 	for i := range image.Targets {
 		t := &image.Targets[i]
-		has := slices.ContainsFunc(image.Rules, func(r lmb.Rule) bool { return int(r.Target) == i })
-		if has || boards.ByID(t.Vendor, t.Device) != nil || cmp.Or(b.Vendor, t.Vendor) != t.Vendor || cmp.Or(b.Device, t.Device) != t.Device {
+		has := slices.ContainsFunc(image.Rules, func(r lmb.Rule) bool { return int(r.Device) == i })
+		if has || boards.FindByID(t.Vendor, t.Device) != nil || cmp.Or(b.Vendor, t.Vendor) != t.Vendor || cmp.Or(b.Device, t.Device) != t.Device {
 			continue
 		}
 		image.Rules = append(image.Rules, lmb.RulesOf(b, uint8(i), t.Bars)...)

@@ -11,7 +11,7 @@ import (
 // anything for writing. Devices and pipes may be both. "-" is standard input or output.
 func RejectAliases(outputs []string, inputs ...string) error {
 	for i, path := range outputs {
-		here, ok := placeOf(path)
+		here, ok := identityOf(path)
 		for j, other := range append(inputs[:len(inputs):len(inputs)], outputs[:i]...) {
 			reason, real := " is the input ", other
 			if j >= len(inputs) {
@@ -19,7 +19,7 @@ func RejectAliases(outputs []string, inputs ...string) error {
 			} else if other == "-" {
 				real = "/dev/stdin" // a file that the shell opened counts too
 			}
-			if there, found := placeOf(real); ok && found && here == there {
+			if there, found := identityOf(real); ok && found && here == there {
 				return hal.NewFault(hal.Usage, "output "+path+reason+other+"; name another file")
 			}
 		}
@@ -28,24 +28,24 @@ func RejectAliases(outputs []string, inputs ...string) error {
 }
 
 // place is a file, or, where none is there yet, its folder and its name in it.
-type place struct {
+type fileIdentity struct {
 	device, inode uint64
 	name          string
 }
 
-func placeOf(path string) (p place, ok bool) {
+func identityOf(path string) (p fileIdentity, ok bool) {
 	var status unix.Stat_t
 	if IsStdout(path) {
-		return place{name: "-"}, true
+		return fileIdentity{name: "-"}, true
 	}
 	if unix.Stat(path, &status) == nil {
 		if status.Mode&unix.S_IFMT == unix.S_IFBLK { // which may have several nodes
-			return place{device: status.Rdev}, true
+			return fileIdentity{device: status.Rdev}, true
 		}
-		return place{status.Dev, status.Ino, ""}, status.Mode&unix.S_IFMT == unix.S_IFREG
+		return fileIdentity{status.Dev, status.Ino, ""}, status.Mode&unix.S_IFMT == unix.S_IFREG
 	}
 	dir, name, err := follow(path, &status)
 	ok = err == nil && unix.Fstat(dir, &status) == nil
 	closeDir(dir)
-	return place{status.Dev, status.Ino, name}, ok
+	return fileIdentity{status.Dev, status.Ino, name}, ok
 }

@@ -342,7 +342,7 @@ func TestSealAllowsOnlyTheNamesAndDirectoryOfAnOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := Outputs{f}.Pin()
-	dir, temp, name := uintptr(f.dir), address(f.names), address(f.names[f.to:])
+	dir, temp, name := uintptr(f.dir), nameAddress(f.names), nameAddress(f.names[f.to:])
 	for _, call := range [][]uintptr{
 		{unix.SYS_FSYNC}, {unix.SYS_RENAMEAT2, dir, temp, dir, name},
 		{unix.SYS_UNLINKAT, dir, temp, 0},
@@ -539,7 +539,7 @@ func TestNoControlCharacterIsLeft(t *testing.T) {
 		"\xed\xa0\x80":              `\xed\xa0\x80`,
 		"\ufffd":                    "\ufffd",
 	} {
-		if got := string(Safe([]byte(text))); got != want {
+		if got := string(EscapeControls([]byte(text))); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}

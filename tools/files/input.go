@@ -13,7 +13,7 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 	var status unix.Stat_t
 	if path == "-" {
 		path = "standard input"
-		fd, err = standard(0, flags)
+		fd, err = openStandard(0, flags)
 	} else {
 		fd, err = open(unix.AT_FDCWD, path, flags, 0)
 	}
@@ -29,7 +29,7 @@ func OpenInput(path string, flags int) (fd int, stream bool, err error) {
 
 // standard opens standard input or output. A stream is opened again where that is
 // possible, so that what is set for this descriptor is not set for others.
-func standard(number, flags int) (fd int, err error) {
+func openStandard(number, flags int) (fd int, err error) {
 	var status unix.Stat_t
 	err = unix.Fstat(number, &status)
 	const nullDevice = 1<<8 | 3 // mem(4)
@@ -68,7 +68,7 @@ func open(dir int, path string, flags int, mode uint32) (fd int, err error) {
 
 // Spare holds a process to room for so many more open files. Go itself opens
 // some at times of its own, and ends a process that has none with status 2.
-func Spare(count int) error {
+func EnsureSpareFDs(count int) error {
 	for range count {
 		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 		if err != nil {

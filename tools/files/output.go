@@ -47,7 +47,7 @@ func Replace(path string, mode uint32) (*Output, error) {
 	switch {
 	case IsStdout(path):
 		f.Path, inPlace = "standard output", false
-		f.Fd, err = standard(1, unix.O_WRONLY)
+		f.Fd, err = openStandard(1, unix.O_WRONLY)
 	case inPlace:
 		f.Fd, err = open(unix.AT_FDCWD, path, unix.O_WRONLY, 0)
 	case err == nil || err == unix.ENOENT:
@@ -217,7 +217,7 @@ func (f *Output) rename() error {
 		replaced = f.names
 	}
 	_, _, errno = unix.RawSyscall6(unix.SYS_NEWFSTATAT,
-		uintptr(f.dir), address(replaced), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
+		uintptr(f.dir), nameAddress(replaced), f.statusAddress(), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
 	if errno == 0 && ownershipOf((*unix.Stat_t)(unsafe.Pointer(&f.now))) != f.was {
 		if exchanged && f.renameAt(unix.RENAME_EXCHANGE) != 0 {
 			f.renameAt(unix.RENAME_NOREPLACE) // the new file is no longer there
@@ -245,7 +245,7 @@ func (f *Output) complete() error {
 func (f *Output) renameAt(flags uintptr) unix.Errno {
 	dir := uintptr(f.dir)
 	_, _, errno := unix.RawSyscall6(unix.SYS_RENAMEAT2,
-		dir, address(f.names), dir, address(f.names[f.to:]), flags, 0)
+		dir, nameAddress(f.names), dir, nameAddress(f.names[f.to:]), flags, 0)
 	return errno
 }
 
@@ -253,7 +253,7 @@ func (f *Output) renameAt(flags uintptr) unix.Errno {
 // as it is. Descriptors of a pinned file stay open, since a seal forbids to close.
 func (f *Output) Discard() {
 	if f.names != nil {
-		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dir), address(f.names), 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_UNLINKAT, uintptr(f.dir), nameAddress(f.names), 0)
 		f.names = nil
 	}
 	for _, fd := range [...]*int{&f.Fd, &f.dir} {
@@ -264,7 +264,7 @@ func (f *Output) Discard() {
 	}
 }
 
-func address(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0])) }
+func nameAddress(name []byte) uintptr { return uintptr(unsafe.Pointer(&name[0])) }
 
 func (f *Output) statusAddress() uintptr { return uintptr(unsafe.Pointer(&f.now)) }
 
@@ -297,21 +297,21 @@ func (list Outputs) Discard() {
 // that may neither open nor close has no other directory of that number. Where no
 // instruction allows, they end after the last.
 func (list Outputs) Pin() []unix.SockFilter {
-	program := allow(nil, unix.SYS_FSYNC)
+	program := appendAllow(nil, unix.SYS_FSYNC)
 	for _, f := range list {
 		if f.pinned = true; f.to != 0 {
-			dir, temp, name := uintptr(f.dir), address(f.names), address(f.names[f.to:])
-			program = allow(program, unix.SYS_NEWFSTATAT, dir, name, f.statusAddress())
-			program = allow(program, unix.SYS_NEWFSTATAT, dir, temp, f.statusAddress())
-			program = allow(program, unix.SYS_RENAMEAT2, dir, temp, dir, name)
-			program = allow(program, unix.SYS_UNLINKAT, dir, temp, 0)
+			dir, temp, name := uintptr(f.dir), nameAddress(f.names), nameAddress(f.names[f.to:])
+			program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, name, f.statusAddress())
+			program = appendAllow(program, unix.SYS_NEWFSTATAT, dir, temp, f.statusAddress())
+			program = appendAllow(program, unix.SYS_RENAMEAT2, dir, temp, dir, name)
+			program = appendAllow(program, unix.SYS_UNLINKAT, dir, temp, 0)
 		}
 	}
 	return program
 }
 
 // allow adds instructions that allow a system call with these arguments.
-func allow(program []unix.SockFilter, number uint32, args ...uintptr) []unix.SockFilter {
+func appendAllow(program []unix.SockFilter, number uint32, args ...uintptr) []unix.SockFilter {
 	left := 4 * len(args) // instructions before the answer
 	only := func(offset int, value uint32) {
 		program = append(program, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: uint32(offset)},

@@ -9,7 +9,7 @@ import (
 // Safe returns text without the control characters of fbs.IsControl, except line feeds
 // and tabs. The others become \uXXXX, which is the same character in JSON, and bytes
 // that are not UTF-8 become \xXX.
-func Safe(text []byte) []byte {
+func EscapeControls(text []byte) []byte {
 	for _, b := range text {
 		if (b < ' ' || b >= 0x7f) && b != '\n' && b != '\t' {
 			return escaped(text, forTerminal)

@@ -63,7 +63,7 @@ func (m *machine) clientsOwn(t *testing.T, c *card) []access {
 		if !ok {
 			slot, _, ok = chips.Config(l, 0, a.offset)
 		}
-		return ok && l.Group(slot).Kernel(slot)
+		return ok && l.GroupOf(slot).OwnedByKernel(slot)
 	})
 	const nodeID = 0x1fd04044
 	if c.board == "blackhole" && len(all) > 0 && all[0].offset == nodeID {

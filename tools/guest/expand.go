@@ -96,7 +96,7 @@ func (e *expander) command(place string, c *lmb.Command) error {
 // begins and how wide it is.
 func (e *expander) access(at step, c *lmb.Command) error {
 	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress:
+	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate:
 		e.write(at, c)
 	case gen.OpcodeCopyIn, gen.OpcodeFill:
 		return e.copyIn(at, c)
@@ -104,7 +104,7 @@ func (e *expander) access(at step, c *lmb.Command) error {
 		t := &e.image.Tensors[c.Index-1]
 		at.output = e.outputs[t.Name][c.Value : c.Value+uint64(c.Amount)]
 		e.run(at, c)
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		at.holds = condition(c)
 		at.repeat = c.Amount != 0
 		at.fail = gen.Policy(c.Option) == gen.PolicyFail
@@ -118,13 +118,13 @@ func (e *expander) access(at step, c *lmb.Command) error {
 }
 
 func (e *expander) write(at step, c *lmb.Command) {
-	if c.Opcode == gen.OpcodeChange {
+	if c.Opcode == gen.OpcodeModify {
 		e.steps = append(e.steps, at)
 		at.keep = bits(c.Width) &^ c.Mask
 	}
 	at.store = true
 	at.data = littleEndian(c.Value)[:c.Width]
-	at.unknown = c.Opcode == gen.OpcodeAddress
+	at.unknown = c.Opcode == gen.OpcodeRelocate
 	e.steps = append(e.steps, at)
 }
 

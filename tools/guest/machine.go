@@ -267,7 +267,7 @@ func (c *console) Write(p []byte) (int, error) {
 		if closing := exitLine.FindStringSubmatch(line); closing != nil {
 			c.last = closing[1]
 		} else if !kernelLine.MatchString(line) {
-			if _, err := fmt.Fprintf(c.lines, "%s\n", files.Safe([]byte(line))); c.err == nil {
+			if _, err := fmt.Fprintf(c.lines, "%s\n", files.EscapeControls([]byte(line))); c.err == nil {
 				c.err = err
 			}
 		}

@@ -25,7 +25,7 @@ const (
 func main() {
 	exit, err := run(os.Args[1:])
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "guest: %s\n", files.Safe([]byte(err.Error())))
+		fmt.Fprintf(os.Stderr, "guest: %s\n", files.EscapeControls([]byte(err.Error())))
 	}
 	os.Exit(exit)
 }

@@ -26,14 +26,14 @@ func write(offset uint32, value uint64) lmb.Command {
 
 func expect(offset uint32, value uint64) lmb.Command {
 	return command(fbs.Command{
-		Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
+		Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
 		Offset: offset, Value: value, Mask: 0xffffffff,
 	})
 }
 
 func poll(offset uint32, mask, value uint64, deadlineUs uint32) lmb.Command {
 	return command(fbs.Command{
-		Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
+		Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail),
 		Offset: offset, Value: value, Mask: mask, Amount: deadlineUs, Index: 100,
 	})
 }
@@ -129,7 +129,7 @@ func program() *lmb.Image {
 		expect(0, 0x10000ed),
 		write(4, 0x12345678),
 		command(fbs.Command{Opcode: lmb.OpcodeMark}),
-		command(fbs.Command{Opcode: gen.OpcodeChange, Offset: 0x20, Value: 0x80, Mask: 0xf0}),
+		command(fbs.Command{Opcode: gen.OpcodeModify, Offset: 0x20, Value: 0x80, Mask: 0xf0}),
 		poll(0x20, 1, 0, 1000),
 		command(fbs.Command{Opcode: gen.OpcodeCall, Index: 1}),
 		lmb.Command{Command: fbs.Command{
@@ -144,7 +144,7 @@ func program() *lmb.Image {
 		command(fbs.Command{
 			Opcode: gen.OpcodeCopyOut, Mode: uint8(gen.AccessExact), Offset: 8, Amount: 4, Index: 1, Value: 4,
 		}),
-		command(fbs.Command{Opcode: gen.OpcodeCheck, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail)}),
+		command(fbs.Command{Opcode: gen.OpcodeExpect, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail)}),
 	), lmb.Sequence{Name: "other", Commands: []lmb.Command{write(8, 5)}})
 	image.Tensors = []lmb.Tensor{{Name: "y", Role: gen.RoleOutput, DType: gen.DTypeUint32, Shape: []uint32{2}}}
 	return image

@@ -111,7 +111,7 @@ func TestMemoryThatTheVendorsDriverPinsIsRecorded(t *testing.T) {
 			}
 		}
 		for _, command := range image.Sequences[0].Commands {
-			if command.Opcode == gen.OpcodeAddress {
+			if command.Opcode == gen.OpcodeRelocate {
 				relocated++
 			}
 		}

@@ -25,7 +25,7 @@ type place struct {
 // from has the TLB windows of an image sit in hardware windows from a slot on,
 // as lmrun's -window does.
 func from(slot int, image *lmb.Image, of region) *windows {
-	w := &windows{boards.ByID(of.vendor, of.device).TLB, map[uint16]int{}, map[uint16]place{}}
+	w := &windows{boards.FindByID(of.vendor, of.device).TLB, map[uint16]int{}, map[uint16]place{}}
 	for i := range image.Windows {
 		if image.Windows[i].Kind == gen.WindowKindTlb {
 			w.slots[uint16(i)] = slot
@@ -42,14 +42,14 @@ func (e *expander) point(where string, c *lmb.Command) error {
 		return fmt.Errorf("no device of QEMU has windows to point")
 	}
 	l, slot := e.windows.tlb, e.windows.slots[c.Window]
-	g := l.Group(slot)
-	target, _ := boards.UnpackTarget(c.Mask)
+	g := l.GroupOf(slot)
+	target, _ := boards.UnpackTileRange(c.Mask)
 	inside := c.Value & (g.Size - 1)
-	words, ok := l.Encode(g, target, c.Value-inside)
+	words, ok := l.EncodeWindow(g, target, c.Value-inside)
 	if !ok {
 		return fmt.Errorf("window %d cannot be pointed there", slot)
 	}
-	e.windows.aimed[c.Window] = place{g.Bar, g.Start(slot) + inside}
+	e.windows.aimed[c.Window] = place{g.Bar, g.WindowOffset(slot) + inside}
 	if l.ConfigBar != e.region.bar {
 		return nil
 	}

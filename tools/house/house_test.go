@@ -71,7 +71,7 @@ var heavy = []string{"fmt.", "reflect.Value.", "log.", "flag.", "encoding/", "co
 
 // productTags are the tags of one product: arm64 with one backend. notLinked are
 // files that lmrun uses for signatures alone and lminit always.
-const productTags = "lane_vfio"
+const productTags = "backend_vfio"
 
 var notLinked = []string{"runtime/check.go", "tools/files/read.go"}
 
@@ -208,7 +208,7 @@ func TestRunnerLinksNothingHeavy(t *testing.T) {
 // without any, all.
 func TestTagsPickLanes(t *testing.T) {
 	lanes := []string{"pci", "vfio", "tt"}
-	for tags, want := range map[string]string{"": "pci vfio tt", "lane_pci": "pci", "lane_vfio": "vfio", "lane_tt": "tt", "lane_pci,lane_tt": "pci tt"} {
+	for tags, want := range map[string]string{"": "pci vfio tt", "backend_pci": "pci", "backend_vfio": "vfio", "backend_tt": "tt", "backend_pci,backend_tt": "pci tt"} {
 		symbols := symbolsOf(t, "lmrun", tags)
 		for _, lane := range lanes {
 			has := slices.ContainsFunc(symbols, func(s string) bool { return strings.HasPrefix(s, "lightmetal/hal.(*"+lane+").") })

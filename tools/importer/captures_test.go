@@ -242,7 +242,7 @@ func (w *walker) command(index int, c *lmb.Command) {
 	case gen.OpcodeWrite:
 		e := w.expect('W', c, uint64(c.Offset), int(c.Width))
 		w.value(e, c.Value)
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		e := w.expect('R', c, uint64(c.Offset), int(c.Width))
 		if c.Amount == 0 {
 			w.value(e, e.value&^c.Mask|c.Value)

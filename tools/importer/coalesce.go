@@ -201,7 +201,7 @@ func (m *maker) hostStores(list []hostStore) {
 }
 
 func (m *maker) check(c *lmb.Command, value, mask uint64) {
-	c.Opcode, c.Mode, c.Option = gen.OpcodeCheck, uint8(gen.ConditionEqual), uint8(gen.PolicyFail)
+	c.Opcode, c.Mode, c.Option = gen.OpcodeExpect, uint8(gen.ConditionEqual), uint8(gen.PolicyFail)
 	c.Value, c.Mask = value&mask, mask
 }
 

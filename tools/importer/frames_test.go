@@ -326,7 +326,7 @@ func TestFramesAreFoundWhateverIsAroundThem(t *testing.T) {
 			polls := 0
 			for _, s := range image.Sequences {
 				for _, command := range s.Commands {
-					if s.Name == "frame" && command.Opcode == gen.OpcodeCheck && command.Amount != 0 {
+					if s.Name == "frame" && command.Opcode == gen.OpcodeExpect && command.Amount != 0 {
 						polls++
 					}
 				}

@@ -143,7 +143,7 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 	option := strings.ToLower(gen.Access(c.Mode).String())
 	switch c.Opcode {
 	case gen.OpcodePoint:
-		t, _ := boards.UnpackTarget(c.Mask)
+		t, _ := boards.UnpackTileRange(c.Mask)
 		text := fmt.Sprintf("point %s (%d,%d) 0x%x", image.Windows[c.Window].Name, t.X, t.Y, c.Value)
 		if t.Multicast {
 			text += fmt.Sprintf(" from (%d,%d)", t.XStart, t.YStart)
@@ -152,7 +152,7 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 			text += " " + strings.ToLower(t.Ordering.String())
 		}
 		return text
-	case gen.OpcodeWrite, gen.OpcodeAddress:
+	case gen.OpcodeWrite, gen.OpcodeRelocate:
 		return fmt.Sprintf("write %s 0x%x", place, c.Value)
 	case gen.OpcodeCopyIn:
 		if c.Index != 0 {
@@ -163,7 +163,7 @@ func showCommand(image *lmb.Image, c *lmb.Command) string {
 		return fmt.Sprintf("fill %s %s %d bytes 0x%x", option, place, c.Amount, c.Value)
 	case gen.OpcodeCopyOut:
 		return fmt.Sprintf("copyout %s %s %s[%d:%d]", option, place, image.Tensors[c.Index-1].Name, c.Value, c.Value+uint64(c.Amount))
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		if c.Amount != 0 {
 			return fmt.Sprintf("poll %s 0x%x mask 0x%x for %d us", place, c.Value, c.Mask, c.Amount)
 		}

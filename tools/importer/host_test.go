@@ -118,7 +118,7 @@ func TestControllerOfLinuxIsImportedWithItsQueues(t *testing.T) {
 	image, _ := mustImport(t, text, o)
 	var relocations []string
 	for i := range image.Sequences[0].Commands {
-		if c := &image.Sequences[0].Commands[i]; c.Opcode == gen.OpcodeAddress {
+		if c := &image.Sequences[0].Commands[i]; c.Opcode == gen.OpcodeRelocate {
 			relocations = append(relocations, strings.Join(strings.Fields(listing.CommandText(image, c)), " "))
 		}
 	}

@@ -84,7 +84,7 @@ func TestOtherAnswerOfTheDeviceEndsTheReplayUnlessItIsIgnored(t *testing.T) {
 	replay, device := load(t, image, runtime.AnySlot)
 	mustRun(t, replay, device)
 	for i := range image.Sequences[0].Commands {
-		if c := &image.Sequences[0].Commands[i]; c.Opcode == gen.OpcodeCheck && image.Windows[c.Window].Name == "host1" {
+		if c := &image.Sequences[0].Commands[i]; c.Opcode == gen.OpcodeExpect && image.Windows[c.Window].Name == "host1" {
 			t.Error("what is ignored is waited for: ", listing.CommandText(image, c))
 		}
 	}

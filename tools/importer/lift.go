@@ -21,10 +21,10 @@ type slot struct {
 	fresh  bool     // stored to, and no access followed
 	moved  bool     // configured anew, and no access followed that makes a step
 
-	target  fbs.Target // of the configuration in force
-	address uint64     // in the tile, of the recorded window's first byte
-	aim     int32      // where the last access through it went, -1: none did
-	window  int        // of the image, -1: none yet
+	target  fbs.TileRange // of the configuration in force
+	address uint64        // in the tile, of the recorded window's first byte
+	aim     int32         // where the last access through it went, -1: none did
+	window  int           // of the image, -1: none yet
 }
 
 // lifter turns accesses into steps as they are read: one through a movable
@@ -146,7 +146,7 @@ func (l *lifter) slot(index int) *slot {
 
 // configure takes an access to a window's configuration registers.
 func (l *lifter) configure(a *traces.Access, index int, at uint64, inside bool) error {
-	if l.tlb.Group(index).Kernel(index) {
+	if l.tlb.GroupOf(index).OwnedByKernel(index) {
 		return traces.Refuse(a.Line, "%s of the configuration of window %d, which belongs to the kernel driver", a.Op, index)
 	}
 	if a.Op == traces.OpLoad {
@@ -185,8 +185,8 @@ func stepOf(a *traces.Access, n uint32) step {
 
 // through takes accesses through a window.
 func (l *lifter) through(a *traces.Access, n uint32, data []byte, index int, at uint64) (ok bool, err error) {
-	group := l.tlb.Group(index)
-	if group.Kernel(index) {
+	group := l.tlb.GroupOf(index)
+	if group.OwnedByKernel(index) {
 		return false, traces.Refuse(a.Line, "%s through window %d, which belongs to the kernel driver", a.Op, index)
 	}
 	size := uint64(n) * uint64(a.Width)
@@ -280,7 +280,7 @@ func (l *lifter) decode(a *traces.Access, s *slot, index int, group *boards.Grou
 		return traces.Refuse(a.Line, "%s through window %d, which the trace does not configure before (record from the start of the program on)", a.Op,
 			index)
 	}
-	words := boards.Words{binary.LittleEndian.Uint64(s.config[:]), binary.LittleEndian.Uint64(s.config[8:])}
+	words := boards.WindowConfig{binary.LittleEndian.Uint64(s.config[:]), binary.LittleEndian.Uint64(s.config[8:])}
 	target, address, ok := chips.Decode(l.tlb, group, words)
 	if !ok {
 		var registers []string
@@ -311,7 +311,7 @@ func (l *lifter) tlbWindow(index int, group *boards.Group) int {
 			Window: fbs.Window{Kind: gen.WindowKindTlb, Slot: uint16(index), Size: l.pageSize()},
 			Name:   fmt.Sprintf("tlb%d", n),
 		},
-		bar: group.Bar, base: group.Start(index),
+		bar: group.Bar, base: group.WindowOffset(index),
 	})
 	return len(l.windows) - 1
 }

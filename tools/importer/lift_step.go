@@ -24,7 +24,7 @@ func (l *lifter) check(a *traces.Access) (uint8, error) {
 	r := &l.board.Rules[n]
 	if r.Widths&a.Width == 0 {
 		hint := ""
-		if boards.ByID(l.board.Vendor, l.board.Device) == nil {
+		if boards.FindByID(l.board.Vendor, l.board.Device) == nil {
 			hint = fmt.Sprintf("; --rule %d+0x%x..0x%x=%d lets it", a.Bar, a.Offset, a.Offset+uint64(a.Width), a.Width)
 		}
 		return 0, traces.Refuse(a.Line, "%s of %d bytes at BAR %d + 0x%x: board %s accepts no such width there (%s)%s",
@@ -204,7 +204,7 @@ func (l *lifter) limit(s *step) error {
 }
 
 // aimAt works out which tiles a target reaches.
-func (l *lifter) aimAt(t fbs.Target, address uint64) aim {
+func (l *lifter) aimAt(t fbs.TileRange, address uint64) aim {
 	a := aim{target: t, address: address, x0: t.X, y0: t.Y, x1: t.X, y1: t.Y}
 	if t.Multicast {
 		a.x0, a.y0 = t.XStart, t.YStart
@@ -252,7 +252,7 @@ func (l *lifter) tileMemory(a *aim, address, size uint64) bool {
 
 // aim is where a window points.
 type aim struct {
-	target  fbs.Target
+	target  fbs.TileRange
 	address uint64
 	// The rectangle of tiles, in the coordinates of NoC 0 or translated ones.
 	x0, y0, x1, y1 uint8

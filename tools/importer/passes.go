@@ -51,8 +51,8 @@ func (f *fencer) before(p *program, c *lmb.Command) bool {
 	}
 	host := c.Opcode != gen.OpcodePoint && c.Opcode != gen.OpcodeFence && p.windows[c.Window].Kind == gen.WindowKindHost
 	bulk := c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn && gen.Access(c.Mode) == gen.AccessBulk
-	stores := c.Opcode == gen.OpcodeWrite || c.Opcode == gen.OpcodeAddress || c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn
-	poll := c.Opcode == gen.OpcodeCheck && c.Amount != 0
+	stores := c.Opcode == gen.OpcodeWrite || c.Opcode == gen.OpcodeRelocate || c.Opcode == gen.OpcodeFill || c.Opcode == gen.OpcodeCopyIn
+	poll := c.Opcode == gen.OpcodeExpect && c.Amount != 0
 	fence := c.Opcode != gen.OpcodeFence && ((f.bulk && !bulk || f.wrote) && !(host && stores) || f.waited && !(host && poll))
 	if fence || c.Opcode == gen.OpcodeFence {
 		*f = fencer{n: f.n}

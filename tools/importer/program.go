@@ -80,7 +80,7 @@ func (p *program) image(t *traces.Trace, sequences []lmb.Sequence) (*lmb.Image, 
 	if safe := p.safeCommands(); len(safe) > 0 {
 		image.Sequences = append(image.Sequences, lmb.Sequence{Name: "safe", Commands: safe})
 	}
-	if t := &image.Targets[0]; boards.ByID(t.Vendor, t.Device) == nil {
+	if t := &image.Targets[0]; boards.FindByID(t.Vendor, t.Device) == nil {
 		image.Rules = lmb.RulesOf(p.board, 0, t.Bars)
 	}
 	for _, w := range p.windows {

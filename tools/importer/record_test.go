@@ -47,8 +47,8 @@ func word32(v uint32) []byte { return binary.LittleEndian.AppendUint32(nil, v) }
 // pointLines have window 166 of Wormhole, or 0 of Blackhole, point at a tile.
 func pointLines(board *boards.Board, x, y uint8, address uint64) (list []string) {
 	slot := map[*boards.Board]int{&boards.Wormhole: 166, &boards.Blackhole: 0}[board]
-	g := board.TLB.Group(slot)
-	words, ok := board.TLB.Encode(g, fbs.Target{X: x, Y: y, Ordering: gen.OrderingDefault}, address&^(g.Size-1))
+	g := board.TLB.GroupOf(slot)
+	words, ok := board.TLB.EncodeWindow(g, fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault}, address&^(g.Size-1))
 	if !ok {
 		panic("no such target")
 	}

@@ -137,7 +137,7 @@ func (p *program) hostAddress(value uint64, width uint8) (index int, inside uint
 // relocation stores the bus address of a place in host memory.
 func relocation(width uint8, window uint16, offset uint64, host uint16, inside uint64) lmb.Command {
 	return lmb.Command{Command: fbs.Command{
-		Opcode: gen.OpcodeAddress, Width: width, Window: window, Index: host,
+		Opcode: gen.OpcodeRelocate, Width: width, Window: window, Index: host,
 		Offset: uint32(offset), Value: inside,
 	}}
 }

@@ -24,11 +24,11 @@ var commands = map[string]mnemonic{
 	"write":   {gen.OpcodeWrite, true, (*parser).write},
 	"copy":    {gen.OpcodeCopyIn, true, (*parser).copy},
 	"fill":    {gen.OpcodeFill, true, (*parser).fill},
-	"poll":    {gen.OpcodeCheck, true, (*parser).poll},
-	"expect":  {gen.OpcodeCheck, true, (*parser).expectation},
-	"read":    {gen.OpcodeCheck, true, (*parser).readIgnored},
+	"poll":    {gen.OpcodeExpect, true, (*parser).poll},
+	"expect":  {gen.OpcodeExpect, true, (*parser).expectation},
+	"read":    {gen.OpcodeExpect, true, (*parser).readIgnored},
 	"compare": {gen.OpcodeCompare, true, (*parser).compare},
-	"flush":   {gen.OpcodeCheck, true, (*parser).flush},
+	"flush":   {gen.OpcodeExpect, true, (*parser).flush},
 	"fence":   {gen.OpcodeFence, false, (*parser).fence},
 	"point":   {gen.OpcodePoint, false, (*parser).point},
 	"delay":   {gen.OpcodeDelay, false, (*parser).delay},
@@ -193,7 +193,7 @@ func (p *parser) write(c *lmb.Command) {
 	case c.Value&^mask != 0:
 		p.fail(at, "0x%x has bits outside the mask 0x%x", c.Value, mask)
 	}
-	c.Opcode, c.Mask = gen.OpcodeChange, mask
+	c.Opcode, c.Mask = gen.OpcodeModify, mask
 }
 
 // busAddress consumes bus(window)+addend.
@@ -201,7 +201,7 @@ func (p *parser) busAddress(c *lmb.Command) {
 	if c.Width < 4 {
 		p.fail(p.tok, "a bus address is written with 4 or 8 bytes")
 	}
-	c.Opcode = gen.OpcodeAddress
+	c.Opcode = gen.OpcodeRelocate
 	p.expect("bus")
 	p.expect("(")
 	c.Index = p.windowIndex()

@@ -28,7 +28,7 @@ func (p *parser) point(c *lmb.Command) {
 	if w.Kind != gen.WindowKindTlb {
 		p.fail(p.last, "only a tlb window can be pointed")
 	}
-	t := fbs.Target{Ordering: gen.OrderingDefault}
+	t := fbs.TileRange{Ordering: gen.OrderingDefault}
 	p.tiles(&t)
 	p.expect("address")
 	c.Value = p.size("an address in the tile")
@@ -43,7 +43,7 @@ func (p *parser) point(c *lmb.Command) {
 }
 
 // tiles consumes tile x,y or tiles x,y to x,y.
-func (p *parser) tiles(t *fbs.Target) {
+func (p *parser) tiles(t *fbs.TileRange) {
 	if p.accept("tiles") {
 		t.Multicast = true
 		t.XStart, t.YStart = p.coordinates()

@@ -45,8 +45,8 @@ func (p *parser) origin() {
 var barWords = []string{"bar0", "bar1", "bar2", "bar3", "bar4", "bar5"}
 
 func (p *parser) target() {
-	if len(p.image.Targets) == fbs.TargetsMax {
-		p.fail(p.head, "more than %d targets", fbs.TargetsMax)
+	if len(p.image.Targets) == fbs.DevicesMax {
+		p.fail(p.head, "more than %d targets", fbs.DevicesMax)
 	}
 	t := lmb.Target{Board: p.name("a board")}
 	t.Vendor = p.pciID()
@@ -84,7 +84,7 @@ func (p *parser) window() {
 		{"wc", func() { w.Flags = fbs.FlagWriteCombining }},
 		{"target", func() {
 			targetAt = p.tok
-			w.Device = uint8(p.numberTo("the number of a target", fbs.TargetsMax-1))
+			w.Device = uint8(p.numberTo("the number of a target", fbs.DevicesMax-1))
 		}},
 	}
 	p.settings(slices.DeleteFunc(settings, func(s setting) bool {

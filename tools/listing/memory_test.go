@@ -33,13 +33,13 @@ func (m *memory) run(c *lmb.Command) {
 	switch c.Opcode {
 	case gen.OpcodeWrite:
 		m.store(c.Offset, c.Width, c.Value)
-	case gen.OpcodeChange:
+	case gen.OpcodeModify:
 		m.store(c.Offset, c.Width, m.load(c)&^c.Mask|c.Value)
 	case gen.OpcodeCopyIn, gen.OpcodeFill:
 		m.copyIn(c)
 	case gen.OpcodeCopyOut:
 		m.output = bytes.Clone(m.bytes[c.Offset:end])
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		if got := m.load(c); (got&c.Mask == c.Value) != (gen.Condition(c.Mode) == gen.ConditionEqual) {
 			m.t.Errorf("%s: the memory holds %#x", CommandText(m.image, c), got)
 		}

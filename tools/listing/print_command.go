@@ -48,7 +48,7 @@ func (p *printer) source(c *lmb.Command) {
 
 func (p *printer) command(c *lmb.Command) {
 	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress:
+	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate:
 		p.write(c)
 	case gen.OpcodeCopyIn:
 		p.start("copy", c.Width)
@@ -61,7 +61,7 @@ func (p *printer) command(c *lmb.Command) {
 		p.access(c)
 	case gen.OpcodeCopyOut:
 		p.copyOut(c)
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		p.check(c)
 		p.policy(c)
 	case gen.OpcodeCompare:
@@ -117,9 +117,9 @@ func (p *printer) write(c *lmb.Command) {
 	switch c.Opcode {
 	case gen.OpcodeWrite:
 		p.printf("0x%x", c.Value)
-	case gen.OpcodeChange:
+	case gen.OpcodeModify:
 		p.printf("0x%x mask 0x%x", c.Value, c.Mask)
-	case gen.OpcodeAddress:
+	case gen.OpcodeRelocate:
 		p.printf("bus(%s)", p.windowText(c.Index))
 		if c.Value != 0 {
 			p.printf("+0x%x", c.Value)
@@ -166,7 +166,7 @@ func (p *printer) policy(c *lmb.Command) {
 
 func (p *printer) point(c *lmb.Command) {
 	p.start("point", 0)
-	t, ok := boards.UnpackTarget(c.Mask)
+	t, ok := boards.UnpackTileRange(c.Mask)
 	switch {
 	case !ok:
 		p.printf("%s %s 0x%x", p.windowText(c.Window), unknown(0), c.Mask)

@@ -100,7 +100,7 @@ func (g *generator) targets() {
 		for bar, size := range t.Bars {
 			if size != 0 {
 				g.image.Rules = append(g.image.Rules, lmb.Rule{Name: g.name(map[string]bool{}),
-					Rule: fbs.Rule{Target: uint8(len(g.image.Targets)), Bar: uint8(bar), Last: size - 1, Widths: 15, Memory: 1}})
+					Rule: fbs.Rule{Device: uint8(len(g.image.Targets)), Bar: uint8(bar), Last: size - 1, Widths: 15, Memory: 1}})
 			}
 		}
 		g.image.Targets = append(g.image.Targets, t)
@@ -181,11 +181,11 @@ func (g *generator) command(sequence int, s *lmb.Sequence) []lmb.Command {
 	c := lmb.Command{Command: fbs.Command{Opcode: opcode}}
 	g.used[fmt.Sprint("opcode ", opcode)] = true
 	switch opcode {
-	case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress:
+	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate:
 		g.write(&c)
 	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeCopyOut:
 		g.copy(&c)
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		g.condition(&c)
 	case gen.OpcodeCompare:
 		g.compare(&c)
@@ -250,10 +250,10 @@ func (g *generator) write(c *lmb.Command) {
 	c.Offset += uint32(c.Width)
 	c.Value = g.datum(c)
 	switch c.Opcode {
-	case gen.OpcodeChange:
+	case gen.OpcodeModify:
 		c.Mask = g.mask(c)
 		c.Value &= c.Mask
-	case gen.OpcodeAddress:
+	case gen.OpcodeRelocate:
 		for kinds := uint(1<<gen.WindowKindBar | 1<<gen.WindowKindHost); ; {
 			c.Index = uint16(g.IntN(len(g.image.Windows)))
 			if w := &g.image.Windows[c.Index]; kinds>>w.Kind&1 == 1 {
@@ -362,7 +362,7 @@ func (g *generator) tolerance() uint32 {
 }
 
 func (g *generator) point(c *lmb.Command, window uint16) {
-	t := fbs.Target{
+	t := fbs.TileRange{
 		X: uint8(g.Uint32()), Y: uint8(g.Uint32()), NoC: uint8(g.IntN(2)),
 		Ordering: gen.Ordering(1 + g.IntN(3)), StaticVC: uint8(g.IntN(9)), Multicast: g.flip(),
 	}

@@ -23,7 +23,7 @@ func (p *parser) rule() {
 		setting{"size", func() { sized, size = true, p.size("a size") }},
 		setting{"widths", func() { r.Widths = p.widths() }},
 		setting{"memory", func() { r.Memory = 1 }},
-		setting{"target", func() { r.Target = uint8(p.numberTo("the number of a target", fbs.TargetsMax-1)) }})
+		setting{"target", func() { r.Device = uint8(p.numberTo("the number of a target", fbs.DevicesMax-1)) }})
 	p.placeRule(&r, at, offset, size, sized)
 }
 
@@ -41,7 +41,7 @@ func (p *parser) widths() (widths uint8) {
 
 // placeRule puts a rule where it belongs among the others.
 func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized bool) {
-	t := p.targetOf(r.Target, at, "rules")
+	t := p.targetOf(r.Device, at, "rules")
 	if t == nil {
 		return
 	}
@@ -51,7 +51,7 @@ func (p *parser) placeRule(r *lmb.Rule, at token, offset, size uint64, sized boo
 	}
 	r.First, r.Last = offset, offset+size-1
 	place, _ := slices.BinarySearchFunc(p.image.Rules, *r, lmb.CompareRules)
-	switch board := boards.ByID(t.Vendor, t.Device); {
+	switch board := boards.FindByID(t.Vendor, t.Device); {
 	case board != nil:
 		p.fail(at, "%04x:%04x is %s, whose own rules hold", t.Vendor, t.Device, board.Name)
 	case size == 0 || offset > bar || size > bar-offset:
@@ -70,8 +70,8 @@ func (p *printer) rule(r *lmb.Rule) {
 	if r.Memory != 0 {
 		p.printf(" memory")
 	}
-	if r.Target != 0 {
-		p.printf(" target %d", r.Target)
+	if r.Device != 0 {
+		p.printf(" target %d", r.Device)
 	}
 	p.printf("\n")
 }

@@ -70,7 +70,7 @@ func assembleFile(path, out string, anywhere bool, board *boards.Board) {
 		}
 	}
 	for _, t := range image.Targets {
-		if err != nil && len(image.Rules) == 0 && boards.ByID(t.Vendor, t.Device) == nil && strings.HasSuffix(err.Error(), "register of "+t.Board) {
+		if err != nil && len(image.Rules) == 0 && boards.FindByID(t.Vendor, t.Device) == nil && strings.HasSuffix(err.Error(), "register of "+t.Board) {
 			err = fmt.Errorf("%w: no board has its ids, and the listing no rules; --board generic, or a board file (lm board-file), has some", err)
 		}
 	}

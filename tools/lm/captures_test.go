@@ -194,7 +194,7 @@ func computes(t *testing.T, file []byte, device hal.Device, slot, n int, compute
 	tensors := replay.View().Tensors
 	output := len(tensors) - 1
 	mustReplay(t, replay, device)
-	if golden := replay.View().Data(&tensors[output]); !bytes.Equal(replay.Output(output), golden) {
+	if golden := replay.View().TensorData(&tensors[output]); !bytes.Equal(replay.Output(output), golden) {
 		t.Fatalf("window %d: the recorded input does not give the recorded output", slot)
 	}
 	random := rand.New(rand.NewSource(int64(slot)))

@@ -42,7 +42,7 @@ func needOf(view *fbs.View) *need {
 // runtime makes the widest it can.
 func isWide(view *fbs.View, c *fbs.Command) bool {
 	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeFill, gen.OpcodeCheck, gen.OpcodeCompare:
+	case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeFill, gen.OpcodeExpect, gen.OpcodeCompare:
 		return c.Width == 8 && toDevice(view, c)
 	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
 		return (c.Width == 8 || gen.Access(c.Mode) == gen.AccessBulk) && toDevice(view, c)
@@ -61,8 +61,8 @@ func (n *need) wants(board *boards.Board) bool {
 	if n.view == nil {
 		return true
 	}
-	for i := range n.view.Targets {
-		if t := &n.view.Targets[i]; t.Vendor == board.Vendor && t.Device == board.Device {
+	for i := range n.view.Devices {
+		if t := &n.view.Devices[i]; t.Vendor == board.Vendor && t.Device == board.Device {
 			return true
 		}
 	}
@@ -73,8 +73,8 @@ func (n *need) wants(board *boards.Board) bool {
 // are there.
 func (r *boardReport) checkTargets(m *machine, n *need) {
 	alike := map[[2]uint16]int{} // targets so far, by ids
-	for i := range n.view.Targets {
-		t := &n.view.Targets[i]
+	for i := range n.view.Devices {
+		t := &n.view.Devices[i]
 		check := fmt.Sprintf("target %d, %s (%04x:%04x)", i, n.view.Name(t.Board), t.Vendor, t.Device)
 		found := m.ofIDs(t.Vendor, t.Device)
 		switch {
@@ -98,7 +98,7 @@ func (r *boardReport) checkTargets(m *machine, n *need) {
 
 // ofIDs gives the devices with these ids, of a known kind or not.
 func (m *machine) ofIDs(vendor, device uint16) (found []pciDevice) {
-	board := cmp.Or(boards.ByID(vendor, device), &boards.Board{Vendor: vendor, Device: device})
+	board := cmp.Or(boards.FindByID(vendor, device), &boards.Board{Vendor: vendor, Device: device})
 	for _, f := range m.functions {
 		if f.id == (hosts.ID{Vendor: vendor, Device: device}) {
 			found = append(found, m.readDevice(f.address, board))
@@ -107,9 +107,9 @@ func (m *machine) ofIDs(vendor, device uint16) (found []pciDevice) {
 	return found
 }
 
-func (r *boardReport) checkTargetBars(check string, t *fbs.Identity, d *pciDevice) {
+func (r *boardReport) checkTargetBars(check string, t *fbs.DeviceInfo, d *pciDevice) {
 	good := true
-	for i, want := range t.Bars() {
+	for i, want := range t.BarSizes() {
 		if b := d.bars[i]; want > b.size || want > 0 && !b.assigned {
 			good = false
 			r.add(missing, fmt.Sprintf("%s BAR %d", check, i), fmt.Sprintf("%s assigned, the image needs %s", lmb.SizeText(granted(b)), lmb.SizeText(want)),
@@ -145,7 +145,7 @@ func (r *boardReport) checkWindows(check string, view *fbs.View, target int, d *
 		wanted++
 		slot := -1
 		if d.board.TLB != nil {
-			slot = d.board.TLB.Choose(w.Slot, w.Size, &bars, func(slot int) bool { return taken[slot] })
+			slot = d.board.TLB.ChooseWindow(w.Slot, w.Size, &bars, func(slot int) bool { return taken[slot] })
 		}
 		if slot < 0 {
 			r.add(missing, check+" windows", fmt.Sprintf("none left for window %d of the image, %s", i, lmb.SizeText(w.Size)),
@@ -170,10 +170,10 @@ func (r *boardReport) ofBoard(config *kernelConfig, n *need) {
 		}
 		return
 	}
-	for i := range n.view.Targets {
-		t := &n.view.Targets[i]
-		board := boards.ByID(t.Vendor, t.Device)
-		r.checkFit(fmt.Sprintf("target %d, %s", i, n.view.Name(t.Board)), board, *t.Bars(), missing)
+	for i := range n.view.Devices {
+		t := &n.view.Devices[i]
+		board := boards.FindByID(t.Vendor, t.Device)
+		r.checkFit(fmt.Sprintf("target %d, %s", i, n.view.Name(t.Board)), board, *t.BarSizes(), missing)
 	}
 }
 

@@ -156,7 +156,7 @@ func (m *machine) readFunctions() (host *hosts.Host) {
 		if found := hosts.ByRootPort(id); found != nil {
 			host = found
 		}
-		if board := boards.ByID(id.Vendor, id.Device); board != nil {
+		if board := boards.FindByID(id.Vendor, id.Device); board != nil {
 			m.devices = append(m.devices, m.readDevice(address, board))
 		}
 	}

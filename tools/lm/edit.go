@@ -201,7 +201,7 @@ func compare(path string, specs []string, judge *lmb.Golden) {
 		}
 		index := tensorNamed(view, path, name, "lm compare", gen.RoleOutput)
 		t := &view.Tensors[index]
-		golden := view.Data(t)
+		golden := view.TensorData(t)
 		if golden == nil {
 			refuse("output %s of %s has no recorded data to compare with", name, path)
 		}

@@ -71,14 +71,14 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 		switch c.Opcode {
 		case gen.OpcodeFence:
 			now = allFenced
-		case gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeFill:
+		case gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeCopyIn, gen.OpcodeFill:
 			if host {
 				now.wrote = i
 			} else if now.wrote >= 0 {
 				f.warn(i, "command %d stores to the device, command %d wrote host memory, and no fence stands between them", now.wrote)
 				now.wrote = -1
 			}
-		case gen.OpcodeCheck:
+		case gen.OpcodeExpect:
 			if c.Amount != 0 {
 				now.polled = i
 			}
@@ -98,7 +98,7 @@ func (f *fences) sequence(index int, now fenceState) fenceState {
 // access through another window may overtake it.
 func (f *fences) combined(i int, c *fbs.Command, w *fbs.Window, bulk int) int {
 	switch c.Opcode {
-	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCheck, gen.OpcodeCopyOut, gen.OpcodeCompare:
+	case gen.OpcodeCopyIn, gen.OpcodeFill, gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeExpect, gen.OpcodeCopyOut, gen.OpcodeCompare:
 	default:
 		return bulk
 	}

@@ -127,7 +127,7 @@ func onMock(t *testing.T, path string) *runtime.Replay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	device := mock.New(chips.ByName(view.Name(view.Targets[0].Board)))
+	device := mock.New(chips.ByName(view.Name(view.Devices[0].Board)))
 	replay, err := runtime.Load(view, runtime.AnySlot, device)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
@@ -229,7 +229,7 @@ var wounds = map[string]wound{
 	"misaligned.lmb": {"command 1: 4 bytes at 0x6 are not aligned", func(t *testing.T) []byte { return patched(t, func(c *fbs.Command) { c.Offset = 6 }) }},
 	"poll-without-deadline.lmb": {"command 1: an interval without a deadline", func(t *testing.T) []byte {
 		return patched(t, func(c *fbs.Command) {
-			*c = fbs.Command{Opcode: gen.OpcodeCheck, Width: 4, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Index: 5, Mask: 1}
+			*c = fbs.Command{Opcode: gen.OpcodeExpect, Width: 4, Mode: uint8(gen.ConditionEqual), Option: uint8(gen.PolicyFail), Index: 5, Mask: 1}
 		})
 	}},
 	"payload-outside-segment.lmb": {"command 1: 64 bytes at 0x1000 reach outside the tensor or the payload", func(t *testing.T) []byte {
@@ -256,11 +256,11 @@ var wounds = map[string]wound{
 		return patchedRule(t, 0, func(r *fbs.Rule) { r.Widths = 0 })
 	}},
 	"rule-of-no-target.lmb": {"rule 0: target 7 does not exist", func(t *testing.T) []byte {
-		return patchedRule(t, 0, func(r *fbs.Rule) { r.Target = 7 })
+		return patchedRule(t, 0, func(r *fbs.Rule) { r.Device = 7 })
 	}},
 	"rule-of-a-known-board.lmb": {"rule 0: target 0 is of a board that is known", func(t *testing.T) []byte {
 		file, view := ruled(t)
-		view.Targets[0].Vendor, view.Targets[0].Device = 0x1234, 0x11e8
+		view.Devices[0].Vendor, view.Devices[0].Device = 0x1234, 0x11e8
 		lmb.Stamp(file, uint64(len(file)))
 		return file
 	}},
@@ -366,7 +366,7 @@ func renamed(t *testing.T, name string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copy(view.Bytes(view.Sequences[0].Name), name) // the view lies over the file
+	copy(view.NameBytes(view.Sequences[0].Name), name) // the view lies over the file
 	lmb.Stamp(file, uint64(len(file)))
 	return file
 }

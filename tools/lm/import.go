@@ -107,7 +107,7 @@ func (f *importFlags) run(path string) {
 	}
 	report.Frames = frames
 	if err := stop.Try(func() { encode(image, f.out, path) }); err != nil {
-		if known := boards.ByID(image.Targets[0].Vendor, image.Targets[0].Device); o.Generic && known != nil &&
+		if known := boards.FindByID(image.Targets[0].Vendor, image.Targets[0].Device); o.Generic && known != nil &&
 			regexp.MustCompile("(accepted by|register of) "+known.Name).MatchString(err.Error()) {
 			err = fmt.Errorf("%w; %w names the line", err, &boardfile.Known{Board: known})
 		}

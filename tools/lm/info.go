@@ -129,7 +129,7 @@ func describe(view *fbs.View, size int) *imageInfo {
 			Bars: t.Bars, Subsystem: subsystem(t.Subsystem)})
 	}
 	for _, r := range image.Rules {
-		rule := ruleInfo{r.Name, r.Target, r.Bar, r.First, r.Last, nil, r.Memory != 0}
+		rule := ruleInfo{r.Name, r.Device, r.Bar, r.First, r.Last, nil, r.Memory != 0}
 		for width := uint8(1); width <= 8; width *= 2 {
 			if r.Widths&width != 0 {
 				rule.Widths = append(rule.Widths, int(width))
@@ -145,7 +145,7 @@ func describe(view *fbs.View, size int) *imageInfo {
 		info.Windows = append(info.Windows, window)
 	}
 	for i, counted := range report.Counts(view) {
-		info.Sequences = append(info.Sequences, describeSequence(view, i, &counted, view.LongestUs[i]))
+		info.Sequences = append(info.Sequences, describeSequence(view, i, &counted, view.WorstCaseUs[i]))
 	}
 	return info
 }

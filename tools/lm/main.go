@@ -46,7 +46,7 @@ func enough() error {
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err == nil && limit.Cur < addressesLeast {
 		return wrong(hal.Internal, "there are %d MiB of address space (ulimit -v), lm takes up to %d", limit.Cur>>20, addressesLeast>>20)
 	}
-	return files.Spare(filesLeast)
+	return files.EnsureSpareFDs(filesLeast)
 }
 
 // run is a whole invocation; it gives the exit status.

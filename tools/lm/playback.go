@@ -49,14 +49,14 @@ const (
 func playImage(name string, image []byte) *mock.Device {
 	file := openImageData(name, image)
 	view := verifiedFile(name, file)
-	if len(view.Targets) != 1 {
+	if len(view.Devices) != 1 {
 		refuse("%s: the image is for %d devices; only one for a single device can be played", name,
-			len(view.Targets))
+			len(view.Devices))
 	}
 	board := view.Board(0)
 	f := replayFlags{sequence: "main", loop: 1, longest: time.Hour}
 	stand := &asked{mock.New(board), map[int]bool{}}
-	stand.Subsystem(view.Targets[0].Subsystem)
+	stand.Subsystem(view.Devices[0].Subsystem)
 	most := max(len(view.Envelope)+len(view.Payload), playedLeast) / playedPart
 	s := f.loadView(name, file, view, stand)
 	defer s.close()
@@ -68,7 +68,7 @@ func playImage(name string, image []byte) *mock.Device {
 		stop.On(s.failed(r))
 	}
 	played := mock.PlaybackBytewise(board, stand.looked())
-	played.Subsystem(view.Targets[0].Subsystem)
+	played.Subsystem(view.Devices[0].Subsystem)
 	return played
 }
 

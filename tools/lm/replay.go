@@ -203,7 +203,7 @@ func (s *session) failed(r runtime.Result) error {
 		}
 		text += fmt.Sprintf(": %scommand %d (%s)", did, r.Command, report.CommandText(s.view, int(r.Command)))
 	}
-	text = string(words.AppendSeen([]byte(text), s.view, &r))
+	text = string(words.AppendObserved([]byte(text), s.view, &r))
 	switch r.Code {
 	case hal.Refused, hal.BusFault:
 		if why := refusal(s.devices); why != "" {
@@ -225,7 +225,7 @@ func (s *session) checkGolden() {
 	checked := 0
 	for i := range s.view.Tensors {
 		t := &s.view.Tensors[i]
-		golden := s.view.Data(t)
+		golden := s.view.TensorData(t)
 		if t.Role != gen.RoleOutput || golden == nil {
 			continue
 		}

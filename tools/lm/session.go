@@ -59,7 +59,7 @@ func (f *replayFlags) loadView(path string, file *runtime.File, view *fbs.View,
 
 // standInOf is what follows mock: for the first device of an image.
 func standInOf(view *fbs.View, path string) string {
-	if t := &view.Targets[0]; boards.ByID(t.Vendor, t.Device) == nil {
+	if t := &view.Devices[0]; boards.FindByID(t.Vendor, t.Device) == nil {
 		return path
 	}
 	return view.Board(0).Name
@@ -92,7 +92,7 @@ func (f *replayFlags) open(s *session) {
 
 // loadImage loads the image, instrumented where a profile is wanted.
 func (f *replayFlags) loadImage(s *session) (err error) {
-	s.view.AllowedUs = uint64(max(f.longest, 0).Microseconds())
+	s.view.TimeLimitUs = uint64(max(f.longest, 0).Microseconds())
 	if f.profile == "" {
 		s.replay, err = runtime.Load(s.view, f.window, s.devices...)
 		return err
@@ -159,7 +159,7 @@ func (s *session) readInput(spec string) {
 // missing is the first input that has no data.
 func (s *session) missing() string {
 	for i := range s.view.Tensors {
-		if t := &s.view.Tensors[i]; t.Role == gen.RoleInput && t.Recorded == 0 && !s.given[i] {
+		if t := &s.view.Tensors[i]; t.Role == gen.RoleInput && t.HasData == 0 && !s.given[i] {
 			return s.view.Name(t.Name)
 		}
 	}

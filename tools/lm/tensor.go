@@ -31,7 +31,7 @@ type elements struct {
 }
 
 func elementsOf(view *fbs.View, t *fbs.Tensor) elements {
-	return elements{strings.ToLower(gen.EnumNamesRole[t.Role]) + " " + view.Name(t.Name), t.Dtype, t.Sides()[:t.Dims], t.Size}
+	return elements{strings.ToLower(gen.EnumNamesRole[t.Role]) + " " + view.Name(t.Name), t.Dtype, t.Shape()[:t.Dims], t.Size}
 }
 
 // isInline reports whether text is data and not the name of a file: a list in

@@ -45,7 +45,7 @@ func (t *text) Write(p []byte) (int, error) {
 
 func (t *text) put(data []byte) {
 	if t.err == nil && len(data) > 0 {
-		_, t.err = t.to.Write(files.Safe(data))
+		_, t.err = t.to.Write(files.EscapeControls(data))
 	}
 }
 

@@ -44,7 +44,7 @@ func strangers(images []together.Image) (list []string) {
 }
 
 func shareDevice(a, b *fbs.View) bool {
-	return slices.ContainsFunc(a.Targets, func(t fbs.Identity) bool {
-		return slices.ContainsFunc(b.Targets, func(o fbs.Identity) bool { return o.Vendor == t.Vendor && o.Device == t.Device })
+	return slices.ContainsFunc(a.Devices, func(t fbs.DeviceInfo) bool {
+		return slices.ContainsFunc(b.Devices, func(o fbs.DeviceInfo) bool { return o.Vendor == t.Vendor && o.Device == t.Device })
 	})
 }

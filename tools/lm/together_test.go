@@ -56,7 +56,7 @@ func sideOf(t *testing.T, path string, device hal.Device) side {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replay.Limit(20e6) // of the device's time, which is simulated; what is broken waits for what does not come
+	replay.SetLimit(20e6) // of the device's time, which is simulated; what is broken waits for what does not come
 	return side{view, replay}
 }
 

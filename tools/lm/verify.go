@@ -83,10 +83,10 @@ func (v *verification) run(args []string) {
 func (v *verification) image(path string) (view *fbs.View, warnings []string) {
 	file := openImage(path)
 	if v.keys != "" {
-		stop.On(file.Check(v.trusted.Check))
+		stop.On(file.Inspect(v.trusted.Check))
 	}
 	view = verifiedFile(path, file)
-	view.AllowedUs = uint64(max(v.longest, 0).Microseconds())
+	view.TimeLimitUs = uint64(max(v.longest, 0).Microseconds())
 	stop.On(runtime.CheckTime(view))
 	warnings = checkBoards(view, v.board)
 	if err := lmb.Quality(view); err != nil {
@@ -116,7 +116,7 @@ func (v *verification) tell(path string, view *fbs.View, warnings []string) {
 // rules that were held are the image's own.
 func checkBoards(view *fbs.View, name string) (own []string) {
 	own = []string{}
-	for i, t := range view.Targets {
+	for i, t := range view.Devices {
 		if name != "" {
 			board := chips.ByName(name)
 			if board == nil {
@@ -127,7 +127,7 @@ func checkBoards(view *fbs.View, name string) (own []string) {
 					view.Name(t.Board), t.Vendor, t.Device, board.Name, board.Vendor, board.Device)
 			}
 		}
-		if boards.ByID(t.Vendor, t.Device) == nil {
+		if boards.FindByID(t.Vendor, t.Device) == nil {
 			own = append(own, fmt.Sprintf("target %d: no board has the PCI ids %04x:%04x; rules held are those that the image brings itself: %d",
 				i, t.Vendor, t.Device, len(view.Board(i).Rules)))
 		}

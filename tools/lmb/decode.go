@@ -48,8 +48,8 @@ func Header(view *fbs.View) *Image {
 
 func header(view *fbs.View, notes *Notes) *Image {
 	image := &Image{Origin: notes.Origin}
-	for _, t := range view.Targets {
-		image.Targets = append(image.Targets, Target{view.Name(t.Board), t.Vendor, t.Device, *t.Bars(), t.Subsystem})
+	for _, t := range view.Devices {
+		image.Targets = append(image.Targets, Target{view.Name(t.Board), t.Vendor, t.Device, *t.BarSizes(), t.Subsystem})
 	}
 	for _, r := range view.Rules {
 		name := view.Name(r.Name)
@@ -61,8 +61,8 @@ func header(view *fbs.View, notes *Notes) *Image {
 	}
 	for i, t := range view.Tensors {
 		image.Tensors = append(image.Tensors, Tensor{
-			Name: view.Name(t.Name), Role: t.Role, DType: t.Dtype, Shape: append([]uint32(nil), t.Sides()[:t.Dims]...),
-			Data: view.Data(&t), Golden: notes.Goldens[i],
+			Name: view.Name(t.Name), Role: t.Role, DType: t.Dtype, Shape: append([]uint32(nil), t.Shape()[:t.Dims]...),
+			Data: view.TensorData(&t), Golden: notes.Goldens[i],
 		})
 	}
 	for _, s := range view.Sequences {

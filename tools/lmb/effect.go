@@ -22,9 +22,9 @@ func EffectOf(c *fbs.Command) Effect {
 	accesses := (amount + width - 1) / max(width, 1) // where amount is bytes
 	e := Effect{Size: width}
 	switch c.Opcode {
-	case gen.OpcodeWrite, gen.OpcodeAddress:
+	case gen.OpcodeWrite, gen.OpcodeRelocate:
 		e.Stores, e.Written = 1, width
-	case gen.OpcodeChange:
+	case gen.OpcodeModify:
 		e.Loads, e.Stores, e.Written, e.Read = 1, 1, width, width
 	case gen.OpcodeCopyIn, gen.OpcodeFill:
 		e.Stores, e.Size, e.Written = accesses, amount, amount
@@ -32,14 +32,14 @@ func EffectOf(c *fbs.Command) Effect {
 		e.Loads, e.Size, e.Read = accesses, amount, amount
 	case gen.OpcodeCompare:
 		e.Loads, e.Size, e.Compared = accesses, amount, amount
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		e.Loads, e.WaitUs, e.Read = 1, amount, width
 	case gen.OpcodeDelay:
 		return Effect{WaitUs: amount}
 	default:
 		return Effect{}
 	}
-	if access := gen.Access(c.Mode); c.Opcode != gen.OpcodeCheck { // whose modes are others
+	if access := gen.Access(c.Mode); c.Opcode != gen.OpcodeExpect { // whose modes are others
 		e.Bulk = access == gen.AccessBulk
 		if access == gen.AccessFixed {
 			e.Size = width

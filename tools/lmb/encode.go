@@ -166,12 +166,12 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 	windows := vector(b, gen.ImageStartWindowsVector, e.image.Windows, func(w Window) {
 		gen.CreateWindow(b, w.Kind, w.Device, w.Bar, w.Flags, w.Slot, w.Reserved, w.Offset, w.Size)
 	})
-	targets := vector(b, gen.ImageStartTargetsVector, e.image.Targets, func(t Target) {
-		gen.CreateTarget(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5], e.text.names[t.Board], t.Vendor, t.Device,
+	targets := vector(b, gen.ImageStartDevicesVector, e.image.Targets, func(t Target) {
+		gen.CreateDevice(b, t.Bars[0], t.Bars[1], t.Bars[2], t.Bars[3], t.Bars[4], t.Bars[5], e.text.names[t.Board], t.Vendor, t.Device,
 			t.Subsystem, 0)
 	})
 	rules := vector(b, gen.ImageStartRulesVector, e.image.Rules, func(r Rule) {
-		gen.CreateRule(b, r.First, r.Last, r.Target, r.Bar, r.Widths, r.Memory, e.text.names[r.Name])
+		gen.CreateRule(b, r.First, r.Last, r.Device, r.Bar, r.Widths, r.Memory, e.text.names[r.Name])
 	})
 	text := vector(b, gen.ImageStartTextVector, e.text.bytes, b.PrependByte)
 	// Read in place as a FlatBuffer of its own.
@@ -180,8 +180,8 @@ func (e *encoder) build(b *flatbuffers.Builder, noted []byte) flatbuffers.UOffse
 	gen.ImageStart(b)
 	r := e.reservation()
 	gen.ImageAddReservation(b, gen.CreateReservation(b, r.ArenaBytes, r.HostBytes, r.PayloadBytes,
-		r.Commands, r.Windows, r.Tensors, r.Sequences, r.Segments, r.Targets))
-	gen.ImageAddTargets(b, targets)
+		r.Commands, r.Windows, r.Tensors, r.Sequences, r.Segments, r.Devices))
+	gen.ImageAddDevices(b, targets)
 	gen.ImageAddWindows(b, windows)
 	gen.ImageAddSequences(b, sequences)
 	gen.ImageAddTensors(b, tensors)
@@ -209,16 +209,16 @@ func (e *encoder) buildTensors(b *flatbuffers.Builder) flatbuffers.UOffsetT {
 	for i := range e.image.Tensors {
 		t := &e.image.Tensors[i]
 		tensor := fbs.Tensor{TensorT: gen.TensorT{Name: e.text.names[t.Name], Role: t.Role, Dtype: t.DType, Dims: uint8(len(t.Shape)), Size: t.Size(),
-			ArenaOffset: e.arena, RecordedOffset: e.recorded[i]}}
-		copy(tensor.Sides()[:], t.Shape)
+			ArenaOffset: e.arena, DataOffset: e.recorded[i]}}
+		copy(tensor.Shape()[:], t.Shape)
 		if t.Data != nil {
-			tensor.Recorded = 1
+			tensor.HasData = 1
 		}
 		tensors = append(tensors, tensor)
 		e.arena = fbs.RoundUp(e.arena+t.Size(), fbs.ArenaAlign)
 	}
 	return vector(b, gen.ImageStartTensorsVector, tensors, func(t fbs.Tensor) {
-		gen.CreateTensor(b, t.Name, t.Role, t.Recorded, t.Dtype, t.Dims, t.Size, t.ArenaOffset, t.RecordedOffset,
+		gen.CreateTensor(b, t.Name, t.Role, t.HasData, t.Dtype, t.Dims, t.Size, t.ArenaOffset, t.DataOffset,
 			t.Shape0, t.Shape1, t.Shape2, t.Shape3, t.Shape4, t.Shape5, t.Shape6, t.Shape7)
 	})
 }
@@ -232,7 +232,7 @@ func (e *encoder) reservation() fbs.Reservation {
 		Tensors:      uint32(len(e.image.Tensors)),
 		Sequences:    uint32(len(e.runs)),
 		Segments:     uint32(e.payload.segments()),
-		Targets:      uint32(len(e.image.Targets)),
+		Devices:      uint32(len(e.image.Targets)),
 	}
 	for _, w := range e.image.Windows {
 		if w.Kind == gen.WindowKindHost {

@@ -46,7 +46,7 @@ func ReadNotes(view *fbs.View) (*Notes, error) {
 	if len(view.Notes) == 0 {
 		return n, nil
 	}
-	r := reader{t: fbs.Root(view.Notes, 4, notesFields, "notes"), view: view, notes: n}
+	r := reader{t: fbs.RootTable(view.Notes, 4, notesFields, "notes"), view: view, notes: n}
 	r.read()
 	switch {
 	case r.t.Err != nil:
@@ -74,10 +74,10 @@ func (r *reader) fail(format string, args ...any) {
 
 func (r *reader) read() {
 	n := r.notes
-	n.Time = fbs.Struct[uint64](r.t, notesTime)
+	n.Time = fbs.StructField[uint64](r.t, notesTime)
 	n.Tool, n.Source, n.Git = r.string(notesTool, "tool"), r.string(notesSource, "source"), r.string(notesGit, "git")
-	r.text = fbs.Vector[byte](r.t, notesText, 1, fbs.NotesMax, "text")
-	windows := fbs.Vector[fbs.Name](r.t, notesWindows, 4, fbs.WindowsMax, "window names")
+	r.text = fbs.VectorField[byte](r.t, notesText, 1, fbs.NotesMax, "text")
+	windows := fbs.VectorField[fbs.Name](r.t, notesWindows, 4, fbs.WindowsMax, "window names")
 	if len(windows) != 0 && len(windows) != len(n.Windows) {
 		r.fail("%d names of windows, the image has %d", len(windows), len(n.Windows))
 		return
@@ -87,7 +87,7 @@ func (r *reader) read() {
 			n.Windows[i] = r.name(name, "window", i)
 		}
 	}
-	for i, m := range fbs.Vector[gen.MarkT](r.t, notesMarks, 4, fbs.CommandsMax, "marks") {
+	for i, m := range fbs.VectorField[gen.MarkT](r.t, notesMarks, 4, fbs.CommandsMax, "marks") {
 		if int(m.Command) >= len(r.view.Commands) || len(n.Marks) > 0 && int(m.Command) < n.Marks[len(n.Marks)-1].Command ||
 			m.Kind < gen.MarkKindPoint || m.Kind > gen.MarkKindEnd || m.Reserved0 != 0 || m.Reserved1 != 0 {
 			r.fail("mark %d is of no kind, before no command, or not in order", i)
@@ -99,7 +99,7 @@ func (r *reader) read() {
 }
 
 func (r *reader) string(id int, what string) string {
-	data := fbs.Vector[byte](r.t, id, 1, fbs.NotesMax, what)
+	data := fbs.VectorField[byte](r.t, id, 1, fbs.NotesMax, what)
 	if !fbs.IsPlainText(data) {
 		r.fail("%s has a control character, or is not UTF-8", what)
 	}
@@ -117,7 +117,7 @@ func (r *reader) name(n fbs.Name, what string, index int) string {
 }
 
 func (r *reader) goldens() {
-	for i, g := range fbs.Vector[gen.GoldenT](r.t, notesGoldens, 4, fbs.TensorsMax, "goldens") {
+	for i, g := range fbs.VectorField[gen.GoldenT](r.t, notesGoldens, 4, fbs.TensorsMax, "goldens") {
 		if int(g.Tensor) >= len(r.view.Tensors) || g.Reserved != 0 {
 			r.fail("golden %d: tensor %d does not exist", i, g.Tensor)
 			return
@@ -127,7 +127,7 @@ func (r *reader) goldens() {
 		if reason := golden.reason(); reason != "" {
 			r.fail("golden %d: %s", i, reason)
 		}
-		if t.Role != gen.RoleOutput || t.Recorded == 0 || r.notes.Goldens[g.Tensor] != (Golden{}) {
+		if t.Role != gen.RoleOutput || t.HasData == 0 || r.notes.Goldens[g.Tensor] != (Golden{}) {
 			r.fail("golden %d: tensor %d is no output with recorded data, or has another", i, g.Tensor)
 		}
 		r.notes.Goldens[g.Tensor] = golden

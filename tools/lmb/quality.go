@@ -35,7 +35,7 @@ func Quality(view *fbs.View) error {
 
 func checkReason(c *fbs.Command) string {
 	switch {
-	case c.Opcode != gen.OpcodeCheck || c.Mask != 0:
+	case c.Opcode != gen.OpcodeExpect || c.Mask != 0:
 		return ""
 	case gen.Condition(c.Mode) == gen.ConditionNotEqual:
 		return "can never hold: mask is zero"

@@ -56,7 +56,7 @@ var machineLines = [...]machineLine{
 }
 
 // configured takes -config FILE out of a command line.
-func configured(args []string) (path string, rest []string) {
+func splitConfigFlag(args []string) (path string, rest []string) {
 	for i, arg := range args {
 		name, value, inline := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
 		switch {
@@ -77,7 +77,7 @@ func configured(args []string) (path string, rest []string) {
 // name, blank lines and lines that begin with #. The names are lmrun's flags,
 // and those of a machine before the first image. What was understood before a
 // mistake is there, so that on-failure is obeyed.
-func configure(path, text string) (configuration, error) {
+func parseConfiguration(path, text string) (configuration, error) {
 	c := powersOff
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.Trim(line, " \t\r")
@@ -87,31 +87,31 @@ func configure(path, text string) (configuration, error) {
 		name := line[:strings.IndexAny(line+" ", " \t")]
 		value := strings.TrimLeft(line[len(name):], " \t")
 		place := path + ":" + strconv.Itoa(i+1)
-		if err := c.line(place, name, value); err != nil {
-			return c, args.Bad(place + ": " + reasonOf(err))
+		if err := c.parseLine(place, name, value); err != nil {
+			return c, args.UsageError(place + ": " + faultReason(err))
 		}
 	}
 	if len(c.replays) == 0 {
-		return c, args.Bad(path + ": no image is named")
+		return c, args.UsageError(path + ": no image is named")
 	}
 	return c, nil
 }
 
-func (c *configuration) line(place, name, value string) error {
+func (c *configuration) parseLine(place, name, value string) error {
 	if name == "image" {
 		if value == "" || value[0] == '-' || strings.IndexByte(value, 0) >= 0 {
-			return args.Bad("image takes the path of an image, not " + strconv.Quote(value))
+			return args.UsageError("image takes the path of an image, not " + strconv.Quote(value))
 		}
 		c.replays = append(c.replays, []string{value})
 		return nil
 	}
 	for i := range machineLines {
 		if kind := &machineLines[i]; kind.name == name {
-			return c.machine(preparation{place, kind, strings.Fields(value)})
+			return c.addPreparation(preparation{place, kind, strings.Fields(value)})
 		}
 	}
 	if len(c.replays) == 0 {
-		return args.Bad(name + " stands before the first image, or is unknown")
+		return args.UsageError(name + " stands before the first image, or is unknown")
 	}
 	flag, err := flagOf(name, value)
 	if err != nil {
@@ -130,33 +130,33 @@ func flagOf(name, value string) (string, error) {
 	onCommandLine := [...]string{"help", "h", "version", "config", "check", "supervised"}
 	switch {
 	case slices.Contains(onCommandLine[:], name):
-		return "", args.Bad(name + " belongs on a command line")
+		return "", args.UsageError(name + " belongs on a command line")
 	case strings.IndexByte(value, 0) >= 0:
-		return "", args.Bad(name + " takes no zero byte")
+		return "", args.UsageError(name + " takes no zero byte")
 	case toggle && value != "":
-		return "", args.Bad(name + " takes no value")
+		return "", args.UsageError(name + " takes no value")
 	case toggle:
 		return "-" + name, nil
 	}
 	return "-" + name + "=" + value, o.Set(name, value)
 }
 
-func (c *configuration) machine(p preparation) (err error) {
+func (c *configuration) addPreparation(p preparation) (err error) {
 	kind, values := p.kind, p.values
 	if len(c.replays) > 0 {
-		return args.Bad(kind.name + " stands before the first image")
+		return args.UsageError(kind.name + " stands before the first image")
 	}
 	if n := len(values); n < kind.least || n > kind.most || n == 4 && kind.name == "mount" && values[3] != "ro" {
-		return args.Bad(kind.name + " takes " + kind.form + ", not " + strconv.Quote(strings.Join(values, " ")))
+		return args.UsageError(kind.name + " takes " + kind.form + ", not " + strconv.Quote(strings.Join(values, " ")))
 	}
 	if end := map[string]*ending{"on-success": &c.success, "on-failure": &c.failure}[kind.name]; end != nil {
-		*end, err = endingOf(values)
+		*end, err = parseEnding(values)
 		return err
 	}
 	if kind.name == "hugepages" {
 		n, err := strconv.ParseUint(values[0], 10, 32)
 		if err != nil {
-			return args.Bad("hugepages takes a number, not " + values[0])
+			return args.UsageError("hugepages takes a number, not " + values[0])
 		}
 		values[0] = strconv.FormatUint(n, 10) // as the kernel writes it
 	}
@@ -166,18 +166,18 @@ func (c *configuration) machine(p preparation) (err error) {
 
 const endings = "halt, poweroff, reboot, restart or `restart N` with one of the first three"
 
-func endingOf(values []string) (ending, error) {
+func parseEnding(values []string) (ending, error) {
 	e := ending{then: values[0]}
 	if values[0] == "restart" {
 		e = ending{restarts: -1, then: "poweroff"}
 		if len(values) == 3 {
-			n, _ := hal.Number(values[1], 10, 1<<31-1)
+			n, _ := hal.ParseNumber(values[1], 10, 1<<31-1)
 			e.restarts, e.then = int(n), values[2]
 		}
 	}
 	known := (len(values) == 1 || e.restarts > 0) && (e.then == "halt" || e.then == "poweroff" || e.then == "reboot")
 	if !known || len(values) == 2 {
-		return ending{then: "poweroff"}, args.Bad(endings + ", not " + strings.Join(values, " "))
+		return ending{then: "poweroff"}, args.UsageError(endings + ", not " + strings.Join(values, " "))
 	}
 	return e, nil
 }

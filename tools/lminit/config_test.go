@@ -23,7 +23,7 @@ import (
 )
 
 func TestConfigurationsBecomeCommandLines(t *testing.T) {
-	got, err := configure("c", "# a machine\r\n\n  on-failure\trestart 3 reboot\non-success halt\nmodule /vfio.ko a=1 b=2\nhugepages 016\n"+
+	got, err := parseConfiguration("c", "# a machine\r\n\n  on-failure\trestart 3 reboot\non-success halt\nmodule /vfio.ko a=1 b=2\nhugepages 016\n"+
 		"bind vfio-pci 0000:01:00.0\nmount /dev/sda1 /data ext4 ro\nimage /a b.lmb\n\tdevice  pci:1234:11e8\ninput x=/i=1\nseal\nimage b.lmb\nloop forever\ndeadline 20ms\n")
 	want := configuration{
 		preparations: []preparation{
@@ -78,17 +78,17 @@ func TestMistakesInAConfigurationHaveAPlace(t *testing.T) {
 		"module\nimage x":                             `c:1: module takes FILE [PARAMETER...], not ""`,
 		"image x\nwindow \xff":                        "c:2: -window takes",
 	} {
-		if _, err := configure("c", text); hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
+		if _, err := parseConfiguration("c", text); hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 }
 
 func TestWhatStandsBeforeAMistakeIsObeyed(t *testing.T) {
-	if c, _ := configure("c", "on-failure restart 2 reboot\nfrob\n"); c.failure != (ending{2, "reboot"}) {
+	if c, _ := parseConfiguration("c", "on-failure restart 2 reboot\nfrob\n"); c.failure != (ending{2, "reboot"}) {
 		t.Errorf("%+v", c.failure)
 	}
-	if c, _ := configure("c", "on-failure nonsense\n"); c.failure != (ending{0, "poweroff"}) {
+	if c, _ := parseConfiguration("c", "on-failure nonsense\n"); c.failure != (ending{0, "poweroff"}) {
 		t.Errorf("%+v", c.failure)
 	}
 }
@@ -104,7 +104,7 @@ func TestExampleOfThePageIsAConfiguration(t *testing.T) {
 	for i, part := range strings.Split(string(page), "```\n") {
 		text += []string{"", part}[i%2]
 	}
-	if c, err := configure("page", text); err != nil || len(c.preparations) < 5 || len(c.replays) != 1 || len(c.replays[0]) < 8 {
+	if c, err := parseConfiguration("page", text); err != nil || len(c.preparations) < 5 || len(c.replays) != 1 || len(c.replays[0]) < 8 {
 		t.Errorf("%+v, %v\n%s", c, err, text)
 	}
 }
@@ -113,7 +113,7 @@ func FuzzConfiguration(f *testing.F) {
 	f.Add("on-failure restart 3 reboot\nimage /a.lmb\ndevice pci:1234:11e8\nloop forever\nseal\n")
 	f.Add("mount a b c\nhugepages 1\nimage x\ninput a=b\ndeadline 1\nwatchdog /dev/watchdog=1\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := configure("c", text)
+		c, err := parseConfiguration("c", text)
 		if err != nil && (hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "c:")) {
 			t.Fatalf("no place: %v", err)
 		}
@@ -137,7 +137,7 @@ func TestConfigurationIsFoundOnACommandLine(t *testing.T) {
 		"-output config=c":    "|-output config=c",
 		"-configuration=1 -h": "|-configuration=1 -h",
 	} {
-		path, rest := configured(strings.Fields(line))
+		path, rest := splitConfigFlag(strings.Fields(line))
 		if got := path + "|" + strings.Join(rest, " "); got != want {
 			t.Errorf("%s: %s, want %s", line, got, want)
 		}
@@ -312,9 +312,9 @@ func TestReplaysAreStartedByTheMainThread(t *testing.T) {
 // TestFailedWaitIsAnInternalError: this process has no child.
 func TestFailedWaitIsAnInternalError(t *testing.T) {
 	over := make(chan waited, 1)
-	reap(1<<30, over)
+	reapChildren(1<<30, over)
 	s := supervisor{}
-	if exit := s.exit(<-over); exit != hal.Internal.Exit() {
+	if exit := s.exitStatus(<-over); exit != hal.Internal.Exit() {
 		t.Errorf("exit %d", exit)
 	}
 }
@@ -452,7 +452,7 @@ func lminit(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 
 func TestLineWithoutAValueIsRefused(t *testing.T) {
 	for _, name := range []string{"device", "sequence", "before", "after", "input", "output", "loop", "deadline", "watchdog", "window", "key", "longest"} {
-		if _, err := configure("c", "image x\n"+name+"\n"); hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "c:2: -"+name+" needs a value") {
+		if _, err := parseConfiguration("c", "image x\n"+name+"\n"); hal.CodeOf(err) != hal.Usage || !strings.Contains(err.Error(), "c:2: -"+name+" needs a value") {
 			t.Errorf("line %s: %v", name, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // process1 is lminit as a machine's first process. It does not return.
-func process1() {
+func runAsPID1() {
 	for _, m := range [...]struct{ kind, path string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}} {
 		_ = unix.Mkdir(m.path, 0o755)
 		if err := unix.Mount(m.kind, m.path, m.kind, 0, ""); err != nil && err != unix.EBUSY {
@@ -18,13 +18,13 @@ func process1() {
 	}
 	// Control-Alt-Delete is SIGINT then, instead of a reset at once.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF)
-	path, rest := configured(args.Words())
+	path, rest := splitConfigFlag(args.CommandLine())
 	if path == "" && unix.Access(bootConfiguration, unix.F_OK) == nil {
 		path = bootConfiguration
 	}
 	s := supervisor{path: path, flags: rest}
 	exit, then := s.supervise()
-	print(1, "lmrun: exit "+strconv.Itoa(exit)+"\n")
+	writeText(1, "lmrun: exit "+strconv.Itoa(exit)+"\n")
 	if path != "" {
 		printLine("lminit: " + then)
 	}

@@ -34,19 +34,19 @@ func main() {
 	// PR_SET_PDEATHSIG). The main thread ends with the process.
 	runtime.LockOSThread()
 	if unix.Getpid() == 1 {
-		process1()
+		runAsPID1()
 	}
-	path, rest := configured(args.Words())
+	path, rest := splitConfigFlag(args.CommandLine())
 	o, _ := args.Parse(rest)
 	switch {
 	case o.Help:
-		print(1, usage)
+		writeText(1, usage)
 		unix.Exit(0)
 	case o.Version:
-		print(1, version+"\n")
+		writeText(1, version+"\n")
 		unix.Exit(0)
 	case path == "":
-		print(2, "lminit: no -config given; lminit -help tells more\n")
+		writeText(2, "lminit: no -config given; lminit -help tells more\n")
 		unix.Exit(hal.Usage.Exit())
 	}
 	s := supervisor{path: path, flags: rest}
@@ -55,10 +55,10 @@ func main() {
 }
 
 // print writes a text, made safe for a terminal. There is nobody to tell when that fails.
-func print(fd int, text string) { _ = files.WriteFull(fd, files.Safe([]byte(text))) }
+func writeText(fd int, text string) { _ = files.WriteFull(fd, files.EscapeControls([]byte(text))) }
 
 // printLine prints text to standard error as one line: a line feed in it is escaped.
-func printLine(text string) { print(2, files.Line(text)+"\n") }
+func printLine(text string) { writeText(2, files.Line(text)+"\n") }
 
 // readFile reads a configuration, or a file in /proc.
 func readFile(path string) ([]byte, error) { return files.Read(path, 4<<20) }

@@ -12,12 +12,12 @@ import (
 func (p *preparation) prepare() error {
 	err := p.kind.prepare(p.values)
 	if err != nil {
-		err = hal.NewFault(hal.CodeOf(err), p.place+": "+p.kind.name+" "+strings.Join(p.values, " ")+": "+reasonOf(err))
+		err = hal.NewFault(hal.CodeOf(err), p.place+": "+p.kind.name+" "+strings.Join(p.values, " ")+": "+faultReason(err))
 	}
 	return err
 }
 
-func reasonOf(err error) string {
+func faultReason(err error) string {
 	if fault, ok := err.(*hal.Fault); ok {
 		return fault.Reason
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	pauseTime = 100 * time.Millisecond // between a failure and the next start
-	graceTime = 2 * time.Second        // from SIGTERM to SIGKILL, beyond what the replay reports
+	restartPause = 100 * time.Millisecond // between a failure and the next start
+	graceTime    = 2 * time.Second        // from SIGTERM to SIGKILL, beyond what the replay reports
 )
 
 // supervisor replays images one after the other, each in a child, so that
@@ -43,7 +43,7 @@ func (s *supervisor) supervise() (exit int, then string) {
 	// SIGUSR2 power off, the others reboot.
 	signal.Notify(s.signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	if err := s.read(); err != nil {
-		s.say(err.Error())
+		s.log(err.Error())
 		return hal.CodeOf(err).Exit(), s.failure.then
 	}
 	return s.run()
@@ -60,13 +60,13 @@ func (s *supervisor) read() error {
 	if err != nil {
 		return hal.FileFault(s.path, err)
 	}
-	if s.configuration, err = configure(s.path, string(text)); err == nil {
+	if s.configuration, err = parseConfiguration(s.path, string(text)); err == nil {
 		_, err = args.Parse(append([]string{"image"}, s.flags...)) // for each image
 	}
 	if err != nil {
 		return err
 	}
-	s.say(s.path + ": images: " + strconv.Itoa(len(s.replays)))
+	s.log(s.path + ": images: " + strconv.Itoa(len(s.replays)))
 	if slash := strings.LastIndexByte(s.path, '/'); slash >= 0 {
 		err = hal.FileFault(s.path, unix.Chdir(s.path[:slash+1]))
 	}
@@ -75,8 +75,8 @@ func (s *supervisor) read() error {
 
 func (s *supervisor) run() (exit int, then string) {
 	for {
-		exit = s.attempt()
-		if s.look() {
+		exit = s.runImagesOnce()
+		if s.pollSignal() {
 			break
 		}
 		end := &s.success
@@ -89,11 +89,11 @@ func (s *supervisor) run() (exit int, then string) {
 		if end.restarts > 0 {
 			end.restarts--
 		}
-		s.say("restart after exit " + strconv.Itoa(exit))
+		s.log("restart after exit " + strconv.Itoa(exit))
 		if exit != 0 {
-			time.Sleep(pauseTime)
+			time.Sleep(restartPause)
 		}
-		if s.look() {
+		if s.pollSignal() {
 			break
 		}
 	}
@@ -105,7 +105,7 @@ func (s *supervisor) run() (exit int, then string) {
 
 // look takes a signal that came between two replays, and tells whether one
 // ends this.
-func (s *supervisor) look() bool {
+func (s *supervisor) pollSignal() bool {
 	select {
 	case s.ended = <-s.signals:
 	default:
@@ -121,16 +121,16 @@ func (s *supervisor) hopeless(exit int) bool {
 
 // attempt makes the machine ready and replays every image, up to the first
 // that fails.
-func (s *supervisor) attempt() (exit int) {
+func (s *supervisor) runImagesOnce() (exit int) {
 	s.refused = false
 	for i := 0; i < len(s.preparations) && !s.check; i++ {
 		if err := s.preparations[i].prepare(); err != nil {
-			s.say(err.Error())
+			s.log(err.Error())
 			return hal.CodeOf(err).Exit()
 		}
 	}
 	for i := 0; i < len(s.replays) && exit == 0 && s.ended == nil; i++ {
-		exit = s.replay(s.replays[i])
+		exit = s.runReplay(s.replays[i])
 	}
 	return exit
 }
@@ -138,16 +138,16 @@ func (s *supervisor) attempt() (exit int) {
 // replay runs lmrun, which lies next to this program, for one image and returns its exit
 // status. lmrun reports by a pipe that it accepts the image, and how long its end can
 // take. What the file is by the time of the end is not looked at.
-func (s *supervisor) replay(flags []string) int {
+func (s *supervisor) runReplay(flags []string) int {
 	words := append(append([]string{"lmrun", "-supervised"}, flags...), s.flags...)
 	self, err := os.Executable()
 	if err != nil {
-		s.say("finding lmrun: " + err.Error())
+		s.log("finding lmrun: " + err.Error())
 		return hal.Internal.Exit()
 	}
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		s.say("making a pipe for the replay: " + err.Error())
+		s.log("making a pipe for the replay: " + err.Error())
 		return hal.Internal.Exit()
 	}
 	defer unix.Close(pipe[0])
@@ -158,21 +158,21 @@ func (s *supervisor) replay(flags []string) int {
 		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}})
 	unix.Close(pipe[1])
 	if err != nil {
-		s.say("starting the replay: " + err.Error())
+		s.log("starting the replay: " + err.Error())
 		return hal.Internal.Exit()
 	}
 	over := make(chan waited)
-	go reap(pid, over)
+	go reapChildren(pid, over)
 	r := report{fd: pipe[0]}
 	var timeout <-chan time.Time
 	for {
 		select {
 		case w := <-over:
-			exit := s.exit(w)
+			exit := s.exitStatus(w)
 			s.refused = exit == hal.BadImage.Exit() && !r.read()
 			return exit
 		case s.ended = <-s.signals:
-			s.say("ending on " + unix.SignalName(s.ended.(unix.Signal)))
+			s.log("ending on " + unix.SignalName(s.ended.(unix.Signal)))
 			_ = unix.Kill(pid, unix.SIGTERM)
 			// Read after the signal: a replay that has not reported by now has not taken
 			// over the signal either, which therefore ends it.
@@ -211,7 +211,7 @@ type report struct {
 func (r *report) read() bool {
 	var line [32]byte
 	if n, err := unix.Read(r.fd, line[:]); err == nil && n > 0 && line[n-1] == '\n' {
-		r.us, r.seen = hal.Number(string(line[:n-1]), 10, math.MaxUint64)
+		r.us, r.seen = hal.ParseNumber(string(line[:n-1]), 10, math.MaxUint64)
 	}
 	return r.seen
 }
@@ -231,7 +231,7 @@ type waited struct {
 
 // reap waits for every child that ends, also those that process 1 inherits, until the
 // one of pid has.
-func reap(pid int, over chan<- waited) {
+func reapChildren(pid int, over chan<- waited) {
 	for {
 		var w waited
 		var ended int
@@ -245,17 +245,17 @@ func reap(pid int, over chan<- waited) {
 
 // exit returns the exit status of a replay. One that a signal ended counts as a bus
 // fault for SIGBUS, as done where that was asked for, else as internal.
-func (s *supervisor) exit(w waited) int {
+func (s *supervisor) exitStatus(w waited) int {
 	switch {
 	case w.err != nil:
-		s.say("waiting for the replay: " + w.err.Error())
+		s.log("waiting for the replay: " + w.err.Error())
 		return hal.Internal.Exit()
 	case !w.status.Signaled():
 		return w.status.ExitStatus()
 	case s.ended != nil && w.status.Signal() == unix.SIGTERM:
 		return 0
 	}
-	s.say("the replay was ended by signal " + unix.SignalName(w.status.Signal()))
+	s.log("the replay was ended by signal " + unix.SignalName(w.status.Signal()))
 	if w.status.Signal() == unix.SIGBUS {
 		return hal.BusFault.Exit()
 	}
@@ -263,4 +263,4 @@ func (s *supervisor) exit(w waited) int {
 }
 
 // say tells people; standard output is the replay's.
-func (s *supervisor) say(text string) { printLine("lminit: " + text) }
+func (s *supervisor) log(text string) { printLine("lminit: " + text) }

@@ -13,7 +13,7 @@ import (
 )
 
 // frames runs one sequence again and again, with new data each time.
-type frames struct {
+type frameLoop struct {
 	replay   *runtime.Replay
 	sequence int
 	before   int // -1: none
@@ -27,38 +27,38 @@ type frames struct {
 }
 
 // plan holds the options against the image, before a device is opened for it.
-func plan(view *fbs.View, o args.Options) (f *frames, err error) {
-	f = &frames{limit: o.Deadline}
+func planRuns(view *fbs.View, o args.Options) (f *frameLoop, err error) {
+	f = &frameLoop{limit: o.Deadline}
 	for i, name := range [...]string{o.Sequence, o.Before, o.After} {
 		index := view.SequenceByName(name)
 		if name != "" && index < 0 {
-			return f, args.Bad("no sequence " + name + " in the image; it has" + sequences(view))
+			return f, args.UsageError("no sequence " + name + " in the image; it has" + sequenceNames(view))
 		}
 		*[...]*int{&f.sequence, &f.before, &f.after}[i] = index
 	}
-	if err = f.bind(view, o.Inputs, gen.RoleInput); err == nil {
-		err = f.bind(view, o.Outputs, gen.RoleOutput)
+	if err = f.bindTensors(view, o.Inputs, gen.RoleInput); err == nil {
+		err = f.bindTensors(view, o.Outputs, gen.RoleOutput)
 	}
 	if err == nil {
 		f.watchdog, err = parseWatchdog(o.Watchdog)
 	}
-	view.AllowedUs = uint64(o.Longest) / 1000
+	view.TimeLimitUs = uint64(o.Longest) / 1000
 	for i := 0; i < len(o.Devices) && err == nil; i++ {
-		_, err = named(o.Devices[i])
+		_, err = parseDeviceName(o.Devices[i])
 	}
 	moves := false
 	for i := range view.Windows {
 		moves = moves || view.Windows[i].Kind == gen.WindowKindTlb
 	}
-	switch devices, targets := uint64(len(o.Devices)), uint64(len(view.Targets)); {
+	switch devices, targets := uint64(len(o.Devices)), uint64(len(view.Devices)); {
 	case err != nil:
 	case o.Check && devices != 0 && devices != targets: // Load asks otherwise
-		err = args.Bad(fbs.Text("devices: the image is for %d, %d given", targets, devices))
+		err = args.UsageError(fbs.Text("devices: the image is for %d, %d given", targets, devices))
 	case o.Window != runtime.AnySlot && !moves:
-		err = args.Bad("-window: no window of the image moves")
+		err = args.UsageError("-window: no window of the image moves")
 	default:
 		if err = runtime.CheckTime(view); err == nil {
-			err = files.RejectAliases(paths(o.Outputs), append(paths(o.Inputs), o.Image, o.Key)...)
+			err = files.RejectAliases(bindingPaths(o.Outputs), append(bindingPaths(o.Inputs), o.Image, o.Key)...)
 		}
 	}
 	return f, err
@@ -67,12 +67,12 @@ func plan(view *fbs.View, o args.Options) (f *frames, err error) {
 // longestStopUs returns the longest time, in microseconds, from a signal to the end: the
 // run that goes on or the sequence before it, the sequence after, and safe. No sum
 // overflows, since CheckTime has bounded each by -longest, which is below 2^62 ns.
-func (f *frames) longestStopUs(view *fbs.View) uint64 {
+func (f *frameLoop) longestStopUs(view *fbs.View) uint64 {
 	longest := func(sequence int) uint64 {
 		if sequence < 0 {
 			return 0
 		}
-		return view.LongestUs[sequence]
+		return view.WorstCaseUs[sequence]
 	}
 	run := longest(f.sequence)
 	if f.limit != 0 {
@@ -81,7 +81,7 @@ func (f *frames) longestStopUs(view *fbs.View) uint64 {
 	return max(run, longest(f.before)) + longest(f.after) + longest(view.SequenceByName("safe"))
 }
 
-func paths(bindings []args.Binding) (list []string) {
+func bindingPaths(bindings []args.Binding) (list []string) {
 	for _, b := range bindings {
 		list = append(list, strings.TrimPrefix(b.Path, ringPrefix))
 	}
@@ -91,7 +91,7 @@ func paths(bindings []args.Binding) (list []string) {
 // open opens all that the runs need, before the seal and before the first store,
 // so that a bad path costs no run. The watchdog comes last: from then on there is no
 // way back but a run or a reset.
-func (f *frames) open(r *runtime.Replay, clock hal.Device) (err error) {
+func (f *frameLoop) openStreams(r *runtime.Replay, clock hal.Device) (err error) {
 	defer f.recoverRingFault(&err)
 	f.replay, f.clock = r, clock
 	r.SetStopFlag(&stopping)
@@ -102,25 +102,25 @@ func (f *frames) open(r *runtime.Replay, clock hal.Device) (err error) {
 		}
 	}
 	if err == nil {
-		err = f.watchdog.open()
+		err = f.watchdog.probe()
 	}
 	return err
 }
 
 // loop carries out all runs. A failure that is no command's brings the devices to
 // rest as one of a command does, but for one of handing on the last results.
-func (f *frames) loop(count uint64) (end outcome) {
+func (f *frameLoop) runLoop(count uint64) (end outcome) {
 	end.least = 1<<63 - 1
-	end.err = f.runs(count, &end)
+	end.err = f.runFrames(count, &end)
 	if end.err != nil && end.result.Code == hal.OK {
 		end.result.Code, end.result.Command = hal.CodeOf(end.err), -1
 		if safe := f.replay.View().SequenceByName("safe"); safe >= 0 {
-			f.replay.Limit(0)
+			f.replay.SetLimit(0)
 			end.result.Safe, end.result.SafeRan = f.replay.Run(safe).Code, true
 		}
 	}
 	if end.err == nil {
-		end.err = f.finish(end.runs)
+		end.err = f.finishOutputs(end.runs)
 	}
 	return end
 }
@@ -128,10 +128,10 @@ func (f *frames) loop(count uint64) (end outcome) {
 // runs runs until the count is reached (0: never), the inputs end, a signal
 // comes or a run fails. Then it asks the devices whether all went well that no
 // command looked at: one may go on as if its DMA had reached memory.
-func (f *frames) runs(count uint64, end *outcome) error {
-	err := f.run(f.before, 0, end)
+func (f *frameLoop) runFrames(count uint64, end *outcome) error {
+	err := f.runSequence(f.before, 0, end)
 	for err == nil && (count == 0 || end.runs < count) && stopping.Load() == 0 {
-		ended, fault := f.receive()
+		ended, fault := f.receiveInputs()
 		if ended && end.runs == 0 && stopping.Load() == 0 {
 			fault = hal.NewFault(hal.BadTensor, "the inputs ended before the first run")
 		}
@@ -139,19 +139,19 @@ func (f *frames) runs(count uint64, end *outcome) error {
 			break
 		}
 		began := f.clock.Now()
-		if err = f.run(f.sequence, f.limit, end); err != nil {
+		if err = f.runSequence(f.sequence, f.limit, end); err != nil {
 			break
 		}
 		now := f.clock.Now()
 		end.runs++
 		end.total += now - began
 		end.least, end.most = min(end.least, now-began), max(end.most, now-began)
-		if err = f.send(); err == nil {
+		if err = f.sendOutputs(); err == nil {
 			f.watchdog.feed(now)
 		}
 	}
 	if err == nil {
-		err = f.run(f.after, 0, end)
+		err = f.runSequence(f.after, 0, end)
 	}
 	if err == nil {
 		code := f.replay.Diagnose()
@@ -164,11 +164,11 @@ func (f *frames) runs(count uint64, end *outcome) error {
 
 // run runs one sequence, if there is one, for so many nanoseconds at most (0:
 // as long as it takes).
-func (f *frames) run(sequence int, limit int64, end *outcome) error {
+func (f *frameLoop) runSequence(sequence int, limit int64, end *outcome) error {
 	if sequence < 0 {
 		return nil
 	}
-	f.replay.Limit(limit)
+	f.replay.SetLimit(limit)
 	end.result = f.replay.Run(sequence)
 	switch code := end.result.Code; code {
 	case hal.OK:
@@ -176,14 +176,14 @@ func (f *frames) run(sequence int, limit int64, end *outcome) error {
 	case hal.InputMissing:
 		return hal.NewFault(code, "an input without recorded data needs -input NAME=FILE")
 	default:
-		return hal.NewFault(code, string(report.Append(nil, f.replay.View(), &end.result)))
+		return hal.NewFault(code, string(report.AppendFailure(nil, f.replay.View(), &end.result)))
 	}
 }
 
 // recoverRingFault, deferred, returns a fault in the memory of a ring as an error of
 // its file. Any other panic is an internal error with the panic's own text, after which
 // the sequence safe runs too.
-func (f *frames) recoverRingFault(err *error) {
+func (f *frameLoop) recoverRingFault(err *error) {
 	problem := recover()
 	if problem == nil {
 		return

@@ -77,10 +77,10 @@ func (waiter) Sleep(nanoseconds int64) {
 }
 
 // framesOf plans and opens what options ask for.
-func framesOf(r *runtime.Replay, o args.Options, device hal.Device) (*frames, error) {
-	f, err := plan(r.View(), o)
+func framesOf(r *runtime.Replay, o args.Options, device hal.Device) (*frameLoop, error) {
+	f, err := planRuns(r.View(), o)
 	if err == nil {
-		err = f.open(r, device)
+		err = f.openStreams(r, device)
 	}
 	return f, err
 }
@@ -96,7 +96,7 @@ func frameRuns(t *testing.T, line string) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	end := f.loop(o.Loop)
+	end := f.runLoop(o.Loop)
 	f.files.Discard()
 	for _, s := range f.streams {
 		if s.live && !s.output && s.ring == nil {
@@ -134,9 +134,9 @@ type master struct {
 	state hal.Code
 }
 
-func (m *master) Reach(*hal.Aperture, hal.Device) error { return nil }
-func (m *master) Diagnose() hal.Code                    { return m.state }
-func (m *master) Master(bool) error                     { return nil }
+func (m *master) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
+func (m *master) Diagnose() hal.Code                               { return m.state }
+func (m *master) SetBusMaster(bool) error                          { return nil }
 
 func TestDeviceThatDidNotReachMemoryIsAFailureThoughNoCommandSawIt(t *testing.T) {
 	device := &master{waiter: waiter{mock.New(&boards.Ivshmem)}, state: hal.DMAFault}
@@ -150,9 +150,9 @@ func TestDeviceThatDidNotReachMemoryIsAFailureThoughNoCommandSawIt(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := f.loop(1)
-	if end.result.Code != hal.DMAFault || !end.result.SafeRan || reason(end) != "DMA fault: after the last run; sequence safe: done" {
-		t.Errorf("%+v: %s", end, reason(end))
+	end := f.runLoop(1)
+	if end.result.Code != hal.DMAFault || !end.result.SafeRan || failureText(end) != "DMA fault: after the last run; sequence safe: done" {
+		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }
 
@@ -383,13 +383,13 @@ func TestCutOffRunIsDoneAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The first run has taken its data and is cut off.
-	if ended, err := f.receive(); ended || err != nil || read(path, ringRead) != 0 {
+	if ended, err := f.receiveInputs(); ended || err != nil || read(path, ringRead) != 0 {
 		t.Fatalf("%v, %v, %d read", ended, err, read(path, ringRead))
 	}
 	if f, err = framesOf(loaded(t), o, waiter{mock.New(&boards.Ivshmem)}); err != nil {
 		t.Fatal(err)
 	}
-	if end := f.loop(o.Loop); end.err != nil || end.runs != 2 || read(path, ringRead) != 2 || read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
+	if end := f.runLoop(o.Loop); end.err != nil || end.runs != 2 || read(path, ringRead) != 2 || read(out, ringWritten) != 2 || read(out, ringClosed) != 1 {
 		t.Fatalf("%+v", end)
 	}
 	all, _ := os.ReadFile(out)
@@ -416,7 +416,7 @@ func TestRingsGetNothingBeforeAllHaveRoom(t *testing.T) {
 	}
 	stopping.Store(1)
 	defer stopping.Store(0)
-	if err := f.send(); err == nil || !strings.Contains(err.Error(), "nobody takes the results") {
+	if err := f.sendOutputs(); err == nil || !strings.Contains(err.Error(), "nobody takes the results") {
 		t.Error(err)
 	}
 	for _, path := range []string{empty, full} {
@@ -476,8 +476,8 @@ func TestFailureBetweenRunsBringsTheDeviceToRest(t *testing.T) {
 	in := fifo(t)
 	feed(in, inputs[:len(inputs)-1])
 	end := frameRuns(t, "-loop forever -input a="+in)
-	if hal.CodeOf(end.err) != hal.BadTensor || !end.result.SafeRan || end.result.Safe != hal.OK || !strings.Contains(reason(end), "sequence safe: done") {
-		t.Errorf("%+v: %s", end, reason(end))
+	if hal.CodeOf(end.err) != hal.BadTensor || !end.result.SafeRan || end.result.Safe != hal.OK || !strings.Contains(failureText(end), "sequence safe: done") {
+		t.Errorf("%+v: %s", end, failureText(end))
 	}
 }
 
@@ -524,7 +524,7 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = os.Truncate(path, 0)
-	f := &frames{streams: []stream{{}, {ring: r}}}
+	f := &frameLoop{streams: []stream{{}, {ring: r}}}
 	check := func() (err error) {
 		defer f.recoverRingFault(&err)
 		return r.checkHeader(true)
@@ -546,7 +546,7 @@ func TestRingThatIsCutShortIsAnInputOutputError(t *testing.T) {
 		if moment == 0 {
 			_ = os.Truncate(path, 0)
 		}
-		if end := f.loop(o.Loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan || end.result.Safe != hal.OK {
+		if end := f.runLoop(o.Loop); hal.CodeOf(end.err) != hal.IO || !end.result.SafeRan || end.result.Safe != hal.OK {
 			t.Errorf("cut at moment %d: %+v", moment, end)
 		}
 	}
@@ -680,7 +680,7 @@ func TestPanicThatIsNoRingsNamesNoRing(t *testing.T) {
 		"internal error: runtime error: invalid memory ad":  func() byte { return page[0] },
 	} {
 		ring := &ring{path: "PATH", memory: make([]byte, 64)}
-		f := &frames{streams: []stream{{}, {ring: ring}}}
+		f := &frameLoop{streams: []stream{{}, {ring: ring}}}
 		run := func() (err error) {
 			defer f.recoverRingFault(&err)
 			problem()
@@ -709,17 +709,17 @@ func TestRingThatAnEarlierWriterClosedWaitsForTheNext(t *testing.T) {
 	go func() {
 		writer, err := opened(path, true)
 		if err == nil {
-			_, _ = writer.move(inputs)
-			writer.step()
-			writer.close()
+			_, _ = writer.transfer(inputs)
+			writer.advance()
+			writer.markClosed()
 		}
 	}()
 	got, input := make([]byte, frameBytes), stream{ring: reader}
-	if n, err := input.move(got); n != frameBytes || err != nil || !bytes.Equal(got, inputs) {
+	if n, err := input.transfer(got); n != frameBytes || err != nil || !bytes.Equal(got, inputs) {
 		t.Fatalf("%v, %v, %x", n, err, got)
 	}
-	reader.step()
-	if n, err := input.move(got); n != 0 || err != nil {
+	reader.advance()
+	if n, err := input.transfer(got); n != 0 || err != nil {
 		t.Errorf("%v, %v", n, err)
 	}
 }
@@ -762,8 +762,8 @@ func TestRunThatExceedsItsDeadlineIsReported(t *testing.T) {
 		t.Errorf("%+v", end)
 	}
 	end := frameRuns(t, "-loop 3 -sequence slow -deadline 500us -input a="+in)
-	if end.result.Code != hal.FrameLate || end.runs != 0 || reason(end) != "run took longer than its limit: command 6 (number 1 of slow); sequence safe: done" {
-		t.Errorf("%+v, %s", end, reason(end))
+	if end.result.Code != hal.FrameLate || end.runs != 0 || failureText(end) != "run took longer than its limit: command 6 (number 1 of slow); sequence safe: done" {
+		t.Errorf("%+v, %s", end, failureText(end))
 	}
 }
 
@@ -784,7 +784,7 @@ func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
 	} {
 		w, err := parseWatchdog(text)
 		if err == nil {
-			err = w.open()
+			err = w.probe()
 		}
 		if hal.CodeOf(err) != code || err == nil || code != hal.Usage && w.fd != -1 {
 			t.Errorf("%s: %v, %v", text, w, err)
@@ -796,7 +796,7 @@ func TestWhatIsNoWatchdogIsRefused(t *testing.T) {
 	if n, _ := unix.IoctlGetInt(int(reader.Fd()), unix.TIOCINQ); n != 0 {
 		t.Errorf("%d bytes are in the pipe", n)
 	}
-	if w, err := parseWatchdog(""); err != nil || w.open() != nil || w.fd != -1 {
+	if w, err := parseWatchdog(""); err != nil || w.probe() != nil || w.fd != -1 {
 		t.Errorf("%v, %v", w, err)
 	}
 }

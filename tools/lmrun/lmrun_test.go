@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		// the first allocation that one samples, or of a processor that another one gave
 		// its work to, maps memory, and ends a sealed child.
 		goruntime.MemProfileRate = 0
-		runtime.Alone()
+		runtime.DedicateProcess()
 	}
 	if os.Getenv(asRunner) != "" {
 		main()
@@ -288,7 +288,7 @@ func TestCommandLines(t *testing.T) {
 func TestTextInJSONIsTheText(t *testing.T) {
 	for _, text := range []string{"", "plain", "a\"b\\c", "line\nbreak\x00\x1b\x7f\t", "/a b/ü", "\u009b\u2028€😀", "\xff\xe2\x82"} {
 		var got string
-		if err := json.Unmarshal(files.Safe([]byte(files.Quote(text))), &got); err != nil || got != string([]rune(text)) {
+		if err := json.Unmarshal(files.EscapeControls([]byte(files.Quote(text))), &got); err != nil || got != string([]rune(text)) {
 			t.Errorf("%q comes back as %q, %v", text, got, err)
 		}
 	}
@@ -297,12 +297,12 @@ func TestTextInJSONIsTheText(t *testing.T) {
 func TestReportOfARun(t *testing.T) {
 	o := args.Options{Image: "x.lmb", Sequence: "main"}
 	end := outcome{runs: 4, total: 10_000, least: 2_000, most: 3_100}
-	if got := timing(end); !strings.Contains(got, "least 2.0, mean 2.5, most 3.1") {
+	if got := timingText(end); !strings.Contains(got, "least 2.0, mean 2.5, most 3.1") {
 		t.Error(got)
 	}
 	end.result = runtime.Result{Code: hal.ExpectFailed, Got: 7, Want: 8, Mask: 15, SafeRan: true}
 	end.err = &hal.Fault{Code: hal.ExpectFailed, Reason: "command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf"}
-	if got := reason(end); got != "expect failed: command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf; sequence safe: done" {
+	if got := failureText(end); got != "expect failed: command 3 (number 4 of main): got 0x7, wanted 0x8 under mask 0xf; sequence safe: done" {
 		t.Error(got)
 	}
 	var object map[string]any

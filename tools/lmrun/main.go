@@ -13,13 +13,13 @@ import (
 )
 
 func main() {
-	runtime.Alone()
-	o, err := args.Parse(args.Words())
+	runtime.DedicateProcess()
+	o, err := args.Parse(args.CommandLine())
 	end := outcome{err: err}
 	if err == nil && !o.Help && !o.Version {
 		end = replay(o)
 	}
-	unix.Exit(tell(o, end))
+	unix.Exit(printOutcome(o, end))
 }
 
 // outcome is how a whole invocation ended, with what there is to tell.
@@ -43,16 +43,16 @@ func replay(o args.Options) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	f, err := plan(view, o)
+	f, err := planRuns(view, o)
 	if err != nil || o.Check {
 		return outcome{err: err}
 	}
 	if o.Supervised {
 		if err = files.WriteFull(3, []byte(fbs.Text("%d\n", f.longestStopUs(view)))); err != nil {
-			return outcome{err: args.Bad("-supervised: descriptor 3: " + err.Error())}
+			return outcome{err: args.UsageError("-supervised: descriptor 3: " + err.Error())}
 		}
 	}
-	devices, err := open(o, view)
+	devices, err := openDevices(o, view)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -60,12 +60,12 @@ func replay(o args.Options) outcome {
 }
 
 // runOn does what comes after the devices are open, and closes them.
-func (f *frames) runOn(devices []hal.Device, view *fbs.View, o args.Options) (end outcome) {
-	if end.err = f.prepare(devices, view, o); end.err == nil {
-		end = f.loop(o.Loop)
+func (f *frameLoop) runOn(devices []hal.Device, view *fbs.View, o args.Options) (end outcome) {
+	if end.err = f.prepareRuns(devices, view, o); end.err == nil {
+		end = f.runLoop(o.Loop)
 	}
 	f.files.Discard()
-	if err := f.rest(devices); end.err == nil {
+	if err := f.stopDevices(devices); end.err == nil {
 		end.err = err
 	}
 	if end.err == nil {
@@ -75,16 +75,16 @@ func (f *frames) runOn(devices []hal.Device, view *fbs.View, o args.Options) (en
 }
 
 // prepare takes everything that the runs need, up to the seal.
-func (f *frames) prepare(devices []hal.Device, view *fbs.View, o args.Options) error {
+func (f *frameLoop) prepareRuns(devices []hal.Device, view *fbs.View, o args.Options) error {
 	r, err := runtime.Load(view, o.Window, devices...)
 	if err != nil {
 		return err
 	}
 	if notice := r.Notice; notice != "" {
-		_ = print(2, "lmrun: "+notice)
+		_ = writeText(2, "lmrun: "+notice)
 	}
-	err = f.open(r, devices[0])
-	spare := func() error { return files.Spare(2) } // which Freeze has Go open
+	err = f.openStreams(r, devices[0])
+	spare := func() error { return files.EnsureSpareFDs(2) } // which Freeze has Go open
 	for _, step := range [...]func() error{spare, stopOnSignal, r.Freeze} {
 		if err == nil {
 			err = step()
@@ -99,9 +99,9 @@ func (f *frames) prepare(devices []hal.Device, view *fbs.View, o args.Options) e
 
 // rest stops the devices' DMA, all of it before any is given back. A sealed process
 // cannot give anything back, but for what its end does.
-func (f *frames) rest(devices []hal.Device) (first error) {
+func (f *frameLoop) stopDevices(devices []hal.Device) (first error) {
 	if f.replay != nil {
-		first = f.replay.Rest()
+		first = f.replay.StopDMA()
 	}
 	for i := 0; i < len(devices) && !f.sealed; i++ {
 		if err := devices[i].Close(); first == nil {
@@ -111,10 +111,10 @@ func (f *frames) rest(devices []hal.Device) (first error) {
 	return first
 }
 
-var openDevice, named = hal.Open, hal.Named // with the build tag mock of stand-ins, too
+var openDevice, parseDeviceName = hal.Open, hal.ParseName // with the build tag mock of stand-ins, too
 
 // open opens one device for each target of the image.
-func open(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
+func openDevices(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	names := o.Devices
 	if len(names) == 0 {
 		names = runtime.DeviceNames(view)
@@ -126,7 +126,7 @@ func open(o args.Options, view *fbs.View) (devices []hal.Device, err error) {
 	return devices, err
 }
 
-func sequences(view *fbs.View) (names string) {
+func sequenceNames(view *fbs.View) (names string) {
 	for i := range view.Sequences {
 		names += " " + view.Name(view.Sequences[i].Name)
 	}

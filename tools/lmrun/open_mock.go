@@ -13,10 +13,10 @@ import (
 // With the build tag mock there are devices of the kind mock:BOARD, to try frames and
 // rings without hardware.
 func init() {
-	openDevice, named = orStandIn(hal.Open), orStandIn(hal.Named)
+	openDevice, parseDeviceName = openDeviceOrMock(hal.Open), openDeviceOrMock(hal.ParseName)
 }
 
-func orStandIn(other func(string) (hal.Device, error)) func(string) (hal.Device, error) {
+func openDeviceOrMock(other func(string) (hal.Device, error)) func(string) (hal.Device, error) {
 	return func(name string) (hal.Device, error) {
 		if board := chips.ByName(strings.TrimPrefix(name, "mock:")); board != nil {
 			return mock.New(board), nil

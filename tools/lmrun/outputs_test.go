@@ -41,7 +41,7 @@ func framesChild() {
 			var view *fbs.View
 			file, _ = lmb.Encode(image)
 			view, err = fbs.Verify(file)
-			f, err := plan(view, o)
+			f, err := planRuns(view, o)
 			end := outcome{err: err}
 			if err == nil {
 				end = f.runOn([]hal.Device{mock.New(&boards.Ivshmem)}, view, o)
@@ -49,10 +49,10 @@ func framesChild() {
 			if os.Getenv(asFrames) == "rename" {
 				_ = unix.Rename(o.Outputs[0].Path, o.Outputs[0].Path+".other")
 			}
-			unix.Exit(tell(o, end))
+			unix.Exit(printOutcome(o, end))
 		}
 	}
-	unix.Exit(tell(o, outcome{err: err}))
+	unix.Exit(printOutcome(o, outcome{err: err}))
 }
 
 func framesCommand(t *testing.T, then string, args ...string) *exec.Cmd {

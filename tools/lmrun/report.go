@@ -11,7 +11,7 @@ import (
 
 // tell prints how it ended, as a line for people or as one JSON object, and
 // gives the exit status. After the seal it only writes.
-func tell(o args.Options, end outcome) int {
+func printOutcome(o args.Options, end outcome) int {
 	code := hal.CodeOf(end.err)
 	if end.result.Code == hal.OK { // no command's failure, if there is one
 		end.result.Command = -1
@@ -25,21 +25,21 @@ func tell(o args.Options, end outcome) int {
 	var err error
 	switch {
 	case o.Help && code == hal.OK:
-		err = print(to, usage)
+		err = writeText(to, usage)
 	case o.Version && code == hal.OK:
 		text := version + ", format %d.%d, schema %x\n"
 		if o.JSON {
 			text = `{"version":"` + version + `","format":"%d.%d","schema":"%x"}` + "\n"
 		}
-		err = print(to, fbs.Text(text, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash))
+		err = writeText(to, fbs.Text(text, fbs.FormatMajor, fbs.FormatMinor, fbs.SchemaHash))
 	case o.JSON:
-		err = print(to, jsonText(o, end, code))
+		err = writeText(to, jsonText(o, end, code))
 	case o.Check && code == hal.OK:
 		err = printLine(to, "lmrun: "+o.Image+": whole and valid, verified only")
 	case code == hal.OK:
-		err = printLine(to, "lmrun: done: "+o.Sequence+" of "+o.Image+timing(end))
+		err = printLine(to, "lmrun: done: "+o.Sequence+" of "+o.Image+timingText(end))
 	default:
-		_ = printLine(2, "lmrun: "+reason(end))
+		_ = printLine(2, "lmrun: "+failureText(end))
 	}
 	if err != nil {
 		_ = printLine(2, "lmrun: standard output: "+err.Error())
@@ -49,13 +49,15 @@ func tell(o args.Options, end outcome) int {
 }
 
 // print writes a text, made safe for a terminal: all that people read.
-func print(fd int, text string) error { return files.WriteFull(fd, files.Safe([]byte(text))) }
+func writeText(fd int, text string) error {
+	return files.WriteFull(fd, files.EscapeControls([]byte(text)))
+}
 
 // printLine prints text as one line, so that a line feed in a path or in text of a file
 // does not begin another.
-func printLine(fd int, text string) error { return print(fd, files.Line(text)+"\n") }
+func printLine(fd int, text string) error { return writeText(fd, files.Line(text)+"\n") }
 
-func timing(end outcome) string {
+func timingText(end outcome) string {
 	if end.runs == 0 {
 		return ", no run"
 	}
@@ -67,7 +69,7 @@ func timing(end outcome) string {
 }
 
 // reason says what failed, where, and what was seen.
-func reason(end outcome) string {
+func failureText(end outcome) string {
 	text := end.err.Error()
 	if end.result.SafeRan {
 		text += "; sequence safe: " + end.result.Safe.Error()
@@ -81,7 +83,7 @@ func jsonText(o args.Options, end outcome, code hal.Code) string {
 	text := fbs.Text(`{"exit":%d,"code":`, uint64(code.Exit())) + files.Quote(code.Error()) + `,"image":` + files.Quote(o.Image) +
 		`,"sequence":` + files.Quote(o.Sequence) + fbs.Text(`,"runs":%d,"ignored":%d`, end.runs, uint64(end.result.Ignored))
 	if r := &end.result; code != hal.OK {
-		text += `,"reason":` + files.Quote(reason(end)) + `,"command":` + strconv.Itoa(int(r.Command)) +
+		text += `,"reason":` + files.Quote(failureText(end)) + `,"command":` + strconv.Itoa(int(r.Command)) +
 			fbs.Text(`,"got":%d,"want":%d,"mask":%d,"element":%d`, r.Got, r.Want, r.Mask, r.Element)
 		if r.SafeRan {
 			text += `,"safe":` + files.Quote(r.Safe.Error())

@@ -44,9 +44,9 @@ type ring struct {
 	path   string
 	memory []byte
 	*header
-	size, count uint64  // of a slot and in slots, of which the header had the same once
-	mine        *uint64 // written or read: the one that this side changes
-	stale       bool    // closed by an earlier writer; the next one opens it
+	size, count  uint64  // of a slot and in slots, of which the header had the same once
+	ownCounter   *uint64 // written or read: the one that this side changes
+	closedBefore bool    // closed by an earlier writer; the next one opens it
 }
 
 // open maps the ring of a tensor, to write or to read, and makes it if the file is new.
@@ -77,7 +77,7 @@ func (r *ring) lock(fd int) error {
 		if err != unix.EAGAIN && err != unix.EINTR {
 			return err
 		}
-		hal.Pause(ringLockPauseNs)
+		hal.SleepRaw(ringLockPauseNs)
 	}
 	const reason = ": another process keeps the ring locked (flock), for 10 s by now"
 	return hal.NewFault(hal.IO, r.path+reason)
@@ -139,24 +139,24 @@ func validSlots(slots uint64) bool { return slots >= 1 && slots <= ringSlotsMax 
 // stays as it is.
 func (r *ring) checkHeader(writer bool) error {
 	h := (*header)(unsafe.Pointer(&r.memory[0]))
-	if r.header, r.mine = h, &h.read; writer {
-		r.mine = &h.written
+	if r.header, r.ownCounter = h, &h.read; writer {
+		r.ownCounter = &h.written
 	}
 	size := uint64(len(r.memory))
 	switch slot, slots := h.slot, h.slots; {
 	case slot != r.size:
-		return r.bad(fbs.Text("has slots of %d bytes, the tensor has %d", slot, r.size))
+		return r.fault(fbs.Text("has slots of %d bytes, the tensor has %d", slot, r.size))
 	case !validSlots(slots):
-		return r.bad(fbs.Text("has %d slots, from 1 to %d are possible", slots, ringSlotsMax))
+		return r.fault(fbs.Text("has %d slots, from 1 to %d are possible", slots, ringSlotsMax))
 	case size != r.bytes(slots):
-		return r.bad(fbs.Text("has %d bytes, its header means %d", size, r.bytes(slots)))
+		return r.fault(fbs.Text("has %d bytes, its header means %d", size, r.bytes(slots)))
 	default:
 		r.count = slots
 	}
 	if writer {
 		atomic.StoreUint32(&h.closed, 0)
 	}
-	r.stale = !writer && atomic.LoadUint32(&h.closed) != 0
+	r.closedBefore = !writer && atomic.LoadUint32(&h.closed) != 0
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (r *ring) stride() uint64 { return (r.size + ringAlign - 1) &^ (ringAlign -
 // bytes returns the size of the file of a ring with so many slots.
 func (r *ring) bytes(slots uint64) uint64 { return ringHeader + slots*r.stride() }
 
-func (r *ring) bad(reason string) error {
+func (r *ring) fault(reason string) error {
 	reason = r.path + ": the ring " + reason + "; without this file, lmrun makes a new one"
 	return hal.NewFault(hal.BadTensor, reason)
 }
@@ -183,26 +183,26 @@ func (r *ring) contains(address uintptr) bool {
 // move copies the oldest slot, or fills the next one, and answers as read(2) and
 // write(2) do of a pipe that is not to wait. Data that are there come before the
 // end. The slot is the other side's after step.
-func (r *ring) move(data []byte) (int, error) {
+func (r *ring) transfer(data []byte) (int, error) {
 	closed := atomic.LoadUint32(&r.closed) != 0
 	waiting := atomic.LoadUint64(&r.written) - atomic.LoadUint64(&r.read)
-	r.stale = r.stale && closed && waiting == 0
-	slot := r.memory[ringHeader+atomic.LoadUint64(r.mine)%r.count*r.stride():][:r.size]
-	switch writer := r.mine == &r.written; {
+	r.closedBefore = r.closedBefore && closed && waiting == 0
+	slot := r.memory[ringHeader+atomic.LoadUint64(r.ownCounter)%r.count*r.stride():][:r.size]
+	switch writer := r.ownCounter == &r.written; {
 	case waiting > r.count:
-		return -1, r.bad("has counters of the other side's that make no sense")
+		return -1, r.fault("has counters of the other side's that make no sense")
 	case writer && waiting < r.count:
 		return copy(slot, data), nil
 	case !writer && waiting > 0:
 		return copy(data, slot), nil
-	case !writer && closed && !r.stale:
+	case !writer && closed && !r.closedBefore:
 		return 0, nil
 	}
 	return -1, unix.EAGAIN
 }
 
 // step gives the slot that was moved to the other side.
-func (r *ring) step() { atomic.AddUint64(r.mine, 1) }
+func (r *ring) advance() { atomic.AddUint64(r.ownCounter, 1) }
 
 // close tells the reader that no more comes.
-func (r *ring) close() { atomic.StoreUint32(&r.closed, 1) }
+func (r *ring) markClosed() { atomic.StoreUint32(&r.closed, 1) }

@@ -22,9 +22,9 @@ const (
 	actionRestorer = 0x04000000
 )
 
-// handlers gives the address of the handler in signal_*.s, which sets stopping,
+// signalHandlers gives the address of the handler in signal_*.s, which sets stopping,
 // and of what a handler returns to where the kernel has nothing for that.
-func handlers() (handler, restorer uintptr)
+func signalHandlers() (handler, restorer uintptr)
 
 // stopOnSignal makes signals end the runs in order. They come to no goroutine,
 // since one that waits for them would take a thread. There is no SA_RESTART: a wait
@@ -34,7 +34,7 @@ func stopOnSignal() error {
 	// flags, restorer (0: the kernel's own), mask (linux,
 	// arch/x86/include/uapi/asm/signal.h and arch/arm64/include/uapi/asm/signal.h
 	// with include/linux/signal_types.h).
-	handler, restorer := handlers()
+	handler, restorer := signalHandlers()
 	action := [4]uintptr{handler, actionOnStack, restorer}
 	if restorer != 0 {
 		action[1] |= actionRestorer

@@ -11,7 +11,7 @@ TEXT ·restore(SB), NOSPLIT|NOFRAME, $0
 	MOVL $15, AX
 	SYSCALL
 
-TEXT ·handlers(SB), NOSPLIT, $0-16
+TEXT ·signalHandlers(SB), NOSPLIT, $0-16
 	LEAQ ·stop(SB), AX
 	MOVQ AX, handler+0(FP)
 	LEAQ ·restore(SB), AX

@@ -8,7 +8,7 @@ TEXT ·stop(SB), NOSPLIT|NOFRAME, $0
 	MOVW R0, (R1)
 	RET
 
-TEXT ·handlers(SB), NOSPLIT, $0-16
+TEXT ·signalHandlers(SB), NOSPLIT, $0-16
 	MOVD $·stop(SB), R0
 	MOVD R0, handler+0(FP)
 	MOVD ZR, restorer+8(FP)

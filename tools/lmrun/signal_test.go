@@ -48,17 +48,17 @@ type loud struct {
 
 func (l loud) Sleep(nanoseconds int64) {
 	if !l.said.Swap(true) {
-		print(1, "waiting\n")
+		writeText(1, "waiting\n")
 	}
-	hal.Pause(min(nanoseconds, 1_000_000)) // the mock's clock goes on by all of them
+	hal.SleepRaw(min(nanoseconds, 1_000_000)) // the mock's clock goes on by all of them
 	l.Device.Sleep(nanoseconds)
 }
 
-func (loud) Reach(*hal.Aperture, hal.Device) error { return nil }
-func (loud) Diagnose() hal.Code                    { return hal.OK }
-func (loud) Master(on bool) error {
+func (loud) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
+func (loud) Diagnose() hal.Code                               { return hal.OK }
+func (loud) SetBusMaster(on bool) error {
 	if !on {
-		print(1, "at rest\n")
+		writeText(1, "at rest\n")
 	}
 	return nil
 }
@@ -74,17 +74,17 @@ func signalledMain(flags []string) {
 	view, err := fbs.Verify(file)
 	exitOn(err)
 	device := loud{mock.New(&boards.Ivshmem), new(atomic.Bool)}
-	f, err := plan(view, o)
+	f, err := planRuns(view, o)
 	exitOn(err)
-	exitOn(f.prepare([]hal.Device{device}, view, o))
-	end := f.loop(o.Loop)
-	exitOn(f.replay.Rest())
-	unix.Exit(tell(o, end))
+	exitOn(f.prepareRuns([]hal.Device{device}, view, o))
+	end := f.runLoop(o.Loop)
+	exitOn(f.replay.StopDMA())
+	unix.Exit(printOutcome(o, end))
 }
 
 func exitOn(err error) {
 	if err != nil {
-		print(2, err.Error()+"\n")
+		writeText(2, err.Error()+"\n")
 		unix.Exit(1)
 	}
 }

@@ -31,7 +31,7 @@ type stream struct {
 const ringPrefix = "ring:"
 
 // bind finds the tensors of the bindings of one kind. Of an input there is one.
-func (f *frames) bind(view *fbs.View, bindings []args.Binding, role gen.Role) error {
+func (f *frameLoop) bindTensors(view *fbs.View, bindings []args.Binding, role gen.Role) error {
 	flag := "-input"
 	if role == gen.RoleOutput {
 		flag = "-output"
@@ -39,11 +39,11 @@ func (f *frames) bind(view *fbs.View, bindings []args.Binding, role gen.Role) er
 	for _, b := range bindings {
 		index := view.TensorByName(b.Name)
 		if index < 0 || view.Tensors[index].Role != role {
-			return args.Bad(flag + " " + b.Name + ": the image has no such " + flag[1:])
+			return args.UsageError(flag + " " + b.Name + ": the image has no such " + flag[1:])
 		}
 		for i := range f.streams {
 			if role == gen.RoleInput && f.streams[i].tensor == index {
-				return args.Bad("-input " + b.Name + " is given twice")
+				return args.UsageError("-input " + b.Name + " is given twice")
 			}
 		}
 		f.streams = append(f.streams, stream{Binding: b, tensor: index, output: role == gen.RoleOutput})
@@ -81,10 +81,10 @@ func (s *stream) open(r *runtime.Replay) (err error) {
 
 // readFile fills the tensor from a file of exactly that size.
 func (s *stream) readFile() error {
-	n, err := s.move(s.data)
+	n, err := s.transfer(s.data)
 	more := 0
 	if err == nil {
-		more, err = s.move(make([]byte, 1))
+		more, err = s.transfer(make([]byte, 1))
 	}
 	if err != nil || n+more == len(s.data) {
 		return err
@@ -99,11 +99,11 @@ const (
 
 // move reads or writes until all of data are moved, nothing more comes, or a signal
 // ends the wait, which for a result that nobody takes is an error.
-func (s *stream) move(data []byte) (n int, err error) {
+func (s *stream) transfer(data []byte) (n int, err error) {
 	for looks, moved := 0, 0; n < len(data); looks++ {
 		switch {
 		case s.ring != nil:
-			moved, err = s.ring.move(data)
+			moved, err = s.ring.transfer(data)
 		case s.output:
 			moved, err = hal.Write(s.fd, data[n:])
 		default:
@@ -115,7 +115,7 @@ func (s *stream) move(data []byte) (n int, err error) {
 			n, looks = n+moved, 0
 		case waits && stopping.Load() == 0:
 			if looks > streamLooks {
-				hal.Pause(streamPauseNs)
+				hal.SleepRaw(streamPauseNs)
 			}
 		case waits && s.output:
 			return n, hal.NewFault(hal.IO, s.Path+": nobody takes the results")
@@ -131,7 +131,7 @@ func (s *stream) move(data []byte) (n int, err error) {
 // receive takes the data of the next run. ended is the orderly end: a signal, or
 // the other side has closed where a run's data would begin. A process that fails
 // here allocates only what the heap has room for.
-func (f *frames) receive() (ended bool, err error) {
+func (f *frameLoop) receiveInputs() (ended bool, err error) {
 	defer f.recoverRingFault(&err)
 	began := false // an input had data for this run
 	for i := range f.streams {
@@ -139,7 +139,7 @@ func (f *frames) receive() (ended bool, err error) {
 		if s.output || !s.live {
 			continue
 		}
-		got, err := s.move(s.data)
+		got, err := s.transfer(s.data)
 		switch {
 		case err != nil:
 			return false, err
@@ -156,16 +156,16 @@ func (f *frames) receive() (ended bool, err error) {
 // send gives the results of a run to pipes and rings, and its inputs back. Rings
 // show nothing of it before all is out: a process that is killed while it waits has
 // put nothing into any.
-func (f *frames) send() (err error) {
+func (f *frameLoop) sendOutputs() (err error) {
 	defer f.recoverRingFault(&err)
 	for i := range f.streams {
 		if s := &f.streams[i]; s.output && s.live && err == nil {
-			_, err = s.move(s.data)
+			_, err = s.transfer(s.data)
 		}
 	}
 	for i := len(f.streams) - 1; i >= 0 && err == nil; i-- { // outputs lie behind inputs
 		if ring := f.streams[i].ring; ring != nil {
-			ring.step()
+			ring.advance()
 		}
 	}
 	return err
@@ -173,11 +173,11 @@ func (f *frames) send() (err error) {
 
 // finish ends the runs in order: it writes the results of the last run to files, if
 // there was a run, and then closes the rings, so that their readers end.
-func (f *frames) finish(runs uint64) (err error) {
+func (f *frameLoop) finishOutputs(runs uint64) (err error) {
 	defer f.recoverRingFault(&err)
 	for i := range f.streams {
 		if s := &f.streams[i]; s.output && !s.live && runs > 0 && err == nil {
-			_, err = s.move(s.data)
+			_, err = s.transfer(s.data)
 		}
 	}
 	if runs > 0 && err == nil {
@@ -185,7 +185,7 @@ func (f *frames) finish(runs uint64) (err error) {
 	}
 	for i := range f.streams {
 		if s := &f.streams[i]; s.output && s.ring != nil && err == nil {
-			s.ring.close()
+			s.ring.markClosed()
 		}
 	}
 	return err

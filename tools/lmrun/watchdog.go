@@ -22,16 +22,16 @@ type watchdog struct {
 // parseWatchdog reads DEVICE or DEVICE=SECONDS.
 func parseWatchdog(text string) (watchdog, error) {
 	path, digits := hal.Cut(text, '=')
-	n, _ := hal.Number(digits, 10, 1<<16-1)
+	n, _ := hal.ParseNumber(digits, 10, 1<<16-1)
 	if path != text && (n == 0 || path == "") {
-		return watchdog{}, args.Bad("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
+		return watchdog{}, args.UsageError("-watchdog takes DEVICE or DEVICE=SECONDS, not " + text)
 	}
 	return watchdog{path: path, seconds: int(n), fd: -1}, nil
 }
 
 // open starts the watchdog, if there is one. It does not wait for the reader of a pipe,
 // and writes to no file that is not a device.
-func (w *watchdog) open() (err error) {
+func (w *watchdog) probe() (err error) {
 	if w.path == "" {
 		return nil
 	}
@@ -68,13 +68,13 @@ func (w *watchdog) open() (err error) {
 	return nil
 }
 
-var food = [1]byte{}
+var keepalive = [1]byte{}
 
 // feed puts the reset off, if a quarter of the time is over.
 func (w *watchdog) feed(now int64) {
 	if w.fd >= 0 && now-w.fed >= w.every {
 		w.fed = now
-		_, _ = hal.Write(w.fd, food[:])
+		_, _ = hal.Write(w.fd, keepalive[:])
 	}
 }
 

@@ -106,7 +106,7 @@ func (m *machine) failed(image *lmb.Image, r runtime.Result) {
 				break
 			}
 		}
-		if c.Opcode == gen.OpcodeCheck && c.Amount != 0 {
+		if c.Opcode == gen.OpcodeExpect && c.Amount != 0 {
 			text += fmt.Sprintf(": a kernel's done word is %#x, not %#x", r.Got, r.Want)
 		}
 	}

@@ -102,7 +102,7 @@ func openDevice(board, device string) (b *boards.Board, on hal.Device) {
 	}
 	id := on.Identity()
 	if b == nil {
-		b = boards.ByID(id.Vendor, id.Device)
+		b = boards.FindByID(id.Vendor, id.Device)
 	}
 	if b == nil {
 		on.Close()

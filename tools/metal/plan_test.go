@@ -291,7 +291,7 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 	for i, c := range s.commands {
 		switch c.Opcode {
 		case gen.OpcodePoint:
-			target, _ := boards.UnpackTarget(c.Mask)
+			target, _ := boards.UnpackTileRange(c.Mask)
 			aim[c.Window] = []chips.Tile{{X: target.X, Y: target.Y}}
 			if cores, ok := d.aimed(target); ok {
 				aim[c.Window] = d.tiles(cores)
@@ -300,7 +300,7 @@ func TestNothingRunsBeforeWhatWasStoredHasArrived(t *testing.T) {
 			for _, tile := range aim[c.Window] {
 				underway[tile] = true
 			}
-		case gen.OpcodeCheck: // behind a fence
+		case gen.OpcodeExpect: // behind a fence
 			delete(underway, aim[c.Window][0])
 		case gen.OpcodeWrite:
 			if c.Window == registers && c.Value != uint64(chips.Of(d.board).Grid.Reset.Mask) {

@@ -228,7 +228,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 		if c.Opcode != gen.OpcodePoint {
 			continue
 		}
-		target, _ := boards.UnpackTarget(c.Mask)
+		target, _ := boards.UnpackTileRange(c.Mask)
 		cores, ok := d.aimed(target)
 		if !ok {
 			stop.With(hal.BadImage, "the trace reaches (%d,%d), which is no core", target.X, target.Y)
@@ -241,7 +241,7 @@ func (d *Device) adopt(image *lmb.Image) *trace {
 }
 
 // aimed lists the cores that a target reaches.
-func (g *grid) aimed(t fbs.Target) (list []CoreCoord, ok bool) {
+func (g *grid) aimed(t fbs.TileRange) (list []CoreCoord, ok bool) {
 	last, ok := g.core(chips.Tile{X: t.X, Y: t.Y})
 	first := last
 	if t.Multicast && ok {

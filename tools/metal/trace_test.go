@@ -177,7 +177,7 @@ func TestLoadTraceRefusesWhatIsNoTraceForIt(t *testing.T) {
 		image.Sequences[1].Commands = append(image.Sequences[1].Commands, c)
 		return must(lmb.Encode(image))
 	}
-	dram := fbs.Target{Ordering: gen.OrderingDefault}.Pack()
+	dram := fbs.TileRange{Ordering: gen.OrderingDefault}.Pack()
 	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall}})), "the trace calls a sequence")
 	refused(t, load(r, changed(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: dram}})), "the trace reaches (0,0), which is no core")
 	ok(t, metal.EnqueueWriteBuffer(r.q, a, counted(16), false))

@@ -70,7 +70,7 @@ func (r *recording) behind(t *thread, fd int) (*driven, error) {
 			return d, nil
 		}
 	}
-	d := &driven{device: r.device(name, info.vendor, info.device), folder: filepath.Join(sysDevices, name), board: boards.ByID(info.vendor, info.device)}
+	d := &driven{device: r.device(name, info.vendor, info.device), folder: filepath.Join(sysDevices, name), board: boards.FindByID(info.vendor, info.device)}
 	if d.device == nil {
 		return nil, nil
 	}
@@ -107,7 +107,7 @@ func (r *recording) throughDriver(t *thread, fd int, offset, length uint64) (*ma
 			if offset-at < w.size && w.slot == noWindow {
 				return nil, nil
 			} else if offset-at < w.size {
-				g := d.board.TLB.Group(w.slot)
+				g := d.board.TLB.GroupOf(w.slot)
 				return r.pci(d.folder, int(g.Bar), g.Offset+uint64(w.slot-g.First)*g.Size+offset-at)
 			}
 		}
@@ -148,7 +148,7 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 	}
 	short := func(at int) uint8 { return uint8(binary.NativeEndian.Uint16(data[at:])) }
 	slot, address := int(binary.NativeEndian.Uint32(data[:])), binary.NativeEndian.Uint64(data[8:])
-	target := fbs.Target{
+	target := fbs.TileRange{
 		X: short(16), Y: short(18), XStart: short(20), YStart: short(22),
 		NoC: data[24], Multicast: data[25] != 0, Ordering: ttOrderingZero + gen.Ordering(data[26]), StaticVC: data[28],
 	}
@@ -156,12 +156,12 @@ func (r *recording) pointed(t *thread, c *call, _ uint64) {
 		target.XStart, target.YStart = 0, 0
 	}
 	l := d.board.TLB
-	g := l.Group(slot)
+	g := l.GroupOf(slot)
 	if g == nil || data[27] != 0 {
 		r.gap("CONFIGURE_TLB of process %d has window %d point in a way that is not recorded (linked: %d)", t.process, slot, data[27])
 		return
 	}
-	encoded, ok := l.Encode(g, target, address)
+	encoded, ok := l.EncodeWindow(g, target, address)
 	if !ok {
 		r.gap("CONFIGURE_TLB of process %d has window %d point where no board has it: address %x", t.process, slot, address)
 		return

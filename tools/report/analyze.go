@@ -160,9 +160,9 @@ func newAnalysis(view *fbs.View) *analysis {
 	a := &analysis{
 		view: view, image: lmb.Header(view), spaces: map[spaceKey]*space{}, tiles: map[tileKey]Traffic{}, aims: make([]aim, len(view.Windows)),
 	}
-	for i := range view.Targets {
-		t := &view.Targets[i]
-		target := Target{Board: a.image.Targets[i].Board, ID: fmt.Sprintf("%04x:%04x", t.Vendor, t.Device), board: boards.ByID(t.Vendor, t.Device)}
+	for i := range view.Devices {
+		t := &view.Devices[i]
+		target := Target{Board: a.image.Targets[i].Board, ID: fmt.Sprintf("%04x:%04x", t.Vendor, t.Device), board: boards.FindByID(t.Vendor, t.Device)}
 		if target.board != nil {
 			target.Title = target.board.Title
 		}

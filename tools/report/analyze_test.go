@@ -29,16 +29,16 @@ func counted(image *lmb.Image) map[int]Traffic {
 			t := windows[int(c.Window)]
 			width := uint64(c.Width)
 			switch c.Opcode {
-			case gen.OpcodeWrite, gen.OpcodeAddress:
+			case gen.OpcodeWrite, gen.OpcodeRelocate:
 				t.Written += width
-			case gen.OpcodeChange:
+			case gen.OpcodeModify:
 				t.Written += width
 				t.Read += width
 			case gen.OpcodeCopyIn, gen.OpcodeFill:
 				t.Written += max(uint64(len(c.Data)), uint64(c.Amount))
 			case gen.OpcodeCopyOut:
 				t.Read += uint64(c.Amount)
-			case gen.OpcodeCheck:
+			case gen.OpcodeExpect:
 				t.Read += width
 			case gen.OpcodeCompare:
 				t.Compared += uint64(len(c.Data))
@@ -202,12 +202,12 @@ func pollLoads(view *fbs.View) map[mock.Access]uint64 {
 		}
 		switch c.Opcode {
 		case gen.OpcodePoint:
-			target, _ := boards.UnpackTarget(c.Mask)
+			target, _ := boards.UnpackTileRange(c.Mask)
 			at[c.Window] = mock.Place{Tile: true, X: target.X, Y: target.Y, Address: c.Value}
-		case gen.OpcodeCheck, gen.OpcodeCopyOut:
+		case gen.OpcodeExpect, gen.OpcodeCopyOut:
 			place.Address += uint64(c.Offset)
 			loads[place]++
-			if c.Opcode == gen.OpcodeCheck && c.Amount != 0 {
+			if c.Opcode == gen.OpcodeExpect && c.Amount != 0 {
 				polls[mock.Access{Place: place, Width: c.Width}] = 0
 			}
 		}
@@ -388,9 +388,9 @@ func TestCountsAreThoseOfTheVerifier(t *testing.T) {
 			constants[i] = constantUs(view, i)
 		}
 		for i, s := range Counts(view) {
-			if got := s.Loads + s.Stores + s.WaitUs + constants[i]; got != view.LongestUs[i] {
+			if got := s.Loads + s.Stores + s.WaitUs + constants[i]; got != view.WorstCaseUs[i] {
 				t.Errorf("%s: %s makes %d loads and %d stores and waits %d us: %d us in all, the verifier has %d",
-					name, s.Name, s.Loads, s.Stores, s.WaitUs, got, view.LongestUs[i])
+					name, s.Name, s.Loads, s.Stores, s.WaitUs, got, view.WorstCaseUs[i])
 			}
 		}
 	}
@@ -403,10 +403,10 @@ func constantUs(view *fbs.View, sequence int) (us uint64) {
 	for _, c := range view.Commands[s.First : s.First+s.Count] {
 		us++
 		if gen.Policy(c.Option) == gen.PolicyIgnore {
-			us += 10 * uint64(len(view.Targets))
+			us += 10 * uint64(len(view.Devices))
 		}
 		switch c.Opcode {
-		case gen.OpcodeChange, gen.OpcodeCheck, gen.OpcodeCopyOut:
+		case gen.OpcodeModify, gen.OpcodeExpect, gen.OpcodeCopyOut:
 			us += 10
 		case gen.OpcodePoint:
 			us += 4

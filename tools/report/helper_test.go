@@ -44,7 +44,7 @@ const edu = "lightmetal 1\ntarget edu 1234:11e8 bar0 1MiB\nwindow r bar0 offset 
 
 // device is a mock of the image's first board that keeps a journal.
 func device(view *fbs.View) *mock.Device {
-	d := mock.New(boards.ByID(view.Targets[0].Vendor, view.Targets[0].Device))
+	d := mock.New(boards.FindByID(view.Devices[0].Vendor, view.Devices[0].Device))
 	d.Record(true)
 	return d
 }
@@ -119,12 +119,12 @@ func large(t testing.TB, count int) []byte {
 		if i%1000 == 0 {
 			add(lmb.Command{Data: []byte("layer"), Command: fbs.Command{Opcode: lmb.OpcodeMark, Mode: uint8(gen.MarkKindBegin)}})
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeCall, Index: 1}})
-			target := fbs.Target{X: uint8(1 + i/1000%4), Y: uint8(1 + i/4000%5), Ordering: gen.OrderingDefault}
+			target := fbs.TileRange{X: uint8(1 + i/1000%4), Y: uint8(1 + i/4000%5), Ordering: gen.OrderingDefault}
 			add(lmb.Command{Command: fbs.Command{Opcode: gen.OpcodePoint, Mask: target.Pack()}})
 		}
 		switch {
 		case i%16 == 5:
-			c := one(gen.OpcodeCheck, uint8(gen.ConditionEqual), i)
+			c := one(gen.OpcodeExpect, uint8(gen.ConditionEqual), i)
 			c.Option, c.Value = uint8(gen.PolicyFail), 0
 			add(c)
 		case i%1000 == 999:

@@ -200,9 +200,9 @@ func TestARunTooLongToProfileIsRefused(t *testing.T) {
 
 // The stopwatch is one more device than an image may have.
 func TestImageOfAsManyDevicesAsThereMayBeIsProfiled(t *testing.T) {
-	text := "lightmetal 1\n" + strings.Repeat("target edu 1234:11e8 bar0 1MiB\n", fbs.TargetsMax) + "window regs bar0 offset 0x0 size 1MiB\nmain:\n  write.4 regs+0x4 0x1\n"
+	text := "lightmetal 1\n" + strings.Repeat("target edu 1234:11e8 bar0 1MiB\n", fbs.DevicesMax) + "window regs bar0 offset 0x0 size 1MiB\nmain:\n  write.4 regs+0x4 0x1\n"
 	view := verify(t, assemble(t, text))
-	devices := make([]hal.Device, fbs.TargetsMax)
+	devices := make([]hal.Device, fbs.DevicesMax)
 	for i := range devices {
 		devices[i] = mock.New(&boards.Edu)
 	}

@@ -90,7 +90,7 @@ func (a *analysis) space(key spaceKey) *space {
 
 // point follows a window to where it is pointed.
 func (a *analysis) point(c *fbs.Command) {
-	t, _ := boards.UnpackTarget(c.Mask)
+	t, _ := boards.UnpackTileRange(c.Mask)
 	key := spaceKey{device: a.view.Windows[c.Window].Device, kind: gen.WindowKindTlb, multicast: t.Multicast}
 	x, y := a.noc0(key.device, t.X, t.Y)
 	key.tiles = rectangle{x, y, x, y}
@@ -123,7 +123,7 @@ func (a *analysis) reach(key *spaceKey, t Traffic) {
 	r := key.tiles
 	tiles := []chips.Tile{{X: r.x1, Y: r.y1}}
 	if key.multicast {
-		tiles, _ = a.grid(key.device).Reached(boards.Target{X: r.x1, Y: r.y1, XStart: r.x0, YStart: r.y0, Multicast: true})
+		tiles, _ = a.grid(key.device).Reached(boards.TileRange{X: r.x1, Y: r.y1, XStart: r.x0, YStart: r.y0, Multicast: true})
 	}
 	for _, tile := range tiles {
 		at := tileKey{key.device, tile.X, tile.Y}
@@ -237,7 +237,7 @@ func (a *analysis) spaceName(k *spaceKey) string {
 func (a *analysis) spaceSize(k *spaceKey) uint64 {
 	switch k.kind {
 	case gen.WindowKindBar:
-		return a.view.Targets[k.device].Bars()[k.index]
+		return a.view.Devices[k.device].BarSizes()[k.index]
 	case gen.WindowKindHost:
 		return a.view.Windows[k.index].Size
 	case gen.WindowKindConfig:
@@ -272,7 +272,7 @@ func barArea(board *boards.Board, bar uint8, r *Range) string {
 			return s.Name
 		}
 	}
-	if rule := board.Rule(bar, r.First, r.Bytes()); rule != nil {
+	if rule := board.FindRule(bar, r.First, r.Bytes()); rule != nil {
 		return rule.Name
 	}
 	return ""

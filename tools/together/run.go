@@ -68,7 +68,7 @@ func (r *run) sequence(index int) {
 // again and again, as to a FIFO, never takes the place of what was there.
 func (r *run) access(index int, c *fbs.Command) {
 	e := lmb.EffectOf(c)
-	looks := e.Loads > 0 && (c.Opcode != gen.OpcodeCheck || c.Mask != 0)
+	looks := e.Loads > 0 && (c.Opcode != gen.OpcodeExpect || c.Mask != 0)
 	if e.WaitUs > 0 && (c.Opcode == gen.OpcodeDelay || looks) {
 		r.waited = min(r.waited, r.order)
 	}

@@ -45,7 +45,7 @@ func (s space) shared() space {
 }
 
 func (s space) chip() *chips.Chip {
-	if board := boards.ByID(s.vendor, s.device); board != nil {
+	if board := boards.FindByID(s.vendor, s.device); board != nil {
 		return chips.Of(board)
 	}
 	return &chips.Chip{}
@@ -54,7 +54,7 @@ func (s space) chip() *chips.Chip {
 // Device is the ids, and the board that has them.
 func (s space) deviceText() string {
 	ids := fmt.Sprintf("%04x:%04x", s.vendor, s.device)
-	if board := boards.ByID(s.vendor, s.device); board != nil {
+	if board := boards.FindByID(s.vendor, s.device); board != nil {
 		return board.Name + " " + ids
 	}
 	return ids
@@ -94,7 +94,7 @@ type aim struct {
 // pointed aims a window.
 func pointed(view *fbs.View, c *fbs.Command) aim {
 	s := spaceOf(view, &view.Windows[c.Window])
-	t, _ := boards.UnpackTarget(c.Mask)
+	t, _ := boards.UnpackTileRange(c.Mask)
 	chip := s.chip()
 	a := aim{address: c.Value, host: math.MaxUint64}
 	tiles, known := chip.Grid.Reached(t)
@@ -116,7 +116,7 @@ func pointed(view *fbs.View, c *fbs.Command) aim {
 }
 
 func spaceOf(view *fbs.View, w *fbs.Window) space {
-	t := &view.Targets[w.Device]
+	t := &view.Devices[w.Device]
 	return space{vendor: t.Vendor, device: t.Device, target: w.Device}
 }
 
@@ -131,7 +131,7 @@ func inBar(view *fbs.View, w *fbs.Window, address uint64) (s space, ok bool) {
 		return s, w.Kind == gen.WindowKindBar
 	}
 	s.kind, s.x = system, 0
-	if rule := board.Rule(w.Bar, address, 1); rule != nil && rule.Memory {
+	if rule := board.FindRule(w.Bar, address, 1); rule != nil && rule.Memory {
 		s.kind = anywhere
 	}
 	_, _, configures := chips.Config(board.TLB, w.Bar, address)

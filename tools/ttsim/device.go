@@ -42,7 +42,7 @@ const (
 // Device is a simulated device. Like every hal.Device it is not for concurrent
 // use.
 type Device struct {
-	hal.Standin
+	hal.BaseDevice
 	identity hal.Identity
 	board    *boards.Board
 	process  *process
@@ -108,7 +108,7 @@ func (d *Device) identify(name string) error {
 		return errors.New(d.process.lastWord)
 	}
 	vendor, device := uint16(ids), uint16(ids>>16)
-	if d.board = boards.ByID(vendor, device); d.board == nil {
+	if d.board = boards.FindByID(vendor, device); d.board == nil {
 		return fmt.Errorf("it simulates %04x:%04x, and there is no such board", vendor, device)
 	}
 	// Each handle has a simulator, and so a device, of its own.
@@ -154,7 +154,7 @@ func (d *Device) mapHost(w fbs.Window) (hal.Aperture, error) {
 		return d.refuse(hal.NoDevice, "no %#x bytes of host memory are left that its tiles see", w.Size)
 	}
 	data, code := make([]byte, size), hal.OK
-	o.Aim(len(d.process.hosts), d.hostEnd, size, hostBus+d.hostEnd, func(register uint64, value uint32) {
+	o.ProgramRegion(len(d.process.hosts), d.hostEnd, size, hostBus+d.hostEnd, func(register uint64, value uint32) {
 		if code == hal.OK {
 			code = d.store(barBase[o.Bar]+register, 4, uint64(value))
 		}
@@ -186,12 +186,12 @@ func (d *Device) mapTlb(w fbs.Window) (hal.Aperture, error) {
 	if d.board.TLB == nil {
 		return d.refuse(hal.WrongDevice, "%s has no movable windows", d.board.Title)
 	}
-	slot := d.board.TLB.Choose(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot] != nil })
+	slot := d.board.TLB.ChooseWindow(w.Slot, w.Size, &d.identity.Bars, func(slot int) bool { return d.windows[slot] != nil })
 	if slot < 0 {
 		return d.refuse(hal.NoDevice, "no free hardware window of %#x bytes", w.Size)
 	}
-	g := d.board.TLB.Group(slot)
-	p := &port{device: d, bar: g.Bar, start: g.Start(slot), offset: g.Start(slot)}
+	g := d.board.TLB.GroupOf(slot)
+	p := &port{device: d, bar: g.Bar, start: g.WindowOffset(slot), offset: g.WindowOffset(slot)}
 	d.windows[slot] = p
 	return hal.NewAperture(p, w.Size, slot), nil
 }
@@ -202,15 +202,15 @@ func (d *Device) refuse(code hal.Code, format string, values ...any) (hal.Apertu
 
 // Point stores the configuration of the hardware window behind a. Where the
 // hardware window is larger than the image's, address may lie anywhere in it.
-func (d *Device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
+func (d *Device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
 	p := d.windows[a.Slot]
 	if p == nil {
 		return hal.Usage
 	}
 	l := d.board.TLB
-	g := l.Group(a.Slot)
+	g := l.GroupOf(a.Slot)
 	inside := address & (g.Size - 1)
-	words, ok := l.Encode(g, t, address-inside)
+	words, ok := l.EncodeWindow(g, t, address-inside)
 	if !ok || inside+a.Size > g.Size {
 		d.refusal = fmt.Sprintf("hardware window %d cannot be pointed at %#x of %+v", a.Slot, address, t)
 		return hal.Refused
@@ -230,7 +230,7 @@ func (d *Device) Alive() bool {
 	ids, code := d.process.call(request{op: opConfigLoad}, nil, nil)
 	return code == hal.OK && uint16(ids) == d.identity.Vendor
 }
-func (d *Device) Diagnose() hal.Code { return hal.Answers(d) }
+func (d *Device) Diagnose() hal.Code { return hal.DiagnoseAlive(d) }
 
 // Now is the virtual time in nanoseconds since Open.
 func (d *Device) Now() int64 { return d.now }

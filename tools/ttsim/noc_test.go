@@ -65,7 +65,7 @@ func (d *tiles) must(what string, code hal.Code) {
 func (d *tiles) reach(tile chips.Tile, address uint64) uint64 {
 	d.Helper()
 	inside := address % (2 << 20)
-	d.must("point", d.Point(&d.window, unicast(tile.X, tile.Y), address-inside))
+	d.must("point", d.ProgramWindow(&d.window, unicast(tile.X, tile.Y), address-inside))
 	return inside
 }
 
@@ -424,7 +424,7 @@ func (d *tiles) run(tile chips.Tile, program, list []uint32) {
 
 // fails tells whether a core of the tile has stopped.
 func (d *tiles) fails(tile chips.Tile) bool {
-	if d.Point(&d.window, unicast(tile.X, tile.Y), 0) != hal.OK {
+	if d.ProgramWindow(&d.window, unicast(tile.X, tile.Y), 0) != hal.OK {
 		return true // the simulator has ended
 	}
 	_, code := d.window.Load(0, 4)

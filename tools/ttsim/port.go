@@ -87,7 +87,7 @@ func (p *port) pieces(offset uint64, data []byte, do func(uint64, []byte) hal.Co
 func (p *port) room(offset uint64) uint64 {
 	if l := p.device.board.TLB; l != nil {
 		if slot, inside, ok := chips.Slot(l, p.bar, offset); ok {
-			return l.Group(slot).Size - inside
+			return l.GroupOf(slot).Size - inside
 		}
 	}
 	return 4 - offset%4

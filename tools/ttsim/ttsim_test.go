@@ -43,12 +43,12 @@ func mapped(t *testing.T, d *Device, w fbs.Window) *hal.Aperture {
 func pointed(t *testing.T, d *Device, x, y uint8, address uint64) *hal.Aperture {
 	t.Helper()
 	a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
-	check(t, d, "point", d.Point(a, unicast(x, y), address))
+	check(t, d, "point", d.ProgramWindow(a, unicast(x, y), address))
 	return a
 }
 
-func unicast(x, y uint8) fbs.Target {
-	return fbs.Target{X: x, Y: y, Ordering: gen.OrderingDefault}
+func unicast(x, y uint8) fbs.TileRange {
+	return fbs.TileRange{X: x, Y: y, Ordering: gen.OrderingDefault}
 }
 
 func words(values ...uint32) []byte {
@@ -176,7 +176,7 @@ func TestSmallWindowReachesItsAddress(t *testing.T) {
 	eachFake(t, func(t *testing.T, d *Device) {
 		slot := map[uint16]uint16{0x401e: 166, 0xb140: 0}[d.Identity().Device]
 		a := mapped(t, d, tlbWindow(1<<16, slot))
-		check(t, d, "point", d.Point(a, unicast(2, 3), 0x30000))
+		check(t, d, "point", d.ProgramWindow(a, unicast(2, 3), 0x30000))
 		check(t, d, "store", a.Store(0x10, 4, 0x1234))
 		v, code := pointed(t, d, 2, 3, 0).Load(0x30010, 4)
 		check(t, d, "load", code)
@@ -189,11 +189,11 @@ func TestSmallWindowReachesItsAddress(t *testing.T) {
 func TestMulticastReachesEveryTile(t *testing.T) {
 	eachFake(t, func(t *testing.T, d *Device) {
 		a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
-		rectangle := fbs.Target{X: 2, Y: 3, XStart: 1, YStart: 2, Multicast: true, Ordering: gen.OrderingDefault}
-		check(t, d, "point", d.Point(a, rectangle, 0))
+		rectangle := fbs.TileRange{X: 2, Y: 3, XStart: 1, YStart: 2, Multicast: true, Ordering: gen.OrderingDefault}
+		check(t, d, "point", d.ProgramWindow(a, rectangle, 0))
 		check(t, d, "store", a.Store(8, 8, 0x1122334455667788))
 		for _, tile := range [][2]uint8{{1, 2}, {2, 2}, {1, 3}, {2, 3}} {
-			check(t, d, "point", d.Point(a, unicast(tile[0], tile[1]), 0))
+			check(t, d, "point", d.ProgramWindow(a, unicast(tile[0], tile[1]), 0))
 			if v, _ := a.Load(8, 8); v != 0x1122334455667788 {
 				t.Errorf("tile %v: %#x", tile, v)
 			}
@@ -204,11 +204,11 @@ func TestMulticastReachesEveryTile(t *testing.T) {
 func TestImpossibleTargetIsRefusedWithItsReason(t *testing.T) {
 	d := opened(t, fakes(t)["wormhole"])
 	a := mapped(t, d, tlbWindow(1<<20, fbs.NoSlot))
-	check(t, d, "possible", d.Point(a, unicast(1, 1), 1<<20))
-	if code := d.Point(a, unicast(64, 1), 0); code != hal.Refused || !strings.Contains(d.Refusal(), "cannot be pointed") {
+	check(t, d, "possible", d.ProgramWindow(a, unicast(1, 1), 1<<20))
+	if code := d.ProgramWindow(a, unicast(64, 1), 0); code != hal.Refused || !strings.Contains(d.Refusal(), "cannot be pointed") {
 		t.Errorf("tile: %v: %q", code, d.Refusal())
 	}
-	if code := d.Point(a, unicast(1, 1), 0x1000); code != hal.Refused {
+	if code := d.ProgramWindow(a, unicast(1, 1), 0x1000); code != hal.Refused {
 		t.Errorf("address: %v", code)
 	}
 	if !d.Alive() {
@@ -552,7 +552,7 @@ func TestAccessDoesNotAllocate(t *testing.T) {
 		block.CopyIn(0, data)
 		block.CopyOut(0, data)
 		d.Sleep(10)
-		d.Point(a, fbs.Target{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0)
+		d.ProgramWindow(a, fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingDefault}, 0)
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)

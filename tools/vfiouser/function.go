@@ -77,7 +77,7 @@ func New(open func() (hal.Device, error), options Options) (*Function, error) {
 		return nil, err
 	}
 	id := f.device.Identity()
-	f.board = boards.ByID(id.Vendor, id.Device)
+	f.board = boards.FindByID(id.Vendor, id.Device)
 	f.config = newConfig(id, f.board, options.Without)
 	if options.Trace != nil {
 		var err error

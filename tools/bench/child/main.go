@@ -27,8 +27,8 @@ import (
 const memoryFile = 3 // the file descriptor of the device's memory
 
 func main() {
-	words := args.Words()
-	runtime.Alone()
+	words := args.CommandLine()
+	runtime.DedicateProcess()
 	if len(words) != 2 {
 		end(&hal.Fault{Code: hal.Usage, Reason: "child serve|once IMAGE"})
 	}
@@ -121,7 +121,7 @@ func (c *child) answer(words []string) {
 		check(unix.SchedSetaffinity(0, &set))
 		say(1, "0\n")
 	case "run":
-		c.replay.Limit(int64(n[2]) * int64(time.Hour))
+		c.replay.SetLimit(int64(n[2]) * int64(time.Hour))
 		c.run(n[0], n[1])
 	case "load":
 		c.reload(n[0])

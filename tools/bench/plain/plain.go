@@ -35,12 +35,12 @@ func Size(view *fbs.View) uint64 {
 			tiles += roundUp(w.Size)
 		}
 	}
-	return barStart(view, len(view.Targets), 0) + view.Reservation.HostBytes + tiles + page
+	return barStart(view, len(view.Devices), 0) + view.Reservation.HostBytes + tiles + page
 }
 
 // group is the kind of hardware window that a Tlb window is, nil for none.
 func group(view *fbs.View, w *fbs.Window) *boards.Group {
-	board := boards.ByID(view.Targets[w.Device].Vendor, view.Targets[w.Device].Device)
+	board := boards.FindByID(view.Devices[w.Device].Vendor, view.Devices[w.Device].Device)
 	if board == nil || board.TLB == nil {
 		return nil
 	}
@@ -55,12 +55,12 @@ func group(view *fbs.View, w *fbs.Window) *boards.Group {
 // Devices gives a device for each target of an image, all in one memory of at
 // least Size bytes.
 func Devices(view *fbs.View, memory []byte) []hal.Device {
-	s := &shared{view: view, memory: memory, host: barStart(view, len(view.Targets), 0)}
+	s := &shared{view: view, memory: memory, host: barStart(view, len(view.Devices), 0)}
 	s.tiles = s.host + view.Reservation.HostBytes
-	devices := make([]hal.Device, len(view.Targets))
+	devices := make([]hal.Device, len(view.Devices))
 	for i := range devices {
 		d := &device{shared: s, target: i}
-		if board := boards.ByID(view.Targets[i].Vendor, view.Targets[i].Device); board != nil && board.TLB != nil {
+		if board := boards.FindByID(view.Devices[i].Vendor, view.Devices[i].Device); board != nil && board.TLB != nil {
 			d.tlb, d.registers = board.TLB, hal.AddressOf(memory[Size(view)-page:])
 		}
 		devices[i] = d
@@ -77,7 +77,7 @@ type shared struct {
 }
 
 type device struct {
-	hal.Standin
+	hal.BaseDevice
 	*shared
 	target    int
 	tlb       *boards.TLB
@@ -86,8 +86,8 @@ type device struct {
 
 func barStart(view *fbs.View, target, bar int) uint64 {
 	start := uint64(0)
-	for t := range min(target+1, len(view.Targets)) {
-		for b, size := range view.Targets[t].Bars() {
+	for t := range min(target+1, len(view.Devices)) {
+		for b, size := range view.Devices[t].BarSizes() {
 			if t < target || b < bar {
 				start += roundUp(size)
 			}
@@ -99,8 +99,8 @@ func barStart(view *fbs.View, target, bar int) uint64 {
 func roundUp(n uint64) uint64 { return (n + page - 1) / page * page }
 
 func (d *device) Identity() hal.Identity {
-	t := &d.view.Targets[d.target]
-	return hal.Identity{Name: "plain", Vendor: t.Vendor, Device: t.Device, Bars: *t.Bars()}
+	t := &d.view.Devices[d.target]
+	return hal.Identity{Name: "plain", Vendor: t.Vendor, Device: t.Device, Bars: *t.BarSizes()}
 }
 
 func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
@@ -125,9 +125,9 @@ func (d *device) Map(w fbs.Window) (hal.Aperture, error) {
 }
 
 // Aim implements hal.Device.
-func (d *device) Aim(a *hal.Aperture, t fbs.Target, address uint64, c *fbs.Command) (registers, home uintptr, code hal.Code) {
+func (d *device) EncodeWindow(a *hal.Aperture, t fbs.TileRange, address uint64, c *fbs.Command) (registers, home uintptr, code hal.Code) {
 	g := group(d.view, &fbs.Window{Kind: gen.WindowKindTlb, Device: uint8(d.target), Size: a.Size})
-	words, ok := d.tlb.Encode(g, t, address)
+	words, ok := d.tlb.EncodeWindow(g, t, address)
 	if !ok {
 		return 0, 0, hal.Refused
 	}
@@ -139,4 +139,4 @@ var opened = time.Now()
 
 func (d *device) Now() int64 { return int64(time.Since(opened)) }
 
-func (d *device) Sleep(nanoseconds int64) { hal.Pause(nanoseconds) }
+func (d *device) Sleep(nanoseconds int64) { hal.SleepRaw(nanoseconds) }

@@ -208,8 +208,8 @@ func TestModuleOfUnknownLicenceIsRefused(t *testing.T) {
 // TestVersionIsTheProgramsOwn: what the linker put into a program is the version of
 // lightmetal in its document.
 func TestVersionIsTheProgramsOwn(t *testing.T) {
-	f := lmrun(t, "-X", "main.version=lmrun 0.7 (0123abc-modified, tags lane_vfio)")
-	if text, _ := made(t, f); !bytes.Contains(text, []byte(`"versionInfo": "0.7 (0123abc-modified, tags lane_vfio)"`)) {
+	f := lmrun(t, "-X", "main.version=lmrun 0.7 (0123abc-modified, tags backend_vfio)")
+	if text, _ := made(t, f); !bytes.Contains(text, []byte(`"versionInfo": "0.7 (0123abc-modified, tags backend_vfio)"`)) {
 		t.Errorf("%s", text)
 	}
 }

@@ -30,7 +30,7 @@ func (o *opened) of(opcode gen.Opcode) *fbs.Command {
 
 // forge puts text where the name of the last sequence begins, which is long enough.
 func (o *opened) forge(text string) {
-	copy(o.Bytes(o.Sequences[len(o.Sequences)-1].Name), text)
+	copy(o.NameBytes(o.Sequences[len(o.Sequences)-1].Name), text)
 }
 
 // vtable is where that of the root begins.
@@ -82,14 +82,14 @@ var changes = []func(*opened){
 	func(o *opened) { o.Rules[0].Widths = 0 },
 	func(o *opened) { o.Rules[0].Widths = 16 },
 	func(o *opened) { o.Rules[0].Memory = 2 },
-	func(o *opened) { o.Rules[0].Target = 7 },
+	func(o *opened) { o.Rules[0].Device = 7 },
 	func(o *opened) { o.Windows[1].Bar = 1 },
 	func(o *opened) { o.Windows[1].Offset = 4096 },
 	func(o *opened) { o.Tensors[1].Dtype = 13 },
 	func(o *opened) { o.Tensors[1].Dims = 9 },
-	func(o *opened) { o.Tensors[1].Sides()[7] = 1 },
+	func(o *opened) { o.Tensors[1].Shape()[7] = 1 },
 	func(o *opened) {
-		o.Tensors[1].Dims, *o.Tensors[1].Sides() = 8, [8]uint32{1 << 30, 1 << 30, 1, 1, 1, 1, 1, 1}
+		o.Tensors[1].Dims, *o.Tensors[1].Shape() = 8, [8]uint32{1 << 30, 1 << 30, 1, 1, 1, 1, 1, 1}
 	},
 	func(o *opened) { o.of(gen.OpcodeFence).Offset = 4 },
 	func(o *opened) { o.of(gen.OpcodeFence).Value = 1 },
@@ -100,8 +100,8 @@ var changes = []func(*opened){
 	func(o *opened) { o.of(gen.OpcodeCopyOut).Index = 0 },
 	func(o *opened) { o.of(gen.OpcodeCopyOut).Index = 999 },
 	func(o *opened) { o.of(gen.OpcodeCopyOut).Index = 1 },
-	func(o *opened) { o.of(gen.OpcodeAddress).Index = 999 },
-	func(o *opened) { o.of(gen.OpcodeAddress).Index = 1 },
+	func(o *opened) { o.of(gen.OpcodeRelocate).Index = 999 },
+	func(o *opened) { o.of(gen.OpcodeRelocate).Index = 1 },
 	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 2 << 56 },
 	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 9 << 48 },
 	func(o *opened) { o.of(gen.OpcodePoint).Mask |= 2 << 32 },

@@ -197,7 +197,7 @@ func breakSeal(args []string) int {
 	}
 	r, err := runtime.Load(view, runtime.AnySlot, device)
 	if err == nil {
-		runtime.Alone()
+		runtime.DedicateProcess()
 		err = r.Freeze()
 	}
 	if err != nil {

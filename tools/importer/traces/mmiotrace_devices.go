@@ -133,7 +133,7 @@ func (m *mmiotrace) nowhere(address uint64) error {
 func (m *mmiotrace) choice(d *pciDevice) {
 	m.chosen, m.board = d, m.o.Board
 	if m.board == nil {
-		m.board = boards.ByID(d.vendor, d.device)
+		m.board = boards.FindByID(d.vendor, d.device)
 	}
 	if m.board != nil && !m.only {
 		m.to.Start(m.board)

@@ -282,7 +282,7 @@ func (q *qemu) access(op Op, name string, mr, address, value, size uint64, at in
 		return Refuse(q.line, "address 0x%x lies before the base 0x%x of region %q", address, r.Base, name)
 	}
 	a.Bar, a.Offset = r.Bar, address-r.Base
-	if a.Offset >= q.o.Board.Bars[r.Bar] && q.o.Board.Rule(r.Bar, a.Offset, size) == nil {
+	if a.Offset >= q.o.Board.Bars[r.Bar] && q.o.Board.FindRule(r.Bar, a.Offset, size) == nil {
 		return Refuse(q.line, "address 0x%x lies outside BAR %d of %s, 0x%x bytes from 0x%x on: is the base right?",
 			address, r.Bar, q.o.Board.Name, q.o.Board.Bars[r.Bar], r.Base)
 	}

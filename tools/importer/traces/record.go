@@ -72,7 +72,7 @@ func (t *recording) header(c *record.Capture) error {
 	t.name = c.Name
 	t.trace = &Trace{Board: t.o.Board, Vendor: c.Vendor, Device: c.Device}
 	if t.trace.Board == nil {
-		t.trace.Board = boards.ByID(c.Vendor, c.Device)
+		t.trace.Board = boards.FindByID(c.Vendor, c.Device)
 	}
 	if t.trace.Board == nil {
 		return Usage("the recording is of %04x:%04x, which no board is: name one; boards: %s; --board generic takes any", c.Vendor, c.Device, BoardList())

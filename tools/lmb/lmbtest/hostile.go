@@ -81,7 +81,7 @@ func Hostile(t testing.TB, count, size int) map[string][]byte {
 			func(view *fbs.View) {
 				for i := range tensorCount {
 					tensor := &view.Tensors[2+i]
-					tensor.Recorded, tensor.RecordedOffset = 1, view.Commands[0].Value
+					tensor.HasData, tensor.DataOffset = 1, view.Commands[0].Value
 				}
 			}),
 		"golden data": patched(t, memoryHead+tensors+"main:\n"+copyAll+golden.String()+short,
@@ -107,7 +107,7 @@ func enlargeOutputs(view *fbs.View, count int, size uint32) {
 	for i := range count {
 		tensor := &view.Tensors[2+i]
 		tensor.Shape0, tensor.Size, tensor.ArenaOffset = size, uint64(size), at
-		tensor.RecordedOffset = view.Commands[0].Value
+		tensor.DataOffset = view.Commands[0].Value
 		view.Commands[1+i].Amount = size
 		at = fbs.RoundUp(at+uint64(size), fbs.ArenaAlign)
 	}

@@ -33,7 +33,7 @@ type Options struct {
 type Binding struct{ Name, Path string }
 
 // Words is the command line of this process without the program's name.
-func Words() []string { return all()[min(1, len(all())):] }
+func CommandLine() []string { return processArguments()[min(1, len(processArguments())):] }
 
 // Parse reads a command line without the program's name. What it understood
 // so far is in the options even when it fails, and -json wherever it stands.
@@ -47,7 +47,7 @@ func Parse(args []string) (Options, error) {
 		args = args[1:]
 		if !strings.HasPrefix(flag, "-") || flag == "-" {
 			if o.Image != "" {
-				return o, Bad("one image at a time: " + o.Image + " or " + flag)
+				return o, UsageError("one image at a time: " + o.Image + " or " + flag)
 			}
 			o.Image = flag
 			continue
@@ -65,14 +65,14 @@ func Parse(args []string) (Options, error) {
 		}
 	}
 	if o.Image == "" && !o.Help && !o.Version {
-		return o, Bad("no image given; lmrun -help tells more")
+		return o, UsageError("no image given; lmrun -help tells more")
 	}
 	return o, nil
 }
 
 // Toggle sets a flag without a value; false where there is none of that name.
 func (o *Options) Toggle(name string) bool {
-	for _, flag := range [...]named[bool]{{"seal", &o.Seal}, {"check", &o.Check}, {"json", &o.JSON}, {"help", &o.Help}, {"h", &o.Help}, {"version", &o.Version}, {"supervised", &o.Supervised}} {
+	for _, flag := range [...]flagTarget[bool]{{"seal", &o.Seal}, {"check", &o.Check}, {"json", &o.JSON}, {"help", &o.Help}, {"h", &o.Help}, {"version", &o.Version}, {"supervised", &o.Supervised}} {
 		if flag.name == name {
 			*flag.to = true
 			return true
@@ -82,7 +82,7 @@ func (o *Options) Toggle(name string) bool {
 }
 
 // named are in lists, as a map takes 20 KB of Go's runtime.
-type named[T any] struct {
+type flagTarget[T any] struct {
 	name string
 	to   *T
 }
@@ -91,9 +91,9 @@ type named[T any] struct {
 // empty one: of a variable that is not set, nothing is to be believed.
 func (o *Options) Set(name, value string) error {
 	if value == "" {
-		return Bad("-" + name + " needs a value, or is unknown; lmrun -help lists the flags")
+		return UsageError("-" + name + " needs a value, or is unknown; lmrun -help lists the flags")
 	}
-	for _, text := range [...]named[string]{{"sequence", &o.Sequence}, {"before", &o.Before}, {"after", &o.After}, {"watchdog", &o.Watchdog}, {"key", &o.Key}} {
+	for _, text := range [...]flagTarget[string]{{"sequence", &o.Sequence}, {"before", &o.Before}, {"after", &o.After}, {"watchdog", &o.Watchdog}, {"key", &o.Key}} {
 		if text.name == name {
 			*text.to = value
 			return nil
@@ -105,7 +105,7 @@ func (o *Options) Set(name, value string) error {
 	case "input", "output":
 		tensor, path := hal.Cut(value, '=')
 		if tensor == "" || path == "" || path == "ring:" {
-			return Bad("-" + name + " takes NAME=FILE, not " + value)
+			return UsageError("-" + name + " takes NAME=FILE, not " + value)
 		}
 		list := &o.Inputs
 		if name == "output" {
@@ -113,9 +113,9 @@ func (o *Options) Set(name, value string) error {
 		}
 		*list = append(*list, Binding{tensor, path})
 	case "loop":
-		n, _ := hal.Number(value, 10, 1<<64-1)
+		n, _ := hal.ParseNumber(value, 10, 1<<64-1)
 		if n == 0 && value != "forever" {
-			return Bad("-loop takes a number from 1 on or forever, not " + value)
+			return UsageError("-loop takes a number from 1 on or forever, not " + value)
 		}
 		o.Loop = n
 	case "deadline", "longest":
@@ -123,27 +123,27 @@ func (o *Options) Set(name, value string) error {
 		if name == "deadline" {
 			to, most = &o.Deadline, 3600e9
 		}
-		if *to = duration(value); *to == 0 || *to > most {
-			return Bad("-" + name + " takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most that), not " + value)
+		if *to = parseDuration(value); *to == 0 || *to > most {
+			return UsageError("-" + name + " takes a time such as 500us, 20ms, 5s or 1h (-deadline: at most that), not " + value)
 		}
 	case "window":
-		n, ok := hal.Number(value, 10, 1<<16-1)
+		n, ok := hal.ParseNumber(value, 10, 1<<16-1)
 		if !ok {
-			return Bad("-window takes the number of a hardware window, not " + value)
+			return UsageError("-window takes the number of a hardware window, not " + value)
 		}
 		o.Window = int(n)
 	default:
-		return Bad("unknown flag -" + name + "; lmrun -help lists the flags")
+		return UsageError("unknown flag -" + name + "; lmrun -help lists the flags")
 	}
 	return nil
 }
 
 // duration reads a whole number of us, ms, s, m or h as nanoseconds, 0 where it is none.
-func duration(text string) int64 {
+func parseDuration(text string) int64 {
 	for i, unit := range [...]string{"us", "ms", "s", "m", "h"} {
 		at, ns := max(len(text)-len(unit), 0), [...]uint64{1e3, 1e6, 1e9, 60e9, 3600e9}[i]
 		if text[at:] == unit {
-			n, _ := hal.Number(text[:at], 10, 1<<62/ns)
+			n, _ := hal.ParseNumber(text[:at], 10, 1<<62/ns)
 			return int64(n * ns)
 		}
 	}
@@ -151,4 +151,4 @@ func duration(text string) int64 {
 }
 
 // Bad is a mistake in what was asked for.
-func Bad(reason string) error { return hal.NewFault(hal.Usage, reason) }
+func UsageError(reason string) error { return hal.NewFault(hal.Usage, reason) }

@@ -4,4 +4,4 @@ package args
 
 import "os"
 
-func all() []string { return os.Args }
+func processArguments() []string { return os.Args }

@@ -34,8 +34,8 @@ const (
 // A Maker makes commands by chance.
 type Maker struct {
 	*rand.Rand
-	Aim   func(random *rand.Rand, window fbs.Window) (target fbs.Target, address uint64) // of a Point
-	Fails int                                                                            // one of so many checks ends the run where it does not hold
+	Aim   func(random *rand.Rand, window fbs.Window) (target fbs.TileRange, address uint64) // of a Point
+	Fails int                                                                               // one of so many checks ends the run where it does not hold
 
 	Windows []lmb.Window // nil: those of Empty. Others have no Address commands
 }
@@ -58,7 +58,7 @@ func (m *Maker) movable() (list []uint16) {
 }
 
 // Wild points a window of an image of Empty anywhere that a command can say.
-func Wild(random *rand.Rand, window fbs.Window) (t fbs.Target, address uint64) {
+func Wild(random *rand.Rand, window fbs.Window) (t fbs.TileRange, address uint64) {
 	if window.Device > 1 {
 		return WildOn(random, &boards.Blackhole, window)
 	}
@@ -66,7 +66,7 @@ func Wild(random *rand.Rand, window fbs.Window) (t fbs.Target, address uint64) {
 }
 
 // WildOn points a window of a board anywhere that is not closed to images.
-func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.Target, uint64) {
+func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.TileRange, uint64) {
 	for {
 		t, address := anyTarget(random, window)
 		if board.ClosedTo(t, address, window.Size) == nil {
@@ -76,8 +76,8 @@ func WildOn(random *rand.Rand, board *boards.Board, window fbs.Window) (fbs.Targ
 }
 
 // anyTarget returns a target that a command can express.
-func anyTarget(random *rand.Rand, window fbs.Window) (t fbs.Target, address uint64) {
-	t = fbs.Target{X: uint8(random.IntN(64)), Y: uint8(random.IntN(64)), NoC: uint8(random.IntN(2)), Ordering: gen.Ordering(1 + random.IntN(3))}
+func anyTarget(random *rand.Rand, window fbs.Window) (t fbs.TileRange, address uint64) {
+	t = fbs.TileRange{X: uint8(random.IntN(64)), Y: uint8(random.IntN(64)), NoC: uint8(random.IntN(2)), Ordering: gen.Ordering(1 + random.IntN(3))}
 	if t.StaticVC = uint8(random.IntN(2)); window.Device > 1 {
 		t.StaticVC = uint8(random.IntN(9))
 	}
@@ -139,14 +139,14 @@ func (m *Maker) Points() (list []lmb.Command) {
 }
 
 // kinds is how often each opcode comes. A Call is of sequence 1.
-var kinds = []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeChange, gen.OpcodeAddress, gen.OpcodeCopyIn, gen.OpcodeCopyIn, gen.OpcodeFill,
-	gen.OpcodeCopyOut, gen.OpcodeCheck, gen.OpcodeCheck, gen.OpcodeCompare, gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeCall}
+var kinds = []gen.Opcode{gen.OpcodeWrite, gen.OpcodeWrite, gen.OpcodeModify, gen.OpcodeRelocate, gen.OpcodeCopyIn, gen.OpcodeCopyIn, gen.OpcodeFill,
+	gen.OpcodeCopyOut, gen.OpcodeExpect, gen.OpcodeExpect, gen.OpcodeCompare, gen.OpcodePoint, gen.OpcodeFence, gen.OpcodeCall}
 
 // Commands is count commands of any kind, and what has to stand behind a Call.
 func (m *Maker) Commands(count int) (list []lmb.Command) {
 	for range count {
 		opcode := kinds[m.IntN(len(kinds))]
-		if m.Windows != nil && (opcode == gen.OpcodeAddress || opcode == gen.OpcodePoint && len(m.movable()) == 0) {
+		if m.Windows != nil && (opcode == gen.OpcodeRelocate || opcode == gen.OpcodePoint && len(m.movable()) == 0) {
 			opcode = gen.OpcodeFence
 		}
 		c := m.Command(opcode)
@@ -171,10 +171,10 @@ func (m *Maker) Command(opcode gen.Opcode) lmb.Command {
 	window := uint16(m.IntN(len(m.windows())))
 	uneven := m.windows()[window].Offset%8 != 0
 	copies := opcode == gen.OpcodeCopyIn || opcode == gen.OpcodeCopyOut
-	if uneven && !copies || opcode == gen.OpcodeAddress && uneven {
+	if uneven && !copies || opcode == gen.OpcodeRelocate && uneven {
 		width = 1
 	}
-	if opcode == gen.OpcodeAddress && uneven {
+	if opcode == gen.OpcodeRelocate && uneven {
 		window = 0 // which takes no narrow addresses
 	}
 	mask := fbs.WidthMask(width)
@@ -183,14 +183,14 @@ func (m *Maker) Command(opcode gen.Opcode) lmb.Command {
 	switch opcode {
 	case gen.OpcodeWrite:
 		c.Value = m.Uint64() & mask
-	case gen.OpcodeChange:
+	case gen.OpcodeModify:
 		c.Mask = max(m.Uint64()&mask, 1)
 		c.Value = m.Uint64() & c.Mask
-	case gen.OpcodeAddress:
+	case gen.OpcodeRelocate:
 		c.Width, c.Index, c.Value = max(width, 4), uint16(m.IntN(firstTlb)), m.Uint64N(4096)
 	case gen.OpcodeCopyIn, gen.OpcodeCopyOut, gen.OpcodeFill:
 		return m.copy(c)
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		return m.check(c)
 	case gen.OpcodeCompare:
 		c.Option = m.option(m.Fails)

@@ -117,10 +117,10 @@ func (d *device) Map(window fbs.Window) (hal.Aperture, error) {
 	return a, nil
 }
 
-func (d *device) Point(a *hal.Aperture, t fbs.Target, address uint64) hal.Code {
+func (d *device) ProgramWindow(a *hal.Aperture, t fbs.TileRange, address uint64) hal.Code {
 	window := d.w.slots[a.Slot+1000*d.index]
 	_, code := d.w.access(d, access{kind: point, window: window, value: address, mask: t.Pack()}, func() (uint64, hal.Code) {
-		return 0, d.Device.Point(a, t, address)
+		return 0, d.Device.ProgramWindow(a, t, address)
 	})
 	return code
 }
@@ -139,7 +139,7 @@ func (a *aperture) Store(offset uint64, width uint8, value uint64) hal.Code {
 }
 
 func (d *device) Alive() bool        { return !d.gone }
-func (d *device) Diagnose() hal.Code { return hal.Answers(d) }
+func (d *device) Diagnose() hal.Code { return hal.DiagnoseAlive(d) }
 func (d *device) Now() int64         { return d.w.now }
 
 func (d *device) Sleep(nanoseconds int64) {
@@ -155,9 +155,9 @@ func (d *device) Close() error {
 	return nil
 }
 
-func (m mastering) Reach(*hal.Aperture, hal.Device) error { return nil }
+func (m mastering) AssignBusAddress(*hal.Aperture, hal.Device) error { return nil }
 
-func (m mastering) Master(on bool) error {
+func (m mastering) SetBusMaster(on bool) error {
 	if on && m.w.masterFails {
 		return &hal.Fault{Code: hal.NoDevice, Reason: "it may not reach memory"}
 	}
@@ -169,7 +169,7 @@ func (m mastering) Diagnose() hal.Code {
 	return m.state()
 }
 
-func (m mastering) Cleanup(*fbs.View, int) (string, error) {
+func (m mastering) RegisterExitCleanup(*fbs.View, int) (string, error) {
 	m.w.armed++
 	return "", nil
 }
@@ -225,7 +225,7 @@ func (w *world) within(a access) {
 	if window.Kind != gen.WindowKindBar {
 		return
 	}
-	rule := w.view.Board(int(window.Device)).Rule(window.Bar, window.Offset+a.offset, width)
+	rule := w.view.Board(int(window.Device)).FindRule(window.Bar, window.Offset+a.offset, width)
 	if rule == nil || rule.Widths&a.width == 0 {
 		w.violate("%+v is not for a register there", a)
 	}

@@ -115,8 +115,8 @@ func (e *errand) prepare() error {
 		return err
 	}
 	w.payload = slices.Clone(w.view.Payload)
-	for i := range w.view.Targets {
-		e.machine.add(w.view.Targets[i].Vendor, w.view.Targets[i].Device, *w.view.Targets[i].Bars())
+	for i := range w.view.Devices {
+		e.machine.add(w.view.Devices[i].Vendor, w.view.Devices[i].Device, *w.view.Devices[i].BarSizes())
 	}
 	e.machine.write("/sys/bus/pci/devices/0000:00:00.0/modalias", modalias(0x1b36, 8, 0))
 	e.machine.write("/proc/self/pagemap", "")

@@ -48,9 +48,9 @@ func (e *errand) image(lane string) *lmb.Image {
 	m := images.Maker{Rand: random, Aim: images.Wild, Fails: 10 + random.IntN(100)}
 	image := m.Empty()
 	image.Targets, image.Windows, image.Rules = nil, nil, nil
-	m.Aim = func(random *rand.Rand, window fbs.Window) (fbs.Target, uint64) {
+	m.Aim = func(random *rand.Rand, window fbs.Window) (fbs.TileRange, uint64) {
 		target := &image.Targets[window.Device]
-		board := boards.ByID(target.Vendor, target.Device)
+		board := boards.FindByID(target.Vendor, target.Device)
 		t, address := images.WildOn(random, board, window)
 		switch {
 		case lane == "tt": // whose driver knows no channels
@@ -86,7 +86,7 @@ func (e *errand) target(image *lmb.Image, kind int, device uint8) {
 	list := moving[:1+e.random().IntN(3)]
 	if kind == 0 {
 		list = plainWindows
-		image.Rules = append(image.Rules, lmb.Rule{Name: "memory", Rule: fbs.Rule{Target: device, Last: 16383, Widths: 15, Memory: 1}}, lmb.Rule{Name: "more", Rule: fbs.Rule{Target: device, Bar: 2, Last: 8191, Widths: 15, Memory: 1}})
+		image.Rules = append(image.Rules, lmb.Rule{Name: "memory", Rule: fbs.Rule{Device: device, Last: 16383, Widths: 15, Memory: 1}}, lmb.Rule{Name: "more", Rule: fbs.Rule{Device: device, Bar: 2, Last: 8191, Widths: 15, Memory: 1}})
 	}
 	list = append(slices.Clone(list), hosting[:e.random().IntN(3)]...)
 	for _, w := range list {
@@ -104,7 +104,7 @@ func (e *errand) sequences(image *lmb.Image, m *images.Maker) {
 			continue
 		}
 		first := slices.IndexFunc(image.Windows, func(other lmb.Window) bool { return other.Device == w.Device })
-		main = append(main, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeAddress, Width: 8, Window: uint16(first), Offset: uint32(registerAt + 8*i), Index: uint16(i), Value: uint64(random.IntN(3)) * 8}})
+		main = append(main, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeRelocate, Width: 8, Window: uint16(first), Offset: uint32(registerAt + 8*i), Index: uint16(i), Value: uint64(random.IntN(3)) * 8}})
 	}
 	main = append(main, m.Commands(1+random.IntN(60))...)
 	if random.IntN(10) == 0 {
@@ -116,13 +116,13 @@ func (e *errand) sequences(image *lmb.Image, m *images.Maker) {
 	images.Add(image, "main", append(main, m.Command(gen.OpcodeCopyOut)))
 	images.Add(image, "callee", append(m.Points(), m.Command(gen.OpcodeWrite)))
 	images.Add(image, "before", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeFill)))
-	images.Add(image, "after", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeCheck)))
+	images.Add(image, "after", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeExpect)))
 	if random.IntN(4) > 0 {
-		images.Add(image, "safe", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeFill), m.Command(gen.OpcodeCheck)))
+		images.Add(image, "safe", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeFill), m.Command(gen.OpcodeExpect)))
 	}
 	if at := slices.IndexFunc(image.Windows, func(w lmb.Window) bool { return w.Kind == gen.WindowKindTlb }); at >= 0 && random.IntN(2) == 0 { // lets a core run
 		size := image.Windows[at].Size
-		let := fbs.Target{X: uint8(1 + random.IntN(8)), Y: uint8(1 + random.IntN(8)), Ordering: gen.OrderingStrict}
+		let := fbs.TileRange{X: uint8(1 + random.IntN(8)), Y: uint8(1 + random.IntN(8)), Ordering: gen.OrderingStrict}
 		const reset = 0xffb121b0
 		images.Add(image, "boot", []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: uint16(at), Value: reset &^ (size - 1), Mask: let.Pack()}},
 			{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: uint16(at), Offset: uint32(reset & (size - 1))}}})

@@ -16,7 +16,7 @@ import (
 var documented = map[int]bool{0: true, 64: true, 65: true, 66: true, 69: true, 70: true, 71: true, 74: true, 75: true, 76: true, 77: true, 78: true}
 
 // judge holds how a life ended against what happened in it.
-func (w *world) judge(f *frames, end outcome, status int) {
+func (w *world) judge(f *frameLoop, end outcome, status int) {
 	if w.wrong != "" {
 		return
 	}
@@ -57,7 +57,7 @@ func (w *world) judgeReport(end outcome, status int) {
 	}
 }
 
-func (w *world) judgeRuns(f *frames, end outcome, status int) {
+func (w *world) judgeRuns(f *frameLoop, end outcome, status int) {
 	m, result := w.model, &end.result
 	code := hal.CodeOf(end.err)
 	hasSafe := w.view.SequenceByName("safe") >= 0

@@ -163,7 +163,7 @@ var mishaps = []mishap{
 	spoilt(atLoad, 78, "", func(e *errand) { e.smaller() }),
 	{atLoad, 78, "subsystem", func(e *errand) bool {
 		f := e.first()
-		return e.w.view.Targets[0].Subsystem != 0 && e.only(e.machine.lane, func() { e.machine.write(f.folder()+"/modalias", modalias(f.vendor, f.device, 0x5679)) })
+		return e.w.view.Devices[0].Subsystem != 0 && e.only(e.machine.lane, func() { e.machine.write(f.folder()+"/modalias", modalias(f.vendor, f.device, 0x5679)) })
 	}},
 	{atLoad, 77, "", func(e *errand) bool {
 		return e.only("pci", func() { e.first().config[4] = 0; e.machine.errors[e.first().folder()+"/enable"] = unix.EACCES })

@@ -80,7 +80,7 @@ type story struct {
 func newModel(w *world) *model {
 	m := &model{w: w}
 	for i := range w.view.Tensors {
-		m.arena = append(m.arena, bytes.Clone(w.view.Data(&w.view.Tensors[i])))
+		m.arena = append(m.arena, bytes.Clone(w.view.TensorData(&w.view.Tensors[i])))
 		if m.arena[i] == nil {
 			m.arena[i] = make([]byte, w.view.Tensors[i].Size)
 		}
@@ -211,16 +211,16 @@ func (m *model) command(do func(access) hal.Code, c *fbs.Command) hal.Code {
 	switch c.Opcode {
 	case gen.OpcodeWrite:
 		return do(a)
-	case gen.OpcodeAddress:
+	case gen.OpcodeRelocate:
 		a.value += m.w.buses[c.Index]
 		return do(a)
-	case gen.OpcodeChange:
+	case gen.OpcodeModify:
 		return m.change(do, c, a)
 	case gen.OpcodeCopyIn, gen.OpcodeCopyOut:
 		return m.copy(do, c, a)
 	case gen.OpcodeFill:
 		return m.fill(do, c, a)
-	case gen.OpcodeCheck:
+	case gen.OpcodeExpect:
 		return m.settle(c, m.check(do, c, a))
 	case gen.OpcodeCompare:
 		return m.settle(c, m.compare(do, c, a))

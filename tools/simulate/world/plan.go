@@ -50,13 +50,13 @@ type faultOf struct {
 const markWindow, markOffset = 0, 8192 - 8
 
 // tame aims a window at memory that the mocks have.
-func tame(random *rand.Rand, window fbs.Window) (fbs.Target, uint64) {
+func tame(random *rand.Rand, window fbs.Window) (fbs.TileRange, uint64) {
 	tiles := [][2]uint8{{1, 1}, {2, 1}, {1, 2}}
 	if window.Device == 2 {
 		tiles = [][2]uint8{{1, 2}, {2, 2}, {1, 3}}
 	}
 	tile := tiles[random.IntN(len(tiles))]
-	return fbs.Target{X: tile[0], Y: tile[1], Ordering: gen.Ordering(1 + random.IntN(3))}, 0
+	return fbs.TileRange{X: tile[0], Y: tile[1], Ordering: gen.Ordering(1 + random.IntN(3))}, 0
 }
 
 // ourImage is one with every kind of sequence that the runner knows.
@@ -76,7 +76,7 @@ func ourImage(random *rand.Rand) *lmb.Image {
 		main = append(main, lmb.Command{Command: fbs.Command{Opcode: gen.OpcodeDelay, Amount: 1 + random.Uint32N(3000)}})
 	}
 	for i := range main { // long enough to look less often
-		if c := &main[i]; c.Opcode == gen.OpcodeCheck && random.IntN(4) == 0 {
+		if c := &main[i]; c.Opcode == gen.OpcodeExpect && random.IntN(4) == 0 {
 			c.Amount *= 500
 		}
 	}
@@ -88,12 +88,12 @@ func ourImage(random *rand.Rand) *lmb.Image {
 		*last = m.Command(gen.OpcodeWrite)
 	}
 	add("before", append(m.Points(), m.Command(gen.OpcodeWrite)))
-	add("after", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeCheck)))
+	add("after", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeExpect)))
 	if random.IntN(4) > 0 {
-		add("safe", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeFill), m.Command(gen.OpcodeCheck)))
+		add("safe", append(m.Points(), m.Command(gen.OpcodeWrite), m.Command(gen.OpcodeFill), m.Command(gen.OpcodeExpect)))
 	}
 	if random.IntN(4) == 0 { // lets a core run, which a driver is told of
-		let := fbs.Target{X: 1, Y: 1, Ordering: gen.OrderingStrict}
+		let := fbs.TileRange{X: 1, Y: 1, Ordering: gen.OrderingStrict}
 		add("boot", []lmb.Command{{Command: fbs.Command{Opcode: gen.OpcodePoint, Window: 5, Value: 0xffb00000, Mask: let.Pack()}},
 			{Command: fbs.Command{Opcode: gen.OpcodeWrite, Width: 4, Window: 5, Offset: 0x121b0}}})
 	}
@@ -219,7 +219,7 @@ var samples, _ = filepath.Glob("testdata/images/edu*.lmb")
 // build makes the devices of an image anew. Memory outlives a process.
 func (w *world) build() (list []hal.Device) {
 	w.devices, w.buses, w.slots = nil, nil, map[int]uint16{}
-	for i := range w.view.Targets {
+	for i := range w.view.Devices {
 		board := w.view.Board(i)
 		d := &device{w: w, index: i}
 		if chips.Of(board).Grid == nil && !w.ours {
@@ -233,7 +233,7 @@ func (w *world) build() (list []hal.Device) {
 		}
 		for _, f := range w.faults {
 			lacks := w.ours && i == 2 && (f.kind == lostDMA || f.kind == noMaster) // it is no master
-			if (f.device == i || len(w.view.Targets) == 1) && !lacks {
+			if (f.device == i || len(w.view.Devices) == 1) && !lacks {
 				d.faults = append(d.faults, f.fault)
 			}
 		}

@@ -39,7 +39,7 @@ type teller struct {
 const toldMark = 0xadad_5eed << 32
 
 type aimed struct {
-	target  fbs.Target
+	target  fbs.TileRange
 	address uint64
 }
 
@@ -144,7 +144,7 @@ func (s *shadow) point(a access) hal.Code {
 	case driven && s.machine.functions[device].gone:
 		return hal.DeviceGone
 	}
-	target, _ := boards.UnpackTarget(a.mask)
+	target, _ := boards.UnpackTileRange(a.mask)
 	s.aims[int(a.window)] = aimed{target, a.value}
 	return hal.OK
 }
@@ -250,7 +250,7 @@ func (s *shadow) aimsDiffer(f *pciFunction) string {
 // registers are what aims a window: bit fields from the lowest on
 // (tt-isa-documentation, WormholeB0/PCIExpressTile/TLBs.md; tt-kmd blackhole.c,
 // TLB_2M_REG and TLB_4G_REG).
-func registers(f *pciFunction, size, address uint64, t fbs.Target) []byte {
+func registers(f *pciFunction, size, address uint64, t fbs.TileRange) []byte {
 	is := func(b bool) uint64 {
 		if b {
 			return 1

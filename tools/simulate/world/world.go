@@ -221,12 +221,12 @@ func (w *world) life(number int) (status int) {
 		w.pipe, _ = unix.Open(w.file("in.pipe"), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	}
 	var end outcome
-	var f *frames
+	var f *frameLoop
 	w.live(func() {
-		runtime.Alone()
+		runtime.DedicateProcess()
 		w.asleep = false
 		f, end = w.run()
-		status = tell(w.options, end)
+		status = printOutcome(w.options, end)
 	})
 	if w.model != nil {
 		w.model.stop()
@@ -266,7 +266,7 @@ func (w *world) live(process func()) {
 
 // run is what the runner does between its command line and its report, with our
 // devices in the place of those it would open.
-func (w *world) run() (f *frames, end outcome) {
+func (w *world) run() (f *frameLoop, end outcome) {
 	file, err := runtime.Open(w.options.Image)
 	if err != nil {
 		return nil, outcome{err: err}
@@ -276,7 +276,7 @@ func (w *world) run() (f *frames, end outcome) {
 		return nil, outcome{err: err}
 	}
 	w.view, w.payload = view, bytes.Clone(view.Payload)
-	f, err = plan(view, w.options)
+	f, err = planRuns(view, w.options)
 	if err != nil {
 		return f, outcome{err: err}
 	}

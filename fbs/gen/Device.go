@@ -6,7 +6,7 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-type TargetT struct {
+type DeviceT struct {
 	Bar0      uint64
 	Bar1      uint64
 	Bar2      uint64
@@ -20,7 +20,7 @@ type TargetT struct {
 	Reserved  uint32
 }
 
-func (rcv *Target) UnPackTo(t *TargetT) {
+func (rcv *Device) UnPackTo(t *DeviceT) {
 	t.Bar0 = rcv.Bar0()
 	t.Bar1 = rcv.Bar1()
 	t.Bar2 = rcv.Bar2()
@@ -34,106 +34,106 @@ func (rcv *Target) UnPackTo(t *TargetT) {
 	t.Reserved = rcv.Reserved()
 }
 
-func (rcv *Target) UnPack() *TargetT {
+func (rcv *Device) UnPack() *DeviceT {
 	if rcv == nil {
 		return nil
 	}
-	t := &TargetT{}
+	t := &DeviceT{}
 	rcv.UnPackTo(t)
 	return t
 }
 
-type Target struct {
+type Device struct {
 	_tab flatbuffers.Struct
 }
 
-func (rcv *Target) Init(buf []byte, i flatbuffers.UOffsetT) {
+func (rcv *Device) Init(buf []byte, i flatbuffers.UOffsetT) {
 	rcv._tab.Bytes = buf
 	rcv._tab.Pos = i
 }
 
-func (rcv *Target) Table() flatbuffers.Table {
+func (rcv *Device) Table() flatbuffers.Table {
 	return rcv._tab.Table
 }
 
-func (rcv *Target) Bar0() uint64 {
+func (rcv *Device) Bar0() uint64 {
 	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(0))
 }
-func (rcv *Target) MutateBar0(n uint64) bool {
+func (rcv *Device) MutateBar0(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(0), n)
 }
 
-func (rcv *Target) Bar1() uint64 {
+func (rcv *Device) Bar1() uint64 {
 	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(8))
 }
-func (rcv *Target) MutateBar1(n uint64) bool {
+func (rcv *Device) MutateBar1(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(8), n)
 }
 
-func (rcv *Target) Bar2() uint64 {
+func (rcv *Device) Bar2() uint64 {
 	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(16))
 }
-func (rcv *Target) MutateBar2(n uint64) bool {
+func (rcv *Device) MutateBar2(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(16), n)
 }
 
-func (rcv *Target) Bar3() uint64 {
+func (rcv *Device) Bar3() uint64 {
 	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(24))
 }
-func (rcv *Target) MutateBar3(n uint64) bool {
+func (rcv *Device) MutateBar3(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(24), n)
 }
 
-func (rcv *Target) Bar4() uint64 {
+func (rcv *Device) Bar4() uint64 {
 	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(32))
 }
-func (rcv *Target) MutateBar4(n uint64) bool {
+func (rcv *Device) MutateBar4(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(32), n)
 }
 
-func (rcv *Target) Bar5() uint64 {
+func (rcv *Device) Bar5() uint64 {
 	return rcv._tab.GetUint64(rcv._tab.Pos + flatbuffers.UOffsetT(40))
 }
-func (rcv *Target) MutateBar5(n uint64) bool {
+func (rcv *Device) MutateBar5(n uint64) bool {
 	return rcv._tab.MutateUint64(rcv._tab.Pos+flatbuffers.UOffsetT(40), n)
 }
 
-func (rcv *Target) Board() uint32 {
+func (rcv *Device) Board() uint32 {
 	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(48))
 }
-func (rcv *Target) MutateBoard(n uint32) bool {
+func (rcv *Device) MutateBoard(n uint32) bool {
 	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(48), n)
 }
 
-func (rcv *Target) Vendor() uint16 {
+func (rcv *Device) Vendor() uint16 {
 	return rcv._tab.GetUint16(rcv._tab.Pos + flatbuffers.UOffsetT(52))
 }
-func (rcv *Target) MutateVendor(n uint16) bool {
+func (rcv *Device) MutateVendor(n uint16) bool {
 	return rcv._tab.MutateUint16(rcv._tab.Pos+flatbuffers.UOffsetT(52), n)
 }
 
-func (rcv *Target) Device() uint16 {
+func (rcv *Device) Device() uint16 {
 	return rcv._tab.GetUint16(rcv._tab.Pos + flatbuffers.UOffsetT(54))
 }
-func (rcv *Target) MutateDevice(n uint16) bool {
+func (rcv *Device) MutateDevice(n uint16) bool {
 	return rcv._tab.MutateUint16(rcv._tab.Pos+flatbuffers.UOffsetT(54), n)
 }
 
-func (rcv *Target) Subsystem() uint32 {
+func (rcv *Device) Subsystem() uint32 {
 	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(56))
 }
-func (rcv *Target) MutateSubsystem(n uint32) bool {
+func (rcv *Device) MutateSubsystem(n uint32) bool {
 	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(56), n)
 }
 
-func (rcv *Target) Reserved() uint32 {
+func (rcv *Device) Reserved() uint32 {
 	return rcv._tab.GetUint32(rcv._tab.Pos + flatbuffers.UOffsetT(60))
 }
-func (rcv *Target) MutateReserved(n uint32) bool {
+func (rcv *Device) MutateReserved(n uint32) bool {
 	return rcv._tab.MutateUint32(rcv._tab.Pos+flatbuffers.UOffsetT(60), n)
 }
 
-func CreateTarget(builder *flatbuffers.Builder, bar0 uint64, bar1 uint64, bar2 uint64, bar3 uint64, bar4 uint64, bar5 uint64, board uint32, vendor uint16, device uint16, subsystem uint32, reserved uint32) flatbuffers.UOffsetT {
+func CreateDevice(builder *flatbuffers.Builder, bar0 uint64, bar1 uint64, bar2 uint64, bar3 uint64, bar4 uint64, bar5 uint64, board uint32, vendor uint16, device uint16, subsystem uint32, reserved uint32) flatbuffers.UOffsetT {
 	builder.Prep(8, 64)
 	builder.PrependUint32(reserved)
 	builder.PrependUint32(subsystem)
